@@ -74,10 +74,14 @@ class CallContext:
         try:
             check_positive(self.epsilon, "epsilon")
             if 0 < check_delta(self.delta) < SMALLEST_DELTA:
-                raise ValueError(f"delta must be 0, or at least {SMALLEST_DELTA:g}, got {self.delta!r}")
+                raise ValueError(
+                    f"delta must be 0, or at least {SMALLEST_DELTA:g}, got {self.delta!r}"
+                )
             if not (self.budget is None or isinstance(self.budget, PrivacyBudget)):
                 kind = type(self.budget).__name__
                 raise TypeError(f"budget must be a PrivacyBudget or None, got {kind}")
+            if isinstance(self.random_state, int) and abs(self.random_state) > 10**1000:
+                raise ValueError("random_state must have at most 1000 digits")
             check_parameter(
                 self.max_rows_per_unit, "max_rows_per_unit", PRIVATE_ROWS, Integers(1, 2**31)
             )

@@ -36,7 +36,9 @@ from sklearn.pipeline import FeatureUnion, Pipeline
 import skdp.impute
 from skdp._callers import has_price, is_search, learns_nothing
 from skdp._choose_epsilon import choose_epsilon
+from skdp._parameters import check_kind
 from skdp.base import check_without_rows
+from skdp.budget import PrivacyBudget
 from skdp.budget.amounts import check_positive, exact, round_down
 from skdp.cluster import DPKMeans
 from skdp.decomposition import DPPCA
@@ -552,6 +554,11 @@ def make_private(
     True
     """
     epsilon = check_positive(epsilon, "epsilon")
+    if not (budget is None or isinstance(budget, PrivacyBudget)):
+        raise TypeError(f"budget must be a PrivacyBudget or None, got {type(budget).__name__}")
+    facts_of_columns = {"bounds": bounds, "classes": classes, "target_bounds": target_bounds}
+    for name, value in {**facts_of_columns, "categories": categories}.items():
+        check_kind(value, name)
     if isinstance(bounds, str) and bounds == "private":
         bounds = None
     if isinstance(bounds, list):
@@ -560,8 +567,7 @@ def make_private(
     if not hasattr(estimator, "get_params") or isinstance(estimator, type):
         raise TypeError(f"estimator must be an estimator, got {type(estimator).__name__}")
     private, _ = _made(estimator, "", bounds, facts)
-    stated = {"bounds": bounds, "classes": classes, "target_bounds": target_bounds}
-    stated["categories"] = categories
+    stated = {**facts_of_columns, "bounds": bounds, "categories": categories}
     for name, value in stated.items():
         if value is not None and name not in facts.used:
             raise ValueError(f"{name} is stated, but no step takes it: leave it out")

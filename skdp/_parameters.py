@@ -143,7 +143,7 @@ def naming(name: str) -> Iterator[None]:
     """
     try:
         yield
-    except Exception as error:  # noqa: BLE001  a value of the caller's own class may raise anything
+    except Exception as error:
         try:
             text = str(error)
         except Exception:  # noqa: BLE001
@@ -175,23 +175,26 @@ def check_parameters(owner: Any, table: Table) -> None:
 
 
 def check_kinds(owner: Any) -> None:
-    """Refuse parameters that no estimator takes: what can be read once, arrays of no dimensions.
+    """Refuse what no parameter may be, before other code reads it; see `check_kind`."""
+    for name, value in vars(owner).items():
+        if not (name.endswith("_") or name.startswith("_")):
+            check_kind(value, name)
+
+
+def check_kind(value: Any, name: str) -> None:
+    """Refuse what can be read once, arrays of no dimensions and endless ranges.
 
     Raises
     ------
-    TypeError
-        Before other code reads the parameter.
+    TypeError, ValueError
+        Naming the parameter.
     """
-    for name, value in vars(owner).items():
-        if name.endswith("_") or name.startswith("_"):
-            continue
-        if isinstance(value, Iterator):
-            raise TypeError(
-                f"{name} must not be a {type(value).__name__}, which can be read once: pass a list"
-            )
-        if isinstance(value, np.ndarray) and not value.ndim:
-            raise TypeError(f"{name} must not be an array of no dimensions: pass its value")
-        check_length(value, name)
+    if isinstance(value, Iterator):
+        kind = type(value).__name__
+        raise TypeError(f"{name} must not be a {kind}, which can be read once: pass a list")
+    if isinstance(value, np.ndarray) and not value.ndim:
+        raise TypeError(f"{name} must not be an array of no dimensions: pass its value")
+    check_length(value, name)
 
 
 def check_length(value: Any, name: str) -> None:

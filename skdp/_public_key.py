@@ -46,8 +46,13 @@ def _same(value: Any, default: Any) -> bool:
     return value is default or (
         type(value) is type(default)
         and isinstance(value, str | int | float | tuple)
-        and repr(value) == repr(default)
+        and _text(value) == _text(default)
     )
+
+
+def _text(value: Any) -> str:
+    """Return the representation of a plain value; of integers too long for one, in another base."""
+    return f"{value:x}" if isinstance(value, int) and abs(value) > 10**1000 else repr(value)
 
 
 def public_key(value: Any, *, fitted: bool = False) -> str:
@@ -80,7 +85,7 @@ def _add(digest: Any, value: Any, fitted: bool, depth: int) -> None:
     if depth > _DEEPEST or name == "PrivacyBudget":
         note(name)
     elif isinstance(value, _PLAIN):
-        note(f"{name} {value!r}")
+        note(f"{name} {_text(value)}")
     elif isinstance(value, np.ndarray):
         plain = np.ascontiguousarray(value)
         note(f"array {plain.dtype} {plain.shape}")

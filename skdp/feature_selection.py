@@ -186,7 +186,10 @@ class DPSelectKBest(theirs.SelectorMixin, Transformer):
         self.budget = budget
         self.random_state = random_state
 
-    _parameter_table: ClassVar[Table] = {"score_func": _score_name, "k": (Integers(1), "all")}
+    _parameter_table: ClassVar[Table] = {
+        "score_func": _score_name,
+        "k": (Integers(1, 2**31), "all"),
+    }
 
     def _is_free(self) -> bool:
         return isinstance(self.k, str)

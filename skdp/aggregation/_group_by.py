@@ -13,7 +13,7 @@ import numpy as np
 from sklearn.base import BaseEstimator
 from sklearn.utils.validation import check_is_fitted
 
-from skdp._parameters import Integers, Reals, check_parameter
+from skdp._parameters import Integers, Reals, check_kinds, check_parameter, naming
 from skdp._public_key import public_key
 from skdp.aggregation._intervals import LEVEL
 from skdp.aggregation._plan import (
@@ -245,7 +245,10 @@ class DPGroupBy(BaseEstimator):
         check_parameter(self.key_method, "key_method", "auto", *KEY_METHODS)
         if self.unit in self._by():
             raise ValueError(f"{name}: column {self.unit!r} is the unit; by must be other columns")
-        aggregates = check_aggregates(self.aggregates or {}, self.bounds)
+        check_kinds(self)
+        with naming("aggregates"):
+            stated = {} if self.aggregates is None else self.aggregates
+            aggregates = check_aggregates(stated, self.bounds)
         check_outputs(self._by(), self.unit, aggregates)
         check_bounds_used(aggregates, self.bounds)
         listed = self._listed()

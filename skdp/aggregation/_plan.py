@@ -16,6 +16,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from skdp._parameters import check_length
 from skdp.queries import MAX_ROWS_PER_UNIT
 from skdp.statistics._limits import heavy_z
 from skdp.tabular import KeyTerm, key_order
@@ -432,6 +433,7 @@ def check_keys(stated: Any, width: int) -> tuple[Any, ...]:
     """
     if isinstance(stated, str) or not isinstance(stated, Sequence | np.ndarray):
         raise TypeError("keys must be 'private' or a list of keys")
+    check_length(stated, "keys")
     keys = stated.tolist() if isinstance(stated, np.ndarray) else list(stated)
     for key in keys:
         parts = key if width > 1 else (key,)
@@ -440,6 +442,8 @@ def check_keys(stated: Any, width: int) -> tuple[Any, ...]:
         for part in parts:
             if not isinstance(part, str | bool | int | float | np.datetime64) or part != part:
                 raise TypeError("stated keys must be text, numbers, booleans or numpy's dates")
+            if isinstance(part, float) and math.isinf(part):
+                raise ValueError("stated keys must be finite")
     if not keys or len(set(keys)) < len(keys):
         raise ValueError("keys must be at least one, and no key twice")
     return tuple(sorted(keys, key=key_order))

@@ -11,6 +11,7 @@ import numbers
 import os
 from collections.abc import Mapping, Sequence
 
+from skdp._parameters import shown
 from skdp.budget.accountants import ACCOUNTANTS
 from skdp.budget.amounts import check_delta, check_positive, exact
 from skdp.budget.charge import Cost, total
@@ -66,7 +67,7 @@ def check_choice(value: object, name: str, allowed: Sequence[str]) -> str:
     """Return one of the words that are allowed, or raise."""
     if not isinstance(value, str) or value not in allowed:
         words = ", ".join(repr(one) for one in allowed)
-        raise ValueError(f"{name} must be one of {words}; got {value!r}.")
+        raise ValueError(f"{name} must be one of {words}; got {shown(value)}.")
     return value
 
 
@@ -80,7 +81,7 @@ def check_n_rows(value: object) -> tuple[int, ...]:
     for number in numbers_:
         if isinstance(number, bool) or not isinstance(number, numbers.Integral):
             raise TypeError("n_rows must be None, an integer of at least 1, or a list of such.")
-        if not 1 <= number < 2**63:
+        if not 1 <= int(number) < 2**63:
             raise ValueError("n_rows must be None, an integer of at least 1, or a list of such.")
     return tuple(sorted({int(number) for number in numbers_}))
 

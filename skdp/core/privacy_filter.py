@@ -203,8 +203,8 @@ class PrivacyFilter:
         self.epsilon = float(epsilon)
         # The noise pays with `delta`, a publication with `separate_delta`; the claim has their sum.
         noise_delta = float(delta)
-        self._separate_delta = check_delta(separate_delta, "separate_delta")
-        self.delta = round_up(as_charged(noise_delta) + as_charged(self._separate_delta))
+        self.claimed_separate_delta = check_delta(separate_delta, "separate_delta")
+        self.delta = round_up(as_charged(noise_delta) + as_charged(self.claimed_separate_delta))
         self.relation = REPLACE_ONE if budget is None else budget.adjacency
         self.claimed_mu = check_allowance(self.epsilon, noise_delta)
         self.unit = unit
@@ -224,18 +224,17 @@ class PrivacyFilter:
             epsilon=self.epsilon,
             delta=self.delta,
             mu=self.claimed_mu,
-            separate_delta=self._separate_delta,
+            separate_delta=self.claimed_separate_delta,
         )
         if self.noise_seed is not None:
             # Two fits on different rows or parameters must never share noise: the difference of
             # their releases would be exact. So the stream is keyed by both.
             key = hashlib.blake2b(digest(), digest_size=32)
             claim = (estimator, self.epsilon, self.delta, self.relation, context)
-            key.update(repr(claim if not self._separate_delta else (*claim, noise_delta)).encode())
+            key.update(repr(claim if not self.claimed_separate_delta else (*claim, noise_delta)).encode())
             self._key = key.digest()
             self._state.entropy = samplers.SeededEntropy(self.noise_seed, self._key)
-        if n_rows is not None:
-            warn_of_delta(estimator, self.delta, n_rows)
+        warn_of_delta(estimator, self.delta, n_rows or 0)
         if budget is not None:
             if self.seeded:
                 _warn_seeded()
@@ -301,12 +300,7 @@ class PrivacyFilter:
         Of (epsilon, delta)-DP for a step, k steps make delta * (1 + e**epsilon + ... +
         e**((k - 1) epsilon)).
         """
-        return self._separate_delta / self._growth
-
-    @property
-    def claims_separate_delta(self) -> bool:
-        """Whether a delta is set aside, however little a step may have of it."""
-        return self._separate_delta > 0
+        return self.claimed_separate_delta / self._growth
 
     @property
     def _growth(self) -> float:
@@ -571,8 +565,6 @@ def _seed_of(random_state: Any) -> int | None:
     if random_state is None:
         return None
     if isinstance(random_state, (int, np.integer)) and not isinstance(random_state, bool):
-        if abs(int(random_state)) > 10**1000:  # integers of any length cannot be written down
-            raise ValueError("random_state must have at most 1000 digits")
         return int(random_state)
     if hasattr(random_state, "randint"):
         return int(random_state.randint(0, 2**31 - 1))

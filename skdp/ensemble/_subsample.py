@@ -299,8 +299,8 @@ class DPSubsampleAggregate(ExactScoreMixin, ExpectedErrorMixin, PrivateMixin, Ba
     _parameter_table: ClassVar[Table] = {
         "estimator": check_model,
         "output": ("predictions", "parameters"),
-        "n_blocks": (AUTO, Integers(1)),
-        "n_queries": (AUTO, Integers(1)),
+        "n_blocks": (AUTO, Integers(1, 2**22)),
+        "n_queries": (AUTO, Integers(1, 2**40)),
         "n_jobs": (None, Integers(1, 2**16), Integers(-(2**16), -1)),
     }
 
@@ -426,7 +426,8 @@ class DPSubsampleAggregate(ExactScoreMixin, ExpectedErrorMixin, PrivateMixin, Ba
                 )
             if n_numbers is not None and n_numbers > MOST_TOGETHER:
                 raise ValueError(
-                    f"estimator has {n_numbers} parameters, and at most {MOST_TOGETHER} are released"
+                    f"estimator has {n_numbers} parameters, and at most {MOST_TOGETHER} can be "
+                    "released"
                 )
             bounds: tuple[Floats, Floats] | None = None
             if how not in (AUTO, "vote", SCORES):

@@ -15,13 +15,14 @@ into the ledger.
 from __future__ import annotations
 
 import html
+import numbers
 from collections.abc import Sequence
 from typing import Any
 
 from sklearn.model_selection import check_cv
 
 from skdp._callers import has_price, is_search
-from skdp._parameters import FLAG, check_parameter, naming
+from skdp._parameters import FLAG, check_integer, check_parameter, naming
 from skdp.budget import Cost
 from skdp.model_selection._check import look_into
 from skdp.model_selection._findings import Finding, PipelineCheck
@@ -176,6 +177,20 @@ def search_cost(
     return _cost_of(pricer.search(search), search, pricer)
 
 
+def _check_splits(cv: Any) -> None:
+    """Refuse what makes no splits; an iterator of them is refused where they are counted."""
+    if isinstance(cv, numbers.Integral):
+        check_integer(cv, "cv", low=2, high=2**40)
+    splits = check_cv(cv)
+    if hasattr(cv, "__len__") and not isinstance(cv, str):
+        if not len(cv) or any(
+            isinstance(pair, str) or not hasattr(pair, "__len__") or len(pair) != 2 for pair in cv
+        ):
+            raise ValueError("a list must hold pairs of rows to fit on and rows to score")
+    elif not hasattr(splits, "get_n_splits"):
+        raise TypeError("a number of folds, a splitter or a list of splits is needed")
+
+
 def cross_val_cost(
     estimator: Any,
     cv: Any = None,
@@ -227,10 +242,10 @@ def cross_val_cost(
     """
     pricer = Pricer(n_samples, groups, budget)
     check_parameter(return_train_score, "return_train_score", FLAG)
-    if not hasattr(estimator, "fit") or isinstance(estimator, type):
+    if not hasattr(estimator, "get_params") or isinstance(estimator, type):
         raise TypeError(f"estimator must be an estimator, got {type(estimator).__name__}")
     with naming("cv"):
-        check_cv(cv)
+        _check_splits(cv)
     fit = pricer.one_fit(estimator)
     bill = pricer.folds(estimator, cv, scoring, return_train_score, [(1, fit, [estimator])])
     return _cost_of(bill, estimator, pricer)

@@ -134,8 +134,8 @@ class PrivateSearch(MetaEstimatorMixin, PrivateMixin, BaseEstimator, ABC):
         base = base_level(epsilon, delta, self._repeats(), separate=separate)
         if delta and gaussian_epsilon(base.mu, delta) <= 0:
             raise ValueError(
-                f"delta={self.delta!r} alone covers the noise of a run, which leaves it no epsilon: "
-                "state a smaller delta"
+                f"delta={self.delta!r} alone covers the noise of a run, which leaves it no "
+                "epsilon: state a smaller delta"
             )
         return base
 

@@ -177,7 +177,9 @@ def base_level(
     if delta == 0:
         return BaseRun(round_down(exact(epsilon) / (repeats.eta + 2)), None)
     apart = delta / 2 / repeats.mean * (1 - 1e-12) if separate else 0.0
-    mu = largest(lambda mu: _epsilon_of(mu, apart, delta, repeats) <= epsilon, max(epsilon / 8, 1e-9))
+    mu = largest(
+        lambda mu: _epsilon_of(mu, apart, delta, repeats) <= epsilon, max(epsilon / 8, 1e-9)
+    )
     return BaseRun(None, mu * (1 - 1e-9), apart)
 
 

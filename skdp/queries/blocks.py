@@ -259,7 +259,9 @@ def block_outputs(
     heard.discard(here)
     answers = np.full((int(n_blocks), width), np.nan)
     with foreign_code(meter), silent(heard):
-        for k, answer in _in_parallel(calls, n_jobs, int(n_blocks), one_by_one=progress is not None):
+        for k, answer in _in_parallel(
+            calls, n_jobs, int(n_blocks), one_by_one=progress is not None
+        ):
             answers[k] = answer
             if progress is not None and k == told:  # a block that is run again is not news
                 told += 1

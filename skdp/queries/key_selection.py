@@ -239,7 +239,7 @@ class SelectKeys(Measurement):
         replace = table.relation == REPLACE_ONE
         delta = exact_fraction(meter.separate_delta)
         if delta < _SMALLEST_DELTA:
-            if not meter.claims_separate_delta:
+            if not meter.claimed_separate_delta:
                 raise ValueError("private keys need a delta of their own, separate_delta")
             return []  # so many rows of a unit leave each of them none: nothing may be named
         fraction = meter.fraction(share)

@@ -21,11 +21,11 @@ from skdp.base import check_integer
 from skdp.budget import PrivacyBudget, gdp_mu
 from skdp.budget.amounts import check_positive, exact
 from skdp.core import (
-    check_allowance,
     Box,
     PrivacyCertificate,
     Session,
     UserFunction,
+    check_allowance,
     open_session,
 )
 from skdp.exceptions import BudgetExceededError

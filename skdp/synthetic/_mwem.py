@@ -292,7 +292,9 @@ class MWEMReleaser(ReleaserMixin, BaseEstimator):
             tables = all(isinstance(group, Cells) for group in work.groups)
         candidates = len(work.groups) if tables else work.n_queries
         # Each round's noise has to be drawn exactly, with room for what the session rounds down.
-        drawable = max(int(2.0**50 * min(self.epsilon, 2.0**50) / (4 * (2 if tables else QUERY_UNIT))), 1)
+        drawable = max(
+            int(2.0**50 * min(self.epsilon, 2.0**50) / (4 * (2 if tables else QUERY_UNIT))), 1
+        )
         if isinstance(self.n_rounds, str):
             n_rounds = min(self._auto_rounds(n, tables), drawable)
         else:

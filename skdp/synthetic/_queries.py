@@ -12,6 +12,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from skdp._parameters import check_length, naming
+from skdp.queries import Workload
 from skdp.synthetic._kinds import (
     Functions,
     Queries,
@@ -23,6 +24,7 @@ from skdp.synthetic._kinds import (
     _Sum,
     _Thresholds,
 )
+from skdp.tabular import Domain
 
 
 def conjunctions(
@@ -194,7 +196,7 @@ def linear_queries(q: ArrayLike | Callable | Sequence[Callable], *, columns: Any
             if weights.dtype.kind != "O":
                 raise TypeError
             weights = weights.astype(np.float64)
-    except (TypeError, ValueError):
+    except (TypeError, ValueError, OverflowError):
         raise TypeError("q must be a matrix of numbers in [0, 1], or functions") from None
     if weights.ndim == 1 and weights.size:
         weights = weights[None, :]

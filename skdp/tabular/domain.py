@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from skdp._parameters import check_parameter
+from skdp._parameters import check_length, check_parameter
 from skdp.tabular.bins import MAX_CODES, NUMBER, Bins, finite
 from skdp.tabular.canonical import as_list, plain
 from skdp.tabular.containers import listed
@@ -66,9 +66,7 @@ class _Categories:
         self.values_ = list(values)
         self.size = len(self.values_)
         if not 1 <= self.size <= MAX_CODES:
-            raise ValueError(
-                f"domain: column {name} must have 1 to {MAX_CODES} categories"
-            )
+            raise ValueError(f"domain: column {name} must have 1 to {MAX_CODES} categories")
         try:
             self.known = {plain(value): code for code, value in enumerate(self.values_)}
         except TypeError:
@@ -202,6 +200,7 @@ class Domain:
         self.names: tuple[Any, ...] | None = tuple(columns) if named else None
         if isinstance(columns, str | bytes) or not isinstance(columns, Mapping | Sequence):
             raise TypeError("domain must be a mapping or a sequence of columns")
+        check_length(columns, "columns")
         specs = list(columns.values()) if isinstance(columns, Mapping) else list(columns)
         if not specs:
             raise ValueError("domain must have at least one column")
@@ -487,5 +486,9 @@ def _column(spec: Any, other: Any, has_other: bool, name: str) -> _Numbers | _Ca
             f"{type(spec).__name__}"
         )
     dates = getattr(getattr(spec, "dtype", None), "kind", "") in ("m", "M")
-    values = spec.tolist() if hasattr(spec, "tolist") and not dates else list(islice(spec, MAX_CODES + 1))
+    values = (
+        spec.tolist()
+        if hasattr(spec, "tolist") and not dates
+        else list(islice(spec, MAX_CODES + 1))
+    )
     return _Categories(values, other, has_other, name)

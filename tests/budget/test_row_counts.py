@@ -16,7 +16,13 @@ from sklearn.model_selection import (
     train_test_split,
 )
 
-from skdp import DPStandardScaler, PrivacyBudget, PublicRowCountWarning, statistics
+from skdp import (
+    DPStandardScaler,
+    LargeDeltaWarning,
+    PrivacyBudget,
+    PublicRowCountWarning,
+    statistics,
+)
 from skdp.budget.row_counts import RowCounts, is_part
 
 X = np.random.default_rng(0).random((239, 2))
@@ -139,3 +145,34 @@ def test_under_add_or_remove_the_number_is_private():
 def test_numbers_that_are_none(wrong):
     with pytest.raises((TypeError, ValueError), match="n_rows must be None, an integer"):
         PrivacyBudget(1.0, n_rows=wrong)
+
+
+# --- delta and the number of rows -----------------------------------------------------------------
+
+
+def test_a_delta_of_one_over_n_warns_before_the_charge_where_n_is_public():
+    def fit(delta, **kinds):
+        budget = PrivacyBudget(9.0, 0.5, **kinds)
+        return DPStandardScaler(bounds=(0, 1), delta=delta, budget=budget).fit(X)
+
+    with pytest.warns(LargeDeltaWarning, match=r"DPStandardScaler: delta=0\.01 .* n=239 rows"):
+        fit(0.01)
+    with pytest.warns(LargeDeltaWarning, match="mean: delta=0.01"):
+        statistics.mean(X, bounds=(0, 1), delta=0.01, n_rows="public")
+    budget = PrivacyBudget(9.0, 0.5)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error", LargeDeltaWarning)
+        fit(1 / 240)
+        fit(0.01, adjacency="add_or_remove_one")  # how many rows there are is private
+        with pytest.raises(LargeDeltaWarning):
+            DPStandardScaler(bounds=(0, 1), delta=0.01, budget=budget).fit(X)
+    assert budget.charges == []
+
+
+def test_a_delta_of_one_over_the_stated_number_of_rows_warns():
+    with pytest.warns(LargeDeltaWarning, match="PrivacyBudget: delta=0.001 .* n=1000 rows"):
+        PrivacyBudget(1.0, 0.001, n_rows=[1000, 800])
+    with warnings.catch_warnings():
+        warnings.simplefilter("error", LargeDeltaWarning)
+        PrivacyBudget(1.0, 0.0009, n_rows=1000)
+        PrivacyBudget(1.0, 0.5)

@@ -191,6 +191,8 @@ RELATED = {
     "order": ("columns", "queries"),
     "by": ("column", "columns"),
     "estimator": ("function",),
+    "X": ("table",),
+    "q": ("queries",),
     "n_features": ("error",),
     "low": ("high",),
 }
@@ -208,9 +210,7 @@ class Subject:
     arguments: dict[str, Any]
     tables: tuple[str, ...] = ()  # which of the arguments hold rows
     skipped: frozenset[str] = frozenset()
-    budget: Callable[[], PrivacyBudget] = field(
-        default=lambda: PrivacyBudget(1e12, 0.99)
-    )
+    budget: Callable[[], PrivacyBudget] = field(default=lambda: PrivacyBudget(1e12, 0.99))
 
 
 class OutOfTime(BaseException):
@@ -241,9 +241,7 @@ def limited() -> Iterator[None]:
         yield
 
 
-def fault(
-    subject: Subject, argument: str, value: str, budget: PrivacyBudget
-) -> str:
+def fault(subject: Subject, argument: str, value: str, budget: PrivacyBudget) -> str:
     """Return what is wrong with how one odd value is treated; "" if nothing is."""
     made = (TABLES if argument in subject.tables else VALUES)[value]()
     before = budget.spent, len(budget.charges)
@@ -256,7 +254,8 @@ def fault(
         text = f"{type(error).__name__}: {error}"
         # A table may be refused for what a parameter says of it.
         names = (argument, *RELATED.get(argument, ()))
-        names = subject.arguments if argument in subject.tables else names
+        if argument in subject.tables:
+            names = (*names, *subject.arguments)
         named = any(re.search(rf"\b{name}\b", text) for name in names)
         wrong = "" if named else "does not name it: "
     except OutOfTime:

@@ -22,6 +22,7 @@ from skdp import metrics, model_selection, statistics, synthetic
 from skdp.aggregation import DPGroupBy
 from skdp.budget import PrivacyBudget
 from skdp.naive_bayes import DPGaussianNB
+from skdp.preprocessing import DPStandardScaler
 
 N = 40
 OF_BASES = (Toy, ToyRatio, Pipeline)
@@ -103,11 +104,13 @@ def _function(
         if p.kind != p.VAR_KEYWORD and p.default is not p.empty
     }
     arguments = {**defaults, **(PRIVACY if private else {}), **arguments}
+    if private:
+        arguments.setdefault("budget", None)
     if not users:
         arguments.pop("groups", None)
 
     def call(ledger: PrivacyBudget, /, **given: Any) -> None:
-        if given.get("budget", 0) is None:
+        if private and given["budget"] is None:
             given["budget"] = ledger
         first = [given.pop(name) for name in positional if name in given]
         out = function(*first, **given)
@@ -194,10 +197,11 @@ def others() -> Iterator[Subject]:
         budget=lambda: PrivacyBudget(1e12, 0.99, unit="unit", adjacency="add_or_remove_one"),
     )
 
+    model = LogisticRegression().fit(X, np.arange(N) % 2)
+
     def scored(ledger: PrivacyBudget, /, **given: Any) -> None:
         given["budget"] = ledger if given["budget"] is None else given["budget"]
         table, labels = given.pop("X"), given.pop("y")
-        model = LogisticRegression().fit(X, np.arange(N) % 2)
         model_selection.private_scorer(given.pop("metric"), **given)(model, table, labels)
 
     arguments = {"metric": "accuracy", "epsilon": 1.0, "bounds": None, "random_state": 0}
@@ -224,6 +228,7 @@ def others() -> Iterator[Subject]:
         yield Subject(kind.__name__, queried(kind), defaults)
     yield Subject("linear_queries", queried(synthetic.linear_queries), {"q": len, "columns": None})
 
+    scaler = DPStandardScaler(bounds=(0, 1))
     made = DPGaussianNB(classes=[0, 1], bounds=(0, 1))
     for function, options in (
         (skdp.plan, {}),
@@ -231,7 +236,10 @@ def others() -> Iterator[Subject]:
         (model_selection.search_cost, {"search": GridSearchCV(made, {}), "n_samples": 40}),
         (model_selection.cross_val_cost, {"n_samples": 40}),
         (skdp.make_private, {"estimator": StandardScaler(), "bounds": (0, 1)}),
-        (skdp.choose_epsilon, {"error": 0.5, "n_samples": 40, "n_features": 2}),
+        (
+            skdp.choose_epsilon,
+            {"estimator": scaler, "error": 9.0, "n_samples": 40, "n_features": 2},
+        ),
         (skdp.pad_time, {"seconds": 0.01}),
         (skdp.config_context, {"noise": "system"}),
     ):

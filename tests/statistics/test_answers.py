@@ -166,3 +166,10 @@ def test_a_column_of_one_value_has_no_error():
     answer = statistics.sum(np.full((50, 2), 5.0), bounds=([0, 5], [10, 5]), n_rows="public")
     assert answer.value[1] == 250
     assert answer.std[1] < 1e-200
+
+
+def test_the_note_says_that_no_private_extreme_is_meaningful():
+    x = np.arange(200.0)
+    for q, said in (([0, 1], True), ([0.5, 1.0], True), ([0.01, 0.99], False), (0.5, False)):
+        note = statistics.quantile(x, q, bounds=(0, 200), random_state=0).note
+        assert ("no private minimum or maximum is meaningful" in note) is said

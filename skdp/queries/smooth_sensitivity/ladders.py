@@ -44,6 +44,7 @@ __all__ = [
     "student_kappa",
 ]
 
+_SMALLEST_DELTA = 1e-250
 NOISES = ("cauchy", "student", "laplace")
 
 UP = 1 + 2.0**-40  # covers a few roundings of elementary functions
@@ -322,7 +323,8 @@ def smooth_release(
     Guarantee: if `statistic` returns integers f and rungs of smooth bounds as `Ladder` says,
     each number is (epsilon, delta)-DP for its part of the share, delta = 0 but for Laplace
     noise. That is not Gaussian: its delta is `separate_delta`, all of it, and a session has it
-    once. In a Gaussian session, pure noise for the share's mu.
+    once. In a Gaussian session, pure noise for the share's mu. Where units have so many rows that
+    nothing is left of that delta for one, Cauchy noise stands for Laplace noise.
 
     Parameters
     ----------
@@ -349,6 +351,8 @@ def smooth_release(
         If the noise is unknown or its scale out of range; nothing has been taken then.
     """
     parts = len(widths)
+    if meter.claimed_separate_delta and meter.separate_delta / parts < _SMALLEST_DELTA:
+        noise = "cauchy"
     share = meter.fraction(share)
     how = smooth_noise(meter, parts, share, noise=noise, nu=nu)
     if float(how.kappa) * max(widths) > LARGEST_SCALE[noise]:
