@@ -34,6 +34,7 @@ LAYERS = {
     "_progress": 0,
     "_lazy": 0,
     "_public_key": 0,
+    "_threads": 0,
     "_bounds": 0,
     "_parameters": 0,
     "budget": 1,

@@ -6,19 +6,15 @@ integer totals do not depend on their order, or through the readers of `skdp.tab
 
 from __future__ import annotations
 
-import contextlib
-import functools
 import threading
 from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Protocol
 
-import joblib
 import numpy as np
 from numpy.typing import NDArray
-from threadpoolctl import ThreadpoolController
 
+from skdp._threads import in_threads, usable_cores
 from skdp.exceptions import PrivacyLeakError
 
 if TYPE_CHECKING:
@@ -32,7 +28,6 @@ __all__ = [
     "added",
     "fold",
     "fold_span",
-    "in_threads",
     "stability_of",
 ]
 
@@ -175,23 +170,6 @@ _PARALLEL_VALUES = 2**22
 _MAX_THREADS = 4
 
 
-@functools.cache
-def _blas() -> ThreadpoolController:
-    """Return the BLAS libraries of this process; finding them takes milliseconds."""
-    return ThreadpoolController().select(user_api="blas")
-
-
-def usable_cores() -> int:
-    """Return the cores that this process may use.
-
-    No more than its CPU affinity, its control group and `LOKY_MAX_CPU_COUNT` allow, and no more
-    than BLAS may use: who limits its threads (OMP_NUM_THREADS, a worker process of joblib, an
-    enclosing fold) has given the other cores away.
-    """
-    allowed = [library["num_threads"] for library in _blas().info()]
-    return max(1, min([joblib.cpu_count(), *allowed]))
-
-
 def fold(
     rows: Rows,
     add: Callable[[Any, list[NDArray]], None],
@@ -239,37 +217,6 @@ def fold(
     return [sum(columns[1:], start=columns[0]) for columns in zip(*several, strict=True)]
 
 
-def in_threads(work: Callable[[int, threading.Event], Any], threads: int) -> list[Any]:
-    """Return ``work(i, stop)`` for each i, in so many threads.
-
-    Ctrl-C sets `stop`: what is returned then is not used. Where no thread can be started (the
-    interpreter is ending, or the process may have no more), this one does the work.
-    """
-    stop, taken, results = threading.Event(), dict[int, object](), dict[int, Any]()
-
-    def run(i: int) -> None:
-        me = object()
-        if taken.setdefault(i, me) is me:  # no other thread was faster
-            results[i] = work(i, stop)
-
-    if threads == 1:
-        return [work(0, stop)]
-    with one_thread_of_blas(), ThreadPoolExecutor(threads) as pool:
-        futures = []
-        try:
-            with contextlib.suppress(RuntimeError):
-                for i in range(threads):
-                    futures.append(pool.submit(run, i))
-            for future in futures:
-                future.result()
-            for i in range(threads):
-                run(i)
-        except BaseException:
-            stop.set()
-            raise
-    return [results[i] for i in range(threads)]
-
-
 def fold_span(
     rows: Any,
     span: tuple[int, int],
@@ -280,11 +227,6 @@ def fold_span(
     """Add one chunk of rows to the totals."""
     with np.errstate(all="ignore"):
         add(getattr(rows, read)(*span), totals)
-
-
-def one_thread_of_blas() -> Any:
-    """Return a context in which BLAS has one thread, for who has several of his own."""
-    return _blas().limit(limits=1)
 
 
 def total_dtype(rows: Rows, largest: int) -> type:

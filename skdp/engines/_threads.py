@@ -12,7 +12,7 @@ from collections.abc import Sequence
 
 from numpy.typing import NDArray
 
-from skdp.core.table import in_threads, usable_cores
+from skdp._threads import in_threads, usable_cores
 from skdp.engines._source import Part, Task
 
 __all__ = ["Threads"]

@@ -13,7 +13,7 @@ import time
 import numpy as np
 import pytest
 
-from skdp import DPStandardScaler, PrivacyBudget
+from skdp import DPStandardScaler, PrivacyBudget, _threads
 from skdp.budget import Cost, locks
 from skdp.core import table
 from skdp.exceptions import LedgerError
@@ -322,9 +322,9 @@ def test_a_fit_that_can_start_no_thread_does_without(monkeypatch, tmp_path):
     monkeypatch.setattr(table, "_PARALLEL_VALUES", 1)
     monkeypatch.setattr(table, "usable_cores", lambda: 4)
     X = np.random.default_rng(0).random((100_000, 3))
-    with_threads = table.in_threads(lambda i, stop: i, 4)
+    with_threads = _threads.in_threads(lambda i, stop: i, 4)
     monkeypatch.setattr(threading.Thread, "start", no_thread)
-    assert table.in_threads(lambda i, stop: i, 4) == with_threads == [0, 1, 2, 3]
+    assert _threads.in_threads(lambda i, stop: i, 4) == with_threads == [0, 1, 2, 3]
     budget = PrivacyBudget(10.0, ledger=tmp_path / "a.budget")
     DPStandardScaler(bounds=(0, 1), budget=budget).fit(X)
     assert budget.spent.epsilon == 1.0

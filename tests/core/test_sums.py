@@ -6,6 +6,7 @@ import math
 import threading
 from fractions import Fraction
 
+import joblib
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -496,7 +497,7 @@ def test_norm_codes_at_the_boundaries_follow_the_sum_by_columns():
 
 def test_a_fold_uses_the_cores_that_others_leave(monkeypatch):
     """Of the process (affinity, control group), of BLAS; and one thread of BLAS in each."""
-    monkeypatch.setattr(table_module.joblib, "cpu_count", lambda: 3)
+    monkeypatch.setattr(joblib, "cpu_count", lambda: 3)
     with threadpool_limits(1):  # as OMP_NUM_THREADS=1, or a worker process
         assert table_module.usable_cores() == 1
     with threadpool_limits(8):
