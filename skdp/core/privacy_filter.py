@@ -231,7 +231,8 @@ class PrivacyFilter:
             # their releases would be exact. So the stream is keyed by both.
             key = hashlib.blake2b(digest(), digest_size=32)
             claim = (estimator, self.epsilon, self.delta, self.relation, context)
-            key.update(repr(claim if not self.claimed_separate_delta else (*claim, noise_delta)).encode())
+            apart = (noise_delta,) if self.claimed_separate_delta else ()
+            key.update(repr((*claim, *apart)).encode())
             self._key = key.digest()
             self._state.entropy = samplers.SeededEntropy(self.noise_seed, self._key)
         warn_of_delta(estimator, self.delta, n_rows or 0)

@@ -385,8 +385,8 @@ class PrivateMultiplicativeWeights(ReleaserMixin, BaseEstimator):
         drawable = 2.0**50 * epsilon / (4 * QUERY_UNIT)
         if (stated or 1) > drawable:
             raise ValueError(
-                f"n_updates = {shown(stated or 1, 500)} at epsilon = {self.epsilon:g} needs more noise "
-                "than can be drawn exactly; state fewer n_updates or a larger epsilon"
+                f"n_updates = {shown(stated or 1, 500)} at epsilon = {self.epsilon:g} needs more "
+                "noise than can be drawn exactly; state fewer n_updates or a larger epsilon"
             )
         most = max(math.ceil(min(most, drawable - 1)), 1)
         updates = stated or self._affordable(most, alpha * (n or 0.0) / 2, epsilon)
