@@ -5,6 +5,7 @@ python doc/benchmarks/ledger_growth.py
 
 from __future__ import annotations
 
+import functools
 import math
 import os
 import statistics
@@ -16,7 +17,7 @@ import numpy as np
 from sklearn.model_selection import GridSearchCV
 
 import skdp
-from skdp import DPKMeans, DPStandardScaler, PrivacyBudget
+from skdp import DPKMeans, DPStandardScaler, PrivacyBudget, ledger
 from skdp.budget import Cost
 from skdp.exceptions import UncountedFitWarning
 
@@ -56,6 +57,14 @@ def growth(folder, many):
         show(f"a charge after {wanted:,}, in memory", quantiles(lambda: charge(memory), 100))
         show(f"a charge after {wanted:,}, a file", quantiles(lambda b=file: charge(b), 100))
         print(f"opening and checking {wanted:,} charges: {opening:.0f} ms")
+        shown = {
+            "repr": functools.partial(repr, file),
+            "HTML": file._repr_html_,
+            "show": functools.partial(ledger.show, path),
+            "verify": functools.partial(ledger.verified, path),
+        }
+        for name, act in shown.items():
+            show(f"{name} after {wanted:,}", quantiles(act, 3))
         done = wanted + 100
 
 
@@ -70,11 +79,11 @@ def search(times=3):
     grid = {"n_clusters": list(range(2, 202))}
     found = {}
     for _ in range(times):
-        for name, ledger in (("no budget", None), ("a budget", "shared"), ("a budget, a file", "")):
+        for name, where in (("no budget", None), ("a budget", "shared"), ("a budget, a file", "")):
             with tempfile.TemporaryDirectory() as folder:
                 budget = None
-                if ledger is not None:
-                    path = None if ledger else os.path.join(folder, "search.budget")
+                if where is not None:
+                    path = None if where else os.path.join(folder, "search.budget")
                     budget = PrivacyBudget(1e9, ledger=path)
                 model = DPKMeans(bounds=(0, 1), budget=budget)
                 searched = GridSearchCV(model, grid, scoring=nothing, refit=False, n_jobs=2)
