@@ -610,7 +610,9 @@ class PostgresLedger(LedgerOperations):
         written: bool | None = False
         if answer is None:
             connection.line.drop()
-            written = self._written(key) if key else None
+            # A child that was forked in here would find the charge of its parent.
+            forked = connection.line.pid != os.getpid()
+            written = self._written(key) if key and not forked else None
         if written:
             return
         if written is None:
