@@ -50,6 +50,7 @@ from skdp.tabular import (
     target_column,
     without_column,
 )
+from skdp.tabular.unstated import OTHER
 from skdp.user_code import or_raise, suppress_warnings
 
 _PROBE_ROWS = 200
@@ -464,7 +465,9 @@ class DPTrainOnRelease(LearningMixin, BaseEstimator):
             except Exception as error:  # noqa: BLE001  synthetic rows may have one label only
                 problem = f"{type(error).__name__}: {error}"
                 constant = DummyClassifier() if is_classifier(self.estimator) else DummyRegressor()
-                constant.fit(X, y)
+                # Numbers of which none was selected are None, which no model takes.
+                none = self._selects_classes and all(label is None for label in y.tolist())
+                constant.fit(X, np.full(len(y), OTHER) if none else y)
         if self._plans is not None:  # what was learned may have surprised it
             warnings.warn(
                 _CONSTANT.format(type(self).__name__, problem), stacklevel=outside_level()

@@ -120,6 +120,13 @@ def test_synthetic_rows_of_one_label_give_a_constant():
     assert model.predict(table).all()
 
 
+def test_numbers_of_which_no_class_is_selected_give_a_constant():
+    rows, labels = np.linspace(0, 1, 30).reshape(-1, 1), np.arange(30)  # one row a class
+    with pytest.warns(UserWarning, match="no value of columns"):
+        model = DPTrainOnRelease(LogisticRegression(), delta=1e-6).fit(rows, labels)
+    assert set(model.predict(rows)) == {"other"}
+
+
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
