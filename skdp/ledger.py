@@ -53,9 +53,15 @@ _SHOWN = 50  # charges that `show` prints; the older ones are counted
 def _readable(path: str | os.PathLike[str]) -> Iterator[tuple[sqlite3.Connection, int]]:
     """Open a copy of a ledger; yield it and its format. A row that is no ledger's is an error."""
     connection, found = snapshot(path)
+    with contextlib.closing(connection), _rows_of(path):
+        yield connection, found
+
+
+@contextlib.contextmanager
+def _rows_of(path: str | os.PathLike[str]) -> Iterator[None]:
+    """Turn what a row that no ledger wrote raises into an error that says so."""
     try:
-        with contextlib.closing(connection):
-            yield connection, found
+        yield
     except UNREADABLE as error:
         raise LedgerError(
             f"The ledger {ledger_path(path, True)} is damaged: a row of it cannot be read."
@@ -391,7 +397,8 @@ def release(path: str | os.PathLike[str], numbers: Sequence[int] | None = None) 
         If one of them is not open; then none is given back.
     """
     ledger = opened(ledger_path(path, True))
-    records = {one.number: one for one in ledger.reservations() if one.open}
+    with _rows_of(path):
+        records = {one.number: one for one in ledger.reservations() if one.open}
     wanted = sorted(records) if numbers is None else list(dict.fromkeys(numbers))
     missing = [str(number) for number in wanted if number not in records]
     if missing:
@@ -482,8 +489,21 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return 2
     except KeyboardInterrupt:
         return 130
-    sys.stdout.write(text)
+    with contextlib.suppress(BrokenPipeError):  # a reader such as `head` has seen enough
+        _write(text)
     return status
+
+
+def _write(text: str) -> None:
+    """Print a text, whatever the terminal can show of it."""
+    encoding = sys.stdout.encoding or "utf-8"
+    sys.stdout.write(text.encode(encoding, "backslashreplace").decode(encoding))
+    try:
+        sys.stdout.flush()
+    except BrokenPipeError:
+        # Python flushes once more at its end, and would complain there.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        raise
 
 
 if __name__ == "__main__":

@@ -28,7 +28,6 @@ if TYPE_CHECKING:
     from skdp.core.privacy_filter import PrivacyFilter, Share
 
 __all__ = [
-    "cancellable",
     "foreign_code",
     "interruptible",
     "no_restart",
@@ -298,6 +297,9 @@ def run_isolated(make: Callable[[], Any], default: Any, restart: Callable[[int],
     return default
 
 
+_INTERRUPTED = "Query interrupted"  # what DuckDB makes of Ctrl-C
+
+
 def or_raise(
     make: Callable[[], Any],
     refusal: Callable[[], Exception],
@@ -322,44 +324,12 @@ def or_raise(
     except BaseException as error:
         if isinstance(error, (KeyboardInterrupt, SystemExit, *own)):
             raise  # all else is forgotten: a panic of polars is no Exception either
-    raise refusal()
+        interrupted = type(error) is RuntimeError and error.args == (_INTERRUPTED,)
+    raise KeyboardInterrupt if interrupted else refusal()
 
 
 def no_restart(seed: int) -> None:
     """Leave the global generators alone: nothing that reads a cell draws from them."""
-
-
-def cancellable(work: Callable[[], Any], cancel: Callable[[], Any] | None = None) -> Any:
-    """Return ``work()``, which may be long and in C, so that Ctrl-C ends it.
-
-    It runs in another thread, as Python's signals reach the main thread between two instructions
-    only. `cancel` asks it to end; without one, it goes on unseen.
-    """
-    done, results, errors = threading.Event(), list[Any](), list[BaseException]()
-
-    def run() -> None:
-        try:
-            results.append(work())
-        except BaseException as error:  # noqa: BLE001  raised again below
-            errors.append(error)
-        done.set()
-
-    if threading.current_thread() is not threading.main_thread():
-        return work()
-    try:
-        threading.Thread(target=run, daemon=True).start()
-    except RuntimeError:  # the interpreter is ending, or the process may have no more threads
-        return work()
-    try:
-        done.wait()
-    except BaseException:
-        if cancel is not None:
-            cancel()
-            done.wait(1.0)
-        raise
-    if errors:
-        raise errors[0]
-    return results[0]
 
 
 _lock = threading.RLock()

@@ -64,7 +64,8 @@ SELECT want.name, pg_catalog.current_setting('fsync') AS fsync, n.oid IS NOT NUL
             AND pg_catalog.pg_get_expr(adbin, adrelid) <> '''''::text')
         THEN 'has defaults that a ledger does not have'
     WHEN EXISTS (SELECT FROM pg_catalog.pg_index WHERE indrelid = c.oid AND (indexprs IS NOT NULL
-            OR pg_catalog.pg_get_expr(indpred, indrelid) <> '(closed IS NULL)'))
+            OR pg_catalog.replace(pg_catalog.pg_get_expr(indpred, indrelid), '"', '')
+                <> '(closed IS NULL)'))
         THEN 'has indexes that a ledger does not have'
     WHEN EXISTS (SELECT FROM pg_catalog.pg_depend WHERE refobjid = n.oid
             AND refclassid = 'pg_catalog.pg_namespace'::pg_catalog.regclass

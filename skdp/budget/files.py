@@ -158,8 +158,10 @@ def errors(path: str, shown: str, ledger_id: str, timeout: float) -> Iterator[No
     """
     try:
         yield
-    except sqlite3.Error as error:
+    except (sqlite3.Error, UnicodeDecodeError) as error:
         code = getattr(error, "sqlite_errorcode", 0) & 0xFF  # the primary code
+        if isinstance(error, UnicodeDecodeError):
+            code = sqlite3.SQLITE_CORRUPT
         if code == sqlite3.SQLITE_NOTADB:
             raise other_file(path, ledger_id) from None
         reason = _REASONS.get(code, "is not a usable skdp ledger").format(timeout=timeout)

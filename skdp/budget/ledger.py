@@ -226,7 +226,9 @@ class Ledger(LedgerOperations):
         copy = cls(draft, ledger_id)
         copy.shown = path
         replaces = os.path.lexists(path)
-        if replaces and (not os.path.isfile(path) or cls(path, "")._look().get("id") != ledger_id):
+        # In this order: no sidecar is put beside what is no ledger.
+        is_copy = os.path.isfile(path) and may_be_ledger(path)
+        if replaces and not (is_copy and cls(path, "")._look().get("id") == ledger_id):
             raise LedgerError(f"A backup never replaces another file, and {path} is one.")
         if replaces and os.path.exists(source) and os.path.samefile(path, source):
             raise LedgerError(f"A ledger cannot be its own backup: {path}.")

@@ -50,7 +50,7 @@ from skdp.tabular.grouped_sql import (
     unit_sql,
 )
 from skdp.tabular.relation_plans import check_plan
-from skdp.user_code import cancellable, or_raise
+from skdp.user_code import or_raise
 
 __all__ = ["GroupedRelation", "is_relation", "open_relation"]
 
@@ -163,7 +163,7 @@ class GroupedRelation(GroupedRows):
     def _fetch(self, sql: str) -> list[tuple[Any, ...]]:
         """Run a query; what an engine says of an error may quote a cell."""
         found: list[tuple[Any, ...]] = or_raise(
-            lambda: cancellable(lambda: _fetched(self._relation, sql)),
+            lambda: _fetched(self._relation, sql),
             lambda: RuntimeError(_FAILED) if self._stream is None else SourceError(_UNREADABLE),
         )
         if self._stream is not None and self._stream.changed:

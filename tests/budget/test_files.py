@@ -247,6 +247,40 @@ def test_a_ledger_with_odd_cells_or_tables_is_told_in_one_line(tmp_path, seed):
             budget.charge(Cost(0.001), estimator="x")
 
 
+@pytest.mark.parametrize("cells", ["components = 'null'", "components = '[[['", "at = X'ff'"])
+def test_damaged_reservations_are_not_given_back(tmp_path, cells):
+    path = tmp_path / "x.budget"
+    reservation = PrivacyBudget(1.0, ledger=path).reserve(Cost(0.5))
+    with reservation:
+        with contextlib.closing(sqlite3.connect(path)) as connection, connection:
+            connection.execute(f"UPDATE reservations SET {cells}")
+        status, out, err = said(["release", str(path), "--all"])
+        assert (status, out, err.count("\n")) == (2, "", 1)
+        with contextlib.closing(sqlite3.connect(path)) as connection, connection:
+            connection.execute("DELETE FROM reservations")
+
+
+def test_a_refused_backup_leaves_nothing_beside_the_other_file(tmp_path):
+    budget = PrivacyBudget(1.0, ledger=tmp_path / "a.budget")
+    (tmp_path / "photo").write_bytes(b"no ledger")
+    with pytest.raises(LedgerError, match="never replaces"):
+        budget.backup(tmp_path / "photo")
+    assert not (tmp_path / "photo.lock").exists()
+
+
+def test_what_is_printed_fits_any_terminal_and_may_be_cut_off(tmp_path):
+    path = tmp_path / "a.budget"
+    PrivacyBudget(1.0, ledger=path, note="Größe").charge(Cost(0.5), estimator="x")
+    words = [sys.executable, "-m", "skdp.ledger", "show", str(path)]
+    ascii_only = {**os.environ, "PYTHONIOENCODING": "ascii"}
+    done = subprocess.run(words, capture_output=True, env=ascii_only)
+    assert (done.returncode, done.stderr) == (0, b"")
+    assert b"Gr\\xf6" in done.stdout
+    with subprocess.Popen(words, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as child:
+        child.stdout.close()
+        assert (child.stderr.read(), child.wait(60)) == (b"", 0)
+
+
 @pytest.mark.parametrize("command", ["show", "verify", "export", "backup"])
 def test_what_is_no_ledger_is_told_in_one_line(tmp_path, command):
     (tmp_path / "empty").touch()
