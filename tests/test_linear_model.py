@@ -539,3 +539,10 @@ def test_a_penalty_that_no_float_holds_leaves_no_error():
     model = DPRidge(bounds=(-1, 1), target_bounds=(-3, 3), weight_bound=1e-308, epsilon=1e6)
     model.fit(rows, rows[:, 0], sample_weight=np.ones(200))
     assert np.isnan(model.coef_std_error_).all()
+
+
+def test_bounds_whose_squares_are_zero_give_a_finite_model():
+    rng = np.random.default_rng(0)
+    model = DPLinearRegression(bounds=(-1e-200, 1e-200), target_bounds=(0, 1), random_state=0)
+    model.fit(rng.random((100, 4)), rng.random(100))
+    assert np.isfinite(model.predict(rng.random((3, 4)))).all()

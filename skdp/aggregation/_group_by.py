@@ -69,6 +69,7 @@ from skdp.user_code import untracked
 __all__ = ["DPGroupBy"]
 
 PRIVATE = "private"
+_SMALLEST_DELTA = 1e-29  # a tenth of it is more than the selection of keys needs
 _FEW = 8  # entries that a unit may change, up to which Laplace noise is less than Gaussian
 
 
@@ -256,6 +257,11 @@ class DPGroupBy(BaseEstimator):
             raise ValueError(
                 f"{name}: private keys need delta > 0, the probability that a key of one unit "
                 "alone shows; or state keys="
+            )
+        if listed is None and float(self.delta) < _SMALLEST_DELTA:
+            raise ValueError(
+                f"{name}: private keys need delta of {_SMALLEST_DELTA:g} or more, got "
+                f"{float(self.delta):g}: no key would ever be named"
             )
         if listed is not None and not aggregates:
             raise ValueError(f"{name}: nothing to release: keys are stated and agg() is empty")

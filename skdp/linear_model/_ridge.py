@@ -195,7 +195,8 @@ class _LeastSquares(TargetRegressor):
             gram, seen = _weighted(session.answer(SecondMoment(weighted, _NO_CONSTANT)), radius)
             total = gram.n
         scale, units = standard.scale[:d], standard.scale[d]
-        penalty = np.minimum(float(self.alpha) / scale**2 / (most or 1.0), _LARGEST)
+        squares = np.maximum(scale, 1e-150) ** 2  # never 0, by which no penalty is NaN
+        penalty = np.minimum(float(self.alpha) / squares / (most or 1.0), _LARGEST)
         found = _solve(gram, penalty, total, radius)
         coef = found.coef * units / scale
         self.coef_ = np.clip(np.nan_to_num(coef), -_LARGEST, _LARGEST)

@@ -21,6 +21,7 @@ from skdp.queries import MAX_CELLS, EdgeHistogram
 from skdp.statistics._histograms import Bins, _bins, _bins_of_each, _edges
 
 _MOST_BINS = 2**10  # of a feature, by themselves
+_MOST_FEATURES = 64  # dimensions of an array of numpy
 
 
 def _most_bins(n_features: int) -> int:
@@ -107,7 +108,7 @@ class DPHistogramDensity(BoxDensity):
     ------
     TypeError, ValueError
         In `fit`, before anything is charged: if a parameter is out of range, if X is not a dense
-        table of finite numbers, or if there would be more than 2**20 cells.
+        table of finite numbers, or if there would be more than 2**20 cells or 64 columns.
     BudgetExceededError, SealedBudgetError, LedgerError
         In `fit`, if the budget cannot grant (epsilon, delta).
 
@@ -180,6 +181,11 @@ class DPHistogramDensity(BoxDensity):
 
     def _each_bins(self, n_features: int) -> list[Bins] | None:
         """Return bins or edges of each feature, None for "auto"; refuse too many cells."""
+        if n_features > _MOST_FEATURES:
+            raise ValueError(
+                f"X must have at most {_MOST_FEATURES} columns for a histogram of all of them "
+                f"together, got {n_features}; choose some, or take statistics.histogram of each"
+            )
         if isinstance(self.bins, str):
             if self.bins == "auto":
                 return None

@@ -66,13 +66,15 @@ MAX_KEYS_PER_UNIT = 2**14
 ROUNDS = (0.1, 0.3, 0.6)  # of the share and of delta, in "sips"
 WEIGHT_BITS = 30  # of the weight of a unit with one key
 _PROBABILITY_BITS = 160
-_SMALLEST_DELTA = Fraction(1, 10**250)  # below, thresholds in floats would be infinite
+_SMALLEST_DELTA = Fraction(1, 10**30)  # far above the last bit of probabilities and of tails
 _LONGEST_TABLE = 2**17  # of probabilities: 2 log(1/delta) / epsilon a key
 _NOT_POSITIVE = "a share of epsilon and a delta of the keys must be above 0"
 
 
 def usable_method(method: str, max_keys: int, epsilon: float, *, gaussian: bool) -> str:
-    """Return the method for ``"auto"``, from public numbers only; others as they are.
+    """Return the method, from public numbers only: that of ``"auto"``, or the stated one.
+
+    Laplace noise also stands for ``"optimal"`` where its table would be too long.
 
     Parameters
     ----------
@@ -81,11 +83,12 @@ def usable_method(method: str, max_keys: int, epsilon: float, *, gaussian: bool)
     gaussian : bool
         Whether the session has Gaussian noise.
     """
-    if method != "auto":
+    if method not in ("auto", "optimal"):
         return method
-    if gaussian:
+    if method == "auto" and gaussian:
         return "sips"
-    table = 80.0 * 2 * max_keys / epsilon  # entries, for the smallest delta that anybody states
+    # Entries: 2 log(1/delta) / epsilon a key, of twice as many keys where units are replaced.
+    table = 2 * 80.0 * 2 * max_keys / epsilon
     return "optimal" if table < _LONGEST_TABLE else "laplace"
 
 
@@ -241,7 +244,7 @@ class SelectKeys(Measurement):
         if delta < _SMALLEST_DELTA:
             if not meter.claimed_separate_delta:
                 raise ValueError("private keys need a delta of their own, separate_delta")
-            return []  # so many rows of a unit leave each of them none: nothing may be named
+            return []  # next to nothing is left of it for one step: nothing may be named
         fraction = meter.fraction(share)
         epsilon = (
             meter.level(fraction)

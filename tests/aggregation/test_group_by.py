@@ -191,6 +191,7 @@ BAD = [
     (visits(rows=200), {"keys": []}, "at least one"),
     (visits(rows=200), {"keys": ["a", "a"]}, "no key twice"),
     (visits(rows=200), {"delta": 0.0}, "private keys need delta"),
+    (visits(rows=200), {"delta": 1e-50}, "private keys need delta of 1e-29 or more"),
     (visits(rows=200), {"max_keys_per_unit": 0}, "max_keys_per_unit"),
     (visits(rows=200), {"unit": "page_id"}, "unit"),
     (visits(rows=200), {"aggregates": {"x": "mode"}}, "x: an aggregate must be one of"),

@@ -142,6 +142,16 @@ def test_optimal_probabilities_are_private_and_the_largest(epsilon, delta):
         assert float(b) == pytest.approx(best, abs=1e-12)
 
 
+@pytest.mark.parametrize("max_keys", [1, 100, 2**14])
+@pytest.mark.parametrize("epsilon", [1e-6, 0.1, 1.0, 30.0])
+def test_every_method_that_is_used_has_a_threshold_or_a_table(epsilon, max_keys):
+    delta = selection._SMALLEST_DELTA / (2 * max_keys)
+    each = Fraction(epsilon) / (2 * max_keys)
+    if selection.usable_method("optimal", max_keys, epsilon, gaussian=False) == "optimal":
+        assert selection.keeping_probabilities(each, delta)[-1] == 2**160
+    assert selection.laplace_threshold(max_keys, 1 / each, selection._SMALLEST_DELTA / 2) > 1
+
+
 # --- what may be released -----------------------------------------------------------------------
 
 

@@ -351,8 +351,9 @@ def smooth_release(
         If the noise is unknown or its scale out of range; nothing has been taken then.
     """
     parts = len(widths)
-    if meter.claimed_separate_delta and meter.separate_delta / parts < _SMALLEST_DELTA:
-        noise = "cauchy"
+    if noise == "laplace" and 0 < meter.claimed_separate_delta:
+        if meter.separate_delta / parts < _SMALLEST_DELTA:
+            noise = "cauchy"
     share = meter.fraction(share)
     how = smooth_noise(meter, parts, share, noise=noise, nu=nu)
     if float(how.kappa) * max(widths) > LARGEST_SCALE[noise]:
