@@ -379,6 +379,8 @@ def test_grids_too_large_are_refused_with_numbers_and_for_free(monkeypatch):
         DPKernelDensity(budget=budget).fit(np.zeros((20, 11)))
     with pytest.raises(ValueError, match="1048576 cells, got 33554432: 32 x 32 x 32 x 32 x 32"):
         DPHistogramDensity(bins=32, budget=budget).fit(np.zeros((20, 5)))
+    with pytest.raises(ValueError, match="at most 64 columns"):
+        DPHistogramDensity(budget=budget).fit(np.zeros((20, 65)))
     assert budget.charges == []
     # With learned bounds nobody knows before the charge: the bandwidth grows, silently.
     monkeypatch.setattr(_kde, "MOST_CENTERS", 100)  # quicker

@@ -351,9 +351,9 @@ def smooth_release(
         If the noise is unknown or its scale out of range; nothing has been taken then.
     """
     parts = len(widths)
-    if noise == "laplace" and 0 < meter.claimed_separate_delta:
-        if meter.separate_delta / parts < _SMALLEST_DELTA:
-            noise = "cauchy"
+    claimed, of_one = meter.claimed_separate_delta, meter.separate_delta / parts
+    if noise == "laplace" and claimed and of_one < _SMALLEST_DELTA:
+        noise = "cauchy"
     share = meter.fraction(share)
     how = smooth_noise(meter, parts, share, noise=noise, nu=nu)
     if float(how.kappa) * max(widths) > LARGEST_SCALE[noise]:
