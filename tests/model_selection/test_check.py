@@ -85,7 +85,7 @@ FINE = {
         PolynomialFeatures(),
         FunctionTransformer(np.log1p),
         FunctionTransformer(),
-        OneHotEncoder(categories=[["a", "b"]]),
+        OneHotEncoder(categories=[["a", "b"]], handle_unknown="ignore"),
         SimpleImputer(strategy="constant", fill_value=0.0),
         scaler(),
     ),
