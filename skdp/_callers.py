@@ -136,6 +136,8 @@ RESAMPLES = (
     "makes new rows of private ones or leaves some out, by looking at others: one row "
     "counts several times in the steps behind it, while the ledger says epsilon once"
 )
+_INVERSE = "warns (check_inverse=True) if its functions are not inverse at private"
+_UNCHECKED = "check_inverse=False"
 NO_RESAMPLING = "class_weight= in the estimator, or no resampling"
 
 _INSTEAD = {
@@ -167,30 +169,77 @@ _INSTEAD = {
     "TruncatedSVD": "DPPCA",
 }
 
+_DECLARED = (
+    f"{ANY}; if its fit takes nothing from rows, declare that with scikit-learn's tag "
+    "requires_fit=False (__sklearn_tags__)"
+)
+
+# Classes whose fit reads the number of columns only, and may draw from random_state: the
+# parameter by which they read rows if it is a word, and the words by which they do not.
+_COLUMNS_ONLY: dict[str, tuple[str, tuple[str, ...]]] = {
+    "GaussianRandomProjection": ("n_components", ()),  # "auto" reads the number of rows
+    "MissingIndicator": ("features", ("all",)),
+    "PolynomialCountSketch": ("", ()),
+    "PolynomialFeatures": ("", ()),
+    "RBFSampler": ("gamma", ()),  # "scale" reads the variance
+    "SkewedChi2Sampler": ("", ()),
+    "SparseRandomProjection": ("n_components", ()),
+    "SplineTransformer": ("knots", ()),
+}
+_ENCODERS = {"OneHotEncoder": "ignore", "OrdinalEncoder": "use_encoded_value"}
+
 
 def instead_of(estimator: Any) -> str:
     """Return the private counterpart of an estimator that learns without noise."""
     kinds = [kind.__name__ for kind in type(estimator).__mro__]
-    return next((_INSTEAD[kind] for kind in kinds if kind in _INSTEAD), ANY)
+    declares = not hasattr(estimator, "predict") and not _own_kind(estimator)
+    other = _DECLARED if declares else ANY
+    return next((_INSTEAD[kind] for kind in kinds if kind in _INSTEAD), other)
+
+
+def _own_kind(estimator: Any) -> str:
+    """Return the class if scikit-learn has it; "" for one of others, which may inherit it."""
+    kind = type(estimator)
+    return kind.__name__ if kind.__module__.partition(".")[0] == "sklearn" else ""
 
 
 def learns_nothing(estimator: Any) -> bool:
     """Say whether what a public transformer does with one row depends on that row only."""
-    kind, params = type(estimator).__name__, estimator.get_params(deep=False)
-    if kind in ("OneHotEncoder", "OrdinalEncoder"):
+    kind, params = _own_kind(estimator), estimator.get_params(deep=False)
+    if kind in _ENCODERS:
         rare = [params.get(name) for name in ("min_frequency", "max_categories")]
         stated = params["categories"]
         return rare == [None, None] and not (isinstance(stated, str) and stated == "auto")
     if kind == "SimpleImputer":
         return params["strategy"] == "constant" and not params["add_indicator"]
-    if kind == "PolynomialFeatures":
-        return True
+    if kind in _COLUMNS_ONLY:
+        name, words = _COLUMNS_ONLY[kind]
+        return not isinstance(params.get(name), str) or params[name] in words
     if hasattr(estimator, "predict") or kind == "PatchExtractor":
         return False  # a Gaussian process predicts before it is fitted, and learns all the same
     try:
         return not get_tags(estimator).requires_fit
     except AttributeError:  # an estimator without tags, or a wrapper of nothing
         return False
+
+
+def telling_leaks(step: Any) -> Iterator[Leak]:
+    """Say what a step that learns nothing tells of private rows in a warning."""
+    functions = _name_in(step, ("FunctionTransformer",)) and (step.func, step.inverse_func)
+    if functions and None not in functions and step.check_inverse:
+        yield Leak(f"{_INVERSE} rows", _UNCHECKED)
+
+
+def quoted_cells(step: Any) -> Iterator[Leak]:
+    """Say what a step that learns nothing tells in an error, which is there before any warning."""
+    kind, params = _own_kind(step), step.get_params(deep=False)
+    if kind in _ENCODERS and params["handle_unknown"] == "error" and learns_nothing(step):
+        yield Leak(
+            "quotes cells of private rows in its error, if they are in none of the categories "
+            "stated (handle_unknown='error')",
+            f"handle_unknown={_ENCODERS[kind]!r}; or DP{kind} with these categories, which charges "
+            "nothing and names the column only",
+        )
 
 
 def _open_parts(step: Any, name: str) -> Iterator[Leak]:
@@ -207,6 +256,9 @@ def _open_parts(step: Any, name: str) -> Iterator[Leak]:
         yield Leak(f"its step {name!r} ({kind}) {RESAMPLES}", NO_RESAMPLING)
     elif not hasattr(step, "get_params") or not learns_nothing(step):
         yield Leak(f"its step {name!r} ({kind}) {LEARNS}", instead_of(step))
+    else:
+        for what, way_out in telling_leaks(step):
+            yield Leak(f"its step {name!r} ({kind}) {what}", way_out)
 
 
 # --- what callers do ----------------------------------------------------------------------------
@@ -334,10 +386,7 @@ def container_leaks(container: Any) -> Iterator[Leak]:
     kind = _name_in(container, _CONTAINERS)
     functions = kind == "TransformedTargetRegressor" and (container.func, container.inverse_func)
     if functions and functions != (None, None) and container.check_inverse:
-        yield Leak(
-            "check_inverse=True warns if its functions are not inverse at private targets",
-            "check_inverse=False",
-        )
+        yield Leak(f"{_INVERSE} targets", _UNCHECKED)
     if kind == "VotingClassifier":
         yield Leak(EXACT_CLASSES, _PUBLIC_CLASSES)
     if kind == "ColumnTransformer" and container.sparse_threshold:

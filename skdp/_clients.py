@@ -183,6 +183,9 @@ _CLONES = "__sklearn_clone__"
 _DISPLAYED = "from_estimator"
 _NAMES = _FITS | {_CLONES, _DISPLAYED} | FUNCTIONS.keys()
 _PASS_ON = ("sklearn", "joblib", "contextlib", "skdp")
+_PARALLEL = "sklearn.utils.parallel"
+# What stacking hands to the only public function that scikit-learn sends to workers.
+_STACKING = {"cv", "method", "n_jobs", "params", "verbose"}
 
 # (kind of caller, what leaks): told in this process, by whoever put its own object here.
 _TOLD: dict[tuple[str, str], object] = {}
@@ -215,10 +218,9 @@ def _callers(frame: FrameType | None, own: Any) -> Iterator[_Caller]:
         name = frame.f_code.co_name
         if name not in _NAMES:
             if function is not None:
-                module = str(frame.f_globals.get("__name__", ""))
-                if module == "sklearn.utils.parallel":
+                if _is_own_task(frame):
                     function = None  # its caller may be in another process
-                elif module.partition(".")[0] not in _PASS_ON:
+                elif _package(frame) not in _PASS_ON:
                     yield function
                     function = None
         elif name in _FITS or name == _CLONES:
@@ -252,6 +254,21 @@ def _package(frame: FrameType) -> str:
     return str(frame.f_globals.get("__name__", "")).partition(".")[0]
 
 
+def _is_own_task(frame: FrameType) -> bool:
+    """Say whether a frame runs what scikit-learn itself has sent to a worker, or to this thread.
+
+    Others send callers with scikit-learn's ``Parallel``, too, and nobody has looked at those.
+    """
+    if frame.f_globals.get("__name__") != _PARALLEL or frame.f_code.co_name != "__call__":
+        return False
+    task = getattr(frame.f_locals.get("self"), "function", None)  # none: that is Parallel
+    name = str(getattr(task, "__name__", ""))
+    if not str(getattr(task, "__module__", "")).startswith("sklearn."):
+        return False
+    stacks = name == "cross_val_predict" and frame.f_locals.get("kwargs", {}).keys() == _STACKING
+    return name.startswith("_") or stacks
+
+
 def _estimators_in(caller: Any) -> list[Any]:
     try:
         return [caller, *caller.get_params(deep=True).values()]
@@ -282,13 +299,18 @@ def warn_of_callers(name: str, private_n: bool, own: Any = None) -> None:
 
 
 def _worker(frame: FrameType | None) -> str:
-    """Return where scikit-learn has sent this fit: "process", "thread"; "" where others run it."""
+    """Return where scikit-learn has sent this fit: "process", "thread"; "" where others run it.
+
+    If the task that others have sent is itself a caller, or the innermost task was sent from here,
+    the callers are on this stack.
+    """
     sent = False
     while frame is not None:
         module = str(frame.f_globals.get("__name__", ""))
         if module in ("multiprocessing.process", "threading"):
             return ("thread" if module == "threading" else "process") if sent else ""
-        sent |= module == "sklearn.utils.parallel"
+        if module == _PARALLEL:  # what is no call draws tasks, maybe in a thread of joblib
+            sent = _is_own_task(frame) or frame.f_code.co_name != "__call__"
         if module.partition(".")[0] not in (*_PASS_ON, "concurrent", "multiprocessing"):
             break
         frame = frame.f_back

@@ -30,9 +30,11 @@ from skdp._callers import (
     is_search,
     learns_nothing,
     nested,
+    quoted_cells,
     scorers_in,
     search_leaks,
     steps_of,
+    telling_leaks,
     what_it_does,
 )
 from skdp._config import noise_is_seeded
@@ -246,6 +248,8 @@ class _Walk:
             self.add(HIGH, where, does or UNKNOWN, way_out)
             return
         del self.findings[seen:]  # nothing inside is private: the whole is what is not
+        for what, way_out in (*telling_leaks(estimator), *quoted_cells(estimator)):
+            self.add(MEDIUM, where, what, way_out)
         name = type(estimator).__name__
         if name == "FunctionTransformer":
             functions = (estimator.func, estimator.inverse_func)

@@ -3,14 +3,25 @@
 from __future__ import annotations
 
 import inspect
+import os
+import re
+import subprocess
+import sys
 import warnings
 from functools import partial
+from pathlib import Path
 
 import numpy as np
 import pytest
 from joblib import parallel_config
 from sklearn import inspection, model_selection
-from sklearn.base import BaseEstimator, ClusterMixin, MetaEstimatorMixin, TransformerMixin
+from sklearn.base import (
+    BaseEstimator,
+    ClusterMixin,
+    MetaEstimatorMixin,
+    TransformerMixin,
+    clone,
+)
 from sklearn.calibration import CalibratedClassifierCV
 from sklearn.compose import ColumnTransformer, TransformedTargetRegressor
 from sklearn.ensemble import (
@@ -26,13 +37,14 @@ from sklearn.ensemble import (
 from sklearn.experimental import enable_halving_search_cv, enable_iterative_imputer  # noqa: F401
 from sklearn.feature_selection import RFE, RFECV, SelectFromModel, SequentialFeatureSelector
 from sklearn.frozen import FrozenEstimator
-from sklearn.impute import IterativeImputer, SimpleImputer
+from sklearn.impute import IterativeImputer, MissingIndicator, SimpleImputer
 from sklearn.inspection import (
     DecisionBoundaryDisplay,
     PartialDependenceDisplay,
     partial_dependence,
     permutation_importance,
 )
+from sklearn.kernel_approximation import PolynomialCountSketch, RBFSampler, SkewedChi2Sampler
 from sklearn.linear_model import LogisticRegression, RANSACRegressor
 from sklearn.model_selection import (
     FixedThresholdClassifier,
@@ -58,9 +70,12 @@ from sklearn.preprocessing import (
     FunctionTransformer,
     MinMaxScaler,
     OneHotEncoder,
+    OrdinalEncoder,
     PolynomialFeatures,
+    SplineTransformer,
     StandardScaler,
 )
+from sklearn.random_projection import GaussianRandomProjection, SparseRandomProjection
 from sklearn.semi_supervised import SelfTrainingClassifier
 from sklearn.utils.discovery import all_displays, all_estimators, all_functions
 
@@ -71,6 +86,7 @@ from skdp import (
     DPLogisticRegression,
     DPMinMaxScaler,
     DPOneHotEncoder,
+    DPOrdinalEncoder,
     DPRidge,
     DPSubsampleAggregate,
     PrivacyBudget,
@@ -130,6 +146,23 @@ class Doubling(TransformerMixin, BaseEstimator):
 
     def fit_resample(self, X, y):
         return np.r_[X, X], np.r_[y, y]
+
+
+class Doing(TransformerMixin, BaseEstimator):
+    """A step whose fit does nothing: who reads its parameters only cannot know."""
+
+    def fit(self, X, y=None):
+        return self
+
+    def transform(self, X):
+        return X
+
+
+class Declared(Doing):
+    def __sklearn_tags__(self):
+        tags = super().__sklearn_tags__()
+        tags.requires_fit = False
+        return tags
 
 
 class Wrapper(MetaEstimatorMixin, BaseEstimator):
@@ -232,6 +265,12 @@ ESTIMATORS = {
     "ransac": ("exact errors", lambda: RANSACRegressor(ridge(), min_samples=9), T),
     "imputer": (NOISE, lambda: IterativeImputer(ridge(), max_iter=1), None),
     "unknown": ("unknown number of times", lambda: Wrapper(nb()), Y),
+    "inverse": (
+        "'functiontransformer' (FunctionTransformer) warns",
+        lambda: make_pipeline(FunctionTransformer(np.sqrt, np.square), kmeans()),
+        None,
+    ),
+    "undeclared": ("'doing'", lambda: make_pipeline(Doing(), kmeans()), None),
 }
 FUNCTIONS = {
     "cross_val_score": (SCORES, lambda: cross_val_score(nb(), X, Y, cv=CV)),
@@ -325,6 +364,69 @@ def stated():
 
 def two_targets():
     return np.c_[T, T]
+
+
+# What is fitted without a look at rows, and each with a parameter by which it does look.
+COLUMNS_ONLY = [
+    (RBFSampler(gamma=2.0, random_state=0), {"gamma": "scale"}),
+    (SkewedChi2Sampler(random_state=0), None),
+    (PolynomialCountSketch(random_state=0), None),
+    (GaussianRandomProjection(2, random_state=0), {"n_components": "auto"}),
+    (SparseRandomProjection(2, random_state=0), {"n_components": "auto"}),
+    (SplineTransformer(knots=np.array([[0, 0], [0.4, 0.5], [1, 1]])), {"knots": "uniform"}),
+    (MissingIndicator(features="all"), {"features": "missing-only"}),
+    (Declared(), None),
+]
+
+
+def test_a_step_that_reads_columns_only_is_silent(budget):
+    """And is what it is said to be: another table of the same shape gives the same step."""
+    tables = np.random.default_rng(1).random((2, *X.shape)) * 9
+    for step, learning in COLUMNS_ONLY:
+        kind = type(step).__name__
+        assert _callers.learns_nothing(step), kind
+        fitted = [clone(step).fit(rows).transform(X) for rows in tables]
+        np.testing.assert_array_equal(*fitted, err_msg=kind)
+        assert not check_pipeline(make_pipeline(step, kmeans())).findings
+        with warnings.catch_warnings():
+            warnings.simplefilter("error", NonPrivatePartWarning)
+            make_pipeline(step, DPKMeans(2, bounds=(-9, 9))).fit(X)
+        if learning:
+            assert not _callers.learns_nothing(clone(step).set_params(**learning)), kind
+
+
+def test_only_classes_of_scikit_learn_are_known_by_name():
+    kind = type("OneHotEncoder", (Doing,), {})
+    with warnings.catch_warnings(record=True) as record, PrivacyBudget(9):
+        warnings.simplefilter("always")
+        make_pipeline(kind(), kmeans()).fit(X)
+    assert len(told(record)) == 1
+    assert not _callers.learns_nothing(type("RBFSampler", (Doing,), {})())
+
+
+def test_a_class_of_others_is_told_how_it_declares_that_it_learns_nothing():
+    for step, declares in (
+        (Doing(), True),
+        (StandardScaler(), False),
+        (LogisticRegression(), False),
+    ):
+        assert ("requires_fit=False" in _callers.instead_of(step)) is declares
+
+
+@pytest.mark.parametrize(
+    ("kind", "way_out"), [(OneHotEncoder, "'ignore'"), (OrdinalEncoder, "use")]
+)
+def test_an_encoder_that_quotes_cells_in_its_error(kind, way_out):
+    encoder = kind(categories=[["a", "b"]])
+    with pytest.raises(ValueError, match="seldom"):
+        encoder.fit([["a"], ["seldom"]])
+    (one,) = check_pipeline(encoder).findings
+    assert "quotes cells" in one.what
+    assert way_out in one.way_out
+    private = {OneHotEncoder: DPOneHotEncoder, OrdinalEncoder: DPOrdinalEncoder}[kind]
+    with pytest.raises(ValueError, match="column") as raised:
+        private(categories=[["a", "b"]], handle_unknown="error").fit([["a"], ["seldom"]])
+    assert "seldom" not in str(raised.value)
 
 
 HARMLESS = {
@@ -453,6 +555,81 @@ def test_workers_leave_it_to_the_parent(backend, budget, capfd):
         assert len(told(record)) == 1, caller
         assert told(record)[0].filename == __file__
     assert "NonPrivatePartWarning" not in "".join(capfd.readouterr())
+
+
+# Each case is of a kind of its own: a worker that has told of one is used again.
+SENT = """
+import sys
+from concurrent.futures import ProcessPoolExecutor
+from functools import partial
+from multiprocessing import get_context
+
+import joblib
+import numpy as np
+from sklearn.ensemble import StackingRegressor
+from sklearn.model_selection import (
+    GridSearchCV,
+    KFold,
+    RandomizedSearchCV,
+    cross_val_predict,
+    cross_val_score,
+    cross_validate,
+    learning_curve,
+)
+from sklearn.utils import parallel
+
+from skdp import DPRidge, PrivacyBudget
+
+X = np.random.default_rng(0).random((60, 2))
+Y = X[:, 0]
+
+
+def submit(method, *task):
+    with ProcessPoolExecutor(1, mp_context=get_context(method)) as executor:
+        executor.submit(*task).result()
+
+
+def send(module, function, *rest, **params):
+    module.Parallel(2, **params)(module.delayed(function)(*rest) for _ in range(2))
+
+
+if __name__ == "__main__":
+    ridge = DPRidge(bounds=(0, 1), target_bounds=(0, 1), budget=PrivacyBudget(1e3))
+    StackingRegressor([("a", ridge)], ridge, cv=KFold(2), n_jobs=2).fit(X, Y)
+    print("-- no more of those that scikit-learn sends", file=sys.stderr, flush=True)
+    send(joblib, cross_val_score, ridge, X, Y)
+    send(parallel, cross_validate, ridge, X, Y)
+    send(parallel, GridSearchCV(ridge, {}, cv=2).fit, X, Y)
+    send(parallel, partial(learning_curve, cv=2), ridge, X, Y, backend="threading")
+    submit("fork", cross_val_predict, ridge, X, Y)
+    submit("spawn", RandomizedSearchCV(ridge, {"epsilon": [1.0]}, n_iter=1, cv=2).fit, X, Y)
+"""
+
+
+def test_a_caller_that_others_send_to_a_worker_is_told_there(tmp_path):
+    script = tmp_path / "sent.py"
+    script.write_text(SENT)
+    path = os.pathsep.join([str(Path(_clients.__file__).parents[1]), *sys.path])
+    done = subprocess.run(
+        [sys.executable, str(script)],
+        env={**os.environ, "PYTHONPATH": path, "PYTHONWARNINGS": "default"},
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=600,
+    )
+    assert done.returncode == 0, done.stderr
+    before, after = done.stderr.split("-- no more")
+    assert "NonPrivatePartWarning" not in before
+    found = set(re.findall("NonPrivatePartWarning: ([A-Za-z_]+) around DPRidge", after))
+    assert found == {
+        "GridSearchCV",
+        "RandomizedSearchCV",
+        "cross_val_predict",
+        "cross_val_score",
+        "cross_validate",
+        "learning_curve",
+    }
 
 
 @pytest.mark.parametrize(
