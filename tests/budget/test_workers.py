@@ -577,6 +577,23 @@ def test_pools_of_forked_workers_are_counted_as_their_children_are():
     assert names(budget) == ["DPStandardScaler"] * 2 + ["mean"] * 2
 
 
+def fork_later(go):
+    wait_for(go)
+    with Forked() as child:
+        return child.fits()
+
+
+@pytest.mark.skipif(not FORKS, reason="the platform has no fork")
+def test_a_child_of_a_task_of_joblib_charges_the_block_of_its_call(tmp_path):
+    budget = PrivacyBudget(10.0)
+    with budget:
+        parallel = Parallel(n_jobs=2, backend="threading", return_as="generator")
+        found = parallel(delayed(fork_later)(tmp_path / "go") for _ in range(1))
+    (tmp_path / "go").touch()
+    assert list(found) == [True]
+    assert names(budget) == ["DPStandardScaler"]
+
+
 EARLY = """
 import multiprocessing, sys
 import skdp
