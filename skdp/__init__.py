@@ -6,6 +6,7 @@ A name is imported when it is first used, so that ``import skdp`` costs hardly a
 from importlib import import_module
 from typing import Any
 
+from skdp import _forks as _forks  # a process may be forked before it imports budgets
 from skdp._version import __version__ as __version__
 
 # The module of each name; `__init__.pyi` says the same to type checkers.

@@ -10,7 +10,6 @@ warns of the callers around it that show the same rows without noise (`skdp._cal
 
 from __future__ import annotations
 
-import re
 import sys
 import threading
 import warnings
@@ -30,6 +29,7 @@ from skdp._callers import (
     leaks_of_function,
     scorers_in,
 )
+from skdp.budget.ambient import action_of_filters
 from skdp.exceptions import NonPrivatePartWarning
 
 _IMPORTANCES = "yellowbrick.model_selection.importances"
@@ -405,21 +405,7 @@ def _warn(caller: _Caller, part: Any, leaks: Iterable[Leak]) -> None:
                 frame.f_lineno,
                 module=frame.f_globals.get("__name__"),
             )
-            told = not _is_ignored(text, frame)
+            told = action_of_filters(text, NonPrivatePartWarning, frame) != "ignore"
         finally:
             if not told:  # ignored here, or an error: next time it is told again
                 _TOLD.pop(key, None)
-
-
-def _is_ignored(text: str, frame: FrameType) -> bool:
-    """Say whether filters keep this warning silent here: then it is told when they do not."""
-    module = frame.f_globals.get("__name__", "")
-    for action, message, category, where, line in warnings.filters:
-        if (
-            issubclass(NonPrivatePartWarning, category)
-            and (message is None or re.match(message, text))
-            and (where is None or re.match(where, module))
-            and line in (0, frame.f_lineno)
-        ):
-            return action == "ignore"  # the first of the list counts
-    return False

@@ -9,7 +9,7 @@ any charge.
 Other processes learn of a block in three ways:
 
 - Estimators that are cloned or pickled inside a block take its budget with them.
-- joblib pickles tasks in batches, which take the budget along, or the fact that there was no block.
+- Tasks of joblib take along the budget of whoever called `Parallel`, or that there was no block.
 - A process that is forked inside a block is inside it, until its parent may mean another one.
 
 A worker that has learned nothing refuses a fit that names no budget.
@@ -18,12 +18,9 @@ A worker that has learned nothing refuses a fit that names no budget.
 from __future__ import annotations
 
 import contextlib
-import copyreg
 import functools
-import importlib
-import itertools
-import mmap
 import os
+import pickle
 import re
 import sys
 import threading
@@ -32,13 +29,13 @@ import weakref
 from collections import deque
 from collections.abc import Callable, Iterator
 from contextvars import ContextVar
-from dataclasses import dataclass
-from multiprocessing import current_process, parent_process
+from multiprocessing import current_process
 from types import FrameType
 from typing import TYPE_CHECKING, Any, cast
 
-from joblib.parallel import BatchedCalls
+from joblib.parallel import BatchedCalls, Parallel
 
+from skdp import _forks
 from skdp.exceptions import UncountedFitWarning
 
 if TYPE_CHECKING:
@@ -46,6 +43,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "Block",
+    "action_of_filters",
     "ambient_budget",
     "check_counted",
     "enter",
@@ -60,8 +58,16 @@ __all__ = [
 class Block:
     """One ``with budget:``, from entering to leaving it."""
 
-    def __init__(self, budget: PrivacyBudget, outer: Block | None, *, apart: bool = False) -> None:
-        self.budget, self.outer, self.open, self.apart = budget, outer, True, apart
+    def __init__(
+        self, source: PrivacyBudget | _Sent, outer: Block | None, *, travels: bool = True
+    ) -> None:
+        self.source, self.outer, self.open, self.travels = source, outer, True, travels
+
+    @property
+    def budget(self) -> PrivacyBudget:
+        """The budget that counts fits of this block."""
+        source = self.source
+        return source.budget() if isinstance(source, _Sent) else source
 
 
 _LIBRARIES = ("skdp", "sklearn", "joblib", "contextlib")
@@ -71,67 +77,29 @@ _HERE: ContextVar[Block | None] = ContextVar("skdp_budget", default=None)
 # of a dictionary only: a lock would hang where a signal handler, a destructor or the garbage
 # collector enters a block while another is being entered.
 _OPEN: dict[Block, None] = {}
-_APART: dict[Block, None] = {}  # those of `only_here`
 _LIVE: weakref.WeakSet[PrivacyBudget] = weakref.WeakSet()  # the budgets of this process
 
 
 # -- processes ------------------------------------------------------------------------------------
 
-
-@dataclass(frozen=True)
-class _Ancestor:
-    """A process that this one was forked from, as it was at the fork."""
-
-    pid: int
-    changes: mmap.mmap  # which it goes on writing, for its children to read
-    at_fork: bytes
-    knew: bool  # whether a fit without a block was known to be outside of all
-
-
-_numbers = itertools.count(1)
-_changes = mmap.mmap(-1, 8)  # how often the blocks of this process have changed
-_ancestors: tuple[_Ancestor, ...] = ()
 _inherited: tuple[Block, ...] = ()  # blocks that were open at the fork
-_at_fork: _Ancestor  # this process, as the next fork will find it
-
-
-def _changed() -> None:
-    """Tell forked children that what they have inherited holds no more; after the change."""
-    _changes[:] = next(_numbers).to_bytes(8, "little")
-
-
-def _before_fork() -> None:
-    global _at_fork
-    _at_fork = _Ancestor(os.getpid(), _changes, _changes[:], _is_told_by_start())
 
 
 def _after_fork_in_child() -> None:
-    global _ancestors, _changes, _inherited
-    _ancestors = (*_ancestors, _at_fork)
+    global _inherited
     # Whoever hands this child its tasks may be another thread of the parent.
-    _inherited = (*_inherited, *_OPEN)
+    block, blocks = here(), [*_OPEN]
+    if block is not None and block.travels and block not in blocks:  # of a task of joblib
+        blocks.append(block)
+    _inherited = (*_inherited, *blocks)
     _OPEN.clear()
-    block = _HERE.get()
-    while block is not None and not (block.open and block.apart):
+    while block is not None and not (block.open and not block.travels):
         block = block.outer
     _HERE.set(block)
-    _changes = mmap.mmap(-1, 8)
 
 
 if hasattr(os, "register_at_fork"):
-    os.register_at_fork(before=_before_fork, after_in_child=_after_fork_in_child)
-
-
-def _is_told_by_start() -> bool:
-    """Say whether this process knows all blocks of those who may hand it tasks.
-
-    It does if nobody does, or if its parent has forked it and has changed no block since. Workers
-    that were started otherwise (spawn, forkserver, loky, dask) do not.
-    """
-    if not all(one.knew and one.changes[:] == one.at_fork for one in _ancestors):
-        return False
-    parent = parent_process()
-    return parent is None or parent.pid in [one.pid for one in _ancestors]
+    os.register_at_fork(after_in_child=_after_fork_in_child)
 
 
 def _runs_task_of_others() -> bool:
@@ -143,62 +111,118 @@ def _runs_task_of_others() -> bool:
     return spark is not None and spark.TaskContext.get() is not None
 
 
-# -- batches of joblib ----------------------------------------------------------------------------
+# -- tasks of joblib ------------------------------------------------------------------------------
 
-# An attribute of a batch that was pickled in no block: whether there was a budget; None if it may
+# An attribute of a task that was called in no block: whether there was a budget; None if it may
 # have been in one.
 _OUTSIDE = "skdp_fits_are_uncounted_beside_a_budget"
 
-# Budgets of the last batches: a worker connects to a ledger once, not once a batch.
+# Budgets of the last tasks: a worker connects to a ledger once, not once a task.
 _kept: deque[PrivacyBudget] = deque(maxlen=4)
 
 
-def _reduced_batch(batch: Any) -> tuple[Any, ...]:
-    """Pickle a batch of joblib's tasks with what counts their fits."""
-    function, arguments, state = (*batch.__reduce_ex__(2), None)[:3]
+class _Sent:
+    """A budget that a task has brought along, opened by the first fit that asks for it."""
+
+    def __init__(self, pickled: bytes) -> None:
+        self.pickled = pickled
+
+    def budget(self) -> PrivacyBudget:
+        found = cast("PrivacyBudget", pickle.loads(self.pickled))
+        if found not in _kept:
+            _kept.append(found)
+        return found
+
+
+class _Call:
+    """What counts the fits of one call of `Parallel`, where it was called."""
+
+    def __init__(self) -> None:
+        self.source: PrivacyBudget | _Sent | None = None
+        self.travels, self.outside = True, cast("bool | None", None)
+        try:
+            block, is_known = _resolved()
+        except ValueError:  # of several blocks side by side
+            return
+        if block is not None:
+            self.source, self.travels = block.source, block.travels
+        elif is_known:
+            told = _outside()
+            self.outside = live() if told is None else told
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        source = self.source
+        return _Sent, (source.pickled if isinstance(source, _Sent) else pickle.dumps(source),)
+
+
+class _Task:
+    """The function of a task in the process that called `Parallel`."""
+
+    def __init__(self, function: Callable[..., Any], call: _Call) -> None:
+        self.function, self.call = function, call
+        self.__name__ = getattr(function, "__name__", type(function).__name__)  # dask shows it
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        source, own = self.call.source, here()
+        if source is None or (own is not None and own.source is source):
+            return self.function(*args, **kwargs)
+        with only_here(source, travels=self.call.travels):
+            return self.function(*args, **kwargs)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        if self.call.source is not None and self.call.travels:
+            return functools.partial, (_run_in_block, self.call, self.function)
+        # No code of skdp: other tasks than fits may go where it is not installed.
+        told = {_OUTSIDE: self.call.outside}
+        return functools.partial, (self.function,), (self.function, (), {}, told)
+
+
+def _run_in_block(sent: _Sent, function: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
+    block = enter(sent)
     try:
-        budget, is_known = _resolved()
-        # joblib pickles in threads of its own: the batch may be of a run of a private search.
-        is_known = is_known and (here() is not None or not _APART)
-    except ValueError:  # of several blocks side by side
-        is_known = False
-    if is_known and budget is not None:
-        return _batch_in_block, (budget, function, arguments, state)
-    # No code of skdp: other tasks than fits may go where it is not installed.
-    return function, arguments, {**(state or {}), _OUTSIDE: live() if is_known else None}
+        return function(*args, **kwargs)
+    finally:
+        leave(block)
 
 
-def _batch_in_block(
-    budget: PrivacyBudget, function: Callable[..., Any], arguments: Any, state: Any
-) -> Callable[..., Any]:
-    batch = function(*arguments)
-    vars(batch).update(state or {})
-    if budget not in _kept:
-        _kept.append(budget)
-    return functools.partial(_run_in_block, budget, batch)
+class _Tasks:
+    """An iterable of tasks that knows how many they are."""
+
+    def __init__(self, tasks: Iterator[Any], n: int) -> None:
+        self._tasks, self._n = tasks, n
+
+    def __iter__(self) -> Iterator[Any]:
+        return self._tasks
+
+    def __len__(self) -> int:
+        return self._n
 
 
-def _run_in_block(budget: PrivacyBudget, batch: Any, *args: Any, **kwargs: Any) -> Any:
-    with budget:
-        return batch(*args, **kwargs)
+_parallel = Parallel.__call__
 
 
-copyreg.pickle(BatchedCalls, _reduced_batch)
+@functools.wraps(_parallel)
+def _call_in_block(self: Parallel, iterable: Any) -> Any:
+    # joblib takes tasks from the iterable, pickles and runs them in threads of its own, perhaps
+    # after the block. Only here it is known who calls; all backends are called from here.
+    call, last = _Call(), None
+
+    def task(function: Callable[..., Any]) -> _Task:
+        nonlocal last
+        found = last
+        if found is None or found.function is not function:
+            found = last = _Task(function, call)
+        return found
+
+    tasks = ((task(function), args, kwargs) for function, args, kwargs in iterable)
+    return _parallel(self, _Tasks(tasks, len(iterable)) if hasattr(iterable, "__len__") else tasks)
 
 
-def _learn_dask() -> None:
-    """Let batches that dask runs for joblib take along the same; they have a class of their own."""
-    name = "joblib._dask"
-    if "distributed" in sys.modules and name not in sys.modules and _OPEN:
-        with contextlib.suppress(ImportError):
-            importlib.import_module(name)
-    batch = getattr(sys.modules.get(name), "Batch", None)
-    if batch is not None and batch not in copyreg.dispatch_table:
-        copyreg.pickle(batch, _reduced_batch)
+Parallel.__call__ = _call_in_block
 
 
 def _outside() -> bool | None:
-    """Return what the batch that runs here was told outside of all blocks, else None."""
+    """Return what the task that runs here was told outside of all blocks, else None."""
     stacks: list[FrameType | None] = [sys._getframe(1), None]
     if not _runs_task_of_others():  # a task of the main thread may have started this one
         stacks[1] = sys._current_frames().get(threading.main_thread().ident or 0)
@@ -206,11 +230,16 @@ def _outside() -> bool | None:
     for i, frame in enumerate(stacks):
         while frame is not None:
             if frame.f_code.co_name == "__call__":
-                batch = frame.f_locals.get("self")
-                told = getattr(batch, "__dict__", {})
-                if _OUTSIDE in told:
-                    return cast("bool | None", told[_OUTSIDE])
-                is_batch = is_batch or (i == 1 and isinstance(batch, BatchedCalls))
+                batch: Any = frame.f_locals.get("self")
+                is_of_joblib = isinstance(batch, BatchedCalls)
+                # Batches that dask runs for joblib do not hold their tasks.
+                tasks = batch.items if is_of_joblib else frame.f_locals.get("tasks")
+                task = tasks[0] if isinstance(tasks, list) and tasks else None
+                if isinstance(task, list | tuple) and task:
+                    told = getattr(task[0], "__dict__", {})
+                    if _OUTSIDE in told:
+                        return cast("bool | None", told[_OUTSIDE])
+                is_batch = is_batch or (i == 1 and is_of_joblib)
             frame = frame.f_back
     # A process that has not imported this module tells nothing, and is in no block. That holds for
     # one that is no worker itself; names of their children have a colon.
@@ -227,13 +256,12 @@ def _innermost(block: Block | None) -> Block | None:
     return block
 
 
-def enter(budget: PrivacyBudget) -> Block:
+def enter(source: PrivacyBudget | _Sent) -> Block:
     """Begin a block."""
-    block = Block(budget, _innermost(_HERE.get()))
+    block = Block(source, _innermost(_HERE.get()))
     _OPEN[block] = None
-    _changed()
+    _forks.changed()
     _HERE.set(block)
-    _learn_dask()
     return block
 
 
@@ -242,22 +270,28 @@ def leave(block: Block) -> None:
     block.open = False
     _OPEN.pop(block, None)
     if _OPEN or any(one.open for one in _inherited):  # a child of the last one may stay inside
-        _changed()
+        _forks.changed()
     _HERE.set(_innermost(_HERE.get()))
 
 
 @contextlib.contextmanager
-def only_here(budget: PrivacyBudget) -> Iterator[None]:
-    """Make a budget ambient in this thread or task, and in no other."""
-    block = Block(budget, _innermost(_HERE.get()), apart=True)
+def only_here(source: PrivacyBudget | _Sent, *, travels: bool = False) -> Iterator[None]:
+    """Make a budget ambient in this thread or task, and in no other.
+
+    Parameters
+    ----------
+    source : PrivacyBudget
+    travels : bool, default=False
+        Whether fits of other processes may be charged to it.
+    """
+    block = Block(source, _innermost(_HERE.get()), travels=travels)
     token = _HERE.set(block)
-    _APART[block] = None
-    _changed()
+    if not _is_meant(source):  # else children that were forked go on as they are
+        _forks.changed()
     try:
         yield
     finally:
         block.open = False
-        _APART.pop(block, None)
         _HERE.reset(token)
 
 
@@ -266,30 +300,43 @@ def here() -> Block | None:
     return _innermost(_HERE.get())
 
 
-def _resolved() -> tuple[PrivacyBudget | None, bool]:
-    """Return the budget that counts a fit of here and now, and whether that can be known."""
-    if (own := here()) is not None:
-        return own.budget, True
+def _resolved() -> tuple[Block | None, bool]:
+    """Return the block that counts a fit of here and now, and whether that can be known."""
+    return (own, True) if (own := here()) is not None else _resolved_elsewhere()
+
+
+def _resolved_elsewhere() -> tuple[Block | None, bool]:
+    """Return the same for a thread that is in no block of its own."""
     if _runs_task_of_others():  # blocks of this process are of other tasks
         return None, _outside() is not None
     blocks = [block for block in [*_OPEN] if block.open]
     if not blocks:
-        if not _is_told_by_start():
-            return None, not _ancestors and _outside() is not None
+        if not _forks.knows_parents():
+            return None, not _forks.ancestors and _outside() is not None
         blocks = [block for block in _inherited if block.open]
     if not blocks:
         return None, True
-    if len({id(block.budget) for block in blocks}) > 1:
+    if len({id(block.source) for block in blocks}) > 1:
         around, block = set(), _innermost(blocks[-1])
         while block is not None:
             around.add(id(block))
             block = _innermost(block.outer)
-        if any(id(block) not in around for block in blocks):
+        apart = [block for block in blocks if id(block) not in around]
+        if any(block.budget is not blocks[-1].budget for block in apart):
             raise ValueError(
                 "budget must be stated here: several threads are inside `with budget:` blocks of "
                 "different budgets, and this thread is in none of its own. Pass budget=..."
             )
-    return blocks[-1].budget, True
+    return blocks[-1], True
+
+
+def _is_meant(source: PrivacyBudget | _Sent) -> bool:
+    """Say whether every thread of this process charges this budget."""
+    try:
+        block = _resolved_elsewhere()[0]
+    except ValueError:
+        return False
+    return block is not None and block.source is source
 
 
 def ambient_budget() -> PrivacyBudget | None:
@@ -300,8 +347,8 @@ def ambient_budget() -> PrivacyBudget | None:
     ValueError
         If several budgets are ambient in other threads, and none in this one.
     """
-    _learn_dask()
-    return _resolved()[0]
+    block = _resolved()[0]
+    return None if block is None else block.budget
 
 
 def ledger_of(budget: PrivacyBudget | None) -> str | None:
@@ -322,6 +369,20 @@ def outside_level() -> int:
             return level
         level, frame = level + 1, frame.f_back
     return level
+
+
+def action_of_filters(text: str, category: type[Warning], frame: FrameType) -> str:
+    """Return what the filters of now do with a warning of a frame's line: "ignore", "error", ..."""
+    module = frame.f_globals.get("__name__", "")
+    for action, message, kind, where, line in warnings.filters:
+        if (
+            issubclass(category, kind)
+            and (message is None or re.match(message, text))
+            and (where is None or re.match(where, module))
+            and line in (0, frame.f_lineno)
+        ):
+            return action  # the first of the list counts
+    return "default"
 
 
 # -- fits that no budget counts -------------------------------------------------------------------
@@ -351,15 +412,16 @@ def check_counted(name: str) -> None:
     if not _resolved()[1]:
         raise ValueError(_UNKNOWN.format(name=name))
     text = _UNCOUNTED.format(name=name)
-    # By default once a process; a filter for more (an error, always) is left to Python.
-    is_filtered = any(
-        action not in ("default", "module", "once")
-        for action, message, category, *_ in warnings.filters
-        if issubclass(UncountedFitWarning, category)
-        and (message is None or re.match(message, text))
-    )
+    level = outside_level()
+    frame = sys._getframe(level - 1)
     told = _outside()
-    is_beside_a_budget = live() if told is None else told
-    if is_beside_a_budget and (is_filtered or text not in _shown):
+    if not (live() if told is None else told):
+        return
+    # By default once a process; a filter for more (an error, always) is left to Python.
+    before = action_of_filters(text, UncountedFitWarning, frame)
+    if before in ("default", "module", "once") and text in _shown:
+        return
+    warnings.warn(text, UncountedFitWarning, stacklevel=level)
+    # Ignored, perhaps by the filters of another thread: then it is shown when it is not.
+    if "ignore" not in (before, action_of_filters(text, UncountedFitWarning, frame)):
         _shown.add(text)
-        warnings.warn(text, UncountedFitWarning, stacklevel=outside_level())

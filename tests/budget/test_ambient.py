@@ -278,6 +278,32 @@ def test_an_error_by_filter_comes_before_any_noise():
     assert budget.spent.epsilon == 0
 
 
+def test_a_warning_that_was_ignored_is_shown_later(monkeypatch):
+    """Filters are of the process: those of a fit in another thread may hide it once."""
+    monkeypatch.setattr(ambient, "_shown", set())
+    budget = PrivacyBudget(10.0)
+
+    def shown(*actions):
+        with warnings.catch_warnings(record=True) as caught:
+            warnings.resetwarnings()
+            for action in actions:
+                warnings.filterwarnings(action, "No budget counts", UncountedFitWarning)
+            statistics.mean(X, bounds=(0, 1), epsilon=0.25)
+        return len(caught)
+
+    for actions in [("ignore",), ("error", "ignore"), ("default", "ignore")]:
+        assert shown(*actions) == 0
+    with pytest.raises(UncountedFitWarning):
+        shown("error")
+    assert [shown(), shown(), shown("always"), shown("ignore"), shown()] == [1, 0, 1, 0, 0]
+    monkeypatch.setattr(ambient, "_shown", set())
+    with monkeypatch.context() as patch:
+        patch.setattr(warnings, "warn", lambda *args, **kwargs: warnings.simplefilter("ignore"))
+        assert shown() == 0
+    assert shown() == 1
+    assert budget.charges == []
+
+
 @pytest.mark.slow
 def test_it_is_shown_once_a_process_for_each_estimator_by_default():
     code = """

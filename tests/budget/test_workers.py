@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import copyreg
 import functools
 import io
 import itertools
@@ -31,7 +30,7 @@ from joblib.pool import CustomizablePickler
 from sklearn.model_selection import cross_validate
 
 import skdp
-from skdp import DPStandardScaler, PrivacyBudget, statistics
+from skdp import DPStandardScaler, PrivacyBudget, _forks, statistics
 from skdp.aggregation import DPGroupBy
 from skdp.budget import ambient
 from skdp.exceptions import UncountedFitWarning
@@ -39,7 +38,6 @@ from skdp.exceptions import UncountedFitWarning
 ROOT = Path(__file__).resolve().parents[2]
 X = np.random.default_rng(0).random((60, 3))
 CANNOT_KNOW = "cannot know whether a `with budget:` there counts the fit"
-BATCH = BatchedCalls([(os.getpid, (), {})], (SequentialBackend(), 1))
 FORKS = "fork" in multiprocessing.get_all_start_methods()
 
 
@@ -99,6 +97,28 @@ def zero(estimator, X, y=None):
 
 def names(budget):
     return sorted(charge.estimator for charge in budget.charges)
+
+
+def run_alone(code):
+    return subprocess.run(
+        [sys.executable, "-c", code],
+        env={**os.environ, "PYTHONPATH": str(ROOT)},
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=False,
+    )
+
+
+def batch():
+    """Return a batch as joblib makes it of a call here."""
+    task = ambient._Task(os.getpid, ambient._Call())
+    return BatchedCalls([(task, (), {})], (SequentialBackend(), 1))
+
+
+def marks(pickled):
+    """Return what a pickled batch tells its worker, without running it."""
+    return vars(pickle.loads(pickled).items[0][0])
 
 
 # -- joblib ---------------------------------------------------------------------------------------
@@ -206,17 +226,51 @@ def test_a_task_that_outlives_its_block_is_charged_to_it(tmp_path):
     assert names(other) == []
 
 
+def fit_when(go):
+    wait_for(go)
+    return make(scale)
+
+
+# Pickling in joblib's threads, in one task after the other, or when joblib asks for more.
+@pytest.mark.parametrize("backend", ["loky", "threading", "sequential"])
+@pytest.mark.parametrize("pre_dispatch", ["all", 2])
+def test_the_block_is_that_of_the_call_for_all_of_its_tasks(backend, pre_dispatch, tmp_path):
+    """Whichever block a generator is consumed in, and whenever its tasks are sent."""
+    inside, outside, other = PrivacyBudget(10.0), PrivacyBudget(10.0), PrivacyBudget(10.0)
+    options = {"return_as": "generator", "pre_dispatch": pre_dispatch, "batch_size": 1}
+    with joblib.parallel_config(backend, n_jobs=1 if backend == "sequential" else 2):
+        for budget, around in [(inside, threading.Lock()), (outside, other)]:
+            go = tmp_path / f"{id(budget)}"
+            with budget:
+                found = Parallel(**options)(delayed(fit_when)(go) for _ in range(6))
+            with around:
+                go.touch()
+                assert len(list(found)) == 6
+    assert names(inside) == names(outside) == ["DPStandardScaler"] * 6
+    assert names(other) == []
+
+
+def test_a_call_outside_is_not_counted_by_a_later_block(tmp_path):
+    budget = PrivacyBudget(10.0)
+    parallel = Parallel(n_jobs=2, return_as="generator", pre_dispatch="all", batch_size=1)
+    found = parallel(delayed(fit_when)(tmp_path / "go") for _ in range(6))
+    with budget:
+        (tmp_path / "go").touch()
+        assert len(list(found)) == 6
+    assert names(budget) == []
+
+
 @pytest.mark.slow
-def test_two_blocks_of_two_threads_do_not_mix_in_workers():
-    """A thread of joblib's cannot tell which is meant: a fit is refused, unless it names one."""
+@pytest.mark.parametrize("backend", ["loky", "threading"])
+def test_two_blocks_of_two_threads_do_not_mix_in_workers(backend):
     budgets = [PrivacyBudget(10.0) for _ in range(2)]
     entered, answers = threading.Barrier(2), []
 
     def run(budget):
         with budget:
             entered.wait(120)
-            found = Parallel(n_jobs=2)(delayed(refused)(scale, one) for one in [None, budget])
-            answers.append(found)
+            parallel = Parallel(n_jobs=2, backend=backend, batch_size=1)
+            answers.append(parallel(delayed(refused)(scale, one) for one in [None, budget]))
             entered.wait(120)
 
     threads = [threading.Thread(target=run, args=(budget,)) for budget in budgets]
@@ -224,10 +278,48 @@ def test_two_blocks_of_two_threads_do_not_mix_in_workers():
         thread.start()
     for thread in threads:
         thread.join()
-    for unnamed, named in answers:
-        assert CANNOT_KNOW in unnamed
-        assert named == ""
-    assert [names(budget) for budget in budgets] == [["DPStandardScaler"]] * 2
+    assert answers == [["", ""]] * 2
+    assert [names(budget) for budget in budgets] == [["DPStandardScaler"] * 2] * 2
+
+
+def test_a_call_whose_block_nobody_can_tell_is_refused_in_workers():
+    budgets = [PrivacyBudget(10.0) for _ in range(2)]
+    entered, end = threading.Barrier(3), threading.Event()
+
+    def run(budget):
+        with budget:
+            entered.wait(120)
+            end.wait(120)
+
+    threads = [threading.Thread(target=run, args=(budget,)) for budget in budgets]
+    for thread in threads:
+        thread.start()
+    entered.wait(120)
+    made = batch()
+    end.set()
+    for thread in threads:
+        thread.join()
+    assert marks(pickle.dumps(made)) == {ambient._OUTSIDE: None}
+
+
+def test_tasks_that_fit_nothing_do_not_ask_for_the_ledger(monkeypatch):
+    """Whose server may be silent; nor do their own calls of joblib."""
+    budget = PrivacyBudget(1.0)
+    with budget:
+        found = Parallel(n_jobs=2)(delayed(in_threads)(os.getpid) for _ in range(2))
+        pickled = pickle.dumps(batch())
+    assert len(found) == 2
+
+    def attach(*args, **kwargs):
+        raise AssertionError("the ledger was opened")
+
+    monkeypatch.setattr(PrivacyBudget, "_attach", attach)
+    assert pickle.loads(pickled)() == [os.getpid()]
+    block = ambient.enter(ambient._Sent(pickle.dumps(budget)))
+    try:
+        assert in_threads(os.getpid) == [os.getpid()] * 2
+    finally:
+        ambient.leave(block)
 
 
 def test_a_search_without_any_budget_goes_on_in_workers():
@@ -242,14 +334,14 @@ def test_a_search_without_any_budget_goes_on_in_workers():
 def test_a_process_that_has_not_imported_budgets_has_no_block(monkeypatch):
     """Its batches tell nothing: a script that uses skdp in its workers only."""
     budget = PrivacyBudget(10.0)
-    monkeypatch.delitem(copyreg.dispatch_table, BatchedCalls)
+    monkeypatch.setattr(Parallel, "__call__", ambient._parallel)
     fits = Parallel(n_jobs=2)(delayed(refused)(one) for one in [scale, mean])
     assert fits == ["", ""]
     # But where that process is a worker, which was told nothing.
     monkeypatch.setattr(ambient, "current_process", lambda: SimpleNamespace(name="LokyProcess-1:1"))
-    monkeypatch.setattr(ambient, "parent_process", lambda: SimpleNamespace(pid=-1))
-    batch = BatchedCalls([(refused, (scale,), {})], (SequentialBackend(), 1))
-    assert CANNOT_KNOW in batch()[0]
+    monkeypatch.setattr(_forks, "knows_parents", lambda: False)
+    bare = BatchedCalls([(refused, (scale,), {})], (SequentialBackend(), 1))
+    assert CANNOT_KNOW in bare()[0]
     assert budget.charges == []
 
 
@@ -257,24 +349,24 @@ def test_a_private_search_does_not_lose_fits_to_workers():
     """What its runs fit is seen by nobody in other processes, so it is refused there."""
     budget = PrivacyBudget(10.0)
     with budget, ambient.only_here(PrivacyBudget(10.0)):
-        found = ThreadPoolExecutor(1).submit(pickle.dumps, BATCH).result()
-    assert vars(pickle.loads(found))[ambient._OUTSIDE] is None
+        made = batch()
+    assert marks(pickle.dumps(made)) == {ambient._OUTSIDE: None}
 
 
-def loky_dumps(batch):
-    return bytes(reduction.dumps(batch))
+def loky_dumps(made):
+    return bytes(reduction.dumps(made))
 
 
-def pool_dumps(batch):
+def pool_dumps(made):
     stream = io.BytesIO()
-    CustomizablePickler(stream).dump(batch)
+    CustomizablePickler(stream).dump(made)
     return stream.getvalue()
 
 
-def dask_dumps(batch):
+def dask_dumps(made):
     from distributed.protocol.pickle import dumps
 
-    return dumps(batch)
+    return dumps(made)
 
 
 @pytest.mark.parametrize(
@@ -284,11 +376,13 @@ def dask_dumps(batch):
 def test_every_pickler_of_joblibs_backends_takes_the_block_along(dumps):
     budget = PrivacyBudget(1.0)
     with budget:
-        loaded = pickle.loads(bytes(dumps(BATCH)))
-    assert isinstance(loaded, functools.partial)
+        made = batch()
+    loaded = pickle.loads(bytes(dumps(made)))
+    assert loaded.items[0][0].args[0].budget() is budget
     assert loaded() == [os.getpid()]
-    outside = bytes(dumps(BATCH))
-    assert isinstance(pickle.loads(outside), BatchedCalls)
+    outside = bytes(dumps(batch()))
+    assert marks(outside) == {ambient._OUTSIDE: True}
+    assert pickle.loads(outside)() == [os.getpid()]
     assert b"skdp." not in outside  # other tasks go to workers without skdp, too
 
 
@@ -483,6 +577,52 @@ def test_pools_of_forked_workers_are_counted_as_their_children_are():
     assert names(budget) == ["DPStandardScaler"] * 2 + ["mean"] * 2
 
 
+def fork_later(go):
+    wait_for(go)
+    with Forked() as child:
+        return child.fits()
+
+
+@pytest.mark.skipif(not FORKS, reason="the platform has no fork")
+def test_a_child_of_a_task_of_joblib_charges_the_block_of_its_call(tmp_path):
+    budget = PrivacyBudget(10.0)
+    with budget:
+        parallel = Parallel(n_jobs=2, backend="threading", return_as="generator")
+        found = parallel(delayed(fork_later)(tmp_path / "go") for _ in range(1))
+    (tmp_path / "go").touch()
+    assert list(found) == [True]
+    assert names(budget) == ["DPStandardScaler"]
+
+
+EARLY = """
+import multiprocessing, sys
+import skdp
+
+def mean():
+    try:
+        skdp.statistics.mean([[0.5]] * 60, bounds=(0, 1), epsilon=0.25)
+    except ValueError as error:
+        return str(error)
+    return "fitted"
+
+with multiprocessing.get_context("fork").Pool(1) as pool:
+    assert "skdp.budget" not in sys.modules and "joblib" not in sys.modules
+    print(pool.apply(mean))
+    with skdp.PrivacyBudget(1.0):
+        print(pool.apply(mean))
+"""
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(not FORKS, reason="the platform has no fork")
+def test_a_child_forked_before_budgets_are_imported_knows_its_parent():
+    """It fits where there is no block, and is refused where the parent has entered one since."""
+    done = run_alone(EARLY)
+    first, second = done.stdout.splitlines()
+    assert first == "fitted", done.stderr
+    assert CANNOT_KNOW in second
+
+
 # -- reentrance -----------------------------------------------------------------------------------
 
 INTERRUPTED = """
@@ -539,12 +679,5 @@ atexit.register(lambda: (fit(), print("fitted at exit", flush=True)))
 @pytest.mark.slow
 def test_blocks_are_entered_and_fits_counted_in_the_midst_of_any_line_of_blocks():
     """From a signal handler, a destructor and at exit; a lock would hang."""
-    done = subprocess.run(
-        [sys.executable, "-c", INTERRUPTED],
-        env={**os.environ, "PYTHONPATH": str(ROOT)},
-        capture_output=True,
-        text=True,
-        timeout=120,
-        check=False,
-    )
+    done = run_alone(INTERRUPTED)
     assert done.stdout == "fitted at exit\n", done.stderr
