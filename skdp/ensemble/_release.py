@@ -36,6 +36,7 @@ from skdp.synthetic._trees import Model
 from skdp.tabular import (
     CATEGORIES,
     KEYS,
+    OTHER,
     Bins,
     ColumnPlan,
     Domain,
@@ -50,7 +51,6 @@ from skdp.tabular import (
     target_column,
     without_column,
 )
-from skdp.tabular.unstated import OTHER
 from skdp.user_code import or_raise, suppress_warnings
 
 _PROBE_ROWS = 200

@@ -66,6 +66,7 @@ if TYPE_CHECKING:
         CATEGORIES,
         KEYS,
         NUMBERS,
+        OTHER,
         ColumnPlan,
         UncodedRows,
         check_columns,
@@ -105,7 +106,7 @@ else:
             "units": "UnitCounts Units check_units name_of_ids",
             "unselected": "check_unselected",
             "unstated": (
-                "CATEGORIES KEYS NUMBERS ColumnPlan UncodedRows check_columns check_uncoded "
+                "CATEGORIES KEYS NUMBERS OTHER ColumnPlan UncodedRows check_columns check_uncoded "
                 "column_plans stand_in stated_columns"
             ),
             "values": "array_of_rows is_missing",
@@ -118,6 +119,7 @@ __all__ = [
     "MISSING",
     "NUMBERS",
     "ONE_PLACE",
+    "OTHER",
     "Bins",
     "CodedRows",
     "ColumnPlan",
