@@ -41,7 +41,7 @@ __all__ = [
     "stated_columns",
 ]
 
-CATEGORIES = ("private", "dtype")  # where the values of categories may come from
+CATEGORIES: tuple[str, ...] = ("private", "dtype")  # where the values of categories may come from
 STATED, OF_TYPE, NUMBERS, KEYS = "stated", "type", "learned numbers", "selected categories"
 UNITS = {NUMBER: 1.0, MOMENT: 86_400e6, SPAN: 60e6}  # what numbers are learned in
 OTHER = "other"  # the value of text that was not found
