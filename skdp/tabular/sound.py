@@ -376,6 +376,9 @@ def _pandas(X: Any) -> Any:
         return _extension(pandas, X, len(X))
     if not isinstance(X, pandas.DataFrame | pandas.Series | pandas.Index):
         return X
+    if isinstance(X, pandas.MultiIndex):
+        own = [_own(codes, "iu") for codes in X.codes]
+        return pandas.MultiIndex(list(map(_pandas, X.levels)), own, names=X.names)  # checks them
     # Of our own, so that nobody adds or drops rows of it meanwhile; its cells are not copied.
     X = X.copy(deep=False)
     # Tables of numbers alone are checked at once; a column at a time takes a tenth of a mean.
