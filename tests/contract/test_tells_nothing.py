@@ -108,6 +108,14 @@ def no_unicode():
         yield "polars of no UTF-8", pl.from_arrow(pa.table({"a": views}))["a"]
 
 
+def tables_of_no_unicode():
+    for name, cells in no_unicode():
+        if isinstance(cells, pd.Series | pl.Series):
+            yield f"a table of {name}", cells.to_frame("a")
+        else:
+            yield f"a table of {name}", pa.table({"a": cells})
+
+
 def told_by(calls):
     """Return what calls tell, each a name, a function and its arguments."""
     found = {}
@@ -269,12 +277,9 @@ def test_functions_tell_nothing_of_a_column():
     assert told_by(calls()) == {}
 
 
-def test_texts_that_are_no_unicode_tell_nothing_as_labels_ids_and_keys():
-    """Of each library at these entrances, since each fails in its own way."""
-    table, ids = np.zeros((N, 1)), {"max_rows_per_unit": 1, "bounds": (0, 1)}
-    calls = {
-        "labels": lambda c: DPGaussianNB(classes=["a"], bounds=(0, 1)).fit(table, c),
-        "ids": lambda c: statistics.mean(table, groups=c, **ids),
+def test_texts_that_are_no_unicode_tell_nothing_at_any_entrance():
+    """Of each library at each of them, since each fails in its own way."""
+    calls = ENTRANCES | {
         "a key": lambda c: grouped().fit({**BASE, "k": c}),
         "a unit": lambda c: grouped().fit({**BASE, "u": c}),
         "a value": lambda c: grouped().fit({**BASE, "x": c}),
@@ -282,7 +287,9 @@ def test_texts_that_are_no_unicode_tell_nothing_as_labels_ids_and_keys():
     found = told_by(
         ((entrance, name), call, cells)
         for entrance, call in calls.items()
-        for name, cells in no_unicode()
+        for name, cells in itertools.chain(no_unicode(), tables_of_no_unicode())
+        if isinstance(cells, pa.Array | pa.ChunkedArray | pd.Series | pl.Series)
+        or entrance in ENTRANCES
     )
     assert found == {}
 
