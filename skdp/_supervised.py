@@ -32,7 +32,7 @@ from skdp.core import Session
 from skdp.planning import Allowance, bounds_in
 from skdp.queries import LearnedBox, SelectClasses, StandardBall, softmax
 from skdp.tabular import Rows, check_labelled, check_public_array, check_unselected, checked
-from skdp.user_code import or_raise
+from skdp.user_code import or_raise, suppress_warnings
 
 Floats = NDArray[np.float64]
 
@@ -226,12 +226,12 @@ class ExactScoreMixin:
         """
         predicted = self.predict(X)
         measure = accuracy_score if is_classifier(self) else r2_score
-        return float(
-            or_raise(
+        with suppress_warnings():  # one of two bad targets would decide of which there is any
+            found = or_raise(
                 lambda: measure(y, predicted, sample_weight=sample_weight),
                 lambda: ValueError(_NOT_SCORED),
             )
-        )
+        return float(found)
 
 
 class LabelledClassifier(ExactScoreMixin, ClassifierMixin, PrivateMixin, BaseEstimator, ABC):

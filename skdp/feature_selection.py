@@ -31,6 +31,7 @@ from skdp.core import ScaledBox, Session
 from skdp.planning import bounds_in
 from skdp.queries import LabelMoments, SecondMoment, SelectClasses
 from skdp.tabular import (
+    as_dense,
     check_labelled,
     check_public_array,
     check_unselected,
@@ -431,7 +432,7 @@ class DPSelectKBest(theirs.SelectorMixin, Transformer):
 
         Parameters
         ----------
-        X : array-like or table of shape (n_samples, k)
+        X : array-like, sparse matrix or table of shape (n_samples, k)
             The chosen columns, finite numbers.
 
         Returns
@@ -439,7 +440,7 @@ class DPSelectKBest(theirs.SelectorMixin, Transformer):
         X_original : ndarray of shape (n_samples, n_features)
         """
         check_is_fitted(self)
-        name = type(self).__name__
+        X, name = as_dense(X), type(self).__name__
         values = check_public_array(X, estimator=name, allow_empty=self._allow_empty)
         return in_precision_of(X, np.asarray(super().inverse_transform(values)))
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from scipy import sparse
 from sklearn.datasets import load_breast_cancer, load_diabetes
 from sklearn.feature_selection import SelectKBest, f_classif, f_regression
 from sklearn.model_selection import GridSearchCV
@@ -30,6 +31,8 @@ def test_without_noise_scores_are_scikit_learns(score, relation):
     assert (ours.transform(X) == theirs.transform(X)).all()
     assert ours.get_feature_names_out().tolist() == theirs.get_feature_names_out().tolist()
     assert ours.inverse_transform(ours.transform(X)).shape == X.shape
+    rows = sparse.csr_array(ours.transform(X))
+    assert (ours.inverse_transform(rows) == ours.inverse_transform(rows.toarray())).all()
 
 
 @pytest.mark.parametrize("bounds", [(0, 1), "private"], ids=str)

@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 from scipy import sparse
 
 from skdp.tabular import array_of_rows, checked
+from skdp.user_code import or_raise
 
 
 def _library(table: Any) -> str:
@@ -40,16 +41,14 @@ def _as_array(sample: Any, name: str, width: int | None = None) -> NDArray:
         raise TypeError(f"{name} must be a dense array or a table; use {name}.toarray()")
     if isinstance(sample, np.ma.MaskedArray):
         raise TypeError(f"{name} must not be a masked array; use {name}.filled(...)")
-    array: NDArray | None = None
-    try:
-        # Cell by cell: one cell of text would turn all others into text.
-        array = array_of_rows(sample) if _is_list(sample) else np.asarray(sample)
-    except Exception:  # noqa: BLE001  the text of an error may quote a cell
-        array = None
+    # Cell by cell: one cell of text would turn all others into text.
+    read: Any = array_of_rows if _is_list(sample) else np.asarray
+    text = f"{name} must be a table or an array of shape (n_samples, n_features)"
+    array: NDArray | None = or_raise(lambda: read(sample), lambda: ValueError(text))
     if array is not None and array.shape == (0,) and width is not None:
         array = array.reshape(0, width)
     if array is None or array.ndim != 2:
-        raise ValueError(f"{name} must be a table or an array of shape (n_samples, n_features)")
+        raise ValueError(text)
     return array
 
 

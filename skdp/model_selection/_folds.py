@@ -30,7 +30,7 @@ from sklearn.model_selection import BaseCrossValidator
 
 from skdp.core import public_generator
 from skdp.tabular import check_units, checked, is_missing
-from skdp.user_code import suppress_warnings
+from skdp.user_code import or_raise, suppress_warnings
 
 Words = NDArray[np.uint64]
 
@@ -240,14 +240,15 @@ def record_words(X: Any, y: Any, key: bytes) -> Words:
     -------
     words : ndarray of uint64, shape (n_samples,)
     """
-    problem: tuple[type[Exception], str] = (TypeError, _NO_CONTENT)
     with suppress_warnings():  # a warning would tell of a cell
         try:
-            return _record_words(X, y, key)
+            # An error of a cell's own code may quote the cell.
+            words: Words = or_raise(
+                lambda: _record_words(X, y, key), lambda: TypeError(_NO_CONTENT), own=(_Refused,)
+            )
+            return words
         except _Refused as refused:
             problem = refused.problem
-        except Exception:  # noqa: BLE001  of a cell's own code: its text may quote the cell
-            pass
     raise problem[0](problem[1])
 
 

@@ -339,7 +339,8 @@ def _copy(connection: Any, name: str, table: Any) -> None:
 
     text = (
         f"table {name!r} cannot be read by DuckDB. It must be a table of pandas, polars or "
-        f"pyarrow with columns of types that DuckDB has; got {type(table).__name__}"
+        "pyarrow, with columns of types that DuckDB has and texts that are valid UTF-8; "
+        f"got {type(table).__name__}"
     )
     with suppress_warnings():
         or_raise(copy, lambda: TypeError(text))

@@ -54,8 +54,9 @@ def _frame(name: str, table: Any) -> Any:
 
 def _unreadable(name: str, table: Any) -> TypeError:
     return TypeError(
-        f"table {name!r} cannot be read by polars. It must be a table of polars, pandas or pyarrow "
-        f"or the path of a Parquet file; got {type(table).__name__}"
+        f"table {name!r} cannot be read by polars. It must be a table of polars, pandas or "
+        "pyarrow, with texts that are valid UTF-8, or the path of a Parquet file; got "
+        f"{type(table).__name__}"
     )
 
 

@@ -260,7 +260,8 @@ def column(table: Any, name: str) -> Any:
         return found
     if hasattr(cells, "factorize") or hasattr(cells, "to_pylist") or hasattr(cells, "to_arrow"):
         return cells  # a column of pandas, pyarrow or polars
-    return np.asarray(cells)
+    text = f"column {name!r} cannot be read as an array"
+    return or_raise(lambda: np.asarray(cells), lambda: TypeError(text))
 
 
 def length(table: Any) -> int:

@@ -35,8 +35,11 @@ from skdp.tabular.grouped_keys import (
 )
 from skdp.tabular.grouped_parts import relation_of
 from skdp.tabular.grouped_relation import is_relation, open_relation
+from skdp.user_code import or_raise
 
 __all__ = ["check_grouped"]
+
+_NOT_FLAT = "columns must be arrays of one dimension and one length"
 
 
 def check_grouped(
@@ -93,7 +96,7 @@ def check_grouped(
     if isinstance(table, dict):
         lengths = {_shape(table[name]) for name in (*by, unit, *columns)}
         if len(lengths) != 1 or len(next(iter(lengths))) != 1:
-            raise ValueError("columns must be arrays of one dimension and one length")
+            raise ValueError(_NOT_FLAT)
     if not length(table) and not allow_empty:
         raise ValueError("table has no rows")
     units, ids = codes_of_column(table, unit, "unit")
@@ -116,7 +119,13 @@ def check_grouped(
 
 def _shape(cells: Any) -> tuple[int, ...]:
     """Return the shape of a column; that of a list is its length, whatever its cells are."""
-    return (len(cells),) if isinstance(cells, list | tuple) else tuple(np.shape(cells))
+
+    def shape() -> tuple[int, ...]:
+        has_length = isinstance(cells, list | tuple) or hasattr(cells, "to_pylist")  # or of pyarrow
+        return (len(cells),) if has_length else tuple(np.shape(cells))
+
+    found: tuple[int, ...] = or_raise(shape, lambda: ValueError(_NOT_FLAT))
+    return found
 
 
 def _numbers(cells: Any, name: str) -> NDArray[np.float64]:

@@ -116,23 +116,8 @@ class SparseTargetRows(TargetRows, SparseRows):
 def _flat(y: Any, name: str = "y") -> tuple[NDArray, str]:
     """Return labels as an array of one dimension, and a fixed text if they are none."""
     y = checked(y, name)
-    try:
-        with reading():
-            if is_listed(y):
-                # Objects: a common dtype would be decided by all labels, one could turn the others
-                # to text.
-                labels = object_rows(y)
-            elif hasattr(y, "column_names"):  # a pyarrow table, of one column
-                (column,) = y.columns
-                labels = object_rows(column.to_pylist())
-            elif hasattr(y, "to_pylist"):  # pyarrow, whose arrays depend on what is missing
-                labels = object_rows(y.to_pylist())
-            elif hasattr(y, "to_numpy"):
-                labels = _of_column(y)
-            else:
-                labels = np.asanyarray(y)
-    except Exception:  # noqa: BLE001  a label's own conversion may raise anything
-        labels = None
+    with reading():  # a label's own conversion may raise anything, polars a panic
+        labels = run_isolated(lambda: _read(y), None, no_restart)
     if labels is None or isinstance(labels, np.ma.MaskedArray):
         return np.empty(0), _NOT_FLAT
     labels = np.asarray(labels).view()
@@ -141,6 +126,19 @@ def _flat(y: Any, name: str = "y") -> tuple[NDArray, str]:
     if labels.ndim != 1:
         return np.empty(0), _NOT_FLAT
     return labels, ""
+
+
+def _read(y: Any) -> Any:
+    """Return labels as numpy's, of one dimension or not; None if they are no column."""
+    if is_listed(y):
+        # Objects: a common dtype would be decided by all labels, one could turn the others to text.
+        return object_rows(y)
+    if hasattr(y, "column_names"):  # a pyarrow table, of one column
+        (column,) = y.columns
+        return object_rows(column.to_pylist())
+    if hasattr(y, "to_pylist"):  # pyarrow, whose arrays depend on what is missing
+        return object_rows(y.to_pylist())
+    return _of_column(y) if hasattr(y, "to_numpy") else np.asanyarray(y)
 
 
 def _of_column(y: Any) -> NDArray | None:

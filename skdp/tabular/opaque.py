@@ -53,7 +53,8 @@ def opaque_rows(X: Any, y: Any = None, *, allow_empty: bool = True) -> Any:
         if column or is_listed(one):
             # Objects: a common dtype would be decided by all entries.
             with reading():
-                table = object_rows(one.to_pylist() if column else one)
+                items = or_raise(one.to_pylist, lambda: TypeError(_NO_ROWS)) if column else one
+                table = object_rows(items)
             if table is None:
                 raise ValueError(f"{name} must have as many cells in each row as in the others.")
         elif one is not None and not hasattr(one, "shape"):

@@ -44,6 +44,7 @@ from skdp.tabular.containers import (
 from skdp.tabular.parts import ONE_PLACE, Form, PartsRows, checked_parts, heads_of, refuse_parts
 from skdp.tabular.units import Units, check_units
 from skdp.tabular.values import rows_of_numbers
+from skdp.user_code import no_restart, run_isolated
 
 __all__ = [
     "Rows",
@@ -109,12 +110,8 @@ def _no_table(X: Any, *, flat: bool = False) -> Any:
         if strange and (flat or array.ndim == 2):
             raise TypeError(_NOT_A_NUMBER)
     else:
-        array = None
-        try:
-            with reading():
-                array = np.asanyarray(X)
-        except Exception:  # noqa: BLE001  its text may quote a cell
-            array = None
+        with reading():  # the text of an error may quote a cell
+            array = run_isolated(lambda: np.asanyarray(X), None, no_restart)
         _raise("" if array is not None else "value")
     array = checked(array)
     if isinstance(array, np.ma.MaskedArray):
@@ -441,7 +438,7 @@ def check_marks(
         )
     problem = ""
     y = checked(y, "y")
-    found, strange = to_float(y.to_numpy() if is_frame(y) else y)
+    found, strange = to_float(y)
     marks = np.zeros(0) if found is None else found
     marks = marks.reshape(-1) if marks.ndim == 2 and marks.shape[1] == 1 else marks
     if strange or marks.ndim != 1 or not np.all((marks == 0) | (marks == 1)):

@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import mmap
 import operator
+import pickle
 import sys
 from collections.abc import Callable
 from importlib import import_module
@@ -285,6 +286,7 @@ _BYTES = {
     "large_string": ("large_binary", 8),
     "large_binary": ("large_binary", 8),
 }
+_PART = 4  # times the bytes of a nested array, above which it is checked but not copied
 
 
 def _arrow(X: Any) -> Any:
@@ -322,13 +324,32 @@ def _chunk(arrow: Any, chunk: Any) -> Any:
         own = _copied(arrow, chunk, getattr(arrow, plain)(), width, more=1)
         own.validate(full=True)
         return arrow.Array.from_buffers(chunk.type, len(own), own.buffers(), offset=own.offset)
-    if kind in ("string_view", "binary_view"):  # which oldest pyarrow does not make of buffers
-        chunk.view(arrow.binary_view()).validate(full=True)
-    elif isinstance(chunk, arrow.ExtensionArray):
-        _chunk(arrow, chunk.storage)
-    elif chunk.type.num_fields:
-        chunk.validate(full=True)
+    if isinstance(chunk, arrow.ExtensionArray):
+        return arrow.ExtensionArray.from_storage(chunk.type, _chunk(arrow, chunk.storage))
+    if kind in ("string_view", "binary_view") and len(chunk):
+        own = _rebuilt(chunk, 1)
+        own.view(arrow.binary_view()).validate(full=True)
+        return own
+    if chunk.type.num_fields:
+        # A small part of a large array would be copied with all of it.
+        whole = chunk.get_total_buffer_size() > _PART * chunk.nbytes + 2**20
+        own = chunk if whole else _rebuilt(chunk)
+        own.validate(full=True)
+        return own
     return chunk
+
+
+def _rebuilt(chunk: Any, places: int | None = None) -> Any:
+    """Return an array of any type whose buffers are copies; of one without parts, `places` of them.
+
+    By pickle, which follows no offset, and can keep the other buffers where they are.
+    """
+    buffers: list[Any] = []
+    raw = pickle.dumps(chunk, protocol=5, buffer_callback=buffers.append)
+    if places is not None:
+        places += chunk.buffers()[0] is not None  # validity is the first of them
+    kept = [] if places is None else buffers[places:]
+    return pickle.loads(raw, buffers=[bytes(one) for one in buffers[:places]] + kept)
 
 
 def _copied(arrow: Any, chunk: Any, kind: Any, width: int, more: int = 0) -> Any:
@@ -355,6 +376,9 @@ def _pandas(X: Any) -> Any:
         return _extension(pandas, X, len(X))
     if not isinstance(X, pandas.DataFrame | pandas.Series | pandas.Index):
         return X
+    if isinstance(X, pandas.MultiIndex):
+        own = [_own(codes, "iu") for codes in X.codes]
+        return pandas.MultiIndex(list(map(_pandas, X.levels)), own, names=X.names)  # checks them
     # Of our own, so that nobody adds or drops rows of it meanwhile; its cells are not copied.
     X = X.copy(deep=False)
     # Tables of numbers alone are checked at once; a column at a time takes a tenth of a mean.
@@ -383,9 +407,11 @@ def _extension(pandas: Any, values: Any, n: int) -> Any:
     _demand(len(values) == n)
     kinds = pandas.arrays
     if isinstance(values, pandas.Categorical):
-        labels = values.categories.array
-        _extension(pandas, labels, len(labels))
-        return pandas.Categorical.from_codes(_own(values.codes, "iu"), dtype=values.dtype)
+        dtype, labels = values.dtype, values.categories.array
+        if (own := _extension(pandas, labels, len(labels))) is not labels:
+            names = pandas.Index(own, name=values.categories.name)
+            dtype = type(dtype)._from_fastpath(names, dtype.ordered)  # no label is read again
+        return pandas.Categorical.from_codes(_own(values.codes, "iu"), dtype=dtype)
     if isinstance(values, kinds.SparseArray):
         index, cells = values.sp_index, _own(np.asarray(values.sp_values), "biufmMO")
         parts = ("blocs", "blengths") if hasattr(index, "blocs") else ("indices",)
@@ -394,7 +420,11 @@ def _extension(pandas: Any, values: Any, n: int) -> Any:
         _demand(own.npoints == len(cells) and index.length == n)
         return kinds.SparseArray._simple_new(cells, own, values.dtype)
     if isinstance(values, kinds.ArrowExtensionArray):
-        _demand(len(_arrow(values.__arrow_array__())) == n)
+        before = values._pa_array
+        if (own := _arrow(before)) is not before:
+            values = values.copy()  # of the same class and type, and of the cells no copy
+            values._pa_array = own
+        _demand(len(own) == n)
     elif isinstance(values, kinds.IntegerArray | kinds.FloatingArray | kinds.BooleanArray):
         for part in (values._data, values._mask):
             _demand(np.shape(_array(part)) == (n,))

@@ -13,6 +13,7 @@ import mmap
 import sys
 import tempfile
 import threading
+import time
 import warnings
 from functools import partial
 from pathlib import Path
@@ -36,6 +37,7 @@ from skdp.naive_bayes import DPGaussianNB
 from skdp.preprocessing import DPKBinsDiscretizer, DPOneHotEncoder, DPStandardScaler
 from skdp.sql import PrivateDatabase
 from skdp.synthetic import DPMarginalSynthesizer
+from skdp.tabular.sound import sound
 
 RNG = np.random.default_rng(0)
 ROWS, COLUMNS = 12, 4
@@ -700,25 +702,134 @@ def arrow(tried):
             continue
         for door, call in list(readers(table, table.column(0)))[:9]:
             tried.refused(f"a stream of {array.type} that was cut: {door}", call)
-    # Offsets are copied before they are checked: another thread cannot move them later.
-    offsets = np.arange(201, dtype=np.int32)
-    text = buffer(np.full(200, ord("a"), np.uint8))
-    live = pa.Array.from_buffers(pa.string(), 200, [None, pa.py_buffer(offsets), text])
-    stop = threading.Event()
+
+
+class Named(pa.ExtensionType):
+    """Texts with a type of a user's own."""
+
+    def __init__(self):
+        super().__init__(pa.large_string(), "skdp.named")
+
+    def __arrow_ext_serialize__(self):
+        return b""
+
+    @classmethod
+    def __arrow_ext_deserialize__(cls, storage, serialized):
+        return cls()
+
+
+def written_meanwhile(tried):
+    """Offsets are copied before they are checked: another thread cannot move them later."""
+    n = 3000
+    offsets = np.arange(n + 1, dtype=np.int64)
+    wide, narrow = offsets, offsets.astype(np.int32)
+    views = np.tile(np.array([40, 0, 0, 0], np.int32), n)
+    text = buffer(np.full(n, ord("a"), np.uint8))
+    large = pa.Array.from_buffers(pa.large_string(), n, [None, pa.py_buffer(wide), text])
+    small = pa.Array.from_buffers(pa.string(), n, [None, pa.py_buffer(narrow), text])
+    viewed = pa.Array.from_buffers(pa.binary(), n, [None, pa.py_buffer(narrow), text])
+    with contextlib.suppress(pa.ArrowException, TypeError):  # which oldest pyarrow does not make
+        viewed = pa.Array.from_buffers(pa.string_view(), n, [None, pa.py_buffer(views), text])
+    lists = pa.Array.from_buffers(
+        pa.list_(pa.float64()), n, [None, pa.py_buffer(narrow)], children=[pa.array(np.ones(n))]
+    )
+    codes = np.zeros(n, dtype=np.int8)
+    columns = {
+        "text": small,
+        "views": viewed,
+        "codes": pa.DictionaryArray.from_arrays(pa.array(codes), large, safe=False),
+        "lists": lists,
+        "structs": pa.StructArray.from_arrays([large, lists], ["a", "b"]),
+        "a user's type": pa.ExtensionArray.from_storage(Named(), large),
+        "text of pandas": pd.arrays.ArrowStringArray(pa.chunked_array([large])),
+        "Arrow in pandas": pd.arrays.ArrowExtensionArray(pa.chunked_array([small])),
+        "structs in pandas": pd.arrays.ArrowExtensionArray(
+            pa.chunked_array([pa.StructArray.from_arrays([large], ["a"])])
+        ),
+    }
+    labels = pd.CategoricalDtype._from_fastpath(pd.Index(columns["text of pandas"]), False)
+    columns["codes of pandas"] = pd.Categorical.from_codes(codes, dtype=labels)
+    pairs = {
+        name: (cells, pa.table({"a": cells}))
+        if isinstance(cells, pa.Array)
+        else (pd.Series(cells, copy=False), pd.DataFrame({"a": cells}))
+        for name, cells in columns.items()
+    }
+    stop, dwell = threading.Event(), np.random.default_rng(0)
+    good = [array.copy() for array in (wide, narrow, views)]
+    bad = [wide + 2**40, narrow - 2**30, np.where(views == 0, 2**30, views)]
 
     def write():
         while not stop.is_set():
-            offsets[90] = 10**8
-            offsets[90] = 90
+            for state in (bad, good):
+                for array, other in zip((wide, narrow, views), state, strict=True):
+                    array[:] = other
+                for _ in range(dwell.integers(10_000)):
+                    pass
+
+    before = sys.getswitchinterval()
+    sys.setswitchinterval(1e-5)
 
     thread = threading.Thread(target=write, daemon=True)
     thread.start()
-    for i in range(20):
-        print(f"written meanwhile, {i}", flush=True)
-        with contextlib.suppress(ValueError):
-            DPOneHotEncoder(delta=1e-6).fit(pa.table({"a": live}))
+    frame = np.full((n, 1), 0.5)
+    for name, (series, table) in pairs.items():
+        until = time.monotonic() + 1
+        while time.monotonic() < until:
+            for door, call in (
+                ("y", partial(DPGaussianNB(classes=["a"], bounds=(0, 1)).fit, frame, series)),
+                ("table", partial(DPOneHotEncoder(delta=1e-6).fit, table)),
+            ):
+                print(f"{name}, written meanwhile: {door}", flush=True)
+                tried.n += 1
+                with contextlib.suppress(TypeError, ValueError):
+                    call()
     stop.set()
     thread.join()
+    sys.setswitchinterval(before)
+
+
+def kept_types(tried):
+    """Columns of pandas that are made anew keep their type, to the last of its options."""
+    words = pa.chunked_array([["x", None, "y"], ["x"]], type=pa.large_string())
+    nested = pa.chunked_array([[{"a": ["x", None], "b": 1}, None, {"a": None, "b": 2}]])
+    text = pd.array(["x", None, "y"], dtype=pd.StringDtype("pyarrow"))
+    columns = [
+        text, text[1:], pd.arrays.ArrowStringArray(words),
+        pd.Categorical(text, ordered=True), pd.Categorical(text[:1]),
+        *map(pd.arrays.ArrowExtensionArray, (
+            words, words.slice(1), words.cast(pa.string()).dictionary_encode(), nested,
+            nested.slice(1), pa.chunked_array([], pa.string()),
+        )),
+    ]  # fmt: skip
+    with contextlib.suppress(TypeError):  # of pandas 2.3 and later
+        columns.append(pd.array(["x", None], dtype=pd.StringDtype("pyarrow", na_value=np.nan)))
+    for column in columns:
+        for made in (pd.Series(column, index=range(5, 5 + len(column)), name="s"), column):
+            tried.n += 1
+            print(f"kept: {column.dtype!r}", flush=True)
+            own = sound(made)
+            if (
+                (own is made and len(made))
+                or type(own) is not type(made)
+                or own.dtype != made.dtype
+            ):
+                tried.problems.append(f"{own.dtype!r} in place of {made.dtype!r}")
+            (pd.testing.assert_series_equal if own is not made and isinstance(own, pd.Series)
+             else pd.testing.assert_extension_array_equal)(own, made)  # fmt: skip
+        index = pd.Index(column, name="i")
+        pd.testing.assert_index_equal(sound(index), index, exact=True)
+    plain = pa.array([[1, 2], None, []])
+    for array in (
+        plain, plain[1:], plain.cast(pa.large_list(pa.int64())), pa.array([{"a": "x"}, None]),
+        pa.array([[("k", 1)], None], pa.map_(pa.string(), pa.int64())),
+        pa.ExtensionArray.from_storage(Named(), pa.array(["x", None], pa.large_string())),
+        pa.array([["x"], ["y"]], pa.list_(pa.dictionary(pa.int8(), pa.string()))),
+        pa.RunEndEncodedArray.from_arrays([2, 3], ["x", "y"]),
+        pa.array(["x" * 40, None, "y"], pa.string_view())[1:],
+    ):  # fmt: skip
+        tried.same(f"kept: {array.type}", lambda array=array: sound(array).equals(array),
+                   lambda: True)  # fmt: skip
 
 
 # --- pandas and polars --------------------------------------------------------------------------
@@ -812,6 +923,8 @@ KINDS = {
     "threads": changed_meanwhile,
     "numpy": numpy_arrays,
     "arrow": arrow,
+    "offsets": written_meanwhile,
+    "types": kept_types,
     "pandas": pandas,
     "polars": polars,
 }

@@ -10,7 +10,7 @@ import pytest
 
 KINDS = (
     "csr", "csc", "coo", "bsr", "lil", "dok", "dia", "subclasses", "threads", "numpy", "arrow",
-    "pandas", "polars",
+    "offsets", "types", "pandas", "polars",
 )  # fmt: skip
 
 

@@ -7,6 +7,7 @@ every few of them, each table some entrance of its kind.
 from __future__ import annotations
 
 import ast
+import contextlib
 import functools
 import itertools
 import re
@@ -90,6 +91,29 @@ def _columns():
     yield "a dictionary", pa.array(WORDS).dictionary_encode()
     yield "chunks", pa.chunked_array([WORDS])
     yield "words", WORDS
+    yield from no_unicode()
+
+
+def no_unicode():
+    """Yield (name, column of texts) of which one is no UTF-8."""
+    cells = [b"a"] * N
+    cells[7] = b"\xff" + WORD.encode()
+    array = pa.array(cells, pa.binary()).view(pa.string())
+    yield "no UTF-8", array
+    yield "chunks of no UTF-8", pa.chunked_array([array])
+    yield "a dictionary of no UTF-8", array.dictionary_encode()
+    yield "pandas of no UTF-8", pd.Series(pd.arrays.ArrowExtensionArray(pa.chunked_array([array])))
+    with contextlib.suppress(pa.ArrowException, TypeError, AttributeError):  # older pyarrow
+        views = pa.array(cells, pa.binary_view()).view(pa.string_view())
+        yield "polars of no UTF-8", pl.from_arrow(pa.table({"a": views}))["a"]
+
+
+def tables_of_no_unicode():
+    for name, cells in no_unicode():
+        if isinstance(cells, pd.Series | pl.Series):
+            yield f"a table of {name}", cells.to_frame("a")
+        else:
+            yield f"a table of {name}", pa.table({"a": cells})
 
 
 def told_by(calls):
@@ -253,6 +277,35 @@ def test_functions_tell_nothing_of_a_column():
     assert told_by(calls()) == {}
 
 
+def test_texts_that_are_no_unicode_tell_nothing_at_any_entrance():
+    """Of each library at each of them, since each fails in its own way."""
+    calls = ENTRANCES | {
+        "a key": lambda c: grouped().fit({**BASE, "k": c}),
+        "a unit": lambda c: grouped().fit({**BASE, "u": c}),
+        "a value": lambda c: grouped().fit({**BASE, "x": c}),
+    }
+    found = told_by(
+        ((entrance, name), call, cells)
+        for entrance, call in calls.items()
+        for name, cells in itertools.chain(no_unicode(), tables_of_no_unicode())
+        if isinstance(cells, pa.Array | pa.ChunkedArray | pd.Series | pl.Series)
+        or entrance in ENTRANCES
+    )
+    assert found == {}
+
+
+def test_ids_of_several_levels_are_named_as_such():
+    ids = pd.MultiIndex.from_arrays([range(N), WORDS])
+    with pytest.raises(TypeError, match="groups must be numbers, texts, bytes"):
+        statistics.mean(np.zeros((N, 1)), bounds=(0, 1), groups=ids, max_rows_per_unit=1)
+
+
+def test_a_table_of_texts_that_are_no_unicode_is_named_as_such():
+    _, cells = next(no_unicode())
+    with pytest.raises(TypeError, match="texts that are valid UTF-8"):
+        asked(pa.table({**BASE, "k": cells}), QUERIES[0], "duckdb")
+
+
 # --- GROUP BY and SQL ---------------------------------------------------------------------------
 
 BASE = {"u": list(range(N)), "k": ["a"] * N, "x": [1.0] * N}
@@ -316,12 +369,20 @@ def frames(place):
         if name != "objects":
             lazy = pl.DataFrame({**BASE, place: cells}).lazy()
             yield f"polars, lazy {name}", lazy.with_columns(pl.col("u").cast(pl.String).cast(int))
+    for name, cells in no_unicode():
+        yield f"a dict with {name}", {**BASE, place: cells}
+        if isinstance(cells, pl.Series):
+            yield f"polars, {name}", pl.DataFrame({**BASE, place: cells})
+        elif isinstance(cells, pd.Series):
+            yield f"pandas, {name}", pd.DataFrame({**BASE, place: cells})
+        else:
+            yield f"Arrow, {name}", pa.table({**BASE, place: cells})
     for name, cells in {
         "dictionary": pa.array(WORDS).dictionary_encode(),
         "struct": pa.array([{WORD: NUMBER}] * N),
         "binary": pa.array(WORDS, pa.binary()),
         "late": pa.array([2**62] * N, pa.timestamp("us")),
-        "no UTF-8": pa.array([b"\xff" + WORD.encode()] * N, pa.binary()).view(pa.string()),
+        "all no UTF-8": pa.array([b"\xff" + WORD.encode()] * N, pa.binary()).view(pa.string()),
     }.items():
         yield f"Arrow, {name}", pa.table({**BASE, place: cells})
 
@@ -393,6 +454,9 @@ def outcome(call, cells):
     return raised, sorted(str(one.message) for one in heard)
 
 
+RIDGE = DPRidge(bounds=(0, 1), target_bounds=(0, 1)).fit(np.zeros((N, 1)), np.zeros(N))
+
+
 def in_table(place):
     return lambda cells: grouped(keys=["a", 1.0]).fit({**BASE, place: list(cells)})
 
@@ -407,6 +471,7 @@ ORDERED = {
     "X in parts": lambda t: DPStandardScaler(bounds=(0, 1), budget=wallet()).fit(
         from_arrays([np.asarray(t[:20])[:, None], np.asarray(t[20:])[:, None]])
     ),
+    "score": lambda t: RIDGE.score(GOOD[:, None], t),
     "unit": in_table("u"), "key": in_table("k"), "value": in_table("x"),
 }  # fmt: skip
 
