@@ -80,12 +80,12 @@ BAD = [
     (
         {"n_jobs": "two"},
         TypeError,
-        "n_jobs must be None, .* or an integer of at most -1, got str",
+        "n_jobs must be None, .* or an integer of .* at most -1, got str",
     ),
     (
         {"n_jobs": 0},
         ValueError,
-        "n_jobs must be None, .* or an integer of at most -1, got 0",
+        "n_jobs must be None, .* or an integer of .* at most -1, got 0",
     ),
     ({"epsilon": 0}, ValueError, "epsilon"),
     ({"delta": 1.0}, ValueError, "delta"),
