@@ -41,86 +41,92 @@ _ID = r'(?:"(?:[^"]|"")*"|\w+)'
 _VIEW = re.compile(
     rf"CREATE (?:TEMP )?VIEW {_ID}(?:\.{_ID})* (?:\({_ID}(?:, {_ID})*\) )?AS (.*?);?", re.DOTALL
 )
+_SIGNATURES = (
+    "SELECT function_name, parameter_types::VARCHAR, varargs FROM duckdb_functions() "
+    "WHERE function_type = 'scalar'"
+)
 
+
+def _each(table: dict[str, set[str]]) -> dict[str, set[str]]:
+    return {name: types for names, types in table.items() for name in names.split()}
+
+
+# What of a plan fails on no cell by itself: operators, expressions, windows.
+_PLAIN = set(
+    "PROJECTION FILTER GET DUMMY_SCAN EXPRESSION_GET EMPTY_RESULT CHUNK_GET COMPARISON_JOIN "
+    "ANY_JOIN ASOF_JOIN CROSS_PRODUCT POSITIONAL_JOIN DELIM_JOIN DELIM_GET DISTINCT WINDOW "
+    "AGGREGATE_AND_GROUP_BY ORDER_BY LIMIT SAMPLE UNION EXCEPT INTERSECT MATERIALIZED_CTE "
+    "CTE_REF".split()
+)
 _SCANS = {"seq_scan", "range", "generate_series", *_PARQUET_FUNCTIONS}
-_PLAIN = {  # operators that fail on no cell by themselves
-    *("PROJECTION", "FILTER", "GET", "DUMMY_SCAN", "EXPRESSION_GET", "EMPTY_RESULT", "CHUNK_GET"),
-    *("COMPARISON_JOIN", "ANY_JOIN", "ASOF_JOIN", "CROSS_PRODUCT", "POSITIONAL_JOIN", "DELIM_JOIN"),
-    *("DELIM_GET", "AGGREGATE_AND_GROUP_BY", "DISTINCT", "WINDOW", "ORDER_BY", "LIMIT", "SAMPLE"),
-    *("UNION", "EXCEPT", "INTERSECT", "MATERIALIZED_CTE", "CTE_REF"),
-}
 _FIXED_LIMITS = {"UNSET", "CONSTANT_VALUE", "CONSTANT_PERCENTAGE"}
-_CLASSES = {
-    *("BOUND_REF", "BOUND_COLUMN_REF", "BOUND_CONSTANT", "BOUND_CONJUNCTION", "BOUND_COMPARISON"),
-    *("BOUND_BETWEEN", "BOUND_CASE"),
-}
-_OPERATORS = {
-    *("OPERATOR_NOT", "OPERATOR_IS_NULL", "OPERATOR_IS_NOT_NULL", "OPERATOR_COALESCE"),
-    *("COMPARE_IN", "COMPARE_NOT_IN"),
-}
-_WINDOWS = {
-    *("ROW_NUMBER", "RANK", "RANK_DENSE", "PERCENT_RANK", "CUME_DIST", "FIRST_VALUE"),
-    *("LAST_VALUE", "LAG", "LEAD"),
-}
+_CLASSES = set(
+    "BOUND_REF BOUND_COLUMN_REF BOUND_CONSTANT BOUND_CONJUNCTION BOUND_COMPARISON BOUND_BETWEEN "
+    "BOUND_CASE".split()
+)
+_OPERATORS = set(
+    "OPERATOR_NOT OPERATOR_IS_NULL OPERATOR_IS_NOT_NULL OPERATOR_COALESCE COMPARE_IN "
+    "COMPARE_NOT_IN".split()
+)
+_WINDOWS = set(
+    "ROW_NUMBER RANK RANK_DENSE PERCENT_RANK CUME_DIST FIRST_VALUE LAST_VALUE LAG LEAD".split()
+)
 _FRAMES = {"EXPR_PRECEDING_ROWS", "EXPR_FOLLOWING_ROWS"}
 
+_TEXT = {"VARCHAR"}
 _FLOATS = {"FLOAT", "DOUBLE"}
 _BITS = {"TINYINT": 7, "SMALLINT": 15, "INTEGER": 31, "BIGINT": 63, "HUGEINT": 127} | {
     "UTINYINT": 8, "USMALLINT": 16, "UINTEGER": 32, "UBIGINT": 64, "UHUGEINT": 128,
 }  # fmt: skip
 _INTEGERS = {kind for kind, bits in _BITS.items() if bits <= 64}
-_DAYS = {"DATE", "TIMESTAMP"}
-_PARTS = {
-    *("year", "month", "day", "hour", "minute", "second", "quarter", "week", "weekofyear"),
-    *("dayofweek", "weekday", "isodow", "dayofyear", "isoyear", "yearweek", "decade", "century"),
-}
+_SUMMED = _INTEGERS | _FLOATS | {"BOOLEAN"}
+_DAYS = {"DATE", "TIMESTAMP", "TIMESTAMP_NS"}
 _AS_TEXT = {*_BITS, *_FLOATS, "BOOLEAN", "DECIMAL", "DATE", "TIMESTAMP", "UUID", "ENUM"}
+_WRITTEN = {*_BITS, *_FLOATS, *_DAYS, "BOOLEAN", "VARCHAR", "TIME", "UUID", "INTERVAL"} | {
+    "TIMESTAMP WITH TIME ZONE"
+}
 
-# Functions that have a value for all values of these types.
-_TOTAL = {
-    **dict.fromkeys(("~~", "!~~", "~~*", "!~~*", "contains", "prefix", "suffix"), {"VARCHAR"}),
-    **dict.fromkeys(("starts_with", "ends_with", "lower", "lcase", "upper"), {"VARCHAR"}),
-    **dict.fromkeys(("ucase", "length", "len", "strlen", "trim", "ltrim", "rtrim"), {"VARCHAR"}),
-    **dict.fromkeys(("md5", "||", "concat"), {"VARCHAR"}),
-    **dict.fromkeys(("+", "-", "*", "/", "sign"), _FLOATS),
-    **dict.fromkeys(("abs", "isnan", "isinf", "isfinite"), _FLOATS),
-    **dict.fromkeys(("floor", "ceil", "ceiling", "round"), _FLOATS | _INTEGERS | {"DECIMAL"}),
-    **dict.fromkeys(("greatest", "least"), {*_BITS, *_FLOATS, *_DAYS, "VARCHAR", "DECIMAL"}),
-    **dict.fromkeys(_PARTS, _DAYS),
+_PARTS = set(
+    "year month day hour minute second quarter week weekofyear dayofweek weekday isodow dayofyear "
+    "isoyear yearweek decade century".split()
+)
+_UNITS = {"date_part", "datepart"}
+_TODAY = {"now", "get_current_timestamp", "today", "current_date"}
+_ALWAYS = {"hash", "list_value", "random", *_TODAY}
+# Functions that have a value for all values of these types ...
+_TOTAL = _each(
+    {
+        "~~ !~~ ~~* !~~* contains prefix suffix starts_with ends_with": _TEXT,
+        "lower lcase upper ucase length len strlen trim ltrim rtrim md5 || concat": _TEXT,
+        "+ - * / sign abs": _FLOATS,
+        "isnan isinf isfinite": _FLOATS | _DAYS,
+        "floor ceil ceiling round": _FLOATS | _INTEGERS | {"DECIMAL"},
+        "greatest least": {*_BITS, *_FLOATS, *_DAYS, *_TEXT, "DECIMAL"},
+        " ".join(_PARTS): _DAYS,
+    }
+)
+# ... and those that do where all arguments behind the first are such constants as are usual.
+_FIXED = _each(
+    {
+        "substr substring left right array_slice array_extract replace": _TEXT,
+        "// %": _INTEGERS,
+        "round": _FLOATS | _INTEGERS | {"DECIMAL"},
+    }
+)
+# What may fail, but ends soon, and fails as TRY expects.
+_TRIED = {*_TOTAL, *_FIXED, *_UNITS, *_TODAY} | set(
+    "** ^ pow power sqrt ln log log2 log10 exp trunc mod fmod factorial divide add subtract "
+    "multiply << >> date_trunc datetrunc last_day strptime strftime date_diff datediff date_sub "
+    "datesub date_add make_date make_timestamp epoch epoch_ms epoch_us epoch_ns to_timestamp "
+    "to_microseconds to_milliseconds to_seconds to_minutes to_hours to_days to_weeks to_months "
+    "to_quarters to_years".split()
+)
+_AGGREGATES = {  # with so many arguments: with one more, it is a number, and a cell may be it
+    **dict.fromkeys("min max first last any_value bool_and bool_or count count_if".split(), 1),
+    **dict.fromkeys("arg_min arg_max min_by max_by".split(), 2),
+    **{"approx_count_distinct": 1, "count_star": 0},
 }
-# The same where all arguments but the first are constants, or but the second: units of time.
-_FIXED = {
-    **dict.fromkeys(("substr", "substring", "left", "right", "array_slice"), {"VARCHAR"}),
-    **dict.fromkeys(("array_extract", "replace"), {"VARCHAR"}),
-    **dict.fromkeys(("//", "%"), _INTEGERS | _FLOATS),
-    "round": _FLOATS | _INTEGERS,
-}
-_UNITS = ("date_part", "datepart")
-# What may fail, but ends soon and fails as TRY expects.
-_TRIED = {
-    *("+", "-", "*", "/", "//", "%", "**", "^", "pow", "power", "abs", "sqrt", "ln", "log"),
-    *("log2", "log10", "exp", "date_trunc", "datetrunc", "last_day", "strptime", "strftime"),
-    *("date_diff", "datediff", "date_sub", "datesub", "make_date", "make_timestamp", "trunc"),
-    *("to_days", "to_hours", "to_minutes", "to_seconds", "to_weeks", "to_months", "to_years"),
-    *("epoch", "epoch_ms", "epoch_us", "epoch_ns", "to_timestamp", "date_add", "factorial"),
-    *("divide", "add", "subtract", "multiply", "mod", "fmod", "<<", ">>", *_TOTAL, *_FIXED),
-    *_UNITS,
-}
-_AGGREGATES = {
-    **dict.fromkeys(("min", "max", "first", "last", "any_value", "bool_and", "bool_or"), 1),
-    **dict.fromkeys(("approx_count_distinct", "count", "count_if"), 1),
-    **dict.fromkeys(("arg_min", "arg_max", "min_by", "max_by"), 2),
-    "count_star": 0,
-}
-_ADDED = {
-    "sum": _INTEGERS | _FLOATS | {"BOOLEAN"},
-    "avg": _INTEGERS | _FLOATS | {"BOOLEAN"},
-    "median": _INTEGERS | _FLOATS,
-    "string_agg": {"VARCHAR"},
-}
-_NAMED_TYPES = {*_BITS, *_FLOATS, "BOOLEAN", "VARCHAR", "DATE", "TIME", "TIMESTAMP", "UUID"} | {
-    "TIMESTAMP WITH TIME ZONE", "TIMESTAMP_NS", "INTERVAL",
-}  # fmt: skip
+_ADDED = _each({"sum avg": _SUMMED, "median": _INTEGERS | _FLOATS, "string_agg": _TEXT})
 
 
 def check_plan(relation: Any) -> None:
@@ -162,12 +168,6 @@ def _built_in() -> Counter[tuple[Any, ...]]:
         return Counter(connection.execute(_SIGNATURES).fetchall())
 
 
-_SIGNATURES = (
-    "SELECT function_name, parameter_types::VARCHAR, varargs FROM duckdb_functions() "
-    "WHERE function_type IN ('scalar', 'aggregate')"
-)
-
-
 class _Plans:
     """What the queries behind a relation compute."""
 
@@ -202,11 +202,19 @@ class _Plans:
             for table in made:
                 self._read(f"DROP TABLE {table}")
         plans = plan["plans"]
-        names = {_name(node) for node in _nodes(plans) if "expression_class" in node}
+        names = {_name(node) for node in _nodes(plans) if node.get("type") == "BOUND_FUNCTION"}
+        yield from self._judged(plans, self._own(names), False)
+
+    def _own(self, names: set[str]) -> set[str]:
+        """Return those names of functions for which a user has registered one.
+
+        DuckDB calls functions of Python its own, and lets them share a name with one of its own.
+        """
+        if not names:
+            return set()
         listed = ", ".join(map(_literal, sorted(names)))
-        known = Counter(self._read(f"{_SIGNATURES} AND function_name IN ({listed or 'NULL'})"))
-        own = {str(row[0]) for row in known - _built_in()}
-        yield from self._judged(plans, own, False)
+        rows = self._read(f"{_SIGNATURES} AND function_name IN ({listed})")
+        return {str(row[0]) for row in Counter(rows) - _built_in()}
 
     # --- what stands for tables that DuckDB shows no plan of -------------------------------------
 
@@ -244,12 +252,9 @@ class _Plans:
             return
         if self._plan(f"SELECT * FROM {_quoted(path)}") is not None:
             return
-        columns = ("database_name", "schema_name", "view_name")
-        where = " AND ".join(
-            f"lower({column}) = lower({_literal(part)})"
-            for column, part in zip(columns, path, strict=True)
-            if part
-        )
+        where = f"lower(view_name) = lower({_literal(name)})"
+        for part in filter(None, path[:2]):  # one alone may be that of a database or a schema
+            where += f" AND lower({_literal(part)}) IN (lower(database_name), lower(schema_name))"
         views = self._read(f"SELECT sql FROM duckdb_views() WHERE {where}")
         if views:
             ((sql,),) = views  # of two, which one is meant is not known
@@ -270,7 +275,7 @@ class _Plans:
         (statement,) = one["statements"]
         empty = statement["node"]["from_table"]
         kept = {key: node[key] for key in ("sample", "column_name_alias", "alias") if key in node}
-        bare = {"sample": None, "column_name_alias": [], "alias": ""}
+        bare: dict[str, Any] = {"sample": None, "column_name_alias": [], "alias": ""}
         statement["node"]["from_table"] = node | bare
         self._read(f"CREATE TEMP TABLE {table} AS {self._text(one)} LIMIT 0")
         made.append(table)
@@ -393,14 +398,19 @@ def _is_total(node: dict[str, Any]) -> bool:
 
 def _is_total_function(name: str, parts: list[Any]) -> bool:
     types = [_type(part) for part in parts]
-    if name in ("hash", "list_value"):
+    if name in _ALWAYS:
         return True
     if name == "-" and types == ["DATE", "DATE"]:
         return True
     if name in _UNITS and len(parts) == 2:
         return _constant(parts[0]) in _PARTS and types[1] in _DAYS
     if name in _TOTAL and parts and _TOTAL[name].issuperset(types):
-        return True
+        return name != "round" or len(parts) == 1 or _is_fixed(name, parts)
+    return _is_fixed(name, parts)
+
+
+def _is_fixed(name: str, parts: list[Any]) -> bool:
+    types = [_type(part) for part in parts]
     if name not in _FIXED or types[0] not in _FIXED[name]:
         return False
     fixed = [_constant(part) for part in parts[1:] if _name(part) != "list_value"]
@@ -408,12 +418,13 @@ def _is_total_function(name: str, parts: list[Any]) -> bool:
         return len(fixed) == 1 and isinstance(fixed[0], int) and fixed[0] not in (0, -1)
     if name == "replace":
         return all(isinstance(value, str) for value in fixed)
-    return all(isinstance(value, int) and abs(value) < 2**20 for value in fixed)
+    least = 0 if types[0] == "DECIMAL" else -(2**20)
+    return all(isinstance(value, int) and least <= value < 2**20 for value in fixed)
 
 
 def _is_total_aggregate(name: str, parts: list[Any]) -> bool:
     if name not in _ADDED:
-        return _AGGREGATES.get(name) == len(parts)
+        return _AGGREGATES.get(name) == len(parts) or (name == "count" and not parts)
     separators = [_constant(part) for part in parts[1:]]
     return _type(parts[0]) in _ADDED[name] and all(isinstance(one, str) for one in separators)
 
@@ -440,6 +451,14 @@ def _constant_sql(node: dict[str, Any]) -> str:
             return "NULL"
         if kind == "DECIMAL":
             return f"CAST({value['value']}e-{_digits(value['type'], kind)[1]} AS {_type_sql(node)})"
+        if kind == "DATE":
+            return f"(DATE '1970-01-01' + ({int(value['value'])}))"
+        if kind in ("TIMESTAMP", "TIMESTAMP WITH TIME ZONE"):
+            return f"CAST(make_timestamp({int(value['value'])}) AS {kind})"
+        if kind == "INTERVAL":
+            return "(to_months({months}) + to_days({days}) + to_microseconds({micros}))".format(
+                **value["value"]
+            )
         if kind not in (*_BITS, *_FLOATS, "VARCHAR", "BOOLEAN"):
             raise ValueError
         return f"CAST({_literal(str(value['value']))} AS {kind})"
@@ -456,7 +475,7 @@ def _type_sql(node: dict[str, Any]) -> str:
     if kind == "DECIMAL":
         of = node.get("return_type") or node["value"]["type"]
         return "DECIMAL({}, {})".format(*(of["type_info"][key] for key in ("width", "scale")))
-    if kind not in _NAMED_TYPES:
+    if kind not in _WRITTEN:
         raise ValueError
     return kind
 
