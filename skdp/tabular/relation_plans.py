@@ -4,6 +4,7 @@ Nothing is released here. A relation is a query that DuckDB runs again for every
 of it. A cast of text to a number inside it fails on one cell, so whether a fit succeeds would show
 this cell, and no charge pays for that. So the plan is read, of which DuckDB makes JSON: operators,
 expressions and types, no row. Whatever is not known to have a value for every cell is refused.
+Constants are judged, too: a condition on a cell decides whether they are computed.
 """
 
 from __future__ import annotations
@@ -11,7 +12,10 @@ from __future__ import annotations
 import json
 import re
 import uuid
+from collections import Counter
 from collections.abc import Callable, Iterator
+from functools import cache
+from pathlib import PurePath
 from typing import Any
 
 from skdp.user_code import or_raise
@@ -20,49 +24,109 @@ __all__ = ["check_plan"]
 
 _MAY_FAIL = (
     "the DuckDB relation computes {what}, which may fail on a cell. Whether it fails would show "
-    "the cell, and no budget pays for this. Make it a table first (CREATE TABLE ... AS SELECT, or "
-    "relation.create(name)) and hand in that table, or write TRY_CAST for CAST; nothing was charged"
+    "the cell, and no budget pays for this. {way}ake it a table first (CREATE TABLE ... AS "
+    "SELECT, or relation.create(name)) and hand in that table; nothing was charged"
 )
 _UNREAD = (
-    "DuckDB cannot show the plan of the relation, so it may fail on a cell. Make it a table first "
-    "(CREATE TABLE ... AS SELECT ..., or relation.create(name)); nothing was charged"
+    "DuckDB cannot show the plan of the relation, so it may fail on a cell: a file other than "
+    "Parquet (cells decide the types of CSV and JSON), a table of another database, or a statement "
+    "that is no SELECT. Make it a table first (CREATE TABLE ... AS SELECT ..., or "
+    "relation.create(name)); nothing was charged"
 )
 
-# Tables of pandas or Arrow and Parquet files in a query: DuckDB 2 shows no plan of them.
-_GIVEN = re.compile(
-    r""""__duckdb_source_\w+"|\b(?:read_parquet|parquet_scan)\s*\((?:'[^']*'|[^()'])*\)"""
-    r"""|(?<=from )'[^']*\.parq(?:uet)?'|(?<=join )'[^']*\.parq(?:uet)?'""",
-    re.IGNORECASE,
+# Tables of pandas or Arrow, as views of them say; DuckDB 2 shows no plan of these, nor of files.
+_SOURCE = re.compile(r'SELECT \* FROM (pandas|(python_)?arrow)_scan\([\w, ]*\) AS "?\w+"?')
+_PARQUET_FUNCTIONS = {"read_parquet", "parquet_scan"}
+_ID = r'(?:"(?:[^"]|"")*"|\w+)'
+_VIEW = re.compile(
+    rf"CREATE (?:TEMP )?VIEW {_ID}(?:\.{_ID})* (?:\({_ID}(?:, {_ID})*\) )?AS (.*?);?", re.DOTALL
 )
-_SCAN_ALONE = re.compile(r"SELECT \* FROM (pandas|arrow)_scan\([\w, ]*\) AS \w+")  # before DuckDB 2
+_SIGNATURES = (
+    "SELECT function_name, parameter_types::VARCHAR, varargs FROM duckdb_functions() "
+    "WHERE function_type = 'scalar'"
+)
 
-# Operators of a plan are joins, unions, groups, orders and filters: these fail on no cell.
-_SCANS = {"seq_scan", "parquet_scan", "read_parquet", "range", "generate_series"}
-_CLASSES = {
-    *("BOUND_REF", "BOUND_COLUMN_REF", "BOUND_CONSTANT", "BOUND_CONJUNCTION", "BOUND_COMPARISON"),
-    *("BOUND_BETWEEN", "BOUND_CASE"),
-}
-_OPERATORS = {
-    *("OPERATOR_NOT", "OPERATOR_IS_NULL", "OPERATOR_IS_NOT_NULL", "OPERATOR_COALESCE"),
-    *("COMPARE_IN", "COMPARE_NOT_IN"),
-}
-_WINDOWS = {"WINDOW_ROW_NUMBER", "WINDOW_RANK", "WINDOW_RANK_DENSE"}
-_TOTAL = {
-    *("~~", "!~~", "~~*", "!~~*", "contains", "prefix", "suffix", "starts_with", "ends_with"),
-    *("lower", "lcase", "upper", "ucase", "length", "len", "strlen", "trim", "ltrim", "rtrim"),
-    *("greatest", "least", "isnan", "isinf", "isfinite", "hash", "md5", "||", "concat"),
-}
-_OF_FLOATS = {"+", "-", "*", "/", "abs", "floor", "ceil", "ceiling", "round", "greatest", "least"}
-_AGGREGATES = {
-    *("count", "count_star", "min", "max", "first", "last", "any_value", "bool_and", "bool_or"),
-    *("arg_min", "arg_max", "approx_count_distinct"),
-}
-_FLOATS = ("FLOAT", "DOUBLE")
+
+def _each(table: dict[str, set[str]]) -> dict[str, set[str]]:
+    return {name: types for names, types in table.items() for name in names.split()}
+
+
+# What of a plan fails on no cell by itself: operators, expressions, windows.
+_PLAIN = set(
+    "PROJECTION FILTER GET DUMMY_SCAN EXPRESSION_GET EMPTY_RESULT CHUNK_GET COMPARISON_JOIN "
+    "ANY_JOIN ASOF_JOIN CROSS_PRODUCT POSITIONAL_JOIN DELIM_JOIN DELIM_GET DISTINCT WINDOW "
+    "AGGREGATE_AND_GROUP_BY ORDER_BY LIMIT SAMPLE UNION EXCEPT INTERSECT MATERIALIZED_CTE "
+    "CTE_REF".split()
+)
+_SCANS = {"seq_scan", "range", "generate_series", *_PARQUET_FUNCTIONS}
+_FIXED_LIMITS = {"UNSET", "CONSTANT_VALUE", "CONSTANT_PERCENTAGE"}
+_CLASSES = set(
+    "BOUND_REF BOUND_COLUMN_REF BOUND_CONSTANT BOUND_CONJUNCTION BOUND_COMPARISON BOUND_BETWEEN "
+    "BOUND_CASE".split()
+)
+_OPERATORS = set(
+    "OPERATOR_NOT OPERATOR_IS_NULL OPERATOR_IS_NOT_NULL OPERATOR_COALESCE COMPARE_IN "
+    "COMPARE_NOT_IN".split()
+)
+_WINDOWS = set(
+    "ROW_NUMBER RANK RANK_DENSE PERCENT_RANK CUME_DIST FIRST_VALUE LAST_VALUE LAG LEAD".split()
+)
+_FRAMES = {"EXPR_PRECEDING_ROWS", "EXPR_FOLLOWING_ROWS"}
+
+_TEXT = {"VARCHAR"}
+_FLOATS = {"FLOAT", "DOUBLE"}
 _BITS = {"TINYINT": 7, "SMALLINT": 15, "INTEGER": 31, "BIGINT": 63, "HUGEINT": 127} | {
     "UTINYINT": 8, "USMALLINT": 16, "UINTEGER": 32, "UBIGINT": 64, "UHUGEINT": 128,
 }  # fmt: skip
-_ADDED = {kind for kind, bits in _BITS.items() if bits <= 64} | set(_FLOATS) | {"BOOLEAN"}
-_AS_TEXT = {*_BITS, *_FLOATS, "BOOLEAN", "DECIMAL", "DATE", "UUID", "ENUM"}
+_INTEGERS = {kind for kind, bits in _BITS.items() if bits <= 64}
+_SUMMED = _INTEGERS | _FLOATS | {"BOOLEAN"}
+_DAYS = {"DATE", "TIMESTAMP", "TIMESTAMP_NS"}
+_AS_TEXT = {*_BITS, *_FLOATS, "BOOLEAN", "DECIMAL", "DATE", "TIMESTAMP", "UUID", "ENUM"}
+_WRITTEN = {*_BITS, *_FLOATS, *_DAYS, "BOOLEAN", "VARCHAR", "TIME", "UUID", "INTERVAL"} | {
+    "TIMESTAMP WITH TIME ZONE"
+}
+
+_PARTS = set(
+    "year month day hour minute second quarter week weekofyear dayofweek weekday isodow dayofyear "
+    "isoyear yearweek decade century".split()
+)
+_UNITS = {"date_part", "datepart"}
+_TODAY = {"now", "get_current_timestamp", "today", "current_date"}
+_ALWAYS = {"hash", "list_value", "random", *_TODAY}
+# Functions that have a value for all values of these types ...
+_TOTAL = _each(
+    {
+        "~~ !~~ ~~* !~~* contains prefix suffix starts_with ends_with": _TEXT,
+        "lower lcase upper ucase length len strlen trim ltrim rtrim md5 || concat": _TEXT,
+        "+ - * / sign abs": _FLOATS,
+        "isnan isinf isfinite": _FLOATS | _DAYS,
+        "floor ceil ceiling round": _FLOATS | _INTEGERS | {"DECIMAL"},
+        "greatest least": {*_BITS, *_FLOATS, *_DAYS, *_TEXT, "DECIMAL"},
+        " ".join(_PARTS): _DAYS,
+    }
+)
+# ... and those that do where all arguments behind the first are such constants as are usual.
+_FIXED = _each(
+    {
+        "substr substring left right array_slice array_extract replace": _TEXT,
+        "// %": _INTEGERS,
+        "round": _FLOATS | _INTEGERS | {"DECIMAL"},
+    }
+)
+# What may fail, but ends soon, and fails as TRY expects.
+_TRIED = {*_TOTAL, *_FIXED, *_UNITS, *_TODAY} | set(
+    "** ^ pow power sqrt ln log log2 log10 exp trunc mod fmod factorial divide add subtract "
+    "multiply << >> date_trunc datetrunc last_day strptime strftime date_diff datediff date_sub "
+    "datesub date_add make_date make_timestamp epoch epoch_ms epoch_us epoch_ns to_timestamp "
+    "to_microseconds to_milliseconds to_seconds to_minutes to_hours to_days to_weeks to_months "
+    "to_quarters to_years".split()
+)
+_AGGREGATES = {  # with so many arguments: with one more, it is a number, and a cell may be it
+    **dict.fromkeys("min max first last any_value bool_and bool_or count count_if".split(), 1),
+    **dict.fromkeys("arg_min arg_max min_by max_by".split(), 2),
+    **{"approx_count_distinct": 1, "count_star": 0},
+}
+_ADDED = _each({"sum avg": _SUMMED, "median": _INTEGERS | _FLOATS, "string_agg": _TEXT})
 
 
 def check_plan(relation: Any) -> None:
@@ -74,66 +138,213 @@ def check_plan(relation: Any) -> None:
         Whatever is in the cells: the plan alone decides.
     """
     text = str(relation.sql_query()).strip()
-    if _SCAN_ALONE.fullmatch(text):
+    if _SOURCE.fullmatch(text):
         return
 
     def read(sql: str) -> list[tuple[Any, ...]]:
         done = relation.query("skdp_rows", sql)
         return [] if done is None else list(done.fetchall())
 
-    plan = or_raise(lambda: _plan_of(text, read), lambda: ValueError(_UNREAD))
-    what = next(_failing(plan), None)
-    if what is not None:
-        raise ValueError(_MAY_FAIL.format(what=what))
+    what = or_raise(lambda: next(_Plans(read).failing(text), None), lambda: ValueError(_UNREAD))
+    if what is None:
+        return
+    way = "M"
+    if what.startswith("a CAST"):
+        way = "Write TRY_CAST for CAST, or m"
+    elif what[1:-1] in _TRIED:
+        plain = what[1:-1] in ("+", "-", "*", "/", "abs", "sum")
+        way = "Write TRY(...) around it" + ", compute with DOUBLE (::DOUBLE)" * plain + ", or m"
+    elif what in ("'sum'", "'avg'"):
+        way = "Add up DOUBLE (::DOUBLE), or m"
+    raise ValueError(_MAY_FAIL.format(what=what, way=way))
 
 
-def _plan_of(text: str, read: Callable[[str], list[tuple[Any, ...]]]) -> Any:
-    """Return the plan of a query before it is optimised: no expression has been moved yet.
+@cache
+def _built_in() -> Counter[tuple[Any, ...]]:
+    """Return the signatures of DuckDB's own functions."""
+    import duckdb
 
-    An empty table of the same types stands for whatever DuckDB does not show in a plan.
-    """
-    empty = {name: f"skdp_{uuid.uuid4().hex}" for name in sorted(set(_GIVEN.findall(text)))}
-    for name, table in empty.items():
-        read(f"CREATE TEMP TABLE {table} AS SELECT * FROM {name} LIMIT 0")
-        text = text.replace(name, table)
-    query = text.replace("'", "''")
-    shown = read(f"SELECT json_serialize_plan('{query}', optimize := false)")
-    for table in empty.values():
-        read(f"DROP TABLE {table}")
-    found = json.loads(shown[0][0])
-    if found["error"]:
-        raise ValueError
-    return found["plans"]
+    with duckdb.connect() as connection:
+        return Counter(connection.execute(_SIGNATURES).fetchall())
 
 
-def _failing(node: Any) -> Iterator[str]:
-    """Yield what may fail on a cell, by its name in DuckDB."""
-    if isinstance(node, dict):
+class _Plans:
+    """What the queries behind a relation compute."""
+
+    def __init__(self, read: Callable[[str], list[tuple[Any, ...]]]) -> None:
+        self._read = read
+
+    def _shown(self, function: str, text: str, more: str = "") -> Any:
+        """Return a query as JSON, or None where DuckDB makes none."""
+        shown = self._read(f"SELECT {function}({_literal(text)}{more})")[0][0]
+        found = json.loads(shown)
+        return None if found["error"] else found
+
+    def _plan(self, text: str) -> Any:
+        """Return the plan of a query before it is optimised: no expression has been moved yet."""
+        try:
+            return self._shown("json_serialize_plan", text, ", optimize := false")
+        except Exception:  # noqa: BLE001  no plan of this
+            return None
+
+    def failing(self, text: str) -> Iterator[str]:
+        """Yield what may fail on a cell, by its name in DuckDB.
+
+        An empty table of the same types stands for whatever DuckDB does not show in a plan.
+        """
+        plan, made = self._plan(text), list[str]()
+        try:
+            if plan is None:
+                tree = self._shown("json_serialize_sql", text)
+                yield from self._replaced(tree["statements"], frozenset(), made)
+                plan = self._plan(self._text(tree))
+        finally:
+            for table in made:
+                self._read(f"DROP TABLE {table}")
+        plans = plan["plans"]
+        names = {_name(node) for node in _nodes(plans) if node.get("type") == "BOUND_FUNCTION"}
+        yield from self._judged(plans, self._own(names), False)
+
+    def _own(self, names: set[str]) -> set[str]:
+        """Return those names of functions for which a user has registered one.
+
+        DuckDB calls functions of Python its own, and lets them share a name with one of its own.
+        """
+        if not names:
+            return set()
+        listed = ", ".join(map(_literal, sorted(names)))
+        rows = self._read(f"{_SIGNATURES} AND function_name IN ({listed})")
+        return {str(row[0]) for row in Counter(rows) - _built_in()}
+
+    # --- what stands for tables that DuckDB shows no plan of -------------------------------------
+
+    def _text(self, tree: Any) -> str:
+        return str(self._read(f"SELECT json_deserialize_sql({_literal(json.dumps(tree))})")[0][0])
+
+    def _replaced(self, node: Any, ctes: frozenset[str], made: list[str]) -> Iterator[str]:
+        """Put empty tables into a query; yield what may fail in the views that they stand for."""
+        if isinstance(node, list):
+            for part in node:
+                yield from self._replaced(part, ctes, made)
+        if not isinstance(node, dict):
+            return
+        for entry in node.get("cte_map", {}).get("map", []):  # each of them sees those before it
+            yield from self._replaced(entry["value"], ctes, made)
+            ctes |= {entry["key"].lower()}
+        if node.get("type") == "TABLE_FUNCTION":
+            name = node["function"]["function_name"].lower()
+            if name in _PARQUET_FUNCTIONS:
+                self._put_empty(node, name, made)
+                return
+        elif node.get("type") == "BASE_TABLE":
+            yield from self._replaced_table(node, ctes, made)
+            return
+        for key, part in node.items():
+            if key != "cte_map":
+                yield from self._replaced(part, ctes, made)
+
+    def _replaced_table(
+        self, node: dict[str, Any], ctes: frozenset[str], made: list[str]
+    ) -> Iterator[str]:
+        path = [node[key] for key in ("catalog_name", "schema_name", "table_name")]
+        name = path[-1]
+        if path[:2] == ["", ""] and name.lower() in ctes:
+            return
+        if self._plan(f"SELECT * FROM {_quoted(path)}") is not None:
+            return
+        where = f"lower(view_name) = lower({_literal(name)})"
+        for part in filter(None, path[:2]):  # one alone may be that of a database or a schema
+            where += f" AND lower({_literal(part)}) IN (lower(database_name), lower(schema_name))"
+        views = self._read(f"SELECT sql FROM duckdb_views() WHERE {where}")
+        if views:
+            ((sql,),) = views  # of two, which one is meant is not known
+            (text,) = _VIEW.fullmatch(sql.strip()).groups()  # type: ignore[union-attr]
+            if not _SOURCE.fullmatch(text):
+                yield from self.failing(text)
+        elif name.lower().endswith((".parquet", ".parq")):
+            self._put_empty(node, PurePath(name).stem, made)
+            return
+        elif not name.startswith("__duckdb_source_"):
+            raise ValueError
+        self._put_empty(node, name, made)
+
+    def _put_empty(self, node: dict[str, Any], name: str, made: list[str]) -> None:
+        """Turn a reference to a table, in place, into one to an empty table of the same types."""
+        table = f"skdp_{uuid.uuid4().hex}"
+        one = self._shown("json_serialize_sql", f"SELECT * FROM {table}")
+        (statement,) = one["statements"]
+        empty = statement["node"]["from_table"]
+        kept = {key: node[key] for key in ("sample", "column_name_alias", "alias") if key in node}
+        bare: dict[str, Any] = {"sample": None, "column_name_alias": [], "alias": ""}
+        statement["node"]["from_table"] = node | bare
+        self._read(f"CREATE TEMP TABLE {table} AS {self._text(one)} LIMIT 0")
+        made.append(table)
+        node.clear()
+        node.update(empty | kept)
+        node["alias"] = node["alias"] or name
+
+    # --- what may fail ---------------------------------------------------------------------------
+
+    def _judged(self, node: Any, own: set[str], tried: bool) -> Iterator[str]:
+        if isinstance(node, list):
+            for part in node:
+                yield from self._judged(part, own, tried)
+        if not isinstance(node, dict):
+            return
+        kind = str(node.get("type", ""))
         if "expression_class" in node:
-            if not _reads_cells(node):
-                return  # it fails for every table, or for none
-            if not _is_total(node):
+            if _name(node) in own:
+                yield f"{_name(node)!r}, a function of your own"
+            elif kind == "OPERATOR_TRY":
+                tried = True
+            elif not (_is_total(node) or (tried and _may_be_tried(node))):
+                if self._has_value(node):
+                    return
                 yield _named(node)
-        elif node.get("type") == "LOGICAL_GET" and _name(node) not in _SCANS:
-            yield f"a scan by {_name(node)!r}"
+        elif kind.startswith("LOGICAL_"):
+            yield from _failing_operator(node, kind)
         for part in node.values():
-            yield from _failing(part)
-    elif isinstance(node, list):
-        for part in node:
-            yield from _failing(part)
+            yield from self._judged(part, own, tried)
 
-
-def _reads_cells(node: Any) -> bool:
-    if isinstance(node, list):
-        return any(map(_reads_cells, node))
-    if not isinstance(node, dict):
-        return False
-    kind = node.get("expression_class")
-    if kind in ("BOUND_REF", "BOUND_COLUMN_REF", "BOUND_AGGREGATE", "BOUND_WINDOW"):
+    def _has_value(self, node: dict[str, Any]) -> bool:
+        """Say whether an expression is of constants alone, and has a value."""
+        try:
+            self._read(f"SELECT {_constant_sql(node)}")
+        except Exception:  # noqa: BLE001  it names a cell, or has no value
+            return False
         return True
-    name = _name(node) if kind == "BOUND_FUNCTION" else ""
-    # One row fewer, and it would not be run.
-    return name == "error" or any(map(_reads_cells, node.values()))
+
+
+def _literal(text: str) -> str:
+    return "'" + text.replace("'", "''") + "'"
+
+
+def _quoted(path: list[str]) -> str:
+    return ".".join('"' + part.replace('"', '""') + '"' for part in path if part)
+
+
+def _nodes(node: Any) -> Iterator[dict[str, Any]]:
+    """Yield every object in a plan."""
+    if isinstance(node, dict):
+        yield node
+    for part in node.values() if isinstance(node, dict) else node:
+        if isinstance(part, dict | list):
+            yield from _nodes(part)
+
+
+def _failing_operator(node: dict[str, Any], kind: str) -> Iterator[str]:
+    what = kind.removeprefix("LOGICAL_")
+    if what == "RECURSIVE_CTE":
+        yield "a recursive WITH, which may not end"
+    elif what not in _PLAIN:
+        yield repr(kind)
+    elif what == "GET" and (_name(node) not in _SCANS or node.get("children")):
+        yield f"a scan by {_name(node)!r}"
+    elif node.get("join_type") == "SINGLE":
+        yield "a subquery for one value, of which there may be two"
+    limits = [node[key]["type"] for key in ("limit_val", "offset_val") if key in node]
+    if not _FIXED_LIMITS.issuperset(limits):
+        yield "a LIMIT or OFFSET"
 
 
 def _name(node: dict[str, Any]) -> str:
@@ -145,46 +356,145 @@ def _name(node: dict[str, Any]) -> str:
 
 def _named(node: dict[str, Any]) -> str:
     if node.get("type") == "OPERATOR_CAST":
-        return f"a CAST to {node.get('return_type', {}).get('id')}"
+        return f"a CAST to {_type(node)}"
+    if node.get("qname") and not _name(node):
+        return "a function of your own"
     return repr(_name(node) or str(node.get("type", "an expression")))
+
+
+def _type(part: Any) -> str:
+    """Return the type of an expression, "" where it does not say."""
+    of = part.get("return_type") or part.get("value", {}).get("type", {})
+    return str(of.get("id", ""))
+
+
+def _parts(node: dict[str, Any]) -> list[Any]:
+    return node.get("children") or [part for part in [node.get("child")] if part]
 
 
 def _is_total(node: dict[str, Any]) -> bool:
     """Say whether an expression has a value for all values of its parts."""
     kind, of = node["expression_class"], str(node.get("type", ""))
-    result = node.get("return_type", {})
     if of == "OPERATOR_CAST":
-        return _is_total_cast(node, result)
+        return _is_total_cast(node)
     if kind == "BOUND_FUNCTION":
-        if of.startswith("COMPARE_") or _name(node) in _TOTAL:
-            return True
-        return _name(node) in _OF_FLOATS and result.get("id") in _FLOATS
+        return of.startswith("COMPARE_") or _is_total_function(_name(node), _parts(node))
     if kind == "BOUND_AGGREGATE":
-        added = _name(node) in ("sum", "avg") and _types(node.get("children")) <= _ADDED
-        return added or _name(node) in _AGGREGATES
+        return _is_total_aggregate(_name(node), _parts(node))
     if kind == "BOUND_OPERATOR":
         return of in _OPERATORS
-    return of in _WINDOWS if kind == "BOUND_WINDOW" else kind in _CLASSES
+    if kind != "BOUND_WINDOW":
+        return kind in _CLASSES
+    for side in ("start", "end"):
+        if node.get(f"{side}_expr") is not None:
+            rows = _constant(node[f"{side}_expr"])
+            if node.get(side) not in _FRAMES or not isinstance(rows, int) or rows < 0:
+                return False
+    if of == "WINDOW_AGGREGATE":
+        return _is_total_aggregate(_name(node), _parts(node))
+    fixed = all(isinstance(_constant(part), int) for part in _parts(node)[1:2])
+    return of.removeprefix("WINDOW_") in _WINDOWS and fixed
 
 
-def _types(parts: Any) -> set[str]:
-    """Return the types of expressions, "" where one does not say."""
-    return {str(part.get("return_type", {}).get("id", "")) for part in parts or []}
+def _is_total_function(name: str, parts: list[Any]) -> bool:
+    types = [_type(part) for part in parts]
+    if name in _ALWAYS:
+        return True
+    if name == "-" and types == ["DATE", "DATE"]:
+        return True
+    if name in _UNITS and len(parts) == 2:
+        return _constant(parts[0]) in _PARTS and types[1] in _DAYS
+    if name in _TOTAL and parts and _TOTAL[name].issuperset(types):
+        return name != "round" or len(parts) == 1 or _is_fixed(name, parts)
+    return _is_fixed(name, parts)
 
 
-def _is_total_cast(node: dict[str, Any], to: dict[str, Any]) -> bool:
+def _is_fixed(name: str, parts: list[Any]) -> bool:
+    types = [_type(part) for part in parts]
+    if name not in _FIXED or types[0] not in _FIXED[name]:
+        return False
+    fixed = [_constant(part) for part in parts[1:] if _name(part) != "list_value"]
+    if name in ("//", "%"):
+        return len(fixed) == 1 and isinstance(fixed[0], int) and fixed[0] not in (0, -1)
+    if name == "replace":
+        return all(isinstance(value, str) for value in fixed)
+    least = 0 if types[0] == "DECIMAL" else -(2**20)
+    return all(isinstance(value, int) and least <= value < 2**20 for value in fixed)
+
+
+def _is_total_aggregate(name: str, parts: list[Any]) -> bool:
+    if name not in _ADDED:
+        return _AGGREGATES.get(name) == len(parts) or (name == "count" and not parts)
+    separators = [_constant(part) for part in parts[1:]]
+    return _type(parts[0]) in _ADDED[name] and all(isinstance(one, str) for one in separators)
+
+
+def _may_be_tried(node: dict[str, Any]) -> bool:
+    return node.get("type") == "OPERATOR_CAST" or _name(node) in _TRIED
+
+
+def _constant(node: dict[str, Any]) -> Any:
+    """Return a constant's integer or text, behind casts of integers; None of anything else."""
+    while node.get("type") == "OPERATOR_CAST" and _type(node) in (*_BITS, "VARCHAR"):
+        node = _parts(node)[0]
+    if node.get("expression_class") != "BOUND_CONSTANT" or _type(node) not in (*_BITS, "VARCHAR"):
+        return None
+    value = node["value"].get("value")  # none of NULL
+    return value if isinstance(value, int | str) else None
+
+
+def _constant_sql(node: dict[str, Any]) -> str:
+    """Return an expression of constants as SQL; raise KeyError or ValueError for another one."""
+    if node["expression_class"] == "BOUND_CONSTANT":
+        value, kind = node["value"], _type(node)
+        if value["is_null"]:
+            return "NULL"
+        if kind == "DECIMAL":
+            return f"CAST({value['value']}e-{_digits(value['type'], kind)[1]} AS {_type_sql(node)})"
+        if kind == "DATE":
+            return f"(DATE '1970-01-01' + ({int(value['value'])}))"
+        if kind in ("TIMESTAMP", "TIMESTAMP WITH TIME ZONE"):
+            return f"CAST(make_timestamp({int(value['value'])}) AS {kind})"
+        if kind == "INTERVAL":
+            return "(to_months({months}) + to_days({days}) + to_microseconds({micros}))".format(
+                **value["value"]
+            )
+        if kind not in (*_BITS, *_FLOATS, "VARCHAR", "BOOLEAN"):
+            raise ValueError
+        return f"CAST({_literal(str(value['value']))} AS {kind})"
+    parts = [_constant_sql(part) for part in _parts(node)]
+    if node.get("type") == "OPERATOR_CAST":
+        return f"CAST({parts[0]} AS {_type_sql(node)})"
+    if node["expression_class"] != "BOUND_FUNCTION" or _name(node) not in _TRIED:
+        raise ValueError
+    return f"{_quoted([_name(node)])}({', '.join(parts)})"
+
+
+def _type_sql(node: dict[str, Any]) -> str:
+    kind = _type(node)
+    if kind == "DECIMAL":
+        of = node.get("return_type") or node["value"]["type"]
+        return "DECIMAL({}, {})".format(*(of["type_info"][key] for key in ("width", "scale")))
+    if kind not in _WRITTEN:
+        raise ValueError
+    return kind
+
+
+def _is_total_cast(node: dict[str, Any]) -> bool:
     given = node.get("function_data") or node
     if given.get("try_cast"):
         return True
-    parts = node.get("children") or [node.get("child")]
-    of = (parts[0] or {}).get("return_type", {})
-    old, new = str(of.get("id", "")), str(to.get("id", ""))
+    part = _parts(node)[0]
+    of, to = part.get("return_type") or part.get("value", {}).get("type", {}), node["return_type"]
+    old, new = _type(part), _type(node)
     if old == "NULL" or (old == new and old not in ("DECIMAL", "ENUM", "STRUCT", "LIST", "MAP")):
-        return True
+        return bool(old)
     if new == "VARCHAR":
         return old in _AS_TEXT
+    if new in ("DATE", "TIMESTAMP") and old in ("TIMESTAMP", "TIMESTAMP_NS"):
+        return True
     if new in _FLOATS:
-        exact = {"BOOLEAN", "DECIMAL", *(one for one, bits in _BITS.items() if bits < 128)}
+        exact = {"BOOLEAN", "DECIMAL", *_INTEGERS}
         return old in exact or (old, new) == ("FLOAT", "DOUBLE")
     if old in _BITS and new in _BITS:
         return _BITS[old] <= _BITS[new] and (old[0] == "U" or new[0] != "U")
