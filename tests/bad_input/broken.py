@@ -882,6 +882,12 @@ def pandas(tried):
             pd.DataFrame({"a": pd.Categorical(["x", "y"] * 100), **each}),
         )
     ])  # fmt: skip
+    for code in (99, -5):
+        codes = np.zeros(200, dtype=np.int8)
+        codes[150] = code
+        levels = pd.MultiIndex([["x"], ["y"]], [codes, codes], verify_integrity=False)
+        for door, call in list(readers(levels, levels))[6:9]:
+            tried.refused(f"code {code} of levels: {door}", call)
     for name, column in broken_pandas():
         frame = pd.DataFrame({"b": np.full(200, 0.5)})
         series = pd.Series(np.zeros(200))
