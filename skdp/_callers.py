@@ -276,6 +276,13 @@ HALVES = (
     "its rounds follow from the number of rows, which is private, and its rows are drawn by "
     "position, so that folds are not neighbouring"
 )
+
+
+def whole(name: str) -> str:
+    """Return the way out for a meta-estimator: all of it on each block of the rows."""
+    return f"{ANY}: {name}, of estimators that are not private, inside it"
+
+
 UNKNOWN = "fits the estimators inside it an unknown number of times, on unknown rows"
 PRICE_IT = "a privacy_cost method for it that counts these fits"
 
@@ -428,7 +435,7 @@ def leaks_of(caller: Any, private_n: bool) -> Iterator[Leak]:
             yield from _open_parts(step, step_name)
         yield from container_leaks(caller)
     elif what := "; ".join(_meta_leaks(caller, private_n)):
-        yield Leak(what, f"{ANY}: {name} inside it, as a whole")
+        yield Leak(what, whole(name))
     elif not is_known(caller) and any(holds_private(inner) for _, inner in nested(caller)):
         yield Leak(UNKNOWN, PRICE_IT)
 

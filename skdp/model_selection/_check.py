@@ -28,6 +28,7 @@ from skdp._callers import (
     has_price,
     instead_of,
     is_search,
+    leaks_of,
     learns_nothing,
     nested,
     quoted_cells,
@@ -36,6 +37,7 @@ from skdp._callers import (
     steps_of,
     telling_leaks,
     what_it_does,
+    whole,
 )
 from skdp._config import noise_is_seeded
 from skdp.base import check_without_rows
@@ -244,8 +246,9 @@ class _Walk:
         if len(self.parts) > before:
             does = what_it_does(estimator)
             name = type(estimator).__name__
-            way_out = f"{ANY}: {name} inside it, as a whole" if does else PRICE_IT
-            self.add(HIGH, where, does or UNKNOWN, way_out)
+            # What shows nothing of the rows without noise is only not priced.
+            severity = HIGH if any(leaks_of(estimator, private_n=True)) else MEDIUM
+            self.add(severity, where, does or UNKNOWN, whole(name) if does else PRICE_IT)
             return
         del self.findings[seen:]  # nothing inside is private: the whole is what is not
         for what, way_out in (*telling_leaks(estimator), *quoted_cells(estimator)):

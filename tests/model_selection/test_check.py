@@ -260,7 +260,9 @@ def voter():
 )
 def test_a_meta_estimator_with_a_private_one_inside(estimator, word):
     name = type(estimator).__name__
-    assert [where for where, what in found(estimator, "high") if word in what] == [name]
+    # It shows nothing without noise, but nobody can price it.
+    severity = "medium" if name == "MultiOutputClassifier" else "high"
+    assert [where for where, what in found(estimator, severity) if word in what] == [name]
     (one,) = (f for f in check_pipeline(estimator) if f.where == name)
     assert name in one.way_out
     with pytest.raises(TypeError, match="how often") as caught:
