@@ -486,9 +486,11 @@ def _constant_sql(node: dict[str, Any]) -> str:
 
 def _type_sql(node: dict[str, Any]) -> str:
     kind = _type(node)
+    info = (node.get("return_type") or node["value"]["type"]).get("type_info")
     if kind == "DECIMAL":
-        of = node.get("return_type") or node["value"]["type"]
-        return "DECIMAL({}, {})".format(*(of["type_info"][key] for key in ("width", "scale")))
+        return f"DECIMAL({info['width']}, {info['scale']})"
+    if kind == "ENUM":
+        return f"ENUM({', '.join(map(_literal, info['values']))})"
     if kind not in _WRITTEN:
         raise ValueError
     return kind

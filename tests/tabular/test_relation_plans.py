@@ -42,7 +42,7 @@ EXPRESSIONS = [  # over `cells`, whose columns hold the extremes of their types
     *("day BETWEEN DATE '2024-01-01' AND '2025-01-01'", "day > current_date - 30"),
     *("k[1:2]", "k[:3]", "k[-2:]", "k[2]", "left(k, 2)", "right(k, -2)", "substr(k, 2, 3)"),
     *("replace(k, 'é', 'ee')", "lower(k)", "trim(k)", "k ILIKE '%a_'", "k || k", "concat(k, u)"),
-    *("k LIKE k", "md5(k)", "length(k)", "e = 'a'", "e::VARCHAR", "hash(k)"),
+    *("k LIKE k", "md5(k)", "length(k)", "e = 'a'", "'b'::kind", "e::VARCHAR", "hash(k)"),
     *("TRY(u + 1)", "TRY(b * b)", "TRY(x * x)", "TRY(u // u)", "TRY(k::INTEGER)", "TRY(sqrt(d))"),
     *("TRY(date_trunc('month', ts))", "TRY(date_trunc('day', day))", "TRY(day + u)"),
     *("TRY(ts + INTERVAL 1 DAY)", "TRY(strptime(k, '%Y'))", "TRY(d::BIGINT)"),
@@ -118,6 +118,7 @@ MAY_FAIL = {
     "SELECT SUM(u) OVER (ORDER BY u RANGE 5 PRECEDING) FROM t": "'sum'|'-'",
     # what a condition on a cell guards
     "FROM t WHERE u <> 7 OR CAST('x' AS INTEGER) = 1": "a CAST to INTEGER",
+    "SELECT CASE WHEN u = 7 THEN 'c'::kind END FROM t": "a CAST to ENUM",
     "SELECT CASE WHEN u = 7 THEN 1 // 0 END FROM t": "'//'",
     "SELECT CASE WHEN u = 7 THEN DATE '2024-13-01' END FROM t": "a CAST to DATE",
     "SELECT CASE WHEN u = 7 THEN 2147483647::INT + 1::INT END FROM t": "'[+]'",
