@@ -45,6 +45,17 @@ _SIGNATURES = (
     "SELECT function_name, parameter_types::VARCHAR, varargs FROM duckdb_functions() "
     "WHERE function_type = 'scalar'"
 )
+# Where a name without a schema is looked for; names in a view, where that view is.
+_RELATIONS = (
+    "(SELECT database_name AS database, schema_name AS schema, view_name AS name, sql "
+    "FROM duckdb_views() UNION ALL SELECT database_name, schema_name, table_name, sql "
+    "FROM duckdb_tables()) WHERE (database = 'temp' OR (database = current_database() "
+    "AND schema = current_schema()))"
+)
+
+
+def _words(names: str) -> set[str]:
+    return set(names.split())
 
 
 def _each(table: dict[str, set[str]]) -> dict[str, set[str]]:
@@ -52,24 +63,23 @@ def _each(table: dict[str, set[str]]) -> dict[str, set[str]]:
 
 
 # What of a plan fails on no cell by itself: operators, expressions, windows.
-_PLAIN = set(
+_PLAIN = _words(
     "PROJECTION FILTER GET DUMMY_SCAN EXPRESSION_GET EMPTY_RESULT CHUNK_GET COMPARISON_JOIN "
     "ANY_JOIN ASOF_JOIN CROSS_PRODUCT POSITIONAL_JOIN DELIM_JOIN DELIM_GET DISTINCT WINDOW "
     "AGGREGATE_AND_GROUP_BY ORDER_BY LIMIT SAMPLE UNION EXCEPT INTERSECT MATERIALIZED_CTE "
-    "CTE_REF".split()
+    "CTE_REF"
 )
 _SCANS = {"seq_scan", "range", "generate_series", *_PARQUET_FUNCTIONS}
 _FIXED_LIMITS = {"UNSET", "CONSTANT_VALUE", "CONSTANT_PERCENTAGE"}
-_CLASSES = set(
+_CLASSES = _words(
     "BOUND_REF BOUND_COLUMN_REF BOUND_CONSTANT BOUND_CONJUNCTION BOUND_COMPARISON BOUND_BETWEEN "
-    "BOUND_CASE".split()
+    "BOUND_CASE"
 )
-_OPERATORS = set(
-    "OPERATOR_NOT OPERATOR_IS_NULL OPERATOR_IS_NOT_NULL OPERATOR_COALESCE COMPARE_IN "
-    "COMPARE_NOT_IN".split()
+_OPERATORS = _words(
+    "OPERATOR_NOT OPERATOR_IS_NULL OPERATOR_IS_NOT_NULL OPERATOR_COALESCE COMPARE_IN COMPARE_NOT_IN"
 )
-_WINDOWS = set(
-    "ROW_NUMBER RANK RANK_DENSE PERCENT_RANK CUME_DIST FIRST_VALUE LAST_VALUE LAG LEAD".split()
+_WINDOWS = _words(
+    "ROW_NUMBER RANK RANK_DENSE PERCENT_RANK CUME_DIST FIRST_VALUE LAST_VALUE LAG LEAD"
 )
 _FRAMES = {"EXPR_PRECEDING_ROWS", "EXPR_FOLLOWING_ROWS"}
 
@@ -86,9 +96,9 @@ _WRITTEN = {*_BITS, *_FLOATS, *_DAYS, "BOOLEAN", "VARCHAR", "TIME", "UUID", "INT
     "TIMESTAMP WITH TIME ZONE"
 }
 
-_PARTS = set(
+_PARTS = _words(
     "year month day hour minute second quarter week weekofyear dayofweek weekday isodow dayofyear "
-    "isoyear yearweek decade century".split()
+    "isoyear yearweek decade century"
 )
 _UNITS = {"date_part", "datepart"}
 _TODAY = {"now", "get_current_timestamp", "today", "current_date"}
@@ -114,17 +124,18 @@ _FIXED = _each(
     }
 )
 # What may fail, but ends soon, and fails as TRY expects.
-_TRIED = {*_TOTAL, *_FIXED, *_UNITS, *_TODAY} | set(
+_TRIED = {*_TOTAL, *_FIXED, *_UNITS, *_TODAY} - {"replace"} | _words(
     "** ^ pow power sqrt ln log log2 log10 exp trunc mod fmod factorial divide add subtract "
     "multiply << >> date_trunc datetrunc last_day strptime strftime date_diff datediff date_sub "
     "datesub date_add make_date make_timestamp epoch epoch_ms epoch_us epoch_ns to_timestamp "
     "to_microseconds to_milliseconds to_seconds to_minutes to_hours to_days to_weeks to_months "
-    "to_quarters to_years".split()
+    "to_quarters to_years"
 )
 _AGGREGATES = {  # with so many arguments: with one more, it is a number, and a cell may be it
-    **dict.fromkeys("min max first last any_value bool_and bool_or count count_if".split(), 1),
-    **dict.fromkeys("arg_min arg_max min_by max_by".split(), 2),
-    **{"approx_count_distinct": 1, "count_star": 0},
+    **dict.fromkeys(_words("min max first last any_value bool_and bool_or count count_if"), 1),
+    **dict.fromkeys(_words("arg_min arg_max min_by max_by"), 2),
+    "approx_count_distinct": 1,
+    "count_star": 0,
 }
 _ADDED = _each({"sum avg": _SUMMED, "median": _INTEGERS | _FLOATS, "string_agg": _TEXT})
 
@@ -187,12 +198,13 @@ class _Plans:
         except Exception:  # noqa: BLE001  no plan of this
             return None
 
-    def failing(self, text: str) -> Iterator[str]:
+    def failing(self, text: str, of_view: bool = False) -> Iterator[str]:
         """Yield what may fail on a cell, by its name in DuckDB.
 
         An empty table of the same types stands for whatever DuckDB does not show in a plan.
         """
-        plan, made = self._plan(text), list[str]()
+        plan = None if of_view else self._plan(text)
+        made: list[str] = []
         try:
             if plan is None:
                 tree = self._shown("json_serialize_sql", text)
@@ -250,17 +262,19 @@ class _Plans:
         name = path[-1]
         if path[:2] == ["", ""] and name.lower() in ctes:
             return
+        where = f"lower(name) = lower({_literal(name)})"
+        for part in filter(None, path[:2]):  # one alone may be that of a database or a schema
+            where += f" AND lower({_literal(part)}) IN (lower(database), lower(schema))"
+        found = self._read(f"SELECT sql FROM {_RELATIONS} AND {where}")
+        if len(found) > 1:
+            raise ValueError  # views look for it elsewhere than queries do
         if self._plan(f"SELECT * FROM {_quoted(path)}") is not None:
             return
-        where = f"lower(view_name) = lower({_literal(name)})"
-        for part in filter(None, path[:2]):  # one alone may be that of a database or a schema
-            where += f" AND lower({_literal(part)}) IN (lower(database_name), lower(schema_name))"
-        views = self._read(f"SELECT sql FROM duckdb_views() WHERE {where}")
-        if views:
-            ((sql,),) = views  # of two, which one is meant is not known
+        if found:
+            sql = found[0][0]
             (text,) = _VIEW.fullmatch(sql.strip()).groups()  # type: ignore[union-attr]
             if not _SOURCE.fullmatch(text):
-                yield from self.failing(text)
+                yield from self.failing(text, of_view=True)
         elif name.lower().endswith((".parquet", ".parq")):
             self._put_empty(node, PurePath(name).stem, made)
             return
@@ -418,7 +432,7 @@ def _is_fixed(name: str, parts: list[Any]) -> bool:
         return len(fixed) == 1 and isinstance(fixed[0], int) and fixed[0] not in (0, -1)
     if name == "replace":
         return all(isinstance(value, str) for value in fixed)
-    least = 0 if types[0] == "DECIMAL" else -(2**20)
+    least = -(2**20) if types[0] in (*_FLOATS, *_TEXT) else 0  # 127 would be 130
     return all(isinstance(value, int) and least <= value < 2**20 for value in fixed)
 
 
@@ -472,9 +486,11 @@ def _constant_sql(node: dict[str, Any]) -> str:
 
 def _type_sql(node: dict[str, Any]) -> str:
     kind = _type(node)
+    info = (node.get("return_type") or node["value"]["type"]).get("type_info")
     if kind == "DECIMAL":
-        of = node.get("return_type") or node["value"]["type"]
-        return "DECIMAL({}, {})".format(*(of["type_info"][key] for key in ("width", "scale")))
+        return f"DECIMAL({info['width']}, {info['scale']})"
+    if kind == "ENUM":
+        return f"ENUM({', '.join(map(_literal, info['values']))})"
     if kind not in _WRITTEN:
         raise ValueError
     return kind
