@@ -89,7 +89,7 @@ def test_stated_and_learned_bounds_of_a_column_fit_the_allowance():
 
 def test_columns_may_have_the_names_that_sql_uses():
     duckdb = pytest.importorskip("duckdb")
-    sql = "SELECT range % 5 AS u, range % 3 AS k, range * 1.0 AS code FROM range(60)"
+    sql = "SELECT range % 5 AS u, range % 3 AS k, range::DECIMAL(21, 1) AS code FROM range(60)"
     by = DPGroupBy("k", "u", keys=[0, 1]).agg(a=("sum", "code", (0, 1)), b=("mean", "code", (0, 1)))
     assert len(by.fit(duckdb.sql(sql)).keys_) == 2
     with pytest.raises(TypeError, match="column 'code'"):
