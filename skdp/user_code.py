@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from skdp.core.privacy_filter import PrivacyFilter, Share
 
 __all__ = [
+    "cancellable",
     "foreign_code",
     "interruptible",
     "no_restart",
@@ -326,6 +327,39 @@ def or_raise(
             raise  # all else is forgotten: a panic of polars is no Exception either
         interrupted = type(error) is RuntimeError and error.args == (_INTERRUPTED,)
     raise KeyboardInterrupt if interrupted else refusal()
+
+
+def cancellable(work: Callable[[], Any], cancel: Callable[[], Any]) -> Any:
+    """Return ``work()``, a query that waits in C, so that Ctrl-C cancels it and then goes on.
+
+    It runs in another thread: DuckDB looks for signals between tasks of its own only, and not while
+    its other threads have all of them.
+    """
+    if threading.current_thread() is not threading.main_thread():
+        return work()
+    done, outcome = threading.Event(), list[tuple[Any, BaseException | None]]()
+
+    def run() -> None:
+        try:
+            outcome.append((work(), None))
+        except BaseException as error:  # noqa: BLE001  raised again below
+            outcome.append((None, error))
+        done.set()
+
+    try:
+        threading.Thread(target=run, daemon=True).start()
+    except RuntimeError:  # the interpreter is ending, or the process may have no more threads
+        return work()
+    try:
+        done.wait()
+    except BaseException:
+        while not done.wait(0.05):  # again, because it may not have begun
+            cancel()
+        raise
+    result, error = outcome[0]
+    if error is not None:
+        raise error
+    return result
 
 
 def no_restart(seed: int) -> None:

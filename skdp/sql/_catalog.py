@@ -19,7 +19,7 @@ from typing import Any
 from skdp.sql._polars import PolarsTables
 from skdp.sql._typed import family_of, quoted, text_of
 from skdp.tabular import checked, type_name
-from skdp.user_code import or_raise, suppress_warnings
+from skdp.user_code import cancellable, or_raise, suppress_warnings
 
 __all__ = ["Catalog", "Column", "Owner", "Table", "bounds_of", "folded", "open_catalog"]
 
@@ -505,7 +505,10 @@ def _check_key(catalog: Catalog, owner: Owner) -> None:
     test = f"SELECT count({key}) <> count(DISTINCT {key}) FROM {above.source}"
     text = f"table {above.name!r} cannot be read, to check that each key in it names one row"
     try:
-        twice = or_raise(lambda: cursor.execute(test).fetchone(), lambda: RuntimeError(text))
+        twice = or_raise(
+            lambda: cancellable(lambda: cursor.execute(test).fetchone(), cursor.interrupt),
+            lambda: RuntimeError(text),
+        )
     finally:
         cursor.close()
     _check_once(not twice[0], above, owner)

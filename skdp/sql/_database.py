@@ -27,7 +27,7 @@ from skdp.sql._plan import EVERYTHING, MOST_KEYS
 from skdp.sql._public import public_answer, reads_public_tables_alone
 from skdp.sql._results import answer_of, encoded_keys
 from skdp.sql._stages import AFTER, PartsError, Staged, part_of, staged
-from skdp.user_code import or_raise
+from skdp.user_code import cancellable, or_raise
 
 __all__ = ["PrivateDatabase"]
 
@@ -248,7 +248,10 @@ class PrivateDatabase:
         )
         keys = str(plan.left_keys)
         with catalog.reading() as cursor:
-            found = or_raise(lambda: cursor.execute(keys).fetchall(), lambda: RuntimeError(text))
+            found = or_raise(
+                lambda: cancellable(lambda: cursor.execute(keys).fetchall(), cursor.interrupt),
+                lambda: RuntimeError(text),
+            )
         if not 0 < len(found) <= MOST_KEYS:
             many = f"more than {MOST_KEYS:,}" if found else "no"
             raise QueryRefusedError(
@@ -401,6 +404,9 @@ def _compute(cursor: Any, plan: Plan, lazy: Any, more: Sequence[str] = ()) -> No
         "space; nothing was charged"
     )
     statement = f"CREATE TEMP TABLE skdp_rows_of_query AS {plan.rows}"
-    or_raise(lambda: cursor.execute(statement), lambda: RuntimeError(text))
+    or_raise(
+        lambda: cancellable(lambda: cursor.execute(statement), cursor.interrupt),
+        lambda: RuntimeError(text),
+    )
     if lazy is not None:  # what there is now has the types, and no rows
         lazy.into(cursor, "temp.main.skdp_rows_of_query", plan.rows, more)

@@ -26,7 +26,7 @@ from skdp.sql._expressions import compiled
 from skdp.sql._parse import conjuncts
 from skdp.sql._refusals import refusal, refuse
 from skdp.sql._relations import Relation, RowScope
-from skdp.user_code import or_raise
+from skdp.user_code import cancellable, or_raise
 
 __all__ = ["MOST_OF_UNIONS", "Equality", "capped", "check_public", "equalities", "private_cap"]
 
@@ -145,7 +145,7 @@ def _matches(cursor: Any, relation: Relation, columns: list[str]) -> int:
     else:
         names = ", ".join(dict.fromkeys(columns))
         sql = f"SELECT max(n) FROM (SELECT count(*) AS n FROM ({relation.sql}) GROUP BY {names})"
-    found = cursor.execute(sql).fetchone()
+    found = cancellable(lambda: cursor.execute(sql).fetchone(), cursor.interrupt)
     return int(found[0] or 0)
 
 

@@ -282,11 +282,23 @@ CTRL_C = {
         while True:
             DPPCA(2, center=0.0, norm_bound=1.0, budget=budget).fit(X)
     """,
+    "a query of DuckDB": """
+        cursor = __import__("duckdb").connect()
+        from skdp.user_code import cancellable
+        endless = "SELECT count(*) FROM range(1000000) a(x), range(1000000) b(y) WHERE x + y = 3"
+        print("go", flush=True)
+        try:
+            cancellable(lambda: cursor.execute(endless).fetchall(), cursor.interrupt)
+        finally:
+            assert cursor.execute("SELECT 1").fetchall() == [(1,)]  # nothing goes on unseen
+    """,
 }
 
 
 @pytest.mark.parametrize("what", CTRL_C)
 def test_ctrl_c_ends_it_within_two_seconds(what, tmp_path):
+    if what == "a query of DuckDB":
+        pytest.importorskip("duckdb")
     code = HEAD + "signal.signal(signal.SIGINT, signal.default_int_handler)\n"
     code += "budget.charge(Cost(1.0), estimator='x')\n" + textwrap.dedent(CTRL_C[what])
     path = str(tmp_path / "a.budget")
