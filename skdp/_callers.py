@@ -164,7 +164,8 @@ _INSTEAD = {
     "RandomForestClassifier": "DPRandomForestClassifier",
     "RobustScaler": "DPRobustScaler",
     "SelectKBest": "DPSelectKBest",
-    "SimpleImputer": "DPSimpleImputer, or strategy='constant' with a fill_value that you state",
+    "SimpleImputer": "DPSimpleImputer, or strategy='constant' with a fill_value that you state and "
+    "keep_empty_features=True",
     "StandardScaler": "DPStandardScaler",
     "TruncatedSVD": "DPPCA",
 }
@@ -211,7 +212,9 @@ def learns_nothing(estimator: Any) -> bool:
         stated = params["categories"]
         return rare == [None, None] and not (isinstance(stated, str) and stated == "auto")
     if kind == "SimpleImputer":
-        return params["strategy"] == "constant" and not params["add_indicator"]
+        # Otherwise it drops the columns in which every row is missing.
+        kept = params["keep_empty_features"] and not params["add_indicator"]
+        return bool(params["strategy"] == "constant" and kept)
     if kind in _COLUMNS_ONLY:
         name, words = _COLUMNS_ONLY[kind]
         return not isinstance(params.get(name), str) or params[name] in words

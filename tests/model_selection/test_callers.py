@@ -356,7 +356,7 @@ def test_check_pipeline_says_the_same(name, budget):
 def stated():
     """Return steps that learn nothing from private rows."""
     return [
-        ("filled", SimpleImputer(strategy="constant", fill_value=0.0)),
+        ("filled", SimpleImputer(strategy="constant", fill_value=0.0, keep_empty_features=True)),
         ("powers", PolynomialFeatures(2, include_bias=False)),
         ("function", FunctionTransformer(np.sqrt)),
     ]

@@ -86,7 +86,7 @@ FINE = {
         FunctionTransformer(np.log1p),
         FunctionTransformer(),
         OneHotEncoder(categories=[["a", "b"]], handle_unknown="ignore"),
-        SimpleImputer(strategy="constant", fill_value=0.0),
+        SimpleImputer(strategy="constant", fill_value=0.0, keep_empty_features=True),
         scaler(),
     ),
     "columns": make_pipeline(
@@ -191,6 +191,7 @@ def test_nothing_is_found_where_all_is_well(name):
         (GaussianProcessRegressor(), "GaussianProcessRegressor", "DPSubsampleAggregate"),
         (SimpleImputer(), "SimpleImputer", "fill_value"),
         (SimpleImputer(strategy="constant", add_indicator=True), "SimpleImputer", "fill_value"),
+        (SimpleImputer(strategy="constant"), "SimpleImputer", "keep_empty_features=True"),
         (OneHotEncoder(categories=[["a"]], min_frequency=2), "OneHotEncoder", "categories"),
     ],
 )
