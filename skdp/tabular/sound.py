@@ -331,12 +331,19 @@ def _chunk(arrow: Any, chunk: Any) -> Any:
         own.view(arrow.binary_view()).validate(full=True)
         return own
     if chunk.type.num_fields:
-        # A small part of a large array would be copied with all of it.
-        whole = chunk.get_total_buffer_size() > _PART * chunk.nbytes + 2**20
-        own = chunk if whole else _rebuilt(chunk)
+        own = chunk if _is_small_part(arrow, chunk) else _rebuilt(chunk)
         own.validate(full=True)
         return own
     return chunk
+
+
+def _is_small_part(arrow: Any, chunk: Any) -> bool:
+    """Whether an array is a small part of a large one, which would be copied with all of it."""
+    try:
+        size = chunk.nbytes
+    except arrow.ArrowException:  # before pyarrow 19, of text views
+        size = 0
+    return bool(chunk.get_total_buffer_size() > _PART * size + 2**20)
 
 
 def _rebuilt(chunk: Any, places: int | None = None) -> Any:
