@@ -32,8 +32,10 @@ from skdp.exceptions import BudgetExceededError
 from skdp.planning import Allowance
 from skdp.queries import FunctionMean, SpanningCost, check_graph, choose_noise
 from skdp.statistics._call import Call, Floats, Released, result
+from skdp.user_code import or_raise
 
 SMALLEST_LEVEL = 1e-9  # of one query: below, its noise would outgrow what the samplers draw
+_WEIGHTS = "weights must be finite numbers, one for each edge, as an array, a list or a series"
 
 
 class QuerySession:
@@ -345,8 +347,7 @@ def mst_cost(
     # Refuse here what the query would refuse after the charge.
     with naming("epsilon"):
         choose_noise(noise, pure * (1 - 1e-9), delta=apart * (1 - 1e-9), nu=nu)
-    with naming("weights"):
-        rows, _ = call.table(weights)
+    rows, _ = or_raise(lambda: call.table(weights), lambda: ValueError(_WEIGHTS))
     public = (n, graph.tolist(), top, noise, nu)
     probe = open_session(rows, estimator="mst_cost", epsilon=1.0)
     with probe:
