@@ -5,9 +5,9 @@ answers (a *path*). On each path the solver gets what was assumed about the inpu
 the path, and the negation of the claim. If the solver proves that no input meets all three, on
 every path, the claim holds for all inputs.
 
-`SymbolicDouble` is an IEEE 754 double (rounding to nearest, ties to even). NumPy calls its operators
-when it stands in an object array, so the shipped code runs with numpy itself. `SymbolicInteger` is
-an integer of any size.
+`SymbolicDouble` is an IEEE 754 double (rounding to nearest, ties to even). NumPy calls its
+operators when it stands in an object array, so the shipped code runs with numpy itself.
+`SymbolicInteger` is an integer of any size.
 """
 
 from __future__ import annotations
@@ -64,6 +64,8 @@ def counterexample(
 ) -> tuple[int, str]:
     """Return the number of paths that were run, and "none" or why the claim is not proved.
 
+    A path on which the function raises must be one that no assumed input takes.
+
     Parameters
     ----------
     run : callable
@@ -78,12 +80,15 @@ def counterexample(
     _PATHS, n_paths = Paths(), 0
     while _PATHS.pending:
         _PATHS.start()
-        result = run()
+        try:
+            claimed, kind = claim(run()), "found"
+        except Exception as error:  # no input that is assumed may come here
+            claimed, kind = z3.BoolVal(False), f"raised {error!r}"
         solver = z3.Solver()
-        solver.add(*assumptions, *_PATHS.conditions(), z3.Not(claim(result)))
+        solver.add(*assumptions, *_PATHS.conditions(), z3.Not(claimed))
         answer, n_paths = ask(solver), n_paths + 1
         if answer != "unsat":
-            return n_paths, "found" if answer == "sat" else answer
+            return n_paths, kind if answer == "sat" else answer
     return n_paths, "none"
 
 
@@ -173,7 +178,7 @@ def is_finite(term: Any) -> Any:
 
 
 def is_whole(term: Any) -> Any:
-    """An integer."""
+    """Equal to its nearest integer."""
     return z3.fpEQ(z3.fpRoundToIntegral(TO_NEAREST, term), term)
 
 

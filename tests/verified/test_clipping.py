@@ -51,9 +51,7 @@ def scaled_box_of_any_doubles(symbolic, middle, half_width):
     example = ScaledBox([-1.0], [1.0], 30)
     view = ScaledBox.__new__(ScaledBox)
     view.__dict__.update({name: v for name, v in vars(example).items() if name != "_sealed"})
-    view.__dict__.update(
-        middle=symbolic.array_of(middle), _divisor=symbolic.array_of(half_width)
-    )
+    view.__dict__.update(middle=symbolic.array_of(middle), _divisor=symbolic.array_of(half_width))
     return view
 
 
