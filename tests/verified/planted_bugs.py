@@ -44,7 +44,7 @@ BUGS = (
     _bug(
         "negative noise is rounded down", "core.noise.additive",
         "out[part] = y  # the conversion truncates", "out[part] = np.floor(y)",
-        f"{NOISE}test_noise_probabilities[1]",
+        f"{NOISE}test_a_draw_is_composed_of_these_parts[1]",
     ),
     _bug(
         "minus zero is kept", "core.noise.additive",

@@ -20,6 +20,7 @@ little it may fail to be.
 from __future__ import annotations
 
 import functools
+import math
 from fractions import Fraction
 
 import numpy as np
@@ -332,7 +333,7 @@ def test_a_draw_is_composed_of_these_parts(scale, record_property):
     """`discrete_laplace` returns the rounded X, and draws again where X is rejected or "minus 0".
 
     Domain: 2**14 seeded first words. Method: each further word is one that is known to be
-    accepted, with a result that differs from 0.
+    accepted, with a result that differs from 0. The rounding is compared with fractions.
     """
     table, _, _ = cells_of("Laplace")
     known = (256 << 42) + 0x12345  # X a little above 4, with a V of 0: accepted
@@ -350,6 +351,11 @@ def test_a_draw_is_composed_of_these_parts(scale, record_property):
     x = np.empty(n)
     rejected, tail = deviates._pass(table, x, {}, ThenKnown(words, 0))
     expected = additive.round_scaled(Deviates(x.copy()), scale, False, ThenKnown(None, 0))
+    for value, prefix in zip(
+        expected.tolist(), np.ldexp(x, 48).astype(np.int64).tolist(), strict=True
+    ):
+        ends = {math.trunc(scale * Fraction(m, 1 << 48)) for m in (prefix, prefix + 1)}
+        assert value in ends
     again = (x < 0) & (expected == 0)
     again[rejected] = True
     expected[again] = known_result
