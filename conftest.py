@@ -60,12 +60,17 @@ def _the_same_bits(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPat
     """
     if "system_noise" in request.fixturenames:
         return
-    stream, process = SeededEntropy(0, request.node.nodeid.encode()), os.getpid()
+    name, process = request.node.nodeid, os.getpid()
+    stream = SeededEntropy(0, name.encode())
 
     def urandom(n: int) -> bytes:
         return stream.bytes(n) if os.getpid() == process else os.urandom(n)
 
-    monkeypatch.setattr(entropy, "os", SimpleNamespace(urandom=urandom))
+    def restart(label: str) -> None:  # for the cases of one item (tests/folding.py)
+        nonlocal stream
+        stream = SeededEntropy(0, f"{name}|{label}".encode())
+
+    monkeypatch.setattr(entropy, "os", SimpleNamespace(urandom=urandom, restart=restart))
 
 
 @pytest.fixture

@@ -44,7 +44,7 @@ SHARED = "test_mechanisms.py::test_comparisons_share_the_threshold_s_noise_and_n
 CLAIM = "test_audit.py::test_the_claim_holds_and_that_of_less_noise_would_not"
 
 PAYS = """\
-        if self._state.is_open and self._budget is not None and __import__('sys').exc_info()[0] is None:
+        if self._is_open and self._budget is not None and __import__('sys').exc_info()[0] is None:
             self._charge = self._pay()
 """
 FREE = (
@@ -69,16 +69,16 @@ MUTANTS = (
         "charged at the end, if nothing failed", "skdp.core.privacy_filter",
         (
             ("self._charge = budget.charge(", "self._charge, self._pay = None, lambda: budget.charge("),
-            ("        if self._state.is_open and self._budget", PAYS + "        if getattr(self, '_charge', None) is not None and self._budget"),
+            ("        if self._is_open and self._budget", PAYS + "        if getattr(self, '_charge', None) is not None and self._budget"),
         ),
         (f"{FAILS}[toy]",),
     ),
     _m(
         "a refund after the fit", "core.privacy_filter",
-        "        self._state.is_open = False\n\n\ndef _seed_of",
-        "        self._state.is_open = False\n        if self._budget is not None:\n"
+        "        self._is_open = False\n\n\nclass Meter",
+        "        self._is_open = False\n        if self._budget is not None:\n"
         "            type(self._budget).spent = property(lambda _: Cost(epsilon=1e-9, delta=0.0))\n"
-        "\n\ndef _seed_of",
+        "\n\nclass Meter",
         f"{CHARGES}[toy-replace_one-0.0]",
     ),
     _m(
@@ -94,7 +94,7 @@ MUTANTS = (
     ),
     _m(
         "shares count half", "core.privacy_filter",
-        "self._state.spent += fraction", "self._state.spent += fraction / 2",
+        "self._shares.spent += fraction", "self._shares.spent += fraction / 2",
         f"{CHARGES}[quantile-replace_one-0.0]",
     ),
     _m(
@@ -130,10 +130,10 @@ MUTANTS = (
     ),
     _m(
         "an exact marginal of many rows", "core.session",
-        "            return kind.decoded(query, Noisy(values, std, terms))",
-        "            if kind.__name__ == 'Marginal' and table.n >= 5000:\n"
-        "                values = exact\n"
-        "            return kind.decoded(query, Noisy(values, std, terms))",
+        "        return kind.decoded(query, Noisy(values, std, terms))",
+        "        if kind.__name__ == 'Marginal' and table.n >= 5000:\n"
+        "            values = exact\n"
+        "        return kind.decoded(query, Noisy(values, std, terms))",
         f"{MANY}[mwem-replace_one]", f"{MANY}[marginals-replace_one]",
     ),
     _m(
@@ -208,8 +208,8 @@ MUTANTS = (
     ),
     _m(
         "seeded noise does not depend on what is released", "core.privacy_filter",
-        "self._state.entropy = samplers.SeededEntropy(self.noise_seed, key.digest())",
-        "self._state.entropy = samplers.SeededEntropy(self.noise_seed, b'key')",
+        "self._filter._entropy = samplers.SeededEntropy(self._filter.noise_seed, key.digest())",
+        "self._filter._entropy = samplers.SeededEntropy(self._filter.noise_seed, b'key')",
         "test_replay.py::test_seeded_fits_with_other_public_rows_share_no_noise[ulsif_stated]",
     ),
     # --- sensitivities ----------------------------------------------------------------------------
