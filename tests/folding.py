@@ -95,7 +95,7 @@ def _short(value: Any) -> str:
     """Return a label of a value: itself where it is short, else the name of its type."""
     text = getattr(value, "__name__", None) or getattr(value, "name", None)
     if not isinstance(text, str):
-        text = repr(value) if isinstance(value, str | int | float | bool | None) else ""
+        text = str(value) if isinstance(value, str | int | float | None) else ""
     return text if 0 < len(text) <= 60 else type(value).__name__
 
 

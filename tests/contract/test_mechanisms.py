@@ -100,7 +100,6 @@ MECHANISMS = [
 ]
 
 
-@pytest.mark.in_turn
 @pytest.mark.parametrize(
     ("ask", "X", "other", "options", "runs", "factor"),
     [pytest.param(*entry[1:], id=entry[0]) for entry in MECHANISMS],
@@ -169,7 +168,6 @@ def ladders(s):
     return float(np.clip(ends[0] - ends[1], -2, 2))
 
 
-@pytest.mark.in_turn
 @pytest.mark.parametrize(
     ("ask", "epsilon", "runs"),
     [
