@@ -249,8 +249,8 @@ def _shows(runs, relation):
     options = {"estimator": "test", "epsilon": 1.0, "delta": 0.05, "budget": None}
     seen = 0
     for _ in range(runs):
-        meter = PrivacyFilter(rows.digest, separate_delta=0.1, **options)
-        found = Session(PrivateTable(rows, stability_of(relation)), meter).answer(
+        whole = PrivacyFilter(rows.digest, separate_delta=0.1, **options)
+        found = Session(PrivateTable(rows, stability_of(relation)), whole).answer(
             SelectCategories()
         )
         seen += bool(found)
@@ -294,9 +294,9 @@ def test_weights_of_a_row_are_one_vector_of_norm_one():
 
 def test_only_keyed_rows_are_selected_from():
     rows = check_rows(np.zeros((3, 1)), estimator="test")
-    meter = PrivacyFilter(
+    whole = PrivacyFilter(
         rows.digest, estimator="test", epsilon=1.0, delta=0.05, separate_delta=0.05, budget=None
     )
-    session = Session(PrivateTable(rows, stability_of("replace_one")), meter)
+    session = Session(PrivateTable(rows, stability_of("replace_one")), whole)
     with pytest.raises(TypeError, match="a key a column"):
         session.answer(SelectCategories())

@@ -192,7 +192,6 @@ OWN = [
 
 
 @pytest.mark.statistical
-@pytest.mark.in_turn
 @pytest.mark.parametrize(("mechanism", "pair", "factor"), OWN)
 def test_the_library_s_medians_pass(mechanism, pair, factor):
     step = None

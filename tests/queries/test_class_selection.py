@@ -199,8 +199,8 @@ def _shows(runs, relation):
     options = {"estimator": "test", "epsilon": 1.0, "delta": 0.05, "budget": None}
     seen = 0
     for _ in range(runs):
-        meter = PrivacyFilter(rows.digest, separate_delta=0.1, **options)
-        seen += len(Session(table, meter).answer(SelectClasses()))
+        whole = PrivacyFilter(rows.digest, separate_delta=0.1, **options)
+        seen += len(Session(table, whole).answer(SelectClasses()))
     return seen
 
 

@@ -58,7 +58,7 @@ def shows(method, max_keys, n_keys, runs, relation="add_or_remove_one"):
     private = PrivateTable(rows, stability_of(relation))
     seen = 0
     for _ in range(runs):  # without a ledger, which takes longer than the selection
-        meter = PrivacyFilter(
+        whole = PrivacyFilter(
             rows.digest,
             estimator="test",
             epsilon=1.0,
@@ -66,7 +66,7 @@ def shows(method, max_keys, n_keys, runs, relation="add_or_remove_one"):
             separate_delta=0.1,
             budget=None,
         )
-        seen += bool(Session(private, meter).answer(query))
+        seen += bool(Session(private, whole).answer(query))
     return seen
 
 

@@ -51,7 +51,7 @@ def drawn(x, adjacency, levels, runs, size, **options):
     counts = np.zeros((size,) * np.size(levels), dtype=int)
     session = open_session(x, adjacency, epsilon=epsilon, delta=delta, random_state=0)
     for _ in range(runs):
-        session._meter._state.spent = Fraction(0)  # time and again
+        session._meter._shares.spent = Fraction(0)  # time and again
         counts[tuple(ask(session, levels, step=1.0, **options)[0].astype(int))] += 1
     return counts.ravel()
 

@@ -359,20 +359,20 @@ def test_the_noise_of_a_session_is_that_of_the_claim_without_the_part_set_aside(
     plain, apart = open_session(delta=1e-6), open_session(delta=1e-6, apart=0.3)
     assert plain._meter.mu == apart._meter.mu and plain.level(0.5) == apart.level(0.5)
     pure = open_session(apart=0.3)
-    assert pure.pure and pure._meter.delta == 0.3
+    assert pure.pure and pure._filter.delta == 0.3
 
 
 @pytest.mark.parametrize("accountant", ["gdp", "zcdp"])
 def test_accountants_keep_the_publication_apart(accountant):
     options = {"accountant": accountant, "separate_delta": 0.1, "total": 100.0}
     session = open_session(delta=1e-6, apart=0.025, **options)
-    assert session._meter._budget.spent.delta >= 0.025
+    assert session._filter._budget.spent.delta >= 0.025
     with pytest.raises(ValueError, match="Nothing was charged"):
         open_session(delta=1e-6, apart=0.2, **options)
 
 
 def test_ten_decimal_parts_add_up_exactly():
-    assert open_session(delta=0.1, apart=0.2)._meter.delta == 0.3
+    assert open_session(delta=0.1, apart=0.2)._filter.delta == 0.3
 
 
 @pytest.mark.parametrize("adjacency", RELATIONS)

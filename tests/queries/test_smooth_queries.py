@@ -204,7 +204,7 @@ def test_bad_parameters_take_nothing(options, error, match):
 
 def test_laplace_has_a_delta_of_its_own_once():
     session = open_session(apart=1e-6)
-    assert session._meter.delta == 1e-6 and session.pure
+    assert session._filter.delta == 1e-6 and session.pure
     session.answer(SmoothMedian(box_of(session, -1, 1), noise="laplace"), 0.25)
     with pytest.raises(PrivacyLeakError, match="already"):
         session.answer(SmoothMedian(box_of(session, -1, 1), noise="laplace"), 0.25)
