@@ -66,7 +66,7 @@ BUGS = (
     # --- the filter -------------------------------------------------------------------------------
     _bug(
         "the last share may be larger than what remains", "core.privacy_filter",
-        "if self._state.spent + fraction > 1:", "if self._state.spent > 1:",
+        "if self._shares.spent + fraction > 1:", "if self._shares.spent > 1:",
         f"{FILTER}test_every_sequence_of_requests[pure]",
     ),
     _bug(
@@ -77,8 +77,24 @@ BUGS = (
     ),
     _bug(
         "the separate delta may be taken again", "core.privacy_filter",
-        "            self._state.separate_delta_is_spent = True", "            pass",
+        "            self._filter._separate_delta_is_spent = True", "            pass",
         f"{FILTER}test_every_sequence_of_requests[pure, separate delta]",
+    ),
+    _bug(
+        "what remains is kept twice: the old allowance is not emptied", "core.privacy_filter",
+        "            old.spent = Fraction(1)", "            pass",
+        f"{FILTER}test_every_sequence_of_requests[pure]",
+        f"{FILTER}test_every_sequence_of_requests[gaussian]",
+    ),
+    _bug(
+        "all of an allowance is kept, not what remains of it", "core.privacy_filter",
+        "self._shares = _Shares(old.part * (1 - old.spent))", "self._shares = _Shares(old.part)",
+        f"{FILTER}test_every_sequence_of_requests[pure]",
+    ),
+    _bug(
+        "half a step is a step", "core.privacy_filter",
+        "    if type(steps) is not int or steps < 1:", "    if steps < 0.5:",
+        f"{FILTER}test_every_sequence_of_requests[pure]",
     ),
     # --- sensitivities ----------------------------------------------------------------------------
     _bug(
