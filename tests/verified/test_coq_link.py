@@ -40,19 +40,16 @@ def test_square_roots_rounded_up(coq, record_property):
 
 
 def test_shortened_statistics(coq, record_property):
-    """`shortened` for -70 to 70 and 1 to 6 bits, as int64 and as Python integers."""
+    """`shortened` for -70 to 70, `after_shortening` for sensitivities of 1 to 131; 1 to 6 bits.
+
+    Statistics are int64 and Python integers; rounding may move them by 3 steps.
+    """
     values = np.arange(-70, 71)
-    for dtype in (np.int64, object):
-        for bits, row in zip(range(1, 7), coq[1], strict=True):
-            assert shortened(values.astype(dtype), bits).tolist() == row
-    record_property("values", 2 * sum(map(len, coq[1])))
-
-
-def test_sensitivities_of_shortened_statistics(coq, record_property):
-    """`after_shortening` for sensitivities of 1 to 131, 1 to 6 bits, and 3 steps of rounding."""
-    for bits, row in zip(range(1, 7), coq[2], strict=True):
-        assert [after_shortening(size, bits, 3) for size in range(1, 132)] == row
-    record_property("values", sum(map(len, coq[2])))
+    for bits, statistics, sizes in zip(range(1, 7), coq[1], coq[2], strict=True):
+        for dtype in (np.int64, object):
+            assert shortened(values.astype(dtype), bits).tolist() == statistics
+        assert [after_shortening(size, bits, 3) for size in range(1, 132)] == sizes
+    record_property("values", 2 * sum(map(len, coq[1])) + sum(map(len, coq[2])))
 
 
 def test_sensitivities_of_a_stability(coq, record_property):

@@ -10,15 +10,9 @@ import pytest
 
 from skdp.core.mechanisms import Independent, after_shortening
 from skdp.core.query import Query, moved_by
-from skdp.core.sums import histogram_sensitivity
-from skdp.core.table import ADD_OR_REMOVE_ONE, REPLACE_ONE, Stability
+from skdp.core.table import REPLACE_ONE, Stability
 
-ABOUT = (
-    "skdp/core/mechanisms.py",
-    "skdp/core/query.py",
-    "skdp/core/sums.py",
-    "skdp/core/table.py",
-)
+ABOUT = ("skdp/core/mechanisms.py", "skdp/core/query.py", "skdp/core/table.py")
 REASON = "needs the extra 'verified' (pip install 'skdp[verified]')"
 
 
@@ -132,21 +126,6 @@ def test_a_query_moves_by_no_more_than_moved_by(symbolic, record_property):
     )
     record_property("paths", n_paths)
     assert found == "none"
-
-
-def test_histograms(symbolic):
-    """`histogram_sensitivity` is one a histogram for an added row, two for a replaced one."""
-    (parts,) = symbolic.integers("p")
-    for relation, each in ((REPLACE_ONE, 2), (ADD_OR_REMOVE_ONE, 1)):
-        _, found = symbolic.counterexample(
-            lambda relation=relation: histogram_sensitivity(
-                symbolic.SymbolicInteger(parts), relation
-            ),
-            [parts > 0],
-            lambda result, each=each: symbolic.integer(result) == each * parts,
-            symbolic.z3_answer,
-        )
-        assert found == "none"
 
 
 def test_a_false_claim_about_steps_is_refuted(symbolic):

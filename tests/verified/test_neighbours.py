@@ -147,10 +147,9 @@ def test_queries_of_rows_that_a_filter_left(monkeypatch, record_property):
         check_all(contract_tables(R, filtered=True), record_property)
 
 
-@pytest.mark.parametrize("relation", [R, A])
-def test_queries_of_ranks(relation, record_property):
+def test_queries_of_ranks(record_property):
     """The contract's queries of whole tables. Domain: up to four rows, in every order."""
-    check_all(contract_rank_tables(relation), record_property)
+    check_all([*contract_rank_tables(R), *contract_rank_tables(A)], record_property)
 
 
 @pytest.mark.parametrize("relation", [R, A])

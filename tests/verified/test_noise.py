@@ -130,36 +130,39 @@ def outcome(table, words, later):
     return accepted, x, list(held)
 
 
-@pytest.mark.parametrize("name", DENSITIES)
-def test_first_words(name, record_property):
+def check_first_words(name, position):
+    """Check all first words of one position; return how many."""
+    table, _, _ = cells_of(name)
+    byte, step = np.arange(256, dtype=np.uint64), 1 << 10
+    low, high = byte_bounds(name, position)
+    for start in range(0, table.tail_from, step):
+        entry = np.arange(start, min(start + step, table.tail_from))
+        head = (entry.astype(np.uint64) << np.uint64(50)) | np.uint64(position << 8)
+        words = (head[:, None] | byte).ravel()
+        with_zeros, x, longer = outcome(table, words, 0)
+        with_ones, x_ones, longer_too = outcome(table, words, 1)
+        prefix = (table.left[entry] + position).repeat(256)
+        assert (np.ldexp(x, 48) == prefix)[with_zeros].all()
+        assert (np.ldexp(x_ones, 48) == prefix)[with_ones].all()
+        # V only grows with its later bits: an acceptance cannot come from larger ones alone.
+        assert not (with_ones & ~with_zeros).any()
+        always, never = with_zeros & with_ones, ~with_zeros & ~with_ones
+        always[longer + longer_too] = False  # decided by more bits of X, in step 2
+        v = np.tile(byte.astype(int), entry.size)
+        assert (v + 1 <= low[entry].repeat(256))[always].all()
+        assert (v >= high[entry].repeat(256) - 1)[never].all()
+    return 256 * table.tail_from
+
+
+def test_first_words(record_property):
     """What the first word accepts or rejects for all later bits, the ideal density does, too.
 
-    Domain: every entry outside the tail, every first byte of V, the two ends of the cell and one
-    position inside. Method: exhaustive; later bits are all zeros and all ones.
+    Domain: both densities, every entry outside the tail, every first byte of V, the two ends of
+    the cell and one position inside. Method: exhaustive; later bits are all zeros and all ones.
     """
-    table, _, _ = cells_of(name)
-    n_words, step = 0, 1 << 10
-    byte = np.arange(256, dtype=np.uint64)
-    for position in (0, POSITIONS - 1, 0x155_5555_5555):
-        low, high = byte_bounds(name, position)
-        for start in range(0, table.tail_from, step):
-            entry = np.arange(start, min(start + step, table.tail_from))
-            head = (entry.astype(np.uint64) << np.uint64(50)) | np.uint64(position << 8)
-            words = (head[:, None] | byte).ravel()
-            with_zeros, x, longer = outcome(table, words, 0)
-            with_ones, x_ones, longer_too = outcome(table, words, 1)
-            prefix = (table.left[entry] + position).repeat(256)
-            assert (np.ldexp(x, 48) == prefix)[with_zeros].all()
-            assert (np.ldexp(x_ones, 48) == prefix)[with_ones].all()
-            # V only grows with its later bits: an acceptance cannot come from larger ones alone.
-            assert not (with_ones & ~with_zeros).any()
-            always, never = with_zeros & with_ones, ~with_zeros & ~with_ones
-            always[longer + longer_too] = False  # decided by more bits of X, in step 2
-            v = np.tile(byte.astype(int), entry.size)
-            assert (v + 1 <= low[entry].repeat(256))[always].all()
-            assert (v >= high[entry].repeat(256) - 1)[never].all()
-            n_words += words.size
-    record_property("words", n_words)
+    positions = (0, POSITIONS - 1, 0x155_5555_5555)
+    checked = [check_first_words(name, position) for name in DENSITIES for position in positions]
+    record_property("words", sum(checked))
 
 
 # --- step 2: thresholds -------------------------------------------------------------------------
@@ -194,12 +197,8 @@ def thresholds(table, entry, x):
     return found
 
 
-@pytest.mark.parametrize("name", DENSITIES)
-def test_thresholds(name, record_property):
-    """The shipped thresholds of acceptance enclose the ideal probability, closely.
-
-    Domain: each of the 640 cells at 17 positions. Method: bisection on 72 bits of V.
-    """
+def check_thresholds(name):
+    """Check the thresholds of one density at 17 positions of each cell; return how many."""
     table, _, counts = cells_of(name)
     positions = [*(j * POSITIONS // 16 for j in range(16)), POSITIONS - 1]
     points = [
@@ -213,10 +212,18 @@ def test_thresholds(name, record_property):
         near, far = sorted((abs(m), abs(m + 1)))
         assert ball(int(yes)) <= 2**V_BITS * acceptance(name, n_entries, far)
         assert 2**V_BITS * acceptance(name, n_entries, near) <= ball(int(no))
-    widest = int((rejects - accepts).max())
     # The shipped margin is 2**-44 on both sides; floats of V and of the probability add a little.
-    assert widest <= 2 ** (V_BITS - 43) * Fraction(1001, 1000)
-    record_property("thresholds", 2 * len(points))
+    assert int((rejects - accepts).max()) <= 2 ** (V_BITS - 43) * Fraction(1001, 1000)
+    return 2 * len(points)
+
+
+def test_thresholds(record_property):
+    """The shipped thresholds of acceptance enclose the ideal probability, closely.
+
+    Domain: both densities, each of the 640 cells at 17 positions. Method: bisection on 72 bits of
+    V.
+    """
+    record_property("thresholds", sum(check_thresholds(name) for name in DENSITIES))
 
 
 # --- step 3: probabilities ----------------------------------------------------------------------
@@ -328,39 +335,49 @@ def test_noise_probabilities(scale, record_property):
 # --- step 4: the whole draw ---------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("scale", SCALES, ids=str)
-def test_a_draw_is_composed_of_these_parts(scale, record_property):
-    """`discrete_laplace` returns the rounded X, and draws again where X is rejected or "minus 0".
+class ThenOneWord(ScriptedWords):
+    """Entropy that gives out the first words as stated, then one word for ever."""
 
-    Domain: 2**14 seeded first words. Method: each further word is one that is known to be
-    accepted, with a result that differs from 0. The rounding is compared with fractions.
-    """
+    def __init__(self, first, word):
+        super().__init__(first, 0)
+        self.word = word
+
+    def later_word(self):
+        return self.word
+
+
+def check_draw(scale, words):
+    """Compare draws with what the parts make of the same words; return how many."""
     table, _, _ = cells_of("Laplace")
     known = (256 << 42) + 0x12345  # X a little above 4, with a V of 0: accepted
     known_word = (first_entries("Laplace")[256] << 50) | (0x12345 << 8)
     known_result = int(rounded(np.array([known]), scale)[0][0])
     assert known_result > 0
-
-    class ThenKnown(ScriptedWords):
-        def later_word(self):
-            return known_word
-
-    n = 1 << 14
-    words = np.random.default_rng(5).integers(0, 1 << 64, n, dtype=np.uint64)
-    drawn = additive.discrete_laplace(scale, n, entropy=ThenKnown(words, 0))
-    x = np.empty(n)
-    rejected, tail = deviates._pass(table, x, {}, ThenKnown(words, 0))
-    expected = additive.round_scaled(Deviates(x.copy()), scale, False, ThenKnown(None, 0))
-    for value, prefix in zip(
-        expected.tolist(), np.ldexp(x, 48).astype(np.int64).tolist(), strict=True
-    ):
+    entropy = ThenOneWord(words, known_word)
+    drawn = additive.discrete_laplace(scale, words.size, entropy=entropy)
+    x = np.empty(words.size)
+    rejected, tail = deviates._pass(table, x, {}, ThenOneWord(words, known_word))
+    further = ThenOneWord(None, known_word)
+    expected = additive.round_scaled(Deviates(x.copy()), scale, False, further)
+    prefixes = np.ldexp(x, 48).astype(np.int64).tolist()
+    for value, prefix in zip(expected.tolist(), prefixes, strict=True):
         ends = {math.trunc(scale * Fraction(m, 1 << 48)) for m in (prefix, prefix + 1)}
         assert value in ends
     again = (x < 0) & (expected == 0)
     again[rejected] = True
+    assert again.any()
     expected[again] = known_result
-    outside_tail = np.ones(n, dtype=bool)
+    outside_tail = np.ones(words.size, dtype=bool)
     outside_tail[tail] = False
     assert np.array_equal(drawn[outside_tail], expected[outside_tail])
-    assert again.any()
-    record_property("draws", int(outside_tail.sum()))
+    return int(outside_tail.sum())
+
+
+def test_a_draw_is_composed_of_these_parts(record_property):
+    """`discrete_laplace` returns the rounded X, and draws again where X is rejected or "minus 0".
+
+    Domain: 2**14 seeded first words, four scales. Method: each further word is one that is known
+    to be accepted, with a result that differs from 0. The rounding is compared with fractions.
+    """
+    words = np.random.default_rng(5).integers(0, 1 << 64, 1 << 14, dtype=np.uint64)
+    record_property("draws", sum(check_draw(scale, words) for scale in SCALES))
