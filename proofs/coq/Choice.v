@@ -8,7 +8,7 @@
    PROOFS.md: "Exponential mechanism".  Modules: skdp/core/mechanisms.py (exponential_mechanism),
    skdp/core/noise/exponential.py. *)
 Require Import Reals Lra Lia ZArith List Psatz.
-Require Import Privacy.
+From Skdp Require Import Privacy.
 Import ListNotations.
 Open Scope R_scope.
 

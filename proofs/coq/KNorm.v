@@ -17,7 +17,7 @@
    PROOFS.md: "Noise on integers".  Modules: skdp/core/noise/vectors.py (k_norm),
    skdp/core/mechanisms.py (l2_noise). *)
 Require Import Reals Lra Lia ZArith Psatz FunctionalExtensionality.
-Require Import Sums Privacy Laplace.
+From Skdp Require Import Sums Privacy Laplace.
 Open Scope R_scope.
 
 (* --- real vectors and their Euclidean norm ---------------------------------------------------- *)
@@ -121,7 +121,7 @@ Proof.
   apply Rabs_le. lra.
 Qed.
 
-(* --- the density ------------------------------------------------------------------------------- *)
+(* --- the density ------------------------------------------------------------------------------ *)
 
 Definition density (s : R) d (x : point) := exp (- norm d x / s).
 Lemma exp_lipschitz a b : 0 <= a -> 0 <= b -> Rabs (exp (- a) - exp (- b)) <= Rabs (a - b).
@@ -146,7 +146,7 @@ Proof.
   rewrite Rmult_comm. apply Rmult_le_compat_l; [lra|]. apply norm_lipschitz.
 Qed.
 
-(* --- Riemann sums over a cube of side 1 ---------------------------------------------------------- *)
+(* --- Riemann sums over a cube of side 1 ------------------------------------------------------- *)
 
 Definition put (k : nat) (v : R) (x : point) : point := fun j => if Nat.eqb j k then v else x j.
 (* The midpoint of part i of the n equal parts of [-1/2, 1/2]. *)
@@ -325,7 +325,7 @@ Proof.
     split; apply mean_le; auto; intros i I; apply B; auto.
 Qed.
 
-(* --- the integral over the cube around an integer vector ------------------------------------------ *)
+(* --- the integral over the cube around an integer vector -------------------------------------- *)
 
 Definition real (z : vec) : point := fun j => IZR (z j).
 Definition riemann s d z n := grid (S n) d (density s d) (real z).
@@ -352,7 +352,8 @@ Proof.
   intros H. set (C := exp _).
   eapply Rle_cv_lim; [|apply cube_is_integral; auto
                       |apply (CV_scale C); apply cube_is_integral; auto].
-  intros n. cbv beta. apply (grid_shifted (S n) d (density s d) (real (minus z' z)) C); auto; [lia| |].
+  intros n. cbv beta.
+  apply (grid_shifted (S n) d (density s d) (real (minus z' z)) C); auto; [lia| |].
   - intros x y E. unfold C, density, norm2. rewrite <- exp_plus. apply exp_le.
     unfold Rdiv. rewrite <- Rmult_plus_distr_r. apply Rmult_le_compat_r.
     + left. apply Rinv_0_lt_compat; auto.
@@ -368,8 +369,10 @@ Proof.
   assert (G : forall n, low <= riemann s d z n <= high)
     by (intros n; apply grid_between; auto; lia).
   pose proof (cube_is_integral s d z H) as C. split.
-  - apply (@Rle_cv_lim (fun _ => low) (riemann s d z)); [exact (fun n => proj1 (G n))|apply CV_const|exact C].
-  - apply (@Rle_cv_lim (riemann s d z) (fun _ => high)); [exact (fun n => proj2 (G n))|exact C|apply CV_const].
+  - apply (@Rle_cv_lim (fun _ => low) (riemann s d z));
+    [exact (fun n => proj1 (G n))|apply CV_const|exact C].
+  - apply (@Rle_cv_lim (riemann s d z) (fun _ => high));
+    [exact (fun n => proj2 (G n))|exact C|apply CV_const].
 Qed.
 Lemma cube_pos s d z : 0 < s -> 0 < cube s d z.
 Proof.
@@ -378,14 +381,15 @@ Proof.
   apply (cube_between s d z low 1 H). intros y Y. unfold low, density.
   pose proof (Rinv_0_lt_compat s H) as I. pose proof (norm_0 d y) as P. split.
   - apply exp_le. unfold Rdiv. apply Rmult_le_compat_r; [lra|].
-    pose proof (norm_lipschitz d y (real z)) as L. pose proof (Rle_abs (norm d y - norm d (real z))).
+    pose proof (norm_lipschitz d y (real z)) as L.
+    pose proof (Rle_abs (norm d y - norm d (real z))).
     assert (O : overR d (fun j => Rabs (y j - real z j)) <= INR d * / 2)
       by (rewrite <- overR_const; apply overR_le; auto).
     pose proof (pos_INR d). lra.
   - rewrite <- exp_0. apply exp_le. unfold Rdiv. nra.
 Qed.
 
-(* --- the constant of proportion, and a mass of 1 --------------------------------------------------- *)
+(* --- the constant of proportion, and a mass of 1 ---------------------------------------------- *)
 
 Definition origin : vec := fun _ => 0%Z.
 (* Away from 0 the integral falls at least as fast as discrete Laplace noise of scale s (d + 1). *)

@@ -8,7 +8,7 @@
    PROOFS.md: "Noise on integers".  Modules: skdp/core/noise/additive.py (discrete_laplace),
    skdp/core/mechanisms.py (independent_noise). *)
 Require Import Reals Lra Lia ZArith List Psatz.
-Require Import Sums Privacy.
+From Skdp Require Import Sums Privacy.
 Open Scope R_scope.
 
 Definition lap (s : R) (k : Z) : R :=
@@ -96,7 +96,7 @@ Proof.
   rewrite A, exp_nat, pow_O by auto. field. lra.
 Qed.
 
-(* --- vectors ------------------------------------------------------------------------------------ *)
+(* --- vectors ---------------------------------------------------------------------------------- *)
 
 (* The probability of the released vector o where the exact statistic is f. *)
 Fixpoint noise (s : R) (d : nat) (f o : vec) : R :=
@@ -137,7 +137,7 @@ Proof.
   replace (eps * (IZR Delta / eps)) with (IZR Delta) by (field; lra). apply IZR_le; auto.
 Qed.
 
-(* --- sums over boxes of integer vectors ---------------------------------------------------------- *)
+(* --- sums over boxes of integer vectors ------------------------------------------------------- *)
 
 Definition putZ (k : nat) (v : Z) (c : vec) : vec := fun j => if Nat.eqb j k then v else c j.
 (* The sum of F over the vectors whose first d entries are within n of those of c. *)

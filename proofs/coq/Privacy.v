@@ -40,7 +40,7 @@ Variable near : D -> D -> Prop. (* neighbours: any relation *)
 Definition dp {O} (eps : R) (M : D -> O -> R) := forall T U, near T U -> forall o,
   0 <= M T o /\ M T o <= exp eps * M U o.
 
-(* --- events: finite ones, and countable ones as limits --------------------------------------- *)
+(* --- events: finite ones, and countable ones as limits ---------------------------------------- *)
 
 Theorem dp_event {O} eps (M : D -> O -> R) T U (S : list O) : dp eps M -> near T U ->
   sumR (M T) S <= exp eps * sumR (M U) S.
@@ -65,7 +65,7 @@ Proof.
   apply Rmult_le_compat_r; auto. apply exp_le; auto.
 Qed.
 
-(* --- the privacy filter ---------------------------------------------------------------------- *)
+(* --- the privacy filter ----------------------------------------------------------------------- *)
 
 (* A session is a strategy: it asks for a release of a level that it chooses by all earlier
    answers, and goes on by the answer; where the filter refuses it goes on, too. *)

@@ -3,12 +3,16 @@
    A table of stability (r, a): where one privacy unit changes, i rows are replaced and j are added
    or removed with i / r + j / a <= 1.
 
-   What is proved: what moves by DR for a replaced row and by DA for one added or removed moves by at
-   most max(r DR, a DA) for a unit, in any distance; so a sum of a row map, in L1 and in L2.
+   What is proved: what moves by DR for a replaced row and by DA for one added or removed moves by
+   at most max(r DR, a DA) for a unit, in any distance; so does a sum of a row map, in L1 and in L2,
+   and a score.  A unit is at most r, or max(2 r, a), steps of one row: what is DP for a step, at
+   that part of eps, is eps-DP for a unit.
 
-   PROOFS.md: "Stability".  Modules: skdp/core/table.py (Stability), skdp/core/query.py (moved_by). *)
+   PROOFS.md: "Stability", "Units of many rows".
+   Modules: skdp/core/table.py (Stability), skdp/core/query.py (moved_by),
+   skdp/core/privacy_filter.py (per_step). *)
 Require Import Reals Lra Lia ZArith List Permutation Psatz.
-Require Import Sums Privacy KNorm.
+From Skdp Require Import Sums Privacy KNorm.
 Open Scope R_scope.
 
 (* Tables that i replaced rows and j added or removed ones lead from one to the other. *)
@@ -67,7 +71,7 @@ Proof.
 Qed.
 End Stability.
 
-(* --- neighbours of a session, and sums of row maps --------------------------------------------- *)
+(* --- neighbours of a session, and sums of row maps -------------------------------------------- *)
 
 Section Neighbours.
 Variable Row : Type.
@@ -144,8 +148,6 @@ Proof.
       rewrite opp_IZR; ring.
     - intros u v. eapply Rle_trans; [|apply norm_triangle]. right. apply norm_ext.
       intros; unfold real; apply plus_IZR.
-    - intros; apply B; auto.
-    - intros; apply B; auto.
     - apply sqrt_pos.
     - apply sqrt_pos. }
   pose proof (norm_0 d (real (minus (total Row phi T) (total Row phi U)))) as P.
@@ -195,5 +197,65 @@ Proof.
   - intros x y S. apply IZR_le. specialize (HA x y S). lia.
   - apply IZR_le; auto.
   - apply IZR_le; auto.
+Qed.
+(* --- everything else: so many steps of one relation ------------------------------------------- *)
+
+(* Stability.relation and Stability.steps: a step is a replaced row where rows are only replaced;
+   otherwise it is a row added or removed, and a replaced row is two of them. *)
+Definition step := if (a =? 0)%Z then replace_one Row else add_or_remove Row.
+Definition steps_of_unit := if (a =? 0)%Z then r else Z.max (2 * r) a.
+Lemma steps_app near j k (T U V : list Row) : steps (list Row) near j T U ->
+  steps (list Row) near k U V -> steps (list Row) near (j + k) T V.
+Proof. induction 1; simpl; auto. intros. eapply further; eauto. Qed.
+Lemma replaced_is_two T U : replace_one Row T U -> steps (list Row) (add_or_remove Row) 2 T U.
+Proof.
+  intros (x & y & V & A & B). apply further with V; [right; exists x; auto|].
+  apply further with U; [left; exists y; auto|apply same].
+Qed.
+Lemma apart_steps_R i j T U : apart (replace_one Row) (add_or_remove Row) i j T U ->
+  (0 <= i /\ 0 <= j)%Z /\ (j = 0%Z -> steps (list Row) (replace_one Row) (Z.to_nat i) T U).
+Proof.
+  induction 1 as [x|i j x y z S A (P & IH)|i j x y z S A (P & IH)].
+  - split; [lia|]. intros; apply same.
+  - split; [lia|]. intros E. replace (Z.to_nat (i + 1)) with (Datatypes.S (Z.to_nat i)) by lia.
+    eapply further; eauto.
+  - split; [lia|]. intros; lia.
+Qed.
+Lemma apart_steps_A i j T U : apart (replace_one Row) (add_or_remove Row) i j T U ->
+  (0 <= i /\ 0 <= j)%Z /\ steps (list Row) (add_or_remove Row) (Z.to_nat (2 * i + j)) T U.
+Proof.
+  induction 1 as [x|i j x y z S A (P & IH)|i j x y z S A (P & IH)].
+  - split; [lia|]. apply same.
+  - split; [lia|]. replace (Z.to_nat (2 * (i + 1) + j)) with (2 + Z.to_nat (2 * i + j))%nat by lia.
+    eapply steps_app; [apply replaced_is_two|]; eauto.
+  - split; [lia|]. replace (Z.to_nat (2 * i + (j + 1)))
+      with (Datatypes.S (Z.to_nat (2 * i + j))) by lia.
+    eapply further; eauto.
+Qed.
+(* Neighbours are at most that many steps apart. *)
+Theorem unit_in_steps T U : near T U ->
+  exists k, (Z.of_nat k <= steps_of_unit)%Z /\ steps (list Row) step k T U.
+Proof.
+  intros (i & j & A & L & C & D). unfold step, steps_of_unit. destruct (Z.eqb_spec a 0) as [E|E].
+  - destruct (D E) as [-> I]. destruct (apart_steps_R _ _ _ _ A) as [P S].
+    exists (Z.to_nat i). split; [lia|auto].
+  - destruct (apart_steps_A _ _ _ _ A) as [P S]. exists (Z.to_nat (2 * i + j)). split; [|auto].
+    rewrite Z2Nat.id by lia. destruct (Z.eq_dec r 0) as [F|F]; [destruct (C F); lia|].
+    set (m := Z.max (2 * r) a). assert (2 * r <= m /\ a <= m)%Z by (unfold m; lia). nia.
+Qed.
+(* What is DP for a step at a k-th part of eps is eps-DP for a unit. *)
+Theorem unit_dp {O} eps (M : list Row -> O -> R) : 0 <= eps -> (0 < steps_of_unit)%Z ->
+  (forall T o, 0 <= M T o) -> dp (list Row) step (eps / IZR steps_of_unit) M ->
+  dp (list Row) near eps M.
+Proof.
+  intros E K Pos H T U N o. split; auto. destruct (unit_in_steps T U N) as (k & B & S).
+  assert (P : 0 < IZR steps_of_unit) by (apply IZR_lt; auto).
+  destruct k as [|k].
+  - inversion S; subst. pose proof (exp_ge_1 eps E). pose proof (Pos U o). nra.
+  - destruct (group_dp _ _ _ _ _ _ _ H S o) as [_ G]. eapply Rle_trans; [exact G|].
+    apply Rmult_le_compat_r; auto. apply exp_le. apply IZR_le in B. rewrite <- INR_IZR_INZ in B.
+    apply Rmult_le_reg_r with (IZR steps_of_unit); auto. unfold Rdiv.
+    rewrite <- Rmult_assoc, Rmult_assoc, Rinv_l, Rmult_1_r by lra.
+    rewrite Rmult_comm. apply Rmult_le_compat_l; auto.
 Qed.
 End Neighbours.

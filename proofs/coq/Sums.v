@@ -13,7 +13,7 @@ Require Import ZArith Lia List Permutation Psatz.
 Import ListNotations.
 Open Scope Z_scope.
 
-(* --- vectors ------------------------------------------------------------------------------- *)
+(* --- vectors ---------------------------------------------------------------------------------- *)
 
 (* A vector of d integers is a function of the index, of which the first d entries count. *)
 Definition vec := nat -> Z.
@@ -42,7 +42,7 @@ Proof. apply over_0. intros. apply Z.square_nonneg. Qed.
 Lemma l1_0 d v : 0 <= l1 d v.
 Proof. apply over_0. intros. lia. Qed.
 
-(* --- sums over a table ----------------------------------------------------------------------- *)
+(* --- sums over a table ------------------------------------------------------------------------ *)
 
 Section Table.
 Variable Row : Type.
@@ -140,7 +140,7 @@ Proof.
   intros j L. replace (Nat.eqb j d) with false; auto. symmetry. apply Nat.eqb_neq; lia.
 Qed.
 
-(* --- clipping.isqrt_up, and the box ---------------------------------------------------------- *)
+(* --- clipping.isqrt_up, and the box ----------------------------------------------------------- *)
 
 (* isqrt_up(v): the least integer whose square is at least v. *)
 Definition isqrt_up v := let r := Z.sqrt v in if r * r =? v then r else r + 1.
@@ -164,7 +164,7 @@ Proof.
   unfold sq. apply over_le. intros j L. specialize (H j L). nia.
 Qed.
 
-(* --- mechanisms.shortened and after_shortening, L1 ------------------------------------------- *)
+(* --- mechanisms.shortened and after_shortening, L1 -------------------------------------------- *)
 
 (* f_t = (f + 2^(t-1)) >> t, the nearest integer to f / 2^t. *)
 Definition shortened (t f : Z) := (f + 2 ^ (t - 1)) / 2 ^ t.
@@ -197,7 +197,7 @@ Proof.
   assert (0 <= Z.of_nat d) by lia. nia.
 Qed.
 
-(* --- the same in L2 -------------------------------------------------------------------------- *)
+(* --- the same in L2 --------------------------------------------------------------------------- *)
 
 (* Cauchy-Schwarz and the triangle inequality, in integers. *)
 Theorem cauchy_schwarz d (u v : vec) :
