@@ -11,8 +11,6 @@ import re
 import sys
 from pathlib import Path
 
-sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
-
 from proofs.hashes import ROOT, digests
 
 __all__ = ["MAIN", "MODULES", "ORDER", "RESULT", "TABLE", "forbidden", "result", "theorems"]
