@@ -20,6 +20,7 @@ ABOUT = (
     "skdp/core/noise/exact.py",
     "skdp/core/noise/exponential.py",
 )
+NEEDS = ("flint",)
 WORDS = 1 << 64
 
 

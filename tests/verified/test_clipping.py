@@ -17,6 +17,7 @@ from skdp.core import clipping
 from skdp.core.clipping import Box, ScaledBox, _outside, clip_to_norm
 
 ABOUT = ("skdp/core/clipping.py",)
+NEEDS = ("bitwuzla", "z3")
 REASON = "needs the extra 'verified' (pip install 'skdp[verified]')"
 
 

@@ -16,6 +16,7 @@ from skdp.core.noise.exact import exp_bracket
 from tests.verified.balls import ball, flint_with
 
 ABOUT = ("skdp/budget/conversions.py", "skdp/core/noise/exact.py")
+NEEDS = ("flint",)
 BITS = 600
 
 

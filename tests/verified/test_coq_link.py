@@ -19,7 +19,13 @@ from skdp.core.mechanisms import Independent, after_shortening, shortened
 from skdp.core.query import Query, moved_by
 from skdp.core.table import REPLACE_ONE, Stability
 
-ABOUT = ("skdp/core/clipping.py", "skdp/core/mechanisms.py", "skdp/core/query.py")
+ABOUT = (
+    "proofs/table.txt",
+    "skdp/core/clipping.py",
+    "skdp/core/mechanisms.py",
+    "skdp/core/query.py",
+)
+NEEDS = ()
 TABLE = Path(__file__).resolve().parents[2] / "proofs" / "table.txt"
 
 

@@ -20,9 +20,9 @@ from skdp.budget.amounts import exact
 from skdp.core.privacy_filter import Meter, PrivacyFilter
 from skdp.exceptions import PrivacyLeakError
 
-ABOUT = ("skdp/core/privacy_filter.py", "skdp/budget/amounts.py", "skdp/budget/conversions.py")
+ABOUT = ("skdp/budget/amounts.py", "skdp/budget/conversions.py", "skdp/core/privacy_filter.py")
+NEEDS = ()
 
-DEPTH = 4
 SHARES = (
     None,
     Fraction(1, 3),
@@ -186,11 +186,12 @@ class Search:
             self.restore(before)
 
 
+# Epsilon, delta and separate delta of a claim, and how many requests a sequence has.
 CLAIMS = {
-    "pure": (1.0, 0.0, 0.0),
-    "pure, separate delta": (0.1, 0.0, 1e-6),
-    "gaussian": (3.3, 1e-6, 0.0),
-    "gaussian, separate delta": (1e-3, 1e-9, 1e-9),
+    "pure": (1.0, 0.0, 0.0, 5),
+    "pure, separate delta": (0.1, 0.0, 1e-6, 4),
+    "gaussian": (3.3, 1e-6, 0.0, 5),
+    "gaussian, separate delta": (1e-3, 1e-9, 1e-9, 4),
 }
 
 
@@ -198,10 +199,12 @@ CLAIMS = {
 def test_every_sequence_of_requests(claim, record_property):
     """Whatever is requested, no more is lost than what was claimed, and a refusal changes nothing.
 
-    Domain: every sequence of four requests. Method: exhaustive; sums are exact fractions.
+    Domain: every sequence of four requests; of five, where there is no separate delta. Method:
+    exhaustive; sums are exact fractions.
     """
-    search = Search(*CLAIMS[claim])
-    search.run(DEPTH)
+    *claimed, depth = CLAIMS[claim]
+    search = Search(*claimed)
+    search.run(depth)
     record_property("requests", search.n_requests)
     record_property("most_lost_of_claimed", float(search.most / search.claimed))
     # Some sequence takes all that was claimed, but for the rounding of levels.

@@ -13,6 +13,7 @@ from skdp.core.query import Query, moved_by
 from skdp.core.table import REPLACE_ONE, Stability
 
 ABOUT = ("skdp/core/mechanisms.py", "skdp/core/query.py", "skdp/core/table.py")
+NEEDS = ("bitwuzla", "z3")
 REASON = "needs the extra 'verified' (pip install 'skdp[verified]')"
 
 

@@ -33,6 +33,7 @@ from tests.verified.neighbour_cases import (
 )
 
 ABOUT = ("skdp/core", "skdp/queries", "skdp/tabular")
+NEEDS = ()
 
 # Distances that are not of integers carry rounding errors of a few units in the last place.
 TOLERANCE = 1e-9

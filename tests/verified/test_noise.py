@@ -36,6 +36,7 @@ ABOUT = (
     "skdp/core/noise/entropy.py",
     "skdp/core/noise/exact.py",
 )
+NEEDS = ("flint",)
 
 POSITIONS = 1 << 42  # in a cell
 V_BITS = 72  # of V: the byte of the first word and one word more
