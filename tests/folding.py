@@ -76,6 +76,7 @@ def each(
 def _labelled(cases: list[Any], single: bool, ids: Any) -> Iterator[tuple[str, Sequence[Any]]]:
     """Yield (label, values) of each case; labels differ."""
     seen: dict[str, int] = {}
+    listed = None if ids is None or callable(ids) else list(ids)
     for i, case in enumerate(cases):
         if hasattr(case, "marks"):  # pytest.param
             assert not case.marks, "a folded case has no marks"
@@ -83,8 +84,9 @@ def _labelled(cases: list[Any], single: bool, ids: Any) -> Iterator[tuple[str, S
         else:
             values, label = ((case,) if single else tuple(case)), None
         if label is None and ids is not None:
-            chosen = [ids(value) for value in values] if callable(ids) else [ids[i]]
-            label = "-".join(str(one) for one in chosen if one is not None)
+            chosen = [ids(value) for value in values] if listed is None else [listed[i]]
+            named = zip(chosen, values if listed is None else chosen, strict=True)
+            label = "-".join(_short(v) if name is None else str(name) for name, v in named)
         if label is None:
             label = "-".join(_short(value) for value in values)
         seen[label] = seen.get(label, 0) + 1

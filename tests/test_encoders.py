@@ -21,6 +21,7 @@ from skdp.preprocessing import DPOneHotEncoder, DPOrdinalEncoder
 from skdp.queries import SelectCategories
 from skdp.queries import key_selection as selection
 from skdp.tabular import cell_key, check_keyed, check_rows
+from tests.folding import each
 
 pd = pytest.importorskip("pandas")
 
@@ -42,8 +43,8 @@ def table(n=3000):
 # --- stated categories ---------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("drop", [None, "first", "if_binary"])
-@pytest.mark.parametrize("as_sparse", [False, True])
+@each("drop", [None, "first", "if_binary"])
+@each("as_sparse", [False, True])
 def test_one_hot_with_stated_categories_is_scikit_learns(drop, as_sparse):
     options = {"categories": STATED, "drop": drop, "sparse_output": as_sparse}
     ours = DPOneHotEncoder(**options).fit(SMALL)
@@ -175,7 +176,7 @@ def test_nothing_is_found_in_few_rows_and_it_is_said(kind):
     assert encoder.transform(table(20)).shape == (20, 0 if kind is DPOneHotEncoder else 3)
 
 
-@pytest.mark.parametrize(
+@each(
     ("options", "named"),
     [
         ({}, "categories must be given where delta is 0"),
@@ -190,7 +191,7 @@ def test_nothing_is_found_in_few_rows_and_it_is_said(kind):
         ({"handle_unknown": "sometimes"}, "handle_unknown"),
     ],
 )
-@pytest.mark.parametrize("kind", ENCODERS)
+@each("kind", ENCODERS)
 def test_what_is_refused_costs_nothing(kind, options, named):
     budget = PrivacyBudget(10.0, 1e-3)
     with pytest.raises((ValueError, TypeError), match=named):

@@ -7,13 +7,14 @@ from cases import DELTAS
 from estimators import CASES, EXPECTED_FAILURES
 from sklearn.utils.estimator_checks import check_estimator
 
+from tests.folding import each
 from tests.sklearn_checks import run_checks
 
 CHECKED = [case for case in CASES if case.sklearn]
 
 
 @pytest.mark.parametrize("delta", [0.0, pytest.param(DELTAS[1], marks=pytest.mark.ci)])
-@pytest.mark.parametrize("case", CHECKED, ids=lambda c: c.name)
+@each("case", CHECKED, ids=lambda c: c.name)
 def test_scikit_learn_checks(case, delta, monkeypatch):
     expected = EXPECTED_FAILURES.get(type(case.checked()).__name__, {})
     run_checks(case.checked(delta=delta, random_state=0), expected, monkeypatch)
@@ -29,7 +30,7 @@ def test_expected_failures_are_few_and_have_reasons():
             assert any(why in reason for why in ("labels_", "accuracy", "would tell of private"))
 
 
-@pytest.mark.parametrize("case", CHECKED, ids=lambda c: c.name)
+@each("case", CHECKED, ids=lambda c: c.name)
 def test_a_under_noised_variant_fails_the_checks(case):
     """The checks can fail: a class whose constructor changes a parameter does."""
 

@@ -36,6 +36,7 @@ from skdp.core.query import moved_by
 from skdp.core.table import Stability
 from skdp.core.transcript import record
 from skdp.tabular import check_units
+from tests.folding import each
 
 UNIT = "user_id"
 DELTAS = (0.0, 1e-5)
@@ -81,14 +82,14 @@ def test_every_fit_takes_groups_and_every_estimator_rows_a_unit():
 
 
 def one_pair_and_the_others():
-    """Return (case, pairs of delta and relation): in CI one pair of each, by the case's name."""
+    """Return (case, pairs of delta and relation): one pair by the case's name, others in CI."""
     found = []
     for case in USERS:
         pairs = list(itertools.product(DELTAS, RELATIONS))
         chosen = pairs.pop(zlib.crc32(case.name.encode()) % len(pairs))
         found += [
             pytest.param(case, (chosen,), id=case.name),
-            pytest.param(case, pairs, id=f"{case.name}-rest", marks=pytest.mark.exhaustive),
+            pytest.param(case, pairs, id=f"{case.name}-rest", marks=pytest.mark.ci),
         ]
     return found
 
@@ -158,7 +159,7 @@ def check_replay_of_users(case, delta, relation):
 # --- refusals come before the charge ------------------------------------------------------------
 
 
-@pytest.mark.parametrize("case", USERS, ids=lambda c: c.name)
+@each("case", USERS, ids=lambda c: c.name)
 def test_a_fit_of_another_unit_is_refused_before_the_charge(case):
     import pandas as pd
 
@@ -184,7 +185,7 @@ def test_a_fit_of_another_unit_is_refused_before_the_charge(case):
         assert set(vars(estimator)) == set(before)
 
 
-@pytest.mark.parametrize("case", USERS, ids=lambda c: c.name)
+@each("case", USERS, ids=lambda c: c.name)
 def test_no_expected_error_is_told_for_a_budget_of_users(case):
     X, y = case.table(rows(40, case.n_features, 0))
     budget = PrivacyBudget(1e6, 0.5, adjacency="add_or_remove_one", unit=UNIT)
@@ -309,7 +310,7 @@ def test_rows_left_out_of_what_is_none_are_refused_before_the_charge(groups, mos
 # --- every query ---------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("query", QUERIES, ids=lambda query: query[0])
+@each("query", QUERIES, ids=lambda query: query[0])
 def test_every_query_holds_for_users(query):
     """On its worst pair of rows, which all three rows of a user are; two of them count."""
     name, ask, deltas, relations, pair, _ = query
@@ -554,7 +555,7 @@ def test_moved_by_counts_replaced_rows_and_others():
 RELEASING = [case for case in USERS if case.name != "minmax_scaler_stated"]
 
 
-@pytest.mark.parametrize("case", RELEASING, ids=lambda c: c.name)
+@each("case", RELEASING, ids=lambda c: c.name)
 def test_bad_ids_are_refused_before_the_charge_and_not_quoted(case):
     X, y = case.table(rows(12, case.n_features, 0))
     arguments = (X,) if y is None else (X, y)

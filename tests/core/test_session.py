@@ -35,6 +35,7 @@ from skdp.queries import (
 )
 from skdp.tabular import check_rows, opaque_rows
 from tests.core.sessions import X, open_session
+from tests.folding import each
 from tests.views import ball_of, box_of
 
 RELATIONS = ["replace_one", "add_or_remove_one"]
@@ -113,7 +114,7 @@ def test_a_meter_can_check_take_and_release_and_nothing_else():
             duplicate(meter)
 
 
-@pytest.mark.parametrize("steps", [0, -1, 0.5, Fraction(1, 2), True, None])
+@each("steps", [0, -1, 0.5, Fraction(1, 2), True, None])
 def test_a_meter_has_whole_steps(steps):
     """Half a step would have twice the allowance."""
     meter = privacy_filter(0.0).meter(2)
@@ -377,10 +378,8 @@ def test_gaussian_sum_matches_the_profile_of_balle_and_wang():
 # --- extremes ------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("adjacency", RELATIONS)
-@pytest.mark.parametrize(
-    ("epsilon", "delta"), [(1e-6, 0.0), (1e-6, 1e-5), (1e8, 0.0), (700.0, 1e-9)]
-)
+@each("adjacency", RELATIONS)
+@each(("epsilon", "delta"), [(1e-6, 0.0), (1e-6, 1e-5), (1e8, 0.0), (700.0, 1e-9)])
 def test_every_door_works_from_the_smallest_to_a_huge_epsilon(epsilon, delta, adjacency):
     def fresh():
         return open_session(epsilon=epsilon, delta=delta, adjacency=adjacency, total=1e9)

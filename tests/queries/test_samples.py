@@ -23,6 +23,7 @@ from skdp.core import Sum, transcript
 from skdp.core.noise import SeededEntropy
 from skdp.queries import NoisySample, PublishedRows, samples
 from skdp.tabular import check_rows
+from tests.folding import each
 from tests.views import box_of
 
 RELATIONS = ["replace_one", "add_or_remove_one"]
@@ -107,8 +108,8 @@ def test_a_padded_sample_has_its_exact_law():
 # --- the amplified epsilon -----------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("ratio", [1, Fraction(3, 2), 40, Fraction(2**32), Fraction(10**9, 7)])
-@pytest.mark.parametrize("epsilon", [1e-6, 0.1, 1.0, 10.0, 700.0, 1e5, 1e15])
+@each("ratio", [1, Fraction(3, 2), 40, Fraction(2**32), Fraction(10**9, 7)])
+@each("epsilon", [1e-6, 0.1, 1.0, 10.0, 700.0, 1e5, 1e15])
 def test_the_amplified_epsilon_is_right_and_rounded_down(epsilon, ratio):
     ratio = Fraction(ratio)
     found = samples.amplified_epsilon(Fraction(epsilon), ratio)
@@ -196,7 +197,7 @@ BAD_SIZES = [(0, 0.5), (-1, 0.5), (True, 0.5), (2.0, 0.5)]
 BAD_RATES = [(5, rate) for rate in (0.0, -0.1, 1.1, math.nan, math.inf, 2.0**-33, None)]
 
 
-@pytest.mark.parametrize(
+@each(
     ("adjacency", "size", "rate", "match"),
     [(relation, *bad, "size") for relation in RELATIONS for bad in BAD_SIZES]
     + [(A, *bad, "rate") for bad in BAD_RATES],
