@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-REASON = "needs the extra 'verified' (pip install 'skdp[verified]')"
+REASON = "needs the extra 'verified'"
 
 
 def flint_with(bits: int) -> Any:

@@ -1,9 +1,10 @@
-"""Marks every test here as `verified`, and puts the contract's cases within reach."""
+"""Marks every test here as `verified`, puts the contract's cases within reach, has a fixture."""
 
 from __future__ import annotations
 
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -17,3 +18,13 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:
         if HERE in item.path.parents:
             item.add_marker(pytest.mark.verified)
+
+
+@pytest.fixture
+def symbolic() -> Any:
+    """Return the helpers for symbolic numbers; skip a test where a solver is missing."""
+    for solver in ("bitwuzla", "z3"):
+        pytest.importorskip(solver, reason="needs the extra 'verified'")
+    from tests.verified import symbolic as helpers
+
+    return helpers

@@ -26,8 +26,6 @@ import mutants  # noqa: E402  the contract's
 
 from tests.verified.planted_bugs import BUGS  # noqa: E402
 
-mutants.MUTANTS = BUGS
-
 
 def main(arguments: list[str]) -> int:
     """Plant the named bugs, or all; return 0 if each was caught."""
@@ -36,6 +34,7 @@ def main(arguments: list[str]) -> int:
     if unknown := set(names) - {bug.name for bug in BUGS}:
         print("no such bug:", *sorted(unknown))
         return 2
+    mutants.MUTANTS = BUGS  # not before: pytest imports this file, too, when it looks for doctests
     mutants.prepare()
     for tool in TOOLS:
         importlib.import_module(tool)

@@ -15,9 +15,12 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
-import bitwuzla
 import numpy as np
-import z3
+import pytest
+
+# Pytest imports this file in search of doctests.
+bitwuzla = pytest.importorskip("bitwuzla", reason="needs the extra 'verified'")
+z3 = pytest.importorskip("z3", reason="needs the extra 'verified'")
 
 DOUBLE, TO_NEAREST = z3.Float64(), z3.RNE()
 MILLISECONDS = 100_000  # for one query to a solver; the slowest takes about half a second

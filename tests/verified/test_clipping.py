@@ -18,21 +18,16 @@ from skdp.core.clipping import Box, ScaledBox, _outside, clip_to_norm
 
 ABOUT = ("skdp/core/clipping.py",)
 NEEDS = ("bitwuzla", "z3")
-REASON = "needs the extra 'verified' (pip install 'skdp[verified]')"
 
 
 # --- boxes: all doubles -------------------------------------------------------------------------
 
 
 @pytest.fixture
-def symbolic(monkeypatch):
+def symbolic(symbolic, monkeypatch):
     """Return the helpers for symbolic numbers, with numpy in `clipping` able to round them."""
-    pytest.importorskip("z3", reason=REASON)
-    pytest.importorskip("bitwuzla", reason=REASON)
-    from tests.verified import symbolic as helpers
-
-    monkeypatch.setattr(clipping, "np", helpers.NumpyForSymbols())
-    return helpers
+    monkeypatch.setattr(clipping, "np", symbolic.NumpyForSymbols())
+    return symbolic
 
 
 def box_of_any_doubles(symbolic, center, grid, half):

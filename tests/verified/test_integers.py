@@ -6,25 +6,12 @@ take square roots call C code, and `test_coq_link` compares them on a domain ins
 
 from __future__ import annotations
 
-import pytest
-
 from skdp.core.mechanisms import Independent, after_shortening
 from skdp.core.query import Query, moved_by
 from skdp.core.table import REPLACE_ONE, Stability
 
 ABOUT = ("skdp/core/mechanisms.py", "skdp/core/query.py", "skdp/core/table.py")
 NEEDS = ("bitwuzla", "z3")
-REASON = "needs the extra 'verified' (pip install 'skdp[verified]')"
-
-
-@pytest.fixture
-def symbolic():
-    """Return the helpers for symbolic numbers."""
-    pytest.importorskip("z3", reason=REASON)
-    pytest.importorskip("bitwuzla", reason=REASON)
-    from tests.verified import symbolic as helpers
-
-    return helpers
 
 
 def test_a_shortened_statistic(symbolic, record_property):
