@@ -195,6 +195,7 @@ CLAIMS = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("claim", CLAIMS)
 def test_every_sequence_of_requests(claim, record_property):
     """Whatever is requested, no more is lost than what was claimed, and a refusal changes nothing.

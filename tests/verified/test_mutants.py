@@ -10,6 +10,7 @@ import pytest
 from tests.verified.record import HERE, ROOT, TOOLS
 
 
+@pytest.mark.slow
 def test_planted_bugs_are_caught():
     """All of them, each in a process of its own: about 25 processor seconds."""
     for tool in TOOLS:

@@ -136,23 +136,27 @@ def check_all(cases, record_property):
 # --- all cases ----------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("relation", [R, A])
 def test_queries_of_rows(relation, record_property):
     """The contract's queries. Domain: tables of up to three of four rows, in every order."""
     check_all(contract_tables(relation), record_property)
 
 
+@pytest.mark.slow
 def test_queries_of_rows_that_a_filter_left(monkeypatch, record_property):
     """The same queries where a row may be replaced, added or removed: a filter of each row."""
     with marked_as_filtered(monkeypatch):
         check_all(contract_tables(R, filtered=True), record_property)
 
 
+@pytest.mark.slow
 def test_queries_of_ranks(record_property):
     """The contract's queries of whole tables. Domain: up to four rows, in every order."""
     check_all([*contract_rank_tables(R), *contract_rank_tables(A)], record_property)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("relation", [R, A])
 def test_queries_of_other_tables(relation, record_property):
     """Queries of units, keys, labels, missing cells. Domain: up to three units or rows."""

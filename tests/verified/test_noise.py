@@ -306,6 +306,7 @@ PARTS = 64  # blocks in a cell, at least
 SCALES = (Fraction(1, 2), Fraction(1), Fraction(10, 3), Fraction(17))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("scale", SCALES, ids=str)
 def test_noise_probabilities(scale, record_property):
     """Every probability of discrete Laplace noise near 0 is enclosed, and so is the privacy loss.
