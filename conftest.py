@@ -1,4 +1,4 @@
-"""What every test and doctest shares: seeded noise, and figures drawn without a display.
+"""What every test and doctest shares: seeded noise, figures without a display, and what runs when.
 
 Outside of this suite a ``random_state`` seeds no noise; what is so outside is tested with
 ``system_noise``.
@@ -8,10 +8,11 @@ from __future__ import annotations
 
 import os
 import sys
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Iterator
 from pathlib import Path
 from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
@@ -19,21 +20,39 @@ import skdp
 from skdp.budget import ambient
 from skdp.core.noise import SeededEntropy, entropy
 
+ROOT = Path(__file__).parent
 os.environ["MPLBACKEND"] = "Agg"
 
-# Of a test with more cases than FEW, the one-minute run has this many, or this part of them.
+# Of a test with more items than FEW, the one-minute run has this many, or this part of them.
 FEW, PART = 2, 100
-LONGER = set((Path(__file__).parent / "tests" / "longer.txt").read_text("utf-8").split())
+# What a run leaves out, and what runs it.
+LEFT_OUT = {
+    "ci": 'that CI runs, too: python -m pytest -m "not exhaustive"',
+    "exhaustive": "of many minutes: python tests/exhaustive.py",
+    "since": "that no change since then can break: run without --since",
+}
+_COUNTS: Counter[str] = Counter()
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    """Add ``--since``."""
+    parser.addoption(
+        "--since",
+        metavar="REVISION",
+        help="run the tests that a change since a revision of git can break (tests/selection.py)",
+    )
 
 
 @pytest.hookimpl(tryfirst=True)  # before -m selects by markers
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Mark long tests as slow, and most cases of tests with many of them: together they are."""
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Mark what takes long, by `tests/longer.txt`; leave out what no change can break."""
+    lines = (ROOT / "tests" / "longer.txt").read_text("utf-8").splitlines()
+    marks = {name: mark for mark, name in (line.split() for line in lines)}
     cases = defaultdict(list)
     for item in items:
         name, bracket, _ = item.nodeid.partition("[")
-        if name in LONGER:
-            item.add_marker(pytest.mark.slow)
+        if name in marks:
+            item.add_marker(marks[name])
         if bracket:
             cases[name].append(item)
     for many in cases.values():
@@ -41,7 +60,61 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
         many.sort(key=lambda item: item.nodeid)  # the same ones in any order of the tests
         for i, item in enumerate(many):
             if (i + 1) * kept // len(many) == i * kept // len(many):
-                item.add_marker(pytest.mark.slow)
+                item.add_marker("slow")
+    for item in items:
+        if item.get_closest_marker("statistical"):
+            item.add_marker("ci")
+        if item.get_closest_marker("ci") or item.get_closest_marker("exhaustive"):
+            item.add_marker("slow")
+    if config.option.since is not None:
+        _leave_out_what_no_change_breaks(config, items)
+
+
+def _leave_out_what_no_change_breaks(config: pytest.Config, items: list[pytest.Item]) -> None:
+    from tests.selection import changed_since, selected
+
+    files = selected(changed_since(config.option.since))
+    if files is None:
+        _COUNTS["everything"] += 1
+    else:
+        out = [item for item in items if item.path.relative_to(ROOT).as_posix() not in files]
+        _COUNTS["since"] += len(out)
+        config.hook.pytest_deselected(items=out)
+        left = {id(item) for item in out}
+        items[:] = [item for item in items if id(item) not in left]
+
+
+def pytest_deselected(items: list[pytest.Item]) -> None:
+    """Count what markers leave out."""
+    for item in items:
+        for marker in ("exhaustive", "ci"):
+            if item.get_closest_marker(marker):
+                _COUNTS[marker] += 1
+                break
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_sessionfinish(session: pytest.Session) -> None:
+    """Let a worker tell the process that reports; all workers collect the same items."""
+    if hasattr(session.config, "workeroutput"):
+        session.config.workeroutput["left_out"] = dict(_COUNTS)
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_testnodedown(node: Any) -> None:
+    """Take what a worker has counted."""
+    _COUNTS.update(Counter(getattr(node, "workeroutput", {}).get("left_out", {})) - _COUNTS)
+
+
+def pytest_terminal_summary(terminalreporter: Any) -> None:
+    """Say what was left out, and how to run it."""
+    if _COUNTS["everything"]:
+        terminalreporter.write_line(
+            "Nothing was left out by --since: it names no revision, or what all tests share changed"
+        )
+    for kind, how in LEFT_OUT.items():
+        if _COUNTS[kind]:
+            terminalreporter.write_line(f"Left out: {_COUNTS[kind]} tests {how}")
 
 
 @pytest.fixture(scope="session", autouse=True)
@@ -60,12 +133,17 @@ def _the_same_bits(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPat
     """
     if "system_noise" in request.fixturenames:
         return
-    stream, process = SeededEntropy(0, request.node.nodeid.encode()), os.getpid()
+    name, process = request.node.nodeid, os.getpid()
+    stream = SeededEntropy(0, name.encode())
 
     def urandom(n: int) -> bytes:
         return stream.bytes(n) if os.getpid() == process else os.urandom(n)
 
-    monkeypatch.setattr(entropy, "os", SimpleNamespace(urandom=urandom))
+    def restart(label: str) -> None:  # for the cases of one item (tests/folding.py)
+        nonlocal stream
+        stream = SeededEntropy(0, f"{name}|{label}".encode())
+
+    monkeypatch.setattr(entropy, "os", SimpleNamespace(urandom=urandom, restart=restart))
 
 
 @pytest.fixture

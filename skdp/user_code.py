@@ -25,7 +25,7 @@ import numpy as np
 from skdp.core.noise import lent_generators
 
 if TYPE_CHECKING:
-    from skdp.core.privacy_filter import PrivacyFilter, Share
+    from skdp.core.privacy_filter import Meter, Share
 
 __all__ = [
     "cancellable",
@@ -402,14 +402,14 @@ def untracked() -> Iterator[None]:
 
 
 @contextmanager
-def foreign_code(meter: PrivacyFilter) -> Iterator[None]:
+def foreign_code(meter: Meter) -> Iterator[None]:
     """Run a user's code on rows, which gets neither warnings through nor a release."""
     with meter.without_releases(), suppress_warnings(), interruptible(), untracked():
         yield
 
 
 @contextmanager
-def user_code(meter: PrivacyFilter, share: Share, name: str) -> Iterator[Callable[[int], None]]:
+def user_code(meter: Meter, share: Share, name: str) -> Iterator[Callable[[int], None]]:
     """Run a user's code on rows before a release of this share: no release, no warning.
 
     Yields what gives code that failed fresh generators.

@@ -14,6 +14,7 @@ from sklearn.preprocessing import KBinsDiscretizer
 
 from skdp import DPKBinsDiscretizer, DPKMeans, DPStandardScaler, PrivacyBudget
 from skdp.model_selection import search_cost
+from tests.folding import each
 
 NOISELESS = 1e6
 
@@ -24,8 +25,8 @@ def X():
     return np.column_stack([rng.uniform(-3, 3, 2000), rng.exponential(20, 2000)])
 
 
-@pytest.mark.parametrize("encode", ["onehot-dense", "onehot", "ordinal"])
-@pytest.mark.parametrize("strategy", ["uniform", "quantile"])
+@each("encode", ["onehot-dense", "onehot", "ordinal"])
+@each("strategy", ["uniform", "quantile"])
 def test_without_noise_it_is_scikit_learns(X, encode, strategy):
     bounds = (X.min(axis=0), X.max(axis=0))
     options = {"encode": encode, "strategy": strategy}
@@ -97,7 +98,7 @@ def test_it_is_a_step_with_a_price(X):
     assert search_cost(search, 100).epsilon == pytest.approx(4 * 0.75)
 
 
-@pytest.mark.parametrize(
+@each(
     ("options", "named"),
     [
         ({"n_bins": 1}, "n_bins"),

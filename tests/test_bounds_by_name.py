@@ -22,6 +22,7 @@ from skdp.linear_model import DPLinearRegression, DPLogisticRegression, DPRidge
 from skdp.neighbors import DPHistogramDensity, DPKernelDensity
 from skdp.quantile import DPMedian, DPQuantile, DPQuantileTransformer, DPRobustScaler
 from skdp.synthetic import Bins, Domain, DPEmpiricalCDF
+from tests.folding import each
 
 NAMED = {"age": (18, 90), "income": [0.0, 2e5]}
 TURNED = {"income": (0.0, 2e5), "age": (18, 90)}
@@ -63,10 +64,8 @@ def fit(estimator, X):
     return estimator.fit(X)
 
 
-@pytest.mark.parametrize(
-    "names", [["age", "income"], ("age", "income"), np.array(["age", "income"])]
-)
-@pytest.mark.parametrize("bounds", [NAMED, TURNED])
+@each("names", [["age", "income"], ("age", "income"), np.array(["age", "income"])])
+@each("bounds", [NAMED, TURNED])
 def test_names_stand_for_their_columns_in_any_order(bounds, names):
     low, high = check_bounds(bounds, 2, names)
     assert low.tolist() == [18, 0]
@@ -78,7 +77,7 @@ def test_an_array_has_positions():
     assert (low.tolist(), high.tolist()) == ([18, 0], [90, 2e5])
 
 
-@pytest.mark.parametrize("estimator", ESTIMATORS, ids=lambda e: type(e).__name__)
+@each("estimator", ESTIMATORS, ids=lambda e: type(e).__name__)
 def test_every_estimator_takes_bounds_by_name(estimator):
     for X in TABLES:
         made = fit(clone(estimator).set_params(bounds=TURNED), X)
@@ -105,7 +104,7 @@ def test_every_estimator_takes_bounds_by_name(estimator):
     assert budget.spent.epsilon == 0
 
 
-@pytest.mark.parametrize("function", FUNCTIONS, ids=lambda f: f.__name__)
+@each("function", FUNCTIONS, ids=lambda f: f.__name__)
 def test_every_function_takes_bounds_by_name(function):
     for X in TABLES:
         assert np.isfinite(function(X, bounds=TURNED).value).all()
@@ -161,7 +160,7 @@ LIKE = [
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("estimator", LIKE, ids=lambda e: type(e).__name__)
+@each("estimator", LIKE, ids=lambda e: type(e).__name__)
 def test_expected_errors_take_bounds_by_name(estimator):
     by_position = clone(estimator).set_params(bounds=([18, 0], [90, 2e5]))
     named = clone(estimator).set_params(bounds=TURNED)

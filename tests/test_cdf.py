@@ -14,6 +14,7 @@ from skdp import PrivacyBudget
 from skdp.queries import largest_threshold_size
 from skdp.synthetic import DPEmpiricalCDF
 from skdp.synthetic._cdf import grid_between, tuned_size
+from tests.folding import each
 
 A = "add_or_remove_one"
 X = np.random.default_rng(0).beta(2, 5, (4000, 2)) * [1.0, 50.0]
@@ -183,7 +184,7 @@ REFUSED = [
 ]
 
 
-@pytest.mark.parametrize(("parameters", "errors", "text"), REFUSED)
+@each(("parameters", "errors", "text"), REFUSED)
 def test_refused_before_any_charge(parameters, errors, text):
     budget = PrivacyBudget(10.0)
     estimator = DPEmpiricalCDF(**{"bounds": (0, 1), "budget": budget, **parameters})

@@ -17,12 +17,13 @@ from skdp import (
     choose_epsilon,
     statistics,
 )
+from tests.folding import each
 
 ROWS = np.random.default_rng(0).normal(size=(400, 2)).clip(-4, 4)
 
 
-@pytest.mark.parametrize("error", [0.3, 0.02, 0.001])
-@pytest.mark.parametrize("delta", [0.0, 1e-6])
+@each("error", [0.3, 0.02, 0.001])
+@each("delta", [0.0, 1e-6])
 def test_the_error_is_met_and_a_smaller_epsilon_would_not_do(error, delta):
     scaler = DPStandardScaler(bounds=(0, 100), delta=delta)
     found = choose_epsilon(scaler, error=error, n_samples=5000, n_features=3)

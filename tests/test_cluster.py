@@ -20,6 +20,7 @@ from skdp._coreset import NodeCounts, shrinkage, sphere_packing
 from skdp.cluster import DPKMeans
 from skdp.core.transcript import record, replay
 from tests.blobs import A, R, blobs, dpkmeans, four_corners, matched
+from tests.folding import each
 
 DELTAS = (0.0, 1e-6)
 FITTED = (
@@ -142,8 +143,8 @@ def test_lloyd_is_lloyd(monkeypatch, adjacency, delta):
     assert not np.allclose(model.cluster_centers_, shorter.cluster_centers_, atol=1e-3)
 
 
-@pytest.mark.parametrize("d", [2, 5, 20])
-@pytest.mark.parametrize("delta", DELTAS)
+@each("d", [2, 5, 20])
+@each("delta", DELTAS)
 def test_tree_without_noise(d, delta):
     rng = np.random.default_rng(0)
     centers = rng.uniform(-1, 1, size=(3, d))
@@ -166,9 +167,9 @@ def test_one_cluster_is_the_mean(delta):
 # --- what is released -------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("params", [{}, {"algorithm": "lloyd"}, {"bounds": "private"}])
-@pytest.mark.parametrize("delta", DELTAS)
-@pytest.mark.parametrize("d", [2, 14])
+@each("params", [{}, {"algorithm": "lloyd"}, {"bounds": "private"}])
+@each("delta", DELTAS)
+@each("d", [2, 14])
 def test_everything_comes_from_releases(params, delta, d):
     """Other rows with the same releases end in the same attributes, to the last bit."""
     rng = np.random.default_rng(0)
@@ -183,10 +184,10 @@ def test_everything_comes_from_releases(params, delta, d):
     assert first.privacy_ == second.privacy_
 
 
-@pytest.mark.parametrize("delta", DELTAS)
-@pytest.mark.parametrize("adjacency", [A, R])
-@pytest.mark.parametrize("params", [{}, {"algorithm": "lloyd"}, {"bounds": "private"}])
-@pytest.mark.parametrize("d", [2, 14])
+@each("delta", DELTAS)
+@each("adjacency", [A, R])
+@each("params", [{}, {"algorithm": "lloyd"}, {"bounds": "private"}])
+@each("d", [2, 14])
 def test_charge_and_shares(adjacency, delta, params, d):
     X = np.random.default_rng(0).normal(size=(100, d))
     model = dpkmeans(3, adjacency=adjacency, delta=delta, **params).fit(X)
@@ -311,8 +312,8 @@ ODD = {
 }
 
 
-@pytest.mark.parametrize("algorithm", ["tree", "lloyd"])
-@pytest.mark.parametrize("rows", ODD)
+@each("algorithm", ["tree", "lloyd"])
+@each("rows", ODD)
 def test_odd_rows(rows, algorithm):
     X = ODD[rows]
     for adjacency in (A, R):
@@ -334,11 +335,9 @@ def test_odd_rows(rows, algorithm):
                 assert (model.cluster_counts_ >= 0).all()
 
 
-@pytest.mark.parametrize("algorithm", ["tree", "lloyd"])
-@pytest.mark.parametrize("n_clusters", [1, 3])
-@pytest.mark.parametrize(
-    "bounds", [(2, 2), (-1e-200, 1e-200), (-1e100, 1e100), ([0, 1], [0, 3]), (1e99, 1.1e99)]
-)
+@each("algorithm", ["tree", "lloyd"])
+@each("n_clusters", [1, 3])
+@each("bounds", [(2, 2), (-1e-200, 1e-200), (-1e100, 1e100), ([0, 1], [0, 3]), (1e99, 1.1e99)])
 def test_odd_bounds(bounds, n_clusters, algorithm):
     X = np.random.default_rng(0).normal(size=(50, 2))
     for adjacency in (A, R):
@@ -354,7 +353,7 @@ def test_odd_bounds(bounds, n_clusters, algorithm):
 # --- bad input --------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(
+@each(
     ("params", "error", "match"),
     [
         ({"n_clusters": 0}, ValueError, "n_clusters must be an integer of at least 1"),

@@ -12,6 +12,7 @@ import pytest
 from skdp._center_errors import FromSquares, Leaves
 from skdp._clusters import PublicBox
 from tests.blobs import A, R, blobs, dpkmeans
+from tests.folding import each
 
 # --- what clipping takes ----------------------------------------------------------------------
 
@@ -39,7 +40,7 @@ def clipped_away(X, centers, units, radius):
     return np.array([lost[group == j].sum(axis=0) for j in range(len(centers))]), group
 
 
-@pytest.mark.parametrize("kind", ROWS)
+@each("kind", ROWS)
 def test_clipping_takes_no_more_than_is_said(kind):
     """Whatever the rows of a leaf are: exact counts and means of one to eight leaves."""
     rng = np.random.default_rng(0)
@@ -72,7 +73,7 @@ def test_clipping_takes_no_more_than_is_said(kind):
     assert largest > {"0/1": 0.5, "one-hot": 0.5, "far": 0.5}.get(kind, 0.05)
 
 
-@pytest.mark.parametrize("kind", ROWS)
+@each("kind", ROWS)
 def test_mean_squares_bound_what_clipping_takes(kind):
     """Rows about two centres, given mean squares, exact sizes, means of clipped residuals."""
     rng = np.random.default_rng(0)

@@ -28,6 +28,7 @@ from skdp.core import open_session
 from skdp.core.transcript import record, replay
 from skdp.model_selection import private_scorer
 from skdp.tabular import check_rows
+from tests.folding import each
 
 X = np.random.default_rng(0).normal(size=(200, 2))
 Y = np.arange(200) % 2
@@ -149,7 +150,7 @@ def test_contexts_nest_and_end_with_an_error():
     assert noise() == "system"
 
 
-@pytest.mark.parametrize("value", ["seed", "", False, True, 0, ["seeded"]])
+@each("value", ["seed", "", False, True, 0, ["seeded"]])
 def test_a_wrong_setting_is_refused(value):
     with pytest.raises(ValueError, match="noise must be 'seeded' or 'system'"):
         skdp.config_context(noise=value).__enter__()
@@ -316,7 +317,7 @@ def test_padded_blocks_end_at_multiples_of_the_stated_time(monkeypatch):
     assert now[0] - started == pytest.approx(2.0, abs=1e-9)
 
 
-@pytest.mark.parametrize("seconds", [0, -1.0, np.nan, np.inf, 5e-324, 1e-7, 1e300, True, "1", None])
+@each("seconds", [0, -1.0, np.nan, np.inf, 5e-324, 1e-7, 1e300, True, "1", None])
 def test_padded_blocks_need_a_time(seconds):
     with pytest.raises((TypeError, ValueError), match="seconds must be a"):
         skdp.pad_time(seconds).__enter__()

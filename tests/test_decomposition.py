@@ -23,6 +23,7 @@ from sklearn.preprocessing import StandardScaler
 from skdp import BudgetExceededError, PrivacyBudget
 from skdp.core.transcript import record, replay
 from skdp.decomposition import DPPCA
+from tests.folding import each
 
 A, R = "add_or_remove_one", "replace_one"
 FITTED = (
@@ -70,7 +71,7 @@ def captured(components, X):
 # --- utility ----------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(
+@each(
     ("adjacency", "epsilon", "delta", "goal"),
     [
         (A, 1.0, 1e-6, 0.92),
@@ -135,13 +136,9 @@ def test_variances_are_corrected_for_noise(digits, epsilon, delta):
 # --- without noise: scikit-learn's PCA ----------------------------------------------------------
 
 
-@pytest.mark.parametrize("adjacency", [A, R])
-@pytest.mark.parametrize(
-    ("delta", "noise"), [(1e-6, "gaussian"), (1e-6, "wishart"), (0, "auto"), (0, "laplace")]
-)
-@pytest.mark.parametrize(
-    "stated", [{"center": 2.0, "norm_bound": 40.0}, {}], ids=["stated", "learned"]
-)
+@each("adjacency", [A, R])
+@each(("delta", "noise"), [(1e-6, "gaussian"), (1e-6, "wishart"), (0, "auto"), (0, "laplace")])
+@each("stated", [{"center": 2.0, "norm_bound": 40.0}, {}], ids=["stated", "learned"])
 def test_noise_free_limit(table, adjacency, delta, noise, stated):
     params = {"epsilon": 1e6, "delta": delta, "noise": noise, "adjacency": adjacency, **stated}
     model = dppca(3, **params).fit(table)
@@ -189,8 +186,8 @@ def test_rows_outside_are_moved_onto_the_sphere(table):
 # --- what is released --------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("delta", [0.0, 1e-6])
-@pytest.mark.parametrize(
+@each("delta", [0.0, 1e-6])
+@each(
     ("adjacency", "params", "names"),
     [
         (R, {"center": 0, "norm_bound": 40.0}, ["norms below", "second moment"]),
@@ -254,9 +251,9 @@ def test_second_radius_is_learned_where_the_mean_is_far(table):
     np.testing.assert_allclose(far.center_, table.mean(axis=0) + 30, atol=10)
 
 
-@pytest.mark.parametrize("adjacency", [A, R])
-@pytest.mark.parametrize("delta", [0.0, 1e-6])
-@pytest.mark.parametrize("params", [{}, {"center": 0.0, "norm_bound": 4.0}, {"noise": "laplace"}])
+@each("adjacency", [A, R])
+@each("delta", [0.0, 1e-6])
+@each("params", [{}, {"center": 0.0, "norm_bound": 4.0}, {"noise": "laplace"}])
 def test_replay_on_other_rows_gives_the_same_model(table, adjacency, delta, params):
     rng = np.random.default_rng(1)
     n = 500 if adjacency == R else 37
@@ -275,8 +272,8 @@ def test_replay_on_other_rows_gives_the_same_model(table, adjacency, delta, para
     assert first.privacy_.releases == second.privacy_.releases
 
 
-@pytest.mark.parametrize("adjacency", [A, R])
-@pytest.mark.parametrize(
+@each("adjacency", [A, R])
+@each(
     ("noise", "delta", "tight"),
     [("gaussian", 1e-6, 1.0), ("wishart", 0.0, 1.0), ("laplace", 0.0, 0.0)],
 )
@@ -300,8 +297,8 @@ def test_worst_pair_of_the_second_moment(adjacency, noise, delta, tight):
     assert moved >= 0.98 * tight * entry.sensitivity
 
 
-@pytest.mark.parametrize("adjacency", [A, R])
-@pytest.mark.parametrize(
+@each("adjacency", [A, R])
+@each(
     ("noise", "delta"), [("gaussian", 1e-6), ("wishart", 1e-6), ("wishart", 0.0), ("laplace", 0.0)]
 )
 def test_noise_level_is_the_edge_of_the_noise(adjacency, noise, delta):
@@ -330,10 +327,10 @@ def test_noise_level_is_the_edge_of_the_noise(adjacency, noise, delta):
 
 
 @pytest.mark.filterwarnings("error", "ignore::skdp.exceptions.SeededNoiseWarning")
-@pytest.mark.parametrize("adjacency", [A, R])
-@pytest.mark.parametrize("delta", [0.0, 1e-6])
-@pytest.mark.parametrize("epsilon", [1e-3, 1e5])
-@pytest.mark.parametrize(
+@each("adjacency", [A, R])
+@each("delta", [0.0, 1e-6])
+@each("epsilon", [1e-3, 1e5])
+@each(
     "make",
     [
         lambda rng: rng.normal(size=(1, 5)),
@@ -382,7 +379,7 @@ def test_constant_column_has_no_weight(table):
 # --- bad input ------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(
+@each(
     ("params", "error", "match"),
     [
         ({"n_components": 0}, ValueError, "n_components"),
@@ -509,8 +506,8 @@ def test_unseeded_noise_is_fresh(table):
 
 
 @pytest.mark.filterwarnings("error")
-@pytest.mark.parametrize("adjacency", ["replace_one", "add_or_remove_one"])
-@pytest.mark.parametrize("norm_bound", [1e-100, 1e-78, 1e77, 1e78, 1e100])
+@each("adjacency", ["replace_one", "add_or_remove_one"])
+@each("norm_bound", [1e-100, 1e-78, 1e77, 1e78, 1e100])
 def test_any_norm_bound_that_is_allowed_gives_a_fit(norm_bound, adjacency):
     """Nothing may be raised once the budget has been charged."""
     X = np.random.default_rng(0).normal(size=(60, 3))

@@ -8,10 +8,10 @@ import pkgutil
 import re
 from importlib import import_module
 
-import pytest
 from numpydoc.validate import validate
 
 import skdp
+from tests.folding import each
 
 # For authors of estimators: their docstrings say what holds, not all that numpydoc asks for.
 INNER = {f"skdp.{x}" for x in ("base", "core", "planning", "queries", "tabular", "user_code")}
@@ -56,7 +56,7 @@ def is_result(name: str) -> bool:
     return dataclasses.is_dataclass(value) or hasattr(value, "_fields")
 
 
-@pytest.mark.parametrize("name", public_objects())
+@each("name", public_objects())
 def test_numpydoc(name):
     result = validate(name)
     # What a result object holds is documented once, under Attributes: nobody constructs it.
@@ -65,9 +65,7 @@ def test_numpydoc(name):
     assert errors == []
 
 
-@pytest.mark.parametrize(
-    "name", [name for name in skdp.__all__ if name.startswith("DP") or name.endswith("Releaser")]
-)
+@each("name", [name for name in skdp.__all__ if name.startswith("DP") or name.endswith("Releaser")])
 def test_an_estimator_says_what_it_releases_and_shows_how_it_is_used(name):
     doc = inspect.getdoc(getattr(skdp, name))
     for phrase in ("**Privacy", "eleased*", "ensitivity*", "echanism*", "harged*"):
@@ -136,7 +134,7 @@ def shared() -> list[tuple[str, str, str]]:
     return found
 
 
-@pytest.mark.parametrize(("name", "parameter", "text"), shared())
+@each(("name", "parameter", "text"), shared())
 def test_shared_parameters_have_one_wording(name, parameter, text):
     private = name.endswith(("private_scorer", "PrivateScorer"))
     if parameter in WORDING and not (private and parameter == "epsilon"):  # of a call, not a fit

@@ -33,6 +33,7 @@ from skdp import (
 from skdp._pca import Spectrum
 from skdp.ensemble import DPExplainableBoostingClassifier, DPExplainableBoostingRegressor
 from skdp.linear_model import DPLinearRegression, DPLogisticRegression, DPRidge
+from tests.folding import each
 
 DIGITS = load_digits().data
 X = np.random.default_rng(0).normal(size=(500, 2))
@@ -97,7 +98,7 @@ def test_other_numbers_of_components_are_refused_before_the_charge(value, error,
 # --- what is not there ---------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(
+@each(
     ("estimator", "name", "text"),
     [
         (DPKMeans(2), "labels_", "predict"),
@@ -128,7 +129,7 @@ TRANSFORMERS = [
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize("estimator", TRANSFORMERS, ids=lambda one: type(one).__name__)
+@each("estimator", TRANSFORMERS, ids=lambda one: type(one).__name__)
 def test_float32_comes_back_as_float32(estimator):
     narrow = X.astype(np.float32)
     fitted = clone(estimator).fit(narrow)
@@ -189,9 +190,9 @@ def test_bandwidths_by_rule_are_scikit_learns(rule, columns):
 # --- statistics ----------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("name", ["mean", "sum", "std", "var", "median", "count_nonzero"])
-@pytest.mark.parametrize("keepdims", [True, False])
-@pytest.mark.parametrize("table", [X, X[:, 0]], ids=["two columns", "flat"])
+@each("name", ["mean", "sum", "std", "var", "median", "count_nonzero"])
+@each("keepdims", [True, False])
+@each("table", [X, X[:, 0]], ids=["two columns", "flat"])
 def test_shapes_are_numpys(name, keepdims, table):
     options = {} if name == "count_nonzero" else {"bounds": (-5, 5)}
     for axis in (0, None) if name in ("mean", "sum", "count_nonzero") else (0,):
@@ -200,9 +201,9 @@ def test_shapes_are_numpys(name, keepdims, table):
         assert found.value.shape == found.std.shape == shape
 
 
-@pytest.mark.parametrize("q", [50, [25, 75]])
-@pytest.mark.parametrize("keepdims", [True, False])
-@pytest.mark.parametrize("table", [X, X[:, 0]], ids=["two columns", "flat"])
+@each("q", [50, [25, 75]])
+@each("keepdims", [True, False])
+@each("table", [X, X[:, 0]], ids=["two columns", "flat"])
 def test_percentiles_are_quantiles_of_numpys_shape(q, keepdims, table):
     found = statistics.percentile(table, q, keepdims=keepdims, bounds=(-5, 5), epsilon=1e4)
     plain = np.percentile(table, q, axis=0, keepdims=keepdims)

@@ -21,6 +21,7 @@ from skdp.preprocessing import DPOneHotEncoder, DPOrdinalEncoder
 from skdp.queries import SelectCategories
 from skdp.queries import key_selection as selection
 from skdp.tabular import cell_key, check_keyed, check_rows
+from tests.folding import each
 
 pd = pytest.importorskip("pandas")
 
@@ -42,8 +43,8 @@ def table(n=3000):
 # --- stated categories ---------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("drop", [None, "first", "if_binary"])
-@pytest.mark.parametrize("as_sparse", [False, True])
+@each("drop", [None, "first", "if_binary"])
+@each("as_sparse", [False, True])
 def test_one_hot_with_stated_categories_is_scikit_learns(drop, as_sparse):
     options = {"categories": STATED, "drop": drop, "sparse_output": as_sparse}
     ours = DPOneHotEncoder(**options).fit(SMALL)
@@ -175,7 +176,7 @@ def test_nothing_is_found_in_few_rows_and_it_is_said(kind):
     assert encoder.transform(table(20)).shape == (20, 0 if kind is DPOneHotEncoder else 3)
 
 
-@pytest.mark.parametrize(
+@each(
     ("options", "named"),
     [
         ({}, "categories must be given where delta is 0"),
@@ -190,7 +191,7 @@ def test_nothing_is_found_in_few_rows_and_it_is_said(kind):
         ({"handle_unknown": "sometimes"}, "handle_unknown"),
     ],
 )
-@pytest.mark.parametrize("kind", ENCODERS)
+@each("kind", ENCODERS)
 def test_what_is_refused_costs_nothing(kind, options, named):
     budget = PrivacyBudget(10.0, 1e-3)
     with pytest.raises((ValueError, TypeError), match=named):
@@ -249,8 +250,8 @@ def _shows(runs, relation):
     options = {"estimator": "test", "epsilon": 1.0, "delta": 0.05, "budget": None}
     seen = 0
     for _ in range(runs):
-        meter = PrivacyFilter(rows.digest, separate_delta=0.1, **options)
-        found = Session(PrivateTable(rows, stability_of(relation)), meter).answer(
+        whole = PrivacyFilter(rows.digest, separate_delta=0.1, **options)
+        found = Session(PrivateTable(rows, stability_of(relation)), whole).answer(
             SelectCategories()
         )
         seen += bool(found)
@@ -294,9 +295,9 @@ def test_weights_of_a_row_are_one_vector_of_norm_one():
 
 def test_only_keyed_rows_are_selected_from():
     rows = check_rows(np.zeros((3, 1)), estimator="test")
-    meter = PrivacyFilter(
+    whole = PrivacyFilter(
         rows.digest, estimator="test", epsilon=1.0, delta=0.05, separate_delta=0.05, budget=None
     )
-    session = Session(PrivateTable(rows, stability_of("replace_one")), meter)
+    session = Session(PrivateTable(rows, stability_of("replace_one")), whole)
     with pytest.raises(TypeError, match="a key a column"):
         session.answer(SelectCategories())

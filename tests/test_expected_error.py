@@ -7,6 +7,7 @@ import pytest
 
 from skdp import DPStandardScaler, PrivacyBudget, statistics
 from skdp.statistics import expected_error
+from tests.folding import each
 
 N = 6000
 A, R = "add_or_remove_one", "replace_one"
@@ -22,10 +23,10 @@ def options(relation, delta):
     return {"epsilon": 3.0, "delta": delta, "budget": PrivacyBudget(99, 0.1, adjacency=relation)}
 
 
-@pytest.mark.parametrize("kind", sorted(tables()))
-@pytest.mark.parametrize("relation", [A, R])
-@pytest.mark.parametrize("delta", [0.0, 1e-6])
-@pytest.mark.parametrize("name", ["sum", "mean", "var", "std", "covariance", "count_nonzero"])
+@each("kind", sorted(tables()))
+@each("relation", [A, R])
+@each("delta", [0.0, 1e-6])
+@each("name", ["sum", "mean", "var", "std", "covariance", "count_nonzero"])
 def test_it_is_what_a_call_states_of_rows_like_those_given(name, delta, relation, kind):
     X, public = tables()[kind], tables()[kind][: N // 3]
     more = options(relation, delta)
@@ -64,7 +65,7 @@ def test_counts():
     np.testing.assert_allclose(expected, found)
 
 
-@pytest.mark.parametrize(
+@each(
     ("name", "more", "match"),
     [
         ("mean", {}, "bounds must be stated"),

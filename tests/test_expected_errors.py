@@ -30,6 +30,7 @@ from skdp.synthetic import (
     linear_queries,
     thresholds,
 )
+from tests.folding import each
 
 R, A = "replace_one", "add_or_remove_one"
 SIZES = [3, 4, 2, 2]
@@ -151,8 +152,8 @@ def check(estimator, draw, happened, *, n, fits, like=None, **options):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("draw, relation", [(skewed, R), (ages, A)])
-@pytest.mark.parametrize(
+@each("draw, relation", [(skewed, R), (ages, A)])
+@each(
     "estimator, fits",
     [
         (DPMedian(bounds=(0, 200)), 50),
@@ -169,8 +170,8 @@ def test_ranks_of_quantiles(estimator, fits, draw, relation):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("delta", [0.0, 1e-6])
-@pytest.mark.parametrize(
+@each("delta", [0.0, 1e-6])
+@each(
     "estimator",
     [
         DPHistogramDensity(bounds=(-4, 4)),
@@ -279,7 +280,7 @@ EVERY = [
 ]
 
 
-@pytest.mark.parametrize("estimator", EVERY, ids=lambda e: type(e).__name__)
+@each("estimator", EVERY, ids=lambda e: type(e).__name__)
 def test_without_rows_it_is_refused_with_reason_and_way_out(estimator):
     d = {2: 2}.get(len(getattr(estimator, "domain", SIZES)), 4)
     with pytest.raises(ValueError, match=r"like must be given: .* depends on .*[Ss]tate public"):
@@ -288,7 +289,7 @@ def test_without_rows_it_is_refused_with_reason_and_way_out(estimator):
 
 @pytest.mark.slow
 @pytest.mark.parametrize("estimator", EVERY, ids=lambda e: type(e).__name__)
-@pytest.mark.parametrize("relation", [R, A])
+@each("relation", [R, A])
 def test_nothing_is_charged_and_the_same_question_has_the_same_answer(estimator, relation):
     live = PrivacyBudget(1.0, adjacency=relation)
     estimator = clone(estimator).set_params(budget=live, random_state=None)
@@ -309,7 +310,7 @@ def test_nothing_is_charged_and_the_same_question_has_the_same_answer(estimator,
     assert vars(estimator) == before
 
 
-@pytest.mark.parametrize("estimator", EVERY, ids=lambda e: type(e).__name__)
+@each("estimator", EVERY, ids=lambda e: type(e).__name__)
 def test_bad_arguments_are_named(estimator):
     d = {2: 2}.get(len(getattr(estimator, "domain", SIZES)), 4)
     like = np.ones((20, d), dtype=int)

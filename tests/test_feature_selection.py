@@ -13,6 +13,7 @@ from sklearn.pipeline import make_pipeline
 from skdp import DPLogisticRegression, PrivacyBudget
 from skdp.feature_selection import DPSelectKBest
 from skdp.model_selection import search_cost
+from tests.folding import each
 
 CANCER, DIABETES = load_breast_cancer(return_X_y=True), load_diabetes(return_X_y=True)
 
@@ -74,7 +75,7 @@ def test_a_step_with_a_price():
     assert search_cost(search, len(X)).epsilon == pytest.approx(2 * (2.0 + 1.0))
 
 
-@pytest.mark.parametrize(
+@each(
     ("options", "named"),
     [
         ({}, "classes must be given if delta is 0"),

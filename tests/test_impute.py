@@ -14,6 +14,7 @@ from skdp.core import Mean, open_session
 from skdp.impute import DPSimpleImputer
 from skdp.queries import Marginal, OfColumn
 from skdp.tabular import check_columns, check_rows
+from tests.folding import each
 from tests.views import box_of
 
 pd = pytest.importorskip("pandas")
@@ -39,9 +40,9 @@ def words(n=4000):
 BOUNDS = {"age": (0, 120), "money": (0, 200), "owns": (0, 1)}
 
 
-@pytest.mark.parametrize("relation", RELATIONS)
-@pytest.mark.parametrize("strategy", ["mean", "median"])
-@pytest.mark.parametrize("bounds", ["private", BOUNDS], ids=["private", "stated"])
+@each("relation", RELATIONS)
+@each("strategy", ["mean", "median"])
+@each("bounds", ["private", BOUNDS], ids=["private", "stated"])
 def test_without_noise_it_is_scikit_learns(strategy, bounds, relation):
     X = numbers()
     budget = PrivacyBudget(1e6, adjacency=relation)
@@ -123,7 +124,7 @@ def test_other_tables(module):
     assert np.isfinite(fitted.transform(table)).all()
 
 
-@pytest.mark.parametrize(
+@each(
     ("options", "X", "named"),
     [
         ({"strategy": "modal"}, numbers, "strategy"),
@@ -154,8 +155,8 @@ def test_no_cell_decides_about_the_type_of_others(missing):
     assert [type(one) for one in together] == [int, int, bool, int]
 
 
-@pytest.mark.parametrize("relation", RELATIONS)
-@pytest.mark.parametrize("strategy", ["mean", "median", "most_frequent"])
+@each("relation", RELATIONS)
+@each("strategy", ["mean", "median", "most_frequent"])
 def test_replay_and_neighbours_with_missing_cells(strategy, relation):
     budget = PrivacyBudget(1000.0, 0.5, adjacency=relation)
     imputer = DPSimpleImputer(strategy=strategy, epsilon=5.0, delta=1e-5, budget=budget)

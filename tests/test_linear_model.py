@@ -25,6 +25,7 @@ from skdp.naive_bayes import DPCategoricalNB, DPGaussianNB
 from skdp.neighbors import DPNearestCentroid
 from skdp.queries import softmax
 from skdp.tabular import check_with_target
+from tests.folding import each
 
 A, R = "add_or_remove_one", "replace_one"
 BETA = np.array([2.0, -1.0, 0.5])
@@ -143,7 +144,7 @@ def test_without_noise_it_is_scikit_learns(delta, relation):
 
 
 @pytest.mark.statistical
-@pytest.mark.parametrize("stated", [True, False])
+@each("stated", [True, False])
 @pytest.mark.parametrize("delta", [0.0, 1e-6])
 @pytest.mark.parametrize("relation", [A, R])
 def test_standard_errors_cover(relation, delta, stated):
@@ -207,7 +208,7 @@ def test_tables_and_names():
             assert model.predict(table).shape == (500,)
 
 
-@pytest.mark.parametrize(
+@each(
     ("change", "match"),
     [
         ({"alpha": -1.0}, "alpha must be a number in"),
@@ -285,7 +286,7 @@ def regressors():
 
 
 @pytest.mark.filterwarnings("error")
-@pytest.mark.parametrize("X", [pytest.param(X, id=name) for name, X in tables()])
+@each("X", [pytest.param(X, id=name) for name, X in tables()])
 @pytest.mark.parametrize("model", list(regressors()), ids=repr)
 def test_no_rows_make_a_regressor_fail(model, X):
     for relation in (A, R):
@@ -319,9 +320,9 @@ def separable(n, seed, n_classes=2):
     return X, (scores + rng.gumbel(size=scores.shape) / 3).argmax(axis=1)
 
 
-@pytest.mark.parametrize("relation", [A, R])
-@pytest.mark.parametrize("delta", [0.0, 1e-6])
-@pytest.mark.parametrize("n_classes", [2, 3])
+@each("relation", [A, R])
+@each("delta", [0.0, 1e-6])
+@each("n_classes", [2, 3])
 def test_with_little_noise_it_is_as_good_as_scikit_learns(n_classes, delta, relation):
     X, y = separable(8000, 1, n_classes)
     new, truth = separable(4000, 2, n_classes)
@@ -406,8 +407,8 @@ def test_expected_error_of_a_classifier():
 
 
 @pytest.mark.filterwarnings("error")
-@pytest.mark.parametrize("X", [pytest.param(X, id=name) for name, X in tables()])
-@pytest.mark.parametrize("bounds", ["private", (2, 2), (-1e308, 1e308), (0, 5e-324)], ids=str)
+@each("X", [pytest.param(X, id=name) for name, X in tables()])
+@each("bounds", ["private", (2, 2), (-1e308, 1e308), (0, 5e-324)], ids=str)
 def test_no_rows_make_a_classifier_fail(X, bounds):
     for number, (relation, privacy) in enumerate(
         itertools.product(
@@ -440,9 +441,9 @@ OTHERS = [DPGaussianNB, DPNearestCentroid, DPLinearDiscriminantAnalysis]
 TWINS = [GaussianNB, NearestCentroid, LinearDiscriminantAnalysis]
 
 
-@pytest.mark.parametrize("relation", [A, R])
-@pytest.mark.parametrize("delta", [0.0, 1e-6])
-@pytest.mark.parametrize(("ours", "theirs"), list(zip(OTHERS, TWINS, strict=True)))
+@each("relation", [A, R])
+@each("delta", [0.0, 1e-6])
+@each(("ours", "theirs"), list(zip(OTHERS, TWINS, strict=True)))
 def test_other_classifiers_are_as_good_as_scikit_learns(ours, theirs, delta, relation):
     X, y = separable(6000, 1, 3)
     new, truth = separable(4000, 2, 3)
@@ -489,9 +490,9 @@ def test_standard_errors_of_means_cover(delta, relation):
 
 
 @pytest.mark.filterwarnings("error")
-@pytest.mark.parametrize("X", [pytest.param(X, id=name) for name, X in tables()])
-@pytest.mark.parametrize("bounds", ["private", (2, 2), (-1e308, 1e308), (0, 5e-324)], ids=str)
-@pytest.mark.parametrize("kind", OTHERS)
+@each("X", [pytest.param(X, id=name) for name, X in tables()])
+@each("bounds", ["private", (2, 2), (-1e308, 1e308), (0, 5e-324)], ids=str)
+@each("kind", OTHERS)
 def test_no_rows_make_another_classifier_fail(kind, X, bounds):
     for number, (relation, privacy) in enumerate(
         itertools.product(
@@ -503,7 +504,7 @@ def test_no_rows_make_another_classifier_fail(kind, X, bounds):
         assert np.isfinite(model.fit(X, labels).predict_proba(X)).all()
 
 
-@pytest.mark.parametrize(
+@each(
     ("change", "match"),
     [
         ({"categories": None}, "categories must be a list"),

@@ -18,6 +18,7 @@ from sklearn.preprocessing import MinMaxScaler, Normalizer, StandardScaler
 
 import skdp
 from skdp import DPGridSearchCV, PrivacyBudget, make_private
+from tests.folding import each
 
 FACTS = {"bounds": (-4, 4), "classes": [0, 1]}
 
@@ -76,7 +77,7 @@ def test_a_forest_keeps_its_size_and_nothing_else(forest):
     assert make_private(forest(), **FACTS).n_estimators == "auto"
 
 
-@pytest.mark.parametrize(
+@each(
     ("step", "facts", "words"),
     [
         (make_pipeline(LogisticRegression(C=2)), FACTS, r"logisticregression .*\bC\b"),

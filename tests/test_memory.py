@@ -10,6 +10,8 @@ import numpy as np
 import pytest
 from sklearn.preprocessing import PolynomialFeatures
 
+from tests.folding import each
+
 sys.path.insert(0, str(Path(__file__).parent / "contract"))
 from cases import make, rows
 from estimators import CASES
@@ -45,7 +47,7 @@ def table(tmp_path_factory):
     ],
     ids=str,
 )
-@pytest.mark.parametrize("form", ["whole rows", "every third column"])
+@each("form", ["whole rows", "every third column"])
 def test_a_fit_needs_blocks_only(table, estimator, form):
     X = table if form == "whole rows" else table[:, ::3]
     tracemalloc.start()

@@ -16,6 +16,7 @@ from sklearn.calibration import calibration_curve
 from skdp import PrivacyBudget, metrics
 from skdp.exceptions import BudgetExceededError
 from skdp.metrics._intervals import Noise
+from tests.folding import each
 
 BUDGETS = {
     "replace_one": None,
@@ -129,7 +130,7 @@ def test_one_charge_each_under_its_name():
 NAN = np.where(np.arange(300) == 7, np.nan, SCORE)
 
 
-@pytest.mark.parametrize(
+@each(
     ("call", "message"),
     [
         (lambda **o: metrics.accuracy_score(Y, PREDICTED[:-1], **LABELS, **o), "same number"),
@@ -301,8 +302,8 @@ def pmf_of_sum(p, n):
     return np.arange(-60 * n, 60 * n + 1), total
 
 
-@pytest.mark.parametrize("epsilon", [0.5, 1.0, 2.0, 3.0])
-@pytest.mark.parametrize(("cells", "others"), [(1, 1), (1, 3), (2, 3), (4, 1)])
+@each("epsilon", [0.5, 1.0, 2.0, 3.0])
+@each(("cells", "others"), [(1, 1), (1, 3), (2, 3), (4, 1)])
 def test_a_share_of_few_counts_by_its_exact_distribution(epsilon, cells, others):
     """P(|(1 - t) S - t R| <= width) is at least the level: sums S and R of whole noises."""
     p = math.exp(-epsilon)

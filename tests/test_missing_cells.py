@@ -17,6 +17,7 @@ from skdp import PrivacyBudget
 from skdp.audit import neighbour_check
 from skdp.preprocessing import DPMinMaxScaler, DPStandardScaler
 from skdp.quantile import DPQuantileTransformer, DPRobustScaler
+from tests.folding import each
 
 ADJACENCIES = ("replace_one", "add_or_remove_one")
 HOLES = np.random.default_rng(5).normal([170.0, 70.0], [10.0, 12.0], size=(4000, 2))
@@ -29,9 +30,9 @@ OMITTING = {
 }
 
 
-@pytest.mark.parametrize("bounds", ["private", WITHIN], ids=["private", "stated"])
-@pytest.mark.parametrize("adjacency", ADJACENCIES)
-@pytest.mark.parametrize("kind", OMITTING)
+@each("bounds", ["private", WITHIN], ids=["private", "stated"])
+@each("adjacency", ADJACENCIES)
+@each("kind", OMITTING)
 def test_missing_cells_are_left_out_and_stay_missing(kind, adjacency, bounds):
     make, plain, names = OMITTING[kind]
     budget = PrivacyBudget(1e6, adjacency=adjacency)
@@ -87,9 +88,9 @@ def test_an_empty_column_raises_nothing():
             assert np.isfinite(fitted.transform(np.ones((3, 2)))).all()
 
 
-@pytest.mark.parametrize("delta", [0.0, 1e-6])
-@pytest.mark.parametrize("adjacency", ADJACENCIES)
-@pytest.mark.parametrize("kind", OMITTING)
+@each("delta", [0.0, 1e-6])
+@each("adjacency", ADJACENCIES)
+@each("kind", OMITTING)
 def test_a_row_with_or_without_a_value_moves_what_is_released_as_stated(kind, adjacency, delta):
     """And moments by all of their sensitivity: at both ends of the bounds, or with no value."""
     bounds = "private" if kind == "minmax" else (-1.0, 1.0)

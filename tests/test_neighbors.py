@@ -21,6 +21,7 @@ from skdp.neighbors import _grid, _kde
 from skdp.neighbors._grid import Lattice, axis_kernel
 from skdp.neighbors._histogram import auto_bins
 from skdp.neighbors._kde import criterion
+from tests.folding import each
 
 LOUD = 1e6  # hardly any noise
 RNG = np.random.default_rng(0)
@@ -127,9 +128,9 @@ def test_without_noise_it_is_scikit_learn_s(d, features):
 
 
 @pytest.mark.statistical
-@pytest.mark.parametrize("delta", [0.0, 1e-6])
-@pytest.mark.parametrize("features", ["kernel", "cells"])
-@pytest.mark.parametrize("relation", ["replace_one", "add_or_remove_one"])
+@each("delta", [0.0, 1e-6])
+@each("features", ["kernel", "cells"])
+@each("relation", ["replace_one", "add_or_remove_one"])
 def test_the_standard_deviation_is_that_of_the_noise(features, delta, relation):
     """Over 80 fits: a standard deviation errs by 8%."""
     budget = PrivacyBudget(1e4, 0.5, adjacency=relation)
@@ -240,8 +241,8 @@ def test_it_beats_the_histogram(delta, features):
 
 
 @every
-@pytest.mark.parametrize("d", [1, 2])
-@pytest.mark.parametrize("epsilon", [0.05, 2.0])
+@each("d", [1, 2])
+@each("epsilon", [0.05, 2.0])
 def test_it_is_a_density(density, d, epsilon):
     rows = NORMAL if d == 1 else PLANE
     density = type(density)(bounds=(-4, 4), epsilon=epsilon, random_state=0).fit(rows)
@@ -306,8 +307,8 @@ def test_answers_are_consistent_and_charge_nothing(density):
 
 @pytest.mark.slow
 @every
-@pytest.mark.parametrize("relation", ["replace_one", "add_or_remove_one"])
-@pytest.mark.parametrize("delta", [0.0, 1e-6])
+@each("relation", ["replace_one", "add_or_remove_one"])
+@each("delta", [0.0, 1e-6])
 def test_the_price_is_epsilon(density, relation, delta):
     budget = PrivacyBudget(4.0, 1e-5, adjacency=relation)
     density = type(density)(epsilon=4.0, delta=delta, budget=budget).fit(NORMAL)

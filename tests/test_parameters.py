@@ -12,11 +12,12 @@ from sklearn.base import BaseEstimator
 import skdp
 from skdp._parameters import FLAG, FRACTION, STEP, Integers, Reals, check_parameter
 from skdp.base import PrivateMixin
+from tests.folding import each
 
 INT, AUTO = "x must be an integer of at least 1", "x must be 'auto' or an integer of at least 1"
 
 
-@pytest.mark.parametrize(
+@each(
     ("value", "allowed", "wanted"),
     [
         (3, (Integers(1, 3),), 3),
@@ -37,7 +38,7 @@ def test_what_is_allowed_is_returned_as_a_python_number(value, allowed, wanted):
     assert type(found) is type(wanted)
 
 
-@pytest.mark.parametrize(
+@each(
     ("value", "allowed", "error", "text"),
     [
         (0, (Integers(1, 3),), ValueError, INT + " and at most 3, got 0"),
@@ -69,7 +70,7 @@ ESTIMATORS = [
 ]
 
 
-@pytest.mark.parametrize("kind", ESTIMATORS, ids=lambda kind: kind.__name__)
+@each("kind", ESTIMATORS, ids=lambda kind: kind.__name__)
 def test_tables_name_parameters_that_are_there_and_take_their_defaults(kind):
     defaults = inspect.signature(kind).parameters
     assert ESTIMATORS

@@ -27,6 +27,7 @@ from skdp import PrivacyBudget
 from skdp.budget.stand_in import StandInBudget
 from skdp.core.transcript import record, replay
 from skdp.preprocessing import DPMinMaxScaler, DPStandardScaler
+from tests.folding import each
 
 ADJACENCIES = ("replace_one", "add_or_remove_one")
 NOISELESS = 1e12
@@ -171,7 +172,7 @@ ESTIMATORS = [
 
 
 @pytest.mark.filterwarnings("error", "ignore:DPStandardScaler. bounds were learned")
-@pytest.mark.parametrize("table", [pytest.param(t, id=name) for name, t in containers()])
+@each("table", [pytest.param(t, id=name) for name, t in containers()])
 @pytest.mark.parametrize("estimator", ESTIMATORS, ids=repr)
 def test_no_rows_make_it_fail(estimator, table):
     for adjacency in ADJACENCIES:
@@ -222,9 +223,9 @@ def test_bounds_of_zero_width():
 # --- price and certificate ----------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("adjacency", ADJACENCIES)
-@pytest.mark.parametrize("delta", [0.0, 1e-6])
-@pytest.mark.parametrize("estimator", [DPStandardScaler(), DPMinMaxScaler()], ids=repr)
+@each("adjacency", ADJACENCIES)
+@each("delta", [0.0, 1e-6])
+@each("estimator", [DPStandardScaler(), DPMinMaxScaler()], ids=repr)
 def test_one_charge_of_the_stated_price(X, estimator, delta, adjacency):
     budget = PrivacyBudget(1.0, 1e-5, adjacency=adjacency)
     scaler = clone(estimator).set_params(epsilon=0.25, delta=delta, budget=budget)
@@ -274,8 +275,8 @@ def test_free_bounds_are_no_views_of_the_parameters():
     assert_array_equal(scaler.bounds_[0], [0, 0])
 
 
-@pytest.mark.parametrize("adjacency", ADJACENCIES)
-@pytest.mark.parametrize(
+@each("adjacency", ADJACENCIES)
+@each(
     "estimator", [DPStandardScaler(), DPMinMaxScaler(), DPStandardScaler(bounds=(0, 9))], ids=repr
 )
 def test_attributes_are_a_function_of_the_releases(X, estimator, adjacency):
@@ -393,7 +394,7 @@ def test_columns_are_counted(X, estimator):
         scaler.inverse_transform(X[:, :3])
 
 
-@pytest.mark.parametrize(
+@each(
     ("scaler", "error", "match"),
     [
         (DPStandardScaler(with_mean="yes"), TypeError, "with_mean"),

@@ -13,6 +13,7 @@ from sklearn.base import clone
 
 from skdp.budget.stand_in import StandInBudget
 from skdp.preprocessing import DPMinMaxScaler, DPStandardScaler
+from tests.folding import each
 
 ADJACENCIES = ("replace_one", "add_or_remove_one")
 
@@ -109,7 +110,7 @@ def errors_of_scalers(scaler, draw, fits):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("adjacency", ["replace_one", "add_or_remove_one"])
+@each("adjacency", ["replace_one", "add_or_remove_one"])
 @pytest.mark.parametrize("n", [500, 8000])
 @pytest.mark.parametrize("make", [DPStandardScaler, DPMinMaxScaler])
 def test_expected_errors_with_learned_bounds_are_what_happens(adjacency, make, n):

@@ -6,13 +6,13 @@ from functools import partial
 
 import numpy as np
 import pandas as pd
-import pytest
 from sklearn.base import BaseEstimator
 from sklearn.linear_model import LogisticRegression
 
 from skdp import DPKMeans, PrivacyBudget
 from skdp._public_key import public_key
 from skdp.synthetic import Domain, conjunctions
+from tests.folding import each
 
 
 class Early(BaseEstimator):
@@ -36,7 +36,7 @@ def test_a_new_parameter_a_moved_class_a_budget_and_a_seed_change_no_key():
     assert public_key(Early(3)) == key
 
 
-@pytest.mark.parametrize(
+@each(
     ("one", "other"),
     [
         (1, True),

@@ -13,6 +13,7 @@ from sklearn.preprocessing import QuantileTransformer, RobustScaler
 
 from skdp import PrivacyBudget
 from skdp.quantile import DPMedian, DPQuantile, DPQuantileTransformer, DPRobustScaler
+from tests.folding import each
 
 RNG = np.random.default_rng(0)
 X = np.column_stack([RNG.lognormal(3, 1, 20_000), RNG.integers(-5, 6, 20_000)])
@@ -29,9 +30,9 @@ def rank(values, quantiles):
 # --- medians --------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("delta", [0.0, 1e-6])
-@pytest.mark.parametrize("mechanism", ["exponential", "smooth", "global"])
-@pytest.mark.parametrize("bounds", ["private", BOUNDS], ids=["private", "stated"])
+@each("delta", [0.0, 1e-6])
+@each("mechanism", ["exponential", "smooth", "global"])
+@each("bounds", ["private", BOUNDS], ids=["private", "stated"])
 def test_medians_lie_within_their_bounds(mechanism, delta, bounds):
     median = DPMedian(mechanism=mechanism, bounds=bounds, delta=delta, random_state=0).fit(X)
     assert median.median_.shape == (2,)
@@ -92,8 +93,8 @@ def test_seven_zeros_and_ones(ones):
 # --- quantiles ------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("delta", [0.0, 1e-6])
-@pytest.mark.parametrize("q", [0.3, [0.9], (0.25, 0.5, 0.75), np.linspace(0.05, 0.95, 19)])
+@each("delta", [0.0, 1e-6])
+@each("q", [0.3, [0.9], (0.25, 0.5, 0.75), np.linspace(0.05, 0.95, 19)])
 def test_quantiles_have_the_shape_of_numpy_s(q, delta):
     quantile = DPQuantile(q, bounds=BOUNDS, delta=delta, epsilon=2.0, random_state=0).fit(X)
     assert quantile.quantiles_.shape == (np.size(q), 2)
@@ -157,9 +158,9 @@ def test_a_prior_keeps_noise_of_few_rows_from_the_far_end():
 # --- expected errors ------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("relation", ["replace_one", "add_or_remove_one"])
-@pytest.mark.parametrize("delta", [0.0, 1e-6])
-@pytest.mark.parametrize("q", [0.5, (0.1, 0.2, 0.5, 0.9)])
+@each("relation", ["replace_one", "add_or_remove_one"])
+@each("delta", [0.0, 1e-6])
+@each("q", [0.5, (0.1, 0.2, 0.5, 0.9)])
 def test_the_error_bound_is_kept(relation, delta, q):
     """Kept with probability 0.95 a level; in fact almost always, being a bound for any rows."""
     budget = PrivacyBudget(1e3, 0.1, adjacency=relation)
@@ -251,7 +252,7 @@ def test_a_step_without_a_multiple_within_stated_bounds_is_refused(estimator):
 
 
 @pytest.mark.parametrize("estimator", [DPMedian(), DPQuantile(0.3)], **named)
-@pytest.mark.parametrize(
+@each(
     ("parameters", "names"),
     [
         ({"mechanism": "smooth", "step": 1}, ["step=1", "'smooth'"]),
@@ -271,7 +272,7 @@ def test_parameters_without_effect_are_refused(estimator, parameters, names):
     assert budget.charges == []
 
 
-@pytest.mark.parametrize(
+@each(
     ("q", "error", "text"),
     [
         ([0.5, 1.5], ValueError, "1.5 is not in"),
@@ -301,8 +302,8 @@ def test_what_is_wrong_with_levels_is_said(q, error, text):
 # --- robust scaling -------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("unit_variance", [False, True])
-@pytest.mark.parametrize("quantile_range", [(25.0, 75.0), (5, 95), (60.0, 80.0), (7, 50)])
+@each("unit_variance", [False, True])
+@each("quantile_range", [(25.0, 75.0), (5, 95), (60.0, 80.0), (7, 50)])
 def test_robust_scaler_is_near_scikit_learn_s(quantile_range, unit_variance):
     parameters = {"quantile_range": quantile_range, "unit_variance": unit_variance}
     scaler = DPRobustScaler(bounds=BOUNDS, epsilon=20.0, random_state=0, **parameters).fit(X)
@@ -327,8 +328,8 @@ def test_parts_of_the_robust_scaler():
     np.testing.assert_array_equal(free.transform(X), X)
 
 
-@pytest.mark.parametrize("n", [1, 2, 50, 2000])
-@pytest.mark.parametrize("value", [0.0, 3.0, -1e300])
+@each("n", [1, 2, 50, 2000])
+@each("value", [0.0, 3.0, -1e300])
 def test_constant_columns_are_scaled_by_something_finite(n, value):
     for bounds in ("private", (value - 1, value + 1), (value, value)):
         scaler = DPRobustScaler(bounds=bounds, random_state=0).fit(np.full((n, 2), value))
@@ -377,7 +378,7 @@ def test_quantile_transform_and_its_inverse_are_monotone_and_meet():
 
 
 @pytest.mark.parametrize("estimator", EVERY, **named)
-@pytest.mark.parametrize("relation", ["replace_one", "add_or_remove_one"])
+@each("relation", ["replace_one", "add_or_remove_one"])
 def test_a_fit_is_charged_once(estimator, relation):
     budget = PrivacyBudget(2.0, adjacency=relation)
     fitted = clone(estimator).set_params(budget=budget, epsilon=0.5).fit(X)
@@ -395,7 +396,7 @@ def test_no_rows_are_rows_where_their_number_is_private(estimator):
 
 
 @pytest.mark.parametrize("estimator", EVERY, **named)
-@pytest.mark.parametrize(
+@each(
     "table",
     [np.full((5, 2), 1e308), np.array([[-1e308, 1e308]] * 4), np.full((1, 1), 5e-324)],
     ids=["huge", "wide", "tiny"],
@@ -415,8 +416,8 @@ def test_tables_with_names(estimator):
     assert make_pipeline(clone(estimator), DPMedian()).fit(frame).transform(frame).shape == (200, 2)
 
 
-@pytest.mark.parametrize("relation", ["replace_one", "add_or_remove_one"])
-@pytest.mark.parametrize(("noise", "delta"), [("cauchy", 0.0), ("student", 0.0), ("cauchy", 1e-6)])
+@each("relation", ["replace_one", "add_or_remove_one"])
+@each(("noise", "delta"), [("cauchy", 0.0), ("student", 0.0), ("cauchy", 1e-6)])
 def test_quantiles_with_noise_of_smooth_scale(relation, noise, delta):
     """Each level has the error of one release at a third of the allowance; they do not cross."""
     X = np.random.default_rng(0).normal(size=(4000, 2))

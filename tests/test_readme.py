@@ -13,6 +13,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from tests.folding import each
+
 ROOT = Path(__file__).resolve().parents[1]
 
 
@@ -175,7 +177,7 @@ def test_readme_names_every_estimator():
         assert f".{name}` |" in page
 
 
-@pytest.mark.parametrize(
+@each(
     "module",
     [
         "",

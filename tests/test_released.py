@@ -10,6 +10,7 @@ from scipy.stats import norm
 
 from skdp import PrivacyBudget, statistics
 from skdp.statistics import Released
+from tests.folding import each
 
 X = np.random.default_rng(0).normal(size=(500, 3))
 A = {"budget": PrivacyBudget(1e6, 0.5, adjacency="add_or_remove_one")}
@@ -21,8 +22,8 @@ def two(system_noise):
     return statistics.mean(X, **ask), statistics.mean(X, **ask)
 
 
-@pytest.mark.parametrize("level", [0.5, 0.9, 0.95, 0.99, 0.999, 0.99999])
-@pytest.mark.parametrize("epsilon", [0.01, 0.1, 1.0, 2.0, 4.0, 6.0, 10.0, 20.0])
+@each("level", [0.5, 0.9, 0.95, 0.99, 0.999, 0.99999])
+@each("epsilon", [0.01, 0.1, 1.0, 2.0, 4.0, 6.0, 10.0, 20.0])
 def test_the_interval_of_a_count_covers_by_its_exact_distribution(epsilon, level):
     count = statistics.count(X, epsilon=epsilon, **A)
     low, high = count.interval(level)

@@ -23,6 +23,7 @@ from skdp.core import clipping as protect
 from skdp.core import sums
 from skdp.core.transcript import record, replay
 from skdp.statistics import _moments
+from tests.folding import each
 
 N = 200
 EPSILON = 1e8 / N
@@ -117,8 +118,8 @@ def worst_part(name, column, delta, adjacency):
     return worst
 
 
-@pytest.mark.parametrize("column", sorted(columns()))
-@pytest.mark.parametrize("name", sorted(FUNCTIONS))
+@each("column", sorted(columns()))
+@each("name", sorted(FUNCTIONS))
 def test_rounding_is_a_tenth_of_a_stated_error(name, column):
     for delta in (0.0, 1e-6):
         for adjacency in (A, R):
@@ -188,7 +189,7 @@ SHAPES = {
 }
 
 
-@pytest.mark.parametrize("shape", sorted(SHAPES))
+@each("shape", sorted(SHAPES))
 def test_three_standard_errors_cover_what_the_noise_allows(shape):
     """Noise with Laplace tails is beyond three standard deviations in 1.44% of draws.
 

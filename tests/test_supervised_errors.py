@@ -19,6 +19,7 @@ from skdp.discriminant_analysis import DPLinearDiscriminantAnalysis
 from skdp.linear_model import DPLinearRegression
 from skdp.naive_bayes import DPGaussianNB
 from skdp.neighbors import DPNearestCentroid
+from tests.folding import each
 
 ROWS, FITS, CLASSES, LIMIT = 8000, 12, range(3), 1.6
 # 0/1, money that is mostly 0, lengths in small units, counts, lognormal.
@@ -73,9 +74,9 @@ def rms(found):
 
 
 @pytest.mark.statistical
-@pytest.mark.parametrize("relation", ["add_or_remove_one", "replace_one"])
-@pytest.mark.parametrize("delta", [0.0, 1e-6])
-@pytest.mark.parametrize("kind", [*MEANS, DPLinearRegression])
+@each("relation", ["add_or_remove_one", "replace_one"])
+@each("delta", [0.0, 1e-6])
+@each("kind", [*MEANS, DPLinearRegression])
 def test_errors_cover_what_all_rows_have(kind, delta, relation):
     found, known = deviations(kind, delta, relation, BOUNDS)
     assert known == 1.0 or relation == "replace_one"

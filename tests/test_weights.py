@@ -22,6 +22,7 @@ from skdp.cluster import DPKMeans
 from skdp.engines import from_arrays
 from skdp.linear_model import DPLogisticRegression
 from skdp.preprocessing import DPStandardScaler
+from tests.folding import each
 
 A, R = "add_or_remove_one", "replace_one"
 LOW, HIGH = np.array([-1.0, 0.0, -2.0]), np.array([1.0, 6.0, 2.0])
@@ -113,7 +114,7 @@ def test_weights_of_columns_with_missing_cells_are_refused():
 
 
 @every_model
-@pytest.mark.parametrize("relation", [A, R])
+@each("relation", [A, R])
 def test_weights_change_no_price(kind, relation):
     X, weights = table(100, 0)
     for delta in (0.0, 1e-6):
@@ -125,7 +126,7 @@ def test_weights_change_no_price(kind, relation):
 
 
 @every_model
-@pytest.mark.parametrize("relation", [A, R])
+@each("relation", [A, R])
 def test_seeded_fits_with_other_weights_share_no_noise(kind, relation):
     """And the same weights, whatever holds them, are the same; so is all above the bound."""
     X, weights = table(2000, 0)
@@ -148,7 +149,7 @@ def test_seeded_fits_with_other_weights_share_no_noise(kind, relation):
 
 
 @every_model
-@pytest.mark.parametrize("value", [0.0, -3.0, 1e-300])
+@each("value", [0.0, -3.0, 1e-300])
 @every_noise
 def test_weights_of_nothing_are_like_few_rows(kind, value, relation, delta):
     """Without a warning, whatever they are, but that released centres coincide."""
@@ -237,8 +238,8 @@ def _far(relation, delta, n, kind):
 
 
 @pytest.mark.statistical
-@pytest.mark.parametrize("kind", ["ordinary", "light", "at the ends"])
-@pytest.mark.parametrize("n", [200, 5000])
+@each("kind", ["ordinary", "light", "at the ends"])
+@each("n", [200, 5000])
 @every_noise
 def test_errors_cover_the_weighted_statistics(relation, delta, n, kind):
     """95% intervals of 200 fits: more than 30 of one outside are seen once in ten million times.
@@ -274,7 +275,7 @@ def test_full_weights_cost_little(relation, delta):
 
 
 @every_noise
-@pytest.mark.parametrize("n_classes", [2, 3])
+@each("n_classes", [2, 3])
 def test_a_weight_is_a_number_of_rows(n_classes, relation, delta):
     """Rows of weight 0 are as if they were not there, those of weight k as if there k times."""
     X, _ = table(4000, 0)
@@ -294,7 +295,7 @@ def test_a_weight_is_a_number_of_rows(n_classes, relation, delta):
 
 
 @every_noise
-@pytest.mark.parametrize("n_classes", [2, 3])
+@each("n_classes", [2, 3])
 def test_probabilities_are_near_scikit_learns_without_noise(n_classes, relation, delta):
     """Rows are shortened and the descent stops early; without weights it is further off."""
     X, weights = table(4000, 0)
@@ -358,7 +359,7 @@ def in_order(centers):
 
 
 @every_noise
-@pytest.mark.parametrize("algorithm", ["tree", "lloyd"])
+@each("algorithm", ["tree", "lloyd"])
 def test_centres_are_scikit_learns_without_noise(algorithm, relation, delta):
     """Weights are clipped to their bound, which is below some of them."""
     X, weights = blobs(6000, 0)
@@ -396,7 +397,7 @@ def test_weights_of_many_features_need_lloyd():
 
 @pytest.mark.statistical
 @every_noise
-@pytest.mark.parametrize("algorithm", ["tree", "lloyd"])
+@each("algorithm", ["tree", "lloyd"])
 @pytest.mark.parametrize("light", [1.0, 20.0])
 def test_errors_of_centres_cover_the_weighted_means(algorithm, relation, delta, light):
     """Of rows nearest to each, about three centres in 40 fits: one in 30 beyond 3 errors, or less.

@@ -49,9 +49,9 @@ def with_nan(X, relation):
 
 def through_recorder(audit_spec):
     """Let every release of skdp pass a primitive of the recorder."""
-    from skdp.core.privacy_filter import PrivacyFilter
+    from skdp.core.privacy_filter import Meter
 
-    original = PrivacyFilter.release
+    original = Meter.release
 
     def release(self, name, exact, sensitivity, distance, make, shape):
         @audit_spec(
@@ -70,7 +70,7 @@ def through_recorder(audit_spec):
 
         return original(self, name, exact, sensitivity, distance, recorded, shape)
 
-    PrivacyFilter.release = release
+    Meter.release = release
 
 
 def numbers(fitted):

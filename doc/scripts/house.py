@@ -17,6 +17,8 @@ from pathlib import Path
 PACKAGE = Path(__file__).resolve().parents[2] / "skdp"
 # What sees rows or money, from below: a package imports those to its left only.
 TRUSTED = ("budget", "core", "engines", "user_code", "tabular", "queries")
+# How much a release may lose, and how losses add up: as much of the core as the noise is.
+ACCOUNTING = ("amounts", "conversions", "accountants", "residue", "pld")
 BELOW = (*TRUSTED, "planning", "base")
 # Says which rows are whose, above the estimators: a wrong line of it breaks the promise, too.
 ABOVE = ("sql",)
@@ -43,15 +45,20 @@ def code_lines(path: Path) -> int:
 
 
 def trusted_base() -> dict[str, int]:
-    """Return the lines of code of each trusted package."""
+    """Return the lines of code of each trusted package, and of the accounting by itself."""
     lines: Counter[str] = Counter()
     for path in PACKAGE.rglob("*.py"):
-        lines[part(path)] += code_lines(path)
-    return {name: lines[name] for name in (*TRUSTED, *ABOVE)}
+        lines["accounting" if is_accounting(path) else part(path)] += code_lines(path)
+    return {name: lines[name] for name in ("accounting", *TRUSTED, *ABOVE)}
+
+
+def is_accounting(path: Path) -> bool:
+    """Say whether a file converts or adds up privacy losses."""
+    return part(path) == "budget" and path.stem in ACCOUNTING
 
 
 def files_of(fit: Callable[[], object]) -> list[str]:
-    """Return the trusted files that a fit runs code of, those of the ledger left out."""
+    """Return the trusted files that a fit runs code of; of the budget, only the accounting."""
     found: set[Path] = set()
 
     def note(frame: object, event: str, argument: object) -> None:
@@ -63,9 +70,13 @@ def files_of(fit: Callable[[], object]) -> list[str]:
         fit()
     finally:
         sys.setprofile(None)
-    names = (path.relative_to(PACKAGE) for path in found if PACKAGE in path.parents)
     read = set(TRUSTED) - {"budget"}
-    return sorted(str(name) for name in names if name.parts[0].removesuffix(".py") in read)
+    files = [path for path in found if PACKAGE in path.parents]
+    return sorted(
+        str(path.relative_to(PACKAGE))
+        for path in files
+        if part(path) in read or is_accounting(path)
+    )
 
 
 def fits() -> dict[str, list[str]]:
@@ -107,10 +118,13 @@ def imports() -> Counter[tuple[str, str]]:
 def table() -> str:
     """Return the figures as a table in Markdown."""
     lines = trusted_base()
-    rows = "".join(f"| `skdp/{name}` | {n:,} |\n" for name, n in lines.items())
+    titles = {"accounting": "`skdp/budget`: " + ", ".join(f"`{name}`" for name in ACCOUNTING)}
+    titles["budget"] = "`skdp/budget`: ledgers and reports"
+    rows = "".join(f"| {titles.get(x, f'`skdp/{x}`')} | {n:,} |\n" for x, n in lines.items())
+    everyone = lines["core"] + lines["accounting"]
     return (
         "| package | lines of code |\n|---|---|\n"
-        f"{rows}| **the core, which everyone must trust** | **{lines['core']:,}** |\n"
+        f"{rows}| **core and accounting, which everyone must trust** | **{everyone:,}** |\n"
         f"| **all that sees rows or money** | **{sum(lines.values()):,}** |\n"
         "\nFiles of it that a fit runs, the ledger's left out: "
         + "; ".join(f"{len(files)} for {name}" for name, files in fits().items())

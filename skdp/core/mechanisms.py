@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 from skdp.budget.conversions import pure_part
 from skdp.core import noise as samplers
 from skdp.core.clipping import isqrt_up
-from skdp.core.privacy_filter import PrivacyFilter, Share
+from skdp.core.privacy_filter import Meter, Share
 from skdp.core.query import reviewed
 
 __all__ = [
@@ -104,7 +104,7 @@ def after_shortening(sensitivity: int, bits: int, moved: int) -> int:
 
 
 def l2_noise(
-    meter: PrivacyFilter,
+    meter: Meter,
     name: str,
     exact: NDArray,
     sensitivity: int,
@@ -141,7 +141,7 @@ def l2_noise(
 
 
 def independent_noise(
-    meter: PrivacyFilter,
+    meter: Meter,
     name: str,
     exact: NDArray,
     l1_sensitivity: int,
@@ -178,7 +178,7 @@ def independent_noise(
 
 
 def _gaussian(
-    meter: PrivacyFilter,
+    meter: Meter,
     name: str,
     exact: NDArray,
     sensitivity: float,
@@ -222,7 +222,7 @@ class Independent:
         return replace(self, l1=max(self.l1, other.l1), l2_squared=l2_squared)
 
     def noised(
-        self, meter: PrivacyFilter, name: str, exact: NDArray, share: Share, unit: float
+        self, meter: Meter, name: str, exact: NDArray, share: Share, unit: float
     ) -> tuple[NDArray, float]:
         """Return the integers with the noise that these bounds ask for, and its deviation."""
         l2 = isqrt_up(self.l2_squared)
@@ -254,14 +254,14 @@ class Spherical:
         return Spherical(max(self.l2, other.l2))
 
     def noised(
-        self, meter: PrivacyFilter, name: str, exact: NDArray, share: Share, unit: float
+        self, meter: Meter, name: str, exact: NDArray, share: Share, unit: float
     ) -> tuple[NDArray, float]:
         """Return the integers with the noise that this bound asks for, and its deviation."""
         return l2_noise(meter, name, exact, self.l2, share, unit=unit)
 
 
 def exponential_mechanism(
-    meter: PrivacyFilter, name: str, scores: NDArray, sensitivity: int, share: Share
+    meter: Meter, name: str, scores: NDArray, sensitivity: int, share: Share
 ) -> NDArray:
     """Choose an index in each row of integer scores (lower is better), all under one share.
 

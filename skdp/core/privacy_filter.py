@@ -10,10 +10,11 @@ that is not private but for a small probability has a delta of its own, `separat
 adds to the claim: the publication of rows, each with a probability, and Laplace noise of smooth
 scale.
 
-A mechanism takes its share, makes its release through `add_noise` or `release`, which a transcript
-records and replays and a seed keys, and writes down what it did. The mechanisms are in
-`skdp.core.mechanisms`, and beside the queries that are alone in using one. Proofs:
-PROOFS.md, "Metering".
+A mechanism is handed a `Meter`, a view of the session's `PrivacyFilter`: it takes its share, makes
+its release through `add_noise` or `release`, which a transcript records and replays and a seed
+keys, and writes down what it did. The filter itself stays with the session. The mechanisms are in
+`skdp.core.mechanisms`, and beside the queries that are alone in using one. Proofs: PROOFS.md,
+"Metering".
 """
 
 from __future__ import annotations
@@ -25,6 +26,7 @@ import os
 import threading
 import warnings
 from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager
 from contextvars import ContextVar
 from dataclasses import dataclass
 from fractions import Fraction
@@ -47,6 +49,7 @@ from skdp.core.table import REPLACE_ONE
 from skdp.exceptions import LedgerError, PrivacyLeakError, SealedBudgetError, SeededNoiseWarning
 
 __all__ = [
+    "Meter",
     "PrivacyFilter",
     "Release",
     "asked",
@@ -141,20 +144,18 @@ def asked(query: str, *, reviewed: bool) -> Iterator[None]:
 
 
 @dataclass
-class _State:
-    """What changes while a session is open; shared by all views of its filter."""
+class _Shares:
+    """A part of what was charged, and how much of this part has been spent."""
 
+    part: Fraction = Fraction(1)
     spent: Fraction = Fraction(0)
-    separate_delta_is_spent: bool = False
-    is_open: bool = True
-    passes: int = 0  # over the rows, on which a user's code runs
-    entropy: Any = None
 
 
 class PrivacyFilter:
-    """The allowance of one session: charges it, meters it, and writes down what was released.
+    """The allowance of one session: charges it, and writes down what was released.
 
-    It never sees a row. Mechanisms (`skdp.core.mechanisms`) take their share from it.
+    It never sees a row. Only the session holds it: mechanisms (`skdp.core.mechanisms`) and
+    measurements take their shares through a `Meter`, which cannot enlarge what there is.
 
     Parameters
     ----------
@@ -209,9 +210,11 @@ class PrivacyFilter:
         self.claimed_mu = check_allowance(self.epsilon, noise_delta)
         self.unit = unit
         self.max_rows_per_unit: int | None = None
-        self._steps = 1
-        self._left = Fraction(1)  # of the allowance, when the shares began that are asked for now
-        self._state = _State()
+        self._shares = _Shares()
+        self._separate_delta_is_spent = False
+        self._is_open = True
+        self._passes = 0  # over the rows, on which a user's code runs
+        self._entropy: Any = None  # of noise; None: the operating system
         self._pid = os.getpid()
         self._lock = threading.RLock()  # held already: by code that interrupted a release
         self._budget = budget
@@ -234,7 +237,7 @@ class PrivacyFilter:
             apart = (noise_delta,) if self.claimed_separate_delta else ()
             key.update(repr((*claim, *apart)).encode())
             self._key = key.digest()
-            self._state.entropy = samplers.SeededEntropy(self.noise_seed, self._key)
+            self._entropy = samplers.SeededEntropy(self.noise_seed, self._key)
         warn_of_delta(estimator, self.delta, n_rows or 0)
         if budget is not None:
             if self.seeded:
@@ -247,52 +250,176 @@ class PrivacyFilter:
         transcript = current_transcript()
         self._opened = None if transcript is None else transcript.opened(estimator, cost, budget)
 
-    def per_step(self, steps: int) -> PrivacyFilter:
-        """Return this filter for mechanisms whose guarantee is for one of so many steps.
+    def meter(self, steps: int = 1) -> Meter:
+        """Return a view of the allowance, for mechanisms that say nothing of more than a step."""
+        return Meter(self, self._shares, steps)
 
-        Group privacy: what is epsilon-DP for a step is k epsilon-DP for k of them, mu-GDP is
-        k mu-GDP; so each step may lose a k-th part. PROOFS.md, "Stability".
+    def _keep_rest(self) -> None:
+        """Let shares be of what is left, from now on; the session alone may.
+
+        Epsilons add up and squares of mu do, so what is left of an allowance is one itself. The
+        old allowance is empty then: a meter that was made before can take nothing more.
         """
-        view = PrivacyFilter.__new__(PrivacyFilter)
-        vars(view).update(vars(self), _steps=self._steps * steps)
-        return view
-
-    def begin_with_rest(self) -> None:
-        """Let shares be of what is left, from now on; before any view is made of the filter.
-
-        Epsilons add up and squares of mu do, so what is left of an allowance is one itself.
-        """
-        self._left *= self.remaining
-        self._state.spent = Fraction(0)
+        with self._spending("what is left"):
+            old = self._shares
+            if old.spent == 1:
+                raise PrivacyLeakError("nothing of the session's allowance is left")
+            self._shares = _Shares(old.part * (1 - old.spent))
+            old.spent = Fraction(1)
 
     def __reduce__(self) -> Any:  # copies are made by it, too
         raise PrivacyLeakError("a session cannot be copied: both would spend one charge")
 
-    # --- metering -----------------------------------------------------------------------------
+    @contextlib.contextmanager
+    def _spending(self, name: str) -> Iterator[None]:
+        """Hold the lock under which a share is taken, if this session may still release."""
+        # Before the lock: a forked child may have inherited it locked.
+        if os.getpid() != self._pid:
+            raise PrivacyLeakError(f"release {name!r} in a process that did not open the session")
+        if self._lock._is_owned():  # type: ignore[attr-defined]
+            raise PrivacyLeakError(f"release {name!r} in the middle of another of this session")
+        with self._lock:
+            if not self._is_open:
+                raise PrivacyLeakError(f"release {name!r} after the session was closed")
+            if self._passes:
+                # One row would decide whether there is such a release.
+                raise PrivacyLeakError(f"release {name!r} asked for by code that runs on the rows")
+            yield
+
+    def ticket_key(self) -> bytes | None:
+        """Return what keys the choice of a unit's rows; None: the operating system's entropy.
+
+        Under a seed, and where an audit compares two tables, rows of the same unit get the same
+        tickets in both: the key tells nothing of the table.
+        """
+        if current_transcript() is not None:
+            return b"audited"
+        return None if self.noise_seed is None else repr(self.noise_seed).encode()
+
+    def post_processing_rng(self) -> np.random.Generator:
+        """Return a generator for data-independent randomness of post-processing.
+
+        With a `random_state` it is keyed by that and the releases so far, never by the rows.
+        """
+        if self._seed is None:
+            return samplers.public_generator(None)
+        return samplers.public_generator(repr(self._seed).encode() + self._history.digest())
+
+    def certificate(self) -> PrivacyCertificate:
+        """Return what has been released so far and the session's guarantee."""
+        return PrivacyCertificate(
+            estimator=self.estimator,
+            adjacency=self.relation,
+            unit="row" if self.unit is None else self.unit,
+            max_rows_per_unit=self.max_rows_per_unit,
+            epsilon=self.epsilon,
+            delta=self.delta,
+            mu=self.claimed_mu,
+            seeded=self.seeded,
+            charged=type(self._budget) is PrivacyBudget,
+            releases=tuple(self._records),
+        )
+
+    def close(self) -> None:
+        """End the session: no further release; the ledger learns what the charge was for.
+
+        Raises
+        ------
+        PrivacyLeakError
+            If code that runs on the rows asks for it: one row would decide about all later answers.
+        """
+        if self._passes:
+            raise PrivacyLeakError("a session cannot be closed by code that runs on its rows")
+        if self._is_open and self._budget is not None:
+            # The cost stands in the ledger since the session opened. That its description cannot
+            # be added now is no reason to lose a fit that is paid for.
+            with contextlib.suppress(LedgerError, SealedBudgetError):
+                self._budget.describe(self._charge, [one.to_dict() for one in self._records])
+        self._is_open = False
+
+
+class Meter:
+    """A view of a session's allowance: it can check, take shares and release under them.
+
+    Mechanisms and measurements are handed this and no more. Whatever they do with it, what is
+    released in a session adds up to its claim at most; `tests/verified/test_filter.py` runs every
+    short sequence of requests.
+
+    Parameters
+    ----------
+    privacy_filter : PrivacyFilter
+    shares : _Shares
+        Several meters may draw on the same.
+    steps : int
+        The guarantee of a mechanism that takes a share is for one of so many steps. Group privacy:
+        what is epsilon-DP for a step is k epsilon-DP for k of them, mu-GDP is k mu-GDP; so each
+        step may lose a k-th part. PROOFS.md, "Stability".
+    """
+
+    __slots__ = ("_filter", "_shares", "_steps")
+
+    def __init__(self, privacy_filter: PrivacyFilter, shares: _Shares, steps: int) -> None:
+        self._filter, self._shares = privacy_filter, shares
+        self._steps = _checked_steps(steps)
+
+    def per_step(self, steps: int) -> Meter:
+        """Return this meter for mechanisms whose guarantee is for one of so many of its steps."""
+        return Meter(self._filter, self._shares, self._steps * _checked_steps(steps))
+
+    # --- what is public -------------------------------------------------------------------------
+
+    @property
+    def relation(self) -> str:
+        """How neighbouring tables of the caller differ."""
+        return self._filter.relation
+
+    @property
+    def unit(self) -> str | None:
+        """The name of the privacy unit; None: one row."""
+        return self._filter.unit
+
+    @property
+    def claimed_separate_delta(self) -> float:
+        """The separate delta that the session has charged."""
+        return self._filter.claimed_separate_delta
+
+    @property
+    def noise_seed(self) -> int | None:
+        """The seed of the noise; None where noise is not seeded."""
+        return self._filter.noise_seed
+
+    def history(self) -> bytes:
+        """Return a hash of the releases so far."""
+        return self._filter._history.digest()
+
+    def post_processing_rng(self) -> np.random.Generator:
+        """Return a generator for data-independent randomness of post-processing."""
+        return self._filter.post_processing_rng()
+
+    # --- shares ---------------------------------------------------------------------------------
 
     @property
     def pure(self) -> bool:
         """Whether the session's noise is pure: no delta but that of a publication."""
-        return self.claimed_mu is None
+        return self._filter.claimed_mu is None
 
     @property
     def mu(self) -> float | None:
         """The Gaussian level of all noise for one step; None if pure."""
-        if self.claimed_mu is None:
-            return None
-        if self._left == 1:
-            return self.claimed_mu / self._steps
-        return self.claimed_mu * math.sqrt(self._left) * (1 - 2**-50) / self._steps
+        whole, part = self._filter.claimed_mu, self._shares.part
+        if whole is None or part == 1:
+            return None if whole is None else whole / self._steps
+        return whole * math.sqrt(part) * (1 - 2**-50) / self._steps
 
     @property
     def remaining(self) -> Fraction:
         """Share of the allowance that is left."""
-        return 1 - self._state.spent
+        return 1 - self._shares.spent
 
     @property
     def entropy(self) -> Any:
         """Where noise comes from; None for the operating system."""
-        return self._state.entropy
+        return self._filter._entropy
 
     @property
     def separate_delta(self) -> float:
@@ -301,7 +428,7 @@ class PrivacyFilter:
         Of (epsilon, delta)-DP for a step, k steps make delta * (1 + e**epsilon + ... +
         e**((k - 1) epsilon)).
         """
-        return self.claimed_separate_delta / self._growth
+        return self._filter.claimed_separate_delta / self._growth
 
     @property
     def _growth(self) -> float:
@@ -317,7 +444,7 @@ class PrivacyFilter:
 
     @property
     def _epsilon_of_step(self) -> Fraction:
-        return exact_fraction(self.epsilon) * self._left / self._steps
+        return exact_fraction(self._filter.epsilon) * self._shares.part / self._steps
 
     def fraction(self, share: Share) -> Fraction:
         """Return a share as a fraction; None stands for all that is left."""
@@ -337,26 +464,14 @@ class PrivacyFilter:
         # Four roundings of at most 2**-53 each: the factor keeps the square below share * mu**2.
         return math.sqrt(float(fraction)) * self.mu * (1 - 2**-50)
 
-    @contextlib.contextmanager
-    def spending(self, name: str) -> Iterator[None]:
-        """Hold the lock under which a share is taken, if this session may still release."""
-        # Before the lock: a forked child may have inherited it locked.
-        if os.getpid() != self._pid:
-            raise PrivacyLeakError(f"release {name!r} in a process that did not open the session")
-        if self._lock._is_owned():  # type: ignore[attr-defined]
-            raise PrivacyLeakError(f"release {name!r} in the middle of another of this session")
-        with self._lock:
-            if not self._state.is_open:
-                raise PrivacyLeakError(f"release {name!r} after the session was closed")
-            if self._state.passes:
-                # One row would decide whether there is such a release.
-                raise PrivacyLeakError(f"release {name!r} asked for by code that runs on the rows")
-            yield
+    def spending(self, name: str) -> AbstractContextManager[None]:
+        """Hold the lock under which shares are taken; refuse where the session may not release."""
+        return self._filter._spending(name)
 
     def _affordable(self, share: Share, name: str) -> Fraction:
         """Return the share as a fraction if that much is left; under the lock."""
         fraction = self.fraction(share)
-        if self._state.spent + fraction > 1:
+        if self._shares.spent + fraction > 1:
             raise PrivacyLeakError(
                 f"release {name!r} wants a share of {float(fraction):g}; "
                 f"{float(self.remaining):g} of the session's allowance is left"
@@ -367,7 +482,7 @@ class PrivacyFilter:
         """Spend a share; return it and the pure epsilon that it buys, for one step."""
         with self.spending(name):
             fraction = self._affordable(share, name)
-            self._state.spent += fraction
+            self._shares.spent += fraction
         if self.mu is None:
             return fraction, fraction * self._epsilon_of_step
         return fraction, Fraction(pure_epsilon_from_mu(self.level(fraction)))
@@ -382,20 +497,20 @@ class PrivacyFilter:
                     f"release {name!r} needs a delta of its own of {float(probability):g}; the "
                     f"session has set separate_delta={self.separate_delta:g} aside for that"
                 )
-            if self._state.separate_delta_is_spent:
+            if self._filter._separate_delta_is_spent:
                 raise PrivacyLeakError(f"release {name!r}: separate_delta has been spent already")
-            self._state.separate_delta_is_spent = True
+            self._filter._separate_delta_is_spent = True
 
     @contextlib.contextmanager
     def without_releases(self) -> Iterator[None]:
         """Refuse every release in the block, in which a user's code runs on rows."""
-        with self._lock:
-            self._state.passes += 1
+        with self._filter._lock:
+            self._filter._passes += 1
         try:
             yield
         finally:
-            with self._lock:
-                self._state.passes -= 1
+            with self._filter._lock:
+                self._filter._passes -= 1
 
     def check(self, share: Share, name: str) -> None:
         """Raise what `take` would raise, before a user's code is run on the rows."""
@@ -446,10 +561,10 @@ class PrivacyFilter:
         if transcript is not None:
             moved = sensitivity * self._steps  # by the whole unit
             transcript.note(name, exact, moved, distance, released)
-        if self._opened is not None:
-            self._opened.releases += 1
-        self._history.update(name.encode())
-        self._history.update(repr(released.tolist()).encode())
+        if self._filter._opened is not None:
+            self._filter._opened.releases += 1
+        self._filter._history.update(name.encode())
+        self._filter._history.update(repr(released.tolist()).encode())
         return released
 
     def reseed(self, name: str, exact: NDArray, sensitivity: float) -> None:
@@ -459,30 +574,16 @@ class PrivacyFilter:
         digest of it shows. The same value under the same noise says nothing new; two values under
         one noise would give their difference away.
         """
-        if self.noise_seed is None:
+        if self._filter.noise_seed is None:
             return
-        key = hashlib.blake2b(self._key, digest_size=32)
-        key.update(self._history.digest())
+        key = hashlib.blake2b(self._filter._key, digest_size=32)
+        key.update(self._filter._history.digest())
         key.update(repr((name, exact.shape, float(sensitivity))).encode())
         if not (exact.size == 1 and isinstance(exact.flat[0], np.ndarray | list | None)):
             # Not the holder of a whole table or of scores (samples.py, quantiles.py), which is full
             # in a transcript only: the rows are in the key already.
             key.update(repr(exact.tolist()).encode())
-        self._state.entropy = samplers.SeededEntropy(self.noise_seed, key.digest())
-
-    def ticket_key(self) -> bytes | None:
-        """Return what keys the choice of a unit's rows; None: the operating system's entropy.
-
-        Under a seed, and where an audit compares two tables, rows of the same unit get the same
-        tickets in both: the key tells nothing of the table.
-        """
-        if current_transcript() is not None:
-            return b"audited"
-        return None if self.noise_seed is None else repr(self.noise_seed).encode()
-
-    def history(self) -> bytes:
-        """Return a hash of the releases so far."""
-        return self._history.digest()
+        self._filter._entropy = samplers.SeededEntropy(self._filter.noise_seed, key.digest())
 
     def record(
         self,
@@ -501,14 +602,14 @@ class PrivacyFilter:
         """
         level = self.level(share) * self._steps if share else 0.0
         query, is_reviewed = _ASKED.get()
-        self._records.append(
+        self._filter._records.append(
             ReleaseRecord(
                 name=name,
                 mechanism=mechanism,
                 sensitivity=float(sensitivity),
                 norm=norm,
                 scale=float(scale),
-                share=float(share * self._left),
+                share=float(share * self._shares.part),
                 epsilon=level if self.mu is None else None,
                 mu=None if self.mu is None else level,
                 delta=min(delta * self._growth, 1.0) if delta else delta,
@@ -517,48 +618,12 @@ class PrivacyFilter:
             )
         )
 
-    # --- the end ------------------------------------------------------------------------------
 
-    def post_processing_rng(self) -> np.random.Generator:
-        """Return a generator for data-independent randomness of post-processing.
-
-        With a `random_state` it is keyed by that and the releases so far, never by the rows.
-        """
-        if self._seed is None:
-            return samplers.public_generator(None)
-        return samplers.public_generator(repr(self._seed).encode() + self._history.digest())
-
-    def certificate(self) -> PrivacyCertificate:
-        """Return what has been released so far and the session's guarantee."""
-        return PrivacyCertificate(
-            estimator=self.estimator,
-            adjacency=self.relation,
-            unit="row" if self.unit is None else self.unit,
-            max_rows_per_unit=self.max_rows_per_unit,
-            epsilon=self.epsilon,
-            delta=self.delta,
-            mu=self.claimed_mu,
-            seeded=self.seeded,
-            charged=type(self._budget) is PrivacyBudget,
-            releases=tuple(self._records),
-        )
-
-    def close(self) -> None:
-        """End the session: no further release; the ledger learns what the charge was for.
-
-        Raises
-        ------
-        PrivacyLeakError
-            If code that runs on the rows asks for it: one row would decide about all later answers.
-        """
-        if self._state.passes:
-            raise PrivacyLeakError("a session cannot be closed by code that runs on its rows")
-        if self._state.is_open and self._budget is not None:
-            # The cost stands in the ledger since the session opened. That its description cannot
-            # be added now is no reason to lose a fit that is paid for.
-            with contextlib.suppress(LedgerError, SealedBudgetError):
-                self._budget.describe(self._charge, [one.to_dict() for one in self._records])
-        self._state.is_open = False
+def _checked_steps(steps: int) -> int:
+    """Return a number of steps; a part of one would enlarge the allowance."""
+    if type(steps) is not int or steps < 1:
+        raise PrivacyLeakError(f"steps must be a positive integer, got {steps!r}")
+    return steps
 
 
 def _seed_of(random_state: Any) -> int | None:

@@ -28,7 +28,7 @@ from numpy.typing import NDArray
 from skdp.core.table import ADD_OR_REMOVE_ONE, REPLACE_ONE, PrivateTable, Stability
 
 if TYPE_CHECKING:
-    from skdp.core.privacy_filter import PrivacyFilter, Share
+    from skdp.core.privacy_filter import Meter, Share
 
 __all__ = [
     "Choice",
@@ -60,7 +60,7 @@ class Sensitivity(Protocol):
         """Return bounds for a change of this kind or of the other."""
 
     def noised(
-        self, meter: PrivacyFilter, name: str, exact: NDArray, share: Share, unit: float
+        self, meter: Meter, name: str, exact: NDArray, share: Share, unit: float
     ) -> tuple[NDArray, float]:
         """Return the integers with noise, and its standard deviation in steps."""
 
@@ -103,7 +103,7 @@ class Noisy:
     terms: Terms
 
 
-def terms_of(table: PrivateTable, meter: PrivacyFilter, share: Share) -> Terms:
+def terms_of(table: PrivateTable, meter: Meter, share: Share) -> Terms:
     """Return what a query may know: nothing of it depends on private rows."""
     return Terms(
         relation=table.relation,
@@ -182,7 +182,7 @@ class Measurement:
         """Whether its guarantee is for all that one unit changes of this table; then no group."""
         return False
 
-    def measure(self, table: PrivateTable, meter: PrivacyFilter, share: Share, name: str) -> Any:
+    def measure(self, table: PrivateTable, meter: Meter, share: Share, name: str) -> Any:
         """Release, and return what came out in the user's units."""
         raise NotImplementedError
 

@@ -21,6 +21,7 @@ from skdp.core.certificate import PrivacyCertificate
 from skdp.core.mechanisms import exponential_mechanism
 from skdp.core.privacy_filter import (
     SMALLEST_LEVEL,
+    Meter,
     PrivacyFilter,
     Release,
     Share,
@@ -45,7 +46,6 @@ from skdp.core.table import REPLACE_ONE, PrivateTable, Rows, stability_of
 from skdp.core.units import (
     CHOICE_SHARE,
     PRIVATE_ROWS,
-    RowsPerUnit,
     Unit,
     bound_units,
     rows_query,
@@ -53,7 +53,7 @@ from skdp.core.units import (
 )
 from skdp.exceptions import PrivacyLeakError
 
-__all__ = ["Session", "check_unit", "open_session"]
+__all__ = ["Session", "answer_query", "check_unit", "open_session"]
 
 
 class Session:
@@ -71,15 +71,15 @@ class Session:
         How many rows of one unit count; None where the unit is a row.
     """
 
-    def __init__(self, table: PrivateTable, meter: PrivacyFilter) -> None:
+    def __init__(self, table: PrivateTable, privacy_filter: PrivacyFilter) -> None:
         self._table = table
-        self._meter = meter
-        # For mechanisms that say nothing of more than one step.
-        self._per_step = meter.per_step(table.stability.steps)
-        self.max_rows_per_unit = meter.max_rows_per_unit
+        self._filter = privacy_filter
+        self._meter = privacy_filter.meter()
+        self._per_step = self._meter.per_step(table.stability.steps)
+        self.max_rows_per_unit = privacy_filter.max_rows_per_unit
         self.n_features = table.n_features
         self.adjacency = table.relation
-        self.pure = meter.pure
+        self.pure = self._meter.pure
 
     def __reduce__(self) -> Any:
         raise PrivacyLeakError("a session cannot be copied: both would spend one charge")
@@ -107,46 +107,7 @@ class Session:
         PrivacyLeakError
             If the allowance does not cover the share.
         """
-        kind = check_query(query)
-        query = owned(query)
-        name = kind.name if name is None else name
-        table, known = self._table, is_reviewed(kind)
-        with asked(f"{kind.__module__}.{kind.__qualname__}", reviewed=known):
-            if issubclass(kind, Measurement):
-                whole = kind.holds_for_units(query, table)
-                meter = self._meter if whole else self._per_step
-                return kind.measure(query, table, meter, share, name)
-            if issubclass(kind, Choice):
-                size = moved_by(kind, query, table.stability)
-                scores = self._computed(share, name, lambda: kind.scores(query, table))
-                return kind.decoded(
-                    query, exponential_mechanism(self._meter, name, scores, size, share)
-                )
-            terms = self.terms(share)
-            query = kind.prepared(query, terms)
-            size = moved_by(kind, query, table.stability)
-            if not is_reviewed(type(size)):
-                raise TypeError(f"{kind.__name__}.sensitivity must return one of skdp.core")
-            unit = query.unit
-            exact = self._computed(
-                share, name, lambda: checked_integers(kind.exact(query, table), kind)
-            )
-            values, std = size.noised(self._meter, name, exact, share, unit)
-            if not known:  # whether int64 holds them would tell of what is exact
-                values = values.astype(object)
-            return kind.decoded(query, Noisy(values, std, terms))
-
-    def _computed(self, share: Share, name: str, make: Callable[[], Any]) -> Any:
-        """Return what a query computes of the rows, if its share is there.
-
-        Whether it fails may depend on a row (on whether there is one, say): that is paid for.
-        """
-        self._meter.check(share, name)
-        try:
-            return make()
-        except BaseException:
-            self._meter.take(share, name)
-            raise
+        return answer_query(query, self._table, self._meter, share, name)
 
     def row_count(self, share: Share = None, *, name: str = "count") -> Release:
         """Return the number of rows: exact and free where it is public, else a noisy release."""
@@ -186,7 +147,7 @@ class Session:
 
     def certificate(self) -> PrivacyCertificate:
         """Return what has been released so far and the session's guarantee."""
-        return self._meter.certificate()
+        return self._filter.certificate()
 
     # --- the end --------------------------------------------------------------------------------
 
@@ -198,7 +159,7 @@ class Session:
         PrivacyLeakError
             If code that runs on the rows asks for it: one row would decide about all later answers.
         """
-        self._meter.close()
+        self._filter.close()
 
     def __enter__(self) -> Session:
         return self
@@ -210,6 +171,55 @@ class Session:
         traceback: TracebackType | None,
     ) -> None:
         self.close()
+
+
+def answer_query(
+    query: Any, table: PrivateTable, meter: Meter, share: Share = None, name: str | None = None
+) -> Any:
+    """Release the answer to a query on a table; see `Session.answer`.
+
+    A measurement calls it for a query on a table that it has derived.
+    """
+    kind = check_query(query)
+    query = owned(query)
+    name = kind.name if name is None else name
+    known = is_reviewed(kind)
+    # For mechanisms that say nothing of more than one step.
+    per_step = meter.per_step(table.stability.steps)
+    with asked(f"{kind.__module__}.{kind.__qualname__}", reviewed=known):
+        if issubclass(kind, Measurement):
+            whole = kind.holds_for_units(query, table)
+            return kind.measure(query, table, meter if whole else per_step, share, name)
+        if issubclass(kind, Choice):
+            size = moved_by(kind, query, table.stability)
+            scores = _computed(meter, share, name, lambda: kind.scores(query, table))
+            return kind.decoded(query, exponential_mechanism(meter, name, scores, size, share))
+        terms = terms_of(table, per_step, share)
+        query = kind.prepared(query, terms)
+        size = moved_by(kind, query, table.stability)
+        if not is_reviewed(type(size)):
+            raise TypeError(f"{kind.__name__}.sensitivity must return one of skdp.core")
+        unit = query.unit
+        exact = _computed(
+            meter, share, name, lambda: checked_integers(kind.exact(query, table), kind)
+        )
+        values, std = size.noised(meter, name, exact, share, unit)
+        if not known:  # whether int64 holds them would tell of what is exact
+            values = values.astype(object)
+        return kind.decoded(query, Noisy(values, std, terms))
+
+
+def _computed(meter: Meter, share: Share, name: str, make: Callable[[], Any]) -> Any:
+    """Return what a query computes of the rows, if its share is there.
+
+    Whether it fails may depend on a row (on whether there is one, say): that is paid for.
+    """
+    meter.check(share, name)
+    try:
+        return make()
+    except BaseException:
+        meter.take(share, name)
+        raise
 
 
 def open_session(
@@ -271,7 +281,7 @@ def open_session(
         check_unit(unit, relation, epsilon, delta)
     # A row of some tables is all that one unit has: `skdp.tabular.grouped`.
     whole: str | None = getattr(rows, "unit_name", None)
-    meter = PrivacyFilter(
+    privacy_filter = PrivacyFilter(
         rows.digest,
         estimator=estimator,
         epsilon=epsilon,
@@ -284,8 +294,8 @@ def open_session(
         unit=whole if unit is None else unit.name,
     )
     if unit is not None:
-        table = _of_units(table, meter, unit, relation)
-    return Session(table, meter)
+        table = _of_units(table, privacy_filter, unit, relation)
+    return Session(table, privacy_filter)
 
 
 def _steps_of(rows: int, relation: str) -> int:
@@ -306,22 +316,18 @@ def check_unit(unit: Unit, relation: str, epsilon: float, delta: float) -> None:
         )
 
 
-def _of_units(table: PrivateTable, meter: PrivacyFilter, unit: Unit, relation: str) -> PrivateTable:
+def _of_units(
+    table: PrivateTable, privacy_filter: PrivacyFilter, unit: Unit, relation: str
+) -> PrivateTable:
     """Return the table with at most so many rows of each unit, which are chosen if not stated."""
-    units = table.rows.unit_rows()
+    units, meter = table.rows.unit_rows(), privacy_filter.meter()
     if unit.most == PRIVATE_ROWS:
         each = meter.level(CHOICE_SHARE)
         smallest = SMALLEST_LEVEL * _steps_of(1, relation) / meter.level(Fraction(1))
         query = rows_query(each, pure=meter.pure, smallest=smallest)
-        counts = unit_table(units, relation)
-        size = moved_by(RowsPerUnit, query, counts.stability)
-        with asked(f"{RowsPerUnit.__module__}.{RowsPerUnit.__qualname__}", reviewed=True):
-            chosen = exponential_mechanism(
-                meter, query.name, query.scores(counts), size, CHOICE_SHARE
-            )
-        meter.begin_with_rest()
-        most = query.decoded(chosen)
+        most = answer_query(query, unit_table(units, relation), meter, CHOICE_SHARE)
+        privacy_filter._keep_rest()
     else:
         most = int(unit.most)
-    meter.max_rows_per_unit = most
-    return bound_units(table, units, most, relation, meter.ticket_key())
+    privacy_filter.max_rows_per_unit = most
+    return bound_units(table, units, most, relation, privacy_filter.ticket_key())

@@ -41,6 +41,7 @@ class Rows(Protocol):
     _n: int
     n_features: int
     filtered: bool  # whether a filter of each row has left them
+    n_is_private: bool  # whether one unit may change their number under either relation
     units: Any  # whose each row is; None where the unit is a row
 
     def spans(self, *, width: int = 1, least: int = 256) -> list[tuple[int, int]]:
@@ -120,6 +121,11 @@ class PrivateTable:
     rows: Any
     stability: Stability
 
+    def __post_init__(self) -> None:
+        # No default: the number of rows of a class that says nothing of it would be published.
+        if type(getattr(self.rows, "n_is_private", None)) is not bool:
+            raise TypeError(f"{type(self.rows).__name__} must say whether n_is_private")
+
     def __repr__(self) -> str:
         return f"PrivateTable(n_features={self.n_features}, stability={self.stability})"
 
@@ -140,7 +146,7 @@ class PrivateTable:
     def n_is_public(self) -> bool:
         """Whether all neighbouring tables have the same number of rows."""
         # A row that is all of a unit may be empty on one side: how many are not is private.
-        return self.stability.additions == 0 and not getattr(self.rows, "n_is_private", False)
+        return self.stability.additions == 0 and self.rows.n_is_private is False
 
     @property
     def relation(self) -> str:

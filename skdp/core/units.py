@@ -166,6 +166,7 @@ class UnitRows:
 
     n_features = 1
     filtered = False
+    n_is_private = False  # beyond what the stability of `unit_table` says
 
     def __init__(self, counts: NDArray[np.int64]) -> None:
         self.counts, self._n = counts, int(counts.size)

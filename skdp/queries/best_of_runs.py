@@ -39,7 +39,7 @@ from skdp.tabular.dealt import WholeUnits
 from skdp.user_code import foreign_code, run_isolated, silent
 
 if TYPE_CHECKING:
-    from skdp.core.privacy_filter import PrivacyFilter, Share
+    from skdp.core.privacy_filter import Meter, Share
     from skdp.core.table import PrivateTable
     from skdp.tabular.rows import Rows
 
@@ -246,9 +246,7 @@ class BestOfRuns(Measurement):
         """Say so of a table of units: one unit changes one part, and runs protect units."""
         return isinstance(table.rows, WholeUnits)
 
-    def measure(
-        self, table: PrivateTable, meter: PrivacyFilter, share: Share, name: str
-    ) -> BestRun:
+    def measure(self, table: PrivateTable, meter: Meter, share: Share, name: str) -> BestRun:
         if not meter.pure:
             raise TypeError("a search needs a session whose delta is apart")
         if (meter.unit is not None) != isinstance(table.rows, WholeUnits):
@@ -276,7 +274,7 @@ class BestOfRuns(Measurement):
         return best
 
     def _drawn(
-        self, table: PrivateTable, meter: PrivacyFilter
+        self, table: PrivateTable, meter: Meter
     ) -> Iterator[tuple[int, Positions, Positions, int | None]]:
         """Yield the candidate and the parts of every run; a transcript has the draws."""
 
@@ -340,9 +338,7 @@ def _check_claims(budget: StandInBudget, base: BaseRun) -> None:
         raise PrivacyLeakError("a run of the search asked for more than it may lose")
 
 
-def _parts(
-    table: PrivateTable, meter: PrivacyFilter, test_size: float
-) -> tuple[Positions, Positions]:
+def _parts(table: PrivateTable, meter: Meter, test_size: float) -> tuple[Positions, Positions]:
     """Deal the rows, or units, to a part to fit on and one to score on; best_of_runs.md."""
     n = table.n
     entropy: samplers.Entropy = samplers.OSEntropy()

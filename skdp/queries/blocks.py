@@ -35,7 +35,7 @@ from skdp.core.clipping import Floats, isqrt_up
 from skdp.core.mechanisms import exponential_mechanism, independent_noise, l2_noise
 from skdp.core.privacy_filter import Release, Share, released
 from skdp.core.query import Measurement, UserFunction, reviewed
-from skdp.core.session import Session
+from skdp.core.session import answer_query
 from skdp.core.sums import Mean
 from skdp.core.table import PrivateTable, Stability
 from skdp.queries.histograms import CellQuantile
@@ -51,7 +51,7 @@ from skdp.user_code import (
 )
 
 if TYPE_CHECKING:
-    from skdp.core.privacy_filter import PrivacyFilter
+    from skdp.core.privacy_filter import Meter
 
 __all__ = [
     "BlockAnswers",
@@ -189,7 +189,7 @@ class OnBlocks:
 
 
 def _blocks(
-    table: PrivateTable, meter: PrivacyFilter, n_blocks: int, rng: np.random.Generator
+    table: PrivateTable, meter: Meter, n_blocks: int, rng: np.random.Generator
 ) -> list[Positions]:
     """Return the positions of the rows of each block: every row is in exactly one.
 
@@ -229,7 +229,7 @@ def _part(rows: Rows, positions: Positions) -> tuple[Any, NDArray]:
 
 
 def block_outputs(
-    table: PrivateTable, meter: PrivacyFilter, run: OnBlocks, width: int
+    table: PrivateTable, meter: Meter, run: OnBlocks, width: int
 ) -> NDArray[np.float64]:
     """Return the answers of all blocks, shape (n_blocks, width), NaN for none; private.
 
@@ -278,10 +278,9 @@ class BlockAnswers:
     """
 
     filtered = False
+    n_is_private = False  # the number of blocks is a parameter
 
-    def __init__(
-        self, table: PrivateTable, meter: PrivacyFilter, run: OnBlocks, center: Floats
-    ) -> None:
+    def __init__(self, table: PrivateTable, meter: Meter, run: OnBlocks, center: Floats) -> None:
         self._n, self.n_features = run.n_blocks, len(center)
         self._answers: Floats | None = None
         self._run = partial(block_outputs, table, meter, run, len(center))
@@ -331,7 +330,7 @@ class BlockVotes(Measurement):
     n_classes: int
 
     def measure(
-        self, table: PrivateTable, meter: PrivacyFilter, share: Share, name: str
+        self, table: PrivateTable, meter: Meter, share: Share, name: str
     ) -> tuple[NDArray[np.int64], Release | None]:
         run, n_queries, n_classes = self.run, self.n_queries, self.n_classes
         meter.check(share, name)
@@ -375,15 +374,13 @@ class OfBlocks(Measurement):
     run: OnBlocks
     query: Any
 
-    def measure(self, table: PrivateTable, meter: PrivacyFilter, share: Share, name: str) -> Any:
+    def measure(self, table: PrivateTable, meter: Meter, share: Share, name: str) -> Any:
         if type(self.query) not in _OF_BLOCKS:
             known = ", ".join(kind.__name__ for kind in _OF_BLOCKS)
             raise TypeError(f"query must be one of {known}, got {type(self.query).__name__}")
         meter.check(share, name)
         answers = BlockAnswers(table, meter, self.run, self.query.view.center)
-        return Session(PrivateTable(answers, Stability(1, 0)), meter).answer(
-            self.query, share, name=name
-        )
+        return answer_query(self.query, PrivateTable(answers, Stability(1, 0)), meter, share, name)
 
 
 _OF_BLOCKS = (Mean, CellQuantile, SmoothMedian)  # they read the rows of a view, and no labels

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 from skdp.core.privacy_filter import Share
 from skdp.core.query import Measurement, reviewed
-from skdp.core.session import Session
+from skdp.core.session import answer_query
 from skdp.core.sums import Count, Mean
 from skdp.core.table import PrivateTable, stability_of
 from skdp.queries.histograms import CellQuantile
@@ -21,7 +21,7 @@ from skdp.queries.quantiles import Quantiles
 from skdp.tabular.unstated import UncodedRows
 
 if TYPE_CHECKING:
-    from skdp.core.privacy_filter import PrivacyFilter
+    from skdp.core.privacy_filter import Meter
 
 __all__ = ["OfColumn"]
 
@@ -50,7 +50,7 @@ class OfColumn(Measurement):
     column: int
     query: Any
 
-    def measure(self, table: PrivateTable, meter: PrivacyFilter, share: Share, name: str) -> Any:
+    def measure(self, table: PrivateTable, meter: Meter, share: Share, name: str) -> Any:
         if type(self.query) not in _OF_COLUMN:
             known = ", ".join(kind.__name__ for kind in _OF_COLUMN)
             raise TypeError(f"query must be one of {known}, got {type(self.query).__name__}")
@@ -59,7 +59,7 @@ class OfColumn(Measurement):
         rows, stability = table.rows.column(self.column), stability_of(table.relation)
         if rows.filtered:
             stability = stability.filtered()
-        return Session(PrivateTable(rows, stability), meter).answer(self.query, share, name=name)
+        return answer_query(self.query, PrivateTable(rows, stability), meter, share, name)
 
 
 _OF_COLUMN = (Count, Mean, Moments, Quantiles, CellQuantile, LearnedBounds)

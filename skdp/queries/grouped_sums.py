@@ -37,7 +37,7 @@ from skdp.queries.row_weights import parts_of, steps_of
 from skdp.tabular.rows import Rows
 
 if TYPE_CHECKING:
-    from skdp.core.privacy_filter import PrivacyFilter
+    from skdp.core.privacy_filter import Meter
     from skdp.core.table import PrivateTable
 
 __all__ = [
@@ -358,7 +358,7 @@ class AssignedSums(Measurement):
     most: float | None = None
 
     def measure(
-        self, table: PrivateTable, meter: PrivacyFilter, share: Share, name: str
+        self, table: PrivateTable, meter: Meter, share: Share, name: str
     ) -> tuple[Release, Release]:
         box, centers, radius = self.box, self.centers, self.radius
         units, count_share = self.units, self.count_share
@@ -413,9 +413,7 @@ class SquaredOffsets(Measurement):
     centers: Any
     most: float | None = None
 
-    def measure(
-        self, table: PrivateTable, meter: PrivacyFilter, share: Share, name: str
-    ) -> Release:
+    def measure(self, table: PrivateTable, meter: Meter, share: Share, name: str) -> Release:
         box, centers = self.box, self.centers
         where = np.array(centers, dtype=np.float64).reshape(-1, box.n_dims)
         one = 2 ** min(_step_bits(meter.level(share), box.n_dims), _TREE_BITS)

@@ -15,14 +15,14 @@ from numpy.typing import NDArray
 
 from skdp.core import mechanisms
 from skdp.core import noise as samplers
-from skdp.core.privacy_filter import PrivacyFilter, Share
+from skdp.core.privacy_filter import Meter, Share
 from skdp.core.table import REPLACE_ONE
 
 __all__ = ["joint_noise"]
 
 
 def joint_noise(
-    meter: PrivacyFilter,
+    meter: Meter,
     name: str,
     counts: NDArray,
     sums: NDArray,
@@ -69,7 +69,7 @@ def joint_noise(
 
 
 def _joint_gaussian(
-    meter: PrivacyFilter,
+    meter: Meter,
     name: str,
     exact: NDArray,
     bounds: NDArray,
@@ -107,7 +107,7 @@ def _joint_gaussian(
 
 
 def _joint_pure(
-    meter: PrivacyFilter,
+    meter: Meter,
     name: str,
     exact: NDArray,
     bounds: NDArray,

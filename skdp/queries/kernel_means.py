@@ -30,7 +30,7 @@ from skdp.tabular.sparse_rows import as_dense
 from skdp.user_code import run_isolated, user_code
 
 if TYPE_CHECKING:
-    from skdp.core.privacy_filter import PrivacyFilter
+    from skdp.core.privacy_filter import Meter
     from skdp.core.table import PrivateTable
 from skdp.queries.kernel_maps import (
     _IMAGE_BITS,
@@ -51,7 +51,7 @@ __all__ = [
 
 def noisy_sums(
     table: PrivateTable,
-    meter: PrivacyFilter,
+    meter: Meter,
     name: str,
     exact: NDArray,
     weight: int,
@@ -232,7 +232,7 @@ class KernelMean(Measurement):
     matrix: Any
 
     def measure(
-        self, table: PrivateTable, meter: PrivacyFilter, share: Share, name: str
+        self, table: PrivateTable, meter: Meter, share: Share, name: str
     ) -> tuple[Release, Release]:
         kernel, matrix = self.kernel, self.matrix
         image = LinearImage(kernel, matrix)
@@ -269,7 +269,7 @@ class FeatureMeans(Measurement):
     kernel: KernelMap
 
     def measure(
-        self, table: PrivateTable, meter: PrivacyFilter, share: Share, name: str
+        self, table: PrivateTable, meter: Meter, share: Share, name: str
     ) -> tuple[Release, Release]:
         kernel = self.kernel
         exact = _kernel_total(table, kernel)
@@ -331,7 +331,7 @@ class BasisMean(Measurement):
     exact_blocks: bool = False
 
     def measure(
-        self, table: PrivateTable, meter: PrivacyFilter, share: Share, name: str
+        self, table: PrivateTable, meter: Meter, share: Share, name: str
     ) -> tuple[Release, Release]:
         transform, view, exact_blocks = self.transform, self.view, self.exact_blocks
         rows = table.rows

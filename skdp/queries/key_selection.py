@@ -45,7 +45,7 @@ from skdp.tabular.grouped_keys import key_order
 from skdp.tabular.keyed import KeyedRows
 
 if TYPE_CHECKING:
-    from skdp.core.privacy_filter import PrivacyFilter
+    from skdp.core.privacy_filter import Meter
     from skdp.core.table import PrivateTable
 
 __all__ = [
@@ -224,9 +224,7 @@ class SelectKeys(Measurement):
     max_keys: int
     method: str = "auto"
 
-    def measure(
-        self, table: PrivateTable, meter: PrivacyFilter, share: Share, name: str
-    ) -> list[Any]:
+    def measure(self, table: PrivateTable, meter: Meter, share: Share, name: str) -> list[Any]:
         if not 1 <= self.max_keys <= MAX_KEYS_PER_UNIT or self.method not in ("auto", *KEY_METHODS):
             raise ValueError(
                 f"max_keys must be in [1, {MAX_KEYS_PER_UNIT}], method one of the four"
@@ -235,9 +233,7 @@ class SelectKeys(Measurement):
             raise TypeError("keys are selected from a table whose rows are units")
         return self.selected(table, meter, share, name)
 
-    def selected(
-        self, table: PrivateTable, meter: PrivacyFilter, share: Share, name: str
-    ) -> list[Any]:
+    def selected(self, table: PrivateTable, meter: Meter, share: Share, name: str) -> list[Any]:
         """Select for a step of the table's relation, by a filter that is for a step, too."""
         replace = table.relation == REPLACE_ONE
         delta = exact_fraction(meter.separate_delta)
@@ -272,7 +268,7 @@ class SelectKeys(Measurement):
     def _laplace(
         self,
         table: PrivateTable,
-        meter: PrivacyFilter,
+        meter: Meter,
         fraction: Fraction,
         name: str,
         delta: Fraction,
@@ -297,7 +293,7 @@ class SelectKeys(Measurement):
     def _optimal(
         self,
         table: PrivateTable,
-        meter: PrivacyFilter,
+        meter: Meter,
         fraction: Fraction,
         name: str,
         delta: Fraction,
@@ -332,7 +328,7 @@ class SelectKeys(Measurement):
     def _gaussian(
         self,
         table: PrivateTable,
-        meter: PrivacyFilter,
+        meter: Meter,
         fraction: Fraction,
         name: str,
         delta: Fraction,
@@ -385,9 +381,7 @@ class SelectClasses(Measurement):
 
     name: ClassVar[str] = "classes"
 
-    def measure(
-        self, table: PrivateTable, meter: PrivacyFilter, share: Share, name: str
-    ) -> NDArray:
+    def measure(self, table: PrivateTable, meter: Meter, share: Share, name: str) -> NDArray:
         if not hasattr(table.rows, "take_classes"):
             raise TypeError("classes are selected from rows whose labels have no codes yet")
         keys = SelectKeys(1, "gaussian").selected(table, meter, share, name)
@@ -412,9 +406,7 @@ class SelectCategories(Measurement):
 
     name: ClassVar[str] = "categories"
 
-    def measure(
-        self, table: PrivateTable, meter: PrivacyFilter, share: Share, name: str
-    ) -> list[Any]:
+    def measure(self, table: PrivateTable, meter: Meter, share: Share, name: str) -> list[Any]:
         if not isinstance(table.rows, KeyedRows):
             raise TypeError("categories are selected from rows with a key a column")
         # In rounds, the rare values of a row get the weight of its common ones, which were found.
@@ -423,7 +415,7 @@ class SelectCategories(Measurement):
 
 
 def _above(
-    keys: list[Any], totals: list[int], sigma: float, threshold: int, meter: PrivacyFilter
+    keys: list[Any], totals: list[int], sigma: float, threshold: int, meter: Meter
 ) -> NDArray:
     drawn = samplers.rounded_gaussian(sigma, len(keys), entropy=meter.entropy)
     return _shown(keys, totals, drawn, threshold)

@@ -29,7 +29,7 @@ from skdp.tabular.domain import Domain
 from skdp.tabular.unstated import KEYS, NUMBERS, OTHER, UNITS, ColumnPlan, domain_of
 
 if TYPE_CHECKING:
-    from skdp.core.privacy_filter import PrivacyFilter
+    from skdp.core.privacy_filter import Meter
 
 __all__ = ["LearnDomain", "LearnedDomain"]
 
@@ -119,9 +119,7 @@ class LearnDomain(Measurement):
     n: float
     n_bins: int
 
-    def measure(
-        self, table: PrivateTable, meter: PrivacyFilter, share: Share, name: str
-    ) -> LearnedDomain:
+    def measure(self, table: PrivateTable, meter: Meter, share: Share, name: str) -> LearnedDomain:
         rows = table.rows
         if not hasattr(rows, "take_domain"):
             raise TypeError("a domain is learned from rows that have no codes yet")
@@ -146,7 +144,7 @@ class LearnDomain(Measurement):
         return LearnedDomain(domain, ranges)
 
     def _incomplete(
-        self, table: PrivateTable, meter: PrivacyFilter, each: Fraction, columns: list[int]
+        self, table: PrivateTable, meter: Meter, each: Fraction, columns: list[int]
     ) -> set[int]:
         """Return the columns of which so many rows are without a value that it gets a bin."""
         if not columns:
@@ -158,7 +156,7 @@ class LearnDomain(Measurement):
         return {j for j, found in zip(columns, clear, strict=True) if found}
 
     def _bins(
-        self, table: PrivateTable, meter: PrivacyFilter, share: Fraction, j: int, plan: ColumnPlan
+        self, table: PrivateTable, meter: Meter, share: Fraction, j: int, plan: ColumnPlan
     ) -> tuple[Bins, LearnedRange]:
         """Release bounds and quantiles of the rows that have a value in one column."""
         part, each = PrivateTable(table.rows.column(j), table.stability), meter

@@ -36,7 +36,7 @@ from skdp.core.table import REPLACE_ONE, as_total, fold, total_dtype
 from skdp.tabular.rows import Rows
 
 if TYPE_CHECKING:
-    from skdp.core.privacy_filter import PrivacyFilter
+    from skdp.core.privacy_filter import Meter
     from skdp.core.table import PrivateTable
 
 __all__ = [
@@ -353,9 +353,7 @@ class LogisticMinimiser(Measurement):
     public_weight: float = 1.0
     tau: float = 1e-3
 
-    def measure(
-        self, table: PrivateTable, meter: PrivacyFilter, share: Share, name: str
-    ) -> Release:
+    def measure(self, table: PrivateTable, meter: Meter, share: Share, name: str) -> Release:
         view, public, alpha, public_weight, tau = (
             self.view,
             self.public,

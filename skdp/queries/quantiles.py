@@ -46,7 +46,7 @@ from skdp.queries.ranked_columns import (
 )
 
 if TYPE_CHECKING:
-    from skdp.core.privacy_filter import PrivacyFilter
+    from skdp.core.privacy_filter import Meter
     from skdp.core.table import PrivateTable
 
 __all__ = [
@@ -359,7 +359,7 @@ class _Round:
 
 def rounds_of(
     table: PrivateTable,
-    meter: PrivacyFilter,
+    meter: Meter,
     nodes: list[list[Node]],
     fraction: Fraction,
     epsilon: Fraction,
@@ -376,7 +376,7 @@ def rounds_of(
 
 
 def _loss_of(
-    table: PrivateTable, meter: PrivacyFilter, etas: list[Fraction]
+    table: PrivateTable, meter: Meter, etas: list[Fraction]
 ) -> Callable[[NDArray, NDArray], float]:
     """Return what the choices of a round lose between two tables of scores."""
     gaussian = meter.mu is not None
@@ -394,7 +394,7 @@ def _loss_of(
 
 
 def _find(
-    meter: PrivacyFilter,
+    meter: Meter,
     label: str,
     column: RankedColumn,
     size: int,
@@ -486,9 +486,7 @@ class Quantiles(Measurement):
     step: float | None = None
     prior: str = "uniform"
 
-    def measure(
-        self, table: PrivateTable, meter: PrivacyFilter, share: Share, name: str
-    ) -> Release:
+    def measure(self, table: PrivateTable, meter: Meter, share: Share, name: str) -> Release:
         view, levels, step, prior = self.view, self.levels, self.step, self.prior
         exact_levels = check_levels(levels)
         if step is not None and not (math.isfinite(step) and step > 0):
@@ -542,9 +540,7 @@ class NoisyQuantiles(Measurement):
     view: Box
     levels: Any
 
-    def measure(
-        self, table: PrivateTable, meter: PrivacyFilter, share: Share, name: str
-    ) -> Release:
+    def measure(self, table: PrivateTable, meter: Meter, share: Share, name: str) -> Release:
         view, levels = self.view, self.levels
         exact_levels = check_levels(levels)
         d, m = view.n_dims, len(exact_levels)

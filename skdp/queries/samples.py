@@ -32,7 +32,7 @@ from skdp.core.query import Measurement, reviewed
 from skdp.tabular.rows import Rows
 
 if TYPE_CHECKING:
-    from skdp.core.privacy_filter import PrivacyFilter
+    from skdp.core.privacy_filter import Meter
     from skdp.core.table import PrivateTable
 
 __all__ = [
@@ -163,7 +163,7 @@ def rows_changed(a: NDArray, b: NDArray) -> float:
 
 
 def _sampler(
-    table: PrivateTable, meter: PrivacyFilter, size: int, rate: float | Fraction | None
+    table: PrivateTable, meter: Meter, size: int, rate: float | Fraction | None
 ) -> tuple[int, int, Fraction, Callable[[], Positions]]:
     """Return n, the public size, 1 / (probability of a row), and a function that draws."""
     if isinstance(size, bool) or not isinstance(size, (int, np.integer)) or size < 1:
@@ -255,9 +255,7 @@ class NoisySample(Measurement):
     size: int
     rate: float | Fraction | None = None
 
-    def measure(
-        self, table: PrivateTable, meter: PrivacyFilter, share: Share, name: str
-    ) -> Release:
+    def measure(self, table: PrivateTable, meter: Meter, share: Share, name: str) -> Release:
         view, size, rate = self.view, self.size, self.rate
         n, size, ratio, positions = _sampler(table, meter, size, rate)
         fraction, epsilon = meter.take(share, name)
@@ -321,7 +319,7 @@ class PublishedRows(Measurement):
     rate: float | Fraction | None = None
     dummy: Any = 0.0
 
-    def measure(self, table: PrivateTable, meter: PrivacyFilter, share: Share, name: str) -> Floats:
+    def measure(self, table: PrivateTable, meter: Meter, share: Share, name: str) -> Floats:
         size, rate, dummy = self.size, self.rate, self.dummy
         n, size, ratio, positions = _sampler(table, meter, size, rate)
         filler = np.broadcast_to(np.asarray(dummy, dtype=np.float64), (table.n_features,))
@@ -338,7 +336,7 @@ class PublishedRows(Measurement):
 
 
 def publish_rows(
-    meter: PrivacyFilter,
+    meter: Meter,
     name: str,
     exact: NDArray,
     distance: Callable[[NDArray, NDArray], float],

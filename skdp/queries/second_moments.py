@@ -30,7 +30,7 @@ from skdp.core.mechanisms import (
     shortened,
     sigma_up,
 )
-from skdp.core.privacy_filter import PrivacyFilter, Share
+from skdp.core.privacy_filter import Meter, Share
 from skdp.core.query import Noisy, Query, Terms, reviewed
 from skdp.core.table import REPLACE_ONE, PrivateTable, Rows, as_total, fold, total_dtype
 from skdp.exceptions import PrivacyLeakError
@@ -145,7 +145,7 @@ def _symmetric(values: NDArray, upper: tuple[NDArray, NDArray], dims: int) -> ND
 
 
 def symmetric_noise(
-    meter: PrivacyFilter,
+    meter: Meter,
     name: str,
     exact: NDArray,
     sensitivity: Callable[[str], int],
@@ -199,7 +199,7 @@ def symmetric_noise(
 
 
 def _isotropic(
-    meter: PrivacyFilter, name: str, exact: NDArray, size: int, share: Fraction, unit: float
+    meter: Meter, name: str, exact: NDArray, size: int, share: Fraction, unit: float
 ) -> tuple[NDArray, float]:
     """Release a symmetric matrix with Gaussian noise that is isotropic in Frobenius norm."""
     dims = len(exact)
@@ -219,7 +219,7 @@ def _isotropic(
 
 
 def _wishart(
-    meter: PrivacyFilter,
+    meter: Meter,
     name: str,
     exact: NDArray,
     size: int,
@@ -240,7 +240,7 @@ def _wishart(
 
 
 def _triangle(
-    meter: PrivacyFilter,
+    meter: Meter,
     name: str,
     exact: NDArray,
     size: int,
@@ -294,7 +294,7 @@ class Symmetric:
         )
 
     def noised(
-        self, meter: PrivacyFilter, name: str, exact: NDArray, share: Share, unit: float
+        self, meter: Meter, name: str, exact: NDArray, share: Share, unit: float
     ) -> tuple[NDArray, float]:
         """Return the matrix with the noise that is named, and its deviation off the diagonal."""
         bounds = {

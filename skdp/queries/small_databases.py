@@ -39,7 +39,7 @@ from skdp.queries.workloads import Cells, Weighted, Workload, coded_rows, exact_
 from skdp.tabular.domain import about
 
 if TYPE_CHECKING:
-    from skdp.core.privacy_filter import PrivacyFilter
+    from skdp.core.privacy_filter import Meter
     from skdp.core.table import PrivateTable
 
 __all__ = [
@@ -383,7 +383,7 @@ class SmallTable(Measurement):
     size: int
     candidates: Any = None
 
-    def measure(self, table: PrivateTable, meter: PrivacyFilter, share: Share, name: str) -> Ints:
+    def measure(self, table: PrivateTable, meter: Meter, share: Share, name: str) -> Ints:
         workload, size = self.workload, self.size
         rows = coded_rows(table, workload.sizes)
         n_cells = math.prod(workload.sizes)
@@ -442,7 +442,7 @@ class ThresholdTable(Measurement):
     size: int
     column: int = 0
 
-    def measure(self, table: PrivateTable, meter: PrivacyFilter, share: Share, name: str) -> Ints:
+    def measure(self, table: PrivateTable, meter: Meter, share: Share, name: str) -> Ints:
         grid, size = self.grid, self.size
         check_threshold_tables(grid.size, size)
         check_ascending(grid, "grid")
@@ -464,7 +464,7 @@ class ThresholdTable(Measurement):
 
 
 def _released_table(
-    meter: PrivacyFilter,
+    meter: Meter,
     name: str,
     exact: NDArray,
     distance: Callable[[NDArray, NDArray], float],

@@ -33,7 +33,7 @@ from skdp.exceptions import PrivacyLeakError
 from skdp.queries.workloads import WorkloadAnswer
 
 if TYPE_CHECKING:
-    from skdp.core.privacy_filter import PrivacyFilter
+    from skdp.core.privacy_filter import Meter
     from skdp.core.table import PrivateTable
 
 __all__ = [
@@ -108,9 +108,7 @@ class SparseVector(Measurement):
     max_above: int
     one: int = 1
 
-    def measure(
-        self, table: PrivateTable, meter: PrivacyFilter, share: Share, name: str
-    ) -> AboveThreshold:
+    def measure(self, table: PrivateTable, meter: Meter, share: Share, name: str) -> AboveThreshold:
         return AboveThreshold(table, meter, self.threshold, self.max_above, share, self.one, name)
 
 
@@ -128,7 +126,7 @@ class AboveThreshold:
     def __init__(
         self,
         table: PrivateTable,
-        meter: PrivacyFilter,
+        meter: Meter,
         threshold: float,
         max_above: int,
         share: Share,

@@ -36,7 +36,7 @@ from skdp.queries.row_weights import steps_of
 from skdp.tabular.rows import Rows
 
 if TYPE_CHECKING:
-    from skdp.core.privacy_filter import PrivacyFilter
+    from skdp.core.privacy_filter import Meter
     from skdp.core.table import PrivateTable
 
 __all__ = [
@@ -318,7 +318,7 @@ class BoxTree(Measurement):
     depth: int
     most: float | None = None  # bound of the weights of rows
 
-    def measure(self, table: PrivateTable, meter: PrivacyFilter, share: Share, name: str) -> Tree:
+    def measure(self, table: PrivateTable, meter: Meter, share: Share, name: str) -> Tree:
         depth = int(min(max(self.depth, 0), MAX_DEPTH))
         return Tree(table, meter, self.view, depth, self.most)
 
@@ -339,7 +339,7 @@ class Tree:
     def __init__(
         self,
         table: PrivateTable,
-        meter: PrivacyFilter,
+        meter: Meter,
         view: ColumnBox | Box | Projection,
         depth: int,
         most: float | None = None,

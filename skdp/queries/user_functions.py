@@ -29,7 +29,7 @@ from skdp.tabular.containers import alone, cut
 from skdp.user_code import foreign_code, run_isolated, suppress_warnings, user_code
 
 if TYPE_CHECKING:
-    from skdp.core.privacy_filter import PrivacyFilter
+    from skdp.core.privacy_filter import Meter
     from skdp.core.table import PrivateTable
 
 __all__ = [
@@ -60,9 +60,7 @@ class FunctionMean(Measurement):
     name: ClassVar[str] = "query"
     function: UserFunction
 
-    def measure(
-        self, table: PrivateTable, meter: PrivacyFilter, share: Share, name: str
-    ) -> Release:
+    def measure(self, table: PrivateTable, meter: Meter, share: Share, name: str) -> Release:
         view = Box([0.0], [1.0], bits=SUM_BITS)
         total = 0
         with user_code(meter, share, name) as restart:
@@ -91,9 +89,7 @@ class ScoreMean(Measurement):
     high: float
     exact_blocks: bool = False
 
-    def measure(
-        self, table: PrivateTable, meter: PrivacyFilter, share: Share, name: str
-    ) -> Release:
+    def measure(self, table: PrivateTable, meter: Meter, share: Share, name: str) -> Release:
         view = Box([self.low], [self.high], bits=SUM_BITS)
         if table.in_parts:
             meter.check(share, name)
@@ -126,7 +122,7 @@ class ScoreMean(Measurement):
 
 def _mean_of_total(
     table: PrivateTable,
-    meter: PrivacyFilter,
+    meter: Meter,
     name: str,
     view: Box,
     total: int,

@@ -51,6 +51,7 @@ class WholeUnits:
     """
 
     filtered = True
+    n_is_private = True  # a unit may have no row on one side
     units = None  # a row of this table is a unit already
 
     def __init__(self, rows: Rows, groups: Any, unit_name: str, estimator: str) -> None:

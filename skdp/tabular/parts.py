@@ -306,7 +306,7 @@ class PartsRows:
         self.head = head
         self.n_features = int(head.shape[1]) + form.targets
         self.names = names_in(head)
-        self.filtered = filtered
+        self.filtered, self.n_is_private = filtered, False
         self.sizes = sizes
         self.kept: WeakKeyDictionary[Any, Any] = WeakKeyDictionary()
 

@@ -187,6 +187,8 @@ class Rows:
         Whether a filter of each row has left them: which rows, and how many, is private then.
     """
 
+    n_is_private = False  # beyond what the relation, the filter and the units say
+
     def __init__(
         self,
         X: Any,

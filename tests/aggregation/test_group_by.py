@@ -16,6 +16,7 @@ from skdp.core.transcript import record, replay
 from skdp.exceptions import BudgetExceededError
 from skdp.tabular import check_grouped
 from skdp.tabular.grouped import KeyTerm
+from tests.folding import each
 
 duckdb = pytest.importorskip("duckdb")
 
@@ -52,8 +53,8 @@ def make(relation="add_or_remove_one", budget=None, **parameters):
     return DPGroupBy("page", "user", **parameters)
 
 
-@pytest.mark.parametrize("relation", RELATIONS)
-@pytest.mark.parametrize("parameters", [{}, {"keys": PAGES}, {"keys": PAGES, "delta": 0.0}])
+@each("relation", RELATIONS)
+@each("parameters", [{}, {"keys": PAGES}, {"keys": PAGES, "delta": 0.0}])
 def test_everything_near_the_truth(relation, parameters):
     table = visits()
     fitted = make(relation, **parameters).agg(**SPEC).fit(table)
@@ -74,7 +75,7 @@ def test_everything_near_the_truth(relation, parameters):
     assert fitted.privacy_.unit == "user"
 
 
-@pytest.mark.parametrize("kind", ["pandas", "polars", "pyarrow", "dict", "duckdb", "parquet"])
+@each("kind", ["pandas", "polars", "pyarrow", "dict", "duckdb", "parquet"])
 def test_every_container(kind, tmp_path):
     table = visits()
     path = tmp_path / "visits.parquet"
@@ -210,7 +211,7 @@ BAD = [
 ]
 
 
-@pytest.mark.parametrize(("table", "parameters", "text"), BAD, ids=range(len(BAD)))
+@each(("table", "parameters", "text"), BAD, ids=range(len(BAD)))
 def test_bad_input_is_named_before_any_charge(table, parameters, text):
     budget = PrivacyBudget(100, 0.5, adjacency="add_or_remove_one", unit="user")
     aggregation = make(budget=budget).agg(m=("mean", "seconds"), n="count")
@@ -221,7 +222,7 @@ def test_bad_input_is_named_before_any_charge(table, parameters, text):
     assert budget.spent.epsilon == 0 and not hasattr(aggregation, "table_")
 
 
-@pytest.mark.parametrize(
+@each(
     ("given", "text"),
     [
         ("counts", "'count' and 'distinct_units', or a tuple of one of 'sum'.*got 'counts'"),

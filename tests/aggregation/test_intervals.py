@@ -18,6 +18,7 @@ from skdp.aggregation._intervals import (
     tree_excess,
 )
 from skdp.statistics._limits import heavy_z, spread_seen
+from tests.folding import each
 
 # --- quantiles ----------------------------------------------------------------------------------
 
@@ -101,8 +102,8 @@ def share_held(seen, spread, beside, noise):
     return 100 * float((2 * norm.cdf(Z * width / np.sqrt(beside + spread)) - 1).mean())
 
 
-@pytest.mark.parametrize("noise", NOISE.values(), ids=list(NOISE))
-@pytest.mark.parametrize("beside", [0.01, 0.3, 1.0, 5.0])
+@each("noise", NOISE.values(), ids=list(NOISE))
+@each("beside", [0.01, 0.3, 1.0, 5.0])
 def test_what_is_seen_of_a_spread_is_enough_and_no_more(noise, beside):
     for spread in (0.0, 0.1, 0.3, 1.0, 2.0, 3.0, 5.0, 8.0, 15.0, 100.0):
         found = share_held(spread_seen, spread, beside, noise)

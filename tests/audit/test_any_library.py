@@ -38,6 +38,7 @@ from skdp.audit import (
 from skdp.audit._intervals import auc_mu_bound, held_out_bound, mu_bound
 from skdp.audit._statistical import bounds_of
 from skdp.budget import gdp_mu
+from tests.folding import each
 
 SURE = 1 - 1e-6
 
@@ -142,7 +143,7 @@ def test_a_right_mechanism_is_left_alone_and_half_its_noise_is_not():
     assert black_box_bound(laplace_sum(0.5), [0.0], [1.0], **options).refutes(epsilon=1.0)
 
 
-@pytest.mark.parametrize(
+@each(
     "output",
     [
         lambda x, rng: "first" if rng.random() < 0.1 + 0.5 * x else None,  # text
@@ -171,7 +172,7 @@ def opaque(value):
     return type("Opaque", (), {"__init__": lambda self, x: setattr(self, "x", x)})(value)
 
 
-@pytest.mark.parametrize(
+@each(
     "form",
     [
         Fraction,
@@ -368,7 +369,7 @@ def test_replay_passes_what_depends_on_releases_only():
     assert not hasattr(Library.noisy, "__wrapped__")
 
 
-@pytest.mark.parametrize("name", WRONG)
+@each("name", WRONG)
 def test_replay_names_what_does_not(name):
     table, neighbour = np.array([0.0, 1.0, 1.0]), np.array([0.0, 1.0, 7.0])
     found = replay_mechanism(WRONG[name], table, neighbour, [PRIMITIVE])

@@ -10,6 +10,7 @@ from subjects import GOOD, NUMBER, WORD, both, every_estimator_of_two_samples, p
 from skdp import PrivacyBudget
 from skdp.density_ratio import DPuLSIF
 from skdp.exceptions import BudgetExceededError, PublishedRowsWarning
+from tests.folding import each
 
 TURNS = np.arange(60) % 2
 
@@ -38,7 +39,7 @@ def bad_marks():
 BAD_MARKS = [pytest.param(*case[1:], id=case[0]) for case in bad_marks()]
 
 
-@pytest.mark.parametrize(("y", "match"), BAD_MARKS)
+@each(("y", "match"), BAD_MARKS)
 @every_estimator_of_two_samples
 def test_bad_marks(kind, y, match):
     X = GOOD + NUMBER

@@ -21,6 +21,7 @@ from subjects import (
 from skdp import PrivacyBudget
 from skdp.neighbors import DPHistogramDensity
 from skdp.synthetic import Domain, conjunctions, linear_queries, thresholds
+from tests.folding import each
 
 PARAMETERS = [
     *[("epsilon", value, ValueError) for value in (0, 0.0, -1, -1e-300, np.nan, np.inf, -np.inf)],
@@ -34,7 +35,7 @@ PARAMETERS = [
 ]
 
 
-@pytest.mark.parametrize(("name", "value", "error"), PARAMETERS, ids=named)
+@each(("name", "value", "error"), PARAMETERS, ids=named)
 @every_estimator
 def test_bad_privacy_parameters(kind, name, value, error):
     for estimator in both(kind, **{name: value}):
@@ -68,9 +69,7 @@ BOUNDS = [
 ]
 
 
-@pytest.mark.parametrize(
-    ("bounds", "error"), [pytest.param(*case[1:], id=case[0]) for case in BOUNDS]
-)
+@each(("bounds", "error"), [pytest.param(*case[1:], id=case[0]) for case in BOUNDS])
 @every_bounded_estimator
 def test_bad_bounds(kind, bounds, error):
     if kind in MARKED and bounds == "public":  # their default; they learn none
@@ -184,13 +183,13 @@ OWN = [
 ]
 
 
-@pytest.mark.parametrize(("kind", "name", "value", "error"), OWN, ids=named)
+@each(("kind", "name", "value", "error"), OWN, ids=named)
 def test_bad_parameters_of_their_own(kind, name, value, error):
     for estimator in both(kind, **{name: value}):
         refused(estimator, lambda e: fit(e, np.full((20, 4), NUMBER)), error, name)
 
 
-@pytest.mark.parametrize(
+@each(
     "value",
     [(0, np.inf), (-np.inf, 0), (0, np.nan), (1, 0), (None, 1), (0,), 5, "private", "public", {},
      ([0] * 4, [1] * 4), ([], []), (np.zeros((1, 5)), np.ones((1, 5))), (0, 10**400), (0, 1j)],
@@ -216,7 +215,7 @@ def test_a_basis_that_gives_no_row_for_every_row(output):
     refused(estimator, lambda e: fit(e, GOOD), ValueError, "basis")
 
 
-@pytest.mark.parametrize(
+@each(
     ("queries", "error", "match"),
     [
         (linear_queries(np.ones((2, 15))), ValueError, "q has 15 cells a query.* 16"),

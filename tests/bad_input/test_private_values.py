@@ -11,6 +11,7 @@ from subjects import BOUNDED, ESTIMATORS, MARKED, VARIANTS, every_variant, takes
 
 from skdp import PrivacyBudget
 from skdp.budget.stand_in import StandInBudget
+from tests.folding import each
 
 ADJACENCIES = ("replace_one", "add_or_remove_one")
 
@@ -87,8 +88,8 @@ def check_finite(e, name, value):
 
 
 @pytest.mark.filterwarnings("error")
-@pytest.mark.parametrize("adjacency", ADJACENCIES)
-@pytest.mark.parametrize("X", [pytest.param(X, id=name) for name, X in private_tables()])
+@each("adjacency", ADJACENCIES)
+@each("X", [pytest.param(X, id=name) for name, X in private_tables()])
 @every_variant
 def test_private_values_never_raise(kind, X, adjacency):
     if kind == "kernel_density" and X.shape[1] > 10:
@@ -110,9 +111,9 @@ def test_private_values_never_raise(kind, X, adjacency):
 
 
 @pytest.mark.filterwarnings("error")
-@pytest.mark.parametrize("adjacency", ADJACENCIES)
+@each("adjacency", ADJACENCIES)
 @pytest.mark.parametrize("X", [pytest.param(X, id=name) for name, X in private_tables()])
-@pytest.mark.parametrize("kind", [*BOUNDED, "ulsif_noisy"])
+@each("kind", [*BOUNDED, "ulsif_noisy"])
 def test_private_values_never_raise_within_stated_bounds(kind, X, adjacency):
     """Bounds of zero width, bounds that hold no row, bounds that hold them all."""
     if kind == "kernel_density" and X.shape[1] > 10:
@@ -127,7 +128,7 @@ def test_private_values_never_raise_within_stated_bounds(kind, X, adjacency):
 
 
 @pytest.mark.filterwarnings("error")
-@pytest.mark.parametrize("delta", [0.0, 1e-6])
+@each("delta", [0.0, 1e-6])
 @every_variant
 def test_no_rows_are_rows_like_others_where_their_number_is_private(kind, delta):
     """An error, or no charge, would tell neighbours apart: a fold of a search may be empty."""
@@ -164,9 +165,9 @@ def public_tables():
 
 
 @pytest.mark.filterwarnings("error")
-@pytest.mark.parametrize("adjacency", ADJACENCIES)
-@pytest.mark.parametrize("public", [pytest.param(X, id=name) for name, X in public_tables()])
-@pytest.mark.parametrize("kind", [*MARKED, *VARIANTS])
+@each("adjacency", ADJACENCIES)
+@each("public", [pytest.param(X, id=name) for name, X in public_tables()])
+@each("kind", [*MARKED, *VARIANTS])
 def test_any_public_sample_gives_finite_weights(kind, public, adjacency):
     private = np.random.default_rng(3).normal(size=(30, 3))
     X, y = np.concatenate([private, public]), np.repeat([1, 0], [30, len(public)])

@@ -32,6 +32,7 @@ from subjects import (
 )
 
 from skdp.synthetic import Bins, Domain
+from tests.folding import each
 
 # Those that take weights of rows.
 WEIGHTED = {"ridge", "standard_scaler", "logistic_regression", "kmeans", "kmeans_lloyd"}
@@ -137,7 +138,7 @@ def takes(kind, method, X):
     return sparse.issparse(X) and method in TAKES_SPARSE.get(kind, ())
 
 
-@pytest.mark.parametrize(("X", "errors", "match"), BAD_ROWS)
+@each(("X", "errors", "match"), BAD_ROWS)
 @every_numeric_estimator
 def test_bad_rows(kind, X, errors, match):
     if takes(kind, "fit", X):
@@ -146,7 +147,7 @@ def test_bad_rows(kind, X, errors, match):
         refused(estimator, lambda e: fit(e, X), errors, match)
 
 
-@pytest.mark.parametrize(("X", "errors", "match"), BAD_ROWS)
+@each(("X", "errors", "match"), BAD_ROWS)
 @every_numeric_estimator
 def test_bad_rows_after_fit(kind, X, errors, match):
     """The caller's own argument may be private to the caller: the same texts."""
@@ -164,7 +165,7 @@ OF_CELLS = ("NaN or infinity", "numeric", "[Cc]omplex|numeric")
 BAD_TABLES = [pytest.param(*case[1:], id=case[0]) for case in bad_rows() if case[3] not in OF_CELLS]
 
 
-@pytest.mark.parametrize(("X", "errors", "match"), BAD_TABLES)
+@each(("X", "errors", "match"), BAD_TABLES)
 @every_releaser
 def test_bad_tables(kind, X, errors, match):
     match = f"{match}|2D array"  # of objects, ragged rows are such
@@ -195,7 +196,7 @@ OF_TYPES, OF_VALUES = (
 )
 
 
-@pytest.mark.parametrize("X", OF_TYPES)
+@each("X", OF_TYPES)
 @every_releaser
 def test_columns_of_types_that_are_no_numbers(kind, X):
     """All their rows would go to one cell, and be paid for."""
@@ -205,7 +206,7 @@ def test_columns_of_types_that_are_no_numbers(kind, X):
             refused(estimator, lambda e: fit(e, X), TypeError, "(text|dates).*Bins")
 
 
-@pytest.mark.parametrize("X", OF_VALUES)
+@each("X", OF_VALUES)
 @every_releaser
 def test_cells_outside_of_a_domain_that_refuses_them(kind, X):
     """The text says that there is one, and quotes none; clipped, they never raise."""
@@ -229,7 +230,7 @@ def test_bad_rows_with_names(kind):
     refused(estimator, lambda e: answer(e, GOOD[:, :3]), ValueError, "features")
 
 
-@pytest.mark.parametrize("name", ["sample_weight", "group", "check_input"])
+@each("name", ["sample_weight", "group", "check_input"])
 @every_estimator
 def test_arguments_that_fit_does_not_take(kind, name):
     if name == "sample_weight" and kind in WEIGHTED:

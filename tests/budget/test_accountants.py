@@ -24,6 +24,7 @@ from skdp import PrivacyBudget
 from skdp.budget import Cost, exact, gdp_delta, gdp_mu, guessing_chance, pure_mu, zcdp_delta
 from skdp.budget.accountants import ACCOUNTANTS
 from skdp.budget.amounts import Amount
+from tests.folding import each
 
 mpmath.mp.dps = 50
 
@@ -70,7 +71,7 @@ def test_gdp_mu_keeps_the_claim_and_is_the_largest(epsilon, delta):
         assert true_gdp_delta(mp(epsilon), mp(mu * (1 + 1e-6))) > mp(delta)
 
 
-@pytest.mark.parametrize("epsilon", [*np.geomspace(1e-8, 900, 60), 0.999999, 1.0, 1.000001])
+@each("epsilon", [*np.geomspace(1e-8, 900, 60), 0.999999, 1.0, 1.000001])
 def test_pure_mu_is_at_the_corner_of_the_trade_off_curve(epsilon):
     mu = pure_mu(float(epsilon))
     corner = 1 / (1 + mpmath.exp(mp(float(epsilon))))
@@ -156,8 +157,8 @@ PLANS = {
 }
 
 
-@pytest.mark.parametrize("plan", PLANS)
-@pytest.mark.parametrize("name", ["basic", "gdp", "zcdp"])
+@each("plan", PLANS)
+@each("name", ["basic", "gdp", "zcdp"])
 def test_a_filter_never_grants_more_than_the_true_loss_allows(name, plan):
     epsilon, delta = 1.0, 1e-6
     accountant = ACCOUNTANTS[name](epsilon, delta, 0.0 if name == "basic" else 3e-7)
@@ -231,9 +232,9 @@ def test_separate_delta_is_capped_apart():
         assert some.loss(3 * some.price(claim)).delta <= 1e-6
 
 
-@pytest.mark.parametrize("name", ["gdp", "zcdp"])
-@pytest.mark.parametrize("used", [0.0, 0.3, 0.9, 0.9999])
-@pytest.mark.parametrize(("epsilon", "delta"), [(1.0, 1e-6), (0.1, 1e-9), (8.0, 1e-3)])
+@each("name", ["gdp", "zcdp"])
+@each("used", [0.0, 0.3, 0.9, 0.9999])
+@each(("epsilon", "delta"), [(1.0, 1e-6), (0.1, 1e-9), (8.0, 1e-3)])
 def test_one_gaussian_fit_of_all_that_remains_fits(name, used, epsilon, delta):
     accountant = ACCOUNTANTS[name](epsilon, delta)
     room = Amount(accountant.cap.main * Fraction(1 - used), accountant.cap.apart)

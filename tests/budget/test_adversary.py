@@ -22,6 +22,7 @@ from skdp.budget.charge import total
 from skdp.budget.pld import plan_loss
 from skdp.budget.schema import Terms
 from skdp.exceptions import BudgetExceededError
+from tests.folding import each
 
 
 def outcomes(release):
@@ -85,9 +86,9 @@ MENUS = [
 ]
 
 
-@pytest.mark.parametrize("menu", MENUS)
-@pytest.mark.parametrize("accountant", ["basic", "gdp", "gdp_residue", "zcdp"])
-@pytest.mark.parametrize(("epsilon", "delta", "apart"), [(1.5, 0.05, 0.02), (1.0, 0.2, 0.05)])
+@each("menu", MENUS)
+@each("accountant", ["basic", "gdp", "gdp_residue", "zcdp"])
+@each(("epsilon", "delta", "apart"), [(1.5, 0.05, 0.02), (1.0, 0.2, 0.05)])
 def test_no_strategy_beats_a_filter(accountant, epsilon, delta, apart, menu):
     apart = 0.0 if accountant == "basic" else apart
     assert filtered(accountant, epsilon, delta, apart, menu) <= delta

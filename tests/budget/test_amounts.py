@@ -19,6 +19,7 @@ from skdp.budget.amounts import (
     round_down,
     round_up,
 )
+from tests.folding import each
 
 FLOATS = st.floats(min_value=0, max_value=1e300, allow_nan=False)
 
@@ -72,7 +73,7 @@ def test_amounts_add_and_compare_part_by_part():
     assert a.overlap(b).fits(b)
 
 
-@pytest.mark.parametrize("value", [True, np.True_, "1", None, 1j, [1.0], np.array([1.0])])
+@each("value", [True, np.True_, "1", None, 1j, [1.0], np.array([1.0])])
 def test_only_numbers_are_numbers(value):
     with pytest.raises(TypeError, match=r"^epsilon must be a finite number > 0; got"):
         check_positive(value, "epsilon")
@@ -80,7 +81,7 @@ def test_only_numbers_are_numbers(value):
         check_delta(value)
 
 
-@pytest.mark.parametrize("value", [0, -1, math.nan, math.inf, -math.inf, 10**400, np.float32(0)])
+@each("value", [0, -1, math.nan, math.inf, -math.inf, 10**400, np.float32(0)])
 def test_epsilon_is_finite_and_positive(value):
     with pytest.raises(ValueError, match=r"^epsilon must be a finite number > 0; got"):
         check_positive(value, "epsilon")

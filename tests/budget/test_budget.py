@@ -24,6 +24,7 @@ from sklearn.pipeline import make_pipeline
 from skdp import DPKMeans, DPStandardScaler, statistics
 from skdp.budget import Cost, PrivacyBudget, PrivacyLoss, exact, gdp_mu, locks
 from skdp.exceptions import BudgetExceededError
+from tests.folding import each
 
 
 def spend(budget, epsilon, delta=0.0, **kwargs):
@@ -156,7 +157,7 @@ def test_facts_that_are_no_facts_are_refused_before_the_charge(wrong):
 # -- parameters -------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(
+@each(
     ("arguments", "error", "message"),
     [
         ({"epsilon": 0}, ValueError, "epsilon must be a finite number > 0; got 0.0"),

@@ -11,6 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from skdp.budget import Cost, PrivacyLoss, exact
+from tests.folding import each
 
 PURE, GAUSS, CLAIM = Cost(0.1), Cost(0.5, 1e-6, mu=0.12), Cost(0.2, 1e-7)
 
@@ -52,7 +53,7 @@ def test_ten_tenths_are_one():
     assert sum([Cost(0.1)] * 3).epsilon == 0.3
 
 
-@pytest.mark.parametrize(
+@each(
     ("arguments", "message"),
     [
         ({"epsilon": 0}, "epsilon must"),

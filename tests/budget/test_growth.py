@@ -14,6 +14,7 @@ from skdp.budget import Cost, PrivacyBudget, exact, gdp_mu, ledger, schema
 from skdp.budget import budget as budget_module
 from skdp.budget.amounts import Amount, decimal_text
 from skdp.exceptions import LedgerError
+from tests.folding import each
 
 BUDGETS = {
     "basic": {},
@@ -77,7 +78,7 @@ DAMAGE = {
 }
 
 
-@pytest.mark.parametrize("damage", DAMAGE)
+@each("damage", DAMAGE)
 def test_totals_that_are_not_the_sums_are_damage(tmp_path, damage):
     path = tmp_path / "a.budget"
     budget = PrivacyBudget(9.0, 1e-6, ledger=path)

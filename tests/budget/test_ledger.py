@@ -17,6 +17,7 @@ import pytest
 from skdp.budget import Cost, PrivacyBudget, PrivacyLoss, files
 from skdp.budget import ledger as ledger_module
 from skdp.exceptions import BudgetExceededError, LedgerError, SealedBudgetError
+from tests.folding import each
 
 # An ordinary user, for the tests of permissions when they are run as root, whom none bind.
 NOBODY = 65534
@@ -231,8 +232,8 @@ def test_a_damaged_ledger_grants_nothing(tmp_path, damage):
         PrivacyBudget(3.0, ledger=path)
 
 
-@pytest.mark.parametrize("column", ["charges.main", "totals.charged_main", "totals.aside_apart"])
-@pytest.mark.parametrize("amount", ["one", "-1", "1/0", "1e-99999999999", b"1"])
+@each("column", ["charges.main", "totals.charged_main", "totals.aside_apart"])
+@each("amount", ["one", "-1", "1/0", "1e-99999999999", b"1"])
 def test_a_damaged_amount_grants_nothing(tmp_path, amount, column):
     budget = PrivacyBudget(3.0, ledger=tmp_path / "a.budget")
     spend(budget)

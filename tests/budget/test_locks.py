@@ -16,6 +16,7 @@ import pytest
 
 from skdp.budget import Cost, PrivacyBudget, locks
 from skdp.exceptions import LedgerError
+from tests.folding import each
 
 SCRIPT = Path(__file__).resolve().parents[2] / "doc" / "benchmarks" / "ledger_races.py"
 
@@ -161,7 +162,7 @@ MOUNTS = """\
 """
 
 
-@pytest.mark.parametrize("kind", ["nfs", "nfs4", "cifs", "smb3", "9p", "fuse.sshfs", "fuse"])
+@each("kind", ["nfs", "nfs4", "cifs", "smb3", "9p", "fuse.sshfs", "fuse"])
 def test_network_file_systems_are_known(tmp_path, monkeypatch, kind):
     (tmp_path / "mounts").write_text(MOUNTS.format(kind=kind))
     monkeypatch.setattr(locks, "_MOUNTS", str(tmp_path / "mounts"))

@@ -22,6 +22,7 @@ from skdp.core.transcript import record
 from skdp.exceptions import BudgetExceededError, LedgerError
 from skdp.model_selection import fit_parts
 from skdp.tabular.keys import split_by_key
+from tests.folding import each
 
 COSTS = [
     Cost(0.5),
@@ -39,8 +40,8 @@ def keeper(name):
     return accountant_of(Terms(5.0, 1e-5, "replace_one", name, 0.0))
 
 
-@pytest.mark.parametrize("name", FILTERS)
-@pytest.mark.parametrize("size", [1, 2, 3, 4])
+@each("name", FILTERS)
+@each("size", [1, 2, 3, 4])
 def test_the_price_covers_every_part_and_every_move(name, size):
     accountant = keeper(name)
     for parts in itertools.product(COSTS, repeat=size):

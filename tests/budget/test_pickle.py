@@ -16,6 +16,7 @@ from sklearn.base import BaseEstimator
 
 from skdp.budget import Cost, PrivacyBudget, PrivacyLoss
 from skdp.exceptions import SealedBudgetError
+from tests.folding import each
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -68,7 +69,7 @@ def test_a_pickle_outlives_the_object(tmp_path):
     assert pickle.loads(data) is budget
 
 
-@pytest.mark.parametrize("protocol", range(pickle.HIGHEST_PROTOCOL + 1))
+@each("protocol", range(pickle.HIGHEST_PROTOCOL + 1))
 def test_the_handle_never_changes(protocol):
     budget = PrivacyBudget(3.0, 1e-6, accountant="gdp", separate_delta=1e-7)
     before = pickle.dumps(budget, protocol)

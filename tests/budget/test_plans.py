@@ -16,6 +16,7 @@ from skdp import DPKMeans
 from skdp.budget import Cost, PrivacyBudget, PrivacyLoss, ledger, plan_epsilon, schema
 from skdp.exceptions import BudgetExceededError, LedgerError
 from skdp.model_selection import search_cost
+from tests.folding import each
 
 PURE = Cost(0.1)
 GAUSS = Cost(0.3, 1e-7, mu=0.05)
@@ -147,7 +148,7 @@ def test_a_freed_part_is_taken_again():
     assert budget.remaining == PrivacyLoss(3.0, 6e-7)
 
 
-@pytest.mark.parametrize(
+@each(
     ("plans", "error", "match"),
     [
         ([(3.0, 5e-7), (2.1, 5e-7)], ValueError, "epsilons of all plans"),

@@ -18,6 +18,7 @@ from dp_accounting.pld import common, privacy_loss_distribution
 from skdp.budget import Cost, gdp_delta, pld
 from skdp.budget.charge import total
 from skdp.budget.pld import Losses, PlanLoss, plan_loss
+from tests.folding import each
 
 MP = mpmath.mp.clone()  # no other test sees its precision
 MP.dps = 50
@@ -85,7 +86,7 @@ PLANS = [
 ]
 
 
-@pytest.mark.parametrize(("pure", "mu"), PLANS)
+@each(("pure", "mu"), PLANS)
 def test_no_delta_is_below_the_exact_one_and_none_far_above(pure, mu):
     cost = total([(Cost(one), 1) for one in pure] + ([(Cost(1.0, 1e-6, mu=mu), 1)] if mu else []))
     loss = plan_loss(cost)
@@ -95,7 +96,7 @@ def test_no_delta_is_below_the_exact_one_and_none_far_above(pure, mu):
         assert found <= float(exact) * (1 + 2e-4) + 1e-12
 
 
-@pytest.mark.parametrize(("pure", "mu"), PLANS)
+@each(("pure", "mu"), PLANS)
 def test_epsilon_is_the_smallest_one_that_the_delta_allows(pure, mu):
     cost = total([(Cost(one), 1) for one in pure] + ([(Cost(1.0, 1e-6, mu=mu), 1)] if mu else []))
     loss = plan_loss(cost)

@@ -24,6 +24,7 @@ from skdp.budget import Cost, postgres
 from skdp.exceptions import BudgetExceededError, LedgerError, SealedBudgetError
 from tests.budget.proxy import Proxy
 from tests.budget.server import free_port, start_server
+from tests.folding import each
 
 pytestmark = pytest.mark.slow
 
@@ -402,7 +403,7 @@ def test_a_refused_login_says_where_passwords_belong(server, name):
     budget.charge(Cost(0.1), estimator="A")
 
 
-@pytest.mark.parametrize(
+@each(
     "url",
     [
         "postgresql://h:notaport/db",

@@ -13,6 +13,7 @@ from skdp.budget.amounts import exact
 from skdp.budget.conversions import up
 from skdp.budget.residue import pure_price
 from skdp.exceptions import BudgetExceededError
+from tests.folding import each
 
 MP = mpmath.mp.clone()
 MP.dps = 40
@@ -28,7 +29,7 @@ def delta(epsilon, mu):
 CASES = [(e, k) for e in (0.01, 0.3, 1.0, 3.0) for k in (1, 1.01, 1.5, 4, 40) if e * k**0.5 < 13]
 
 
-@pytest.mark.parametrize(("epsilon", "times"), CASES)
+@each(("epsilon", "times"), CASES)
 def test_a_release_and_the_residue_stay_within_the_allowance_at_every_epsilon(epsilon, times):
     left = exact(pure_mu(epsilon)) ** 2 * Fraction(str(times))
     price = pure_price(epsilon, 1, left)
@@ -42,7 +43,7 @@ def test_a_release_and_the_residue_stay_within_the_allowance_at_every_epsilon(ep
         assert both <= delta(x, mu) + MP.mpf(10) ** -35
 
 
-@pytest.mark.parametrize(("epsilon", "times"), [case for case in CASES if case[1] > 1])
+@each(("epsilon", "times"), [case for case in CASES if case[1] > 1])
 def test_a_price_is_hardly_above_the_best(epsilon, times):
     left = exact(pure_mu(epsilon)) ** 2 * Fraction(str(times))
     price = pure_price(epsilon, 1, left) * Fraction("0.998")
@@ -72,8 +73,8 @@ def test_many_prices_at_once_are_those_one_by_one():
     assert float(together) == pytest.approx(float(one_by_one), rel=1e-3)
 
 
-@pytest.mark.parametrize("epsilon", [0.02, 0.3, 1.7])
-@pytest.mark.parametrize("times", [1, 2, 7, 150, 700])
+@each("epsilon", [0.02, 0.3, 1.7])
+@each("times", [1, 2, 7, 150, 700])
 def test_many_prices_are_the_sum_of_those_that_are_searched_for_one_by_one(epsilon, times):
     """The slow oracle asks at every release whether the price of the last one still holds."""
     for left in (exact(gdp_mu(3.0, 1e-6)) ** 2, Fraction("0.011"), Fraction(30)):

@@ -24,6 +24,7 @@ from skdp import (
     statistics,
 )
 from skdp.budget.row_counts import RowCounts, is_part
+from tests.folding import each
 
 X = np.random.default_rng(0).random((239, 2))
 
@@ -36,7 +37,7 @@ def fit(budget, X):
     return sum(issubclass(w.category, PublicRowCountWarning) for w in caught)
 
 
-@pytest.mark.parametrize("n", [2, 3, 10, 59, 60, 61, 239, 240, 1000])
+@each("n", [2, 3, 10, 59, 60, 61, 239, 240, 1000])
 def test_the_parts_of_cross_validations_are_expected(n):
     splitters = [KFold(k) for k in range(2, min(n, 10) + 1)]
     splitters += [LeaveOneOut(), RepeatedKFold(n_splits=2, n_repeats=2)]
@@ -79,8 +80,8 @@ def test_an_error_by_filter_comes_before_the_charge():
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("n_jobs", [1, 2])
-@pytest.mark.parametrize("n", [59, 60, 239])
+@each("n_jobs", [1, 2])
+@each("n", [59, 60, 239])
 def test_searches_do_not_warn(n, n_jobs):
     budget = PrivacyBudget(100.0)
     with warnings.catch_warnings():
@@ -141,7 +142,7 @@ def test_under_add_or_remove_the_number_is_private():
         PrivacyBudget(10.0, adjacency="add_or_remove_one", n_rows=3)
 
 
-@pytest.mark.parametrize("wrong", [0, -1, True, [], [0], [1.5], "5", 2.0, [True]])
+@each("wrong", [0, -1, True, [], [0], [1.5], "5", 2.0, [True]])
 def test_numbers_that_are_none(wrong):
     with pytest.raises((TypeError, ValueError), match="n_rows must be None, an integer"):
         PrivacyBudget(1.0, n_rows=wrong)

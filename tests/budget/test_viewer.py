@@ -13,6 +13,7 @@ import pytest
 from skdp import ledger
 from skdp.budget import Cost, PrivacyBudget
 from skdp.exceptions import LedgerError
+from tests.folding import each
 
 BUDGETS = {
     "basic": {},
@@ -98,7 +99,7 @@ WRONG = {
 }
 
 
-@pytest.mark.parametrize("what", list(WRONG))
+@each("what", list(WRONG))
 def test_what_was_changed_is_found(path, what):
     statement, word = WRONG[what]
     change(path, statement)

@@ -34,6 +34,7 @@ from skdp import DPStandardScaler, PrivacyBudget, _forks, statistics
 from skdp.aggregation import DPGroupBy
 from skdp.budget import ambient
 from skdp.exceptions import UncountedFitWarning
+from tests.folding import each
 
 ROOT = Path(__file__).resolve().parents[2]
 X = np.random.default_rng(0).random((60, 3))
@@ -232,8 +233,8 @@ def fit_when(go):
 
 
 # Pickling in joblib's threads, in one task after the other, or when joblib asks for more.
-@pytest.mark.parametrize("backend", ["loky", "threading", "sequential"])
-@pytest.mark.parametrize("pre_dispatch", ["all", 2])
+@each("backend", ["loky", "threading", "sequential"])
+@each("pre_dispatch", ["all", 2])
 def test_the_block_is_that_of_the_call_for_all_of_its_tasks(backend, pre_dispatch, tmp_path):
     """Whichever block a generator is consumed in, and whenever its tasks are sent."""
     inside, outside, other = PrivacyBudget(10.0), PrivacyBudget(10.0), PrivacyBudget(10.0)
@@ -369,7 +370,7 @@ def dask_dumps(made):
     return dumps(made)
 
 
-@pytest.mark.parametrize(
+@each(
     "dumps",
     [pickle.dumps, cloudpickle.dumps, loky_dumps, pool_dumps, dask_dumps, ForkingPickler.dumps],
 )

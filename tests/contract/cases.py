@@ -7,11 +7,19 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+import pytest
 
 from skdp.budget import PrivacyBudget
 
 RELATIONS = ("replace_one", "add_or_remove_one")
 DELTAS = (0.0, 1e-5)
+# Pairs of delta and relation: two that differ in both run everywhere, the other two in CI.
+DIAGONAL = ((0.0, "replace_one"), (1e-5, "add_or_remove_one"))
+REST = ((0.0, "add_or_remove_one"), (1e-5, "replace_one"))
+of_every_pair = pytest.mark.parametrize(
+    "pairs",
+    [pytest.param(DIAGONAL, id="diagonal"), pytest.param(REST, id="rest", marks=pytest.mark.ci)],
+)
 
 
 @dataclass(frozen=True)

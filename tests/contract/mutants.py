@@ -8,7 +8,7 @@ should be) planting fails loudly, and the table in `planted` has to follow the l
     python tests/contract/mutants.py NAME [NAME ...]  # these
     python tests/contract/mutants.py --write          # all, and keep the table in mutants.md
 
-`test_mutants` plants eight in turn.
+`test_mutants` plants them in parts.
 """
 
 from __future__ import annotations
@@ -115,7 +115,6 @@ def run_here(name: str | None, tests: Sequence[str]) -> int:
     import pytest
 
     os.chdir(ROOT)
-    os.environ["SKDP_EVERY_TURN"] = "1"
     if name is not None:
         plant(name)
     seen = _Failures()

@@ -66,7 +66,6 @@ def _with_marks(pair: Pair) -> Any:
     return pytest.param(pair, marks=mark, id=pair.name)
 
 
-@pytest.mark.in_turn
 @pytest.mark.parametrize("pair", [_with_marks(pair) for pair in PAIRS])
 def test_the_claim_holds_and_that_of_less_noise_would_not(pair):
     result = audited(pair)

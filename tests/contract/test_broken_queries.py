@@ -31,6 +31,7 @@ from skdp.queries import (
     second_moments,
     trees,
 )
+from tests.folding import each
 from tests.views import ball_of, box_of
 
 
@@ -81,15 +82,15 @@ def test_a_ball_clipped_in_floats_is_found(monkeypatch, delta, relation):
     must_be_found(lambda s: s.answer(Sum(ball(s))).value, delta, relation, pair)
 
 
-@pytest.mark.parametrize(
+@each(
     ("owner", "function", "ask", "pair"),
     [
         (statistics, "sum_sensitivity", sum_of_box, CORNERS),
         (second_moments, "gram_sensitivity", gram("auto"), tau_pair(D)),
     ],
 )
-@pytest.mark.parametrize("relation", RELATIONS)
-@pytest.mark.parametrize("delta", DELTAS)
+@each("relation", RELATIONS)
+@each("delta", DELTAS)
 def test_a_sensitivity_too_small_by_root_two_is_found(
     monkeypatch, owner, function, ask, pair, delta, relation
 ):

@@ -11,6 +11,7 @@ from estimators import CASES
 
 from skdp.base import PrivateMixin
 from skdp.budget import PrivacyBudget
+from tests.folding import each
 
 pytestmark = pytest.mark.skipif(
     not hasattr(PrivateMixin, "set_callbacks"), reason="scikit-learn before 1.9"
@@ -56,7 +57,7 @@ def told(case, table):
     return log, estimator
 
 
-@pytest.mark.parametrize("case", PRIVATE)
+@each("case", PRIVATE)
 def test_every_fit_is_told_with_its_steps_and_nothing_else(case):
     log, estimator = told(case, rows(40, case.n_features, 1))
     assert log.events[:2] == ["setup", "begin fit"]
@@ -72,7 +73,7 @@ def test_every_fit_is_told_with_its_steps_and_nothing_else(case):
     assert not [name for name in vars(estimator) if name.startswith("_callback")]
 
 
-@pytest.mark.parametrize("case", PRIVATE)
+@each("case", PRIVATE)
 def test_a_fit_that_is_refused_ends_for_callbacks_too(case):
     X, y = case.table(rows(40, case.n_features, 1))
     log, estimator = Log(), make(case, 1e-6)

@@ -21,6 +21,7 @@ from sklearn.pipeline import Pipeline
 
 import skdp
 from skdp.base import PrivateMixin
+from tests.folding import each
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -73,9 +74,7 @@ def test_names_are_told_apart():
     assert len(set(names)) == len(names)
 
 
-@pytest.mark.parametrize(
-    "module", [m for m in modules() if "._" not in m.__name__], ids=lambda m: m.__name__
-)
+@each("module", [m for m in modules() if "._" not in m.__name__], ids=lambda m: m.__name__)
 def test_every_public_name_exists(module):
     """And is documented: names of `__all__`, and what classes among them define in public."""
     for name in getattr(module, "__all__", ()):

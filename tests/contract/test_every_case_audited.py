@@ -171,7 +171,6 @@ def test_many_rows_have_noise_like_few(case):
 
 
 @pytest.mark.statistical
-@pytest.mark.in_turn
 @pytest.mark.parametrize(
     ("case", "delta", "relation"),
     [

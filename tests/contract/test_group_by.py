@@ -29,6 +29,7 @@ from skdp.core.transcript import record
 from skdp.core.transcript import replay as replayed
 from skdp.queries import key_totals
 from skdp.tabular import grouped, grouped_relation
+from tests.folding import each
 
 duckdb = pytest.importorskip("duckdb")
 
@@ -75,8 +76,8 @@ def shown(by):
     return state, by.table_.to_dict("list")
 
 
-@pytest.mark.parametrize("relation", RELATIONS)
-@pytest.mark.parametrize("name", CONFIGURATIONS)
+@each("relation", RELATIONS)
+@each("name", CONFIGURATIONS)
 def test_a_fit_learns_from_releases_only(name, relation):
     """In both orders; of tables that are large, small, of one user, of other keys."""
     large, small = rows(6000, 900), rows(40, 9, 1)
@@ -161,7 +162,7 @@ def moves(by, first, second):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("relation", RELATIONS)
+@each("relation", RELATIONS)
 @pytest.mark.parametrize("container", CONTAINERS)
 def test_one_user_moves_no_more_than_declared(container, relation, monkeypatch, tmp_path):
     """One who has 10,000 rows and enters, leaves, or is another one with three."""

@@ -7,12 +7,12 @@ from functools import partial
 
 import numpy as np
 import pandas as pd
-import pytest
 from cases import Case, make, rows
 from replays import SECRET, D, found_in
 from toys import Toy
 
 from skdp.audit import replay_check
+from tests.folding import each
 
 
 class Array(np.ndarray):
@@ -126,7 +126,7 @@ class Holds(Toy):
         return self
 
 
-@pytest.mark.parametrize("place", HIDING)
+@each("place", HIDING)
 def test_a_leak_is_found_wherever_it_hides(place):
     leaky = type("Leaky", (Holds,), {"hide": staticmethod(HIDING[place])})
     error = found_in(leaky)
@@ -134,7 +134,7 @@ def test_a_leak_is_found_wherever_it_hides(place):
     assert str(SECRET) not in f"{error} {error.__cause__}"
 
 
-@pytest.mark.parametrize("place", [place for place in HIDING if place != "traceback"])
+@each("place", [place for place in HIDING if place != "traceback"])
 def test_the_same_places_are_no_leak_without_rows(place):
     """A false alarm would be one here: made anew in each fit, of public numbers only."""
     hide = HIDING[place]

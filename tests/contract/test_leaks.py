@@ -13,6 +13,7 @@ from sklearn.base import BaseEstimator
 from toys import Toy, ToyRatio
 
 from skdp.audit import replay_check
+from tests.folding import each
 
 # --- leaks that must be found -----------------------------------------------------------------
 
@@ -153,7 +154,7 @@ LEAKS = {
 }
 
 
-@pytest.mark.parametrize("leaky", LEAKS, ids=lambda c: c.__name__)
+@each("leaky", LEAKS, ids=lambda c: c.__name__)
 def test_a_leak_is_found_and_named_without_data(leaky):
     error = found_in(leaky)
     assert re.search(LEAKS[leaky], str(error))
@@ -288,8 +289,8 @@ def found_in_samples(leaky, relation):
     return caught.value
 
 
-@pytest.mark.parametrize("relation", RELATIONS)
-@pytest.mark.parametrize("leaky", SAMPLE_LEAKS, ids=lambda c: c.__name__)
+@each("relation", RELATIONS)
+@each("leaky", SAMPLE_LEAKS, ids=lambda c: c.__name__)
 def test_a_leak_of_the_private_sample_is_found(leaky, relation):
     error = found_in_samples(leaky, relation)
     assert re.search(SAMPLE_LEAKS[leaky], str(error))

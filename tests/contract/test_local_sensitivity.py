@@ -27,6 +27,7 @@ from skdp.quantile import DPMedian
 from skdp.queries.smooth_sensitivity import medians as smooth_module
 from skdp.queries.smooth_sensitivity.ladders import cauchy_kappa
 from skdp.queries.smooth_sensitivity.order_statistics import order_window, smooth_sensitivity
+from tests.folding import each
 
 CONFIDENCE = 1 - 3e-6
 HALF = Fraction(1, 2)
@@ -192,7 +193,6 @@ OWN = [
 
 
 @pytest.mark.statistical
-@pytest.mark.in_turn
 @pytest.mark.parametrize(("mechanism", "pair", "factor"), OWN)
 def test_the_library_s_medians_pass(mechanism, pair, factor):
     step = None
@@ -273,8 +273,8 @@ def cauchy_loss(z, shift, s, s_other):
     return np.log(s / s_other) + np.log(s_other**2 + (z - shift) ** 2) - np.log(s**2 + z**2)
 
 
-@pytest.mark.parametrize("epsilon", [0.1, 1.0, 3.0])
-@pytest.mark.parametrize("pair", PAIRS)
+@each("epsilon", [0.1, 1.0, 3.0])
+@each("pair", PAIRS)
 def test_cauchy_noise_at_its_constant_is_pure_on_the_same_pairs(pair, epsilon):
     beta = epsilon / 2
     kappa = cauchy_kappa(epsilon, beta)

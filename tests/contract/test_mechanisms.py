@@ -73,7 +73,7 @@ def of_groups(s, size=1000):
     counts, _, sums, _ = joint_noise(
         s._meter, "groups", counts, sums, bounds, None, 0.5, s.adjacency
     )
-    near = s._meter.epsilon / 4  # half of it for two groups, half of that for counts
+    near = s._filter.epsilon / 4  # half of it for two groups, half of that for counts
     if not s.pure:
         return float(counts[0] - counts[1] + (sums[0, 0] - sums[1, 0]) / size)
 
@@ -100,7 +100,6 @@ MECHANISMS = [
 ]
 
 
-@pytest.mark.in_turn
 @pytest.mark.parametrize(
     ("ask", "X", "other", "options", "runs", "factor"),
     [pytest.param(*entry[1:], id=entry[0]) for entry in MECHANISMS],
@@ -169,7 +168,6 @@ def ladders(s):
     return float(np.clip(ends[0] - ends[1], -2, 2))
 
 
-@pytest.mark.in_turn
 @pytest.mark.parametrize(
     ("ask", "epsilon", "runs"),
     [

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from cases import DELTAS, RELATIONS, make
+from cases import DELTAS, RELATIONS, make, of_every_pair
 from estimators import CASES
 from hypothesis import given, settings
 from neighbours import D, check_neighbours, neighbours, tables, worst_pairs
@@ -26,12 +26,15 @@ from skdp.core import session as session_module
 from skdp.core.query import Choice, Measurement, Query, reviewed_types
 
 
-@pytest.mark.slow
-@pytest.mark.in_turn
-@pytest.mark.parametrize("relation", RELATIONS)
-@pytest.mark.parametrize("delta", DELTAS)
+@of_every_pair
 @pytest.mark.parametrize("case", CASES, ids=lambda c: c.name)
-def test_drawn_neighbours(case, delta, relation):
+def test_drawn_neighbours(case, pairs):
+    for delta, relation in pairs:
+        check_drawn(case, delta, relation)
+
+
+def check_drawn(case, delta, relation):
+    """Compare neighbours that hypothesis draws, the same ones in every run."""
     estimator = make(case, delta, relation)
 
     @settings(
@@ -44,11 +47,15 @@ def test_drawn_neighbours(case, delta, relation):
     check()
 
 
-@pytest.mark.in_turn
-@pytest.mark.parametrize("relation", RELATIONS)
-@pytest.mark.parametrize("delta", DELTAS)
+@of_every_pair
 @pytest.mark.parametrize("case", CASES, ids=lambda c: c.name)
-def test_adversarial_neighbours(case, delta, relation):
+def test_adversarial_neighbours(case, pairs):
+    for delta, relation in pairs:
+        check_adversarial(case, delta, relation)
+
+
+def check_adversarial(case, delta, relation):
+    """Compare the worst pairs of rows among others."""
     estimator, d = make(case, delta, relation), case.n_features
     # Others that sit still, that stretch the learned bounds, and that lie on the first row.
     tables = itertools.cycle(
@@ -62,21 +69,15 @@ def test_adversarial_neighbours(case, delta, relation):
             check_neighbours(estimator, case, X, other)
 
 
-@pytest.mark.parametrize(
-    ("name", "ask", "delta", "relation", "pair", "least"),
-    [
-        pytest.param(name, ask, delta, relation, pair, least, id=f"{name}-{delta}-{relation}")
-        for name, ask, deltas, relations, pair, least in QUERIES
-        for delta in deltas
-        for relation in relations
-    ],
-)
-def test_a_sensitivity_is_attained(name, ask, delta, relation, pair, least):
-    pair = laplace_pair() if pair is None else pair
-    found = neighbour_check(release_case(name, ask, relation, delta), *tables(relation, *pair))
-    assert found
-    for _, distance, sensitivity in found:
-        assert distance >= least * sensitivity
+@pytest.mark.parametrize("query", QUERIES, ids=lambda query: query[0])
+def test_a_sensitivity_is_attained(query):
+    name, ask, deltas, relations, pair, least = query
+    for delta, relation in itertools.product(deltas, relations):
+        worst = laplace_pair() if pair is None else pair
+        found = neighbour_check(release_case(name, ask, relation, delta), *tables(relation, *worst))
+        assert found
+        for _, distance, sensitivity in found:
+            assert distance >= least * sensitivity, (delta, relation)
 
 
 @pytest.mark.parametrize(

@@ -12,6 +12,8 @@ import pytest
 from odd import TABLES, VALUES, Subject, fault
 from odd_subjects import BY_CLASS
 
+from tests.folding import each
+
 # Accepted, and of minutes: so many runs, centres, ...
 COSTLY = {
     ("DPGridSearchCV", "n_runs", "10**6"),
@@ -59,7 +61,7 @@ def test_odd_values_are_refused_before_the_charge(name):
 
 
 @pytest.mark.exhaustive
-@pytest.mark.parametrize("name", BY_CLASS)
+@each("name", BY_CLASS)
 def test_every_odd_value_on_every_case(name):
     for subject in BY_CLASS[name]:
         check(tries(name, [subject], 1))

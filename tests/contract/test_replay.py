@@ -7,7 +7,7 @@ import warnings
 import numpy as np
 import pytest
 from calls import CALLS
-from cases import DELTAS, RELATIONS, Case, make, rows, two_samples
+from cases import DELTAS, RELATIONS, Case, make, of_every_pair, rows, two_samples
 from estimators import CASES
 from replays import PUBLIC, D, check_replay
 from sklearn.base import BaseEstimator, TransformerMixin
@@ -35,37 +35,43 @@ def _as_long(X, relation, length):
     return X[:length] if relation == "replace_one" else X[: length + 3]
 
 
-@pytest.mark.parametrize("relation", RELATIONS)
-@pytest.mark.parametrize("delta", DELTAS)
+@of_every_pair
 @pytest.mark.parametrize("case", CASES + CALLS, ids=lambda c: c.name)
-def test_fit_learns_from_releases_only(case, delta, relation):
-    if relation not in case.relations:
-        pytest.skip("nothing is released")
+def test_fit_learns_from_releases_only(case, pairs):
+    for delta, relation in pairs:
+        if relation in case.relations:  # else nothing is released
+            replay_unrelated(case, delta, relation)
+
+
+def replay_unrelated(case, delta, relation):
+    """Replay the fits of an estimator on tables that are unlike each other."""
     estimator = make(case, delta, relation)
     public = {
         "X_public": rows(5, case.n_features, 7),
         "y_public": [0, 1, 1, 0, 1] if case.samples else None,
     }
-    pairs = unrelated(relation, case.n_features)
+    tables = unrelated(relation, case.n_features)
     if case.samples and relation == "add_or_remove_one":
-        pairs.append((rows(3, case.n_features, 0), np.empty((0, case.n_features))))
-    for private, replaced in [*pairs, pairs[1][::-1]]:  # and one in the other order
+        tables.append((rows(3, case.n_features, 0), np.empty((0, case.n_features))))
+    for private, replaced in [*tables, tables[1][::-1]]:  # and one in the other order
         check_replay(estimator, case, private, replaced, **public)
 
 
 LARGE = 5000
 
 
-@pytest.mark.parametrize("relation", RELATIONS)
 @pytest.mark.parametrize("case", CASES + CALLS, ids=lambda c: c.name)
-def test_many_rows_and_little_noise_show_no_more(case, relation):
+def test_many_rows_and_little_noise_show_no_more(case):
     """Where a stop that depends on data comes early, and where shortcuts for many rows begin.
 
     In both orders: what only one of two tables makes a fit do is a release more or a release less.
     """
-    if relation not in case.relations:
-        pytest.skip("nothing is released")
-    delta = DELTAS[(CASES + CALLS).index(case) % 2]
+    for relation in case.relations:
+        replay_many_rows(case, DELTAS[(CASES + CALLS).index(case) % 2], relation)
+
+
+def replay_many_rows(case, delta, relation):
+    """Replay fits with little noise on two tables of many rows, in both orders."""
     estimator = make(case, delta, relation, epsilon=10.0)
     other = LARGE if relation == "replace_one" else LARGE + 7
     few = rows(5, case.n_features, 7)

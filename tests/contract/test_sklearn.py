@@ -5,32 +5,24 @@ from __future__ import annotations
 import pytest
 from cases import DELTAS
 from estimators import CASES, EXPECTED_FAILURES
-from sklearn.utils.estimator_checks import parametrize_with_checks
+from sklearn.utils.estimator_checks import check_estimator
+
+from tests.folding import each
+from tests.sklearn_checks import run_checks
+
+CHECKED = [case for case in CASES if case.sklearn]
 
 
-def expected_failures(estimator):
-    return EXPECTED_FAILURES.get(type(estimator).__name__, {})
-
-
-@parametrize_with_checks(
-    [
-        case.checked(delta=delta, random_state=0)
-        for case in CASES
-        if case.sklearn
-        for delta in DELTAS
-    ],
-    expected_failed_checks=expected_failures,
-    xfail_strict=True,
-)
-def test_scikit_learn_check(estimator, check, monkeypatch):
-    # Without the variable the check of array-API dispatch skips itself; no skips here.
-    monkeypatch.setenv("SCIPY_ARRAY_API", "1")
-    check(estimator)
+@pytest.mark.parametrize("delta", [0.0, pytest.param(DELTAS[1], marks=pytest.mark.ci)])
+@each("case", CHECKED, ids=lambda c: c.name)
+def test_scikit_learn_checks(case, delta, monkeypatch):
+    expected = EXPECTED_FAILURES.get(type(case.checked()).__name__, {})
+    run_checks(case.checked(delta=delta, random_state=0), expected, monkeypatch)
 
 
 def test_expected_failures_are_few_and_have_reasons():
     """Only checks that read labels_, demand accuracy or an error that tells of rows may fail."""
-    names = {type(case.checked()).__name__ for case in CASES if case.sklearn}
+    names = {type(case.checked()).__name__ for case in CHECKED}
     assert set(EXPECTED_FAILURES) <= names
     for failures in EXPECTED_FAILURES.values():
         assert len(failures) <= 3
@@ -38,10 +30,9 @@ def test_expected_failures_are_few_and_have_reasons():
             assert any(why in reason for why in ("labels_", "accuracy", "would tell of private"))
 
 
-@pytest.mark.parametrize("case", [c for c in CASES if c.sklearn], ids=lambda c: c.name)
+@each("case", CHECKED, ids=lambda c: c.name)
 def test_a_under_noised_variant_fails_the_checks(case):
     """The checks can fail: a class whose constructor changes a parameter does."""
-    from sklearn.utils.estimator_checks import check_estimator
 
     class Twin(type(case.checked())):
         def __init__(self, *, epsilon=1.0, delta=0.0, budget=None, random_state=None):

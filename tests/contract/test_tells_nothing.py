@@ -45,6 +45,7 @@ from skdp.ensemble import DPTrainOnRelease
 from skdp.model_selection import PerRecordKFold, private_scorer
 from skdp.sql import PrivateDatabase
 from skdp.synthetic import Bins, DPMarginalSynthesizer
+from tests.folding import each
 
 duckdb = pytest.importorskip("duckdb", "2.0")
 pytest.importorskip("sqlglot")
@@ -476,7 +477,7 @@ ORDERED = {
 }  # fmt: skip
 
 
-@pytest.mark.parametrize("entrance", ORDERED)
+@each("entrance", ORDERED)
 def test_the_order_of_two_bad_cells_does_not_show(entrance):
     for a, b in some(itertools.combinations(ODD_CELLS, 2), len(entrance), 3):
         first, second = (np.empty(N, dtype=object) for _ in range(2))

@@ -47,6 +47,7 @@ from skdp.queries import (
 from skdp.queries.column_sums import sum_view
 from skdp.queries.linear import LogisticGradient, StandardBall, WeightedBall
 from skdp.tabular import KeyTerm, check_grouped, check_labelled, check_rows
+from tests.folding import each
 from tests.views import box_of
 
 X = np.linspace(-1, 1, 40).reshape(20, 2)
@@ -255,7 +256,7 @@ def test_a_share_is_a_plain_number():
     assert made.epsilon == pytest.approx(0.5)
 
 
-@pytest.mark.parametrize(
+@each(
     "make",
     [
         lambda: Ball([np.nan], 1.0),
@@ -426,7 +427,7 @@ def test_numbers_of_numpy_do_not_wrap_in_a_sensitivity(integer):
     assert type(views[1].norm) is int
 
 
-@pytest.mark.parametrize(
+@each(
     "make",
     [
         lambda: EdgeHistogram((np.array([0.0, 2.0, 1.0]),)),
@@ -455,7 +456,7 @@ def test_bounds_that_are_not_finite_are_refused(value):
     assert session.remaining == 1
 
 
-@pytest.mark.parametrize(
+@each(
     "make",
     [
         lambda: Ball(np.zeros((2, 1)), 1.0),

@@ -27,6 +27,7 @@ from tests.core.distributions import (
     p_of_bins,
     rounded_laplace_cdf,
 )
+from tests.folding import each
 
 SCALES = [1, 2.5, 2**10, 2**20, 2**40]
 
@@ -47,7 +48,7 @@ def laplace_cdf(t):
 # --- discrete Laplace and rounded Gaussian ---
 
 
-@pytest.mark.parametrize("scale", [*SCALES, Fraction(2**20 * 3, 7), 2.0**40 / 3])
+@each("scale", [*SCALES, Fraction(2**20 * 3, 7), 2.0**40 / 3])
 def test_discrete_laplace(scale):
     values = sampling.discrete_laplace(scale, 200_000, entropy=SeededEntropy(20))
     assert values.dtype == np.int64
@@ -60,7 +61,7 @@ def test_discrete_laplace(scale):
         assert p_of_bins(noise, edges, laplace_cdf(float(scale))) < REJECT
 
 
-@pytest.mark.parametrize("sigma", [*SCALES, 1000 / 3])
+@each("sigma", [*SCALES, 1000 / 3])
 def test_rounded_gaussian(sigma):
     values = sampling.rounded_gaussian(sigma, 200_000, entropy=SeededEntropy(21))
     assert values.dtype == np.int64
@@ -302,8 +303,8 @@ def test_scales_far_below_a_step(scale):
 # --- exponential mechanism, uniform integers ---
 
 
-@pytest.mark.parametrize("eta", [0, Fraction(1, 2), 1.5])
-@pytest.mark.parametrize("counts", [None, [1, 0, 5, 2, 1, 7, 3]])
+@each("eta", [0, Fraction(1, 2), 1.5])
+@each("counts", [None, [1, 0, 5, 2, 1, 7, 3]])
 def test_exponential_mechanism(eta, counts):
     scores = [3, 1, 4, 1, 5, 9, 2]
     source = SeededEntropy(48)
@@ -326,8 +327,8 @@ def test_exponential_mechanism(eta, counts):
         assert stats.chi2.sf(statistic, keep.sum() - 1) < REJECT
 
 
-@pytest.mark.parametrize("scale", [2**10, 2**40, Fraction(2**20 * 3, 7)])
-@pytest.mark.parametrize("name", ["laplace", "normal"])
+@each("scale", [2**10, 2**40, Fraction(2**20 * 3, 7)])
+@each("name", ["laplace", "normal"])
 def test_rate_against_numpy(name, scale):
     # The goal is 1/8, about 1/3 is usual. Best of several, taken in turn, in one process; processor
     # time (the system's for the entropy included), so that a busy machine does not decide.
@@ -405,7 +406,7 @@ def test_public_generator():
 # --- refusals ---
 
 
-@pytest.mark.parametrize("bad", [0, -1, 0.0, math.inf, math.nan, -math.inf, 2.0**53, 2**2000])
+@each("bad", [0, -1, 0.0, math.inf, math.nan, -math.inf, 2.0**53, 2**2000])
 def test_bad_scales(bad):
     for draw in (sampling.discrete_laplace, sampling.rounded_gaussian):
         with pytest.raises(ValueError, match=r"(scale|sigma) must be"):

@@ -15,6 +15,7 @@ import pytest
 
 from skdp.core.noise import SeededEntropy, additive, deviates, exact
 from tests.core.bits import ONES, Recorded, Repeating
+from tests.folding import each
 
 # --- brackets ---
 
@@ -103,8 +104,8 @@ def test_float_acceptance_is_certain_for_the_whole_interval(normal):
     assert (~(yes | no)).sum() > 100
 
 
-@pytest.mark.parametrize("normal", [True, False])
-@pytest.mark.parametrize("word", [0, 1, 0x9E3779B97F4A7C15, ONES - 1])
+@each("normal", [True, False])
+@each("word", [0, 1, 0x9E3779B97F4A7C15, ONES - 1])
 def test_settle_extends_bits_until_certain(normal, word):
     # V's first 72 bits are those of the boundary itself: they cannot decide, further bits must.
     env = deviates._envelope(normal)
@@ -296,10 +297,10 @@ def _exactly(x: Fraction, t: Fraction, nearest: bool) -> int:
     return value if x >= 0 else -value
 
 
-@pytest.mark.parametrize("nearest", [True, False])
-@pytest.mark.parametrize("t", SCALES, ids=str)
-@pytest.mark.parametrize("word", [1, 0x9E3779B97F4A7C15, ONES - 1])
-@pytest.mark.parametrize("imprecise", [0.0, 0.4])
+@each("nearest", [True, False])
+@each("t", SCALES, ids=str)
+@each("word", [1, 0x9E3779B97F4A7C15, ONES - 1])
+@each("imprecise", [0.0, 0.4])
 def test_rounding_equals_rationals(nearest, t, word, imprecise, slack):
     source = Repeating(word)
     drawn = deviates.draw_laplace(300, SeededEntropy(5))

@@ -14,10 +14,11 @@ import pytest
 from skdp.core import noise as sampling
 from skdp.core.noise import SeededEntropy, exponential
 from tests.core.bits import ONES, Repeating
+from tests.folding import each
 
 
-@pytest.mark.parametrize("eta", [Fraction(1, 3), 0.01, 2, 0])
-@pytest.mark.parametrize("counted", [False, True])
+@each("eta", [Fraction(1, 3), 0.01, 2, 0])
+@each("counted", [False, True])
 def test_exponential_mechanism_equals_integers(eta, counted, slack):
     rng = np.random.default_rng(16)
     scores = rng.integers(-50, 400, 200)

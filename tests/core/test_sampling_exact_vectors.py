@@ -16,11 +16,12 @@ from skdp.core import noise as sampling
 from skdp.core.noise import SeededEntropy, deviates, vectors
 from skdp.queries import wishart
 from tests.core.bits import ONES, Repeating
+from tests.folding import each
 
 
-@pytest.mark.parametrize("scale", [3, Fraction(1000, 3), 2.0**30, 2**45])
-@pytest.mark.parametrize("d", [1, 2, 7])
-@pytest.mark.parametrize("imprecise", [0.0, 0.6])
+@each("scale", [3, Fraction(1000, 3), 2.0**30, 2**45])
+@each("d", [1, 2, 7])
+@each("imprecise", [0.0, 0.6])
 def test_k_norm_equals_high_precision(scale, d, imprecise, slack, monkeypatch):
     n = 12
     g = deviates.draw_normal(n * d, SeededEntropy(9))
@@ -79,10 +80,10 @@ def test_imprecise_filters_give_the_same_vectors(slack):
     assert sampling.k_norm(5, floats, 40, entropy=SeededEntropy(11)).shape == (40, 5)
 
 
-@pytest.mark.parametrize("scale", [2, Fraction(2**34, 3), 2.0**40 / 3, 2.0**45, 2**60])
-@pytest.mark.parametrize("d", [1, 2, 9])
-@pytest.mark.parametrize("imprecise", [0.0, 0.6])
-@pytest.mark.parametrize("word", [1, 0x9E3779B97F4A7C15, ONES - 1])
+@each("scale", [2, Fraction(2**34, 3), 2.0**40 / 3, 2.0**45, 2**60])
+@each("d", [1, 2, 9])
+@each("imprecise", [0.0, 0.6])
+@each("word", [1, 0x9E3779B97F4A7C15, ONES - 1])
 def test_wishart_equals_rationals(scale, d, imprecise, word, slack, monkeypatch):
     k = 2 * (d + 1)
     g = deviates.draw_normal(d * k, SeededEntropy(12))

@@ -17,6 +17,7 @@ from skdp.core import noise as sampling
 from skdp.core.noise import SeededEntropy, deviates
 from skdp.queries import wishart
 from tests.core.distributions import ALPHA, REJECT, edges_for, p_of_bins, rounded_laplace_cdf
+from tests.folding import each
 
 
 @pytest.mark.parametrize("scale", [1.5, 2.5, 2**20])
@@ -29,8 +30,8 @@ def test_k_norm_in_one_dimension_is_a_rounded_laplace(scale):
         assert p_of_bins(noise, edges, rounded_laplace_cdf(scale)) < REJECT
 
 
-@pytest.mark.parametrize("d", [2, 3, 10])
-@pytest.mark.parametrize("scale", [2**12, Fraction(2**31, 3)])
+@each("d", [2, 3, 10])
+@each("scale", [2**12, Fraction(2**31, 3)])
 def test_k_norm_radius_and_direction(d, scale):
     # Radius, two coordinates of the direction, and their independence: four comparisons. Rounding
     # moves a radius of d * 2**12 by one part in 2**12, far below what 20,000 draws show.

@@ -35,6 +35,7 @@ from skdp.queries import (
 )
 from skdp.tabular import check_rows, opaque_rows
 from tests.core.sessions import X, open_session
+from tests.folding import each
 from tests.views import ball_of, box_of
 
 RELATIONS = ["replace_one", "add_or_remove_one"]
@@ -83,6 +84,81 @@ def test_an_overdrawn_release_draws_no_noise(monkeypatch):
     monkeypatch.setattr(sampling, "k_norm", lambda *a, **k: pytest.fail("noise was drawn"))
     with pytest.raises(PrivacyLeakError, match="0\\.25 of the session"):
         session.answer(Sum(box_of(session, -1, 1)), 0.5)
+
+
+# What a meter shows; a new name is a new way to the allowance, and needs a proof.
+METER = {
+    "add_noise", "check", "claimed_separate_delta", "entropy", "fraction", "history", "level", "mu",
+    "noise_seed", "per_step", "post_processing_rng", "pure", "record", "relation", "release",
+    "remaining", "reseed", "separate_delta", "spending", "take", "take_separate_delta",
+    "unit", "without_releases",
+}  # fmt: skip
+
+
+def privacy_filter(delta):
+    return release.PrivacyFilter(
+        lambda: b"", estimator="T", epsilon=1.0, delta=delta, separate_delta=0.0, budget=None
+    )
+
+
+def test_a_meter_can_check_take_and_release_and_nothing_else():
+    meter = privacy_filter(0.0).meter()
+    assert {name for name in dir(meter) if not name.startswith("_")} == METER
+    with pytest.raises(AttributeError):
+        meter.own = 1
+    for name in ("pure", "mu", "remaining", "separate_delta"):
+        with pytest.raises(AttributeError):
+            setattr(meter, name, 1)
+    for duplicate in (copy.deepcopy, pickle.dumps):
+        with pytest.raises(PrivacyLeakError, match="copied"):
+            duplicate(meter)
+
+
+@each("steps", [0, -1, 0.5, Fraction(1, 2), True, None])
+def test_a_meter_has_whole_steps(steps):
+    """Half a step would have twice the allowance."""
+    meter = privacy_filter(0.0).meter(2)
+    for make in (meter.per_step, privacy_filter(0.0).meter):
+        with pytest.raises(PrivacyLeakError, match="steps"):
+            make(steps)
+
+
+@pytest.mark.parametrize("delta", DELTAS)
+def test_the_rest_of_an_allowance_is_not_spent_twice(delta):
+    """A meter that was made before `_keep_rest` can take nothing more, and its twin neither."""
+    whole = privacy_filter(delta)
+    old = whole.meter()
+    twin = old.per_step(2)
+    old.take(0.25, "first")
+    lost = old.level(0.25)
+    whole._keep_rest()
+    for meter in (old, twin):
+        for share in (1e-9, None):
+            with pytest.raises(PrivacyLeakError, match="share"):
+                meter.take(share, "old")
+    new = whole.meter()
+    rest = new.level(None)
+    new.take(None, "rest")
+    with pytest.raises(PrivacyLeakError, match="nothing"):
+        whole._keep_rest()
+    claim = 1.0 if delta == 0 else whole.claimed_mu
+    spent = lost + rest if delta == 0 else math.hypot(lost, rest)
+    assert claim * (1 - 1e-12) <= spent <= claim
+
+
+def test_rows_say_whether_their_number_is_private():
+    """No default: a class that forgets it would publish the number."""
+
+    class Forgets:
+        n_features, filtered, _n = 1, False, 3
+
+    stability = core.table.stability_of("replace_one")
+    for wrong in (Forgets(), type("Odd", (Forgets,), {"n_is_private": None})()):
+        with pytest.raises(TypeError, match="n_is_private"):
+            core.table.PrivateTable(wrong, stability)
+    for private in (False, True):
+        rows = type("Says", (Forgets,), {"n_is_private": private})()
+        assert core.table.PrivateTable(rows, stability).n_is_public is not private
 
 
 def test_a_closed_session_releases_nothing():
@@ -302,10 +378,8 @@ def test_gaussian_sum_matches_the_profile_of_balle_and_wang():
 # --- extremes ------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("adjacency", RELATIONS)
-@pytest.mark.parametrize(
-    ("epsilon", "delta"), [(1e-6, 0.0), (1e-6, 1e-5), (1e8, 0.0), (700.0, 1e-9)]
-)
+@each("adjacency", RELATIONS)
+@each(("epsilon", "delta"), [(1e-6, 0.0), (1e-6, 1e-5), (1e8, 0.0), (700.0, 1e-9)])
 def test_every_door_works_from_the_smallest_to_a_huge_epsilon(epsilon, delta, adjacency):
     def fresh():
         return open_session(epsilon=epsilon, delta=delta, adjacency=adjacency, total=1e9)

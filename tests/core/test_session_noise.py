@@ -19,6 +19,7 @@ from skdp.queries import BoxTree, CellQuantile, EdgeHistogram, SecondMoment
 from skdp.queries.joint_sums import joint_noise
 from skdp.tabular import check_rows
 from tests.core.sessions import X, open_session
+from tests.folding import each
 from tests.views import ball_of, box_of
 
 RELATIONS = ["replace_one", "add_or_remove_one"]
@@ -60,8 +61,8 @@ def variance_is_one(values) -> bool:
 
 
 @pytest.mark.statistical
-@pytest.mark.parametrize("delta", DELTAS)
-@pytest.mark.parametrize("kind", ["sum", "l1", "gram", "tree"])
+@each("delta", DELTAS)
+@each("kind", ["sum", "l1", "gram", "tree"])
 def test_noise_has_the_stated_standard_deviation(kind, delta):
     values = many(kind, delta, runs=300 if kind == "tree" else 700)
     assert variance_is_one(values)
@@ -88,9 +89,9 @@ def test_stated_std_is_sensitivity_over_level(adjacency):
     assert p.answer(cells, 0.25).std == pytest.approx(math.sqrt(2) * factor * 4, rel=5e-3)
 
 
-@pytest.mark.parametrize("adjacency", RELATIONS)
-@pytest.mark.parametrize("delta", DELTAS)
-@pytest.mark.parametrize("count_share", [0.05, 0.5, 0.9])
+@each("adjacency", RELATIONS)
+@each("delta", DELTAS)
+@each("count_share", [0.05, 0.5, 0.9])
 def test_joint_release_loses_exactly_what_the_share_allows(adjacency, delta, count_share):
     """Worst neighbours of the joint release, in its own distance, against its own sensitivity."""
     d, bound = 2, 1000
@@ -115,9 +116,9 @@ def test_joint_release_loses_exactly_what_the_share_allows(adjacency, delta, cou
     assert worst >= entry.sensitivity * (1 - 1e-3)
 
 
-@pytest.mark.parametrize("q", [0.0, 0.25, 0.5, 1.0])
-@pytest.mark.parametrize("adjacency", RELATIONS)
-@pytest.mark.parametrize("delta", DELTAS)
+@each("q", [0.0, 0.25, 0.5, 1.0])
+@each("adjacency", RELATIONS)
+@each("delta", DELTAS)
 def test_quantiles_find_their_place(q, adjacency, delta):
     rng = np.random.default_rng(0)
     big = rng.uniform(0, 1, size=(20_000, 2))

@@ -23,6 +23,7 @@ from skdp.queries import grouped_sums as groups
 from skdp.queries.learned_bounds import learning
 from skdp.queries.linear import WeightedBall
 from skdp.tabular import Rows, check_rows
+from tests.folding import each
 
 ANY_FLOAT = st.floats(allow_nan=False, allow_infinity=False, width=64)
 MODERATE = st.floats(-10, 10, width=64)
@@ -150,7 +151,7 @@ def test_statistics_do_not_depend_on_order_block_size_or_threads(sample, monkeyp
         np.testing.assert_array_equal(a, b)
 
 
-@pytest.mark.parametrize("bits", [6, 17, 18, 20, 22, 23, 24, 30])
+@each("bits", [6, 17, 18, 20, 22, 23, 24, 30])
 def test_sum_and_gram_equal_python_integers(sample, bits):
     view = Ball([0.1, 0.0, -0.2], 1.999, bits=bits)
     q = [[int(v) for v in row] for row in view.map(sample)]
@@ -339,8 +340,8 @@ def test_norm_codes_bracket_the_norm(x):
         assert 2 ** ((code - 1) / 4) * (1 - 1e-5) <= norm <= 2 ** (code / 4) * (1 + 1e-5)
 
 
-@pytest.mark.parametrize("d", [1, 2, 3, 4, 5, 8])
-@pytest.mark.parametrize("tau", [0, 250, 1000])
+@each("d", [1, 2, 3, 4, 5, 8])
+@each("tau", [0, 250, 1000])
 def test_gram_sensitivities_hold_and_are_attained(d, tau):
     """Random and worst pairs on the sphere; tight bounds are met to 1 in 200."""
     rng = np.random.default_rng(d)

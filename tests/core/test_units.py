@@ -220,7 +220,7 @@ def test_orders_of_short_and_long_keys_are_one(monkeypatch):
 def test_a_delta_that_groups_make_too_large_is_none(delta):
     """The sum of its growth is past the range of floats: nothing is left for one step."""
     for epsilon, some in ((3.0, True), (3000.0, False)):
-        meter = PrivacyFilter(
+        whole = PrivacyFilter(
             lambda: b"",
             estimator="test",
             epsilon=epsilon,
@@ -228,6 +228,6 @@ def test_a_delta_that_groups_make_too_large_is_none(delta):
             separate_delta=0.1,
             budget=None,
         )
-        found = meter.per_step(3).separate_delta
+        found = whole.meter(3).separate_delta
         assert (found > 0) is some
         assert found < 0.1

@@ -21,6 +21,7 @@ from skdp import DPLogisticRatio, PrivacyBudget
 from skdp.audit import neighbour_check, replay_check
 from skdp.density_ratio import stack_samples
 from skdp.density_ratio._logistic import ridge_rule
+from tests.folding import each
 
 RELATIONS = ["replace_one", "add_or_remove_one"]
 R, A = RELATIONS
@@ -70,9 +71,9 @@ def test_almost_without_noise_they_are_those_of_a_logistic_regression(adjacency)
     np.testing.assert_allclose(np.log(model.predict(PUBLIC)), straight, atol=1e-3)
 
 
-@pytest.mark.parametrize("delta", [0.0, 1e-6])
-@pytest.mark.parametrize("adjacency", RELATIONS)
-@pytest.mark.parametrize("bounds", ["public", BOX])
+@each("delta", [0.0, 1e-6])
+@each("adjacency", RELATIONS)
+@each("bounds", ["public", BOX])
 def test_weights_have_mean_one_and_move_the_public_mean(adjacency, delta, bounds):
     model = DPLogisticRatio(
         bounds=bounds, epsilon=2.0, delta=delta, budget=budget(adjacency), random_state=0
@@ -147,9 +148,9 @@ def test_the_rule_follows_its_arguments():
 # --- awkward samples -----------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("adjacency", RELATIONS)
-@pytest.mark.parametrize("epsilon", [1e-3, 1e6])
-@pytest.mark.parametrize("alpha", ["auto", 1e-6, 1e12])
+@each("adjacency", RELATIONS)
+@each("epsilon", [1e-3, 1e6])
+@each("alpha", ["auto", 1e-6, 1e12])
 def test_weights_are_finite_and_not_negative_always(adjacency, epsilon, alpha):
     rng = np.random.default_rng(0)
     tables = {
@@ -181,7 +182,7 @@ def test_no_private_rows_are_a_sample_where_their_number_is_private():
         DPLogisticRatio(budget=budget(R)).fit(PUBLIC, np.zeros(200))
 
 
-@pytest.mark.parametrize(
+@each(
     ("options", "match"),
     [
         ({"alpha": "best"}, "alpha"),

@@ -15,6 +15,7 @@ from scipy import sparse
 from sklearn.model_selection import KFold
 
 from skdp.density_ratio import stack_samples
+from tests.folding import each
 
 PRIVATE = {"a": [1.5, 2.5, 3.5], "b": [1, 2, 3]}
 PUBLIC = {"a": [-1.5, -2.5, -3.5, -4.5, -5.5], "b": [-1, -2, -3, -4, -5]}
@@ -54,7 +55,7 @@ def column(n, value=0.0):
 # --- what comes back --------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("make", CONTAINERS.values(), ids=CONTAINERS)
+@each("make", CONTAINERS.values(), ids=CONTAINERS)
 def test_every_container_gives_its_own_kind_and_both_samples_in_order(make):
     private, public = make(PRIVATE), make(PUBLIC)
     X, y = stack_samples(private=private, public=public)
@@ -104,7 +105,7 @@ def test_pandas_columns_of_the_same_name():
     assert sorted(X.to_numpy().tolist()) == [[-1.0, -2.0], [1.0, 2.0]]
 
 
-@pytest.mark.parametrize(
+@each(
     ("first", "second", "common"),
     [
         ("f4", "f4", "f4"),
@@ -145,7 +146,7 @@ NO_ROWS = {
 }
 
 
-@pytest.mark.parametrize("name", NO_ROWS)
+@each("name", NO_ROWS)
 def test_a_private_sample_may_have_no_rows(name):
     X, y = stack_samples(private=NO_ROWS[name], public=CONTAINERS[name.split()[0]](PUBLIC))
     assert y.tolist() == [0] * 5
@@ -208,7 +209,7 @@ SECRET = "8675309"
 LINE = [[float(SECRET), 1.0]]
 
 
-@pytest.mark.parametrize(
+@each(
     ("private", "public", "error", "text"),
     [
         (LINE, [[1.0]], ValueError, "public must have the columns of private.*2 columns.*1"),

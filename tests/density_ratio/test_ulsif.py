@@ -19,6 +19,7 @@ from skdp.budget import exact
 from skdp.core.transcript import record, replay
 from skdp.density_ratio import stack_samples
 from tests.density_ratio.shifted import ratio_of, samples
+from tests.folding import each
 
 PUBLISHED = "published_private_rows"
 RELATIONS = ("replace_one", "add_or_remove_one")
@@ -47,9 +48,9 @@ VARIANTS = {
 }
 
 
-@pytest.mark.parametrize("relation", RELATIONS)
-@pytest.mark.parametrize("delta", [0.0, 1e-6])
-@pytest.mark.parametrize("name", VARIANTS)
+@each("relation", RELATIONS)
+@each("delta", [0.0, 1e-6])
+@each("name", VARIANTS)
 def test_every_variant_beats_equal_weights(name, delta, relation):
     """At epsilon = 2 and 4,000 private rows; the error of equal weights is 1.9."""
     public, _, X, y = samples()
@@ -145,7 +146,7 @@ def test_weights_that_noise_pushes_below_zero_become_equal():
         assert np.array_equal(ratio.predict(public), np.ones(200))
 
 
-@pytest.mark.parametrize(
+@each(
     "public",
     [
         np.zeros((1, 2)),
@@ -158,8 +159,8 @@ def test_weights_that_noise_pushes_below_zero_become_equal():
     ],
     ids=["one row", "all the same", "two points", "constant column", "huge", "tiny", "far"],
 )
-@pytest.mark.parametrize("variant", ["default", "independent", "noisy", "laplacian"])
-@pytest.mark.parametrize("relation", RELATIONS)
+@each("variant", ["default", "independent", "noisy", "laplacian"])
+@each("relation", RELATIONS)
 def test_odd_public_samples_give_finite_weights(public, variant, relation):
     private = np.random.default_rng(1).normal(size=(300, 2))
     X, y = stack_samples(private=private, public=public)
@@ -330,7 +331,7 @@ def test_replay_ignores_the_private_rows():
 # --- refusals --------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(
+@each(
     ("options", "text"),
     [
         ({"centers": PUBLISHED, "delta": 0.5, "basis": SplineTransformer()}, "with a basis"),
@@ -351,9 +352,9 @@ def test_what_does_not_go_together_is_refused_before_any_charge(options, text):
     assert not ledger.charges
 
 
-@pytest.mark.parametrize("relation", RELATIONS)
-@pytest.mark.parametrize("epsilon", [1e-6, 1e-3, 1e9])
-@pytest.mark.parametrize("variant", ["default", "independent", "noisy", "noisy, independent"])
+@each("relation", RELATIONS)
+@each("epsilon", [1e-6, 1e-3, 1e9])
+@each("variant", ["default", "independent", "noisy", "noisy, independent"])
 def test_no_fit_fails_after_its_charge(variant, epsilon, relation):
     public = np.repeat(np.arange(5.0), 40)[:, None] * 1e150
     X, y = stack_samples(private=np.full((3, 1), -1e300), public=public)

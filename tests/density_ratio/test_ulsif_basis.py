@@ -24,6 +24,7 @@ from skdp.core.transcript import record, replay
 from skdp.density_ratio import stack_samples
 from skdp.density_ratio._features import is_elementwise
 from tests.density_ratio.shifted import samples
+from tests.folding import each
 
 # --- a basis ---------------------------------------------------------------------------------
 
@@ -71,7 +72,7 @@ def test_basis_is_fitted_on_public_rows_only():
         np.testing.assert_array_equal(found, expected)
 
 
-@pytest.mark.parametrize(
+@each(
     "basis",
     [
         PolynomialFeatures(3),

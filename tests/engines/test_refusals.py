@@ -11,6 +11,8 @@ import pyarrow as pa
 import pytest
 from sklearn.pipeline import make_pipeline
 
+from tests.folding import each
+
 sys.path.insert(0, str(Path(__file__).parent))
 from part_cases import ALL, MORE, REFUSED, make, travelling
 
@@ -41,7 +43,7 @@ class Unread(Threads):
         raise AssertionError("the parts were read")
 
 
-@pytest.mark.parametrize("case", REFUSED, ids=lambda case: case.name)
+@each("case", REFUSED, ids=lambda case: case.name)
 def test_what_needs_one_place_is_refused_before_anything_is_read(case):
     source = Source(PARTS.handles, itself, Unread(), PARTS.heads)
     budget = PrivacyBudget(10.0, 1e-3)
@@ -52,7 +54,7 @@ def test_what_needs_one_place_is_refused_before_anything_is_read(case):
     assert budget.spent.epsilon == 0
 
 
-@pytest.mark.parametrize("case", [c for c in ALL if c not in MORE], ids=lambda case: case.name)
+@each("case", [c for c in ALL if c not in MORE], ids=lambda case: case.name)
 def test_every_fit_says_whether_rows_may_be_in_parts(case):
     estimator = make(case, 0.0)
     if not isinstance(estimator, PrivateMixin) or not type(estimator).__module__.startswith("skdp"):
@@ -206,7 +208,7 @@ def _gone(handle):
     yield
 
 
-@pytest.mark.parametrize(
+@each(
     "later",
     [
         _gone,
@@ -218,7 +220,7 @@ def _gone(handle):
     ],
     ids=["gone", "shorter", "longer", "text", "narrower", "empty"],
 )
-@pytest.mark.parametrize("after", [0, 1, 2])
+@each("after", [0, 1, 2])
 def test_parts_that_change_end_in_a_fixed_text(after, later):
     source = Source((X,), Changing(after, later), Threads(1), PARTS.heads)
     budget = PrivacyBudget(1.0)

@@ -21,6 +21,8 @@ from sklearn.linear_model import LogisticRegression
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import OneHotEncoder
 
+from tests.folding import each
+
 sys.path.insert(0, str(Path(__file__).parent))
 from part_cases import travelling
 
@@ -167,7 +169,7 @@ def test_seeded_scores_do_not_depend_on_dtypes():
     assert len(scores) == 1
 
 
-@pytest.mark.parametrize(
+@each(
     ("X", "y", "error", "text"),
     [
         (from_arrays([PEOPLE]), PEOPLE["owns"], TypeError, "name of a column of X"),
@@ -314,8 +316,8 @@ def test_keys_are_refused_alike_in_memory_and_in_parts(tmp_path):
             assert budget.spent.epsilon == 0
 
 
-@pytest.mark.parametrize("later", [ARROW[:0], pa.concat_tables([ARROW, ARROW]), ARROW[:100]])
-@pytest.mark.parametrize("passes", [1, 2, 3])
+@each("later", [ARROW[:0], pa.concat_tables([ARROW, ARROW]), ARROW[:100]])
+@each("passes", [1, 2, 3])
 def test_parts_that_change_between_passes_release_nothing(later, passes):
     """What a unit may add is known of one pass: rows of another are not added up by it."""
     seen = []

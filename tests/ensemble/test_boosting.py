@@ -11,6 +11,7 @@ from scipy.special import expit, softmax
 from skdp import PrivacyBudget
 from skdp.ensemble import DPExplainableBoostingClassifier
 from skdp.ensemble._boosting import even_cuts, merged
+from tests.folding import each
 
 NOISELESS = {"epsilon": 1e6, "delta": 1e-6, "bounds": (-1, 1)}
 RNG = np.random.default_rng(0)
@@ -122,7 +123,7 @@ def test_awkward_tables():
     assert np.isfinite(few.decision_function(table)).all()
 
 
-@pytest.mark.parametrize(
+@each(
     ("change", "error", "said"),
     [
         ({"n_bins": 1}, ValueError, "n_bins"),

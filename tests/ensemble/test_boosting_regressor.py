@@ -7,6 +7,7 @@ import pytest
 
 from skdp import PrivacyBudget
 from skdp.ensemble import DPExplainableBoostingRegressor
+from tests.folding import each
 
 NOISELESS = {"epsilon": 1e6, "delta": 1e-6, "bounds": (-1, 1), "target_bounds": (-4, 4)}
 RNG = np.random.default_rng(0)
@@ -69,7 +70,7 @@ def test_targets_beyond_their_bounds_are_clipped(delta):
     assert model.score(X, np.clip(100 * X[:, 0], 0, 1)) > 0.8
 
 
-@pytest.mark.parametrize(
+@each(
     ("bounds", "target_bounds"),
     [
         ((2, 2), (3, 3)),
@@ -79,7 +80,7 @@ def test_targets_beyond_their_bounds_are_clipped(delta):
         ((0, 1), "private"),
     ],
 )
-@pytest.mark.parametrize("delta", [0.0, 1e-6])
+@each("delta", [0.0, 1e-6])
 def test_any_bounds_and_few_rows_give_finite_numbers(bounds, target_bounds, delta):
     for rows in (X[:0], X[:1], X[:200], 1e300 * X[:200]):
         model = DPExplainableBoostingRegressor(

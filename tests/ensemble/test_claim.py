@@ -34,13 +34,14 @@ from sklearn.tree import DecisionTreeClassifier
 from skdp import PrivacyBudget
 from skdp.audit import audit, neighbour_check
 from skdp.core.transcript import record, replay
+from tests.folding import each
 
 # --- nothing raises or is said because of rows ----------------------------------------------------
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("at", ["fit", "predict", "never"])
-@pytest.mark.parametrize("n_jobs", [1, 2])
+@each("at", ["fit", "predict", "never"])
+@each("n_jobs", [1, 2])
 def test_an_exception_that_quotes_a_cell_stays_inside(at, n_jobs, capfd, recwarn):
     rows = X.copy()
     rows[::7] = SECRET
@@ -64,7 +65,7 @@ PRIVATE = {
 
 @pytest.mark.slow
 @relations
-@pytest.mark.parametrize("case", PRIVATE)
+@each("case", PRIVATE)
 @pytest.mark.parametrize("auto", [True, False])
 def test_private_values_never_raise(case, auto, relation, recwarn):
     rows, labels, targets = PRIVATE[case]
@@ -85,9 +86,9 @@ def test_private_values_never_raise(case, auto, relation, recwarn):
     assert not recwarn.list
 
 
-@pytest.mark.parametrize("make", [voting, averaging, linear])
-@pytest.mark.parametrize("n_blocks", ["auto", 20])
-@pytest.mark.parametrize("delta", [0.0, 1e-5])
+@each("make", [voting, averaging, linear])
+@each("n_blocks", ["auto", 20])
+@each("delta", [0.0, 1e-5])
 def test_no_rows_are_rows_like_others_where_their_number_is_private(make, n_blocks, delta):
     budget = PrivacyBudget(1.0, 1e-5, adjacency=A)
     model = make(n_blocks=n_blocks, delta=delta, epsilon=1.0, budget=budget, random_state=None)
@@ -108,7 +109,7 @@ def test_probabilities_of_a_class_that_won_nothing():
 
 @pytest.mark.slow
 @relations
-@pytest.mark.parametrize("make", [voting, averaging, linear])
+@each("make", [voting, averaging, linear])
 def test_no_cell_is_kept(make, relation):
     """Neighbours keep their rows, but no block's model is kept. Counts and cells are searched."""
     keeping = {voting: KNeighborsClassifier(3), averaging: KNeighborsRegressor(3)}

@@ -38,12 +38,13 @@ from skdp import DPStandardScaler, PrivacyBudget
 from skdp.ensemble import DPSubsampleAggregate
 from skdp.exceptions import BudgetExceededError
 from skdp.model_selection import search_cost
+from tests.folding import each
 
 # --- ledger, parallel fits, composition ---------------------------------------------------------
 
 
 @relations
-@pytest.mark.parametrize("n_jobs", [None, 1, 2])
+@each("n_jobs", [None, 1, 2])
 def test_one_charge_whatever_the_number_of_jobs(n_jobs, relation):
     budget = budget_of(relation)
     voting(n_jobs=n_jobs, epsilon=2.0, delta=1e-3, budget=budget, random_state=None).fit(X, LABELS)

@@ -10,6 +10,7 @@ from skdp.ensemble import DPRandomForestClassifier
 from skdp.ensemble._boosting import even_cuts
 from skdp.ensemble._forest import random_trees
 from skdp.queries import ColumnCells
+from tests.folding import each
 
 RNG = np.random.default_rng(0)
 X = RNG.uniform(-1, 1, size=(3000, 3))
@@ -106,7 +107,7 @@ def test_awkward_tables():
     assert np.allclose(chances.sum(axis=1), 1.0)
 
 
-@pytest.mark.parametrize(
+@each(
     ("change", "error"),
     [
         ({"n_estimators": 0}, ValueError),

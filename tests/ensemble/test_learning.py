@@ -35,6 +35,7 @@ from skdp.core.transcript import record
 from skdp.ensemble import DPSubsampleAggregate
 from skdp.ensemble._scores import directions, radius
 from skdp.ensemble._tasks import Scores
+from tests.folding import each
 
 # --- what it learns -------------------------------------------------------------------------------
 
@@ -83,7 +84,7 @@ def test_smooth_medians_of_predictions():
 
 
 @relations
-@pytest.mark.parametrize("aggregate", ["mean", "median", "smooth_median"])
+@each("aggregate", ["mean", "median", "smooth_median"])
 def test_parameters_of_a_linear_model(relation, aggregate):
     model = linear(aggregate=aggregate, budget=budget_of(relation)).fit(X, TARGETS)
     np.testing.assert_allclose(model.coef_, [3.0, -1.0], atol=0.3)
@@ -132,8 +133,8 @@ def test_bounds_clip_targets():
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("delta", [0.0, 1e-5])
-@pytest.mark.parametrize("n", [1, 30, 1000, 6000])
+@each("delta", [0.0, 1e-5])
+@each("n", [1, 30, 1000, 6000])
 @relations
 def test_automatic_numbers(relation, delta, n):
     model = voting(
@@ -154,9 +155,9 @@ def test_automatic_numbers(relation, delta, n):
 
 
 @pytest.mark.statistical
-@pytest.mark.parametrize("epsilon", [1.0, 10.0])
-@pytest.mark.parametrize("delta", [0.0, 1e-5])
-@pytest.mark.parametrize("make", [voting, averaging, linear])
+@each("epsilon", [1.0, 10.0])
+@each("delta", [0.0, 1e-5])
+@each("make", [voting, averaging, linear])
 def test_expected_error_is_that_of_the_noise(make, delta, epsilon):
     """Against the scale in the certificate, in steps and half widths."""
     model = make(epsilon=epsilon, delta=delta, n_blocks="auto")

@@ -38,6 +38,7 @@ from sklearn.tree import DecisionTreeClassifier
 from skdp import DPStandardScaler, PrivacyBudget
 from skdp.density_ratio import DPLogisticRatio
 from skdp.ensemble import DPSubsampleAggregate
+from tests.folding import each
 
 
 class NoPredict(ClassifierMixin, BaseEstimator):
@@ -93,7 +94,7 @@ BAD = [
 
 
 @relations
-@pytest.mark.parametrize(("parameters", "error", "text"), BAD)
+@each(("parameters", "error", "text"), BAD)
 def test_bad_parameters(parameters, error, text, relation):
     budget = budget_of(relation)
     model = voting(budget=budget).set_params(**parameters)
@@ -104,8 +105,8 @@ def test_bad_parameters(parameters, error, text, relation):
     assert vars(model) == before
 
 
-@pytest.mark.parametrize("bounds", [None, "private", (1, 0), (0, np.inf), 3, ([0, 0], [1, 1])])
-@pytest.mark.parametrize("make", [averaging, linear])
+@each("bounds", [None, "private", (1, 0), (0, np.inf), 3, ([0, 0], [1, 1])])
+@each("make", [averaging, linear])
 def test_bad_bounds(bounds, make):
     budget = budget_of(R)
     with pytest.raises((TypeError, ValueError), match="bounds"):
@@ -121,8 +122,8 @@ def test_an_epsilon_that_no_smooth_noise_is_made_for(make):
     assert budget.spent.epsilon == 0
 
 
-@pytest.mark.parametrize("y", [None, LABELS[:-1], np.full((6000, 2), SECRET), [np.nan] * 6000])
-@pytest.mark.parametrize("make", [voting, averaging])
+@each("y", [None, LABELS[:-1], np.full((6000, 2), SECRET), [np.nan] * 6000])
+@each("make", [voting, averaging])
 def test_bad_labels(y, make):
     budget = budget_of(R)
     with pytest.raises(ValueError, match="y") as caught:
@@ -131,7 +132,7 @@ def test_bad_labels(y, make):
     assert budget.spent.epsilon == 0
 
 
-@pytest.mark.parametrize(
+@each(
     "rows",
     [
         np.where(np.arange(12000).reshape(6000, 2) == 77, np.nan, SECRET),
@@ -143,7 +144,7 @@ def test_bad_labels(y, make):
     ],
     ids=["nan", "text", "sparse", "columns", "flat", "complex"],
 )
-@pytest.mark.parametrize("make", [voting, averaging])
+@each("make", [voting, averaging])
 def test_bad_rows(rows, make):
     budget = budget_of(R)
     with pytest.raises((TypeError, ValueError)) as caught:

@@ -15,6 +15,7 @@ from sklearn.tree import DecisionTreeClassifier
 
 from skdp import Bins, DPTrainOnRelease, PrivacyBudget
 from skdp.cluster import DPKMeans
+from tests.folding import each
 
 CELLS = Bins.regular(-1, 1, 4)
 COLORS = ["blue", "green", "red"]
@@ -127,7 +128,7 @@ def test_numbers_of_which_no_class_is_selected_give_a_constant():
     assert set(model.predict(rows)) == {"other"}
 
 
-@pytest.mark.parametrize(
+@each(
     ("changes", "message"),
     [
         ({"target": "early"}, "target: the domain has no column 'early'; it has '"),

@@ -59,6 +59,7 @@ from skdp.model_selection import PerRecordKFold, search_cost
 from skdp.neighbors import DPHistogramDensity
 from skdp.quantile import DPQuantile
 from skdp.synthetic import DPEmpiricalCDF
+from tests.folding import each
 from tests.model_selection.findings import BUDGET, REMOVE, found, kmeans, places, scaler, scorer
 
 X = np.random.default_rng(0).normal(size=(60, 3))
@@ -118,7 +119,7 @@ FINE = {
 }
 
 
-@pytest.mark.parametrize("name", FINE)
+@each("name", FINE)
 def test_nothing_is_found_where_all_is_well(name):
     assert found(FINE[name]) == []
     assert not check_pipeline(FINE[name])
@@ -127,7 +128,7 @@ def test_nothing_is_found_where_all_is_well(name):
 # --- steps that are not private -----------------------------------------------------------------
 
 
-@pytest.mark.parametrize(
+@each(
     ("estimator", "where", "way_out"),
     [
         (
@@ -246,7 +247,7 @@ def voter():
     return DPSubsampleAggregate(LogisticRegression(), public=X, budget=BUDGET)
 
 
-@pytest.mark.parametrize(
+@each(
     ("estimator", "word"),
     [
         (BaggingClassifier(voter()), "counts several times"),
@@ -305,7 +306,7 @@ def test_memory_classes_and_checks_of_inverses():
 # --- searches -----------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(
+@each(
     ("budget", "cv", "severity", "word"),
     [
         (BUDGET, StratifiedKFold(3), "medium", "labels"),
@@ -402,7 +403,7 @@ def test_aggregates_need_public_rows():
     assert found(tree.set_params(public=X)) == []
 
 
-@pytest.mark.parametrize(
+@each(
     ("wrong", "word"),
     [
         (DPKMeans(n_clusters=0), "n_clusters"),

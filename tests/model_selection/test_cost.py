@@ -33,6 +33,7 @@ from sklearn.preprocessing import StandardScaler
 
 from skdp.budget import Cost, PrivacyBudget
 from skdp.model_selection import PerRecordKFold, cross_val_cost, private_scorer, search_cost
+from tests.folding import each
 from tests.model_selection.counting import Toy, X, Y, fitted
 
 
@@ -145,8 +146,8 @@ def spent_by(budget, run):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("name", scores_of_searches()[1])
-@pytest.mark.parametrize("train", [False, True])
+@each("name", scores_of_searches()[1])
+@each("train", [False, True])
 def test_the_score_of_a_search_is_that_of_its_scorer(name, train):
     budget, searches = scores_of_searches()
     more = {"cv": 3, "return_train_score": train}
@@ -185,7 +186,7 @@ class ByLength(KFold):
     """May draw its folds in any way."""
 
 
-@pytest.mark.parametrize(
+@each(
     ("adjacency", "cv", "word"),
     [
         ("replace_one", None, ""),
@@ -225,8 +226,8 @@ def test_the_note_names_folds_that_are_not_neighbouring(adjacency, cv, word):
 REMOVE = "add_or_remove_one"
 
 
-@pytest.mark.parametrize("resource", ["n_samples", "k"])
-@pytest.mark.parametrize("where", ["alone", "pipeline", "scorer", "nested", "cross_validation"])
+@each("resource", ["n_samples", "k"])
+@each("where", ["alone", "pipeline", "scorer", "nested", "cross_validation"])
 def test_halving_on_rows_is_refused_where_their_number_is_private(where, resource):
     """It makes 43 charges for 240 rows and 37 for 239, and resamples by position."""
     budget = PrivacyBudget(99.0, adjacency=REMOVE)
@@ -348,7 +349,7 @@ def test_a_meta_estimator_that_fits_an_unknown_number_of_times_is_refused():
     assert cross_val_cost(voting, 2).epsilon == 1.5
 
 
-@pytest.mark.parametrize(
+@each(
     ("call", "kind", "match"),
     [
         (lambda: search_cost(Toy()), TypeError, "cross_val_cost"),

@@ -34,6 +34,7 @@ from skdp.model_selection import (
     private_scorer,
     search_cost,
 )
+from tests.folding import each
 
 X = np.arange(40.0).reshape(20, 2)
 Y = np.arange(20) % 2
@@ -354,7 +355,7 @@ def test_empty_folds_and_training_parts_are_charged_like_any_other():
     assert charges_of_a_search(same) == charges_of_a_search(other) == 2 * 5 * 3 + 1
 
 
-@pytest.mark.parametrize(
+@each(
     ("call", "kind", "match"),
     [
         (lambda: PerRecordKFold(1), ValueError, "n_splits must be an integer >= 2"),

@@ -22,6 +22,7 @@ from skdp import (
     PrivacyBudget,
 )
 from skdp.model_selection import private_scorer, search_cost
+from tests.folding import each
 
 X = np.random.default_rng(0).uniform(size=(300, 3))
 
@@ -121,7 +122,7 @@ def test_models_without_a_price_are_named():
     assert "depends on the rows: ask DPLogisticRegression.expected_error" in line.note
 
 
-@pytest.mark.parametrize(
+@each(
     ("arguments", "error", "text"),
     [
         ((3,), TypeError, "estimator must be an estimator"),

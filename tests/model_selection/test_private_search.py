@@ -35,6 +35,7 @@ from skdp.core.transcript import record
 from skdp.exceptions import BudgetExceededError, PrivacyLeakError
 from skdp.model_selection import cross_val_cost, private_scorer, search_cost
 from skdp.neighbors import DPNearestCentroid
+from tests.folding import each
 
 RNG = np.random.default_rng(0)
 Y = np.arange(200) % 2
@@ -159,7 +160,7 @@ def refused(model, *text, y=Y, kind=(TypeError, ValueError)):
         assert one in str(caught.value)
 
 
-@pytest.mark.parametrize(
+@each(
     ("model", "text"),
     [
         (search(n_runs=1), "n_runs"),
@@ -206,8 +207,8 @@ def test_rows_are_checked_before_the_charge():
     assert budget.charges == []
 
 
-@pytest.mark.parametrize("bad", [np.nan, np.inf, None])
-@pytest.mark.parametrize("classifier", [True, False])
+@each("bad", [np.nan, np.inf, None])
+@each("classifier", [True, False])
 def test_targets_are_checked_before_the_charge(bad, classifier):
     """In runs they would fail those that fit the row, and the others would win."""
     budget, y = PrivacyBudget(100), np.array([0, 1, 0, 1, bad], dtype=object)
@@ -288,8 +289,8 @@ def test_fits_that_no_price_names_reach_neither_ledger_nor_winner():
         model.fit(X, Y)
 
 
-@pytest.mark.parametrize("n_samples", [None, 1, 10**6])
-@pytest.mark.parametrize("delta", [0.0, 1e-6])
+@each("n_samples", [None, 1, 10**6])
+@each("delta", [0.0, 1e-6])
 def test_the_price_needs_no_number_of_rows(n_samples, delta):
     model = search(epsilon=3.0, delta=delta)
     cost = model.privacy_cost(n_samples=n_samples)

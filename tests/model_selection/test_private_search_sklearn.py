@@ -5,11 +5,11 @@ from __future__ import annotations
 import numpy as np
 import pytest
 from sklearn.base import clone
-from sklearn.utils.estimator_checks import parametrize_with_checks
 
 from skdp import DPGridSearchCV, DPKMeans, DPRandomizedSearchCV, DPRidge
 from skdp.model_selection import private_scorer
 from skdp.neighbors import DPNearestCentroid
+from tests.sklearn_checks import run_checks
 
 pytestmark = pytest.mark.slow
 
@@ -53,10 +53,8 @@ def targets():
     )  # fmt: skip
 
 
-@parametrize_with_checks(
-    [clusters(0.0), clusters(1e-6), classes(0.0), classes(1e-6), targets()],
+@pytest.mark.parametrize(
+    "estimator", [clusters(0.0), clusters(1e-6), classes(0.0), classes(1e-6), targets()]
 )
-def test_scikit_learn_check(estimator, check, monkeypatch):
-    # Without the variable the check of array-API dispatch skips itself; no skips here.
-    monkeypatch.setenv("SCIPY_ARRAY_API", "1")
-    check(estimator)
+def test_scikit_learn_checks(estimator, monkeypatch):
+    run_checks(estimator, {}, monkeypatch)

@@ -44,6 +44,7 @@ from skdp._rowwise import exact_rows
 from skdp.budget import Cost, gdp_mu
 from skdp.core.transcript import record
 from skdp.model_selection import _scorer, private_scorer
+from tests.folding import each
 
 N = 600
 RNG = np.random.default_rng(0)
@@ -144,7 +145,7 @@ NUMBERS = TABLE[["age", "pay"]]
 LOG = FunctionTransformer(np.log)
 
 
-@pytest.mark.parametrize(
+@each(
     ("estimator", "table", "text"),
     [
         (None, changed("age", np.nan), "NaN"),
@@ -286,7 +287,7 @@ def test_targets_that_a_candidate_refuses_are_refused_before_the_charge():
     assert budget.charges == []
 
 
-@pytest.mark.parametrize(
+@each(
     ("estimator", "table"),
     [
         # Steps behind see all columns, not those of one part.
@@ -341,7 +342,7 @@ def test_targets_that_a_candidate_refuses_are_refused_before_the_charge():
         ),
     ],
 )
-@pytest.mark.parametrize("output", ["default", "pandas"])
+@each("output", ["default", "pandas"])
 def test_what_steps_take_is_taken(estimator, table, output):
     model = search(estimator)
     if estimator is None or output == "default":

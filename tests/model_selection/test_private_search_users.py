@@ -23,6 +23,7 @@ from skdp.core.transcript import record
 from skdp.model_selection import check_pipeline, private_scorer
 from skdp.neighbors import DPNearestCentroid
 from skdp.tabular import WholeUnits, whole_units
+from tests.folding import each
 
 RELATIONS = ("replace_one", "add_or_remove_one")
 RNG = np.random.default_rng(0)
@@ -171,7 +172,7 @@ class Priced(ClassifierMixin, BaseEstimator):
 REGRESSION = private_scorer("neg_mean_squared_error", epsilon=1, bounds=1)
 
 
-@pytest.mark.parametrize(
+@each(
     ("model", "arguments", "text"),
     [
         (search(), {}, "no groups= say to whom"),

@@ -34,6 +34,7 @@ from skdp.model_selection import (
     search_cost,
 )
 from skdp.preprocessing import DPMinMaxScaler, DPStandardScaler
+from tests.folding import each
 
 X = np.arange(40.0).reshape(20, 2)
 Y = np.arange(20) % 2
@@ -304,7 +305,7 @@ def test_an_empty_fold_is_scored_where_the_number_of_rows_is_private():
         private_scorer("accuracy", epsilon=1.0)(ECHO, *empty)
 
 
-@pytest.mark.parametrize(
+@each(
     ("parameters", "kind", "match"),
     [
         (("r2", 1.0), ValueError, "metric must be one of"),

@@ -27,6 +27,7 @@ from sklearn.pipeline import FeatureUnion, Pipeline, make_pipeline
 from skdp.budget import Cost, PrivacyBudget
 from skdp.model_selection import PerRecordKFold, SearchCost, search_cost
 from skdp.preprocessing import DPMinMaxScaler, DPStandardScaler
+from tests.folding import each
 from tests.model_selection.counting import Toy, X, Y, fitted
 
 PART = Toy(0.1)
@@ -84,7 +85,7 @@ SEARCHES = {
 }
 
 
-@pytest.mark.parametrize("name", SEARCHES)
+@each("name", SEARCHES)
 def test_price_of_a_search_is_what_its_fits_charge(name):
     search = SEARCHES[name]
     cost = search_cost(search, len(X))
@@ -179,8 +180,8 @@ def test_random_candidates_may_change_any_parameter(estimator, distributions):
         assert budget.spent.epsilon == search_cost(search, 20).epsilon == 3.0
 
 
-@pytest.mark.parametrize("aggressive", [False, True])
-@pytest.mark.parametrize(("n", "factor"), [(2, 2), (5, 3), (9, 3), (10, 2.5), (12, 4)])
+@each("aggressive", [False, True])
+@each(("n", "factor"), [(2, 2), (5, 3), (9, 3), (10, 2.5), (12, 4)])
 def test_halving_is_priced_at_an_upper_bound(n, factor, aggressive):
     search = HalvingGridSearchCV(
         Toy(),
@@ -201,8 +202,8 @@ def test_halving_is_priced_at_an_upper_bound(n, factor, aggressive):
     assert "upper bound" in cost.note
 
 
-@pytest.mark.parametrize("random_state", [0, None])
-@pytest.mark.parametrize(
+@each("random_state", [0, None])
+@each(
     "more",
     [
         {"n_candidates": 7, "min_resources": 8},

@@ -41,6 +41,7 @@ from skdp.model_selection import (
     search_cost,
 )
 from skdp.preprocessing import DPStandardScaler
+from tests.folding import each
 
 RELATIONS = ("replace_one", "add_or_remove_one")
 GROUP_SPLITTERS = [
@@ -260,8 +261,8 @@ def test_a_scorer_of_users_needs_them():
 # --- splitters that users decide together --------------------------------------------------------
 
 
-@pytest.mark.parametrize("relation", RELATIONS)
-@pytest.mark.parametrize("cv", GROUP_SPLITTERS, ids=lambda cv: type(cv).__name__)
+@each("relation", RELATIONS)
+@each("cv", GROUP_SPLITTERS, ids=lambda cv: type(cv).__name__)
 def test_splitters_of_groups_are_refused_everywhere(cv, relation):
     budget = budget_of(relation)
     name = type(cv).__name__
@@ -346,10 +347,8 @@ def test_splitters_by_position_are_noted():
     assert "stated splits give neighbouring folds only if the fold of each user" in stated.note
 
 
-@pytest.mark.parametrize("cv", [KFold(3), 3, ShuffleSplit(2), StratifiedKFold(3)])
-@pytest.mark.parametrize(
-    ("relation", "unit"), [("add_or_remove_one", None), ("replace_one", "who"), (None, None)]
-)
+@each("cv", [KFold(3), 3, ShuffleSplit(2), StratifiedKFold(3)])
+@each(("relation", "unit"), [("add_or_remove_one", None), ("replace_one", "who"), (None, None)])
 def test_a_search_whose_folds_move_others_warns(cv, relation, unit):
     """One row more changes up to three rows of each part: the charges are for one."""
     terms = {} if relation is None else {"adjacency": relation, "unit": unit}

@@ -18,6 +18,7 @@ from skdp.core.transcript import record, replay
 from skdp.exceptions import PrivacyLeakError
 from skdp.queries import BaseRun, BestOfRuns, Repeats, base_level
 from skdp.tabular import opaque_rows
+from tests.folding import each
 
 FAMILIES = [Repeats.of_mean(m, logarithmic=log) for m in (2, 5, 30) for log in (False, True)]
 # Six thousand runs: what is beyond has a probability below 1e-17 for these families.
@@ -52,7 +53,7 @@ def gaussian_pair(mu, cells=80):
     return [p / p.sum() for p in out]
 
 
-@pytest.mark.parametrize("repeats", FAMILIES, ids=str)
+@each("repeats", FAMILIES, ids=str)
 def test_chances_add_up_and_have_the_mean(repeats):
     counts = chances(repeats)
     assert counts.sum() == pytest.approx(1, abs=1e-9)
@@ -64,8 +65,8 @@ def test_a_logarithmic_number_has_about_the_stated_mean(mean):
     assert Repeats.of_mean(mean, logarithmic=True).mean == pytest.approx(mean, rel=0.2)
 
 
-@pytest.mark.parametrize("repeats", FAMILIES, ids=str)
-@pytest.mark.parametrize("epsilon", [0.3, 3.0])
+@each("repeats", FAMILIES, ids=str)
+@each("epsilon", [0.3, 3.0])
 def test_pure_runs_against_enumeration(repeats, epsilon):
     """No pair of base runs that are epsilon_b-DP gives a best run that loses more."""
     base = base_level(epsilon, 0.0, repeats).epsilon
@@ -95,8 +96,8 @@ def test_pure_runs_against_enumeration(repeats, epsilon):
     assert worst >= (0.8 if repeats.mean > 20 else 0.3) * epsilon  # and the bound is not idle
 
 
-@pytest.mark.parametrize("repeats", FAMILIES, ids=str)
-@pytest.mark.parametrize(("epsilon", "delta"), [(1.0, 1e-6), (0.5, 1e-3), (4.0, 1e-4)])
+@each("repeats", FAMILIES, ids=str)
+@each(("epsilon", "delta"), [(1.0, 1e-6), (0.5, 1e-3), (4.0, 1e-4)])
 def test_gaussian_runs_against_enumeration(repeats, epsilon, delta):
     base = base_level(epsilon, delta, repeats)
     counts = chances(repeats)

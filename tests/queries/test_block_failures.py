@@ -15,6 +15,7 @@ import pytest
 from skdp.core import Box, UserFunction
 from skdp.core.transcript import record
 from skdp.queries import BlockVotes, OnBlocks
+from tests.folding import each
 from tests.queries.blocks import Collects, First, opened, relations, rows_of, sums
 from tests.views import block_mean
 
@@ -55,7 +56,7 @@ HOWS = ["raises", "exits", "nan", "shape", "text", "none", "scalar", "complex", 
 
 @pytest.mark.slow
 @jobs
-@pytest.mark.parametrize("how", HOWS)
+@each("how", HOWS)
 def test_a_failing_block_abstains_silently(how, n_jobs, capfd, recwarn):
     X = np.zeros((8, 1))
     X[3] = SECRET

@@ -16,6 +16,7 @@ from skdp.core.transcript import record, replay
 from skdp.exceptions import PrivacyLeakError
 from skdp.queries import BlockVotes, OfBlocks, OnBlocks
 from skdp.tabular import check_labelled
+from tests.folding import each
 from tests.queries.blocks import A, Collects, First, R, opened, relations, rows_of, sums
 from tests.views import block_mean, block_median
 
@@ -44,8 +45,8 @@ def moved(ask, relation, **level):
 
 @relations
 @levels
-@pytest.mark.parametrize("n_blocks", [1, 3, 9])
-@pytest.mark.parametrize("n_classes", [2, 3])
+@each("n_blocks", [1, 3, 9])
+@each("n_classes", [2, 3])
 def test_votes_move_by_their_sensitivity(relation, epsilon, delta, n_blocks, n_classes):
     def ask(session):
         session.answer(BlockVotes(OnBlocks(UserFunction(First(4, 0, 1)), n_blocks), 4, n_classes))
@@ -64,7 +65,7 @@ def test_an_abstention_moves_less(relation, epsilon, delta):
 
 @relations
 @levels
-@pytest.mark.parametrize("query", [block_mean, block_median])
+@each("query", [block_mean, block_median])
 def test_vectors_move_by_their_sensitivity(relation, epsilon, delta, query):
     view = Box([-1.0, 0.0, -5.0], [1.0, 8.0, 5.0], per_feature=True)
 
@@ -114,8 +115,8 @@ def ask_all(s, task, view):
 
 
 @relations
-@pytest.mark.parametrize("seed", [None, 0])
-@pytest.mark.parametrize(("n", "n_blocks"), [(100, 7), (5, 5), (3, 10), (1, 1), (100, 1)])
+@each("seed", [None, 0])
+@each(("n", "n_blocks"), [(100, 7), (5, 5), (3, 10), (1, 1), (100, 1)])
 def test_every_row_is_in_exactly_one_block(relation, seed, n, n_blocks):
     X = np.arange(2 * n, dtype=float).reshape(n, 2)
     task = Collects()

@@ -21,6 +21,7 @@ from skdp.neighbors import DPNearestCentroid
 from skdp.queries import SelectClasses
 from skdp.queries import key_selection as selection
 from skdp.tabular import check_unselected
+from tests.folding import each
 
 RELATIONS = ("add_or_remove_one", "replace_one")
 OF_NUMBERS = (
@@ -38,8 +39,8 @@ def labelled(n=4000):
     return X, np.where(X.sum(axis=1) > 0, "yes", "no").astype(object)
 
 
-@pytest.mark.parametrize("relation", RELATIONS)
-@pytest.mark.parametrize("kind", OF_NUMBERS)
+@each("relation", RELATIONS)
+@each("kind", OF_NUMBERS)
 def test_every_classifier_learns_its_classes(kind, relation):
     X, y = labelled()
     clean = y.copy()
@@ -57,9 +58,7 @@ def test_every_classifier_learns_its_classes(kind, relation):
     assert model.class_count_.shape == (2,)
 
 
-@pytest.mark.parametrize(
-    "kind", [*OF_NUMBERS, DPExplainableBoostingClassifier, DPRandomForestClassifier]
-)
+@each("kind", [*OF_NUMBERS, DPExplainableBoostingClassifier, DPRandomForestClassifier])
 def test_a_target_of_many_numbers_points_to_regressors(kind):
     X, _ = labelled()
     model = kind(bounds=(-2, 2), delta=1e-6)
@@ -109,7 +108,7 @@ def test_tables_in_parts_need_stated_classes():
         DPGaussianNB(delta=1e-6).fit(from_arrays([X]), from_arrays([(y == "yes") * 1.0]))
 
 
-@pytest.mark.parametrize(
+@each(
     ("y", "classes"),
     [
         (np.arange(4000) % 3, np.arange(3)),
@@ -199,8 +198,8 @@ def _shows(runs, relation):
     options = {"estimator": "test", "epsilon": 1.0, "delta": 0.05, "budget": None}
     seen = 0
     for _ in range(runs):
-        meter = PrivacyFilter(rows.digest, separate_delta=0.1, **options)
-        seen += len(Session(table, meter).answer(SelectClasses()))
+        whole = PrivacyFilter(rows.digest, separate_delta=0.1, **options)
+        seen += len(Session(table, whole).answer(SelectClasses()))
     return seen
 
 

@@ -19,6 +19,7 @@ from skdp.core.noise import SeededEntropy, exact
 from skdp.core.noise.deviates import Deviates
 from skdp.queries.smooth_sensitivity import heavy_tails
 from skdp.queries.smooth_sensitivity.heavy_tails import rounded_cauchy, rounded_student_t
+from tests.folding import each
 
 ALPHA = 1e-6
 REJECT = 1e-12
@@ -47,8 +48,8 @@ def edges_of(nu, scale):
     return np.unique(np.rint(stats.t(nu).ppf(q) * scale))
 
 
-@pytest.mark.parametrize("scale", [Fraction(1, 8), 1, 2.5, 2**10, Fraction(2**20 * 3, 7), 2.0**40])
-@pytest.mark.parametrize("nu", [1, 2, 3, 10])
+@each("scale", [Fraction(1, 8), 1, 2.5, 2**10, Fraction(2**20 * 3, 7), 2.0**40])
+@each("nu", [1, 2, 3, 10])
 def test_distribution(nu, scale):
     """One comparison each. nu = 1 is Cauchy's closed form, the others Student's."""
     edges, size = edges_of(nu, float(scale)), float(scale)
@@ -127,9 +128,9 @@ def ideals(source, x, nu, scale):
 SCALES = [Fraction(1), Fraction(1000, 3), Fraction(2**40), Fraction(2**52, 7), Fraction(1, 2**70)]
 
 
-@pytest.mark.parametrize("imprecise", [0.0, 0.6])
-@pytest.mark.parametrize("scale", SCALES, ids=str)
-@pytest.mark.parametrize("nu", [1, 2, 7])
+@each("imprecise", [0.0, 0.6])
+@each("scale", SCALES, ids=str)
+@each("nu", [1, 2, 7])
 def test_rounding_equals_high_precision(nu, scale, imprecise, monkeypatch):
     """A float filter that is never sure (0.6) sends everything to the integers."""
     x = Deviates(np.array(SeededEntropy(5).words(60 * (nu + 1)) % (1 << 50), dtype=float)).x
@@ -144,9 +145,9 @@ def test_rounding_equals_high_precision(nu, scale, imprecise, monkeypatch):
         assert source.drawn >= 8 * 60 * (nu + 1)
 
 
-@pytest.mark.parametrize("side", [-1, 1])
-@pytest.mark.parametrize("word", [1, 0x9E3779B97F4A7C15, ONES - 1])
-@pytest.mark.parametrize("nu", [1, 3])
+@each("side", [-1, 1])
+@each("word", [1, 0x9E3779B97F4A7C15, ONES - 1])
+@each("nu", [1, 3])
 def test_next_to_a_half_integer_more_bits_are_drawn(nu, word, side, monkeypatch):
     """The scale puts the ideal value within 2**-150 of k + 1/2: floats and 112 bits cannot tell."""
     rng = np.random.default_rng(nu)
@@ -208,7 +209,7 @@ def test_shapes_and_types():
     np.testing.assert_array_equal(one, again)
 
 
-@pytest.mark.parametrize("bad", [0, -1, 0.0, math.inf, math.nan, 2**81, Fraction(1, 2**101)])
+@each("bad", [0, -1, 0.0, math.inf, math.nan, 2**81, Fraction(1, 2**101)])
 def test_bad_scales(bad):
     for scale in (bad, [bad]):
         with pytest.raises(ValueError, match="scale"):

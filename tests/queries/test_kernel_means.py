@@ -15,6 +15,7 @@ from sklearn.metrics.pairwise import laplacian_kernel, rbf_kernel
 
 from skdp.core import table as table_module
 from skdp.queries import KernelMap, kernel_maps
+from tests.folding import each
 from tests.queries.kernels import CENTERS, KERNELS, SCALES, X, rows_of, slow_value
 
 ANY_FLOAT = st.floats(allow_nan=False, allow_infinity=False, width=64)
@@ -156,7 +157,7 @@ def test_powers_of_two_share_one_exponential():
     assert apart.error == pytest.approx(2.0**-44, rel=1e-2)
 
 
-@pytest.mark.parametrize(
+@each(
     "centers, gammas, kind, text",
     [
         (CENTERS, 1.0, "poly", "kernel must be"),

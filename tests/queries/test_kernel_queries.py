@@ -20,6 +20,7 @@ from skdp.budget import gdp_mu
 from skdp.core import Ball, Box, UserFunction, transcript
 from skdp.queries import BasisMean, FeatureMeans, KernelMap, KernelMean, LinearImage
 from skdp.tabular import check_rows
+from tests.folding import each
 from tests.queries.kernels import CENTERS, KERNELS, X, open_session, whitened
 
 RELATIONS = ["replace_one", "add_or_remove_one"]
@@ -33,9 +34,9 @@ def basis_mean(basis, view, blocks=False):
 # --- queries ------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("kind", KERNELS)
-@pytest.mark.parametrize("adjacency", RELATIONS)
-@pytest.mark.parametrize("delta", DELTAS)
+@each("kind", KERNELS)
+@each("adjacency", RELATIONS)
+@each("delta", DELTAS)
 def test_both_doors_reproduce_the_kernel_means(kind, adjacency, delta):
     reference = rbf_kernel if kind == "rbf" else laplacian_kernel
     k = KernelMap(CENTERS, [1.0, 0.5], kernel=kind)
@@ -114,8 +115,8 @@ def test_noise_and_count_share_one_release_where_n_is_private():
 
 
 @pytest.mark.statistical
-@pytest.mark.parametrize("delta", DELTAS)
-@pytest.mark.parametrize("query", ["kernel_mean", "feature_means", "basis_mean"])
+@each("delta", DELTAS)
+@each("query", ["kernel_mean", "feature_means", "basis_mean"])
 def test_noise_has_the_stated_standard_deviation(query, delta):
     """False-alarm rate about 1e-6 (z = 4.9) of the unit variance of noise over stated std."""
     far = np.full((5, 3), 1e6)  # every kernel value is 0, and so is every statistic
@@ -161,7 +162,7 @@ def test_the_stated_std_follows_from_the_claim():
     assert r.std == pytest.approx(math.sqrt(2) * 4 * l1 / n.value, rel=1e-4)
 
 
-@pytest.mark.parametrize(
+@each(
     "matrix, text",
     [
         (np.ones((2, 12)), "must have shape"),

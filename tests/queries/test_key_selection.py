@@ -18,6 +18,7 @@ from skdp.core.transcript import record
 from skdp.queries import SelectKeys
 from skdp.queries import key_selection as selection
 from skdp.tabular.grouped import GroupedTable
+from tests.folding import each
 
 RELATIONS = ("add_or_remove_one", "replace_one")
 ALPHA = 1e-7  # of a statistical test, for all that it looks at
@@ -58,7 +59,7 @@ def shows(method, max_keys, n_keys, runs, relation="add_or_remove_one"):
     private = PrivateTable(rows, stability_of(relation))
     seen = 0
     for _ in range(runs):  # without a ledger, which takes longer than the selection
-        meter = PrivacyFilter(
+        whole = PrivacyFilter(
             rows.digest,
             estimator="test",
             epsilon=1.0,
@@ -66,13 +67,13 @@ def shows(method, max_keys, n_keys, runs, relation="add_or_remove_one"):
             separate_delta=0.1,
             budget=None,
         )
-        seen += bool(Session(private, meter).answer(query))
+        seen += bool(Session(private, whole).answer(query))
     return seen
 
 
 @pytest.mark.statistical
 @pytest.mark.parametrize("relation", RELATIONS)
-@pytest.mark.parametrize(("method", "max_keys"), METHODS)
+@each(("method", "max_keys"), METHODS)
 def test_a_key_of_one_unit_shows_no_more_often_than_delta(method, max_keys, relation):
     """And not much less often than it may: thresholds are no larger than they need be."""
     runs, limit = 300, 0.1 / (2 if relation == "replace_one" else 1)
@@ -96,8 +97,8 @@ def test_a_threshold_for_one_key_is_too_low_for_many(method, monkeypatch):
     assert shows(method, 16, 16, 400) > binom.ppf(1 - ALPHA, 400, 0.1)
 
 
-@pytest.mark.parametrize("n", [1, 2, 5, 16])
-@pytest.mark.parametrize("delta", [1e-12, 1e-6, 1e-2, 0.5])
+@each("n", [1, 2, 5, 16])
+@each("delta", [1e-12, 1e-6, 1e-2, 0.5])
 def test_gaussian_thresholds_are_exact(n, delta):
     weights = selection.key_weights(n)
     sigma = 3.7 * 2**30
@@ -111,8 +112,8 @@ def test_gaussian_thresholds_are_exact(n, delta):
     assert probability(threshold - 2**20) > delta
 
 
-@pytest.mark.parametrize("n", [1, 3, 20])
-@pytest.mark.parametrize("delta", [Fraction(1, 10**9), Fraction(1, 7), Fraction(1, 2)])
+@each("n", [1, 3, 20])
+@each("delta", [Fraction(1, 10**9), Fraction(1, 7), Fraction(1, 2)])
 def test_laplace_thresholds_are_exact(n, delta):
     scale = Fraction(7, 2)
     q = math.exp(-1 / scale)
@@ -125,8 +126,8 @@ def test_laplace_thresholds_are_exact(n, delta):
     assert threshold == 2 or each(threshold - 1) > delta / n
 
 
-@pytest.mark.parametrize("epsilon", [Fraction(1, 10), Fraction(1), Fraction(5)])
-@pytest.mark.parametrize("delta", [Fraction(1, 10**6), Fraction(1, 5)])
+@each("epsilon", [Fraction(1, 10), Fraction(1), Fraction(5)])
+@each("delta", [Fraction(1, 10**6), Fraction(1, 5)])
 def test_optimal_probabilities_are_private_and_the_largest(epsilon, delta):
     one = 2**160
     table_of = selection.keeping_probabilities(epsilon, delta)
@@ -142,8 +143,8 @@ def test_optimal_probabilities_are_private_and_the_largest(epsilon, delta):
         assert float(b) == pytest.approx(best, abs=1e-12)
 
 
-@pytest.mark.parametrize("max_keys", [1, 100, 2**14])
-@pytest.mark.parametrize("epsilon", [1e-6, 0.1, 1.0, 30.0])
+@each("max_keys", [1, 100, 2**14])
+@each("epsilon", [1e-6, 0.1, 1.0, 30.0])
 def test_every_method_that_is_used_has_a_threshold_or_a_table(epsilon, max_keys):
     delta = selection._SMALLEST_DELTA / (2 * max_keys)
     each = Fraction(epsilon) / (2 * max_keys)
@@ -155,8 +156,8 @@ def test_every_method_that_is_used_has_a_threshold_or_a_table(epsilon, max_keys)
 # --- what may be released -----------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("relation", RELATIONS)
-@pytest.mark.parametrize(("method", "max_keys"), METHODS)
+@each("relation", RELATIONS)
+@each(("method", "max_keys"), METHODS)
 def test_neighbours_move_no_more_than_declared(method, max_keys, relation):
     """One unit with many keys, some of which others have too, leaves or is another one."""
     rng = np.random.default_rng(4)
@@ -191,8 +192,8 @@ def test_a_broken_cap_is_found():
     assert sum(total**2 for total in totals) > 2**60
 
 
-@pytest.mark.parametrize("relation", RELATIONS)
-@pytest.mark.parametrize(("method", "max_keys"), METHODS)
+@each("relation", RELATIONS)
+@each(("method", "max_keys"), METHODS)
 def test_keys_that_all_units_have_are_found(method, max_keys, relation):
     rows = table([[0, 1, 2]] * 400, ["a", "b", "c"])
     found = select(

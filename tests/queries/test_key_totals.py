@@ -12,6 +12,7 @@ from skdp.queries import KeyTotals, LeftOut, UnitShapes, UnitSpread
 from skdp.queries.key_totals import term_bound
 from skdp.tabular import check_grouped
 from skdp.tabular.grouped import KeyTerm, bounded, term_width
+from tests.folding import each
 
 duckdb = pytest.importorskip("duckdb")
 
@@ -170,7 +171,7 @@ def test_neighbours_move_no_more_than_declared(others, one, other, max_keys, max
 WORST = [(9, key, HIGH) for key in KEYS[:3] for _ in range(50)]
 
 
-@pytest.mark.parametrize("i", range(len(TERMS)))
+@each("i", range(len(TERMS)))
 def test_a_sensitivity_is_attained(i):
     """By a unit with many rows in many keys, at a bound."""
     query = KeyTotals(KEYS, TERMS, i, 2, 3)

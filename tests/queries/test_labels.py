@@ -8,6 +8,7 @@ import polars as pl
 import pytest
 
 from skdp.tabular import check_labelled
+from tests.folding import each
 
 SECRET = 31337.125
 
@@ -19,7 +20,7 @@ def codes_of(y, classes):
     return found._y.tolist()
 
 
-@pytest.mark.parametrize(
+@each(
     ("y", "classes", "expected"),
     [
         ([0, 1, 2, 7, -1], [0, 1, 2], [0, 1, 2, -1, -1]),
@@ -44,7 +45,7 @@ class Odd:
         raise RuntimeError(f"{SECRET}")
 
 
-@pytest.mark.parametrize(
+@each(
     ("y", "classes", "text"),
     [
         (None, ["a", "b"], "requires y to be passed"),

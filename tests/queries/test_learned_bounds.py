@@ -17,6 +17,7 @@ from skdp.queries import LearnedBounds, ranked_columns
 from skdp.queries.learned_bounds import decoding as bounds
 from skdp.queries.learned_bounds import learning
 from skdp.tabular import check_rows
+from tests.folding import each
 
 RELATIONS = ("replace_one", "add_or_remove_one")
 
@@ -42,8 +43,8 @@ NOISES = [("laplace", 1.5), ("laplace", 40.0), ("gaussian", 30)]
 # --- post-processing ----------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("width", bounds.WIDTHS)
-@pytest.mark.parametrize(("kind", "scale"), NOISES)
+@each("width", bounds.WIDTHS)
+@each(("kind", "scale"), NOISES)
 def test_levels_hold_for_sums_of_noise(kind, scale, width):
     """Chance 0.1%: of 100,000 sums more than 160 have a probability below 1e-7."""
     noise, std = noise_of(kind, scale, (100_000, width))
@@ -54,8 +55,8 @@ def test_levels_hold_for_sums_of_noise(kind, scale, width):
     assert levels[0] < 6.5 * std * math.sqrt(width)
 
 
-@pytest.mark.parametrize(("kind", "scale"), NOISES)
-@pytest.mark.parametrize("middle", [0.0, 1e6])
+@each(("kind", "scale"), NOISES)
+@each("middle", [0.0, 1e6])
 def test_noise_is_rarely_taken_for_rows(kind, scale, middle):
     """Claimed: 1% of sides. More than 45 of 2,000 have a probability below 1e-6 then."""
     edges = learning.distance_edges(middle, 85, upwards=True)[1:]
@@ -68,8 +69,8 @@ def test_noise_is_rarely_taken_for_rows(kind, scale, middle):
     assert sum(end != bounds.NO_END for end in ends) <= 45
 
 
-@pytest.mark.parametrize("std", [0.0, 1e-304, 1e-9, 0.1, 1e9, 1e150])
-@pytest.mark.parametrize("gaussian", [False, True])
+@each("std", [0.0, 1e-304, 1e-9, 0.1, 1e9, 1e150])
+@each("gaussian", [False, True])
 def test_levels_of_extreme_noise_are_numbers(std, gaussian):
     for width in bounds.WIDTHS:
         level = bounds.noise_level(np.array([-5.0, -500.0]), width, std, gaussian=gaussian)
@@ -236,9 +237,9 @@ def test_plans_leave_something_and_shrink_with_rows(adjacency, pure):
     assert modes == ["columns", "largest"]
 
 
-@pytest.mark.parametrize("adjacency", RELATIONS)
-@pytest.mark.parametrize("delta", [0.0, 1e-6])
-@pytest.mark.parametrize(("n", "d"), [(20, 1), (150, 4), (400, 3), (3000, 2)])
+@each("adjacency", RELATIONS)
+@each("delta", [0.0, 1e-6])
+@each(("n", "d"), [(20, 1), (150, 4), (400, 3), (3000, 2)])
 def test_what_is_spent_is_what_the_plan_says(n, d, delta, adjacency):
     X = np.random.default_rng(0).normal(size=(n, d))
     session = open_session(X, delta=delta, adjacency=adjacency)
@@ -256,9 +257,9 @@ def test_what_is_spent_is_what_the_plan_says(n, d, delta, adjacency):
 # --- answers -------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("adjacency", RELATIONS)
-@pytest.mark.parametrize("delta", [0.0, 1e-6])
-@pytest.mark.parametrize("value", [0.0, 7.0, -7.0, 1e300, 5e-324])
+@each("adjacency", RELATIONS)
+@each("delta", [0.0, 1e-6])
+@each("value", [0.0, 7.0, -7.0, 1e300, 5e-324])
 def test_learning_from_almost_nothing_gives_something_finite(adjacency, delta, value):
     for d in (1, 3):
         X = np.full((20, d), value)

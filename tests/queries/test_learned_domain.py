@@ -90,8 +90,8 @@ def _shows(runs, relation):
     seen = 0
     for _ in range(runs):
         rows = check_uncoded(frame, plans, named=True)
-        meter = PrivacyFilter(rows.digest, separate_delta=0.1, **options)
-        session = Session(PrivateTable(rows, stability_of(relation)), meter)
+        whole = PrivacyFilter(rows.digest, separate_delta=0.1, **options)
+        session = Session(PrivateTable(rows, stability_of(relation)), whole)
         seen += max(session.answer(LearnDomain(1.0, 4)).domain.sizes) > 1
     return seen
 

@@ -19,6 +19,7 @@ from skdp.queries import logistic as solve
 from skdp.queries.logistic import UnitBall, minimiser, minimiser_sensitivity
 from skdp.tabular import check_rows
 from skdp.tabular.rows import Rows
+from tests.folding import each
 
 RELATIONS = ["replace_one", "add_or_remove_one"]
 R, A = RELATIONS
@@ -105,8 +106,8 @@ def test_sums_of_longer_steps_would_be_rounded(view):
 # --- against oracles -----------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("alpha", [0.1, 1.0, 30.0])
-@pytest.mark.parametrize("weight", [0.5, 1.0, 7.0])
+@each("alpha", [0.1, 1.0, 30.0])
+@each("weight", [0.5, 1.0, 7.0])
 def test_it_equals_scikit_learn_and_scipy(alpha, weight):
     theta, _, _ = solved(PRIVATE, PUBLIC, public_weight=weight, alpha=alpha, tau=1e-9)
     ball = UnitBall(BOX)
@@ -141,8 +142,8 @@ CASES = {
 }
 
 
-@pytest.mark.parametrize("alpha", [1e-6, 1e-3, 1.0, 1e6, 1e12])
-@pytest.mark.parametrize("case", CASES)
+@each("alpha", [1e-6, 1e-3, 1.0, 1e6, 1e12])
+@each("case", CASES)
 def test_every_solution_is_certified_and_the_certificate_is_true(case, alpha):
     private, public = CASES[case]
     _, k, bits = solved(private, public, public_weight=2.5, alpha=alpha)
@@ -225,9 +226,9 @@ def test_a_hessian_without_descent_gives_the_negative_gradient(hessian):
     assert np.array_equal(solve._descent([Fraction(1)] * 2, hessian), [-1.0, -1.0])
 
 
-@pytest.mark.parametrize("alpha", [1e-6, 1e-4, 1.0])
-@pytest.mark.parametrize("weight", [1.0, 1000.0, 454.0, 2.0**32 / 11])
-@pytest.mark.parametrize("moved", [False, True])
+@each("alpha", [1e-6, 1e-4, 1.0])
+@each("weight", [1.0, 1000.0, 454.0, 2.0**32 / 11])
+@each("moved", [False, True])
 def test_the_search_ends_soon_where_newton_with_halved_steps_never_did(
     monkeypatch, alpha, weight, moved
 ):
@@ -338,7 +339,7 @@ def test_replay_and_neighbours_in_the_transcript(adjacency):
     assert 0 < a.distance(a.exact, b.exact) <= a.sensitivity == b.sensitivity
 
 
-@pytest.mark.parametrize(
+@each(
     ("options", "match"),
     [
         ({"alpha": 0.0}, "alpha"),

@@ -12,6 +12,7 @@ from scipy.stats import norm as normal
 
 from skdp.budget import conversions, gdp_mu, pure_mu
 from skdp.queries import ranked_columns
+from tests.folding import each
 from tests.queries.ranks import PAIR, A, ask, open_session, oracle_scores
 
 RELATIONS = ("replace_one", "add_or_remove_one")
@@ -51,7 +52,7 @@ def drawn(x, adjacency, levels, runs, size, **options):
     counts = np.zeros((size,) * np.size(levels), dtype=int)
     session = open_session(x, adjacency, epsilon=epsilon, delta=delta, random_state=0)
     for _ in range(runs):
-        session._meter._state.spent = Fraction(0)  # time and again
+        session._meter._shares.spent = Fraction(0)  # time and again
         counts[tuple(ask(session, levels, step=1.0, **options)[0].astype(int))] += 1
     return counts.ravel()
 
@@ -133,7 +134,7 @@ def kinks(epsilon, t):
     return math.expm1(t) / math.expm1(epsilon), math.expm1(epsilon - t) / math.expm1(epsilon)
 
 
-@pytest.mark.parametrize("epsilon", [1e-3, 0.1, 1.0, 3.0, 10.0, 30.0])
+@each("epsilon", [1e-3, 0.1, 1.0, 3.0, 10.0, 30.0])
 def test_a_range_of_epsilon_is_gaussian_private_like_half_of_epsilon(epsilon):
     bound = pure_mu(epsilon / 2)
     found = []

@@ -17,6 +17,7 @@ from skdp.core import table as table_module
 from skdp.core import transcript
 from skdp.exceptions import PrivacyLeakError
 from skdp.queries import NoisyQuantiles, Quantiles, quantiles, ranked_columns
+from tests.folding import each
 from tests.queries.ranks import PAIR, A, ask, open_session, oracle_scores
 from tests.views import box_of
 
@@ -26,7 +27,7 @@ RELATIONS = ("replace_one", "add_or_remove_one")
 # --- recursion ------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("m", [*range(1, 20), 31, 32, 100])
+@each("m", [*range(1, 20), 31, 32, 100])
 def test_every_level_is_chosen_once_in_log_rounds(m):
     levels = [Fraction(i, m + 1) for i in range(1, m + 1)]
     rounds = quantiles.recursion(levels)
@@ -208,9 +209,9 @@ numbers = st.lists(st.integers(0, 6) | st.floats(-1, 8), min_size=1, max_size=8)
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("delta", [0.0, 1e-5])
+@each("delta", [0.0, 1e-5])
 @pytest.mark.parametrize("adjacency", RELATIONS)
-@pytest.mark.parametrize("levels", [(0.5,), (0.3,), (0.2, 0.8), (0.1, 0.3, 0.5, 0.9)])
+@each("levels", [(0.5,), (0.3,), (0.2, 0.8), (0.1, 0.3, 0.5, 0.9)])
 def test_no_round_loses_more_than_it_declares(adjacency, delta, levels):
     @settings(max_examples=40, deadline=None, database=None, derandomize=True)
     @given(x=numbers, row=st.integers(0, 6) | st.floats(-1, 8), step=st.sampled_from([None, 1.0]))
@@ -229,8 +230,8 @@ def test_the_counter_example_of_smooth_sensitivity():
                 assert loss <= declared * (1 + 1e-12)
 
 
-@pytest.mark.parametrize("delta", [0.0, 1e-5])
-@pytest.mark.parametrize(
+@each("delta", [0.0, 1e-5])
+@each(
     ("adjacency", "x", "other", "q"),
     [
         # A row leaves the median's right for its left: ranks between its places move on both sides.
@@ -315,7 +316,7 @@ def test_a_value_s_image_does_not_depend_on_the_values_beside_it():
         assert np.all(np.diff(together[np.argsort(x)]) >= 0)
 
 
-@pytest.mark.parametrize(
+@each(
     ("low", "high", "step", "expected"),
     [
         (0.0, 3.0, 1.0, [0, 1, 2, 3]),
@@ -351,10 +352,10 @@ def test_the_log_prior_spans_ten_powers_of_two():
 # --- rows of any kind, arguments of any kind ------------------------------------------------------
 
 
-@pytest.mark.parametrize("adjacency", RELATIONS)
-@pytest.mark.parametrize("delta", [0.0, 1e-6])
-@pytest.mark.parametrize("levels", [0.5, (0.0, 0.5, 1.0), (0.1, 0.2, 0.3, 0.9)])
-@pytest.mark.parametrize(
+@each("adjacency", RELATIONS)
+@each("delta", [0.0, 1e-6])
+@each("levels", [0.5, (0.0, 0.5, 1.0), (0.1, 0.2, 0.3, 0.9)])
+@each(
     "x",
     [
         [[3.0, 3.0]],
@@ -403,7 +404,7 @@ def test_memory_blocks_and_order_of_rows_change_nothing(monkeypatch, adjacency):
             assert a.distance(a.exact, b.exact) == 0
 
 
-@pytest.mark.parametrize(
+@each(
     ("levels", "error"),
     [
         ([], ValueError),

@@ -23,6 +23,7 @@ from skdp.core import Sum, transcript
 from skdp.core.noise import SeededEntropy
 from skdp.queries import NoisySample, PublishedRows, samples
 from skdp.tabular import check_rows
+from tests.folding import each
 from tests.views import box_of
 
 RELATIONS = ["replace_one", "add_or_remove_one"]
@@ -107,8 +108,8 @@ def test_a_padded_sample_has_its_exact_law():
 # --- the amplified epsilon -----------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("ratio", [1, Fraction(3, 2), 40, Fraction(2**32), Fraction(10**9, 7)])
-@pytest.mark.parametrize("epsilon", [1e-6, 0.1, 1.0, 10.0, 700.0, 1e5, 1e15])
+@each("ratio", [1, Fraction(3, 2), 40, Fraction(2**32), Fraction(10**9, 7)])
+@each("epsilon", [1e-6, 0.1, 1.0, 10.0, 700.0, 1e5, 1e15])
 def test_the_amplified_epsilon_is_right_and_rounded_down(epsilon, ratio):
     ratio = Fraction(ratio)
     found = samples.amplified_epsilon(Fraction(epsilon), ratio)
@@ -196,7 +197,7 @@ BAD_SIZES = [(0, 0.5), (-1, 0.5), (True, 0.5), (2.0, 0.5)]
 BAD_RATES = [(5, rate) for rate in (0.0, -0.1, 1.1, math.nan, math.inf, 2.0**-33, None)]
 
 
-@pytest.mark.parametrize(
+@each(
     ("adjacency", "size", "rate", "match"),
     [(relation, *bad, "size") for relation in RELATIONS for bad in BAD_SIZES]
     + [(A, *bad, "rate") for bad in BAD_RATES],
@@ -359,20 +360,20 @@ def test_the_noise_of_a_session_is_that_of_the_claim_without_the_part_set_aside(
     plain, apart = open_session(delta=1e-6), open_session(delta=1e-6, apart=0.3)
     assert plain._meter.mu == apart._meter.mu and plain.level(0.5) == apart.level(0.5)
     pure = open_session(apart=0.3)
-    assert pure.pure and pure._meter.delta == 0.3
+    assert pure.pure and pure._filter.delta == 0.3
 
 
 @pytest.mark.parametrize("accountant", ["gdp", "zcdp"])
 def test_accountants_keep_the_publication_apart(accountant):
     options = {"accountant": accountant, "separate_delta": 0.1, "total": 100.0}
     session = open_session(delta=1e-6, apart=0.025, **options)
-    assert session._meter._budget.spent.delta >= 0.025
+    assert session._filter._budget.spent.delta >= 0.025
     with pytest.raises(ValueError, match="Nothing was charged"):
         open_session(delta=1e-6, apart=0.2, **options)
 
 
 def test_ten_decimal_parts_add_up_exactly():
-    assert open_session(delta=0.1, apart=0.2)._meter.delta == 0.3
+    assert open_session(delta=0.1, apart=0.2)._filter.delta == 0.3
 
 
 @pytest.mark.parametrize("adjacency", RELATIONS)

@@ -32,6 +32,7 @@ from skdp.queries import (
 )
 from skdp.queries import small_databases as small_tables
 from skdp.tabular import Domain, check_coded, check_rows
+from tests.folding import each
 
 R, A = "replace_one", "add_or_remove_one"
 ALPHA = 1e-6  # false-alarm rate of each chi-square test; the seeds are fixed
@@ -329,7 +330,7 @@ REFUSED = [
 ]
 
 
-@pytest.mark.parametrize(("ask", "text"), REFUSED)
+@each(("ask", "text"), REFUSED)
 def test_refused_before_the_allowance_is_touched(ask, text, monkeypatch):
     budget = PrivacyBudget(2.0)
     checked = check_coded(ROWS, Domain(list(SIZES)), estimator="T")

@@ -25,6 +25,7 @@ from skdp.queries.smooth_sensitivity import order_statistics as order
 from skdp.queries.smooth_sensitivity import spanning_trees as spanning
 from skdp.queries.smooth_sensitivity.ladders import STEPS, Ladder, student_kappa
 from skdp.tabular import check_rows
+from tests.folding import each
 from tests.views import box_of
 
 RELATIONS = ["replace_one", "add_or_remove_one"]
@@ -52,10 +53,10 @@ def open_session(X=TABLE, *, epsilon=1.0, delta=0.0, apart=0.0, adjacency=R, see
     )
 
 
-@pytest.mark.parametrize("adjacency", RELATIONS)
-@pytest.mark.parametrize("delta", [0.0, 1e-6])
-@pytest.mark.parametrize("noise", ["cauchy", "student", "laplace"])
-@pytest.mark.parametrize("q", [0.5, 0.25, 0.9])
+@each("adjacency", RELATIONS)
+@each("delta", [0.0, 1e-6])
+@each("noise", ["cauchy", "student", "laplace"])
+@each("q", [0.5, 0.25, 0.9])
 def test_a_huge_epsilon_gives_the_quantile(adjacency, delta, noise, q):
     session = open_session(epsilon=1e6, delta=delta, apart=1e-6, adjacency=adjacency, seed=1)
     release = session.answer(
@@ -161,9 +162,9 @@ def test_ties_never_end_the_noise():
     assert entry.exact[0, 1] == ladder.last and ladder.scale(ladder.last) > 0
 
 
-@pytest.mark.parametrize("noise", ["cauchy", "student"])
-@pytest.mark.parametrize("adjacency", RELATIONS)
-@pytest.mark.parametrize("q", [0, 0.5, 1])
+@each("noise", ["cauchy", "student"])
+@each("adjacency", RELATIONS)
+@each("q", [0, 0.5, 1])
 def test_odd_tables_are_released_within_the_box(adjacency, q, noise):
     tables = [np.zeros((1, 2)), np.array([[1e300, -1e300]] * 3), np.array([[-0.0, 5e-324]] * 2)]
     if adjacency == A:
@@ -180,7 +181,7 @@ def test_odd_tables_are_released_within_the_box(adjacency, q, noise):
                 assert np.all(value >= box.low) and np.all(value <= box.high)
 
 
-@pytest.mark.parametrize(
+@each(
     ("options", "error", "match"),
     [
         ({"q": -0.1}, ValueError, "q must"),
@@ -204,7 +205,7 @@ def test_bad_parameters_take_nothing(options, error, match):
 
 def test_laplace_has_a_delta_of_its_own_once():
     session = open_session(apart=1e-6)
-    assert session._meter.delta == 1e-6 and session.pure
+    assert session._filter.delta == 1e-6 and session.pure
     session.answer(SmoothMedian(box_of(session, -1, 1), noise="laplace"), 0.25)
     with pytest.raises(PrivacyLeakError, match="already"):
         session.answer(SmoothMedian(box_of(session, -1, 1), noise="laplace"), 0.25)
@@ -248,8 +249,8 @@ def graphs(n):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(("n", "width"), [(2, 4), (3, 3), (4, 2)])
-@pytest.mark.parametrize("beta", [0.1, 0.8])
+@each(("n", "width"), [(2, 4), (3, 3), (4, 2)])
+@each("beta", [0.1, 0.8])
 def test_spanning_trees_equal_brute_force_on_all_small_graphs(n, width, beta):
     for edges in graphs(n):
         weights = np.array(list(itertools.product(range(width + 1), repeat=len(edges))))
@@ -276,7 +277,7 @@ def test_the_cost_is_that_of_scipy():
     assert spanning.spanning_cost(12, edges, weights) == minimum_spanning_tree(matrix).sum()
 
 
-@pytest.mark.parametrize(
+@each(
     "edges", [[[0, 1]], [[0, 0], [0, 1], [1, 2]], [[0, 3], [0, 1]], [0, 1], np.zeros((0, 2), int),
               [[0.0, 1.0], [1.0, 2.0]], [[-1, 1], [1, 2]]]
 )  # fmt: skip

@@ -25,6 +25,7 @@ from skdp.queries.smooth_sensitivity.ladders import (
     student_kappa,
 )
 from skdp.queries.smooth_sensitivity.medians import quantile_log_smooth
+from tests.folding import each
 
 RELATIONS = ["replace_one", "add_or_remove_one"]
 R, A = RELATIONS
@@ -48,9 +49,9 @@ def worst_loss(nu, shift, log_ratio):
     return float(loss.max())
 
 
-@pytest.mark.parametrize("nu", [1, 2, 3, 7])
-@pytest.mark.parametrize("epsilon", [1e-3, 0.1, 1.0, 5.0, 20.0])
-@pytest.mark.parametrize("part", [0.0, 0.2, 0.5, 0.95])
+@each("nu", [1, 2, 3, 7])
+@each("epsilon", [1e-3, 0.1, 1.0, 5.0, 20.0])
+@each("part", [0.0, 0.2, 0.5, 0.95])
 def test_the_loss_reaches_epsilon_and_never_exceeds_it(nu, epsilon, part):
     beta = part * epsilon / nu
     kappa = student_kappa(epsilon, beta, nu)
@@ -72,8 +73,8 @@ def test_the_constant_of_the_text():
     assert 6 / cauchy_kappa(0.1, 0.05) / 0.1 > 5  # Nissim, Raskhodnikova and Smith's constant
 
 
-@pytest.mark.parametrize("epsilon", [0.01, 0.3, 1.0, 4.0, 30.0])
-@pytest.mark.parametrize("delta", [1e-2, 1e-6, 1e-12])
+@each("epsilon", [0.01, 0.3, 1.0, 4.0, 30.0])
+@each("delta", [1e-2, 1e-6, 1e-12])
 def test_laplace_is_epsilon_delta_and_not_pure(epsilon, delta):
     """delta(epsilon) by integration over the four exponential pieces, worst shifts and scales."""
     kappa, beta = laplace_kappa(epsilon, delta)
@@ -153,8 +154,8 @@ def brute(relation, size, low, high, q, beta):
     return tables, f, (np.exp(-beta * distance) * local).max(axis=1)
 
 
-@pytest.mark.parametrize("q", QS, ids=str)
-@pytest.mark.parametrize("beta", [0.01, 0.4, 2.0])
+@each("q", QS, ids=str)
+@each("beta", [0.01, 0.4, 2.0])
 def test_replace_one_equals_all_neighbours_at_all_distances(q, beta):
     for n in (1, 2, 3, 4):
         for t, f, s in zip(*brute(R, n, -2, 2, q, beta), strict=True):
@@ -162,8 +163,8 @@ def test_replace_one_equals_all_neighbours_at_all_distances(q, beta):
             assert got == f and size == pytest.approx(s, rel=1e-12)
 
 
-@pytest.mark.parametrize("q", QS, ids=str)
-@pytest.mark.parametrize("beta", [0.01, 0.4, 2.0])
+@each("q", QS, ids=str)
+@each("beta", [0.01, 0.4, 2.0])
 def test_add_or_remove_one_equals_all_neighbours_at_all_distances(q, beta):
     """Tables of up to 8 rows stand for all: a worst neighbour of 3 rows has at most 2 * 3 + 1."""
     for t, f, s in zip(*brute(A, 8, -1, 2, q, beta), strict=True):
@@ -275,9 +276,9 @@ def test_multiples_are_rounded_down_exactly(ratio, r):
     assert order._floor_times(ratio, np.array(r)).tolist() == exact
 
 
-@pytest.mark.parametrize("blocks", [1, 4, 128])
-@pytest.mark.parametrize("beta", [1e-4, 1e-2])
-@pytest.mark.parametrize("kind", ["even", "geometric", "normal", "lump"])
+@each("blocks", [1, 4, 128])
+@each("beta", [1e-4, 1e-2])
+@each("kind", ["even", "geometric", "normal", "lump"])
 def test_contenders_include_the_best_pair(kind, beta, blocks, monkeypatch):
     """With bounds on blocks and without, n = 5000; values that many pairs share are among them."""
     rng = np.random.default_rng(2)
@@ -307,8 +308,8 @@ def test_contenders_include_the_best_pair(kind, beta, blocks, monkeypatch):
     np.testing.assert_allclose(found[False], found[True], rtol=0, atol=1e-12)
 
 
-@pytest.mark.parametrize("beta", [1e-4, 1e-2, 0.5])
-@pytest.mark.parametrize("kind", ["wide", "ties", "heavy", "skewed"])
+@each("beta", [1e-4, 1e-2, 0.5])
+@each("kind", ["wide", "ties", "heavy", "skewed"])
 def test_large_columns_equal_the_definition(kind, beta):
     rng = np.random.default_rng(8)
     n = 1501
@@ -342,8 +343,8 @@ def test_large_columns_equal_the_definition(kind, beta):
 # --- the ladder ----------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("noise", ["cauchy", "student", "laplace"])
-@pytest.mark.parametrize("epsilon", [1e-6, 0.1, 1.0, 64.0, 1e9])
+@each("noise", ["cauchy", "student", "laplace"])
+@each("epsilon", [1e-6, 0.1, 1.0, 64.0, 1e9])
 def test_the_ladder_covers_and_rounds_up(noise, epsilon):
     how = choose_noise(noise, epsilon, delta=1e-9)
     for width in (1, 1000, 2**19):
@@ -374,8 +375,8 @@ def neighbours(draw, relation):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("relation", RELATIONS)
-@pytest.mark.parametrize("q", [0.5, 0.2, 0.9])
+@each("relation", RELATIONS)
+@each("q", [0.5, 0.2, 0.9])
 def test_neighbours_are_as_close_as_the_noise_is_calibrated_for(relation, q):
     """Quantiles by the smaller scale, rungs by STEPS at most; both are nearly attained."""
     most = {"f": 0.0, "rung": 0}

@@ -23,6 +23,7 @@ from skdp.exceptions import PrivacyLeakError, SeededNoiseWarning
 from skdp.queries import Cells, Marginal, SparseVector, Weighted, Workload, WorkloadAnswer
 from skdp.queries.sparse_vector import comparison_margin, threshold_scales
 from skdp.tabular import Domain, check_coded
+from tests.folding import each
 
 # --- the distribution, by summation -------------------------------------------------------------
 
@@ -68,8 +69,8 @@ def transcripts(k, c):
     return sorted(found)
 
 
-@pytest.mark.parametrize("c", [1, 2, 3])
-@pytest.mark.parametrize("epsilon", [0.5, 3.0])
+@each("c", [1, 2, 3])
+@each("epsilon", [0.5, 3.0])
 def test_epsilon_holds_for_all_neighbouring_scores(c, epsilon):
     """Scores that move by -1, 0 or 1 each: all transcripts of four queries, by summation."""
     rho, nu = (float(s) for s in threshold_scales(c, epsilon))

@@ -11,6 +11,7 @@ import pytest
 from skdp import PrivacyBudget
 from skdp.exceptions import QueryRefusedError
 from skdp.sql import PrivateDatabase
+from tests.folding import each
 
 
 def database(connection, tables):
@@ -36,8 +37,8 @@ def zeros(value, other, more):
     return database(connection, {"a": {"unit": "uid"}, "b": {"unit": "uid"}})
 
 
-@pytest.mark.parametrize("pair", [("'-0.0'::DOUBLE", "0.0"), ("'nan'::DOUBLE", "-'nan'::DOUBLE")])
-@pytest.mark.parametrize(
+@each("pair", [("'-0.0'::DOUBLE", "0.0"), ("'nan'::DOUBLE", "-'nan'::DOUBLE")])
+@each(
     "inner",
     [
         "SELECT a.uid, CAST(x AS VARCHAR) AS k FROM a JOIN b ON a.uid = b.uid GROUP BY a.uid, x",

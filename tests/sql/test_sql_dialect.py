@@ -9,6 +9,7 @@ import pytest
 from skdp import PrivacyBudget
 from skdp.exceptions import QueryRefusedError
 from skdp.sql import PrivateDatabase
+from tests.folding import each
 from tests.sql.shop import database, shop
 
 ACCESS_LOGS = """
@@ -97,7 +98,7 @@ def test_quantiles_and_variances_and_learned_clamps():
     assert learned.max_rows_per_unit_ == 1
 
 
-@pytest.mark.parametrize(
+@each(
     ("query", "why"),
     [
         ("SELECT WITH ANONYMIZATION COUNT(*) FROM visits", "OPTIONS"),

@@ -7,6 +7,7 @@ import json
 import duckdb
 import pytest
 
+from tests.folding import each
 from tests.sql import golden
 
 HELD = json.loads(golden.FILE.read_text())
@@ -17,7 +18,7 @@ pytestmark = [
 ]
 
 
-@pytest.mark.parametrize("engine", golden.ENGINES)
+@each("engine", golden.ENGINES)
 @pytest.mark.parametrize(("name", "query", "delta"), golden.cells())
 def test_the_record(name, query, delta, engine):
     """``python -m tests.sql.golden`` records it anew, with a reason in the commit."""

@@ -16,6 +16,7 @@ from skdp.sql import PrivateDatabase, _fan_out, _polars_values
 from skdp.sql._database import _compute
 from skdp.sql._parse import parsed
 from skdp.sql._plan import planned
+from tests.folding import each
 from tests.sql import fuzz
 from tests.sql.polars_shop import on_polars
 from tests.sql.shop import database, shop
@@ -92,7 +93,7 @@ def test_rows_of_random_queries_are_equal_or_refused():
     assert found.count("not proved") > 20
 
 
-@pytest.mark.parametrize(
+@each(
     "query",
     [
         "SELECT browser, COUNT(*), AVG(minutes) FROM visits GROUP BY browser",
@@ -131,7 +132,7 @@ def test_rows_are_equal(query):
     assert compared(query) == "equal"
 
 
-@pytest.mark.parametrize(
+@each(
     "test",
     [
         *("browser LIKE 'c%'", "lower(browser) = 'x'", "TRY_CAST(note AS DOUBLE) > 5"),

@@ -12,6 +12,7 @@ import pytest
 from skdp import PrivacyBudget
 from skdp.exceptions import QueryRefusedError
 from skdp.sql import PrivateDatabase, _catalog, _database, _stages
+from tests.folding import each
 from tests.sql.shop import TABLES, database, shop
 
 REFUSED = [
@@ -216,7 +217,7 @@ def small():
     return database(shop(users=3))
 
 
-@pytest.mark.parametrize(("query", "why"), REFUSED, ids=[query for query, _ in REFUSED])
+@each(("query", "why"), REFUSED, ids=[query for query, _ in REFUSED])
 def test_refused_with_a_reason_and_nothing_is_charged(query, why):
     db = small()
     with pytest.raises(QueryRefusedError) as caught:
@@ -332,7 +333,7 @@ def test_views_generated_columns_and_collations_are_no_tables():
             PrivateDatabase(con, tables={name: {"unit": "uid"}}, budget=budget)
 
 
-@pytest.mark.parametrize(
+@each(
     "macro",
     [
         "CREATE MACRO lower(x) AS 'hacked'",

@@ -13,6 +13,7 @@ from skdp import PrivacyBudget
 from skdp.sql import PrivateDatabase
 from skdp.sql._parse import parsed
 from skdp.sql._plan import planned
+from tests.folding import each
 from tests.sql.shop import database, rows_of, shop
 
 # Each column with what is worst in its type.
@@ -138,7 +139,7 @@ def test_whole_answers_over_the_worst_cells():
         assert len(row) == 1
 
 
-@pytest.mark.parametrize("family", ["i", "d", "s", "day", "ts", "b", "e", "t"])
+@each("family", ["i", "d", "s", "day", "ts", "b", "e", "t"])
 def test_keys_come_back_as_they_were(family):
     con, db = worst()
     kept = {"i": "i", "d": "d", "t": "t"}.get(family, family)

@@ -13,6 +13,7 @@ from skdp.exceptions import BudgetExceededError, QueryRefusedError
 from skdp.sql import PrivateDatabase, _database
 from skdp.sql._parse import parsed
 from skdp.sql._stages import PartsError, part_of, staged
+from tests.folding import each
 from tests.sql import fuzz
 from tests.sql.polars_shop import on_polars
 from tests.sql.shop import TABLES, database, shop
@@ -26,7 +27,7 @@ def shown(answer):
     return [tuple(row[i] for i in names) for row in answer.fetchall()]
 
 
-@pytest.mark.parametrize(
+@each(
     ("query", "released"),
     [
         ("SELECT COUNT(*) AS n FROM visits WHERE minutes > (SELECT AVG(minutes) FROM visits)", 2),
@@ -98,15 +99,15 @@ def test_answers_are_near_what_duckdb_says_at_one_price(query, released):
     assert len(found["subqueries"]) == len(answer.subqueries)
 
 
-@pytest.mark.parametrize("whole", [0.1, 1.0, 0.7, 1e-6, 3.3])
-@pytest.mark.parametrize("parts", [2, 3, 7, 10])
+@each("whole", [0.1, 1.0, 0.7, 1e-6, 3.3])
+@each("parts", [2, 3, 7, 10])
 def test_parts_of_a_price_add_up_to_no_more(whole, parts):
     part = part_of(whole, parts)
     assert Fraction(part) * parts <= Fraction(whole)
     assert part == pytest.approx(whole / parts)
 
 
-@pytest.mark.parametrize(
+@each(
     ("query", "reason"),
     [
         (
@@ -205,7 +206,7 @@ def test_what_is_computed_from_released_numbers_does_not_fail():
     assert answer.fetchall() == [(None,)]
 
 
-@pytest.mark.parametrize(
+@each(
     ("expression", "least"),
     [
         # More than a BIGINT, a HUGEINT and a DECIMAL hold: in floating point.
@@ -310,8 +311,8 @@ AROUND = [
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize(("query", "released"), AROUND)
-@pytest.mark.parametrize("user", [3, fuzz.NASTY])
+@each(("query", "released"), AROUND)
+@each("user", [3, fuzz.NASTY])
 def test_given_what_was_released_one_unit_moves_no_row_of_another(query, released, user):
     whole = rows_after(database(fuzz.nasty_shop()), query, released)
     fewer = rows_after(database(fuzz.nasty_shop(without=user)), query, released)
@@ -376,8 +377,8 @@ def test_common_tables_of_one_name_are_refused():
 ABOVE = "minutes > (SELECT AVG(minutes) FROM visits)"
 
 
-@pytest.mark.parametrize("make", [database, on_polars])
-@pytest.mark.parametrize(
+@each("make", [database, on_polars])
+@each(
     ("query", "without"),
     [
         (f"SELECT COUNT(*) AS n FROM visits WHERE {ABOVE}", ["n"]),

@@ -13,6 +13,7 @@ from numpydoc.validate import validate
 from skdp import PrivacyBudget, statistics
 from skdp.core import PrivacyCertificate
 from skdp.tabular import label_codes
+from tests.folding import each
 from tests.statistics.calls import HIGH, LOW, WHOLE
 
 # --- spanning trees ------------------------------------------------------------------------------
@@ -38,7 +39,7 @@ def test_the_cost_of_a_spanning_tree():
     assert 0 <= float(statistics.mst_cost(4, RING, [1, 2, 1, 5], 10, delta=1e-3)) <= 30
 
 
-@pytest.mark.parametrize(
+@each(
     "options",
     [
         {"n_vertices": 5},
@@ -111,7 +112,7 @@ def test_a_correlation_that_says_nothing_has_no_error():
     assert np.all(many.std < 0.1)
 
 
-@pytest.mark.parametrize("name", [n for n in statistics.__all__ if n[0].islower()])
+@each("name", [n for n in statistics.__all__ if n[0].islower()])
 def test_every_function_says_what_it_releases(name):
     doc = getattr(statistics, name).__doc__
     for phrase in ("**Privacy", "eleased*", "ensitivity*", "echanism*", "harged*", ">>> "):
@@ -121,7 +122,7 @@ def test_every_function_says_what_it_releases(name):
     assert [e for e in errors if e[0] in checks] == []
 
 
-@pytest.mark.parametrize(
+@each(
     "hold",
     [
         list,

@@ -8,11 +8,12 @@ import pytest
 from numpy.testing import assert_array_equal
 
 from skdp import BudgetExceededError, PrivacyBudget, statistics
+from tests.folding import each
 from tests.statistics.calls import ADJACENCIES, CALLS, IDS, UNMETERED
 
 
-@pytest.mark.parametrize("adjacency", ADJACENCIES)
-@pytest.mark.parametrize(("name", "call", "more"), CALLS, ids=IDS)
+@each("adjacency", ADJACENCIES)
+@each(("name", "call", "more"), CALLS, ids=IDS)
 def test_one_charge_under_its_own_name(X, name, call, more, adjacency):
     budget = PrivacyBudget(1.0, adjacency=adjacency)
     if name == "count" and adjacency == "replace_one":
@@ -29,7 +30,7 @@ def test_one_charge_under_its_own_name(X, name, call, more, adjacency):
     assert budget.spent.epsilon == 0.25
 
 
-@pytest.mark.parametrize(("name", "call", "more"), CALLS, ids=IDS)
+@each(("name", "call", "more"), CALLS, ids=IDS)
 def test_seeds_repeat_and_do_not_share_noise(X, name, call, more):
     options = {"budget": UNMETERED["add_or_remove_one"], **more}
     first = call(X, random_state=3, **options)
@@ -87,7 +88,7 @@ BAD += [(statistics.subset_sums, {"labels": ZEROS, **more}, error) for more, err
 ]]  # fmt: skip
 
 
-@pytest.mark.parametrize(("call", "options", "error"), BAD)
+@each(("call", "options", "error"), BAD)
 def test_bad_arguments_charge_nothing(X, call, options, error):
     budget = PrivacyBudget(10.0)
     with pytest.raises(error) as caught:
@@ -104,10 +105,8 @@ def test_a_budget_of_another_type_is_refused(X):
 SECRET = 717171.25
 
 
-@pytest.mark.parametrize(
-    "cell", [np.nan, np.inf, "717171.25 or so", None, pd.Timestamp("2020-01-01"), 1j]
-)
-@pytest.mark.parametrize(("name", "call", "more"), CALLS, ids=IDS)
+@each("cell", [np.nan, np.inf, "717171.25 or so", None, pd.Timestamp("2020-01-01"), 1j])
+@each(("name", "call", "more"), CALLS, ids=IDS)
 def test_bad_rows_charge_nothing_and_are_not_quoted(name, call, more, cell):
     budget = PrivacyBudget(10.0)
     table = np.array([[SECRET] * 3] * 4, dtype=object)

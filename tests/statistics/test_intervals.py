@@ -16,6 +16,7 @@ from skdp import PrivacyBudget, statistics
 from skdp.queries import Lattice
 from skdp.statistics import _limits
 from skdp.statistics._limits import MeanLimits, Window
+from tests.folding import each
 
 ALARM = 1e-6
 CELLS, EDGES = 16, np.arange(17)
@@ -45,9 +46,9 @@ def windows(runs, q, n, pure, std, *, sampled):
         yield Window(lattice, EDGES, counts, std, q, pure, 1.0)
 
 
-@pytest.mark.parametrize("level", [0.5, 0.8, 0.95])
-@pytest.mark.parametrize("pure", [True, False])
-@pytest.mark.parametrize("q", [0.5, 0.1, 0.95])
+@each("level", [0.5, 0.8, 0.95])
+@each("pure", [True, False])
+@each("q", [0.5, 0.1, 0.95])
 def test_an_edge_that_has_the_share_below_it_is_seldom_passed(q, pure, level):
     runs, chance = 3000, (1 - level) / 2
     ends = [w.between(level) for w in windows(runs, q, 2000, pure, 20.0, sampled=False)]
@@ -56,8 +57,8 @@ def test_an_edge_that_has_the_share_below_it_is_seldom_passed(q, pure, level):
         assert wrong >= binom.ppf(ALARM, runs, 0.5 * chance)  # not far too wide
 
 
-@pytest.mark.parametrize("pure", [True, False])
-@pytest.mark.parametrize(("q", "n"), [(0.5, 400), (0.9, 400), (0.98, 400), (0.5, 20_000)])
+@each("pure", [True, False])
+@each(("q", "n"), [(0.5, 400), (0.9, 400), (0.98, 400), (0.5, 20_000)])
 def test_of_a_population_too(q, n, pure):
     runs, level = 3000, 0.95
     found = list(windows(runs, q, n, pure, 4.0, sampled=True))
@@ -98,8 +99,8 @@ KINDS = {
 
 
 @pytest.mark.statistical
-@pytest.mark.parametrize("delta", [0.0, 1e-6])
-@pytest.mark.parametrize("name", KINDS)
+@each("delta", [0.0, 1e-6])
+@each("name", KINDS)
 def test_intervals_of_calls_cover(system_noise, name, delta):
     draw, bounds, step = KINDS[name]
     g = np.random.default_rng(3)

@@ -8,6 +8,7 @@ import pytest
 from numpy.testing import assert_allclose, assert_array_equal
 
 from skdp import statistics
+from tests.folding import each
 from tests.statistics.calls import (
     ADJACENCIES,
     CALLS,
@@ -104,7 +105,7 @@ def test_a_table_without_a_whole_row_has_answers(adjacency):
         assert np.isfinite(answer.value).all(), name
 
 
-@pytest.mark.parametrize(("name", "call", "more"), CALLS, ids=IDS)
+@each(("name", "call", "more"), CALLS, ids=IDS)
 def test_no_rows_are_a_table_where_their_number_is_private(name, call, more):
     answer = call(np.zeros((0, 3)), budget=UNMETERED["add_or_remove_one"], random_state=1, **more)
     assert np.isfinite(answer.value).all()

@@ -17,6 +17,7 @@ from skdp import PrivacyBudget, PublicRowCountWarning, statistics
 from skdp.core import ScaledBox
 from skdp.core.transcript import record, replay
 from skdp.queries import column_sums, histograms
+from tests.folding import each
 from tests.statistics.calls import ADJACENCIES, CALLS, HIGH, IDS, LOW, UNMETERED, WHOLE
 
 
@@ -32,10 +33,10 @@ def neighbour(X, adjacency, kind):
     return X, np.delete(X, 4, axis=0)
 
 
-@pytest.mark.parametrize("delta", [0.0, 1e-6])
-@pytest.mark.parametrize("adjacency", ADJACENCIES)
-@pytest.mark.parametrize("kind", [0, 1])
-@pytest.mark.parametrize(("name", "call", "more"), CALLS, ids=IDS)
+@each("delta", [0.0, 1e-6])
+@each("adjacency", ADJACENCIES)
+@each("kind", [0, 1])
+@each(("name", "call", "more"), CALLS, ids=IDS)
 def test_a_replay_on_a_neighbour_ends_the_same(X, name, call, more, kind, adjacency, delta):
     options = {"delta": delta, "budget": UNMETERED[adjacency], **more}
     if adjacency == "replace_one":
@@ -53,8 +54,8 @@ def test_a_replay_on_a_neighbour_ends_the_same(X, name, call, more, kind, adjace
         assert a.distance(a.exact, b.exact) <= a.sensitivity * (1 + 1e-12)
 
 
-@pytest.mark.parametrize("adjacency", ADJACENCIES)
-@pytest.mark.parametrize(("name", "call", "more"), CALLS, ids=IDS)
+@each("adjacency", ADJACENCIES)
+@each(("name", "call", "more"), CALLS, ids=IDS)
 def test_a_replay_on_a_neighbour_with_a_gap(X, name, call, more, adjacency):
     options = {"nan_policy": "omit", "budget": UNMETERED[adjacency], **more}
     X = X[:60].copy()
@@ -73,8 +74,8 @@ def test_a_replay_on_a_neighbour_with_a_gap(X, name, call, more, adjacency):
             assert a.distance(a.exact, b.exact) <= steps * a.sensitivity * (1 + 1e-12)
 
 
-@pytest.mark.parametrize("delta", [0.0, 1e-6])
-@pytest.mark.parametrize(("name", "call", "more"), CALLS, ids=IDS)
+@each("delta", [0.0, 1e-6])
+@each(("name", "call", "more"), CALLS, ids=IDS)
 def test_a_replay_on_a_neighbour_of_a_filtered_table(X, name, call, more, delta):
     """A row of the whole table is replaced: the filter keeps both, one of them, or none."""
     budget = PrivacyBudget(100.0, 1e-2)
@@ -196,8 +197,8 @@ def test_views_map_each_row_alone_and_within_their_bounds(d):
         assert all(sum(int(v) ** 2 for v in row) <= view.norm**2 for row in q)
 
 
-@pytest.mark.parametrize("epsilon", [1e-6, 1e-4])
-@pytest.mark.parametrize(("name", "call", "more"), CALLS, ids=IDS)
+@each("epsilon", [1e-6, 1e-4])
+@each(("name", "call", "more"), CALLS, ids=IDS)
 def test_little_epsilon_gives_answers(X, name, call, more, epsilon):
     assert np.isfinite(call(X[:50], epsilon=epsilon, random_state=0, **more).value).all()
     budget = UNMETERED["add_or_remove_one"]

@@ -16,6 +16,7 @@ import pytest
 from numpy.testing import assert_allclose, assert_array_equal
 
 from skdp import statistics
+from tests.folding import each
 from tests.statistics.calls import (
     ADJACENCIES,
     HIGH,
@@ -143,7 +144,7 @@ NOISY = [
 
 
 @pytest.mark.statistical
-@pytest.mark.parametrize(
+@each(
     ("adjacency", "n_rows", "delta"),
     [
         ("replace_one", "public", 0.0),

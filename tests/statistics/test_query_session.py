@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 from skdp import BudgetExceededError, PrivacyBudget, statistics
+from tests.folding import each
 from tests.statistics.calls import NOISELESS
 
 
@@ -74,8 +75,8 @@ def test_what_a_query_does_with_a_row_stays_inside():
     assert X[0] == -4.0
 
 
-@pytest.mark.parametrize("nan_policy", ["raise", "omit"])
-@pytest.mark.parametrize("method", ["ask", "close", "__exit__"])
+@each("nan_policy", ["raise", "omit"])
+@each("method", ["ask", "close", "__exit__"])
 def test_a_query_cannot_ask_or_close_its_session(method, nan_policy):
     """One row would decide whether there is an answer more, or any at all."""
     arguments = {"ask": [lambda row: 1.0], "close": [], "__exit__": [None, None, None]}[method]

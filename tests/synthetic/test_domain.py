@@ -20,6 +20,7 @@ from sklearn.base import clone
 
 from skdp.synthetic import Bins, Domain
 from skdp.tabular import Schema, check_coded, decoded, public_codes, table_schema
+from tests.folding import each
 
 
 def codes(X, domain, **options):
@@ -83,7 +84,7 @@ CELLS = [
 BINS, KINDS = Bins([0, 1, 2, 4]), ["a", 1, None]
 
 
-@pytest.mark.parametrize("i", range(len(CELLS)))
+@each("i", range(len(CELLS)))
 def test_a_cell_is_coded_by_itself(i):
     """Alone, and among all others, in every container that holds objects."""
     cell, number, category = CELLS[i]
@@ -117,7 +118,7 @@ def test_a_cell_may_not_warn():
         assert codes(_column([Loud(1.5), np.array([1.5])]), Domain([BINS]))[0, 0] == 1
 
 
-@pytest.mark.parametrize(
+@each(
     "column",
     [
         np.array([0.5, 3.0, -1.0, np.nan]),
@@ -129,7 +130,7 @@ def test_a_cell_may_not_warn():
     ],
     ids=lambda column: column.dtype.name,
 )
-@pytest.mark.parametrize("spec", [BINS, KINDS, 2, [True, False], [0.5, 3, 1]])
+@each("spec", [BINS, KINDS, 2, [True, False], [0.5, 3, 1]])
 def test_every_container_gives_the_same_codes(column, spec):
     domain = Domain([spec])
     expected = codes(_column(column.tolist()), domain)
@@ -279,7 +280,7 @@ def test_equality_clones_and_pickles():
                                                   "Bins(3 cells from 0 to 4)")  # fmt: skip
 
 
-@pytest.mark.parametrize(
+@each(
     ("columns", "options", "error", "match"),
     [
         ("ab", {}, TypeError, "mapping or a sequence"),
@@ -313,7 +314,7 @@ def test_bad_domains(columns, options, error, match):
         Domain(columns, **options)
 
 
-@pytest.mark.parametrize(
+@each(
     ("edges", "error"),
     [
         ([1.0], ValueError),
@@ -335,13 +336,13 @@ def test_bad_bins(edges, error):
         Bins(edges)
 
 
-@pytest.mark.parametrize("n_cells", [0, -1, 2.0, True, "3", 2**16, 10**12])
+@each("n_cells", [0, -1, 2.0, True, "3", 2**16, 10**12])
 def test_bad_numbers_of_bins(n_cells):
     with pytest.raises(ValueError, match="n_cells"):
         Bins.regular(0, 1, n_cells)
 
 
-@pytest.mark.parametrize(
+@each(
     ("low", "high", "error", "match"),
     [
         ("a", 0, TypeError, "low must be a finite number, got str"),
@@ -422,7 +423,7 @@ TEXT = {
 }
 
 
-@pytest.mark.parametrize("X", TEMPORAL.values(), ids=TEMPORAL)
+@each("X", TEMPORAL.values(), ids=TEMPORAL)
 def test_dates_are_no_numbers(X):
     """A column's type is public, and all its rows would go to one cell."""
     match = "dates, times or durations.*column ('x'|0).*Bins.*convert them to numbers"
@@ -432,8 +433,8 @@ def test_dates_are_no_numbers(X):
     assert codes(X, Domain([["a", "b"]])).tolist() == [[1], [1]]
 
 
-@pytest.mark.parametrize("X", TEXT.values(), ids=TEXT)
-@pytest.mark.parametrize("spec", [BINS, [1, 2]], ids=["bins", "categories"])
+@each("X", TEXT.values(), ids=TEXT)
+@each("spec", [BINS, [1, 2]], ids=["bins", "categories"])
 def test_text_is_no_number(X, spec):
     with pytest.raises(TypeError, match=r"text.*column ('x'|0).*(Bins|no text among)"):
         codes(X, Domain([spec]))
@@ -473,8 +474,8 @@ KNOWN_DAYS = {
 }
 
 
-@pytest.mark.parametrize("known", KNOWN_DAYS)
-@pytest.mark.parametrize(
+@each("known", KNOWN_DAYS)
+@each(
     "table",
     [
         lambda days: days,
@@ -526,8 +527,8 @@ def test_an_array_of_text_for_numbers_is_refused():
     assert codes(np.array([["f", 0]], dtype=object), Domain([["f", "m"], 2])).tolist() == [[0, 0]]
 
 
-@pytest.mark.parametrize("container", ["numpy", "pandas", "polars", "pyarrow"])
-@pytest.mark.parametrize(
+@each("container", ["numpy", "pandas", "polars", "pyarrow"])
+@each(
     "column",
     [[0, 0.5, 1, None], [1, 2, "other"], [(1, 2), (3,)], [True, False, None], [b"a", "b", 1.5]],
 )

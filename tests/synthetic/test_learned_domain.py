@@ -18,6 +18,7 @@ from skdp.queries import LearnDomain
 from skdp.queries.learned_domain import categories_of, edges_of
 from skdp.synthetic import Bins, Domain, DPMarginalSynthesizer, MWEMReleaser, conjunctions
 from skdp.tabular import ColumnPlan, check_uncoded, column_plans, table_schema
+from tests.folding import each
 
 N = 6000
 
@@ -186,7 +187,7 @@ def awkward(n=240):
 
 
 @pytest.mark.filterwarnings("ignore::UserWarning")
-@pytest.mark.parametrize("name", awkward())
+@each("name", awkward())
 def test_no_cell_makes_a_fit_fail(name):
     table = awkward()[name]
     for adjacency, epsilon in (("replace_one", 1e-3), ("add_or_remove_one", 8.0)):

@@ -21,6 +21,7 @@ from skdp.budget import gdp_mu
 from skdp.synthetic import Bins, Domain, DPMarginalSynthesizer, conjunctions, linear_queries
 from skdp.synthetic import _marginals as marginals_module
 from skdp.synthetic._trees import Model, Tree, clique_size, fit_model, tree_size
+from tests.folding import each
 
 NLTCS = Path(__file__).parents[1] / "data" / "nltcs.csv.gz"
 
@@ -224,10 +225,10 @@ def test_every_container():
     assert numbers.dtype.kind in "iu"
 
 
-@pytest.mark.parametrize("relation", ["replace_one", "add_or_remove_one"])
-@pytest.mark.parametrize("delta", [0.0, 1e-6])
-@pytest.mark.parametrize("epsilon", [1e-3, 1.0, 1e4])
-@pytest.mark.parametrize("columns", [["night"], ["night", "hour"], ["origin", "hour", "delay"]])
+@each("relation", ["replace_one", "add_or_remove_one"])
+@each("delta", [0.0, 1e-6])
+@each("epsilon", [1e-3, 1.0, 1e4])
+@each("columns", [["night"], ["night", "hour"], ["origin", "hour", "delay"]])
 def test_the_allowance_is_spent_to_the_last_part(columns, epsilon, delta, relation):
     """And no more than it: a session refuses what goes beyond."""
     budget = PrivacyBudget(epsilon, delta, adjacency=relation)
@@ -268,7 +269,7 @@ def test_the_model_stays_small(max_cells):
     assert found.predict(conjunctions(1)).reshape(8, 4).sum(axis=1) == pytest.approx(np.ones(8))
 
 
-@pytest.mark.parametrize(
+@each(
     ("parameters", "match"),
     [
         ({"domain": Domain([100] * 80)}, "3160 sets of columns have .* cells; at most"),

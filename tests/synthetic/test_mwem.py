@@ -27,6 +27,7 @@ from skdp.synthetic import (
 )
 from skdp.synthetic._mwem import WIDER, Wider
 from skdp.synthetic._weights import Weights, _View
+from tests.folding import each
 
 RNG = np.random.default_rng(0)
 A = PrivacyBudget(1e6, 0.5, adjacency="add_or_remove_one")
@@ -190,7 +191,7 @@ def test_measured_tables_hold_the_chosen_ones():
 # --- the releaser ---------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(
+@each(
     ("measure", "delta", "budget"),
     [
         ("tables", 0.0, None),
@@ -220,9 +221,9 @@ def test_answers_are_close(measure, delta, budget):
     assert np.abs(released.predict(parities(2)) - exact(parities(2), domain, X)).max() < 0.08
 
 
-@pytest.mark.parametrize("budget", [None, A], ids=["R", "A"])
-@pytest.mark.parametrize("delta", [0.0, 1e-6])
-@pytest.mark.parametrize("measure", ["tables", "queries"])
+@each("budget", [None, A], ids=["R", "A"])
+@each("delta", [0.0, 1e-6])
+@each("measure", ["tables", "queries"])
 def test_shares_and_sensitivities(measure, delta, budget):
     released = MWEMReleaser(
         conjunctions(2), domain=2, n_rounds=4, measure=measure, delta=delta, budget=budget,
@@ -333,7 +334,7 @@ def test_the_theorem_s_bound():
     assert 0 < estimator.error_bound(10**8) <= 1
 
 
-@pytest.mark.parametrize(
+@each(
     ("options", "error", "text"),
     [
         ({"n_rounds": 0}, ValueError, "n_rounds"),

@@ -22,6 +22,7 @@ from skdp.queries import Marginal
 from skdp.synthetic import Domain, PrivateMultiplicativeWeights, conjunctions
 from skdp.synthetic._online import _LIVE
 from skdp.tabular import Rows
+from tests.folding import each
 
 A = PrivacyBudget(1e6, 0.5, adjacency="add_or_remove_one")
 BUDGETS = pytest.mark.parametrize("budget", [None, A], ids=["R", "A"])
@@ -224,7 +225,7 @@ def test_what_is_no_single_query():
     assert fitted.n_answers_ == 0
 
 
-@pytest.mark.parametrize(
+@each(
     ("options", "error", "text"),
     [
         ({"alpha": 0.0}, ValueError, "alpha"),
@@ -246,8 +247,8 @@ def test_bad_parameters_charge_nothing(options, error, text):
     assert budget.charges == []
 
 
-@pytest.mark.parametrize("alpha", [1e-5, 1e-8, 1e-300])
-@pytest.mark.parametrize("epsilon", [1.0, 1e-6])
+@each("alpha", [1e-5, 1e-8, 1e-300])
+@each("epsilon", [1.0, 1e-6])
 def test_an_alpha_beyond_what_rows_can_pay_for_leaves_one_update(alpha, epsilon):
     estimator = online(alpha=alpha, epsilon=epsilon, n_updates="auto")
     with estimator.fit(table(50)) as fitted:

@@ -20,6 +20,7 @@ from skdp.synthetic import (
 )
 from skdp.synthetic import _kinds as module
 from skdp.synthetic._queries import as_queries
+from tests.folding import each
 
 MIXED = Domain({"a": ["x", "y", None], "b": Bins([0, 1, 2, 5, 9]), "c": 2, "d": [3, 1]})
 ONE = 2**20
@@ -186,7 +187,7 @@ def test_a_specification_is_a_plain_parameter():
         every[6].weights[0, 0] = 7
 
 
-@pytest.mark.parametrize(
+@each(
     ("make", "error", "match"),
     [
         (lambda: conjunctions(0), ValueError, "order must be"),
@@ -219,7 +220,7 @@ def test_bad_specifications(make, error, match):
         make()
 
 
-@pytest.mark.parametrize(
+@each(
     ("queries", "domain", "error", "match"),
     [
         (conjunctions(5), MIXED, ValueError, "order=5 is above the number of columns"),

@@ -19,6 +19,7 @@ from hypothesis import strategies as st
 from skdp.budget import PrivacyBudget
 from skdp.synthetic import Bins, Domain, MWEMReleaser, SmallDBReleaser, conjunctions
 from skdp.tabular import decoded, public_codes, table_schema
+from tests.folding import each
 
 CONTAINERS = ["numpy", "pandas", "polars", "pyarrow"]
 ZONE = zoneinfo.ZoneInfo("America/New_York")
@@ -71,8 +72,8 @@ def again(domain, codes, container, **options):
     return table, public_codes(table, domain, estimator="Test")
 
 
-@pytest.mark.parametrize("container", CONTAINERS)
-@pytest.mark.parametrize("kind", CATEGORIES)
+@each("container", CONTAINERS)
+@each("kind", CATEGORIES)
 def test_a_released_category_is_itself(kind, container):
     domain = Domain({"a": CATEGORIES[kind]}, outside="refuse")
     size = domain.sizes[0]
@@ -107,8 +108,8 @@ def test_any_types_of_x(data, container, kind):
     assert np.array_equal(found, codes)
 
 
-@pytest.mark.parametrize("container", CONTAINERS)
-@pytest.mark.parametrize("kind", MIXED)
+@each("container", CONTAINERS)
+@each("kind", MIXED)
 def test_text_only_where_there_is_no_type(kind, container):
     domain = Domain({"a": MIXED[kind]})
     codes = np.arange(domain.sizes[0])[:, None]
@@ -188,7 +189,7 @@ def _empty(dtype, container):
     return np.zeros((0, 1), dtype)
 
 
-@pytest.mark.parametrize(("dtype", "spec", "container"), TYPES, ids=repr)
+@each(("dtype", "spec", "container"), TYPES, ids=repr)
 def test_a_table_like_x(dtype, spec, container):
     X = _empty(dtype, container)
     _, schema = table_schema(X, estimator="Test")
@@ -259,10 +260,8 @@ def small(domain, **options):
     )
 
 
-@pytest.mark.parametrize(
-    "table", [lambda c: pd.DataFrame(c), lambda c: pl.DataFrame(c), lambda c: pa.table(c)]
-)
-@pytest.mark.parametrize("outside", ["clip", "refuse"])
+@each("table", [lambda c: pd.DataFrame(c), lambda c: pl.DataFrame(c), lambda c: pa.table(c)])
+@each("outside", ["clip", "refuse"])
 def test_a_release_knows_its_own_rows(table, outside):
     X = table({"d": [DAYS[0].to_pydatetime()] * 100})
     released = small(Domain({"d": DAYS}, outside=outside)).fit(X)
@@ -293,7 +292,7 @@ def test_a_release_has_the_types_of_x(kind):
     assert b"secret" not in pickle.dumps(estimator)
 
 
-@pytest.mark.parametrize(
+@each(
     "X",
     [
         pd.DataFrame({"a": pd.Series(["b"], dtype="string")}),
@@ -302,7 +301,7 @@ def test_a_release_has_the_types_of_x(kind):
     ],
     ids=["pandas", "polars", "pyarrow"],
 )
-@pytest.mark.parametrize("kind", ["small", "mwem"])
+@each("kind", ["small", "mwem"])
 def test_what_a_table_cannot_hold_is_told_before_the_charge(X, kind):
     domain = Domain({"a": ["\ud800", "b"]})
     for epsilon in (1.0, 1e-3):

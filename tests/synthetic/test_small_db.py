@@ -29,6 +29,7 @@ from skdp.synthetic import (
     parities,
     thresholds,
 )
+from tests.folding import each
 
 RELATIONS = ("replace_one", "add_or_remove_one")
 TAIL = 1e-6  # false alarms of each chi-squared test
@@ -266,7 +267,7 @@ def test_error_bound_needs_the_number_of_columns():
 # --- ranges -------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(
+@each(
     ("parameters", "X", "match"),
     [
         (

@@ -34,6 +34,7 @@ from skdp.queries import workloads as workload
 from skdp.synthetic import Domain
 from skdp.tabular import check_coded, check_rows
 from skdp.tabular.coding import CodedRows
+from tests.folding import each
 
 RELATIONS = ("replace_one", "add_or_remove_one")
 SIZES = (3, 2, 4)
@@ -75,7 +76,7 @@ def every_workload():
     return [[g] for g in GROUPS.values()] + [list(GROUPS.values())]
 
 
-@pytest.mark.parametrize("groups", every_workload())
+@each("groups", every_workload())
 def test_answers_and_coefficients_are_the_matrix(groups):
     work = Workload(SIZES, groups)
     matrix = dense(groups, SIZES)
@@ -97,7 +98,7 @@ def test_answers_and_coefficients_are_the_matrix(groups):
         assert np.array_equal(alone.coefficients(np.arange(24))[0] / alone.one, matrix[query])
 
 
-@pytest.mark.parametrize("groups", every_workload())
+@each("groups", every_workload())
 def test_a_row_moves_an_answer_by_at_most_one(groups):
     """By brute force over pairs of cells: alone, and against every other."""
     work = Workload(SIZES, groups)
@@ -124,7 +125,7 @@ def test_marginals_are_sums(data):
     assert marginals(table, []) == {}
 
 
-@pytest.mark.parametrize(
+@each(
     ("sizes", "sets"),
     [
         ((3, 2, 4), [(0,), (1, 2), (0, 1, 2), ()]),
@@ -132,7 +133,7 @@ def test_marginals_are_sums(data):
         ((2,) * 40, list(itertools.combinations(range(0, 40, 8), 2))),
     ],
 )
-@pytest.mark.parametrize("n", [0, 1, 70_000])
+@each("n", [0, 1, 70_000])
 def test_exact_marginals_count_rows(sizes, sets, n):
     codes = np.column_stack([np.random.default_rng(j).integers(0, k, n) for j, k in
                              enumerate(sizes)])  # fmt: skip
@@ -211,9 +212,9 @@ QUERIES = [marginal, measured, measured_weight, chosen, chosen_table]
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("relation", RELATIONS)
-@pytest.mark.parametrize("delta", [0.0, 1e-5])
-@pytest.mark.parametrize("ask", QUERIES)
+@each("relation", RELATIONS)
+@each("delta", [0.0, 1e-5])
+@each("ask", QUERIES)
 def test_no_pair_of_cells_moves_a_release_by_more_than_it_declares(ask, delta, relation):
     """Every pair of cells of a row; the worst attains the declared sensitivity, so it is exact."""
     ends = list(itertools.product([0, 2], [0, 1], [0, 1, 3]))

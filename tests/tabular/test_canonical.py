@@ -21,6 +21,7 @@ from skdp.model_selection import PerRecordKFold
 from skdp.synthetic import Bins, Domain
 from skdp.tabular import check_public_array, check_rows, check_samples, check_table, public_codes
 from skdp.tabular.values import number
+from tests.folding import each
 from tests.tabular.cells import Counter, image, kept, outcome
 
 
@@ -103,7 +104,7 @@ NONE = [
 CELLS = NUMBERS + MISSING + INFINITE + NONE
 
 
-@pytest.mark.parametrize("k", range(len(CELLS)))
+@each("k", range(len(CELLS)))
 def test_what_a_cell_is(k):
     cell, expected = CELLS[k]
     with warnings.catch_warnings():

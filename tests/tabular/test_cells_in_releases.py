@@ -15,6 +15,7 @@ import pytest
 from skdp import DPuLSIF, statistics
 from skdp.density_ratio import stack_samples
 from skdp.tabular import check_labelled, opaque_rows
+from tests.folding import each
 from tests.tabular.cells import Counter, kept, outcome
 
 
@@ -39,7 +40,7 @@ def test_a_private_cell_does_not_move_the_candidates_of_a_bandwidth():
         DPuLSIF(epsilon=1e-3).fit([[np.float32(0.2)], ["0.5"], *public], y)
 
 
-@pytest.mark.parametrize("label", [None, math.nan, np.ma.masked, "x", 1j, Counter(), pd.NA])
+@each("label", [None, math.nan, np.ma.masked, "x", 1j, Counter(), pd.NA])
 def test_a_label_is_decided_by_itself(label):
     classes = np.array([0.5, 1.0])
     labels = [0.5, np.float32(1), 1, True, decimal.Decimal("0.5")]
@@ -111,7 +112,7 @@ INTEGERS_WITH_NULLS = {
 }
 
 
-@pytest.mark.parametrize("make", INTEGERS_WITH_NULLS.values(), ids=INTEGERS_WITH_NULLS)
+@each("make", INTEGERS_WITH_NULLS.values(), ids=INTEGERS_WITH_NULLS)
 def test_a_missing_label_changes_no_other(make):
     """Beyond 2**53 labels would merge in an array of floats, which one missing cell makes."""
     classes = [2**53, 2**53 + 1]
@@ -126,7 +127,7 @@ def test_a_missing_label_changes_no_other(make):
     np.testing.assert_allclose(sums([2**53 + 1] * 99 + [None]), [0, 99], atol=0.5)
 
 
-@pytest.mark.parametrize("make", INTEGERS_WITH_NULLS.values(), ids=INTEGERS_WITH_NULLS)
+@each("make", INTEGERS_WITH_NULLS.values(), ids=INTEGERS_WITH_NULLS)
 def test_a_missing_target_changes_no_other_of_a_scorer(make):
     rows = [opaque_rows(np.ones((3, 1)), make([2**53 + 1, 2**53, last])) for last in (7, None)]
     seen = [[next(iter(np.ravel(y))) for _, y in one.slices(1)][:2] for one in rows]

@@ -9,6 +9,7 @@ import pytest
 from skdp import PrivacyBudget
 from skdp.aggregation import DPGroupBy
 from skdp.tabular.relation_plans import check_plan
+from tests.folding import each
 
 duckdb = pytest.importorskip("duckdb")
 if int(duckdb.__version__.partition(".")[0]) < 2:
@@ -202,14 +203,14 @@ def extremes():
     return connection
 
 
-@pytest.mark.parametrize("expression", EXPRESSIONS)
+@each("expression", EXPRESSIONS)
 def test_what_is_taken_has_a_value_for_the_extremes_of_every_type(expression, extremes):
     relation = extremes.sql(f"SELECT {expression} AS value FROM cells")
     check_plan(relation)
     assert relation.query("taken", "SELECT count(*), sum(hash(value)) FROM taken").fetchall()
 
 
-@pytest.mark.parametrize("query", TOTAL)
+@each("query", TOTAL)
 def test_what_has_a_value_for_every_cell_is_taken(query, con):
     df = pd.DataFrame({"u": [1, 2], "k": ["a", "b"]})
     relation = con.sql(query)
@@ -218,7 +219,7 @@ def test_what_has_a_value_for_every_cell_is_taken(query, con):
     del df
 
 
-@pytest.mark.parametrize("query", MAY_FAIL)
+@each("query", MAY_FAIL)
 def test_what_may_fail_on_a_cell_is_refused_whatever_the_cells_are(query, con):
     df = pd.DataFrame({"u": [1, 2], "k": ["1", "2"]})
     with pytest.raises(ValueError, match=MAY_FAIL[query]):

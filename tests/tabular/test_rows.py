@@ -15,6 +15,7 @@ from scipy import sparse
 
 from skdp.core import table as table_module
 from skdp.tabular import check_public_array, check_rows, check_samples, check_sparse, opaque_rows
+from tests.folding import each
 
 SECRET = "S3cret"
 VALUES = np.array([[1.5, 2.0], [3.0, 4.25], [5.0, 6.0]])
@@ -24,7 +25,7 @@ def read(X) -> np.ndarray:
     return np.concatenate(list(check_rows(X, estimator="T").chunks()))
 
 
-@pytest.mark.parametrize(
+@each(
     "container",
     [
         np.array,
@@ -47,7 +48,7 @@ def reshaped(X):
         X.shape = (2, 3)
 
 
-@pytest.mark.parametrize(
+@each(
     ("container", "change"),
     [
         (np.array, reshaped),
@@ -92,7 +93,7 @@ def test_no_block_is_larger_than_32_megabytes_unless_one_row_is(width, least):
     assert step <= 2**16  # exact sums need it
 
 
-@pytest.mark.parametrize(
+@each(
     "bad, error, text",
     [
         ([[1.0, np.nan]], ValueError, "NaN or infinity"),
@@ -175,7 +176,7 @@ TABLES = {
 }
 
 
-@pytest.mark.parametrize(
+@each(
     "marks",
     [
         MARKS,
@@ -187,7 +188,7 @@ TABLES = {
     ],
     ids=str,
 )
-@pytest.mark.parametrize("container", TABLES.values(), ids=TABLES)
+@each("container", TABLES.values(), ids=TABLES)
 def test_both_samples_of_every_container_are_exact(container, marks):
     exact = TABLE.astype(np.float32).astype(float)
     private, public = samples(container(exact), marks)
@@ -195,7 +196,7 @@ def test_both_samples_of_every_container_are_exact(container, marks):
     np.testing.assert_array_equal(public, exact[marks == 0], strict=True)
 
 
-@pytest.mark.parametrize(
+@each(
     "form",
     [
         np.array,
@@ -232,7 +233,7 @@ def marked(value, kind=None):
     return marks
 
 
-@pytest.mark.parametrize(
+@each(
     "bad, text",
     [
         (marked(2), "must mark every row"),
@@ -320,8 +321,8 @@ def test_a_table_without_rows_has_no_public_one(allow_empty):
         check_samples(np.empty((0, 3)), [], estimator="T", allow_empty=allow_empty)
 
 
-@pytest.mark.parametrize("place", [0, 1])
-@pytest.mark.parametrize("value", [np.nan, np.inf, SECRET, {SECRET: 1}, 1j, None])
+@each("place", [0, 1])
+@each("value", [np.nan, np.inf, SECRET, {SECRET: 1}, 1j, None])
 def test_a_bad_cell_of_either_sample_raises_the_text_of_one_sample(value, place):
     """The same for a private and for a public row: which of them it is, is not said."""
     X = TABLE.astype(object if not isinstance(value, float | complex) else type(value))

@@ -15,6 +15,7 @@ import pytest
 from skdp import statistics
 from skdp.tabular import check_public_array, check_rows
 from skdp.tabular.values import number
+from tests.folding import each
 from tests.tabular.cells import image, kept, outcome
 
 VALUES = [[0.5, 3.0], [1.25, 2.0], [0.75, 7.0]]
@@ -61,7 +62,7 @@ TYPED = {
 }
 
 
-@pytest.mark.parametrize("name", TYPED)
+@each("name", TYPED)
 def test_every_type_of_column_gives_the_same_numbers(name, tmp_path):
     X = TYPED[name]
     if name == "memory map":
@@ -96,7 +97,7 @@ GAPS = {
 }
 
 
-@pytest.mark.parametrize("X", GAPS.values(), ids=GAPS)
+@each("X", GAPS.values(), ids=GAPS)
 def test_missing_cells_of_every_type(X):
     with warnings.catch_warnings():
         warnings.simplefilter("error")
@@ -133,7 +134,7 @@ REFUSED = {
 }
 
 
-@pytest.mark.parametrize("X", REFUSED.values(), ids=REFUSED)
+@each("X", REFUSED.values(), ids=REFUSED)
 def test_types_that_are_no_numbers_are_refused_everywhere(X):
     for read in (image, kept, lambda X: check_public_array(X, estimator="T")):
         kind, text = outcome(lambda read=read: read(X))

@@ -14,6 +14,7 @@ import pyarrow as pa
 import pytest
 
 from skdp.tabular import check_units, name_of_ids
+from tests.folding import each
 
 SECRET = "alice@example.org"
 
@@ -53,13 +54,13 @@ CONTAINERS = {
 }
 
 
-@pytest.mark.parametrize("container", CONTAINERS)
-@pytest.mark.parametrize("values", [TEXT, NUMBERS, DATES], ids=["text", "numbers", "dates"])
+@each("container", CONTAINERS)
+@each("values", [TEXT, NUMBERS, DATES], ids=["text", "numbers", "dates"])
 def test_every_container_has_the_same_units(container, values):
     assert same(codes(CONTAINERS[container](values), 5), [0, 1, 0, 2, 1])
 
 
-@pytest.mark.parametrize(
+@each(
     ("a", "b", "equal"),
     [
         (1, "1", False),
@@ -103,7 +104,7 @@ def test_a_text_of_its_own_class_is_its_text():
     assert codes([Name("a"), "a", Name("b")]) == [0, 0, 1]
 
 
-@pytest.mark.parametrize(
+@each(
     "groups",
     [
         ["a", None, "b"],
@@ -136,7 +137,7 @@ class Odd:
         raise RuntimeError(SECRET)
 
 
-@pytest.mark.parametrize(
+@each(
     "groups",
     [
         [[SECRET], [1], [2]],
@@ -163,7 +164,7 @@ def test_what_is_no_id_is_refused_and_not_quoted(groups):
         error = error.__context__
 
 
-@pytest.mark.parametrize(
+@each(
     ("groups", "text"),
     [
         (np.zeros((3, 2)), "one-dimensional"),

@@ -45,7 +45,7 @@ from skdp.queries.samples import RATE_BITS, draw_poisson
 from skdp.tabular.rows import Rows
 
 if TYPE_CHECKING:
-    from skdp.core.privacy_filter import PrivacyFilter
+    from skdp.core.privacy_filter import Meter
     from skdp.core.table import PrivateTable
 
 __all__ = [
@@ -352,7 +352,7 @@ def outside_counts(rows: Rows, low: Floats, high: Floats) -> Ints:
 # --- the query -----------------------------------------------------------------------------------
 
 
-def _counted_rows(table: PrivateTable, meter: PrivacyFilter) -> float:
+def _counted_rows(table: PrivateTable, meter: Meter) -> float:
     """Return the number of rows: public, or released for a small share."""
     if table.n_is_public:
         return max(float(table.n), 1.0)
@@ -365,7 +365,7 @@ def _counted_rows(table: PrivateTable, meter: PrivacyFilter) -> float:
 
 def _medians(
     table: PrivateTable,
-    meter: PrivacyFilter,
+    meter: Meter,
     lattice: FloatLattice,
     image: Callable[[Floats], Floats],
     d: int,
@@ -407,7 +407,7 @@ def _medians(
 
 def _numbers(
     table: PrivateTable,
-    meter: PrivacyFilter,
+    meter: Meter,
     lattice: FloatLattice,
     image: Callable[[Floats], Floats],
     features: range,
@@ -432,7 +432,7 @@ def _numbers(
 
 def _shaped(
     table: PrivateTable,
-    meter: PrivacyFilter,
+    meter: Meter,
     plan: LearningPlan,
     n: float,
     image: Callable[[Floats], Floats],
@@ -496,7 +496,7 @@ def _shaped(
     return changed(box, sound=sound)
 
 
-def _each(table: PrivateTable, meter: PrivacyFilter, share: Fraction, d: int) -> float:
+def _each(table: PrivateTable, meter: Meter, share: Fraction, d: int) -> float:
     """Return the epsilon, or mu, of one of d columns in a share."""
     level = meter.level(share)
     return level / d if meter.pure else level / math.sqrt(d)
@@ -504,7 +504,7 @@ def _each(table: PrivateTable, meter: PrivacyFilter, share: Fraction, d: int) ->
 
 def _counted(
     table: PrivateTable,
-    meter: PrivacyFilter,
+    meter: Meter,
     name: str,
     exact: list[Ints],
     columns: list[int],
@@ -518,9 +518,7 @@ def _counted(
     return [part.astype(np.float64) for part in np.split(noisy, cuts)], std
 
 
-def _audited(
-    table: PrivateTable, meter: PrivacyFilter, box: LearnedBox, share: Fraction
-) -> LearnedBox:
+def _audited(table: PrivateTable, meter: Meter, box: LearnedBox, share: Fraction) -> LearnedBox:
     """Release how many rows are outside, and say which columns' ends do not explain them."""
     d = box.low.size
     exact = outside_counts(table.rows, box.low, box.high)
@@ -568,9 +566,7 @@ class LearnedBounds(Measurement):
     audit: bool = True
     spare: float = 0.0
 
-    def measure(
-        self, table: PrivateTable, meter: PrivacyFilter, share: Share, name: str
-    ) -> LearnedBox:
+    def measure(self, table: PrivateTable, meter: Meter, share: Share, name: str) -> LearnedBox:
         n, audit, spare = self.n, self.audit, self.spare
         whole = meter.fraction(Fraction(1))
         n = _counted_rows(table, meter) if n is None else max(n, 1.0)

@@ -33,7 +33,7 @@ from skdp.core.privacy_filter import Share, exact_fraction
 from skdp.queries.smooth_sensitivity.heavy_tails import rounded_student_t
 
 if TYPE_CHECKING:
-    from skdp.core.privacy_filter import PrivacyFilter
+    from skdp.core.privacy_filter import Meter
 
 __all__ = [
     "Ladder",
@@ -288,7 +288,7 @@ def _moved(ladders: list[Ladder]) -> Callable[[NDArray, NDArray], float]:
 
 
 def smooth_noise(
-    meter: PrivacyFilter,
+    meter: Meter,
     parts: int,
     share: Share = None,
     *,
@@ -308,7 +308,7 @@ def smooth_noise(
 
 
 def smooth_release(
-    meter: PrivacyFilter,
+    meter: Meter,
     name: str,
     widths: list[int],
     statistic: Statistic,

@@ -27,7 +27,7 @@ from skdp.queries.smooth_sensitivity.order_statistics import (
 from skdp.tabular.rows import Rows
 
 if TYPE_CHECKING:
-    from skdp.core.privacy_filter import PrivacyFilter
+    from skdp.core.privacy_filter import Meter
     from skdp.core.table import PrivateTable
 
 __all__ = [
@@ -110,9 +110,7 @@ class SmoothMedian(Measurement):
     noise: str = "cauchy"
     nu: int = 3
 
-    def measure(
-        self, table: PrivateTable, meter: PrivacyFilter, share: Share, name: str
-    ) -> Release:
+    def measure(self, table: PrivateTable, meter: Meter, share: Share, name: str) -> Release:
         view, q, noise, nu = self.view, self.q, self.noise, self.nu
         if not 0 <= q <= 1:
             raise ValueError(f"q must be in [0, 1], got {q!r}")

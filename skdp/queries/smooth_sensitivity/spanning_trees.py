@@ -30,7 +30,7 @@ from skdp.queries.smooth_sensitivity.ladders import Ladder, smooth_release
 from skdp.queries.smooth_sensitivity.medians import integer_columns
 
 if TYPE_CHECKING:
-    from skdp.core.privacy_filter import PrivacyFilter
+    from skdp.core.privacy_filter import Meter
     from skdp.core.table import PrivateTable
 
 __all__ = [
@@ -78,9 +78,7 @@ class SpanningCost(Measurement):
     noise: str = "cauchy"
     nu: int = 3
 
-    def measure(
-        self, table: PrivateTable, meter: PrivacyFilter, share: Share, name: str
-    ) -> Release:
+    def measure(self, table: PrivateTable, meter: Meter, share: Share, name: str) -> Release:
         view, n_vertices, edges, noise, nu = (
             self.view,
             self.n_vertices,
