@@ -21,28 +21,24 @@
    That these modules compute the functions defined here is not proved; tests/verified compares
    them on stated domains. *)
 Require Import Reals Lra Lia ZArith QArith Qreals List.
-From Skdp Require Import Sums Privacy Laplace KNorm Choice Stability.
+From Skdp Require Import Sums Privacy Laplace KNorm Choice Stability Queries.
 Import ListNotations.
 Open Scope R_scope.
 
 Section Session.
-Variable Row : Type.
-Notation table := (list Row).
-Variables r a : Z. (* the stability of the table *)
-Hypothesis r0 : (0 <= r)%Z. Hypothesis a0 : (0 <= a)%Z.
-Hypothesis some_row : (0 < r \/ 0 < a)%Z.
-Notation near := (near Row r a).
+(* The caller's tables, and which of them differ by one privacy unit. *)
+Variable D : Type.
+Variable near : D -> D -> Prop.
 Variable eps : R. Hypothesis eps0 : 0 < eps. (* what the session was charged with *)
 
-(* --- what the mechanisms are handed: a statistic, its sensitivity for a unit, a share --------- *)
+(* --- what the mechanisms are handed: a statistic, its sensitivity, a share -------------------- *)
 
-Inductive answer := Numbers (v : vec) | Chosen (c : list nat).
 (* bits: by how many bits the statistic is shortened, from public numbers. *)
 Inductive question :=
-| AddLaplace (share : Q) (bits : Z) (d : nat) (f : table -> vec) (size : Z)
-| AddKNorm (share : Q) (bits : Z) (d : nat) (f : table -> vec) (size : Z)
-| Choose (share : Q) (rounds : list (round table)) (size : Z)
-| Measure (share : Q) (M : R -> table -> answer -> R). (* by the epsilon that it may lose *)
+| AddLaplace (share : Q) (bits : Z) (d : nat) (f : D -> vec) (size : Z)
+| AddKNorm (share : Q) (bits : Z) (d : nat) (f : D -> vec) (size : Z)
+| Choose (share : Q) (rounds : list (round D)) (size : Z)
+| Measure (share : Q) (M : R -> D -> answer -> R). (* by the epsilon that it may lose *)
 Definition share_of q := match q with
 | AddLaplace s _ _ _ _ => s | AddKNorm s _ _ _ _ => s | Choose s _ _ => s | Measure s _ => s end.
 Definition short bits (v : vec) : vec := fun j =>
@@ -52,7 +48,7 @@ Definition size_of_short size bits moved :=
 
 (* The probability of an answer: independent_noise, l2_noise and exponential_mechanism.  e: the
    epsilon of which the share is. *)
-Definition mechanism (e : R) q (T : table) (o : answer) : R := match q, o with
+Definition mechanism (e : R) q (T : D) (o : answer) : R := match q, o with
 | AddLaplace s bits d f size, Numbers v =>
     noise (IZR (size_of_short size bits (Z.of_nat d)) / (Q2R s * e)) d (short bits (f T)) v
 | AddKNorm s bits d f size, Numbers v =>
@@ -73,7 +69,7 @@ Definition keeps q := (0 < share_of q)%Q /\ match q with
     (forall q, In q rounds -> choosable q) /\
     forall q, In q rounds -> forall T U, near T U ->
     forall c, (Z.abs (score q U c - score q T c) <= size)%Z
-| Measure s M => forall e, 0 < e -> dp table near e (M e) end.
+| Measure s M => forall e, 0 < e -> dp D near e (M e) end.
 
 Lemma Q2R_pos s : (0 < s)%Q -> 0 < Q2R s.
 Proof. intros H. rewrite <- RMicromega.Q2R_0. apply Qlt_Rlt; auto. Qed.
@@ -86,7 +82,7 @@ Proof.
   pose proof (Z.mod_pos_bound (- size) (2 ^ bits) ltac:(lia)). nia.
 Qed.
 Theorem mechanism_dp e q : 0 < e -> keeps q ->
-  dp table near (Q2R (share_of q) * e) (mechanism e q).
+  dp D near (Q2R (share_of q) * e) (mechanism e q).
 Proof.
   intros e0 [S K]. pose proof (Q2R_pos _ S) as P.
   assert (E : 0 < Q2R (share_of q) * e) by (apply Rmult_lt_0_compat; auto).
@@ -128,7 +124,7 @@ Fixpoint fair s := match s with
 (* The filter: `if spent + share > 1: refuse`, else `spent += share`; shares are of a part of eps,
    at first of all of it.  What is seen is a list of answers and refusals (None); this is the
    probability to see it. *)
-Fixpoint session (part spent : Q) (s : analyst) (T : table) (seen : list (option answer)) : R :=
+Fixpoint session (part spent : Q) (s : analyst) (T : D) (seen : list (option answer)) : R :=
   match s with
   | Leave => match seen with [] => 1 | _ => 0 end
   | Put q k n => if Qlt_le_dec 1 (spent + share_of q)
@@ -148,7 +144,7 @@ Qed.
 Lemma Q2R_rest part spent : Q2R (part * (1 - spent)) = Q2R part * (1 - Q2R spent).
 Proof. rewrite Q2R_mult, Q2R_minus, RMicromega.Q2R_1. reflexivity. Qed.
 Theorem session_dp s : fair s -> forall part spent, (0 < part)%Q -> (spent <= 1)%Q ->
-  dp table near ((1 - Q2R spent) * (Q2R part * eps)) (session part spent s).
+  dp D near ((1 - Q2R spent) * (Q2R part * eps)) (session part spent s).
 Proof.
   induction s as [|q k IHk n IHn|k IHk n IHn]; simpl; intros F part spent P L T U N seen;
   pose proof (Q2R_pos _ P) as P'; pose proof (Q2R_le_1 _ L) as L';
@@ -177,7 +173,7 @@ Proof.
 Qed.
 (* A session as it is opened. *)
 Definition opened := session 1 0.
-Corollary whole_session_dp s : fair s -> dp table near eps (opened s).
+Corollary whole_session_dp s : fair s -> dp D near eps (opened s).
 Proof.
   intros F. pose proof (session_dp s F 1%Q 0%Q ltac:(reflexivity) ltac:(discriminate)) as H.
   rewrite RMicromega.Q2R_0, RMicromega.Q2R_1 in H.
@@ -227,142 +223,73 @@ Proof.
   - rewrite sumR_scale. pose proof (Rle_0_sqr mu) as M. unfold Rsqr in M. nra.
 Qed.
 
-(* --- the queries of skdp ---------------------------------------------------------------------- *)
+(* --- queries of tables that are derived from the caller's ------------------------------------- *)
 
-(* A row map with its bounds for a replaced row (R), and for one added or removed (A). *)
-Inductive query :=
-| Independent (or_spherical : bool) (d : nat) (phi : Row -> vec) (l1R l1A sqR sqA : Z)
-| Spherical (d : nat) (phi : Row -> vec) (sizeR sizeA : Z)
-| Choice (rounds : list (round table)) (sizeR sizeA : Z)
-| Measurement (M : R -> table -> answer -> R).
-Definition well q := match q with
-| Independent _ d phi l1R l1A sqR sqA =>
-    (0 < l1R /\ 0 < l1A /\ 0 < sqR /\ 0 < sqA)%Z /\
-    (forall x y, l1 d (minus (phi x) (phi y)) <= l1R /\ sq d (minus (phi x) (phi y)) <= sqR)%Z /\
-    (forall x, l1 d (phi x) <= l1A /\ sq d (phi x) <= sqA)%Z
-| Spherical d phi sizeR sizeA => (0 < sizeR /\ 0 < sizeA)%Z /\
-    (forall x y, sq d (minus (phi x) (phi y)) <= sizeR * sizeR)%Z /\
-    (forall x, sq d (phi x) <= sizeA * sizeA)%Z
-| Choice rounds sizeR sizeA => (0 < sizeR /\ 0 < sizeA)%Z /\ rounds <> [] /\
-    forall q, In q rounds -> choosable q /\ forall c,
-    (forall T U, replace_one Row T U -> (Z.abs (score q T c - score q U c) <= sizeR)%Z) /\
-    (forall T U, add_or_remove Row T U -> (Z.abs (score q T c - score q U c) <= sizeA)%Z)
-| Measurement M => (forall e T o, 0 <= M e T o) /\
-    forall e, 0 < e -> dp table (step Row a) e (M e) end.
-(* query.moved_by, and what the mechanism is handed then. *)
-Definition moved sizeR sizeA := Z.max (r * sizeR) (a * sizeA).
-Definition asked share bits q := match q with
-| Independent false d phi l1R l1A _ _ =>
-    AddLaplace share bits d (total Row phi) (moved l1R l1A)
-| Independent true d phi _ _ sqR sqA =>
-    AddKNorm share bits d (total Row phi) (isqrt_up (Z.max (r * r * sqR) (a * a * sqA)))
-| Spherical d phi sizeR sizeA =>
-    AddKNorm share bits d (total Row phi) (moved sizeR sizeA)
-| Choice rounds sizeR sizeA => Choose share rounds (moved sizeR sizeA)
-| Measurement M => Measure share (fun e => M (e / IZR (steps_of_unit r a))) end.
-Lemma moved_pos x y : (0 < x)%Z -> (0 < y)%Z -> (0 < moved x y)%Z.
-Proof. unfold moved. nia. Qed.
-Theorem asked_keeps share bits q : (0 < share)%Q -> (0 <= bits)%Z -> well q ->
-  keeps (asked share bits q).
+(* What a session may stand on: the table itself, the rows that a filter leaves, at most so many
+   rows of each unit, and so on (Views.v).  It has a stability (r, a). *)
+Record view := { row : Type; rows : D -> list row; r : Z; a : Z }.
+Definition stable v := (0 <= r v)%Z /\ (0 <= a v)%Z /\ (0 < r v \/ 0 < a v)%Z /\
+  forall T U, near T U -> Stability.near (row v) (r v) (a v) (rows v T) (rows v U).
+Definition seen_by v (q : round (list (row v))) : round D :=
+  {| cands := cands q; multiplicity := multiplicity q; score := fun T => score q (rows v T) |}.
+(* What the mechanism is handed: Session.answer and answer_query. *)
+Definition asked v share bits (q : query (row v)) : question := match q with
+| Independent _ false d phi l1R l1A _ _ =>
+    AddLaplace share bits d (fun T => total (row v) phi (rows v T)) (moved (r v) (a v) l1R l1A)
+| Independent _ true d phi _ _ sqR sqA =>
+    AddKNorm share bits d (fun T => total (row v) phi (rows v T))
+      (isqrt_up (Z.max (r v * r v * sqR) (a v * a v * sqA)))
+| Spherical _ d phi sizeR sizeA =>
+    AddKNorm share bits d (fun T => total (row v) phi (rows v T)) (moved (r v) (a v) sizeR sizeA)
+| Queries.Choice _ rounds sizeR sizeA =>
+    Choose share (map (seen_by v) rounds) (moved (r v) (a v) sizeR sizeA)
+| Measurement _ M =>
+    Measure share (fun e T => M (e / IZR (steps_of_unit (r v) (a v))) (rows v T)) end.
+Theorem asked_keeps v share bits q : stable v -> (0 < share)%Q -> (0 <= bits)%Z ->
+  well (row v) (a v) q -> keeps (asked v share bits q).
 Proof.
-  intros S B W. destruct q as [[|] d phi l1R l1A sqR sqA|d phi sR sA|rounds sR sA|M];
+  intros (r0 & a0 & ra & V) S B W.
+  destruct q as [[|] d phi l1R l1A sqR sqA|d phi sR sA|rounds sR sA|M];
   simpl in W; destruct W as (P & W); (split; [exact S|]); cbn [asked].
-  - destruct W as [WR WA]. set (v := Z.max (r * r * sqR) (a * a * sqA)).
-    assert (V : (0 < v)%Z) by (unfold v; nia).
-    destruct (isqrt_up_spec v ltac:(lia)) as (I & I0 & _). split; [nia|split; auto].
+  - destruct W as [WR WA]. set (w := Z.max (r v * r v * sqR) (a v * a v * sqA)).
+    assert (W0 : (0 < w)%Z) by (unfold w; nia).
+    destruct (isqrt_up_spec w ltac:(lia)) as (I & I0 & _). split; [nia|split; auto].
     intros T U N. eapply Z.le_trans; [|exact I].
-    apply (total_moves_squares Row r a); auto; try lia; intros; [apply WR|apply WA].
-  - destruct W as [WR WA]. split; [apply moved_pos; tauto|split; auto].
-    apply (total_moves_L1 Row r a); auto; try lia; intros; [apply WR|apply WA].
-  - destruct W as [WR WA]. split; [apply moved_pos; tauto|split; auto].
-    apply (total_moves_L2 Row r a); auto; lia.
-  - destruct W as [NE W]. split; [apply moved_pos; tauto|split; auto]. split.
-    + intros q I. apply W; auto.
-    + intros q I T U N c. destruct (W q I) as [_ M]. destruct (M c) as [MR MA].
-      apply (score_moves Row r a r0 a0 (fun T => score q T c)); auto; lia.
-  - assert (K : (0 < steps_of_unit r a)%Z).
-    { unfold steps_of_unit. destruct (Z.eqb_spec a 0); lia. }
-    intros e E. apply (unit_dp Row r a); auto; [lra|]. apply W. apply Rdiv_lt_0_compat; auto.
-    apply IZR_lt; auto.
-Qed.
-
-(* sums.Count, queries.histograms, sums.Sum, sums.Mean: their sensitivities hold. *)
-Definition count := Independent false 1 (fun _ _ => 1%Z) 1 1 1 1.
-Theorem count_well : well count.
-Proof.
-  unfold count, well, l1, sq, minus; simpl. split; [lia|]. split; intros; lia.
-Qed.
-(* A row adds one to one bin of each of so many histograms side by side. *)
-Definition histogram or_spherical d parts (bins : Row -> vec) :=
-  Independent or_spherical d bins (2 * parts) parts (2 * parts) parts.
-Theorem histogram_well or_spherical d parts bins : (0 < parts)%Z ->
-  (forall x j, bins x j = 0 \/ bins x j = 1)%Z -> (forall x, l1 d (bins x) <= parts)%Z ->
-  well (histogram or_spherical d parts bins).
-Proof.
-  intros P B L.
-  assert (D : forall x y, (l1 d (minus (bins x) (bins y)) <= 2 * parts)%Z).
-  { intros x y. pose proof (L x). pose proof (L y). unfold l1 in *.
-    assert (over d (fun j => Z.abs (minus (bins x) (bins y) j))
-            <= over d (fun j => Z.abs (bins x j) + Z.abs (bins y j)))%Z
-      by (apply over_le; intros; unfold minus; lia).
-    rewrite over_plus in *. lia. }
-  unfold histogram, well. split; [lia|]. split.
-  - intros x y. split; [apply D|]. eapply Z.le_trans; [|apply (D x y)]. unfold sq, l1.
-    apply over_le. intros j _. unfold minus.
-    destruct (B x j) as [-> | ->], (B y j) as [-> | ->]; simpl; lia.
-  - intros x. split; [apply L|]. eapply Z.le_trans; [|apply (L x)]. unfold sq, l1.
-    apply over_le. intros j _. destruct (B x j) as [-> | ->]; simpl; lia.
-Qed.
-(* sums.sum_sensitivity; weight 0: without a count. *)
-Definition sum_R norm := Z.max 1 (2 * norm).
-Definition sum_A weight norm := Z.max 1 (isqrt_up (weight * weight + norm * norm)).
-Lemma sum_A_bound weight norm :
-  (weight * weight + norm * norm <= sum_A weight norm * sum_A weight norm)%Z.
-Proof.
-  destruct (isqrt_up_spec (weight * weight + norm * norm) ltac:(nia)) as (A & B & _).
-  unfold sum_A. nia.
-Qed.
-Definition sum d phi norm := Spherical d phi (sum_R norm) (sum_A 0 norm).
-Theorem sum_well d phi norm : (0 <= norm)%Z -> (forall x, sq d (phi x) <= norm * norm)%Z ->
-  well (sum d phi norm).
-Proof.
-  intros N B. unfold sum, well. split; [unfold sum_R, sum_A; lia|]. split.
-  - intros x y. eapply Z.le_trans; [apply (ball_diameter d norm); auto|]. unfold sum_R. nia.
-  - intros x. pose proof (B x). pose proof (sum_A_bound 0 norm). lia.
-Qed.
-(* counted: where the number of rows is private, weight * n is an entry of the vector. *)
-Definition mean (counted : bool) d phi norm weight :=
-  if counted then Spherical (S d) (with_count weight d phi) (sum_R norm) (sum_A weight norm)
-  else Spherical d phi (sum_R norm) (sum_A weight norm).
-Theorem mean_well counted d phi norm weight : (0 <= norm)%Z ->
-  (forall x, sq d (phi x) <= norm * norm)%Z -> well (mean counted d phi norm weight).
-Proof.
-  intros N B. pose proof (sum_A_bound weight norm) as A. destruct counted; unfold mean, well;
-  (split; [unfold sum_R, sum_A; lia|]); split.
-  - intros x y. eapply Z.le_trans; [apply (with_count_replaced weight d phi norm); auto|].
-    unfold sum_R. nia.
-  - intros x. pose proof (with_count_bound weight d phi norm x (B x)). lia.
-  - intros x y. eapply Z.le_trans; [apply (ball_diameter d norm); auto|]. unfold sum_R. nia.
-  - intros x. pose proof (B x). nia.
+    apply (total_moves_squares (row v) (r v) (a v)); auto; try lia; intros; [apply WR|apply WA].
+  - destruct W as [WR WA]. split; [apply moved_pos; tauto|split; auto]. intros T U N.
+    apply (total_moves_L1 (row v) (r v) (a v)); auto; try lia; intros; [apply WR|apply WA].
+  - destruct W as [WR WA]. split; [apply moved_pos; tauto|split; auto]. intros T U N.
+    apply (total_moves_L2 (row v) (r v) (a v)); auto; lia.
+  - destruct W as [NE W]. split; [apply moved_pos; tauto|].
+    split; [intros E; apply map_eq_nil in E; auto|]. split.
+    + intros q I. apply in_map_iff in I. destruct I as (p & <- & I). apply W in I. apply I.
+    + intros q I T U N c. apply in_map_iff in I. destruct I as (p & <- & I). simpl.
+      destruct (W p I) as [_ M]. destruct (M c) as [MR MA].
+      apply (score_moves (row v) (r v) (a v) r0 a0 (fun T => score p T c)); auto; lia.
+  - assert (K : (0 < steps_of_unit (r v) (a v))%Z).
+    { unfold steps_of_unit. destruct (Z.eqb_spec (a v) 0); lia. }
+    intros e E T U N. apply (unit_dp (row v) (r v) (a v)); auto; [lra|].
+    apply W. apply Rdiv_lt_0_compat; auto. apply IZR_lt; auto.
 Qed.
 
 (* --- the sentence ----------------------------------------------------------------------------- *)
 
-(* A strategy that asks queries whose row maps keep their bounds, at any share above 0 and shortened
-   by any number of bits. *)
+(* A strategy that asks queries that keep what they have to, of stable views, at any share above 0
+   and shortened by any number of bits. *)
 Fixpoint asks_queries s := match s with
 | Leave => True
 | Put q k n =>
-    (exists share bits p, (0 < share)%Q /\ (0 <= bits)%Z /\ well p /\ q = asked share bits p)
+    (exists v share bits p, stable v /\ (0 < share)%Q /\ (0 <= bits)%Z /\
+       well (row v) (a v) p /\ q = asked v share bits p)
     /\ (forall o, asks_queries (k o)) /\ asks_queries n
 | KeepRest k n => asks_queries k /\ asks_queries n end.
 Lemma queries_are_fair s : asks_queries s -> fair s.
 Proof.
   induction s as [|q k IHk n IHn|k IHk n IHn]; simpl; auto; [|tauto].
-  intros ((share & bits & p & S & B & W & ->) & K & N).
+  intros ((v & share & bits & p & V & S & B & W & ->) & K & N).
   split; [apply asked_keeps; auto|]. split; auto.
 Qed.
-Theorem session_of_queries_dp s : asks_queries s -> dp table near eps (opened s).
+Theorem session_of_queries_dp s : asks_queries s -> dp D near eps (opened s).
 Proof. intros H. apply whole_session_dp, queries_are_fair; auto. Qed.
 (* The same for events: any countable set of what may be seen. *)
 Corollary session_of_queries_event s T U (S : nat -> list (option answer)) p q :
@@ -371,6 +298,6 @@ Corollary session_of_queries_event s T U (S : nat -> list (option answer)) p q :
   p <= exp eps * q.
 Proof.
   intros A N P Q.
-  apply (dp_countable table near eps (opened s) T U S); auto. apply session_of_queries_dp; auto.
+  apply (dp_countable D near eps (opened s) T U S); auto. apply session_of_queries_dp; auto.
 Qed.
 End Session.
