@@ -21,14 +21,22 @@ RESULT = ROOT / "proofs" / "checked.json"
 TABLE = ROOT / "proofs" / "table.txt"
 
 # The Coq files, each after those that it needs.
-ORDER = ("Sums", "Privacy", "Laplace", "Choice", "KNorm", "Stability", "Session", "Table")
+ORDER = (
+    "Sums", "Privacy", "Laplace", "Choice", "KNorm", "Stability", "Queries", "Session", "Views",
+    "Table",
+)  # fmt: skip
 
 # What the others lead to.
-MAIN = ("Session.session_of_queries_dp", "Session.session_of_queries_event")
+MAIN = (
+    "Session.session_of_queries_dp",
+    "Session.session_of_queries_event",
+    "Views.chosen_first_dp_R",
+    "Views.chosen_first_dp_A",
+)
 
 # The modules of which a proof restates a function: who changes one looks whether the statement is
-# still about the same function. Not among them: `units`, `noise.exact` and `noise.entropy`, the
-# conversions and amounts of `skdp.budget`. No theorem restates anything of theirs.
+# still about the same function. Not among them: `noise.exact` and `noise.entropy`, the conversions
+# and amounts of `skdp.budget`. No theorem restates anything of theirs.
 MODULES = (
     "skdp/core/clipping.py",
     "skdp/core/mechanisms.py",
@@ -41,6 +49,7 @@ MODULES = (
     "skdp/core/session.py",
     "skdp/core/sums.py",
     "skdp/core/table.py",
+    "skdp/core/units.py",
 )
 
 # What Coq's real numbers and functions rest on.

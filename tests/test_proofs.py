@@ -20,7 +20,8 @@ PAGE = ROOT / "skdp" / "core" / "PROOFS.md"
 
 # Sections that claim pure differential privacy, or what it rests on; each names its theorems.
 PURE = {
-    "Exact sums", "Sums", "Metering", "Stability", "Noise on integers", "Exponential mechanism",
+    "Exact sums", "Sums", "Metering", "Stability", "Units of many rows", "Noise on integers",
+    "Exponential mechanism",
 }  # fmt: skip
 
 

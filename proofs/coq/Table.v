@@ -7,7 +7,7 @@
    3. after_shortening D t 3, t = 1 ... 6, D = 1 ... 131;
    4. moved r a x y (query.moved_by), each of r, a, x, y = 0 ... 4, the last the fastest. *)
 Require Import ZArith List.
-From Skdp Require Import Sums Session.
+From Skdp Require Import Sums Queries.
 Import ListNotations.
 Open Scope Z_scope.
 Fixpoint upto (n : nat) : list Z := match n with O => [0] | S m => upto m ++ [Z.of_nat n] end.
