@@ -22,7 +22,7 @@ TABLE = ROOT / "proofs" / "table.txt"
 
 # The Coq files, each after those that it needs.
 ORDER = (
-    "Sums", "Privacy", "Laplace", "Choice", "KNorm", "Stability", "Queries", "Session", "Views",
+    "Sums", "Privacy", "Curves", "Laplace", "Choice", "KNorm", "Stability", "Queries", "Session", "Views",
     "Table",
 )  # fmt: skip
 
