@@ -23,8 +23,8 @@ from skdp.core.noise import SeededEntropy, entropy
 ROOT = Path(__file__).parent
 os.environ["MPLBACKEND"] = "Agg"
 
-# Of a test with more items than FEW, the one-minute run has this many, or this part of them.
-FEW, PART = 2, 100
+# Of a long test with MANY items the one-minute run has a FEW.
+FEW, MANY = 2, 20
 # What a run leaves out, and what runs it.
 LEFT_OUT = {
     "ci": 'that CI runs, too: python -m pytest -m "not exhaustive"',
@@ -50,20 +50,16 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     marks = {name: mark for mark, name in (line.split() for line in lines)}
     cases = defaultdict(list)
     for item in items:
-        name, bracket, _ = item.nodeid.partition("[")
-        if name in marks:
-            item.add_marker(marks[name])
-        if bracket:
-            cases[name].append(item)
-    for many in cases.values():
-        kept = max(FEW, len(many) // PART)
-        many.sort(key=lambda item: item.nodeid)  # the same ones in any order of the tests
-        for i, item in enumerate(many):
-            if (i + 1) * kept // len(many) == i * kept // len(many):
-                item.add_marker("slow")
-    for item in items:
         if item.get_closest_marker("statistical"):
             item.add_marker("ci")
+        if item.get_closest_marker("ci"):
+            item.user_properties.append(("run", "ci"))  # tests/longer.py does not count it
+        cases[item.nodeid.partition("[")[0]].append(item)
+    for name in marks.keys() & cases.keys():
+        many = sorted(cases[name], key=lambda item: item.nodeid)  # the same ones in any order
+        for item in many[FEW:] if marks[name] == "slow" and len(many) >= MANY else many:
+            item.add_marker(marks[name])
+    for item in items:
         if item.get_closest_marker("ci") or item.get_closest_marker("exhaustive"):
             item.add_marker("slow")
     if config.option.since is not None:

@@ -1,4 +1,4 @@
-"""Run the tests that CI leaves out, or has in turn, and write down what came of them.
+"""Run the tests that CI leaves out, and write down what came of them.
 
     python tests/exhaustive.py                                  # all of them: hours
     python tests/exhaustive.py tests/contract/test_audit.py     # some: their lines are replaced
@@ -9,7 +9,6 @@ The results, with date and commit, stand in exhaustive.md beside this file.
 from __future__ import annotations
 
 import datetime
-import os
 import subprocess
 import sys
 import tempfile
@@ -38,10 +37,8 @@ def run(arguments: list[str]) -> tuple[int, dict[str, Counter[str]]]:
     """Return the status of pytest, and what became of the cases of each test."""
     with tempfile.TemporaryDirectory() as folder:
         report = Path(folder) / "report.xml"
-        left_out = "exhaustive or in_turn or statistical"
-        command = [sys.executable, "-m", "pytest", "-q", "-m", left_out, f"--junitxml={report}"]
-        every = {**os.environ, "SKDP_EVERY_TURN": "1"}
-        status = subprocess.run([*command, *arguments], cwd=ROOT, env=every, check=False).returncode
+        command = [sys.executable, "-m", "pytest", "-q", "-m", "exhaustive", f"--junitxml={report}"]
+        status = subprocess.run([*command, *arguments], cwd=ROOT, check=False).returncode
         found: dict[str, Counter[str]] = {}
         for case in ElementTree.parse(report).iter("testcase"):
             name = case.get("name", "").partition("[")[0]

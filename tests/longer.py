@@ -1,53 +1,81 @@
-"""Write the tests that the one-minute run leaves out to longer.txt, from a log of durations.
+"""Write the tests that the shorter runs leave out to longer.txt, from the times of a whole run.
 
-    SKDP_EVERY_TURN=1 python -m pytest --durations=0 --durations-min=0.01 > log
-    python tests/longer.py log
+    python -m pytest -m "not exhaustive" --junitxml=times.xml -o junit_duration_report=total
+    python tests/longer.py times.xml
 
-They are those whose cases take more than .08 s on average; the root's
-``conftest.py`` marks them as slow. Take the log on an idle machine. No test looks at times: it
-would fail on a machine that is busy.
+Take the times on an idle machine. The shortest tests that fit together into the one-minute run stay
+in it, and the shortest that fit into the run of five minutes in that; `ALWAYS` are in the latter
+whatever they take. The root's ``conftest.py`` marks the others by this list. No test looks at
+times: it would fail on a machine that is busy.
 """
 
 from __future__ import annotations
 
 import argparse
-import re
-from collections import defaultdict
+import sys
+import xml.etree.ElementTree as ElementTree
+from collections import Counter
 from pathlib import Path
 
-LIST = Path(__file__).with_name("longer.txt")
-LINE = re.compile(r"^\s*(\d+\.\d+)s (?:call|setup|teardown) +(\S.*?)\s*$")
-LONGER = 0.08
+TESTS = Path(__file__).resolve().parent
+LIST = TESTS / "longer.txt"
+# Seconds of tests, of two cores; starting, collecting and reporting come to about 40 more.
+QUICK, MINUTES = 65, 450
+ALWAYS = (
+    "tests/contract/test_mutants.py",
+    "tests/contract/test_neighbour.py",
+    "tests/contract/test_replay.py",
+)
 
 
-def seconds(log: str) -> dict[str, float]:
-    """Return how long each test of a log took, with what was set up for it."""
-    found: dict[str, float] = defaultdict(float)
-    for line in log.splitlines():
-        if match := LINE.match(line):
-            found[match[2]] += float(match[1])
-    return dict(found)
+def node_of(case: ElementTree.Element) -> str:
+    """Return the name of a test as pytest has it, without its parameters."""
+    parts = case.get("classname", "").split(".")
+    for i in range(len(parts), 0, -1):
+        file = TESTS.parent.joinpath(*parts[:i]).with_suffix(".py")
+        if file.exists():
+            path = file.relative_to(TESTS.parent).as_posix()
+            return "::".join([path, *parts[i:], case.get("name", "").partition("[")[0]])
+    return ""
 
 
-def longer(took: dict[str, float]) -> list[str]:
-    """Return the tests whose cases take long on average, by name."""
-    cases: dict[str, list[float]] = defaultdict(list)
-    for test, time in took.items():
-        cases[test.partition("[")[0]].append(time)
-    return sorted(name for name, times in cases.items() if sum(times) > LONGER * len(times))
+def times(report: Path) -> Counter[str]:
+    """Return how long all items of each test took together, doctests left out."""
+    found: Counter[str] = Counter()
+    for case in ElementTree.parse(report).iter("testcase"):
+        chosen = any(one.get("name") == "run" for one in case.iter("property"))  # `ci` by itself
+        if (node := node_of(case)).startswith("tests/") and not chosen:
+            found[node] += float(case.get("time", 0))
+    return found
 
 
-def main() -> None:
+def marks(took: Counter[str]) -> dict[str, str]:
+    """Return the marker of each test that one of the shorter runs leaves out."""
+    found, spent = {}, 0.0
+    always = [name for name in took if name.startswith(ALWAYS)]
+    minutes = MINUTES - sum(took[name] for name in always)
+    for name, seconds in sorted(took.items(), key=lambda pair: pair[1]):
+        spent += seconds if name not in always else 0.0
+        if spent > minutes and name not in always:
+            found[name] = "ci"
+        elif spent > QUICK or (name in always and seconds > 1.0):
+            found[name] = "slow"
+    return found
+
+
+def main(arguments: list[str]) -> int:
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
-    parser.add_argument("log", type=Path)
-    options = parser.parse_args()
-    took = seconds(options.log.read_text(encoding="utf-8", errors="replace"))
-    if not took:
-        parser.error(f"{options.log} lists no durations.")
-    names = longer(took)
-    LIST.write_text("\n".join(names) + "\n", encoding="utf-8")
-    print(f"{len(names)} tests are longer than {LONGER} s.")
+    parser.add_argument("report", type=Path)
+    took = times(parser.parse_args(arguments).report)
+    found = marks(took)
+    lines = [f"{found[name]} {name}" for name in sorted(found)]
+    LIST.write_text("\n".join(lines) + "\n", encoding="utf-8")
+    for mark in ("slow", "ci"):
+        names = [name for name in found if found[name] == mark]
+        seconds = sum(took[name] for name in names)
+        print(f"{mark}: {len(names)} tests, {seconds:.0f} s of {sum(took.values()):.0f} s")
+    return 0
 
 
 if __name__ == "__main__":
-    main()
+    sys.exit(main(sys.argv[1:]))

@@ -326,12 +326,12 @@ def test_learned_classes_and_bounds_take_weights():
 @pytest.mark.statistical
 @every_noise
 def test_full_weights_predict_as_well(relation, delta):
-    """Accuracies of 100 fits each are of one distribution (Kolmogorov and Smirnov, 1e-6)."""
+    """Accuracies of 50 fits each are of one distribution (Kolmogorov and Smirnov, 1e-6)."""
     X, _ = table(1500, 0)
     y = np.digitize((X - [0.2, 3.0, 0.0]) @ [3.0, 1.0, 0.5], [0.0])
     model = logistic(epsilon=1.0, delta=delta, budget=budget(relation))
     scores = [
-        [clone(model).fit(X, y, **weights).score(X, y) for _ in range(100)]
+        [clone(model).fit(X, y, **weights).score(X, y) for _ in range(50)]
         for weights in ({}, {"sample_weight": np.full(1500, 5.0)})
     ]
     assert stats.ks_2samp(*scores).pvalue > 1e-6
@@ -423,12 +423,12 @@ def test_errors_of_centres_cover_the_weighted_means(algorithm, relation, delta, 
 @every_noise
 @pytest.mark.parametrize("algorithm", ["tree", "lloyd"])
 def test_full_weights_cluster_as_well(algorithm, relation, delta):
-    """Scores of 60 fits each are of one distribution (Kolmogorov and Smirnov, 1e-6)."""
+    """Scores of 40 fits each are of one distribution (Kolmogorov and Smirnov, 1e-6)."""
     X, _ = blobs(3000, 0)
     model = DPKMeans(3, algorithm=algorithm, bounds=(-8, 8), weight_bound=5.0, delta=delta)
     model.set_params(budget=budget(relation))
     scores = [
-        [clone(model).set_params(random_state=s).fit(X, **weights).score(X) for s in range(60)]
+        [clone(model).set_params(random_state=s).fit(X, **weights).score(X) for s in range(40)]
         for weights in ({}, {"sample_weight": np.full(3000, 5.0)})
     ]
     assert stats.ks_2samp(*scores).pvalue > 1e-6

@@ -53,8 +53,8 @@ def draws(pure):
 def test_the_bin_of_the_quantile_is_in_it(pure):
     noise, least = draws(pure), binom.ppf(1e-7, RUNS, 0.945)
     for leaves in ROWS.values():
-        for n in (5.0, 40.0, 300.0):
-            for q in (0.5, 0.7, 0.9):
+        for n in (5.0, 300.0):
+            for q in (0.5, 0.9):
                 assert held(leaves * n, q, noise, pure) >= least
 
 

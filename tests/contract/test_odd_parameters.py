@@ -57,7 +57,7 @@ def check(chosen: list[tuple[Subject, str, str]]) -> None:
 
 @pytest.mark.parametrize("name", BY_CLASS)
 def test_odd_values_are_refused_before_the_charge(name):
-    check(tries(name, quick(BY_CLASS[name]), PARTS.get(name, 2)))
+    check(tries(name, quick(BY_CLASS[name]), PARTS.get(name, 4)))
 
 
 @pytest.mark.exhaustive
