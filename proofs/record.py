@@ -22,8 +22,8 @@ TABLE = ROOT / "proofs" / "table.txt"
 
 # The Coq files, each after those that it needs.
 ORDER = (
-    "Sums", "Privacy", "Laplace", "Choice", "KNorm", "Stability", "Queries", "Session", "Views",
-    "Table",
+    "Sums", "Privacy", "Curves", "Laplace", "Choice", "KNorm", "Stability", "Queries", "Session",
+    "Views", "Table",
 )  # fmt: skip
 
 # What the others lead to.
