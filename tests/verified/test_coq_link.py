@@ -1,7 +1,7 @@
 """The integer functions of the Coq proofs are those of the package, on every point of a domain.
 
 `proofs/table.txt` holds values that Coq computed from the very definitions that its theorems are
-about (`proofs/Table.v`). Here the shipped functions are called with the same arguments.
+about (`proofs/coq/Table.v`). Here the shipped functions are called with the same arguments.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ TABLE = Path(__file__).resolve().parents[2] / "proofs" / "table.txt"
 
 @pytest.fixture(scope="module")
 def coq():
-    """Return the four lists of `proofs/Table.v`, in their order."""
+    """Return the four lists of `proofs/coq/Table.v`, in their order."""
     text = TABLE.read_text(encoding="utf-8")
     lists = re.findall(r"=\s*(\[.*?\])\s*:\s*list", text, re.DOTALL)
     assert len(lists) == 4
