@@ -16,7 +16,6 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from skdp.sql._polars import PolarsTables
 from skdp.sql._typed import family_of, quoted, text_of
 from skdp.tabular import checked, type_name
 from skdp.user_code import cancellable, or_raise, suppress_warnings
@@ -99,7 +98,6 @@ class Catalog:
     tables: dict[str, Table] = field(default_factory=dict)
     shared: bool = False  # one cursor for all that is read
     opened: Any = None
-    lazy: Any = None  # tables of polars, where that computes the rows
 
     @contextmanager
     def one_state(self) -> Iterator[Catalog]:
@@ -193,8 +191,6 @@ class Catalog:
                 found = []
             if not table.source.startswith(_FILES) and table.source not in places:
                 found = []  # a view, or a table that may fail on a cell, in its place
-            if self.lazy is not None and not self.lazy.check_unchanged(table.source):
-                found = []
             if found != [(column.name, column.kind) for column in table.columns.values()]:
                 raise RuntimeError(
                     f"table {table.name!r} has changed since it was declared: it has other columns "
@@ -203,7 +199,7 @@ class Catalog:
                 )
 
 
-def open_catalog(database: Any, tables: Any, engine: str = "duckdb") -> Catalog:
+def open_catalog(database: Any, tables: Any) -> Catalog:
     """Return the declared tables of a connection, a file, or of tables in memory.
 
     Raises
@@ -217,21 +213,12 @@ def open_catalog(database: Any, tables: Any, engine: str = "duckdb") -> Catalog:
             "tables must be a dict from the names of one or more tables to 'public', "
             "{'unit': column} or {'owner': (column, owning table, its key column)}"
         )
-    lazy = None
-    if engine == "polars":
-        if not isinstance(database, Mapping):
-            raise TypeError(
-                "with engine='polars', database must be a dict from names to tables of polars, "
-                f"pandas or pyarrow, or to paths of Parquet files; got {type(database).__name__}"
-            )
-        public = {folded(str(name)) for name, spec in tables.items() if spec == "public"}
-        connection, found, lazy = _of_polars(duckdb, database, public)
-    elif isinstance(database, Mapping):
+    if isinstance(database, Mapping):
         connection, found = _in_memory(duckdb, database)
     else:
         connection = _connected(duckdb, database)
         found = {}
-    catalog = Catalog(connection, lazy=lazy)
+    catalog = Catalog(connection)
     cursor = catalog.cursor()
     for name, spec in tables.items():
         if not isinstance(name, str):
@@ -314,21 +301,6 @@ def _in_memory(duckdb: Any, given: Mapping[str, Any]) -> tuple[Any, dict[str, st
     return connection, sources
 
 
-def _of_polars(
-    duckdb: Any, given: Mapping[str, Any], public: set[str]
-) -> tuple[Any, dict[str, str], PolarsTables]:
-    """Return lazy frames, and a database with their types; of public tables with their rows."""
-    lazy = PolarsTables()
-    connection = duckdb.connect(":memory:")
-    sources = {}
-    for name, table in given.items():
-        source = f'"memory"."main".{quoted(name)}'
-        arrow = lazy.add(name, source, table, whole=folded(name) in public)
-        _copy(connection, name, arrow)
-        sources[folded(name)] = source
-    return connection, sources, lazy
-
-
 def _copy(connection: Any, name: str, table: Any) -> None:
     table = checked(table, f"table {name!r}")
 
@@ -342,6 +314,8 @@ def _copy(connection: Any, name: str, table: Any) -> None:
         "pyarrow, with columns of types that DuckDB has and texts that are valid UTF-8; "
         f"got {type(table).__name__}"
     )
+    if type(table).__name__ == "LazyFrame":
+        text += ". Compute a lazy table of polars before, with frame.collect(), to see what fails"
     with suppress_warnings():
         or_raise(copy, lambda: TypeError(text))
 
@@ -497,10 +471,6 @@ def _check_key(catalog: Catalog, owner: Owner) -> None:
     """
     above = catalog.tables[owner.table]
     key = quoted(above.columns[owner.key].name)
-    if catalog.lazy is not None:
-        _check_once(catalog.lazy.names_rows(above.source, above.columns[owner.key].name), above,
-                    owner)  # fmt: skip
-        return
     cursor = catalog.cursor()
     test = f"SELECT count({key}) <> count(DISTINCT {key}) FROM {above.source}"
     text = f"table {above.name!r} cannot be read, to check that each key in it names one row"
@@ -511,11 +481,7 @@ def _check_key(catalog: Catalog, owner: Owner) -> None:
         )
     finally:
         cursor.close()
-    _check_once(not twice[0], above, owner)
-
-
-def _check_once(once: bool, above: Table, owner: Owner) -> None:
-    if not once:
+    if twice[0]:
         raise ValueError(
             f"values of {above.name!r}.{above.columns[owner.key].name!r}, the key of an owner, are "
             "not unique. A row that refers to one of them would have several owners. Use a key "

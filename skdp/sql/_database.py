@@ -2,17 +2,17 @@
 
 Nothing is released here but by `skdp.aggregation.DPGroupBy`: no noise is drawn and no sensitivity
 is stated. A query is read by a closed whitelist (`skdp.sql._expressions`, `skdp.sql._sources`);
-rows are computed by DuckDB, or polars, before the charge, by SQL that cannot fail on a cell.
+rows are computed by DuckDB before the charge, by SQL that cannot fail on a cell.
 """
 
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from contextlib import nullcontext, suppress
 from typing import Any
 
-from skdp._parameters import check_parameter
+from skdp._parameters import shown
 from skdp.aggregation import DPGroupBy
 from skdp.budget import PrivacyBudget
 from skdp.budget.amounts import check_delta, check_positive
@@ -52,10 +52,8 @@ class PrivateDatabase:
     budget : PrivacyBudget
         Budget to charge. It must have a unit and ``adjacency="add_or_remove_one"``, because a WHERE
         clause makes the number of units private.
-    engine : {"duckdb", "polars"}, default="duckdb"
-        The engine that computes the rows of a query. ``"polars"`` takes a dict of tables, which may
-        be lazy frames. It answers the queries whose results are proved to be equal in both engines,
-        to the last bit, and refuses all others.
+    engine : {"duckdb"}, default="duckdb"
+        Leave it out: DuckDB computes the rows of every query. Version 0.3 removes this parameter.
 
     See Also
     --------
@@ -113,9 +111,15 @@ class PrivateDatabase:
                 "makes the number of units private. Make one with PrivacyBudget(..., "
                 "unit='user_id', adjacency='add_or_remove_one')"
             )
-        check_parameter(engine, "engine", "duckdb", "polars")
+        if not (isinstance(engine, str) and engine == "duckdb"):
+            raise ValueError(
+                f"engine must be 'duckdb', got {shown(engine)}: DuckDB computes the rows of every "
+                "query. Leave engine out, and pass tables of polars in the dict: "
+                "PrivateDatabase({'visits': frame}, tables=..., budget=...). DuckDB reads them "
+                "through Arrow, lazy frames too. Nothing was charged"
+            )
         self.budget = budget
-        self._catalog = open_catalog(database, tables, engine)
+        self._catalog = open_catalog(database, tables)
 
     def sql(
         self,
@@ -293,11 +297,6 @@ class PrivateDatabase:
                     "it in one place"
                 )
             stated[name] = int(value) if name.startswith("max") and value.is_integer() else value
-        more = [one.table.source for one in parts.subqueries]
-        if catalog.lazy is not None:  # refused before anything is read
-            with catalog.reading() as cursor:
-                for plan in parts.plans:
-                    catalog.lazy.check(plan.rows, cursor, more)
         given = {"max_rows_per_unit": max_rows, "key_method": key_method}
         return parts, [
             self._aggregation(catalog, plan, len(parts.plans), {**stated, **given})
@@ -368,7 +367,7 @@ def _released(
     try:
         for i, (plan, by) in enumerate(zip(parts.plans, fits, strict=True)):
             tell(f"rows of part {i + 1} of {len(fits)}")
-            _compute(cursor, plan, catalog.lazy, [one.table.source for one in subqueries])
+            _compute(cursor, plan)
             tell(f"release of part {i + 1} of {len(fits)}")
             by.fit(cursor.table('"temp"."main"."skdp_rows_of_query"'))
             cursor.execute('DROP TABLE "temp"."main"."skdp_rows_of_query"')
@@ -397,7 +396,7 @@ def _released(
     return answers[-1]
 
 
-def _compute(cursor: Any, plan: Plan, lazy: Any, more: Sequence[str] = ()) -> None:
+def _compute(cursor: Any, plan: Plan) -> None:
     """Compute the rows that are aggregated, before any charge."""
     text = (
         "DuckDB could not compute the rows of the query, for example for lack of memory or disk "
@@ -408,5 +407,3 @@ def _compute(cursor: Any, plan: Plan, lazy: Any, more: Sequence[str] = ()) -> No
         lambda: cancellable(lambda: cursor.execute(statement), cursor.interrupt),
         lambda: RuntimeError(text),
     )
-    if lazy is not None:  # what there is now has the types, and no rows
-        lazy.into(cursor, "temp.main.skdp_rows_of_query", plan.rows, more)
