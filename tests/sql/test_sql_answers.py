@@ -375,7 +375,7 @@ def test_tables_in_memory_and_files(tmp_path):
 
 def polars_tables(visits, path):
     """Yield one table in each form in which polars has it."""
-    visits.write_parquet(path)
+    visits.lazy().sink_parquet(path)
     words = visits["browser"].drop_nulls().unique().sort()
     yield visits
     yield visits.lazy().filter(pl.col("uid") >= 0)
