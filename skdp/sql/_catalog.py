@@ -1,8 +1,7 @@
 """Tables that may be asked: declared one by one, private with their unit, or public.
 
-Nothing is released here. A table that is not declared is refused, never public. Of the declared
-ones the engine's catalogue says names and types, which are public. Reading rows is left to what
-`skdp.aggregation` is handed.
+A table that is not declared is refused, never public. Names and types of the columns of declared
+tables come from DuckDB's catalogue, and are public.
 """
 
 from __future__ import annotations
@@ -20,7 +19,7 @@ from skdp.sql._typed import family_of, quoted, text_of
 from skdp.tabular import checked, type_name
 from skdp.user_code import cancellable, or_raise, suppress_warnings
 
-__all__ = ["Catalog", "Column", "Owner", "Table", "bounds_of", "folded", "open_catalog"]
+__all__ = ["Catalog", "Column", "Table", "bounds_of", "folded", "open_catalog"]
 
 _KEYS = {"unit", "owner", "columns", "keys"}
 # Of other types two that differ are equal (a month and 30 days), or cells have any length.
@@ -139,7 +138,7 @@ class Catalog:
         ------
         RuntimeError
             If the connection is closed, or if functions of the database would be run in place of
-            the engine's.
+            DuckDB's.
         """
 
         def opened() -> tuple[Any, list[str]]:
@@ -243,7 +242,7 @@ def open_catalog(database: Any, tables: Any) -> Catalog:
 
 
 def _shadows(cursor: Any) -> list[str]:
-    """Return functions of the database with names of the engine's: their names alone are read."""
+    """Return names of functions of the database that are also those of DuckDB's own."""
     # Its whole name: a macro of the database may be called like the list of functions itself.
     listed = "SELECT DISTINCT function_name FROM system.main.duckdb_functions() WHERE"
     own = cursor.execute(f"{listed} NOT internal").fetchall()

@@ -21,7 +21,7 @@ from sqlglot.errors import SqlglotError
 from skdp.exceptions import QueryRefusedError
 from skdp.sql._refusals import refuse, said
 
-__all__ = ["Options", "clamp_of", "conjuncts", "is_anonymized", "parsed", "plain_aggregate"]
+__all__ = ["clamp_of", "conjuncts", "is_anonymized", "parsed", "plain_aggregate"]
 
 _LONGEST = 100_000
 _STARTS = (TokenType.SELECT, TokenType.WITH, TokenType.L_PAREN)

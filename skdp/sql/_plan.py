@@ -30,7 +30,7 @@ from skdp.sql._sources import Compiler
 from skdp.sql._typed import TO_NUMBERS, TYPES, WORDS, Expr, canonical, quoted, text_of
 from skdp.user_code import or_raise
 
-__all__ = ["EVERYTHING", "MOST_KEYS", "Key", "Output", "Plan", "Specification", "planned"]
+__all__ = ["EVERYTHING", "MOST_KEYS", "Key", "Plan", "Specification", "planned"]
 
 MOST_KEYS = 100_000
 _MOST_ROWS = 10**9

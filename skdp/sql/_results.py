@@ -74,7 +74,7 @@ def own_database() -> Any:
 
 
 def encoded_keys(plan: Plan) -> list[Any]:
-    """Return declared keys as the texts that rows have, each by the engine itself.
+    """Return declared keys as the texts that rows have, each by DuckDB itself.
 
     Raises
     ------

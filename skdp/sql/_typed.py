@@ -152,7 +152,7 @@ def as_double(one: Expr) -> str:
 def canonical(sql: str, family: str) -> str:
     """Return SQL that writes equal values alike: one zero, one NaN.
 
-    Where equal values are put together, the engine keeps one of them, and which one depends on the
+    Where equal values are put together, DuckDB keeps one of them, and which one depends on the
     order of rows, those of other units among them.
     """
     if family != "num":

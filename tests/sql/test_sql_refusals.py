@@ -321,7 +321,7 @@ def test_declarations_are_checked():
         declare({"t": "public"}, {"t": object()})
 
 
-@pytest.mark.parametrize("engine", ["polars", "spark", "DuckDB", None, 3, ["duckdb"]])
+@each("engine", ["polars", "spark", "DuckDB", None, 3, ["duckdb"]])
 def test_every_engine_but_duckdb_is_refused_with_the_line_to_write(engine):
     budget = PrivacyBudget(1, 1e-6, adjacency="add_or_remove_one", unit="uid")
     frame = shop(users=2).sql("SELECT * FROM visits").pl()
