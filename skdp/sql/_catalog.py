@@ -19,7 +19,7 @@ from skdp.sql._typed import family_of, quoted, text_of
 from skdp.tabular import checked, type_name
 from skdp.user_code import cancellable, or_raise, suppress_warnings
 
-__all__ = ["Catalog", "Column", "Table", "bounds_of", "folded", "open_catalog"]
+__all__ = ["Catalog", "Column", "Table", "bounds_of", "folded", "open_catalog", "rows_of"]
 
 _KEYS = {"unit", "owner", "columns", "keys"}
 # Of other types two that differ are equal (a month and 30 days), or cells have any length.
@@ -355,6 +355,21 @@ def _base_table(cursor: Any, name: str) -> str | None:
     return None
 
 
+def rows_of(cursor: Any, statement: str, failed: str) -> list[tuple[Any, ...]]:
+    """Return the rows of a statement, which Ctrl-C stops.
+
+    Raises
+    ------
+    RuntimeError
+        With the text `failed`, if DuckDB cannot run the statement.
+    """
+    rows: list[tuple[Any, ...]] = or_raise(
+        lambda: cancellable(lambda: cursor.execute(statement).fetchall(), cursor.interrupt),
+        lambda: RuntimeError(failed),
+    )
+    return rows
+
+
 def _columns_of(cursor: Any, source: str) -> list[tuple[str, str]]:
     text = f"DuckDB cannot read {source}. Check that the table or file exists and is not damaged"
     found = or_raise(
@@ -474,13 +489,10 @@ def _check_key(catalog: Catalog, owner: Owner) -> None:
     test = f"SELECT count({key}) <> count(DISTINCT {key}) FROM {above.source}"
     text = f"table {above.name!r} cannot be read, to check that each key in it names one row"
     try:
-        twice = or_raise(
-            lambda: cancellable(lambda: cursor.execute(test).fetchone(), cursor.interrupt),
-            lambda: RuntimeError(text),
-        )
+        ((twice,),) = rows_of(cursor, test, text)
     finally:
         cursor.close()
-    if twice[0]:
+    if twice:
         raise ValueError(
             f"values of {above.name!r}.{above.columns[owner.key].name!r}, the key of an owner, are "
             "not unique. A row that refers to one of them would have several owners. Use a key "

@@ -18,14 +18,13 @@ from skdp.budget import PrivacyBudget
 from skdp.budget.amounts import check_delta, check_positive
 from skdp.exceptions import QueryRefusedError
 from skdp.sql._answer import Answer
-from skdp.sql._catalog import Catalog, bounds_of, open_catalog
+from skdp.sql._catalog import Catalog, bounds_of, open_catalog, rows_of
 from skdp.sql._intervals import conditional_notes
 from skdp.sql._parse import parsed
 from skdp.sql._plan import EVERYTHING, MOST_KEYS, Plan
 from skdp.sql._public import public_answer, reads_public_tables_alone
 from skdp.sql._results import answer_of, encoded_keys
 from skdp.sql._stages import AFTER, PartsError, Staged, part_of, staged
-from skdp.user_code import cancellable, or_raise
 
 __all__ = ["PrivateDatabase"]
 
@@ -250,12 +249,8 @@ class PrivateDatabase:
             "DuckDB could not read the keys from the public tables on the left of LEFT JOIN; "
             "nothing was charged"
         )
-        keys = str(plan.left_keys)
         with catalog.reading() as cursor:
-            found = or_raise(
-                lambda: cancellable(lambda: cursor.execute(keys).fetchall(), cursor.interrupt),
-                lambda: RuntimeError(text),
-            )
+            found = rows_of(cursor, str(plan.left_keys), text)
         if not 0 < len(found) <= MOST_KEYS:
             many = f"more than {MOST_KEYS:,}" if found else "no"
             raise QueryRefusedError(
@@ -403,10 +398,7 @@ def _compute(cursor: Any, plan: Plan) -> None:
         "space; nothing was charged"
     )
     statement = f"CREATE TEMP TABLE skdp_rows_of_query AS {plan.rows}"
-    or_raise(
-        lambda: cancellable(lambda: cursor.execute(statement), cursor.interrupt),
-        lambda: RuntimeError(text),
-    )
+    rows_of(cursor, statement, text)
 
 
 # --- what a query would cost, and how large its errors would be: no private row is read -----------
