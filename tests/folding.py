@@ -16,6 +16,7 @@ from typing import Any
 
 import pytest
 
+from skdp.budget import ambient
 from skdp.core.noise import entropy
 
 SHOWN = 10  # failing cases that a failure lists
@@ -109,6 +110,7 @@ def _fresh(fixtures: dict[str, Any], label: str) -> Iterator[dict[str, Any]]:
     )  # of conftest.py; not where noise is the system's
     if restart is not None:
         restart(label)
+    ambient._LIVE.clear()  # budgets of other cases: beside one, a fit without a budget warns
     given = dict(fixtures)
     with warnings.catch_warnings():
         if "tmp_path" in given:
