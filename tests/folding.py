@@ -31,7 +31,9 @@ def each(
     """Try every case in one item: `pytest.mark.parametrize`, folded.
 
     A case starts like an item of its own: with a fresh `monkeypatch` and `tmp_path`, with no
-    warning shown yet, and with bits of noise that depend on its label alone.
+    warning shown and no budget made yet, and with bits of noise that depend on its label alone.
+    Other fixtures are made once an item, so a folded test takes none that a case changes
+    (`tests/test_suite.py` lists those that it may take).
 
     Parameters
     ----------
@@ -44,7 +46,9 @@ def each(
     """
     single = isinstance(names, str) and "," not in names
     argnames = [name.strip() for name in names.split(",")] if isinstance(names, str) else [*names]
-    labelled = dict(_labelled(list(cases), single, ids))
+    listed = list(cases)
+    labelled = dict(_labelled(listed, single, ids))
+    assert len(labelled) == len(listed), "two cases have one label"
 
     def fold(test: Any) -> Any:
         signature = inspect.signature(test)
@@ -61,6 +65,8 @@ def each(
                         test(**given, **dict(zip(argnames, values, strict=True)))
                     except pytest.skip.Exception as reason:
                         skipped[label] = reason
+                    except pytest.xfail.Exception as reason:  # of an item, not of a case
+                        failed[label] = AssertionError(f"xfail: {reason}")
                     except (Exception, pytest.fail.Exception) as error:
                         failed[label] = error
             _report(failed, len(labelled))
@@ -68,6 +74,7 @@ def each(
                 raise next(iter(skipped.values()))
 
         kept = [p for name, p in signature.parameters.items() if name not in argnames]
+        every.folded = True  # type: ignore[attr-defined]
         every.__signature__ = signature.replace(parameters=kept)  # type: ignore[attr-defined]
         return every
 
