@@ -13,8 +13,6 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from tests.folding import each
-
 ROOT = Path(__file__).resolve().parents[1]
 
 
@@ -177,7 +175,7 @@ def test_readme_names_every_estimator():
         assert f".{name}` |" in page
 
 
-@each(
+@pytest.mark.parametrize(
     "module",
     [
         "",

@@ -75,6 +75,8 @@ for name, act in acts.items():
 @pytest.mark.parametrize("known", [False, True])
 def test_what_is_no_plain_file_is_refused_at_once(tmp_path, suffix, known):
     for kind, make in STRANGE.items():
+        if suffix and kind not in ("a pipe", "a device"):
+            continue
         folder = tmp_path / kind.replace(" ", "")
         folder.mkdir()
         path = str(folder / "a.budget")
