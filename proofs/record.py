@@ -136,7 +136,8 @@ def statement_questions() -> list[str]:
     for file in ORDER:
         if file == "Table":
             continue
-        for kind, name in _STATED.findall(_without_comments((COQ / f"{file}.v").read_text("utf-8"))):
+        text = _without_comments((COQ / f"{file}.v").read_text("utf-8"))
+        for kind, name in _STATED.findall(text):
             if kind in _PRINT_ONLY_TYPE:
                 commands.append(f"Check @{file}.{name}.")
             else:
