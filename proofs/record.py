@@ -13,12 +13,16 @@ from pathlib import Path
 
 from proofs.hashes import ROOT, digests
 
-__all__ = ["MAIN", "MODULES", "ORDER", "RESULT", "TABLE", "forbidden", "result", "theorems"]
+__all__ = [
+    "MAIN", "MODULES", "ORDER", "RESULT", "STATEMENTS", "TABLE", "forbidden", "result",
+    "statement_questions", "theorems", "unstated",
+]  # fmt: skip
 
 COQ = ROOT / "proofs" / "coq"
 GAPPA = ROOT / "proofs" / "gappa"
 RESULT = ROOT / "proofs" / "checked.json"
 TABLE = ROOT / "proofs" / "table.txt"
+STATEMENTS = ROOT / "proofs" / "statements.txt"
 
 # The Coq files, each after those that it needs.
 ORDER = (
@@ -50,6 +54,7 @@ MODULES = (
     "skdp/core/sums.py",
     "skdp/core/table.py",
     "skdp/core/units.py",
+    "skdp/queries/histograms.py",
 )
 
 # What Coq's real numbers and functions rest on.
@@ -62,6 +67,15 @@ _ALLOWED = frozenset(
     }
 )
 _PROVED = re.compile(r"^\s*(?:Theorem|Lemma|Corollary)\s+(\w+)", re.MULTILINE)
+# Text of which Coq prints the statement (lemmas are steps on the way) or the whole definition.
+_STATED = re.compile(
+    r"(?:^|\.)\s*(Theorem|Corollary|Proposition|(?:Co)?Fixpoint|(?:Co)?Inductive|Definition|Variant"
+    r"|Record|Structure|Class|Instance|Function)\s+(\w+)",
+    re.MULTILINE,
+)
+_PRINT_ONLY_TYPE = frozenset({"Theorem", "Corollary", "Proposition"})
+# Coq prints these lines between two statements.
+BREAK = "     = tt\n     : unit\n"
 _FORBIDDEN = re.compile(
     r"\b(Admitted|admit|give_up|Axioms?|Parameters?|Conjectures?|Abort|Unset\s+\w+\s+Checking)\b"
 )
@@ -116,6 +130,52 @@ def questions() -> str:
     return f"From Skdp Require {modules}.\nDefinition all_theorems := (\n  {every}).\n{asked}"
 
 
+def statement_questions() -> list[str]:
+    """Return Coq's commands that print the main theorems, all other theorems, and definitions."""
+    commands = [f"Check @{name}." for name in MAIN]
+    for file in ORDER:
+        if file == "Table":
+            continue
+        text = _without_comments((COQ / f"{file}.v").read_text("utf-8"))
+        for kind, name in _STATED.findall(text):
+            if kind in _PRINT_ONLY_TYPE:
+                commands.append(f"Check @{file}.{name}.")
+            else:
+                commands.append(f"Print {file}.{name}.")
+    return list(dict.fromkeys(commands))
+
+
+def statements_source() -> str:
+    """Return a Coq file that prints all statements, each followed by the lines of `BREAK`."""
+    modules = " ".join(name for name in ORDER if name != "Table")
+    # The proofs' own notations are not imported, so that none can hide what it stands for.
+    head = (
+        "Require Import Reals ZArith QArith Qreals List Permutation.\n"
+        f"From Skdp Require {modules}.\nOpen Scope R_scope.\n"
+        "Set Printing Width 100.\nSet Printing Depth 100000.\n"
+    )
+    return head + "".join(f"{command}\nEval cbv in tt.\n" for command in statement_questions())
+
+
+def statements(answers: str) -> str:
+    """Return what Coq printed, each statement below the command that asked for it."""
+    commands, parts = statement_questions(), answers.split(BREAK)
+    if len(parts) != len(commands) + 1 or parts[-1].strip():
+        raise SystemExit("Coq printed another number of statements than it was asked for")
+    entries = []
+    for command, part in zip(commands, parts, strict=False):
+        # "Arguments" says how Coq parses arguments, which is no part of a statement.
+        text = re.sub(r"^Arguments .*\n(?: .*\n)*", "", part, flags=re.MULTILINE)
+        lines = [line.rstrip() for line in text.strip("\n").splitlines()]
+        entries.append("\n".join([command, *lines, ""]))
+    return "\n".join(entries)
+
+
+def unstated(text: str) -> list[str]:
+    """Return the commands of `statement_questions` that have no entry in the text of a file."""
+    return [command for command in statement_questions() if f"\n{command}\n" not in f"\n{text}"]
+
+
 def check_assumptions(answers: str) -> None:
     """Raise if a theorem rests on more than real numbers; `answers` is what Coq printed."""
     blocks = answers.split("Axioms:\n")[1:]
@@ -142,6 +202,7 @@ def result(coq: str, gappa: str) -> dict[str, object]:
         "hashes": {
             "proofs": digests(sources),
             "table": digests([TABLE]),
+            "statements": digests([STATEMENTS]),
             "modules": digests(MODULES),
         },
     }
@@ -157,6 +218,10 @@ def main(task: str, *arguments: str) -> None:
         print(questions(), end="")
     elif task == "assumptions":
         check_assumptions(Path(arguments[0]).read_text("utf-8"))
+    elif task == "statements_source":
+        print(statements_source(), end="")
+    elif task == "statements":
+        print(statements(Path(arguments[0]).read_text("utf-8")), end="")
     elif task == "write":
         RESULT.write_text(json.dumps(result(*arguments), indent=1) + "\n", "utf-8")
     else:

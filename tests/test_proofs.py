@@ -18,10 +18,38 @@ from proofs.hashes import ROOT, changed, digests
 
 PAGE = ROOT / "skdp" / "core" / "PROOFS.md"
 
-# Sections that claim pure differential privacy, or what it rests on; each names its theorems.
-PURE = {
-    "Exact sums", "Sums", "Metering", "Stability", "Units of many rows", "Noise on integers",
-    "Exponential mechanism",
+# The theorems that each section of the page names, in this order. Who adds or removes one changes
+# this table too, so that no claim loses its theorem unnoticed.
+EXPECTED = {
+    "Exact sums": (
+        "Sums.total_order", "Sums.total_chunks", "Sums.clip_bound", "Sums.box_norm",
+    ),
+    "Sums": (
+        "Sums.sum_L1_A", "Sums.sum_L1_R", "Sums.sum_L2_A", "Sums.sum_L2_R", "Queries.sum_well",
+        "Sums.with_count_bound", "Sums.with_count_replaced", "Queries.mean_well",
+    ),
+    "Metering": (
+        "Session.shares_fit", "Privacy.filter_dp", "Session.session_of_queries_dp",
+        "Session.squares_fit", "Curves.filter_within",
+    ),
+    "Stability": (
+        "Views.in_place_stable", "Views.one_row_more_stable", "Views.filtered_stable_R",
+        "Views.filtered_stable_A", "Views.kept_rows_stable_R", "Views.kept_rows_stable_A",
+        "Stability.moved_by", "Stability.total_moves_L1", "Stability.total_moves_L2",
+        "Stability.score_moves", "Stability.unit_in_steps", "Stability.unit_dp",
+        "Privacy.group_dp",
+    ),
+    "Units of many rows": (
+        "Views.bounded_R", "Views.bounded_A", "Queries.rows_per_unit_well",
+        "Views.chosen_first_dp_R", "Views.chosen_first_dp_A",
+    ),
+    "Noise on integers": (
+        "Laplace.laplace_dp", "Laplace.noise_mass_1", "Laplace.kept_is_lap", "KNorm.k_norm_dp",
+        "KNorm.k_noise_mass_1", "Sums.shortened_L1", "Sums.shortened_L2",
+    ),
+    "Exponential mechanism": (
+        "Choice.choice_dp", "Choice.choices_dp", "Choice.choice_ratio",
+    ),
 }  # fmt: skip
 
 
@@ -39,14 +67,15 @@ def named(page):
 
 
 def missing(page, proved):
-    """Return theorems that a page names and no file proves, and sections that name none."""
-    found = named(page)
+    """Return theorems that a page names and no file proves, and sections with unexpected names."""
+    found = {title: tuple(names) for title, names in named(page).items() if names}
     known = {f"{file}.{name}" for file, names in proved.items() for name in names}
     unknown = {name for names in found.values() for name in names} - known
-    return sorted(unknown), sorted(PURE - {title for title, names in found.items() if names})
+    titles = found.keys() | EXPECTED.keys()
+    return sorted(unknown), sorted(t for t in titles if found.get(t) != EXPECTED.get(t))
 
 
-def test_each_pure_claim_names_its_theorem():
+def test_each_pure_claim_names_its_theorems():
     assert missing(PAGE.read_text("utf-8"), record.proved()) == ([], [])
 
 
@@ -55,8 +84,13 @@ def test_a_missing_theorem_is_found():
     file, name = record.MAIN[0].split(".")
     proved[file].remove(name)
     assert missing(page, proved) == ([record.MAIN[0]], [])
+    # One tag of a section that has others, and all tags of a section.
+    one = page.replace("[Coq: Choice.choice_ratio]", "")
+    assert missing(one, record.proved()) == ([], ["Exponential mechanism"])
     section = re.sub(r"\[Coq: (Choice[^\]]+)\]", r"(\1)", page)
     assert missing(section, record.proved()) == ([], ["Exponential mechanism"])
+    other = page + "\n## Another section\n[Coq: Choice.choice_dp]\n"
+    assert missing(other, record.proved()) == ([], ["Another section"])
     # A theorem in a comment is none, however deep the comment is.
     text = "(* Theorem a : x. (* Lemma b : y. *) Lemma c : z. *)\nTheorem d : t.\n Corollary e : u."
     assert record.theorems(text) == ["d", "e"]
@@ -90,6 +124,37 @@ def test_the_committed_result_is_about_these_files():
     )
     expected = record.result(committed["coq"], committed["gappa"])
     assert committed == expected, "proofs were added or removed: run proofs/check --write"
+
+
+def test_the_committed_statements_are_complete():
+    text = record.STATEMENTS.read_text("utf-8")
+    hashes = json.loads(record.RESULT.read_text("utf-8"))["hashes"]["statements"]
+    assert hashes == digests([record.STATEMENTS])
+    assert record.unstated(text) == []
+    for name in record.MAIN:
+        command, statement = f"Check @{name}.", f"{name}\n     : forall"
+        assert statement in text
+        assert record.unstated(text.replace(command, "")) == [command]
+    # The definitions that the main theorems are about, down to the noise.
+    for name in (
+        "Privacy.dp", "Session.asks_queries", "Session.asked", "Session.session", "Session.opened",
+        "Session.mechanism", "Queries.well", "Queries.answer", "Stability.near", "Laplace.lap",
+        "KNorm.k_noise", "KNorm.density", "Choice.choose", "Views.unit_replaced",
+    ):  # fmt: skip
+        assert f"Print {name}." in record.statement_questions()
+
+
+def test_statements_stand_below_their_names():
+    commands = record.statement_questions()
+    printed = "".join(
+        f"thing {i} = \n1 + {i}\n\nArguments thing d%nat_scope\n  f\n{record.BREAK}"
+        for i in range(len(commands))
+    )
+    text = record.statements(printed)
+    assert text.startswith(f"{commands[0]}\nthing 0 =\n1 + 0\n\n{commands[1]}\nthing 1 =\n1 + 1\n")
+    assert record.unstated(text) == []
+    with pytest.raises(SystemExit, match="another number of statements"):
+        record.statements(printed.replace(record.BREAK, "", 1))
 
 
 def test_a_changed_file_is_found(tmp_path):
