@@ -29,7 +29,7 @@ from skdp.core import Ball, Box, Count, Mean, Query, Sum, noise, open_session, r
 from skdp.core import session as session_module
 from skdp.core.mechanisms import Independent
 from skdp.core.units import Unit
-from skdp.queries import CellQuantile, EdgeHistogram, second_moments
+from skdp.queries import CellQuantile, EdgeHistogram, Quantiles, quantiles, second_moments
 from skdp.tabular import check_rows
 
 ABOUT = (
@@ -44,6 +44,7 @@ ABOUT = (
     "skdp/core/table.py",
     "skdp/core/units.py",
     "skdp/queries/histograms.py",
+    "skdp/queries/quantiles.py",
     "skdp/queries/second_moments.py",
 )
 NEEDS = ()
@@ -360,6 +361,10 @@ class Drawn:
         self.calls.append(("symmetrized_wishart", scale))
         return np.ones((d, d), dtype=np.int64)
 
+    def choose(self, scored, eta, entropy):
+        self.calls.append(("choose", eta))
+        return 0
+
     def noisy(self, values, *rest):
         """Note the integers of an answer."""
         self.values = values
@@ -378,6 +383,7 @@ def drawn(monkeypatch):
     for name in ("discrete_laplace", "k_norm", "rounded_gaussian", "exponential_mechanism"):
         monkeypatch.setattr(noise, name, getattr(one, name))
     monkeypatch.setattr(second_moments, "symmetrized_wishart", one.symmetrized_wishart)
+    monkeypatch.setattr(quantiles, "choose", one.choose)
     one.shipped_noisy = session_module.Noisy
     monkeypatch.setattr(session_module, "Noisy", one.noisy)
     return one
@@ -564,6 +570,57 @@ def test_choices(claim, drawn, record_property):
         size = max(replaced * asked.moved[R], added * asked.moved[A])
         allowance.check_rates(drawn.taken(), asked.entries, size, part)
         n_choices += asked.entries
+    record_property("choices", n_choices)
+
+
+# Of the choices of each round, for some levels, the level a/b among the rows between two points
+# that were chosen before: max(a, b - a), by which one row more moves a score of it, and b.
+ROUNDS = {
+    (0.5,): [[(1, 2)]],
+    (0.9,): [[(9, 10)]],
+    (0.25, 0.5, 0.75): [[(1, 2)], [(1, 2), (1, 2)]],
+    (0.1, 0.5): [[(9, 10)], [(5, 9)]],
+    (0.1, 0.2, 0.9): [[(4, 5)], [(1, 2), (7, 8)]],
+}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("claim", DELTAS)
+def test_quantiles_by_rounds(claim, drawn, record_property):
+    """Quantiles divide a share between columns and rounds; no round loses more than its part.
+
+    A choice loses what its rate times the range of the changes of its scores is. A row more or less
+    is in one part of a round, and changes the scores there over a range of 2 max(a, b - a); another
+    row in its place does so over 2 b in one part, or leaves one for another, each a half.
+
+    Domain: 5 tuples of levels, 1 and 3 columns; epsilons, shares and tables as of `test_noise`.
+    Method: as there; the largest rate that is allowed is the one that is taken.
+    """
+    delta, n_choices = DELTAS[claim], 0
+    asked = [(levels, d) for levels in ROUNDS for d in (1, 3)]
+    for table, epsilon, (before, share), (levels, d) in sessions(asked):
+        allowance = Allowance(epsilon, delta)
+        session, (replaced, added) = opened(drawn, table, d, allowance)
+        part = share_after(drawn, session, allowance, (replaced, added), before, share)
+        session.answer(Quantiles(Box(-np.ones(d), np.ones(d)), levels), share)
+        calls, rounds = iter(drawn.taken()), ROUNDS[levels]
+        steps = max(2 * replaced, added) if added else replaced
+        each = allowance.of(part) / (d * len(rounds))
+        each /= steps if allowance.pure else steps**2
+        for nodes in rounds * d:
+            for widest, b in nodes:
+                name, rate = next(calls)
+                assert name == "choose"
+                allowed = [(widest, each)] if added else [(b, each)]
+                if not added and len(nodes) > 1:
+                    allowed.append((widest, each / 2))
+                if allowance.pure:
+                    assert rate == min(one / (2 * size) for size, one in allowed)
+                else:
+                    size, one = min(allowed, key=lambda pair: pure_loss_of(pair[1]) / pair[0])
+                    allowance.check_loss(rate * size, one)
+                n_choices += 1
+        assert next(calls, None) is None
     record_property("choices", n_choices)
 
 
