@@ -16,6 +16,7 @@ FILTER = "tests/verified/test_filter.py::"
 INTEGERS = "tests/verified/test_integers.py::"
 NEIGHBOURS = "tests/verified/test_neighbours.py::"
 NOISE = "tests/verified/test_noise.py::"
+SCALES = "tests/verified/test_scales.py::"
 
 
 def _bug(name: str, module: str, old: str, new: str, *tests: str) -> Mutant:
@@ -95,6 +96,62 @@ BUGS = (
         "half a step is a step", "core.privacy_filter",
         "    if type(steps) is not int or steps < 1:", "    if steps < 0.5:",
         f"{FILTER}test_every_sequence_of_requests[pure]",
+    ),
+    _bug(
+        "several steps make no more of a delta than one", "core.privacy_filter",
+        "return sum(math.exp(i * each) for i in range(self._steps)) * (1 + 2**-40)  # upwards",
+        "return 1.0",
+        f"{FILTER}test_every_sequence_of_requests[pure, separate delta]",
+        f"{FILTER}test_every_sequence_of_requests[gaussian, separate delta]",
+    ),
+    # --- scales -----------------------------------------------------------------------------------
+    _bug(
+        "Laplace noise has a quarter of its scale", "core.mechanisms",
+        "scale = moved / epsilon", "scale = moved / epsilon / 4",
+        f"{SCALES}test_noise[pure]",
+    ),
+    _bug(
+        "K-norm noise has a quarter of its scale", "core.mechanisms",
+        "scale = size / epsilon", "scale = size / epsilon / 4",
+        f"{SCALES}test_noise[pure]",
+    ),
+    _bug(
+        "Gaussian noise has a quarter of its sigma", "core.mechanisms",
+        "    sigma = sigma_up(sensitivity, meter.level(share))",
+        "    sigma = sigma_up(sensitivity, meter.level(share)) / 4",
+        f"{SCALES}test_noise[gaussian]",
+    ),
+    _bug(
+        "choices have twice their rate", "core.mechanisms",
+        "eta = each / (2 * sensitivity)", "eta = each / sensitivity",
+        f"{SCALES}test_choices[pure]",
+        f"{SCALES}test_choices[gaussian]",
+    ),
+    _bug(
+        "every share buys the whole epsilon", "core.privacy_filter",
+        "return fraction, fraction * self._epsilon_of_step",
+        "return fraction, self._epsilon_of_step",
+        f"{SCALES}test_noise[pure]",
+        f"{SCALES}test_choices[pure]",
+    ),
+    _bug(
+        "shares of a rest are of the whole level", "core.privacy_filter",
+        "return whole * math.sqrt(part) * (1 - 2**-50) / self._steps",
+        "return whole / self._steps",
+        f"{SCALES}test_noise[gaussian]",
+    ),
+    _bug(
+        "Wishart noise has a quarter of its scale", "queries.second_moments",
+        "scale = size / (2 * epsilon)", "scale = size / (8 * epsilon)",
+        f"{SCALES}test_symmetric_matrices[pure]",
+        f"{SCALES}test_symmetric_matrices[gaussian]",
+    ),
+    _bug(
+        "a row that moves between parts is counted in one", "queries.quantiles",
+        "found.append(min(half / (2 * node.widest), whole / (2 * b)))",
+        "found.append(whole / (2 * b))",
+        f"{SCALES}test_quantiles_by_rounds[pure]",
+        f"{SCALES}test_quantiles_by_rounds[gaussian]",
     ),
     # --- sensitivities ----------------------------------------------------------------------------
     _bug(

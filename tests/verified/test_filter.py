@@ -7,13 +7,19 @@ is added up exactly: epsilons in a pure session, squares of levels in a Gaussian
 Requests: shares of all sizes, valid or not, of meters with 1, 2 and 6 steps; checks; a separate
 delta; requests from code that runs on rows; the end of the session; and `_keep_rest`, by which the
 session turns what remains into a new allowance. Meters from before and after it are both used.
+
+What several steps make of a separate delta is computed here, as an exact fraction that is certainly
+not below it.
 """
 
 from __future__ import annotations
 
+import functools
+import math
 from fractions import Fraction
 from typing import Any, NamedTuple
 
+import mpmath
 import pytest
 
 from skdp.budget.amounts import exact
@@ -67,9 +73,44 @@ def requests(separate_delta):
     made += [Request("check", 1, 0.7), Request("on rows", 0, 0.1), Request("close")]
     made += [Request("keep rest"), Request("keep rest on rows")]
     if separate_delta:
-        probabilities = (Fraction(1, 10**9), exact(separate_delta), Fraction(1, 2))
+        # Two steps make more than twice as much of a delta, and here less than four times.
+        probabilities = [exact(separate_delta) / k for k in (1, 2, 4)]
         made += [Request("separate", meter, p) for meter in (0, 1, 4) for p in probabilities]
     return made
+
+
+def exp_up(x):
+    """Return a fraction that is not below exp(x), for 0 <= x < 20, and hardly above.
+
+    The series, of which the rest is less than twice its first term; all terms are positive.
+    """
+    total, term = Fraction(0), Fraction(1)
+    for k in range(1, 100):
+        total, term = total + term, term * x / k
+    return Fraction(math.ceil((total + 2 * term) * 2**200), 2**200)
+
+
+def pure_loss(mu):
+    """Return the loss of a pure release that is made in mu-GDP: Phi(mu/2) = exp(x)/(1 + exp(x)).
+
+    Less by a millionth: such losses are rounded down.
+    """
+    with mpmath.workdps(40):
+        half = mpmath.mpf(mu) / 2
+        x = mpmath.log(mpmath.ncdf(half) / mpmath.ncdf(-half))
+        return Fraction(int(x * 2**120), 2**120) * (1 - Fraction(1, 10**6))
+
+
+@functools.cache
+def growth(steps, part, epsilon, mu):
+    """Return a bound on what so many steps make of a delta of one of them.
+
+    Of (e, delta)-DP for a step, k steps make delta * (1 + exp(e) + ... + exp((k - 1) e)).
+    """
+    each = epsilon * part / steps
+    if mu is not None:
+        each = max(each, pure_loss(mu * float(part) ** 0.5 / steps))
+    return sum(exp_up(i * each) for i in range(steps))
 
 
 class Search:
@@ -92,7 +133,8 @@ class Search:
         )
         first, second = self.filter.meter(), self.filter.meter(2)
         self.meters: list[Meter] = [first, second, second.per_step(3)]
-        self.claimed = exact(epsilon) if delta == 0 else Fraction(self.filter.claimed_mu) ** 2
+        self.epsilon = exact(epsilon)
+        self.claimed = self.epsilon if delta == 0 else Fraction(self.filter.claimed_mu) ** 2
         # The growth of a delta with several steps is rounded upwards.
         self.claimed_delta = exact(separate_delta) * (1 + Fraction(1, 2**39))
         self.requests = requests(separate_delta)
@@ -139,7 +181,9 @@ class Search:
             return Lost(loss=self.loss_of(meter, STEPS[place], *meter.take(argument, "a")))
         if kind == "separate":
             meter.take_separate_delta(argument, "a")
-            return Lost(delta=argument * Fraction(meter._growth))
+            part = meter._shares.part
+            grown = growth(STEPS[place], part, self.epsilon, self.filter.claimed_mu)
+            return Lost(delta=argument * grown)
         if kind == "check":
             meter.check(argument, "a")
             return None

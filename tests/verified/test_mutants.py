@@ -12,7 +12,7 @@ from tests.verified.record import HERE, ROOT, TOOLS
 
 @pytest.mark.slow
 def test_planted_bugs_are_caught():
-    """All of them, each in a process of its own: about 25 processor seconds."""
+    """All of them, each in a process of its own: about 30 processor seconds."""
     for tool in TOOLS:
         pytest.importorskip(tool, reason="needs the extra 'verified'")
     command = [sys.executable, str(HERE / "plant.py")]

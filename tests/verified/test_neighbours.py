@@ -3,8 +3,8 @@
 The shipped session answers each query on every table that can be made of a few awkward rows, while
 an active transcript returns recorded releases (so all tables have the same history, as adaptive
 composition assumes) and notes the exact statistics. Between every two neighbouring tables each
-statistic moves by no more than the sensitivity that its noise was scaled to. Distances of integers
-are compared exactly.
+statistic moves by no more than the sensitivity that its mechanism was handed. Distances of integers
+are compared exactly; `test_scales.py` compares the noise with these sensitivities.
 """
 
 from __future__ import annotations
