@@ -423,12 +423,12 @@ def test_errors_of_centres_cover_the_weighted_means(algorithm, relation, delta, 
 @every_noise
 @pytest.mark.parametrize("algorithm", ["tree", "lloyd"])
 def test_full_weights_cluster_as_well(algorithm, relation, delta):
-    """Scores of 40 fits each are of one distribution (Kolmogorov and Smirnov, 1e-6)."""
+    """Scores of 30 fits each are of one distribution (Kolmogorov and Smirnov, 1e-6)."""
     X, _ = blobs(3000, 0)
     model = DPKMeans(3, algorithm=algorithm, bounds=(-8, 8), weight_bound=5.0, delta=delta)
     model.set_params(budget=budget(relation))
     scores = [
-        [clone(model).set_params(random_state=s).fit(X, **weights).score(X) for s in range(40)]
+        [clone(model).set_params(random_state=s).fit(X, **weights).score(X) for s in range(30)]
         for weights in ({}, {"sample_weight": np.full(3000, 5.0)})
     ]
     assert stats.ks_2samp(*scores).pvalue > 1e-6

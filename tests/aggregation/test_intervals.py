@@ -22,7 +22,7 @@ from tests.folding import each
 
 # --- quantiles ----------------------------------------------------------------------------------
 
-DEPTH, RUNS = 7, 4000
+DEPTH, RUNS = 7, 2500
 PLACES = np.arange(2**DEPTH)
 ROWS = {
     "two values": np.where(PLACES == 42, 0.7, 0.0) + np.where(PLACES == 44, 0.3, 0.0),

@@ -13,7 +13,7 @@ from tests.sklearn_checks import run_checks
 CHECKED = [case for case in CASES if case.sklearn]
 
 
-@pytest.mark.parametrize("delta", [0.0, pytest.param(DELTAS[1], marks=pytest.mark.ci)])
+@pytest.mark.parametrize("delta", [0.0, pytest.param(DELTAS[1], marks=pytest.mark.exhaustive)])
 @pytest.mark.parametrize("case", CHECKED, ids=lambda c: c.name)
 def test_scikit_learn_checks(case, delta, monkeypatch):
     expected = EXPECTED_FAILURES.get(type(case.checked()).__name__, {})

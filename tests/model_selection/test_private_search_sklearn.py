@@ -53,8 +53,6 @@ def targets():
     )  # fmt: skip
 
 
-@pytest.mark.parametrize(
-    "estimator", [clusters(0.0), clusters(1e-6), classes(0.0), classes(1e-6), targets()]
-)
+@pytest.mark.parametrize("estimator", [clusters(0.0), clusters(1e-6), classes(1e-6), targets()])
 def test_scikit_learn_checks(estimator, monkeypatch):
     run_checks(estimator, {}, monkeypatch)

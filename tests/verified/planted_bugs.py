@@ -78,7 +78,8 @@ BUGS = (
     ),
     _bug(
         "the separate delta may be taken again", "core.privacy_filter",
-        "            self._filter._separate_delta_is_spent = True", "            pass",
+        "self._filter._separate_delta_is_spent = self._filter._is_paid = True",
+        "self._filter._is_paid = True",
         f"{FILTER}test_every_sequence_of_requests[pure, separate delta]",
     ),
     _bug(
