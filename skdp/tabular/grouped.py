@@ -25,15 +25,9 @@ from skdp._config import noise_is_seeded
 from skdp.core import noise as samplers
 from skdp.core.query import check_ascending, reviewed
 from skdp.tabular.containers import listed
-from skdp.tabular.grouped_keys import (
-    check_listed,
-    family_of_key,
-    key_order,
-    told_apart,
-    words_of,
-)
 
 __all__ = [
+    "CENTER_BITS",
     "FRACTION_BITS",
     "VALUE_BITS",
     "GroupedRows",
@@ -47,10 +41,8 @@ Ints = NDArray[np.int64]
 
 VALUE_BITS = 30  # of a clipped value between its bounds
 FRACTION_BITS = 10  # of a row that counts in part, in a histogram
-_CENTER_BITS = 15  # of a unit's sum about a centre, before it is squared
+CENTER_BITS = 15  # of a unit's sum about a centre, before it is squared
 _WORD = 2**64
-_HIGH = 0xFFFFFFFF00000000  # the half of a rank that is hash
-MOST_ROWS = 2**40
 
 
 @reviewed
@@ -191,221 +183,6 @@ def mixed_words(units: NDArray, keys: NDArray, salt: int) -> NDArray[np.uint64]:
     return word
 
 
-class GroupedTable(GroupedRows):
-    """Rows in memory, by unit and key.
-
-    Pairs of a unit and a key are numbered by unit, then key; `pair` has the pair of every row.
-    """
-
-    def __init__(
-        self,
-        units: Ints,
-        keys: Ints,
-        names: list[Any],
-        columns: dict[str, NDArray[np.float64]],
-        random_state: Any = None,
-        unit_name: str = "unit",
-        unit_words: NDArray[np.uint64] | None = None,
-        families: dict[str, tuple[frozenset[str], bool]] | None = None,
-    ) -> None:
-        super().__init__(n_features=len(columns), unit_name=unit_name)
-        self._names = names
-        self._columns = columns
-        self._width = max(len(names), 1)
-        code, self._pair = np.unique(units * self._width + keys, return_inverse=True)
-        self._unit, self._key = code // self._width, code % self._width
-        self._rows = np.bincount(self._pair, minlength=len(code))
-        self._units = units
-        words = np.arange(int(units.max(initial=-1)) + 1) if unit_words is None else unit_words
-        self._unit_words = words.astype(np.uint64)
-        self._key_words = words_of(names).view(np.int64)
-        # By its own place among sorted keys, which another key may move, but not two of a unit.
-        order = sorted(range(len(names)), key=lambda i: key_order(names[i]))
-        self._key_place = np.argsort(np.array(order, dtype=np.int64))
-        self._families = families or {}  # of each key column, and whether its type is public
-        self.hash = self._mixed  # tests put in that of another engine
-        self.secret = secret_number(random_state, self.digest)
-
-    def _mixed(self, units: Ints, keys: NDArray, salt: int) -> NDArray[np.uint64]:
-        """Return the salted hash of a unit's own id: other units have no part in it."""
-        return mixed_words(self._unit_words[units], keys, salt)
-
-    @property
-    def _n(self) -> int:
-        """The number of units."""
-        return len(np.unique(self._unit))
-
-    def check_keys(self, keys: Sequence[Any]) -> None:
-        """Raise for stated keys of another type than their column."""
-        alone = len(self._families) == 1
-        for i, (name, (found, typed)) in enumerate(self._families.items()):
-            listed = frozenset(family_of_key(key if alone else key[i]) for key in keys)
-            check_listed(name, listed, found, typed)
-
-    def digest(self) -> bytes:
-        """Return a hash of the content, for seeded noise."""
-        text = hashlib.blake2b(repr(self._names).encode(), digest_size=32)
-        for array in (self._units, self._key[self._pair], *self._columns.values()):
-            text.update(np.ascontiguousarray(array).tobytes())
-        return text.digest()
-
-    def _ranked(self, chosen: Ints, salt: int, codes: Ints | None) -> tuple[Ints, Ints, Ints]:
-        """Return pairs by unit and secret rank, their place in the unit and its number of pairs.
-
-        `codes` are places of public keys: the last half of a rank, so that no two of a unit are
-        equal. None: keys are private; of hashes of their own, and their order breaks ties.
-        """
-        key = self._key[chosen]
-        code = self._key_words[key] if codes is None else codes[key]
-        last = self._key_place[key] if codes is None else code
-        word = self.hash(self._unit[chosen], code, salt)
-        order = np.lexsort((last, word & np.uint64(_HIGH), self._unit[chosen]))
-        chosen = chosen[order]
-        unit = self._unit[chosen]
-        start = np.flatnonzero(np.r_[True, unit[1:] != unit[:-1]]) if unit.size else unit
-        size = np.diff(np.r_[start, unit.size])
-        place = np.arange(unit.size) - np.repeat(start, size)
-        return chosen, place, np.repeat(size, size)
-
-    def _codes_of(self, keys: Sequence[Any]) -> Ints:
-        """Return the place in `keys` of every key of the table, -1 for others."""
-        places = {told_apart(key): i for i, key in enumerate(keys)}
-        found = [places.get(told_apart(name), -1) for name in self._names]
-        return np.array(found, dtype=np.int64)
-
-    def key_weights(
-        self, weights: list[int], salt: int, without: Sequence[Any]
-    ) -> tuple[list[Any], list[int]]:
-        """Return the keys that have rows and the sums of their units' weights.
-
-        A unit counts in len(weights) of its keys at most, by secret rank, with weights[n - 1] where
-        it counts in n. Keys `without` are left out before that.
-        """
-        chosen = np.flatnonzero(self._codes_of(without)[self._key] < 0) if without else (
-            np.arange(len(self._key))
-        )  # fmt: skip
-        chosen, place, size = self._ranked(chosen, salt, None)
-        most = len(weights)
-        kept = place < most
-        each = np.array(weights, dtype=np.int64)[np.minimum(size[kept], most) - 1]
-        key = self._key[chosen[kept]]
-        totals = np.zeros(self._width, dtype=np.int64)
-        np.add.at(totals, key, each)
-        present = sorted(np.unique(key).tolist(), key=lambda i: key_order(self._names[i]))
-        return [self._names[i] for i in present], [int(totals[i]) for i in present]
-
-    def shapes(
-        self, keys: Sequence[Any] | None, key_edges: Sequence[int], row_edges: Sequence[int]
-    ) -> Ints:
-        """Count units by their number of keys, then by the rows they have in one of these.
-
-        The one of the smallest rank. Each in the last of the ascending edges, from 1, that it
-        reaches.
-        """
-        codes = None if keys is None else self._codes_of(keys)
-        every = np.arange(len(self._key))
-        chosen = every if codes is None else np.flatnonzero(codes[self._key] >= 0)
-        chosen, place, size = self._ranked(chosen, self.salt(-1), codes)
-        first = place == 0
-        counts = [
-            np.bincount(np.searchsorted(edges, of, side="right") - 1, minlength=len(edges))
-            for edges, of in ((key_edges, size[first]), (row_edges, self._rows[chosen[first]]))
-        ]
-        return np.concatenate(counts).astype(np.int64)
-
-    def spread(self, column: str, edges: Sequence[float]) -> Ints:
-        """Return how the values of units are spread over bins: a unit's shares of them, in parts.
-
-        The outer bins hold what is beyond. A unit adds at most 2**FRACTION_BITS in all.
-        """
-        values = self._columns[column]
-        there = ~np.isnan(values)
-        unit = self._unit[self._pair[there]]
-        place = np.searchsorted(np.array(edges[1:-1]), values[there], side="right")
-        width = len(edges) - 1
-        cell, counts = np.unique(unit * width + place, return_counts=True)
-        rows = np.bincount(unit, minlength=1)[cell // width]
-        out = np.zeros(width, dtype=np.int64)
-        np.add.at(out, cell % width, (counts << FRACTION_BITS) // rows)
-        return out
-
-    def left_out(
-        self, keys: Sequence[Any], max_keys: int, max_rows: int, most_keys: int, most_rows: int
-    ) -> Ints:
-        """Return how many keys of units, and rows, bounding left out; each unit's at most so many.
-
-        Of rows with these keys: those of keys that were left out, and in each of the others what is
-        beyond `max_rows`.
-        """
-        codes = self._codes_of(keys)
-        chosen = np.flatnonzero(codes[self._key] >= 0)
-        chosen, place, size = self._ranked(chosen, self.salt(-2), codes)
-        rows = self._rows[chosen]
-        lost = np.where(place < max_keys, np.maximum(rows - max_rows, 0), rows)
-        beyond = np.zeros(int(self._unit.max(initial=-1)) + 1, dtype=np.int64)
-        np.add.at(beyond, self._unit[chosen], np.minimum(lost, most_rows))
-        gone = np.minimum(np.maximum(size[place == 0] - max_keys, 0), most_keys).sum()
-        return np.array([gone, np.minimum(beyond, most_rows).sum()], dtype=np.int64)
-
-    def totals(
-        self, keys: Sequence[Any], terms: Sequence[KeyTerm], max_keys: int, max_rows: int
-    ) -> NDArray:
-        """Return the integers of terms for every key, (keys, widths of the terms): exact."""
-        codes = self._codes_of(keys)
-        chosen = np.flatnonzero(codes[self._key] >= 0)
-        chosen, place, _ = self._ranked(chosen, self.salt(-2), codes)
-        chosen = chosen[place < max_keys]
-        to = codes[self._key[chosen]]
-        out = []
-        for term in terms:
-            for values in self._of_pairs(term, max_rows, codes):
-                total = np.zeros(len(keys), dtype=object)
-                np.add.at(total, to, values[chosen].astype(object))
-                out.append(total)
-        return np.array(out, dtype=object).reshape(len(out), len(keys)).T
-
-    def _of_pairs(self, term: KeyTerm, max_rows: int, codes: Ints) -> list[Ints]:
-        """Return the integers of a term for every pair, bounded."""
-        n = len(self._key)
-        if term.kind == "units":
-            return [np.ones(n, dtype=np.int64)]
-        if term.kind == "rows":
-            return [np.minimum(self._rows, max_rows)]
-        values = self._columns[term.column]
-        there = ~np.isnan(values)
-        values, pair = values[there], self._pair[there]
-        rows = np.bincount(pair, minlength=n)
-        counted = np.minimum(rows, max_rows)
-        if term.kind == "filled":
-            return [counted]
-        if term.kind == "bins":
-            return self._bins(place_of(values, term), term, pair, rows, max_rows)
-        steps = steps_of(values, term)
-        if term.kind == "leaves":
-            place = np.minimum(steps >> (VALUE_BITS - term.depth), 2**term.depth - 1)
-            return self._bins(place, term, pair, rows, max_rows)
-        if term.kind == "square":
-            about = 2 * steps - term.top
-            steps = (about * about) >> VALUE_BITS
-        sums = np.zeros(n, dtype=np.int64)
-        np.add.at(sums, pair, steps)
-        total = bounded(sums, rows, max_rows) - counted * term.offset
-        if term.kind != "about":
-            return [total]
-        center = np.array(term.centers, dtype=np.int64)[np.maximum(codes[self._key], 0)]
-        return [((total - center * counted) >> _CENTER_BITS) ** 2]
-
-    def _bins(
-        self, place: Ints, term: KeyTerm, pair: Ints, rows: Ints, max_rows: int
-    ) -> list[Ints]:
-        """Return how many rows of each pair are in every bin, in parts of a row."""
-        n, out = len(self._key), []
-        for b in range(term_width(term)):
-            counts = np.bincount(pair[place == b], minlength=n).astype(np.int64) << FRACTION_BITS
-            out.append(bounded(counts, rows, max_rows))
-        return out
-
-
 def place_of(values: NDArray[np.float64], term: KeyTerm) -> Ints:
     """Return the bins of values: each holds its lower edge; the outer ones what is beyond."""
     inner = np.array(term.edges[1:-1])
@@ -436,3 +213,39 @@ def check_names(
         )
     if len(set(by)) < len(by):
         raise ValueError("by must name each column once")
+
+
+from skdp.tabular.contributions import Bucket, Contributions  # noqa: E402  it needs the terms
+
+
+class GroupedTable(Contributions):
+    """Rows in memory, by unit and key: one bucket."""
+
+    def __init__(
+        self,
+        units: Ints,
+        keys: Ints,
+        names: list[Any],
+        columns: dict[str, NDArray[np.float64]],
+        random_state: Any = None,
+        unit_name: str = "unit",
+        unit_words: NDArray[np.uint64] | None = None,
+        families: dict[str, tuple[frozenset[str], bool]] | None = None,
+    ) -> None:
+        bucket = Bucket(units, keys, columns)
+        super().__init__(lambda: [bucket], names, len(columns), unit_name, families)
+        self._columns, self._units, self._keys = columns, units, keys
+        words = np.arange(int(units.max(initial=-1)) + 1) if unit_words is None else unit_words
+        self._unit_words = words.astype(np.uint64)
+        self.hash = self._mixed  # tests put in another one
+        self.secret = secret_number(random_state, self.digest)
+
+    def _mixed(self, units: Ints, keys: NDArray, salt: int) -> NDArray[np.uint64]:
+        return mixed_words(self._unit_words[units], keys, salt)
+
+    def digest(self) -> bytes:
+        """Return a hash of the content, for seeded noise."""
+        text = hashlib.blake2b(repr(self._names).encode(), digest_size=32)
+        for array in (self._units, self._keys, *self._columns.values()):
+            text.update(np.ascontiguousarray(array).tobytes())
+        return text.digest()

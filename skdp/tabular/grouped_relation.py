@@ -23,7 +23,7 @@ from numpy.typing import NDArray
 
 from skdp.exceptions import SourceError
 from skdp.tabular.grouped import (
-    _CENTER_BITS,
+    CENTER_BITS,
     FRACTION_BITS,
     GroupedRows,
     KeyTerm,
@@ -517,7 +517,7 @@ class GroupedRelation(GroupedRows):
             if term.kind == "about":
                 places = integers(range(len(term.centers)), term.centers)
                 centers += f" JOIN {places} AS c{i}(place, center) ON code = c{i}.place"
-                shifted = f"(({total} - c{i}.center * {counted}) >> {_CENTER_BITS})"
+                shifted = f"(({total} - c{i}.center * {counted}) >> {CENTER_BITS})"
                 total = f"({shifted} * {shifted})"  # at most 2**58
             values.append(f"sum({total})")
         return self._fetch(

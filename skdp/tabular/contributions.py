@@ -1,0 +1,346 @@
+"""What units contribute by key: exact integers of rows that are sorted by unit and key.
+
+A table is cut into buckets of whole units. Every answer is a sum over units. What one unit adds
+depends on its own rows, its own id and the secret number, so the buckets are answered one after the
+other and added up exactly: how many there are changes no integer.
+
+Ranks. A unit contributes to the keys of its smallest ranks. The rank of a key is the upper half of
+a hash of the secret, the id and the key; where two keys of a unit have the same half, the order of
+the keys decides. So no two ranks of a unit are equal.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from skdp.tabular import grouped
+from skdp.tabular.grouped import (
+    CENTER_BITS,
+    FRACTION_BITS,
+    VALUE_BITS,
+    GroupedRows,
+    Ints,
+    KeyTerm,
+    place_of,
+    steps_of,
+    term_width,
+)
+from skdp.tabular.grouped_keys import (
+    check_listed,
+    family_of_key,
+    key_order,
+    told_apart,
+    words_of,
+)
+
+__all__ = ["Bucket", "Contributions"]
+
+_HALF = np.uint64(32)
+_BINNED = ("bins", "leaves")
+
+
+class Bucket:
+    """Rows of some units, sorted by unit and key.
+
+    The rows of one unit in one key are a *pair*. Pairs are numbered by unit, then key.
+
+    Attributes
+    ----------
+    start : ndarray of int of shape (n_pairs,)
+        The first row of each pair.
+    unit, key, rows : ndarray of int of shape (n_pairs,)
+        Unit and key of each pair, and its number of rows.
+    columns : dict of ndarray
+        Values of all rows.
+    """
+
+    def __init__(self, units: Ints, keys: Ints, columns: dict[str, NDArray[np.float64]]) -> None:
+        width = int(keys.max(initial=0)) + 1
+        code = units * width + keys
+        order = np.argsort(code, kind="stable")
+        code = code[order]
+        self.start = _starts(code)
+        self.unit, self.key = np.divmod(code[self.start], width)
+        self.rows = np.diff(np.r_[self.start, code.size])
+        self.columns = {name: values[order] for name, values in columns.items()}
+
+    def ranked(
+        self, chosen: Ints, words: Callable[[Ints], NDArray[np.uint64]], order: Ints
+    ) -> tuple[Ints, Ints, Ints]:
+        """Return pairs by unit and rank, their place in the unit, and its number of pairs.
+
+        Parameters
+        ----------
+        chosen : ndarray of int
+            Ascending pairs.
+        words : callable
+            Maps pairs to their hashes.
+        order : ndarray of int
+            Of the keys: the place of each.
+        """
+        unit = self.unit[chosen]
+        first = _starts(unit)
+        pairs = np.diff(np.r_[first, unit.size])
+        size, place = np.repeat(pairs, pairs), np.arange(unit.size) - np.repeat(first, pairs)
+        several = np.flatnonzero(size > 1)  # a unit of one pair needs no rank
+        pair = chosen[several]
+        rank = (self.unit[pair].astype(np.uint64) << _HALF) | (words(pair) >> _HALF)
+        by_rank = np.argsort(rank)
+        ascending = rank[by_rank]
+        if (ascending[1:] == ascending[:-1]).any():
+            by_rank = np.lexsort((order[self.key[pair]], rank))
+        ranked = chosen.copy()
+        ranked[several] = pair[by_rank]
+        return ranked, place, size
+
+    def _sums(self, values: Ints) -> Ints:
+        """Add up integers of rows for every pair."""
+        return np.add.reduceat(values, self.start) if self.start.size else values[:0]
+
+    def of_pairs(self, term: KeyTerm, max_rows: int, codes: Ints) -> Ints:
+        """Return the bounded integer of a term for every pair; `codes` are places of keys."""
+        if term.kind == "units":
+            return np.ones(self.start.size, dtype=np.int64)
+        if term.kind == "rows":
+            return np.minimum(self.rows, max_rows)
+        values = self.columns[term.column]
+        there = ~np.isnan(values)
+        rows = self._sums(there.astype(np.int64))
+        counted = np.minimum(rows, max_rows)
+        if term.kind == "filled":
+            return counted
+        steps = steps_of(np.where(there, values, term.low), term)
+        if term.kind == "square":
+            about = 2 * steps - term.top
+            steps = (about * about) >> VALUE_BITS
+        sums = self._sums(np.where(there, steps, 0))
+        total: Ints = grouped.bounded(sums, rows, max_rows) - counted * term.offset
+        if term.kind != "about":
+            return total
+        center = np.array(term.centers, dtype=np.int64)[np.maximum(codes[self.key], 0)]
+        return ((total - center * counted) >> CENTER_BITS) ** 2
+
+    def cells(self, term: KeyTerm, max_rows: int, pairs: Ints, codes: Ints, n_keys: int) -> Ints:
+        """Return the rows of each key in every bin, in parts of a row, from some of the pairs.
+
+        Where a pair has at most `max_rows` values each counts in full, so the values of all such
+        pairs are counted together; those of other pairs by pair.
+        """
+        width, values = term_width(term), self.columns[term.column]
+        there = ~np.isnan(values)
+        filled = self._sums(there.astype(np.int64))
+        kept = np.zeros(self.start.size, dtype=bool)
+        kept[pairs] = True
+        seen = np.flatnonzero(there & np.repeat(kept, self.rows))
+        pair, values = np.repeat(np.arange(self.start.size), self.rows)[seen], values[seen]
+        if term.kind == "bins":
+            place = place_of(values, term)
+        else:
+            place = np.minimum(steps_of(values, term) >> (VALUE_BITS - term.depth), width - 1)
+        whole, to = filled[pair] <= max_rows, codes[self.key]
+        cell = to[pair[whole]] * width + place[whole]
+        counts = np.bincount(cell, minlength=n_keys * width).astype(np.int64) << FRACTION_BITS
+        cell, count = np.unique(pair[~whole] * width + place[~whole], return_counts=True)
+        pair = cell // width
+        part = grouped.bounded(count.astype(np.int64) << FRACTION_BITS, filled[pair], max_rows)
+        np.add.at(counts, to[pair] * width + cell % width, part)
+        return counts.reshape(n_keys, width)
+
+
+def _starts(ascending: Ints) -> Ints:
+    """Return where a new value begins."""
+    return np.flatnonzero(np.r_[ascending[:1] == ascending[:1], ascending[1:] != ascending[:-1]])
+
+
+def _exact_sums(values: Ints, to: Ints, n: int) -> NDArray:
+    """Return sums by place as integers of Python: those of 64 bits may not be enough."""
+    low, high = np.zeros(n, dtype=np.int64), np.zeros(n, dtype=np.int64)
+    np.add.at(low, to, values & 0xFFFFFFFF)
+    np.add.at(high, to, values >> 32)
+    return high.astype(object) * 2**32 + low
+
+
+class Contributions(GroupedRows):
+    """What the units of a table contribute, by key.
+
+    Parameters
+    ----------
+    buckets : callable
+        Yields the same buckets each time.
+    names : list
+        Plain keys: a key's number is its place here.
+    n_features : int
+        Number of columns of values.
+    unit_name : str
+    families : dict, default=None
+        Of each key column: the families of its keys, and whether its type says so.
+    """
+
+    def __init__(
+        self,
+        buckets: Callable[[], Iterable[Bucket]],
+        names: list[Any],
+        n_features: int,
+        unit_name: str = "unit",
+        families: dict[str, tuple[frozenset[str], bool]] | None = None,
+    ) -> None:
+        super().__init__(n_features=n_features, unit_name=unit_name)
+        self._buckets, self._names, self._families = buckets, names, families or {}
+        self._asked: tuple[Sequence[Any], Ints] | None = None
+        self._own: tuple[Ints, Ints] | None = None
+
+    def hash(self, units: Ints, keys: NDArray, salt: int) -> NDArray[np.uint64]:
+        """Return the salted hash of a unit's own id and a key: other units have no part in it."""
+        raise NotImplementedError
+
+    @property
+    def _n(self) -> int:
+        """The number of units."""
+        return sum(len(np.unique(bucket.unit)) for bucket in self._buckets())
+
+    def check_keys(self, keys: Sequence[Any]) -> None:
+        """Raise for stated keys of another type than their column."""
+        alone = len(self._families) == 1
+        for i, (name, (found, typed)) in enumerate(self._families.items()):
+            listed = frozenset(family_of_key(key if alone else key[i]) for key in keys)
+            check_listed(name, listed, found, typed)
+
+    def _codes_of(self, keys: Sequence[Any]) -> Ints:
+        """Return the place in `keys` of every key of the table, -1 for others."""
+        if self._asked is None or self._asked[0] is not keys:
+            places = {told_apart(key): i for i, key in enumerate(keys)}
+            codes = [places.get(told_apart(name), -1) for name in self._names]
+            self._asked = keys, np.array(codes, dtype=np.int64)
+        return self._asked[1]
+
+    def _private(self) -> tuple[Ints, Ints]:
+        """Return hashes of the keys of the table, and their places once they are sorted.
+
+        Another key may move a place, but not the order of two keys of a unit.
+        """
+        if self._own is None:
+            order = sorted(range(len(self._names)), key=lambda i: key_order(self._names[i]))
+            places = np.argsort(np.array(order, dtype=np.int64))
+            self._own = words_of(self._names).view(np.int64), places
+        return self._own
+
+    def _ranked(
+        self, bucket: Bucket, salt: int, codes: Ints | None, gone: Ints | None = None
+    ) -> tuple[Ints, Ints, Ints]:
+        """Return pairs of a bucket by unit and secret rank; see `Bucket.ranked`.
+
+        `codes`: places of public keys, which their hash is of; None for private keys, all but those
+        that have a place in `gone`.
+        """
+        words, order = self._private() if codes is None else (codes, codes)
+        if codes is None and gone is None:
+            chosen = np.arange(bucket.key.size)
+        else:
+            public = (gone if codes is None else codes)[bucket.key] >= 0  # type: ignore[index]
+            chosen = np.flatnonzero(~public if codes is None else public)
+
+        def hashes(pairs: Ints) -> NDArray[np.uint64]:
+            return self.hash(bucket.unit[pairs], words[bucket.key[pairs]], salt)
+
+        return bucket.ranked(chosen, hashes, order)
+
+    def key_weights(
+        self, weights: list[int], salt: int, without: Sequence[Any]
+    ) -> tuple[list[Any], list[int]]:
+        """Return the keys that have rows and the sums of their units' weights.
+
+        A unit counts in len(weights) of its keys at most, by secret rank, with weights[n - 1] where
+        it counts in n. Keys `without` are left out before that.
+        """
+        gone = self._codes_of(without) if without else None
+        most, each = len(weights), np.array(weights, dtype=np.int64)
+        totals = np.zeros(len(self._names), dtype=np.int64)
+        seen = np.zeros(len(self._names), dtype=bool)
+        for bucket in self._buckets():
+            chosen, place, size = self._ranked(bucket, salt, None, gone)
+            kept = place < most
+            key = bucket.key[chosen[kept]]
+            np.add.at(totals, key, each[np.minimum(size[kept], most) - 1])
+            seen[key] = True
+        _, order = self._private()
+        present = np.flatnonzero(seen)
+        present = present[np.argsort(order[present])]
+        return [self._names[i] for i in present.tolist()], totals[present].tolist()
+
+    def shapes(
+        self, keys: Sequence[Any] | None, key_edges: Sequence[int], row_edges: Sequence[int]
+    ) -> Ints:
+        """Count units by their number of keys, then by the rows they have in one of these.
+
+        The one of the smallest rank. Each in the last of the ascending edges, from 1, that it
+        reaches.
+        """
+        codes = None if keys is None else self._codes_of(keys)
+        counts = [np.zeros(len(edges), dtype=np.int64) for edges in (key_edges, row_edges)]
+        for bucket in self._buckets():
+            chosen, place, size = self._ranked(bucket, self.salt(-1), codes)
+            first = place == 0
+            numbers = size[first], bucket.rows[chosen[first]]
+            for count, edges, of in zip(counts, (key_edges, row_edges), numbers, strict=True):
+                reached = np.searchsorted(edges, of, side="right") - 1
+                count += np.bincount(reached, minlength=len(edges))
+        return np.concatenate(counts)
+
+    def spread(self, column: str, edges: Sequence[float]) -> Ints:
+        """Return how the values of units are spread over bins: a unit's shares of them, in parts.
+
+        The outer bins hold what is beyond. A unit adds at most 2**FRACTION_BITS in all.
+        """
+        width = len(edges) - 1
+        out = np.zeros(width, dtype=np.int64)
+        for bucket in self._buckets():
+            values = bucket.columns[column]
+            there = ~np.isnan(values)
+            unit = np.repeat(bucket.unit, bucket.rows)[there]
+            place = np.searchsorted(np.array(edges[1:-1]), values[there], side="right")
+            cell, counts = np.unique(unit * width + place, return_counts=True)
+            rows = np.bincount(unit, minlength=1)[cell // width]
+            np.add.at(out, cell % width, (counts << FRACTION_BITS) // rows)
+        return out
+
+    def left_out(
+        self, keys: Sequence[Any], max_keys: int, max_rows: int, most_keys: int, most_rows: int
+    ) -> Ints:
+        """Return how many keys of units, and rows, bounding left out; each unit's at most so many.
+
+        Of rows with these keys: those of keys that were left out, and in each of the others what is
+        beyond `max_rows`.
+        """
+        codes, out = self._codes_of(keys), np.zeros(2, dtype=np.int64)
+        for bucket in self._buckets():
+            chosen, place, size = self._ranked(bucket, self.salt(-2), codes)
+            rows, start = bucket.rows[chosen], np.flatnonzero(place == 0)
+            lost = np.where(place < max_keys, np.maximum(rows - max_rows, 0), rows)
+            lost = np.minimum(lost, most_rows)
+            beyond = np.add.reduceat(lost, start) if start.size else lost
+            out[0] += np.clip(size[start] - max_keys, 0, most_keys).sum()
+            out[1] += np.minimum(beyond, most_rows).sum()
+        return out
+
+    def totals(
+        self, keys: Sequence[Any], terms: Sequence[KeyTerm], max_keys: int, max_rows: int
+    ) -> NDArray:
+        """Return the integers of terms for every key, (keys, widths of the terms): exact."""
+        codes = self._codes_of(keys)
+        starts = np.cumsum([0, *map(term_width, terms)]).tolist()
+        out = np.zeros((len(keys), starts[-1]), dtype=object)
+        for bucket in self._buckets():
+            chosen, place, _ = self._ranked(bucket, self.salt(-2), codes)
+            chosen = chosen[place < max_keys]
+            to = codes[bucket.key[chosen]]
+            for term, start, stop in zip(terms, starts, starts[1:], strict=False):
+                if term.kind in _BINNED:
+                    out[:, start:stop] += bucket.cells(term, max_rows, chosen, codes, len(keys))
+                else:
+                    values = bucket.of_pairs(term, max_rows, codes)[chosen]
+                    out[:, start] += _exact_sums(values, to, len(keys))
+        return out
