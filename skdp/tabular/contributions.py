@@ -4,6 +4,10 @@ A table is cut into buckets of whole units. Every answer is a sum over units. Wh
 depends on its own rows, its own id and the secret number, so the buckets are answered one after the
 other and added up exactly: how many there are changes no integer.
 
+Nothing is released here. What comes out bounds what a unit may contribute; by how much the
+integers move is said by the queries that ask (`skdp.queries.key_totals`,
+`skdp.queries.key_selection`).
+
 Ranks. A unit contributes to the keys of its smallest ranks. The rank of a key is the upper half of
 a hash of the secret, the id and the key; where two keys of a unit have the same half, the order of
 the keys decides. So no two ranks of a unit are equal.
@@ -11,24 +15,15 @@ the keys decides. So no two ranks of a unit are equal.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+import hashlib
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from skdp.tabular import grouped
-from skdp.tabular.grouped import (
-    CENTER_BITS,
-    FRACTION_BITS,
-    VALUE_BITS,
-    GroupedRows,
-    Ints,
-    KeyTerm,
-    place_of,
-    steps_of,
-    term_width,
-)
+from skdp._config import noise_is_seeded
+from skdp.core import noise as samplers
 from skdp.tabular.grouped_keys import (
     check_listed,
     family_of_key,
@@ -36,11 +31,48 @@ from skdp.tabular.grouped_keys import (
     told_apart,
     words_of,
 )
+from skdp.tabular.terms import (
+    CENTER_BITS,
+    FRACTION_BITS,
+    VALUE_BITS,
+    Ints,
+    KeyTerm,
+    bounded,
+    place_of,
+    steps_of,
+    term_width,
+)
 
-__all__ = ["Bucket", "Contributions"]
+__all__ = ["Bucket", "Contributions", "GroupedTable", "Words", "mixed_words"]
 
+Words = NDArray[np.uint64]
+Columns = Mapping[str, NDArray[np.float64]]
+
+_WORD = 2**64
 _HALF = np.uint64(32)
 _BINNED = ("bins", "leaves")
+
+
+def secret_number(random_state: Any, digest: Callable[[], bytes]) -> int:
+    """Return a secret 64-bit number: of the operating system, or of the seed of seeded noise."""
+    entropy: Any = None
+    if noise_is_seeded() and isinstance(random_state, int | np.integer):
+        entropy = samplers.SeededEntropy(int(random_state), b"ranks" + digest())
+    return int(samplers.uniform_below(_WORD, entropy=entropy))
+
+
+def mixed_words(units: NDArray, keys: NDArray, salt: int) -> Words:
+    """Return a salted hash of pairs of 64-bit words: a keyed mixing."""
+    first, second = (np.uint64((salt * odd + 1) % _WORD) for odd in (0x9E3779B97F4A7C15, 3))
+    with np.errstate(over="ignore"):
+        word = (units.astype(np.uint64) + first) * np.uint64(0xBF58476D1CE4E5B9)
+        word ^= word >> np.uint64(29)
+        word = (word + keys.astype(np.uint64) * np.uint64(0x94D049BB133111EB)) ^ second
+        for factor in (0xBF58476D1CE4E5B9, 0x94D049BB133111EB):
+            word ^= word >> np.uint64(31)
+            word *= np.uint64(factor)
+        word ^= word >> np.uint64(32)
+    return word
 
 
 class Bucket:
@@ -54,22 +86,33 @@ class Bucket:
         The first row of each pair.
     unit, key, rows : ndarray of int of shape (n_pairs,)
         Unit and key of each pair, and its number of rows.
-    columns : dict of ndarray
+    words : ndarray of uint64 of shape (n_units,)
+        A hash of each unit's id.
+    columns : mapping of ndarray
         Values of all rows.
     """
 
-    def __init__(self, units: Ints, keys: Ints, columns: dict[str, NDArray[np.float64]]) -> None:
+    def __init__(
+        self, start: Ints, unit: Ints, key: Ints, rows: Ints, words: Words, columns: Columns
+    ) -> None:
+        self.start, self.unit, self.key, self.rows = start, unit, key, rows
+        self.words, self.columns = words, columns
+
+    @classmethod
+    def of_rows(cls, units: Ints, keys: Ints, words: Words, columns: Columns) -> Bucket:
+        """Sort rows; `units` and `keys` are numbers of the unit and the key of each."""
         width = int(keys.max(initial=0)) + 1
         code = units * width + keys
         order = np.argsort(code, kind="stable")
         code = code[order]
-        self.start = _starts(code)
-        self.unit, self.key = np.divmod(code[self.start], width)
-        self.rows = np.diff(np.r_[self.start, code.size])
-        self.columns = {name: values[order] for name, values in columns.items()}
+        start = _starts(code)
+        unit, key = np.divmod(code[start], width)
+        rows = np.diff(np.r_[start, code.size])
+        sorted_columns = {name: values[order] for name, values in columns.items()}
+        return cls(start, unit, key, rows, words, sorted_columns)
 
     def ranked(
-        self, chosen: Ints, words: Callable[[Ints], NDArray[np.uint64]], order: Ints
+        self, chosen: Ints, words: Callable[[Ints], Words], order: Ints
     ) -> tuple[Ints, Ints, Ints]:
         """Return pairs by unit and rank, their place in the unit, and its number of pairs.
 
@@ -118,7 +161,7 @@ class Bucket:
             about = 2 * steps - term.top
             steps = (about * about) >> VALUE_BITS
         sums = self._sums(np.where(there, steps, 0))
-        total: Ints = grouped.bounded(sums, rows, max_rows) - counted * term.offset
+        total: Ints = bounded(sums, rows, max_rows) - counted * term.offset
         if term.kind != "about":
             return total
         center = np.array(term.centers, dtype=np.int64)[np.maximum(codes[self.key], 0)]
@@ -146,14 +189,19 @@ class Bucket:
         counts = np.bincount(cell, minlength=n_keys * width).astype(np.int64) << FRACTION_BITS
         cell, count = np.unique(pair[~whole] * width + place[~whole], return_counts=True)
         pair = cell // width
-        part = grouped.bounded(count.astype(np.int64) << FRACTION_BITS, filled[pair], max_rows)
+        part = bounded(count.astype(np.int64) << FRACTION_BITS, filled[pair], max_rows)
         np.add.at(counts, to[pair] * width + cell % width, part)
         return counts.reshape(n_keys, width)
 
 
+def _changes(ascending: Ints) -> NDArray[np.bool_]:
+    """Return whether a new value begins, for each place."""
+    return np.r_[np.ones(ascending[:1].size, dtype=bool), ascending[1:] != ascending[:-1]]
+
+
 def _starts(ascending: Ints) -> Ints:
     """Return where a new value begins."""
-    return np.flatnonzero(np.r_[ascending[:1] == ascending[:1], ascending[1:] != ascending[:-1]])
+    return np.flatnonzero(_changes(ascending))
 
 
 def _exact_sums(values: Ints, to: Ints, n: int) -> NDArray:
@@ -164,8 +212,8 @@ def _exact_sums(values: Ints, to: Ints, n: int) -> NDArray:
     return high.astype(object) * 2**32 + low
 
 
-class Contributions(GroupedRows):
-    """What the units of a table contribute, by key.
+class Contributions:
+    """What the units of a table contribute, by key; it has the face of `skdp.tabular.Rows`.
 
     Parameters
     ----------
@@ -175,32 +223,83 @@ class Contributions(GroupedRows):
         Plain keys: a key's number is its place here.
     n_features : int
         Number of columns of values.
+    random_state : object
+        A seed of the secret number where noise is seeded.
     unit_name : str
     families : dict, default=None
         Of each key column: the families of its keys, and whether its type says so.
+    release : callable, default=None
+        Removes what the buckets are read from.
     """
+
+    filtered = False
+    n_is_private = True  # a unit may have no row on one side
+    units = None  # a row of this table is a unit already
 
     def __init__(
         self,
         buckets: Callable[[], Iterable[Bucket]],
         names: list[Any],
         n_features: int,
+        random_state: Any = None,
         unit_name: str = "unit",
         families: dict[str, tuple[frozenset[str], bool]] | None = None,
+        release: Callable[[], object] | None = None,
     ) -> None:
-        super().__init__(n_features=n_features, unit_name=unit_name)
-        self._buckets, self._names, self._families = buckets, names, families or {}
+        self.n_features, self.unit_name = n_features, unit_name
+        self.buckets, self._names, self._families = buckets, names, families or {}
+        self._release = release
         self._asked: tuple[Sequence[Any], Ints] | None = None
         self._own: tuple[Ints, Ints] | None = None
+        self.kept: dict[Any, Any] = {}  # what queries have computed
+        # Of a unit's own id and a key: other units have no part in it. Tests put in another one.
+        self.hash: Callable[[Words, NDArray, int], Words] = mixed_words
+        self.secret = secret_number(random_state, self.digest)
 
-    def hash(self, units: Ints, keys: NDArray, salt: int) -> NDArray[np.uint64]:
-        """Return the salted hash of a unit's own id and a key: other units have no part in it."""
-        raise NotImplementedError
+    def salt(self, number: int) -> int:
+        """Return one of the secret numbers that rank keys."""
+        mixed = hashlib.blake2b(f"{self.secret}|{number}".encode(), digest_size=8).digest()
+        return int.from_bytes(mixed, "little")
+
+    def digest(self) -> bytes:
+        """Return a hash of the rows in any order, for seeded noise and nothing else."""
+        key_words = words_of(self._names)
+        count = total = 0
+        for bucket in self.buckets():
+            unit, key = (np.repeat(one, bucket.rows) for one in (bucket.unit, bucket.key))
+            word = mixed_words(bucket.words[unit], key_words[key], 0)
+            for i, name in enumerate(sorted(bucket.columns), 1):
+                values = bucket.columns[name]
+                values = np.where(np.isnan(values), np.nan, values)  # one NaN
+                word = mixed_words(word, values.view(np.uint64), i)
+            count += word.size
+            total = (total + int(np.add.reduce(word))) % _WORD
+        return hashlib.blake2b(f"{count}|{total}".encode(), digest_size=32).digest()
+
+    def close(self) -> None:
+        """Leave nothing behind."""
+        self.kept.clear()
+        if self._release is not None:
+            self._release()
+
+    def spans(self, *, width: int = 1, least: int = 256) -> list[tuple[int, int]]:
+        """Refuse: no query but those of keys reads such a table."""
+        raise TypeError("a table of units is read by queries of keys only")
+
+    def chunk(self, start: int, stop: int) -> NDArray:
+        """Refuse, as `spans` does."""
+        raise TypeError("a table of units is read by queries of keys only")
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}(...)"
+
+    def __reduce__(self) -> Any:
+        raise TypeError("private rows cannot be copied or pickled")
 
     @property
     def _n(self) -> int:
         """The number of units."""
-        return sum(len(np.unique(bucket.unit)) for bucket in self._buckets())
+        return sum(int(np.count_nonzero(_changes(bucket.unit))) for bucket in self.buckets())
 
     def check_keys(self, keys: Sequence[Any]) -> None:
         """Raise for stated keys of another type than their column."""
@@ -243,8 +342,8 @@ class Contributions(GroupedRows):
             public = (gone if codes is None else codes)[bucket.key] >= 0  # type: ignore[index]
             chosen = np.flatnonzero(~public if codes is None else public)
 
-        def hashes(pairs: Ints) -> NDArray[np.uint64]:
-            return self.hash(bucket.unit[pairs], words[bucket.key[pairs]], salt)
+        def hashes(pairs: Ints) -> Words:
+            return self.hash(bucket.words[bucket.unit[pairs]], words[bucket.key[pairs]], salt)
 
         return bucket.ranked(chosen, hashes, order)
 
@@ -260,7 +359,7 @@ class Contributions(GroupedRows):
         most, each = len(weights), np.array(weights, dtype=np.int64)
         totals = np.zeros(len(self._names), dtype=np.int64)
         seen = np.zeros(len(self._names), dtype=bool)
-        for bucket in self._buckets():
+        for bucket in self.buckets():
             chosen, place, size = self._ranked(bucket, salt, None, gone)
             kept = place < most
             key = bucket.key[chosen[kept]]
@@ -281,7 +380,7 @@ class Contributions(GroupedRows):
         """
         codes = None if keys is None else self._codes_of(keys)
         counts = [np.zeros(len(edges), dtype=np.int64) for edges in (key_edges, row_edges)]
-        for bucket in self._buckets():
+        for bucket in self.buckets():
             chosen, place, size = self._ranked(bucket, self.salt(-1), codes)
             first = place == 0
             numbers = size[first], bucket.rows[chosen[first]]
@@ -297,7 +396,7 @@ class Contributions(GroupedRows):
         """
         width = len(edges) - 1
         out = np.zeros(width, dtype=np.int64)
-        for bucket in self._buckets():
+        for bucket in self.buckets():
             values = bucket.columns[column]
             there = ~np.isnan(values)
             unit = np.repeat(bucket.unit, bucket.rows)[there]
@@ -316,7 +415,7 @@ class Contributions(GroupedRows):
         beyond `max_rows`.
         """
         codes, out = self._codes_of(keys), np.zeros(2, dtype=np.int64)
-        for bucket in self._buckets():
+        for bucket in self.buckets():
             chosen, place, size = self._ranked(bucket, self.salt(-2), codes)
             rows, start = bucket.rows[chosen], np.flatnonzero(place == 0)
             lost = np.where(place < max_keys, np.maximum(rows - max_rows, 0), rows)
@@ -333,7 +432,7 @@ class Contributions(GroupedRows):
         codes = self._codes_of(keys)
         starts = np.cumsum([0, *map(term_width, terms)]).tolist()
         out = np.zeros((len(keys), starts[-1]), dtype=object)
-        for bucket in self._buckets():
+        for bucket in self.buckets():
             chosen, place, _ = self._ranked(bucket, self.salt(-2), codes)
             chosen = chosen[place < max_keys]
             to = codes[bucket.key[chosen]]
@@ -344,3 +443,45 @@ class Contributions(GroupedRows):
                     values = bucket.of_pairs(term, max_rows, codes)[chosen]
                     out[:, start] += _exact_sums(values, to, len(keys))
         return out
+
+
+class GroupedTable(Contributions):
+    """Rows in memory, by numbers of units and keys: one bucket.
+
+    Parameters
+    ----------
+    units, keys : ndarray of int of shape (n_rows,)
+    names : list
+        Plain keys.
+    columns : dict of ndarray
+        Values; NaN where they are missing.
+    random_state, unit_name, families
+        As of `Contributions`.
+    unit_words : ndarray of uint64, default=None
+        A hash of each unit's id; None: its number.
+    """
+
+    def __init__(
+        self,
+        units: Ints,
+        keys: Ints,
+        names: list[Any],
+        columns: dict[str, NDArray[np.float64]],
+        random_state: Any = None,
+        unit_name: str = "unit",
+        unit_words: Words | None = None,
+        families: dict[str, tuple[frozenset[str], bool]] | None = None,
+    ) -> None:
+        words = np.arange(int(units.max(initial=-1)) + 1) if unit_words is None else unit_words
+        bucket = Bucket.of_rows(units, keys, words.astype(np.uint64), columns)
+        self._hashed: bytes | None = None
+        if noise_is_seeded():  # by the order of rows, as seeded fits of tables in memory always had
+            text = hashlib.blake2b(repr(names).encode(), digest_size=32)
+            for array in (units, keys, *columns.values()):
+                text.update(np.ascontiguousarray(array).tobytes())
+            self._hashed = text.digest()
+        super().__init__(lambda: [bucket], names, len(columns), random_state, unit_name, families)
+
+    def digest(self) -> bytes:
+        """Return a hash of the content, for seeded noise."""
+        return super().digest() if self._hashed is None else self._hashed

@@ -12,8 +12,8 @@ import pytest
 from skdp.aggregation import DPGroupBy
 from skdp.queries.key_selection import keeping_probabilities
 from skdp.tabular import check_grouped
-from skdp.tabular.grouped import KeyTerm
 from skdp.tabular.grouped_keys import key_order
+from skdp.tabular.terms import KeyTerm
 
 
 def opened(table, secret=5):
