@@ -14,6 +14,7 @@ import shutil
 import tempfile
 import weakref
 from collections.abc import Callable, Iterator, Mapping
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 
@@ -119,7 +120,7 @@ class Collected:
 
     def _code(self) -> None:
         """Code the rows that wait: their keys are numbers from here on."""
-        import pyarrow as pa
+        pa = import_module("pyarrow")
 
         table = pa.concat_tables(self._waiting)
         self._waiting, self._uncoded = [], 0
@@ -154,7 +155,7 @@ class Collected:
 
     def _spill(self) -> None:
         """Write the rows that are coded to the files of their buckets."""
-        import pyarrow as pa
+        pa = import_module("pyarrow")
 
         if self._folder is None:
             folder = tempfile.mkdtemp(prefix="skdp-")
@@ -180,7 +181,7 @@ class Collected:
 
     def finish(self) -> None:
         """Sort the buckets, once the last batch is there; `missing` is known then."""
-        import pyarrow as pa
+        pa = import_module("pyarrow")
 
         if self._waiting:
             self._code()
@@ -192,7 +193,7 @@ class Collected:
 
     def _sort(self) -> None:
         """Sort the rows in the files of the buckets."""
-        import pyarrow as pa
+        pa = import_module("pyarrow")
 
         assert self._folder is not None
         for b, writer in enumerate(self._writers):

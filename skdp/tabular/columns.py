@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import uuid
 from collections.abc import Callable
+from importlib import import_module
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -72,7 +73,7 @@ _INFINITE = {32: 2**31 - 1, 64: 2**63 - 1}  # as DuckDB has it in dates of so ma
 
 def kind_of_arrow(kind: Any) -> str:
     """Return what the cells of an Arrow column are, by its type."""
-    from pyarrow import types
+    types = import_module("pyarrow.types")
 
     if types.is_dictionary(kind):
         kind = kind.value_type
@@ -135,8 +136,8 @@ class Kinds(NamedTuple):
 
 def _dictionary(column: Any, kind: str) -> tuple[Ints, Any]:
     """Return the code of each cell, -1 where it is missing, and the distinct values as Arrow."""
-    import pyarrow as pa
-    from pyarrow import compute
+    pa = import_module("pyarrow")
+    compute = import_module("pyarrow.compute")
 
     if isinstance(column, pa.Array):
         column = pa.chunked_array([column])
@@ -173,7 +174,7 @@ def _values(dictionary: Any, kind: str) -> list[Any]:
 
 def coded_ids(column: Any, kind: str) -> tuple[Ints, Words]:
     """Return the unit of each row, -1 where its id is missing, and a hash of each unit's id."""
-    import pyarrow as pa
+    pa = import_module("pyarrow")
 
     codes, dictionary = _dictionary(column, kind)
     if pa.types.is_integer(dictionary.type):
@@ -207,7 +208,7 @@ def _moment(ticks: int, kind: Any) -> np.datetime64 | None:
 
 def numbers_of(column: Any, kind: str) -> NDArray[np.float64]:
     """Return cells as float64, NaN where they are missing."""
-    import pyarrow as pa
+    pa = import_module("pyarrow")
 
     if pa.types.is_dictionary(column.type):
         column = column.cast(column.type.value_type)

@@ -17,6 +17,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from operator import is_
 from typing import Any
 
 import numpy as np
@@ -103,7 +104,7 @@ class Bucket:
         """Sort rows; `units` and `keys` are numbers of the unit and the key of each."""
         width = int(keys.max(initial=0)) + 1
         code = units * width + keys
-        order = np.argsort(code, kind="stable")
+        order = np.argsort(code)  # the order within a pair changes no sum
         code = code[order]
         start = _starts(code)
         unit, key = np.divmod(code[start], width)
@@ -251,6 +252,7 @@ class Contributions:
         self._release = release
         self._asked: tuple[Sequence[Any], Ints] | None = None
         self._own: tuple[Ints, Ints] | None = None
+        self._last: tuple[Any, int, tuple[Ints, Ints, Ints]] | None = None  # what was ranked last
         self.kept: dict[Any, Any] = {}  # what queries have computed
         # Of a unit's own id and a key: other units have no part in it. Tests put in another one.
         self.hash: Callable[[Words, NDArray, int], Words] = mixed_words
@@ -310,11 +312,14 @@ class Contributions:
 
     def _codes_of(self, keys: Sequence[Any]) -> Ints:
         """Return the place in `keys` of every key of the table, -1 for others."""
-        if self._asked is None or self._asked[0] is not keys:
+        asked = self._asked
+        # By identity: 1 equals True, which is another key.
+        same = asked is not None and len(asked[0]) == len(keys) and all(map(is_, asked[0], keys))
+        if asked is None or not same:
             places = {told_apart(key): i for i, key in enumerate(keys)}
             codes = [places.get(told_apart(name), -1) for name in self._names]
-            self._asked = keys, np.array(codes, dtype=np.int64)
-        return self._asked[1]
+            asked = self._asked = tuple(keys), np.array(codes, dtype=np.int64)
+        return asked[1]
 
     def _private(self) -> tuple[Ints, Ints]:
         """Return hashes of the keys of the table, and their places once they are sorted.
@@ -335,6 +340,10 @@ class Contributions:
         `codes`: places of public keys, which their hash is of; None for private keys, all but those
         that have a place in `gone`.
         """
+        asked = bucket, codes, self.hash
+        if self._last is not None and codes is not None:  # for what is left out, then for totals
+            if self._last[1] == salt and all(map(is_, self._last[0], asked)):
+                return self._last[2]
         words, order = self._private() if codes is None else (codes, codes)
         if codes is None and gone is None:
             chosen = np.arange(bucket.key.size)
@@ -345,7 +354,9 @@ class Contributions:
         def hashes(pairs: Ints) -> Words:
             return self.hash(bucket.words[bucket.unit[pairs]], words[bucket.key[pairs]], salt)
 
-        return bucket.ranked(chosen, hashes, order)
+        ranked = bucket.ranked(chosen, hashes, order)
+        self._last = asked, salt, ranked
+        return ranked
 
     def key_weights(
         self, weights: list[int], salt: int, without: Sequence[Any]
