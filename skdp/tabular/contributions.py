@@ -341,9 +341,9 @@ class Contributions:
         that have a place in `gone`.
         """
         asked = bucket, codes, self.hash
-        if self._last is not None and codes is not None:  # for what is left out, then for totals
-            if self._last[1] == salt and all(map(is_, self._last[0], asked)):
-                return self._last[2]
+        last = self._last  # what is left out is asked for, then totals
+        if codes is not None and last and last[1] == salt and all(map(is_, last[0], asked)):
+            return last[2]
         words, order = self._private() if codes is None else (codes, codes)
         if codes is None and gone is None:
             chosen = np.arange(bucket.key.size)
