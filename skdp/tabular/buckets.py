@@ -22,7 +22,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from skdp.exceptions import SourceError
-from skdp.tabular.columns import Kinds, coded_ids, coded_keys, numbers_of
+from skdp.tabular.columns import Kinds, coded_ids, coded_keys, numbers_of, values_of
 from skdp.tabular.contributions import Bucket, mixed_words
 from skdp.tabular.terms import Ints
 from skdp.user_code import or_raise
@@ -149,7 +149,7 @@ class Collected:
             for i, kind in enumerate(self._kinds.columns)
         ]
         names = ["id", "key", *(f"v{i}" for i in range(len(numbers)))]
-        self._pieces.append(pa.table([table.column(0), code, *numbers], names=names))
+        self._pieces.append(pa.table([values_of(table.column(0)), code, *numbers], names=names))
         if self.n > MOST_IN_MEMORY:
             or_raise(self._spill, lambda: SpillError(_FULL))
 
@@ -170,7 +170,7 @@ class Collected:
                 self.missing.add(0)
                 continue
             own = mixed_words(words, np.zeros(1, dtype=np.int64), 0) >> np.uint64(40)
-            bucket = (own % np.uint64(BUCKETS)).astype(np.int64)[codes]
+            bucket = (own % np.uint64(BUCKETS)).astype(np.uint8)[codes]
             order = np.argsort(bucket, kind="stable")
             ends = np.searchsorted(bucket[order], np.arange(BUCKETS + 1))
             for b, writer in enumerate(self._writers):

@@ -29,6 +29,7 @@ __all__ = [
     "kind_of_arrow",
     "kind_of_duckdb",
     "numbers_of",
+    "values_of",
 ]
 
 _FAMILIES = {
@@ -134,17 +135,23 @@ class Kinds(NamedTuple):
 # --- cells ----------------------------------------------------------------------------------------
 
 
+def values_of(column: Any) -> Any:
+    """Return a column without a dictionary, which may hold a value twice, or an extension type."""
+    types = import_module("pyarrow.types")
+    if types.is_dictionary(column.type):
+        column = column.cast(column.type.value_type)
+    extended = hasattr(column.type, "extension_name")
+    return column.cast(column.type.storage_type) if extended else column
+
+
 def _dictionary(column: Any, kind: str) -> tuple[Ints, Any]:
     """Return the code of each cell, -1 where it is missing, and the distinct values as Arrow."""
     pa = import_module("pyarrow")
     compute = import_module("pyarrow.compute")
 
+    column = values_of(column)
     if isinstance(column, pa.Array):
         column = pa.chunked_array([column])
-    if pa.types.is_dictionary(column.type):  # which may hold a value twice
-        column = column.cast(column.type.value_type)
-    if hasattr(column.type, "extension_name"):
-        column = column.cast(column.type.storage_type)
     if kind == "float":
         column = compute.add(column.cast(pa.float64()), 0.0)  # one zero
         column = compute.if_else(compute.is_nan(column), pa.scalar(None, pa.float64()), column)
@@ -210,8 +217,7 @@ def numbers_of(column: Any, kind: str) -> NDArray[np.float64]:
     """Return cells as float64, NaN where they are missing."""
     pa = import_module("pyarrow")
 
-    if pa.types.is_dictionary(column.type):
-        column = column.cast(column.type.value_type)
+    column = values_of(column)
     if kind == "boolean":
         column = column.cast(pa.int8())
     column = column.cast(pa.float64(), safe=False)

@@ -85,8 +85,16 @@ def containers(table, folder):
     yield "parts of arrow", from_arrays(cut)
     yield "parts of pandas", from_arrays([table[:step], table[step:]])
     yield "parts of polars", from_arrays([pl.from_arrow(one) for one in cut])
+    yield "parts with dictionaries", from_arrays([_with_dictionaries(one) for one in cut])
     yield "stream", from_stream(lambda: back.to_reader(max_chunksize=2))
     yield "dask", from_dask(dask.from_pandas(table, npartitions=2))
+
+
+def _with_dictionaries(table):
+    columns = [table[name] for name in table.column_names]
+    coded = [one if name == "v" else one.dictionary_encode() for name, one in
+             zip(table.column_names, columns, strict=True)]  # fmt: skip
+    return pa.table(coded, names=table.column_names)
 
 
 def integers(table, by, secret=5):
