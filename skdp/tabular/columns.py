@@ -167,7 +167,8 @@ def _dictionary(column: Any, kind: str) -> tuple[Ints, Any]:
         coded = (
             coded.chunk(0) if coded.num_chunks else pa.array([], column.type).dictionary_encode()
         )
-    return np.asarray(coded.indices.fill_null(-1)).astype(np.int64), coded.dictionary
+    codes = coded.indices.fill_null(-1) if coded.indices.null_count else coded.indices
+    return np.asarray(codes).astype(np.int64), coded.dictionary
 
 
 def _values(dictionary: Any, kind: str) -> list[Any]:

@@ -102,15 +102,18 @@ class Bucket:
     @classmethod
     def of_rows(cls, units: Ints, keys: Ints, words: Words, columns: Columns) -> Bucket:
         """Sort rows; `units` and `keys` are numbers of the unit and the key of each."""
-        width = int(keys.max(initial=0)) + 1
-        code = units * width + keys
-        order = np.argsort(code)  # the order within a pair changes no sum
-        code = code[order]
+        bits = int(keys.max(initial=0)).bit_length()
+        code = (units << bits) | keys
+        values: Columns = {}
+        if columns:
+            order = np.argsort(code)  # the order within a pair changes no sum
+            code, values = code[order], {name: own[order] for name, own in columns.items()}
+        else:
+            code.sort()
         start = _starts(code)
-        unit, key = np.divmod(code[start], width)
-        rows = np.diff(np.r_[start, code.size])
-        sorted_columns = {name: values[order] for name, values in columns.items()}
-        return cls(start, unit, key, rows, words, sorted_columns)
+        pair = code[start]
+        rows = np.diff(start, append=code.size)
+        return cls(start, pair >> bits, pair & (2**bits - 1), rows, words, values)
 
     def ranked(
         self, chosen: Ints, words: Callable[[Ints], Words], order: Ints
@@ -128,7 +131,7 @@ class Bucket:
         """
         unit = self.unit[chosen]
         first = _starts(unit)
-        pairs = np.diff(np.r_[first, unit.size])
+        pairs = np.diff(first, append=unit.size)
         size, place = np.repeat(pairs, pairs), np.arange(unit.size) - np.repeat(first, pairs)
         several = np.flatnonzero(size > 1)  # a unit of one pair needs no rank
         pair = chosen[several]
