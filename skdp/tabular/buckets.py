@@ -22,7 +22,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from skdp.exceptions import SourceError
-from skdp.tabular.columns import Kinds, coded_ids, coded_keys, numbers_of, values_of
+from skdp.tabular.columns import Kinds, coded_ids, coded_keys, has_missing, numbers_of, values_of
 from skdp.tabular.contributions import Bucket, mixed_words
 from skdp.tabular.terms import Ints
 from skdp.user_code import or_raise
@@ -73,6 +73,18 @@ def _removed(folder: str, process: int) -> None:
         shutil.rmtree(folder, ignore_errors=True)
 
 
+def _combined(parts: list[tuple[Ints, list[Any]]]) -> tuple[Ints, list[Any]]:
+    """Return the code of each row and the distinct keys; of several columns, keys are tuples."""
+    code, values = parts[0]
+    if len(parts) == 1:
+        return code, values
+    for codes, own in parts[1:]:
+        code = np.unique(code * len(own) + codes, return_inverse=True)[1]
+    first = np.unique(code, return_index=True)[1]
+    cells = [[own[i] for i in codes[first].tolist()] for codes, own in parts]
+    return code, list(zip(*cells, strict=True))
+
+
 class Collected:
     """Rows as they come, and their buckets.
 
@@ -121,42 +133,34 @@ class Collected:
     def _code(self) -> None:
         """Code the rows that wait: their keys are numbers from here on."""
         pa = import_module("pyarrow")
-
         table = pa.concat_tables(self._waiting)
         self._waiting, self._uncoded = [], 0
-        many = len(self._kinds.by)
+        ids, *columns = map(values_of, table.columns)
+        if has_missing(ids):
+            self.missing.add(0)
         parts = []
-        for i, kind in enumerate(self._kinds.by, 1):
-            column = table.column(i)
-            codes, values = coded_keys(column, kind, column.type)
-            if (codes < 0).any():
+        for i, (kind, column) in enumerate(zip(self._kinds.by, columns, strict=False), 1):
+            parts.append(coded_keys(column, kind))
+            if (parts[-1][0] < 0).any():
                 self.missing.add(i)
-            parts.append((np.maximum(codes, 0), values))
-        code, values = parts[0]
-        if many > 1:
-            code = np.zeros(table.num_rows, dtype=np.int64)
-            for codes, own in parts:
-                code = np.unique(code * max(len(own), 1) + codes, return_inverse=True)[1]
-            first = np.unique(code, return_index=True)[1]
-            values = list(
-                zip(*([own[i] for i in codes[first]] for codes, own in parts), strict=True)
-            )
-        if not self.missing:  # else the table is refused
-            to = [self._places.setdefault(value, len(self._places)) for value in values]
-            code = np.array(to, dtype=np.int64)[code] if to else code
+        if self.missing:  # the table will be refused, once it is known which columns
+            return
+        code, values = _combined(parts)
+        to = [self._places.setdefault(value, len(self._places)) for value in values]
+        code = np.array(to, dtype=np.int64)[code]
+        columns = columns[len(parts) :]
         numbers = [
-            numbers_of(table.column(many + 1 + i), kind)
-            for i, kind in enumerate(self._kinds.columns)
+            numbers_of(column, kind)
+            for column, kind in zip(columns, self._kinds.columns, strict=True)
         ]
         names = ["id", "key", *(f"v{i}" for i in range(len(numbers)))]
-        self._pieces.append(pa.table([values_of(table.column(0)), code, *numbers], names=names))
+        self._pieces.append(pa.table([ids, code, *numbers], names=names))
         if self.n > MOST_IN_MEMORY:
             or_raise(self._spill, lambda: SpillError(_FULL))
 
     def _spill(self) -> None:
         """Write the rows that are coded to the files of their buckets."""
         pa = import_module("pyarrow")
-
         if self._folder is None:
             folder = tempfile.mkdtemp(prefix="skdp-")
             self._folder = Path(folder)
@@ -166,9 +170,6 @@ class Collected:
             self._writers = [pa.ipc.new_stream(str(path), schema) for path in paths]
         for piece in self._pieces:
             codes, words = coded_ids(piece.column("id"), self._kinds.unit)
-            if (codes < 0).any():
-                self.missing.add(0)
-                continue
             own = mixed_words(words, np.zeros(1, dtype=np.int64), 0) >> np.uint64(40)
             bucket = (own % np.uint64(BUCKETS)).astype(np.uint8)[codes]
             order = np.argsort(bucket, kind="stable")
@@ -182,9 +183,10 @@ class Collected:
     def finish(self) -> None:
         """Sort the buckets, once the last batch is there; `missing` is known then."""
         pa = import_module("pyarrow")
-
         if self._waiting:
             self._code()
+        if self.missing:
+            return
         if self._folder is not None:
             or_raise(self._sort, lambda: SpillError(_FULL))
         elif self._pieces:
@@ -194,7 +196,6 @@ class Collected:
     def _sort(self) -> None:
         """Sort the rows in the files of the buckets."""
         pa = import_module("pyarrow")
-
         assert self._folder is not None
         for b, writer in enumerate(self._writers):
             writer.close()
@@ -215,10 +216,6 @@ class Collected:
     def _bucket(self, rows: Any) -> Bucket:
         """Return the bucket of coded rows."""
         units, words = coded_ids(rows.column("id"), self._kinds.unit)
-        if (units < 0).any():
-            self.missing.add(0)
-            units = np.maximum(units, 0)
-            words = words if words.size else np.zeros(1, dtype=np.uint64)
         values: dict[str, NDArray[np.float64]] = {
             name: np.asarray(rows.column(f"v{i}")) for i, name in enumerate(self._columns)
         }

@@ -26,6 +26,7 @@ __all__ = [
     "Kinds",
     "coded_ids",
     "coded_keys",
+    "has_missing",
     "kind_of_arrow",
     "kind_of_duckdb",
     "numbers_of",
@@ -144,12 +145,19 @@ def values_of(column: Any) -> Any:
     return column.cast(column.type.storage_type) if extended else column
 
 
+def has_missing(column: Any) -> bool:
+    """Say whether a column has missing cells, NaN among them."""
+    compute = import_module("pyarrow.compute")
+    return bool(compute.any(compute.is_null(column, nan_is_null=True)).as_py())
+
+
 def _dictionary(column: Any, kind: str) -> tuple[Ints, Any]:
-    """Return the code of each cell, -1 where it is missing, and the distinct values as Arrow."""
+    """Return the code of each cell, -1 where it is missing, and the distinct values as Arrow.
+
+    Of what `values_of` has returned, as all that follows here.
+    """
     pa = import_module("pyarrow")
     compute = import_module("pyarrow.compute")
-
-    column = values_of(column)
     if isinstance(column, pa.Array):
         column = pa.chunked_array([column])
     if kind == "float":
@@ -183,19 +191,18 @@ def _values(dictionary: Any, kind: str) -> list[Any]:
 def coded_ids(column: Any, kind: str) -> tuple[Ints, Words]:
     """Return the unit of each row, -1 where its id is missing, and a hash of each unit's id."""
     pa = import_module("pyarrow")
-
     codes, dictionary = _dictionary(column, kind)
     if pa.types.is_integer(dictionary.type):
         return codes, np.asarray(dictionary).astype(np.uint64)
     return codes, words_of(_values(dictionary, kind))
 
 
-def coded_keys(column: Any, kind: str, type_: Any) -> tuple[Ints, list[Any]]:
+def coded_keys(column: Any, kind: str) -> tuple[Ints, list[Any]]:
     """Return the key of each row, -1 where it is missing, and plain keys; some may be equal."""
     codes, dictionary = _dictionary(column, kind)
     values = _values(dictionary, kind)
     if kind == "date":
-        values = [_moment(value, type_) for value in values]
+        values = [_moment(value, column.type) for value in values]
         missing = np.array([value is None for value in values] + [True])
         codes = np.where(missing[codes], -1, codes)
     return codes, values
@@ -217,8 +224,6 @@ def _moment(ticks: int, kind: Any) -> np.datetime64 | None:
 def numbers_of(column: Any, kind: str) -> NDArray[np.float64]:
     """Return cells as float64, NaN where they are missing."""
     pa = import_module("pyarrow")
-
-    column = values_of(column)
     if kind == "boolean":
         column = column.cast(pa.int8())
     column = column.cast(pa.float64(), safe=False)

@@ -200,6 +200,40 @@ def test_a_table_that_nobody_closes_leaves_no_file(small):
     assert not list(small.iterdir())
 
 
+def test_ctrl_c_while_rows_are_read_leaves_no_file(small):
+    def read(part):
+        yield people()
+        if part:
+            assert list(small.iterdir())
+            raise KeyboardInterrupt
+
+    source = from_arrays([people()])
+    source = type(source)((0, 1), read, source.engine, source.heads)
+    budget = of_users()
+    with pytest.raises(KeyboardInterrupt):
+        asked(budget).fit(source)
+    assert list(small.iterdir()) == [] and budget.spent.epsilon == 0
+
+
+@each("columns", [(0,), (1,), (2,), (1, 2), (0, 1, 2)])
+@each("spilled", [False, True])
+def test_missing_cells_are_named_in_one_order(columns, spilled, small, monkeypatch):
+    """Whichever row comes first, and where a batch has no other cells."""
+    if not spilled:
+        monkeypatch.setattr(buckets, "MOST_IN_MEMORY", 2**24)
+    table = pa.table({"u": [1, 2, 3, 4] * 5, "j": ["a", "b"] * 10, "k": [1, 2] * 10})
+    for at in (range(5), range(15, 20), [19], [0]):
+        odd = table
+        for i in columns:
+            cells = [None if row in at else cell for row, cell in enumerate(table[i].to_pylist())]
+            odd = odd.set_column(i, table.column_names[i], pa.array(cells, table[i].type))
+        what, name = [("unit", "u"), ("key", "j"), ("key", "k")][columns[0]]
+        for given_rows in (duckdb.from_arrow(odd), from_arrays([odd])):
+            with pytest.raises(ValueError, match=f"{what} column '{name}' has missing values"):
+                check_grouped(given_rows, by=["j", "k"], unit="u", columns=[])
+    assert list(small.iterdir()) == []
+
+
 @each("where", ["id", "key", "stated keys", "a later part"])
 def test_a_table_that_is_refused_leaves_no_file(where, small):
     table, n = people(), 400
