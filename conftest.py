@@ -137,7 +137,7 @@ def _the_same_bits(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPat
 
     def restart(label: str) -> None:  # for the cases of one item (tests/folding.py)
         nonlocal stream
-        stream = SeededEntropy(0, f"{name}|{label}".encode())
+        stream = SeededEntropy(0, f"{name}|{label}".encode(errors="surrogatepass"))
 
     monkeypatch.setattr(entropy, "os", SimpleNamespace(urandom=urandom, restart=restart))
 

@@ -16,6 +16,7 @@ from typing import Any
 
 import pytest
 
+from skdp.budget import ambient
 from skdp.core.noise import entropy
 
 SHOWN = 10  # failing cases that a failure lists
@@ -30,7 +31,9 @@ def each(
     """Try every case in one item: `pytest.mark.parametrize`, folded.
 
     A case starts like an item of its own: with a fresh `monkeypatch` and `tmp_path`, with no
-    warning shown yet, and with bits of noise that depend on its label alone.
+    warning shown and no budget made yet, and with bits of noise that depend on its label alone.
+    Other fixtures are made once an item, so a folded test takes none that a case changes
+    (`tests/test_suite.py` lists those that it may take).
 
     Parameters
     ----------
@@ -43,7 +46,9 @@ def each(
     """
     single = isinstance(names, str) and "," not in names
     argnames = [name.strip() for name in names.split(",")] if isinstance(names, str) else [*names]
-    labelled = dict(_labelled(list(cases), single, ids))
+    listed = list(cases)
+    labelled = dict(_labelled(listed, single, ids))
+    assert len(labelled) == len(listed), "two cases have one label"
 
     def fold(test: Any) -> Any:
         signature = inspect.signature(test)
@@ -60,6 +65,8 @@ def each(
                         test(**given, **dict(zip(argnames, values, strict=True)))
                     except pytest.skip.Exception as reason:
                         skipped[label] = reason
+                    except pytest.xfail.Exception as reason:  # of an item, not of a case
+                        failed[label] = AssertionError(f"xfail: {reason}")
                     except (Exception, pytest.fail.Exception) as error:
                         failed[label] = error
             _report(failed, len(labelled))
@@ -67,6 +74,7 @@ def each(
                 raise next(iter(skipped.values()))
 
         kept = [p for name, p in signature.parameters.items() if name not in argnames]
+        every.folded = True  # type: ignore[attr-defined]
         every.__signature__ = signature.replace(parameters=kept)  # type: ignore[attr-defined]
         return every
 
@@ -109,6 +117,7 @@ def _fresh(fixtures: dict[str, Any], label: str) -> Iterator[dict[str, Any]]:
     )  # of conftest.py; not where noise is the system's
     if restart is not None:
         restart(label)
+    ambient._LIVE.clear()  # budgets of other cases: beside one, a fit without a budget warns
     given = dict(fixtures)
     with warnings.catch_warnings():
         if "tmp_path" in given:

@@ -16,6 +16,7 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[1]
+TESTS, PLUGIN = ROOT / "tests", ROOT / "pytest_skdp.py"
 
 # The core's contract, and rules about the whole tree.
 ALWAYS = (
@@ -59,15 +60,22 @@ def selected(changed: Iterable[str] | None) -> set[str] | None:
     if changed is None:
         return None
     modules, tests = set(), set()
+    files = {file.relative_to(ROOT).as_posix() for file in sorted((ROOT / "tests").rglob("*.py"))}
+    imported = {
+        helper.relative_to(ROOT).as_posix() for path in files for helper in helpers(ROOT / path)
+    }
     for path in changed:
         name = Path(path).name
         if path.startswith("skdp/") and path.endswith((".py", ".pyi")):
             modules.add(module_name(path.removesuffix("i") if path.endswith("i") else path))
-        elif path.startswith("tests/") and name.startswith("test_") and path.endswith(".py"):
+        elif path in files - imported and name.startswith("test_"):
             tests.add(path)
         elif not path.startswith(UNREAD) or path.endswith((".py", ".toml", ".ini", ".cfg")):
             return None
-    files = {file.relative_to(ROOT).as_posix() for file in sorted((ROOT / "tests").rglob("*.py"))}
+    names = names_used(tree_of(ROOT / "conftest.py"))
+    by_all = frozenset(module for name in names for module in resolved(name.rstrip(".")))
+    if modules - set(sources()) or modules & closure(by_all):
+        return None  # a module is gone, or all tests use it
     tests |= {path for path in files if path.startswith(ALWAYS)}
     for path in files:
         if modules & closure(used_by(path)):
@@ -196,11 +204,17 @@ def used_by(path: str) -> frozenset[str]:
         if file in seen:
             continue
         seen.add(file)
-        tree = ast.parse(file.read_text(encoding="utf-8"))
+        tree = tree_of(file)
         names = [*names_used(tree), *names_quoted(tree)]
         found |= {module for name in names for module in resolved(name.rstrip("."))}
-        todo += helpers(tree, file.parent)
+        todo += helpers(file)
     return frozenset(found)
+
+
+@functools.cache
+def tree_of(file: Path) -> ast.Module:
+    """Return the syntax tree of a file."""
+    return ast.parse(file.read_text(encoding="utf-8"))
 
 
 def names_quoted(tree: ast.AST) -> Iterator[str]:
@@ -214,10 +228,23 @@ def names_quoted(tree: ast.AST) -> Iterator[str]:
                 yield "skdp"
 
 
-def helpers(tree: ast.AST, folder: Path) -> Iterator[Path]:
-    """Yield the files of tests that a file imports, by path or as a neighbour."""
+@functools.cache
+def helpers(file: Path) -> frozenset[Path]:
+    """Return the files that a test file imports, by path or as a neighbour, and scripts it runs."""
+    return frozenset(_helpers(tree_of(file), file.parent))
+
+
+def _helpers(tree: ast.AST, folder: Path) -> Iterator[Path]:
     for node in ast.walk(tree):
-        if isinstance(node, ast.ImportFrom) and node.module:
+        if isinstance(node, ast.Constant) and isinstance(node.value, str):
+            if re.fullmatch(r"tests(\.\w+)+", node.value):
+                names = [node.value]
+            elif node.value.endswith(".py") and "test_" not in node.value:
+                yield from (f for f in (folder / node.value, ROOT / node.value) if f.is_file())
+                continue
+            else:
+                continue
+        elif isinstance(node, ast.ImportFrom) and node.module:
             names = [node.module, *(f"{node.module}.{alias.name}" for alias in node.names)]
         elif isinstance(node, ast.Import):
             names = [alias.name for alias in node.names]
@@ -226,5 +253,5 @@ def helpers(tree: ast.AST, folder: Path) -> Iterator[Path]:
         for name in names:
             for start in (ROOT, folder):
                 file = start.joinpath(*name.split(".")).with_suffix(".py")
-                if file.exists() and (ROOT / "tests") in file.parents:
+                if file.is_file() and (TESTS in file.parents or file == PLUGIN):
                     yield file

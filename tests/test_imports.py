@@ -63,7 +63,7 @@ OPTIONAL = {
     "model_selection": {"pandas"},
     "statistics": {"pandas"},
     "tabular": {"duckdb"},
-    "sql": {"duckdb", "polars", "sqlglot"},
+    "sql": {"duckdb", "sqlglot"},
 }
 
 RANDOM = {"numpy.random", "random", "secrets", "os.urandom"}

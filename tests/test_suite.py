@@ -137,6 +137,8 @@ def test_cases_may_skip_but_not_all_of_them():
 
 
 def test_a_list_without_cases_or_of_another_test_is_refused():
+    with pytest.raises(AssertionError, match="one label"):
+        each("name", ["a", "a", "a (2)"])(lambda name: None)
     with pytest.raises(AssertionError, match="no cases"):
         each("number", [])(lambda number: None)
     with pytest.raises(AssertionError, match="no parameters"):
@@ -145,14 +147,35 @@ def test_a_list_without_cases_or_of_another_test_is_refused():
         each("number", [pytest.param(1, marks=pytest.mark.slow)])(lambda number: None)
 
 
+# Fixtures of one item that each case of a folded test has anew, or does not change.
+RENEWED = {
+    "_close_figures", "_no_budget_of_another_test", "_the_same_bits", "capfd", "capsys",
+    "monkeypatch", "record_property", "recwarn", "request", "slack", "system_noise", "tmp_path",
+}  # fmt: skip
+
+
+def test_a_folded_test_takes_no_fixture_that_a_case_changes(request):
+    """Of all tests of this run: run the whole suite to know."""
+    wrong = set()
+    for item in request.session.items:
+        if getattr(getattr(item, "function", None), "folded", False):
+            given = item.callspec.params if hasattr(item, "callspec") else {}
+            for name, found in item._fixtureinfo.name2fixturedefs.items():
+                if name not in RENEWED | set(given) and found[-1].scope == "function":
+                    wrong.add(f"{item.nodeid}: {name}")
+    assert wrong == set()
+
+
 # --- what a change can break ----------------------------------------------------------------------
 
 
 def test_everything_runs_where_nobody_can_know():
     assert selection.changed_since("no-such-revision") is None
     assert selection.selected(None) is None
+    # The last ones: what conftest.py uses, a test file that others import, a module that is gone.
     for shared in ("pyproject.toml", "conftest.py", "tests/views.py", "tests/contract/cases.py",
-                   "tests/data/x.json", ".ci/run"):  # fmt: skip
+                   "tests/data/x.json", ".ci/run", "pytest_skdp.py", "skdp/core/clipping.py",
+                   "tests/sql/test_sql_fuzz.py", "skdp/no_such_module.py"):  # fmt: skip
         assert selection.selected(["skdp/cluster.py", shared]) is None
 
 
@@ -162,7 +185,6 @@ def test_everything_runs_where_nobody_can_know():
         ("skdp/cluster.py", "tests/test_cluster.py", "tests/sql/test_sql_rows.py"),
         # through a helper, through other modules, through a page of names, and by a patched name
         ("skdp/_clustering.py", "tests/contract/test_charges.py", "tests/test_quantile.py"),
-        ("skdp/core/clipping.py", "tests/test_cluster.py", "tests/test_oldest.py"),
         (
             "skdp/queries/rows_beyond.py",
             "tests/contract/test_users.py",
@@ -172,6 +194,10 @@ def test_everything_runs_where_nobody_can_know():
         ("tests/test_cluster.py", "tests/test_cluster.py", "tests/test_decomposition.py"),
         ("doc/support.md", "tests/test_readme.py", "tests/test_cluster.py"),
         ("skdp/cluster.py", "skdp/cluster.py", "skdp/decomposition.py"),
+        # scripts that a test runs, and the plugin of pytest
+        ("skdp/cluster.py", "tests/sklearns/test_substituted.py", "tests/test_quantile.py"),
+        ("skdp/tabular/rows.py", "tests/bad_input/test_containers.py", "tests/test_oldest.py"),
+        ("skdp/audit/_black_box.py", "tests/audit/test_plugin.py", "tests/test_cluster.py"),
     ],
 )
 def test_what_imports_a_change_runs(changed, runs, does_not):

@@ -26,7 +26,6 @@ import os
 import threading
 import warnings
 from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager
 from contextvars import ContextVar
 from dataclasses import dataclass
 from fractions import Fraction
@@ -212,6 +211,7 @@ class PrivacyFilter:
         self.max_rows_per_unit: int | None = None
         self._shares = _Shares()
         self._separate_delta_is_spent = False
+        self._is_paid = False  # whether any share has been taken
         self._is_open = True
         self._passes = 0  # over the rows, on which a user's code runs
         self._entropy: Any = None  # of noise; None: the operating system
@@ -274,17 +274,23 @@ class PrivacyFilter:
     def _spending(self, name: str) -> Iterator[None]:
         """Hold the lock under which a share is taken, if this session may still release."""
         # Before the lock: a forked child may have inherited it locked.
-        if os.getpid() != self._pid:
-            raise PrivacyLeakError(f"release {name!r} in a process that did not open the session")
+        self._check_process(name)
         if self._lock._is_owned():  # type: ignore[attr-defined]
             raise PrivacyLeakError(f"release {name!r} in the middle of another of this session")
         with self._lock:
-            if not self._is_open:
-                raise PrivacyLeakError(f"release {name!r} after the session was closed")
-            if self._passes:
-                # One row would decide whether there is such a release.
-                raise PrivacyLeakError(f"release {name!r} asked for by code that runs on the rows")
+            self._check_open(name)
             yield
+
+    def _check_process(self, name: str) -> None:
+        if os.getpid() != self._pid:
+            raise PrivacyLeakError(f"release {name!r} in a process that did not open the session")
+
+    def _check_open(self, name: str) -> None:
+        if not self._is_open:
+            raise PrivacyLeakError(f"release {name!r} after the session was closed")
+        if self._passes:
+            # One row would decide whether there is such a release.
+            raise PrivacyLeakError(f"release {name!r} asked for by code that runs on the rows")
 
     def ticket_key(self) -> bytes | None:
         """Return what keys the choice of a unit's rows; None: the operating system's entropy.
@@ -341,9 +347,10 @@ class PrivacyFilter:
 class Meter:
     """A view of a session's allowance: it can check, take shares and release under them.
 
-    Mechanisms and measurements are handed this and no more. Whatever they do with it, what is
-    released in a session adds up to its claim at most; `tests/verified/test_filter.py` runs every
-    short sequence of requests.
+    Mechanisms and measurements are handed this and no more. What is taken by all meters of a
+    session adds up to its claim at most (`tests/verified/test_filter.py` runs every short sequence
+    of requests). That a release loses no more than the share that was taken for it, the proof of
+    its mechanism shows.
 
     Parameters
     ----------
@@ -464,9 +471,11 @@ class Meter:
         # Four roundings of at most 2**-53 each: the factor keeps the square below share * mu**2.
         return math.sqrt(float(fraction)) * self.mu * (1 - 2**-50)
 
-    def spending(self, name: str) -> AbstractContextManager[None]:
+    @contextlib.contextmanager
+    def spending(self, name: str) -> Iterator[None]:
         """Hold the lock under which shares are taken; refuse where the session may not release."""
-        return self._filter._spending(name)
+        with self._filter._spending(name):
+            yield
 
     def _affordable(self, share: Share, name: str) -> Fraction:
         """Return the share as a fraction if that much is left; under the lock."""
@@ -483,6 +492,7 @@ class Meter:
         with self.spending(name):
             fraction = self._affordable(share, name)
             self._shares.spent += fraction
+            self._filter._is_paid = True
         if self.mu is None:
             return fraction, fraction * self._epsilon_of_step
         return fraction, Fraction(pure_epsilon_from_mu(self.level(fraction)))
@@ -499,7 +509,7 @@ class Meter:
                 )
             if self._filter._separate_delta_is_spent:
                 raise PrivacyLeakError(f"release {name!r}: separate_delta has been spent already")
-            self._filter._separate_delta_is_spent = True
+            self._filter._separate_delta_is_spent = self._filter._is_paid = True
 
     @contextlib.contextmanager
     def without_releases(self) -> Iterator[None]:
@@ -552,6 +562,10 @@ class Meter:
         shape: tuple[int, ...],
     ) -> NDArray:
         """Make a release (or take it from a transcript that is replayed) and write it down."""
+        self._filter._check_process(name)
+        self._filter._check_open(name)
+        if not self._filter._is_paid:
+            raise PrivacyLeakError(f"release {name!r} before any share was taken")
         transcript = current_transcript()
         released = None if transcript is None else transcript.next_released(name, shape)
         if released is None:

@@ -266,9 +266,10 @@ class BestOfRuns(Measurement):
         # No worker processes: in these nobody would see what sessions claim. Those that name no
         # budget claim it to the runs' own, too: in the ledger of an ambient one they would be seen.
         sequential, ambient = parallel_config("sequential"), only_here(budget)
-        with inner_sessions(), foreign_code(meter), silent(), sequential, ambient:
+        with inner_sessions(), silent(), sequential, ambient:
             for candidate, train, test, seed in self._drawn(table, meter):
-                run = self._run(table.rows, candidate, train, test, budget, seed, base)
+                with foreign_code(meter):
+                    run = self._run(table.rows, candidate, train, test, budget, seed, base)
                 if run is not None and run.score > best.score:  # of equal ones the first
                     best = run
         return best

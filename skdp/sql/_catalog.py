@@ -1,8 +1,7 @@
 """Tables that may be asked: declared one by one, private with their unit, or public.
 
-Nothing is released here. A table that is not declared is refused, never public. Of the declared
-ones the engine's catalogue says names and types, which are public. Reading rows is left to what
-`skdp.aggregation` is handed.
+A table that is not declared is refused, never public. Names and types of the columns of declared
+tables come from DuckDB's catalogue, and are public.
 """
 
 from __future__ import annotations
@@ -16,12 +15,11 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from skdp.sql._polars import PolarsTables
 from skdp.sql._typed import family_of, quoted, text_of
 from skdp.tabular import checked, type_name
 from skdp.user_code import cancellable, or_raise, suppress_warnings
 
-__all__ = ["Catalog", "Column", "Owner", "Table", "bounds_of", "folded", "open_catalog"]
+__all__ = ["Catalog", "Column", "Table", "bounds_of", "folded", "open_catalog", "rows_of"]
 
 _KEYS = {"unit", "owner", "columns", "keys"}
 # Of other types two that differ are equal (a month and 30 days), or cells have any length.
@@ -99,7 +97,6 @@ class Catalog:
     tables: dict[str, Table] = field(default_factory=dict)
     shared: bool = False  # one cursor for all that is read
     opened: Any = None
-    lazy: Any = None  # tables of polars, where that computes the rows
 
     @contextmanager
     def one_state(self) -> Iterator[Catalog]:
@@ -141,7 +138,7 @@ class Catalog:
         ------
         RuntimeError
             If the connection is closed, or if functions of the database would be run in place of
-            the engine's.
+            DuckDB's.
         """
 
         def opened() -> tuple[Any, list[str]]:
@@ -193,8 +190,6 @@ class Catalog:
                 found = []
             if not table.source.startswith(_FILES) and table.source not in places:
                 found = []  # a view, or a table that may fail on a cell, in its place
-            if self.lazy is not None and not self.lazy.check_unchanged(table.source):
-                found = []
             if found != [(column.name, column.kind) for column in table.columns.values()]:
                 raise RuntimeError(
                     f"table {table.name!r} has changed since it was declared: it has other columns "
@@ -203,7 +198,7 @@ class Catalog:
                 )
 
 
-def open_catalog(database: Any, tables: Any, engine: str = "duckdb") -> Catalog:
+def open_catalog(database: Any, tables: Any) -> Catalog:
     """Return the declared tables of a connection, a file, or of tables in memory.
 
     Raises
@@ -217,21 +212,12 @@ def open_catalog(database: Any, tables: Any, engine: str = "duckdb") -> Catalog:
             "tables must be a dict from the names of one or more tables to 'public', "
             "{'unit': column} or {'owner': (column, owning table, its key column)}"
         )
-    lazy = None
-    if engine == "polars":
-        if not isinstance(database, Mapping):
-            raise TypeError(
-                "with engine='polars', database must be a dict from names to tables of polars, "
-                f"pandas or pyarrow, or to paths of Parquet files; got {type(database).__name__}"
-            )
-        public = {folded(str(name)) for name, spec in tables.items() if spec == "public"}
-        connection, found, lazy = _of_polars(duckdb, database, public)
-    elif isinstance(database, Mapping):
+    if isinstance(database, Mapping):
         connection, found = _in_memory(duckdb, database)
     else:
         connection = _connected(duckdb, database)
         found = {}
-    catalog = Catalog(connection, lazy=lazy)
+    catalog = Catalog(connection)
     cursor = catalog.cursor()
     for name, spec in tables.items():
         if not isinstance(name, str):
@@ -256,7 +242,7 @@ def open_catalog(database: Any, tables: Any, engine: str = "duckdb") -> Catalog:
 
 
 def _shadows(cursor: Any) -> list[str]:
-    """Return functions of the database with names of the engine's: their names alone are read."""
+    """Return names of functions of the database that are also those of DuckDB's own."""
     # Its whole name: a macro of the database may be called like the list of functions itself.
     listed = "SELECT DISTINCT function_name FROM system.main.duckdb_functions() WHERE"
     own = cursor.execute(f"{listed} NOT internal").fetchall()
@@ -314,21 +300,6 @@ def _in_memory(duckdb: Any, given: Mapping[str, Any]) -> tuple[Any, dict[str, st
     return connection, sources
 
 
-def _of_polars(
-    duckdb: Any, given: Mapping[str, Any], public: set[str]
-) -> tuple[Any, dict[str, str], PolarsTables]:
-    """Return lazy frames, and a database with their types; of public tables with their rows."""
-    lazy = PolarsTables()
-    connection = duckdb.connect(":memory:")
-    sources = {}
-    for name, table in given.items():
-        source = f'"memory"."main".{quoted(name)}'
-        arrow = lazy.add(name, source, table, whole=folded(name) in public)
-        _copy(connection, name, arrow)
-        sources[folded(name)] = source
-    return connection, sources, lazy
-
-
 def _copy(connection: Any, name: str, table: Any) -> None:
     table = checked(table, f"table {name!r}")
 
@@ -342,6 +313,8 @@ def _copy(connection: Any, name: str, table: Any) -> None:
         "pyarrow, with columns of types that DuckDB has and texts that are valid UTF-8; "
         f"got {type(table).__name__}"
     )
+    if type(table).__name__ == "LazyFrame":
+        text += ". Compute a lazy table of polars before, with frame.collect(), to see what fails"
     with suppress_warnings():
         or_raise(copy, lambda: TypeError(text))
 
@@ -380,6 +353,21 @@ def _base_table(cursor: Any, name: str) -> str | None:
                 )
             return whole
     return None
+
+
+def rows_of(cursor: Any, statement: str, failed: str) -> list[tuple[Any, ...]]:
+    """Return the rows of a statement, which Ctrl-C stops.
+
+    Raises
+    ------
+    RuntimeError
+        With the text `failed`, if DuckDB cannot run the statement.
+    """
+    rows: list[tuple[Any, ...]] = or_raise(
+        lambda: cancellable(lambda: cursor.execute(statement).fetchall(), cursor.interrupt),
+        lambda: RuntimeError(failed),
+    )
+    return rows
 
 
 def _columns_of(cursor: Any, source: str) -> list[tuple[str, str]]:
@@ -497,25 +485,14 @@ def _check_key(catalog: Catalog, owner: Owner) -> None:
     """
     above = catalog.tables[owner.table]
     key = quoted(above.columns[owner.key].name)
-    if catalog.lazy is not None:
-        _check_once(catalog.lazy.names_rows(above.source, above.columns[owner.key].name), above,
-                    owner)  # fmt: skip
-        return
     cursor = catalog.cursor()
     test = f"SELECT count({key}) <> count(DISTINCT {key}) FROM {above.source}"
     text = f"table {above.name!r} cannot be read, to check that each key in it names one row"
     try:
-        twice = or_raise(
-            lambda: cancellable(lambda: cursor.execute(test).fetchone(), cursor.interrupt),
-            lambda: RuntimeError(text),
-        )
+        ((twice,),) = rows_of(cursor, test, text)
     finally:
         cursor.close()
-    _check_once(not twice[0], above, owner)
-
-
-def _check_once(once: bool, above: Table, owner: Owner) -> None:
-    if not once:
+    if twice:
         raise ValueError(
             f"values of {above.name!r}.{above.columns[owner.key].name!r}, the key of an owner, are "
             "not unique. A row that refers to one of them would have several owners. Use a key "

@@ -2,7 +2,7 @@
 
 Nothing is released here but by `skdp.aggregation.DPGroupBy`: no noise is drawn and no sensitivity
 is stated. A query is read by a closed whitelist (`skdp.sql._expressions`, `skdp.sql._sources`);
-rows are computed by DuckDB, or polars, before the charge, by SQL that cannot fail on a cell.
+rows are computed by DuckDB before the charge, by SQL that cannot fail on a cell.
 """
 
 from __future__ import annotations
@@ -12,26 +12,25 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import nullcontext, suppress
 from typing import Any
 
-from skdp._parameters import check_parameter
+from skdp._parameters import shown
 from skdp.aggregation import DPGroupBy
 from skdp.budget import PrivacyBudget
 from skdp.budget.amounts import check_delta, check_positive
 from skdp.exceptions import QueryRefusedError
 from skdp.sql._answer import Answer
-from skdp.sql._catalog import Catalog, bounds_of, open_catalog
-from skdp.sql._conditional import conditional_notes
-from skdp.sql._explain import explained
-from skdp.sql._outline import Plan
+from skdp.sql._catalog import Catalog, bounds_of, open_catalog, rows_of
+from skdp.sql._intervals import conditional_notes
 from skdp.sql._parse import parsed
-from skdp.sql._plan import EVERYTHING, MOST_KEYS
+from skdp.sql._plan import EVERYTHING, MOST_KEYS, Plan
 from skdp.sql._public import public_answer, reads_public_tables_alone
 from skdp.sql._results import answer_of, encoded_keys
 from skdp.sql._stages import AFTER, PartsError, Staged, part_of, staged
-from skdp.user_code import cancellable, or_raise
 
 __all__ = ["PrivateDatabase"]
 
 PRIVATE = "private"
+_EXAMPLE = {"max_keys_per_unit": 4, "max_rows_per_unit": 8}
+_NO_ROWS = ("distinct_units", "max_rows_per_unit")  # units are counted once a key
 
 
 class PrivateDatabase:
@@ -52,10 +51,8 @@ class PrivateDatabase:
     budget : PrivacyBudget
         Budget to charge. It must have a unit and ``adjacency="add_or_remove_one"``, because a WHERE
         clause makes the number of units private.
-    engine : {"duckdb", "polars"}, default="duckdb"
-        The engine that computes the rows of a query. ``"polars"`` takes a dict of tables, which may
-        be lazy frames. It answers the queries whose results are proved to be equal in both engines,
-        to the last bit, and refuses all others.
+    engine : {"duckdb"}, default="duckdb"
+        Leave it out: DuckDB computes the rows of every query. Version 0.3 removes this parameter.
 
     See Also
     --------
@@ -113,9 +110,15 @@ class PrivateDatabase:
                 "makes the number of units private. Make one with PrivacyBudget(..., "
                 "unit='user_id', adjacency='add_or_remove_one')"
             )
-        check_parameter(engine, "engine", "duckdb", "polars")
+        if not (isinstance(engine, str) and engine == "duckdb"):
+            raise ValueError(
+                f"engine must be 'duckdb', got {shown(engine)}: DuckDB computes the rows of every "
+                "query. Leave engine out, and pass tables of polars in the dict: "
+                "PrivateDatabase({'visits': frame}, tables=..., budget=...). DuckDB reads them "
+                "through Arrow, lazy frames too. Nothing was charged"
+            )
         self.budget = budget
-        self._catalog = open_catalog(database, tables, engine)
+        self._catalog = open_catalog(database, tables)
 
     def sql(
         self,
@@ -230,7 +233,7 @@ class PrivateDatabase:
             return "reads public tables alone: nothing is charged, no noise is added"
         parts, fits = made
         texts = [
-            explained(plan, by, rows_per_key, parts.subqueries)
+            _explained(plan, by, rows_per_key, parts.subqueries)
             for plan, by in zip(parts.plans, fits, strict=True)
         ]
         if len(texts) > 1 or parts.last is None:
@@ -246,12 +249,8 @@ class PrivateDatabase:
             "DuckDB could not read the keys from the public tables on the left of LEFT JOIN; "
             "nothing was charged"
         )
-        keys = str(plan.left_keys)
         with catalog.reading() as cursor:
-            found = or_raise(
-                lambda: cancellable(lambda: cursor.execute(keys).fetchall(), cursor.interrupt),
-                lambda: RuntimeError(text),
-            )
+            found = rows_of(cursor, str(plan.left_keys), text)
         if not 0 < len(found) <= MOST_KEYS:
             many = f"more than {MOST_KEYS:,}" if found else "no"
             raise QueryRefusedError(
@@ -293,11 +292,6 @@ class PrivateDatabase:
                     "it in one place"
                 )
             stated[name] = int(value) if name.startswith("max") and value.is_integer() else value
-        more = [one.table.source for one in parts.subqueries]
-        if catalog.lazy is not None:  # refused before anything is read
-            with catalog.reading() as cursor:
-                for plan in parts.plans:
-                    catalog.lazy.check(plan.rows, cursor, more)
         given = {"max_rows_per_unit": max_rows, "key_method": key_method}
         return parts, [
             self._aggregation(catalog, plan, len(parts.plans), {**stated, **given})
@@ -368,7 +362,7 @@ def _released(
     try:
         for i, (plan, by) in enumerate(zip(parts.plans, fits, strict=True)):
             tell(f"rows of part {i + 1} of {len(fits)}")
-            _compute(cursor, plan, catalog.lazy, [one.table.source for one in subqueries])
+            _compute(cursor, plan)
             tell(f"release of part {i + 1} of {len(fits)}")
             by.fit(cursor.table('"temp"."main"."skdp_rows_of_query"'))
             cursor.execute('DROP TABLE "temp"."main"."skdp_rows_of_query"')
@@ -397,16 +391,110 @@ def _released(
     return answers[-1]
 
 
-def _compute(cursor: Any, plan: Plan, lazy: Any, more: Sequence[str] = ()) -> None:
+def _compute(cursor: Any, plan: Plan) -> None:
     """Compute the rows that are aggregated, before any charge."""
     text = (
         "DuckDB could not compute the rows of the query, for example for lack of memory or disk "
         "space; nothing was charged"
     )
     statement = f"CREATE TEMP TABLE skdp_rows_of_query AS {plan.rows}"
-    or_raise(
-        lambda: cancellable(lambda: cursor.execute(statement), cursor.interrupt),
-        lambda: RuntimeError(text),
+    rows_of(cursor, statement, text)
+
+
+# --- what a query would cost, and how large its errors would be: no private row is read -----------
+
+
+def _explained(
+    plan: Plan, by: Any, rows_per_key: float | None, subqueries: Sequence[Any] = ()
+) -> str:
+    """Return a text about a plan; parameters are checked as a fit would."""
+    cost = by.privacy_cost()
+    lines = [
+        f"charged once: epsilon {cost.epsilon:g}, delta {cost.delta:g}",
+        f"protected: all rows of one {by.unit} together, in {_names(plan)}",
+        f"keys: {_keys(plan)}",
+        f"max_keys_per_unit: {by.max_keys_per_unit}, max_rows_per_unit: {by.max_rows_per_unit}",
+    ]
+    shown = {}
+    for one in plan.aggregates:
+        bounds = plan.bounds.get(one.column)
+        if one.column and not one.whole:
+            what = f"clipped to [{bounds[0]:g}, {bounds[1]:g}]" if bounds else "bounds are learned"
+            shown[one.column] = f"{one.column}: {what}"
+    lines += list(shown.values())
+    lines += _errors(plan, by, rows_per_key)
+    lines += [f"note: {note}" for note in (*plan.notes, *conditional_notes(plan, subqueries))]
+    return "\n".join([*lines, f"rows: {plan.rows}"])
+
+
+def _names(plan: Plan) -> str:
+    return ", ".join(table.name for table in plan.tables if not table.public)
+
+
+def _keys(plan: Plan) -> str:
+    if not plan.keys:
+        return "none, one row for all"
+    labels = ", ".join(key.label for key in plan.keys)
+    how = "found privately, rare ones are not shown"
+    if plan.public_keys is not None:
+        how = "declared"
+    if plan.left_keys is not None:
+        how = "all in the public tables; COUNT(*) of a key without private rows is 0, in SQL 1"
+    return f"{labels} ({how})"
+
+
+def _errors(plan: Plan, by: Any, rows_per_key: float | None) -> list[str]:
+    """Return about the half widths of intervals; where caps are private, what they depend on."""
+    private = [name for name in _EXAMPLE if not isinstance(getattr(by, name), int)]
+    guesses = dict.fromkeys(
+        (one.column for one in plan.aggregates if one.column and one.column not in plan.bounds),
+        (0.0, 1.0),
     )
-    if lazy is not None:  # what there is now has the types, and no rows
-        lazy.into(cursor, "temp.main.skdp_rows_of_query", plan.rows, more)
+
+    def widths(caps: dict[str, int]) -> dict[str, float]:
+        if _needs_rows(plan) and not rows_per_key:
+            return {}
+        given = {name: caps[name] for name in private}
+        found: dict[str, float] = by.expected_error(
+            rows_per_key=rows_per_key, bounds=guesses, **given
+        )
+        return found
+
+    least, example = widths(dict.fromkeys(_EXAMPLE, 1)), widths(_EXAMPLE)
+    lines = []
+    for one in plan.aggregates:
+        if one.name not in least or (one.column and one.column not in plan.bounds):
+            continue
+        what = f"half width of {one.kind}{f'({one.column})' if one.column else ''}"
+        if least[one.name] == example[one.name]:
+            lines.append(f"{what}: about {least[one.name]:.4g}")
+            continue
+        of = [name for name in private if (one.kind, name) != _NO_ROWS]
+        lines.append(
+            f"{what}: not known before the fit, which finds {' and '.join(of)} privately. It is "
+            + "; ".join(
+                f"about {found[one.name]:.4g} if {_stated(of, caps)}"
+                for caps, found in ((dict.fromkeys(_EXAMPLE, 1), least), (_EXAMPLE, example))
+            )
+            + ". State them to know it"
+        )
+    if _needs_rows(plan) and not rows_per_key:
+        lines.append("errors: give rows_per_key= to see how large they would be")
+    return lines
+
+
+def _stated(names: list[str], caps: dict[str, int]) -> str:
+    """Return caps as text: "a unit counts in 4 keys, with 8 rows in each"."""
+    parts = []
+    if "max_keys_per_unit" in names:
+        keys = caps["max_keys_per_unit"]
+        parts.append(f"in {keys} {'key' if keys == 1 else 'keys'}")
+    if "max_rows_per_unit" in names:
+        rows = caps["max_rows_per_unit"]
+        each = " in each" if parts else " a key"
+        parts.append(f"with {rows} {'row' if rows == 1 else 'rows'}{each}")
+    return f"a unit counts {', '.join(parts)}"
+
+
+def _needs_rows(plan: Plan) -> bool:
+    return any(one.kind in ("mean", "variance", "std", "quantile") for one in plan.aggregates)

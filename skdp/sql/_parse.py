@@ -1,19 +1,48 @@
-"""From text to one statement of the syntax tree, or a refusal with its place."""
+"""From text to one statement of the syntax tree, or a refusal with its place.
+
+The spelling of Wilson et al. (2020), Section 3, and of GoogleSQL is read too: SELECT WITH
+ANONYMIZATION OPTIONS(...), ANON_COUNT(* CLAMPED BETWEEN ...), WITH DIFFERENTIAL_PRIVACY. Options
+leave the text and become parameters; ``CLAMPED BETWEEN`` and ``contribution_bounds_per_group``
+become an argument that the parser knows.
+
+There, a unit's rows of a key are aggregated first, and that one value is clamped: so COUNT, SUM and
+AVG are those of one row a unit and key.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
 
 from sqlglot import ErrorLevel, TokenType, exp, parse, tokenize
 from sqlglot.errors import SqlglotError
 
 from skdp.exceptions import QueryRefusedError
-from skdp.sql._dialect import Options, without_options
+from skdp.sql._refusals import refuse, said
 
-__all__ = ["conjuncts", "parsed"]
+__all__ = ["clamp_of", "conjuncts", "is_anonymized", "parsed", "plain_aggregate"]
 
 _LONGEST = 100_000
 _STARTS = (TokenType.SELECT, TokenType.WITH, TokenType.L_PAREN)
+_NAMES = {
+    "epsilon": "epsilon",
+    "delta": "delta",
+    "kappa": "max_keys_per_unit",
+    "max_groups_contributed": "max_keys_per_unit",
+}
+_AGGREGATES: dict[str, type] = {
+    "anon_count": exp.Count,
+    "anon_sum": exp.Sum,
+    "anon_avg": exp.Avg,
+    "anon_var": exp.VariancePop,
+    "anon_var_pop": exp.VariancePop,
+    "anon_stddev": exp.StddevPop,
+    "anon_stddev_pop": exp.StddevPop,
+    "anon_percentile": exp.PercentileCont,
+    "anon_percentile_cont": exp.PercentileCont,
+}
+_BOUNDS = "contribution_bounds_per_group"
 
 
 def parsed(text: str) -> tuple[exp.Expr, Options]:
@@ -41,7 +70,7 @@ def parsed(text: str) -> tuple[exp.Expr, Options]:
                 "the query must start with SELECT or WITH; other statements are not run. Nothing "
                 "was charged."
             )
-        text, options = without_options(text, tokens)
+        text, options = _without_options(text, tokens)
         statements = [
             one for one in parse(text, read="duckdb", error_level=ErrorLevel.RAISE) if one
         ]
@@ -86,3 +115,156 @@ def conjuncts(node: exp.Expr | None) -> Iterator[exp.Expr]:
         yield from conjuncts(node.expression)
     else:
         yield node
+
+
+# --- the spelling of Wilson et al. and of GoogleSQL ---------------------------------------------
+
+
+@dataclass(frozen=True)
+class Options:
+    """What a query says of itself: whether in the source's spelling, and its parameters."""
+
+    used: bool = False
+    values: tuple[tuple[str, float], ...] = ()
+
+
+def _wrong(token: Any, reason: str) -> QueryRefusedError:
+    where = f"line {token.line}, column {max(token.col - len(token.text) + 1, 1)}: "
+    return QueryRefusedError(f"{where}{reason}. Nothing was charged.")
+
+
+def _without_options(text: str, tokens: list[Any]) -> tuple[str, Options]:
+    """Return a query without its options, with clamps as arguments; and the options."""
+    words = [token.text.lower() for token in tokens]
+    edits: list[tuple[int, int, str]] = []
+    options = Options()
+    for i, token in enumerate(tokens):
+        if words[i] == "select" and words[i + 1 : i + 2] == ["with"]:
+            name = words[i + 2] if i + 2 < len(words) else ""
+            if name not in ("anonymization", "differential_privacy"):
+                continue
+            if i != 0:
+                reason = f"SELECT WITH {name.upper()} is allowed only at the start of the query"
+                raise _wrong(token, f"{reason}. Give epsilon and delta there, or as parameters")
+            last, values = _read(tokens, i + 3)
+            options = Options(True, tuple(values.items()))
+            edits.append((tokens[i + 1].start, tokens[last].end + 1, ""))
+    for i, token in enumerate(tokens):
+        if not options.used or i == 0:
+            continue
+        if words[i] == "clamped" and words[i + 1 : i + 2] == ["between"]:
+            edits.append((tokens[i - 1].end + 1, token.start, ", "))
+        if words[i] == _BOUNDS:
+            edits += _named_bounds(tokens, words, i)
+    for start, end, new in sorted(edits, reverse=True):
+        hole = text[start:end]
+        rest = "".join(c if c == "\n" else " " for c in hole[len(new) :])
+        text = text[:start] + new + rest + text[end:]
+    return text, options
+
+
+def _digits(token: Any) -> bool:
+    """Say whether a number was written as 1_000: DuckDB's way, and not the source's."""
+    return bool(token.end - token.start + 1 != len(token.text))
+
+
+def _read(tokens: list[Any], at: int) -> tuple[int, dict[str, float]]:
+    """Return where OPTIONS(...) ends, and what it says."""
+    texts = [token.text for token in tokens[at:]]
+    if len(texts) < 3 or texts[0].lower() != "options" or texts[1] != "(":
+        name = tokens[at - 1].text.upper()
+        reason = f"WITH {name} must be followed by OPTIONS(...)"
+        raise _wrong(tokens[at - 1], f"{reason}, such as OPTIONS(epsilon = 1, delta = 1e-6)")
+    values: dict[str, float] = {}
+    i = 2
+    while i < len(texts) and texts[i] != ")":
+        name = _NAMES.get(texts[i].lower())
+        if name is None:
+            reason = f"{texts[i]!r} is not an option. The options are {', '.join(_NAMES)}"
+            raise _wrong(tokens[at + i], reason)
+        if name in values:
+            raise _wrong(tokens[at + i], f"option {texts[i]!r} is given twice. Give it once")
+        token = tokens[at + i + 2] if len(texts) > i + 2 and texts[i + 1] == "=" else None
+        if token is None or token.token_type != TokenType.NUMBER or _digits(token):
+            reason = f"option {texts[i]!r} must be set to a number. Write {texts[i]} = 0.5 or the"
+            raise _wrong(tokens[at + i], f"{reason} like, without underscores in the number")
+        values[name] = float(token.text)
+        if name == "max_keys_per_unit" and not (values[name].is_integer() and values[name] >= 1):
+            reason = f"option {texts[i]!r} must be an integer of 1 or more"
+            raise _wrong(tokens[at + i], f"{reason}: the number of keys in which a unit counts")
+        i += 3
+        if i < len(texts) and texts[i] == ",":
+            i += 1
+    if i == len(texts):
+        raise _wrong(tokens[-1], "the closing parenthesis of OPTIONS(...) is missing")
+    return at + i, values
+
+
+def _named_bounds(tokens: list[Any], words: list[str], i: int) -> list[tuple[int, int, str]]:
+    """Return edits that make CLAMPED of bounds by name, and of its function one that takes it."""
+    j = i + 1
+    while j < len(tokens) and words[j] != "(":
+        j += 1
+    k = j
+    while k < len(tokens) and words[k] != ")":
+        k += 1
+    comma = next((m for m in range(j, k) if words[m] == ","), None)
+    depth, m = 0, i
+    while m > 0 and not (words[m] == "(" and depth == 0):
+        depth += {")": 1, "(": -1}.get(words[m], 0)
+        m -= 1
+    if comma is None or k >= len(tokens) or m == 0:
+        reason = f"{_BOUNDS} must be the last argument of an aggregate"
+        raise _wrong(tokens[i], f"{reason}, written as {_BOUNDS} => (0, 10)")
+    return [
+        (tokens[m - 1].start, tokens[m - 1].start, "anon_"),
+        (tokens[i].start, tokens[j].end + 1, "clamped BETWEEN "),
+        (tokens[comma].start, tokens[comma].end + 1, " AND "),
+        (tokens[k].start, tokens[k].end + 1, " "),
+    ]
+
+
+def is_anonymized(node: exp.Expr) -> bool:
+    """Say whether this is an aggregate in the source's spelling."""
+    return isinstance(node, exp.Anonymous) and str(node.this).lower() in _AGGREGATES
+
+
+def clamp_of(node: exp.Expr) -> tuple[float, float] | None:
+    """Return the clamp of an aggregate in the source's spelling, None for none."""
+    last = node.expressions[-1] if node.expressions else None
+    if not (isinstance(last, exp.Between) and said(last.this).lower() == "clamped"):
+        return None
+    ends = []
+    bounds = f"the bounds {said(last.args['low'])} and {said(last.args['high'])} of an aggregate"
+    for name in ("low", "high"):
+        one = last.args[name]
+        sign = -1.0 if isinstance(one, exp.Neg) else 1.0
+        inner = one.this if isinstance(one, exp.Neg) else one
+        if not isinstance(inner, exp.Literal) or inner.is_string:
+            way = f"write for example CLAMPED BETWEEN 0 AND 10, or {_BOUNDS} => (0, 10)"
+            refuse(node, f"{bounds} must be literal numbers", way)
+        ends.append(sign * float(inner.this))
+    if max(abs(end) for end in ends) > 1e100:
+        refuse(node, f"{bounds} are too large", "write numbers between -1e100 and 1e100")
+    if not ends[0] < ends[1]:
+        reason = f"{bounds} are not in order: the first must be below the second"
+        refuse(node, reason, "write the lower number first")
+    return ends[0], ends[1]
+
+
+def plain_aggregate(node: exp.Anonymous) -> exp.Expr:
+    """Return an aggregate as plain SQL spells it, without its clamp."""
+    parts = list(node.expressions)
+    if clamp_of(node) is not None:
+        parts.pop()
+    kind = _AGGREGATES[str(node.this).lower()]
+    if len(parts) != (2 if kind is exp.PercentileCont else 1):
+        way = (
+            "write ANON_PERCENTILE(x, 0.5), or one expression for the other functions; CLAMPED "
+            "BETWEEN ... AND ... may follow it"
+        )
+        refuse(node, f"{said(node)} has the wrong number of arguments", way)
+    made: exp.Expr = kind(this=parts[0].copy())
+    if len(parts) == 2:
+        made.set("expression", parts[1].copy())
+    return made

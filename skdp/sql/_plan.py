@@ -5,6 +5,7 @@ Nothing is released here, and no private row is read: a plan is text and public 
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any, NoReturn
@@ -12,20 +13,24 @@ from typing import Any, NoReturn
 from sqlglot import exp
 
 from skdp.exceptions import QueryRefusedError
-from skdp.sql._catalog import Catalog, folded
-from skdp.sql._conditional import depends_on
-from skdp.sql._dialect import clamp_of, is_anonymized, plain_aggregate
-from skdp.sql._expressions import Expr, compiled, condition
-from skdp.sql._inner import InnerAggregates
-from skdp.sql._intervals import check_names, interval_of
-from skdp.sql._outline import Key, Output, Plan, Specification
+from skdp.sql._catalog import Catalog, Table, folded
+from skdp.sql._expressions import compiled, condition
+from skdp.sql._intervals import check_names, depends_on, interval_of
+from skdp.sql._parse import clamp_of, is_anonymized, plain_aggregate
 from skdp.sql._refusals import SOURCES, only, refusal, refuse, refuse_bounds, said
-from skdp.sql._relations import AGGREGATES, Body, grouped_item, is_aggregate, item_name
+from skdp.sql._relations import (
+    AGGREGATES,
+    Body,
+    InnerAggregates,
+    grouped_item,
+    is_aggregate,
+    item_name,
+)
 from skdp.sql._sources import Compiler
-from skdp.sql._typed import TO_NUMBERS, WORDS, quoted, text_of
+from skdp.sql._typed import TO_NUMBERS, TYPES, WORDS, Expr, canonical, quoted, text_of
 from skdp.user_code import or_raise
 
-__all__ = ["EVERYTHING", "MOST_KEYS", "planned"]
+__all__ = ["EVERYTHING", "MOST_KEYS", "Key", "Plan", "Specification", "planned"]
 
 MOST_KEYS = 100_000
 _MOST_ROWS = 10**9
@@ -34,6 +39,101 @@ CHOSEN = (
     "rows were chosen by their noisy values: an interval holds in 95% of releases for every key, "
     "and less often among those that were chosen"
 )
+
+
+# --- what a plan consists of --------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Key:
+    """What is grouped by: its column in the rows, its SQL there, and what it is afterwards."""
+
+    column: str
+    row: Expr
+    label: str
+    known: tuple[Any, ...] | None
+    node: exp.Expr
+
+    @property
+    def encoded(self) -> str:
+        """The key as text that is never missing: NULL is the empty text, all else has a mark."""
+        value = canonical(self.row.sql, self.row.family)
+        return f"coalesce('=' || TRY_CAST({value} AS VARCHAR), '')"
+
+    @property
+    def decoded(self) -> str:
+        """The key itself, from its text, as SQL over released columns."""
+        inner = quoted(self.column)
+        if self.row.family == "bool":
+            return f"(CASE {inner} WHEN '=true' THEN TRUE WHEN '=false' THEN FALSE END)"
+        kind = TYPES[self.row.family]
+        return f"(CASE WHEN {inner} <> '' THEN TRY_CAST(substring({inner}, 2) AS {kind}) END)"
+
+
+@dataclass(frozen=True)
+class Specification:
+    """One aggregate: as `DPGroupBy` is asked for it."""
+
+    name: str
+    kind: str
+    column: str = ""
+    q: float = 0.5
+    whole: bool = False  # a number of rows, though added up
+
+    def given(self, bounds: Mapping[str, tuple[float, float]]) -> Any:
+        """Return what `DPGroupBy.agg` takes."""
+        if not self.column:
+            return self.kind
+        parts: tuple[Any, ...] = (self.kind, self.column)
+        if self.kind == "quantile":
+            parts = (*parts, self.q)
+        return (*parts, bounds[self.column]) if self.column in bounds else parts
+
+
+@dataclass(frozen=True)
+class Output:
+    """A column of the answer, as SQL over what was released.
+
+    `given` are the released tables on which the rows, keys or values behind it depend: their noise
+    is in no interval of this column.
+    """
+
+    name: str
+    sql: str
+    low: str | None = None
+    high: str | None = None
+    population: str | None = None
+    measured: bool = False
+    given: tuple[str, ...] = ()
+
+
+@dataclass(eq=False)
+class Plan:
+    """All of a query."""
+
+    text: str
+    rows: str
+    by: list[str]
+    keys: list[Key]
+    aggregates: list[Specification]
+    bounds: dict[str, tuple[float, float]]
+    outputs: list[Output]
+    tail: str
+    tables: list[Table]
+    per_unit: bool = False
+    notes: list[str] = field(default_factory=list)
+    left_keys: str | None = None  # SQL that reads all keys from public tables
+    # Intervals beside those at 95%: of which aggregate, as one of how many at 95% together.
+    levels: list[tuple[str, int]] = field(default_factory=list)
+
+    @property
+    def public_keys(self) -> list[Any] | None:
+        """All keys, where columns that are grouped by are declared with them; else None."""
+        if not self.keys:
+            return None
+        if any(key.known is None for key in self.keys):
+            return None
+        return list(itertools.product(*(key.known or () for key in self.keys)))
 
 
 # --- the select list ------------------------------------------------------------------------------

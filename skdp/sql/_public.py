@@ -14,10 +14,10 @@ from sqlglot import exp
 
 from skdp.sql._answer import Answer
 from skdp.sql._catalog import Catalog, folded
+from skdp.sql._expressions import HANDLERS
 from skdp.sql._parse import parsed
 from skdp.sql._refusals import refuse, said
 from skdp.sql._results import Subquery, own_database
-from skdp.sql._typed import HANDLERS
 
 __all__ = ["public_answer", "reads_public_tables_alone"]
 

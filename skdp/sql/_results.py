@@ -14,9 +14,8 @@ import numpy as np
 from skdp.aggregation._results import left_out_text, limits_of, share_left_out
 from skdp.sql._answer import Answer
 from skdp.sql._catalog import Table
-from skdp.sql._conditional import conditional_notes
-from skdp.sql._intervals import ends_of
-from skdp.sql._outline import Plan
+from skdp.sql._intervals import conditional_notes, ends_of
+from skdp.sql._plan import Plan
 from skdp.sql._typed import TYPES, quoted
 
 __all__ = ["Subquery", "answer_of", "columns_of_answer", "encoded_keys"]
@@ -75,7 +74,7 @@ def own_database() -> Any:
 
 
 def encoded_keys(plan: Plan) -> list[Any]:
-    """Return declared keys as the texts that rows have, each by the engine itself.
+    """Return declared keys as the texts that rows have, each by DuckDB itself.
 
     Raises
     ------

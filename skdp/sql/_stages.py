@@ -23,14 +23,14 @@ from sqlglot import exp
 from skdp.exceptions import QueryRefusedError
 from skdp.sql._answer import Answer
 from skdp.sql._catalog import Catalog, Column, Table, folded
-from skdp.sql._outline import Plan
-from skdp.sql._plan import planned
+from skdp.sql._expressions import value_of_subquery
+from skdp.sql._plan import Plan, planned
 from skdp.sql._public import public_answer, reads_public_tables_alone
 from skdp.sql._refusals import OverUnits, refuse, refuse_bounds, said
 from skdp.sql._relations import is_aggregate
 from skdp.sql._results import Subquery, columns_of_answer
 from skdp.sql._sources import Compiler
-from skdp.sql._typed import RELEASED, Expr, family_of, quoted, value_of_subquery
+from skdp.sql._typed import RELEASED, Expr, family_of, quoted
 from skdp.tabular import type_name
 
 __all__ = ["AFTER", "PartsError", "Staged", "part_of", "staged"]

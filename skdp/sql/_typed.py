@@ -1,8 +1,7 @@
-"""Row-local expressions: from a closed list of syntax to SQL that cannot fail on any cell.
+"""What row-local expressions share: their types, and SQL that cannot fail on any cell.
 
-Nothing is released here. An expression becomes SQL of DuckDB by this file alone; what it does not
-list is refused. What comes out has a value for whatever is in the cells of one row, and depends on
-no other row. So a cell cannot raise:
+`skdp.sql._expressions` is the closed list of syntax that is answered. Its SQL has a value for
+whatever is in the cells of one row, and depends on no other row. So a cell cannot raise:
 
 - integers are added and multiplied as HUGEINT, where products of two BIGINT fit, and what is no
   BIGINT in the end is NULL; all other numbers are DOUBLE, where nothing overflows but to infinity;
@@ -18,17 +17,15 @@ from __future__ import annotations
 
 import datetime
 import math
-from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Protocol
 
 from sqlglot import exp
 
-from skdp.sql._refusals import OverUnits, only, refusal, refuse, said
+from skdp.sql._refusals import refusal, refuse, said
 
 __all__ = [
     "FAMILIES",
-    "HANDLERS",
     "LONGEST",
     "RELEASED",
     "TO_DATES",
@@ -43,15 +40,12 @@ __all__ = [
     "box",
     "canonical",
     "cast",
-    "compiled",
-    "condition",
     "date_literal",
     "family_of",
     "quoted",
     "small_integer",
     "tamed",
     "text_of",
-    "value_of_subquery",
 ]
 
 LONGEST = 1_000
@@ -59,10 +53,6 @@ RELEASED = "skdp_released"  # in the meta of a subquery: what it has released
 _LONG = ("BLOB", "BIT")
 _SHORT = ("UUID", "TIMESTAMP WITH TIME ZONE", "TIMESTAMP_NS", "TIME")
 _FIRST_TIME = "TIMESTAMP '290309-12-22 (BC) 00:00:00'"
-_LONGEST_SQL = 50_000  # parts are repeated: few levels would make any length of it
-
-# What is answered, by exact type of syntax: filled by `skdp.sql._expressions`.
-HANDLERS: dict[type, Callable[[Any, Any], Expr]] = {}
 
 # What a column may be; all else can only be counted, or compared with NULL.
 FAMILIES = {
@@ -88,11 +78,6 @@ TO_NUMBERS = (
     "EXTRACT(YEAR FROM x) for dates"
 )
 TO_DATES = "use CAST(x AS DATE) for text (a text that is not a date becomes NULL)"
-_ONE_SET = "write columns in GROUP BY, and one query for each set of columns"
-_INSTEAD: dict[type, str] = {
-    **dict.fromkeys((exp.Cube, exp.Rollup, exp.GroupingSets), _ONE_SET),
-    **dict.fromkeys((exp.CurrentDate, exp.CurrentTimestamp), "write the date itself"),
-}
 _ONLY_COUNTED = "use COUNT(x) or x IS NULL, or convert the column before the table is declared"
 
 
@@ -152,65 +137,6 @@ def family_of(kind: str) -> str:
     return next((name for name, kinds in FAMILIES.items() if base in kinds), "other")
 
 
-def compiled(node: exp.Expr, scope: Scope) -> Expr:
-    """Return an expression as SQL of one row, or refuse it.
-
-    Raises
-    ------
-    QueryRefusedError
-    """
-    if isinstance(node, exp.Subquery):
-        return value_of_subquery(node)
-    found = scope.special(node)
-    if found is not None:
-        return found
-    handler = HANDLERS.get(type(node))
-    if handler is None:
-        if isinstance(node, exp.Window):
-            reason = f"the window function {said(node)} would show values of single rows"
-            refuse(node, reason, "use GROUP BY and an aggregate")
-        way = _INSTEAD.get(
-            type(node),
-            "use arithmetic, comparisons, CASE, COALESCE, CAST, and functions of numbers, text and "
-            "dates that the documentation on private SQL lists",
-        )
-        refuse(node, f"{said(node)} is not on the list of supported SQL expressions", way)
-    out = handler(node, scope)
-    if len(out.sql) > _LONGEST_SQL:
-        refuse(node, "the expression is too long", "use fewer or shorter parts")
-    return out
-
-
-def value_of_subquery(node: exp.Subquery) -> Expr:
-    """Return the number that a subquery has released.
-
-    Raises
-    ------
-    OverUnits
-        If it is to be released first.
-    """
-    known = node.meta.get(RELEASED)  # a comment of the query may hold text of this name
-    if isinstance(known, Expr):
-        return known
-    only(node, "this")
-    error = refusal(
-        node,
-        f"the subquery {said(node)} inside an expression is not supported",
-        "write a subquery with one aggregate over all rows, without GROUP BY; EXISTS and IN are "
-        "allowed as conditions of WHERE, by themselves or joined by AND",
-    )
-    raise OverUnits(node.this, str(error))
-
-
-def condition(node: exp.Expr, scope: Scope) -> Expr:
-    """Return an expression that is true, false or NULL."""
-    found = compiled(node, scope)
-    if found.family not in ("bool", "null"):
-        reason = f"{said(node)} holds {WORDS[found.family]}, but a condition must be true or false"
-        refuse(node, reason, "write a comparison, such as x > 0 or x IS NOT NULL")
-    return found
-
-
 # --- what handlers share ---
 
 
@@ -226,7 +152,7 @@ def as_double(one: Expr) -> str:
 def canonical(sql: str, family: str) -> str:
     """Return SQL that writes equal values alike: one zero, one NaN.
 
-    Where equal values are put together, the engine keeps one of them, and which one depends on the
+    Where equal values are put together, DuckDB keeps one of them, and which one depends on the
     order of rows, those of other units among them.
     """
     if family != "num":

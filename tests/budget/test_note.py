@@ -14,7 +14,6 @@ from skdp.budget import Cost
 from skdp.budget.handle import Handle
 from skdp.exceptions import LedgerError
 from skdp.ledger import export_json, show
-from tests.folding import each
 
 
 def charge(budget, note=""):
@@ -55,8 +54,8 @@ def test_workers_and_other_processes_keep_it(path):
     assert ana.__sklearn_clone__() is ana
 
 
-@each("note", ["", "Ana"])
-@each("terms", [{}, {"unit": "user"}, {"delta": 0.1, "accountant": "pld"}])
+@pytest.mark.parametrize("note", ["", "Ana"])
+@pytest.mark.parametrize("terms", [{}, {"unit": "user"}, {"delta": 0.1, "accountant": "pld"}])
 def test_values_of_a_handle_come_back(path, terms, note):
     budget = PrivacyBudget(1.0, ledger=path, note=note, **terms)
     _, values = budget.__reduce__()

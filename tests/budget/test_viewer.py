@@ -13,7 +13,6 @@ import pytest
 from skdp import ledger
 from skdp.budget import Cost, PrivacyBudget
 from skdp.exceptions import LedgerError
-from tests.folding import each
 
 BUDGETS = {
     "basic": {},
@@ -99,7 +98,7 @@ WRONG = {
 }
 
 
-@each("what", list(WRONG))
+@pytest.mark.parametrize("what", list(WRONG))
 def test_what_was_changed_is_found(path, what):
     statement, word = WRONG[what]
     change(path, statement)

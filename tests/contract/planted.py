@@ -424,7 +424,6 @@ MUTANTS = (
         "return Independent(times * l1, times**2 * d * self._bound**2)",
         "return Independent(times * l1 // d, times**2 * self._bound**2)",
         f"{ATTAINED}[label cell gradient]",
-        f"{ATTAINED}[label cell gradient]",
     ),
     _m(
         "errors in cells are not clipped", "queries.cells",

@@ -67,15 +67,15 @@ def check_adversarial(case, delta, relation):
         check_neighbours(estimator, case, X, other)
 
 
-@pytest.mark.parametrize("query", QUERIES, ids=lambda query: query[0])
-def test_a_sensitivity_is_attained(query):
-    name, ask, deltas, relations, pair, least = query
-    for delta, relation in itertools.product(deltas, relations):
-        worst = laplace_pair() if pair is None else pair
-        found = neighbour_check(release_case(name, ask, relation, delta), *tables(relation, *worst))
-        assert found
-        for _, distance, sensitivity in found:
-            assert distance >= least * sensitivity, (delta, relation)
+@pytest.mark.parametrize("name", dict.fromkeys(query[0] for query in QUERIES))
+def test_a_sensitivity_is_attained(name):
+    for _, ask, deltas, relations, pair, least in (query for query in QUERIES if query[0] == name):
+        for delta, relation in itertools.product(deltas, relations):
+            worst = tables(relation, *(laplace_pair() if pair is None else pair))
+            found = neighbour_check(release_case(name, ask, relation, delta), *worst)
+            assert found
+            for _, distance, sensitivity in found:
+                assert distance >= least * sensitivity, (delta, relation)
 
 
 @pytest.mark.parametrize(

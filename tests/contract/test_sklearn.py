@@ -14,7 +14,7 @@ CHECKED = [case for case in CASES if case.sklearn]
 
 
 @pytest.mark.parametrize("delta", [0.0, pytest.param(DELTAS[1], marks=pytest.mark.ci)])
-@each("case", CHECKED, ids=lambda c: c.name)
+@pytest.mark.parametrize("case", CHECKED, ids=lambda c: c.name)
 def test_scikit_learn_checks(case, delta, monkeypatch):
     expected = EXPECTED_FAILURES.get(type(case.checked()).__name__, {})
     run_checks(case.checked(delta=delta, random_state=0), expected, monkeypatch)

@@ -114,6 +114,34 @@ def test_a_meter_can_check_take_and_release_and_nothing_else():
             duplicate(meter)
 
 
+def test_no_public_name_of_a_meter_leads_to_the_filter():
+    """Nor a context manager of it, nor what these keep."""
+    whole = privacy_filter(0.0)
+    meter = whole.meter()
+    for thing in (meter, meter.per_step(2), meter.spending("x"), meter.without_releases()):
+        held = [getattr(thing, name, None) for name in dir(thing) if not name.startswith("_")]
+        parts = [part for one in held for part in (one if isinstance(one, tuple) else [one])]
+        assert all(part is not whole for part in parts), thing
+
+
+def a_release(meter):
+    return meter.add_noise("x", np.zeros(1, np.int64), 1, mechanisms.l1, lambda: np.ones(1, int))
+
+
+def test_a_release_needs_a_share_an_open_session_and_no_rows_at_hand():
+    whole = privacy_filter(0.0)
+    meter = whole.meter()
+    with pytest.raises(PrivacyLeakError, match="before any share"):
+        a_release(meter)
+    meter.take(0.5, "x")
+    assert a_release(meter) == 1
+    with meter.without_releases(), pytest.raises(PrivacyLeakError, match="runs on the rows"):
+        a_release(meter)
+    whole.close()
+    with pytest.raises(PrivacyLeakError, match="closed"):
+        a_release(meter)
+
+
 @each("steps", [0, -1, 0.5, Fraction(1, 2), True, None])
 def test_a_meter_has_whole_steps(steps):
     """Half a step would have twice the allowance."""

@@ -96,7 +96,6 @@ from skdp import (
 )
 from skdp.exceptions import NonPrivatePartWarning
 from skdp.model_selection import private_scorer
-from tests.folding import each
 
 rng = np.random.default_rng(0)
 X = rng.random((120, 2))
@@ -326,7 +325,7 @@ def fit(name):
 LEAKING = {name: (word, partial(fit, name)) for name, (word, *_) in ESTIMATORS.items()} | FUNCTIONS
 
 
-@each("name", LEAKING)
+@pytest.mark.parametrize("name", LEAKING)
 def test_a_caller_that_leaks_is_told_before_the_charge(name, budget):
     word, fit = LEAKING[name]
     with warnings.catch_warnings():
@@ -341,7 +340,7 @@ def test_a_caller_that_leaks_is_told_before_the_charge(name, budget):
     assert not _clients._TOLD  # an error is told again
 
 
-@each("name", ESTIMATORS)
+@pytest.mark.parametrize("name", ESTIMATORS)
 def test_check_pipeline_says_the_same(name, budget):
     with warnings.catch_warnings():
         warnings.simplefilter("error", NonPrivatePartWarning)
@@ -475,7 +474,7 @@ HARMLESS = {
 }  # fmt: skip
 
 
-@each("name", HARMLESS)
+@pytest.mark.parametrize("name", HARMLESS)
 def test_a_caller_that_does_not_leak_is_silent(name, budget):
     with warnings.catch_warnings():
         warnings.simplefilter("error", NonPrivatePartWarning)

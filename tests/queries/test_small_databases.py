@@ -16,6 +16,7 @@ from skdp import PrivacyBudget, core
 from skdp.budget import conversions, gdp_mu
 from skdp.budget.stand_in import StandInBudget
 from skdp.core import transcript
+from skdp.core.privacy_filter import Meter
 from skdp.queries import (
     Cells,
     Prefixes,
@@ -181,13 +182,13 @@ def open_session(rows, *, relation=R, epsilon=1.0, delta=0.0, sizes=SIZES, seed=
 def drawn(session, ask, tables, runs):
     """Return how often each table is released when the same share is asked for many times."""
     full = session._meter.take(None, "all")
-    meter = session._per_step
-    meter.take = lambda share, name: full
-    meter.record = lambda *rest: None
     number = {table: i for i, table in enumerate(tables)}
     counts = np.zeros(len(tables), dtype=int)
-    for _ in range(runs):
-        counts[number[tuple(ask(session).tolist())]] += 1
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(Meter, "take", lambda *_: full)
+        patched.setattr(Meter, "record", lambda *_: None)
+        for _ in range(runs):
+            counts[number[tuple(ask(session).tolist())]] += 1
     return counts
 
 

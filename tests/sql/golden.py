@@ -17,7 +17,6 @@ import numpy as np
 
 import skdp
 from skdp.core.transcript import record
-from tests.sql.polars_shop import on_polars
 from tests.sql.shop import database, shop
 
 FILE = Path(__file__).with_suffix(".json")
@@ -32,19 +31,18 @@ QUERIES = {
     "number": "SELECT COUNT(*) FROM visits WHERE minutes > (SELECT AVG(minutes) FROM visits)",
     "released": "SELECT MAX(c) FROM (SELECT browser, COUNT(*) AS c FROM visits GROUP BY browser)",
 }
-ENGINES = {"duckdb": database, "polars": on_polars}
 
 
 def hashed(value: Any) -> str:
     return hashlib.blake2b(repr(value).encode(), digest_size=8).hexdigest()
 
 
-def outcome(query: str, delta: float, engine: str) -> dict[str, Any]:
+def outcome(query: str, delta: float) -> dict[str, Any]:
     """Return what one seeded query released: names, exact and released integers, the answer."""
     with warnings.catch_warnings(), skdp.config_context(noise="seeded"), record() as transcript:
         warnings.simplefilter("ignore")
         given = {"delta": delta, "max_rows_per_unit": 6, "random_state": 7}
-        answer = ENGINES[engine](shop()).sql(query, epsilon=2.0, **given)
+        answer = database(shop()).sql(query, epsilon=2.0, **given)
     releases = [
         [
             entry.name,
@@ -73,7 +71,7 @@ def cells() -> list[tuple[str, str, float]]:
 
 
 def main() -> None:
-    found = {name: outcome(query, delta, "duckdb") for name, query, delta in cells()}
+    found = {name: outcome(query, delta) for name, query, delta in cells()}
     content = {"duckdb": duckdb.__version__, "cells": found}
     FILE.write_text(json.dumps(content, indent=1) + "\n")
     print(f"{len(found)} queries recorded")

@@ -12,11 +12,12 @@ import polars as pl
 import pyarrow as pa
 import pytest
 
+import skdp
 from skdp import PrivacyBudget
 from skdp.aggregation import DPGroupBy
 from skdp.exceptions import BudgetExceededError, QueryRefusedError
 from skdp.sql import PrivateDatabase
-from tests.sql.shop import database, shop
+from tests.sql.shop import TABLES, database, shop
 
 MANY = {"epsilon": 200, "max_keys_per_unit": 8, "max_rows_per_unit": 16}
 
@@ -370,6 +371,51 @@ def test_tables_in_memory_and_files(tmp_path):
         )
         row = db.sql("SELECT AVG(x) AS m FROM t", epsilon=5, max_rows_per_unit=9).to_dict()
         assert row["m"][0] == pytest.approx(0.5, abs=0.1)
+
+
+def polars_tables(visits, path):
+    """Yield one table in each form in which polars has it."""
+    visits.lazy().sink_parquet(path)
+    words = visits["browser"].drop_nulls().unique().sort()
+    yield visits
+    yield visits.lazy().filter(pl.col("uid") >= 0)
+    for kind in (pl.Categorical, pl.Enum(words)):
+        yield visits.with_columns(pl.col("browser").cast(kind))
+        yield visits.lazy().with_columns(pl.col("browser").cast(kind))
+    yield visits.to_arrow()
+    yield pl.scan_parquet(path)
+    yield str(path)
+
+
+@pytest.mark.slow
+def test_tables_of_polars_have_the_seeded_answers_of_tables_in_duckdb(tmp_path):
+    con = shop(users=60)
+    visits, orders = (con.sql(f"SELECT * FROM {name}").pl() for name in ("visits", "orders"))
+    queries = (
+        (
+            "SELECT browser, COUNT(*), SUM(minutes), AVG(minutes) FROM visits "
+            "WHERE seen > '2026-01-01' AND day IS NOT NULL GROUP BY browser"
+        ),
+        "SELECT SUM(o_price) FROM visits JOIN orders ON uid = o_customer WHERE ok",
+    )
+
+    def answers(source):
+        budget = PrivacyBudget(99, 0.1, adjacency="add_or_remove_one", unit="uid")
+        tables = {name: TABLES[name] for name in ("visits", "orders")}
+        db = PrivateDatabase(source, tables=tables, budget=budget)
+        given = {"epsilon": 4.0, "delta": 1e-3, "max_rows_per_unit": 5, "random_state": 3}
+        with skdp.config_context(noise="seeded"):
+            return [repr(db.sql(query, **given).fetchall()) for query in queries]
+
+    expected = answers(con)
+    assert "chrome" in expected[0]
+    for table in polars_tables(visits, tmp_path / "visits.parquet"):
+        assert answers({"visits": table, "orders": orders}) == expected
+    with duckdb.connect() as own:  # DuckDB finds the two variables by their names
+        own.execute("CREATE TABLE visits AS SELECT * FROM visits")
+        own.execute("CREATE TABLE orders AS SELECT * FROM orders")
+        assert answers(own) == expected
+    assert answers({"visits": visits.head(100), "orders": orders}) != expected
 
 
 def test_units_that_are_null_or_no_number_have_no_rows():

@@ -1,4 +1,4 @@
-"""Seeded queries release what they released when the record was made, on both engines."""
+"""Seeded queries release what they released when the record was made."""
 
 from __future__ import annotations
 
@@ -7,7 +7,6 @@ import json
 import duckdb
 import pytest
 
-from tests.folding import each
 from tests.sql import golden
 
 HELD = json.loads(golden.FILE.read_text())
@@ -18,11 +17,10 @@ pytestmark = [
 ]
 
 
-@each("engine", golden.ENGINES)
 @pytest.mark.parametrize(("name", "query", "delta"), golden.cells())
-def test_the_record(name, query, delta, engine):
+def test_the_record(name, query, delta):
     """``python -m tests.sql.golden`` records it anew, with a reason in the commit."""
-    assert golden.outcome(query, delta, engine) == HELD["cells"][name]
+    assert golden.outcome(query, delta) == HELD["cells"][name]
 
 
 def test_the_record_tells_queries_apart():

@@ -7,6 +7,7 @@ import re
 
 import duckdb
 import pandas as pd
+import polars as pl
 import pytest
 
 from skdp import PrivacyBudget
@@ -318,6 +319,33 @@ def test_declarations_are_checked():
         declare({"t": "public"}, "no/such.duckdb")
     with pytest.raises(TypeError, match="cannot be read by DuckDB"):
         declare({"t": "public"}, {"t": object()})
+
+
+@each("engine", ["polars", "spark", "DuckDB", None, 3, ["duckdb"]])
+def test_every_engine_but_duckdb_is_refused_with_the_line_to_write(engine):
+    budget = PrivacyBudget(1, 1e-6, adjacency="add_or_remove_one", unit="uid")
+    frame = shop(users=2).sql("SELECT * FROM visits").pl()
+    tables = {"visits": {"unit": "uid"}}
+    with pytest.raises(ValueError, match="engine must be 'duckdb', got") as caught:
+        PrivateDatabase({"visits": frame}, tables=tables, budget=budget, engine=engine)
+    (line,) = re.findall(r"PrivateDatabase\(.*\)", str(caught.value))
+    names = {"PrivateDatabase": PrivateDatabase, "frame": frame, "tables": tables, "budget": budget}
+    # The line names its two parameters with an ellipsis.
+    line = line.replace("tables=...", "tables=tables").replace("budget=...", "budget=budget")
+    assert "charged once" in eval(line, names).explain("SELECT COUNT(*) FROM visits")
+    assert budget.spent.epsilon == 0
+    PrivateDatabase({"visits": frame}, tables=tables, budget=budget, engine="duckdb")
+
+
+def test_a_lazy_table_that_fails_on_a_cell_is_refused_when_it_is_given_and_quotes_none():
+    frame = shop(users=20).sql("SELECT * FROM visits").pl().lazy()
+    budget = PrivacyBudget(1, 1e-6, adjacency="add_or_remove_one", unit="uid")
+    failing = frame.with_columns(pl.col("browser").cast(pl.Int64))
+    with pytest.raises(TypeError, match="Compute a lazy table of polars before") as caught:
+        PrivateDatabase({"visits": failing}, tables={"visits": {"unit": "uid"}}, budget=budget)
+    assert not re.search("chrome|firefox|it's", str(caught.value))
+    assert caught.value.__cause__ is None
+    assert caught.value.__context__ is None
 
 
 def test_views_generated_columns_and_collations_are_no_tables():

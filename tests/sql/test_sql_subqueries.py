@@ -7,7 +7,6 @@ from fractions import Fraction
 
 import pytest
 
-import skdp
 from skdp import PrivacyBudget
 from skdp.exceptions import BudgetExceededError, QueryRefusedError
 from skdp.sql import PrivateDatabase, _database
@@ -15,7 +14,6 @@ from skdp.sql._parse import parsed
 from skdp.sql._stages import PartsError, part_of, staged
 from tests.folding import each
 from tests.sql import fuzz
-from tests.sql.polars_shop import on_polars
 from tests.sql.shop import TABLES, database, shop
 
 MANY = {"epsilon": 400, "max_keys_per_unit": 8, "max_rows_per_unit": 16}
@@ -320,18 +318,6 @@ def test_given_what_was_released_one_unit_moves_no_row_of_another(query, release
     assert fewer == {unit: rows for unit, rows in whole.items() if unit != user}
 
 
-def test_both_engines_answer_queries_in_parts_alike():
-    con = shop()
-    queries = [query for query, _ in AROUND]
-    with skdp.config_context(noise="seeded"):
-        for query in queries:
-            found = [
-                db.sql(query, epsilon=30.0, random_state=5).fetchall()
-                for db in (database(con), on_polars(con))
-            ]
-            assert list(map(repr, found[0])) == list(map(repr, found[1])), query
-
-
 @pytest.mark.parametrize(
     "query",
     [
@@ -377,7 +363,6 @@ def test_common_tables_of_one_name_are_refused():
 ABOVE = "minutes > (SELECT AVG(minutes) FROM visits)"
 
 
-@each("make", [database, on_polars])
 @each(
     ("query", "without"),
     [
@@ -395,9 +380,9 @@ ABOVE = "minutes > (SELECT AVG(minutes) FROM visits)"
         ),
     ],
 )
-def test_what_depends_on_a_released_number_has_no_interval_and_a_note(query, without, make):
+def test_what_depends_on_a_released_number_has_no_interval_and_a_note(query, without):
     """Its interval would be that of another query: in 25 runs it held the truth in 12%."""
-    db = make(shop())
+    db = database()
     explained = db.explain(query, epsilon=400)
     answer = db.sql(query, **MANY)
     found = answer.to_dict()

@@ -20,7 +20,6 @@ from skdp.core import sums as exact
 from skdp.queries import GramRelease, moments, second_moments
 from skdp.statistics import _call, _moments
 from skdp.tabular.rows import Rows
-from tests.folding import each
 from tests.statistics.calls import ADJACENCIES, UNMETERED
 
 N_CALLS = 120
@@ -74,8 +73,8 @@ def ratio(call, X, **options):
 
 
 @pytest.mark.statistical
-@each("delta", [0.0, 1e-6])
-@each("adjacency", ADJACENCIES)
+@pytest.mark.parametrize("delta", [0.0, 1e-6])
+@pytest.mark.parametrize("adjacency", ADJACENCIES)
 def test_stated_errors_are_those_of_the_answers(case, adjacency, delta):
     X, options = case
     if adjacency == "replace_one":

@@ -1,0 +1,176 @@
+# ruff: noqa: E501  the planted texts are those of the library
+"""Privacy bugs that the checkers of this folder must catch, each with the test that must fail.
+
+They are planted by `plant.py`, in the way of the contract's (`tests/contract/planted.py`).
+"""
+
+from __future__ import annotations
+
+from planted import Mutant
+
+CHOICE = "tests/verified/test_choice.py::"
+CLIPPING = "tests/verified/test_clipping.py::"
+CONVERSIONS = "tests/verified/test_conversions.py::"
+COQ = "tests/verified/test_coq_link.py::"
+FILTER = "tests/verified/test_filter.py::"
+INTEGERS = "tests/verified/test_integers.py::"
+NEIGHBOURS = "tests/verified/test_neighbours.py::"
+NOISE = "tests/verified/test_noise.py::"
+
+
+def _bug(name: str, module: str, old: str, new: str, *tests: str) -> Mutant:
+    return Mutant(name, f"skdp.{module}", ((old, new),), tests)
+
+
+BUGS = (
+    # --- noise ------------------------------------------------------------------------------------
+    _bug(
+        "a first byte is accepted by the near end of a cell", "core.noise.deviates",
+        "_floor_of_exp(Fraction(256 * level, n[i]), h(i + 1))",
+        "_floor_of_exp(Fraction(256 * level, n[i]), h(i))",
+        f"{NOISE}test_first_words",
+    ),
+    _bug(
+        "the normal density is off by a ten-millionth", "core.noise.deviates",
+        "(ax + near) * 0.5 if", "(ax + near) * 0.5000001 if",
+        f"{NOISE}test_thresholds",
+    ),
+    _bug(
+        "entries of one cell lie in the next", "core.noise.deviates",
+        "left = np.concatenate([signed.astype(np.int64) << 42",
+        "left = np.concatenate([(signed + (signed == 7)).astype(np.int64) << 42",
+        f"{NOISE}test_thresholds",
+    ),
+    _bug(
+        "negative noise is rounded down", "core.noise.additive",
+        "out[part] = y  # the conversion truncates", "out[part] = np.floor(y)",
+        f"{NOISE}test_a_draw_is_composed_of_these_parts",
+    ),
+    _bug(
+        "minus zero is kept", "core.noise.additive",
+        "again = zero[_negative(drawn, zero)]", "again = zero[:0]",
+        f"{NOISE}test_a_draw_is_composed_of_these_parts",
+    ),
+    # --- choices ----------------------------------------------------------------------------------
+    _bug(
+        "a uniform integer may be n", "core.noise.exact",
+        "        if value < n:", "        if value <= n:",
+        f"{CHOICE}test_uniform_integers_are_uniform",
+    ),
+    _bug(
+        "weights are those of a rate that is 1% larger", "core.noise.exponential",
+        "x = rate * (digit << (_DIGIT * k))",
+        "x = rate * (digit << (_DIGIT * k)) * Fraction(101, 100)",
+        f"{CHOICE}test_exponential_mechanism",
+    ),
+    # --- the filter -------------------------------------------------------------------------------
+    _bug(
+        "the last share may be larger than what remains", "core.privacy_filter",
+        "if self._shares.spent + fraction > 1:", "if self._shares.spent > 1:",
+        f"{FILTER}test_every_sequence_of_requests[pure]",
+    ),
+    _bug(
+        "levels are rounded up", "core.privacy_filter",
+        "return math.sqrt(float(fraction)) * self.mu * (1 - 2**-50)",
+        "return math.sqrt(float(fraction)) * self.mu * (1 + 2**-50)",
+        f"{FILTER}test_every_sequence_of_requests[gaussian]",
+    ),
+    _bug(
+        "the separate delta may be taken again", "core.privacy_filter",
+        "            self._filter._separate_delta_is_spent = True", "            pass",
+        f"{FILTER}test_every_sequence_of_requests[pure, separate delta]",
+    ),
+    _bug(
+        "what remains is kept twice: the old allowance is not emptied", "core.privacy_filter",
+        "            old.spent = Fraction(1)", "            pass",
+        f"{FILTER}test_every_sequence_of_requests[pure]",
+        f"{FILTER}test_every_sequence_of_requests[gaussian]",
+    ),
+    _bug(
+        "all of an allowance is kept, not what remains of it", "core.privacy_filter",
+        "self._shares = _Shares(old.part * (1 - old.spent))", "self._shares = _Shares(old.part)",
+        f"{FILTER}test_every_sequence_of_requests[pure]",
+    ),
+    _bug(
+        "half a step is a step", "core.privacy_filter",
+        "    if type(steps) is not int or steps < 1:", "    if steps < 0.5:",
+        f"{FILTER}test_every_sequence_of_requests[pure]",
+    ),
+    # --- sensitivities ----------------------------------------------------------------------------
+    _bug(
+        "a shortened sensitivity is rounded down", "core.mechanisms",
+        "return -(-sensitivity >> bits) + moved if bits",
+        "return (sensitivity >> bits) + moved if bits",
+        f"{COQ}test_shortened_statistics",
+        f"{INTEGERS}test_a_shortened_statistic",
+    ),
+    _bug(
+        "shortening rounds down", "core.mechanisms",
+        "return (exact.astype(object) + (1 << (bits - 1))) >> bits",
+        "return exact.astype(object) >> bits",
+        f"{COQ}test_shortened_statistics",
+    ),
+    _bug(
+        "several added rows count as one", "core.query",
+        "            (ADD_OR_REMOVE_ONE, stability.additions),",
+        "            (ADD_OR_REMOVE_ONE, min(1, stability.additions)),",
+        f"{COQ}test_sensitivities_of_a_stability",
+        f"{INTEGERS}test_a_query_moves_by_no_more_than_moved_by",
+    ),
+    _bug(
+        "a replaced row is one step", "core.table",
+        "return max(2 * self.replacements, self.additions)",
+        "return max(self.replacements, self.additions)",
+        f"{INTEGERS}test_steps_of_a_stability",
+    ),
+    # --- row maps ---------------------------------------------------------------------------------
+    _bug(
+        "a box is clipped at twice its upper end", "core.clipping",
+        "        np.clip(q, -self.half, self.half, out=q)",
+        "        np.clip(q, -self.half, self.half * 2.0, out=q)",
+        f"{CLIPPING}test_box_maps_every_double_to_a_bounded_integer",
+    ),
+    Mutant(
+        "rows that rounding takes out of a ball stay", "skdp.core.clipping",
+        (
+            ("        z[over] = np.rint(y[over] * (inner / norm[over])", "        z[over[:0]] = np.rint(y[over[:0]] * (inner / norm[over[:0]])"),
+            ("        z[_outside(z, radius)] = 0.0", "        pass"),
+        ),
+        (f"{CLIPPING}test_clip_to_norm_on_every_row_of_a_grid",),
+    ),
+    # --- queries ----------------------------------------------------------------------------------
+    _bug(
+        "a replaced row moves a sum by its norm", "core.sums",
+        "return max(1, 2 * view.norm)", "return max(1, view.norm)",
+        f"{NEIGHBOURS}test_queries_of_rows[replace_one]",
+    ),
+    _bug(
+        "the count of a mean has no sensitivity", "core.sums",
+        "return max(1, isqrt_up(weight**2 + view.norm**2))", "return max(1, view.norm)",
+        f"{NEIGHBOURS}test_queries_of_rows[add_or_remove_one]",
+    ),
+    _bug(
+        "a replaced unit moves totals by key once", "queries.key_totals",
+        "l1, l2_squared = 2 * l1, (4 if signed else 2) * l2_squared",
+        "l1, l2_squared = l1, l2_squared",
+        f"{NEIGHBOURS}test_queries_of_other_tables[replace_one]",
+    ),
+    _bug(
+        "a unit keeps one row more than stated", "core.units",
+        "return np.sort(order[drawn][place < most])", "return np.sort(order[drawn][place <= most])",
+        f"{NEIGHBOURS}test_queries_of_other_tables[add_or_remove_one]",
+    ),
+    # --- conversions ------------------------------------------------------------------------------
+    _bug(
+        "the epsilon of a Gaussian level is rounded up", "budget.conversions",
+        "float(log_ndtr(mu / 2) - log_ndtr(-mu / 2)) * (1 - 1e-9)",
+        "float(log_ndtr(mu / 2) - log_ndtr(-mu / 2)) * (1 + 1e-9)",
+        f"{CONVERSIONS}test_pure_conversions_are_rounded_towards_privacy",
+    ),
+    _bug(
+        "the Gaussian level is that of a larger epsilon", "budget.conversions",
+        "epsilon, delta = down(epsilon), down(delta)",
+        "epsilon, delta = epsilon * (1 + 1e-8), delta",
+        f"{CONVERSIONS}test_gdp_mu_is_never_too_large",
+    ),
+)  # fmt: skip

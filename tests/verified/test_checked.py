@@ -1,0 +1,60 @@
+"""The committed result of the checkers is complete, and is about this tree.
+
+Where their tools are installed the checkers themselves run. Where a tool is missing, the hashes of
+the committed result stand in for those that need it: they must be those of the tree.
+"""
+
+from __future__ import annotations
+
+import ast
+import json
+
+from proofs.hashes import changed
+from tests.verified.record import RESULT, checkers, missing_tools
+
+NEXT = (
+    "changed since the checkers ran: install the extra 'verified' and run "
+    "python tests/verified/record.py"
+)
+
+
+def stale(result, missing):
+    """Return the files that have changed, of checkers that cannot run without missing tools."""
+    files = {}
+    for checker in result["checkers"].values():
+        if missing.intersection(checker["needs"]):
+            files |= checker["hashes"] | result["helpers"]
+    return changed(files)
+
+
+def functions_of(file):
+    """Return the names of the tests in a file."""
+    tree = ast.parse(file.read_text(encoding="utf-8"))
+    return {
+        node.name
+        for node in tree.body
+        if isinstance(node, ast.FunctionDef) and node.name.startswith("test_")
+    }
+
+
+def test_the_committed_result_is_of_this_tree():
+    result = json.loads(RESULT.read_text(encoding="utf-8"))
+    recorded = {
+        file: {name.partition("[")[0] for name in checker["passed"]}
+        for file, checker in result["checkers"].items()
+    }
+    assert recorded == {file.name: functions_of(file) for file in checkers()}
+    files = stale(result, missing_tools())
+    assert not files, f"{', '.join(files)} {NEXT}"
+
+
+def test_another_module_is_found():
+    """A changed module is found where a tool is missing that its checker needs, not elsewhere."""
+    result = json.loads(RESULT.read_text(encoding="utf-8"))
+    result["helpers"] = {}
+    for checker in result["checkers"].values():
+        checker["hashes"] = {}
+    result["checkers"]["test_clipping.py"]["hashes"] = {"skdp/core/clipping.py": "another"}
+    assert stale(result, {"z3"}) == ["skdp/core/clipping.py"]
+    assert stale(result, {"flint"}) == []
+    assert stale(result, set()) == []

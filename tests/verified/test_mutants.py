@@ -1,0 +1,20 @@
+"""Privacy bugs that are planted on purpose make the checkers fail (see `planted_bugs.py`)."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+
+import pytest
+
+from tests.verified.record import HERE, ROOT, TOOLS
+
+
+@pytest.mark.slow
+def test_planted_bugs_are_caught():
+    """All of them, each in a process of its own: about 25 processor seconds."""
+    for tool in TOOLS:
+        pytest.importorskip(tool, reason="needs the extra 'verified'")
+    command = [sys.executable, str(HERE / "plant.py")]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, f"{command}\n{done.stdout[-6000:]}{done.stderr[-2000:]}"
