@@ -93,6 +93,8 @@ def batches_of_relation(relation: Any) -> Batches:
     needed("pyarrow", "duckdb")
     check_plan(relation)
     names = tuple(relation.columns)
+    if len(set(names)) < len(names):  # DuckDB reads the first of two, and has the type of either
+        raise ValueError("a relation must not have two columns of one name; rename one of them")
     types = {name: str(kind) for name, kind in zip(names, relation.types, strict=True)}
     of = {name: kind_of_duckdb(kind) for name, kind in types.items()}
 

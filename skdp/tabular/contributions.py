@@ -29,6 +29,7 @@ from skdp.tabular.grouped_keys import (
     check_listed,
     family_of_key,
     key_order,
+    text_of,
     told_apart,
     words_of,
 )
@@ -254,7 +255,11 @@ class Contributions:
         self.buckets, self._names, self._families = buckets, names, families or {}
         self._release = release
         self._asked: tuple[Sequence[Any], Ints] | None = None
-        self._own: tuple[Ints, Ints] | None = None
+        # Now, which is before the charge: after it nothing that a cell could make fail is computed.
+        order = sorted(range(len(names)), key=lambda i: key_order(names[i]))
+        # Hashes of the keys of the table, and their places once they are sorted. Another key may
+        # move a place, but not the order of two keys of a unit.
+        self._own = words_of(names).view(np.int64), np.argsort(np.array(order, dtype=np.int64))
         self._last: tuple[Any, int, tuple[Ints, Ints, Ints]] | None = None  # what was ranked last
         self.kept: dict[Any, Any] = {}  # what queries have computed
         # Of a unit's own id and a key: other units have no part in it. Tests put in another one.
@@ -324,17 +329,6 @@ class Contributions:
             asked = self._asked = tuple(keys), np.array(codes, dtype=np.int64)
         return asked[1]
 
-    def _private(self) -> tuple[Ints, Ints]:
-        """Return hashes of the keys of the table, and their places once they are sorted.
-
-        Another key may move a place, but not the order of two keys of a unit.
-        """
-        if self._own is None:
-            order = sorted(range(len(self._names)), key=lambda i: key_order(self._names[i]))
-            places = np.argsort(np.array(order, dtype=np.int64))
-            self._own = words_of(self._names).view(np.int64), places
-        return self._own
-
     def _ranked(
         self, bucket: Bucket, salt: int, codes: Ints | None, gone: Ints | None = None
     ) -> tuple[Ints, Ints, Ints]:
@@ -347,7 +341,7 @@ class Contributions:
         last = self._last  # what is left out is asked for, then totals
         if codes is not None and last and last[1] == salt and all(map(is_, last[0], asked)):
             return last[2]
-        words, order = self._private() if codes is None else (codes, codes)
+        words, order = self._own if codes is None else (codes, codes)
         if codes is None and gone is None:
             chosen = np.arange(bucket.key.size)
         else:
@@ -379,7 +373,7 @@ class Contributions:
             key = bucket.key[chosen[kept]]
             np.add.at(totals, key, each[np.minimum(size[kept], most) - 1])
             seen[key] = True
-        _, order = self._private()
+        order = self._own[1]
         present = np.flatnonzero(seen)
         present = present[np.argsort(order[present])]
         return [self._names[i] for i in present.tolist()], totals[present].tolist()
@@ -490,7 +484,7 @@ class GroupedTable(Contributions):
         bucket = Bucket.of_rows(units, keys, words.astype(np.uint64), columns)
         self._hashed: bytes | None = None
         if noise_is_seeded():  # by the order of rows, as seeded fits of tables in memory always had
-            text = hashlib.blake2b(repr(names).encode(), digest_size=32)
+            text = hashlib.blake2b(text_of(names).encode(), digest_size=32)
             for array in (units, keys, *columns.values()):
                 text.update(np.ascontiguousarray(array).tobytes())
             self._hashed = text.digest()
