@@ -112,9 +112,8 @@ def _short(value: Any) -> str:
 @contextmanager
 def _fresh(fixtures: dict[str, Any], label: str) -> Iterator[dict[str, Any]]:
     """Hand a case the item's fixtures as if they were its own."""
-    restart = getattr(
-        entropy.os, "restart", None
-    )  # of conftest.py; not where noise is the system's
+    # Of conftest.py; there is none where noise is the system's.
+    restart = getattr(entropy.os, "restart", None)
     if restart is not None:
         restart(label)
     ambient._LIVE.clear()  # budgets of other cases: beside one, a fit without a budget warns

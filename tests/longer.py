@@ -4,9 +4,9 @@
     python tests/longer.py times.xml
 
 Take the times on an idle machine. The shortest tests that fit together into the one-minute run stay
-in it, and the shortest that fit into the run of five minutes in that; `ALWAYS` are in the latter
-whatever they take. The root's ``conftest.py`` marks the others by this list. No test looks at
-times: it would fail on a machine that is busy.
+in it, and the shortest that fit into the run of five minutes in that. The core's `CONTRACT` is in
+the latter, whatever it takes. The root's ``conftest.py`` marks the others by this list. No test
+looks at times: it would fail on a machine that is busy.
 """
 
 from __future__ import annotations
@@ -17,15 +17,12 @@ import xml.etree.ElementTree as ElementTree
 from collections import Counter
 from pathlib import Path
 
+from selection import CONTRACT
+
 TESTS = Path(__file__).resolve().parent
 LIST = TESTS / "longer.txt"
 # Seconds of tests, of two cores; starting, collecting and reporting come to about 40 more.
 QUICK, MINUTES = 25, 390
-ALWAYS = (
-    "tests/contract/test_mutants.py",
-    "tests/contract/test_neighbour.py",
-    "tests/contract/test_replay.py",
-)
 
 
 def node_of(case: ElementTree.Element) -> str:
@@ -52,7 +49,7 @@ def times(report: Path) -> Counter[str]:
 def marks(took: Counter[str]) -> dict[str, str]:
     """Return the marker of each test that one of the shorter runs leaves out."""
     found, spent = {}, 0.0
-    always = [name for name in took if name.startswith(ALWAYS)]
+    always = [name for name in took if name.startswith(CONTRACT)]
     minutes = MINUTES - sum(took[name] for name in always)
     for name, seconds in sorted(took.items(), key=lambda pair: pair[1]):
         spent += seconds if name not in always else 0.0

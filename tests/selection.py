@@ -18,12 +18,15 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parents[1]
 TESTS, PLUGIN = ROOT / "tests", ROOT / "pytest_skdp.py"
 
-# The core's contract, and rules about the whole tree.
-ALWAYS = (
-    "tests/contract/test_complete.py",
+CONTRACT = (
     "tests/contract/test_mutants.py",
     "tests/contract/test_neighbour.py",
     "tests/contract/test_replay.py",
+)
+# The core's contract, and rules about the whole tree.
+ALWAYS = (
+    *CONTRACT,
+    "tests/contract/test_complete.py",
     "tests/test_docstrings.py",
     "tests/test_imports.py",
     "tests/test_proofs.py",
@@ -171,17 +174,13 @@ def imports(module: str) -> frozenset[str]:
 
     A page of names imports none of what it shows: who asks for a name imports its module.
     """
-    tree = ast.parse(sources()[module].read_text(encoding="utf-8"))
-    lazy = {
-        id(inner)
-        for node in ast.walk(tree)
-        if isinstance(node, ast.If) and getattr(node.test, "id", None) == "TYPE_CHECKING"
-        for inner in ast.walk(node)
-        if inner is not node
-    }
-    kept = [node for node in tree.body if id(node) not in lazy]
-    body = ast.Module([n for n in kept if not isinstance(n, ast.If) or n.orelse], [])
-    return frozenset(found for name in names_used(body) for found in resolved(name.rstrip(".")))
+    body = [
+        node
+        for node in tree_of(sources()[module]).body
+        if not (isinstance(node, ast.If) and getattr(node.test, "id", None) == "TYPE_CHECKING")
+    ]
+    names = names_used(ast.Module(body, []))
+    return frozenset(found for name in names for found in resolved(name.rstrip(".")))
 
 
 @functools.cache

@@ -250,9 +250,9 @@ class PrivacyFilter:
         transcript = current_transcript()
         self._opened = None if transcript is None else transcript.opened(estimator, cost, budget)
 
-    def meter(self, steps: int = 1) -> Meter:
-        """Return a view of the allowance, for mechanisms that say nothing of more than a step."""
-        return Meter(self, self._shares, steps)
+    def meter(self) -> Meter:
+        """Return a view of the allowance."""
+        return Meter(self, self._shares, 1)
 
     def _keep_rest(self) -> None:
         """Let shares be of what is left, from now on; the session alone may.
@@ -366,12 +366,13 @@ class Meter:
     __slots__ = ("_filter", "_shares", "_steps")
 
     def __init__(self, privacy_filter: PrivacyFilter, shares: _Shares, steps: int) -> None:
-        self._filter, self._shares = privacy_filter, shares
-        self._steps = _checked_steps(steps)
+        self._filter, self._shares, self._steps = privacy_filter, shares, steps
 
     def per_step(self, steps: int) -> Meter:
         """Return this meter for mechanisms whose guarantee is for one of so many of its steps."""
-        return Meter(self._filter, self._shares, self._steps * _checked_steps(steps))
+        if type(steps) is not int or steps < 1:  # a part of a step would enlarge the allowance
+            raise PrivacyLeakError(f"steps must be a positive integer, got {steps!r}")
+        return Meter(self._filter, self._shares, self._steps * steps)
 
     # --- what is public -------------------------------------------------------------------------
 
@@ -631,13 +632,6 @@ class Meter:
                 reviewed=is_reviewed,
             )
         )
-
-
-def _checked_steps(steps: int) -> int:
-    """Return a number of steps; a part of one would enlarge the allowance."""
-    if type(steps) is not int or steps < 1:
-        raise PrivacyLeakError(f"steps must be a positive integer, got {steps!r}")
-    return steps
 
 
 def _seed_of(random_state: Any) -> int | None:

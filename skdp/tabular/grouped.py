@@ -29,6 +29,7 @@ from skdp.tabular.grouped_keys import (
     check_listed,
     family_of_key,
     key_order,
+    text_of,
     told_apart,
     words_of,
 )
@@ -244,7 +245,7 @@ class GroupedTable(GroupedRows):
 
     def digest(self) -> bytes:
         """Return a hash of the content, for seeded noise."""
-        text = hashlib.blake2b(repr(self._names).encode(), digest_size=32)
+        text = hashlib.blake2b(text_of(self._names).encode(), digest_size=32)
         for array in (self._units, self._key[self._pair], *self._columns.values()):
             text.update(np.ascontiguousarray(array).tobytes())
         return text.digest()

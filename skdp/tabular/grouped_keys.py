@@ -29,6 +29,7 @@ __all__ = [
     "key_order",
     "length",
     "plain_key",
+    "text_of",
     "told_apart",
     "words_of",
 ]
@@ -171,6 +172,16 @@ def check_listed(name: str, listed: frozenset[str], found: frozenset[str], typed
         )
 
 
+def text_of(value: Any) -> str:
+    """Return the text of a key, or of several, whatever cells they are made of."""
+    try:
+        return repr(value)
+    except ValueError:  # an integer of too many digits among the parts: one row may have it
+        if isinstance(value, int):
+            return f"{value:x}"
+        return f"({', '.join(map(text_of, value))})"
+
+
 def words_of(values: Sequence[Any]) -> NDArray[np.uint64]:
     """Return a hash of each value, in which no other value has a part."""
     return np.array(
@@ -178,7 +189,7 @@ def words_of(values: Sequence[Any]) -> NDArray[np.uint64]:
             int(value) % _WORD
             if isinstance(value, int | np.integer)
             else int.from_bytes(
-                hashlib.blake2b(repr(value).encode(), digest_size=8).digest(), "little"
+                hashlib.blake2b(text_of(value).encode(), digest_size=8).digest(), "little"
             )
             for value in values
         ],

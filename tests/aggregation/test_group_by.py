@@ -372,3 +372,20 @@ def test_a_certificate_shows_the_share_of_the_keys_beside_their_delta(caps):
     assert sum(shares) > 40
     shown = fitted.privacy_._repr_html_()
     assert all(f"{one.share:.1%}, delta {one.delta:.4g}<" in shown for one in of_keys)
+    shown = fitted.privacy_._repr_html_()
+    assert all(f"{one.share:.1%}, delta {one.delta:.4g}<" in shown for one in of_keys)
+
+
+@pytest.mark.parametrize("by", [["k"], ["k", "j"]])
+def test_an_integer_of_ten_thousand_digits_is_a_key_like_others(by):
+    """Its text is not asked for: one cell would decide whether a fit fails."""
+    n, spent = 300, []
+    for cell in (7, 10**10_000):
+        table = {"u": np.arange(n), "k": [1] * (n - 1) + [cell], "j": ["x"] * n}
+        budget = PrivacyBudget(5.0, 1e-5, unit="u", adjacency="add_or_remove_one")
+        made = DPGroupBy(
+            by=by, unit="u", aggregates={"n": "count"}, epsilon=2.0, delta=1e-6, budget=budget
+        ).fit(table)
+        assert len(made.table_["n"]) == 1
+        spent.append(budget.spent.epsilon)
+    assert spent == [2.0, 2.0]

@@ -1,4 +1,4 @@
-"""scikit-learn's own checks, strict, for every estimator in pure and in (epsilon, delta) fits."""
+"""scikit-learn's own checks, strict, for every estimator; with delta > 0 they are exhaustive."""
 
 from __future__ import annotations
 

@@ -228,6 +228,6 @@ def test_a_delta_that_groups_make_too_large_is_none(delta):
             separate_delta=0.1,
             budget=None,
         )
-        found = whole.meter(3).separate_delta
+        found = whole.meter().per_step(3).separate_delta
         assert (found > 0) is some
         assert found < 0.1

@@ -131,7 +131,7 @@ class Search:
             separate_delta=separate_delta,
             budget=None,
         )
-        first, second = self.filter.meter(), self.filter.meter(2)
+        first, second = self.filter.meter(), self.filter.meter().per_step(2)
         self.meters: list[Meter] = [first, second, second.per_step(3)]
         self.epsilon = exact(epsilon)
         self.claimed = self.epsilon if delta == 0 else Fraction(self.filter.claimed_mu) ** 2
@@ -171,7 +171,7 @@ class Search:
         kind, place, argument = request
         if kind == "keep rest":
             self.filter._keep_rest()
-            self.meters[3:] = [self.filter.meter(), self.filter.meter(2)]
+            self.meters[3:] = [self.filter.meter(), self.filter.meter().per_step(2)]
             return Lost()
         if kind == "close":
             self.filter.close()
