@@ -1,7 +1,7 @@
 """Write the tests that the shorter runs leave out to longer.txt, from the times of a whole run.
 
     python -m pytest -m "not exhaustive" --junitxml=times.xml -o junit_duration_report=total
-    python tests/longer.py times.xml
+    python -m tests.longer times.xml
 
 Take the times on an idle machine. The shortest tests that fit together into the one-minute run stay
 in it, and the shortest that fit into the run of five minutes in that. The core's `CONTRACT` is in
@@ -17,7 +17,7 @@ import xml.etree.ElementTree as ElementTree
 from collections import Counter
 from pathlib import Path
 
-from selection import CONTRACT
+from tests.selection import CONTRACT
 
 TESTS = Path(__file__).resolve().parent
 LIST = TESTS / "longer.txt"
