@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 import numbers
 import warnings
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from fractions import Fraction
 from typing import Any
 
@@ -373,8 +373,9 @@ class DPGroupBy(BaseEstimator):
         Parameters
         ----------
         table : table of pandas, polars or pyarrow, dict of arrays, DuckDB relation, Source, or path
-            Paths: Parquet files. DuckDB reads the last three; Python gets only what belongs to
-            keys.
+            Paths: Parquet files, which DuckDB reads. The last three are read once, before the
+            charge. More than 2**24 rows of them go to a temporary folder (TMPDIR says where), which
+            is removed when the fit ends.
         y : None
             Ignored.
 
@@ -398,14 +399,14 @@ class DPGroupBy(BaseEstimator):
                 random_state=self.random_state,
                 allow_empty=context.adjacency == "add_or_remove_one",
             )
-            if listed is not None:
-                rows.check_keys(listed)
-            noise, apart = self._deltas(aggregates, listed)
-            key = functools.partial(public_key, self)
-            session = context.open(rows, key, delta=noise, separate_delta=apart)
             try:
+                if listed is not None:
+                    rows.check_keys(listed)
+                noise, apart = self._deltas(aggregates, listed)
+                key = functools.partial(public_key, self)
+                session = context.open(rows, key, delta=noise, separate_delta=apart)
                 with session:
-                    columns = self._released(session, aggregates, listed, rows.prepare)
+                    columns = self._released(session, aggregates, listed)
                     self.privacy_ = session.certificate()
             finally:
                 rows.close()
@@ -420,14 +421,12 @@ class DPGroupBy(BaseEstimator):
         session: Session,
         aggregates: list[Aggregate],
         listed: tuple[Any, ...] | None,
-        prepare: Callable[[Any, list[KeyTerm]], None],
     ) -> dict[str, list[Any]]:
         """Release everything; return the columns of the result."""
         shares = self._shares(aggregates, listed)
         aggregates = self._bounded(session, aggregates, shares)
         self.bounds_ = {one.name: one.bounds for one in aggregates if one.bounds is not None}
         terms = distinct_terms(term for one in aggregates for term in terms_of(one))
-        prepare(listed, terms)
         shapes = None
         if shares["shapes"]:
             query = UnitShapes(listed, KEY_EDGES, ROW_EDGES)

@@ -279,7 +279,7 @@ def open_session(
         raise TypeError("rows of units need a unit, and a unit needs rows of units")
     if unit is not None:
         check_unit(unit, relation, epsilon, delta)
-    # A row of some tables is all that one unit has: `skdp.tabular.grouped`.
+    # A row of some tables is all that one unit has: `skdp.tabular.contributions`.
     whole: str | None = getattr(rows, "unit_name", None)
     privacy_filter = PrivacyFilter(
         rows.digest,

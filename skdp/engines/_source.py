@@ -76,7 +76,11 @@ class Task(Protocol):
 
 
 class Engine(Protocol):
-    """Visits parts: in threads, or on other machines."""
+    """Visits parts: in threads, or on other machines.
+
+    One whose parts are not in this process may have ``fetched(reader, number, handle, columns)``,
+    which yields batches of a part here: GROUP BY needs all rows of a unit in one place.
+    """
 
     def map_add(self, task: Task, parts: Sequence[Part]) -> Totals:
         """Return the sum of ``task(part)`` over the parts, each counted once, in any order."""

@@ -47,6 +47,11 @@ class Spark:
         frame = self.frame.select(*map(_quoted, names)).toDF(*(f"c{j}" for j in range(len(names))))
         return _collected(frame.mapInArrow(_visitor(task, parts, names), _SCHEMA), task, len(parts))
 
+    def fetched(self, reader: Any, number: int, handle: Any, columns: Sequence[str]) -> Any:
+        """Yield the rows of all partitions with the first: Spark hands them over together."""
+        if number == 0:
+            yield self.frame.select(*map(_quoted, columns)).toArrow()
+
 
 class SparkFiles:
     """Visits parts that every worker can read, such as row groups of files, by the active session.

@@ -27,7 +27,6 @@ if TYPE_CHECKING:
     from skdp.tabular.dealt import WholeUnits, dealt_rows, whole_units
     from skdp.tabular.domain import Bins, Domain, about
     from skdp.tabular.encoding import Schema, decoded, table_schema, without_column
-    from skdp.tabular.grouped import KeyTerm
     from skdp.tabular.grouped_keys import key_order
     from skdp.tabular.grouping import check_grouped
     from skdp.tabular.keyed import (
@@ -60,6 +59,7 @@ if TYPE_CHECKING:
         check_table,
     )
     from skdp.tabular.sparse_rows import as_dense, check_sparse, dense_blocks
+    from skdp.tabular.terms import KeyTerm
     from skdp.tabular.units import UnitCounts, Units, check_units, name_of_ids
     from skdp.tabular.unselected import check_unselected
     from skdp.tabular.unstated import (
@@ -86,7 +86,7 @@ else:
             "dealt": "WholeUnits dealt_rows whole_units",
             "domain": "Bins Domain about",
             "encoding": "Schema decoded table_schema without_column",
-            "grouped": "KeyTerm",
+            "terms": "KeyTerm",
             "grouped_keys": "key_order",
             "grouping": "check_grouped",
             "keyed": (

@@ -29,7 +29,6 @@ __all__ = [
     "key_order",
     "length",
     "plain_key",
-    "text_of",
     "told_apart",
     "words_of",
 ]
@@ -206,7 +205,7 @@ def _coded(cells: list[Any]) -> tuple[Ints, list[Any]]:
     return codes, list(places)
 
 
-_IDS = (
+IDS = (
     "unit column {name!r} must hold ids that are numbers, texts, bytes, dates or UUIDs, one in "
     "each cell; make a text of other ids first"
 )
@@ -248,7 +247,7 @@ def codes_of_column(table: Any, name: str, what: str) -> tuple[Ints, list[Any]]:
             strange = [i for i, value in enumerate(values) if value is None or value != value]
         return codes, values, strange
 
-    text = (_IDS if what == "unit" else _KEYS).format(name=name)
+    text = (IDS if what == "unit" else _KEYS).format(name=name)
     codes, values, strange = or_raise(read, lambda: TypeError(text))
     if (codes < 0).any() or np.isin(codes, strange).any():
         raise ValueError(

@@ -8,6 +8,8 @@ import pytest
 from skdp import PrivacyBudget
 from skdp.aggregation import DPGroupBy
 from skdp.tabular import KeyTerm, check_grouped
+from skdp.tabular.contributions import mixed_words
+from skdp.tabular.grouped_keys import words_of
 
 duckdb = pytest.importorskip("duckdb")
 
@@ -58,7 +60,6 @@ def test_the_order_that_the_connection_prefers_gives_no_key_the_name_of_another(
     table = engine.table("t")
     assert found(table) == {"often": 9, "rare": 1}
     rows = opened(table)
-    rows.prepare(None, UNITS)
     assert rows.totals(("often", "rare"), UNITS, 1, 1).ravel().tolist() == [9, 1]
 
 
@@ -156,18 +157,50 @@ def test_codes_of_other_units_keys_leave_the_ranks(engine):
     "unit", ["u", "u::VARCHAR", "CASE WHEN u = 0 AND k < 5 THEN -0.0 ELSE u::DOUBLE END"]
 )
 def test_every_unit_has_its_keys_of_the_smallest_ranks_and_no_more(engine, unit):
-    from skdp.tabular.grouped_relation import _rank
-
     engine.execute(
         "CREATE TABLE raw AS SELECT range % 37 AS u, (range * 7) % 11 AS k FROM range(300)"
     )
     rows = opened(engine.sql(f"SELECT {unit} AS u, k FROM raw WHERE u > 4 OR k <= u"))
-    keys, cap = tuple(range(11)), 3
-    pairs, kept = rows._pairs(keys), rows._kept(keys, cap)
-    order = _rank("code", rows.salt(-2))
-    ranked = f"SELECT *, row_number() OVER (PARTITION BY u ORDER BY {order} ASC) AS i FROM {pairs}"
-    want = rows._fetch(f"SELECT u, code, n FROM ({ranked}) WHERE i <= {cap} ORDER BY 1, 2")
-    assert rows._fetch(f"SELECT u, code, n FROM {kept} ORDER BY 1, 2") == want
-    counted = rows._fetch(f"SELECT max(c), min(c) FROM (SELECT count(*) c FROM {kept} GROUP BY u)")
-    assert counted == [(3, 1)]
-    rows.close()
+    held = engine.sql("SELECT u, k, count(*) FROM raw WHERE u > 4 OR k <= u GROUP BY ALL")
+    words = {"u": lambda u: u, "u::VARCHAR": str}.get(unit, float)
+    want, most = np.zeros((11, 2), dtype=int), 3
+    by_unit = {}
+    for u, k, n in held.fetchall():
+        by_unit.setdefault(u, []).append((k, n))
+    for u, pairs in by_unit.items():
+        word = np.repeat(words_of([words(u)]), len(pairs))
+        keys = np.array([k for k, _ in pairs])
+        ranks = mixed_words(word, keys, rows.salt(-2)) >> np.uint64(32)
+        for rank in np.lexsort((keys, ranks))[:most]:
+            want[pairs[rank][0]] += pairs[rank][1], 1
+    assert max(map(len, by_unit.values())) > most
+    found = rows.totals(tuple(range(11)), (KeyTerm("rows"), KeyTerm("units")), most, 300)
+    assert found.tolist() == want.tolist()
+
+
+@pytest.mark.parametrize(
+    "unit", ["'1'::JSON", "INTERVAL 1 DAY", "[1]", "{'a': 1}", "TIMETZ '01:00:00+01'", "MAP {1: 2}"]
+)
+def test_ids_without_one_value_are_refused_by_their_type(engine, unit):
+    with pytest.raises(TypeError, match="unit column 'u' must hold ids that are numbers, texts"):
+        opened(stored(engine, f"SELECT {unit} AS u, 1 AS k"))
+
+
+@pytest.mark.parametrize(
+    "unit",
+    [
+        "i = 1", "i::UTINYINT", "i::HUGEINT << 100", "i::UHUGEINT", "(i / 10)::DECIMAL(9, 2)",
+        "(i / 10)::FLOAT", "i::VARCHAR", "['x', 'y', 'z'][i + 1]::ENUM('x', 'y', 'z')",
+        "encode(i::VARCHAR)", "uuids[i + 1]", "DATE '2026-01-01' + i::INT", "TIME '01:00' + more",
+        "TIMESTAMP '2026-01-01' + more", "(TIMESTAMP '2026-01-01' + more)::TIMESTAMPTZ",
+        "['infinity', '-infinity', '2026-01-01'][i + 1]::DATE",
+    ],
+)  # fmt: skip
+def test_ids_of_any_type(engine, unit):
+    rows = "SELECT range % 3 AS i, INTERVAL (range % 3) HOUR AS more FROM range(90)"
+    uuids = "(SELECT list(uuid()) AS uuids FROM range(3))"
+    table = stored(engine, f"SELECT ({unit}) AS u, 'k' AS k FROM ({rows}), {uuids}")
+    units = 2 if unit == "i = 1" else 3
+    rows = opened(table)
+    assert rows._n == units
+    assert rows.totals(("k",), (*UNITS, KeyTerm("rows")), 1, 90).tolist() == [[units, 90]]

@@ -15,7 +15,7 @@ from skdp.aggregation import DPGroupBy
 from skdp.core.transcript import record, replay
 from skdp.exceptions import BudgetExceededError
 from skdp.tabular import check_grouped
-from skdp.tabular.grouped import KeyTerm
+from skdp.tabular.terms import KeyTerm
 from tests.folding import each
 
 duckdb = pytest.importorskip("duckdb")
@@ -372,13 +372,11 @@ def test_a_certificate_shows_the_share_of_the_keys_beside_their_delta(caps):
     assert sum(shares) > 40
     shown = fitted.privacy_._repr_html_()
     assert all(f"{one.share:.1%}, delta {one.delta:.4g}<" in shown for one in of_keys)
-    shown = fitted.privacy_._repr_html_()
-    assert all(f"{one.share:.1%}, delta {one.delta:.4g}<" in shown for one in of_keys)
 
 
 @pytest.mark.parametrize("by", [["k"], ["k", "j"]])
 def test_an_integer_of_ten_thousand_digits_is_a_key_like_others(by):
-    """Its text is not asked for: one cell would decide whether a fit fails."""
+    """Its text is not asked for: one cell would decide whether a fit that is paid for fails."""
     n, spent = 300, []
     for cell in (7, 10**10_000):
         table = {"u": np.arange(n), "k": [1] * (n - 1) + [cell], "j": ["x"] * n}

@@ -28,7 +28,7 @@ from skdp.audit import audit
 from skdp.core.transcript import record
 from skdp.core.transcript import replay as replayed
 from skdp.queries import key_totals
-from skdp.tabular import grouped, grouped_relation
+from skdp.tabular import contributions
 from tests.folding import each
 
 duckdb = pytest.importorskip("duckdb")
@@ -143,8 +143,7 @@ CONTAINERS = {
 
 def same_ranks(monkeypatch):
     """Couple the secret numbers of two fits."""
-    for module in (grouped, grouped_relation):
-        monkeypatch.setattr(module, "secret_number", lambda *_: 12345)
+    monkeypatch.setattr(contributions, "secret_number", lambda *_: 12345)
 
 
 def moves(by, first, second):
@@ -192,7 +191,7 @@ def test_one_user_is_the_whole_table(relation, monkeypatch):
 
 
 BROKEN = {
-    "rows count beyond their cap": (grouped, "bounded", lambda sums, rows, most: sums),
+    "rows count beyond their cap": (contributions, "bounded", lambda sums, rows, most: sums),
     "a term's bound is too small": (
         key_totals,
         "term_bound",
@@ -211,9 +210,9 @@ def test_a_broken_bound_is_seen(bug, monkeypatch):
 
 def test_a_cap_of_one_key_more_is_seen(monkeypatch):
     same_ranks(monkeypatch)
-    right = grouped.GroupedTable.totals
+    right = contributions.Contributions.totals
     monkeypatch.setattr(
-        grouped.GroupedTable,
+        contributions.Contributions,
         "totals",
         lambda self, keys, terms, k, r: right(self, keys, terms, k + 1, r),
     )

@@ -16,7 +16,7 @@ pytest.importorskip("sqlglot")
 from skdp.core.transcript import record
 from skdp.core.transcript import replay as replayed
 from skdp.sql import _relations, _stages
-from skdp.tabular import grouped, grouped_relation
+from skdp.tabular import contributions
 from tests.sql.fuzz import NASTY, nasty_shop
 from tests.sql.shop import database
 from tests.sql.test_sql_fuzz import forgetful
@@ -44,8 +44,7 @@ def shops():
 
 @pytest.fixture
 def _same_ranks(monkeypatch):
-    for module in (grouped, grouped_relation):
-        monkeypatch.setattr(module, "secret_number", lambda *_: 12345)
+    monkeypatch.setattr(contributions, "secret_number", lambda *_: 12345)
 
 
 def shown(answer):

@@ -22,6 +22,7 @@ from skdp import DPStandardScaler, PrivacyBudget
 from skdp.engines import from_spark, read_parquet
 from skdp.exceptions import SourceError
 from skdp.naive_bayes import DPGaussianNB
+from skdp.tabular import KeyTerm, check_grouped
 
 FRAME = pd.DataFrame(np.random.default_rng(0).normal(0, 0.7, (200, 3)), columns=["a", "b", "c"])
 FRAME["label"] = np.where(FRAME["a"] > 0, "yes", "no")
@@ -118,3 +119,17 @@ def test_a_spark_task_that_runs_twice_counts_once(spark, tmp_path):
     frame = frame.mapInArrow(fails_first, frame.schema)
     compare(STATED, X, None, from_spark(frame), None, **HOW)
     assert Path(folder, "failed").exists()
+
+
+@pytest.mark.exhaustive
+def test_rows_of_a_spark_frame_are_grouped_in_this_process(spark):
+    g = np.random.default_rng(1)
+    town = g.choice(["x", "y"], 300)
+    table = pd.DataFrame({"who": g.integers(0, 40, 300), "to.wn": town, "v": g.normal(size=300)})
+    terms = [KeyTerm("rows"), KeyTerm("units"), KeyTerm("sum", "v", -1, 1)]
+    found = []
+    for rows in (table, from_spark(spark.createDataFrame(table).repartition(3))):
+        opened = check_grouped(rows, by=["to.wn"], unit="who", columns=["v"])
+        opened.secret = 5
+        found.append(opened.totals(["x", "y"], terms, 1, 2).tolist())
+    assert found[0] == found[1]

@@ -12,8 +12,8 @@ import pytest
 from skdp.aggregation import DPGroupBy
 from skdp.queries.key_selection import keeping_probabilities
 from skdp.tabular import check_grouped
-from skdp.tabular.grouped import KeyTerm
 from skdp.tabular.grouped_keys import key_order
+from skdp.tabular.terms import KeyTerm
 
 
 def opened(table, secret=5):
@@ -72,6 +72,24 @@ def test_a_unit_more_leaves_the_ranks_of_others(place):
     assert abs(after - before).sum() == 1
     before, after = (dict(zip(*each.key_weights([1], 7, ()), strict=True)) for each in rows)
     assert after == {**before, 99: 1}
+
+
+@pytest.mark.parametrize("ids", ["numbers", "texts"])
+def test_the_key_in_which_a_unit_counts_is_uniform_and_drawn_anew_for_each_salt(ids):
+    """Within five standard deviations of 1,000 units in each of 64 cells; seeded by the secret."""
+    units, n_keys = 64_000, 8
+    names = np.arange(units)
+    names = names if ids == "numbers" else np.char.add("user ", names.astype(str))
+    table = {"u": np.repeat(names, n_keys), "k": np.tile(range(n_keys), units)}
+    rows = opened(table)
+    (bucket,) = rows.buckets()
+    first = []
+    for salt in (rows.salt(-1), rows.salt(-2)):
+        chosen, place, _ = rows._ranked(bucket, salt, np.arange(n_keys))
+        first.append(bucket.key[chosen[place == 0]])
+    cells = np.bincount(first[0] * n_keys + first[1], minlength=n_keys**2)
+    assert cells.sum() == units
+    assert np.abs(cells - units / n_keys**2).max() < 5 * np.sqrt(units / n_keys**2)
 
 
 @pytest.mark.parametrize("epsilon", [1, 110, 200, 2000])

@@ -17,7 +17,7 @@ from skdp.core.table import PrivateTable, stability_of
 from skdp.core.transcript import record
 from skdp.queries import SelectKeys
 from skdp.queries import key_selection as selection
-from skdp.tabular.grouped import GroupedTable
+from skdp.tabular.contributions import GroupedTable
 from tests.folding import each
 
 RELATIONS = ("add_or_remove_one", "replace_one")

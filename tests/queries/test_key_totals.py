@@ -1,4 +1,4 @@
-"""Totals by key: two engines have the same integers, neighbours move as far as declared."""
+"""Totals by key: tables and relations have the same integers, neighbours move as declared."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from skdp.queries import KeyTotals, LeftOut, UnitShapes, UnitSpread
 from skdp.queries.key_totals import term_bound
 from skdp.tabular import check_grouped
-from skdp.tabular.grouped import KeyTerm, bounded, term_width
+from skdp.tabular.terms import KeyTerm, bounded, term_width
 from tests.folding import each
 
 duckdb = pytest.importorskip("duckdb")
@@ -49,18 +49,9 @@ def opened(table, **options):
 
 
 def engines(table):
-    """Return the table in both engines, with the same ranks."""
+    """Return the table in memory and as a relation, with the same secret."""
     first, second = opened(table), opened(duckdb.from_df(table))
     second.secret = first.secret
-    ids = table.u.factorize()[1].to_numpy()
-
-    def ranks(units, codes, salt):
-        pairs = pd.DataFrame({"u": ids[units], "c": codes, "i": np.arange(len(units))})
-        sql = f"SELECT hash(u, c::BIGINT, {salt}::UBIGINT) AS h FROM t ORDER BY i"
-        found = duckdb.query_df(pairs, "t", sql).fetchnumpy()["h"]
-        return found.astype(np.uint64)
-
-    first.hash = ranks
     return first, second
 
 
@@ -71,7 +62,7 @@ def engines(table):
     max_keys=st.integers(1, 4),
     max_rows=st.integers(1, 4),
 )
-def test_both_engines_have_the_same_integers(rows, max_keys, max_rows):
+def test_tables_and_relations_have_the_same_integers(rows, max_keys, max_rows):
     table = frame(rows)
     first, second = engines(table)
     for terms in (TERMS, TERMS[:2]):
@@ -113,11 +104,9 @@ def moved(query, first, second, relation):
     for table in (first, second):
         rows = opened(table)
         rows.secret = 3
-        ids = table.u.factorize()[1].to_numpy()
 
-        def ranks(units, codes, salt, ids=ids):
-            # Of the unit itself, as that of any engine: not of its place among others.
-            word = ids[units].astype(np.uint64) * np.uint64(40503) + codes.astype(np.uint64)
+        def ranks(units, codes, salt):
+            word = units * np.uint64(40503) + codes.astype(np.uint64)
             return word * np.uint64(0x9E3779B97F4A7C15)
 
         rows.hash = ranks

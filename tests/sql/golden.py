@@ -1,7 +1,7 @@
 """What seeded queries release, written down: a change of the code that changes a bit shows here.
 
-``python -m tests.sql.golden`` records golden.json anew; commit it with the reason. Ranks and seeds
-hang on DuckDB's hash, so the record names its version, and `test_sql_golden` is skipped elsewhere.
+``python -m tests.sql.golden`` records golden.json anew; commit it with the reason. Queries
+cut rows by DuckDB's hash, so the record names its version: `test_sql_golden` is skipped elsewhere.
 """
 
 from __future__ import annotations

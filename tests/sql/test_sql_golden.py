@@ -13,7 +13,7 @@ HELD = json.loads(golden.FILE.read_text())
 
 pytestmark = [
     pytest.mark.slow,
-    pytest.mark.skipif(HELD["duckdb"] != duckdb.__version__, reason="another DuckDB hashes ranks"),
+    pytest.mark.skipif(HELD["duckdb"] != duckdb.__version__, reason="another DuckDB hashes rows"),
 ]
 
 

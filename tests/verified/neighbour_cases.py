@@ -63,8 +63,8 @@ from skdp.tabular import (
     opaque_rows,
     table_schema,
 )
-from skdp.tabular.grouped import KeyTerm
 from skdp.tabular.keyed import check_keyed
+from skdp.tabular.terms import KeyTerm
 
 R, A = RELATIONS
 DELTA = 1e-5
@@ -294,10 +294,9 @@ def by_key(table):
     frame = pd.DataFrame(rows, columns=["u", "k", "v"])
     frame = frame.astype({"u": "int64", "k": str, "v": "float64"})
     grouped = check_grouped(frame, by=["k"], unit="u", columns=["v"], allow_empty=True)
-    ids = frame["u"].factorize()[1].to_numpy()
 
-    def ranks(units, codes, salt):
-        word = ids[units].astype(np.uint64) * np.uint64(40503) + codes.astype(np.uint64)
+    def ranks(ids, codes, salt):
+        word = ids * np.uint64(40503) + codes.astype(np.uint64)
         return (word + np.uint64(salt % 2**32)) * np.uint64(0x9E3779B97F4A7C15)
 
     grouped.hash, grouped.secret = ranks, 3

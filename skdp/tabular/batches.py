@@ -1,0 +1,220 @@
+"""Tables that are not in memory, read once: DuckDB relations, Parquet files and tables in parts.
+
+Nothing is released here. Each yields Arrow tables of one schema: a column of ids, then those of
+keys, then those of numbers. They are read before any charge, so whether reading fails tells nothing
+of a table that has been charged for. What a library says of a failure may quote a cell: a fixed
+text replaces it.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from importlib import import_module
+from pathlib import Path
+from typing import Any
+
+from skdp.engines import Source
+from skdp.engines._source import needed
+from skdp.exceptions import SourceError
+from skdp.tabular.columns import Kinds, kind_of_arrow, kind_of_duckdb
+from skdp.tabular.containers import checked
+from skdp.tabular.parts import chosen, heads_of, len_of, names_in
+from skdp.tabular.relation_plans import check_plan
+from skdp.user_code import or_raise
+
+__all__ = ["Batches", "batches_of_parts", "batches_of_relation", "is_relation", "opened"]
+
+_ROWS = 2**17  # that DuckDB hands over at a time
+_FAILED = "DuckDB could not run a query on the table"
+_UNREADABLE = (
+    "the parts could not be read as they were checked: a part is gone, or has columns of other "
+    "types. Nothing was charged for this fit. Read the parts by themselves, where their rows may "
+    "be shown, to see why."
+)
+
+
+@dataclass(eq=False, repr=False)
+class Batches:
+    """What a table is read from.
+
+    Attributes
+    ----------
+    names : tuple of str
+        Of its columns.
+    kinds : callable
+        Takes the names of the id, of keys and of numbers; returns what their cells are.
+    read : callable
+        Takes the same names; yields Arrow tables of the columns, in this order.
+    failure : callable
+        Returns the error of a table that cannot be read.
+    """
+
+    names: tuple[str, ...]
+    kinds: Callable[[str, Sequence[str], Sequence[str]], Kinds]
+    read: Callable[[str, Sequence[str], Sequence[str]], Iterator[Any]]
+    failure: Callable[[], Exception]
+
+
+# --- DuckDB ---------------------------------------------------------------------------------------
+
+
+def is_relation(table: Any) -> bool:
+    """Say whether a table is a DuckDB relation, or names Parquet files."""
+    if isinstance(table, str | os.PathLike):
+        return True
+    return type(table).__name__ == "DuckDBPyRelation" and hasattr(table, "query")
+
+
+def opened(table: Any) -> Any:
+    """Return a relation, of Parquet files where a path names them."""
+    if not isinstance(table, str | os.PathLike):
+        return table
+    path = os.fspath(table)
+    if not path.endswith((".parquet", ".parq")):
+        raise ValueError("a table that is named by a path must be Parquet files (.parquet)")
+    if "*" not in path and not Path(path).exists():
+        raise FileNotFoundError(f"no file {path!r}")
+    try:
+        import duckdb
+    except ImportError:
+        raise ImportError(
+            "Parquet files are read by DuckDB: pip install duckdb, or hand in a table"
+        ) from None
+    return or_raise(
+        lambda: duckdb.connect().read_parquet(path),
+        lambda: ValueError(f"{path!r} could not be read as Parquet"),
+    )
+
+
+def batches_of_relation(relation: Any) -> Batches:
+    """Return what a relation is read from, by one query; refuse one that may fail on a cell."""
+    needed("pyarrow", "duckdb")
+    check_plan(relation)
+    names = tuple(relation.columns)
+    if len(set(names)) < len(names):  # DuckDB reads the first of two, and has the type of either
+        raise ValueError("a relation must not have two columns of one name; rename one of them")
+    types = {name: str(kind) for name, kind in zip(names, relation.types, strict=True)}
+    of = {name: kind_of_duckdb(kind) for name, kind in types.items()}
+
+    def kinds(unit: str, by: Sequence[str], columns: Sequence[str]) -> Kinds:
+        return Kinds(of[unit], tuple(of[name] for name in by), tuple(of[name] for name in columns))
+
+    def read(unit: str, by: Sequence[str], columns: Sequence[str]) -> Iterator[Any]:
+        # Whole numbers of 128 bits and UUIDs as text, which is exact. No cast fails on a cell.
+        cells = []
+        for i, name in enumerate((unit, *by)):
+            text = "::VARCHAR" if of[name] in ("wide", "uuid") else ""
+            cells.append(f"skdp_rows.{_quoted(name)}{text} AS c{i}")
+        for i, name in enumerate(columns):
+            cells.append(f"skdp_rows.{_quoted(name)}::DOUBLE AS v{i}")
+        asked = relation.query("skdp_rows", f"SELECT {', '.join(cells)} FROM skdp_rows")
+        start = getattr(asked, "to_arrow_reader", None) or asked.fetch_record_batch
+        table = import_module("pyarrow").Table
+        reader = start(_ROWS)
+        try:
+            for batch in reader:
+                yield table.from_batches([batch])
+        finally:
+            reader.close()
+
+    return Batches(names, kinds, read, lambda: RuntimeError(_FAILED))
+
+
+def _quoted(column: str) -> str:
+    return '"' + column.replace('"', '""') + '"'
+
+
+# --- parts ----------------------------------------------------------------------------------------
+
+
+def _schema(head: Any) -> Any:
+    """Return the Arrow schema of a table without rows.
+
+    Raises
+    ------
+    TypeError
+        If a column may hold anything: its type would be decided by its rows.
+    """
+    arrow = import_module("pyarrow")
+    if hasattr(head, "iloc"):
+        schema = arrow.Schema.from_pandas(head, preserve_index=False).remove_metadata()
+    elif hasattr(head, "to_arrow"):
+        schema = head.to_arrow().schema
+    else:
+        schema = head.schema.remove_metadata()
+    for field in schema:
+        if arrow.types.is_null(field.type):
+            raise TypeError(
+                f"the type of column {field.name!r} does not say what it holds; give it a type in "
+                "every part, such as astype('string')"
+            )
+    return schema
+
+
+def batches_of_parts(source: Source, columns: Sequence[str]) -> Batches:
+    """Return what a table in parts is read from, in this process, one part after the other.
+
+    Parameters
+    ----------
+    source : Source
+    columns : sequence of str
+        Those that are asked for; those that are missing are left to the caller to name.
+
+    Raises
+    ------
+    TypeError
+        If parts have no names of columns, or types that may hold anything.
+    ValueError
+        If parts have other columns, or columns of other types.
+    """
+    needed("pyarrow", "parquet")
+    _, heads = heads_of(source)
+    known = [names_in(head) for head in heads]
+    if None in known:
+        raise TypeError("parts must have names of columns to be grouped by them")
+    wanted = tuple(dict.fromkeys(columns))
+    kept = [tuple(name for name in wanted if name in (own or ())) for own in known]
+    cut = [chosen(head, own) for head, own in zip(heads, kept, strict=True)]
+    schema, *others = map(_schema, cut)
+    if any(other != schema for other in others):
+        raise ValueError("parts must have the same columns, of the same types")
+    of = {field.name: kind_of_arrow(field.type) for field in schema}
+
+    def kinds(unit: str, by: Sequence[str], columns: Sequence[str]) -> Kinds:
+        return Kinds(of[unit], tuple(of[name] for name in by), tuple(of[name] for name in columns))
+
+    def read(unit: str, by: Sequence[str], columns: Sequence[str]) -> Iterator[Any]:
+        table = import_module("pyarrow").Table
+        names = [f"c{i}" for i in range(len(by) + 1)] + [f"v{i}" for i in range(len(columns))]
+        for batch in filter(len_of, map(checked, _batches(source, kept[0]))):
+            one = _as_arrow(chosen(batch, kept[0]), schema, cut)
+            cells = [one.column(name) for name in (unit, *by, *columns)]
+            yield table.from_arrays(cells, names=names)
+
+    return Batches(tuple(schema.names), kinds, read, lambda: SourceError(_UNREADABLE))
+
+
+def _batches(source: Source, columns: Sequence[str]) -> Iterator[Any]:
+    """Yield batches of all parts; those of other machines come to this process."""
+    fetch = getattr(source.engine, "fetched", None)
+    for number, handle in enumerate(source.handles):
+        if fetch is None:
+            yield from source.reader(handle)
+        else:
+            yield from fetch(source.reader, number, handle, columns)
+
+
+def _as_arrow(batch: Any, schema: Any, heads: Sequence[Any]) -> Any:
+    """Return a batch as an Arrow table, if its columns have the types that were checked."""
+    if hasattr(batch, "iloc"):
+        if list(map(str, batch.dtypes)) not in [list(map(str, head.dtypes)) for head in heads]:
+            raise TypeError
+        return import_module("pyarrow").Table.from_pandas(
+            batch, schema=schema, preserve_index=False
+        )
+    one = batch.to_arrow() if hasattr(batch, "to_arrow") else batch
+    if one.schema.types != schema.types:
+        raise TypeError
+    return one
