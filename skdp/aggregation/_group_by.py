@@ -150,6 +150,7 @@ class DPGroupBy(BaseEstimator):
         by bounding (at most its bound for each unit); with ``_low`` and ``_high``.
     notes_ : list of str
         Where caps are private: which rows counts, sums and their intervals are of, not of all rows.
+        And that rows without an id or a key are left out, whether there are any or not.
     privacy_ : PrivacyCertificate
 
     See Also
@@ -437,7 +438,7 @@ class DPGroupBy(BaseEstimator):
                 types=self.types,
                 dropna=self.dropna,
                 random_state=self.random_state,
-                allow_empty=context.adjacency == "add_or_remove_one",
+                allow_empty=self.unit is not None or context.allows_empty,
             )
             try:
                 if listed is not None:
@@ -453,10 +454,17 @@ class DPGroupBy(BaseEstimator):
             for column, kind in rows.types.items():
                 columns[column] = column_of_values(columns[column], kind, table)
             self.table_ = table_of(columns, table)
-            self.notes_ = notes_of(self, {one.kind for one in aggregates})
+            self.notes_ = notes_of(self, {one.kind for one in aggregates}) + self._without()
             for text in self._remarks(aggregates):
                 warnings.warn(text, stacklevel=outside_level())
         return self
+
+    def _without(self) -> list[str]:
+        """Return which rows leave: the same sentence whether there are such rows or not."""
+        names = [] if self.unit is None else [self.unit]
+        names += self._by() if self.dropna else []
+        listed = " or ".join(map(repr, names))
+        return [f"Rows in which {listed} is missing, if there are any, are left out"] * bool(names)
 
     def _released(
         self,

@@ -5,7 +5,8 @@ that no cell decides what another one is read as. A cell is read as
 
 - text (``str``);
 - a boolean;
-- a number, by its value: ``1.0`` and ``Decimal(1)`` are read as ``1``, ``-0.0`` as ``0``;
+- a number, by its value: ``1.0`` and ``Decimal(1)`` are read as ``1``, ``-0.0`` as ``0``, and
+  ``Decimal("0.1")`` as ``0.1`` (beyond 3,900 digits it is missing);
 - a date (years 1 to 9999 are ``datetime.date``, others numpy's);
 - a timestamp (numpy's, in microseconds, or in nanoseconds where it has any; one with a time zone is
   read as its instant in UTC);
@@ -23,7 +24,6 @@ import fractions
 import functools
 import hashlib
 import math
-import numbers
 import uuid
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
@@ -48,7 +48,6 @@ __all__ = [
     "key_order",
     "read_cell",
     "read_cells",
-    "text_of",
     "timestamp",
     "words_of",
 ]
@@ -57,7 +56,7 @@ _WORD = 2**64
 _MICROSECONDS = 365 * 290_000 * 86_400 * 10**6  # that 64 bits can count, before and after 1970
 _EPOCH = datetime.date(1970, 1, 1)
 _DAYS = (datetime.date.min - _EPOCH).days, (datetime.date.max - _EPOCH).days
-_DIGITS = 4000  # of a decimal number's exponent; beyond, the number is missing
+_DIGITS, _BITS = 3_900, 13_000  # of a number; one of more is missing, since Python shows none
 _EXACT = decimal.Context(prec=2 * _DIGITS)  # so that trailing zeros go, and nothing else
 _FAMILIES: dict[type, str] = {
     type(None): "missing", bool: "boolean", str: "text", bytes: "bytes", uuid.UUID: "uuid",
@@ -133,16 +132,22 @@ def exact_number(value: Any) -> Any:
     if type(value) is decimal.Decimal:
         if not value.is_finite():
             return None if value.is_nan() else float(value)
-        if value and abs(value.adjusted()) > _DIGITS:
+        if (value and abs(value.adjusted()) > _DIGITS) or len(value.as_tuple().digits) > _DIGITS:
             return None
-        whole = value == value.to_integral_value()
-        return int(value) if whole else _shortest(_EXACT.normalize(value))
+        if value == value.to_integral_value():
+            return int(value)
+        near = float(value)
+        # 0.1, and what a float of it is in full, are both the float 0.1.
+        same = near == value or decimal.Decimal(repr(near)) == value
+        return near if same else _EXACT.normalize(value)
     if type(value) is fractions.Fraction:
-        return value.numerator if value.denominator == 1 else _shortest(value)
-    return value
+        if max(value.numerator.bit_length(), value.denominator.bit_length()) > _BITS:
+            return None
+        return value.numerator if value.denominator == 1 else _near(value)
+    return value if value.bit_length() <= _BITS else None
 
 
-def _shortest(value: Any) -> Any:
+def _near(value: fractions.Fraction) -> Any:
     try:
         near = float(value)
     except OverflowError:
@@ -193,7 +198,7 @@ _READERS: dict[type, Any] = {
     str: str.__str__,
     bool: bool,
     np.bool_: bool,
-    int: int.__int__,
+    int: lambda cell: exact_number(int.__int__(cell)),
     np.integer: int,
     float: lambda cell: exact_number(float.__float__(cell)),
     np.floating: _of_float,
@@ -259,23 +264,13 @@ def key_order(key: Any) -> Any:
         return tuple(key_order(part) for part in key)
     if key is None:
         return (2, "", 0.0, "")
-    if isinstance(key, numbers.Real | decimal.Decimal):
+    if isinstance(key, int | float | decimal.Decimal | fractions.Fraction):
         try:
             return (0, "", float(key), repr(key))
         except OverflowError:  # an integer beyond all floats: one row may have it
-            far = math.inf if key > 0 else -math.inf
-            return (0, "", far, text_of(key))
+            far = math.inf if key > 0 else -math.inf  # type: ignore[operator]
+            return (0, "", far, repr(key))
     return (1, type(key).__name__, 0.0, str(key))
-
-
-def text_of(value: Any) -> str:
-    """Return the text of a value or a tuple, whatever cells it is made of."""
-    try:
-        return repr(value)
-    except ValueError:  # an integer of too many digits among the parts: one row may have it
-        if isinstance(value, int):
-            return f"{value:x}"
-        return f"({', '.join(map(text_of, value))})"
 
 
 def words_of(values: Sequence[Any]) -> NDArray[np.uint64]:
@@ -284,7 +279,7 @@ def words_of(values: Sequence[Any]) -> NDArray[np.uint64]:
 
 
 def _word(value: Any) -> int:
-    if isinstance(value, int | np.integer):
+    if isinstance(value, int) or type(value) is np.int64:
         return int(value) % _WORD
-    text = text_of(exact_number(value) if type(value) is decimal.Decimal else value)
+    text = repr(exact_number(value) if type(value) is decimal.Decimal else value)
     return int.from_bytes(hashlib.blake2b(text.encode(), digest_size=8).digest(), "little")

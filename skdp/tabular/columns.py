@@ -256,16 +256,8 @@ def _as_text(value: Any, found: str) -> str | None:
     if found in ("date", "timestamp"):
         return str(value).rstrip("0").rstrip(".") if "." in str(value) else str(value)
     if found == "number":
-        text: str = f"{value:f}" if type(value) is decimal.Decimal else _repr(value)
-        return text
+        return f"{value:f}" if type(value) is decimal.Decimal else str(value)
     return str(value) if found in ("uuid", "time") else None
-
-
-def _repr(value: Any) -> str:
-    try:
-        return repr(value)
-    except ValueError:  # an integer of too many digits
-        return f"{value:#x}"
 
 
 def stated_value(value: Any, kind: ColumnType, name: str) -> Any:
@@ -301,9 +293,12 @@ def stated_value(value: Any, kind: ColumnType, name: str) -> Any:
             made = float(np.dtype(f"f{kind.detail // 8}").type(_as_float(read)))
     else:
         made = _as_type(read, kind.kind)
-    if kind.kind == "decimal" and made is not None and kind.detail is not None:
-        exponent = made.normalize(decimal.Context(prec=100)).as_tuple().exponent
-        made = made if isinstance(exponent, int) and -exponent <= kind.detail else None
+    if isinstance(made, decimal.Decimal) and kind.detail is not None:
+        try:  # written as the column writes it
+            at = decimal.Decimal(1).scaleb(-kind.detail)
+            made = made.quantize(at, context=decimal.Context(prec=100, traps=[decimal.Inexact]))
+        except decimal.Inexact:
+            made = None
     if made is None:
         raise TypeError(
             f"stated keys of column {name!r} must be of its type: {_NAMES[kind.kind]}. Convert "
@@ -579,13 +574,18 @@ def shown_key(value: Any) -> Any:
     return value
 
 
+def _has_nanoseconds(values: Sequence[Any]) -> bool:
+    return any(value is not None and value.dtype == "M8[ns]" for value in values)
+
+
 def _pandas_series(values: Sequence[Any], kind: ColumnType) -> Any:
     pandas = import_module("pandas")
     dtype = kind.dtype
     if kind.kind == "zoned":
-        unit = getattr(dtype, "unit", "us")
+        unit = getattr(dtype, "unit", "ns" if _has_nanoseconds(values) else "us")
         moments = pandas.Series(np.array(values, dtype=f"M8[{unit}]")).dt.tz_localize("UTC")
-        return moments.dt.tz_convert(kind.detail)
+        moments = moments.dt.tz_convert(kind.detail)
+        return moments if dtype is None else moments.astype(dtype)
     if dtype is None or not values:
         dtype = object if not values else None
     try:

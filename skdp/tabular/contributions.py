@@ -224,7 +224,8 @@ class Contributions:
         Number of columns of values.
     random_state : object
         A seed of the secret number where noise is seeded.
-    unit_name : str
+    unit_name : str or None
+        None: each row is a unit.
     types : dict of ColumnType, default=None
         Of each key column.
     release : callable, default=None
@@ -241,7 +242,7 @@ class Contributions:
         names: list[Any],
         n_features: int,
         random_state: Any = None,
-        unit_name: str = "unit",
+        unit_name: str | None = "unit",
         types: dict[str, ColumnType] | None = None,
         release: Callable[[], object] | None = None,
     ) -> None:

@@ -131,7 +131,7 @@ def check_grouped(
         keys,
         len(columns),
         random_state,
-        "row" if unit is None else unit,
+        unit,
         {name: stated.get(name, kinds[name]) for name in by},
     )
 
@@ -170,7 +170,7 @@ def _read(
             rows.keys,
             len(columns),
             random_state,
-            ids[0] if ids else "row",
+            ids[0] if ids else None,
             of_keys,
             rows.close,
         )

@@ -258,7 +258,7 @@ def test_an_empty_table_is_refused_where_its_length_is_public():
     empty = visits().iloc[:0]
     with pytest.raises(ValueError, match="no rows"):
         rows = PrivacyBudget(100, 0.5)  # under "replace_one": one row
-        make(budget=rows, unit=None).agg(n="count").fit(empty)
+        make(budget=rows).set_params(unit=None).agg(n="count").fit(empty)
     assert len(make(keys=PAGES).agg(n="count").fit(empty).table_) == 3
 
 

@@ -151,5 +151,5 @@ def test_ids_are_one_where_groups_would_say_so():
 
 def test_numbers_beyond_floats_have_one_order():
     """Ties of ranks are broken by it: where two were equal, other rows would break them."""
-    far = [10**400, 10**400 + 1, -(10**400), 10**5000]
+    far = [10**400, 10**400 + 1, -(10**400), 10**3000]
     assert len({key_order(key) for key in far}) == len(far)

@@ -43,7 +43,7 @@ def test_the_first_of_equal_keys_does_not_name_them():
     for first in (1, 1.0):
         table = pd.DataFrame({"k": pd.Series([first, 1, 1.0], dtype=object), "u": [1, 2, 3]})
         assert repr(opened(table).key_weights([1], 7, ())[0]) == "[1]"
-    assert key_order(-(10**400)) < key_order(0) < key_order(10**5000)
+    assert key_order(-(10**400)) < key_order(0) < key_order(10**3000)
 
 
 def test_a_dictionary_that_holds_a_value_twice_splits_no_unit():
