@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     )
     from skdp.tabular.dealt import WholeUnits, dealt_rows, whole_units
     from skdp.tabular.domain import Bins, Domain, about
-    from skdp.tabular.encoding import Schema, decoded, table_schema, without_column
+    from skdp.tabular.encoding import Schema, decoded, never_held, table_schema, without_column
     from skdp.tabular.grouping import check_grouped
     from skdp.tabular.keyed import (
         MISSING,
@@ -87,7 +87,7 @@ else:
             "type_name",
             "dealt": "WholeUnits dealt_rows whole_units",
             "domain": "Bins Domain about",
-            "encoding": "Schema decoded table_schema without_column",
+            "encoding": "Schema decoded never_held table_schema without_column",
             "terms": "KeyTerm",
             "cells": "key_order",
             "grouping": "check_grouped",
@@ -177,6 +177,7 @@ __all__ = [
     "key_order",
     "label_codes",
     "name_of_ids",
+    "never_held",
     "opaque_rows",
     "public_codes",
     "refuse_parts",
