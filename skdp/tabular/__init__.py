@@ -23,12 +23,13 @@ if TYPE_CHECKING:
         is_listed,
         is_parts,
         keeps_types,
+        never_held,
         table_of,
         type_name,
     )
     from skdp.tabular.dealt import WholeUnits, dealt_rows, whole_units
     from skdp.tabular.domain import Bins, Domain, about
-    from skdp.tabular.encoding import Schema, decoded, never_held, table_schema, without_column
+    from skdp.tabular.encoding import Schema, decoded, table_schema, without_column
     from skdp.tabular.grouping import check_grouped
     from skdp.tabular.keyed import (
         MISSING,
@@ -83,11 +84,11 @@ else:
         {
             "coding": "CodedRows check_coded check_coded_target public_codes target_column",
             "columns": "column_of_values shown_key with_texts",
-            "containers": "as_table checked holds_numbers is_listed is_parts keeps_types table_of "
-            "type_name",
+            "containers": "as_table checked holds_numbers is_listed is_parts keeps_types "
+            "never_held table_of type_name",
             "dealt": "WholeUnits dealt_rows whole_units",
             "domain": "Bins Domain about",
-            "encoding": "Schema decoded never_held table_schema without_column",
+            "encoding": "Schema decoded table_schema without_column",
             "terms": "KeyTerm",
             "cells": "key_order",
             "grouping": "check_grouped",

@@ -5,9 +5,7 @@ Nothing is released here. Private tables are coded by `skdp.tabular.coding`.
 
 from __future__ import annotations
 
-import decimal
-import numbers
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from importlib import import_module
 from typing import Any
@@ -34,7 +32,6 @@ from skdp.user_code import interruptible, no_restart, run_isolated, suppress_war
 __all__ = [
     "Schema",
     "decoded",
-    "never_held",
     "table_schema",
     "without_column",
 ]
@@ -137,46 +134,6 @@ def _type_of(dtype: Any) -> Any:
             return arrow.dictionary(arrow.int32(), dtype.value_type)
         return dtype if name in ("DataType", *_ARROW) and dtype.num_fields == 0 else None
     return dtype if name.startswith(_PANDAS) else None
-
-
-def _kind_of(dtype: Any, container: str) -> str:
-    """Return what a column's type says of its cells: "text", "temporal", "number" or nothing."""
-    if isinstance(dtype, str):  # pandas' may have any values
-        return "text" if container == "polars" else ""
-    if hasattr(dtype, "is_temporal"):  # polars
-        if dtype.is_temporal():
-            return "temporal"
-        number = dtype.is_numeric() or str(dtype) == "Boolean"
-        return "number" if number else "text" if str(dtype) == "String" else ""
-    dtype = getattr(dtype, "pyarrow_dtype", dtype)
-    if hasattr(dtype, "to_pandas_dtype"):
-        name = str(getattr(dtype, "value_type", dtype))
-        if name.startswith(("date", "time", "duration", "month_day_nano")):
-            return "temporal"
-        if name.startswith(("int", "uint", "float", "double", "halffloat", "bool", "decimal")):
-            return "number"
-        return "text" if name in ("string", "large_string", "string_view") else ""
-    if type(dtype).__name__ in ("StringDtype", "PeriodDtype"):
-        return "text" if type(dtype).__name__ == "StringDtype" else "temporal"
-    of_numpy = {"U": "text", "S": "text", "M": "temporal", "m": "temporal"}
-    kind = getattr(dtype, "kind", "")
-    return "number" if kind and kind in "biuf" else of_numpy.get(kind, "")
-
-
-def never_held(values: Iterable[Any], dtype: Any, container: str = "numpy") -> bool:
-    """Say whether a column of a type can hold none of some stated values: text among numbers, say.
-
-    Decided by the type, which is public. A missing value may stand in a column of any type.
-    """
-    kind = _kind_of(dtype, container)
-    kinds = {_kind_of_value(value) for value in values if plain(value) is not None}
-    return kind in ("text", "number") and bool(kinds) and kinds <= {"text", "number"} - {kind}
-
-
-def _kind_of_value(value: Any) -> str:
-    return "text" if isinstance(value, str | bytes) else (
-        "number" if isinstance(value, numbers.Real | np.bool_ | decimal.Decimal) else ""
-    )  # fmt: skip
 
 
 def _column_part(X: Any, j: int, start: int, stop: int) -> Any:

@@ -23,11 +23,11 @@ from skdp.tabular.containers import (
     is_frame,
     is_listed,
     is_parts,
+    never_held,
     reading,
     refused_type,
     to_float,
 )
-from skdp.tabular.encoding import never_held, table_schema
 from skdp.tabular.parts import (
     ONE_PLACE,
     Pair,
@@ -172,9 +172,12 @@ def _is_missing(label: Any) -> bool:
 
 def _declared(y: Any, labels: NDArray) -> tuple[Any, str]:
     """Return the declared type of labels, and of which library it is."""
-    if hasattr(y, "to_pylist"):
-        return y.type, "pyarrow"
-    dtype = getattr(y, "dtype", labels.dtype)
+    if hasattr(y, "column_names") or hasattr(y, "to_pylist"):
+        return y.schema.types[0] if hasattr(y, "schema") else y.type, "pyarrow"
+    if hasattr(y, "columns"):  # a table of one column
+        dtype = next(iter(y.dtypes))
+    else:
+        dtype = getattr(y, "dtype", labels.dtype)
     return dtype, "polars" if hasattr(dtype, "is_temporal") else "numpy"
 
 
@@ -461,8 +464,7 @@ def _labelled_parts(
                     raise ValueError(_NOT_REAL.format(y=name))
     if classes is not None:
         of_y = target_heads[0] if is_parts(y) else chosen(X.heads[0], (y,))
-        schema = table_schema(_flat_head(of_y), estimator=estimator)[1]
-        if never_held(classes.tolist(), schema.types[0], schema.container):
+        if never_held(classes.tolist(), *_declared(of_y, np.empty(0, dtype=object))):
             raise TypeError(_NEVER_HELD.format(estimator=estimator, y=name))
     for head in heads:
         _numeric_container(_flat_head(head), estimator)
