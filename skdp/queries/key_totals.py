@@ -117,8 +117,8 @@ class KeyTotals(Query):
         start = sum(map(term_width, self.terms[: self.index]))
         part = kept[asked][:, start : start + term_width(term)]
         whole = _nodes(part, term.depth) if term.kind == "leaves" else part
-        largest = max((abs(int(value)) for value in whole.ravel()), default=0)
-        return whole.ravel().astype(np.int64 if largest < 2**62 else object)
+        largest = max(int(whole.max()), -int(whole.min())) if whole.size else 0
+        return whole.ravel().astype(np.int64 if largest < 2**62 else object, copy=False)
 
     def sensitivity(self, relation: str) -> Independent:
         l1, l2_squared, signed = term_bound(self._term, self.max_rows)
