@@ -451,14 +451,12 @@ class DPGroupBy(BaseEstimator):
         caps = self.max_keys_per_unit_, self.max_rows_per_unit_
         self._noisy: dict[str, Any] = {}
         releases = {}
-        for i, term in enumerate(terms):
-            if keys:
-                query_of = KeyTotals(keys, tuple(terms), i, *caps)
-                name = f"{term.kind} {term.column}".strip()
-                releases[repr(term)] = session.answer(query_of, shares["term"], name=name)
+        for i, term in enumerate(terms if keys else ()):
+            query_of = KeyTotals(keys, tuple(terms), i, *caps)
+            name = f"{term.kind} {term.column}".strip()
+            releases[repr(term)] = session.answer(query_of, shares["term"], name=name)
         for one in aggregates:
-            of = [releases.get(repr(term)) for term in terms_of(one)]
-            columns |= self._columns(session, one, of, keys, shares)
+            columns |= self._columns(session, one, releases, keys, shares)
         return columns
 
     def _remarks(self, aggregates: list[Aggregate]) -> list[str]:
@@ -473,15 +471,15 @@ class DPGroupBy(BaseEstimator):
         self,
         session: Session,
         one: Aggregate,
-        releases: list[Release | None],
+        releases: Mapping[str, Release],
         keys: tuple[Any, ...],
         shares: Mapping[str, Fraction],
     ) -> dict[str, list[Any]]:
         """Return an aggregate's columns: itself, its interval, that of the population."""
-        terms = terms_of(one)
-        if not keys or any(release is None for release in releases):
+        if not keys:
             return no_columns(one)
-        found = [release for release in releases if release is not None]
+        terms = terms_of(one)
+        found = [releases[repr(term)] for term in terms]
         self._noisy[one.name] = one, terms, found, session.pure
         out = self._known(one, interval_of(one, terms, found, pure=session.pure))
         if one.kind != "mean":

@@ -87,12 +87,15 @@ def quotient_intervals(
     the variance of each total beyond its noise.
     """
     grid = np.linspace(low, high, 513)
+    extra = np.broadcast_to(extra, np.shape(count))
 
     def slack(r: Floats, part: slice, wide: bool = False) -> Floats:
         """Return by how much each r is allowed; of a grid, if wide, for each of the keys."""
-        t, n, more = (_part(values, part, wide) for values in (total, count, extra))
+        columns = (values[part] for values in (total, count, extra))
+        t, n, more = (one[:, None] if wide else one for one in columns)
+        more = more if np.any(more) else 0.0
         size = np.abs(r) * count_std
-        if pure and not np.any(more):
+        if pure and np.ndim(more) == 0:
             limit = _two_laplace_all(total_std, size, level)
         else:
             variance = total_std**2 + size**2 + more
@@ -109,10 +112,11 @@ def quotient_intervals(
         best = np.clip(total[part] / np.where(n, n, 1.0), low, high)
         best = np.where(n, best, (low + high) / 2)
         fits, some = slack(best, part) >= 0, inside.any(axis=1)
-        left = np.where(some, grid[np.argmax(inside, axis=1)], best)
-        right = np.where(some, grid[512 - np.argmax(inside[:, ::-1], axis=1)], best)
-        left = np.where(fits, np.minimum(left, best), left)
-        right = np.where(fits, np.maximum(right, best), right)
+        # Of the grid and the best number, those that are allowed.
+        left = np.where(some, grid[np.argmax(inside, axis=1)], high)
+        left = np.minimum(left, np.where(fits, best, high))
+        right = np.where(some, grid[512 - np.argmax(inside[:, ::-1], axis=1)], low)
+        right = np.maximum(right, np.where(fits, best, low))
         below = grid[np.maximum(np.searchsorted(grid, left) - 1, 0)]
         above = grid[np.minimum(np.searchsorted(grid, right, side="right"), 512)]
         of_part = functools.partial(slack, part=part)
@@ -120,21 +124,13 @@ def quotient_intervals(
         alone = ~some & ~fits  # noise took it beyond its bounds
         return np.where(alone, best, lows), np.where(alone, best, highs)
 
-    lows, highs = _in_parts(ends, len(count), 256)
-    return lows, highs
+    return _in_parts(ends, len(count), 256)
 
 
-def _in_parts(work: Callable[[slice], tuple[Any, ...]], keys: int, size: int) -> tuple[Any, ...]:
+def _in_parts(work: Callable[[slice], tuple[Any, ...]], keys: int, size: int) -> Any:
     """Return what work returns for all keys: done for a few at a time, so that memory suffices."""
     done = [work(slice(start, start + size)) for start in range(0, max(keys, 1), size)]
     return tuple(np.concatenate(columns) for columns in zip(*done, strict=True))
-
-
-def _part(values: Any, part: slice, wide: bool) -> Any:
-    """Return some keys' values, as a column if wide; one number is that of all keys."""
-    if np.ndim(values) == 0:
-        return values
-    return values[part, None] if wide else values[part]
 
 
 _Z_LAPLACE = -math.log(1 - LEVEL) / math.sqrt(2)
@@ -205,16 +201,12 @@ def variance_interval(
         inside = np.abs(mean) <= z * np.sqrt(spread)
         value = np.clip(0.5 + (b * n - a * a) / np.maximum(n * n, 1.0), 0.0, 1.0)[:, 0]
         none = ~inside.any(axis=1)
-        low = np.where(none, value, 0.5 + grid[np.argmax(inside, axis=1)]) - _STEP
+        low = np.where(none, value, 0.5 + grid[np.argmax(inside, axis=1)]) - 1 / 4096
         last = 4096 - np.argmax(inside[:, ::-1], axis=1)
-        high = np.where(none, value, 0.5 + grid[last]) + _STEP
+        high = np.where(none, value, 0.5 + grid[last]) + 1 / 4096
         return value, np.clip(low, 0.0, 1.0), np.clip(high, 0.0, 1.0)
 
-    value, low, high = _in_parts(ends, len(count), 32)
-    return value, low, high
-
-
-_STEP = 1.0 / 4096
+    return _in_parts(ends, len(count), 32)
 
 
 # --- quantiles from a tree of bins ----------------------------------------------------------------
@@ -305,5 +297,4 @@ def quantile_bins(
         part = np.where(end > start, -start / np.maximum(end - start, 1e-300), 0.5)
         return place + np.clip(part, 0.0, 1.0), first, last
 
-    value, first, last = _in_parts(bins, len(nodes), 2048)
-    return value, first, last
+    return _in_parts(bins, len(nodes), 2048)
