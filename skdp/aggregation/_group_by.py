@@ -447,8 +447,11 @@ class DPGroupBy(BaseEstimator):
         if shares["found"] and keys:
             shapes = session.answer(UnitShapes(keys, KEY_EDGES, ROW_EDGES), shares["found"])
         self._choose_caps(session, shapes, len(keys), aggregates, terms, shares)
-        self._measure_left_out(session, keys, shares)
         caps = self.max_keys_per_unit_, self.max_rows_per_unit_
+        self.left_out_: dict[str, float] = {}
+        if keys:
+            out = session.answer(LeftOut(keys, *caps), shares["left_out"])
+            self.left_out_ |= left_out_of(out, session.pure)
         self._noisy: dict[str, Any] = {}
         releases = {}
         for i, term in enumerate(terms if keys else ()):
@@ -543,15 +546,6 @@ class DPGroupBy(BaseEstimator):
             max_keys=None if _is(keys) else int(keys),
             max_rows=(1 if units else None) if _is(rows) else int(rows),
         )
-
-    def _measure_left_out(
-        self, session: Session, keys: tuple[Any, ...], shares: Mapping[str, Fraction]
-    ) -> None:
-        """Release how much bounding left out."""
-        self.left_out_: dict[str, float] = {}
-        if keys:
-            query = LeftOut(keys, self.max_keys_per_unit_, self.max_rows_per_unit_)
-            self.left_out_ |= left_out_of(session.answer(query, shares["left_out"]), session.pure)
 
     def intervals(self, name: str, level: float = LEVEL) -> tuple[list[Any], list[Any]]:
         """Return the intervals of an aggregate without noise, at any level; nothing is released.

@@ -52,15 +52,15 @@ def half_width(std: float, step: float, *, pure: bool, level: float = LEVEL) -> 
     return step * max(math.ceil(scale * math.log(2 / (1 + q) / (1 - level))) - 1, 0)
 
 
-def _two_laplace(a: float, b: float, level: float = LEVEL) -> float:
-    """Return a quantile of |X + Y|, Laplace variables of standard deviations a and b."""
-    a, b = sorted((a / math.sqrt(2), b / math.sqrt(2)), reverse=True)
-    if b < 1e-9 * a:
+def _two_laplace(ratio: float, level: float) -> float:
+    """Return a quantile of |X + Y|, Laplace variables of standard deviations 1 and ratio <= 1."""
+    a, b = math.sqrt(0.5), ratio * math.sqrt(0.5)
+    if ratio < 1e-9:
         return -a * math.log(1 - level)
-    if a - b < 1e-6 * a:
-        return a * float(brentq(lambda t: (1 + t / 2) * math.exp(-t) - (1 - level), 0, 50))
 
     def beyond(t: float) -> float:
+        if 1 - ratio < 1e-6:
+            return (1 + t / a / 2) * math.exp(-t / a) - (1 - level)
         tail = (a * a * math.exp(-t / a) - b * b * math.exp(-t / b)) / (a * a - b * b)
         return tail - (1 - level)
 
@@ -86,19 +86,15 @@ def quotient_intervals(
     neighbours of the grid to the last bit, and is the outer one of the last two numbers. `extra` is
     the variance of each total beyond its noise.
     """
-    grid = np.linspace(low, high, 513)
-    extra = np.broadcast_to(extra, np.shape(count))
+    grid, more = np.linspace(low, high, 513), np.broadcast_to(extra, np.shape(count))
 
-    def slack(r: Floats, part: slice, wide: bool = False) -> Floats:
-        """Return by how much each r is allowed; of a grid, if wide, for each of the keys."""
-        columns = (values[part] for values in (total, count, extra))
-        t, n, more = (one[:, None] if wide else one for one in columns)
-        more = more if np.any(more) else 0.0
-        size = np.abs(r) * count_std
-        if pure and np.ndim(more) == 0:
+    def slack(r: Floats, t: Floats, n: Floats, more: Floats) -> Floats:
+        """Return by how much each r is allowed."""
+        size, beyond = np.abs(r) * count_std, np.any(more)
+        if pure and not beyond:
             limit = _two_laplace_all(total_std, size, level)
         else:
-            variance = total_std**2 + size**2 + more
+            variance = total_std**2 + size**2 + (more if beyond else 0.0)
             shares = total_std**2 / variance, size**2 / variance
             kurtosis = 3 * (shares[0] ** 2 + shares[1] ** 2) if pure else 0.0
             limit = heavy_z(kurtosis, level) * np.sqrt(variance)
@@ -106,25 +102,29 @@ def quotient_intervals(
                 limit = np.where(more != 0, limit, _two_laplace_all(total_std, size, level))
         return np.asarray(limit - np.abs(t - r * n))
 
-    def ends(part: slice) -> tuple[Floats, Floats]:
-        n = count[part]
-        inside = slack(grid, part, wide=True) >= 0
-        best = np.clip(total[part] / np.where(n, n, 1.0), low, high)
-        best = np.where(n, best, (low + high) / 2)
-        fits, some = slack(best, part) >= 0, inside.any(axis=1)
-        # Of the grid and the best number, those that are allowed.
-        left = np.where(some, grid[np.argmax(inside, axis=1)], high)
-        left = np.minimum(left, np.where(fits, best, high))
-        right = np.where(some, grid[512 - np.argmax(inside[:, ::-1], axis=1)], low)
-        right = np.maximum(right, np.where(fits, best, low))
-        below = grid[np.maximum(np.searchsorted(grid, left) - 1, 0)]
-        above = grid[np.minimum(np.searchsorted(grid, right, side="right"), 512)]
-        of_part = functools.partial(slack, part=part)
-        lows, highs = _edges(of_part, left, below), _edges(of_part, right, above)
-        alone = ~some & ~fits  # noise took it beyond its bounds
-        return np.where(alone, best, lows), np.where(alone, best, highs)
+    def allowed(part: slice) -> tuple[Any, ...]:
+        """Return the places of the first and the last number of the grid, and if there is one."""
+        inside = slack(grid, total[part, None], count[part, None], more[part, None]) >= 0
+        last = 512 - np.argmax(inside[:, ::-1], axis=1)
+        return np.argmax(inside, axis=1), last, inside.any(axis=1)
 
-    return _in_parts(ends, len(count), 256)
+    first, last, some = _in_parts(allowed, len(count), 128)
+    ratio = np.where(count, total / np.where(count, count, 1.0), (low + high) / 2)
+    best = np.clip(ratio, low, high)
+    fits = slack(best, total, count, more) >= 0
+    # Of the grid and the best number, those that are allowed.
+    left = np.minimum(np.where(some, grid[first], high), np.where(fits, best, high))
+    right = np.maximum(np.where(some, grid[last], low), np.where(fits, best, low))
+    below = grid[np.maximum(np.searchsorted(grid, left) - 1, 0)]
+    above = grid[np.minimum(np.searchsorted(grid, right, side="right"), 512)]
+    inside, outside = np.stack([left, right]), np.stack([below, above])
+    inside = np.where(slack(outside, total, count, more) >= 0, outside, inside)
+    for _ in range(46):  # the 512th part of a range halved: below the last bit of its ends
+        middle = inside + (outside - inside) / 2
+        fit = slack(middle, total, count, more) >= 0
+        inside, outside = np.where(fit, middle, inside), np.where(fit, outside, middle)
+    outside = np.where(some | fits, outside, best)  # else noise took it beyond its bounds
+    return outside[0], outside[1]
 
 
 def _in_parts(work: Callable[[slice], tuple[Any, ...]], keys: int, size: int) -> Any:
@@ -147,21 +147,7 @@ _RATIOS = np.linspace(0, 1, 65)
 
 @functools.lru_cache(maxsize=64)
 def _quantiles(level: float) -> Floats:
-    return np.array([_two_laplace(1.0, float(r), level) for r in _RATIOS])
-
-
-_HALVINGS = 56  # of the 512th part of a range: below the last bit of its ends
-
-
-def _edges(slack: Callable[[Floats], Floats], inside: Floats, outside: Floats) -> Floats:
-    """Return, outwards, the last allowed numbers on the way from allowed ones to others."""
-    open_end = slack(outside) >= 0
-    inside = np.where(open_end, outside, inside)
-    for _ in range(_HALVINGS):
-        middle = inside + (outside - inside) / 2
-        fits = slack(middle) >= 0
-        inside, outside = np.where(fits, middle, inside), np.where(fits, outside, middle)
-    return outside
+    return np.array([_two_laplace(float(r), level) for r in _RATIOS])
 
 
 def variance_interval(

@@ -435,7 +435,8 @@ def check_keys(stated: Any, width: int) -> tuple[Any, ...]:
         raise TypeError("keys must be 'private' or a list of keys")
     check_length(stated, "keys")
     keys = stated.tolist() if isinstance(stated, np.ndarray) else list(stated)
-    for key in keys:
+    text = width == 1 and set(map(type, keys)) == {str}
+    for key in () if text else keys:
         parts = key if width > 1 else (key,)
         if not isinstance(parts, tuple) or len(parts) != width:
             raise ValueError(f"keys must be tuples of {width}, one part for each of by")
@@ -446,7 +447,7 @@ def check_keys(stated: Any, width: int) -> tuple[Any, ...]:
                 raise ValueError("stated keys must be finite")
     if not keys or len(set(keys)) < len(keys):
         raise ValueError("keys must be at least one, and no key twice")
-    return tuple(sorted(keys, key=key_order))
+    return tuple(sorted(keys, key=None if text else key_order))
 
 
 def shares_of(

@@ -100,9 +100,8 @@ def about_means(term: KeyTerm, means: list[Any]) -> KeyTerm:
     middle = (term.low + term.high) / 2
     half = term.top // 2
     centers = np.clip(np.round((np.array(means) - middle) / term.grid), -half, half)
-    return KeyTerm(
-        "about", term.column, term.low, term.high, centers=tuple(int(c) for c in centers)
-    )
+    steps = tuple(centers.astype(np.int64).tolist())
+    return KeyTerm("about", term.column, term.low, term.high, centers=steps)
 
 
 def left_out_of(out: Release, pure: bool) -> dict[str, float]:
@@ -338,7 +337,4 @@ def expected_width(
         return z * std(max_rows * nodes) * float(np.linalg.norm(edge)) / rows_per_key
     half = (terms[1].high - terms[1].low) / 2
     mean = z * std(max_rows * half, True) / rows_per_key
-    if one.kind == "mean":
-        return mean
-    variance = half * mean
-    return variance if one.kind == "variance" else variance / half
+    return half * mean if one.kind == "variance" else mean
