@@ -86,7 +86,7 @@ def quotient_intervals(
     neighbours of the grid to the last bit, and is the outer one of the last two numbers. `extra` is
     the variance of each total beyond its noise.
     """
-    grid, more = np.linspace(low, high, 513), np.broadcast_to(extra, np.shape(count))
+    grid, more = np.linspace(low, high, 513), np.broadcast_to(extra, count.shape)
 
     def slack(r: Floats, t: Floats, n: Floats, more: Floats) -> Floats:
         """Return by how much each r is allowed."""
@@ -109,8 +109,7 @@ def quotient_intervals(
         return np.argmax(inside, axis=1), last, inside.any(axis=1)
 
     first, last, some = _in_parts(allowed, len(count), 128)
-    ratio = np.where(count, total / np.where(count, count, 1.0), (low + high) / 2)
-    best = np.clip(ratio, low, high)
+    best = np.where(count, total / np.where(count, count, 1.0), (low + high) / 2).clip(low, high)
     fits = slack(best, total, count, more) >= 0
     # Of the grid and the best number, those that are allowed.
     left = np.minimum(np.where(some, grid[first], high), np.where(fits, best, high))
@@ -182,8 +181,7 @@ def variance_interval(
         z: Any = Z
         if pure:  # the kurtosis of a sum decides between the normal and the Laplace quantile
             squares = parts[0] ** 2 + parts[1] ** 2 + parts[2] ** 2
-            share = np.clip(np.sqrt(squares) / np.maximum(spread, 1e-300), 0, 1)
-            z = Z + (_Z_LAPLACE - Z) * share
+            z = Z + (_Z_LAPLACE - Z) * np.clip(np.sqrt(squares) / np.maximum(spread, 1e-300), 0, 1)
         inside = np.abs(mean) <= z * np.sqrt(spread)
         value = np.clip(0.5 + (b * n - a * a) / np.maximum(n * n, 1.0), 0.0, 1.0)[:, 0]
         none = ~inside.any(axis=1)
@@ -223,7 +221,7 @@ def _edge_limits(depth: int, q: float, pure: bool) -> Floats:
 
 
 def _ascending(rows: Floats) -> Floats:
-    """Return the nearest ascending numbers to those of each row: means of neighbours pooled."""
+    """Return the isotonic regression of each row: means of neighbours that descend, pooled."""
     n_rows, size = rows.shape
     sums, widths = np.zeros((size, n_rows)), np.zeros((size, n_rows), dtype=np.int64)
     last = np.full(n_rows, -1)  # the last pool of each row

@@ -188,3 +188,12 @@ def test_results_are_those_of_each_key(monkeypatch, delta, stated):
     for name, cells in fast.items():
         assert np.allclose(cells, slow[name], rtol=1e-9, atol=1e-10), name
         assert name not in by.table_ or "population" in name or cells == list(by.table_[name])
+
+
+def test_means_within_the_widest_bounds_have_intervals():
+    """Fourth powers of the noise are beyond all floats: their shares of the variance are not."""
+    table = {"k": list("ab") * 300, "u": np.arange(600), "x": np.linspace(-4e99, 4e99, 600)}
+    by = DPGroupBy("k", "u", delta=0.0, keys=["a", "b"], max_keys_per_unit=1, max_rows_per_unit=1)
+    found = by.agg(m=("mean", "x", (-4e99, 4e99))).fit(table).table_
+    for low, high in (("m_low", "m_high"), ("m_population_low", "m_population_high")):
+        assert all(-4e99 <= a < b <= 4e99 for a, b in zip(found[low], found[high], strict=True))
