@@ -15,7 +15,6 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.optimize import brentq
 from scipy.special import ndtri
-from sklearn.isotonic import isotonic_regression
 
 from skdp.statistics._limits import heavy_z
 
@@ -26,7 +25,7 @@ __all__ = [
     "Z",
     "half_width",
     "quantile_bins",
-    "quotient_interval",
+    "quotient_intervals",
     "tree_excess",
     "variance_interval",
 ]
@@ -53,68 +52,84 @@ def half_width(std: float, step: float, *, pure: bool, level: float = LEVEL) -> 
     return step * max(math.ceil(scale * math.log(2 / (1 + q) / (1 - level))) - 1, 0)
 
 
-def _two_laplace(a: float, b: float, level: float = LEVEL) -> float:
-    """Return a quantile of |X + Y|, Laplace variables of standard deviations a and b."""
-    a, b = sorted((a / math.sqrt(2), b / math.sqrt(2)), reverse=True)
-    if b < 1e-9 * a:
+def _two_laplace(ratio: float, level: float) -> float:
+    """Return a quantile of |X + Y|, Laplace variables of standard deviations 1 and ratio <= 1."""
+    a, b = math.sqrt(0.5), ratio * math.sqrt(0.5)
+    if ratio < 1e-9:
         return -a * math.log(1 - level)
-    if a - b < 1e-6 * a:
-        return a * float(brentq(lambda t: (1 + t / 2) * math.exp(-t) - (1 - level), 0, 50))
 
     def beyond(t: float) -> float:
+        if 1 - ratio < 1e-6:
+            return (1 + t / a / 2) * math.exp(-t / a) - (1 - level)
         tail = (a * a * math.exp(-t / a) - b * b * math.exp(-t / b)) / (a * a - b * b)
         return tail - (1 - level)
 
     return float(brentq(beyond, 0, 50 * a))
 
 
-def quotient_interval(
-    total: float,
-    count: float,
+def quotient_intervals(
+    total: Floats,
+    count: Floats,
     total_std: float,
     count_std: float,
     *,
     low: float,
     high: float,
     pure: bool,
-    extra: float = 0.0,
+    extra: Any = 0.0,
     level: float = LEVEL,
-) -> tuple[float, float]:
-    """Return the quotients in [low, high] that noise of total and count allows (Fieller).
+) -> tuple[Floats, Floats]:
+    """Return the quotients in [low, high] that noise of totals and counts allows (Fieller).
 
     All r with |total - r count| within the 95% quantile of the noise of that difference, which r
-    alone decides; their hull. `extra` is the variance of the total beyond its noise.
+    alone decides; their hull, as a grid of 513 numbers shows it. Each end is bisected between two
+    neighbours of the grid to the last bit, and is the outer one of the last two numbers. `extra` is
+    the variance of each total beyond its noise.
     """
-    grid = np.linspace(low, high, 513)
+    grid, more = np.linspace(low, high, 513), np.broadcast_to(extra, count.shape)
 
-    def allowed(r: Any) -> Any:
-        size = np.abs(r) * count_std
-        if pure and not extra:
+    def slack(r: Floats, t: Floats, n: Floats, more: Floats) -> Floats:
+        """Return by how much each r is allowed."""
+        size, beyond = np.abs(r) * count_std, np.any(more)
+        if pure and not beyond:
             limit = _two_laplace_all(total_std, size, level)
         else:
-            variance = total_std**2 + size**2 + extra
-            kurtosis = 3 * (total_std**4 + size**4) / variance**2 if pure else 0.0
+            variance = total_std**2 + size**2 + (more if beyond else 0.0)
+            shares = total_std**2 / variance, size**2 / variance
+            kurtosis = 3 * (shares[0] ** 2 + shares[1] ** 2) if pure else 0.0
             limit = heavy_z(kurtosis, level) * np.sqrt(variance)
-        return limit - np.abs(total - r * count)
+            if pure and not np.all(more):
+                limit = np.where(more != 0, limit, _two_laplace_all(total_std, size, level))
+        return np.asarray(limit - np.abs(t - r * n))
 
-    inside = np.flatnonzero(allowed(grid) >= 0)
-    best = float(np.clip(total / count, low, high)) if count else (low + high) / 2
-    if not inside.size:
-        if float(allowed(np.array([best]))[0]) < 0:
-            return best, best  # noise took it beyond its bounds
-        place = int(np.searchsorted(grid, best))
-        return (
-            _edge(allowed, best, float(grid[max(place - 1, 0)])),
-            _edge(allowed, best, float(grid[min(place, 512)])),
-        )
-    first, last = int(inside[0]), int(inside[-1])
-    left = (
-        min(float(grid[first]), best) if float(allowed(np.array([best]))[0]) >= 0 else grid[first]
-    )
-    right = max(float(grid[last]), best) if float(allowed(np.array([best]))[0]) >= 0 else grid[last]
-    below = float(grid[np.searchsorted(grid, left, side="left") - 1]) if left > low else low
-    above = float(grid[min(np.searchsorted(grid, right, side="right"), 512)])
-    return _edge(allowed, float(left), below), _edge(allowed, float(right), above)
+    def allowed(part: slice) -> tuple[Any, ...]:
+        """Return the places of the first and the last number of the grid, and if there is one."""
+        inside = slack(grid, total[part, None], count[part, None], more[part, None]) >= 0
+        last = 512 - np.argmax(inside[:, ::-1], axis=1)
+        return np.argmax(inside, axis=1), last, inside.any(axis=1)
+
+    first, last, some = _in_parts(allowed, len(count), 128)
+    best = np.where(count, total / np.where(count, count, 1.0), (low + high) / 2).clip(low, high)
+    fits = slack(best, total, count, more) >= 0
+    # Of the grid and the best number, those that are allowed.
+    left = np.minimum(np.where(some, grid[first], high), np.where(fits, best, high))
+    right = np.maximum(np.where(some, grid[last], low), np.where(fits, best, low))
+    below = grid[np.maximum(np.searchsorted(grid, left) - 1, 0)]
+    above = grid[np.minimum(np.searchsorted(grid, right, side="right"), 512)]
+    inside, outside = np.stack([left, right]), np.stack([below, above])
+    inside = np.where(slack(outside, total, count, more) >= 0, outside, inside)
+    for _ in range(46):  # the 512th part of a range halved: below the last bit of its ends
+        middle = inside + (outside - inside) / 2
+        fit = slack(middle, total, count, more) >= 0
+        inside, outside = np.where(fit, middle, inside), np.where(fit, outside, middle)
+    outside = np.where(some | fits, outside, best)  # else noise took it beyond its bounds
+    return outside[0], outside[1]
+
+
+def _in_parts(work: Callable[[slice], tuple[Any, ...]], keys: int, size: int) -> Any:
+    """Return what work returns for all keys: done for a few at a time, so that memory suffices."""
+    done = [work(slice(start, start + size)) for start in range(0, max(keys, 1), size)]
+    return tuple(np.concatenate(columns) for columns in zip(*done, strict=True))
 
 
 _Z_LAPLACE = -math.log(1 - LEVEL) / math.sqrt(2)
@@ -131,20 +146,7 @@ _RATIOS = np.linspace(0, 1, 65)
 
 @functools.lru_cache(maxsize=64)
 def _quantiles(level: float) -> Floats:
-    return np.array([_two_laplace(1.0, float(r), level) for r in _RATIOS])
-
-
-def _edge(allowed: Callable[[Any], Any], inside: float, outside: float) -> float:
-    """Return the last allowed number on the way from one that is allowed to one that is not."""
-
-    def at(r: float) -> float:
-        return float(allowed(np.array([r]))[0])
-
-    if inside == outside or at(outside) >= 0:
-        return outside
-    if at(inside) <= 0:
-        return inside
-    return float(brentq(at, inside, outside))
+    return np.array([_two_laplace(float(r), level) for r in _RATIOS])
 
 
 def variance_interval(
@@ -163,32 +165,32 @@ def variance_interval(
     estimated; all v whose deviation is within its quantile are in the interval.
     """
     s0, s1, s2 = stds
-    n, a, b = count, first, second
-    grid = np.linspace(-0.5, 0.5, 4097)[None, :]
-    n, a, b = n[:, None], a[:, None], b[:, None]
-    mean = b * n - a * a + s1**2 - grid * (n * n - s0**2)
-    # Squares of estimates are too large by the variances of their noise.
-    parts = np.stack(
-        [
-            np.broadcast_to(np.maximum(n * n - s0**2, 0) * s2**2, mean.shape),
-            np.maximum((b - 2 * grid * n) ** 2 - s2**2 - 4 * grid**2 * s0**2, 0) * s0**2,
-            np.broadcast_to(4 * np.maximum(a * a - s1**2, 0) * s1**2, mean.shape),
-        ]
-    )
+    grid = np.linspace(-0.5, 0.5, 4097)
     quadratic = s2**2 * s0**2 + 2 * s1**4 + 2 * grid**2 * s0**4
-    spread = parts.sum(axis=0) + quadratic
-    z = np.full(mean.shape, Z)
-    if pure:  # the kurtosis of a sum decides between the normal and the Laplace quantile
-        share = (parts**2).sum(axis=0) / np.maximum(spread, 1e-300) ** 2
-        z = Z + (_Z_LAPLACE - Z) * np.sqrt(np.clip(share, 0, 1))
-    inside = np.abs(mean) <= z * np.sqrt(spread)
-    value = np.clip(0.5 + (b * n - a * a) / np.maximum(n * n, 1.0), 0.0, 1.0)[:, 0]
-    none = ~inside.any(axis=1)
-    step = 1.0 / 4096
-    low = np.where(none, value, 0.5 + grid[0][np.argmax(inside, axis=1)]) - step
-    last = 4096 - np.argmax(inside[:, ::-1], axis=1)
-    high = np.where(none, value, 0.5 + grid[0][last]) + step
-    return value, np.clip(low, 0.0, 1.0), np.clip(high, 0.0, 1.0)
+
+    def ends(part: slice) -> tuple[Floats, ...]:
+        n, a, b = count[part, None], first[part, None], second[part, None]
+        mean = b * n - a * a + s1**2 - grid * (n * n - s0**2)
+        # Squares of estimates are too large by the variances of their noise.
+        parts = (
+            np.maximum(n * n - s0**2, 0) * s2**2,
+            np.maximum((b - 2 * grid * n) ** 2 - s2**2 - 4 * grid**2 * s0**2, 0) * s0**2,
+            4 * np.maximum(a * a - s1**2, 0) * s1**2,
+        )
+        spread = parts[0] + parts[1] + parts[2] + quadratic
+        z: Any = Z
+        if pure:  # the kurtosis of a sum decides between the normal and the Laplace quantile
+            squares = parts[0] ** 2 + parts[1] ** 2 + parts[2] ** 2
+            z = Z + (_Z_LAPLACE - Z) * np.clip(np.sqrt(squares) / np.maximum(spread, 1e-300), 0, 1)
+        inside = np.abs(mean) <= z * np.sqrt(spread)
+        value = np.clip(0.5 + (b * n - a * a) / np.maximum(n * n, 1.0), 0.0, 1.0)[:, 0]
+        none = ~inside.any(axis=1)
+        low = np.where(none, value, 0.5 + grid[np.argmax(inside, axis=1)]) - 1 / 4096
+        last = 4096 - np.argmax(inside[:, ::-1], axis=1)
+        high = np.where(none, value, 0.5 + grid[last]) + 1 / 4096
+        return value, np.clip(low, 0.0, 1.0), np.clip(high, 0.0, 1.0)
+
+    return _in_parts(ends, len(count), 32)
 
 
 # --- quantiles from a tree of bins ----------------------------------------------------------------
@@ -218,6 +220,28 @@ def _edge_limits(depth: int, q: float, pure: bool) -> Floats:
     return np.asarray(heavy_z(kurtosis if pure else 0.0, LEVEL) * np.sqrt(variance))
 
 
+def _ascending(rows: Floats) -> Floats:
+    """Return the isotonic regression of each row: means of neighbours that descend, pooled."""
+    n_rows, size = rows.shape
+    sums, widths = np.zeros((size, n_rows)), np.zeros((size, n_rows), dtype=np.int64)
+    last = np.full(n_rows, -1)  # the last pool of each row
+    for column in rows.T:
+        last += 1
+        at = np.arange(n_rows)
+        sums[last, at], widths[last, at] = column, 1
+        while at.size:
+            at = at[last[at] > 0]
+            top = last[at]
+            falls = sums[top - 1, at] * widths[top, at] > sums[top, at] * widths[top - 1, at]
+            at, top = at[falls], top[falls]
+            sums[top - 1, at] += sums[top, at]
+            widths[top - 1, at] += widths[top, at]
+            last[at] = top - 1
+    pools = np.arange(size)[:, None] <= last
+    means = sums.T[pools.T] / widths.T[pools.T]
+    return np.repeat(means, widths.T[pools.T]).reshape(rows.shape)
+
+
 def quantile_bins(
     nodes: Floats, node_std: float, depth: int, q: float, *, pure: bool
 ) -> tuple[Floats, NDArray[np.int64], NDArray[np.int64]]:
@@ -238,19 +262,23 @@ def quantile_bins(
     first, last : ndarray of int
     """
     size = 2**depth
-    excess = (nodes @ tree_excess(depth, q).T) / max(node_std, 1e-300)
     limit = _SMOOTHED * _edge_limits(depth, q, pure)
-    ascending = np.array([isotonic_regression(row) for row in excess]).reshape(excess.shape)
-    every = np.ones((len(nodes), 1), bool)
-    open_left = np.c_[ascending[:, 1:] >= -limit[1:], every]
-    open_right = np.c_[(ascending <= limit)[:, size - 1 :: -1], every]
-    first = np.minimum(np.argmax(open_left, axis=1), size - 1)
-    last = np.maximum(size - 1 - np.argmax(open_right, axis=1), 0)
-    rising = np.maximum.accumulate(excess, axis=1)
-    falling = np.minimum.accumulate(excess[:, ::-1], axis=1)[:, ::-1]
-    smooth = (rising + falling) / 2
-    place = np.minimum(np.argmax(np.c_[smooth[:, 1:] >= 0, every], axis=1), size - 1)
-    rows = np.arange(len(nodes))
-    start, end = smooth[rows, place], smooth[rows, place + 1]
-    part = np.where(end > start, -start / np.maximum(end - start, 1e-300), 0.5)
-    return place + np.clip(part, 0.0, 1.0), first, last
+
+    def bins(keys: slice) -> tuple[Any, ...]:
+        excess = (nodes[keys] @ tree_excess(depth, q).T) / max(node_std, 1e-300)
+        ascending = _ascending(excess)
+        every = np.ones((len(excess), 1), bool)
+        open_left = np.c_[ascending[:, 1:] >= -limit[1:], every]
+        open_right = np.c_[(ascending <= limit)[:, size - 1 :: -1], every]
+        first = np.minimum(np.argmax(open_left, axis=1), size - 1)
+        last = np.maximum(size - 1 - np.argmax(open_right, axis=1), 0)
+        rising = np.maximum.accumulate(excess, axis=1)
+        falling = np.minimum.accumulate(excess[:, ::-1], axis=1)[:, ::-1]
+        smooth = (rising + falling) / 2
+        place = np.minimum(np.argmax(np.c_[smooth[:, 1:] >= 0, every], axis=1), size - 1)
+        rows = np.arange(len(excess))
+        start, end = smooth[rows, place], smooth[rows, place + 1]
+        part = np.where(end > start, -start / np.maximum(end - start, 1e-300), 0.5)
+        return place + np.clip(part, 0.0, 1.0), first, last
+
+    return _in_parts(bins, len(nodes), 2048)
