@@ -102,7 +102,8 @@ def read_parquet(paths: Any, *, columns: Any = None, engine: str = "threads") ->
     FileNotFoundError
         If there is no such file.
     ValueError
-        If the engine is unknown, or for Spark without an active session.
+        If the engine is unknown, or for Spark without an active session. If a later file has other
+        columns (of those that are read) than the first, in another order, or of other types.
 
     Notes
     -----
@@ -123,9 +124,10 @@ def read_parquet(paths: Any, *, columns: Any = None, engine: str = "threads") ->
     handles, heads = [], []
     for path in _files(paths):
         with parquet.ParquetFile(path) as file:
-            head = file.schema_arrow.empty_table()
+            head = file.schema_arrow.remove_metadata().empty_table()
             names = tuple(head.column_names) if names is None else names
             heads.append(head)
+            check_same(heads, names if columns is not None else None)
             handles += [(path, group) for group in range(file.num_row_groups)]
     where: Any = Threads()
     if engine == "dask":
@@ -135,6 +137,19 @@ def read_parquet(paths: Any, *, columns: Any = None, engine: str = "threads") ->
         spark.active_session()
         where = spark.SparkFiles()
     return Source(tuple(handles), ParquetReader(names), where, tuple(heads), names)
+
+
+def check_same(heads: list[Any], columns: tuple[Any, ...] | None) -> None:
+    """Raise if the last file has other columns than the first: names, order and types."""
+    first, last = heads[0].schema, heads[-1].schema
+    if columns is not None:  # those that are missing are named later
+        known = [name for name in columns if name in first.names and name in last.names]
+        first, last = ([one.field(name).type for name in known] for one in (first, last))
+    if first != last:
+        raise ValueError(
+            "all Parquet files must have the same columns, in one order and of the same types; "
+            "state columns=[...], or write the files anew with one schema"
+        )
 
 
 def _files(paths: Any) -> list[str]:

@@ -5,6 +5,8 @@ Nothing is released here. A reader holds public values only, and is picklable.
 
 from __future__ import annotations
 
+import functools
+import os
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any
@@ -40,10 +42,23 @@ class ParquetReader:
         columns = None if self.columns is None else list(self.columns)
         # The threads are those of the engine. No memory map: of a file that is cut meanwhile it
         # would end the process.
-        with parquet.ParquetFile(path) as file:
+        with parquet.ParquetFile(path, metadata=_footer(path, _state(path))) as file:
             yield from file.iter_batches(
                 batch_size=BATCH_ROWS, row_groups=[group], columns=columns, use_threads=False
             )
+
+
+def _state(path: str) -> tuple[int, ...]:
+    found = os.stat(path)
+    return found.st_ino, found.st_size, found.st_mtime_ns
+
+
+@functools.lru_cache(maxsize=64)
+def _footer(path: str, state: tuple[int, ...]) -> Any:
+    """Return the footer of a file, which lists all row groups: read once, not for each of them."""
+    parquet = needed("pyarrow.parquet", "parquet")
+    with parquet.ParquetFile(path) as file:
+        return file.metadata
 
 
 @dataclass(frozen=True)

@@ -8,6 +8,7 @@ text replaces it.
 
 from __future__ import annotations
 
+import glob
 import os
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
@@ -15,7 +16,7 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any
 
-from skdp.engines import Source
+from skdp.engines import Source, check_same
 from skdp.engines._source import needed
 from skdp.exceptions import SourceError
 from skdp.tabular.columns import ColumnType, type_of_arrow, type_of_duckdb
@@ -71,10 +72,17 @@ def opened(table: Any) -> Any:
     if not isinstance(table, str | os.PathLike):
         return table
     path = os.fspath(table)
+    if os.path.isdir(path):
+        path = os.path.join(path, "*.parquet")
     if not path.endswith((".parquet", ".parq")):
         raise ValueError("a table that is named by a path must be Parquet files (.parquet)")
     if "*" not in path and not Path(path).exists():
         raise FileNotFoundError(f"no file {path!r}")
+    files = sorted(glob.glob(path)) if "*" in path else [path]
+    if not files:
+        raise FileNotFoundError(f"no Parquet file at {path!r}")
+    heads = [needed("pyarrow.parquet", "parquet").read_schema(file) for file in files]
+    check_same([head.remove_metadata().empty_table() for head in heads], None)
     try:
         import duckdb
     except ImportError:

@@ -23,7 +23,17 @@ from skdp.core.table import added, fold_span
 from skdp.engines._source import Part
 from skdp.tabular.containers import checked
 
-__all__ = ["CheckTask", "FoldTask", "Form", "GatherTask", "Meta", "bag", "chosen", "len_of"]
+__all__ = [
+    "CheckTask",
+    "FoldTask",
+    "Form",
+    "GatherTask",
+    "Meta",
+    "bag",
+    "chosen",
+    "len_of",
+    "schema_of",
+]
 
 Totals = list[NDArray]
 
@@ -101,6 +111,16 @@ def chosen(batch: Any, columns: tuple[Any, ...] | None) -> Any:
     return batch.select(list(columns))
 
 
+def schema_of(batch: Any, columns: tuple[Any, ...] | None) -> Any:
+    """Return the names and types of some columns of a batch, or the type of an array."""
+    table = chosen(batch, columns)
+    if not hasattr(table, "columns"):
+        return str(getattr(table, "dtype", None))
+    names = table.column_names if hasattr(table, "column_names") else table.columns
+    types = table.schema.types if hasattr(table, "column_names") else table.dtypes
+    return tuple(map(str, names)), tuple(map(str, types))
+
+
 def len_of(batch: Any) -> int:
     """Return the number of rows of a batch; none of nothing."""
     if batch is None:
@@ -150,6 +170,7 @@ class FoldTask:
     read: str = "chunk"
     image: str | None = None  # of the probe, as it is where noise is drawn
     versions: tuple[str | None, ...] | None = None
+    schemas: frozenset[Any] | None = None  # of which a batch must have one; None: any
 
     @property
     def reads(self) -> tuple[Any, ...] | None:
@@ -205,10 +226,18 @@ class FoldTask:
             if self._is_skewed():
                 totals[-1][Meta.SKEW] = 1
                 return totals
-            return self._over(part, map(checked, batches()))
+            return self._over(part, map(self._checked, batches()))
         except Exception:  # noqa: BLE001  its text may quote a cell
             totals[-1][Meta.FAILED] = 1
             return totals
+
+    def _checked(self, batch: Any) -> Any:
+        """Return a batch that is sound, and whose columns have the types that were checked."""
+        batch = checked(batch)
+        X = getattr(batch, "X", batch)  # of a pair
+        if self.schemas is not None and len_of(X) and schema_of(X, self.reads) not in self.schemas:
+            raise TypeError("columns of other types")
+        return batch
 
     def _rows(self, batches: Iterable[Any]) -> Iterator[Any]:
         for batch in batches:

@@ -45,6 +45,7 @@ from skdp.tabular.part_tasks import (
     chosen,
     len_of,
     no_hashes,
+    schema_of,
 )
 
 __all__ = [
@@ -239,6 +240,7 @@ def checked_parts(
         form.add_hashes,
         no_hashes if seeded else _nothing,
         read=form.read,
+        schemas=_schemas(source, form),
     )
     totals = _visited(source, task, [Part(k, h) for k, h in enumerate(source.handles)])
     if totals is not None and totals[-1][Meta.SKEW]:
@@ -254,6 +256,13 @@ def checked_parts(
     lengths = dict(sorted(totals[-3][0]))
     hashes = totals[0] if seeded else None
     return PartsRows(source, form, head, lengths, hashes, filtered=filtered, sizes=sizes)
+
+
+def _schemas(source: Source, form: Form) -> frozenset[Any] | None:
+    """Return the schemas that batches may have: those of the parts without rows."""
+    if isinstance(source.reader, Joined):
+        return None
+    return frozenset(schema_of(head, form.reads) for head in source.heads)
 
 
 def _visited(source: Source, task: FoldTask, parts: list[Part]) -> Totals | None:
@@ -363,7 +372,10 @@ class PartsRows:
         SourceError
             If the rows are not as many as were checked, part by part being the engine's business.
         """
-        task = FoldTask(self._source.reader, self._form, add, fresh, width, least, read)
+        schemas = _schemas(self._source, self._form)
+        task = FoldTask(
+            self._source.reader, self._form, add, fresh, width, least, read, schemas=schemas
+        )
         return self._pass(task, [Part(k, h) for k, h in enumerate(self._source.handles)])
 
     def gather(
@@ -391,7 +403,10 @@ class PartsRows:
                 mine = wanted[a:b] - start
             parts.append(Part(k, handles.get(k), mine))
             start += size
-        task: Any = GatherTask(self._source.reader, self._form, take, bag, read=read)
+        schemas = _schemas(self._source, self._form)
+        task: Any = GatherTask(
+            self._source.reader, self._form, take, bag, read=read, schemas=schemas
+        )
         (found,) = self._pass(task, parts)
         images = [image for _, _, image in sorted(found[0], key=lambda piece: piece[:2])]
         if sum(map(len, images)) != (self._n if wanted is None else len(wanted)):

@@ -8,6 +8,7 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 from sklearn.pipeline import make_pipeline
 
@@ -17,6 +18,7 @@ sys.path.insert(0, str(Path(__file__).parent))
 from part_cases import ALL, MORE, REFUSED, make, travelling
 
 from skdp import DPKMeans, DPStandardScaler, PrivacyBudget, statistics
+from skdp.aggregation import DPGroupBy
 from skdp.base import PrivateMixin
 from skdp.core import Sum
 from skdp.core.clipping import Box
@@ -323,3 +325,66 @@ def test_totals_are_widened_when_they_are_added_and_only_then():
     memory = check_rows(np.ones((sum(sizes), 1)), estimator="test")
     exact = Sum(view).exact(PrivateTable(memory, stability_of("replace_one")))
     assert Sum(view).exact(table).tolist() == exact.tolist()
+
+
+# --- one schema in all parts, files and passes ----------------------------------------------------
+
+
+def test_files_with_other_columns_are_refused(tmp_path):
+    pq.write_table(pa.table({"a": [1.0, 2.0], "b": [1, 2]}), tmp_path / "0.parquet")
+    for other in (
+        pa.table({"b": [1, 2], "a": [1.0, 2.0]}),
+        pa.table({"a": pa.array([1.0], pa.float32()), "b": [1]}),
+        pa.table({"a": ["1.0"], "b": [1]}),
+        pa.table({"a": [1.0], "c": [1]}),
+    ):
+        pq.write_table(other, tmp_path / "1.parquet")
+        with pytest.raises(ValueError, match="the same columns, in one order and of the same"):
+            read_parquet(tmp_path)
+        by = DPGroupBy("b", None, keys=[1]).agg(n="count")
+        with pytest.raises(ValueError, match="the same columns, in one order and of the same"):
+            by.fit(tmp_path)
+    pq.write_table(pa.table({"b": [1, 2], "a": [1.0, 2.0]}), tmp_path / "1.parquet")
+    assert len(read_parquet(tmp_path, columns=["a", "b"]).handles) == 2
+    (tmp_path / "1.parquet").unlink()
+    by.set_params(epsilon=100.0, delta=0.0).fit(tmp_path)  # a folder of one file
+    assert abs(by.to_dict()[1]["n"] - 1) < 1
+
+
+@each("odd", [pa.array(["0.5"] * 9), pa.array([1] * 9), pa.array([0.5] * 9, pa.float32())])
+def test_a_later_batch_or_pass_of_another_type_is_an_error(odd):
+    rows = pa.table({"x": np.linspace(0, 1, 900)})
+    other = pa.table({"x": odd})
+    passes = []
+
+    def stream(at):
+        def read():
+            passes.append(1)
+            tables = [rows, other] if len(passes) >= at else [rows]
+            return [batch for table in tables for batch in table.to_batches()]
+
+        return read
+
+    for at, text, spent in (
+        (2, "could not be read. Nothing was", 0),
+        (3, "as they were checked", 1),
+    ):
+        passes.clear()
+        budget = PrivacyBudget(5)
+        with pytest.raises(SourceError, match=text):
+            DPStandardScaler(bounds=(0, 1), budget=budget).fit(from_stream(stream(at)))
+        assert budget.spent.epsilon == spent
+
+
+def test_the_footer_of_a_file_is_read_once(tmp_path, monkeypatch):
+    path = tmp_path / "rows.parquet"
+    pq.write_table(pa.table({"x": np.linspace(0, 1, 4000)}), path, row_group_size=20)
+    source, real, opened = read_parquet(path), pq.ParquetFile, []
+
+    def counted(file, **options):
+        opened.append(options.get("metadata") is None)
+        return real(file, **options)
+
+    monkeypatch.setattr(pq, "ParquetFile", counted)
+    DPStandardScaler(bounds=(0, 1)).fit(source)
+    assert len(opened) >= 200 and sum(opened) == 1
