@@ -97,19 +97,23 @@ def combined(parts: list[tuple[Ints, list[Any]]], dropna: bool) -> tuple[Ints, l
             (np.where(codes < 0, len(values), codes), [*values, None]) for codes, values in parts
         ]
     code, values = parts[0]
-    if len(parts) > 1:
-        gone = np.zeros(code.size, dtype=bool)
-        for codes, _ in parts:
-            gone |= codes < 0
-        for codes, own in parts[1:]:
-            code = np.unique(code * (len(own) + 1) + codes, return_inverse=True)[1].reshape(-1)
+    gone = code < 0
+    for codes, own in parts[1:]:
+        gone = gone | (codes < 0)
+        code = code * (len(own) + 1) + codes
+        code = np.unique(code, return_inverse=True)[1].reshape(-1)
+    if gone.any():
         code = np.where(gone, -1, code)
-    used, first, code = np.unique(code, return_index=True, return_inverse=True)
-    there = used >= 0
-    code = code.reshape(-1) - (0 if there.all() else 1)
+    rows = np.bincount(code[~gone])  # a category may have no row
+    used = np.flatnonzero(rows)
+    if used.size < rows.size:
+        place = np.cumsum(rows > 0) - 1
+        code = np.where(gone, -1, np.append(place, -1)[code])
     if len(parts) == 1:
-        return code, [values[i] for i in used[there].tolist()]
-    cells = [[own[i] for i in codes[first[there]].tolist()] for codes, own in parts]
+        return code, [values[i] for i in used.tolist()]
+    first = np.zeros(used.size, dtype=np.int64)
+    first[code[~gone][::-1]] = np.flatnonzero(~gone)[::-1]
+    cells = [[own[i] for i in codes[first].tolist()] for codes, own in parts]
     return code, list(zip(*cells, strict=True))
 
 
