@@ -19,8 +19,7 @@ from numpy.typing import NDArray
 from skdp._parameters import check_length
 from skdp.queries import MAX_ROWS_PER_UNIT
 from skdp.statistics._limits import heavy_z
-from skdp.tabular import KeyTerm
-from skdp.tabular.cells import identity, read_cell
+from skdp.tabular import KeyTerm, identity, read_cell
 
 __all__ = [
     "KEY_EDGES",

@@ -257,9 +257,7 @@ def _python(value: Any) -> Any:
     """Return numpy's numbers as Python's: a sensitivity that is made of them must not wrap."""
     if isinstance(value, np.generic) and value.dtype.kind in "biuf":
         return value.item()
-    if type(value) is tuple and set(map(type, value)) == {str}:
-        return value
-    if type(value) in (tuple, list):
+    if type(value) is list or (type(value) is tuple and set(map(type, value)) != {str}):
         return type(value)(_python(one) for one in value)
     return value
 
@@ -390,9 +388,7 @@ def _owned(value: Any) -> Any:
         mine = np.array(value)
         mine.setflags(write=False)
         return mine
-    if type(value) is tuple and set(map(type, value)) == {str}:
-        return value
-    if type(value) in (tuple, list):
+    if type(value) is list or (type(value) is tuple and set(map(type, value)) != {str}):
         return type(value)(_owned(one) for one in value)
     return _python(value)
 

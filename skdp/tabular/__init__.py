@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from skdp._lazy import page_of
 
 if TYPE_CHECKING:
-    from skdp.tabular.cells import key_order
+    from skdp.tabular.cells import identity, key_order, read_cell
     from skdp.tabular.coding import (
         CodedRows,
         check_coded,
@@ -90,7 +90,7 @@ else:
             "domain": "Bins Domain about",
             "encoding": "Schema decoded table_schema without_column",
             "terms": "KeyTerm",
-            "cells": "key_order",
+            "cells": "identity key_order read_cell",
             "grouping": "check_grouped",
             "keyed": (
                 "MISSING array_of_cells cell_codes cell_key check_categorical check_keyed "
@@ -171,6 +171,7 @@ __all__ = [
     "decoded",
     "dense_blocks",
     "holds_numbers",
+    "identity",
     "is_listed",
     "is_missing",
     "is_parts",
@@ -181,6 +182,7 @@ __all__ = [
     "never_held",
     "opaque_rows",
     "public_codes",
+    "read_cell",
     "refuse_parts",
     "shown_key",
     "split_by_key",
