@@ -15,7 +15,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from skdp.sql._typed import family_of, quoted, text_of
+from skdp.sql.ir import column_type, quoted, text_of
 from skdp.tabular import checked, type_name
 from skdp.user_code import cancellable, or_raise, suppress_warnings
 
@@ -44,8 +44,13 @@ class Column:
 
     @property
     def family(self) -> str:
-        """What expressions may do with it."""
-        return "text" if self.kind.upper().startswith("ENUM") else family_of(self.kind)
+        """The kind of its values, for ids: floating point and decimals are compared as numbers."""
+        kind = column_type(self.kind).kind
+        if self.kind.upper() in ("UBIGINT", "HUGEINT", "UHUGEINT"):
+            return "num"
+        kind = {"decimal": "num", "double": "num", "float": "num"}.get(kind, kind)
+        other = kind in ("zoned", "clock", "blob", "uuid") or self.kind.upper() == "TIMESTAMP_NS"
+        return "other" if other else kind
 
 
 @dataclass(frozen=True)

@@ -14,10 +14,10 @@ from sqlglot import exp
 
 from skdp.sql._answer import Answer
 from skdp.sql._catalog import Catalog, folded
-from skdp.sql._expressions import HANDLERS
 from skdp.sql._parse import parsed
 from skdp.sql._refusals import refuse, said
 from skdp.sql._results import Subquery, own_database
+from skdp.sql.rules import RULES
 
 __all__ = ["public_answer", "reads_public_tables_alone"]
 
@@ -152,7 +152,7 @@ def public_answer(
         way = "read public tables only, each by its declared name"
         refuse(select, "this query reads other tables than public ones", way)
     for node in select.walk():
-        if type(node) not in _LISTED and type(node) not in HANDLERS:
+        if type(node) not in _LISTED and type(node) not in RULES:
             reason = f"{said(node)} is not supported in a query on public or released tables"
             way = (
                 "use COUNT, SUM, AVG, MIN, MAX and other usual aggregates, ROW_NUMBER, RANK, LAG, "

@@ -16,7 +16,7 @@ from skdp.sql._answer import Answer
 from skdp.sql._catalog import Table
 from skdp.sql._intervals import conditional_notes, ends_of
 from skdp.sql._plan import Plan
-from skdp.sql._typed import TYPES, quoted
+from skdp.sql.ir import quoted
 
 __all__ = ["Subquery", "answer_of", "columns_of_answer", "encoded_keys"]
 
@@ -84,18 +84,22 @@ def encoded_keys(plan: Plan) -> list[Any]:
     connection = own_database()
     places: list[dict[Any, str]] = []
     for key in plan.keys:
-        kind = TYPES[key.row.family]
+        type_ = key.row.type
+        kind = type_.sql
+        cast = f"TRY_CAST(? AS {kind})"
+        if type_.kind == "zoned":
+            cast = f"timezone('UTC', {cast})"
         texts = {}
-        for value in key.known or ():
+        for known in key.known or ():
             found = connection.execute(
-                f"SELECT coalesce('=' || CAST(TRY_CAST(? AS {kind}) AS VARCHAR), '')", [value]
+                f"SELECT coalesce('=' || CAST({cast} AS VARCHAR), '')", [known]
             ).fetchone()[0]
-            if (found == "") != (value is None):
+            if (found == "") != (known is None):
                 raise ValueError(
                     f"'keys' of {key.label!r} has a value that is no {kind}, the type of the "
                     "column. Correct the declaration of the table"
                 )
-            texts[value] = found
+            texts[known] = found
         places.append(texts)
     connection.close()
     listed = []
