@@ -22,7 +22,16 @@ from skdp.sql.rules import RULES
 __all__ = ["public_answer", "reads_public_tables_alone"]
 
 _STRUCTURE = (
-    *(exp.Select, exp.Subquery, exp.Union, exp.From, exp.Join, exp.Table, exp.TableAlias),
+    *(
+        exp.Select,
+        exp.Subquery,
+        exp.Union,
+        exp.From,
+        exp.Join,
+        exp.Table,
+        exp.TableAlias,
+        exp.Column,
+    ),
     *(exp.With, exp.CTE, exp.Where, exp.Group, exp.Having, exp.Order, exp.Ordered, exp.Limit),
     *(exp.Offset, exp.Distinct, exp.Alias, exp.Identifier, exp.Star, exp.Var, exp.DataType),
     *(exp.DataTypeParam, exp.Interval, exp.Tuple, exp.Exists, exp.Values, exp.Filter),

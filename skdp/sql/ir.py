@@ -63,6 +63,7 @@ DEEPEST = 150  # DuckDB's parser stops at 1,000, and a node has up to six levels
 LONGEST_SQL = 500_000
 ANY_YEAR = 10**9
 MOST_YEARS = 200_000
+MOST_FLOAT = Decimal("3.4e38")
 _SHORT = 200  # an operand of so many characters is written twice rather than named
 
 Box = tuple[float, float] | None
@@ -472,6 +473,8 @@ class Tree:
         if one.type.sql == "TIMESTAMP":
             return one
         sql = "timezone('UTC', {0})" if one.type.kind == "zoned" else "CAST({0} AS TIMESTAMP)"
+        if one.type.scale == 9:  # a cast would round, up to the next second
+            sql = "make_timestamp(epoch_us({0}))"
         return self.make(replace(TIME, width=one.type.width), sql, one)
 
     def narrow(self, one: Node, most: int = 63) -> Node:
@@ -479,6 +482,13 @@ class Tree:
         if one.type.width <= most:
             return one
         return self.make(BIGINT, "TRY_CAST({0} AS BIGINT)", one, bounds=one.bounds)
+
+    def with_negative(self, one: Node) -> Node:
+        """Return integers that have a negative: the least of 128 bits is NULL."""
+        if one.type.width < 127:
+            return one
+        sql = f"(CASE WHEN {{0}} > CAST('{-(2**127)}' AS HUGEINT) THEN {{0}} END)"
+        return self.make(replace(one.type, shown=""), sql, one, bounds=one.bounds, let=0)
 
     def nonzero(self, one: Node) -> Node:
         """Return a divisor: NULL instead of zero."""
@@ -524,7 +534,7 @@ def _holds(goal: Type, value: Decimal) -> bool:
     if goal.kind == "decimal":
         exponent = int(value.as_tuple().exponent)
         return -exponent <= goal.scale and abs(value) < Decimal(10) ** (goal.width - goal.scale)
-    return abs(value) < Decimal("3e38") or goal.kind == "double"
+    return abs(value) < MOST_FLOAT or goal.kind == "double"
 
 
 def canonical(sql: str, type_: Type) -> str:

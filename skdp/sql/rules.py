@@ -24,6 +24,7 @@ from skdp.sql.ir import (
     DOUBLE,
     FLOAT,
     LONGEST,
+    MOST_FLOAT,
     MOST_YEARS,
     NULL,
     NUMBERS,
@@ -37,6 +38,7 @@ from skdp.sql.ir import (
     Tree,
     Type,
     box,
+    column_type,
     decimal,
     digits_of,
     integer,
@@ -249,7 +251,7 @@ def alike(tree: Tree, node: exp.Expr, parts: list[Node]) -> tuple[Type, list[Nod
     if kinds <= set(NUMBERS):
         goal = _number_type(typed)
     elif len(kinds) == 1:
-        goal = max((one.type for one in typed), key=operator.attrgetter("width"))
+        goal = max((one.type for one in typed), key=operator.attrgetter("scale", "width"))
     elif rest <= set(TIMES) or (len(rest) == 1 and rest <= {"uuid", "clock"}):
         kind = max(rest, key=("uuid", "clock", *TIMES).index)
         scale = max(one.type.scale for one in typed if one.type.kind in rest)
@@ -272,8 +274,9 @@ def alike(tree: Tree, node: exp.Expr, parts: list[Node]) -> tuple[Type, list[Nod
 def _number_type(parts: list[Node]) -> Type:
     free = [one.type for one in parts if one.value is None] or [one.type for one in parts]
     kinds = {one.type.kind for one in parts}
-    if {one.kind for one in free} == {"float"}:  # stated numbers are rounded as the cells are
-        return FLOAT
+    stated = [abs(one.value) for one in parts if isinstance(one.value, Decimal)]
+    if {one.kind for one in free} == {"float"} and max(stated, default=Decimal()) < MOST_FLOAT:
+        return FLOAT  # stated numbers are rounded as the cells are
     if kinds == {"int"}:
         most = max(one.type.width for one in parts)
         same = {one.sql for one in free}
@@ -403,11 +406,13 @@ def _integers(tree: Tree, symbol: str, a: Node, b: Node, bounds: Box) -> Node:
         if symbol == "*":
             return a.type.width + b.type.width
         most = max(a.type.width, b.type.width)
-        return most + 1 if symbol in "+-" else most
+        return most + 1 if symbol in "+-" or (signed and most < 127) else most
 
+    # The least integer of a type, divided by -1, is too large for it.
+    signed = symbol in ("//", "%") and not (isinstance(b.value, Decimal) and b.value > 0)
     if symbol in ("//", "%"):
-        if not (isinstance(b.value, Decimal) and b.value > 0):  # -2**127 // -1 is too large
-            a = tree.narrow(a, 126)
+        if signed:
+            a, b = tree.with_negative(a), tree.with_negative(b)
         b = tree.nonzero(b)
     elif width() > 127:
         a, b = tree.narrow(a), tree.narrow(b)
@@ -451,6 +456,8 @@ def _neg(tree: Tree, node: exp.Neg, one: Node) -> Node:
     if one.type.kind in ("double", "float"):
         bounds = one.bounds and (-one.bounds[1], -one.bounds[0])
         return tree.make(DOUBLE, "(0.0::DOUBLE - {0})", tree.to(one, DOUBLE), bounds=bounds)
+    if one.type.kind == "int" and one.type.width == 127:
+        return tree.make(one.type, "(-{0})", tree.with_negative(one))
     return _arithmetic("-")(tree, node, tree.number(Decimal(0)), one)
 
 
@@ -467,8 +474,8 @@ def _abs(tree: Tree, node: exp.Expr, one: Node) -> Node:
     if one.type.kind == "null":
         return tree.null()
     if one.type.kind == "int":  # the least integer of a type has no absolute value in it
-        one = tree.narrow(one, 126)
-        goal = integer(one.type.width + 1)
+        one = tree.with_negative(one)
+        goal = integer(min(one.type.width + 1, 127))
         return tree.make(goal, "abs({0})", tree.to(one, goal), bounds=bounds)
     goal = one.type if one.type.kind == "decimal" else DOUBLE
     goal = replace(goal, shown="")
@@ -850,6 +857,11 @@ _CASTS: dict[str, tuple[str, Type]] = {
     "DATE": ("DATE", DATE),
     **dict.fromkeys(("TIMESTAMP", "TIMESTAMPNTZ", "DATETIME"), ("TIMESTAMP", TIME)),
 }
+_STATED = {
+    "TIME": column_type("TIME"),
+    "UUID": column_type("UUID"),
+    "TIMESTAMPTZ": column_type("TIMESTAMP WITH TIME ZONE"),
+}
 _PARTS_OF_DATES = (
     "write EXTRACT(YEAR FROM x), or x - DATE '2020-01-01' for the days since then of a date"
 )
@@ -860,6 +872,8 @@ def _cast(tree: Tree, node: exp.Cast, one: Node) -> Node:
     via, goal = _CASTS.get(name, ("", NULL))
     if name == "DECIMAL":
         via, goal = name, _decimal_of(node)
+    if name in _STATED and isinstance(one.value, str):  # such as TIME '12:30:00'
+        return _moment(tree, node, one, _STATED[name])
     if goal == NULL:
         reason = f"a cast to {said(node.to)} is not supported"
         way = "cast to BIGINT, DOUBLE, DECIMAL, VARCHAR, BOOLEAN, DATE or TIMESTAMP"
@@ -877,7 +891,7 @@ def _cast(tree: Tree, node: exp.Cast, one: Node) -> Node:
         reason = f"{said(node)} can only give NULL: {said(node.this)} holds {WORDS[kind]}"
         refuse(node, reason, _TO_DATES if times else _PARTS_OF_DATES)
     if kind in TIMES and goal.kind in TIMES:
-        return tree.to(tree.tamed(one), goal)
+        return one if one.type.sql == goal.sql else tree.to(tree.tamed(one), goal)
     if kind == "zoned":  # as DuckDB writes it in UTC
         sql = "(CAST({0} AS VARCHAR) || '+00')"
         return tree.make(TEXT, sql, tree.local(one))
