@@ -68,53 +68,69 @@ def _two_laplace(a: float, b: float, level: float = LEVEL) -> float:
     return float(brentq(beyond, 0, 50 * a))
 
 
-def quotient_interval(
-    total: float,
-    count: float,
+def quotient_intervals(
+    total: Floats,
+    count: Floats,
     total_std: float,
     count_std: float,
     *,
     low: float,
     high: float,
     pure: bool,
-    extra: float = 0.0,
+    extra: Any = 0.0,
     level: float = LEVEL,
-) -> tuple[float, float]:
-    """Return the quotients in [low, high] that noise of total and count allows (Fieller).
+) -> tuple[Floats, Floats]:
+    """Return the quotients in [low, high] that noise of totals and counts allows (Fieller).
 
     All r with |total - r count| within the 95% quantile of the noise of that difference, which r
-    alone decides; their hull. `extra` is the variance of the total beyond its noise.
+    alone decides; their hull, as a grid of 513 numbers shows it. Each end is bisected between two
+    neighbours of the grid to the last bit, and is the outer one of the last two numbers. `extra` is
+    the variance of each total beyond its noise.
     """
     grid = np.linspace(low, high, 513)
 
-    def allowed(r: Any) -> Any:
+    def slack(r: Floats, part: slice, wide: bool = False) -> Floats:
+        """Return by how much each r is allowed; of a grid, if wide, for each of the keys."""
+        t, n, more = (_part(values, part, wide) for values in (total, count, extra))
         size = np.abs(r) * count_std
-        if pure and not extra:
-            limit = _two_laplace_all(total_std, size, level)
-        else:
-            variance = total_std**2 + size**2 + extra
-            kurtosis = 3 * (total_std**4 + size**4) / variance**2 if pure else 0.0
-            limit = heavy_z(kurtosis, level) * np.sqrt(variance)
-        return limit - np.abs(total - r * count)
+        variance = total_std**2 + size**2 + more
+        fourth = 3 * (total_std**4 + size**4) if pure else 0.0
+        kurtosis = fourth / variance**2 if pure else 0.0
+        limit = heavy_z(kurtosis, level) * np.sqrt(variance)
+        if pure and not np.all(more):
+            limit = np.where(more != 0, limit, _two_laplace_all(total_std, size, level))
+        return np.asarray(limit - np.abs(t - r * n))
 
-    inside = np.flatnonzero(allowed(grid) >= 0)
-    best = float(np.clip(total / count, low, high)) if count else (low + high) / 2
-    if not inside.size:
-        if float(allowed(np.array([best]))[0]) < 0:
-            return best, best  # noise took it beyond its bounds
-        place = int(np.searchsorted(grid, best))
-        return (
-            _edge(allowed, best, float(grid[max(place - 1, 0)])),
-            _edge(allowed, best, float(grid[min(place, 512)])),
-        )
-    first, last = int(inside[0]), int(inside[-1])
-    left = (
-        min(float(grid[first]), best) if float(allowed(np.array([best]))[0]) >= 0 else grid[first]
-    )
-    right = max(float(grid[last]), best) if float(allowed(np.array([best]))[0]) >= 0 else grid[last]
-    below = float(grid[np.searchsorted(grid, left, side="left") - 1]) if left > low else low
-    above = float(grid[min(np.searchsorted(grid, right, side="right"), 512)])
-    return _edge(allowed, float(left), below), _edge(allowed, float(right), above)
+    ends = []
+    for start in range(0, len(count), _KEYS):
+        part = slice(start, start + _KEYS)
+        n = count[part]
+        inside = slack(grid, part, wide=True) >= 0
+        best = np.clip(total[part] / np.where(n, n, 1.0), low, high)
+        best = np.where(n, best, (low + high) / 2)
+        fits, some = slack(best, part) >= 0, inside.any(axis=1)
+        left = np.where(some, grid[np.argmax(inside, axis=1)], best)
+        right = np.where(some, grid[512 - np.argmax(inside[:, ::-1], axis=1)], best)
+        left = np.where(fits, np.minimum(left, best), left)
+        right = np.where(fits, np.maximum(right, best), right)
+        below = grid[np.maximum(np.searchsorted(grid, left) - 1, 0)]
+        above = grid[np.minimum(np.searchsorted(grid, right, side="right"), 512)]
+        of_part = functools.partial(slack, part=part)
+        alone = ~some & ~fits  # noise took it beyond its bounds
+        ends.append([np.where(alone, best, _edges(of_part, left, below)),
+                     np.where(alone, best, _edges(of_part, right, above))])  # fmt: skip
+    lows, highs = np.concatenate(ends, axis=1) if ends else np.empty((2, 0))
+    return lows, highs
+
+
+_KEYS = 256  # at once: a megabyte for each array of a grid
+
+
+def _part(values: Any, part: slice, wide: bool) -> Any:
+    """Return some keys' values, as a column if wide; one number is that of all keys."""
+    if np.ndim(values) == 0:
+        return values
+    return values[part, None] if wide else values[part]
 
 
 _Z_LAPLACE = -math.log(1 - LEVEL) / math.sqrt(2)
@@ -134,17 +150,18 @@ def _quantiles(level: float) -> Floats:
     return np.array([_two_laplace(1.0, float(r), level) for r in _RATIOS])
 
 
-def _edge(allowed: Callable[[Any], Any], inside: float, outside: float) -> float:
-    """Return the last allowed number on the way from one that is allowed to one that is not."""
+_HALVINGS = 56  # of the 512th part of a range: below the last bit of its ends
 
-    def at(r: float) -> float:
-        return float(allowed(np.array([r]))[0])
 
-    if inside == outside or at(outside) >= 0:
-        return outside
-    if at(inside) <= 0:
-        return inside
-    return float(brentq(at, inside, outside))
+def _edges(slack: Callable[[Floats], Floats], inside: Floats, outside: Floats) -> Floats:
+    """Return, outwards, the last allowed numbers on the way from allowed ones to others."""
+    open_end = slack(outside) >= 0
+    inside = np.where(open_end, outside, inside)
+    for _ in range(_HALVINGS):
+        middle = inside + (outside - inside) / 2
+        fits = slack(middle) >= 0
+        inside, outside = np.where(fits, middle, inside), np.where(fits, outside, middle)
+    return outside
 
 
 def variance_interval(

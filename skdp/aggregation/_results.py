@@ -17,7 +17,7 @@ from skdp.aggregation._intervals import (
     Z,
     half_width,
     quantile_bins,
-    quotient_interval,
+    quotient_intervals,
     tree_excess,
     variance_interval,
 )
@@ -272,25 +272,19 @@ def _mean(
     stds = std_of(releases[1]), std_of(releases[0])
     low, high = terms[1].low, terms[1].high
     middle, half = (low + high) / 2, (high - low) / 2
-    if spread is None:
-        extra = np.zeros(len(count))
-    else:
+    extra: Any = 0.0
+    if spread is not None:
         extra = spread_seen(spread.value[:, 0], std_of(spread)) * terms[1].grid ** 2 * _STEPS
-    ends = np.array(
-        [
-            quotient_interval(
-                *(t, n, *stds), low=-half, high=half, pure=pure, extra=float(more), level=level
-            )
-            for t, n, more in zip(total.tolist(), count.tolist(), extra, strict=True)
-        ]
+    lows, highs = quotient_intervals(
+        total, count, *stds, low=-half, high=half, pure=pure, extra=extra, level=level
     )
     if spread is not None:
         return {
-            f"{one.name}_population_low": _list(middle + ends[:, 0]),
-            f"{one.name}_population_high": _list(middle + ends[:, 1]),
+            f"{one.name}_population_low": _list(middle + lows),
+            f"{one.name}_population_high": _list(middle + highs),
         }
-    value = np.clip(total / np.maximum(count, 1.0), ends[:, 0], ends[:, 1])
-    return _with(one.name, middle + value, middle + ends[:, 0], middle + ends[:, 1])
+    value = np.clip(total / np.maximum(count, 1.0), lows, highs)
+    return _with(one.name, middle + value, middle + lows, middle + highs)
 
 
 # Squares of a unit's sums are released in squares of 2**30 steps: `KeyTotals.unit`.

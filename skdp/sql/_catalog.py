@@ -100,6 +100,7 @@ class Catalog:
 
     connection: Any
     tables: dict[str, Table] = field(default_factory=dict)
+    own: bool = False  # a database of tables in memory: nobody else adds functions to it
     shared: bool = False  # one cursor for all that is read
     opened: Any = None
 
@@ -160,7 +161,7 @@ class Catalog:
             ):
                 cursor.execute(f"SET {setting}")
             cursor.begin()  # what is checked of tables and functions holds until the last query
-            return cursor, _shadows(cursor)
+            return cursor, [] if self.own and self.tables else _shadows(cursor)
 
         text = (
             "the connection to DuckDB cannot be used, for example because it is closed. Open it "
@@ -222,7 +223,7 @@ def open_catalog(database: Any, tables: Any) -> Catalog:
     else:
         connection = _connected(duckdb, database)
         found = {}
-    catalog = Catalog(connection)
+    catalog = Catalog(connection, own=isinstance(database, Mapping))
     cursor = catalog.cursor()
     for name, spec in tables.items():
         if not isinstance(name, str):
@@ -321,7 +322,7 @@ def _copy(connection: Any, name: str, table: Any) -> None:
     if type(table).__name__ == "LazyFrame":
         text += ". Compute a lazy table of polars before, with frame.collect(), to see what fails"
     with suppress_warnings():
-        or_raise(copy, lambda: TypeError(text))
+        or_raise(lambda: cancellable(copy, connection.interrupt), lambda: TypeError(text))
 
 
 def _base_tables(cursor: Any) -> list[tuple[str, str, str, bool]]:

@@ -18,6 +18,7 @@ from skdp.sql._parse import parsed
 from skdp.sql._refusals import refuse, said
 from skdp.sql._results import Subquery, own_database
 from skdp.sql.rules import RULES
+from skdp.user_code import cancellable
 
 __all__ = ["public_answer", "reads_public_tables_alone"]
 
@@ -42,6 +43,7 @@ _FUNCTIONS = (
     *(exp.VariancePop, exp.Stddev, exp.StddevPop, exp.StddevSamp, exp.PercentileCont),
     *(exp.Quantile, exp.RowNumber, exp.Rank, exp.Lag, exp.Lead),
 )
+_DATES = (exp.DateDiff, exp.TimeToStr, exp.TimestampTrunc, exp.DateTrunc, exp.Extract)
 _ARITHMETIC = (exp.Add, exp.Sub, exp.Mul, exp.Div, exp.IntDiv, exp.Mod, exp.Neg)
 _UNTRIED = (exp.Select, exp.Window, exp.AggFunc)  # what DuckDB's TRY refuses
 _LISTED = frozenset((*_STRUCTURE, *_FUNCTIONS))
@@ -117,7 +119,7 @@ def _make_total(select: exp.Expr) -> None:
         if type(cast) is exp.Cast:
             cast.replace(exp.TryCast(this=cast.this.copy(), to=cast.to.copy()))
     # From the inside out, each by itself: what is grouped by stays what is shown.
-    for node in reversed(list(select.find_all(*_ARITHMETIC))):
+    for node in reversed(list(select.find_all(*_ARITHMETIC, *_DATES))):
         if node.find(*_UNTRIED) is None:
             node.replace(exp.Anonymous(this="TRY", expressions=[node.copy()]))
         elif isinstance(node, exp.IntDiv | exp.Mod):
@@ -140,7 +142,7 @@ def _run(catalog: Catalog, sql: str, put: Sequence[Subquery] = ()) -> Any:
         with catalog.reading() as cursor:
             for one in put:
                 one.put(cursor)
-            return cursor.sql(sql).to_arrow_table()
+            return cancellable(lambda: cursor.sql(sql).to_arrow_table(), cursor.interrupt)
     except Exception:  # noqa: BLE001  its text may name other tables
         return None
 
