@@ -147,19 +147,21 @@ class Catalog:
             DuckDB's.
         """
 
-        def opened() -> tuple[Any, list[str]]:
+        def opened() -> tuple[Any, list[str] | None]:
             cursor = self.connection.cursor()
+            # Settings of a cursor alone. Those of order are the whole database's: SQL of skdp
+            # states its order everywhere.
             for setting in (
                 "integer_division = false",
                 "ieee_floating_point_ops = true",
-                "default_collation = ''",
-                "default_order = 'ASC'",
-                "default_null_order = 'NULLS_LAST'",
                 "max_execution_time = 0",  # how long a query takes is up to its rows
                 "preserve_identifier_case = 'preserve_case'",
                 "python_enable_replacements = false",
             ):
                 cursor.execute(f"SET {setting}")
+            named = "SELECT current_setting('default_collation')"
+            if cursor.execute(named).fetchone()[0]:  # a setting of the whole database, too
+                return cursor, None
             cursor.begin()  # what is checked of tables and functions holds until the last query
             return cursor, [] if self.own and self.tables else _shadows(cursor)
 
@@ -168,6 +170,13 @@ class Catalog:
             "again, and make a new PrivateDatabase; nothing was charged"
         )
         cursor, shadows = or_raise(opened, lambda: RuntimeError(text))
+        if shadows is None:
+            cursor.close()
+            raise RuntimeError(
+                "the database has a default_collation, under which different texts, and ids, are "
+                "equal. Run RESET default_collation, or use a connection to a copy without it; "
+                "nothing was charged"
+            )
         if shadows:
             cursor.close()
             raise RuntimeError(

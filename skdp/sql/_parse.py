@@ -90,14 +90,7 @@ def parsed(text: str) -> tuple[exp.Expr, Options]:
             f"the query must be one statement, got {len(statements)}. Run each by itself. Nothing "
             "was charged."
         )
-    statement = statements[0]
-    for node in list(statement.find_all(exp.Anonymous)):
-        if str(node.this).lower() in ("date_part", "datepart") and len(node.expressions) == 2:
-            part, value = node.expressions
-            if isinstance(part, exp.Literal) and part.is_string and str(part.this).isalpha():
-                extract = exp.Extract(this=exp.var(str(part.this)), expression=value.copy())
-                statement = extract if node is statement else statement
-                node.replace(extract)
+    statement = with_extracts(statements[0])
     while isinstance(statement, exp.Subquery) and not any(
         value for name, value in statement.args.items() if name != "this"
     ):
@@ -109,6 +102,18 @@ def _place(error: SqlglotError) -> str:
     details = getattr(error, "errors", None) or [{}]
     line, column = details[0].get("line"), details[0].get("col")
     return f"line {line}, column {column}: " if line else ""
+
+
+def with_extracts(tree: exp.Expr) -> exp.Expr:
+    """Return a tree in which DATE_PART('part', x) is EXTRACT(part FROM x)."""
+    for node in list(tree.find_all(exp.Anonymous)):
+        if str(node.this).lower() in ("date_part", "datepart") and len(node.expressions) == 2:
+            part, value = node.expressions
+            if isinstance(part, exp.Literal) and part.is_string and str(part.this).isalpha():
+                extract = exp.Extract(this=exp.var(str(part.this)), expression=value.copy())
+                node.replace(extract)
+                tree = extract if node is tree else tree
+    return tree
 
 
 def conjuncts(node: exp.Expr | None) -> Iterator[exp.Expr]:

@@ -851,7 +851,7 @@ def capped(relation: Relation, cap: int, handle: str) -> str:
     """
     names = [one.name for one in relation.fields.values()]
     plain = [one.name for one in relation.fields.values() if one.type.kind not in ("other", "null")]
-    order = ", ".join(f"{one} ASC" for one in [f"hash({', '.join(names)})", *plain])
+    order = ", ".join(f"{one} ASC NULLS LAST" for one in [f"hash({', '.join(names)})", *plain])
     own, many = f"{handle}_own", f"{handle}_many"
     once = "MATERIALIZED" if relation.pairs else "NOT MATERIALIZED"
     return (

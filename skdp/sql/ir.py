@@ -60,7 +60,7 @@ __all__ = [
 
 LONGEST = 1_000
 DEEPEST = 150  # DuckDB's parser stops at 1,000, and a node has up to six levels of SQL
-LONGEST_SQL = 500_000
+LONGEST_SQL = 1_000_000
 ANY_YEAR = 10**9
 MOST_YEARS = 200_000
 MOST_FLOAT = Decimal("3.4e38")
@@ -374,11 +374,10 @@ class Tree:
             raise OverflowError
         if type_ is None:
             exponent = int(value.as_tuple().exponent)
-            whole = value == value.to_integral_value()
-            if whole and exponent <= 0 and abs(value) < 2**126 and not exponent:
+            if exponent == 0 and abs(value) < 2**126:
                 type_ = integer(max(int(value).bit_length(), 1))
             else:
-                width = max(len(value.as_tuple().digits), -exponent, 1)
+                width = max(len(value.as_tuple().digits), 1 - exponent)
                 type_ = decimal(width, -exponent) if exponent < 0 and width <= 38 else DOUBLE
         if type_.kind == "int":
             sql = f"CAST({int(value)} AS {type_.sql})"

@@ -256,6 +256,7 @@ def alike(tree: Tree, node: exp.Expr, parts: list[Node]) -> tuple[Type, list[Nod
         kind = max(rest, key=("uuid", "clock", *TIMES).index)
         scale = max(one.type.scale for one in typed if one.type.kind in rest)
         goal = max((one.type for one in typed if one.type.kind == kind), key=lambda t: t.width)
+        goal = replace(goal, width=max(one.type.width for one in typed if one.type.kind in rest))
         if kind == "time" and scale == 9:
             goal = next(one.type for one in typed if one.type.scale == 9)
         if "text" in kinds and len(stated) < sum(one.type.kind == "text" for one in typed):
@@ -512,6 +513,11 @@ def _round(tree: Tree, node: exp.Round, one: Node) -> Node:
         goal = decimal(min(digits_of(one.type) + places + 1, 38), places)
         sql = f"TRY_CAST(round({{0}}, {places}) AS {goal.sql})"
         return tree.make(goal, sql, one, bounds=bounds)
+    if one.type.kind == "int" and one.type.width <= 63:
+        goal, tens = integer(max(one.type.width, 50) + 1), 10**-places
+        half = f"CASE WHEN {{0}} < 0 THEN {{0}} - {tens // 2} ELSE {{0}} + {tens // 2} END"
+        sql = f"(({half}) // {tens} * {tens})"
+        return tree.make(goal, sql, tree.to(one, goal), bounds=bounds, let=0)
     return tree.make(DOUBLE, f"round({{0}}, {places})", tree.to(one, DOUBLE), bounds=bounds)
 
 
@@ -1045,7 +1051,7 @@ RULES: dict[type, Rule] = {
         _with_domain("(CASE WHEN {0} >= 0 THEN sqrt(greatest({0}, 0.0::DOUBLE)) END)"), _ONE
     ),
     exp.Ln: Rule(
-        _with_domain("(CASE WHEN {0} > 0 THEN ln(greatest({0}, '1e-300'::DOUBLE)) END)"), _ONE
+        _with_domain("(CASE WHEN {0} > 0 THEN ln(greatest({0}, '5e-324'::DOUBLE)) END)"), _ONE
     ),
     exp.IsNan: Rule(_with_domain("isnan({0})", BOOL), _ONE),
     exp.Year: _part_function("year"),

@@ -1,6 +1,6 @@
 """Random SQL expressions over extreme cells of all types, beside what DuckDB itself answers.
 
-``python -m tests.sql.expressions --write`` draws 50,000 expressions and writes expressions.md.
+``python -m tests.sql.expressions --write`` draws 50,000 expressions and adds the result to fuzz.md.
 """
 
 from __future__ import annotations
@@ -22,6 +22,7 @@ from sqlglot import exp, parse_one
 from skdp import PrivacyBudget
 from skdp.exceptions import QueryRefusedError
 from skdp.sql import PrivateDatabase
+from skdp.sql._parse import with_extracts
 from skdp.sql._sources import Compiler
 from skdp.sql.rules import compiled
 
@@ -144,10 +145,11 @@ class Generator:
         a = self.moment(depth - 1)
         unit = self.pick("DAY", "MONTH", "YEAR", "HOUR", "WEEK", "MINUTE")
         cut = self.pick("year", "quarter", "month", "week", "day", "hour", "minute")
+        of = self.pick(self.moment, self.text)(depth - 1)
         return self.pick(
             f"({a} {self.pick('+', '-')} INTERVAL {self.pick(1, 90, 9999)} {unit})",
             f"DATE_TRUNC('{cut}', {a})",
-            f"TRY_CAST({self.pick(self.moment, self.text)(depth - 1)} AS {self.pick('DATE', 'TIMESTAMP')})",
+            f"TRY_CAST({of} AS {self.pick('DATE', 'TIMESTAMP')})",
             f"{self.pick('COALESCE', 'GREATEST', 'LEAST')}({a}, {self.moment(depth - 1)})",
             f"CASE WHEN {self.test(depth - 1)} THEN {a} END",
         )
@@ -205,7 +207,7 @@ def _domains(node):
     if isinstance(node, exp.Div | exp.Mod | exp.IntDiv):
         divisor = exp.Nullif(this=node.expression.copy(), expression=exp.Literal.number(0))
         return type(node)(this=node.this.copy(), expression=divisor)
-    if isinstance(node, exp.Ln | exp.Sqrt) and not isinstance(node.parent, exp.If):
+    if isinstance(node, exp.Ln | exp.Sqrt):
         sign = exp.GT if isinstance(node, exp.Ln) else exp.GTE
         test = sign(this=node.this.copy(), expression=exp.Literal.number(0))
         return exp.Case(ifs=[exp.If(this=test, true=node.copy())])
@@ -217,7 +219,8 @@ def _double(*names):
 
     def change(node):
         double = exp.DataType.build("DOUBLE")
-        if isinstance(node, exp.Column) and node.name in names:
+        stated = isinstance(node.parent, exp.EQ) and isinstance(node.parent.expression, exp.Literal)
+        if isinstance(node, exp.Column) and node.name in names and not stated:
             return exp.Cast(this=node.copy(), to=double)
         if isinstance(node, exp.Cast) and node.to.this.name == "FLOAT" and "f" in names:
             return exp.Cast(this=node.copy(), to=double)
@@ -235,6 +238,13 @@ def _one_zero(node):
     return node
 
 
+def _cut(node):
+    """Return columns of nanoseconds as microseconds."""
+    if isinstance(node, exp.Column) and node.name == "n":
+        return parse_one("MAKE_TIMESTAMP(EPOCH_US(n))", read="duckdb")
+    return node
+
+
 def rewritten(tree, change):
     """Return an expression with a change made in all of its parts, from the inside out."""
     root = exp.Paren(this=tree.copy())
@@ -245,8 +255,39 @@ def rewritten(tree, change):
     return root.this
 
 
+# Why values may differ from DuckDB's. Those with a function are tried: DuckDB is asked again.
+REASONS = {
+    "dates and long texts": (
+        "A date that is infinite or outside the years 1 to 9999 is NULL where anything is computed "
+        "from it; texts are cut at 1,000 characters."
+    ),
+    "zero divisors, logarithms and roots": (
+        "x / 0, x % 0, LN(0) and SQRT of a negative number are NULL; DuckDB has infinity, NaN or "
+        "an error."
+    ),
+    "FLOAT is computed as DOUBLE": (
+        "FLOAT cells are compared with stated numbers as FLOAT, and computed with as DOUBLE."
+    ),
+    "decimals beyond 38 digits are DOUBLE": "DuckDB drops digits or raises there.",
+    "one zero": "-0.0 is 0.0.",
+    "nanoseconds are cut": (
+        "What is computed from TIMESTAMP_NS is TIMESTAMP, and nanoseconds are cut; DuckDB rounds, "
+        "in DATE_TRUNC up to the next minute."
+    ),
+    "wide integers": (
+        "Where a result may need more than 127 bits, operands beyond BIGINT are NULL, as is "
+        "-2**127; ROUND of HUGEINT to tens is DOUBLE."
+    ),
+    "FLOOR and CEIL of integers": "They stay integers; DuckDB makes them DOUBLE.",
+    "exact instead of DOUBLE": "Remainders of decimals and integers are exact.",
+    "decimals rounded to tens": "ROUND(x, -2) of a DECIMAL that has no room for it: DuckDB has 0.",
+    "DATE and INTERVAL of days is a DATE": (
+        "DuckDB makes it a TIMESTAMP of midnight, which CAST AS VARCHAR shows."
+    ),
+}
 CHANGES = {
     "one zero": _one_zero,
+    "nanoseconds are cut": _cut,
     "zero divisors, logarithms and roots": _domains,
     "FLOAT is computed as DOUBLE": _double("f"),
     "decimals beyond 38 digits are DOUBLE": _double("p", "m", "q"),
@@ -271,6 +312,10 @@ def same(mine, own):
     return plain(mine) == plain(own)
 
 
+def _are_numbers(*values):
+    return all(isinstance(one, int | float | Decimal) for one in values)
+
+
 def plain(value):
     """Return a value as text: a date is the timestamp of its midnight, zoned ones are in UTC."""
     text = str(value).removesuffix("+00:00").removesuffix("+00")
@@ -290,7 +335,7 @@ class Checker:
         """Return our SQL of an expression."""
         compiler = Compiler(self.catalog)
         body = compiler.body(parse_one("SELECT 1 FROM t", read="duckdb"), {})
-        node = compiled(parse_one(text, read="duckdb"), body.scope)
+        node = compiled(with_extracts(parse_one(text, read="duckdb")), body.scope)
         return f"SELECT {body.unit} AS r, {node.sql} {body.sql} ORDER BY 1"
 
     def mine(self, text):
@@ -310,7 +355,7 @@ class Checker:
         return {row: value for row, value in found if value is not None}
 
     def special_rows(self, text):
-        """Return the rows where a column of an expression has a date that is none, or a long text."""
+        """Return the rows where an expression has a date that is none, or a long text."""
         names = set(re.findall(r"\b[a-z]+\b", text))
         tests = [
             f"{name} NOT BETWEEN '0001-01-01' AND '9999-12-31 23:59:59.999999'"
@@ -323,8 +368,22 @@ class Checker:
             tests += [f"year({name}) IN (1, 9999)" for name in sorted(names & {"d", "t", "z"})]
         if re.search("INTERVAL|AS DATE|AS TIMESTAMP", text) and "s" in names:
             tests.append("s = '9999-12-31'")
+        if re.search("AS DATE|AS TIMESTAMP", text):  # of the text 'inf'
+            tests += [f"NOT isfinite({name})" for name in sorted(names & {"f", "x"})]
+        tests += ["TRUE"] * bool(re.search("INTERVAL 9999 (YEAR|MONTH)", text))
         sql = f"SELECT r FROM t WHERE {' OR '.join(tests)}"
         return {row for (row,) in self.con.execute(sql).fetchall()} if tests else set()
+
+    def whole(self, node):
+        """Return FLOOR and CEIL of integers as they are: DuckDB makes them DOUBLE."""
+        if isinstance(node, exp.Floor | exp.Ceil):
+            sql = f"SELECT typeof({node.this.sql(dialect='duckdb')}) FROM t LIMIT 1"
+            try:
+                ((kind,),) = self.con.execute(sql).fetchall()
+            except duckdb.Error:
+                return node
+            return node.this.copy() if kind.endswith("INT") or kind == "INTEGER" else node
+        return node
 
     def reason(self, text, mine, differ):
         """Return why values differ: a key of `REASONS`, or "unlisted"."""
@@ -333,23 +392,37 @@ class Checker:
             return "dates and long texts"
         tree = parse_one(text, read="duckdb")
         for reasons in itertools.chain.from_iterable(
-            itertools.combinations(CHANGES, size) for size in range(1, len(CHANGES) + 1)
+            itertools.combinations(CHANGES, size) for size in range(len(CHANGES) + 1)
         ):
-            changed = tree
+            changed = rewritten(tree, self.whole)
             for reason in reasons:
                 changed = rewritten(changed, CHANGES[reason])
             own = self.own(changed.sql(dialect="duckdb"))
             rows = [row for row, _, _ in differ if row not in special]
             if own is not None and all(row not in own or same(mine[row], own[row]) for row in rows):
-                return " and ".join(reasons)
+                return " and ".join(reasons) or "FLOOR and CEIL of integers"
         sql = self.sql(text)
         rest = [(one, own) for row, one, own in differ if row not in special]
         if all(isinstance(own, float) and isinstance(one, int | Decimal) for one, own in rest):
             return "exact instead of DOUBLE"
+        numbers = [(float(a), float(b)) for a, b in rest if _are_numbers(a, b)]
+        near = len(numbers) == len(rest)
+        if (
+            near
+            and re.search(r"\bf\b|FLOAT", text)
+            and all(math.isclose(*pair, rel_tol=1e-6) for pair in numbers)
+        ):
+            return "FLOAT is computed as DOUBLE"
+        if near and all(math.isclose(*pair, rel_tol=1e-9) for pair in numbers):
+            return "decimals beyond 38 digits are DOUBLE"
+        if "INTERVAL" in text and "VARCHAR" in text:
+            return "DATE and INTERVAL of days is a DATE"
         if "ROUND(" in text and all(isinstance(own, Decimal) for _, own in rest):
             return "decimals rounded to tens"
-        missing = all(one is None for row, one, _ in differ if row not in special)
-        if missing and re.search(r"TRY_CAST\(.* AS BIGINT\)|> CAST\('-1701", sql):
+        wide = set(re.findall(r"\b[a-z]+\b", text)) & {"h", "ub", "b"}
+        if wide and "ROUND(" in text:  # to tens, of more than 64 bits
+            return "wide integers"
+        if wide and re.search(r"TRY_CAST\(.* AS BIGINT\)|> CAST\('-1701", sql):
             return "wide integers"
         return "unlisted"
 
@@ -365,3 +438,54 @@ class Checker:
             return "DuckDB raises", None
         differ = [(row, mine[row], v) for row, v in own.items() if not same(mine[row], v)]
         return (self.reason(text, mine, differ), differ) if differ else ("same", None)
+
+
+def counted(seed, number, checker=None):
+    """Return how many random expressions have each outcome, and those that no reason explains."""
+    checker, generator = checker or Checker(), Generator(seed)
+    found, unlisted = collections.Counter(), []
+    for _ in range(number):
+        text = generator.expression()
+        outcome, _ = checker.outcome(text)
+        found[outcome] += 1
+        if outcome == "unlisted":
+            unlisted.append(text)
+    return found, unlisted
+
+
+def main():
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--expressions", type=int, default=50_000)
+    parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--write", action="store_true")
+    given = parser.parse_args()
+    started = time.process_time()
+    found, unlisted = counted(given.seed, given.expressions)
+    spent = time.process_time() - started
+    lines = [
+        (
+            f"{given.expressions:,} random expressions over {ROWS} rows of extreme cells of "
+            f"{len(CELLS)} types (seed {given.seed}), beside DuckDB {duckdb.__version__}; none "
+            f"raised. {spent:.0f} processor seconds."
+        ),
+        "",
+        "| outcome | expressions |",
+        "|---|---|",
+        *(f"| {outcome} | {number:,} |" for outcome, number in found.most_common()),
+        "",
+        "Why values differ:",
+        "",
+        *(f"- {name}: {reason}" for name, reason in REASONS.items()),
+        *(["", "Not explained by these:", ""] if unlisted else []),
+        *(f"- `{text}`" for text in unlisted),
+    ]
+    print("\n".join(lines))
+    if given.write:
+        path = Path(__file__).with_name("fuzz.md")
+        before = path.read_text(encoding="utf-8").partition("\n# Random expressions")[0]
+        text = "\n".join(["", "# Random expressions", "", *lines, ""])
+        path.write_text(before.rstrip("\n") + "\n" + text, encoding="utf-8")
+
+
+if __name__ == "__main__":
+    main()
