@@ -13,6 +13,7 @@ import numpy as np
 from sklearn.base import BaseEstimator
 from sklearn.utils.validation import check_is_fitted
 
+from skdp._context import unit_of
 from skdp._parameters import Integers, Reals, check_kinds, check_parameter, naming
 from skdp._public_key import public_key
 from skdp.aggregation._intervals import LEVEL
@@ -63,7 +64,7 @@ from skdp.queries import (
     UnitShapes,
     UnitSpread,
 )
-from skdp.tabular import KeyTerm, check_grouped, table_of
+from skdp.tabular import KeyTerm, check_grouped, column_of_values, shown_key, table_of
 from skdp.user_code import untracked
 
 __all__ = ["DPGroupBy"]
@@ -85,18 +86,29 @@ class DPGroupBy(BaseEstimator):
     ----------
     by : str or list of str
         Key columns.
-    unit : str
-        Column of ids of the privacy unit. All rows of one id are protected together.
+    unit : str or None
+        Column of ids of the privacy unit. All rows of one id are protected together. Rows without
+        an id are left out. None: each row is a unit by itself, as in estimators without ``groups``.
     epsilon : float, default=1.0
         Privacy loss of a fit; finite, above 0. It covers everything that the fit releases.
     delta : float, default=1e-6
         In [0, 1). Private keys need a delta above 0: half of it bounds the probability that a key
         which only one unit has is shown. With stated keys it may be 0.
-    keys : "private" or list, default="private"
+    keys : "private", list or dict, default="private"
         Stated keys are public, and all of them are in the result, whether the table has them or
-        not. Rows with other keys are left out. For several key columns, a list of tuples.
+        not. Rows with other keys are left out. For several key columns, a list of tuples, or a dict
+        from columns to lists of which all combinations are keys. Keys must have the type of their
+        column; floats are rounded to that of a float column.
+    types : dict, default=None
+        Types of key columns of objects or categories: ``{"k": "text"}``. One of "text", "boolean",
+        "integer", "float", "date", "timestamp"; a cell that is none is missing. Without it, each
+        cell of such a column is read by itself: 1.0 and ``Decimal(1)`` are 1, ``True`` is not.
+    dropna : bool, default=True
+        Whether rows with a missing key are left out. False: they are a group of their own, with the
+        key None.
     max_keys_per_unit, max_rows_per_unit : "private" or int, default="private"
-        ``"private"``: from two noisy histograms of units, for a few hundredths of the allowance.
+        ``"private"``: from two noisy histograms of units, for a few hundredths of the allowance. If
+        each row is a unit, both are 1.
     bounds : "private" or dict, default="private"
         Range of each column, from public knowledge: a mapping from column name to (low, high), as
         in ``{"delay": (-60, 180)}``. An aggregate may state its own bounds. For columns without
@@ -124,6 +136,8 @@ class DPGroupBy(BaseEstimator):
         mean also has ``x_population_low`` and ``x_population_high``, for the population, if units
         were drawn from it independently.
     keys_ : list
+        Values of Python, dates and times among them; timestamps are numpy's, in UTC where their
+        column has a time zone.
     max_keys_per_unit_, max_rows_per_unit_ : int
     bounds_ : dict
         For each aggregate that clips, by its name: (low, high), stated or learned.
@@ -136,6 +150,7 @@ class DPGroupBy(BaseEstimator):
         by bounding (at most its bound for each unit); with ``_low`` and ``_high``.
     notes_ : list of str
         Where caps are private: which rows counts, sums and their intervals are of, not of all rows.
+        And that rows without an id or a key are left out, whether there are any or not.
     privacy_ : PrivacyCertificate
 
     See Also
@@ -171,11 +186,13 @@ class DPGroupBy(BaseEstimator):
     def __init__(
         self,
         by: str | Sequence[str],
-        unit: str,
+        unit: str | None,
         *,
         epsilon: float = 1.0,
         delta: float = 1e-6,
         keys: Any = PRIVATE,
+        types: Mapping[str, str] | None = None,
+        dropna: bool = True,
         max_keys_per_unit: Any = PRIVATE,
         max_rows_per_unit: Any = PRIVATE,
         bounds: Any = PRIVATE,
@@ -189,6 +206,8 @@ class DPGroupBy(BaseEstimator):
         self.epsilon = epsilon
         self.delta = delta
         self.keys = keys
+        self.types = types
+        self.dropna = dropna
         self.max_keys_per_unit = max_keys_per_unit
         self.max_rows_per_unit = max_rows_per_unit
         self.bounds = bounds
@@ -231,20 +250,35 @@ class DPGroupBy(BaseEstimator):
     def _listed(self) -> tuple[Any, ...] | None:
         """Return the stated keys, or None."""
         private = isinstance(self.keys, str) and self.keys == PRIVATE
-        return None if private else check_keys(self.keys, len(self._by()))
+        return None if private else check_keys(self.keys, self._by())
 
     def _check(self) -> tuple[CallContext, list[Aggregate], tuple[Any, ...] | None]:
         """Raise for what no table makes valid."""
         name = type(self).__name__
         context = CallContext(name, self.epsilon, self.delta, self.budget, self.random_state)
-        if not isinstance(self.unit, str):
-            raise TypeError(f"{name}: unit must be the name of a column")
-        context.check_unit(self.unit)
+        if self.unit is None:
+            if context.counts_users:
+                raise ValueError(
+                    f"{name}: the budget protects one {unit_of(context.budget)!r}, and each row "
+                    f"would be a unit. Write unit={unit_of(context.budget)!r}, or hand in "
+                    "budget=PrivacyBudget(epsilon, delta), which protects rows."
+                )
+            for cap in ("max_keys_per_unit", "max_rows_per_unit"):
+                if not _is(getattr(self, cap)) and getattr(self, cap) != 1:
+                    raise ValueError(f"{name}: each row is a unit, so {cap} is 1")
+        elif not isinstance(self.unit, str):
+            raise TypeError(f"{name}: unit must be the name of a column, or None: each row is one")
+        else:
+            context.check_unit(self.unit)
+        if not isinstance(self.dropna, bool):
+            raise TypeError(f"{name}: dropna must be True or False")
+        if self.types is not None and not isinstance(self.types, Mapping):
+            raise TypeError(f"{name}: types must be a dict from key columns to types")
         most = {"max_keys_per_unit": MAX_KEYS_PER_UNIT, "max_rows_per_unit": MAX_ROWS_PER_UNIT}
         for cap, limit in most.items():
             check_parameter(getattr(self, cap), cap, PRIVATE, Integers(1, limit))
         check_parameter(self.key_method, "key_method", "auto", *KEY_METHODS)
-        if self.unit in self._by():
+        if self.unit is not None and self.unit in self._by():
             raise ValueError(f"{name}: column {self.unit!r} is the unit; by must be other columns")
         check_kinds(self)
         with naming("aggregates"):
@@ -276,7 +310,7 @@ class DPGroupBy(BaseEstimator):
         """Say whether noise is Laplace: where delta is 0, or few entries change with a unit."""
         if not float(self.delta):
             return True
-        cap = self.max_keys_per_unit
+        cap = self._caps()[0]
         if isinstance(cap, str) or self.key_method in ("gaussian", "sips"):
             return False
         if listed is None:
@@ -333,7 +367,7 @@ class DPGroupBy(BaseEstimator):
             ("max_keys_per_unit", max_keys_per_unit),
             ("max_rows_per_unit", max_rows_per_unit),
         ):
-            cap = getattr(self, name)
+            cap = 1 if self.unit is None else getattr(self, name)
             cap = given if isinstance(cap, str) else cap
             if cap is None:
                 raise ValueError(f"{name} is private: state the value that you expect")
@@ -361,9 +395,14 @@ class DPGroupBy(BaseEstimator):
         return shares_of(
             aggregates,
             listed=listed is not None,
-            private_keys=_is(self.max_keys_per_unit),
-            private_rows=_is(self.max_rows_per_unit),
+            private_keys=_is(self._caps()[0]),
+            private_rows=_is(self._caps()[1]),
+            bounding=self.unit is not None,
         )
+
+    def _caps(self) -> tuple[Any, Any]:
+        """Return the caps on keys and on rows; where each row is a unit, it has one key."""
+        return (1, 1) if self.unit is None else (self.max_keys_per_unit, self.max_rows_per_unit)
 
     # --- the fit ----------------------------------------------------------------------------------
 
@@ -386,8 +425,8 @@ class DPGroupBy(BaseEstimator):
         Raises
         ------
         TypeError, ValueError
-            For missing ids or keys, unknown columns, ids that cannot be hashed, and the like. The
-            message names the column but quotes no cell. Nothing has been charged.
+            For unknown columns, and columns or stated keys of a type that does not fit. The message
+            names the column, and depends on no cell. Nothing has been charged.
         """
         with unchanged_on_error(self), untracked():
             context, aggregates, listed = self._check()
@@ -396,12 +435,14 @@ class DPGroupBy(BaseEstimator):
                 by=self._by(),
                 unit=self.unit,
                 columns=list(dict.fromkeys(one.column for one in aggregates if one.column)),
+                types=self.types,
+                dropna=self.dropna,
                 random_state=self.random_state,
-                allow_empty=context.adjacency == "add_or_remove_one",
+                allow_empty=self.unit is not None or context.allows_empty,
             )
             try:
                 if listed is not None:
-                    rows.check_keys(listed)
+                    listed = rows.stated_keys(listed)
                 noise, apart = self._deltas(aggregates, listed)
                 key = functools.partial(public_key, self)
                 session = context.open(rows, key, delta=noise, separate_delta=apart)
@@ -410,11 +451,20 @@ class DPGroupBy(BaseEstimator):
                     self.privacy_ = session.certificate()
             finally:
                 rows.close()
+            for column, kind in rows.types.items():
+                columns[column] = column_of_values(columns[column], kind, table)
             self.table_ = table_of(columns, table)
-            self.notes_ = notes_of(self, {one.kind for one in aggregates})
+            self.notes_ = notes_of(self, {one.kind for one in aggregates}) + self._without()
             for text in self._remarks(aggregates):
                 warnings.warn(text, stacklevel=outside_level())
         return self
+
+    def _without(self) -> list[str]:
+        """Return which rows leave: the same sentence whether there are such rows or not."""
+        names = [] if self.unit is None else [self.unit]
+        names += self._by() if self.dropna else []
+        listed = " or ".join(map(repr, names))
+        return [f"Rows in which {listed} is missing, if there are any, are left out"] * bool(names)
 
     def _released(
         self,
@@ -433,13 +483,13 @@ class DPGroupBy(BaseEstimator):
             shapes = session.answer(query, shares["shapes"])
         keys = listed
         if keys is None:
-            cap = self.max_keys_per_unit
+            cap = self._caps()[0]
             if _is(cap):
                 assert shapes is not None
                 cap = upper_cap(shapes[0].value, std_of(shapes[0]), pure=session.pure)
             keys = tuple(session.answer(SelectKeys(int(cap), self.key_method), shares["keys"]))
             self.max_keys_per_unit_ = int(cap)
-        self.keys_, by = list(keys), self._by()
+        self.keys_, by = list(map(shown_key, keys)), self._by()
         parts = [(key,) if len(by) == 1 else key for key in keys]
         columns = {name: [part[i] for part in parts] for i, name in enumerate(by)}
         if not aggregates:
@@ -464,7 +514,7 @@ class DPGroupBy(BaseEstimator):
     def _remarks(self, aggregates: list[Aggregate]) -> list[str]:
         """Return what a user has to know of a result; all of it is released."""
         unclear = sorted({str(one.column) for one in aggregates if one.name in self._unclear})
-        found = _is(self.max_keys_per_unit) or _is(self.max_rows_per_unit)
+        found = any(map(_is, self._caps()))
         counts = [one.name for one in aggregates if found and one.kind == "count"]
         kept = sum(columns_of_result(self.table_)[counts[0]]) if counts else None
         return remarks(self, unclear, kept) if aggregates else []
@@ -527,7 +577,7 @@ class DPGroupBy(BaseEstimator):
         shares: Mapping[str, Fraction],
     ) -> None:
         """Set both caps: stated, or so that noise and what is left out are least together."""
-        keys, rows = self.max_keys_per_unit, self.max_rows_per_unit
+        keys, rows = self._caps()
         if shapes is None:
             self.max_keys_per_unit_, self.max_rows_per_unit_ = int(keys), int(rows)
             return
@@ -551,7 +601,7 @@ class DPGroupBy(BaseEstimator):
     ) -> None:
         """Release how much bounding left out."""
         self.left_out_: dict[str, float] = {}
-        if keys:
+        if keys and shares["left_out"]:
             query = LeftOut(keys, self.max_keys_per_unit_, self.max_rows_per_unit_)
             self.left_out_ |= left_out_of(session.answer(query, shares["left_out"]), session.pure)
 

@@ -19,7 +19,8 @@ from numpy.typing import NDArray
 from skdp._parameters import check_length
 from skdp.queries import MAX_ROWS_PER_UNIT
 from skdp.statistics._limits import heavy_z
-from skdp.tabular import KeyTerm, key_order
+from skdp.tabular import KeyTerm
+from skdp.tabular.cells import identity, read_cell
 
 __all__ = [
     "KEY_EDGES",
@@ -418,39 +419,56 @@ def _reach(counts: Floats, least: Floats) -> int:
 # --- stated keys, shares --------------------------------------------------------------------------
 
 
-def check_keys(stated: Any, width: int) -> tuple[Any, ...]:
-    """Return stated keys, sorted, or raise.
+def check_keys(stated: Any, by: Sequence[str]) -> tuple[Any, ...]:
+    """Return stated keys in a tuple, or raise. Their types are checked with those of the table.
 
     Parameters
     ----------
-    stated : list of keys
-    width : int
+    stated : list of keys, array, Series, or dict
+        A dict has a list for each key column, and stands for all combinations.
+    by : sequence of str
         Key columns: keys of several are tuples.
 
     Raises
     ------
     TypeError, ValueError
     """
-    if isinstance(stated, str) or not isinstance(stated, Sequence | np.ndarray):
-        raise TypeError("keys must be 'private' or a list of keys")
-    check_length(stated, "keys")
-    keys = stated.tolist() if isinstance(stated, np.ndarray) else list(stated)
+    if isinstance(stated, Mapping):
+        if set(stated) != set(by):
+            raise ValueError(f"keys must have a list for each of the columns {list(by)}")
+        lists = [check_keys(stated[name], [name]) for name in by]
+        keys = list(itertools.product(*lists) if len(by) > 1 else lists[0])
+    elif isinstance(stated, str | bytes) or not isinstance(stated, Iterable):
+        raise TypeError("keys must be 'private', a list of keys, or a dict of lists")
+    else:
+        # Of numpy's dates, `tolist` would make counts of ticks.
+        keys = list(stated)
+    check_length(keys, "keys")
     for key in keys:
-        parts = key if width > 1 else (key,)
-        if not isinstance(parts, tuple) or len(parts) != width:
-            raise ValueError(f"keys must be tuples of {width}, one part for each of by")
-        for part in parts:
-            if not isinstance(part, str | bool | int | float | np.datetime64) or part != part:
-                raise TypeError("stated keys must be text, numbers, booleans or numpy's dates")
-            if isinstance(part, float) and math.isinf(part):
-                raise ValueError("stated keys must be finite")
-    if not keys or len(set(keys)) < len(keys):
+        if len(by) > 1 and (not isinstance(key, tuple) or len(key) != len(by)):
+            raise ValueError(f"keys must be tuples of {len(by)}, one part for each of by")
+        for part in key if len(by) > 1 else (key,):
+            if part is not None and read_cell(part) is None:
+                raise TypeError(
+                    "stated keys must be text, numbers, booleans, dates, timestamps, times, "
+                    "durations, bytes, UUIDs or intervals, and none may be NaN"
+                )
+    if not keys or len(set(map(_read_key, keys))) < len(keys):
         raise ValueError("keys must be at least one, and no key twice")
-    return tuple(sorted(keys, key=key_order))
+    return tuple(keys)
+
+
+def _read_key(key: Any) -> Any:
+    return identity(tuple(map(read_cell, key)) if isinstance(key, tuple) else read_cell(key))
 
 
 def shares_of(
-    aggregates: list[Aggregate], *, listed: bool, private_keys: bool, private_rows: bool
+    aggregates: list[Aggregate],
+    *,
+    listed: bool,
+    private_keys: bool,
+    private_rows: bool,
+    bounding: bool = True,
 ) -> dict[str, Fraction]:
     """Return the share of each kind of release: exact fractions, together at most 1.
 
@@ -461,6 +479,8 @@ def shares_of(
         Whether keys are stated.
     private_keys, private_rows : bool
         Whether the caps on keys, and on rows, are to be found.
+    bounding : bool, default=True
+        Whether caps may leave anything out.
     """
     private = private_keys or private_rows
     learned = {one.column for one in aggregates if learns(one)}
@@ -473,7 +493,7 @@ def shares_of(
         "shapes": _SHAPES if private and (aggregates or private_keys) else 0,
         "found": _SHAPES if not listed and private and aggregates else 0,
         "keys": 0 if listed else _KEYS,
-        "left_out": _LEFT_OUT if aggregates else 0,
+        "left_out": _LEFT_OUT if aggregates and bounding else 0,
         "terms": _AGGREGATES if aggregates else 0,
     }
     whole = sum(weights.values())

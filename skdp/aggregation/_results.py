@@ -67,7 +67,7 @@ def no_columns(one: Aggregate) -> dict[str, list[Any]]:
     return empty
 
 
-def check_outputs(by: list[str], unit: str, aggregates: list[Aggregate]) -> None:
+def check_outputs(by: list[str], unit: str | None, aggregates: list[Aggregate]) -> None:
     """Raise for values of ids, and if two columns of the result would have the same name.
 
     Raises
@@ -76,7 +76,7 @@ def check_outputs(by: list[str], unit: str, aggregates: list[Aggregate]) -> None
     """
     known = dict.fromkeys(by, "the key column")
     for one in aggregates:
-        if one.column == unit:
+        if unit is not None and one.column == unit:
             raise ValueError(f"{one.name}: column {unit!r} is the unit, of ids")
         for name in no_columns(one):
             if name in known:

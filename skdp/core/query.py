@@ -15,12 +15,15 @@ from __future__ import annotations
 
 import copy
 import dataclasses
+import datetime
 import functools
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
+from decimal import Decimal
 from fractions import Fraction
 from typing import TYPE_CHECKING, Any, ClassVar, Protocol, TypeVar
+from uuid import UUID
 
 import numpy as np
 from numpy.typing import NDArray
@@ -229,7 +232,10 @@ _UNREVIEWED: dict[int, type] = {}
 _SCALARS: tuple[Any, ...] = tuple(np.sctypeDict.values())
 _PLAIN: dict[int, type] = {
     id(plain): plain
-    for plain in (int, float, bool, str, bytes, type(None), Fraction, *_SCALARS)
+    for plain in (
+        *(int, float, bool, str, bytes, type(None), Fraction, *_SCALARS),
+        *(datetime.date, datetime.time, Decimal, UUID),  # keys; nobody can change them
+    )
     if plain is not np.object_
 }
 
@@ -404,8 +410,10 @@ def _check_held(value: Any, kind: type, field: str) -> None:
     """Raise if a query holds anything but plain public values and registered ones."""
     held = id(type(value))
     if held in _PLAIN:
-        # What a choice holds its answers against may be infinite, and is made integers there.
-        if type(value) is float and not math.isfinite(value) and not issubclass(kind, Choice):
+        # What a choice holds its answers against may be infinite, and is made integers there; so
+        # may what names groups, of which nothing is computed.
+        may_be_infinite = issubclass(kind, Choice) or field in getattr(kind, "names", ())
+        if type(value) is float and not math.isfinite(value) and not may_be_infinite:
             raise ValueError(f"{field} of {kind.__name__} must be finite")
         return
     if type(value) is UserFunction and set(vars(value)) == {"call"}:

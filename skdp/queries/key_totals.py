@@ -85,6 +85,7 @@ class KeyTotals(Query):
     """
 
     name: ClassVar[str] = "totals by key"
+    names: ClassVar[tuple[str, ...]] = ("keys",)
     keys: tuple[Any, ...]
     terms: tuple[KeyTerm, ...]
     index: int
@@ -149,6 +150,7 @@ class UnitShapes(Query):
     """
 
     name: ClassVar[str] = "keys and rows of units"
+    names: ClassVar[tuple[str, ...]] = ("keys",)
     keys: tuple[Any, ...] | None
     key_edges: tuple[int, ...]
     row_edges: tuple[int, ...]
@@ -181,6 +183,7 @@ class LeftOut(Query):
     """
 
     name: ClassVar[str] = "left out"
+    names: ClassVar[tuple[str, ...]] = ("keys",)
     keys: tuple[Any, ...]
     max_keys: int
     max_rows: int

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from skdp.sql.ir import column_type, quoted, text_of
-from skdp.tabular import checked, type_name
+from skdp.tabular import checked, type_name, with_texts
 from skdp.user_code import cancellable, or_raise, suppress_warnings
 
 __all__ = ["Catalog", "Column", "Table", "bounds_of", "folded", "open_catalog", "rows_of"]
@@ -319,7 +319,7 @@ def _copy(connection: Any, name: str, table: Any) -> None:
     table = checked(table, f"table {name!r}")
 
     def copy() -> None:
-        connection.register("skdp_given", table)
+        connection.register("skdp_given", with_texts(table))
         connection.execute(f"CREATE TABLE {quoted(name)} AS SELECT * FROM skdp_given")
         connection.unregister("skdp_given")
 

@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from skdp.aggregation._results import left_out_text, limits_of, share_left_out
+from skdp.aggregation._results import left_out_text, limits_of, notes_of, share_left_out
 from skdp.sql._answer import Answer
 from skdp.sql._catalog import Table
 from skdp.sql._intervals import conditional_notes, ends_of
@@ -198,7 +198,7 @@ def _bounding(plan: Plan, by: Any) -> list[str]:
     for; else if they are more than a tenth, or, where no number of rows was released to say so, if
     there were any.
     """
-    notes, out = list(getattr(by, "notes_", [])), getattr(by, "left_out_", {})
+    notes, out = notes_of(by, {one.kind for one in plan.aggregates}), getattr(by, "left_out_", {})
     counts = [one.name for one in plan.aggregates if one.kind == "count"]
     kept = float(sum(by.table_[counts[0]])) if counts and out else None
     of_units = all(one.kind == "distinct_units" for one in plan.aggregates)

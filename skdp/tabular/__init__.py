@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 from skdp._lazy import page_of
 
 if TYPE_CHECKING:
+    from skdp.tabular.cells import key_order
     from skdp.tabular.coding import (
         CodedRows,
         check_coded,
@@ -14,6 +15,7 @@ if TYPE_CHECKING:
         public_codes,
         target_column,
     )
+    from skdp.tabular.columns import column_of_values, shown_key, with_texts
     from skdp.tabular.containers import (
         as_table,
         checked,
@@ -27,7 +29,6 @@ if TYPE_CHECKING:
     from skdp.tabular.dealt import WholeUnits, dealt_rows, whole_units
     from skdp.tabular.domain import Bins, Domain, about
     from skdp.tabular.encoding import Schema, decoded, table_schema, without_column
-    from skdp.tabular.grouped_keys import key_order
     from skdp.tabular.grouping import check_grouped
     from skdp.tabular.keyed import (
         MISSING,
@@ -81,13 +82,14 @@ else:
         __name__,
         {
             "coding": "CodedRows check_coded check_coded_target public_codes target_column",
+            "columns": "column_of_values shown_key with_texts",
             "containers": "as_table checked holds_numbers is_listed is_parts keeps_types table_of "
             "type_name",
             "dealt": "WholeUnits dealt_rows whole_units",
             "domain": "Bins Domain about",
             "encoding": "Schema decoded table_schema without_column",
             "terms": "KeyTerm",
-            "grouped_keys": "key_order",
+            "cells": "key_order",
             "grouping": "check_grouped",
             "keyed": (
                 "MISSING array_of_cells cell_codes cell_key check_categorical check_keyed "
@@ -162,6 +164,7 @@ __all__ = [
     "check_with_target",
     "checked",
     "column_cells",
+    "column_of_values",
     "column_plans",
     "dealt_rows",
     "decoded",
@@ -177,6 +180,7 @@ __all__ = [
     "opaque_rows",
     "public_codes",
     "refuse_parts",
+    "shown_key",
     "split_by_key",
     "stand_in",
     "stated_columns",
@@ -185,6 +189,7 @@ __all__ = [
     "target_column",
     "type_name",
     "whole_units",
+    "with_texts",
     "with_weights",
     "without_column",
 ]

@@ -9,6 +9,7 @@ text replaces it.
 from __future__ import annotations
 
 import os
+import secrets
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from importlib import import_module
@@ -18,7 +19,7 @@ from typing import Any
 from skdp.engines import Source
 from skdp.engines._source import needed
 from skdp.exceptions import SourceError
-from skdp.tabular.columns import Kinds, kind_of_arrow, kind_of_duckdb
+from skdp.tabular.columns import ColumnType, type_of_arrow, type_of_duckdb
 from skdp.tabular.containers import checked
 from skdp.tabular.parts import chosen, heads_of, len_of, names_in
 from skdp.tabular.relation_plans import check_plan
@@ -41,19 +42,17 @@ class Batches:
 
     Attributes
     ----------
-    names : tuple of str
+    types : dict of ColumnType
         Of its columns.
-    kinds : callable
-        Takes the names of the id, of keys and of numbers; returns what their cells are.
     read : callable
-        Takes the same names; yields Arrow tables of the columns, in this order.
+        Takes names of columns of ids and keys, and of columns of numbers; yields Arrow tables of
+        these columns, in this order.
     failure : callable
         Returns the error of a table that cannot be read.
     """
 
-    names: tuple[str, ...]
-    kinds: Callable[[str, Sequence[str], Sequence[str]], Kinds]
-    read: Callable[[str, Sequence[str], Sequence[str]], Iterator[Any]]
+    types: dict[str, ColumnType]
+    read: Callable[[Sequence[str], Sequence[str]], Iterator[Any]]
     failure: Callable[[], Exception]
 
 
@@ -95,21 +94,18 @@ def batches_of_relation(relation: Any) -> Batches:
     names = tuple(relation.columns)
     if len(set(names)) < len(names):  # DuckDB reads the first of two, and has the type of either
         raise ValueError("a relation must not have two columns of one name; rename one of them")
-    types = {name: str(kind) for name, kind in zip(names, relation.types, strict=True)}
-    of = {name: kind_of_duckdb(kind) for name, kind in types.items()}
+    of = {name: str(kind).upper() for name, kind in zip(names, relation.types, strict=True)}
 
-    def kinds(unit: str, by: Sequence[str], columns: Sequence[str]) -> Kinds:
-        return Kinds(of[unit], tuple(of[name] for name in by), tuple(of[name] for name in columns))
-
-    def read(unit: str, by: Sequence[str], columns: Sequence[str]) -> Iterator[Any]:
+    def read(keys: Sequence[str], numbers: Sequence[str]) -> Iterator[Any]:
         # Whole numbers of 128 bits and UUIDs as text, which is exact. No cast fails on a cell.
+        view = f"skdp_{secrets.token_hex(8)}"  # a view of the caller's may have any plain name
         cells = []
-        for i, name in enumerate((unit, *by)):
-            text = "::VARCHAR" if of[name] in ("wide", "uuid") else ""
-            cells.append(f"skdp_rows.{_quoted(name)}{text} AS c{i}")
-        for i, name in enumerate(columns):
-            cells.append(f"skdp_rows.{_quoted(name)}::DOUBLE AS v{i}")
-        asked = relation.query("skdp_rows", f"SELECT {', '.join(cells)} FROM skdp_rows")
+        for i, name in enumerate(keys):
+            text = "::VARCHAR" if of[name] in ("HUGEINT", "UHUGEINT", "UUID") else ""
+            cells.append(f"{view}.{_quoted(name)}{text} AS c{i}")
+        for i, name in enumerate(numbers):
+            cells.append(f"{view}.{_quoted(name)}::DOUBLE AS v{i}")
+        asked = relation.query(view, f"SELECT {', '.join(cells) or 'NULL AS none'} FROM {view}")
         start = getattr(asked, "to_arrow_reader", None) or asked.fetch_record_batch
         table = import_module("pyarrow").Table
         reader = start(_ROWS)
@@ -119,7 +115,8 @@ def batches_of_relation(relation: Any) -> Batches:
         finally:
             reader.close()
 
-    return Batches(names, kinds, read, lambda: RuntimeError(_FAILED))
+    types = {name: type_of_duckdb(kind) for name, kind in of.items()}
+    return Batches(types, read, lambda: RuntimeError(_FAILED))
 
 
 def _quoted(column: str) -> str:
@@ -180,20 +177,17 @@ def batches_of_parts(source: Source, columns: Sequence[str]) -> Batches:
     schema, *others = map(_schema, cut)
     if any(other != schema for other in others):
         raise ValueError("parts must have the same columns, of the same types")
-    of = {field.name: kind_of_arrow(field.type) for field in schema}
 
-    def kinds(unit: str, by: Sequence[str], columns: Sequence[str]) -> Kinds:
-        return Kinds(of[unit], tuple(of[name] for name in by), tuple(of[name] for name in columns))
-
-    def read(unit: str, by: Sequence[str], columns: Sequence[str]) -> Iterator[Any]:
+    def read(keys: Sequence[str], numbers: Sequence[str]) -> Iterator[Any]:
         table = import_module("pyarrow").Table
-        names = [f"c{i}" for i in range(len(by) + 1)] + [f"v{i}" for i in range(len(columns))]
+        names = [f"c{i}" for i in range(len(keys))] + [f"v{i}" for i in range(len(numbers))]
         for batch in filter(len_of, map(checked, _batches(source, kept[0]))):
             one = _as_arrow(chosen(batch, kept[0]), schema, cut)
-            cells = [one.column(name) for name in (unit, *by, *columns)]
+            cells = [one.column(name) for name in (*keys, *numbers)]
             yield table.from_arrays(cells, names=names)
 
-    return Batches(tuple(schema.names), kinds, read, lambda: SourceError(_UNREADABLE))
+    types = {field.name: type_of_arrow(field.type) for field in schema}
+    return Batches(types, read, lambda: SourceError(_UNREADABLE))
 
 
 def _batches(source: Source, columns: Sequence[str]) -> Iterator[Any]:

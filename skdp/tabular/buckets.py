@@ -22,12 +22,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from skdp.exceptions import SourceError
-from skdp.tabular.columns import Kinds, coded_ids, coded_keys, has_missing, numbers_of, values_of
+from skdp.tabular.cells import identity
+from skdp.tabular.columns import ColumnType, coded, coded_ids, numbers_of, values_of
 from skdp.tabular.contributions import Bucket, mixed_words
 from skdp.tabular.terms import Ints
 from skdp.user_code import or_raise
 
-__all__ = ["BUCKETS", "MOST_IN_MEMORY", "Collected", "SpillError"]
+__all__ = ["BUCKETS", "MOST_IN_MEMORY", "Collected", "SpillError", "combined"]
 
 MOST_IN_MEMORY = 2**24  # rows
 BUCKETS = 64
@@ -68,47 +69,84 @@ def _loaded(path: Path) -> NDArray:
     return found
 
 
+def _with_ids(rows: Any, codes: Ints) -> tuple[Any, Ints]:
+    """Return the rows that have an id, and its codes: an infinite date is none."""
+    there = codes >= 0
+    if there.all():
+        return rows, codes
+    return rows.filter(import_module("pyarrow").array(there)), codes[there]
+
+
 def _removed(folder: str, process: int) -> None:
     if os.getpid() == process:  # and not a fork, at whose end the table is still read
         shutil.rmtree(folder, ignore_errors=True)
 
 
-def _combined(parts: list[tuple[Ints, list[Any]]]) -> tuple[Ints, list[Any]]:
-    """Return the code of each row and the distinct keys; of several columns, keys are tuples."""
+def combined(parts: list[tuple[Ints, list[Any]]], dropna: bool) -> tuple[Ints, list[Any]]:
+    """Return the code of each row's key, -1 for rows that leave, and the distinct keys.
+
+    Parameters
+    ----------
+    parts : list of (codes, values)
+        Of every key column. Keys of several columns are tuples.
+    dropna : bool
+        Whether rows with a missing key leave; else None is a key.
+    """
+    if not dropna:
+        parts = [
+            (np.where(codes < 0, len(values), codes), [*values, None]) for codes, values in parts
+        ]
     code, values = parts[0]
+    if len(parts) > 1:
+        gone = np.zeros(code.size, dtype=bool)
+        for codes, _ in parts:
+            gone |= codes < 0
+        for codes, own in parts[1:]:
+            code = np.unique(code * (len(own) + 1) + codes, return_inverse=True)[1].reshape(-1)
+        code = np.where(gone, -1, code)
+    used, first, code = np.unique(code, return_index=True, return_inverse=True)
+    there = used >= 0
+    code = code.reshape(-1) - (0 if there.all() else 1)
     if len(parts) == 1:
-        return code, values
-    for codes, own in parts[1:]:
-        code = np.unique(code * len(own) + codes, return_inverse=True)[1]
-    first = np.unique(code, return_index=True)[1]
-    cells = [[own[i] for i in codes[first].tolist()] for codes, own in parts]
+        return code, [values[i] for i in used[there].tolist()]
+    cells = [[own[i] for i in codes[first[there]].tolist()] for codes, own in parts]
     return code, list(zip(*cells, strict=True))
 
 
 class Collected:
-    """Rows as they come, and their buckets.
+    """Rows as they come, and their buckets. Rows without an id, or without a key, leave.
 
     Parameters
     ----------
-    kinds : Kinds
-    names : list of str
-        Of the columns of numbers.
+    unit : ColumnType or None
+        Of the ids, the first column of each batch; None where each row is a unit.
+    by : list of (ColumnType, ColumnType)
+        Of the key columns, which come next: the type in the table, and that of the keys.
+    columns : dict of ColumnType
+        Of the columns of numbers, which come last.
+    dropna : bool
+        Whether rows with a missing key leave; else None is a key.
 
     Attributes
     ----------
     n : int
-        The number of rows.
+        The number of rows, with those that leave.
     keys : list
-        Plain keys; the number of a key is its place here.
-    missing : set of int
-        Columns of ids (0) and keys (from 1) with missing cells.
+        The number of a key is its place here.
     """
 
-    def __init__(self, kinds: Kinds, names: list[str]) -> None:
+    def __init__(
+        self,
+        unit: ColumnType | None,
+        by: list[tuple[ColumnType, ColumnType]],
+        columns: dict[str, ColumnType],
+        dropna: bool = True,
+    ) -> None:
         self.n, self._uncoded = 0, 0
-        self.missing: set[int] = set()
-        self._kinds, self._columns = kinds, names
+        self._unit, self._by, self._dropna = unit, by, dropna
+        self._columns, self._types = list(columns), list(columns.values())
         self._places: dict[Any, int] = {}
+        self.keys: list[Any] = []
         self._waiting: list[Any] = []
         self._pieces: list[Any] = []  # ids, numbers of keys, values: as Arrow tables
         self._writers: list[Any] = []
@@ -116,11 +154,6 @@ class Collected:
         self._folder: Path | None = None
         self._filled: list[Path] = []  # of a folder's buckets, those that have rows
         self._remove: Callable[[], Any] | None = None
-
-    @property
-    def keys(self) -> list[Any]:
-        """The distinct keys."""
-        return list(self._places)
 
     def add(self, batch: Any) -> None:
         """Take over a batch: an Arrow table of ids, keys and numbers."""
@@ -134,29 +167,41 @@ class Collected:
         """Code the rows that wait: their keys are numbers from here on."""
         pa = import_module("pyarrow")
         table = pa.concat_tables(self._waiting)
+        columns = table.columns
+        if self._unit is None:
+            ids = pa.array(np.arange(self.n - table.num_rows, self.n))
+        else:
+            ids, *columns = columns
+            ids = values_of(ids)
         self._waiting, self._uncoded = [], 0
-        ids, *columns = map(values_of, table.columns)
-        if has_missing(ids):
-            self.missing.add(0)
-        parts = []
-        for i, (kind, column) in enumerate(zip(self._kinds.by, columns, strict=False), 1):
-            parts.append(coded_keys(column, kind))
-            if (parts[-1][0] < 0).any():
-                self.missing.add(i)
-        if self.missing:  # the table will be refused, once it is known which columns
-            return
-        code, values = _combined(parts)
-        to = [self._places.setdefault(value, len(self._places)) for value in values]
-        code = np.array(to, dtype=np.int64)[code]
-        columns = columns[len(parts) :]
+        parts = [
+            coded(column, kind, own) for column, (own, kind) in zip(columns, self._by, strict=False)
+        ]
+        code, values = combined(parts, self._dropna)
+        to = [self._place(value) for value in values]
+        code = np.array([*to, -1], dtype=np.int64)[code]
         numbers = [
             numbers_of(column, kind)
-            for column, kind in zip(columns, self._kinds.columns, strict=True)
+            for column, kind in zip(columns[len(parts) :], self._types, strict=True)
         ]
         names = ["id", "key", *(f"v{i}" for i in range(len(numbers)))]
-        self._pieces.append(pa.table([ids, code, *numbers], names=names))
+        piece = pa.table([ids, code, *numbers], names=names)
+        missing = import_module("pyarrow.compute").is_null(ids, nan_is_null=True)
+        left = (code >= 0) & ~np.asarray(missing)
+        self._pieces.append(piece if left.all() else piece.filter(pa.array(left)))
         if self.n > MOST_IN_MEMORY:
             or_raise(self._spill, lambda: SpillError(_FULL))
+
+    @property
+    def _id_type(self) -> ColumnType:
+        return ColumnType("integer") if self._unit is None else self._unit
+
+    def _place(self, key: Any) -> int:
+        """Return the number of a key."""
+        place = self._places.setdefault(identity(key), len(self.keys))
+        if place == len(self.keys):
+            self.keys.append(key)
+        return place
 
     def _spill(self) -> None:
         """Write the rows that are coded to the files of their buckets."""
@@ -169,7 +214,8 @@ class Collected:
             paths = [self._folder / f"{b}.arrow" for b in range(BUCKETS)]
             self._writers = [pa.ipc.new_stream(str(path), schema) for path in paths]
         for piece in self._pieces:
-            codes, words = coded_ids(piece.column("id"), self._kinds.unit)
+            codes, words = coded_ids(piece.column("id"), self._id_type)
+            piece, codes = _with_ids(piece, codes)
             own = mixed_words(words, np.zeros(1, dtype=np.int64), 0) >> np.uint64(40)
             bucket = (own % np.uint64(BUCKETS)).astype(np.uint8)[codes]
             order = np.argsort(bucket, kind="stable")
@@ -181,12 +227,10 @@ class Collected:
         self._pieces = []
 
     def finish(self) -> None:
-        """Sort the buckets, once the last batch is there; `missing` is known then."""
+        """Sort the buckets, once the last batch is there."""
         pa = import_module("pyarrow")
         if self._waiting:
             self._code()
-        if self.missing:
-            return
         if self._folder is not None:
             or_raise(self._sort, lambda: SpillError(_FULL))
         elif self._pieces:
@@ -215,7 +259,8 @@ class Collected:
 
     def _bucket(self, rows: Any) -> Bucket:
         """Return the bucket of coded rows."""
-        units, words = coded_ids(rows.column("id"), self._kinds.unit)
+        units, words = coded_ids(rows.column("id"), self._id_type)
+        rows, units = _with_ids(rows, units)
         values: dict[str, NDArray[np.float64]] = {
             name: np.asarray(rows.column(f"v{i}")) for i, name in enumerate(self._columns)
         }

@@ -1,139 +1,407 @@
-"""Columns of Arrow: their declared types, and their cells as ids, keys and numbers.
+"""Columns of ids, keys and numbers: their declared types, and their cells by these types.
 
-Nothing is released here. The kind of a column comes from its type in the schema of its table, of
-Arrow or of DuckDB; no cell decides it. Each cell becomes a value of that kind or is missing, by
-itself, and no cell raises.
+The type of a column comes from its dtype, its Arrow type, its type in a database, or from the
+caller (``types={"k": "text"}``). No cell decides it. Columns of objects and of categories are of
+the type "any": each cell is what `skdp.tabular.cells.read_cell` reads. In a column of another type
+each cell is a value of that type or is missing, by itself, and no cell raises.
 
-Texts are equal if their bytes are, whatever the collation of a database. Keys that are dates are
-compared in microseconds; those that microseconds do not count, and infinite ones, are missing.
+Texts are equal if their bytes are, whatever the collation of a database. Dates and timestamps that
+are infinite, or that 64 bits cannot count in microseconds, are missing.
 """
 
 from __future__ import annotations
 
+import datetime
+import decimal
 import uuid
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
 from importlib import import_module
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from skdp.tabular.contributions import Words
-from skdp.tabular.grouped_keys import IDS, with_zone, words_of
+from skdp.tabular.canonical import as_list
+from skdp.tabular.cells import (
+    Interval,
+    date_of_days,
+    duration,
+    family,
+    id_of,
+    identity,
+    read_cell,
+    read_cells,
+    timestamp,
+    words_of,
+)
+from skdp.tabular.containers import reading, to_float
 from skdp.tabular.terms import Ints
+from skdp.tabular.values import is_missing, numbers
 
 __all__ = [
-    "Kinds",
+    "STATED_TYPES",
+    "ColumnType",
+    "coded",
     "coded_ids",
-    "coded_keys",
-    "has_missing",
-    "kind_of_arrow",
-    "kind_of_duckdb",
+    "column_of_values",
     "numbers_of",
+    "shown_key",
+    "stated_type",
+    "stated_value",
+    "type_of_arrow",
+    "type_of_column",
+    "type_of_duckdb",
     "values_of",
+    "with_texts",
 ]
 
-_FAMILIES = {
-    "boolean": "boolean",
-    **dict.fromkeys(("integer", "wide", "float"), "number"),
-    "text": "text",
-    "date": "date",
-}
-_NUMBERS = ("boolean", "integer", "wide", "float", "decimal")
+
+@dataclass(frozen=True)
+class ColumnType:
+    """What the cells of a column are.
+
+    Attributes
+    ----------
+    kind : str
+        "any", "text", "boolean", "integer", "float", "decimal", "date", "timestamp", "zoned",
+        "time", "duration", "bytes", "uuid", "interval", or "other", which is refused.
+    detail : int or str
+        Bits of a float; digits after the point of a decimal; the time zone of a zoned timestamp.
+    dtype : object
+        The type in its own library, for the released column; None where it is not known.
+    """
+
+    kind: str
+    detail: Any = None
+    dtype: Any = None
+
+
+ANY, OTHER = ColumnType("any"), ColumnType("other")
+STATED_TYPES = ("text", "boolean", "integer", "float", "date", "timestamp")
+_NUMBERS = ("boolean", "integer", "float", "decimal")
+_NAMES = {
+    "text": "text", "boolean": "booleans", "integer": "whole numbers", "float": "numbers",
+    "decimal": "decimal numbers", "date": "dates (datetime.date)", "bytes": "bytes",
+    "timestamp": "timestamps (datetime.datetime or numpy's, without a time zone)",
+    "zoned": "timestamps with a time zone, or numpy's in UTC", "time": "times (datetime.time)",
+    "duration": "durations (datetime.timedelta)", "uuid": "UUIDs", "interval": "intervals",
+}  # fmt: skip
 _DUCKDB = {
     "BOOLEAN": "boolean",
     **dict.fromkeys(("TINYINT", "SMALLINT", "INTEGER", "BIGINT"), "integer"),
     **dict.fromkeys(("UTINYINT", "USMALLINT", "UINTEGER", "UBIGINT"), "integer"),
-    **dict.fromkeys(("HUGEINT", "UHUGEINT"), "wide"),
+    **dict.fromkeys(("HUGEINT", "UHUGEINT"), "integer"),
     **dict.fromkeys(("FLOAT", "DOUBLE"), "float"),
     "DECIMAL": "decimal",
     **dict.fromkeys(("VARCHAR", "ENUM"), "text"),
-    **dict.fromkeys(("DATE", "TIMESTAMP", "TIMESTAMP_S", "TIMESTAMP_MS", "TIMESTAMP_NS"), "date"),
+    "DATE": "date",
+    **dict.fromkeys(("TIMESTAMP", "TIMESTAMP_S", "TIMESTAMP_MS", "TIMESTAMP_NS"), "timestamp"),
     **dict.fromkeys(("TIMESTAMP WITH TIME ZONE", "TIMESTAMPTZ_NS"), "zoned"),
     **dict.fromkeys(("TIME", "TIME_NS"), "time"),
     "BLOB": "bytes",
     "UUID": "uuid",
 }
 _ARROW = {
+    "any": "is_null",
     "boolean": "is_boolean",
     "integer": "is_integer",
     "float": "is_floating",
     "decimal": "is_decimal",
     "text": "is_string is_large_string is_string_view",
     "bytes": "is_binary is_large_binary is_binary_view is_fixed_size_binary",
-    "date": "is_date is_timestamp",
-    "time": "is_time is_duration",
+    "date": "is_date",
+    "timestamp": "is_timestamp",
+    "time": "is_time",
+    "duration": "is_duration",
 }
-_DAY = 86_400_000_000  # microseconds
-_TICKS = {"s": (10**6, 1), "ms": (1000, 1), "us": (1, 1), "ns": (1, 1000)}  # in microseconds
-_LATEST = _DAY * 365 * 290_000  # microseconds from 1970, which 64 bits can count
+_PANDAS = {
+    "StringDtype": "text", "BooleanDtype": "boolean", "IntervalDtype": "interval",
+    **{f"{sign}Int{bits}Dtype": "integer" for sign in ("", "U") for bits in (8, 16, 32, 64)},
+}  # fmt: skip
+_NUMPY = {
+    "b": "boolean", "i": "integer", "u": "integer", "U": "text", "S": "bytes", "m": "duration",
+    "O": "any",
+}  # fmt: skip
+_NANOSECONDS = {"s": 10**9, "ms": 10**6, "us": 1000, "ns": 1}
+_DAY = 86_400 * 10**9
 _INFINITE = {32: 2**31 - 1, 64: 2**63 - 1}  # as DuckDB has it in dates of so many bits
+_AT_ONCE = 1000  # cells above which a column of text is coded by pandas
 
 
 # --- types ----------------------------------------------------------------------------------------
 
 
-def kind_of_arrow(kind: Any) -> str:
-    """Return what the cells of an Arrow column are, by its type."""
+def type_of_arrow(kind: Any) -> ColumnType:
+    """Return the type of an Arrow column."""
     types = import_module("pyarrow.types")
-
     if types.is_dictionary(kind):
         kind = kind.value_type
     if hasattr(kind, "extension_name"):
-        return "bytes" if kind.extension_name == "arrow.uuid" else "other"
-    if getattr(kind, "tz", None) is not None:
-        return "zoned"
+        return ColumnType("uuid", dtype=kind) if kind.extension_name == "arrow.uuid" else OTHER
     for name, tests in _ARROW.items():
         if any(getattr(types, test)(kind) for test in tests.split()):
-            return name
-    return "other"
+            if getattr(kind, "tz", None) is not None:
+                return ColumnType("zoned", kind.tz, kind)
+            detail = {"float": kind.bit_width, "decimal": getattr(kind, "scale", None)} if (
+                name in ("float", "decimal")
+            ) else {}  # fmt: skip
+            return ColumnType(name, detail.get(name), kind)
+    return OTHER
 
 
-def kind_of_duckdb(kind: str) -> str:
-    """Return what the cells of a DuckDB column are, by the name of its type."""
-    kind = kind.upper()
-    return "other" if kind.endswith("]") else _DUCKDB.get(kind.partition("(")[0], "other")
+def type_of_duckdb(name: str) -> ColumnType:
+    """Return the type of a DuckDB column, by the name of its type."""
+    name = name.upper()
+    if name.endswith("]"):
+        return OTHER
+    kind = _DUCKDB.get(name.partition("(")[0], "other")
+    if kind == "float":
+        return ColumnType(kind, 32 if name == "FLOAT" else 64)
+    if kind == "decimal":
+        return ColumnType(kind, int(name.rstrip(")").rpartition(",")[2]))
+    return ColumnType(kind, "UTC" if kind == "zoned" else None)
 
 
-class Kinds(NamedTuple):
-    """What the cells of an id column, of key columns and of columns of numbers are.
+def _type_of_numpy(dtype: np.dtype) -> ColumnType:
+    if dtype.kind == "f":
+        # A longer float is read cell by cell: rounded, two ids would be one.
+        return ColumnType("float", 8 * dtype.itemsize, dtype) if dtype.itemsize <= 8 else ANY
+    if dtype.kind == "M":
+        days = np.datetime_data(dtype)[0] in ("Y", "M", "W", "D")
+        return ColumnType("date" if days else "timestamp", dtype=dtype)
+    return ColumnType(_NUMPY.get(dtype.kind, "other"), dtype=dtype)
 
-    "boolean", "integer", "wide" (an integer of 128 bits, as text), "float", "decimal", "text",
-    "date", "zoned", "time", "bytes", "uuid" (as text), or "other".
+
+def type_of_column(column: Any) -> ColumnType:
+    """Return the declared type of a column of numpy, pandas, polars or pyarrow, or of a list."""
+    if isinstance(column, list | tuple):
+        return ANY
+    if hasattr(column, "to_pylist"):
+        return type_of_arrow(column.type)
+    dtype = column.dtype
+    if isinstance(dtype, np.dtype):
+        return _type_of_numpy(dtype)
+    if hasattr(dtype, "is_temporal"):  # polars
+        if str(dtype) in ("Object", "Null"):
+            return ANY
+        return replace(type_of_arrow(column.head(0).to_arrow().type), dtype=dtype)
+    name = type(dtype).__name__
+    if name == "ArrowDtype":
+        return replace(type_of_arrow(dtype.pyarrow_dtype), dtype=dtype)
+    if name == "DatetimeTZDtype":
+        return ColumnType("zoned", str(dtype.tz), dtype)
+    if name in ("Float32Dtype", "Float64Dtype"):
+        return ColumnType("float", int(name[5:7]), dtype)
+    if name == "CategoricalDtype":
+        return ANY
+    return ColumnType(_PANDAS.get(name, "other"), dtype=dtype)
+
+
+def stated_type(kind: Any, name: str) -> ColumnType:
+    """Return a type that a caller states for a column.
+
+    Raises
+    ------
+    ValueError
     """
-
-    unit: str
-    by: tuple[str, ...]
-    columns: tuple[str, ...]
-
-    def check(self, unit: str, by: list[str], columns: list[str]) -> None:
-        """Raise for columns, of these names, whose type does not fit what they are asked for.
-
-        Raises
-        ------
-        TypeError, ValueError
-            Decided by types, which are public.
-        """
-        for name, kind in zip(by, self.by, strict=True):
-            if kind == "zoned":
-                raise ValueError(with_zone(name))
-            if kind not in _FAMILIES:
-                raise TypeError(f"keys of column {name!r} must be text, numbers, booleans or dates")
-        for name, kind in zip(columns, self.columns, strict=True):
-            if kind not in _NUMBERS:
-                raise TypeError(f"column {name!r} must hold numbers")
-        if self.unit == "other":
-            raise TypeError(IDS.format(name=unit))
-
-    def families(self, by: list[str]) -> dict[str, tuple[frozenset[str], bool]]:
-        """Return of what family the keys of each column are, and that its type says so."""
-        found = {}
-        for name, kind in zip(by, self.by, strict=True):
-            found[name] = frozenset({_FAMILIES[kind]}), True
-        return found
+    if kind not in STATED_TYPES:
+        raise ValueError(f"types: column {name!r} must have one of {STATED_TYPES}, got {kind!r}")
+    return ColumnType(kind, 64 if kind == "float" else None)
 
 
-# --- cells ----------------------------------------------------------------------------------------
+# --- values ---------------------------------------------------------------------------------------
+
+
+def _as_type(value: Any, kind: str) -> Any:
+    """Return a value that `read_cell` has read as one of a type; None if it has none."""
+    found = family(value)
+    if kind == "any" or found == kind or (kind == "zoned" and found == "timestamp"):
+        return value
+    if found == "number":
+        if kind == "integer":
+            return value if type(value) is int else None
+        if kind == "decimal":
+            return value if type(value) is decimal.Decimal else _exact_decimal(value)
+        if kind == "float":
+            return _as_float(value)
+    if kind == "timestamp" and found == "date":
+        return read_cell(np.datetime64(value, "us"))
+    if kind == "date" and found == "timestamp":
+        day = value.astype("datetime64[D]")
+        return date_of_days(int(day.astype(np.int64))) if day == value else None
+    if kind == "text" and value is not None:
+        return _as_text(value, found)
+    return None
+
+
+def _as_float(value: Any) -> float | None:
+    try:
+        return float(value)
+    except OverflowError:
+        return None
+
+
+def _exact_decimal(value: Any) -> decimal.Decimal | None:
+    """Return a whole number, or a float as it is written, as a decimal."""
+    if type(value) is float:
+        return decimal.Decimal(repr(value)) if np.isfinite(value) else None
+    return decimal.Decimal(value) if type(value) is int else None
+
+
+def _as_text(value: Any, found: str) -> str | None:
+    """Return the text of a value, for columns of objects that are stated to be text."""
+    if found == "boolean":
+        return "true" if value else "false"
+    if found in ("date", "timestamp"):
+        return str(value).rstrip("0").rstrip(".") if "." in str(value) else str(value)
+    if found == "number":
+        return f"{value:f}" if type(value) is decimal.Decimal else str(value)
+    return str(value) if found in ("uuid", "time") else None
+
+
+def stated_value(value: Any, kind: ColumnType, name: str) -> Any:
+    """Return a stated key as a value of its column.
+
+    Raises
+    ------
+    TypeError
+        If the column's type has no such value. Stated floats are rounded to the column's float
+        type, in which its cells are.
+    """
+    read = read_cell(value)
+    if kind.kind == "any" or is_missing(value):
+        if read is None and not is_missing(value):
+            raise TypeError(
+                f"stated keys of column {name!r} must be text, numbers, booleans, dates, "
+                "timestamps, times, durations, bytes, UUIDs or intervals"
+            )
+        return read
+    naive = isinstance(value, datetime.datetime) and value.tzinfo is None
+    aware = getattr(value, "tzinfo", None) is not None
+    found = family(read)
+    other = (
+        (found == "number") != (kind.kind in ("integer", "float", "decimal"))
+        or (kind.kind == "zoned" and naive)
+        or (kind.kind == "timestamp" and aware)
+        or (kind.kind == "text" and found != "text")
+    )
+    if other:
+        made = None
+    elif kind.kind == "float" and kind.detail < 64:
+        with np.errstate(all="ignore"):
+            made = float(np.dtype(f"f{kind.detail // 8}").type(_as_float(read)))
+    else:
+        made = _as_type(read, kind.kind)
+    if isinstance(made, decimal.Decimal) and kind.detail is not None:
+        try:  # written as the column writes it
+            at = decimal.Decimal(1).scaleb(-kind.detail)
+            made = made.quantize(at, context=decimal.Context(prec=100, traps=[decimal.Inexact]))
+        except decimal.Inexact:
+            made = None
+    if made is None:
+        raise TypeError(
+            f"stated keys of column {name!r} must be of its type: {_NAMES[kind.kind]}. Convert "
+            "them, or the column"
+        )
+    return made
+
+
+# --- cells to codes -------------------------------------------------------------------------------
+
+
+def coded(column: Any, kind: ColumnType, own: ColumnType | None = None) -> tuple[Ints, list[Any]]:
+    """Return the code of each cell, -1 where it is missing, and the distinct values.
+
+    Parameters
+    ----------
+    column : list, or column of numpy, pandas, polars or pyarrow
+    kind : ColumnType
+    own : ColumnType, default=None
+        That of the column, where the caller states another one.
+    """
+    with reading():
+        codes, cells = _distinct(column, own or kind)
+        values = cells.tolist() if isinstance(cells, np.ndarray) else cells
+        return _merged(codes, [_as_type(value, kind.kind) for value in values])
+
+
+def coded_ids(column: Any, kind: ColumnType) -> tuple[Ints, NDArray[np.uint64]]:
+    """Return the unit of each row, -1 where its id is missing, and a hash of each unit's id."""
+    with reading():
+        codes, cells = _distinct(column, kind)
+        if kind.kind == "integer" and len(cells) and isinstance(cells, np.ndarray):
+            return codes, cells.astype(np.uint64)
+        codes, values = _merged(codes, [id_of(cell) for cell in cells])
+        return codes, words_of(values)
+
+
+def _merged(codes: Ints, values: list[Any]) -> tuple[Ints, list[Any]]:
+    """Return codes of values once each, and -1 for those that are missing."""
+    places: dict[Any, int] = {}
+    to = [
+        -1 if value is None else places.setdefault(identity(value), len(places)) for value in values
+    ]
+    if len(places) == len(values):
+        return codes, values
+    first: list[Any] = [None] * len(places)
+    for place, value in zip(reversed(to), reversed(values), strict=True):
+        if place >= 0:
+            first[place] = value
+    return np.array([*to, -1], dtype=np.int64)[codes], first
+
+
+def _distinct(column: Any, kind: ColumnType) -> tuple[Ints, Any]:
+    """Return the code of each cell, -1 where it is missing, and cells of a type; some are equal."""
+    if hasattr(column, "to_arrow") or hasattr(column, "to_pylist"):
+        if kind.kind == "any":
+            return _of_objects(as_list(column))
+        return _of_arrow(values_of(_arrow(column)), kind)
+    if isinstance(column, np.ma.MaskedArray):
+        codes, values = _distinct(np.asarray(column.data), kind)
+        return np.where(np.ma.getmaskarray(column), -1, codes), values
+    if isinstance(column, list | tuple):
+        return _of_objects(list(column))
+    dtype = column.dtype
+    name = type(dtype).__name__
+    if isinstance(dtype, np.dtype):
+        return _of_numpy(np.asarray(column), kind)
+    if name == "ArrowDtype":
+        return _of_arrow(values_of(import_module("pyarrow").array(column)), kind)
+    if name == "CategoricalDtype":
+        return np.asarray(column.cat.codes, dtype=np.int64), read_cells(as_list(dtype.categories))
+    if name == "DatetimeTZDtype":
+        return _of_numpy(column.dt.tz_convert("UTC").dt.tz_localize(None).to_numpy(), kind)
+    codes, values = column.factorize()
+    return np.asarray(codes, dtype=np.int64), read_cells(as_list(values))
+
+
+def _of_objects(cells: list[Any]) -> tuple[Ints, list[Any]]:
+    """Return the codes of cells of any types, each of which is read by itself."""
+    if len(cells) > _AT_ONCE and set(map(type, cells)) == {str}:
+        texts = dict.fromkeys(cells)
+        place = dict(zip(texts, range(len(texts)), strict=True))
+        return np.fromiter(map(place.__getitem__, cells), np.int64, len(cells)), list(texts)
+    return np.arange(len(cells), dtype=np.int64), read_cells(cells)
+
+
+def _of_numpy(cells: NDArray, kind: ColumnType) -> tuple[Ints, Any]:
+    if kind.kind == "any" or cells.dtype.kind in "US":
+        return _of_objects(cells.tolist() if cells.dtype.kind in "OUS" else list(cells))
+    if cells.dtype.kind == "f":
+        cells = cells.astype(np.float64) + 0.0  # one zero
+    values, codes = np.unique(cells, return_inverse=True)
+    codes = codes.reshape(-1).astype(np.int64)
+    if cells.dtype.kind in "Mm":
+        return codes, read_cells(list(values))
+    if cells.dtype.kind == "f":
+        return codes, [None if cell != cell else cell for cell in values.tolist()]
+    return codes, values.tolist() if cells.dtype.kind == "b" else values
+
+
+def _arrow(column: Any) -> Any:
+    """Return a polars or pyarrow column as one of pyarrow."""
+    return column.to_arrow() if hasattr(column, "to_arrow") else column
 
 
 def values_of(column: Any) -> Any:
@@ -145,86 +413,182 @@ def values_of(column: Any) -> Any:
     return column.cast(column.type.storage_type) if extended else column
 
 
-def has_missing(column: Any) -> bool:
-    """Say whether a column has missing cells, NaN among them."""
-    compute = import_module("pyarrow.compute")
-    return bool(compute.any(compute.is_null(column, nan_is_null=True)).as_py())
-
-
-def _dictionary(column: Any, kind: str) -> tuple[Ints, Any]:
-    """Return the code of each cell, -1 where it is missing, and the distinct values as Arrow.
-
-    Of what `values_of` has returned, as all that follows here.
-    """
+def _of_arrow(column: Any, kind: ColumnType) -> tuple[Ints, Any]:
+    """Return codes and values of what `values_of` has returned."""
     pa = import_module("pyarrow")
     compute = import_module("pyarrow.compute")
     if isinstance(column, pa.Array):
         column = pa.chunked_array([column])
-    if kind == "float":
+    own = column.type
+    if kind.kind == "any":
+        return np.full(len(column), -1), []
+    if kind.kind == "float":
         column = compute.add(column.cast(pa.float64()), 0.0)  # one zero
         column = compute.if_else(compute.is_nan(column), pa.scalar(None, pa.float64()), column)
-    elif kind in ("date", "zoned", "time"):
-        column = column.cast(pa.int32() if column.type.bit_width == 32 else pa.int64())
-    elif pa.types.is_string_view(column.type) or pa.types.is_binary_view(column.type):
+    elif kind.kind in ("date", "timestamp", "zoned", "time", "duration"):
+        column = column.cast(pa.int32() if own.bit_width == 32 else pa.int64())
+    elif kind.kind in ("text", "uuid") and not pa.types.is_fixed_size_binary(own):
+        # The bytes of a text are not checked.
+        column = column.cast(pa.binary() if pa.types.is_string(own) else pa.large_binary())
+    elif pa.types.is_binary_view(own):
         column = column.cast(pa.large_binary())
-    elif kind == "text":  # the bytes of a text are not checked
-        large = pa.types.is_large_string(column.type)
-        column = column.cast(pa.large_binary() if large else pa.binary())
-    coded = column.dictionary_encode().combine_chunks()
-    if isinstance(coded, pa.ChunkedArray):
-        coded = (
-            coded.chunk(0) if coded.num_chunks else pa.array([], column.type).dictionary_encode()
-        )
-    codes = coded.indices.fill_null(-1) if coded.indices.null_count else coded.indices
-    return np.asarray(codes).astype(np.int64), coded.dictionary
+    coded_column = column.dictionary_encode().combine_chunks()
+    if isinstance(coded_column, pa.ChunkedArray):
+        empty = pa.array([], column.type).dictionary_encode()
+        coded_column = coded_column.chunk(0) if coded_column.num_chunks else empty
+    indices = coded_column.indices
+    codes = np.asarray(indices.fill_null(-1) if indices.null_count else indices).astype(np.int64)
+    dictionary = coded_column.dictionary
+    if kind.kind == "integer" and pa.types.is_integer(dictionary.type):
+        return codes, np.asarray(dictionary)
+    return codes, _plain_values(dictionary.to_pylist(), kind.kind, own)
 
 
-def _values(dictionary: Any, kind: str) -> list[Any]:
-    """Return distinct cells as plain values of Python; dates as whole numbers."""
-    cells: list[Any] = dictionary.to_pylist()
+def _plain_values(cells: list[Any], kind: str, own: Any) -> list[Any]:
+    """Return distinct cells of Arrow as values of Python."""
     if kind == "text":
         return [cell.decode("utf-8", "surrogateescape") for cell in cells]
-    made: dict[str, Callable[[Any], Any]] = {"wide": int, "uuid": uuid.UUID}
-    return list(map(made[kind], cells)) if kind in made else cells
-
-
-def coded_ids(column: Any, kind: str) -> tuple[Ints, Words]:
-    """Return the unit of each row, -1 where its id is missing, and a hash of each unit's id."""
-    pa = import_module("pyarrow")
-    codes, dictionary = _dictionary(column, kind)
-    if pa.types.is_integer(dictionary.type):
-        return codes, np.asarray(dictionary).astype(np.uint64)
-    return codes, words_of(_values(dictionary, kind))
-
-
-def coded_keys(column: Any, kind: str) -> tuple[Ints, list[Any]]:
-    """Return the key of each row, -1 where it is missing, and plain keys; some may be equal."""
-    codes, dictionary = _dictionary(column, kind)
-    values = _values(dictionary, kind)
+    if kind == "integer":  # of 128 bits, as text
+        return [int(cell) for cell in cells]
+    if kind == "uuid":
+        made = uuid.UUID
+        return [made(bytes=cell) if len(cell) == 16 else made(cell.decode()) for cell in cells]
     if kind == "date":
-        values = [_moment(value, column.type) for value in values]
-        missing = np.array([value is None for value in values] + [True])
-        codes = np.where(missing[codes], -1, codes)
-    return codes, values
+        days = own.bit_width == 32
+        return [
+            None if abs(cell) == _INFINITE[own.bit_width]
+            else date_of_days(cell if days else cell // 86_400_000)
+            for cell in cells
+        ]  # fmt: skip
+    if kind in ("timestamp", "zoned", "time", "duration"):
+        make = {"time": _time, "duration": duration}.get(kind, timestamp)
+        step = _NANOSECONDS[own.unit]
+        return [None if abs(cell) == _INFINITE[64] else make(cell * step) for cell in cells]
+    return cells
 
 
-def _moment(ticks: int, kind: Any) -> np.datetime64 | None:
-    """Return a date or timestamp of Arrow in microseconds, rounded down; None for none."""
-    if abs(ticks) == _INFINITE[kind.bit_width]:
-        return None
-    unit = getattr(kind, "unit", None)
-    if unit is None:  # a date: in days, or in milliseconds
-        many, one = (_DAY, 1) if kind.bit_width == 32 else _TICKS["ms"]
-    else:
-        many, one = _TICKS[unit]
-    moment = ticks * many // one
-    return np.datetime64(moment, "us") if abs(moment) <= _LATEST else None
+def _time(nanoseconds: int) -> Any:
+    """Return a time of day; a duration since midnight where `datetime.time` has none."""
+    if nanoseconds % 1000 or not 0 <= nanoseconds < _DAY:
+        return duration(nanoseconds)
+    return (datetime.datetime.min + datetime.timedelta(microseconds=nanoseconds // 1000)).time()
 
 
-def numbers_of(column: Any, kind: str) -> NDArray[np.float64]:
-    """Return cells as float64, NaN where they are missing."""
+def numbers_of(column: Any, kind: ColumnType) -> NDArray[np.float64]:
+    """Return cells as float64, NaN where they are missing; in a list, where they are no numbers."""
+    if isinstance(column, list | tuple):
+        with reading():
+            return numbers(list(column))[0]
+    if not hasattr(column, "to_pylist"):
+        values = to_float(column)[0]
+        assert values is not None  # by its type it holds numbers
+        return np.ascontiguousarray(values)
     pa = import_module("pyarrow")
-    if kind == "boolean":
+    column = values_of(column)
+    if kind.kind == "boolean":
         column = column.cast(pa.int8())
     column = column.cast(pa.float64(), safe=False)
     return np.asarray(column.fill_null(float("nan")) if column.null_count else column)
+
+
+def with_texts(table: Any) -> Any:
+    """Return a table of pandas with text where its columns may hold anything; others as they are.
+
+    Each cell is text by itself, or missing: its own text, or that of a number, boolean or date.
+    """
+    if not hasattr(table, "iloc"):
+        return table
+    pandas = import_module("pandas")
+    made = {}
+    for name in table.columns:
+        if table[name].ndim == 1 and type_of_column(table[name]).kind == "any":
+            codes, values = coded(table[name], ColumnType("text"), ANY)
+            texts = np.array([*map(_valid_text, values), None], dtype=object)[codes]
+            made[name] = pandas.array(texts, dtype="string")
+    return table.assign(**made) if made else table
+
+
+def _valid_text(text: str) -> str | None:
+    try:
+        text.encode()
+    except UnicodeEncodeError:  # half of a surrogate pair
+        return None
+    return text
+
+
+# --- released values ------------------------------------------------------------------------------
+
+
+def column_of_values(values: Sequence[Any], kind: ColumnType, like: Any) -> Any:
+    """Return released keys as a column of their type, for a table of the kind of another.
+
+    Where the values do not fit (a missing key among whole numbers of numpy), their own types
+    decide: all of them are public.
+    """
+    values = list(map(shown_key, values))
+    makers: tuple[Callable[[], Any], ...] = ()
+    if hasattr(like, "get_columns") and kind.dtype is not None:  # polars
+        module = import_module(type(like).__module__.partition(".")[0])
+        makers = (lambda: module.Series(_plain(values), dtype=kind.dtype, strict=False),)
+    elif hasattr(like, "column_names") and kind.dtype is not None:
+        makers = (lambda: _arrow_array(values, kind),)
+    elif hasattr(like, "iloc") or kind.kind == "zoned":
+        makers = (lambda: _pandas_series(values, kind),)
+    for make in makers:
+        try:
+            return make()
+        except Exception:  # noqa: BLE001  of public values; the container decides then
+            continue
+    return list(values)
+
+
+def _plain(values: Sequence[Any]) -> list[Any]:
+    """Return numpy's dates as Python's, which every library takes."""
+    return [value.item() if isinstance(value, np.datetime64 | np.timedelta64) else value
+            for value in values]  # fmt: skip
+
+
+def _ticks(value: Any, unit: str) -> int | None:
+    return None if value is None else int(value.astype(f"{value.dtype.kind}8[{unit}]").astype(int))
+
+
+def _arrow_array(values: Sequence[Any], kind: ColumnType) -> Any:
+    pa = import_module("pyarrow")
+    if kind.kind in ("timestamp", "zoned", "duration"):
+        ticks = [_ticks(value, kind.dtype.unit) for value in values]
+        return pa.array(ticks, pa.int64()).cast(kind.dtype)
+    if kind.kind == "text":  # whose bytes need not be UTF-8
+        large = [None if value is None else value.encode("utf-8", "surrogateescape")
+                 for value in values]  # fmt: skip
+        return pa.array(large, pa.large_binary()).view(pa.large_string()).cast(kind.dtype)
+    return pa.array(_plain(values), kind.dtype)
+
+
+def shown_key(value: Any) -> Any:
+    """Return a released key, or a tuple of them, as callers have it: intervals are of pandas."""
+    if type(value) is tuple:
+        return tuple(map(shown_key, value))
+    if type(value) is Interval:
+        ends = shown_key(value.left), shown_key(value.right)
+        return import_module("pandas").Interval(*ends, closed=value.closed)
+    return value
+
+
+def _has_nanoseconds(values: Sequence[Any]) -> bool:
+    return any(value is not None and value.dtype == "M8[ns]" for value in values)
+
+
+def _pandas_series(values: Sequence[Any], kind: ColumnType) -> Any:
+    pandas = import_module("pandas")
+    dtype = kind.dtype
+    if kind.kind == "zoned":
+        unit = getattr(dtype, "unit", "ns" if _has_nanoseconds(values) else "us")
+        moments = pandas.Series(np.array(values, dtype=f"M8[{unit}]")).dt.tz_localize("UTC")
+        moments = moments.dt.tz_convert(kind.detail)
+        return moments if dtype is None else moments.astype(dtype)
+    if dtype is None or not values:
+        dtype = object if not values else None
+    try:
+        return pandas.Series(list(values), dtype=dtype)
+    except UnicodeEncodeError:  # text with half of a surrogate pair
+        return pandas.Series(list(values), dtype=object)

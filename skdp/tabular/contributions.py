@@ -25,14 +25,8 @@ from numpy.typing import NDArray
 
 from skdp._config import noise_is_seeded
 from skdp.core import noise as samplers
-from skdp.tabular.grouped_keys import (
-    check_listed,
-    family_of_key,
-    key_order,
-    text_of,
-    told_apart,
-    words_of,
-)
+from skdp.tabular.cells import identity, key_order, words_of
+from skdp.tabular.columns import ColumnType, stated_value
 from skdp.tabular.terms import (
     CENTER_BITS,
     FRACTION_BITS,
@@ -230,9 +224,10 @@ class Contributions:
         Number of columns of values.
     random_state : object
         A seed of the secret number where noise is seeded.
-    unit_name : str
-    families : dict, default=None
-        Of each key column: the families of its keys, and whether its type says so.
+    unit_name : str or None
+        None: each row is a unit.
+    types : dict of ColumnType, default=None
+        Of each key column.
     release : callable, default=None
         Removes what the buckets are read from.
     """
@@ -247,12 +242,12 @@ class Contributions:
         names: list[Any],
         n_features: int,
         random_state: Any = None,
-        unit_name: str = "unit",
-        families: dict[str, tuple[frozenset[str], bool]] | None = None,
+        unit_name: str | None = "unit",
+        types: dict[str, ColumnType] | None = None,
         release: Callable[[], object] | None = None,
     ) -> None:
         self.n_features, self.unit_name = n_features, unit_name
-        self.buckets, self._names, self._families = buckets, names, families or {}
+        self.buckets, self._names, self.types = buckets, names, types or {}
         self._release = release
         self._asked: tuple[Sequence[Any], Ints] | None = None
         # Now, which is before the charge: after it nothing that a cell could make fail is computed.
@@ -311,12 +306,24 @@ class Contributions:
         """The number of units."""
         return sum(int(np.count_nonzero(_changes(bucket.unit))) for bucket in self.buckets())
 
-    def check_keys(self, keys: Sequence[Any]) -> None:
-        """Raise for stated keys of another type than their column."""
-        alone = len(self._families) == 1
-        for i, (name, (found, typed)) in enumerate(self._families.items()):
-            listed = frozenset(family_of_key(key if alone else key[i]) for key in keys)
-            check_listed(name, listed, found, typed)
+    def stated_keys(self, keys: Sequence[Any]) -> tuple[Any, ...]:
+        """Return stated keys as values of the types of their columns, sorted.
+
+        Raises
+        ------
+        TypeError, ValueError
+            For keys that the type of their column has not, and for keys that become equal.
+        """
+        kinds = list(self.types.items())
+        parts = [key if len(kinds) > 1 else (key,) for key in keys]
+        made = []
+        for key in parts:
+            cells = zip(key, kinds, strict=True)
+            made.append(tuple(stated_value(cell, kind, name) for cell, (name, kind) in cells))
+        if len(set(map(identity, made))) < len(made):
+            raise ValueError("keys must be at least one, and no key twice")
+        made.sort(key=key_order)
+        return tuple(made) if len(kinds) > 1 else tuple(key for (key,) in made)
 
     def _codes_of(self, keys: Sequence[Any]) -> Ints:
         """Return the place in `keys` of every key of the table, -1 for others."""
@@ -324,8 +331,8 @@ class Contributions:
         # By identity: 1 equals True, which is another key.
         same = asked is not None and len(asked[0]) == len(keys) and all(map(is_, asked[0], keys))
         if asked is None or not same:
-            places = {told_apart(key): i for i, key in enumerate(keys)}
-            codes = [places.get(told_apart(name), -1) for name in self._names]
+            places = {identity(key): i for i, key in enumerate(keys)}
+            codes = [places.get(identity(name), -1) for name in self._names]
             asked = self._asked = tuple(keys), np.array(codes, dtype=np.int64)
         return asked[1]
 
@@ -460,13 +467,11 @@ class GroupedTable(Contributions):
     ----------
     units, keys : ndarray of int of shape (n_rows,)
     names : list
-        Plain keys.
+        Keys.
     columns : dict of ndarray
         Values; NaN where they are missing.
-    random_state, unit_name, families
+    random_state : object
         As of `Contributions`.
-    unit_words : ndarray of uint64, default=None
-        A hash of each unit's id; None: its number.
     """
 
     def __init__(
@@ -476,20 +481,7 @@ class GroupedTable(Contributions):
         names: list[Any],
         columns: dict[str, NDArray[np.float64]],
         random_state: Any = None,
-        unit_name: str = "unit",
-        unit_words: Words | None = None,
-        families: dict[str, tuple[frozenset[str], bool]] | None = None,
     ) -> None:
-        words = np.arange(int(units.max(initial=-1)) + 1) if unit_words is None else unit_words
-        bucket = Bucket.of_rows(units, keys, words.astype(np.uint64), columns)
-        self._hashed: bytes | None = None
-        if noise_is_seeded():  # by the order of rows, as seeded fits of tables in memory always had
-            text = hashlib.blake2b(text_of(names).encode(), digest_size=32)
-            for array in (units, keys, *columns.values()):
-                text.update(np.ascontiguousarray(array).tobytes())
-            self._hashed = text.digest()
-        super().__init__(lambda: [bucket], names, len(columns), random_state, unit_name, families)
-
-    def digest(self) -> bytes:
-        """Return a hash of the content, for seeded noise."""
-        return super().digest() if self._hashed is None else self._hashed
+        words = np.arange(int(units.max(initial=-1)) + 1, dtype=np.uint64)
+        bucket = Bucket.of_rows(units, keys, words, columns)
+        super().__init__(lambda: [bucket], names, len(columns), random_state)

@@ -1,54 +1,61 @@
 """The entrance of rows that are grouped by key and held by unit: checked before any charge.
 
-Nothing is released here.
+Whether a table is accepted depends on its columns and their declared types, never on its cells.
+Rows without an id leave, and so do rows without a key (``dropna=True``).
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from skdp.tabular.batches import Batches, batches_of_parts, batches_of_relation, is_relation, opened
-from skdp.tabular.buckets import Collected, SpillError
+from skdp.tabular.buckets import Collected, SpillError, combined
+from skdp.tabular.columns import (
+    ColumnType,
+    coded,
+    coded_ids,
+    numbers_of,
+    stated_type,
+    type_of_column,
+)
 from skdp.tabular.containers import (
     checked,
     column_names,
     is_frame,
+    is_listed,
     is_parts,
     is_sliced_table,
     listed,
-    to_float,
 )
-from skdp.tabular.contributions import Contributions, GroupedTable
-from skdp.tabular.grouped_keys import (
-    codes_of_column,
-    column,
-    families_of,
-    key_codes,
-    length,
-    words_of,
-)
-from skdp.tabular.terms import Ints
+from skdp.tabular.contributions import Bucket, Contributions
 from skdp.user_code import or_raise
 
 __all__ = ["check_grouped"]
 
-_MISSING = (
-    "{what} column {name!r} has missing values{dates}; drop these rows, or put in a value that "
-    "says so"
-)
 _NOT_FLAT = "columns must be arrays of one dimension and one length"
+_KEYS = (
+    "keys of column {name!r} cannot be of its type. They may be text, numbers, booleans, dates, "
+    "timestamps, times, durations, bytes, UUIDs or intervals: convert the column first"
+)
+_IDS = (
+    "unit column {name!r} must hold ids that are numbers, text, bytes, dates, timestamps or UUIDs; "
+    "make a text of other ids first"
+)
+_NUMBERS = ("boolean", "integer", "float", "decimal")
+_NO_IDS = ("other", "interval")
 
 
 def check_grouped(
     table: Any,
     *,
     by: Sequence[str],
-    unit: str,
+    unit: str | None,
     columns: Sequence[str],
+    types: Mapping[str, str] | None = None,
+    dropna: bool = True,
     random_state: Any = None,
     allow_empty: bool = False,
 ) -> Contributions:
@@ -60,30 +67,33 @@ def check_grouped(
         Of Parquet files, if a path.
     by : sequence of str
         Key columns.
-    unit : str
-        Column of ids.
+    unit : str or None
+        Column of ids; None if each row is a unit.
     columns : sequence of str
         Columns of numbers.
+    types : dict, default=None
+        Stated types of key columns, where those of the table say less: `STATED_TYPES`.
+    dropna : bool, default=True
+        Whether rows with a missing key leave; else None is a key.
 
     Raises
     ------
     TypeError, ValueError
         Name the column; quote no cell.
     """
-    by, columns = list(by), list(columns)
+    by, columns, ids = list(by), list(columns), [] if unit is None else [unit]
+    stated = {name: stated_type(kind, name) for name, kind in (types or {}).items()}
+    if extra := [name for name in stated if name not in by]:
+        raise ValueError(f"types must be of key columns: {extra} are none")
     if is_parts(table) or is_relation(table):
         if is_parts(table):
-            batches = batches_of_parts(table, (*by, unit, *columns))
+            batches = batches_of_parts(table, (*by, *ids, *columns))
         else:
             batches = batches_of_relation(opened(table))
-        return _read(
-            batches,
-            by=by,
-            unit=unit,
-            columns=columns,
-            random_state=random_state,
-            allow_empty=allow_empty,
-        )
+        _check_names(tuple(batches.types), by=by, unit=unit, columns=columns)
+        kinds = batches.types
+        _check_types(kinds, stated, by=by, unit=unit, columns=columns)
+        return _read(batches, ids, by, columns, stated, dropna, random_state, allow_empty)
     if not (is_frame(table) or is_sliced_table(table) or isinstance(table, dict)):
         raise TypeError(
             "table must be one of pandas, polars or pyarrow, a dict of arrays, a DuckDB relation, "
@@ -95,47 +105,59 @@ def check_grouped(
         table = checked(table, "table")
     names = tuple(table) if isinstance(table, dict) else column_names(table)
     _check_names(names, by=by, unit=unit, columns=columns)
-    if isinstance(table, dict):
-        lengths = {_shape(table[name]) for name in (*by, unit, *columns)}
-        if len(lengths) != 1 or len(next(iter(lengths))) != 1:
-            raise ValueError(_NOT_FLAT)
-    if not length(table) and not allow_empty:
+    of = {name: _column(table, name) for name in (*by, *ids, *columns)}
+    lengths = {_shape(cells) for cells in of.values()}
+    if len(lengths) != 1 or len(next(iter(lengths))) != 1:
+        raise ValueError(_NOT_FLAT)
+    kinds = {name: type_of_column(cells) for name, cells in of.items()}
+    _check_types(kinds, stated, by=by, unit=unit, columns=columns, lists=of)
+    ((n,),) = lengths
+    if not n and not allow_empty:
         raise ValueError("table has no rows")
-    units, ids = codes_of_column(table, unit, "unit")
-    code: Ints = np.zeros(len(units), dtype=np.int64)
-    parts: list[tuple[Ints, list[Any]]] = []
-    families = {}
-    for name in by:
-        codes, values = key_codes(table, name)
-        parts.append((codes, values))
-        families[name] = families_of(table, name, values)
-        code = code * max(len(values), 1) + codes
-        _, code = np.unique(code, return_inverse=True)
-    first = np.unique(code, return_index=True)[1]
-    keys = [tuple(values[codes[i]] for codes, values in parts) for i in first.tolist()]
-    numbers_of = {name: _numbers(column(table, name), name) for name in columns}
-    named = [key[0] for key in keys] if len(by) == 1 else list(keys)
-    words = words_of(ids)
-    return GroupedTable(units, code, named, numbers_of, random_state, unit, words, families)
+    if unit is None:
+        units, words = np.arange(n), np.arange(n, dtype=np.uint64)
+    else:
+        units, words = coded_ids(of[unit], kinds[unit])
+    parts = [coded(of[name], stated.get(name, kinds[name]), kinds[name]) for name in by]
+    code, keys = combined(parts, dropna)
+    values = {name: numbers_of(of[name], kinds[name]) for name in columns}
+    left = (units >= 0) & (code >= 0)
+    if not left.all():
+        units, code = units[left], code[left]
+        values = {name: cells[left] for name, cells in values.items()}
+    bucket = Bucket.of_rows(units, code, words, values)
+    return Contributions(
+        lambda: [bucket],
+        keys,
+        len(columns),
+        random_state,
+        unit,
+        {name: stated.get(name, kinds[name]) for name in by},
+    )
 
 
 def _read(
     batches: Batches,
-    *,
+    ids: list[str],
     by: list[str],
-    unit: str,
     columns: list[str],
+    stated: dict[str, ColumnType],
+    dropna: bool,
     random_state: Any,
     allow_empty: bool,
 ) -> Contributions:
     """Return the rows of a table that is read once, in batches."""
-    _check_names(batches.names, by=by, unit=unit, columns=columns)
-    kinds = batches.kinds(unit, by, columns)
-    kinds.check(unit, by, columns)
-    rows = Collected(kinds, columns)
+    kinds = batches.types
+    of_keys = {name: stated.get(name, kinds[name]) for name in by}
+    rows = Collected(
+        kinds[ids[0]] if ids else None,
+        [(kinds[name], of_keys[name]) for name in by],
+        {name: kinds[name] for name in columns},
+        dropna,
+    )
 
     def read() -> None:
-        for batch in batches.read(unit, by, columns):
+        for batch in batches.read((*ids, *by), columns):
             rows.add(batch)
         rows.finish()
 
@@ -143,17 +165,13 @@ def _read(
         or_raise(read, batches.failure, own=(SpillError,))
         if not rows.n and not allow_empty:
             raise ValueError("table has no rows")
-        for i in sorted(rows.missing):
-            what, name = ("key" if i else "unit"), [unit, *by][i]
-            dates = " or infinite dates" if i and kinds.by[i - 1] == "date" else ""
-            raise ValueError(_MISSING.format(what=what, name=name, dates=dates))
         return Contributions(
             rows.buckets,
             rows.keys,
             len(columns),
             random_state,
-            unit,
-            kinds.families(by),
+            ids[0] if ids else None,
+            of_keys,
             rows.close,
         )
     except BaseException:
@@ -162,14 +180,16 @@ def _read(
 
 
 def _check_names(
-    names: Sequence[Any], *, by: Sequence[str], unit: str, columns: Sequence[str]
+    names: Sequence[Any], *, by: Sequence[str], unit: str | None, columns: Sequence[str]
 ) -> None:
     """Raise for columns that a table has not, or that are both key and unit."""
     if not by:
         raise ValueError("by must name at least one column")
-    for name in (*by, unit, *columns):
+    for name in (*by, *([] if unit is None else [unit]), *columns):
         if name not in names:
             raise ValueError(f"table has no column {name!r}; it has {listed(names)}")
+        if list(names).count(name) > 1:
+            raise ValueError(f"table has two columns {name!r}; rename one of them")
     if unit in by:
         raise ValueError(
             f"column {unit!r} is the unit; a key of its own for every unit would name it: "
@@ -179,20 +199,47 @@ def _check_names(
         raise ValueError("by must name each column once")
 
 
+def _check_types(
+    kinds: Mapping[str, ColumnType],
+    stated: Mapping[str, ColumnType],
+    *,
+    by: Sequence[str],
+    unit: str | None,
+    columns: Sequence[str],
+    lists: Mapping[str, Any] | None = None,
+) -> None:
+    """Raise for columns whose declared type does not fit; types are public."""
+    for name in by:
+        if kinds[name].kind == "other":
+            raise TypeError(_KEYS.format(name=name))
+    if unit is not None and kinds[unit].kind in _NO_IDS:
+        raise TypeError(_IDS.format(name=unit))
+    for name in columns:
+        if kinds[name].kind in _NUMBERS or is_listed((lists or {}).get(name)):
+            continue
+        raise TypeError(
+            f"column {name!r} must hold numbers, by its type: write table[{name!r}].astype(float)"
+            if kinds[name].kind == "any"
+            else f"column {name!r} must hold numbers"
+        )
+
+
+def _column(table: Any, name: str) -> Any:
+    """Return a column: a list, or a column of numpy, pandas, polars or pyarrow."""
+    cells = table[name]
+    if isinstance(cells, list | tuple | np.ndarray):
+        return cells
+    if hasattr(cells, "dtype") or hasattr(cells, "to_pylist"):
+        return cells
+    text = f"column {name!r} cannot be read as an array"
+    if is_listed(cells):
+        return or_raise(lambda: list(cells), lambda: TypeError(text))
+    return or_raise(lambda: np.asarray(cells), lambda: TypeError(text))
+
+
 def _shape(cells: Any) -> tuple[int, ...]:
     """Return the shape of a column; that of a list is its length, whatever its cells are."""
-
-    def shape() -> tuple[int, ...]:
-        has_length = isinstance(cells, list | tuple) or hasattr(cells, "to_pylist")  # or of pyarrow
-        return (len(cells),) if has_length else tuple(np.shape(cells))
-
-    found: tuple[int, ...] = or_raise(shape, lambda: ValueError(_NOT_FLAT))
+    if isinstance(cells, list | tuple) or hasattr(cells, "to_pylist"):  # or of pyarrow
+        return (len(cells),)
+    found: tuple[int, ...] = or_raise(lambda: tuple(np.shape(cells)), lambda: ValueError(_NOT_FLAT))
     return found
-
-
-def _numbers(cells: Any, name: str) -> NDArray[np.float64]:
-    """Return a column as float64, NaN for what is missing."""
-    values, problem = to_float(cells)
-    if values is None or problem or values.ndim != 1:
-        raise TypeError(f"column {name!r} must hold numbers")
-    return np.ascontiguousarray(values)

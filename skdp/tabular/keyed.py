@@ -16,8 +16,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from skdp.tabular.canonical import as_list, plain
+from skdp.tabular.cells import family, key_order
 from skdp.tabular.encoding import _column_part, _kind_of, table_schema
-from skdp.tabular.grouped_keys import family_of_key, key_order
 from skdp.tabular.parts import ONE_PLACE, refuse_parts
 from skdp.tabular.rows import _NO_ROWS, Rows
 from skdp.tabular.unselected import label_key
@@ -51,7 +51,7 @@ def cell_key(cell: Any) -> Key | None:
     if plain(cell) is None:
         return MISSING
     value = label_key(cell)
-    return None if value is None else (family_of_key(value), value)
+    return None if value is None else (family(value), value)
 
 
 def cell_codes(cells: Any, code_of: Callable[[Key], int]) -> NDArray[np.int64]:

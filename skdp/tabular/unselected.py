@@ -17,8 +17,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from skdp.tabular.canonical import plain
+from skdp.tabular.cells import family, identity, key_order
 from skdp.tabular.containers import is_parts
-from skdp.tabular.grouped_keys import family_of_key, key_order, told_apart
 from skdp.tabular.labels import (
     _NO_LABELS,
     LabelledRows,
@@ -58,6 +58,7 @@ class UnselectedRows(LabelledRows):
 
     def __init__(self, X: Any, labels: NDArray) -> None:
         places: dict[Any, int] = {}
+        keys: list[Any] = []
         one_by_one = labels.dtype.kind not in "biufU"
         if one_by_one:
             cells, inverse = _scalars(labels), np.arange(len(labels))
@@ -68,9 +69,11 @@ class UnselectedRows(LabelledRows):
         for i, cell in enumerate(cells):
             key = run_isolated(functools.partial(label_key, cell), None, no_restart)
             if key is not None:
-                found[i] = places.setdefault(told_apart(key), len(places))
+                found[i] = places.setdefault(identity(key), len(places))
+                if found[i] == len(keys):
+                    keys.append(key)
         super().__init__(X, found[inverse])
-        self._keys = [key for _, key in places]
+        self._keys = keys
         self._codes: NDArray[np.int64] = np.full(len(places) + 1, -1, dtype=np.int64)
         self._kind = labels.dtype
 
@@ -89,9 +92,9 @@ class UnselectedRows(LabelledRows):
         """Return the labels that rows have, sorted, and the number of rows of each by weight."""
         places = np.asarray(self._part(self._y, 0, self._n), dtype=np.int64)
         counts = np.bincount(places[places >= 0], minlength=len(self._keys))
-        left = {told_apart(key) for key in without}
-        present = [i for i in np.flatnonzero(counts) if told_apart(self._keys[i]) not in left]
-        present.sort(key=lambda i: (told_apart(self._keys[i])[0], key_order(self._keys[i])))
+        left = {identity(key) for key in without}
+        present = [i for i in np.flatnonzero(counts) if identity(self._keys[i]) not in left]
+        present.sort(key=lambda i: (type(self._keys[i]) is bool, key_order(self._keys[i])))
         return [self._keys[i] for i in present], [weights[0] * int(counts[i]) for i in present]
 
     def take_classes(self, released: Sequence[Any]) -> NDArray:
@@ -100,7 +103,7 @@ class UnselectedRows(LabelledRows):
         Of released keys of several families (text beside numbers), those of the family that has
         most are classes; of equally many, text comes first, then numbers.
         """
-        families = [family_of_key(key) for key in released]
+        families = [family(key) for key in released]
         best = max(_FAMILIES, key=families.count)
         kept = [key for key, family in zip(released, families, strict=True) if family == best]
         classes = np.unique(np.array(kept)) if kept else np.array(kept, dtype=np.int64)
@@ -109,7 +112,7 @@ class UnselectedRows(LabelledRows):
         cells = np.empty(len(self._keys), dtype=object)
         cells[:] = self._keys
         # Of another family is of no class, though True and 1 are equal.
-        same = np.array([family_of_key(key) == best for key in self._keys], dtype=bool)
+        same = np.array([family(key) == best for key in self._keys], dtype=bool)
         codes = label_codes(cells, classes) if kept else np.full(len(cells), -1)
         self._codes = np.append(np.where(same, codes, -1), -1).astype(np.int64)
         return classes

@@ -217,34 +217,32 @@ def test_ctrl_c_while_rows_are_read_leaves_no_file(small):
 
 @each("columns", [(0,), (1,), (2,), (1, 2), (0, 1, 2)])
 @each("spilled", [False, True])
-def test_missing_cells_are_named_in_one_order(columns, spilled, small, monkeypatch):
-    """Whichever row comes first, and where a batch has no other cells."""
+def test_rows_with_missing_ids_and_keys_leave(columns, spilled, small, monkeypatch):
+    """In every container; without ``dropna`` a missing key is one of its own."""
     if not spilled:
         monkeypatch.setattr(buckets, "MOST_IN_MEMORY", 2**24)
-    table = pa.table({"u": [1, 2, 3, 4] * 5, "j": ["a", "b"] * 10, "k": [1, 2] * 10})
-    for at in (range(5), range(15, 20), [19], [0]):
-        odd = table
-        for i in columns:
-            cells = [None if row in at else cell for row, cell in enumerate(table[i].to_pylist())]
-            odd = odd.set_column(i, table.column_names[i], pa.array(cells, table[i].type))
-        what, name = [("unit", "u"), ("key", "j"), ("key", "k")][columns[0]]
-        for given_rows in (duckdb.from_arrow(odd), from_arrays([odd])):
-            with pytest.raises(ValueError, match=f"{what} column '{name}' has missing values"):
-                check_grouped(given_rows, by=["j", "k"], unit="u", columns=[])
+    table = pa.table(
+        {"u": [1, 2, 3, 4] * 5, "j": ["a", "b"] * 10, "k": [1, 2] * 10, "v": [0.5] * 20}
+    )
+    odd, left = table, [row for row in range(20) if row not in (0, 7)]
+    for i in columns:
+        cells = [None if row in (0, 7) else cell for row, cell in enumerate(table[i].to_pylist())]
+        odd = odd.set_column(i, table.column_names[i], pa.array(cells, table[i].type))
+    whole = integers(table.take(left), ["j", "k"])
+    for given_rows in (odd, odd.to_pandas(), duckdb.from_arrow(odd), from_arrays([odd])):
+        assert integers(given_rows, ["j", "k"]) == whole
+        rows = check_grouped(given_rows, by=["j", "k"], unit="u", columns=[], dropna=False)
+        found = {key for key in rows.key_weights([9, 5, 3], 1, ())[0] if None in key}
+        assert bool(found) == (0 not in columns)
+        rows.close()
     assert list(small.iterdir()) == []
 
 
-@each("where", ["id", "key", "stated keys", "a later part"])
+@each("where", ["stated keys", "a later part"])
 def test_a_table_that_is_refused_leaves_no_file(where, small):
     table, n = people(), 400
-    missing = pa.array([None] + ["x"] * (n - 1))
     budget, options = of_users(), {}
-    text, error = "has missing values", ValueError
-    if where == "id":
-        table = table.set_column(0, "u", missing)
-    elif where == "key":
-        table = table.set_column(1, "k", missing)
-    elif where == "stated keys":
+    if where == "stated keys":
         options, text, error = {"keys": [1, 2]}, "must be of its type", TypeError
     given_rows = duckdb.from_arrow(table)
     if where == "a later part":

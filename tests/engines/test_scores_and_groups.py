@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import datetime as dt
 import io
 import sys
 import warnings
@@ -307,22 +306,12 @@ def test_a_column_that_changes_its_type_in_a_later_batch_is_refused(name):
 
 
 def test_keys_are_refused_alike_in_memory_and_in_parts(tmp_path):
-    moments = pa.array([dt.datetime(2020, 1, 1 + i % 2, tzinfo=dt.UTC) for i in range(N)])
-    for keys, error, text in (
-        (pa.array([b"ab", b"cd"] * (N // 2)), TypeError, "must be text, numbers, booleans"),
-        (moments, ValueError, "dates with a time zone; make them text first"),
-    ):
-        table = ARROW.set_column(1, "town", keys).replace_schema_metadata()
-        path = tmp_path / "keys.parquet"
-        pq.write_table(table, path)
-        for one in (
-            table,
-            table.to_pandas(),
-            pl.from_arrow(table),
-            str(path),
-            from_arrays([table]),
-        ):
-            budget = of_users()
-            with pytest.raises(error, match=text):
-                asked(budget).fit(one)
-            assert budget.spent.epsilon == 0
+    table = ARROW.set_column(1, "town", pa.array([[1], [2]] * (N // 2)))
+    table = table.replace_schema_metadata()
+    path = tmp_path / "keys.parquet"
+    pq.write_table(table, path)
+    for one in (table, pl.from_arrow(table), str(path), from_arrays([table])):
+        budget = of_users()
+        with pytest.raises(TypeError, match="keys of column 'town' cannot be of its type"):
+            asked(budget).fit(one)
+        assert budget.spent.epsilon == 0
