@@ -39,7 +39,8 @@ from skdp.sql.ir import (
     quoted,
     text_of,
 )
-from skdp.sql.rules import TO_NUMBERS, compiled, condition
+from skdp.sql.operators import TO_NUMBERS
+from skdp.sql.rules import compiled, condition
 from skdp.user_code import or_raise
 
 __all__ = ["EVERYTHING", "MOST_KEYS", "Key", "Plan", "Specification", "planned"]

@@ -11,7 +11,8 @@ from skdp.sql._catalog import folded
 from skdp.sql._parse import is_anonymized
 from skdp.sql._refusals import only, refusal, refuse, said
 from skdp.sql.ir import BIGINT, DOUBLE, NUMBERS, WORDS, Node, Tree, Type, decimal, quoted
-from skdp.sql.rules import TO_NUMBERS, compiled, condition
+from skdp.sql.operators import TO_NUMBERS
+from skdp.sql.rules import compiled, condition
 
 __all__ = [
     "AGGREGATES",

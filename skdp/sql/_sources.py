@@ -65,7 +65,8 @@ from skdp.sql.ir import (
     quoted,
     union_of,
 )
-from skdp.sql.rules import alike, compiled, condition
+from skdp.sql.operators import alike
+from skdp.sql.rules import compiled, condition
 from skdp.user_code import cancellable, or_raise
 
 __all__ = ["Compiler"]

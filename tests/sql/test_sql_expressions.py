@@ -11,7 +11,8 @@ from skdp.exceptions import QueryRefusedError
 from skdp.sql import PrivateDatabase, _public
 from skdp.sql._sources import Compiler
 from skdp.sql.ir import LONGEST_SQL, Tree, integer
-from skdp.sql.rules import RULES, Rule, compiled
+from skdp.sql.operators import Rule
+from skdp.sql.rules import RULES, compiled
 from tests.folding import each
 from tests.sql.expressions import CHANGES, REASONS, Checker, counted
 from tests.sql.shop import database, shop
