@@ -23,7 +23,7 @@ from skdp.sql._catalog import folded
 from skdp.sql._parse import is_anonymized
 from skdp.sql._refusals import refuse
 from skdp.sql._relations import AGGREGATES
-from skdp.sql.ir import Node, quoted
+from skdp.sql.ir import quoted
 from skdp.sql.rules import compiled
 
 if TYPE_CHECKING:
@@ -138,7 +138,7 @@ def check_names(select: exp.Expr, outputs: Iterable[Any]) -> None:
         )
 
 
-def depends_on(scope: Any, output: Node, used: Sequence[Specification]) -> tuple[str, ...]:
+def depends_on(scope: Any, used: Sequence[Specification]) -> tuple[str, ...]:
     """Return the released tables on which a column of an answer depends.
 
     That is: its rows, its keys, or the values of its aggregates.

@@ -630,7 +630,7 @@ def _output(name: str, item: exp.Expr, scope: Released) -> Output:
     """Return a column of the answer."""
     one = scope.tree.answered(compiled(item, scope))
     used = scope.used(one)
-    given = depends_on(scope, one, used)
+    given = depends_on(scope, used)
     key = scope.leaves.get(id(one))
     if isinstance(key, Key):
         return Output(name, key.shown, key=key.column, given=given)

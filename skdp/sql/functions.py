@@ -11,6 +11,7 @@ from sqlglot import exp
 
 from skdp.sql._refusals import only, refuse, said
 from skdp.sql.ir import (
+    ANY_YEAR,
     BIGINT,
     BOOL,
     DATE,
@@ -253,7 +254,7 @@ def _cast(tree: Tree, node: exp.Cast, one: Node) -> Node:
     elif kind == "bool" and goal.kind in NUMBERS:
         bounds = TRUTH
     if goal.kind in ("date", "time"):
-        goal = replace(goal, width=10**9)
+        goal = replace(goal, width=ANY_YEAR)
     sql = f"TRY_CAST({{0}} AS {goal.sql if via == 'DECIMAL' else via})"
     if via not in ("DECIMAL", goal.sql):
         sql = f"CAST({sql} AS {goal.sql})"

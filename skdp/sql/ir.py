@@ -32,6 +32,7 @@ from string import Formatter
 from typing import Any
 
 __all__ = [
+    "ANY_YEAR",
     "BIGINT",
     "BOOL",
     "DEEPEST",

@@ -117,6 +117,38 @@ def test_limits_are_told():
         database(shop(users=1)).sql("SELECT SUM(" + "minutes * " * 160 + "1) FROM visits")
 
 
+# Of each line of the page's table of refused expressions some, and a part of what is said.
+REFUSED = {
+    "pages // minutes": "FLOOR\\(a / b\\)",
+    "browser + 1": "CAST\\(x AS DOUBLE\\)",
+    "ok + 1": "CAST\\(x AS DOUBLE\\)",
+    "day + 1": "EXTRACT\\(YEAR",
+    "note > day": "CAST\\(x AS DATE\\)",
+    "note = pages": "CAST",
+    "seen - seen": "DATE_DIFF",
+    "INTERVAL 3 DAY": "not on the list",
+    "day + INTERVAL 3 QUARTER": "use YEAR, MONTH",
+    "seen AT TIME ZONE 'UTC'": "not on the list",
+    "CAST(seen AS TIMESTAMPTZ)": "a cast to",
+    "CAST(note AS TIME)": "a cast to",
+    "CAST(note AS BLOB)": "a cast to",
+    "CURRENT_DATE": "[Ww]rite the date itself",
+    "STRFTIME(day, note)": "text literal",
+    "STRFTIME(day, '%q')": "text literal",
+    "ROUND(minutes, pages)": "literal integer",
+    "note SIMILAR TO 'x'": "not on the list",
+    "regexp_matches(note, 'x')": "not on the list",
+    "POWER(minutes, 2)": "not on the list",
+    "EXP(minutes)": "not on the list",
+}
+
+
+@each(("expression", "way"), list(REFUSED.items()), ids=list(REFUSED))
+def test_what_is_refused_says_the_way_out(expression, way):
+    with pytest.raises(QueryRefusedError, match=f"(?i){way}"):
+        database(shop(users=1)).explain(f"SELECT COUNT({expression}) FROM visits")
+
+
 # --- types of keys, time zones, settings ---------------------------------------------------------
 
 
