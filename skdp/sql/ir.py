@@ -3,8 +3,8 @@
 Every node has a value or NULL, whatever is in the cells of its row. No node raises, and none
 depends on another row. So no cell decides whether a query fails:
 
-- integers carry a width in bits. Up to 127 bits they are exact; a wider result has its operands
-  narrowed to BIGINT first, and what is no BIGINT is NULL;
+- integers carry a width in bits. Up to 127 bits they are exact; where a result may be wider, an
+  operand that leaves no room for it is NULL;
 - decimals carry their digits. Up to 38 they are exact; beyond that they become DOUBLE;
 - DOUBLE follows IEEE 754, where nothing overflows but to infinity;
 - dates are NULL outside the years 1 to 9999 before anything is computed from them. Intervals may
@@ -478,10 +478,14 @@ class Tree:
         return self.make(replace(TIME, width=one.type.width), sql, one)
 
     def narrow(self, one: Node, most: int = 63) -> Node:
-        """Return integers of more bits as BIGINT, NULL where they are none."""
+        """Return integers of so many bits, NULL where they have more."""
         if one.type.width <= most:
             return one
-        return self.make(BIGINT, "TRY_CAST({0} AS BIGINT)", one, bounds=one.bounds)
+        if most == 63:
+            return self.make(BIGINT, "TRY_CAST({0} AS BIGINT)", one, bounds=one.bounds)
+        end = f"CAST({2**most - 1} AS HUGEINT)"
+        sql = f"(CASE WHEN {{0}} BETWEEN -{end} AND {end} THEN {{0}} END)"
+        return self.make(integer(most), sql, self.to(one, integer(127)), bounds=one.bounds, let=0)
 
     def with_negative(self, one: Node) -> Node:
         """Return integers that have a negative: the least of 128 bits is NULL."""

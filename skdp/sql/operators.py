@@ -265,8 +265,12 @@ def _integers(tree: Tree, symbol: str, a: Node, b: Node, bounds: Box) -> Node:
         if signed:
             a, b = tree.with_negative(a), tree.with_negative(b)
         b = tree.nonzero(b)
-    elif width() > 127:
-        a, b = tree.narrow(a), tree.narrow(b)
+    elif width() > 127 and symbol != "*":
+        a, b = tree.narrow(a, 126), tree.narrow(b, 126)
+    elif width() > 127:  # the wider operand has as many bits as the other one leaves
+        least = min(a.type.width, b.type.width, 63)
+        a, b = tree.narrow(a, 127 - least), tree.narrow(b, 127 - least)
+        a, b = (a, tree.narrow(b)) if width() > 127 else (a, b)
     goal = integer(width())
     a, b = tree.to(a, goal), tree.to(b, goal)
     result = replace(goal, width=a.type.width) if symbol == "%" else goal

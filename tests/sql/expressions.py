@@ -275,18 +275,35 @@ REASONS = {
         "in DATE_TRUNC up to the next minute."
     ),
     "wide integers": (
-        "Where a result may need more than 127 bits, operands beyond BIGINT are NULL, as is "
-        "-2**127; ROUND of HUGEINT to tens is DOUBLE."
+        "Where a result may need more than 127 bits, operands that leave no room for it are NULL, "
+        "as is -2**127; ROUND of HUGEINT to tens is DOUBLE."
     ),
     "FLOOR and CEIL of integers": "They stay integers; DuckDB makes them DOUBLE.",
     "exact instead of DOUBLE": "Remainders of decimals and integers are exact.",
+    "stated numbers": "What two stated numbers make is computed exactly, then rounded once.",
+    "digits of a type": "CAST AS VARCHAR shows the digits of a DECIMAL, whose type may differ.",
     "decimals rounded to tens": "ROUND(x, -2) of a DECIMAL that has no room for it: DuckDB has 0.",
     "DATE and INTERVAL of days is a DATE": (
         "DuckDB makes it a TIMESTAMP of midnight, which CAST AS VARCHAR shows."
     ),
 }
+
+
+def _stated(node):
+    """Return what two stated numbers make."""
+    sides = [node.args.get("this"), node.args.get("expression")]
+    if not isinstance(node, exp.Mul | exp.Div) or not all(
+        isinstance(side, exp.Literal) for side in sides
+    ):
+        return node
+    a, b = (Fraction(str(side.this)) for side in sides)
+    value = a * b if isinstance(node, exp.Mul) else a / b
+    return exp.cast(exp.Literal.string(repr(float(value))), "DOUBLE")
+
+
 CHANGES = {
     "one zero": _one_zero,
+    "stated numbers": _stated,
     "nanoseconds are cut": _cut,
     "zero divisors, logarithms and roots": _domains,
     "FLOAT is computed as DOUBLE": _double("f"),
@@ -314,6 +331,14 @@ def same(mine, own):
 
 def _are_numbers(*values):
     return all(isinstance(one, int | float | Decimal) for one in values)
+
+
+def _number(text):
+    """Return the number that a text says, None for others."""
+    try:
+        return float(text)
+    except (TypeError, ValueError):
+        return None
 
 
 def plain(value):
@@ -401,7 +426,6 @@ class Checker:
             rows = [row for row, _, _ in differ if row not in special]
             if own is not None and all(row not in own or same(mine[row], own[row]) for row in rows):
                 return " and ".join(reasons) or "FLOOR and CEIL of integers"
-        sql = self.sql(text)
         rest = [(one, own) for row, one, own in differ if row not in special]
         if all(isinstance(own, float) and isinstance(one, int | Decimal) for one, own in rest):
             return "exact instead of DOUBLE"
@@ -419,10 +443,14 @@ class Checker:
             return "DATE and INTERVAL of days is a DATE"
         if "ROUND(" in text and all(isinstance(own, Decimal) for _, own in rest):
             return "decimals rounded to tens"
-        wide = set(re.findall(r"\b[a-z]+\b", text)) & {"h", "ub", "b"}
-        if wide and "ROUND(" in text:  # to tens, of more than 64 bits
-            return "wide integers"
-        if wide and re.search(r"TRY_CAST\(.* AS BIGINT\)|> CAST\('-1701", sql):
+        if "VARCHAR" in text:
+            numbers = [(_number(a), _number(b)) for a, b in rest]
+            if all(a is not None and b is not None for a, b in numbers):
+                near = all(math.isclose(a, b, rel_tol=1e-9) for a, b in numbers)
+                return "digits of a type" if near else "exact instead of DOUBLE"
+        wide = set(re.findall(r"\b[a-z]+\b", text)) & {"h", "ub", "b"} or "HUGEINT" in text
+        narrowed = r"TRY_CAST\(.* AS BIGINT\)|> CAST\('-1701|BETWEEN -CAST"
+        if wide and ("ROUND(" in text or re.search(narrowed, self.sql(text))):
             return "wide integers"
         return "unlisted"
 
