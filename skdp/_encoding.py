@@ -36,6 +36,7 @@ from skdp.tabular import (
     check_categorical,
     check_keyed,
     column_cells,
+    never_held,
 )
 
 ERROR = "error"
@@ -139,6 +140,13 @@ class Encoder(Transformer):
             specs = per_column(self.categories, schema.n_columns, schema.names)
             found = {j: listed(table, j, schema) for j, s in enumerate(specs) if s == "dtype"}
             found |= {j: spec for j, spec in enumerate(specs) if not isinstance(spec, str)}
+            for j, values in found.items():
+                if never_held(values, schema.types[j], schema.container):
+                    label = j if schema.names is None else schema.names[j]
+                    raise TypeError(
+                        f"{name}: column {label!r} can hold none of its stated categories: they "
+                        "are text and it has numbers, or the other way round. Convert either"
+                    )
             private = [j for j in range(schema.n_columns) if j not in found]
             if private:
                 rows = check_keyed(table, private, missing=self._missing_is_one)

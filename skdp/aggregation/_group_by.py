@@ -497,18 +497,19 @@ class DPGroupBy(BaseEstimator):
         if shares["found"] and keys:
             shapes = session.answer(UnitShapes(keys, KEY_EDGES, ROW_EDGES), shares["found"])
         self._choose_caps(session, shapes, len(keys), aggregates, terms, shares)
-        self._measure_left_out(session, keys, shares)
         caps = self.max_keys_per_unit_, self.max_rows_per_unit_
+        self.left_out_: dict[str, float] = {}
+        if keys and shares["left_out"]:
+            out = session.answer(LeftOut(keys, *caps), shares["left_out"])
+            self.left_out_ |= left_out_of(out, session.pure)
         self._noisy: dict[str, Any] = {}
         releases = {}
-        for i, term in enumerate(terms):
-            if keys:
-                query_of = KeyTotals(keys, tuple(terms), i, *caps)
-                name = f"{term.kind} {term.column}".strip()
-                releases[repr(term)] = session.answer(query_of, shares["term"], name=name)
+        for i, term in enumerate(terms if keys else ()):
+            query_of = KeyTotals(keys, tuple(terms), i, *caps)
+            name = f"{term.kind} {term.column}".strip()
+            releases[repr(term)] = session.answer(query_of, shares["term"], name=name)
         for one in aggregates:
-            of = [releases.get(repr(term)) for term in terms_of(one)]
-            columns |= self._columns(session, one, of, keys, shares)
+            columns |= self._columns(session, one, releases, keys, shares)
         return columns
 
     def _remarks(self, aggregates: list[Aggregate]) -> list[str]:
@@ -523,15 +524,15 @@ class DPGroupBy(BaseEstimator):
         self,
         session: Session,
         one: Aggregate,
-        releases: list[Release | None],
+        releases: Mapping[str, Release],
         keys: tuple[Any, ...],
         shares: Mapping[str, Fraction],
     ) -> dict[str, list[Any]]:
         """Return an aggregate's columns: itself, its interval, that of the population."""
-        terms = terms_of(one)
-        if not keys or any(release is None for release in releases):
+        if not keys:
             return no_columns(one)
-        found = [release for release in releases if release is not None]
+        terms = terms_of(one)
+        found = [releases[repr(term)] for term in terms]
         self._noisy[one.name] = one, terms, found, session.pure
         out = self._known(one, interval_of(one, terms, found, pure=session.pure))
         if one.kind != "mean":
@@ -595,15 +596,6 @@ class DPGroupBy(BaseEstimator):
             max_keys=None if _is(keys) else int(keys),
             max_rows=(1 if units else None) if _is(rows) else int(rows),
         )
-
-    def _measure_left_out(
-        self, session: Session, keys: tuple[Any, ...], shares: Mapping[str, Fraction]
-    ) -> None:
-        """Release how much bounding left out."""
-        self.left_out_: dict[str, float] = {}
-        if keys and shares["left_out"]:
-            query = LeftOut(keys, self.max_keys_per_unit_, self.max_rows_per_unit_)
-            self.left_out_ |= left_out_of(session.answer(query, shares["left_out"]), session.pure)
 
     def intervals(self, name: str, level: float = LEVEL) -> tuple[list[Any], list[Any]]:
         """Return the intervals of an aggregate without noise, at any level; nothing is released.

@@ -15,7 +15,6 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.optimize import brentq
 from scipy.special import ndtri
-from sklearn.isotonic import isotonic_regression
 
 from skdp.statistics._limits import heavy_z
 
@@ -26,7 +25,7 @@ __all__ = [
     "Z",
     "half_width",
     "quantile_bins",
-    "quotient_interval",
+    "quotient_intervals",
     "tree_excess",
     "variance_interval",
 ]
@@ -53,15 +52,15 @@ def half_width(std: float, step: float, *, pure: bool, level: float = LEVEL) -> 
     return step * max(math.ceil(scale * math.log(2 / (1 + q) / (1 - level))) - 1, 0)
 
 
-def _two_laplace(a: float, b: float, level: float = LEVEL) -> float:
-    """Return a quantile of |X + Y|, Laplace variables of standard deviations a and b."""
-    a, b = sorted((a / math.sqrt(2), b / math.sqrt(2)), reverse=True)
-    if b < 1e-9 * a:
+def _two_laplace(ratio: float, level: float) -> float:
+    """Return a quantile of |X + Y|, Laplace variables of standard deviations 1 and ratio <= 1."""
+    a, b = math.sqrt(0.5), ratio * math.sqrt(0.5)
+    if ratio < 1e-9:
         return -a * math.log(1 - level)
-    if a - b < 1e-6 * a:
-        return a * float(brentq(lambda t: (1 + t / 2) * math.exp(-t) - (1 - level), 0, 50))
 
     def beyond(t: float) -> float:
+        if 1 - ratio < 1e-6:
+            return (1 + t / a / 2) * math.exp(-t / a) - (1 - level)
         tail = (a * a * math.exp(-t / a) - b * b * math.exp(-t / b)) / (a * a - b * b)
         return tail - (1 - level)
 
@@ -87,50 +86,50 @@ def quotient_intervals(
     neighbours of the grid to the last bit, and is the outer one of the last two numbers. `extra` is
     the variance of each total beyond its noise.
     """
-    grid = np.linspace(low, high, 513)
+    grid, more = np.linspace(low, high, 513), np.broadcast_to(extra, count.shape)
 
-    def slack(r: Floats, part: slice, wide: bool = False) -> Floats:
-        """Return by how much each r is allowed; of a grid, if wide, for each of the keys."""
-        t, n, more = (_part(values, part, wide) for values in (total, count, extra))
-        size = np.abs(r) * count_std
-        variance = total_std**2 + size**2 + more
-        fourth = 3 * (total_std**4 + size**4) if pure else 0.0
-        kurtosis = fourth / variance**2 if pure else 0.0
-        limit = heavy_z(kurtosis, level) * np.sqrt(variance)
-        if pure and not np.all(more):
-            limit = np.where(more != 0, limit, _two_laplace_all(total_std, size, level))
+    def slack(r: Floats, t: Floats, n: Floats, more: Floats) -> Floats:
+        """Return by how much each r is allowed."""
+        size, beyond = np.abs(r) * count_std, np.any(more)
+        if pure and not beyond:
+            limit = _two_laplace_all(total_std, size, level)
+        else:
+            variance = total_std**2 + size**2 + (more if beyond else 0.0)
+            shares = total_std**2 / variance, size**2 / variance
+            kurtosis = 3 * (shares[0] ** 2 + shares[1] ** 2) if pure else 0.0
+            limit = heavy_z(kurtosis, level) * np.sqrt(variance)
+            if pure and not np.all(more):
+                limit = np.where(more != 0, limit, _two_laplace_all(total_std, size, level))
         return np.asarray(limit - np.abs(t - r * n))
 
-    ends = []
-    for start in range(0, len(count), _KEYS):
-        part = slice(start, start + _KEYS)
-        n = count[part]
-        inside = slack(grid, part, wide=True) >= 0
-        best = np.clip(total[part] / np.where(n, n, 1.0), low, high)
-        best = np.where(n, best, (low + high) / 2)
-        fits, some = slack(best, part) >= 0, inside.any(axis=1)
-        left = np.where(some, grid[np.argmax(inside, axis=1)], best)
-        right = np.where(some, grid[512 - np.argmax(inside[:, ::-1], axis=1)], best)
-        left = np.where(fits, np.minimum(left, best), left)
-        right = np.where(fits, np.maximum(right, best), right)
-        below = grid[np.maximum(np.searchsorted(grid, left) - 1, 0)]
-        above = grid[np.minimum(np.searchsorted(grid, right, side="right"), 512)]
-        of_part = functools.partial(slack, part=part)
-        alone = ~some & ~fits  # noise took it beyond its bounds
-        ends.append([np.where(alone, best, _edges(of_part, left, below)),
-                     np.where(alone, best, _edges(of_part, right, above))])  # fmt: skip
-    lows, highs = np.concatenate(ends, axis=1) if ends else np.empty((2, 0))
-    return lows, highs
+    def allowed(part: slice) -> tuple[Any, ...]:
+        """Return the places of the first and the last number of the grid, and if there is one."""
+        inside = slack(grid, total[part, None], count[part, None], more[part, None]) >= 0
+        last = 512 - np.argmax(inside[:, ::-1], axis=1)
+        return np.argmax(inside, axis=1), last, inside.any(axis=1)
+
+    first, last, some = _in_parts(allowed, len(count), 128)
+    best = np.where(count, total / np.where(count, count, 1.0), (low + high) / 2).clip(low, high)
+    fits = slack(best, total, count, more) >= 0
+    # Of the grid and the best number, those that are allowed.
+    left = np.minimum(np.where(some, grid[first], high), np.where(fits, best, high))
+    right = np.maximum(np.where(some, grid[last], low), np.where(fits, best, low))
+    below = grid[np.maximum(np.searchsorted(grid, left) - 1, 0)]
+    above = grid[np.minimum(np.searchsorted(grid, right, side="right"), 512)]
+    inside, outside = np.stack([left, right]), np.stack([below, above])
+    inside = np.where(slack(outside, total, count, more) >= 0, outside, inside)
+    for _ in range(46):  # the 512th part of a range halved: below the last bit of its ends
+        middle = inside + (outside - inside) / 2
+        fit = slack(middle, total, count, more) >= 0
+        inside, outside = np.where(fit, middle, inside), np.where(fit, outside, middle)
+    outside = np.where(some | fits, outside, best)  # else noise took it beyond its bounds
+    return outside[0], outside[1]
 
 
-_KEYS = 256  # at once: a megabyte for each array of a grid
-
-
-def _part(values: Any, part: slice, wide: bool) -> Any:
-    """Return some keys' values, as a column if wide; one number is that of all keys."""
-    if np.ndim(values) == 0:
-        return values
-    return values[part, None] if wide else values[part]
+def _in_parts(work: Callable[[slice], tuple[Any, ...]], keys: int, size: int) -> Any:
+    """Return what work returns for all keys: done for a few at a time, so that memory suffices."""
+    done = [work(slice(start, start + size)) for start in range(0, max(keys, 1), size)]
+    return tuple(np.concatenate(columns) for columns in zip(*done, strict=True))
 
 
 _Z_LAPLACE = -math.log(1 - LEVEL) / math.sqrt(2)
@@ -147,21 +146,7 @@ _RATIOS = np.linspace(0, 1, 65)
 
 @functools.lru_cache(maxsize=64)
 def _quantiles(level: float) -> Floats:
-    return np.array([_two_laplace(1.0, float(r), level) for r in _RATIOS])
-
-
-_HALVINGS = 56  # of the 512th part of a range: below the last bit of its ends
-
-
-def _edges(slack: Callable[[Floats], Floats], inside: Floats, outside: Floats) -> Floats:
-    """Return, outwards, the last allowed numbers on the way from allowed ones to others."""
-    open_end = slack(outside) >= 0
-    inside = np.where(open_end, outside, inside)
-    for _ in range(_HALVINGS):
-        middle = inside + (outside - inside) / 2
-        fits = slack(middle) >= 0
-        inside, outside = np.where(fits, middle, inside), np.where(fits, outside, middle)
-    return outside
+    return np.array([_two_laplace(float(r), level) for r in _RATIOS])
 
 
 def variance_interval(
@@ -180,32 +165,32 @@ def variance_interval(
     estimated; all v whose deviation is within its quantile are in the interval.
     """
     s0, s1, s2 = stds
-    n, a, b = count, first, second
-    grid = np.linspace(-0.5, 0.5, 4097)[None, :]
-    n, a, b = n[:, None], a[:, None], b[:, None]
-    mean = b * n - a * a + s1**2 - grid * (n * n - s0**2)
-    # Squares of estimates are too large by the variances of their noise.
-    parts = np.stack(
-        [
-            np.broadcast_to(np.maximum(n * n - s0**2, 0) * s2**2, mean.shape),
-            np.maximum((b - 2 * grid * n) ** 2 - s2**2 - 4 * grid**2 * s0**2, 0) * s0**2,
-            np.broadcast_to(4 * np.maximum(a * a - s1**2, 0) * s1**2, mean.shape),
-        ]
-    )
+    grid = np.linspace(-0.5, 0.5, 4097)
     quadratic = s2**2 * s0**2 + 2 * s1**4 + 2 * grid**2 * s0**4
-    spread = parts.sum(axis=0) + quadratic
-    z = np.full(mean.shape, Z)
-    if pure:  # the kurtosis of a sum decides between the normal and the Laplace quantile
-        share = (parts**2).sum(axis=0) / np.maximum(spread, 1e-300) ** 2
-        z = Z + (_Z_LAPLACE - Z) * np.sqrt(np.clip(share, 0, 1))
-    inside = np.abs(mean) <= z * np.sqrt(spread)
-    value = np.clip(0.5 + (b * n - a * a) / np.maximum(n * n, 1.0), 0.0, 1.0)[:, 0]
-    none = ~inside.any(axis=1)
-    step = 1.0 / 4096
-    low = np.where(none, value, 0.5 + grid[0][np.argmax(inside, axis=1)]) - step
-    last = 4096 - np.argmax(inside[:, ::-1], axis=1)
-    high = np.where(none, value, 0.5 + grid[0][last]) + step
-    return value, np.clip(low, 0.0, 1.0), np.clip(high, 0.0, 1.0)
+
+    def ends(part: slice) -> tuple[Floats, ...]:
+        n, a, b = count[part, None], first[part, None], second[part, None]
+        mean = b * n - a * a + s1**2 - grid * (n * n - s0**2)
+        # Squares of estimates are too large by the variances of their noise.
+        parts = (
+            np.maximum(n * n - s0**2, 0) * s2**2,
+            np.maximum((b - 2 * grid * n) ** 2 - s2**2 - 4 * grid**2 * s0**2, 0) * s0**2,
+            4 * np.maximum(a * a - s1**2, 0) * s1**2,
+        )
+        spread = parts[0] + parts[1] + parts[2] + quadratic
+        z: Any = Z
+        if pure:  # the kurtosis of a sum decides between the normal and the Laplace quantile
+            squares = parts[0] ** 2 + parts[1] ** 2 + parts[2] ** 2
+            z = Z + (_Z_LAPLACE - Z) * np.clip(np.sqrt(squares) / np.maximum(spread, 1e-300), 0, 1)
+        inside = np.abs(mean) <= z * np.sqrt(spread)
+        value = np.clip(0.5 + (b * n - a * a) / np.maximum(n * n, 1.0), 0.0, 1.0)[:, 0]
+        none = ~inside.any(axis=1)
+        low = np.where(none, value, 0.5 + grid[np.argmax(inside, axis=1)]) - 1 / 4096
+        last = 4096 - np.argmax(inside[:, ::-1], axis=1)
+        high = np.where(none, value, 0.5 + grid[last]) + 1 / 4096
+        return value, np.clip(low, 0.0, 1.0), np.clip(high, 0.0, 1.0)
+
+    return _in_parts(ends, len(count), 32)
 
 
 # --- quantiles from a tree of bins ----------------------------------------------------------------
@@ -235,6 +220,28 @@ def _edge_limits(depth: int, q: float, pure: bool) -> Floats:
     return np.asarray(heavy_z(kurtosis if pure else 0.0, LEVEL) * np.sqrt(variance))
 
 
+def _ascending(rows: Floats) -> Floats:
+    """Return the isotonic regression of each row: means of neighbours that descend, pooled."""
+    n_rows, size = rows.shape
+    sums, widths = np.zeros((size, n_rows)), np.zeros((size, n_rows), dtype=np.int64)
+    last = np.full(n_rows, -1)  # the last pool of each row
+    for column in rows.T:
+        last += 1
+        at = np.arange(n_rows)
+        sums[last, at], widths[last, at] = column, 1
+        while at.size:
+            at = at[last[at] > 0]
+            top = last[at]
+            falls = sums[top - 1, at] * widths[top, at] > sums[top, at] * widths[top - 1, at]
+            at, top = at[falls], top[falls]
+            sums[top - 1, at] += sums[top, at]
+            widths[top - 1, at] += widths[top, at]
+            last[at] = top - 1
+    pools = np.arange(size)[:, None] <= last
+    means = sums.T[pools.T] / widths.T[pools.T]
+    return np.repeat(means, widths.T[pools.T]).reshape(rows.shape)
+
+
 def quantile_bins(
     nodes: Floats, node_std: float, depth: int, q: float, *, pure: bool
 ) -> tuple[Floats, NDArray[np.int64], NDArray[np.int64]]:
@@ -255,19 +262,23 @@ def quantile_bins(
     first, last : ndarray of int
     """
     size = 2**depth
-    excess = (nodes @ tree_excess(depth, q).T) / max(node_std, 1e-300)
     limit = _SMOOTHED * _edge_limits(depth, q, pure)
-    ascending = np.array([isotonic_regression(row) for row in excess]).reshape(excess.shape)
-    every = np.ones((len(nodes), 1), bool)
-    open_left = np.c_[ascending[:, 1:] >= -limit[1:], every]
-    open_right = np.c_[(ascending <= limit)[:, size - 1 :: -1], every]
-    first = np.minimum(np.argmax(open_left, axis=1), size - 1)
-    last = np.maximum(size - 1 - np.argmax(open_right, axis=1), 0)
-    rising = np.maximum.accumulate(excess, axis=1)
-    falling = np.minimum.accumulate(excess[:, ::-1], axis=1)[:, ::-1]
-    smooth = (rising + falling) / 2
-    place = np.minimum(np.argmax(np.c_[smooth[:, 1:] >= 0, every], axis=1), size - 1)
-    rows = np.arange(len(nodes))
-    start, end = smooth[rows, place], smooth[rows, place + 1]
-    part = np.where(end > start, -start / np.maximum(end - start, 1e-300), 0.5)
-    return place + np.clip(part, 0.0, 1.0), first, last
+
+    def bins(keys: slice) -> tuple[Any, ...]:
+        excess = (nodes[keys] @ tree_excess(depth, q).T) / max(node_std, 1e-300)
+        ascending = _ascending(excess)
+        every = np.ones((len(excess), 1), bool)
+        open_left = np.c_[ascending[:, 1:] >= -limit[1:], every]
+        open_right = np.c_[(ascending <= limit)[:, size - 1 :: -1], every]
+        first = np.minimum(np.argmax(open_left, axis=1), size - 1)
+        last = np.maximum(size - 1 - np.argmax(open_right, axis=1), 0)
+        rising = np.maximum.accumulate(excess, axis=1)
+        falling = np.minimum.accumulate(excess[:, ::-1], axis=1)[:, ::-1]
+        smooth = (rising + falling) / 2
+        place = np.minimum(np.argmax(np.c_[smooth[:, 1:] >= 0, every], axis=1), size - 1)
+        rows = np.arange(len(excess))
+        start, end = smooth[rows, place], smooth[rows, place + 1]
+        part = np.where(end > start, -start / np.maximum(end - start, 1e-300), 0.5)
+        return place + np.clip(part, 0.0, 1.0), first, last
+
+    return _in_parts(bins, len(nodes), 2048)

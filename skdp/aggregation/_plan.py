@@ -444,7 +444,8 @@ def check_keys(stated: Any, by: Sequence[str]) -> tuple[Any, ...]:
         # Of numpy's dates, `tolist` would make counts of ticks.
         keys = list(stated)
     check_length(keys, "keys")
-    for key in keys:
+    text = len(by) == 1 and set(map(type, keys)) == {str}
+    for key in () if text else keys:
         if len(by) > 1 and (not isinstance(key, tuple) or len(key) != len(by)):
             raise ValueError(f"keys must be tuples of {len(by)}, one part for each of by")
         for part in key if len(by) > 1 else (key,):
@@ -453,7 +454,7 @@ def check_keys(stated: Any, by: Sequence[str]) -> tuple[Any, ...]:
                     "stated keys must be text, numbers, booleans, dates, timestamps, times, "
                     "durations, bytes, UUIDs or intervals, and none may be NaN"
                 )
-    if not keys or len(set(map(_read_key, keys))) < len(keys):
+    if not keys or len(set(keys if text else map(_read_key, keys))) < len(keys):
         raise ValueError("keys must be at least one, and no key twice")
     return tuple(keys)
 

@@ -100,9 +100,8 @@ def about_means(term: KeyTerm, means: list[Any]) -> KeyTerm:
     middle = (term.low + term.high) / 2
     half = term.top // 2
     centers = np.clip(np.round((np.array(means) - middle) / term.grid), -half, half)
-    return KeyTerm(
-        "about", term.column, term.low, term.high, centers=tuple(int(c) for c in centers)
-    )
+    steps = tuple(centers.astype(np.int64).tolist())
+    return KeyTerm("about", term.column, term.low, term.high, centers=steps)
 
 
 def left_out_of(out: Release, pure: bool) -> dict[str, float]:
@@ -230,28 +229,18 @@ def interval_of(
     """
     if level != LEVEL and (one.kind not in _AT_ANY_LEVEL or spread is not None):
         raise ValueError(f"{one.name}: intervals of a {one.kind} are known at 95% alone")
-    if one.kind in ("count", "distinct_units"):
-        value, std = releases[0].value[:, 0], std_of(releases[0])
-        width = half_width(std, 1.0, pure=pure, level=level)
-        columns = _with(one.name, value, np.maximum(value - width, 0), np.maximum(value + width, 0))
-        return {name: [round(cell) for cell in cells] for name, cells in columns.items()}
-    if one.kind == "sum":
-        value, std = releases[0].value[:, 0], std_of(releases[0])
-        width = half_width(std, terms[0].grid, pure=pure, level=level)
-        low, high = value - width, value + width
-        if terms[0].low >= 0:
-            low, high = np.maximum(low, 0), np.maximum(high, 0)
-        if terms[0].high <= 0:
-            low, high = np.minimum(low, 0), np.minimum(high, 0)
-        return _with(one.name, value, low, high)
-    if one.kind == "histogram":
-        std = std_of(releases[0])
+    if one.kind in ("count", "distinct_units", "sum", "histogram"):
+        value, term, of_sum = releases[0].value, terms[0], one.kind == "sum"
+        step = {"sum": term.grid, "histogram": 2.0**-10}.get(one.kind, 1.0)
+        width = half_width(std_of(releases[0]), step, pure=pure, level=level)
+        least = -math.inf if of_sum and term.low < 0 else 0.0
+        most = 0.0 if of_sum and term.high <= 0 else math.inf
+        low, high = (np.clip(value + way, least, most) for way in (-width, width))
         out: dict[str, list[Any]] = {}
-        width = half_width(std, 2.0**-10, pure=pure)
         for i, name in enumerate(column_of(one)):
-            value = releases[0].value[:, i]
-            out |= _with(name, value, np.maximum(value - width, 0), np.maximum(value + width, 0))
-        return out
+            out |= _with(name, value[:, i], low[:, i], high[:, i])
+        whole = one.kind in ("count", "distinct_units")
+        return {name: [round(cell) for cell in out[name]] for name in out} if whole else out
     if one.kind == "mean":
         return _mean(one, terms, releases, pure=pure, spread=spread, level=level)
     if one.kind == "quantile":
@@ -348,7 +337,4 @@ def expected_width(
         return z * std(max_rows * nodes) * float(np.linalg.norm(edge)) / rows_per_key
     half = (terms[1].high - terms[1].low) / 2
     mean = z * std(max_rows * half, True) / rows_per_key
-    if one.kind == "mean":
-        return mean
-    variance = half * mean
-    return variance if one.kind == "variance" else variance / half
+    return half * mean if one.kind == "variance" else mean

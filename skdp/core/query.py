@@ -257,6 +257,8 @@ def _python(value: Any) -> Any:
     """Return numpy's numbers as Python's: a sensitivity that is made of them must not wrap."""
     if isinstance(value, np.generic) and value.dtype.kind in "biuf":
         return value.item()
+    if type(value) is tuple and set(map(type, value)) == {str}:
+        return value
     if type(value) in (tuple, list):
         return type(value)(_python(one) for one in value)
     return value
@@ -388,6 +390,8 @@ def _owned(value: Any) -> Any:
         mine = np.array(value)
         mine.setflags(write=False)
         return mine
+    if type(value) is tuple and set(map(type, value)) == {str}:
+        return value
     if type(value) in (tuple, list):
         return type(value)(_owned(one) for one in value)
     return _python(value)

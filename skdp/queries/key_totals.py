@@ -53,12 +53,16 @@ def term_bound(term: KeyTerm, max_rows: int) -> tuple[int, int, bool]:
     return most, most**2, True
 
 
-def _nodes(leaves: NDArray, depth: int) -> NDArray:
+def _nodes(leaves: NDArray) -> NDArray:
     """Return the counts of all nodes of a binary tree below its root, from those of its leaves."""
-    levels = [leaves]
-    while levels[0].shape[1] > 2:
-        levels.insert(0, levels[0][:, ::2] + levels[0][:, 1::2])
-    return np.concatenate(levels, axis=1)
+    start = leaves.shape[1] - 2
+    nodes = np.empty((len(leaves), start + leaves.shape[1]), dtype=leaves.dtype)
+    nodes[:, start:] = leaves
+    while start:
+        leaves = leaves[:, ::2] + leaves[:, 1::2]
+        start -= leaves.shape[1]
+        nodes[:, start : start + leaves.shape[1]] = leaves
+    return nodes
 
 
 @reviewed
@@ -117,9 +121,9 @@ class KeyTotals(Query):
             kept[asked] = table.rows.totals(self.keys, self.terms, self.max_keys, self.max_rows)
         start = sum(map(term_width, self.terms[: self.index]))
         part = kept[asked][:, start : start + term_width(term)]
-        whole = _nodes(part, term.depth) if term.kind == "leaves" else part
-        largest = max((abs(int(value)) for value in whole.ravel()), default=0)
-        return whole.ravel().astype(np.int64 if largest < 2**62 else object)
+        whole = _nodes(part) if term.kind == "leaves" else part
+        largest = max(int(whole.max()), -int(whole.min())) if whole.size else 0
+        return whole.ravel().astype(np.int64 if largest < 2**62 else object, copy=False)
 
     def sensitivity(self, relation: str) -> Independent:
         l1, l2_squared, signed = term_bound(self._term, self.max_rows)
@@ -130,7 +134,8 @@ class KeyTotals(Query):
 
     def decoded(self, noisy: Noisy) -> Release:
         shape = (len(self.keys), -1)
-        values = noisy.values.astype(np.float64).reshape(shape) * self.unit
+        values = noisy.values.astype(np.float64).reshape(shape)
+        values *= self.unit
         return released(values, noisy.std * self.unit)
 
 

@@ -23,6 +23,7 @@ if TYPE_CHECKING:
         is_listed,
         is_parts,
         keeps_types,
+        never_held,
         table_of,
         type_name,
     )
@@ -83,8 +84,8 @@ else:
         {
             "coding": "CodedRows check_coded check_coded_target public_codes target_column",
             "columns": "column_of_values shown_key with_texts",
-            "containers": "as_table checked holds_numbers is_listed is_parts keeps_types table_of "
-            "type_name",
+            "containers": "as_table checked holds_numbers is_listed is_parts keeps_types "
+            "never_held table_of type_name",
             "dealt": "WholeUnits dealt_rows whole_units",
             "domain": "Bins Domain about",
             "encoding": "Schema decoded table_schema without_column",
@@ -177,6 +178,7 @@ __all__ = [
     "key_order",
     "label_codes",
     "name_of_ids",
+    "never_held",
     "opaque_rows",
     "public_codes",
     "refuse_parts",

@@ -9,7 +9,6 @@ text replaces it.
 from __future__ import annotations
 
 import os
-import secrets
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from importlib import import_module
@@ -27,6 +26,7 @@ from skdp.user_code import or_raise
 
 __all__ = ["Batches", "batches_of_parts", "batches_of_relation", "is_relation", "opened"]
 
+_VIEW = "skdp_rows_5e1c7f0a"  # which no view of the caller's is named
 _ROWS = 2**17  # that DuckDB hands over at a time
 _FAILED = "DuckDB could not run a query on the table"
 _UNREADABLE = (
@@ -98,14 +98,13 @@ def batches_of_relation(relation: Any) -> Batches:
 
     def read(keys: Sequence[str], numbers: Sequence[str]) -> Iterator[Any]:
         # Whole numbers of 128 bits and UUIDs as text, which is exact. No cast fails on a cell.
-        view = f"skdp_{secrets.token_hex(8)}"  # a view of the caller's may have any plain name
         cells = []
         for i, name in enumerate(keys):
             text = "::VARCHAR" if of[name] in ("HUGEINT", "UHUGEINT", "UUID") else ""
-            cells.append(f"{view}.{_quoted(name)}{text} AS c{i}")
+            cells.append(f"{_VIEW}.{_quoted(name)}{text} AS c{i}")
         for i, name in enumerate(numbers):
-            cells.append(f"{view}.{_quoted(name)}::DOUBLE AS v{i}")
-        asked = relation.query(view, f"SELECT {', '.join(cells) or 'NULL AS none'} FROM {view}")
+            cells.append(f"{_VIEW}.{_quoted(name)}::DOUBLE AS v{i}")
+        asked = relation.query(_VIEW, f"SELECT {', '.join(cells) or 'NULL AS none'} FROM {_VIEW}")
         start = getattr(asked, "to_arrow_reader", None) or asked.fetch_record_batch
         table = import_module("pyarrow").Table
         reader = start(_ROWS)

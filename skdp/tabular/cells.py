@@ -268,7 +268,7 @@ def key_order(key: Any) -> Any:
         try:
             return (0, "", float(key), repr(key))
         except OverflowError:  # an integer beyond all floats: one row may have it
-            far = math.inf if key > 0 else -math.inf  # type: ignore[operator]
+            far = math.inf if key > 0 else -math.inf
             return (0, "", far, repr(key))
     return (1, type(key).__name__, 0.0, str(key))
 

@@ -17,9 +17,9 @@ from weakref import WeakKeyDictionary
 import numpy as np
 from numpy.typing import NDArray
 
-from skdp.tabular.containers import is_parts
+from skdp.tabular.containers import is_parts, kind_of
 from skdp.tabular.domain import REFUSE, Domain
-from skdp.tabular.encoding import Schema, _column_part, _kind_of, table_schema
+from skdp.tabular.encoding import Schema, _column_part, table_schema
 from skdp.tabular.labels import _NO_LABELS, _NOT_FINITE, _OTHER_LENGTH, _flat
 from skdp.tabular.parts import ONE_PLACE, Form, checked_parts, heads_of, refuse_parts
 from skdp.tabular.rows import _NO_ROWS, Rows
@@ -161,7 +161,7 @@ def _check_schema(schema: Schema, domain: Domain, estimator: str) -> None:
         )
     labels = domain.names or schema.names or range(domain.n_columns)
     domain._check_kinds(
-        [_kind_of(one, schema.container) for one in schema.types],
+        [kind_of(one, schema.container) for one in schema.types],
         list(labels),
         table=schema.container != "numpy",
     )

@@ -6,19 +6,21 @@ which is public; no library is asked for a common type of several columns, or of
 
 from __future__ import annotations
 
+import decimal
 import itertools
 import re
 import string
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from importlib import import_module
+from numbers import Real
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from skdp.engines import Source
-from skdp.tabular.values import numbers, rows_of_numbers
+from skdp.tabular.values import is_missing, numbers, rows_of_numbers
 from skdp.user_code import interruptible, suppress_warnings
 
 __all__ = [
@@ -34,7 +36,9 @@ __all__ = [
     "is_parts",
     "is_sliced_table",
     "keeps_types",
+    "kind_of",
     "listed",
+    "never_held",
     "reading",
     "refused_type",
     "table_of",
@@ -219,6 +223,46 @@ def type_name(dtype: Any) -> str:
     if _PLAIN_TYPE.fullmatch(name):
         return name
     return name[: len(name) - len(name.lstrip(_LETTERS))].strip() or "other"
+
+
+def kind_of(dtype: Any, container: str) -> str:
+    """Return what a column's type says of its cells: "text", "temporal", "number" or nothing."""
+    if isinstance(dtype, str):  # pandas' may have any values
+        return "text" if container == "polars" else ""
+    if hasattr(dtype, "is_temporal"):  # polars
+        if dtype.is_temporal():
+            return "temporal"
+        number = dtype.is_numeric() or str(dtype) == "Boolean"
+        return "number" if number else "text" if str(dtype) == "String" else ""
+    dtype = getattr(dtype, "pyarrow_dtype", dtype)
+    if hasattr(dtype, "to_pandas_dtype"):
+        name = str(getattr(dtype, "value_type", dtype))
+        if name.startswith(("date", "time", "duration", "month_day_nano")):
+            return "temporal"
+        if name.startswith(("int", "uint", "float", "double", "halffloat", "bool", "decimal")):
+            return "number"
+        return "text" if name in ("string", "large_string", "string_view") else ""
+    if type(dtype).__name__ in ("StringDtype", "PeriodDtype"):
+        return "text" if type(dtype).__name__ == "StringDtype" else "temporal"
+    of_numpy = {"U": "text", "S": "text", "M": "temporal", "m": "temporal"}
+    kind = getattr(dtype, "kind", "")
+    return "number" if kind and kind in "biuf" else of_numpy.get(kind, "")
+
+
+def never_held(values: Iterable[Any], dtype: Any, container: str = "numpy") -> bool:
+    """Say whether a column of a type can hold none of some stated values: text among numbers, say.
+
+    Decided by the type, which is public. A missing value may stand in a column of any type.
+    """
+    kind = kind_of(dtype, container)
+    kinds = {_kind_of_value(value) for value in values if not is_missing(value)}
+    return kind in ("text", "number") and bool(kinds) and kinds <= {"text", "number"} - {kind}
+
+
+def _kind_of_value(value: Any) -> str:
+    return "text" if isinstance(value, str | bytes) else (
+        "number" if isinstance(value, Real | np.bool_ | decimal.Decimal) else ""
+    )  # fmt: skip
 
 
 def any_type(X: Any) -> dict[Any, str]:

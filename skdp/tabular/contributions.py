@@ -251,7 +251,10 @@ class Contributions:
         self._release = release
         self._asked: tuple[Sequence[Any], Ints] | None = None
         # Now, which is before the charge: after it nothing that a cell could make fail is computed.
-        order = sorted(range(len(names)), key=lambda i: key_order(names[i]))
+        if set(map(type, names)) <= {str}:
+            order = sorted(range(len(names)), key=names.__getitem__)
+        else:
+            order = sorted(range(len(names)), key=lambda i: key_order(names[i]))
         # Hashes of the keys of the table, and their places once they are sorted. Another key may
         # move a place, but not the order of two keys of a unit.
         self._own = words_of(names).view(np.int64), np.argsort(np.array(order, dtype=np.int64))
@@ -315,6 +318,8 @@ class Contributions:
             For keys that the type of their column has not, and for keys that become equal.
         """
         kinds = list(self.types.items())
+        if kinds[0][1].kind in ("text", "any") and set(map(type, keys)) == {str}:
+            return tuple(sorted(keys))
         parts = [key if len(kinds) > 1 else (key,) for key in keys]
         made = []
         for key in parts:

@@ -78,6 +78,9 @@ class _Categories:
         self.is_text = any(isinstance(value, str | bytes) for value in self.values_) or all(
             plain(value) is None for value in self.values_
         )
+        self.only_text = {
+            isinstance(value, str | bytes) for value in self.values_ if plain(value) is not None
+        } == {True}
         if len(self.known) != self.size:
             raise ValueError(f"domain: categories of column {name} must be distinct")
         if has_other and plain(other) not in self.known:
@@ -297,7 +300,7 @@ class Domain:
 
         Parameters
         ----------
-        kinds : sequence of {"text", "temporal", ""}
+        kinds : sequence of {"text", "temporal", "number", ""}
             What the type of each column says of its cells; empty if they may be anything.
         labels : sequence
             Names or positions of the columns.
@@ -306,6 +309,13 @@ class Domain:
         """
         for kind, label, column in zip(kinds, labels, self._columns, strict=True):
             bins = isinstance(column, _Numbers)
+            if kind == "number":
+                if isinstance(column, _Categories) and column.only_text:
+                    raise TypeError(
+                        f"X has numbers in column {label!r}, of which the domain lists text only: "
+                        "list numbers, or convert the column to text"
+                    )
+                continue
             unlike = "Bins" if bins else "no text among its categories"
             what = "dates, times or durations" if kind == "temporal" else "text"
             if not kind or not (bins or (kind == "text" and not column.is_text)):

@@ -136,25 +136,6 @@ def _type_of(dtype: Any) -> Any:
     return dtype if name.startswith(_PANDAS) else None
 
 
-def _kind_of(dtype: Any, container: str) -> str:
-    """Return what a column's type says of its cells: text, temporal or nothing."""
-    if isinstance(dtype, str):  # pandas' may have any values
-        return "text" if container == "polars" else ""
-    if hasattr(dtype, "is_temporal"):  # polars
-        return "temporal" if dtype.is_temporal() else "text" if str(dtype) == "String" else ""
-    dtype = getattr(dtype, "pyarrow_dtype", dtype)
-    if hasattr(dtype, "to_pandas_dtype"):
-        name = str(getattr(dtype, "value_type", dtype))
-        if name.startswith(("date", "time", "duration", "month_day_nano")):
-            return "temporal"
-        return "text" if name in ("string", "large_string", "string_view") else ""
-    if type(dtype).__name__ in ("StringDtype", "PeriodDtype"):
-        return "text" if type(dtype).__name__ == "StringDtype" else "temporal"
-    return {"U": "text", "S": "text", "M": "temporal", "m": "temporal"}.get(
-        getattr(dtype, "kind", ""), ""
-    )
-
-
 def _column_part(X: Any, j: int, start: int, stop: int) -> Any:
     """Return a part of one column in its own container."""
     if is_frame(X):
@@ -523,10 +504,10 @@ def _stacked(columns: list[NDArray], n: int, dtype: Any, long: bool) -> NDArray:
     """Return columns as one array: of numbers, of the type stated, or of objects."""
     kinds = {column.dtype.kind for column in columns}
     same = kinds == {getattr(dtype, "kind", "O")} and kinds <= set("mMU")
-    numbers = kinds <= set("biuf")
-    if numbers and long and np.result_type(*columns).kind == "f":
-        numbers = False  # next to floats they would be rounded
-    if same or numbers:
+    numeric = kinds <= set("biuf")
+    if numeric and long and np.result_type(*columns).kind == "f":
+        numeric = False  # next to floats they would be rounded
+    if same or numeric:
         return np.column_stack(columns)
     out = np.empty((n, len(columns)), dtype=object)
     for j, column in enumerate(columns):

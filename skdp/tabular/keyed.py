@@ -17,7 +17,8 @@ from numpy.typing import NDArray
 
 from skdp.tabular.canonical import as_list, plain
 from skdp.tabular.cells import family, key_order
-from skdp.tabular.encoding import _column_part, _kind_of, table_schema
+from skdp.tabular.containers import kind_of
+from skdp.tabular.encoding import _column_part, table_schema
 from skdp.tabular.parts import ONE_PLACE, refuse_parts
 from skdp.tabular.rows import _NO_ROWS, Rows
 from skdp.tabular.unselected import label_key
@@ -152,7 +153,7 @@ def check_categorical(X: Any, *, estimator: str, allow_empty: bool = False) -> t
     if X.shape[0] == 0 and not allow_empty:
         raise ValueError(_NO_ROWS)
     for j, dtype in enumerate(schema.types):
-        if _kind_of(dtype, schema.container) == "temporal":
+        if kind_of(dtype, schema.container) == "temporal":
             label = j if schema.names is None else schema.names[j]
             raise TypeError(_DATES.format(estimator=estimator, label=label))
     return X, schema

@@ -23,6 +23,7 @@ from skdp.tabular.containers import (
     is_frame,
     is_listed,
     is_parts,
+    never_held,
     reading,
     refused_type,
     to_float,
@@ -60,6 +61,10 @@ _NO_LABELS = "{estimator} requires {y} to be passed, but the target {y} is None.
 _OTHER_LENGTH = "X and {y} must have the same number of rows."
 _NOT_FLAT = "{y} must be one-dimensional, of shape (n_samples,)."
 _NOT_FINITE = "Input {y} contains NaN or infinity, or is missing an entry; {y} must be finite."
+_NEVER_HELD = (
+    "{estimator}: none of the stated classes can be in {y}: they are text and {y} has numbers, or "
+    "the other way round. Convert either. Nothing was charged for this fit."
+)
 _NOT_REAL = "Input {y} must be real numbers."
 _PARTS_WEIGHTS = (
     "{estimator}: sample_weight has no meaning for rows in parts. Leave weights out, or give all "
@@ -165,6 +170,17 @@ def _is_missing(label: Any) -> bool:
     return missing
 
 
+def _declared(y: Any, labels: NDArray) -> tuple[Any, str]:
+    """Return the declared type of labels, and of which library it is."""
+    if hasattr(y, "column_names") or hasattr(y, "to_pylist"):
+        return y.schema.types[0] if hasattr(y, "schema") else y.type, "pyarrow"
+    if hasattr(y, "columns"):  # a table of one column
+        dtype = next(iter(y.dtypes))
+    else:
+        dtype = getattr(y, "dtype", labels.dtype)
+    return dtype, "polars" if hasattr(dtype, "is_temporal") else "numpy"
+
+
 def _scalars(values: NDArray) -> list[Any]:
     """Return the entries of an array; dates as such, and not as counts of their unit."""
     return list(values) if values.dtype.kind in "mM" else values.tolist()
@@ -184,6 +200,10 @@ def label_codes(labels: NDArray, classes: NDArray) -> NDArray[np.int64]:
     Numbers, dates and durations are the same whatever holds them. Guarantee: an entry depends on
     its label only, and nothing raises.
     """
+    if labels.dtype.kind == "f" and labels.dtype.itemsize < 8 and classes.dtype.kind == "f":
+        with np.errstate(all="ignore"):
+            narrow = classes.astype(labels.dtype)  # 0.1 is another number in 32 bits
+        classes = narrow if np.unique(narrow).size == classes.size else classes
     if _comparable(labels.dtype, classes.dtype):
         place = np.minimum(np.searchsorted(classes, labels), len(classes) - 1)
         return np.where(classes[place] == labels, place, -1)
@@ -266,6 +286,8 @@ def check_labels(
         Of the parameter, for error messages.
     """
     labels, problem = (np.empty(0), _NO_LABELS) if y is None else _flat(y, name)
+    if classes is not None and not problem and never_held(classes.tolist(), *_declared(y, labels)):
+        raise TypeError(_NEVER_HELD.format(estimator=estimator, y=name))
     numbers, missing, problem = _numbers_of(labels, problem, n_rows, classes, omit=omit)
     if problem:
         raise ValueError(problem.format(estimator=estimator, y=name))
@@ -440,6 +462,10 @@ def _labelled_parts(
             for head in (chosen(one, (y,)) for one in X.heads):
                 if refused_type(head)[0]:
                     raise ValueError(_NOT_REAL.format(y=name))
+    if classes is not None:
+        of_y = target_heads[0] if is_parts(y) else chosen(X.heads[0], (y,))
+        if never_held(classes.tolist(), *_declared(of_y, np.empty(0, dtype=object))):
+            raise TypeError(_NEVER_HELD.format(estimator=estimator, y=name))
     for head in heads:
         _numeric_container(_flat_head(head), estimator)
     head = _flat_head(heads[0])

@@ -14,7 +14,7 @@ from skdp.aggregation import _intervals
 from skdp.aggregation._intervals import (
     Z,
     quantile_bins,
-    quotient_interval,
+    quotient_intervals,
     tree_excess,
 )
 from skdp.statistics._limits import heavy_z, spread_seen
@@ -83,7 +83,7 @@ def test_edges_far_from_the_quantile_are_not_in_it(monkeypatch):
     """Of 10 rows in two bins: from 65 bins to 9, where noise of 83 empty ones is not smoothed."""
     noise = draws(False)[:1000]
     shorter = length(ROWS["two values"] * 10, 0.7, noise)
-    monkeypatch.setattr(_intervals, "isotonic_regression", lambda row: row)
+    monkeypatch.setattr(_intervals, "_ascending", lambda rows: rows)
     assert shorter < 15 < 50 < length(ROWS["two values"] * 10, 0.7, noise)
 
 
@@ -117,8 +117,9 @@ def test_what_is_seen_of_a_spread_is_enough_and_no_more(noise, beside):
 
 def test_a_spread_far_above_laplace_noise_makes_a_normal_interval():
     """Not one of Laplace noise, 8% longer."""
-    low, high = quotient_interval(500.0, 1000.0, 0.1, 0.1, low=-1, high=1, pure=True, extra=10.0**4)
-    assert (high - low) / 2 == pytest.approx(Z * 100 / 1000, rel=1e-3)
+    total, count, extra = np.array([500.0]), np.array([1000.0]), np.array([10.0**4])
+    low, high = quotient_intervals(total, count, 0.1, 0.1, low=-1, high=1, pure=True, extra=extra)
+    assert (high - low)[0] / 2 == pytest.approx(Z * 100 / 1000, rel=1e-3)
     assert heavy_z(3.0, 0.95) > heavy_z(1.0, 0.95) > heavy_z(0.0, 0.95) == Z
 
 
