@@ -15,7 +15,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from skdp.sql._typed import family_of, quoted, text_of
+from skdp.sql.ir import column_type, quoted, text_of
 from skdp.tabular import checked, type_name, with_texts
 from skdp.user_code import cancellable, or_raise, suppress_warnings
 
@@ -44,8 +44,13 @@ class Column:
 
     @property
     def family(self) -> str:
-        """What expressions may do with it."""
-        return "text" if self.kind.upper().startswith("ENUM") else family_of(self.kind)
+        """The kind of its values, for ids: floating point and decimals are compared as numbers."""
+        kind = column_type(self.kind).kind
+        if self.kind.upper() in ("UBIGINT", "HUGEINT", "UHUGEINT"):
+            return "num"
+        kind = {"decimal": "num", "double": "num", "float": "num"}.get(kind, kind)
+        other = kind in ("zoned", "clock", "blob", "uuid") or self.kind.upper() == "TIMESTAMP_NS"
+        return "other" if other else kind
 
 
 @dataclass(frozen=True)
@@ -95,6 +100,7 @@ class Catalog:
 
     connection: Any
     tables: dict[str, Table] = field(default_factory=dict)
+    own: bool = False  # a database of tables in memory: nobody else adds functions to it
     shared: bool = False  # one cursor for all that is read
     opened: Any = None
 
@@ -141,27 +147,36 @@ class Catalog:
             DuckDB's.
         """
 
-        def opened() -> tuple[Any, list[str]]:
+        def opened() -> tuple[Any, list[str] | None]:
             cursor = self.connection.cursor()
+            # Settings of a cursor alone. Those of order are the whole database's: SQL of skdp
+            # states its order everywhere.
             for setting in (
                 "integer_division = false",
                 "ieee_floating_point_ops = true",
-                "default_collation = ''",
-                "default_order = 'ASC'",
-                "default_null_order = 'NULLS_LAST'",
                 "max_execution_time = 0",  # how long a query takes is up to its rows
                 "preserve_identifier_case = 'preserve_case'",
                 "python_enable_replacements = false",
             ):
                 cursor.execute(f"SET {setting}")
+            named = "SELECT current_setting('default_collation')"
+            if cursor.execute(named).fetchone()[0]:  # a setting of the whole database, too
+                return cursor, None
             cursor.begin()  # what is checked of tables and functions holds until the last query
-            return cursor, _shadows(cursor)
+            return cursor, [] if self.own and self.tables else _shadows(cursor)
 
         text = (
             "the connection to DuckDB cannot be used, for example because it is closed. Open it "
             "again, and make a new PrivateDatabase; nothing was charged"
         )
         cursor, shadows = or_raise(opened, lambda: RuntimeError(text))
+        if shadows is None:
+            cursor.close()
+            raise RuntimeError(
+                "the database has a default_collation, under which different texts, and ids, are "
+                "equal. Run RESET default_collation, or use a connection to a copy without it; "
+                "nothing was charged"
+            )
         if shadows:
             cursor.close()
             raise RuntimeError(
@@ -217,7 +232,7 @@ def open_catalog(database: Any, tables: Any) -> Catalog:
     else:
         connection = _connected(duckdb, database)
         found = {}
-    catalog = Catalog(connection)
+    catalog = Catalog(connection, own=isinstance(database, Mapping))
     cursor = catalog.cursor()
     for name, spec in tables.items():
         if not isinstance(name, str):
@@ -316,7 +331,7 @@ def _copy(connection: Any, name: str, table: Any) -> None:
     if type(table).__name__ == "LazyFrame":
         text += ". Compute a lazy table of polars before, with frame.collect(), to see what fails"
     with suppress_warnings():
-        or_raise(copy, lambda: TypeError(text))
+        or_raise(lambda: cancellable(copy, connection.interrupt), lambda: TypeError(text))
 
 
 def _base_tables(cursor: Any) -> list[tuple[str, str, str, bool]]:

@@ -1,7 +1,7 @@
 """Private SQL: queries that `DPGroupBy` answers. Queries become its rows, keys and aggregates.
 
 Nothing is released here but by `skdp.aggregation.DPGroupBy`: no noise is drawn and no sensitivity
-is stated. A query is read by a closed whitelist (`skdp.sql._expressions`, `skdp.sql._sources`);
+is stated. A query is read by a closed whitelist (`skdp.sql.rules`, `skdp.sql._sources`);
 rows are computed by DuckDB before the charge, by SQL that cannot fail on a cell.
 """
 

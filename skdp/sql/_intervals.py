@@ -20,11 +20,11 @@ from typing import TYPE_CHECKING, Any
 from sqlglot import exp
 
 from skdp.sql._catalog import folded
-from skdp.sql._expressions import compiled
 from skdp.sql._parse import is_anonymized
 from skdp.sql._refusals import refuse
 from skdp.sql._relations import AGGREGATES
-from skdp.sql._typed import quoted
+from skdp.sql.ir import quoted
+from skdp.sql.rules import compiled
 
 if TYPE_CHECKING:
     from skdp.sql._plan import Plan, Specification
@@ -33,6 +33,7 @@ __all__ = ["check_names", "conditional_notes", "depends_on", "ends_of", "interva
 
 Ends = tuple[str, str]
 
+_LONGEST = 10_000  # characters of SQL: products of products have each end several times
 _AT_ANY_LEVEL = ("count", "distinct_units", "sum", "mean")  # as `DPGroupBy.intervals` has it
 
 
@@ -47,6 +48,15 @@ def interval_of(node: exp.Expr, scope: Any, parts: int = 1) -> Ends | None:
 
     if isinstance(node, exp.Paren):
         return inner_of(node.this)
+    if isinstance(node, exp.Greatest | exp.Least):  # both grow with their operands
+        ends = [inner_of(part) for part in (node.this, *node.expressions)]
+        name = "greatest" if isinstance(node, exp.Greatest) else "least"
+        known = [pair for pair in ends if pair is not None]
+        if len(known) < len(ends):
+            return None
+        return _several(name, [low for low, _ in known]), _several(
+            name, [high for _, high in known]
+        )
     if is_anonymized(node) or isinstance(node, AGGREGATES):
         one = scope.specification(node)
         if parts > 1 and one.kind not in _AT_ANY_LEVEL:
@@ -74,8 +84,16 @@ def interval_of(node: exp.Expr, scope: Any, parts: int = 1) -> Ends | None:
         return inner if getattr(node.to.this, "name", "") in names else None
     if isinstance(node, exp.Add | exp.Sub | exp.Mul | exp.Div):
         a, b = inner_of(node.this), inner_of(node.expression)
-        return None if a is None or b is None else _combined(node, a, b)
+        if a is None or b is None or sum(map(len, (*a, *b))) > _LONGEST:
+            return None
+        return _combined(node, a, b)
     return None
+
+
+def _several(name: str, ends: list[str]) -> str:
+    there = " AND ".join(f"{end} IS NOT NULL" for end in ends)
+    doubles = ", ".join(f"CAST({end} AS DOUBLE)" for end in ends)
+    return f"(CASE WHEN {there} THEN {name}({doubles}) END)"
 
 
 def ends_of(name: str, parts: int) -> tuple[str, str]:
@@ -121,17 +139,17 @@ def check_names(select: exp.Expr, outputs: Iterable[Any]) -> None:
 
 
 def depends_on(scope: Any, used: Sequence[Specification]) -> tuple[str, ...]:
-    """Return the released tables on which aggregates of a SELECT depend.
+    """Return the released tables on which a column of an answer depends.
 
-    That is: its rows, its keys, or the values of these aggregates.
+    That is: its rows, its keys, or the values of its aggregates.
     """
-    body = scope.body
-    texts = [body.source, body.unit, *body.tests, *(key.row.sql for key in scope.keys)]
     columns = {one.column for one in used if one.column}
-    texts += [one.sql for name, one in scope.values.values() if name in columns]
-    whole = " ".join(map(str, texts))
-    tables = scope.released_tables
-    return tuple(source for source in tables if source in whole)
+    deps = scope.body.deps
+    for key in scope.keys:
+        deps |= key.row.deps
+    for name, one in scope.values.values():
+        deps |= one.deps if name in columns else 0
+    return tuple(table for i, table in enumerate(scope.released_tables) if deps >> i & 1)
 
 
 def conditional_notes(plan: Plan, subqueries: Iterable[Any]) -> list[str]:

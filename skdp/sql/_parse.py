@@ -90,7 +90,7 @@ def parsed(text: str) -> tuple[exp.Expr, Options]:
             f"the query must be one statement, got {len(statements)}. Run each by itself. Nothing "
             "was charged."
         )
-    statement = statements[0]
+    statement = with_extracts(statements[0])
     while isinstance(statement, exp.Subquery) and not any(
         value for name, value in statement.args.items() if name != "this"
     ):
@@ -104,17 +104,29 @@ def _place(error: SqlglotError) -> str:
     return f"line {line}, column {column}: " if line else ""
 
 
+def with_extracts(tree: exp.Expr) -> exp.Expr:
+    """Return a tree in which DATE_PART('part', x) is EXTRACT(part FROM x)."""
+    for node in list(tree.find_all(exp.Anonymous)):
+        if str(node.this).lower() in ("date_part", "datepart") and len(node.expressions) == 2:
+            part, value = node.expressions
+            if isinstance(part, exp.Literal) and part.is_string and str(part.this).isalpha():
+                extract = exp.Extract(this=exp.var(str(part.this)), expression=value.copy())
+                node.replace(extract)
+                tree = extract if node is tree else tree
+    return tree
+
+
 def conjuncts(node: exp.Expr | None) -> Iterator[exp.Expr]:
     """Yield what ANDs hold together."""
-    if node is None:
-        return
-    while isinstance(node, exp.Paren):
-        node = node.this
-    if isinstance(node, exp.And):
-        yield from conjuncts(node.this)
-        yield from conjuncts(node.expression)
-    else:
-        yield node
+    stack = [] if node is None else [node]
+    while stack:
+        at = stack.pop()
+        while isinstance(at, exp.Paren):
+            at = at.this
+        if isinstance(at, exp.And):
+            stack += [at.expression, at.this]
+        else:
+            yield at
 
 
 # --- the spelling of Wilson et al. and of GoogleSQL ---------------------------------------------

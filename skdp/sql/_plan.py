@@ -14,7 +14,6 @@ from sqlglot import exp
 
 from skdp.exceptions import QueryRefusedError
 from skdp.sql._catalog import Catalog, Table, folded
-from skdp.sql._expressions import compiled, condition
 from skdp.sql._intervals import check_names, depends_on, interval_of
 from skdp.sql._parse import clamp_of, is_anonymized, plain_aggregate
 from skdp.sql._refusals import SOURCES, only, refusal, refuse, refuse_bounds, said
@@ -27,7 +26,21 @@ from skdp.sql._relations import (
     item_name,
 )
 from skdp.sql._sources import Compiler
-from skdp.sql._typed import TO_NUMBERS, TYPES, WORDS, Expr, canonical, quoted, text_of
+from skdp.sql.ir import (
+    BIGINT,
+    BOOL,
+    DOUBLE,
+    LONGEST_SQL,
+    NUMBERS,
+    TEXT,
+    WORDS,
+    Node,
+    Tree,
+    quoted,
+    text_of,
+)
+from skdp.sql.operators import TO_NUMBERS
+from skdp.sql.rules import compiled, condition
 from skdp.user_code import or_raise
 
 __all__ = ["EVERYTHING", "MOST_KEYS", "Key", "Plan", "Specification", "planned"]
@@ -49,25 +62,34 @@ class Key:
     """What is grouped by: its column in the rows, its SQL there, and what it is afterwards."""
 
     column: str
-    row: Expr
+    row: Node
     label: str
     known: tuple[Any, ...] | None
     node: exp.Expr
 
-    @property
-    def encoded(self) -> str:
-        """The key as text that is never missing: NULL is the empty text, all else has a mark."""
-        value = canonical(self.row.sql, self.row.family)
-        return f"coalesce('=' || TRY_CAST({value} AS VARCHAR), '')"
+    def encoded(self, tree: Tree) -> Node:
+        """Return the key as text that is never missing: NULL is the empty text, all else marked."""
+        value = tree.canonical(self.row)
+        if value.type.kind == "zoned":  # whatever the time zone of a connection
+            value = tree.make(TEXT, "timezone('UTC', {0})", value)
+        return tree.make(TEXT, "coalesce('=' || TRY_CAST({0} AS VARCHAR), '')", value)
 
     @property
     def decoded(self) -> str:
         """The key itself, from its text, as SQL over released columns."""
-        inner = quoted(self.column)
-        if self.row.family == "bool":
-            return f"(CASE {inner} WHEN '=true' THEN TRUE WHEN '=false' THEN FALSE END)"
-        kind = TYPES[self.row.family]
-        return f"(CASE WHEN {inner} <> '' THEN TRY_CAST(substring({inner}, 2) AS {kind}) END)"
+        inner, type_ = quoted(self.column), self.row.type
+        kind = "TIMESTAMP" if type_.kind == "zoned" else type_.sql
+        value = f"TRY_CAST(substring({inner}, 2) AS {kind})"
+        value = f"timezone('UTC', {value})" if type_.kind == "zoned" else value
+        return f"(CASE WHEN {inner} <> '' THEN {value} END)"
+
+    @property
+    def shown(self) -> str:
+        """The key in the type of its column, as SQL over released columns."""
+        answer = self.row.type.answer
+        if answer == self.row.type.sql:
+            return self.decoded
+        return f"TRY_CAST({self.decoded} AS {answer})"
 
 
 @dataclass(frozen=True)
@@ -104,6 +126,7 @@ class Output:
     high: str | None = None
     population: str | None = None
     measured: bool = False
+    key: str = ""  # its column in the rows, where it is a key
     given: tuple[str, ...] = ()
 
 
@@ -169,16 +192,36 @@ class Released:
     keys: list[Key]
     stated: Mapping[str, tuple[float, float]]
     aggregates: list[Specification] = field(default_factory=list)
-    values: dict[str, tuple[str, Expr]] = field(default_factory=dict)  # SQL: column, expression
+    # By node and clamp: a column, and what it holds.
+    values: dict[tuple[int, Any], tuple[str, Node]] = field(default_factory=dict)
     bounds: dict[str, tuple[float, float]] = field(default_factory=dict)
     aliases: dict[str, exp.Expr] = field(default_factory=dict)
     notes: list[str] = field(default_factory=list)
-    used: list[Specification] = field(default_factory=list)
+    leaves: dict[int, Specification | Key] = field(default_factory=dict)  # by node
     per_unit: bool = False  # a unit's rows of a key are aggregated to one first
     levels: set[tuple[str, int]] = field(default_factory=set)  # of intervals, beside 95%
     released_tables: tuple[str, ...] = ()  # sources of what subqueries have released
 
-    def column(self, node: exp.Column) -> Expr:
+    @property
+    def tree(self) -> Tree:
+        """The nodes of the query."""
+        return self.body.scope.tree
+
+    def used(self, *nodes: Node) -> list[Specification]:
+        """Return the aggregates of which nodes are computed."""
+        found: dict[str, Specification] = {}
+        stack, seen = list(reversed(nodes)), set()
+        while stack:
+            one = stack.pop()
+            if id(one) not in seen:
+                seen.add(id(one))
+                stack += reversed(one.args)
+                leaf = self.leaves.get(id(one))
+                if isinstance(leaf, Specification):
+                    found[leaf.name] = leaf
+        return list(found.values())
+
+    def column(self, node: exp.Column) -> Node:
         """Return what a name means that is no key: an alias of the SELECT, or nothing."""
         alias = self.aliases.get(folded(node.name)) if not node.table else None
         if alias is not None:
@@ -198,13 +241,14 @@ class Released:
             way,
         )
 
-    def special(self, node: exp.Expr) -> Expr | None:
+    def special(self, node: exp.Expr) -> Node | None:
         """Return an aggregate or a key."""
         if is_anonymized(node) or isinstance(node, AGGREGATES):
             found = self.specification(node)
-            self.used.append(found)
             whole = found.whole or found.kind in ("count", "distinct_units")
-            return Expr(quoted(found.name), "int" if whole else "num")
+            leaf = self.tree.leaf(BIGINT if whole else DOUBLE, quoted(found.name))
+            self.leaves[id(leaf)] = found
+            return leaf
         if isinstance(node, exp.Literal | exp.Boolean | exp.Null | exp.Interval):
             return None
         if isinstance(node, exp.Select | exp.Exists):
@@ -213,7 +257,9 @@ class Released:
         if not is_aggregate(node):
             key = self._key(node)
             if key is not None:
-                return Expr(key.decoded, key.row.family, None)
+                leaf = self.tree.leaf(key.row.type, key.decoded, tags=[f"{key.column} of keys"])
+                self.leaves[id(leaf)] = key
+                return leaf
         return None
 
     def _key(self, node: exp.Expr) -> Key | None:
@@ -221,7 +267,8 @@ class Released:
             own = compiled(node, self.body.scope)
         except ValueError:
             return None
-        return next((key for key in self.keys if key.row.sql == own.sql), None)
+        own = self.tree.answered(own)
+        return next((key for key in self.keys if key.row is own), None)
 
     # --- aggregates -------------------------------------------------------------------------------
 
@@ -269,12 +316,9 @@ class Released:
         if test is not None:
             given = exp.Case(ifs=[exp.If(this=test.copy(), true=given.copy())])
         one = compiled(given, self.body.scope)
-        if one.family not in ("int", "num"):
-            refuse(
-                given,
-                f"{said(node)} needs numbers, but {said(given)} holds {WORDS[one.family]}",
-                TO_NUMBERS,
-            )
+        if one.type.kind not in NUMBERS:
+            reason = f"{said(node)} needs numbers, but {said(given)} holds"
+            refuse(given, f"{reason} {WORDS[one.type.kind]}", TO_NUMBERS)
         column = self._value(one, said(given), clamp)
         return self._added(Specification("", kind, column, q))
 
@@ -302,7 +346,7 @@ class Released:
         one = InnerAggregates(self.body.scope, []).special(filtered)
         assert one is not None
         kind = "mean" if isinstance(node, exp.Avg) else "sum"
-        column = self._value(replace(one, bounds=None), f"{said(node)} of a unit", clamp)
+        column = self._value(one, f"{said(node)} of a unit", clamp, declared=False)
         return self._added(Specification("", kind, column, whole=whole))
 
     def _within(self, node: exp.WithinGroup) -> tuple[exp.Expr, float]:
@@ -342,19 +386,21 @@ class Released:
             return self._added(Specification("", "distinct_units"))
         tests = []
         if isinstance(node, exp.CountIf):
-            tests.append(condition(of, self.body.scope).sql)
+            tests.append(condition(of, self.body.scope))
         elif of is not None and not isinstance(of, exp.Star):
             one = compiled(of, self.body.scope)
-            if one.constant is None:
-                tests.append(f"{one.sql} IS NOT NULL")
+            if one.value is None:
+                one = self.tree.missing_nan(one)
+                tests.append(self.tree.make(BOOL, "({0} IS NOT NULL)", one))
         elif isinstance(of, exp.Star):
             only(of)
         if test is not None:
-            tests.append(condition(test, self.body.scope).sql)
+            tests.append(condition(test, self.body.scope))
         if not tests:
             return self._added(Specification("", "count"))
-        sql = f"(CASE WHEN {' AND '.join(tests)} THEN 1 ELSE 0 END)"
-        column = self._value(Expr(sql, "int", (0.0, 1.0)), said(node), (0.0, 1.0))
+        both = " AND ".join(f"{{{i}}}" for i in range(len(tests)))
+        row = self.tree.make(BIGINT, f"(CASE WHEN {both} THEN 1 ELSE 0 END)", *tests)
+        column = self._value(row, said(node), (0.0, 1.0))
         return self._added(Specification("", "sum", column, whole=True))
 
     def _refuse_distinct(self, node: exp.Expr) -> NoReturn:
@@ -377,9 +423,11 @@ class Released:
         self.aggregates.append(one)
         return one
 
-    def _value(self, one: Expr, label: str, box: tuple[float, float] | None) -> str:
+    def _value(
+        self, one: Node, label: str, box: tuple[float, float] | None, *, declared: bool = True
+    ) -> str:
         """Return the name of a column of numbers, and take note of its bounds."""
-        place = one.sql if box is None else f"{one.sql} within {box}"
+        place = id(one), box
         if place in self.values:
             return self.values[place][0]
         taken = {folded(name) for name, _ in self.values.values()}
@@ -388,7 +436,7 @@ class Released:
         while folded(name) in taken:
             name += "'"
         self.values[place] = name, one
-        found = box or self.stated.get(folded(label)) or one.bounds
+        found = box or self.stated.get(folded(label)) or (one.bounds if declared else None)
         if found is not None:
             low, high = found
             if low == high:  # a constant: from zero to it
@@ -475,7 +523,7 @@ def _planned(
         refuse_bounds(select, unknown, [name for name, _ in scope.values.values()])
     return Plan(
         text,
-        _rows(body, unit, scope),
+        _rows(select, body, unit, scope),
         [key.column for key in keys] or [EVERYTHING],
         keys,
         scope.aggregates,
@@ -500,15 +548,17 @@ def _left_keys(select: exp.Expr, body: Body, keys: list[Key]) -> str | None:
         reason = "a released subquery on the left of a LEFT JOIN with a private table"
         refuse(select, f"{reason} is not supported", way)
     public = [left.compiled(key.node) for key in keys]
+    tree = body.scope.tree
+    public = [one if one is None else tree.answered(one) for one in public]
     pairs = zip(public, keys, strict=True)
-    if not keys or not all(one is not None and one.sql == key.row.sql for one, key in pairs):
+    if not keys or not all(one is key.row for one, key in pairs):
         way = (
             "use GROUP BY with columns of the public table only, put the private table on the "
             "left, or use JOIN"
         )
         refuse(select, SOURCES["left"][0], way)
     where = f" WHERE {' AND '.join(left.tests)}" if left.tests else ""
-    columns = ", ".join(key.encoded for key in keys)
+    columns = ", ".join(key.encoded(tree).sql for key in keys)
     return f"SELECT DISTINCT {columns} {left.source}{where} LIMIT {MOST_KEYS + 1}"
 
 
@@ -551,7 +601,7 @@ def _keys(select: exp.Select, items: list[tuple[str, exp.Expr]], body: Body) -> 
     keys: list[Key] = []
     for node in named:
         one = grouped_item(node, items, body.scope)
-        row = compiled(one, body.scope)
+        row = body.scope.tree.answered(compiled(one, body.scope))
         if row.tags:
             refuse(
                 node,
@@ -560,14 +610,14 @@ def _keys(select: exp.Select, items: list[tuple[str, exp.Expr]], body: Body) -> 
                 "group by a column that many units have in common; a subquery in FROM may group "
                 "by the unit",
             )
-        if row.family in ("other", "null"):
+        if row.type.kind in ("other", "null"):
             way = (
                 "group by numbers, text, booleans, dates or timestamps, or convert the column "
                 "before the table is declared"
             )
             reason = f"grouping by {said(one)} is not supported, since it holds"
-            refuse(node, f"{reason} {WORDS[row.family]}", way)
-        if any(key.row.sql == row.sql for key in keys):
+            refuse(node, f"{reason} {WORDS[row.type.kind]}", way)
+        if any(key.row is row for key in keys):
             continue
         known = body.scope.field_of(one) if isinstance(one, exp.Column) else None
         label = said(one)
@@ -578,10 +628,12 @@ def _keys(select: exp.Select, items: list[tuple[str, exp.Expr]], body: Body) -> 
 
 def _output(name: str, item: exp.Expr, scope: Released) -> Output:
     """Return a column of the answer."""
-    scope.used = []
-    one = compiled(item, scope)
-    used = list({spec.name: spec for spec in scope.used}.values())
+    one = scope.tree.answered(compiled(item, scope))
+    used = scope.used(one)
     given = depends_on(scope, used)
+    key = scope.leaves.get(id(one))
+    if isinstance(key, Key):
+        return Output(name, key.shown, key=key.column, given=given)
     if not used:
         return Output(name, one.sql, given=given)
     ends = interval_of(item, scope, len(used))
@@ -600,11 +652,12 @@ def _tail(select: exp.Select, scope: Released, items: list[tuple[str, exp.Expr]]
     """Return HAVING, ORDER BY and LIMIT, over what is released."""
     tail = ""
     having = select.args.get("having")
-    scope.used = []
+    chosen = False
     if having is not None:
-        tail += f" WHERE {condition(having.this, scope).sql}"
-    chosen = bool(scope.used)
-    scope.used = []
+        test = condition(having.this, scope)
+        tail += f" WHERE {test.sql}"
+        chosen = bool(scope.used(test))
+    ordered: list[Node] = []
     orders = []
     order = select.args.get("order")
     for one in () if order is None else order.expressions:
@@ -620,12 +673,13 @@ def _tail(select: exp.Select, scope: Released, items: list[tuple[str, exp.Expr]]
             of = scope.aliases[folded(of.name)]
         way = "DESC" if one.args.get("desc") else "ASC"
         nulls = "FIRST" if one.args.get("nulls_first") else "LAST"
-        orders.append(f"{compiled(of, scope).sql} {way} NULLS {nulls}")
+        ordered.append(compiled(of, scope))
+        orders.append(f"{ordered[-1].sql} {way} NULLS {nulls}")
     orders += [f"{key.decoded} ASC NULLS LAST" for key in scope.keys]
     if orders:
         tail += f" ORDER BY {', '.join(orders)}"
     limited = select.args.get("limit") is not None or select.args.get("offset") is not None
-    if chosen or (limited and scope.used):
+    if chosen or (limited and scope.used(*ordered)):
         scope.notes.append(CHOSEN)
     for name in ("limit", "offset"):
         part = select.args.get(name)
@@ -639,16 +693,19 @@ def _tail(select: exp.Select, scope: Released, items: list[tuple[str, exp.Expr]]
     return tail
 
 
-def _rows(body: Body, unit: str, scope: Released) -> str:
+def _rows(select: exp.Expr, body: Body, unit: str, scope: Released) -> str:
     """Return the rows that are aggregated: whose they are, their keys, their numbers."""
     columns = [f"{body.unit} AS {quoted(unit)}"]
-    columns += [f"{key.encoded} AS {quoted(key.column)}" for key in scope.keys]
+    tree = scope.tree
+    columns += [f"{key.encoded(tree).sql} AS {quoted(key.column)}" for key in scope.keys]
     if not scope.keys:
         columns.append(f"{text_of(EVERYTHING)} AS {quoted(EVERYTHING)}")
     for name, one in scope.values.values():
-        columns.append(f"TRY_CAST({one.sql} AS DOUBLE) AS {quoted(name)}")
+        columns.append(f"{tree.to(one, DOUBLE).sql} AS {quoted(name)}")
     tests = [*body.tests, f"{body.unit} IS NOT NULL"]  # no rows that belong to nobody
     sql = f"SELECT {', '.join(columns)} {body.source} WHERE {' AND '.join(tests)}"
+    if len(sql) > 4 * LONGEST_SQL:
+        refuse(select, *SOURCES["too long"])
     if scope.per_unit:
         places = range(1, 2 + max(len(scope.keys), 1))
         sql += f" GROUP BY {', '.join(map(str, places))}"

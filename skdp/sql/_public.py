@@ -14,15 +14,25 @@ from sqlglot import exp
 
 from skdp.sql._answer import Answer
 from skdp.sql._catalog import Catalog, folded
-from skdp.sql._expressions import HANDLERS
 from skdp.sql._parse import parsed
 from skdp.sql._refusals import refuse, said
 from skdp.sql._results import Subquery, own_database
+from skdp.sql.rules import RULES
+from skdp.user_code import cancellable
 
 __all__ = ["public_answer", "reads_public_tables_alone"]
 
 _STRUCTURE = (
-    *(exp.Select, exp.Subquery, exp.Union, exp.From, exp.Join, exp.Table, exp.TableAlias),
+    *(
+        exp.Select,
+        exp.Subquery,
+        exp.Union,
+        exp.From,
+        exp.Join,
+        exp.Table,
+        exp.TableAlias,
+        exp.Column,
+    ),
     *(exp.With, exp.CTE, exp.Where, exp.Group, exp.Having, exp.Order, exp.Ordered, exp.Limit),
     *(exp.Offset, exp.Distinct, exp.Alias, exp.Identifier, exp.Star, exp.Var, exp.DataType),
     *(exp.DataTypeParam, exp.Interval, exp.Tuple, exp.Exists, exp.Values, exp.Filter),
@@ -33,6 +43,7 @@ _FUNCTIONS = (
     *(exp.VariancePop, exp.Stddev, exp.StddevPop, exp.StddevSamp, exp.PercentileCont),
     *(exp.Quantile, exp.RowNumber, exp.Rank, exp.Lag, exp.Lead),
 )
+_DATES = (exp.DateDiff, exp.TimeToStr, exp.TimestampTrunc, exp.DateTrunc, exp.Extract)
 _ARITHMETIC = (exp.Add, exp.Sub, exp.Mul, exp.Div, exp.IntDiv, exp.Mod, exp.Neg)
 _UNTRIED = (exp.Select, exp.Window, exp.AggFunc)  # what DuckDB's TRY refuses
 _LISTED = frozenset((*_STRUCTURE, *_FUNCTIONS))
@@ -108,7 +119,7 @@ def _make_total(select: exp.Expr) -> None:
         if type(cast) is exp.Cast:
             cast.replace(exp.TryCast(this=cast.this.copy(), to=cast.to.copy()))
     # From the inside out, each by itself: what is grouped by stays what is shown.
-    for node in reversed(list(select.find_all(*_ARITHMETIC))):
+    for node in reversed(list(select.find_all(*_ARITHMETIC, *_DATES))):
         if node.find(*_UNTRIED) is None:
             node.replace(exp.Anonymous(this="TRY", expressions=[node.copy()]))
         elif isinstance(node, exp.IntDiv | exp.Mod):
@@ -131,7 +142,7 @@ def _run(catalog: Catalog, sql: str, put: Sequence[Subquery] = ()) -> Any:
         with catalog.reading() as cursor:
             for one in put:
                 one.put(cursor)
-            return cursor.sql(sql).to_arrow_table()
+            return cancellable(lambda: cursor.sql(sql).to_arrow_table(), cursor.interrupt)
     except Exception:  # noqa: BLE001  its text may name other tables
         return None
 
@@ -152,7 +163,7 @@ def public_answer(
         way = "read public tables only, each by its declared name"
         refuse(select, "this query reads other tables than public ones", way)
     for node in select.walk():
-        if type(node) not in _LISTED and type(node) not in HANDLERS:
+        if type(node) not in _LISTED and type(node) not in RULES:
             reason = f"{said(node)} is not supported in a query on public or released tables"
             way = (
                 "use COUNT, SUM, AVG, MIN, MAX and other usual aggregates, ROW_NUMBER, RANK, LAG, "

@@ -8,10 +8,11 @@ from typing import Any
 from sqlglot import exp
 
 from skdp.sql._catalog import folded
-from skdp.sql._expressions import compiled, condition
 from skdp.sql._parse import is_anonymized
 from skdp.sql._refusals import only, refusal, refuse, said
-from skdp.sql._typed import TO_NUMBERS, WORDS, Expr, canonical, quoted
+from skdp.sql.ir import BIGINT, DOUBLE, NUMBERS, WORDS, Node, Tree, Type, decimal, quoted
+from skdp.sql.operators import TO_NUMBERS
+from skdp.sql.rules import compiled, condition
 
 __all__ = [
     "AGGREGATES",
@@ -34,7 +35,7 @@ class Field:
     """A column of a relation: what it is called inside, and what is known of it."""
 
     name: str
-    family: str
+    type: Type
     bounds: tuple[float, float] | None = None
     tags: frozenset[str] = frozenset()
     keys: tuple[Any, ...] | None = None
@@ -47,7 +48,8 @@ class Relation:
 
     Public tables in it make up to `matches` rows of a private one. Joins of private tables in it
     make up to `pairs` rows of a unit, 0 where there are none. `released`: of a subquery that is
-    released first, the columns that name one row of it.
+    released first, the columns that name one row of it. `deps`: the released tables that it reads,
+    as bits.
     """
 
     sql: str
@@ -56,12 +58,14 @@ class Relation:
     matches: int = 1
     pairs: int = 0
     released: tuple[str, ...] | None = None
+    deps: int = 0
 
 
 @dataclass(eq=False)
 class RowScope:
     """Names of one SELECT, in which subqueries see those of the SELECTs around it."""
 
+    tree: Tree
     parent: RowScope | None = None
     tables: list[tuple[str, Relation, str]] = field(default_factory=list)
     merged: set[str] = field(default_factory=set)  # of USING: the first table's
@@ -85,7 +89,7 @@ class RowScope:
         found = self.own(node)
         return None if found is None else found[0]
 
-    def column(self, node: exp.Column) -> Expr:
+    def column(self, node: exp.Column) -> Node:
         """Return what a name means."""
         if node.args.get("db") is not None:
             way = f"write {said(exp.column(node.this.copy(), table=node.args['table'].copy()))}"
@@ -99,13 +103,14 @@ class RowScope:
             found = scope.own(node)
             if found is not None:
                 one, handle = found
-                return Expr(f"{handle}.{quoted(one.name)}", one.family, one.bounds, None, one.tags)
+                name = f"{handle}.{quoted(one.name)}"
+                return self.tree.leaf(one.type, name, one.bounds, one.tags)
             scope = scope.parent
         names = sorted({name for _, relation, _ in self.tables for name in relation.fields})
         shown = ", ".join(names[:12]) + (f" and {len(names) - 12} more" if len(names) > 12 else "")
         raise refusal(node, f"there is no column {said(node)} here", f"the columns are: {shown}")
 
-    def special(self, node: exp.Expr) -> Expr | None:
+    def special(self, node: exp.Expr) -> Node | None:
         """Refuse what stands in no row-local expression."""
         if isinstance(node, exp.Select | exp.Exists):
             refuse(
@@ -129,7 +134,7 @@ class Left:
     source: str
     tests: list[str] = field(default_factory=list)
 
-    def compiled(self, node: exp.Expr) -> Expr | None:
+    def compiled(self, node: exp.Expr) -> Node | None:
         """Return an expression of public columns alone; None for others."""
         try:
             return compiled(node, self.scope)
@@ -148,6 +153,7 @@ class Body:
     left: Left | None = None
     matches: int = 1
     pairs: int = 0
+    deps: int = 0
 
     @property
     def sql(self) -> str:
@@ -157,13 +163,17 @@ class Body:
 
 def is_aggregate(node: exp.Expr) -> bool:
     """Say whether an aggregate is anywhere in an expression, subqueries aside."""
-    if isinstance(node, AGGREGATES) or is_anonymized(node):
-        return True
-    return any(
-        is_aggregate(child)
-        for child in node.iter_expressions()
-        if not isinstance(child, exp.Subquery | exp.Select)
-    )
+    stack = [node]
+    while stack:
+        at = stack.pop()
+        if isinstance(at, AGGREGATES) or is_anonymized(at):
+            return True
+        stack += [
+            child
+            for child in at.iter_expressions()
+            if not isinstance(child, exp.Subquery | exp.Select)
+        ]
+    return False
 
 
 def grouped_item(node: exp.Expr, items: list[tuple[str, exp.Expr]], scope: RowScope) -> exp.Expr:
@@ -239,36 +249,43 @@ class InnerAggregates:
     """
 
     rows: Any
-    keys: list[Expr]
+    keys: list[Node]
 
-    def column(self, node: exp.Column) -> Expr:
+    @property
+    def tree(self) -> Tree:
+        """The nodes of the query."""
+        tree: Tree = self.rows.tree
+        return tree
+
+    def column(self, node: exp.Column) -> Node:
         """Return a column that is grouped by."""
         reason = f"{said(node)} is neither in GROUP BY nor inside of an aggregate"
         refuse(node, reason, f"add it to GROUP BY, or use an aggregate such as MAX({said(node)})")
 
-    def special(self, node: exp.Expr) -> Expr | None:
+    def special(self, node: exp.Expr) -> Node | None:
         """Return an aggregate, or what is grouped by."""
-        filtered = None
+        tests = []
         if isinstance(node, exp.Filter):
             only(node, "this", "expression")
-            filtered = condition(node.expression.this, self.rows).sql
+            tests = [condition(node.expression.this, self.rows)]
             node = node.this
         if isinstance(node, exp.AggFunc | exp.WithinGroup | exp.IgnoreNulls):
-            return self._aggregate(node, "" if filtered is None else f" FILTER (WHERE {filtered})")
+            return self._aggregate(node, tests)
         if isinstance(node, exp.Literal | exp.Boolean | exp.Null | exp.Interval):
             return None
         try:
-            own = compiled(node, self.rows)
+            own = self.tree.canonical(compiled(node, self.rows))
         except ValueError:
             return None
-        own_sql = canonical(own.sql, own.family)
-        return next((key for key in self.keys if key.sql == own_sql), None)
+        return own if own in self.keys else None
 
-    def _aggregate(self, node: exp.Expr, tail: str) -> Expr:
+    def _aggregate(self, node: exp.Expr, tests: list[Node]) -> Node:
+        make = self.tree.make
+        tail = " FILTER (WHERE {1})" * bool(tests)
         if isinstance(node, exp.Count):
             only(node, "this", "big_int")
             if isinstance(node.this, exp.Star):
-                return Expr(f"count(*){tail}", "int")
+                return make(BIGINT, "count(*)" + tail.replace("1", "0"), *tests)
             distinct, of = "", node.this
             if isinstance(of, exp.Distinct):
                 only(of, "expressions")
@@ -276,7 +293,8 @@ class InnerAggregates:
                     reason = f"{said(node)} counts several expressions together"
                     refuse(node, reason, "count one expression")
                 distinct, of = "DISTINCT ", of.expressions[0]
-            return Expr(f"count({distinct}{compiled(of, self.rows).sql}){tail}", "int")
+            value = self.tree.missing_nan(compiled(of, self.rows))
+            return make(BIGINT, f"count({distinct}{{0}}){tail}", value, *tests)
         if type(node) not in (exp.Sum, exp.Avg, exp.Min, exp.Max):
             reason = f"the aggregate {said(node)} is not supported inside of a subquery"
             refuse(node, reason, "use COUNT, SUM, AVG, MIN or MAX")
@@ -284,19 +302,25 @@ class InnerAggregates:
         one = compiled(node.this, self.rows)
         if isinstance(node, exp.Min | exp.Max):
             name = "min" if isinstance(node, exp.Min) else "max"
-            if one.family in ("other", "null"):
+            if one.type.kind in ("other", "null"):
                 reason = f"{said(node)} is not supported: {said(node.this)} holds"
                 way = "use it on numbers, text, booleans, dates or timestamps"
-                refuse(node, f"{reason} {WORDS[one.family]}", way)
-            value = canonical(one.sql, one.family)
-            return Expr(f"{name}({value}){tail}", one.family, one.bounds)
-        if one.family not in ("int", "num"):
+                refuse(node, f"{reason} {WORDS[one.type.kind]}", way)
+            value = self.tree.canonical(self.tree.missing_nan(one))
+            return make(one.type, f"{name}({{0}}){tail}", value, *tests, bounds=one.bounds)
+        if one.type.kind not in NUMBERS:
             reason = f"{said(node)} needs numbers, but {said(node.this)} holds"
-            refuse(node, f"{reason} {WORDS[one.family]}", TO_NUMBERS)
-        if isinstance(node, exp.Sum) and one.family == "int":
-            return Expr(f"TRY_CAST(sum(TRY_CAST({one.sql} AS HUGEINT)){tail} AS BIGINT)", "int")
-        fixed = f"TRY_CAST({one.sql} AS DECIMAL(28, 9))"
-        total = f"TRY_CAST(sum({fixed}){tail} AS DOUBLE)"
+            refuse(node, f"{reason} {WORDS[one.type.kind]}", TO_NUMBERS)
+        if isinstance(node, exp.Sum) and one.type.kind == "int":
+            value = self.tree.narrow(one)
+            return make(BIGINT, f"TRY_CAST(sum({{0}}){tail} AS BIGINT)", value, *tests)
+        exact = one.type.kind == "decimal" and one.type.width <= 28
+        fixed = decimal(28, one.type.scale) if exact else decimal(28, 9)
+        value = make(fixed, f"TRY_CAST({{0}} AS {fixed.sql})", one)
+        whole = decimal(38, fixed.scale)
         if isinstance(node, exp.Sum):
-            return Expr(total, "num")
-        return Expr(f"({total} / NULLIF(count({fixed}){tail}, 0))", "num", one.bounds)
+            goal = whole if exact else DOUBLE
+            return make(goal, f"TRY_CAST(sum({{0}}){tail} AS {goal.sql})", value, *tests)
+        total = make(DOUBLE, f"TRY_CAST(sum({{0}}){tail} AS DOUBLE)", value, *tests)
+        count = make(BIGINT, f"NULLIF(count({{0}}){tail}, 0)", value, *tests)
+        return make(DOUBLE, "({0} / {1})", total, count, bounds=one.bounds)

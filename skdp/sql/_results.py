@@ -6,6 +6,7 @@ import math
 import os
 from collections.abc import Sequence
 from dataclasses import dataclass
+from decimal import Decimal
 from functools import cache
 from typing import Any
 
@@ -16,9 +17,11 @@ from skdp.sql._answer import Answer
 from skdp.sql._catalog import Table
 from skdp.sql._intervals import conditional_notes, ends_of
 from skdp.sql._plan import Plan
-from skdp.sql._typed import TYPES, quoted
+from skdp.sql.ir import quoted
 
 __all__ = ["Subquery", "answer_of", "columns_of_answer", "encoded_keys"]
+
+_STATED = (int, float, Decimal)
 
 
 @dataclass(eq=False)
@@ -70,7 +73,9 @@ def own_database() -> Any:
     All have one database, since to open one takes longer than most queries; a process that was
     forked has its own.
     """
-    return _of_process(os.getpid()).cursor()
+    cursor = _of_process(os.getpid()).cursor()
+    cursor.execute("SET TimeZone = 'UTC'")
+    return cursor
 
 
 def encoded_keys(plan: Plan) -> list[Any]:
@@ -84,18 +89,26 @@ def encoded_keys(plan: Plan) -> list[Any]:
     connection = own_database()
     places: list[dict[Any, str]] = []
     for key in plan.keys:
-        kind = TYPES[key.row.family]
+        type_ = key.row.type
+        kind = type_.sql
+        cast = f"TRY_CAST(? AS {kind})"
+        if type_.kind == "zoned":
+            cast = f"timezone('UTC', {cast})"  # as `Key.encoded` has it
         texts = {}
-        for value in key.known or ():
+        for known in key.known or ():
             found = connection.execute(
-                f"SELECT coalesce('=' || CAST(TRY_CAST(? AS {kind}) AS VARCHAR), '')", [value]
+                f"SELECT coalesce('=' || CAST({cast} AS VARCHAR), '')", [known]
             ).fetchone()[0]
-            if (found == "") != (value is None):
+            number = isinstance(known, _STATED) and not isinstance(known, bool)
+            exact = type_.kind not in ("int", "decimal") or not number
+            if (found == "") != (known is None) or not (
+                exact or Decimal(str(known)) == Decimal(found[1:])
+            ):
                 raise ValueError(
                     f"'keys' of {key.label!r} has a value that is no {kind}, the type of the "
                     "column. Correct the declaration of the table"
                 )
-            texts[value] = found
+            texts[known] = found
         places.append(texts)
     connection.close()
     listed = []

@@ -38,7 +38,6 @@ from sqlglot import exp
 
 from skdp.exceptions import QueryRefusedError
 from skdp.sql._catalog import Catalog, Table, folded
-from skdp.sql._expressions import compiled, condition
 from skdp.sql._parse import conjuncts
 from skdp.sql._refusals import SOURCES, OverUnits, only, place_of, refusal, refuse, said
 from skdp.sql._relations import (
@@ -53,7 +52,21 @@ from skdp.sql._relations import (
     is_aggregate,
     item_name,
 )
-from skdp.sql._typed import TYPES, WORDS, Expr, bounded, canonical, quoted
+from skdp.sql.ir import (
+    BIGINT,
+    LONGEST,
+    OTHER,
+    WORDS,
+    Node,
+    Tree,
+    Type,
+    canonical,
+    column_type,
+    quoted,
+    union_of,
+)
+from skdp.sql.operators import alike
+from skdp.sql.rules import compiled, condition
 from skdp.user_code import cancellable, or_raise
 
 __all__ = ["Compiler"]
@@ -72,6 +85,13 @@ class Compiler:
 
     def __init__(self, catalog: Catalog) -> None:
         self.catalog = catalog
+        self.tree = Tree()
+        self._bits = {
+            one.source: 1 << number
+            for number, one in enumerate(
+                one for one in catalog.tables.values() if one.released is not None
+            )
+        }
         self._count = 0
         self.used: list[Table] = []
         self.notes: list[str] = []
@@ -98,9 +118,11 @@ class Compiler:
         raws = {}
         for number, (name, column) in enumerate(table.columns.items()):
             raw = f"{handle}.{quoted(column.name)}"
-            family = column.family
-            if family not in ("int", "other") and column.kind.upper() != TYPES[family]:
-                raw = f"TRY_CAST({raw} AS {TYPES[family]})"
+            type_ = column_type(column.kind)
+            if type_ != OTHER and column.kind.upper().replace(", ", ",") != type_.sql.replace(
+                ", ", ","
+            ):
+                raw = f"TRY_CAST({raw} AS {type_.sql})"
             tags = set()
             if name == table.unit:
                 tags.add(_UNIT)
@@ -114,12 +136,12 @@ class Compiler:
                 and other.owner.key == name
             }
             tags |= pointing
-            raw = bounded(raw, column, named=bool(tags))
-            bounds = (0.0, 1.0) if family == "bool" else column.bounds
+            raw = bounded(raw, type_, column.kind, named=bool(tags))
+            bounds = (0.0, 1.0) if type_.kind == "bool" else column.bounds
             inner = f"c{number}"
             unique = bool(pointing)
-            fields[name] = Field(inner, family, bounds, frozenset(tags), column.keys, unique)
-            raws[name] = canonical(raw, family)
+            fields[name] = Field(inner, type_, bounds, frozenset(tags), column.keys, unique)
+            raws[name] = canonical(raw, type_)
             selected.append(f"{raws[name]} AS {inner}")
         source = f"{table.source} AS {handle}"
         if table.owner is not None:
@@ -134,13 +156,15 @@ class Compiler:
             unit = f"{handle}.{quoted(table.columns[table.unit].name)}"
             if table.columns[table.unit].kind.upper() in ("FLOAT", "DOUBLE"):  # one zero, no NaN
                 unit = f"CASE WHEN NOT isnan({unit}) THEN {unit} + 0.0 END"
-            unit = bounded(unit, table.columns[table.unit], named=True)
+            kind = table.columns[table.unit].kind
+            unit = bounded(unit, column_type(kind), kind, named=True)
             selected.insert(0, f"{unit} AS u")
         released = table.released and tuple(
             fields[name].name if name else "" for name in table.released
         )
         sql = f"SELECT {', '.join(selected)} FROM {source}"
-        return Relation(sql, fields, private=not table.public, released=released)
+        deps = self._bits.get(table.source, 0)
+        return Relation(sql, fields, private=not table.public, released=released, deps=deps)
 
     def relation(self, node: exp.Expr, ctes: dict[str, Any]) -> tuple[str, Relation]:
         """Return what FROM names, and its alias."""
@@ -190,18 +214,20 @@ class Compiler:
         """Return a table that the query states."""
         only(node, "expressions", "alias")
         rows = [
-            [compiled(cell, RowScope()) for cell in row.expressions] for row in node.expressions
+            [compiled(cell, RowScope(self.tree)) for cell in row.expressions]
+            for row in node.expressions
         ]
         if len({len(row) for row in rows}) != 1:
             refuse(node, *SOURCES["lengths"])
         fields, columns = {}, []
         for i, cells in enumerate(zip(*rows, strict=True)):
-            families = {cell.family for cell in cells} - {"null"}
-            family = "num" if families == {"int", "num"} else next(iter(families), "int")
-            if len(families) > 1 and family != "num":
+            try:
+                type_, alike_cells = alike(self.tree, node, list(cells))
+            except QueryRefusedError:
                 refuse(node, *SOURCES["types"])
-            fields[f"col{i}"] = Field(f"c{i}", family)
-            columns.append([f"CAST({cell.sql} AS {TYPES[family]})" for cell in cells])
+            type_ = BIGINT if type_.kind == "null" else type_
+            fields[f"col{i}"] = Field(f"c{i}", type_)
+            columns.append([f"CAST({cell.sql} AS {type_.sql})" for cell in alike_cells])
         listed = ", ".join(f"({', '.join(row)})" for row in zip(*columns, strict=True))
         handle = self._handle(node)
         names = ", ".join(one.name for one in fields.values())
@@ -218,7 +244,7 @@ class Compiler:
         if first is None:
             refuse(select, *SOURCES["no from"])
         only(first, "this")
-        scope = RowScope(parent)
+        scope = RowScope(self.tree, parent)
         start, joins, turned = _left_joins(first.this, select.args.get("joins") or [])
         alias, relation = self.relation(start, ctes)
         handle = self._handle(first)
@@ -226,6 +252,7 @@ class Compiler:
         body = Body(scope, f"FROM ({_place(handle)}) AS {handle}", [], None)
         equated: list[Equality] = []
         links = Links()
+        body.deps |= relation.deps
         if relation.private:
             links.add(handle)
         for join in joins:
@@ -240,6 +267,7 @@ class Compiler:
             public = None if body.left is None else body.left.compiled(test)
             if body.left is not None and public is not None:
                 body.left.tests.append(public.sql)
+                body.deps |= public.deps
         units = links.handles
         if units:
             links.check(select)
@@ -287,6 +315,7 @@ class Compiler:
         alias, relation = self.relation(join.this, ctes)
         handle = self._handle(join)
         scope = body.scope
+        body.deps |= relation.deps
         if any(alias == known for known, _, _ in scope.tables):
             way = "give one of them another name with AS"
             refuse(join, f"two tables in FROM are named {alias!r}", way)
@@ -304,7 +333,7 @@ class Compiler:
             scope.merged.add(name)
         outer = side == "LEFT"
         if outer and relation.private and not links.handles:  # see `Left`
-            body.left = Left(RowScope(scope.parent, before), body.source)
+            body.left = Left(RowScope(self.tree, scope.parent, before), body.source)
             outer = False
         own = Links(list(links.handles), list(links.pairs)) if outer else links
         if relation.private:
@@ -312,7 +341,9 @@ class Compiler:
         for test in tests:
             own.see(test, scope)
         equated += [one for test in tests for one in equalities(test, scope)]
-        compiled_tests = [condition(test, scope).sql for test in tests]
+        nodes = [condition(test, scope) for test in tests]
+        body.deps |= deps_of(nodes)
+        compiled_tests = [one.sql for one in nodes]
         if outer:
             if relation.private:
                 own.check(join)
@@ -343,7 +374,9 @@ class Compiler:
             query = query.this if isinstance(query, exp.Subquery) else query
             found = self._inner_exists(query, inner.this, body, links, ctes, negated)
         else:
-            return condition(test, body.scope).sql
+            tested = condition(test, body.scope)
+            body.deps |= tested.deps
+            return tested.sql
         return f"NOT {found}" if negated else found
 
     def _inner_exists(
@@ -372,20 +405,20 @@ class Compiler:
             relation = self.derived(select, ctes)
             items = select.expressions
             handle = self._handle(select)
-            inner = Body(RowScope(body.scope, [("", relation, handle)]), "", [], None)
+            inner_scope = RowScope(self.tree, body.scope, [("", relation, handle)])
+            inner = Body(inner_scope, "", [], None, deps=relation.deps)
             inner.source = f"FROM ({relation.sql}) AS {handle}"
             inner.unit = f"{handle}.u" if relation.private else None
             one = next(iter(relation.fields.values()))
-            value = Expr(f"{handle}.{quoted(one.name)}", one.family, None, None, one.tags)
+            value = self.tree.leaf(one.type, f"{handle}.{quoted(one.name)}", None, one.tags)
         tests, linked = list(inner.tests), False
         if member is not None:
             if len(items) != 1 or value is None:
                 refuse(select, *SOURCES["one column"])
             left = compiled(member, body.scope)
             linked = bool(left.tags & value.tags)
-            if left.family != value.family:
-                reason = f"IN compares {WORDS[left.family]} with {WORDS[value.family]}"
-                refuse(member, reason, "convert one of them with CAST")
+            body.deps |= left.deps | value.deps
+            _, (value, left) = alike(self.tree, member, [value, left])
             equal = f"({value.sql} = {left.sql})"
             tests.append(f"({equal} IS DISTINCT FROM FALSE)" if negated else equal)
         if inner.unit is not None:
@@ -394,6 +427,7 @@ class Compiler:
             if not linked and not _equates(select, inner.scope):
                 refuse(select, *SOURCES["other units"])
             tests.append(f"{inner.unit} = {links.handles[0]}.u")
+        body.deps |= inner.deps
         where = f" WHERE {' AND '.join(tests)}" if tests else ""
         return f"EXISTS (SELECT 1 {inner.source}{where})"
 
@@ -440,26 +474,28 @@ class Compiler:
                 raise over_units(node)
         fields: dict[str, Field] = {}
         selected = [f"{body.unit} AS u"] if body.unit else []
+        deps = body.deps
         for number, (name, item) in enumerate(items):
             one = compiled(item, scope)
+            deps |= one.deps
             known = body.scope.field_of(item) if isinstance(item, exp.Column) else None
             keys = None if known is None else known.keys
-            if one.family == "null":
+            if one.type.kind == "null":
                 refuse(item, *SOURCES["no type"])
             if folded(name) in fields:
                 reason = f"two columns of the subquery are named {name!r}"
                 refuse(item, reason, "give them different names with AS")
             inner = f"c{number}"
-            fields[folded(name)] = Field(inner, one.family, one.bounds, one.tags, keys)
-            selected.append(f"{canonical(one.sql, one.family)} AS {inner}")
+            fields[folded(name)] = Field(inner, one.type, one.bounds, one.tags, keys)
+            selected.append(f"{self.tree.canonical(one).sql} AS {inner}")
         sql = f"SELECT {distinct}{', '.join(selected)} {body.sql}{tail}"
         if len(sql) > 10**6:
             refuse(node, *SOURCES["too long"])
         private = body.unit is not None
         if not private:
             released = names_of_one_row(body, items, group, fields)
-            return Relation(sql, fields, private, released=released)
-        return Relation(sql, fields, private, body.matches, body.pairs)
+            return Relation(sql, fields, private, released=released, deps=deps)
+        return Relation(sql, fields, private, body.matches, body.pairs, deps=deps)
 
     def _grouped(
         self, node: exp.Select, body: Body, items: list[tuple[str, exp.Expr]]
@@ -470,9 +506,10 @@ class Compiler:
         if group is not None:
             only(group, "expressions")
             named = [grouped_item(one, items, body.scope) for one in group.expressions]
-        keys = [compiled(one, body.scope) for one in named]
-        keys = [replace(one, sql=canonical(one.sql, one.family)) for one in keys]
-        if body.unit is not None and not any(key.tags for key in keys):
+        own = [compiled(one, body.scope) for one in named]
+        keys = [self.tree.canonical(one) for one in own]
+        body.deps |= deps_of(keys)
+        if body.unit is not None and not any(key.tags for key in own):
             raise over_units(node)
         groups = [key.sql for key in keys]
         if body.unit is not None:
@@ -481,7 +518,9 @@ class Compiler:
         tail = f" GROUP BY {', '.join(groups)}" if groups else ""
         having = node.args.get("having")
         if having is not None:
-            tail += f" HAVING {condition(having.this, scope).sql}"
+            test = condition(having.this, scope)
+            body.deps |= test.deps
+            tail += f" HAVING {test.sql}"
         return scope, tail
 
     def _expanded(self, item: exp.Expr, scope: RowScope) -> Iterator[tuple[str, exp.Expr]]:
@@ -518,18 +557,17 @@ class Compiler:
             refuse(node, *SOURCES["columns"])
         fields, left, right = {}, [], []
         for (name, one), other in zip(a.fields.items(), b.fields.values(), strict=True):
-            if one.family != other.family:
-                reason = f"column {name!r} of UNION ALL holds {WORDS[one.family]} on one side and"
-                way = "convert one of them with CAST"
-                refuse(node, f"{reason} {WORDS[other.family]} on the other", way)
-            box = None
-            if one.bounds and other.bounds:
-                box = min(one.bounds[0], other.bounds[0]), max(one.bounds[1], other.bounds[1])
-            fields[name] = replace(
-                one, bounds=box, tags=one.tags & other.tags, keys=None, unique=False
-            )
-            left.append(f"{one.name} AS {one.name}")
-            right.append(f"{other.name} AS {one.name}")
+            sides = [self.tree.leaf(x.type, x.name, x.bounds) for x in (one, other)]
+            try:
+                type_, sides = alike(self.tree, node, sides)
+            except QueryRefusedError:
+                kinds = WORDS[one.type.kind], WORDS[other.type.kind]
+                reason = f"column {name!r} of UNION ALL holds {kinds[0]} on one side and {kinds[1]}"
+                refuse(node, f"{reason} on the other", "convert one of them with CAST")
+            tags, bounds = one.tags & other.tags, union_of(sides)
+            fields[name] = Field(one.name, type_, bounds, tags)
+            left.append(f"{sides[0].sql} AS {one.name}")
+            right.append(f"{sides[1].sql} AS {one.name}")
         unit = ["u"] if a.private else []
         first, second = self._handle(node), self._handle(node)
         sql = (
@@ -547,7 +585,8 @@ class Compiler:
                 f"unit; at most {MOST_OF_UNIONS:,} are allowed",
                 "join by the key of a declared owner, or query each part by itself",
             )
-        return Relation(sql, fields, a.private, a.matches + b.matches - 1, pairs)
+        deps = a.deps | b.deps
+        return Relation(sql, fields, a.private, a.matches + b.matches - 1, pairs, deps=deps)
 
     def with_ctes(self, node: exp.Expr, ctes: dict[str, Any]) -> dict[str, Any]:
         """Return common tables, those of WITH among them: each sees the ones before it."""
@@ -637,7 +676,7 @@ def equalities(node: exp.Expr | None, scope: RowScope) -> Iterable[Equality]:
             field, handle = found
             inside = [scope.own(column) for column in other.find_all(exp.Column)]
             others = frozenset(of for known in inside if known for of in known[1:])
-            if handle in others or _rounds(field.family, other, scope):
+            if handle in others or _rounds(field.type, test, other, scope):
                 continue
             outer = None
             if isinstance(other, exp.Column) and not others and scope.parent is not None:
@@ -647,9 +686,58 @@ def equalities(node: exp.Expr | None, scope: RowScope) -> Iterable[Equality]:
             )
 
 
-def _rounds(family: str, other: exp.Expr, scope: RowScope) -> bool:
-    """Say whether an equation compares integers as DOUBLE, where a thousand of them are one."""
-    return family == "int" and compiled(other, scope).family == "num"
+def _rounds(type_: Type, node: exp.Expr, other: exp.Expr, scope: RowScope) -> bool:
+    """Say whether an equation compares a column in floating point, where many values are one."""
+    if type_.kind not in ("int", "decimal", "double"):
+        return False
+    own = scope.tree.leaf(type_, "NULL")
+    goal, _ = alike(scope.tree, node, [own, compiled(other, scope)])
+    return goal.kind != type_.kind and goal.kind in ("double", "float")
+
+
+def deps_of(nodes: Iterable[Node]) -> int:
+    """Return the released tables on which nodes depend, as bits."""
+    deps = 0
+    for one in nodes:
+        deps |= one.deps
+    return deps
+
+
+_FIRST_TIME = "'290309-12-22 (BC) 00:00:00"
+
+
+def bounded(sql: str, type_: Type, kind: str, *, named: bool) -> str:
+    """Return a cell as SQL, of a length that no row decides; a time that is none as NULL.
+
+    A join with public tables writes it up to a thousand times. Ids and keys of owners are not cut,
+    which would take two for one: longer ones name nobody.
+
+    Parameters
+    ----------
+    sql : str
+    type_ : Type
+    kind : str
+        The type of the column in DuckDB.
+    named : bool
+        Whether it holds ids, or keys of owners.
+    """
+    if type_.kind in ("time", "zoned") and type_.scale != 9:
+        # Arrow has earlier ones; to write one as text ends the database.
+        zone, offset = ("TZ", "+00'") if type_.kind == "zoned" else ("", "'")
+        first, infinite = f"TIMESTAMP{zone} {_FIRST_TIME}{offset}", f"TIMESTAMP{zone} '-infinity'"
+        return f"(CASE WHEN {sql} >= {first} OR {sql} = {infinite} THEN {sql} END)"
+    if kind.upper() == "VARCHAR":
+        short = f"strlen({sql}) <= {LONGEST}"  # bytes
+        if named:
+            return f"(CASE WHEN {short} THEN {sql} END)"
+        return f'(CASE WHEN {short} THEN {sql} ELSE "left"({sql}, {LONGEST}) END)'
+    if kind.upper() in ("BLOB", "BIT") and named:
+        return f"(CASE WHEN octet_length({sql}) <= {LONGEST} THEN {sql} END)"
+    if type_.kind == "blob":
+        return f"({sql})[1:{LONGEST}]"
+    if type_.kind == "other":
+        return f"(CASE WHEN {sql} IS NOT NULL THEN hash({sql}) END)"
+    return sql
 
 
 def check_public(node: exp.Expr, catalog: Any, scope: RowScope, equated: list[Equality]) -> int:
@@ -763,8 +851,8 @@ def capped(relation: Relation, cap: int, handle: str) -> str:
     Only the rows of units that have more are put in order.
     """
     names = [one.name for one in relation.fields.values()]
-    plain = [one.name for one in relation.fields.values() if one.family not in ("other", "null")]
-    order = ", ".join(f"{one} ASC" for one in [f"hash({', '.join(names)})", *plain])
+    plain = [one.name for one in relation.fields.values() if one.type.kind not in ("other", "null")]
+    order = ", ".join(f"{one} ASC NULLS LAST" for one in [f"hash({', '.join(names)})", *plain])
     own, many = f"{handle}_own", f"{handle}_many"
     once = "MATERIALIZED" if relation.pairs else "NOT MATERIALIZED"
     return (

@@ -23,14 +23,14 @@ from sqlglot import exp
 from skdp.exceptions import QueryRefusedError
 from skdp.sql._answer import Answer
 from skdp.sql._catalog import Catalog, Column, Table, folded
-from skdp.sql._expressions import value_of_subquery
 from skdp.sql._plan import Plan, planned
 from skdp.sql._public import public_answer, reads_public_tables_alone
 from skdp.sql._refusals import OverUnits, refuse, refuse_bounds, said
 from skdp.sql._relations import is_aggregate
 from skdp.sql._results import Subquery, columns_of_answer
 from skdp.sql._sources import Compiler
-from skdp.sql._typed import RELEASED, Expr, family_of, quoted
+from skdp.sql.ir import Node, column_type, quoted
+from skdp.sql.rules import RELEASED, value_of_subquery
 from skdp.tabular import type_name
 
 __all__ = ["AFTER", "PartsError", "Staged", "part_of", "staged"]
@@ -231,7 +231,8 @@ def _subquery(
     if number:
         column = next(iter(found.table.columns.values()))
         sql = f"(SELECT r.{quoted(column.name)} FROM {found.table.source} AS r)"
-        node.parent.meta[RELEASED] = Expr(sql, column.family)
+        bit = sum(one.released is not None for one in catalog.tables.values()) - 1
+        node.parent.meta[RELEASED] = Node(column_type(column.kind), sql, deps=1 << bit)
     elif _is_member(node):  # of IN: the columns that it has
         rest.set("expressions", rest.expressions[: len(plan.outputs)])
     node.replace(rest)
@@ -252,7 +253,7 @@ def _of_released(node: exp.Expr, catalog: Catalog) -> bool:
     (one,) = found.fields.values()
     sql = f"(SELECT r.{quoted(one.name)} FROM ({found.sql}) AS r)"
     assert node.parent is not None
-    node.parent.meta[RELEASED] = Expr(sql, one.family)
+    node.parent.meta[RELEASED] = Node(one.type, sql, deps=found.deps)
     return True
 
 
@@ -291,11 +292,11 @@ def _table(plan: Plan, catalog: Catalog, before: list[Subquery]) -> Table:
     names = first + [name for name in kinds if name not in first]
     columns = {folded(name): Column(name, kinds[name]) for name in names}
     for column in columns.values():
-        if family_of(column.kind) == "other":
+        if column_type(column.kind).kind == "other":
             reason = f"column {column.name!r} of a subquery has type {type_name(column.kind)}"
             way = "convert it to numbers, text, booleans, dates or timestamps with CAST"
             refuse(None, f"{reason}, which is not supported", way)
-    shown = {output.sql: folded(output.name) for output in plan.outputs}
+    shown = {output.key: folded(output.name) for output in plan.outputs if output.key}
     number = len(before) + 1
     while f"skdp_released_{number}" in catalog.tables:
         number += 1
@@ -304,5 +305,5 @@ def _table(plan: Plan, catalog: Catalog, before: list[Subquery]) -> Table:
         name,
         f'"temp"."main".{quoted(name)}',
         columns,
-        released=tuple(shown.get(key.decoded, "") for key in plan.keys),
+        released=tuple(shown.get(key.column, "") for key in plan.keys),
     )

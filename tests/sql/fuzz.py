@@ -313,7 +313,10 @@ def fill(cursor, table):
         "time": ["NULL", "TIMESTAMP '2026-01-10 01:00:00'", "'infinity'"],
     }
     for i in range(3 if table.released else 1):
-        row = ", ".join(cells[column.family][i] for column in table.columns.values())
+        row = ", ".join(
+            f"TRY_CAST({cells[column.family][i]} AS {column.kind})"
+            for column in table.columns.values()
+        )
         cursor.execute(f"INSERT INTO {table.source} VALUES ({row})")
 
 

@@ -243,13 +243,22 @@ def test_queries_of_any_size_are_refused_or_answered():
     )
     for query in (
         f"SELECT COUNT(*) FROM visits WHERE {deep} = 1",
-        f"SELECT COUNT(*) FROM visits WHERE {grown} = 'x'",
         f"WITH c0 AS (SELECT * FROM visits), {chain} SELECT COUNT(*) FROM c11",
         "SELECT COUNT(*) FROM visits WHERE " + " OR ".join(["ok"] * 60_000),
         "SELECT COUNT(*) FROM visits WHERE " + "NOT " * 5000 + "ok",
+        "SELECT SUM(" + "x * ".replace("x", "minutes") * 151 + "1) FROM visits",
+        "SELECT SUM(YEAR(day" + " + INTERVAL 1 DAY" * 200 + ")) FROM visits",
+        "SELECT SUM(minutes" + " / (pages" * 200 + ")" * 200 + ") FROM visits",
     ):
-        with pytest.raises(QueryRefusedError):
+        with pytest.raises(QueryRefusedError, match=r"characters|nest|too many tables"):
             db.sql(query)
+    for query in (  # each is as long in DuckDB's SQL as it is here
+        f"SELECT COUNT(*) FROM visits WHERE {grown} = 'x'",
+        "SELECT COUNT(*) FROM visits WHERE " + " OR ".join(f"pages = {i}" for i in range(2000)),
+        "SELECT SUM(" + " - ".join(f"pages * {i}" for i in range(2000)) + ") FROM visits",
+        "SELECT SUM(pages" + " / (pages" * 20 + ")" * 20 + ") FROM visits",
+    ):
+        assert len(db.sql(query)) == 1
     answer = db.sql(f"WITH d0 AS (SELECT * FROM visits), {doubled} SELECT COUNT(note) FROM d39")
     assert len(answer) == 1  # texts of 2**39 characters are cut
 
@@ -393,12 +402,18 @@ def test_settings_of_the_connection_change_nothing():
     parameters = {"epsilon": 500, "bounds": {"pages / 2": (-5, 5)}, "max_rows_per_unit": 16}
     before = db.sql(query, **parameters).to_dict()["m"][0]
     con.execute("SET integer_division = true")
-    con.execute("SET default_collation = 'nocase'")
     con.execute("SET default_order = 'DESC'")
+    con.execute("SET default_null_order = 'NULLS_FIRST'")
     con.execute("SET max_execution_time = 1")
     con.execute("SET preserve_identifier_case = 'lowercase'")
     assert db.sql(query, **parameters).to_dict()["m"][0] == pytest.approx(before, abs=0.05)
     assert con.execute("SELECT current_setting('integer_division')").fetchone() == (True,)
+    con.execute("SET default_collation = 'nocase'")  # a setting of the whole database
+    spent = db.budget.spent.epsilon
+    with pytest.raises(RuntimeError, match="RESET default_collation"):
+        db.sql(query, **parameters)
+    assert db.budget.spent.epsilon == spent
+    assert con.execute("SELECT current_setting('default_collation')").fetchone() == ("nocase",)
 
 
 def test_a_rare_key_never_has_the_numbers_of_a_common_one():

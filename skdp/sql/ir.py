@@ -1,0 +1,570 @@
+"""Row expressions as a typed tree: types, nodes, conversions, and SQL written once.
+
+Every node has a value or NULL, whatever is in the cells of its row. No node raises, and none
+depends on another row. So no cell decides whether a query fails:
+
+- integers carry a width in bits. Up to 127 bits they are exact; where a result may be wider, an
+  operand that leaves no room for it is NULL;
+- decimals carry their digits. Up to 38 they are exact; beyond that they become DOUBLE;
+- DOUBLE follows IEEE 754, where nothing overflows but to infinity;
+- dates are NULL outside the years 1 to 9999 before anything is computed from them. Intervals may
+  move them further, and the type says how far;
+- timestamps with a time zone are computed in UTC, whatever the connection's time zone is;
+- casts are TRY_CAST, a divisor of zero gives NULL, texts are cut at `LONGEST` characters.
+
+These widths come from types, never from declared bounds, which cells may break. No TRY(...) is
+used: DuckDB takes common parts of expressions out of it, where they raise.
+
+Equal nodes are one object. SQL is as long as the query: a rule that needs a long operand twice
+gives it a name. Nesting and length have limits, `DEEPEST` and `LONGEST_SQL`.
+"""
+
+from __future__ import annotations
+
+import datetime
+import math
+import uuid
+from collections.abc import Iterable
+from dataclasses import dataclass, field, replace
+from decimal import Decimal
+from functools import cache
+from string import Formatter
+from typing import Any
+
+__all__ = [
+    "ANY_YEAR",
+    "BIGINT",
+    "BOOL",
+    "DEEPEST",
+    "DOUBLE",
+    "LONGEST",
+    "LONGEST_SQL",
+    "NULL",
+    "NUMBERS",
+    "TEXT",
+    "TIMES",
+    "WORDS",
+    "Node",
+    "TooLargeError",
+    "Tree",
+    "Type",
+    "box",
+    "canonical",
+    "column_type",
+    "decimal",
+    "integer",
+    "quoted",
+    "render",
+    "text_of",
+    "union_of",
+]
+
+LONGEST = 1_000
+DEEPEST = 150  # DuckDB's parser stops at 1,000, and a node has up to six levels of SQL
+LONGEST_SQL = 1_000_000
+ANY_YEAR = 10**9
+MOST_YEARS = 200_000
+MOST_FLOAT = Decimal("3.4e38")
+_SHORT = 200  # an operand of so many characters is written twice rather than named
+
+Box = tuple[float, float] | None
+
+NUMBERS = ("int", "decimal", "double", "float")
+TIMES = ("date", "time", "zoned")
+WORDS = {
+    "int": "integers",
+    **dict.fromkeys(("decimal", "double", "float"), "numbers"),
+    "text": "text",
+    "bool": "booleans",
+    "date": "dates",
+    "time": "timestamps",
+    "zoned": "timestamps with a time zone",
+    "clock": "times of day",
+    "blob": "binary values",
+    "uuid": "UUIDs",
+    "null": "NULL",
+    "other": "values of a type that can only be counted",
+}
+
+
+class TooLargeError(ValueError):
+    """An expression is nested too deeply or is too long; the text says which and the limit."""
+
+
+# --- types --------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Type:
+    """The type of a node.
+
+    Attributes
+    ----------
+    kind : str
+        A key of `WORDS`.
+    sql : str
+        The type of the value in DuckDB.
+    width : int
+        Of integers the bits, of decimals the digits. Of dates and timestamps how many years they
+        may lie outside the years 1 to 9999; `ANY_YEAR` where that is not known.
+    scale : int
+        Of decimals the digits after the point.
+    shown : str
+        Of a column the type that it has in its table, which released keys have again.
+    """
+
+    kind: str
+    sql: str
+    width: int = 0
+    scale: int = 0
+    shown: str = field(default="", compare=False)
+
+    @property
+    def answer(self) -> str:
+        """The type of a released key."""
+        return self.shown or self.sql
+
+
+DOUBLE, FLOAT = Type("double", "DOUBLE"), Type("float", "FLOAT")
+TEXT, BOOL = Type("text", "VARCHAR"), Type("bool", "BOOLEAN")
+NULL, OTHER = Type("null", "INTEGER"), Type("other", "UBIGINT")
+BIGINT = Type("int", "BIGINT", 63)
+DATE, TIME = Type("date", "DATE"), Type("time", "TIMESTAMP")
+ZONED = Type("zoned", "TIMESTAMP WITH TIME ZONE")
+
+# Type of a column: bits, and the type in which it is computed with.
+_INTEGERS = {
+    "TINYINT": (7, "TINYINT"),
+    "SMALLINT": (15, "SMALLINT"),
+    "INTEGER": (31, "INTEGER"),
+    "BIGINT": (63, "BIGINT"),
+    "UTINYINT": (8, "SMALLINT"),
+    "USMALLINT": (16, "INTEGER"),
+    "UINTEGER": (32, "BIGINT"),
+    "UBIGINT": (64, "HUGEINT"),
+    "HUGEINT": (127, "HUGEINT"),
+    "UHUGEINT": (127, "HUGEINT"),  # NULL beyond
+}
+_OTHERS = {
+    "DOUBLE": DOUBLE,
+    "FLOAT": FLOAT,
+    "VARCHAR": TEXT,
+    "BOOLEAN": BOOL,
+    "DATE": replace(DATE, width=ANY_YEAR),
+    **dict.fromkeys(
+        ("TIMESTAMP", "TIMESTAMP_S", "TIMESTAMP_MS", "DATETIME"), replace(TIME, width=ANY_YEAR)
+    ),
+    "TIMESTAMP_NS": Type("time", "TIMESTAMP_NS", 0, 9),
+    "TIMESTAMP WITH TIME ZONE": replace(ZONED, width=ANY_YEAR),
+    "TIME": Type("clock", "TIME"),
+    "BLOB": Type("blob", "BLOB"),
+    "UUID": Type("uuid", "UUID"),
+}
+
+
+@cache
+def column_type(kind: str) -> Type:
+    """Return the type of a column of a table, from its type in DuckDB."""
+    base = kind.upper()
+    if base.endswith("]"):
+        return OTHER
+    base, _, rest = (part.strip() for part in base.partition("("))
+    if base in _INTEGERS:
+        return Type("int", _INTEGERS[base][1], _INTEGERS[base][0], shown=kind)
+    if base == "DECIMAL":
+        width, _, scale = rest.rstrip(")").partition(",")
+        return replace(decimal(int(width), int(scale)), shown=kind)
+    if base == "ENUM":
+        return replace(TEXT, shown=kind)
+    return replace(_OTHERS[base], shown=kind) if base in _OTHERS else OTHER
+
+
+def integer(width: int) -> Type:
+    """Return the type of integers of so many bits."""
+    return Type("int", "BIGINT" if width <= 63 else "HUGEINT", width)
+
+
+def decimal(width: int, scale: int) -> Type:
+    """Return the type of decimals of so many digits."""
+    return Type("decimal", f"DECIMAL({width}, {scale})", width, scale)
+
+
+def digits_of(one: Type) -> int:
+    """Return the largest number of digits before the point."""
+    return one.width - one.scale if one.kind == "decimal" else len(str(2**one.width))
+
+
+def quoted(name: str) -> str:
+    """Return a name as an identifier."""
+    return '"' + name.replace('"', '""') + '"'
+
+
+def text_of(value: str) -> str:
+    """Return a text as a literal."""
+    return "'" + value.replace("'", "''") + "'"
+
+
+# --- nodes --------------------------------------------------------------------------------------
+
+
+@dataclass(eq=False, slots=True)
+class Node:
+    """A value of a row.
+
+    Attributes
+    ----------
+    type : Type
+    parts : str
+        SQL with holes {0}, {1} for its operands; without operands it is the SQL itself.
+    args : tuple of Node
+    bounds : tuple of float or None
+        Between which its value is if columns are within their declared bounds.
+    value : Decimal, str, bool or None
+        Its value, where the query states it.
+    tags : frozenset of str
+        Of a column: which ids it holds.
+    deps : int
+        Released tables on which it depends, as bits.
+    let : int or None
+        The operand that `parts` writes several times, if it is long: it is given a name.
+    depth, length : int
+        Nested nodes, and characters of SQL.
+    """
+
+    type: Type
+    parts: str
+    args: tuple[Node, ...] = ()
+    bounds: Box = None
+    value: Any = None
+    tags: frozenset[str] = frozenset()
+    deps: int = 0
+    let: int | None = None
+    depth: int = 1
+    length: int = 0
+
+    @property
+    def sql(self) -> str:
+        """The node as SQL of DuckDB."""
+        return render(self)
+
+
+@cache
+def _pieces(parts: str) -> tuple[tuple[str, int | None], ...]:
+    """Return SQL with holes as texts, each with the operand after it."""
+    found = Formatter().parse(parts)
+    return tuple((text, None if hole is None else int(hole)) for text, hole, _, _ in found)
+
+
+def render(root: Node) -> str:
+    """Return a node as SQL: every operand is written where it is used."""
+    out: list[str] = []
+    names = 0
+    stack: list[Any] = [root]
+    while stack:
+        one = stack.pop()
+        if isinstance(one, str):
+            out.append(one)
+            continue
+        if not one.args:
+            out.append(one.parts)
+            continue
+        name = ""
+        if one.let is not None:
+            names += 1
+            name = f"skdp_v{names}"
+            out.append("list_transform([")
+        pieces: list[Any] = []
+        for text, hole in _pieces(one.parts):
+            pieces.append(text)
+            if hole is not None:
+                pieces.append(name if hole == one.let else one.args[hole])
+        if one.let is not None:
+            pieces = [one.args[one.let], f"], lambda {name}: ", *pieces, ")[1]"]
+        stack += reversed(pieces)
+    return "".join(out)
+
+
+class Tree:
+    """Makes the nodes of a query, equal ones once.
+
+    Attributes
+    ----------
+    known : dict
+        All nodes.
+    seen : dict
+        Nodes by scope and syntax: see `skdp.sql.rules.compiled`.
+    """
+
+    def __init__(self) -> None:
+        self.known: dict[Any, Node] = {}
+        self.seen: dict[tuple[int, int], Any] = {}
+
+    def make(
+        self,
+        type_: Type,
+        parts: str,
+        *args: Node,
+        bounds: Box = None,
+        value: Any = None,
+        let: int | None = None,
+    ) -> Node:
+        """Return a node of some operands.
+
+        `let` is the operand that the SQL has more than once.
+
+        Raises
+        ------
+        TooLargeError
+        """
+        key = (type_, type_.shown, parts, bounds, *map(id, args))
+        found = self.known.get(key)
+        if found is None:
+            depth, length, deps = 1, len(parts), 0
+            for one in args:
+                depth, deps = max(depth, one.depth + 1), deps | one.deps
+            if let is not None and args[let].length <= _SHORT:
+                let = None
+            for _, hole in _pieces(parts) if args else ():
+                length += 12 if hole is None or hole == let else args[hole].length
+            if let is not None:
+                length += args[let].length + 40
+            if depth > DEEPEST:
+                raise TooLargeError(f"the expression is nested more than {DEEPEST} levels deep")
+            if length > LONGEST_SQL:
+                raise TooLargeError(
+                    f"the expression is too long: it has more than {LONGEST_SQL:,} characters of "
+                    "DuckDB's SQL"
+                )
+            found = Node(type_, parts, args, bounds, value, frozenset(), deps, let, depth, length)
+            self.known[key] = found
+        return found
+
+    def leaf(
+        self,
+        type_: Type,
+        sql: str,
+        bounds: Box = None,
+        tags: Iterable[str] = (),
+        deps: int = 0,
+        value: Any = None,
+    ) -> Node:
+        """Return a node without operands: a column, or what the query states."""
+        key = (type_, type_.shown, sql, bounds, frozenset(tags), deps, value)
+        if key not in self.known:
+            self.known[key] = Node(
+                type_, sql, (), bounds, value, frozenset(tags), deps, None, 1, len(sql)
+            )
+        return self.known[key]
+
+    def null(self, type_: Type = NULL) -> Node:
+        """Return NULL."""
+        return self.leaf(type_, "NULL" if type_ == NULL else f"CAST(NULL AS {type_.sql})")
+
+    # --- what the query states ----------------------------------------------------------------
+
+    def number(self, value: Decimal, type_: Type | None = None) -> Node:
+        """Return a stated number, in the type that its digits need or in a given one.
+
+        Raises
+        ------
+        OverflowError
+            For a number that no type holds.
+        """
+        end = float(value)
+        if not math.isfinite(end):
+            raise OverflowError
+        if type_ is None:
+            exponent = int(value.as_tuple().exponent)
+            if exponent == 0 and abs(value) < 2**126:
+                type_ = integer(max(int(value).bit_length(), 1))
+            else:
+                width = max(len(value.as_tuple().digits), 1 - exponent)
+                type_ = decimal(width, -exponent) if exponent < 0 and width <= 38 else DOUBLE
+        if type_.kind == "int":
+            sql = f"CAST({int(value)} AS {type_.sql})"
+        elif type_.kind == "decimal":
+            sql = f"CAST('{value:f}' AS {type_.sql})"
+        else:
+            sql = f"CAST('{end!r}' AS {type_.sql})"
+        return self.leaf(type_, sql, (end, end), value=value)
+
+    def moment(self, text: str, type_: Type) -> Node:
+        """Return a stated date, timestamp, time of day or UUID.
+
+        Raises
+        ------
+        ValueError
+            If the text is none.
+        """
+        if type_.kind == "uuid":
+            return self.leaf(type_, f"CAST('{uuid.UUID(text)}' AS UUID)")
+        if type_.kind == "clock":
+            clock = datetime.time.fromisoformat(text)
+            if clock.tzinfo is not None:
+                raise ValueError
+            return self.leaf(type_, f"TIME '{clock.isoformat()}'")
+        if type_.kind == "date":
+            return self.leaf(DATE, f"DATE '{datetime.date.fromisoformat(text).isoformat()}'")
+        instant = datetime.datetime.fromisoformat(text)
+        if type_.kind == "zoned":
+            utc = datetime.UTC
+            try:
+                instant = instant.replace(tzinfo=instant.tzinfo or utc).astimezone(utc)
+            except OverflowError:
+                raise ValueError from None
+            shown = instant.replace(tzinfo=None).isoformat(sep=" ")
+            return self.leaf(ZONED, f"TIMESTAMPTZ '{shown}+00'")
+        if instant.tzinfo is not None:
+            raise ValueError
+        return self.leaf(TIME, f"TIMESTAMP '{instant.isoformat(sep=' ')}'")
+
+    # --- conversions --------------------------------------------------------------------------
+
+    def to(self, one: Node, goal: Type) -> Node:
+        """Return the value in another type, NULL where there is none."""
+        kind = one.type.kind
+        if (kind, one.type.sql) == (goal.kind, goal.sql):
+            return one
+        if kind == "null":
+            return self.null(goal)
+        if isinstance(one.value, Decimal) and goal.kind in NUMBERS and _holds(goal, one.value):
+            return self.number(one.value, goal)
+        if kind in TIMES and goal.kind in TIMES:
+            return self._to_time(one, goal)
+        # Only these cannot fail; CAST lets DuckDB use its statistics.
+        safe = (
+            (kind in ("int", "decimal") and goal.kind == "double")
+            or (kind, goal.kind) == ("float", "double")
+            or (kind == goal.kind == "int" and one.type.width <= goal.width)
+        )
+        word = "CAST" if safe else "TRY_CAST"
+        bounds = one.bounds if goal.kind in NUMBERS else None
+        return self.make(goal, f"{word}({{0}} AS {goal.sql})", one, bounds=bounds)
+
+    def _to_time(self, one: Node, goal: Type) -> Node:
+        if one.type.kind == "zoned":
+            one = self.local(one)
+            return self.to(one, goal)
+        if goal.kind == "zoned":
+            one = self.tamed(self.to(one, TIME))
+            return self.make(replace(goal, width=one.type.width), "timezone('UTC', {0})", one)
+        if goal.kind == "date" or one.type.scale == 9:
+            one = self.tamed(one)
+        goal = replace(goal, width=0 if goal.scale == 9 else one.type.width)
+        return self.make(goal, f"TRY_CAST({{0}} AS {goal.sql})", one)
+
+    def tamed(self, one: Node) -> Node:
+        """Return a date or timestamp of the years 1 to 9999, else NULL."""
+        if one.type.width <= MOST_YEARS and one.type.scale != 9:
+            return one
+        if one.type.scale == 9:  # of the years 1677 to 2262, or infinite
+            sql = "(CASE WHEN isfinite({0}) THEN {0} END)"
+        else:
+            low, high = "0001-01-01", "10000-01-01"
+            if one.type.kind == "zoned":
+                low, high = f"{low} 00:00:00+00", f"{high} 00:00:00+00"
+            kind = "TIMESTAMPTZ" if one.type.kind == "zoned" else one.type.sql
+            sql = f"(CASE WHEN {{0}} >= {kind} '{low}' AND {{0}} < {kind} '{high}' THEN {{0}} END)"
+        return self.make(replace(one.type, width=0, shown=""), sql, one, let=0)
+
+    def local(self, one: Node) -> Node:
+        """Return a date or timestamp as TIMESTAMP, zoned ones in UTC: of the years 1 to 9999."""
+        one = self.tamed(one)
+        if one.type.sql == "TIMESTAMP":
+            return one
+        sql = "timezone('UTC', {0})" if one.type.kind == "zoned" else "CAST({0} AS TIMESTAMP)"
+        if one.type.scale == 9:  # a cast would round, up to the next second
+            sql = "make_timestamp(epoch_us({0}))"
+        return self.make(replace(TIME, width=one.type.width), sql, one)
+
+    def narrow(self, one: Node, most: int = 63) -> Node:
+        """Return integers of so many bits, NULL where they have more."""
+        if one.type.width <= most:
+            return one
+        if most == 63:
+            return self.make(BIGINT, "TRY_CAST({0} AS BIGINT)", one, bounds=one.bounds)
+        end = f"CAST({2**most - 1} AS HUGEINT)"
+        sql = f"(CASE WHEN {{0}} BETWEEN -{end} AND {end} THEN {{0}} END)"
+        return self.make(integer(most), sql, self.to(one, integer(127)), bounds=one.bounds, let=0)
+
+    def with_negative(self, one: Node) -> Node:
+        """Return integers that have a negative: the least of 128 bits is NULL."""
+        if one.type.width < 127:
+            return one
+        sql = f"(CASE WHEN {{0}} > CAST('{-(2**127)}' AS HUGEINT) THEN {{0}} END)"
+        return self.make(replace(one.type, shown=""), sql, one, bounds=one.bounds, let=0)
+
+    def nonzero(self, one: Node) -> Node:
+        """Return a divisor: NULL instead of zero."""
+        if isinstance(one.value, Decimal) and one.value:
+            return one
+        zero = "CASE WHEN {0} <> 0 THEN {0} END"
+        return self.make(one.type, f"({zero})", one, let=0, bounds=one.bounds)
+
+    def answered(self, one: Node) -> Node:
+        """Return a value as an answer has it: BIGINT, unless a wider column was computed with."""
+        if one.type.kind != "int" or one.type.width <= 63:
+            return one
+        stack, seen = [one], {id(one)}
+        while stack:
+            node = stack.pop()
+            if node.value is None and not node.args and node.type.width > 63:
+                return one
+            fresh = [arg for arg in node.args if id(arg) not in seen]
+            seen.update(map(id, fresh))
+            stack += fresh
+        return self.narrow(one)
+
+    def missing_nan(self, one: Node) -> Node:
+        """Return a value as aggregates have it: NaN is missing."""
+        if one.type.kind not in ("double", "float"):
+            return one
+        sql = "(CASE WHEN NOT isnan({0}) THEN {0} END)"
+        return self.make(one.type, sql, one, bounds=one.bounds, let=0)
+
+    def canonical(self, one: Node) -> Node:
+        """Return a value that is written alike where it is equal: see `canonical`."""
+        if one.type.kind not in ("double", "float"):
+            return one
+        found = self.make(one.type, canonical("{0}", one.type), one, bounds=one.bounds, let=0)
+        found.tags = one.tags
+        return found
+
+
+def _holds(goal: Type, value: Decimal) -> bool:
+    """Say whether a type holds a stated number, exactly but for binary fractions."""
+    if goal.kind == "int":
+        return value == value.to_integral_value() and abs(value) < 2 ** min(goal.width, 126)
+    if goal.kind == "decimal":
+        exponent = int(value.as_tuple().exponent)
+        return -exponent <= goal.scale and abs(value) < Decimal(10) ** (goal.width - goal.scale)
+    return abs(value) < MOST_FLOAT or goal.kind == "double"
+
+
+def canonical(sql: str, type_: Type) -> str:
+    """Return SQL that writes equal values alike: one zero, one NaN.
+
+    Where equal values are put together, DuckDB keeps one of them. Which one depends on the order
+    of rows, those of other units among them.
+    """
+    if type_.kind not in ("double", "float"):
+        return sql
+    kind = type_.sql
+    return (
+        f"(CASE WHEN {sql} = 0 THEN 0.0::{kind} WHEN isnan({sql}) THEN 'nan'::{kind} "
+        f"ELSE {sql} END)"
+    )
+
+
+def box(low: float, high: float) -> Box:
+    """Return bounds, None where they are not finite."""
+    return (low, high) if math.isfinite(low) and math.isfinite(high) else None
+
+
+def union_of(parts: Iterable[Node]) -> Box:
+    """Return bounds around those of all parts, None where one has none."""
+    boxes = [one.bounds for one in parts if one.type.kind != "null"]
+    known = [pair for pair in boxes if pair is not None]
+    if not known or len(known) < len(boxes):
+        return None
+    return min(low for low, _ in known), max(high for _, high in known)

@@ -1,0 +1,592 @@
+"""Rules of operators: one type for several operands, numbers, comparisons, choices."""
+
+from __future__ import annotations
+
+import decimal as decimals
+import math
+import operator
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from decimal import Decimal, InvalidOperation
+
+from sqlglot import exp
+
+from skdp.sql._refusals import only, refusal, refuse, said
+from skdp.sql.ir import (
+    BIGINT,
+    BOOL,
+    DATE,
+    DOUBLE,
+    FLOAT,
+    MOST_FLOAT,
+    NULL,
+    NUMBERS,
+    TEXT,
+    TIMES,
+    WORDS,
+    Box,
+    Node,
+    Tree,
+    Type,
+    box,
+    decimal,
+    digits_of,
+    integer,
+    text_of,
+    union_of,
+)
+
+__all__ = [
+    "OPERATORS",
+    "TO_DATES",
+    "TO_NUMBERS",
+    "TRUTH",
+    "Rule",
+    "alike",
+    "grown",
+    "small_integer",
+    "stated_moment",
+    "tested",
+]
+
+TO_NUMBERS = (
+    "use CAST(x AS DOUBLE) for text and booleans (a text that is not a number becomes NULL), and "
+    "EXTRACT(YEAR FROM x) for dates"
+)
+TO_DATES = "use CAST(x AS DATE) for text (a text that is not a date becomes NULL)"
+_ONLY_COUNTED = "use COUNT(x) or x IS NULL, or convert the column before the table is declared"
+TRUTH = (0.0, 1.0)
+
+
+@dataclass(frozen=True)
+class Rule:
+    """Of one kind of syntax: what its node is made of, which parts are operands, and others."""
+
+    made: Callable[..., Node]
+    operands: tuple[str, ...] = ()
+    stated: tuple[str, ...] = ()
+
+    def parts(self, node: exp.Expr) -> list[exp.Expr]:
+        """Return the operands of a node, in their order."""
+        only(node, *self.operands, *self.stated)
+        found: list[exp.Expr] = []
+        for name in self.operands:
+            part = node.args.get(name)
+            found += part if isinstance(part, list) else [] if part is None else [part]
+        return found
+
+
+def tested(node: exp.Expr, one: Node) -> Node:
+    """Return an operand that is true, false or NULL, or refuse it."""
+    if one.type.kind not in ("bool", "null"):
+        reason = f"{said(node)} holds {WORDS[one.type.kind]}, but a condition must be true or false"
+        refuse(node, reason, "write a comparison, such as x > 0 or x IS NOT NULL")
+    return one
+
+
+# --- one type for several operands --------------------------------------------------------------
+
+
+def alike(tree: Tree, node: exp.Expr, parts: list[Node]) -> tuple[Type, list[Node]]:
+    """Return the type that operands have in common, and the operands in it."""
+    typed = [one for one in parts if one.type.kind != "null"]
+    kinds = {one.type.kind for one in typed}
+    if "other" in kinds:
+        reason = f"{said(node)} has values of a type that can only be counted"
+        refuse(node, reason, _ONLY_COUNTED)
+    if not kinds:
+        return NULL, parts
+    stated = [one for one in typed if one.type.kind == "text" and isinstance(one.value, str)]
+    rest = kinds - {"text"}
+    if kinds <= set(NUMBERS):
+        goal = _number_type(typed)
+    elif len(kinds) == 1:
+        goal = max((one.type for one in typed), key=operator.attrgetter("scale", "width"))
+    elif rest <= set(TIMES) or (len(rest) == 1 and rest <= {"uuid", "clock"}):
+        kind = max(rest, key=("uuid", "clock", *TIMES).index)
+        scale = max(one.type.scale for one in typed if one.type.kind in rest)
+        goal = max((one.type for one in typed if one.type.kind == kind), key=lambda t: t.width)
+        goal = replace(goal, width=max(one.type.width for one in typed if one.type.kind in rest))
+        if kind == "time" and scale == 9:
+            goal = next(one.type for one in typed if one.type.scale == 9)
+        if "text" in kinds and len(stated) < sum(one.type.kind == "text" for one in typed):
+            reason = f"{said(node)} mixes text and {' and '.join(sorted(WORDS[k] for k in rest))}"
+            refuse(node, reason, TO_DATES)
+        parts = [stated_moment(tree, node, one, goal) if one in stated else one for one in parts]
+    else:
+        raise refusal(
+            node,
+            f"{said(node)} mixes {' and '.join(sorted({WORDS[k] for k in kinds}))}",
+            "convert them to one type with CAST (a value that cannot be converted becomes NULL)",
+        )
+    return goal, [tree.to(one, goal) for one in parts]
+
+
+def _number_type(parts: list[Node]) -> Type:
+    free = [one.type for one in parts if one.value is None] or [one.type for one in parts]
+    kinds = {one.type.kind for one in parts}
+    stated = [abs(one.value) for one in parts if isinstance(one.value, Decimal)]
+    if {one.kind for one in free} == {"float"} and max(stated, default=Decimal()) < MOST_FLOAT:
+        return FLOAT  # stated numbers are rounded as the cells are
+    if kinds == {"int"}:
+        most = max(one.type.width for one in parts)
+        same = {one.sql for one in free}
+        fits = max(one.width for one in free) >= most
+        return max(free, key=lambda t: t.width) if len(same) == 1 and fits else integer(most)
+    if kinds <= {"int", "decimal"}:
+        scale = max(one.type.scale for one in parts)
+        width = max(digits_of(one.type) for one in parts) + scale
+        if width <= 38:
+            return decimal(width, scale)
+    return DOUBLE
+
+
+def stated_moment(tree: Tree, node: exp.Expr, one: Node, goal: Type) -> Node:
+    """Return a stated date or time: it is public, so it may be refused."""
+    way = {
+        "date": "write it like '2026-01-31'",
+        "time": "write it like '2026-01-31 12:30:00', without a time zone",
+        "zoned": "write it like '2026-01-31 12:30:00+00'; without an offset it is in UTC",
+        "clock": "write it like '12:30:00'",
+        "uuid": "write it like '6ec0bd7f-11c0-43da-975e-2a8ad9ebae0b'",
+    }[goal.kind]
+    try:
+        return tree.moment(one.value, goal)
+    except ValueError:
+        what = WORDS[goal.kind].removesuffix("s").replace("timestamps", "timestamp")
+        refuse(node, f"{one.value!r} is not a {what}", way)
+
+
+# --- leaves -------------------------------------------------------------------------------------
+
+
+def _literal(tree: Tree, node: exp.Literal) -> Node:
+    text = str(node.this)
+    if node.is_string:
+        if "\0" in text:
+            refuse(node, "a text with the character of code 0 is not supported", "leave it out")
+        return tree.leaf(TEXT, text_of(text), value=text)
+    try:
+        return tree.number(Decimal(text), DOUBLE if "e" in text.lower() else None)
+    except (InvalidOperation, OverflowError, ValueError):
+        refuse(node, f"{said(node)} is not a finite number", "write a number below 1e308")
+
+
+def _boolean(tree: Tree, node: exp.Boolean) -> Node:
+    value = bool(node.this)
+    return tree.leaf(BOOL, "TRUE" if value else "FALSE", TRUTH, value=value)
+
+
+# --- numbers ------------------------------------------------------------------------------------
+
+
+def _check_numbers(node: exp.Expr, *parts: Node) -> None:
+    for one in parts:
+        if one.type.kind not in (*NUMBERS, "null"):
+            part = node.args.get(("this", "expression")[parts.index(one)]) or node.this
+            reason = f"{said(node)} needs numbers, but {said(part)} holds"
+            refuse(part, f"{reason} {WORDS[one.type.kind]}", TO_NUMBERS)
+
+
+_SYMBOLS: dict[type, str] = {exp.Add: "+", exp.Sub: "-", exp.Mul: "*", exp.Div: "/", exp.Mod: "%"}
+_FOLDED = {"+": operator.add, "-": operator.sub, "*": operator.mul, "/": operator.truediv}
+
+
+def _arithmetic(symbol: str) -> Callable[..., Node]:
+    """Return the rule of an operator of two numbers."""
+
+    def made(tree: Tree, node: exp.Expr, a: Node, b: Node) -> Node:
+        if symbol == "-" and a.type.kind in TIMES:
+            return _days_between(tree, node, a, b)
+        _check_numbers(node, a, b)
+        if "null" in (a.type.kind, b.type.kind):
+            return tree.null()
+        folded = _folded(tree, symbol, a, b)
+        if folded is not None:
+            return folded
+        bounds = _range(symbol, a, b)
+        kinds = {a.type.kind, b.type.kind}
+        if kinds == {"int"} and symbol != "/":
+            return _integers(tree, symbol, a, b, bounds)
+        if kinds <= {"int", "decimal"} and symbol != "/":
+            found = _decimals(tree, symbol, a, b, bounds)
+            if found is not None:
+                return found
+        a, b = tree.to(a, DOUBLE), tree.to(b, DOUBLE)
+        if symbol in "/%":
+            b = tree.nonzero(b)
+        return tree.make(DOUBLE, f"({{0}} {symbol} {{1}})", a, b, bounds=bounds)
+
+    return made
+
+
+def _folded(tree: Tree, symbol: str, a: Node, b: Node) -> Node | None:
+    """Return what two stated numbers make: 0.06 + 0.01 is 0.07."""
+    values = a.value, b.value
+    if not all(isinstance(value, Decimal) for value in values) or symbol not in _FOLDED:
+        return None
+    try:
+        with decimals.localcontext(prec=80):
+            value = _FOLDED[symbol](*values)
+            if symbol == "/":
+                return tree.number(value, DOUBLE)
+            double = "double" in (a.type.kind, b.type.kind)
+            return tree.number(value, DOUBLE if double else None)
+    except (ArithmeticError, ValueError):
+        return None
+
+
+def _range(symbol: str, a: Node, b: Node) -> Box:
+    if symbol == "/":
+        if a.bounds and isinstance(b.value, Decimal) and b.value:
+            return box(*sorted(x / float(b.value) for x in a.bounds))
+        return None
+    if a.bounds is None or b.bounds is None or symbol == "%":
+        return None
+    if symbol == "*":
+        ends = [x * y for x in a.bounds for y in b.bounds]
+        return box(min(ends), max(ends))
+    low, high = b.bounds if symbol == "+" else (-b.bounds[1], -b.bounds[0])
+    return box(a.bounds[0] + low, a.bounds[1] + high)
+
+
+def _integers(tree: Tree, symbol: str, a: Node, b: Node, bounds: Box) -> Node:
+    """Return integers added, multiplied or divided; exact up to 127 bits."""
+
+    def width() -> int:
+        if symbol == "*":
+            return a.type.width + b.type.width
+        most = max(a.type.width, b.type.width)
+        return most + 1 if symbol in "+-" or (signed and most < 127) else most
+
+    # The least integer of a type, divided by -1, is too large for it.
+    signed = symbol in ("//", "%") and not (isinstance(b.value, Decimal) and b.value > 0)
+    if symbol in ("//", "%"):
+        if signed:
+            a, b = tree.with_negative(a), tree.with_negative(b)
+        b = tree.nonzero(b)
+    elif width() > 127 and symbol != "*":
+        a, b = tree.narrow(a, 126), tree.narrow(b, 126)
+    elif width() > 127:  # the wider operand has as many bits as the other one leaves
+        least = min(a.type.width, b.type.width, 63)
+        a, b = tree.narrow(a, 127 - least), tree.narrow(b, 127 - least)
+        a, b = (a, tree.narrow(b)) if width() > 127 else (a, b)
+    goal = integer(width())
+    a, b = tree.to(a, goal), tree.to(b, goal)
+    result = replace(goal, width=a.type.width) if symbol == "%" else goal
+    return tree.make(result, f"({{0}} {symbol} {{1}})", a, b, bounds=bounds)
+
+
+def _decimals(tree: Tree, symbol: str, a: Node, b: Node, bounds: Box) -> Node | None:
+    """Return decimals added, multiplied, or a remainder; None beyond 38 digits."""
+    whole, scales = (digits_of(a.type), digits_of(b.type)), (a.type.scale, b.type.scale)
+    if symbol == "*":
+        goal = decimal(sum(whole) + sum(scales), sum(scales))
+    else:
+        scale = max(scales)
+        goal = decimal(max(whole) + scale + (symbol != "%"), scale)
+    if goal.width > 38:
+        return None
+    if symbol == "%":
+        a, b = tree.to(a, goal), tree.to(b, goal)
+        return tree.make(goal, "({0} % {1})", a, tree.nonzero(b), bounds=bounds)
+    # Beyond 18 digits DuckDB computes in 64 bits, and raises, unless an operand is wider.
+    least = 19 if goal.width > 18 else 1
+    a = tree.to(a, decimal(max(whole[0] + scales[0], least), scales[0]))
+    b = tree.to(b, decimal(whole[1] + scales[1], scales[1]))
+    return tree.make(goal, f"CAST(({{0}} {symbol} {{1}}) AS {goal.sql})", a, b, bounds=bounds)
+
+
+def _int_div(tree: Tree, node: exp.IntDiv, a: Node, b: Node) -> Node:
+    _check_numbers(node, a, b)
+    if {a.type.kind, b.type.kind} != {"int"}:
+        refuse(node, f"{said(node)} needs integers on both sides", "use FLOOR(a / b)")
+    return _integers(tree, "//", a, b, None)
+
+
+def _neg(tree: Tree, node: exp.Neg, one: Node) -> Node:
+    _check_numbers(node, one)
+    if isinstance(one.value, Decimal):
+        return tree.number(-one.value, one.type if one.type.kind == "double" else None)
+    if one.type.kind in ("double", "float"):
+        bounds = one.bounds and (-one.bounds[1], -one.bounds[0])
+        return tree.make(DOUBLE, "(0.0::DOUBLE - {0})", tree.to(one, DOUBLE), bounds=bounds)
+    if one.type.kind == "int" and one.type.width == 127:
+        return tree.make(one.type, "(-{0})", tree.with_negative(one))
+    return _arithmetic("-")(tree, node, tree.number(Decimal(0)), one)
+
+
+def grown(bounds: Box, by: float) -> Box:
+    """Return bounds that are wider at both ends."""
+    return bounds and box(bounds[0] - by, bounds[1] + by)
+
+
+def _abs(tree: Tree, node: exp.Expr, one: Node) -> Node:
+    _check_numbers(node, one)
+    ends = one.bounds and sorted(map(abs, one.bounds))
+    bounds = None
+    if ends and one.bounds:
+        bounds = (0.0 if one.bounds[0] <= 0 <= one.bounds[1] else ends[0], ends[1])
+    if one.type.kind == "null":
+        return tree.null()
+    if one.type.kind == "int":  # the least integer of a type has no absolute value in it
+        one = tree.with_negative(one)
+        goal = integer(min(one.type.width + 1, 127))
+        return tree.make(goal, "abs({0})", tree.to(one, goal), bounds=bounds)
+    goal = one.type if one.type.kind == "decimal" else DOUBLE
+    goal = replace(goal, shown="")
+    return tree.make(goal, "abs({0})", tree.to(one, goal), bounds=bounds)
+
+
+def _rounded(name: str) -> Callable[..., Node]:
+    """Return the rule of FLOOR or CEIL."""
+    shape = {"floor": math.floor, "ceil": math.ceil}[name]
+
+    def made(tree: Tree, node: exp.Expr, one: Node) -> Node:
+        _check_numbers(node, one)
+        if one.type.kind in ("int", "null"):
+            return one
+        bounds = one.bounds and (float(shape(one.bounds[0])), float(shape(one.bounds[1])))
+        if one.type.kind == "decimal":
+            goal = decimal(min(digits_of(one.type) + 1, 38), 0)
+            return tree.make(goal, f"TRY_CAST({name}({{0}}) AS {goal.sql})", one, bounds=bounds)
+        return tree.make(DOUBLE, f"{name}({{0}})", tree.to(one, DOUBLE), bounds=bounds)
+
+    return made
+
+
+def _round(tree: Tree, node: exp.Round, one: Node) -> Node:
+    _check_numbers(node, one)
+    given = node.args.get("decimals")
+    places = 0 if given is None else small_integer(given, 15, "the number of decimals")
+    bounds = grown(one.bounds, 10.0**-places)
+    if one.type.kind == "null" or (one.type.kind == "int" and places >= 0):
+        return one
+    if one.type.kind == "decimal" and places >= 0:
+        if places >= one.type.scale:
+            return one
+        goal = decimal(min(digits_of(one.type) + places + 1, 38), places)
+        sql = f"TRY_CAST(round({{0}}, {places}) AS {goal.sql})"
+        return tree.make(goal, sql, one, bounds=bounds)
+    if one.type.kind == "int" and one.type.width <= 63:
+        goal, tens = integer(max(one.type.width, 50) + 1), 10**-places
+        half = f"CASE WHEN {{0}} < 0 THEN {{0}} - {tens // 2} ELSE {{0}} + {tens // 2} END"
+        sql = f"(({half}) // {tens} * {tens})"
+        return tree.make(goal, sql, tree.to(one, goal), bounds=bounds, let=0)
+    return tree.make(DOUBLE, f"round({{0}}, {places})", tree.to(one, DOUBLE), bounds=bounds)
+
+
+def _with_domain(sql: str, type_: Type = DOUBLE) -> Callable[..., Node]:
+    """Return the rule of a function of a DOUBLE, which its SQL has several times."""
+
+    def made(tree: Tree, node: exp.Expr, one: Node) -> Node:
+        _check_numbers(node, one)
+        let = 0 if sql.count("{0}") > 1 else None
+        return tree.make(type_, sql, tree.to(one, DOUBLE), let=let)
+
+    return made
+
+
+def small_integer(node: exp.Expr | None, most: int, what: str, *, text: bool = False) -> int:
+    """Return an integer that the query states, or refuse."""
+    negative = isinstance(node, exp.Neg)
+    inner = node.this if negative and node is not None else node
+    if isinstance(inner, exp.Literal) and (text or not inner.is_string):
+        try:
+            value = int(str(inner.this))
+        except ValueError:
+            value = most + 1
+        if abs(value) <= most:
+            return -value if negative else value
+    given = "" if node is None else f", not {said(node)}"
+    reason = f"{what} must be a literal integer of at most {most}{given}"
+    raise refusal(node, reason, f"write a number from 0 to {most}")
+
+
+def _days_between(tree: Tree, node: exp.Expr, first: Node, second: Node) -> Node:
+    reason = f"the difference {said(node)} needs a DATE on both sides"
+    way = "write CAST(x AS DATE) - CAST(y AS DATE), or DATE_DIFF"
+    if first.type.kind != "date":
+        refuse(node, reason, way)
+    if second.type.kind == "text" and isinstance(second.value, str):
+        second = stated_moment(tree, node, second, DATE)
+    if second.type.kind != "date":
+        refuse(node, reason, way)
+    days = tree.tamed(first), tree.tamed(second)
+    return tree.make(BIGINT, "CAST(({0} - {1}) AS BIGINT)", *days)
+
+
+# --- comparisons and logic ----------------------------------------------------------------------
+
+
+def _truth(sql: str) -> Callable[..., Node]:
+    """Return the rule of a comparison."""
+
+    def made(tree: Tree, node: exp.Expr, *parts: Node) -> Node:
+        _, args = alike(tree, node, list(parts))
+        return tree.make(BOOL, sql, *args, bounds=TRUTH)
+
+    return made
+
+
+def _in(tree: Tree, node: exp.In, *parts: Node) -> Node:
+    holes = ", ".join(f"{{{i}}}" for i in range(1, len(parts)))
+    return _truth(f"({{0}} IN ({holes}))")(tree, node, *parts)
+
+
+class _Membership(Rule):
+    def parts(self, node: exp.Expr) -> list[exp.Expr]:
+        if node.args.get("query") is not None:
+            reason = "IN (SELECT ...) inside of OR, CASE or another expression is not supported"
+            way = "make it a condition of WHERE, by itself or joined to others by AND"
+            refuse(node, reason, way)
+        return super().parts(node)
+
+
+def _logic(word: str) -> Callable[..., Node]:
+    def made(tree: Tree, node: exp.Expr, *parts: Node) -> Node:
+        for part, one in zip((node.this, node.expression), parts, strict=True):
+            tested(part, one)
+        return tree.make(BOOL, f"({{0}} {word} {{1}})", *parts, bounds=TRUTH)
+
+    return made
+
+
+_and, _or = _logic("AND"), _logic("OR")
+
+
+def _not(tree: Tree, node: exp.Not, one: Node) -> Node:
+    return tree.make(BOOL, "(NOT {0})", tested(node.this, one), bounds=TRUTH)
+
+
+def _is(tree: Tree, node: exp.Is, one: Node) -> Node:
+    if isinstance(node.expression, exp.Null):
+        return tree.make(BOOL, "({0} IS NULL)", one, bounds=TRUTH)
+    if isinstance(node.expression, exp.Boolean) and one.type.kind in ("bool", "null"):
+        value = "TRUE" if node.expression.this else "FALSE"
+        return tree.make(BOOL, f"({{0}} IS NOT DISTINCT FROM {value})", one, bounds=TRUTH)
+    if isinstance(node.expression, exp.Boolean):
+        reason = f"{said(node)} needs a boolean before IS, but {said(node.this)} holds"
+        refuse(node, f"{reason} {WORDS[one.type.kind]}", "write a comparison, such as x = 1")
+    raise refusal(node, f"{said(node)} is not supported", "use IS NULL, IS TRUE or IS FALSE")
+
+
+# --- choices ------------------------------------------------------------------------------------
+
+
+class _Branches(Rule):
+    def parts(self, node: exp.Expr) -> list[exp.Expr]:
+        only(node, "this", "ifs", "default")
+        found = [part for part in (node.this, node.args.get("default")) if part is not None]
+        for branch in node.args["ifs"]:
+            only(branch, "this", "true")
+            found += [branch.this, branch.args["true"]]
+        return found
+
+
+def _case(tree: Tree, node: exp.Case, *parts: Node) -> Node:
+    rest = list(parts)
+    simple = None if node.this is None else rest.pop(0)
+    default = tree.null() if node.args.get("default") is None else rest.pop(0)
+    tests, values = rest[::2], rest[1::2]
+    if simple is None:
+        for branch, test in zip(node.args["ifs"], tests, strict=True):
+            tested(branch.this, test)
+    return _chosen(tree, node, simple, tests, [*values, default])
+
+
+def _chosen(
+    tree: Tree, node: exp.Expr, simple: Node | None, tests: list[Node], values: list[Node]
+) -> Node:
+    """Return CASE. The operand of a simple CASE gets a name: it is compared several times."""
+    goal, chosen = alike(tree, node, values)
+    prefix, let, args = "", None, [*tests, *chosen]
+    if simple is not None:
+        _, (simple, *tests) = alike(tree, node, [simple, *tests])
+        prefix, let, args = (
+            f"{{{len(tests) + len(chosen)}}} = ",
+            len(tests) + len(chosen),
+            [
+                *tests,
+                *chosen,
+                simple,
+            ],
+        )
+    count = len(tests)
+    branches = " ".join(f"WHEN {prefix}{{{i}}} THEN {{{count + i}}}" for i in range(count))
+    sql = f"(CASE {branches} ELSE {{{2 * count}}} END)"
+    return tree.make(goal, sql, *args, bounds=union_of(values), let=let)
+
+
+def _if(tree: Tree, node: exp.If, test: Node, true: Node, *false: Node) -> Node:
+    tests = [tested(node.this, test)]
+    return _chosen(tree, node, None, tests, [true, *(false or (tree.null(),))])
+
+
+def _several(name: str) -> Rule:
+    """Return the rule of a function of any number of values that are alike."""
+
+    def made(tree: Tree, node: exp.Expr, *parts: Node) -> Node:
+        goal, args = alike(tree, node, list(parts))
+        if goal.kind == "null":
+            return tree.null()
+        holes = ", ".join(f"{{{i}}}" for i in range(len(args)))
+        return tree.make(goal, f"{name}({holes})", *args, bounds=union_of(parts))
+
+    return Rule(made, ("this", "expressions"), ("ignore_nulls",))
+
+
+def _nullif(tree: Tree, node: exp.Nullif, a: Node, b: Node) -> Node:
+    if a.type.kind == "null":
+        return a
+    _, (one, other) = alike(tree, node, [a, b])
+    if one.args == (a,) and one.let is None:  # compared in another type
+        sql = f"(CASE WHEN {one.parts} = {{1}} THEN NULL ELSE {{0}} END)"
+        return tree.make(replace(a.type, shown=""), sql, a, other, bounds=a.bounds, let=0)
+    sql = "(CASE WHEN {0} = {1} THEN NULL ELSE {0} END)"
+    return tree.make(one.type, sql, one, other, bounds=a.bounds, let=0)
+
+
+_TWO = ("this", "expression")
+_ONE = ("this",)
+_COMPARED = {exp.EQ: "=", exp.NEQ: "<>", exp.LT: "<", exp.LTE: "<=", exp.GT: ">", exp.GTE: ">="} | {
+    exp.NullSafeEQ: "IS NOT DISTINCT FROM",
+    exp.NullSafeNEQ: "IS DISTINCT FROM",
+}
+
+OPERATORS: dict[type, Rule] = {
+    exp.Literal: Rule(_literal, (), ("this", "is_string")),
+    exp.Boolean: Rule(_boolean, (), ("this",)),
+    exp.Null: Rule(lambda tree, node: tree.null()),
+    exp.Paren: Rule(lambda tree, node, one: one, _ONE),
+    **{
+        kind: Rule(_arithmetic(symbol), _TWO, ("typed", "safe"))
+        for kind, symbol in _SYMBOLS.items()
+    },
+    exp.IntDiv: Rule(_int_div, _TWO),
+    exp.Neg: Rule(_neg, _ONE),
+    exp.Abs: Rule(_abs, _ONE),
+    exp.Floor: Rule(_rounded("floor"), _ONE),
+    exp.Ceil: Rule(_rounded("ceil"), _ONE),
+    exp.Round: Rule(_round, _ONE, ("decimals",)),
+    exp.Sqrt: Rule(
+        _with_domain("(CASE WHEN {0} >= 0 THEN sqrt(greatest({0}, 0.0::DOUBLE)) END)"), _ONE
+    ),
+    exp.Ln: Rule(
+        _with_domain("(CASE WHEN {0} > 0 THEN ln(greatest({0}, '5e-324'::DOUBLE)) END)"), _ONE
+    ),
+    exp.IsNan: Rule(_with_domain("isnan({0})", BOOL), _ONE),
+    **{kind: Rule(_truth(f"({{0}} {symbol} {{1}})"), _TWO) for kind, symbol in _COMPARED.items()},
+    exp.Between: Rule(_truth("({0} BETWEEN {1} AND {2})"), ("this", "low", "high")),
+    exp.In: _Membership(_in, ("this", "expressions")),
+    exp.And: Rule(_and, _TWO),
+    exp.Or: Rule(_or, _TWO),
+    exp.Not: Rule(_not, _ONE),
+    exp.Is: Rule(_is, _ONE, ("expression",)),
+    exp.Case: _Branches(_case),
+    exp.If: Rule(_if, ("this", "true", "false")),
+    exp.Coalesce: _several("coalesce"),
+    exp.Greatest: _several("greatest"),
+    exp.Least: _several("least"),
+    exp.Nullif: Rule(_nullif, _TWO),
+}
