@@ -297,6 +297,8 @@ def _stated(node):
     ):
         return node
     a, b = (Fraction(str(side.this)) for side in sides)
+    if isinstance(node, exp.Div) and not b:
+        return node
     value = a * b if isinstance(node, exp.Mul) else a / b
     return exp.cast(exp.Literal.string(repr(float(value))), "DOUBLE")
 
