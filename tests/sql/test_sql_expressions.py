@@ -32,6 +32,15 @@ def test_random_expressions_raise_for_no_cell_and_agree_with_duckdb_or_are_liste
     assert set(CHANGES) <= set(REASONS)
 
 
+@pytest.mark.slow
+def test_operands_that_have_names_have_the_same_values(monkeypatch):
+    monkeypatch.setattr("skdp.sql.ir._SHORT", 0)
+    checker = Checker()
+    assert "list_transform" in checker.sql("NULLIF(b + 1, 2)")
+    _, unlisted = counted(11, 400, checker)
+    assert not unlisted
+
+
 def test_a_rule_that_raises_or_differs_is_found(monkeypatch):
     checker = Checker()
     assert checker.outcome("ABS(b)")[0] == "same"
