@@ -33,7 +33,7 @@ __all__ = ["check_names", "conditional_notes", "depends_on", "ends_of", "interva
 
 Ends = tuple[str, str]
 
-_LONGEST = 10_000  # characters of SQL: products of products have each end several times
+_LONGEST = 100_000  # characters of SQL: products of products have each end several times
 _AT_ANY_LEVEL = ("count", "distinct_units", "sum", "mean")  # as `DPGroupBy.intervals` has it
 
 
