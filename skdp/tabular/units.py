@@ -1,19 +1,13 @@
 """Ids that say whose a row is: checked once, before any charge, and made codes.
 
-Nothing is released here. Two rows are of one unit if their ids are equal: numbers by their value,
-whatever holds them (1, 1.0 and True are one id), texts character by character ("1" is another id
-than 1), dates and durations by their instant or length, bytes and UUIDs as they are. What stands
-for one unit is never taken for two, nor two ids for one: what cannot be compared by its value is
-refused. Error texts are fixed and quote no id.
+Two rows are of one unit if their ids are equal, as `skdp.tabular.cells` reads them: numbers by
+their value (1, 1.0 and True are one id), text character by character ("1" is another id than 1),
+dates and durations by their instant or length, bytes and UUIDs as they are. What cannot be compared
+by its value is missing. Error texts are fixed and quote no id.
 """
 
 from __future__ import annotations
 
-import decimal
-import fractions
-import functools
-import hashlib
-import uuid
 from dataclasses import dataclass
 from typing import Any
 
@@ -21,24 +15,24 @@ import numpy as np
 from numpy.typing import NDArray
 
 from skdp.core.units import UnitRows
-from skdp.tabular.canonical import as_list, plain
+from skdp.tabular.canonical import as_list
+from skdp.tabular.columns import coded_ids, type_of_column
 from skdp.tabular.containers import checked, is_frame, is_listed, is_sliced_table
-from skdp.user_code import interruptible, no_restart, run_isolated, suppress_warnings
+from skdp.user_code import no_restart, run_isolated
 
-__all__ = ["GONE", "ODD", "UnitCounts", "Units", "check_units", "id_key", "ids_of", "name_of_ids"]
+__all__ = ["UnitCounts", "Units", "check_units", "ids_of", "name_of_ids"]
 
 _NOT_FLAT = "{estimator}: groups must be one-dimensional, one id for each row of X."
 _OTHER_LENGTH = "{estimator}: groups must have as many entries as X has rows."
 _MISSING = (
     "{estimator}: groups must have an id for every row, and some are missing (None, NaN, NaT or "
-    "NA). Give such rows an id of your own, groups.fillna('unknown') say: all of them count as one "
-    "unit then."
+    "NA) or are no numbers, text, bytes, dates or UUIDs. Give such rows an id of your own, "
+    "groups.fillna('unknown') say: all of them count as one unit then."
 )
 _STRANGE = (
     "{estimator}: groups must be numbers, texts, bytes, dates or UUIDs, one in each entry. Make a "
     "text of other ids first."
 )
-GONE, ODD = object(), object()  # for a missing id, and for what is none
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -113,28 +107,26 @@ def check_units(groups: Any, n_rows: int | None, *, estimator: str) -> Units:
         problem = _OTHER_LENGTH
     if problem:
         raise ValueError(problem.format(estimator=estimator))
-    with suppress_warnings(), interruptible():  # an id's own conversion may warn, or raise
-        if isinstance(cells, np.ndarray) and cells.dtype.kind in "biufUSMm":
-            found, problem = _of_array(cells)
-        else:
-            found, problem = _of_objects(as_list(cells) if hasattr(cells, "dtype") else cells)
-    if problem == _STRANGE:
-        raise TypeError(problem.format(estimator=estimator))
-    if problem or found is None:
-        raise ValueError(problem.format(estimator=estimator))
-    return found
+    kind = type_of_column(cells)
+    if kind.kind in ("other", "interval") or hasattr(groups, "levels"):  # an index of several
+        raise TypeError(_STRANGE.format(estimator=estimator))
+    codes, words = coded_ids(cells, kind)
+    if (codes < 0).any():
+        raise ValueError(_MISSING.format(estimator=estimator))
+    return Units(codes, words)
 
 
 def ids_of(groups: Any) -> NDArray:
     """Return ids that `check_units` has accepted as an array, each entry as it was."""
     cells, _ = _column(groups)
     if isinstance(cells, np.ndarray):
-        return cells
-    return np.fromiter(as_list(cells) if hasattr(cells, "dtype") else cells, dtype=object)
+        return np.asarray(cells)
+    listed = cells if isinstance(cells, list) else as_list(cells)
+    return np.fromiter(listed, dtype=object, count=len(listed))
 
 
 def _column(groups: Any) -> tuple[Any, str]:
-    """Return ids as an array of one dimension or a list, and what is wrong with their shape."""
+    """Return ids as a column of any library or a list, and what is wrong with their shape."""
     if isinstance(groups, str | bytes) or groups is None:
         return (), _NOT_FLAT
     groups = checked(groups, "groups")
@@ -147,107 +139,11 @@ def _column(groups: Any) -> tuple[Any, str]:
             groups = groups.column(0) if hasattr(groups, "column") else groups.to_series(0)
     if is_listed(groups):
         return list(groups), ""
-    if isinstance(groups, np.ma.MaskedArray):
-        mask = np.ma.getmaskarray(groups)
-        groups = np.array(groups.data, dtype=object)
-        groups[mask] = None
-    if isinstance(groups, np.ndarray):
-        array = np.asarray(groups)
-        return array, "" if array.ndim == 1 else _NOT_FLAT
-    dtype = getattr(groups, "dtype", None)
-    if hasattr(groups, "iloc") and isinstance(dtype, np.dtype) and dtype.kind in "biufMm":
-        return groups.to_numpy(), ""
-    if hasattr(groups, "to_pylist") or hasattr(groups, "to_list"):
-        return as_list(groups), ""
-    array = run_isolated(lambda: np.asarray(groups), None, no_restart)
+    if hasattr(groups, "iloc") or hasattr(groups, "to_pylist") or hasattr(groups, "to_arrow"):
+        return groups, ""
+    if hasattr(groups, "to_series"):  # an index of pandas
+        return groups.to_series(), ""
+    array = run_isolated(lambda: np.asanyarray(groups), None, no_restart)
     if array is None or array.ndim != 1:
         return (), _NOT_FLAT
     return array, ""
-
-
-def _of_array(cells: NDArray) -> tuple[Units | None, str]:
-    """Return the units of an array of one plain type."""
-    if cells.dtype.kind == "f":
-        if np.isnan(cells).any():
-            return None, _MISSING
-        floats = cells.astype(np.float64) + 0.0  # one zero
-        if cells.dtype.itemsize > 8 and (floats != cells).any():  # rounded, two ids would be one
-            return None, _STRANGE
-        cells = floats
-    elif cells.dtype.kind in "Mm" and np.isnat(cells).any():
-        return None, _MISSING
-    known, codes = np.unique(cells, return_inverse=True)
-    if cells.dtype.kind in "biu":
-        words = known.astype(np.uint64)
-    else:
-        keys = [plain(one) for one in known] if cells.dtype.kind in "Mm" else known.tolist()
-        words = np.array([_word(one) for one in keys], dtype=np.uint64)
-    return Units(codes.reshape(-1).astype(np.int64), words), ""
-
-
-def _of_objects(cells: list[Any]) -> tuple[Units | None, str]:
-    """Return the units of ids of any types, each read by itself."""
-    found: dict[Any, int] = {}
-    codes = np.empty(len(cells), dtype=np.int64)
-    problems = set()
-    for i, cell in enumerate(cells):
-        key = (
-            cell
-            if type(cell) is str
-            else run_isolated(functools.partial(id_key, cell), ODD, no_restart)
-        )
-        if key is ODD or key is GONE:
-            problems.add(_STRANGE if key is ODD else _MISSING)
-            continue
-        codes[i] = found.setdefault(key, len(found))
-    if problems:
-        return None, _STRANGE if _STRANGE in problems else _MISSING
-    return Units(codes, np.array([_word(key) for key in found], dtype=np.uint64)), ""
-
-
-def id_key(cell: Any) -> Any:
-    """Return what an id is compared by: a value of a type whose equality is its own.
-
-    `GONE` for a missing one, and `ODD` for what cannot be compared by its value.
-    """
-    if isinstance(cell, str):
-        return str.__str__(cell)
-    if isinstance(cell, bytes):
-        return bytes(memoryview(cell))
-    value = plain(cell)
-    if value is None:
-        return GONE
-    if isinstance(cell, np.datetime64 | np.timedelta64) and type(value) is not tuple:
-        return ODD  # of a unit that is no number of nanoseconds: years of a span, picoseconds
-    if isinstance(value, np.floating):  # longer than a float: rounded, two ids would be one
-        value = float(value) if float(value) == value else ODD
-    kind = type(value)
-    if kind is decimal.Decimal:
-        return GONE if value.is_nan() else value
-    if kind in (bool, int, float, fractions.Fraction, str, bytes, uuid.UUID):
-        return value
-    if kind is tuple and not isinstance(cell, tuple):  # a date, as `plain` has it
-        return value
-    if isinstance(value, int):  # an enumeration, say
-        return int.__int__(value)
-    return ODD
-
-
-def _word(key: Any) -> int:
-    """Return a 64-bit hash of what an id is compared by; equal ids have the same.
-
-    A whole number is its own, so that columns of them need no loop.
-    """
-    number = isinstance(key, int | float | decimal.Decimal | fractions.Fraction)
-    # Its size first: the digits of Decimal("1e999999999") fill no memory.
-    if number and -(2**63) <= key < 2**64 and int(key) == key:
-        return int(key) % 2**64
-    if isinstance(key, str):
-        content = b"t" + key.encode("utf-8", "surrogatepass")
-    elif isinstance(key, bytes):
-        content = b"b" + key
-    elif number:
-        content = b"n%d" % hash(key)  # the same for equal numbers of all types, in all processes
-    else:
-        content = b"o" + repr(key).encode()
-    return int.from_bytes(hashlib.blake2b(content, digest_size=8).digest(), "little")

@@ -294,7 +294,7 @@ def test_rows_left_out_are_those_that_a_fit_leaves_out():
         ([1, None], 3, ValueError, "some are missing"),
         ([1, 2], 0, ValueError, "max_rows_per_unit must be an integer of at least 1"),
         ([1, 2], "private", TypeError, "max_rows_per_unit must be an integer of at least 1"),
-        ([[1], [2]], 3, TypeError, "groups must be numbers"),
+        ([[1], [2]], 3, ValueError, "some are missing"),
     ],
 )
 def test_rows_left_out_of_what_is_none_are_refused_before_the_charge(groups, most, error, text):
