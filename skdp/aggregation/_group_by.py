@@ -121,8 +121,8 @@ class DPGroupBy(BaseEstimator):
         Set by `agg`; None: the keys only.
     budget : PrivacyBudget, default=None
         Budget to charge; it also sets the neighbouring relation. None: the budget of an enclosing
-        ``with budget:`` block, if there is one. One unit is added or removed, or replaced (then the
-        number of units is public, and noise is up to twice as large).
+        ``with budget:`` block, if there is one. One unit is added or removed, or replaced (then
+        noise is up to twice as large). How many units have rows is private under both.
     random_state : int, RandomState or None, default=None
         Seeds post-processing, and noise only inside ``skdp.config_context(noise="seeded")``.
 
