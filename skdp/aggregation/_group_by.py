@@ -39,7 +39,6 @@ from skdp.aggregation._plan import (
 from skdp.aggregation._results import (
     about_means,
     check_outputs,
-    columns_of_result,
     expected_width,
     interval_of,
     left_out_of,
@@ -287,6 +286,8 @@ class DPGroupBy(BaseEstimator):
         check_outputs(self._by(), self.unit, aggregates)
         check_bounds_used(aggregates, self.bounds)
         listed = self._listed()
+        if listed is not None and self.dropna and any(_has_none(key) for key in listed):
+            raise ValueError(f"{name}: None is a key only with dropna=False")
         if listed is None and not float(self.delta):
             raise ValueError(
                 f"{name}: private keys need delta > 0, the probability that a key of one unit "
@@ -451,9 +452,10 @@ class DPGroupBy(BaseEstimator):
                     self.privacy_ = session.certificate()
             finally:
                 rows.close()
-            for column, kind in rows.types.items():
-                columns[column] = column_of_values(columns[column], kind, table)
-            self.table_ = table_of(columns, table)
+            by = self._by()
+            self._numbers = {name: cells for name, cells in columns.items() if name not in by}
+            typed = {c: column_of_values(columns[c], kind, table) for c, kind in rows.types.items()}
+            self.table_ = table_of(columns | typed, table)
             self.notes_ = notes_of(self, {one.kind for one in aggregates}) + self._without()
             for text in self._remarks(aggregates):
                 warnings.warn(text, stacklevel=outside_level())
@@ -517,7 +519,7 @@ class DPGroupBy(BaseEstimator):
         unclear = sorted({str(one.column) for one in aggregates if one.name in self._unclear})
         found = any(map(_is, self._caps()))
         counts = [one.name for one in aggregates if found and one.kind == "count"]
-        kept = sum(columns_of_result(self.table_)[counts[0]]) if counts else None
+        kept = sum(self._numbers[counts[0]]) if counts else None
         return remarks(self, unclear, kept) if aggregates else []
 
     def _columns(
@@ -637,13 +639,17 @@ class DPGroupBy(BaseEstimator):
         Returns
         -------
         result : dict
-            One entry for each key, in the order of `keys_`.
+            One entry for each key, in the order of `keys_`. Python takes 1 and True for one key.
         """
         check_is_fitted(self)
-        by = self._by()
-        columns = columns_of_result(self.table_)
-        rest = [name for name in columns if name not in by]
-        return {key: {name: columns[name][i] for name in rest} for i, key in enumerate(self.keys_)}
+        columns = self._numbers
+        return {
+            key: {name: columns[name][i] for name in columns} for i, key in enumerate(self.keys_)
+        }
+
+
+def _has_none(key: Any) -> bool:
+    return key is None or (isinstance(key, tuple) and None in key)
 
 
 def _is(cap: Any) -> bool:

@@ -437,11 +437,15 @@ def check_keys(stated: Any, by: Sequence[str]) -> tuple[Any, ...]:
             raise ValueError(f"keys must have a list for each of the columns {list(by)}")
         lists = [check_keys(stated[name], [name]) for name in by]
         keys = list(itertools.product(*lists) if len(by) > 1 else lists[0])
-    elif isinstance(stated, str | bytes) or not isinstance(stated, Iterable):
+    elif (
+        isinstance(stated, str | bytes)
+        or hasattr(stated, "columns")
+        or not isinstance(stated, Iterable)
+    ):
         raise TypeError("keys must be 'private', a list of keys, or a dict of lists")
     else:
         # Of numpy's dates, `tolist` would make counts of ticks.
-        keys = list(stated)
+        keys = list(stated.to_pylist() if hasattr(stated, "to_pylist") else stated)
     check_length(keys, "keys")
     text = len(by) == 1 and set(map(type, keys)) == {str}
     for key in () if text else keys:

@@ -305,7 +305,7 @@ class PrivateSearch(MetaEstimatorMixin, PrivateMixin, BaseEstimator, ABC):
         if y is None:
             return y
         # Labels may be of any class; only regressors need numbers.
-        classes = None if any(map(is_regressor, candidates)) else np.zeros(1)
+        classes = None if any(map(is_regressor, candidates)) else np.array([None])
         check_labels(y, _length(y), estimator=type(self).__name__, classes=classes)
         for candidate in candidates if classes is None else ():
             check_targets_of(candidate, y)

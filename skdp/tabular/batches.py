@@ -19,7 +19,13 @@ from typing import Any
 from skdp.engines import Source, check_same
 from skdp.engines._source import needed
 from skdp.exceptions import SourceError
-from skdp.tabular.columns import ColumnType, type_of_arrow, type_of_duckdb
+from skdp.tabular.columns import (
+    ColumnType,
+    type_of_arrow,
+    type_of_column,
+    type_of_duckdb,
+    valid_texts,
+)
 from skdp.tabular.containers import checked
 from skdp.tabular.parts import chosen, heads_of, len_of, names_in
 from skdp.tabular.relation_plans import check_plan
@@ -29,6 +35,10 @@ __all__ = ["Batches", "batches_of_parts", "batches_of_relation", "is_relation", 
 
 _VIEW = "skdp_rows_5e1c7f0a"  # which no view of the caller's is named
 _ROWS = 2**17  # that DuckDB hands over at a time
+_NO_TYPE = (
+    "the type of column {name!r} does not say what it holds, or holds what is no key, id or "
+    "number; give it a type in every part, such as astype('string')"
+)
 _FAILED = "DuckDB could not run a query on the table"
 _UNREADABLE = (
     "the parts could not be read as they were checked: a part is gone, or has columns of other "
@@ -73,12 +83,12 @@ def opened(table: Any) -> Any:
         return table
     path = os.fspath(table)
     if os.path.isdir(path):
-        path = os.path.join(path, "*.parquet")
+        path = os.path.join(glob.escape(path), "*.parquet")
     if not path.endswith((".parquet", ".parq")):
         raise ValueError("a table that is named by a path must be Parquet files (.parquet)")
     if "*" not in path and not Path(path).exists():
         raise FileNotFoundError(f"no file {path!r}")
-    files = sorted(glob.glob(path)) if "*" in path else [path]
+    files = [path] if Path(path).exists() else sorted(glob.glob(path))
     if not files:
         raise FileNotFoundError(f"no Parquet file at {path!r}")
     heads = [needed("pyarrow.parquet", "parquet").read_schema(file) for file in files]
@@ -90,7 +100,7 @@ def opened(table: Any) -> Any:
             "Parquet files are read by DuckDB: pip install duckdb, or hand in a table"
         ) from None
     return or_raise(
-        lambda: duckdb.connect().read_parquet(path),
+        lambda: duckdb.connect().read_parquet([glob.escape(file) for file in files]),
         lambda: ValueError(f"{path!r} could not be read as Parquet"),
     )
 
@@ -100,8 +110,10 @@ def batches_of_relation(relation: Any) -> Batches:
     needed("pyarrow", "duckdb")
     check_plan(relation)
     names = tuple(relation.columns)
-    if len(set(names)) < len(names):  # DuckDB reads the first of two, and has the type of either
-        raise ValueError("a relation must not have two columns of one name; rename one of them")
+    if len({name.casefold() for name in names}) < len(names):  # DuckDB would read the first of two
+        raise ValueError(
+            "a relation must not have two columns whose names differ in case alone; rename one"
+        )
     of = {name: str(kind).upper() for name, kind in zip(names, relation.types, strict=True)}
 
     def read(keys: Sequence[str], numbers: Sequence[str]) -> Iterator[Any]:
@@ -142,6 +154,10 @@ def _schema(head: Any) -> Any:
         If a column may hold anything: its type would be decided by its rows.
     """
     arrow = import_module("pyarrow")
+    if hasattr(head, "iloc") or hasattr(head, "get_columns"):
+        for name in head.columns:  # by its type alone: a cell must decide nothing
+            if type_of_column(head[name]).kind in ("any", "other"):
+                raise TypeError(_NO_TYPE.format(name=name))
     if hasattr(head, "iloc"):
         schema = arrow.Schema.from_pandas(head, preserve_index=False).remove_metadata()
     elif hasattr(head, "to_arrow"):
@@ -150,10 +166,7 @@ def _schema(head: Any) -> Any:
         schema = head.schema.remove_metadata()
     for field in schema:
         if arrow.types.is_null(field.type):
-            raise TypeError(
-                f"the type of column {field.name!r} does not say what it holds; give it a type in "
-                "every part, such as astype('string')"
-            )
+            raise TypeError(_NO_TYPE.format(name=field.name))
     return schema
 
 
@@ -213,7 +226,7 @@ def _as_arrow(batch: Any, schema: Any, heads: Sequence[Any]) -> Any:
         if list(map(str, batch.dtypes)) not in [list(map(str, head.dtypes)) for head in heads]:
             raise TypeError
         return import_module("pyarrow").Table.from_pandas(
-            batch, schema=schema, preserve_index=False
+            valid_texts(batch), schema=schema, preserve_index=False
         )
     one = batch.to_arrow() if hasattr(batch, "to_arrow") else batch
     if one.schema.types != schema.types:

@@ -74,8 +74,9 @@ class Interval:
     right: Any
     closed: str
 
-    def __str__(self) -> str:
-        return f"{key_order(self.left)} {key_order(self.right)} {self.closed}"
+
+_VALUES = {*_FAMILIES, np.datetime64}  # what a cell may be read as
+_CLOSED = ("left", "right", "both", "neither")
 
 
 # --- reading --------------------------------------------------------------------------------------
@@ -113,11 +114,19 @@ def _read(cell: Any) -> Any:
         return None
     for base in type(cell).__mro__:
         if base in _READERS:
-            return _READERS[base](cell)
-    if type(cell).__name__ == "Interval" and hasattr(cell, "closed"):  # of pandas
-        ends = read_cell(cell.left), read_cell(cell.right)
-        return None if None in ends else Interval(*ends, str(cell.closed))
+            value = _READERS[base](cell)
+            return value if type(value) in _VALUES else None
+    kind = type(cell)
+    if kind.__name__ == "Interval" and kind.__module__.partition(".")[0] == "pandas":
+        return _of_interval(cell)
     return None
+
+
+def _of_interval(cell: Any) -> Interval | None:
+    ends = read_cell(cell.left), read_cell(cell.right)
+    kinds = {family(end) for end in ends}
+    fit = kinds in ({"number"}, {"timestamp"}, {"duration"}) and cell.closed in _CLOSED
+    return Interval(*ends, str(cell.closed)) if fit else None
 
 
 def exact_number(value: Any) -> Any:
@@ -203,7 +212,9 @@ _READERS: dict[type, Any] = {
     float: lambda cell: exact_number(float.__float__(cell)),
     np.floating: _of_float,
     decimal.Decimal: _of_decimal,
-    fractions.Fraction: lambda cell: exact_number(fractions.Fraction(cell)),
+    fractions.Fraction: lambda cell: (
+        exact_number(cell) if type(cell) is fractions.Fraction else None
+    ),
     datetime.datetime: lambda cell: _moment(plain(cell)),
     datetime.date: _of_date,
     datetime.time: _of_time,
@@ -211,7 +222,7 @@ _READERS: dict[type, Any] = {
     np.datetime64: _of_numpy_date,
     np.timedelta64: _of_duration,
     bytes: lambda cell: bytes(memoryview(cell)),
-    uuid.UUID: lambda cell: uuid.UUID(int=cell.int),
+    uuid.UUID: lambda cell: cell if type(cell) is uuid.UUID else None,
 }
 
 
@@ -255,22 +266,26 @@ def identity(value: Any) -> Any:
     """Return what a value, or a tuple of them, is compared by: True is another key than 1."""
     if type(value) is tuple:
         return tuple(map(identity, value))
+    if type(value) is Interval:
+        return "interval", identity(value.left), identity(value.right), value.closed
     return value if type(value) is str else (family(value), value)
 
 
 def key_order(key: Any) -> Any:
-    """Return by what keys are sorted: numbers, then text and others by type, then missing."""
+    """Return by what keys are sorted: numbers, then others by type and value, then missing."""
     if isinstance(key, tuple):
         return tuple(key_order(part) for part in key)
     if key is None:
-        return (2, "", 0.0, "")
-    if isinstance(key, int | float | decimal.Decimal | fractions.Fraction):
-        try:
-            return (0, "", float(key), repr(key))
-        except OverflowError:  # an integer beyond all floats: one row may have it
-            far = math.inf if key > 0 else -math.inf
-            return (0, "", far, repr(key))
-    return (1, type(key).__name__, 0.0, str(key))
+        return (2, "", 0, "")
+    kind = type(key)
+    if isinstance(key, bool | int | float | decimal.Decimal | fractions.Fraction):
+        return (0, "", key, kind.__name__)
+    found = family(key)
+    if found in ("date", "timestamp", "duration"):
+        return (1, found, plain(key)[1], "")
+    if found == "interval":
+        return (1, found, (key_order(key.left), key_order(key.right)), key.closed)
+    return (1, found, key, "")
 
 
 def words_of(values: Sequence[Any]) -> NDArray[np.uint64]:

@@ -17,12 +17,13 @@ import uuid
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from importlib import import_module
+from importlib.util import find_spec
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from skdp.tabular.canonical import as_list
+from skdp.tabular.canonical import as_list, plain
 from skdp.tabular.cells import (
     Interval,
     date_of_days,
@@ -38,6 +39,7 @@ from skdp.tabular.cells import (
 from skdp.tabular.containers import reading, to_float
 from skdp.tabular.terms import Ints
 from skdp.tabular.values import is_missing, numbers
+from skdp.user_code import no_restart, run_isolated
 
 __all__ = [
     "STATED_TYPES",
@@ -52,6 +54,7 @@ __all__ = [
     "type_of_arrow",
     "type_of_column",
     "type_of_duckdb",
+    "valid_texts",
     "values_of",
     "with_texts",
 ]
@@ -67,7 +70,8 @@ class ColumnType:
         "any", "text", "boolean", "integer", "float", "decimal", "date", "timestamp", "zoned",
         "time", "duration", "bytes", "uuid", "interval", or "other", which is refused.
     detail : int or str
-        Bits of a float; digits after the point of a decimal; the time zone of a zoned timestamp.
+        Bits of a float; the least and largest integer; digits of a decimal, in all and after the
+        point; the time zone of a zoned timestamp.
     dtype : object
         The type in its own library, for the released column; None where it is not known.
     """
@@ -123,6 +127,7 @@ _NUMPY = {
     "b": "boolean", "i": "integer", "u": "integer", "U": "text", "S": "bytes", "m": "duration",
     "O": "any",
 }  # fmt: skip
+_BITS = {"TINYINT": 8, "SMALLINT": 16, "INTEGER": 32, "BIGINT": 64, "HUGEINT": 128}
 _NANOSECONDS = {"s": 10**9, "ms": 10**6, "us": 1000, "ns": 1}
 _DAY = 86_400 * 10**9
 _INFINITE = {32: 2**31 - 1, 64: 2**63 - 1}  # as DuckDB has it in dates of so many bits
@@ -132,21 +137,30 @@ _AT_ONCE = 1000  # cells above which a column of text is coded by pandas
 # --- types ----------------------------------------------------------------------------------------
 
 
+def _range(bits: int, signed: bool) -> tuple[int, int]:
+    """Return the least and the largest integer of so many bits."""
+    return (-(2 ** (bits - 1)), 2 ** (bits - 1) - 1) if signed else (0, 2**bits - 1)
+
+
 def type_of_arrow(kind: Any) -> ColumnType:
     """Return the type of an Arrow column."""
     types = import_module("pyarrow.types")
     if types.is_dictionary(kind):
         kind = kind.value_type
     if hasattr(kind, "extension_name"):
-        return ColumnType("uuid", dtype=kind) if kind.extension_name == "arrow.uuid" else OTHER
+        found = {"arrow.uuid": "uuid", "arrow.bool8": "boolean"}.get(kind.extension_name, "other")
+        return ColumnType(found, dtype=kind)
     for name, tests in _ARROW.items():
         if any(getattr(types, test)(kind) for test in tests.split()):
+            if name == "any":
+                return ANY
             if getattr(kind, "tz", None) is not None:
                 return ColumnType("zoned", kind.tz, kind)
-            detail = {"float": kind.bit_width, "decimal": getattr(kind, "scale", None)} if (
-                name in ("float", "decimal")
-            ) else {}  # fmt: skip
-            return ColumnType(name, detail.get(name), kind)
+            if name == "integer":
+                return ColumnType(name, _range(kind.bit_width, types.is_signed_integer(kind)), kind)
+            if name == "decimal":
+                return ColumnType(name, (kind.precision, kind.scale), kind)
+            return ColumnType(name, kind.bit_width if name == "float" else None, kind)
     return OTHER
 
 
@@ -159,7 +173,11 @@ def type_of_duckdb(name: str) -> ColumnType:
     if kind == "float":
         return ColumnType(kind, 32 if name == "FLOAT" else 64)
     if kind == "decimal":
-        return ColumnType(kind, int(name.rstrip(")").rpartition(",")[2]))
+        digits, _, scale = name.partition("(")[2].rstrip(")").partition(",")
+        return ColumnType(kind, (int(digits), int(scale)))
+    if kind == "integer":
+        signed = name.removeprefix("U")
+        return ColumnType(kind, _range(_BITS[signed], signed == name))
     return ColumnType(kind, "UTC" if kind == "zoned" else None)
 
 
@@ -167,9 +185,15 @@ def _type_of_numpy(dtype: np.dtype) -> ColumnType:
     if dtype.kind == "f":
         # A longer float is read cell by cell: rounded, two ids would be one.
         return ColumnType("float", 8 * dtype.itemsize, dtype) if dtype.itemsize <= 8 else ANY
-    if dtype.kind == "M":
-        days = np.datetime_data(dtype)[0] in ("Y", "M", "W", "D")
-        return ColumnType("date" if days else "timestamp", dtype=dtype)
+    if dtype.kind in "iu":
+        return ColumnType("integer", _range(8 * dtype.itemsize, dtype.kind == "i"), dtype)
+    if dtype.kind in "mM":
+        unit = np.datetime_data(dtype)[0]
+        if unit in ("ps", "fs", "as", "generic") or (dtype.kind == "m" and unit in ("Y", "M")):
+            return OTHER
+        days = dtype.kind == "M" and unit in ("Y", "M", "W", "D")
+        return ColumnType("date" if days else "timestamp" if dtype.kind == "M" else "duration",
+                          dtype=dtype)  # fmt: skip
     return ColumnType(_NUMPY.get(dtype.kind, "other"), dtype=dtype)
 
 
@@ -185,6 +209,10 @@ def type_of_column(column: Any) -> ColumnType:
     if hasattr(dtype, "is_temporal"):  # polars
         if str(dtype) in ("Object", "Null"):
             return ANY
+        if type(dtype).__name__ in ("Enum", "Categorical"):  # whose categories may be private
+            return ColumnType("text")
+        if str(dtype) in ("Int128", "UInt128"):
+            return OTHER
         return replace(type_of_arrow(column.head(0).to_arrow().type), dtype=dtype)
     name = type(dtype).__name__
     if name == "ArrowDtype":
@@ -195,6 +223,8 @@ def type_of_column(column: Any) -> ColumnType:
         return ColumnType("float", int(name[5:7]), dtype)
     if name == "CategoricalDtype":
         return ANY
+    if _PANDAS.get(name) == "integer":
+        return replace(_type_of_numpy(dtype.numpy_dtype), dtype=dtype)
     return ColumnType(_PANDAS.get(name, "other"), dtype=dtype)
 
 
@@ -226,7 +256,9 @@ def _as_type(value: Any, kind: str) -> Any:
         if kind == "float":
             return _as_float(value)
     if kind == "timestamp" and found == "date":
-        return read_cell(np.datetime64(value, "us"))
+        return timestamp(plain(value)[1])
+    if kind == "time" and found == "duration":  # since midnight, with nanoseconds
+        return value
     if kind == "date" and found == "timestamp":
         day = value.astype("datetime64[D]")
         return date_of_days(int(day.astype(np.int64))) if day == value else None
@@ -290,14 +322,22 @@ def stated_value(value: Any, kind: ColumnType, name: str) -> Any:
         made = None
     elif kind.kind == "float" and kind.detail < 64:
         with np.errstate(all="ignore"):
-            made = float(np.dtype(f"f{kind.detail // 8}").type(_as_float(read)))
+            near = _as_float(read)
+            made = None if near is None else float(np.dtype(f"f{kind.detail // 8}").type(near))
+        if made is not None and np.isinf(made) and made != read:
+            made = None
     else:
         made = _as_type(read, kind.kind)
+    if kind.kind == "integer" and made is not None and kind.detail is not None:
+        made = made if kind.detail[0] <= made <= kind.detail[1] else None
+    if kind.kind == "float" and type(read) is int and made != read:
+        made = None
     if isinstance(made, decimal.Decimal) and kind.detail is not None:
+        digits, scale = kind.detail
+        exact = decimal.Context(prec=digits, traps=[decimal.Inexact, decimal.InvalidOperation])
         try:  # written as the column writes it
-            at = decimal.Decimal(1).scaleb(-kind.detail)
-            made = made.quantize(at, context=decimal.Context(prec=100, traps=[decimal.Inexact]))
-        except decimal.Inexact:
+            made = made.quantize(decimal.Decimal(1).scaleb(-scale), context=exact)
+        except (decimal.Inexact, decimal.InvalidOperation):
             made = None
     if made is None:
         raise TypeError(
@@ -370,6 +410,9 @@ def _distinct(column: Any, kind: ColumnType) -> tuple[Ints, Any]:
         return _of_arrow(values_of(import_module("pyarrow").array(column)), kind)
     if name == "CategoricalDtype":
         return np.asarray(column.cat.codes, dtype=np.int64), read_cells(as_list(dtype.categories))
+    if name == "StringDtype" and dtype.storage == "python":
+        # The codes of pandas would take half of a surrogate pair for its description.
+        return _of_objects(column.to_numpy(dtype=object, na_value=None).tolist())
     if name == "DatetimeTZDtype":
         return _of_numpy(column.dt.tz_convert("UTC").dt.tz_localize(None).to_numpy(), kind)
     codes, values = column.factorize()
@@ -378,7 +421,7 @@ def _distinct(column: Any, kind: ColumnType) -> tuple[Ints, Any]:
 
 def _of_objects(cells: list[Any]) -> tuple[Ints, list[Any]]:
     """Return the codes of cells of any types, each of which is read by itself."""
-    if len(cells) > _AT_ONCE and set(map(type, cells)) == {str}:
+    if len(cells) > _AT_ONCE and all(type(cell) is str for cell in cells):
         texts = dict.fromkeys(cells)
         place = dict(zip(texts, range(len(texts)), strict=True))
         return np.fromiter(map(place.__getitem__, cells), np.int64, len(cells)), list(texts)
@@ -387,7 +430,7 @@ def _of_objects(cells: list[Any]) -> tuple[Ints, list[Any]]:
 
 def _of_numpy(cells: NDArray, kind: ColumnType) -> tuple[Ints, Any]:
     if kind.kind == "any" or cells.dtype.kind in "US":
-        return _of_objects(cells.tolist() if cells.dtype.kind in "OUS" else list(cells))
+        return _of_objects(as_list(cells) if cells.dtype.kind in "OUS" else list(cells))
     if cells.dtype.kind == "f":
         cells = cells.astype(np.float64) + 0.0  # one zero
     values, codes = np.unique(cells, return_inverse=True)
@@ -409,8 +452,11 @@ def values_of(column: Any) -> Any:
     types = import_module("pyarrow.types")
     if types.is_dictionary(column.type):
         column = column.cast(column.type.value_type)
-    extended = hasattr(column.type, "extension_name")
-    return column.cast(column.type.storage_type) if extended else column
+    if not hasattr(column.type, "extension_name"):
+        return column
+    storage = column.cast(column.type.storage_type)
+    is_boolean = column.type.extension_name == "arrow.bool8"
+    return storage.cast(import_module("pyarrow").bool_()) if is_boolean else storage
 
 
 def _of_arrow(column: Any, kind: ColumnType) -> tuple[Ints, Any]:
@@ -432,6 +478,8 @@ def _of_arrow(column: Any, kind: ColumnType) -> tuple[Ints, Any]:
         column = column.cast(pa.binary() if pa.types.is_string(own) else pa.large_binary())
     elif pa.types.is_binary_view(own):
         column = column.cast(pa.large_binary())
+    elif kind.kind == "decimal" and own.bit_width < 128:
+        column = column.cast(pa.decimal128(own.precision, own.scale))
     coded_column = column.dictionary_encode().combine_chunks()
     if isinstance(coded_column, pa.ChunkedArray):
         empty = pa.array([], column.type).dictionary_encode()
@@ -508,6 +556,17 @@ def with_texts(table: Any) -> Any:
     return table.assign(**made) if made else table
 
 
+def valid_texts(table: Any) -> Any:
+    """Return a table of pandas without text that no UTF-8 has: it is missing."""
+    made = {}
+    for name in table.columns:
+        if getattr(table[name].dtype, "storage", "") == "python":
+            codes, values = coded(table[name], ColumnType("text"))
+            texts = np.array([*map(_valid_text, values), None], dtype=object)[codes]
+            made[name] = import_module("pandas").array(texts, dtype=table[name].dtype)
+    return table.assign(**made) if made else table
+
+
 def _valid_text(text: str) -> str | None:
     try:
         text.encode()
@@ -522,24 +581,47 @@ def _valid_text(text: str) -> str | None:
 def column_of_values(values: Sequence[Any], kind: ColumnType, like: Any) -> Any:
     """Return released keys as a column of their type, for a table of the kind of another.
 
-    Where the values do not fit (a missing key among whole numbers of numpy), their own types
-    decide: all of them are public.
+    Where the type cannot hold them (a missing key among whole numbers of numpy), their own types
+    decide, or they are objects, or text: all of them are public. It never fails.
     """
     values = list(map(shown_key, values))
-    makers: tuple[Callable[[], Any], ...] = ()
-    if hasattr(like, "get_columns") and kind.dtype is not None:  # polars
-        module = import_module(type(like).__module__.partition(".")[0])
-        makers = (lambda: module.Series(_plain(values), dtype=kind.dtype, strict=False),)
-    elif hasattr(like, "column_names") and kind.dtype is not None:
-        makers = (lambda: _arrow_array(values, kind),)
-    elif hasattr(like, "iloc") or kind.kind == "zoned":
-        makers = (lambda: _pandas_series(values, kind),)
-    for make in makers:
-        try:
-            return make()
-        except Exception:  # noqa: BLE001  of public values; the container decides then
-            continue
-    return list(values)
+    makers: list[Callable[[], Any]] = []
+    if hasattr(like, "get_columns"):  # polars
+        polars = import_module(type(like).__module__.partition(".")[0])
+        makers += [lambda: _polars_series(polars, values, kind)] * (kind.dtype is not None)
+        makers += [lambda: polars.Series(_plain(values), strict=True)]
+        makers += [lambda: polars.Series(values, dtype=polars.Object)]
+    elif hasattr(like, "column_names"):
+        makers += [lambda: _arrow_array(values, kind)] * (kind.dtype is not None)
+        makers += [lambda: import_module("pyarrow").array(_plain(values))]
+    elif not isinstance(like, dict) and find_spec("pandas"):
+        pandas = import_module("pandas")
+        makers += [lambda: _pandas_series(values, kind), lambda: pandas.Series(values)]
+        makers += [lambda: pandas.Series(values, dtype=object)]
+    # pandas would cut or round what its type cannot hold; the others refuse it.
+    exact = kind.dtype is not None and not hasattr(like, "iloc")
+    for i, make in enumerate(makers):
+        column = run_isolated(make, None, no_restart)
+        if column is not None and ((exact and not i) or _holds(column, values, kind)):
+            return column
+    return values if isinstance(like, dict) or not makers else list(map(_written, values))
+
+
+def _holds(column: Any, values: list[Any], kind: ColumnType) -> bool:
+    """Say whether a column has the values that it was made of."""
+
+    def listed() -> list[Any]:
+        return list(column.to_pylist() if hasattr(column, "to_pylist") else column.to_list())
+
+    def known(value: Any) -> Any:
+        return identity(_as_type(read_cell(value), kind.kind))
+
+    cells = run_isolated(listed, None, no_restart)
+    return cells is None or list(map(known, cells)) == list(map(known, values))
+
+
+def _written(value: Any) -> str | None:
+    return None if value is None else str(value).encode("utf-8", "replace").decode()
 
 
 def _plain(values: Sequence[Any]) -> list[Any]:
@@ -549,7 +631,25 @@ def _plain(values: Sequence[Any]) -> list[Any]:
 
 
 def _ticks(value: Any, unit: str) -> int | None:
-    return None if value is None else int(value.astype(f"{value.dtype.kind}8[{unit}]").astype(int))
+    return None if value is None else plain(value)[1] // _NANOSECONDS[unit]
+
+
+def _days(value: Any) -> int | None:
+    return None if value is None else plain(value)[1] // _DAY
+
+
+def _polars_series(polars: Any, values: Sequence[Any], kind: ColumnType) -> Any:
+    dtype = kind.dtype
+    if kind.kind == "date":
+        return polars.Series(list(map(_days, values)), dtype=polars.Int32).cast(dtype)
+    if kind.kind not in ("timestamp", "zoned", "duration"):
+        return polars.Series(values, dtype=dtype, strict=True)
+    ticks = [_ticks(value, dtype.time_unit) for value in values]
+    series = polars.Series(ticks, dtype=polars.Int64)
+    if kind.kind != "zoned":
+        return series.cast(dtype)
+    moments = series.cast(polars.Datetime(dtype.time_unit)).dt.replace_time_zone("UTC")
+    return moments.dt.convert_time_zone(dtype.time_zone)
 
 
 def _arrow_array(values: Sequence[Any], kind: ColumnType) -> Any:
@@ -557,6 +657,8 @@ def _arrow_array(values: Sequence[Any], kind: ColumnType) -> Any:
     if kind.kind in ("timestamp", "zoned", "duration"):
         ticks = [_ticks(value, kind.dtype.unit) for value in values]
         return pa.array(ticks, pa.int64()).cast(kind.dtype)
+    if kind.kind == "date" and kind.dtype.bit_width == 32:
+        return pa.array(list(map(_days, values)), pa.int32()).cast(kind.dtype)
     if kind.kind == "text":  # whose bytes need not be UTF-8
         large = [None if value is None else value.encode("utf-8", "surrogateescape")
                  for value in values]  # fmt: skip
@@ -568,10 +670,12 @@ def shown_key(value: Any) -> Any:
     """Return a released key, or a tuple of them, as callers have it: intervals are of pandas."""
     if type(value) is tuple:
         return tuple(map(shown_key, value))
-    if type(value) is Interval:
-        ends = shown_key(value.left), shown_key(value.right)
-        return import_module("pandas").Interval(*ends, closed=value.closed)
-    return value
+    if type(value) is not Interval:
+        return value
+    pandas = import_module("pandas")
+    make = {np.datetime64: pandas.Timestamp, np.timedelta64: pandas.Timedelta}
+    ends = [make.get(type(end), lambda end: end)(end) for end in (value.left, value.right)]
+    return pandas.Interval(*ends, closed=value.closed)
 
 
 def _has_nanoseconds(values: Sequence[Any]) -> bool:

@@ -7,6 +7,7 @@ Rows without an id leave, and so do rows without a key (``dropna=True``).
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from importlib import import_module
 from typing import Any
 
 import numpy as np
@@ -44,6 +45,10 @@ _IDS = (
     "unit column {name!r} must hold ids that are numbers, text, bytes, dates, timestamps or UUIDs; "
     "make a text of other ids first"
 )
+_CONVERTED = {  # of columns that have a type: to what else their cells may be read
+    ("integer", "float"), ("float", "integer"), ("date", "timestamp"), ("timestamp", "date"),
+    ("decimal", "float"), ("decimal", "integer"),
+}  # fmt: skip
 _NUMBERS = ("boolean", "integer", "float", "decimal")
 _NO_IDS = ("other", "interval")
 
@@ -210,8 +215,15 @@ def _check_types(
 ) -> None:
     """Raise for columns whose declared type does not fit; types are public."""
     for name in by:
-        if kinds[name].kind == "other":
+        own = kinds[name].kind
+        if own == "other":
             raise TypeError(_KEYS.format(name=name))
+        of = stated[name].kind if name in stated else own
+        if own not in ("any", of) and (own, of) not in _CONVERTED and of != "text":
+            raise TypeError(
+                f"types: column {name!r} has a type already, and no cell of it is {of}; leave it "
+                "out, or convert the column"
+            )
     if unit is not None and kinds[unit].kind in _NO_IDS:
         raise TypeError(_IDS.format(name=unit))
     for name in columns:
@@ -229,6 +241,8 @@ def _column(table: Any, name: str) -> Any:
     cells = table[name]
     if isinstance(cells, list | tuple | np.ndarray):
         return cells
+    if type(cells).__module__.partition(".")[0] == "pandas" and not hasattr(cells, "iloc"):
+        return import_module("pandas").Series(cells)  # an index, or an array of pandas
     if hasattr(cells, "dtype") or hasattr(cells, "to_pylist"):
         return cells
     text = f"column {name!r} cannot be read as an array"

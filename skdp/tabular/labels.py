@@ -62,8 +62,8 @@ _OTHER_LENGTH = "X and {y} must have the same number of rows."
 _NOT_FLAT = "{y} must be one-dimensional, of shape (n_samples,)."
 _NOT_FINITE = "Input {y} contains NaN or infinity, or is missing an entry; {y} must be finite."
 _NEVER_HELD = (
-    "{estimator}: none of the stated classes can be in {y}: they are text and {y} has numbers, or "
-    "the other way round. Convert either. Nothing was charged for this fit."
+    "{estimator}: none of the stated classes or categories can be in {y}: they are text and {y} "
+    "has numbers, or the other way round. Convert either. Nothing was charged for this fit."
 )
 _NOT_REAL = "Input {y} must be real numbers."
 _PARTS_WEIGHTS = (

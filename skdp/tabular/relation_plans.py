@@ -29,13 +29,20 @@ _MAY_FAIL = (
 )
 _UNREAD = (
     "DuckDB cannot show the plan of the relation, so it may fail on a cell: a file other than "
-    "Parquet (cells decide the types of CSV and JSON), a table of another database, or a statement "
-    "that is no SELECT. Make it a table first (CREATE TABLE ... AS SELECT ..., or "
-    "relation.create(name)); nothing was charged"
+    "Parquet (cells decide the types of CSV and JSON), a table "
+    " of another database, or a statement that is no SELECT. Make "
+    "it a table first (CREATE TABLE ... AS SELECT ..., or relation.create(name)); nothing was "
+    "charged"
 )
 
-# Tables of pandas or Arrow, as views of them say; DuckDB 2 shows no plan of these, nor of files.
-_SOURCE = re.compile(r'SELECT \* FROM (pandas|(python_)?arrow)_scan\([\w, ]*\) AS "?\w+"?')
+_OF_PANDAS = (
+    "the DuckDB relation reads a table of pandas, whose cells decide the types of its columns. "
+    "Hand in that table itself, or make one of Arrow (pyarrow.Table.from_pandas); nothing was charged"
+)
+
+# Tables of Arrow, as views of them say; DuckDB 2 shows no plan of these, nor of files. Of those of
+# pandas it takes the types from cells.
+_SOURCE = re.compile(r'SELECT \* FROM ((python_)?arrow)_scan\([\w, ]*\) AS "?\w+"?')
 _PARQUET_FUNCTIONS = {"read_parquet", "parquet_scan"}
 _ID = r'(?:"(?:[^"]|"")*"|\w+)'
 _VIEW = re.compile(
@@ -151,6 +158,13 @@ def check_plan(relation: Any) -> None:
     text = str(relation.sql_query()).strip()
     if _SOURCE.fullmatch(text):
         return
+
+    def scans() -> str:
+        rows = relation.query("skdp_rows_5e1c7f0a", "EXPLAIN FROM skdp_rows_5e1c7f0a").fetchall()
+        return str([row[-1] for row in rows])
+
+    if "PANDAS_SCAN" in or_raise(scans, lambda: ValueError(_UNREAD)):
+        raise ValueError(_OF_PANDAS)
 
     def read(sql: str) -> list[tuple[Any, ...]]:
         done = relation.query("skdp_rows", sql)

@@ -20,7 +20,6 @@ from skdp.aggregation import DPGroupBy
 from skdp.engines import from_arrays, from_dask, from_stream, read_parquet
 from skdp.exceptions import SourceError
 from skdp.tabular import KeyTerm, buckets, check_grouped
-from tests.folding import each
 
 duckdb = pytest.importorskip("duckdb")
 dask = pytest.importorskip("dask.dataframe")
@@ -130,7 +129,7 @@ def small(monkeypatch, tmp_path):
 
 
 @pytest.mark.slow
-@each("kind", KINDS)
+@pytest.mark.parametrize("kind", KINDS)
 @settings(
     max_examples=4,
     deadline=None,
@@ -215,8 +214,8 @@ def test_ctrl_c_while_rows_are_read_leaves_no_file(small):
     assert list(small.iterdir()) == [] and budget.spent.epsilon == 0
 
 
-@each("columns", [(0,), (1,), (2,), (1, 2), (0, 1, 2)])
-@each("spilled", [False, True])
+@pytest.mark.parametrize("columns", [(0,), (1,), (2,), (1, 2), (0, 1, 2)])
+@pytest.mark.parametrize("spilled", [False, True])
 def test_rows_with_missing_ids_and_keys_leave(columns, spilled, small, monkeypatch):
     """In every container; without ``dropna`` a missing key is one of its own."""
     if not spilled:
@@ -238,7 +237,7 @@ def test_rows_with_missing_ids_and_keys_leave(columns, spilled, small, monkeypat
     assert list(small.iterdir()) == []
 
 
-@each("where", ["stated keys", "a later part"])
+@pytest.mark.parametrize("where", ["stated keys", "a later part"])
 def test_a_table_that_is_refused_leaves_no_file(where, small):
     table, n = people(), 400
     budget, options = of_users(), {}

@@ -84,7 +84,7 @@ def test_every_container(kind, tmp_path):
         "polars": lambda: pl.from_pandas(table),
         "pyarrow": lambda: pa.Table.from_pandas(table),
         "dict": lambda: {name: table[name].to_numpy() for name in table},
-        "duckdb": lambda: duckdb.from_df(table),
+        "duckdb": lambda: duckdb.from_arrow(pa.Table.from_pandas(table)),
         "parquet": lambda: (table.to_parquet(path), str(path))[1],
     }[kind]()
     fitted = make(max_keys_per_unit=3, max_rows_per_unit=4).agg(visits="count", m=SPEC["mean"])
@@ -106,7 +106,7 @@ def test_several_key_columns_and_other_types():
         }
     )
     budget = PrivacyBudget(100, 0.1, adjacency="add_or_remove_one", unit="user")
-    for given in (table, duckdb.from_df(table)):
+    for given in (table, duckdb.from_arrow(pa.Table.from_pandas(table))):
         fitted = DPGroupBy(["day", "level"], "user", epsilon=10, budget=budget).agg(n="count")
         assert len(fitted.fit(given).keys_) == 4
         assert list(fitted.table_)[:2] == ["day", "level"]

@@ -327,7 +327,7 @@ def test_rows_are_units_beside_an_estimator_of_one_budget(relation):
     for keys in ("private", ["x", "y", "z"]):
         by = DPGroupBy("k", None, keys=keys, epsilon=10.0, budget=budget)
         by = by.agg(n="count", m=("mean", "v", (-4, 4)))
-        for given_rows in (table, duckdb.from_df(table)):
+        for given_rows in (table, duckdb.from_arrow(pa.Table.from_pandas(table))):
             result = by.set_params(epsilon=5.0).fit(given_rows).to_dict()
             assert abs(result["x"]["n"] - (table.k == "x").sum()) < 20
             assert (by.max_keys_per_unit_, by.max_rows_per_unit_) == (1, 1)
@@ -342,3 +342,34 @@ def test_rows_as_units_and_a_budget_of_users_do_not_mix():
     with pytest.raises(ValueError, match="each row is a unit, so max_rows_per_unit is 1"):
         DPGroupBy("k", None, keys=[1], max_rows_per_unit=2).agg(n="count").fit({"k": [1, 2]})
     assert budget.spent.epsilon == 0
+
+
+def test_relations_that_read_other_columns_or_types_than_they_name_are_refused():
+    """One person would be many: DuckDB reads the first of two names, and pandas' types by cells."""
+    for relation, text in (
+        (duckdb.sql("SELECT range AS id, 7 AS \"ID\", 'a' AS k FROM range(9)"), "in case alone"),
+        (duckdb.from_df(pd.DataFrame({"ID": [1, 1.0], "k": ["a", "a"]}, dtype=object)), "pandas"),
+    ):
+        with pytest.raises(ValueError, match=text):
+            check_grouped(relation, by=["k"], unit="ID", columns=[])
+    column = pl.Series([10**9 + i for i in (0, 0)], dtype=pl.Object)
+    parts = from_arrays([pl.DataFrame({"ID": column, "k": ["a", "a"]})])
+    categories = from_arrays([pd.DataFrame({"ID": [1, 2], "k": pd.Categorical([1, "SECRET"])})])
+    for table in (parts, categories):
+        with pytest.raises(TypeError, match="does not say what it holds"):
+            check_grouped(table, by=["k"], unit="ID", columns=[])
+
+
+def test_keys_that_a_type_shows_otherwise_are_shown_as_they_are():
+    """Rounded or cut, two of them would be one."""
+    for column, keys in (
+        (np.array([2**60, 5] * N), [2**60 + 1, 2**60, None]),
+        (np.array([True, False] * N), [True, False, None]),
+        (np.array(["2024-01-01"] * 2 * N, "M8[s]"), [np.datetime64("2024-01-01T00:00:00.5")]),
+    ):
+        table = pd.DataFrame({"u": range(2 * N), "k": column})
+        by = fitted(table, keys, dropna=False)
+        assert sorted(map(str, by.table_["k"])) == sorted(
+            str(pd.Timestamp(key)) if isinstance(key, np.datetime64) else str(key)
+            for key in by.keys_
+        )

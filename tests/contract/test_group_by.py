@@ -136,7 +136,7 @@ CONTAINERS = {
     "dict of lists": ("object", lambda t, _: _dict(t)),
     "polars": ("text", lambda t, _: pl.from_pandas(t)),
     "pyarrow": ("date", lambda t, _: pa.Table.from_pandas(t)),
-    "duckdb": ("int", lambda t, _: duckdb.from_df(t)),
+    "duckdb": ("int", lambda t, _: duckdb.from_arrow(pa.Table.from_pandas(t))),
     "parquet": ("text", _parquet),
 }
 

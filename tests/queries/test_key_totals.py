@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pandas as pd
+import pyarrow as pa
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -50,7 +51,7 @@ def opened(table, **options):
 
 def engines(table):
     """Return the table in memory and as a relation, with the same secret."""
-    first, second = opened(table), opened(duckdb.from_df(table))
+    first, second = opened(table), opened(duckdb.from_arrow(pa.Table.from_pandas(table)))
     second.secret = first.secret
     return first, second
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import pandas as pd
 import pyarrow as pa
 import pytest
 
@@ -160,7 +159,7 @@ def con():
 
     for name in ("mine", "hash", "upper"):  # DuckDB lets them share names with its own
         connection.create_function(name, mine)
-    connection.register("r", pd.DataFrame({"u": [1, 2], "k": ["a", "b"]}))
+    connection.register("r", pa.table({"u": [1, 2], "k": ["a", "b"]}))
     connection.register("arrow", pa.table({"u": [1, 2]}))
     connection.execute(
         "CREATE VIEW of_frame AS SELECT k, u FROM r WHERE u > 0; CREATE SCHEMA other; "
@@ -212,7 +211,7 @@ def test_what_is_taken_has_a_value_for_the_extremes_of_every_type(expression, ex
 
 @each("query", TOTAL)
 def test_what_has_a_value_for_every_cell_is_taken(query, con):
-    df = pd.DataFrame({"u": [1, 2], "k": ["a", "b"]})
+    df = pa.table({"u": [1, 2], "k": ["a", "b"]})
     relation = con.sql(query)
     check_plan(relation)
     assert relation.query("taken", "SELECT count(*) FROM taken").fetchall()
@@ -221,7 +220,7 @@ def test_what_has_a_value_for_every_cell_is_taken(query, con):
 
 @each("query", MAY_FAIL)
 def test_what_may_fail_on_a_cell_is_refused_whatever_the_cells_are(query, con):
-    df = pd.DataFrame({"u": [1, 2], "k": ["1", "2"]})
+    df = pa.table({"u": [1, 2], "k": ["1", "2"]})
     with pytest.raises(ValueError, match=MAY_FAIL[query]):
         check_plan(con.sql(query))
     del df
