@@ -37,7 +37,8 @@ _UNREAD = (
 
 _OF_PANDAS = (
     "the DuckDB relation reads a table of pandas, whose cells decide the types of its columns. "
-    "Hand in that table itself, or make one of Arrow (pyarrow.Table.from_pandas); nothing was charged"
+    "Hand in that table itself, or make one of Arrow (pyarrow.Table.from_pandas); nothing was "
+    "charged"
 )
 
 # Tables of Arrow, as views of them say; DuckDB 2 shows no plan of these, nor of files. Of those of
