@@ -880,6 +880,7 @@ def pandas(tried):
         for table in (
             pd.DataFrame({"a": pd.arrays.SparseArray([0, 1] * 100, fill_value=0), **each}),
             pd.DataFrame({"a": pd.Categorical(["x", "y"] * 100), **each}),
+            pd.DataFrame({"a": pd.array(["x", "y"] * 100, dtype="string"), **each}),
         )
     ])  # fmt: skip
     for code in (99, -5):
