@@ -6,7 +6,7 @@ that no cell decides what another one is read as. A cell is read as
 - text (``str``);
 - a boolean;
 - a number, by its value: ``1.0`` and ``Decimal(1)`` are read as ``1``, ``-0.0`` as ``0``, and
-  ``Decimal("0.1")`` as ``0.1`` (beyond 3,900 digits it is missing);
+  ``Decimal("0.1")`` as ``0.1`` (beyond 600 digits it is missing);
 - a date (years 1 to 9999 are ``datetime.date``, others numpy's);
 - a timestamp (numpy's, in microseconds, or in nanoseconds where it has any; one with a time zone is
   read as its instant in UTC);
@@ -56,7 +56,8 @@ _WORD = 2**64
 _MICROSECONDS = 365 * 290_000 * 86_400 * 10**6  # that 64 bits can count, before and after 1970
 _EPOCH = datetime.date(1970, 1, 1)
 _DAYS = (datetime.date.min - _EPOCH).days, (datetime.date.max - _EPOCH).days
-_DIGITS, _BITS = 3_900, 13_000  # of a number; one of more is missing, since Python shows none
+# Of a number. One of more is missing: Python shows none if its user says so, of 640 digits or more.
+_DIGITS, _BITS = 600, 2_000
 _EXACT = decimal.Context(prec=2 * _DIGITS)  # so that trailing zeros go, and nothing else
 _FAMILIES: dict[type, str] = {
     type(None): "missing", bool: "boolean", str: "text", bytes: "bytes", uuid.UUID: "uuid",

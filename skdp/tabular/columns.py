@@ -550,9 +550,7 @@ def with_texts(table: Any) -> Any:
     made = {}
     for name in table.columns:
         if table[name].ndim == 1 and type_of_column(table[name]).kind == "any":
-            codes, values = coded(table[name], ColumnType("text"), ANY)
-            texts = np.array([*map(_valid_text, values), None], dtype=object)[codes]
-            made[name] = pandas.array(texts, dtype="string")
+            made[name] = pandas.array(_texts_of(table[name], ANY), dtype="string")
     return table.assign(**made) if made else table
 
 
@@ -561,10 +559,15 @@ def valid_texts(table: Any) -> Any:
     made = {}
     for name in table.columns:
         if getattr(table[name].dtype, "storage", "") == "python":
-            codes, values = coded(table[name], ColumnType("text"))
-            texts = np.array([*map(_valid_text, values), None], dtype=object)[codes]
+            texts = _texts_of(table[name], ColumnType("text"))
             made[name] = import_module("pandas").array(texts, dtype=table[name].dtype)
     return table.assign(**made) if made else table
+
+
+def _texts_of(column: Any, own: ColumnType) -> NDArray[np.object_]:
+    """Return the text of each cell that has one in UTF-8, else None."""
+    codes, values = coded(column, ColumnType("text"), own)
+    return np.array([*map(_valid_text, values), None], dtype=object)[codes]
 
 
 def _valid_text(text: str) -> str | None:
@@ -631,7 +634,12 @@ def _plain(values: Sequence[Any]) -> list[Any]:
 
 
 def _ticks(value: Any, unit: str) -> int | None:
-    return None if value is None else plain(value)[1] // _NANOSECONDS[unit]
+    if value is None:
+        return None
+    ticks, rest = divmod(plain(value)[1], _NANOSECONDS[unit])
+    if rest:  # cut, it would be shown as another key
+        raise ValueError
+    return int(ticks)
 
 
 def _days(value: Any) -> int | None:

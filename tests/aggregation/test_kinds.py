@@ -373,3 +373,15 @@ def test_keys_that_a_type_shows_otherwise_are_shown_as_they_are():
             str(pd.Timestamp(key)) if isinstance(key, np.datetime64) else str(key)
             for key in by.keys_
         )
+
+
+def test_a_stated_moment_between_two_of_the_unit_of_a_column_is_not_cut():
+    noon = np.datetime64("2024-01-01T12:00:00", "us")
+    for column in (pa.array([NOON[0]] * N, pa.timestamp("s")), pl.Series([NOON[0]] * N)):
+        near = noon + np.timedelta64(1, "ns" if isinstance(column, pl.Series) else "us")
+        table = {"u": np.arange(N), "k": column}
+        kind = pa.table if isinstance(column, pa.Array) else pl.DataFrame
+        by = fitted(kind(table), [noon, near])
+        assert by.keys_ == [noon, near]
+        assert len(set(map(str, by.table_["k"].to_list() if kind is pl.DataFrame
+                           else by.table_["k"].to_pylist()))) == 2  # fmt: skip
