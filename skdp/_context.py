@@ -41,7 +41,7 @@ _NO_UNIT = (
 _NO_BUDGET_OF_UNIT = (
     "{name}: it protects all rows of one {unit!r}, but the budget protects one row, so its total "
     "would be no guarantee. Make a budget with that unit, PrivacyBudget(..., unit={unit!r}); if "
-    "each row is a unit, use a column of row numbers. Nothing was charged for this fit."
+    "each row is a unit, write unit=None. Nothing was charged for this fit."
 )
 _OTHER_UNIT = (
     "{name}: groups are named {other!r}, but the budget protects one {unit!r}: pass the ids with "

@@ -253,22 +253,9 @@ class DPGroupBy(BaseEstimator):
 
     def _check(self) -> tuple[CallContext, list[Aggregate], tuple[Any, ...] | None]:
         """Raise for what no table makes valid."""
-        name = type(self).__name__
+        name = DPGroupBy.__name__
         context = CallContext(name, self.epsilon, self.delta, self.budget, self.random_state)
-        if self.unit is None:
-            if context.counts_users:
-                raise ValueError(
-                    f"{name}: the budget protects one {unit_of(context.budget)!r}, and each row "
-                    f"would be a unit. Write unit={unit_of(context.budget)!r}, or hand in "
-                    "budget=PrivacyBudget(epsilon, delta), which protects rows."
-                )
-            for cap in ("max_keys_per_unit", "max_rows_per_unit"):
-                if not _is(getattr(self, cap)) and getattr(self, cap) != 1:
-                    raise ValueError(f"{name}: each row is a unit, so {cap} is 1")
-        elif not isinstance(self.unit, str):
-            raise TypeError(f"{name}: unit must be the name of a column, or None: each row is one")
-        else:
-            context.check_unit(self.unit)
+        self._check_unit(context)
         if not isinstance(self.dropna, bool):
             raise TypeError(f"{name}: dropna must be True or False")
         if self.types is not None and not isinstance(self.types, Mapping):
@@ -306,6 +293,24 @@ class DPGroupBy(BaseEstimator):
                 "max_keys_per_unit and these aggregates have not"
             )
         return context, aggregates, listed
+
+    def _check_unit(self, context: CallContext) -> None:
+        """Raise for another unit than the budget's."""
+        name = context.name
+        if self.unit is None:
+            if context.counts_users:
+                raise ValueError(
+                    f"{name}: the budget protects one {unit_of(context.budget)!r}, and each row "
+                    f"would be a unit. Write unit={unit_of(context.budget)!r}, or hand in "
+                    "budget=PrivacyBudget(epsilon, delta), which protects rows."
+                )
+            for cap in ("max_keys_per_unit", "max_rows_per_unit"):
+                if not _is(getattr(self, cap)) and getattr(self, cap) != 1:
+                    raise ValueError(f"{name}: each row is a unit, so {cap} is 1")
+        elif not isinstance(self.unit, str):
+            raise TypeError(f"{name}: unit must be the name of a column, or None: each row is one")
+        else:
+            context.check_unit(self.unit)
 
     def _pure(self, aggregates: list[Aggregate], listed: tuple[Any, ...] | None) -> bool:
         """Say whether noise is Laplace: where delta is 0, or few entries change with a unit."""
@@ -431,16 +436,7 @@ class DPGroupBy(BaseEstimator):
         """
         with unchanged_on_error(self), untracked():
             context, aggregates, listed = self._check()
-            rows: Any = check_grouped(
-                table,
-                by=self._by(),
-                unit=self.unit,
-                columns=list(dict.fromkeys(one.column for one in aggregates if one.column)),
-                types=self.types,
-                dropna=self.dropna,
-                random_state=self.random_state,
-                allow_empty=self.unit is not None or context.allows_empty,
-            )
+            rows: Any = self._checked(table, context, aggregates)
             try:
                 if listed is not None:
                     listed = rows.stated_keys(listed)
@@ -460,6 +456,18 @@ class DPGroupBy(BaseEstimator):
             for text in self._remarks(aggregates):
                 warnings.warn(text, stacklevel=outside_level())
         return self
+
+    def _checked(self, table: Any, context: CallContext, aggregates: list[Aggregate]) -> Any:
+        return check_grouped(
+            table,
+            by=self._by(),
+            unit=self.unit,
+            columns=list(dict.fromkeys(one.column for one in aggregates if one.column)),
+            types=self.types,
+            dropna=self.dropna,
+            random_state=self.random_state,
+            allow_empty=self.unit is not None or context.allows_empty,
+        )
 
     def _without(self) -> list[str]:
         """Return which rows leave: the same sentence whether there are such rows or not."""

@@ -31,7 +31,9 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument(
         "--table", help="the table of a DuckDB file; or another name for a Parquet file"
     )
-    parser.add_argument("--unit", required=True, help="column that names the privacy unit")
+    parser.add_argument(
+        "--unit", help="column that names the privacy unit; without it, each row is one"
+    )
     parser.add_argument("--ledger", required=True, help="ledger file of the budget")
     parser.add_argument("--total", nargs=2, type=float, metavar=("EPSILON", "DELTA"), required=True,
                         help="budget of all queries together")  # fmt: skip

@@ -16,15 +16,16 @@ from pathlib import Path
 from typing import Any
 
 from skdp.sql.ir import column_type, quoted, text_of
-from skdp.tabular import checked, type_name, with_texts
+from skdp.tabular import checked, stated_type, type_name, with_types
 from skdp.user_code import cancellable, or_raise, suppress_warnings
 
 __all__ = ["Catalog", "Column", "Table", "bounds_of", "folded", "open_catalog", "rows_of"]
 
-_KEYS = {"unit", "owner", "columns", "keys"}
+_KEYS = {"unit", "owner", "columns", "keys", "types"}
 # Of other types two that differ are equal (a month and 30 days), or cells have any length.
 _OTHER_IDS = ("UUID", "BLOB", "BIT", "TIMESTAMP WITH TIME ZONE", "TIMESTAMP_NS", "TIME")
 _FILES = "read_parquet("
+_OF_FILE, _IN_FILE = "skdp_file", "file_row_number"  # columns that say which row of files it is
 _SPECIAL = re.compile(r"\b(GENERATED|COLLATE)\b", re.IGNORECASE)
 
 
@@ -74,7 +75,9 @@ class Table:
     columns : dict
         By folded name.
     unit : str or None
-        Column of ids; None where rows belong to an owner's unit, or to nobody.
+        Column of ids; None where rows belong to an owner's unit, to nobody, or to themselves.
+    row_id : str
+        Where each row is a unit: SQL of its id, of the table as ``{0}``; no other table has it.
     owner : Owner or None
     released : tuple of str or None
         Of what a subquery released, a temporary table: the columns that name one row, ("",) if
@@ -87,11 +90,12 @@ class Table:
     unit: str | None = None
     owner: Owner | None = None
     released: tuple[str, ...] | None = None
+    row_id: str = ""
 
     @property
     def public(self) -> bool:
         """Whether it belongs to nobody."""
-        return self.unit is None and self.owner is None
+        return self.unit is None and self.owner is None and not self.row_id
 
 
 @dataclass(eq=False, repr=False)
@@ -225,10 +229,10 @@ def open_catalog(database: Any, tables: Any) -> Catalog:
     if not isinstance(tables, Mapping) or not tables:
         raise TypeError(
             "tables must be a dict from the names of one or more tables to 'public', "
-            "{'unit': column} or {'owner': (column, owning table, its key column)}"
+            "{'unit': column}, {'unit': None} or {'owner': (column, owning table, its key column)}"
         )
     if isinstance(database, Mapping):
-        connection, found = _in_memory(duckdb, database)
+        connection, found = _in_memory(duckdb, database, tables)
     else:
         connection = _connected(duckdb, database)
         found = {}
@@ -243,13 +247,19 @@ def open_catalog(database: Any, tables: Any) -> Catalog:
                 f"table {name!r} is declared twice: names that differ only in upper and lower case "
                 "are the same. Declare it once"
             )
+        if not isinstance(database, Mapping) and isinstance(spec, Mapping):
+            _check_no_types(name, spec.get("types"))
         source = found.get(place) if isinstance(database, Mapping) else _base_table(cursor, name)
         if source is None:
             raise ValueError(
                 f"there is no table {name!r} in the database. Views, temporary tables and tables "
                 "of other attached engines do not count: copy them with CREATE TABLE ... AS SELECT"
             )
-        catalog.tables[place] = _declared(name, source, _columns_of(cursor, source), spec)
+        columns, row_id = _columns_of(cursor, source), ""
+        if isinstance(spec, Mapping) and spec.get("unit", "") is None:
+            _check_row_ids(name, [column for column, _ in columns])
+            source, row_id = _with_row_ids(source, len(catalog.tables))
+        catalog.tables[place] = _declared(name, source, columns, spec, row_id)
     cursor.close()
     _check_owners(catalog)
     _check_units(catalog)
@@ -294,11 +304,15 @@ def _connected(duckdb: Any, database: Any) -> Any:
     return database
 
 
-def _in_memory(duckdb: Any, given: Mapping[str, Any]) -> tuple[Any, dict[str, str]]:
+def _in_memory(
+    duckdb: Any, given: Mapping[str, Any], specs: Mapping[str, Any]
+) -> tuple[Any, dict[str, str]]:
     """Return a database of our own with tables of pandas, polars or pyarrow, or Parquet files."""
     connection = duckdb.connect(":memory:")
     sources = {}
     for name, table in given.items():
+        spec = specs.get(name)
+        types = spec.get("types") if isinstance(spec, Mapping) else None
         if isinstance(table, str | os.PathLike):
             path = os.fspath(table)
             if not path.endswith((".parquet", ".parq")) or (
@@ -308,19 +322,36 @@ def _in_memory(duckdb: Any, given: Mapping[str, Any]) -> tuple[Any, dict[str, st
                     f"table {name!r} must be a table of pandas, polars or pyarrow, or the path of "
                     f"Parquet files that exist (.parquet or .parq); got {path!r}"
                 )
+            _check_no_types(name, types)
             sources[folded(name)] = f"{_FILES}{text_of(path)})"
             continue
-        _copy(connection, name, table)
+        _copy(connection, name, table, types or {})
         sources[folded(name)] = f'"memory"."main".{quoted(name)}'
     return connection, sources
 
 
-def _copy(connection: Any, name: str, table: Any) -> None:
+def _check_no_types(name: str, types: Any) -> None:
+    if types:
+        raise TypeError(
+            f"table {name!r}: 'types' is for columns of objects or categories of pandas; the "
+            "columns of files and databases have types already"
+        )
+
+
+def _copy(connection: Any, name: str, table: Any, types: Any) -> None:
     table = checked(table, f"table {name!r}")
+    if not isinstance(types, Mapping):
+        raise TypeError(f"'types' of table {name!r} must be a dict from columns to types")
+    kinds = {column: stated_type(kind, column) for column, kind in types.items()}
+    typed = with_types(table, kinds)
+    days = [quoted(column) for column, kind in kinds.items() if kind.kind == "date"]
+    dates = (
+        f" REPLACE ({', '.join(f'CAST({day} AS DATE) AS {day}' for day in days)})" if days else ""
+    )
 
     def copy() -> None:
-        connection.register("skdp_given", with_texts(table))
-        connection.execute(f"CREATE TABLE {quoted(name)} AS SELECT * FROM skdp_given")
+        connection.register("skdp_given", typed)
+        connection.execute(f"CREATE TABLE {quoted(name)} AS SELECT *{dates} FROM skdp_given")
         connection.unregister("skdp_given")
 
     text = (
@@ -391,10 +422,34 @@ def _columns_of(cursor: Any, source: str) -> list[tuple[str, str]]:
         lambda: cursor.execute(f"DESCRIBE SELECT * FROM {source}").fetchall(),
         lambda: ValueError(text),
     )
-    return [(row[0], row[1]) for row in found]
+    of_files = (_OF_FILE, _IN_FILE) if f"{_OF_FILE}'" in source else ()
+    return [(row[0], row[1]) for row in found if row[0] not in of_files]
 
 
-def _declared(name: str, source: str, columns: list[tuple[str, str]], spec: Any) -> Table:
+def _check_row_ids(name: str, columns: list[str]) -> None:
+    for column in columns:
+        if folded(column) in ("rowid", _OF_FILE, _IN_FILE):
+            raise ValueError(
+                f"table {name!r} has a column {column!r}, by which DuckDB counts rows, so that "
+                "each row cannot be a unit. Rename it, or name the column of the unit"
+            )
+
+
+def _with_row_ids(source: str, number: int) -> tuple[str, str]:
+    """Return what SQL selects from, and the id of each row: by its place, which no query moves.
+
+    Rows of two tables have different ids: the same would let one row stand for another.
+    """
+    place = "{0}.rowid"
+    if source.startswith(_FILES):
+        source = f"{source[:-1]}, filename = '{_OF_FILE}', {_IN_FILE} = true)"
+        place = f"{{0}}.{_OF_FILE}, ':', {{0}}.{_IN_FILE}"
+    return source, f"concat('{number}:', {place})"
+
+
+def _declared(
+    name: str, source: str, columns: list[tuple[str, str]], spec: Any, row_id: str = ""
+) -> Table:
     """Return a table as it is declared, checked against what is there."""
     known = {folded(column): Column(column, kind) for column, kind in columns}
     if isinstance(spec, str) and spec == "public":
@@ -402,12 +457,12 @@ def _declared(name: str, source: str, columns: list[tuple[str, str]], spec: Any)
     if not isinstance(spec, Mapping) or not set(spec) <= _KEYS:
         raise TypeError(
             f"table {name!r} must be declared as 'public', or by a dict with 'unit' or 'owner', "
-            "and where needed 'columns' and 'keys'"
+            "and where needed 'columns', 'keys' and 'types'"
         )
     if ("unit" in spec) == ("owner" in spec):
         raise ValueError(
-            f"table {name!r} needs either 'unit' (the column of the privacy unit) or 'owner' "
-            "(column, owning table, its key column), and not both"
+            f"table {name!r} needs either 'unit' (the column of the privacy unit, or None: each "
+            "row) or 'owner' (column, owning table, its key column), and not both"
         )
 
     def column(given: Any) -> str:
@@ -430,6 +485,8 @@ def _declared(name: str, source: str, columns: list[tuple[str, str]], spec: Any)
             )
         was = known[place]
         known[place] = Column(was.name, was.kind, was.bounds, tuple(dict.fromkeys(keys)))
+    if row_id:
+        return Table(name, source, known, row_id=row_id)
     if "unit" in spec:
         unit = column(spec["unit"])
         if known[unit].family == "other" and known[unit].kind.upper() not in _OTHER_IDS:

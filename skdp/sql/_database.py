@@ -29,6 +29,7 @@ from skdp.sql._stages import AFTER, PartsError, Staged, part_of, staged
 __all__ = ["PrivateDatabase"]
 
 PRIVATE = "private"
+_EACH_ROW = "row"  # the column of ids where each row of a table is a unit
 _EXAMPLE = {"max_keys_per_unit": 4, "max_rows_per_unit": 8}
 _NO_ROWS = ("distinct_units", "max_rows_per_unit")  # units are counted once a key
 
@@ -37,7 +38,8 @@ class PrivateDatabase:
     """Private tables that are queried in SQL; each privacy unit is protected as a whole.
 
     A unit (a user) may have rows in several tables. A query on any of these tables is one release
-    of `skdp.aggregation.DPGroupBy`. One charge covers all rows of a unit in it.
+    of `skdp.aggregation.DPGroupBy`. One charge covers all rows of a unit in it. Or each row of a
+    table is a unit by itself, as in estimators without ``groups``: ``{"unit": None}``.
 
     Parameters
     ----------
@@ -45,12 +47,16 @@ class PrivateDatabase:
         A dict from names to tables of pandas, polars or pyarrow, or to paths of Parquet files.
     tables : dict
         The tables that may be queried; all others are refused. For each table ``"public"``, or a
-        dict with either ``"unit"`` (the column of ids) or ``"owner"`` (a column, the table that it
-        refers to, and the key of that table). From public knowledge, it may also have ``"columns"``
-        (the bounds of numeric columns) and ``"keys"`` (all values of a column to group by).
+        dict with either ``"unit"`` (the column of ids; None if each row is a unit) or ``"owner"``
+        (a column, the table that it refers to, and the key of that table). From public knowledge,
+        it may also have ``"columns"`` (the bounds of numeric columns), ``"keys"`` (all values of a
+        column to group by) and ``"types"`` (of pandas columns of objects or categories, which are
+        text otherwise: "text", "boolean", "integer", "float", "date" or "timestamp"; a cell that is
+        none is NULL).
     budget : PrivacyBudget
-        Budget to charge. It must have a unit and ``adjacency="add_or_remove_one"``, because a WHERE
-        clause makes the number of units private.
+        Budget to charge. With a unit where tables name a column of ids, without one where each row
+        is a unit. How many units have rows is private under both relations, because WHERE decides
+        it; with ``adjacency="replace_one"`` noise is up to twice as large.
     engine : {"duckdb"}, default="duckdb"
         Leave it out: DuckDB computes the rows of every query. Version 0.3 removes this parameter.
 
@@ -102,13 +108,7 @@ class PrivateDatabase:
         if not isinstance(budget, PrivacyBudget):
             raise TypeError(
                 f"budget must be a PrivacyBudget, got {type(budget).__name__}. Make one with "
-                "PrivacyBudget(..., unit='user_id', adjacency='add_or_remove_one')"
-            )
-        if budget.unit is None or budget.adjacency != "add_or_remove_one":
-            raise ValueError(
-                "budget must have a unit and adjacency='add_or_remove_one', because a WHERE clause "
-                "makes the number of units private. Make one with PrivacyBudget(..., "
-                "unit='user_id', adjacency='add_or_remove_one')"
+                "PrivacyBudget(..., unit='user_id'), or without unit if each row is a unit"
             )
         if not (isinstance(engine, str) and engine == "duckdb"):
             raise ValueError(
@@ -119,6 +119,7 @@ class PrivateDatabase:
             )
         self.budget = budget
         self._catalog = open_catalog(database, tables)
+        _check_unit(self._catalog, budget.unit)
 
     def sql(
         self,
@@ -273,7 +274,6 @@ class PrivateDatabase:
         key_method: str,
     ) -> tuple[Staged, list[DPGroupBy]] | None:
         """Return a query in parts and their aggregations; None if only public tables are read."""
-        unit = str(self.budget.unit)
         select, options = parsed(query)
         if reads_public_tables_alone(select, catalog):
             return None
@@ -283,6 +283,7 @@ class PrivateDatabase:
                 "numbers, such as {'x': (0, 1)}"
             )
         boxes = {name: bounds_of(repr(name), pair) for name, pair in (bounds or {}).items()}
+        unit = self.budget.unit or _EACH_ROW
         parts = staged(query, select, catalog, unit, boxes, anonymized=options.used)
         stated = {"epsilon": epsilon, "delta": delta, "max_keys_per_unit": max_keys}
         for name, value in options.values:
@@ -303,12 +304,17 @@ class PrivateDatabase:
     ) -> DPGroupBy:
         """Return the aggregation of one part of a query, at its part of the price."""
         keys: Any = PRIVATE
-        max_keys = stated["max_keys_per_unit"]
+        max_keys, max_rows = stated["max_keys_per_unit"], stated["max_rows_per_unit"]
+        if plan.once:
+            for name in _EXAMPLE:
+                if stated[name] not in (PRIVATE, 1):
+                    plan.notes.append(f"{name} has no effect: each row is a unit, and counts once")
+            max_keys = max_rows = PRIVATE
         if not plan.keys:
             if max_keys not in (PRIVATE, 1):
                 note = "kappa (max_keys_per_unit) has no effect: without GROUP BY there is one key"
                 plan.notes.append(note)
-            keys, max_keys = [EVERYTHING], 1
+            keys, max_keys = [EVERYTHING], PRIVATE if plan.once else 1
         elif plan.left_keys is not None:
             keys = self._left_keys(catalog, plan)
         elif plan.public_keys is not None:
@@ -322,16 +328,47 @@ class PrivateDatabase:
                 "epsilon": part_of(check_positive(price["epsilon"], "epsilon"), parts),
                 "delta": part_of(check_delta(price["delta"]), parts),
             }
-        return DPGroupBy(
+        return RowsOfQuery(
             plan.by,
-            str(self.budget.unit),
+            None if plan.once else self.budget.unit or _EACH_ROW,
             **price,
             keys=keys,
             max_keys_per_unit=max_keys,
-            max_rows_per_unit=1 if plan.per_unit else stated["max_rows_per_unit"],
+            max_rows_per_unit=1 if plan.per_unit else max_rows,
             key_method=stated["key_method"],
             budget=self.budget,
         ).agg(**{one.name: one.given(plan.bounds) for one in plan.aggregates})
+
+
+class RowsOfQuery(DPGroupBy):
+    """The aggregation of the rows of a query, the number of which is private."""
+
+    def _check_unit(self, context: Any) -> None:
+        """Pass: the unit of the tables was checked when they were declared."""
+
+    def _checked(self, table: Any, context: Any, aggregates: Any) -> Any:
+        rows = super()._checked(table, context, aggregates)
+        if self.budget.unit is None:
+            rows.unit_name = None
+        return rows
+
+
+def _check_unit(catalog: Catalog, unit: str | None) -> None:
+    """Raise for tables with another unit than that of the budget, with what would fit."""
+    for table in catalog.tables.values():
+        if table.unit is not None and unit is None:
+            column = table.columns[table.unit].name
+            raise ValueError(
+                f"table {table.name!r} has the unit {column!r}, but the budget protects one row. "
+                f"Write budget=PrivacyBudget(..., unit={column!r}); or, if each row is a unit, "
+                f"tables={{{table.name!r}: {{'unit': None}}}}"
+            )
+        if table.row_id and unit is not None:
+            raise ValueError(
+                f"each row of table {table.name!r} is a unit, but the budget protects all rows of "
+                f"one {unit!r}. Write tables={{{table.name!r}: {{'unit': {unit!r}}}}} (the column "
+                "of its ids); or, if each row is a unit, budget=PrivacyBudget(...) without unit"
+            )
 
 
 def _released(
@@ -411,10 +448,12 @@ def _explained(
     cost = by.privacy_cost()
     lines = [
         f"charged once: epsilon {cost.epsilon:g}, delta {cost.delta:g}",
-        f"protected: all rows of one {by.unit} together, in {_names(plan)}",
+        f"protected: {_protected(by)} {_names(plan)}",
         f"keys: {_keys(plan)}",
-        f"max_keys_per_unit: {by.max_keys_per_unit}, max_rows_per_unit: {by.max_rows_per_unit}",
     ]
+    if by.unit is not None:
+        caps = by.max_keys_per_unit, by.max_rows_per_unit
+        lines.append(f"max_keys_per_unit: {caps[0]}, max_rows_per_unit: {caps[1]}")
     shown = {}
     for one in plan.aggregates:
         bounds = plan.bounds.get(one.column)
@@ -425,6 +464,14 @@ def _explained(
     lines += _errors(plan, by, rows_per_key)
     lines += [f"note: {note}" for note in (*plan.notes, *conditional_notes(plan, subqueries))]
     return "\n".join([*lines, f"rows: {plan.rows}"])
+
+
+def _protected(by: Any) -> str:
+    if by.unit is None:
+        return "each row by itself, in"
+    if by.budget.unit is None:
+        return "each row, and all rows that are joined to it or that it owns, in"
+    return f"all rows of one {by.unit} together, in"
 
 
 def _names(plan: Plan) -> str:

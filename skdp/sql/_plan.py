@@ -144,6 +144,7 @@ class Plan:
     tail: str
     tables: list[Table]
     per_unit: bool = False
+    once: bool = False  # each unit has one row: a row is one, and its id is not among the columns
     notes: list[str] = field(default_factory=list)
     left_keys: str | None = None  # SQL that reads all keys from public tables
     # Intervals beside those at 95%: of which aggregate, as one of how many at 95% together.
@@ -516,6 +517,7 @@ def _planned(
     if not scope.aggregates and not keys:
         way = "use COUNT, SUM, AVG, MEDIAN or another aggregate"
         refuse(select, "the query has neither an aggregate nor GROUP BY", way)
+    once = body.once and not scope.per_unit
     unknown = set(stated) - {folded(name) for name, _ in scope.values.values()}
     if spare is not None:  # other parts of the query may aggregate them
         spare &= unknown
@@ -523,7 +525,7 @@ def _planned(
         refuse_bounds(select, unknown, [name for name, _ in scope.values.values()])
     return Plan(
         text,
-        _rows(select, body, unit, scope),
+        _rows(select, body, None if once else unit, scope),
         [key.column for key in keys] or [EVERYTHING],
         keys,
         scope.aggregates,
@@ -532,6 +534,7 @@ def _planned(
         tail,
         compiler.used,
         scope.per_unit,
+        once,
         [*compiler.notes, *scope.notes],
         _left_keys(select, body, keys),
         sorted(scope.levels),
@@ -693,17 +696,19 @@ def _tail(select: exp.Select, scope: Released, items: list[tuple[str, exp.Expr]]
     return tail
 
 
-def _rows(select: exp.Expr, body: Body, unit: str, scope: Released) -> str:
-    """Return the rows that are aggregated: whose they are, their keys, their numbers."""
-    columns = [f"{body.unit} AS {quoted(unit)}"]
+def _rows(select: exp.Expr, body: Body, unit: str | None, scope: Released) -> str:
+    """Return the rows that are aggregated: whose they are if they say so, keys, numbers."""
+    columns = [] if unit is None else [f"{body.unit} AS {quoted(unit)}"]
     tree = scope.tree
     columns += [f"{key.encoded(tree).sql} AS {quoted(key.column)}" for key in scope.keys]
     if not scope.keys:
         columns.append(f"{text_of(EVERYTHING)} AS {quoted(EVERYTHING)}")
     for name, one in scope.values.values():
         columns.append(f"{tree.to(one, DOUBLE).sql} AS {quoted(name)}")
-    tests = [*body.tests, f"{body.unit} IS NOT NULL"]  # no rows that belong to nobody
-    sql = f"SELECT {', '.join(columns)} {body.source} WHERE {' AND '.join(tests)}"
+    # No rows that belong to nobody; those that are units themselves never do.
+    tests = body.tests if unit is None else [*body.tests, f"{body.unit} IS NOT NULL"]
+    where = f" WHERE {' AND '.join(tests)}" if tests else ""
+    sql = f"SELECT {', '.join(columns)} {body.source}{where}"
     if len(sql) > 4 * LONGEST_SQL:
         refuse(select, *SOURCES["too long"])
     if scope.per_unit:

@@ -49,7 +49,7 @@ class Relation:
     Public tables in it make up to `matches` rows of a private one. Joins of private tables in it
     make up to `pairs` rows of a unit, 0 where there are none. `released`: of a subquery that is
     released first, the columns that name one row of it. `deps`: the released tables that it reads,
-    as bits.
+    as bits. `once`: each unit has one row at most.
     """
 
     sql: str
@@ -59,6 +59,7 @@ class Relation:
     pairs: int = 0
     released: tuple[str, ...] | None = None
     deps: int = 0
+    once: bool = False
 
 
 @dataclass(eq=False)
@@ -154,6 +155,7 @@ class Body:
     matches: int = 1
     pairs: int = 0
     deps: int = 0
+    once: bool = False
 
     @property
     def sql(self) -> str:

@@ -152,6 +152,8 @@ class Compiler:
                 f" JOIN ({above.sql}) AS {of} ON {raws[table.owner.column]} = {of}.{quoted(key)}"
             )
             selected.insert(0, f"{of}.u AS u")
+        elif table.row_id:
+            selected.insert(0, f"{table.row_id.format(handle)} AS u")
         elif table.unit is not None:
             unit = f"{handle}.{quoted(table.columns[table.unit].name)}"
             if table.columns[table.unit].kind.upper() in ("FLOAT", "DOUBLE"):  # one zero, no NaN
@@ -164,7 +166,8 @@ class Compiler:
         )
         sql = f"SELECT {', '.join(selected)} FROM {source}"
         deps = self._bits.get(table.source, 0)
-        return Relation(sql, fields, private=not table.public, released=released, deps=deps)
+        once = bool(table.row_id)
+        return Relation(sql, fields, not table.public, released=released, deps=deps, once=once)
 
     def relation(self, node: exp.Expr, ctes: dict[str, Any]) -> tuple[str, Relation]:
         """Return what FROM names, and its alias."""
@@ -287,6 +290,9 @@ class Compiler:
             )
             if note not in self.notes:
                 self.notes.append(note)
+        body.once = body.matches == 1 and all(
+            one.once for _, one, _ in body.scope.tables if one.private
+        )
         for _, relation, handle in body.scope.tables:
             sql = relation.sql
             if cap is not None and relation.private:
@@ -495,7 +501,8 @@ class Compiler:
         if not private:
             released = names_of_one_row(body, items, group, fields)
             return Relation(sql, fields, private, released=released, deps=deps)
-        return Relation(sql, fields, private, body.matches, body.pairs, deps=deps)
+        once = body.once and scope is body.scope
+        return Relation(sql, fields, private, body.matches, body.pairs, deps=deps, once=once)
 
     def _grouped(
         self, node: exp.Select, body: Body, items: list[tuple[str, exp.Expr]]

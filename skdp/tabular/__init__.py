@@ -15,7 +15,7 @@ if TYPE_CHECKING:
         public_codes,
         target_column,
     )
-    from skdp.tabular.columns import column_of_values, shown_key, with_texts
+    from skdp.tabular.columns import column_of_values, shown_key, stated_type, with_types
     from skdp.tabular.containers import (
         as_table,
         checked,
@@ -83,7 +83,7 @@ else:
         __name__,
         {
             "coding": "CodedRows check_coded check_coded_target public_codes target_column",
-            "columns": "column_of_values shown_key with_texts",
+            "columns": "column_of_values shown_key stated_type with_types",
             "containers": "as_table checked holds_numbers is_listed is_parts keeps_types "
             "never_held table_of type_name",
             "dealt": "WholeUnits dealt_rows whole_units",
@@ -188,12 +188,13 @@ __all__ = [
     "split_by_key",
     "stand_in",
     "stated_columns",
+    "stated_type",
     "table_of",
     "table_schema",
     "target_column",
     "type_name",
     "whole_units",
-    "with_texts",
+    "with_types",
     "with_weights",
     "without_column",
 ]

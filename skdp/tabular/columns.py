@@ -14,7 +14,7 @@ from __future__ import annotations
 import datetime
 import decimal
 import uuid
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from importlib import import_module
 from importlib.util import find_spec
@@ -56,7 +56,7 @@ __all__ = [
     "type_of_duckdb",
     "valid_texts",
     "values_of",
-    "with_texts",
+    "with_types",
 ]
 
 
@@ -539,19 +539,49 @@ def numbers_of(column: Any, kind: ColumnType) -> NDArray[np.float64]:
     return np.asarray(column.fill_null(float("nan")) if column.null_count else column)
 
 
-def with_texts(table: Any) -> Any:
-    """Return a table of pandas with text where its columns may hold anything; others as they are.
+def with_types(table: Any, stated: Mapping[str, ColumnType] | None = None) -> Any:
+    """Return a table of pandas with types where its columns may hold anything; others as they are.
 
-    Each cell is text by itself, or missing: its own text, or that of a number, boolean or date.
+    Each cell is of the stated type by itself, or missing; dates are timestamps. Where no type is
+    stated it is text: its own, or that of a number, boolean or date.
+
+    Raises
+    ------
+    TypeError
+        For stated types of columns that have one already.
     """
-    if not hasattr(table, "iloc"):
-        return table
-    pandas = import_module("pandas")
-    made = {}
-    for name in table.columns:
-        if table[name].ndim == 1 and type_of_column(table[name]).kind == "any":
-            made[name] = pandas.array(_texts_of(table[name], ANY), dtype="string")
+    kinds = {}
+    if hasattr(table, "iloc"):
+        columns = (name for name in table.columns if table[name].ndim == 1)
+        kinds = {name: ColumnType("text") for name in columns if _holds_anything(table[name])}
+    for name, kind in (stated or {}).items():
+        if name not in kinds:
+            raise TypeError(
+                f"types: column {name!r} is none of objects or categories of pandas: it has a type "
+                "already, or the table does not have it"
+            )
+        kinds[name] = kind
+    made = {name: _typed(table[name], kind) for name, kind in kinds.items()}
     return table.assign(**made) if made else table
+
+
+def _holds_anything(column: Any) -> bool:
+    return type_of_column(column).kind == "any"
+
+
+def _typed(column: Any, kind: ColumnType) -> Any:
+    """Return a column of pandas of objects or categories as one of a stated type."""
+    pandas = import_module("pandas")
+    if kind.kind == "text":
+        return pandas.array(_texts_of(column, ANY), dtype="string")
+    codes, values = coded(column, kind, ANY)
+    if kind.kind == "integer":
+        values = [value if -(2**63) <= value < 2**63 else None for value in values]
+    if kind.kind in ("date", "timestamp"):
+        cells = np.array([*values, "NaT"], dtype="datetime64[us]")[codes]
+        return pandas.Series(cells, index=column.index)
+    dtype = {"integer": "Int64", "float": "Float64", "boolean": "boolean"}[kind.kind]
+    return pandas.array(np.array([*values, None], dtype=object)[codes], dtype=dtype)
 
 
 def valid_texts(table: Any) -> Any:
