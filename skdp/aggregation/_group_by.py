@@ -441,7 +441,8 @@ class DPGroupBy(BaseEstimator):
                 if listed is not None:
                     listed = rows.stated_keys(listed)
                 noise, apart = self._deltas(aggregates, listed)
-                key = functools.partial(public_key, self)
+                # Of this class, so that seeded noise is the same for a query in SQL.
+                key = functools.partial(public_key, DPGroupBy(**self.get_params(deep=False)))
                 session = context.open(rows, key, delta=noise, separate_delta=apart)
                 with session:
                     columns = self._released(session, aggregates, listed)

@@ -17,9 +17,8 @@ from typing import Any
 
 from skdp.budget import PrivacyBudget
 from skdp.exceptions import BudgetExceededError, LedgerError, QueryRefusedError
-from skdp.sql._answer import Answer
-from skdp.sql._database import PrivateDatabase
-from skdp.sql._magic import told
+from skdp.sql._answers import Answer
+from skdp.sql._database import PrivateDatabase, told
 
 __all__ = ["main"]
 

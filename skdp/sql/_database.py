@@ -3,11 +3,15 @@
 Nothing is released here but by `skdp.aggregation.DPGroupBy`: no noise is drawn and no sensitivity
 is stated. A query is read by a closed whitelist (`skdp.sql.rules`, `skdp.sql._sources`);
 rows are computed by DuckDB before the charge, by SQL that cannot fail on a cell.
+
+At the end: ``%%dpsql`` in a notebook, a query in a cell and its answer below.
 """
 
 from __future__ import annotations
 
 import itertools
+import shlex
+import sys
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import nullcontext, suppress
 from typing import Any
@@ -17,16 +21,23 @@ from skdp.aggregation import DPGroupBy
 from skdp.budget import PrivacyBudget
 from skdp.budget.amounts import check_delta, check_positive
 from skdp.exceptions import QueryRefusedError
-from skdp.sql._answer import Answer
+from skdp.sql._answers import Answer, answer_of, encoded_keys
 from skdp.sql._catalog import Catalog, bounds_of, open_catalog, rows_of
 from skdp.sql._intervals import conditional_notes
-from skdp.sql._parse import parsed
 from skdp.sql._plan import EVERYTHING, MOST_KEYS, Plan
-from skdp.sql._public import public_answer, reads_public_tables_alone
-from skdp.sql._results import answer_of, encoded_keys
-from skdp.sql._stages import AFTER, PartsError, Staged, part_of, staged
+from skdp.sql._stages import (
+    AFTER,
+    PartsError,
+    Staged,
+    part_of,
+    public_answer,
+    reads_public_tables_alone,
+    staged,
+)
+from skdp.sql._syntax import parsed
 
-__all__ = ["PrivateDatabase"]
+__all__ = ["PrivateDatabase", "dpsql", "load_ipython_extension", "told"]
+
 
 PRIVATE = "private"
 _EACH_ROW = "row"  # the column of ids where each row of a table is a unit
@@ -545,3 +556,81 @@ def _stated(names: list[str], caps: dict[str, int]) -> str:
 
 def _needs_rows(plan: Plan) -> bool:
     return any(one.kind in ("mean", "variance", "std", "quantile") for one in plan.aggregates)
+
+
+_USAGE = "%%dpsql DATABASE [--epsilon E] [--delta D] [--explain] [--to NAME] [--progress]"
+
+
+def told(done: int, steps: int, what: str) -> None:
+    """Write how far a query is to the error stream, in one line."""
+    end = "\n" if done == steps else ""
+    print(f"\r{done}/{steps} {what:<30}", end=end, file=sys.stderr, flush=True)  # noqa: T201
+
+
+def dpsql(line: str, cell: str, names: dict[str, Any]) -> Any:
+    """Answer a cell: its line names a `PrivateDatabase` and parameters; ``--to`` keeps the answer.
+
+    Parameters
+    ----------
+    line, cell : str
+    names : dict
+        Of the notebook.
+
+    Returns
+    -------
+    answer : Answer or str
+
+    Raises
+    ------
+    ValueError
+        If the line does not name a database, or has other options.
+    """
+    parts = shlex.split(line)
+    database = names.get(parts[0]) if parts else None
+    if not isinstance(database, PrivateDatabase):
+        raise ValueError(
+            f"DATABASE must be the name of a variable with a PrivateDatabase. Usage: {_USAGE}"
+        )
+    parameters: dict[str, Any] = {}
+    explain, to = False, ""
+    progress: dict[str, Any] = {}
+    rest = iter(parts[1:])
+    for part in rest:
+        if part == "--explain":
+            explain = True
+        elif part == "--progress":
+            progress["progress"] = told
+        elif part in ("--epsilon", "--delta"):
+            parameters[part[2:]] = _number(part, next(rest, ""))
+        elif part == "--to":
+            to = next(rest, "")
+        else:
+            raise ValueError(f"{part!r} is not an option. Usage: {_USAGE}")
+    if explain:
+        return database.explain(cell, **parameters)
+    answer = database.sql(cell, **parameters, **progress)
+    if to:
+        names[to] = answer
+    return answer
+
+
+def _number(option: str, text: str) -> float:
+    try:
+        return float(text)
+    except ValueError:
+        raise ValueError(f"{option} must be followed by a number. Usage: {_USAGE}") from None
+
+
+def load_ipython_extension(ipython: Any) -> None:
+    """Add the SQL magic to a notebook, on ``%load_ext skdp.sql``.
+
+    Parameters
+    ----------
+    ipython : InteractiveShell
+    """
+
+    def magic(line: str, cell: str) -> Any:
+        found = dpsql(line, cell, ipython.user_ns)
+        return print(found) if isinstance(found, str) else found  # noqa: T201
+
+    ipython.register_magic_function(magic, "cell", "dpsql")

@@ -20,9 +20,8 @@ from typing import TYPE_CHECKING, Any
 from sqlglot import exp
 
 from skdp.sql._catalog import folded
-from skdp.sql._parse import is_anonymized
-from skdp.sql._refusals import refuse
 from skdp.sql._relations import AGGREGATES
+from skdp.sql._syntax import is_anonymized, refuse
 from skdp.sql.ir import quoted
 from skdp.sql.rules import compiled
 

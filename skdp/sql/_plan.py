@@ -15,8 +15,6 @@ from sqlglot import exp
 from skdp.exceptions import QueryRefusedError
 from skdp.sql._catalog import Catalog, Table, folded
 from skdp.sql._intervals import check_names, depends_on, interval_of
-from skdp.sql._parse import clamp_of, is_anonymized, plain_aggregate
-from skdp.sql._refusals import SOURCES, only, refusal, refuse, refuse_bounds, said
 from skdp.sql._relations import (
     AGGREGATES,
     Body,
@@ -26,6 +24,17 @@ from skdp.sql._relations import (
     item_name,
 )
 from skdp.sql._sources import Compiler
+from skdp.sql._syntax import (
+    SOURCES,
+    clamp_of,
+    is_anonymized,
+    only,
+    plain_aggregate,
+    refusal,
+    refuse,
+    refuse_bounds,
+    said,
+)
 from skdp.sql.ir import (
     BIGINT,
     BOOL,

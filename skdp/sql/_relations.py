@@ -8,8 +8,7 @@ from typing import Any
 from sqlglot import exp
 
 from skdp.sql._catalog import folded
-from skdp.sql._parse import is_anonymized
-from skdp.sql._refusals import only, refusal, refuse, said
+from skdp.sql._syntax import is_anonymized, only, refusal, refuse, said
 from skdp.sql.ir import BIGINT, DOUBLE, NUMBERS, WORDS, Node, Tree, Type, decimal, quoted
 from skdp.sql.operators import TO_NUMBERS
 from skdp.sql.rules import compiled, condition

@@ -38,8 +38,6 @@ from sqlglot import exp
 
 from skdp.exceptions import QueryRefusedError
 from skdp.sql._catalog import Catalog, Table, folded
-from skdp.sql._parse import conjuncts
-from skdp.sql._refusals import SOURCES, OverUnits, only, place_of, refusal, refuse, said
 from skdp.sql._relations import (
     Body,
     Field,
@@ -52,6 +50,7 @@ from skdp.sql._relations import (
     is_aggregate,
     item_name,
 )
+from skdp.sql._syntax import SOURCES, OverUnits, conjuncts, only, place_of, refusal, refuse, said
 from skdp.sql.ir import (
     BIGINT,
     LONGEST,

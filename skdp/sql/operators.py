@@ -11,7 +11,7 @@ from decimal import Decimal, InvalidOperation
 
 from sqlglot import exp
 
-from skdp.sql._refusals import only, refusal, refuse, said
+from skdp.sql._syntax import only, refusal, refuse, said
 from skdp.sql.ir import (
     BIGINT,
     BOOL,

@@ -1,22 +1,438 @@
 """The closed list of SQL expressions that are answered: of each its operands and its rule.
 
 A rule says the type, the SQL and the bounds of a node. `skdp.sql.ir` says why no node raises;
-`skdp.sql.operators` and `skdp.sql.functions` have the rules.
+`skdp.sql.operators` has the rules of operators. Here are those of functions of dates and texts and
+of casts, and `compiled`, which applies them.
 """
 
 from __future__ import annotations
 
+import math
+import re
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any, Protocol
 
 from sqlglot import exp
 
-from skdp.sql._refusals import OverUnits, only, refusal, refuse, said
-from skdp.sql.functions import FUNCTIONS, SHIFTED
-from skdp.sql.ir import Node, TooLargeError, Tree
-from skdp.sql.operators import OPERATORS, Rule, tested
+from skdp.sql._syntax import OverUnits, only, refusal, refuse, said
+from skdp.sql.ir import (
+    ANY_YEAR,
+    BIGINT,
+    BOOL,
+    DATE,
+    DOUBLE,
+    FLOAT,
+    LONGEST,
+    MOST_YEARS,
+    NULL,
+    NUMBERS,
+    TEXT,
+    TIME,
+    TIMES,
+    WORDS,
+    Node,
+    TooLargeError,
+    Tree,
+    Type,
+    column_type,
+    decimal,
+    integer,
+    text_of,
+)
+from skdp.sql.operators import (
+    OPERATORS,
+    TO_DATES,
+    TRUTH,
+    Rule,
+    grown,
+    small_integer,
+    stated_moment,
+    tested,
+)
 
-__all__ = ["RELEASED", "RULES", "Scope", "compiled", "condition", "value_of_subquery"]
+__all__ = [
+    "FUNCTIONS",
+    "RELEASED",
+    "RULES",
+    "SHIFTED",
+    "Scope",
+    "compiled",
+    "condition",
+    "value_of_subquery",
+]
+
+
+# --- dates --------------------------------------------------------------------------------------
+
+
+def _dated(tree: Tree, node: exp.Expr, one: Node, part: exp.Expr | None = None) -> Node:
+    """Return a date or time as a TIMESTAMP, of the years that its type says."""
+    if one.type.kind not in TIMES:
+        reason = f"{said(node)} needs a date or timestamp, but {said(part or node.this)} holds"
+        refuse(part or node, f"{reason} {WORDS[one.type.kind]}", TO_DATES)
+    return tree.local(one)
+
+
+# Of each part of a date its bounds, None for those of the year.
+_PARTS: dict[str, Any] = {
+    "year": None,
+    "quarter": (1, 4),
+    "month": (1, 12),
+    "week": (1, 53),
+    "day": (1, 31),
+    "dayofweek": (0, 6),
+    "isodow": (1, 7),
+    "dayofyear": (1, 366),
+    "hour": (0, 23),
+    "minute": (0, 59),
+    "second": (0, 59),
+    "millisecond": (0, 59_999),
+    "microsecond": (0, 59_999_999),
+    "epoch": None,
+    "isoyear": None,
+}
+_CLOCK = ("hour", "minute", "second", "millisecond", "microsecond", "epoch")
+_SAME_PARTS = {"dow": "dayofweek", "weekday": "dayofweek", "doy": "dayofyear"} | {
+    f"{name}s": name for name in _PARTS
+}
+_UNITS = ("year", "quarter", "month", "week", "day", "hour", "minute", "second")
+
+
+def _part(tree: Tree, node: exp.Expr, name: str, one: Node, part: exp.Expr) -> Node:
+    name = _SAME_PARTS.get(name, name)
+    if name not in _PARTS:
+        *first, last = _PARTS
+        way = f"use {', '.join(first)} or {last}"
+        refuse(node, f"EXTRACT of {name!r} from a date is not supported", way)
+    if one.type.kind == "clock" and name in _CLOCK:
+        goal = DOUBLE if name == "epoch" else BIGINT
+        return tree.make(goal, f"{name}({{0}})", one, bounds=_PARTS[name] and _floats(_PARTS[name]))
+    moment = _dated(tree, node, one, part)
+    if name == "epoch":
+        return tree.make(DOUBLE, "epoch({0})", moment)
+    years = moment.type.width
+    ends = _PARTS[name] or ((0 if not years else -years), 9999 + years)
+    return tree.make(integer(32), f"{name}({{0}})", moment, bounds=_floats(ends))
+
+
+def _floats(pair: tuple[int, int]) -> tuple[float, float]:
+    return float(pair[0]), float(pair[1])
+
+
+def _part_function(name: str) -> Rule:
+    return Rule(lambda tree, node, one: _part(tree, node, name, one, node.this), ("this",))
+
+
+def _extract(tree: Tree, node: exp.Extract, one: Node) -> Node:
+    return _part(tree, node, node.this.name.lower(), one, node.expression)
+
+
+def _unit_of(node: exp.Expr, what: str, units: tuple[str, ...] = _UNITS) -> str:
+    given = node.args.get("unit")
+    unit = "" if given is None else _SAME_PARTS.get(given.name.lower(), given.name.lower())
+    if unit not in units:
+        way = f"use {', '.join(map(repr, units[:-1]))} or {units[-1]!r}"
+        refuse(node, f"{what} {unit!r} is not supported", way)
+    return unit
+
+
+def _trunc(tree: Tree, node: exp.Expr, one: Node) -> Node:
+    unit = _unit_of(node, "DATE_TRUNC to")
+    moment = _dated(tree, node, one)
+    found = tree.make(replace(moment.type, shown=""), f"date_trunc('{unit}', {{0}})", moment)
+    return tree.to(found, replace(one.type, shown="")) if one.type.kind == "zoned" else found
+
+
+def _date_diff(tree: Tree, node: exp.Expr, last: Node, first: Node) -> Node:
+    unit = _unit_of(node, "DATE_DIFF in")
+    kinds = {one.type.kind for one in (last, first)} & set(TIMES)
+    goal = (
+        TIME if kinds != {"zoned"} else next(t.type for t in (last, first) if t.type.kind in kinds)
+    )
+    ends = []
+    for one, part in ((first, node.expression), (last, node.this)):
+        given = one
+        if one.type.kind == "text" and isinstance(one.value, str) and kinds:
+            given = stated_moment(tree, node, one, goal)
+        ends.append(_dated(tree, node, given, part))
+    sql = f"date_diff('{unit}', {{0}}, {{1}})"
+    return tree.make(BIGINT, sql, *ends)
+
+
+_FORMAT = re.compile(r"(?:[^%]|%(?:-[dmyHIMSj]|[aAbBcdfgGHIjmMnpSuUVwWxXyYzZ%]))*")
+
+
+def _strftime(tree: Tree, node: exp.TimeToStr, one: Node, form: Node) -> Node:
+    moment, pattern, part = one, form, node.this
+    if one.type.kind == "text" and form.type.kind != "text":  # DuckDB takes both orders
+        moment, pattern, part = form, one, node.args["format"]
+    text = pattern.value
+    if not isinstance(text, str) or len(text) > 100 or not _FORMAT.fullmatch(text):
+        reason = f"the format of {said(node)} is not a text literal of DuckDB's format letters"
+        refuse(node, reason, "write for example STRFTIME(x, '%Y-%m'), with at most 100 characters")
+    stated = tree.leaf(TEXT, text_of(text), value=text)
+    return tree.make(TEXT, "strftime({0}, {1})", _dated(tree, node, moment, part), stated)
+
+
+def _name_of_day(name: str) -> Rule:
+    return Rule(
+        lambda tree, node, one: tree.make(TEXT, f"{name}({{0}})", _dated(tree, node, one)),
+        ("this",),
+    )
+
+
+_YEARS = {"YEAR": 1.0, "MONTH": 1 / 12, "WEEK": 1 / 52, "DAY": 1 / 365}
+
+
+def _shifted(tree: Tree, node: exp.Binary, one: Node) -> Node:
+    span = node.expression
+    only(span, "this", "unit")
+    unit = span.args["unit"].name.upper() if span.args.get("unit") is not None else ""
+    unit = unit.rstrip("S")
+    if unit not in ("YEAR", "MONTH", "WEEK", "DAY", "HOUR", "MINUTE", "SECOND"):
+        way = "use YEAR, MONTH, WEEK, DAY, HOUR, MINUTE or SECOND, such as INTERVAL 3 DAY"
+        refuse(node, f"the unit of {said(span)} is not supported", way)
+    count = small_integer(span.this, 10_000, "the length of an interval", text=True)
+    moment = _dated(tree, node, one)
+    years = moment.type.width + math.ceil(abs(count) * _YEARS.get(unit, 1 / 8760)) + 1
+    if years > MOST_YEARS:
+        reason = f"{said(node)} moves a date by more than {MOST_YEARS:,} years"
+        refuse(node, reason, "use shorter intervals")
+    symbol = "+" if isinstance(node, exp.Add) else "-"
+    sql = f"({{0}} {symbol} INTERVAL ({count}) {unit})"
+    goal = replace(TIME, width=years)
+    if one.type.kind == "date" and unit in _YEARS:
+        return tree.make(replace(DATE, width=years), f"CAST({sql} AS DATE)", moment)
+    if one.type.kind == "zoned":
+        zoned = replace(one.type, width=years, shown="")
+        return tree.make(zoned, f"timezone('UTC', {sql})", moment)
+    return tree.make(goal, sql, moment)
+
+
+# --- casts --------------------------------------------------------------------------------------
+
+
+def _integer_of(width: int, kind: str) -> tuple[str, Type]:
+    return kind, Type("int", kind, width)
+
+
+_CASTS: dict[str, tuple[str, Type]] = {
+    "TINYINT": _integer_of(7, "TINYINT"),
+    "SMALLINT": _integer_of(15, "SMALLINT"),
+    "INT": _integer_of(31, "INTEGER"),
+    "BIGINT": ("BIGINT", BIGINT),
+    "INT128": _integer_of(127, "HUGEINT"),
+    "UTINYINT": ("UTINYINT", Type("int", "SMALLINT", 8)),
+    "USMALLINT": ("USMALLINT", Type("int", "INTEGER", 16)),
+    "UINT": ("UINTEGER", Type("int", "BIGINT", 32)),
+    "UBIGINT": ("UBIGINT", Type("int", "HUGEINT", 64)),
+    "FLOAT": ("FLOAT", FLOAT),
+    "DOUBLE": ("DOUBLE", DOUBLE),
+    **dict.fromkeys(("TEXT", "VARCHAR", "CHAR"), ("VARCHAR", TEXT)),
+    "BOOLEAN": ("BOOLEAN", BOOL),
+    "DATE": ("DATE", DATE),
+    **dict.fromkeys(("TIMESTAMP", "TIMESTAMPNTZ", "DATETIME"), ("TIMESTAMP", TIME)),
+}
+_STATED = {
+    "TIME": column_type("TIME"),
+    "UUID": column_type("UUID"),
+    "TIMESTAMPTZ": column_type("TIMESTAMP WITH TIME ZONE"),
+}
+_PARTS_OF_DATES = (
+    "write EXTRACT(YEAR FROM x), or x - DATE '2020-01-01' for the days since then of a date"
+)
+
+
+def _cast(tree: Tree, node: exp.Cast, one: Node) -> Node:
+    name = node.to.this.name if hasattr(node.to.this, "name") else ""
+    via, goal = _CASTS.get(name, ("", NULL))
+    if name == "DECIMAL":
+        via, goal = name, _decimal_of(node)
+    if name in _STATED and isinstance(one.value, str):  # such as TIME '12:30:00'
+        return stated_moment(tree, node, one, _STATED[name])
+    if goal == NULL:
+        reason = f"a cast to {said(node.to)} is not supported"
+        way = "cast to BIGINT, DOUBLE, DECIMAL, VARCHAR, BOOLEAN, DATE or TIMESTAMP"
+        refuse(node, reason, way)
+    kind = one.type.kind
+    if kind == "other":
+        reason = f"{said(node)}: {said(node.this)} has a type that can only be counted"
+        refuse(node, reason, "convert the column before the table is declared")
+    if kind == "text" and isinstance(one.value, str) and goal.kind in TIMES:
+        return stated_moment(tree, node, one, goal)
+    if kind == "null":
+        return one
+    if kind != "text" and goal.kind != "text" and _FAMILIES.get(kind, kind) != _FAMILIES[goal.kind]:
+        times = _FAMILIES[goal.kind] == "time"
+        reason = f"{said(node)} can only give NULL: {said(node.this)} holds {WORDS[kind]}"
+        refuse(node, reason, TO_DATES if times else _PARTS_OF_DATES)
+    if kind in TIMES and goal.kind in TIMES:
+        return one if one.type.sql == goal.sql else tree.to(tree.tamed(one), goal)
+    if kind == "zoned":  # as DuckDB writes it in UTC
+        sql = "(CAST({0} AS VARCHAR) || '+00')"
+        return tree.make(TEXT, sql, tree.local(one))
+    if (kind, one.type.sql) == (goal.kind, goal.sql) and one.type.width <= goal.width:
+        return one if goal.kind in NUMBERS else _as_varchar(tree, one)
+    bounds = None
+    if kind in NUMBERS and goal.kind in NUMBERS:
+        bounds = one.bounds if goal.kind in ("double", "float") else grown(one.bounds, 1.0)
+    elif kind == "bool" and goal.kind in NUMBERS:
+        bounds = TRUTH
+    if goal.kind in ("date", "time"):
+        goal = replace(goal, width=ANY_YEAR)
+    sql = f"TRY_CAST({{0}} AS {goal.sql if via == 'DECIMAL' else via})"
+    if via not in ("DECIMAL", goal.sql):
+        sql = f"CAST({sql} AS {goal.sql})"
+        goal = replace(goal, shown=via)
+    return tree.make(goal, sql, one, bounds=bounds)
+
+
+def _as_varchar(tree: Tree, one: Node) -> Node:
+    """Return a text as VARCHAR, which a column of an ENUM is not."""
+    return one if not one.type.shown else tree.make(TEXT, "{0}", one) if one.type == TEXT else one
+
+
+# What is cast to what; times of day, UUIDs and binary values to text and back alone.
+_FAMILIES = {
+    **dict.fromkeys((*NUMBERS, "bool"), "number"),
+    **dict.fromkeys(TIMES, "time"),
+    "text": "text",
+}
+
+
+def _decimal_of(node: exp.Cast) -> Type:
+    params = [small_integer(p.this, 38, "a precision or scale") for p in node.to.expressions]
+    width, scale = ([*params, 0] if params else [18, 3])[:2]
+    if not (1 <= width <= 38 and 0 <= scale <= width):
+        way = "write DECIMAL(p, s) with p from 1 to 38 and s from 0 to p"
+        refuse(node, f"there is no type {said(node.to)}", way)
+    return decimal(width, scale)
+
+
+# --- text ---------------------------------------------------------------------------------------
+
+
+def _check_texts(node: exp.Expr, *parts: Node) -> None:
+    for place, one in enumerate(parts):
+        if one.type.kind not in ("text", "null"):
+            listed = node.expressions or [node.this, node.args.get("expression")]
+            part = listed[place] if place < len(listed) and listed[place] is not None else node.this
+            reason = f"{said(node)} needs text, but {said(part)} holds {WORDS[one.type.kind]}"
+            refuse(part, reason, "use CAST(x AS VARCHAR)")
+
+
+def _text(sql: str, type_: Type = TEXT) -> Rule:
+    """Return the rule of a function of one text."""
+
+    def made(tree: Tree, node: exp.Expr, one: Node) -> Node:
+        _check_texts(node, one)
+        return tree.make(type_, sql, one)
+
+    return Rule(made, ("this",))
+
+
+def _stated_text(tree: Tree, node: exp.Expr, part: exp.Expr, what: str) -> Node:
+    if not (isinstance(part, exp.Literal) and part.is_string) or "\0" in str(part.this):
+        reason = f"{what} in {said(node)} must be a text literal"
+        refuse(part, reason, "write a text in quotes, such as 'abc', without the character 0")
+    return tree.leaf(TEXT, text_of(str(part.this)), value=str(part.this))
+
+
+def _matches(sql: str) -> Rule:
+    """Return the rule of a comparison of a text with a stated one."""
+
+    def made(tree: Tree, node: exp.Expr, one: Node) -> Node:
+        _check_texts(node, one)
+        pattern = _stated_text(tree, node, node.expression, "the pattern")
+        given = sql.replace("{0} ", "{0} NOT ") if node.args.get("negate") else sql
+        return tree.make(BOOL, given, one, pattern, bounds=TRUTH)
+
+    return Rule(made, ("this",), ("expression", "negate"))
+
+
+def _substring(tree: Tree, node: exp.Substring, one: Node) -> Node:
+    _check_texts(node, one)
+    start = small_integer(node.args.get("start"), 10**6, "the position of SUBSTRING")
+    length = node.args.get("length")
+    size = LONGEST if length is None else small_integer(length, 10**6, "the length of SUBSTRING")
+    if size < 0 or start < 0:
+        reason = f"{said(node)}: position and length must not be negative"
+        refuse(node, reason, "use RIGHT(x, n) for the last n characters")
+    return tree.make(TEXT, f"substring({{0}}, {start}, {size})", one)
+
+
+def _end_of_text(name: str) -> Rule:
+    def made(tree: Tree, node: exp.Expr, one: Node) -> Node:
+        _check_texts(node, one)
+        size = small_integer(node.expression, 10**6, f"the length of {name.upper()}")
+        if size < 0:
+            refuse(node, f"{said(node)}: the length must not be negative", "write 0 or more")
+        return tree.make(TEXT, f'"{name}"({{0}}, {size})', one)
+
+    return Rule(made, ("this",), ("expression",))
+
+
+def _joined(tree: Tree, node: exp.Expr, *parts: Node) -> Node:
+    """Return texts put together, cut: otherwise few steps fill any memory."""
+    _check_texts(node, *parts)
+    hole = "coalesce({{{}}}, '')" if isinstance(node, exp.Concat) else "{{{}}}"
+    pieces = " || ".join(f'"left"({hole.format(i)}, {LONGEST})' for i in range(len(parts)))
+    return tree.make(TEXT, f'"left"({pieces}, {LONGEST})', *parts)
+
+
+def _replace(tree: Tree, node: exp.Replace, one: Node) -> Node:
+    _check_texts(node, one)
+    old = _stated_text(tree, node, node.expression, "the text to replace")
+    new = _stated_text(tree, node, node.args["replacement"], "the replacement")
+    if len(new.value) > 10 * max(len(old.value), 1):
+        reason = f"{said(node)}: the new text may be at most ten times as long as the old one"
+        refuse(node, reason, "use a shorter text")
+    inner = f'replace("left"({{0}}, {LONGEST}), {{1}}, {{2}})'
+    return tree.make(TEXT, f'"left"({inner}, {LONGEST})', one, old, new)
+
+
+_TWO = ("this", "expression")
+_ONE = ("this",)
+SHIFTED = Rule(_shifted, _ONE, ("expression", "typed", "safe"))  # by an interval
+FUNCTIONS: dict[type, Rule] = {
+    exp.Year: _part_function("year"),
+    exp.Quarter: _part_function("quarter"),
+    exp.Month: _part_function("month"),
+    exp.Week: _part_function("week"),
+    exp.Day: _part_function("day"),
+    exp.DayOfWeek: _part_function("dayofweek"),
+    exp.DayOfWeekIso: _part_function("isodow"),
+    exp.DayOfYear: _part_function("dayofyear"),
+    exp.Hour: _part_function("hour"),
+    exp.Minute: _part_function("minute"),
+    exp.Second: _part_function("second"),
+    exp.TimeToUnix: _part_function("epoch"),
+    exp.Extract: Rule(_extract, ("expression",), ("this",)),
+    exp.Monthname: _name_of_day("monthname"),
+    exp.Dayname: _name_of_day("dayname"),
+    exp.TimestampTrunc: Rule(_trunc, _ONE, ("unit",)),
+    exp.DateTrunc: Rule(_trunc, _ONE, ("unit",)),
+    exp.DateDiff: Rule(_date_diff, _TWO, ("unit", "date_part_boundary")),
+    exp.TimeToStr: Rule(_strftime, ("this", "format")),
+    exp.Cast: Rule(_cast, _ONE, ("to", "safe")),
+    exp.TryCast: Rule(_cast, _ONE, ("to", "safe")),
+    exp.Lower: _text("lower({0})"),
+    exp.Upper: _text("upper({0})"),
+    exp.Trim: _text("trim({0})"),
+    exp.Length: _text("length({0})", integer(32)),
+    exp.Like: _matches("({0} LIKE {1})"),
+    exp.ILike: _matches("({0} ILIKE {1})"),
+    exp.StartsWith: _matches("starts_with({0}, {1})"),
+    exp.Contains: _matches("contains({0}, {1})"),
+    exp.Substring: Rule(_substring, _ONE, ("start", "length")),
+    exp.Left: _end_of_text("left"),
+    exp.Right: _end_of_text("right"),
+    exp.DPipe: Rule(_joined, _TWO, ("safe",)),
+    exp.Concat: Rule(_joined, ("expressions",), ("safe", "coalesce")),
+    exp.Replace: Rule(_replace, _ONE, ("expression", "replacement")),
+}
+
 
 RELEASED = "skdp_released"  # in the meta of a subquery: what it has released
 _ONE_SET = "write columns in GROUP BY, and one query for each set of columns"

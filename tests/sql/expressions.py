@@ -22,8 +22,8 @@ from sqlglot import exp, parse_one
 from skdp import PrivacyBudget
 from skdp.exceptions import QueryRefusedError
 from skdp.sql import PrivateDatabase
-from skdp.sql._parse import with_extracts
 from skdp.sql._sources import Compiler
+from skdp.sql._syntax import with_extracts
 from skdp.sql.rules import compiled
 
 # Column: its type, and cells.

@@ -16,10 +16,9 @@ import numpy as np
 from skdp.aggregation._plan import check_aggregates, terms_of
 from skdp.exceptions import QueryRefusedError
 from skdp.queries.key_totals import term_bound
-from skdp.sql._parse import parsed
 from skdp.sql._plan import planned
-from skdp.sql._public import public_answer
-from skdp.sql._stages import staged
+from skdp.sql._stages import public_answer, staged
+from skdp.sql._syntax import parsed
 from skdp.tabular import check_grouped
 from skdp.tabular.terms import term_width
 from tests.sql.shop import database, shop

@@ -9,7 +9,7 @@ import pytest
 
 from skdp.sql import _database
 from skdp.sql.__main__ import main
-from skdp.sql._magic import dpsql, load_ipython_extension
+from skdp.sql._database import dpsql, load_ipython_extension
 from tests.sql.shop import database, shop
 
 QUERY = "SELECT COUNT(*) AS n, AVG(x) AS m FROM rows WHERE x > 0"

@@ -8,7 +8,7 @@ from sqlglot import exp, parse_one
 
 from skdp import PrivacyBudget
 from skdp.exceptions import QueryRefusedError
-from skdp.sql import PrivateDatabase, _public
+from skdp.sql import PrivateDatabase, _stages
 from skdp.sql._sources import Compiler
 from skdp.sql.ir import LONGEST_SQL, Tree, integer
 from skdp.sql.operators import Rule
@@ -231,7 +231,7 @@ def test_queries_on_public_tables_can_be_stopped(monkeypatch):
         stopped.append(cancel.__name__)
         return work()
 
-    monkeypatch.setattr(_public, "cancellable", cancellable)
+    monkeypatch.setattr(_stages, "cancellable", cancellable)
     assert len(database(shop(users=1)).sql("SELECT COUNT(*) FROM nation")) == 1
     assert stopped == ["interrupt"]
 

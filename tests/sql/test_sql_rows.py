@@ -11,8 +11,8 @@ import pytest
 
 from skdp import PrivacyBudget
 from skdp.sql import PrivateDatabase
-from skdp.sql._parse import parsed
 from skdp.sql._plan import planned
+from skdp.sql._syntax import parsed
 from tests.folding import each
 from tests.sql.shop import database, rows_of, shop
 

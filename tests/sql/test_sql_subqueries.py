@@ -10,8 +10,8 @@ import pytest
 from skdp import PrivacyBudget
 from skdp.exceptions import BudgetExceededError, QueryRefusedError
 from skdp.sql import PrivateDatabase, _database
-from skdp.sql._parse import parsed
 from skdp.sql._stages import PartsError, part_of, staged
+from skdp.sql._syntax import parsed
 from tests.folding import each
 from tests.sql import fuzz
 from tests.sql.shop import TABLES, database, shop

@@ -16,8 +16,8 @@ import pytest
 from skdp import PrivacyBudget
 from skdp.exceptions import QueryRefusedError
 from skdp.sql import PrivateDatabase
-from skdp.sql._parse import parsed
 from skdp.sql._plan import planned
+from skdp.sql._syntax import parsed
 
 WHOLE = {
     f"{sign}{name}": (f"{sign}{name}", bits)
