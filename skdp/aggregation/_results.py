@@ -142,7 +142,7 @@ def remarks(by: Any, unclear: list[str], kept: float | None) -> list[str]:
 
     `kept` is a released number of rows that were counted, where caps were found privately.
     """
-    name = type(by).__name__
+    name = "DPGroupBy"
     texts = [_UNCLEAR.format(name, ", ".join(unclear))] if unclear else []
     share = None if kept is None else share_left_out(by, kept)
     if share is not None:
