@@ -14,8 +14,8 @@ import numpy as np
 from sklearn.base import clone
 
 from skdp import statistics
-from skdp._parameters import check_integer, naming
 from skdp.budget.amounts import check_positive
+from skdp.parameters import check_integer, naming
 
 __all__ = ["choose_epsilon"]
 

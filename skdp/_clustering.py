@@ -30,7 +30,7 @@ from skdp._coreset import (
     sphere_packing,
     weighted_kmeans,
 )
-from skdp._progress import told_steps
+from skdp.base.callers import told_steps
 from skdp.core import Ball, Box, Mean, Session
 from skdp.planning import Allowance
 from skdp.queries import (

@@ -13,13 +13,19 @@ from typing import Any, ClassVar, Self
 import numpy as np
 from numpy.typing import ArrayLike
 
-from skdp._parameters import STEP, Integers, Table
-from skdp._rehearsal import ExpectedErrorMixin, check_like, mean_error, rehearsal, resampled
-from skdp._transforming import Floats, Transformer, codes_of, indicators, input_names
 from skdp.base import names_of
+from skdp.base.expected_error import (
+    ExpectedErrorMixin,
+    check_like,
+    mean_error,
+    rehearsal,
+    resampled,
+)
+from skdp.base.transformers import Floats, Transformer, codes_of, indicators, input_names
 from skdp.budget import PrivacyBudget
 from skdp.budget.ambient import outside_level
 from skdp.core import Box
+from skdp.parameters import STEP, Integers, Table
 from skdp.planning import bounds_in
 from skdp.quantile import DPQuantile
 from skdp.queries import Quantiles, multiples

@@ -16,9 +16,9 @@ from numpy.typing import ArrayLike, NDArray
 from sklearn.utils.validation import check_is_fitted
 
 from skdp._encoding import ERROR, Encoder
-from skdp._parameters import FLAG, Table, naming, shown
-from skdp._transforming import Floats, codes_of, indicators, input_names
+from skdp.base.transformers import Floats, codes_of, indicators, input_names
 from skdp.budget import PrivacyBudget
+from skdp.parameters import FLAG, Table, naming, shown
 from skdp.tabular import as_dense, check_public_array
 
 __all__ = ["DPOneHotEncoder", "DPOrdinalEncoder"]

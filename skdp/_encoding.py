@@ -14,18 +14,20 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from sklearn.utils.validation import check_is_fitted, validate_data
 
-from skdp._categories import (
+from skdp.base import check_integer, refuse_units
+from skdp.base.expected_error import mean_error, rehearsal, repeated, unanswered
+from skdp.base.transformers import (
+    Codes,
     Places,
+    Transformer,
     as_array,
     check_delta_for,
+    input_names,
     is_private,
     listed,
     per_column,
     selected,
 )
-from skdp._rehearsal import mean_error, rehearsal, repeated, unanswered
-from skdp._transforming import Codes, Transformer, input_names
-from skdp.base import check_integer, refuse_units
 from skdp.budget import Cost, gdp_mu
 from skdp.budget.ambient import ambient_budget, outside_level
 from skdp.tabular import (

@@ -34,10 +34,9 @@ from sklearn.frozen import FrozenEstimator
 from sklearn.pipeline import FeatureUnion, Pipeline
 
 import skdp.impute
-from skdp._callers import has_price, is_search, learns_nothing
 from skdp._choose_epsilon import choose_epsilon
-from skdp._parameters import check_kind
 from skdp.base import check_without_rows
+from skdp.base.leaks import has_price, is_search, learns_nothing
 from skdp.budget import PrivacyBudget
 from skdp.budget.amounts import check_positive, exact, round_down
 from skdp.cluster import DPKMeans
@@ -50,6 +49,7 @@ from skdp.model_selection import DPGridSearchCV, DPRandomizedSearchCV, PrivateSc
 from skdp.model_selection._pricing import private_parts
 from skdp.naive_bayes import DPCategoricalNB, DPGaussianNB
 from skdp.neighbors import DPKernelDensity, DPNearestCentroid
+from skdp.parameters import check_kind
 from skdp.preprocessing import (
     DPKBinsDiscretizer,
     DPMinMaxScaler,

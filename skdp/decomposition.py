@@ -18,12 +18,12 @@ from scipy import linalg, sparse
 from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, TransformerMixin
 from sklearn.utils.validation import check_is_fitted, validate_data
 
-from skdp._parameters import FLAG, FRACTION, Integers, Reals, Table, check_parameter
 from skdp._pca import COUNT_SHARE, TAU, Plan, Spectrum, shrink_to_zero, spectrum_of
-from skdp._rehearsal import ExpectedErrorMixin
 from skdp.base import PRIVATE, PrivateMixin, in_precision_of, keeps_precision
+from skdp.base.expected_error import ExpectedErrorMixin
 from skdp.budget import PrivacyBudget
 from skdp.core import Ball, Mean, Release, Session
+from skdp.parameters import FLAG, FRACTION, Integers, Reals, Table, check_parameter
 from skdp.planning import SEMICIRCLE_EDGE, WISHART_EDGE, Allowance, row_count
 from skdp.queries import NormBound, NormsBelow, SecondMoment
 from skdp.tabular import check_public_array, check_sparse, dense_blocks

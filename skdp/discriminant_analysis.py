@@ -13,8 +13,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike
 
-from skdp._rowwise import products
-from skdp._supervised import Floats, LabelledClassifier
+from skdp.base.batch_invariant import products
+from skdp.base.classifiers import Floats, LabelledClassifier
 from skdp.core import Session
 from skdp.planning import SEMICIRCLE_EDGE, WISHART_EDGE
 from skdp.queries import LabelVectors, SecondMoment

@@ -14,20 +14,20 @@ from numpy.typing import ArrayLike, NDArray
 from sklearn import feature_selection as theirs
 from sklearn.utils.validation import check_is_fitted, validate_data
 
-from skdp._parameters import Integers, Table, check_classes, naming
-from skdp._standardising import class_counts
-from skdp._supervised import (
+from skdp.base import check_bounds, in_precision_of
+from skdp.base.classifiers import (
     CLASSES_SHARE,
     check_targets_like,
+    class_counts,
     error_of_rehearsals,
     finite_squares,
     warn_of_column,
 )
-from skdp._transforming import Floats, Transformer
-from skdp.base import check_bounds, in_precision_of
+from skdp.base.transformers import Floats, Transformer
 from skdp.budget import Cost, PrivacyBudget, gdp_mu
 from skdp.budget.ambient import outside_level
 from skdp.core import ScaledBox, Session
+from skdp.parameters import Integers, Table, check_classes, naming
 from skdp.planning import bounds_in
 from skdp.queries import LabelMoments, SecondMoment, SelectClasses
 from skdp.tabular import (

@@ -18,15 +18,22 @@ from numpy.typing import ArrayLike, NDArray
 from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import check_is_fitted, validate_data
 
-from skdp._categories import check_delta_for, is_private, listed, per_column
-from skdp._parameters import FLAG, Table
-from skdp._present import present_columns
-from skdp._rehearsal import mean_error, rehearsal, repeated, unanswered
-from skdp._transforming import Floats, Transformer, input_names
 from skdp.base import check_bounds, check_integer, refuse_units
+from skdp.base.expected_error import mean_error, rehearsal, repeated, unanswered
+from skdp.base.scalers import present_columns
+from skdp.base.transformers import (
+    Floats,
+    Transformer,
+    check_delta_for,
+    input_names,
+    is_private,
+    listed,
+    per_column,
+)
 from skdp.budget import Cost, PrivacyBudget, gdp_mu
 from skdp.budget.ambient import ambient_budget, outside_level
 from skdp.core import Mean, Session
+from skdp.parameters import FLAG, Table
 from skdp.queries import LearnDomain, Marginal, Quantiles
 from skdp.tabular import (
     MISSING,

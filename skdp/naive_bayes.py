@@ -13,11 +13,11 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from skdp._parameters import Reals, Table, check_size
-from skdp._rowwise import row_sums
-from skdp._supervised import SEEN, Floats, LabelledClassifier
+from skdp.base.batch_invariant import row_sums
+from skdp.base.classifiers import SEEN, Floats, LabelledClassifier
 from skdp.budget import PrivacyBudget
 from skdp.core import Session
+from skdp.parameters import Reals, Table, check_size
 from skdp.queries import LabelCategories, LabelCounts, LabelMoments
 
 __all__ = ["DPCategoricalNB", "DPGaussianNB"]

@@ -16,9 +16,10 @@ from numpy.typing import ArrayLike
 
 from skdp._discretizer import DPKBinsDiscretizer
 from skdp._encoders import DPOneHotEncoder, DPOrdinalEncoder
-from skdp._parameters import FLAG, Reals, Table
-from skdp._rehearsal import check_like, unanswered
-from skdp._scalers import (
+from skdp.base import names_of
+from skdp.base.expected_error import check_like, unanswered
+from skdp.base.mixin import WEIGHT_BOUND, weighted_rows
+from skdp.base.scalers import (
     N_CELLS,
     NAN_POLICY,
     Floats,
@@ -34,10 +35,9 @@ from skdp._scalers import (
     root_error,
     warn_of_doubtful_bounds,
 )
-from skdp._weights import WEIGHT_BOUND, weighted_rows
-from skdp.base import names_of
 from skdp.budget import PrivacyBudget
 from skdp.core import Box
+from skdp.parameters import FLAG, Reals, Table
 
 __all__ = [
     "DPKBinsDiscretizer",

@@ -10,8 +10,8 @@ import pytest
 from sklearn.base import BaseEstimator
 
 import skdp
-from skdp._parameters import FLAG, FRACTION, STEP, Integers, Reals, check_parameter
 from skdp.base import PrivateMixin
+from skdp.parameters import FLAG, FRACTION, STEP, Integers, Reals, check_parameter
 from tests.folding import each
 
 INT, AUTO = "x must be an integer of at least 1", "x must be 'auto' or an integer of at least 1"

@@ -10,7 +10,7 @@ from sklearn.base import BaseEstimator
 from sklearn.linear_model import LogisticRegression
 
 from skdp import DPKMeans, PrivacyBudget
-from skdp._public_key import public_key
+from skdp.base.context import public_key
 from skdp.synthetic import Domain, conjunctions
 from tests.folding import each
 

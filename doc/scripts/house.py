@@ -19,7 +19,7 @@ PACKAGE = Path(__file__).resolve().parents[2] / "skdp"
 TRUSTED = ("budget", "core", "engines", "user_code", "tabular", "queries")
 # How much a release may lose, and how losses add up: as much of the core as the noise is.
 ACCOUNTING = ("amounts", "conversions", "accountants", "residue", "pld")
-BELOW = (*TRUSTED, "planning", "base")
+BELOW = ("parameters", *TRUSTED, "planning", "base")
 # Says which rows are whose, above the estimators: a wrong line of it breaks the promise, too.
 ABOVE = ("sql",)
 

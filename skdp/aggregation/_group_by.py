@@ -13,9 +13,6 @@ import numpy as np
 from sklearn.base import BaseEstimator
 from sklearn.utils.validation import check_is_fitted
 
-from skdp._context import unit_of
-from skdp._parameters import Integers, Reals, check_kinds, check_parameter, naming
-from skdp._public_key import public_key
 from skdp.aggregation._intervals import LEVEL
 from skdp.aggregation._plan import (
     KEY_EDGES,
@@ -49,9 +46,11 @@ from skdp.aggregation._results import (
     without_intervals,
 )
 from skdp.base import CallContext, unchanged_on_error
+from skdp.base.context import public_key, unit_of
 from skdp.budget import Cost, gdp_mu
 from skdp.budget.ambient import outside_level
 from skdp.core import Release, Session
+from skdp.parameters import Integers, Reals, check_kinds, check_parameter, naming
 from skdp.planning import Allowance
 from skdp.queries import (
     KEY_METHODS,

@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from skdp._parameters import check_length
+from skdp.parameters import check_length
 from skdp.queries import MAX_ROWS_PER_UNIT
 from skdp.statistics._limits import heavy_z
 from skdp.tabular import KeyTerm, identity, read_cell

@@ -11,7 +11,6 @@ import numbers
 import os
 from collections.abc import Mapping, Sequence
 
-from skdp._parameters import shown
 from skdp.budget.accountants import ACCOUNTANTS
 from skdp.budget.amounts import check_delta, check_positive, exact
 from skdp.budget.charge import Cost, total
@@ -19,6 +18,7 @@ from skdp.budget.files import is_url
 from skdp.budget.schema import Terms
 from skdp.budget.urls import check_no_secret, check_path, normal_url
 from skdp.exceptions import LedgerError
+from skdp.parameters import shown
 
 __all__ = [
     "check_choice",

@@ -1,4 +1,4 @@
-"""Public features: their values at public rows. What is released of them: `skdp._nystroem`.
+"""Public features: their values at public rows. What is released of them: `skdp.base.nystroem`.
 
 Nothing is released here and no private row is seen: everything is computed from public centres, a
 public basis and public rows.

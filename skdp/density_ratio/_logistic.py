@@ -15,7 +15,6 @@ from numpy.typing import ArrayLike, NDArray
 from scipy.special import logsumexp
 from sklearn.base import BaseEstimator
 
-from skdp._parameters import Reals, Table, check_parameter
 from skdp.base import check_integer, refuse_units
 from skdp.budget import PrivacyBudget
 from skdp.core import Box, Release
@@ -24,6 +23,7 @@ from skdp.density_ratio._base import (
     DensityRatio,
     effective_sample_size,
 )
+from skdp.parameters import Reals, Table, check_parameter
 from skdp.planning import Allowance, row_count
 from skdp.queries import LogisticMinimiser, UnitBall
 from skdp.tabular import check_public_array

@@ -16,7 +16,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from skdp._nystroem import LEAST_SIGNAL
+from skdp.base.nystroem import LEAST_SIGNAL
 
 Floats = NDArray[np.float64]
 

@@ -17,10 +17,9 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from sklearn.base import BaseEstimator
 
-from skdp._nystroem import Features, independent_features, nystroem_features
-from skdp._parameters import Integers, Reals, Table, check_parameter
-from skdp._rehearsal import NOISELESS, check_like, mean_error, rehearsal, resampled
 from skdp.base import check_integer, refuse_units
+from skdp.base.expected_error import NOISELESS, check_like, mean_error, rehearsal, resampled
+from skdp.base.nystroem import Features, independent_features, nystroem_features
 from skdp.budget import Cost, PrivacyBudget
 from skdp.core import Box, Release, Session, UserFunction
 from skdp.density_ratio._base import (
@@ -48,6 +47,7 @@ from skdp.density_ratio._features import (
     public_moments,
 )
 from skdp.density_ratio._solve import Moments, choose, solve
+from skdp.parameters import Integers, Reals, Table, check_parameter
 from skdp.planning import Allowance, row_count
 from skdp.queries import BasisMean, FeatureMeans, KernelMap, KernelMean, NoisySample, PublishedRows
 from skdp.tabular import check_public_array

@@ -13,12 +13,11 @@ from typing import Any, ClassVar
 import numpy as np
 from numpy.typing import ArrayLike
 
-from skdp._parameters import Integers, Table, check_size
-from skdp._progress import told_steps
-from skdp._standardising import class_counts
-from skdp._supervised import Floats, LabelledClassifier
+from skdp.base.callers import told_steps
+from skdp.base.classifiers import Floats, LabelledClassifier, class_counts
 from skdp.budget import PrivacyBudget
 from skdp.core import Session
+from skdp.parameters import Integers, Table, check_size
 from skdp.queries import MAX_CELLS, CellCounts, CellGradient, ColumnCells, additive
 
 __all__ = ["DPExplainableBoostingClassifier"]

@@ -14,13 +14,12 @@ from typing import Any, ClassVar
 import numpy as np
 from numpy.typing import ArrayLike
 
-from skdp._parameters import Integers, Table
-from skdp._progress import told_steps
-from skdp._supervised import Floats
-from skdp._targets import TargetRegressor
+from skdp.base.callers import told_steps
+from skdp.base.classifiers import Floats, TargetRegressor
 from skdp.budget import PrivacyBudget
 from skdp.core import Session
 from skdp.ensemble._boosting import centred_terms, check_cells, released_bins
+from skdp.parameters import Integers, Table
 from skdp.planning import Allowance
 from skdp.queries import CellErrors, ColumnCells, TargetMoments, additive
 

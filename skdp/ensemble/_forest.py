@@ -12,13 +12,12 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from skdp._parameters import MOST_NUMBERS, Integers, Table, check_size
-from skdp._rowwise import row_sums
-from skdp._standardising import class_counts
-from skdp._supervised import Floats, LabelledClassifier
+from skdp.base.batch_invariant import row_sums
+from skdp.base.classifiers import Floats, LabelledClassifier, class_counts
 from skdp.budget import PrivacyBudget
 from skdp.core import Session
 from skdp.ensemble._boosting import even_cuts
+from skdp.parameters import MOST_NUMBERS, Integers, Table, check_size
 from skdp.planning import Allowance
 from skdp.queries import CellCounts, ColumnCells, LeafCounts, SplitTrees
 

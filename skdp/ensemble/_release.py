@@ -22,12 +22,12 @@ from sklearn.utils.metaestimators import available_if
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_is_fitted, validate_data
 
-from skdp._parameters import Integers, Table, naming
 from skdp.base import check_integer
 from skdp.budget import PrivacyBudget
 from skdp.budget.ambient import outside_level
 from skdp.core import PrivacyCertificate
 from skdp.ensemble._tasks import COLUMN, Floats, check_model, seeded
+from skdp.parameters import Integers, Table, naming
 from skdp.planning import row_count
 from skdp.synthetic._base import by_label, check_domain
 from skdp.synthetic._learning import LearningMixin, check_learnable, plans_of, unstated

@@ -20,11 +20,10 @@ from sklearn.utils import Tags, get_tags
 from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import check_is_fitted, validate_data
 
-from skdp._parameters import Integers, Table, check_classes, check_parameter, naming
-from skdp._progress import listener
-from skdp._rehearsal import ExpectedErrorMixin
-from skdp._supervised import ExactScoreMixin
 from skdp.base import PrivateMixin, check_bounds
+from skdp.base.callers import listener
+from skdp.base.classifiers import ExactScoreMixin
+from skdp.base.expected_error import ExpectedErrorMixin
 from skdp.budget import PrivacyBudget
 from skdp.budget.ambient import outside_level
 from skdp.core import Ball, Box, Mean, Session, UserFunction
@@ -53,6 +52,7 @@ from skdp.ensemble._tasks import (
     seeded,
     stated,
 )
+from skdp.parameters import Integers, Table, check_classes, check_parameter, naming
 from skdp.planning import row_count
 from skdp.queries import BlockVotes, CellQuantile, OfBlocks, OnBlocks, SmoothMedian
 from skdp.tabular import as_table, check_labelled, check_public_array

@@ -16,14 +16,14 @@ from typing import Any, ClassVar, Self
 import numpy as np
 from numpy.typing import ArrayLike
 
-from skdp._parameters import Table
-from skdp._progress import told_steps
-from skdp._rowwise import products
-from skdp._supervised import Floats, LabelledClassifier
-from skdp._weights import WEIGHT_BOUND
+from skdp.base.batch_invariant import products
+from skdp.base.callers import told_steps
+from skdp.base.classifiers import Floats, LabelledClassifier
+from skdp.base.mixin import WEIGHT_BOUND
 from skdp.budget import PrivacyBudget
 from skdp.core import Session
 from skdp.linear_model._calibration import CALIBRATION_SHARE, calibrated, is_useful
+from skdp.parameters import Table
 from skdp.planning import Allowance
 from skdp.queries import LogisticGradient, StandardBall, WeightedGradient
 

@@ -18,14 +18,12 @@ from numpy.typing import ArrayLike
 from scipy import sparse
 from sklearn.utils.validation import check_is_fitted
 
-from skdp._parameters import Reals, Table
-from skdp._rowwise import products
-from skdp._standardising import COUNT_SHARE, standardised
-from skdp._supervised import Floats
-from skdp._targets import TargetRegressor
-from skdp._weights import WEIGHT_BOUND, check_weight_bound
+from skdp.base.batch_invariant import products
+from skdp.base.classifiers import COUNT_SHARE, Floats, TargetRegressor, standardised
+from skdp.base.mixin import WEIGHT_BOUND, check_weight_bound
 from skdp.budget import PrivacyBudget
 from skdp.core import Session
+from skdp.parameters import Reals, Table
 from skdp.planning import SEMICIRCLE_EDGE, WISHART_EDGE, Allowance, row_count
 from skdp.queries import GramRelease, SecondMoment, StandardBall, WeightedBall
 from skdp.tabular import dense_blocks

@@ -11,11 +11,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from skdp._parameters import different_labels
-from skdp._public_key import public_key
 from skdp.base import CallContext
+from skdp.base.context import public_key
 from skdp.core import PrivacyCertificate
 from skdp.metrics._intervals import Floats, Noise
+from skdp.parameters import different_labels
 from skdp.queries import MAX_TABLE, Marginal
 from skdp.tabular import CodedRows
 

@@ -13,8 +13,8 @@ from typing import Any
 
 from sklearn.base import clone
 
-from skdp._callers import EXACT_CLASSES, EXACT_SPARSE
 from skdp.base import check_without_rows
+from skdp.base.leaks import EXACT_CLASSES, EXACT_SPARSE
 from skdp.budget import Cost, exact, gdp_mu, pure_mu
 from skdp.budget.amounts import check_positive, round_down
 from skdp.budget.conversions import largest

@@ -15,7 +15,7 @@ from sklearn.base import clone
 from sklearn.model_selection import ParameterGrid, ParameterSampler
 from sklearn.utils import check_random_state
 
-from skdp._callers import is_halving
+from skdp.base.leaks import is_halving
 from skdp.model_selection._splits import number_of_splits, splitter_of
 
 _MOST_CHOICES = 1000  # candidates that are priced one by one where the draw is not known

@@ -17,7 +17,9 @@ from sklearn.base import is_classifier
 from sklearn.frozen import FrozenEstimator
 from sklearn.pipeline import Pipeline
 
-from skdp._callers import (
+from skdp._config import noise_is_seeded
+from skdp.base import check_without_rows
+from skdp.base.leaks import (
     ANY,
     LEARNS,
     NO_RESAMPLING,
@@ -39,8 +41,6 @@ from skdp._callers import (
     what_it_does,
     whole,
 )
-from skdp._config import noise_is_seeded
-from skdp.base import check_without_rows
 from skdp.budget import Cost, PrivacyBudget
 from skdp.budget.ambient import ledger_of
 from skdp.core import check_allowance

@@ -21,12 +21,12 @@ from typing import Any
 
 from sklearn.model_selection import check_cv
 
-from skdp._callers import has_price, is_search
-from skdp._parameters import FLAG, check_integer, check_parameter, naming
+from skdp.base.leaks import has_price, is_search
 from skdp.budget import Cost
 from skdp.model_selection._check import look_into
 from skdp.model_selection._findings import Finding, PipelineCheck
 from skdp.model_selection._pricing import Bill, Pricer
+from skdp.parameters import FLAG, check_integer, check_parameter, naming
 
 
 class SearchCost(Cost):

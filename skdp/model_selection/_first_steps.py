@@ -23,7 +23,7 @@ from sklearn.frozen import FrozenEstimator
 from sklearn.pipeline import FeatureUnion, Pipeline
 from sklearn.utils import get_tags
 
-from skdp._callers import has_price, steps_of
+from skdp.base.leaks import has_price, steps_of
 from skdp.budget import PrivacyBudget
 from skdp.model_selection._pricing import private_parts
 from skdp.tabular import ONE_PLACE, check_categorical, check_columns, check_rows, refuse_parts

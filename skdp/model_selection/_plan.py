@@ -17,8 +17,8 @@ from sklearn.base import OneToOneFeatureMixin
 from sklearn.compose import ColumnTransformer
 from sklearn.pipeline import Pipeline
 
-from skdp._callers import has_price, is_search
 from skdp.base import check_without_rows
+from skdp.base.leaks import has_price, is_search
 from skdp.budget import Cost
 from skdp.model_selection._check import look_into
 from skdp.model_selection._pricing import Bill, Pricer, private_parts

@@ -16,7 +16,7 @@ from sklearn.base import is_classifier
 from sklearn.frozen import FrozenEstimator
 from sklearn.pipeline import Pipeline
 
-from skdp._callers import (
+from skdp.base.leaks import (
     has_price,
     is_halving,
     is_search,

@@ -13,10 +13,10 @@ from typing import Any, ClassVar
 from sklearn.model_selection import ParameterGrid, ParameterSampler
 
 from skdp._config import noise_is_seeded
-from skdp._parameters import Integers, Table, naming
 from skdp.budget import PrivacyBudget
 from skdp.core import public_generator
 from skdp.model_selection._search_base import PrivateSearch
+from skdp.parameters import Integers, Table, naming
 
 __all__ = ["DPGridSearchCV", "DPRandomizedSearchCV"]
 

@@ -25,9 +25,9 @@ from sklearn.pipeline import FeatureUnion, Pipeline
 from sklearn.preprocessing import FunctionTransformer
 from sklearn.utils.metadata_routing import MetadataRequest
 
-from skdp._public_key import public_key
-from skdp._rowwise import exact_rows, row_sums
 from skdp.base import AmbientBudgetMixin, CallContext
+from skdp.base.batch_invariant import exact_rows, row_sums
+from skdp.base.context import public_key
 from skdp.budget import Cost, PrivacyBudget
 from skdp.core import UserFunction
 from skdp.queries import ScoreMean

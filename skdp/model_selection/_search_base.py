@@ -25,9 +25,8 @@ from sklearn.utils import get_tags
 from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import check_is_fitted, validate_data
 
-from skdp._parameters import Integers, Reals, Table, naming
-from skdp._supervised import warn_of_column
 from skdp.base import CallContext, PrivateMixin
+from skdp.base.classifiers import warn_of_column
 from skdp.budget import Cost, PrivacyBudget
 from skdp.core import PRIVATE_ROWS, Unit, UserFunction, check_allowance, check_unit
 from skdp.model_selection._allotment import (
@@ -40,6 +39,7 @@ from skdp.model_selection._first_steps import check_first_steps, check_targets_o
 from skdp.model_selection._pricing import private_parts
 from skdp.model_selection._scorer import PrivateScorer, check_scored, needs_targets, score_in
 from skdp.model_selection._users import ask_for_groups, fit_with_groups
+from skdp.parameters import Integers, Reals, Table, naming
 from skdp.queries import BaseRun, BestOfRuns, Repeats, base_level
 from skdp.tabular import check_labels, dealt_rows, is_listed, whole_units
 

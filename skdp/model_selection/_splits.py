@@ -32,8 +32,8 @@ from sklearn.model_selection import (
     check_cv,
 )
 
-from skdp._callers import HALVES, is_halving
-from skdp._clients import refused_for_users
+from skdp.base.callers import refused_for_users
+from skdp.base.leaks import HALVES, is_halving
 from skdp.model_selection._folds import PerRecordKFold
 
 # The relations under which folds are looked at; of a budget whose unit has many rows, both count as

@@ -13,7 +13,7 @@ from sklearn.compose import TransformedTargetRegressor
 from sklearn.frozen import FrozenEstimator
 from sklearn.pipeline import FeatureUnion, Pipeline
 
-from skdp._callers import has_price, is_search, steps_of
+from skdp.base.leaks import has_price, is_search, steps_of
 from skdp.budget import PrivacyBudget
 from skdp.budget.ambient import ambient_budget
 from skdp.model_selection._findings import HIGH, MEDIUM, Finding

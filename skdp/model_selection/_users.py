@@ -11,8 +11,8 @@ from typing import Any
 from sklearn import config_context
 from sklearn.compose import TransformedTargetRegressor
 
-from skdp._callers import is_search
 from skdp.base import request_groups
+from skdp.base.leaks import is_search
 from skdp.core import PRIVATE_ROWS, Unit, check_unit
 from skdp.model_selection._pricing import private_parts
 

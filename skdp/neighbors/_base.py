@@ -18,8 +18,8 @@ from sklearn.base import BaseEstimator, DensityMixin
 from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted
 
-from skdp._rehearsal import ExpectedErrorMixin, check_like, resampled, unanswered
 from skdp.base import PrivateMixin, check_integer
+from skdp.base.expected_error import ExpectedErrorMixin, check_like, resampled, unanswered
 from skdp.core import Session
 from skdp.planning import bounds_in
 from skdp.queries import LearnedBox

@@ -11,8 +11,8 @@ from typing import Any
 
 import numpy as np
 
-from skdp._rowwise import products
-from skdp._supervised import Floats, LabelledClassifier
+from skdp.base.batch_invariant import products
+from skdp.base.classifiers import Floats, LabelledClassifier
 from skdp.core import Session
 from skdp.queries import LabelVectors
 

@@ -12,7 +12,7 @@ from typing import Any, Self
 import numpy as np
 from numpy.typing import ArrayLike
 
-from skdp._rehearsal import mean_error, rehearsal
+from skdp.base.expected_error import mean_error, rehearsal
 from skdp.budget import PrivacyBudget
 from skdp.core import Session
 from skdp.neighbors._base import COUNT_SHARE, BoxDensity, Floats, Pair, mixed

@@ -16,9 +16,8 @@ import numpy as np
 from numpy.typing import ArrayLike
 from scipy.interpolate import RegularGridInterpolator
 
-from skdp._nystroem import nystroem_features
-from skdp._parameters import Reals, Table
-from skdp._rehearsal import NOISELESS, mean_error, rehearsal
+from skdp.base.expected_error import NOISELESS, mean_error, rehearsal
+from skdp.base.nystroem import nystroem_features
 from skdp.budget import PrivacyBudget
 from skdp.core import Session
 from skdp.neighbors._base import COUNT_SHARE, BoxDensity, Floats, Pair, mixed
@@ -34,6 +33,7 @@ from skdp.neighbors._grid import (
     node_axes,
     peak,
 )
+from skdp.parameters import Reals, Table
 from skdp.planning import Allowance, row_count
 from skdp.queries import EdgeHistogram, KernelMap, KernelMean, LearnedBox
 

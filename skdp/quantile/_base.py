@@ -16,11 +16,10 @@ import numpy as np
 from numpy.typing import ArrayLike
 from sklearn.utils.validation import check_is_fitted
 
-from skdp._parameters import STEP, Table
-from skdp._present import present_columns
-from skdp._rehearsal import check_like, rehearsal, rehearsal_rng, stretched, unanswered
-from skdp._scalers import Floats, Pair, Scaler
+from skdp.base.expected_error import check_like, rehearsal, rehearsal_rng, stretched, unanswered
+from skdp.base.scalers import Floats, Pair, Scaler, present_columns
 from skdp.core import Box, Session
+from skdp.parameters import STEP, Table
 from skdp.planning import bounds_in
 from skdp.quantile._expected import rank_distance, rank_errors
 from skdp.queries import Lattice, NoisyQuantiles, Quantiles, allowances, multiples, rank_scale

@@ -12,10 +12,10 @@ from typing import Any, ClassVar, Self
 import numpy as np
 from numpy.typing import ArrayLike
 
-from skdp._parameters import Table
-from skdp._scalers import Floats, Pair
+from skdp.base.scalers import Floats, Pair
 from skdp.budget import Cost, PrivacyBudget
 from skdp.core import Box, Session
+from skdp.parameters import Table
 from skdp.planning import LEARNING_SHARE
 from skdp.quantile._base import QuantileFit
 from skdp.queries import SmoothMedian, check_levels, choose_noise

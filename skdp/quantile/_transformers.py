@@ -13,9 +13,9 @@ import numpy as np
 from numpy.typing import ArrayLike
 from scipy.stats import norm
 
-from skdp._parameters import FLAG, Integers, Table
-from skdp._scalers import NAN_POLICY, Floats, finite
+from skdp.base.scalers import NAN_POLICY, Floats, finite
 from skdp.budget import PrivacyBudget
+from skdp.parameters import FLAG, Integers, Table
 from skdp.quantile._base import QuantileFit
 
 # An interquartile range below this part of the bounds' width is taken for none.

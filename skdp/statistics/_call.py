@@ -14,10 +14,10 @@ from typing import Any
 
 import numpy as np
 
-from skdp._parameters import FLAG, check_parameter, check_parameters, shown
-from skdp._public_key import public_key
 from skdp.base import CallContext, check_bounds, check_integer
+from skdp.base.context import public_key
 from skdp.core import PrivacyCertificate, Session
+from skdp.parameters import FLAG, check_parameter, check_parameters, shown
 from skdp.planning import bounds_in
 from skdp.queries import LearnedBox
 from skdp.statistics._limits import Limits

@@ -15,9 +15,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike
 
-from skdp._parameters import FLAG, check_length, check_parameter, different_labels, naming
 from skdp.base import check_integer
 from skdp.budget import PrivacyBudget
+from skdp.parameters import FLAG, check_length, check_parameter, different_labels, naming
 from skdp.queries import MAX_CELLS, EdgeHistogram, LabelSums
 from skdp.statistics._call import Call, Floats, Released, result
 from skdp.tabular import check_labelled_table

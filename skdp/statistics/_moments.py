@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike
 
-from skdp._scalers import FOURTH_MOMENT, moment_errors, root_error
+from skdp.base.scalers import FOURTH_MOMENT, moment_errors, root_error
 from skdp.budget import PrivacyBudget
 from skdp.core import PrivacyCertificate, ScaledBox
 from skdp.queries import GramRelease, Moments, SecondMoment

@@ -12,9 +12,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike
 
-from skdp._parameters import FLAG, STEP, check_length, check_parameter
 from skdp.budget import PrivacyBudget
 from skdp.core import Box
+from skdp.parameters import FLAG, STEP, check_length, check_parameter
 from skdp.queries import Quantiles, check_levels
 from skdp.statistics._call import Call, Floats, Released, check_axis, result
 from skdp.statistics._limits import QuantileLimits, zoomed

@@ -9,8 +9,8 @@ from typing import Any
 
 from numpy.typing import ArrayLike
 
-from skdp._public_key import public_key
 from skdp.base import CallContext, check_integer
+from skdp.base.context import public_key
 from skdp.budget import PrivacyBudget
 from skdp.queries import RowsBeyond
 from skdp.statistics._call import Released, result

@@ -11,10 +11,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike
 
-from skdp._parameters import FLAG, check_parameter
-from skdp._scalers import moment_errors
+from skdp.base.scalers import moment_errors
 from skdp.budget import PrivacyBudget
 from skdp.core import Mean, Release, Session, Sum, open_session, released
+from skdp.parameters import FLAG, check_parameter
 from skdp.queries import LearnedBox, Moments, sum_view
 from skdp.statistics._call import Call, Floats, Released, check_axis, result
 from skdp.statistics._limits import MeanLimits, spread_seen

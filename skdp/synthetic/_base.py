@@ -26,8 +26,8 @@ from sklearn.base import clone
 from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted, validate_data
 
-from skdp._rehearsal import mean_error, rehearsal, repeated, unanswered
 from skdp.base import PrivateMixin, check_integer, refuse_units
+from skdp.base.expected_error import mean_error, rehearsal, repeated, unanswered
 from skdp.queries import marginals
 from skdp.synthetic._kinds import Functions, Queries
 from skdp.synthetic._learning import check_learnable, plans_of, unstated

@@ -16,8 +16,8 @@ from sklearn.base import BaseEstimator
 from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted
 
-from skdp._parameters import FRACTION, Integers, Table, check_parameter
-from skdp._rehearsal import (
+from skdp.base import PRIVATE, PrivateMixin, check_integer
+from skdp.base.expected_error import (
     ExpectedErrorMixin,
     check_like,
     mean_error,
@@ -26,9 +26,9 @@ from skdp._rehearsal import (
     stretched,
     unanswered,
 )
-from skdp.base import PRIVATE, PrivateMixin, check_integer
 from skdp.budget import PrivacyBudget
 from skdp.core import PrivacyCertificate
+from skdp.parameters import FRACTION, Integers, Table, check_parameter
 from skdp.planning import bounds_in
 from skdp.queries import (
     MAX_CELLS,

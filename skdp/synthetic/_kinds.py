@@ -15,8 +15,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from skdp._parameters import check_length, naming
 from skdp.base import check_integer
+from skdp.parameters import check_length, naming
 from skdp.queries import MAX_TABLE, Cells, Group, Intervals, Prefixes, Weighted, Workload
 from skdp.tabular import Bins, Domain
 

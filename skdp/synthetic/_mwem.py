@@ -18,11 +18,11 @@ import numpy as np
 from numpy.typing import NDArray
 from sklearn.base import BaseEstimator
 
-from skdp._parameters import Integers, Table
-from skdp._progress import told_steps
 from skdp.base import check_integer
+from skdp.base.callers import told_steps
 from skdp.budget import PrivacyBudget
 from skdp.core import PrivacyCertificate, Session
+from skdp.parameters import Integers, Table
 from skdp.planning import Allowance, row_count
 from skdp.queries import (
     MAX_TABLE,

@@ -21,12 +21,12 @@ from numpy.typing import NDArray
 from sklearn.base import BaseEstimator
 from sklearn.utils.validation import check_is_fitted
 
-from skdp._parameters import FRACTION, Integers, Table, check_parameter, shown
-from skdp._rehearsal import mean_error, rehearsal, rehearsal_rng, unanswered
 from skdp.base import check_integer
+from skdp.base.expected_error import mean_error, rehearsal, rehearsal_rng, unanswered
 from skdp.budget import PrivacyBudget
 from skdp.core import PrivacyCertificate, Session
 from skdp.exceptions import BudgetExceededError, PrivacyLeakError
+from skdp.parameters import FRACTION, Integers, Table, check_parameter, shown
 from skdp.planning import row_count
 from skdp.queries import (
     QUERY_UNIT,

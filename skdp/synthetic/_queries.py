@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike
 
-from skdp._parameters import check_length, naming
+from skdp.parameters import check_length, naming
 from skdp.queries import Workload
 from skdp.synthetic._kinds import (
     Functions,

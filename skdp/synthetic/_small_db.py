@@ -15,10 +15,10 @@ import numpy as np
 from numpy.typing import NDArray
 from sklearn.base import BaseEstimator
 
-from skdp._parameters import FRACTION, Integers, Table, check_parameter
 from skdp.base import check_integer
 from skdp.budget import PrivacyBudget
 from skdp.core import PrivacyCertificate
+from skdp.parameters import FRACTION, Integers, Table, check_parameter
 from skdp.queries import (
     MAX_SMALL_TABLES,
     Prefixes,

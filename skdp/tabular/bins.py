@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from skdp._parameters import FLAG, check_length, check_parameter, naming
+from skdp.parameters import FLAG, check_length, check_parameter, naming
 from skdp.tabular.canonical import INSTANT, as_list, as_numbers, plain
 from skdp.user_code import no_restart, run_isolated
 

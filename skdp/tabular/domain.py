@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from skdp._parameters import check_length, check_parameter
+from skdp.parameters import check_length, check_parameter
 from skdp.tabular.bins import MAX_CODES, NUMBER, Bins, finite
 from skdp.tabular.canonical import as_list, plain
 from skdp.tabular.containers import listed

@@ -103,7 +103,7 @@ MUTANTS = (
         f"{CHARGES}[mwem_all-rest]", f"{CHARGES}[kmeans-rest]",
     ),
     _m(
-        "half of the cost is announced", "base",
+        "half of the cost is announced", "base.mixin",
         "return Cost(epsilon=epsilon, delta=delta, mu=mu)",
         "return Cost(epsilon=epsilon / 2, delta=delta, mu=mu)",
         f"{CHARGES}[toy-diagonal]", f"{REPLAY}[toy-diagonal]",
@@ -146,14 +146,14 @@ MUTANTS = (
         f"{NOISY}[toy]", f"{NOISY}[kmeans]",
     ),
     _m(
-        "rows are kept", "base",
+        "rows are kept", "base.mixin",
         "        validate_data(self, getattr(rows, \"head\", X), reset=reset, skip_check_array=True)\n        return rows",
         "        validate_data(self, getattr(rows, \"head\", X), reset=reset, skip_check_array=True)\n"
         "        self._fit_X = X\n        return rows",
         f"{REPLAY}[standard_scaler-diagonal]",
     ),
     _m(
-        "a stale exact attribute is kept", "base",
+        "a stale exact attribute is kept", "base.mixin",
         "        validate_data(self, getattr(rows, \"head\", X), reset=reset, skip_check_array=True)\n        return rows",
         "        validate_data(self, getattr(rows, \"head\", X), reset=reset, skip_check_array=True)\n"
         "        self._cache = {'sum': sum(float(b.sum()) for b in rows.chunks())}\n"
@@ -161,7 +161,7 @@ MUTANTS = (
         f"{REPLAY}[kmeans-diagonal]",
     ),
     _m(
-        "a warning quotes a cell", "base",
+        "a warning quotes a cell", "base.mixin",
         "        validate_data(self, getattr(rows, \"head\", X), reset=reset, skip_check_array=True)\n        return rows",
         "        validate_data(self, getattr(rows, \"head\", X), reset=reset, skip_check_array=True)\n"
         "        for block in rows.chunks():\n"
@@ -170,7 +170,7 @@ MUTANTS = (
         f"{REPLAY}[pca-diagonal]",
     ),
     _m(
-        "an error that one row decides", "base",
+        "an error that one row decides", "base.mixin",
         "        validate_data(self, getattr(rows, \"head\", X), reset=reset, skip_check_array=True)\n        return rows",
         "        validate_data(self, getattr(rows, \"head\", X), reset=reset, skip_check_array=True)\n"
         "        if any(abs(block).max() > 1e200 for block in rows.chunks()):\n"
@@ -178,7 +178,7 @@ MUTANTS = (
         f"{WORST}[toy-diagonal]",
     ),
     _m(
-        "the number of rows is kept where it is private", "base",
+        "the number of rows is kept where it is private", "base.mixin",
         "        validate_data(self, getattr(rows, \"head\", X), reset=reset, skip_check_array=True)\n        return rows",
         "        validate_data(self, getattr(rows, \"head\", X), reset=reset, skip_check_array=True)\n"
         "        self._n_seen = rows._n\n        return rows",
@@ -539,7 +539,7 @@ MUTANTS = (
         "tests/queries/test_best_of_runs.py::test_runs_with_a_delta_apart_against_enumeration[1.0-1e-06-Repeats(eta=1, stop=Fraction(1, 5))]",
     ),
     _m(
-        "a score adds in the order of the batch", "_rowwise",
+        "a score adds in the order of the batch", "base.batch_invariant",
         "    if not _EXACT.get():\n        found: Floats", "    if True:\n        found: Floats",
         "tests/model_selection/test_private_search_tables.py::test_models_give_each_row_its_own_bits[DPRidge]",
     ),

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from sklearn.metrics.pairwise import rbf_kernel
 
-from skdp._nystroem import LEAST_SIGNAL
+from skdp.base.nystroem import LEAST_SIGNAL
 from skdp.density_ratio._solve import Moments, criterion, median_distance, solve
 
 

@@ -40,7 +40,7 @@ from skdp import (
     DPTrainOnRelease,
     PrivacyBudget,
 )
-from skdp._rowwise import exact_rows
+from skdp.base.batch_invariant import exact_rows
 from skdp.budget import Cost, gdp_mu
 from skdp.core.transcript import record
 from skdp.model_selection import _scorer, private_scorer

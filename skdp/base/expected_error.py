@@ -20,7 +20,7 @@ from numpy.typing import ArrayLike, NDArray
 from sklearn.base import clone
 
 from skdp._config import config_context
-from skdp.base import refuse_units
+from skdp.base.mixin import refuse_units
 from skdp.budget.ambient import ambient_budget
 from skdp.budget.stand_in import StandInBudget
 from skdp.core import public_generator

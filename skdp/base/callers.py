@@ -5,22 +5,26 @@ of clusterings fit the estimator that they are given, which charges the budget, 
 labels and distances of private rows, which are no release: an error comes when the cost is paid. So
 the fit is refused before it is charged.
 Searches whose folds are not neighbouring are refused, or warned of. Before a fit is charged, it
-warns of the callers around it that show the same rows without noise (`skdp._callers`).
+warns of the callers around it that show the same rows without noise (`skdp.base.leaks`).
 """
 
 from __future__ import annotations
 
+import functools
+import inspect
+import itertools
 import sys
 import threading
 import warnings
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
+from contextvars import ContextVar
 from types import FrameType
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple, Self
 
 from sklearn.base import BaseEstimator
 from sklearn.model_selection import BaseCrossValidator, BaseShuffleSplit, PredefinedSplit
 
-from skdp._callers import (
+from skdp.base.leaks import (
     ASKING,
     FUNCTIONS,
     Leak,
@@ -409,3 +413,210 @@ def _warn(caller: _Caller, part: Any, leaks: Iterable[Leak]) -> None:
         finally:
             if not told:  # ignored here, or an error: next time it is told again
                 _TOLD.pop(key, None)
+
+
+# --- what private estimators do without -----------------------------------------------------------
+
+_ROWS = "it would reveal where each private row lies"
+_PARTIAL_FIT = (
+    "each batch would be a fit of its own, with its own charge. Fit all rows at once; if they do "
+    "not fit into memory, pass them in parts: skdp.engines.read_parquet(...) or from_stream(...)"
+)
+_RUNS = (
+    "a private search releases only its best run; each other run would cost as much again. A "
+    "search on synthetic rows from one release has it for free: "
+    "GridSearchCV(...).fit(*DPTrainOnRelease(...).fit(df).released_xy())"
+)
+
+# By the name of a class, then by that of the attribute. "" stands for every class.
+_ABSENT: dict[str, dict[str, str]] = {
+    "": {"partial_fit": _PARTIAL_FIT},
+    "DPKMeans": {
+        "labels_": f"{_ROWS}. predict(X) labels rows that you may see",
+        "inertia_": (
+            "it is an exact sum over private rows. -score(X) computes it for rows that you may "
+            "see; private_scorer('neg_inertia', ...) releases a private one"
+        ),
+    },
+    "DPKernelDensity": {
+        "tree_": "it holds the private rows. score_samples(X) and pdf(X) answer without them"
+    },
+    "DPQuantileTransformer": {
+        "n_quantiles_": "it depends on the number of rows. quantiles_ has as many as n_quantiles"
+    },
+    "DPStandardScaler": {"n_samples_seen_": "the number of rows may be private"},
+    "DPMinMaxScaler": {"n_samples_seen_": "the number of rows may be private"},
+    "DPGridSearchCV": {"cv_results_": _RUNS, "best_index_": _RUNS},
+    "DPRandomizedSearchCV": {"cv_results_": _RUNS, "best_index_": _RUNS},
+}
+
+
+def why_absent(kind: type, name: str) -> str:
+    """Return the message of an AttributeError, or "" for what nobody expects."""
+    for owner in (*(base.__name__ for base in kind.__mro__), ""):
+        reason = _ABSENT.get(owner, {}).get(name)
+        if reason:
+            return f"{kind.__name__} has no {name}: {reason}."
+    return ""
+
+
+_WEIGHTS = (
+    "{name} takes no sample_weight: the weight of a row is private, and it would scale the "
+    "influence of the row, so noise would have to cover the largest weight. Leave weights out; "
+    "or sample rows by weight before the fit: keep each row with probability min(weight / w, 1), "
+    "independently of the others, for a w from public knowledge, and fit the kept rows with a "
+    "budget of adjacency='add_or_remove_one'. Nothing was charged for this fit."
+)
+_TAKING_ROWS = ("fit", "fit_predict", "fit_transform")
+
+
+def refuse_weights(kind: type) -> None:
+    """Have the fits that a class defines refuse `sample_weight` by name, if they do not take it.
+
+    What takes any name hands it on, to a fit that takes weights or refuses them.
+    """
+    for name in _TAKING_ROWS:
+        fit = vars(kind).get(name)
+        if not inspect.isfunction(fit):
+            continue
+        known = inspect.signature(fit).parameters
+        hands_on = any(one.kind is inspect.Parameter.VAR_KEYWORD for one in known.values())
+        if not hands_on and "sample_weight" not in known:
+            setattr(kind, name, _without_weights(fit))
+
+
+def _without_weights(fit: Callable[..., Any]) -> Callable[..., Any]:
+    @functools.wraps(fit)
+    def unweighted(self: Any, *args: Any, sample_weight: Any = None, **options: Any) -> Any:
+        if sample_weight is not None:
+            raise TypeError(_WEIGHTS.format(name=type(self).__name__))
+        return fit(self, *args, **options)
+
+    return unweighted
+
+
+# --- callbacks ------------------------------------------------------------------------------------
+
+if TYPE_CHECKING:
+
+    class CallbackSupportMixin:
+        """That of scikit-learn, whose types are not stated."""
+
+        def set_callbacks(self, *callbacks: Any) -> Self: ...  # noqa: D102
+
+    def with_callbacks(method: Callable[..., Any]) -> Callable[..., Any]: ...  # noqa: D103
+
+else:
+    try:
+        from sklearn.callback import CallbackSupportMixin, with_callbacks
+    except ImportError:  # scikit-learn before 1.9: nothing can be told
+
+        class CallbackSupportMixin:
+            """Stands in for that of scikit-learn; there is no ``set_callbacks`` then."""
+
+        def with_callbacks(method: Callable[..., Any]) -> Callable[..., Any]:  # noqa: D103
+            return method
+
+
+def tell_callbacks(kind: type[Any]) -> None:
+    """Have the fit that a class defines tell callbacks of its begin, its end and its steps."""
+    fit = vars(kind).get("fit")
+    if inspect.isfunction(fit):
+        kind.fit = _telling(fit)
+
+
+def _telling(fit: Callable[..., Any]) -> Callable[..., Any]:
+    @with_callbacks
+    def heard(self: Any, *args: Any, **options: Any) -> Any:
+        context = self._init_callback_context(max_subtasks=self._n_progress_tasks)
+        with Progress(self, context, self._progress_task):
+            return fit(self, *args, **options)
+
+    @functools.wraps(fit)
+    def told(self: Any, *args: Any, **options: Any) -> Any:
+        if hasattr(self, "_callback_fit_ctx"):  # the fit of a base, within one that tells already
+            return fit(self, *args, **options)
+        if getattr(self, "_skl_callbacks", None):  # as `set_callbacks` keeps them
+            return heard(self, *args, **options)
+        # What is fitted within another fit is none of that one's steps.
+        before = _CURRENT.set(None)
+        try:
+            return fit(self, *args, **options)
+        finally:
+            _CURRENT.reset(before)
+
+    return told
+
+
+class Progress:
+    """The tasks of a fit as callbacks see them: the fit, its blocks (or steps), each block.
+
+    In its ``with`` block `told_steps` tells of steps.
+
+    Parameters
+    ----------
+    estimator : estimator
+        That is fitted.
+    context : sklearn.callback.CallbackContext
+        Of its fit, with one task below it if it has blocks or steps.
+    name : str, default="block"
+        Of a task.
+    """
+
+    def __init__(self, estimator: Any, context: Any, name: str = "block") -> None:
+        self._estimator = estimator
+        self._name = name
+        self._root = context
+        self._tasks: Any = None
+        context.call_on_fit_task_begin(estimator=estimator)
+
+    def _one_more(self, done: int, n_tasks: int | None) -> None:
+        estimator = self._estimator
+        if self._tasks is None:
+            self._tasks = self._root.subcontext(f"{self._name}s", max_subtasks=n_tasks)
+            self._tasks.call_on_fit_task_begin(estimator=estimator)
+        task = self._tasks.subcontext(self._name)
+        task.call_on_fit_task_begin(estimator=estimator)
+        task.call_on_fit_task_end(estimator=estimator)
+        if done == n_tasks:
+            self._end_tasks()
+
+    def _end_tasks(self) -> None:
+        if self._tasks is not None:
+            self._tasks.call_on_fit_task_end(estimator=self._estimator)
+        self._tasks = None
+
+    def __enter__(self) -> None:
+        self._before = _CURRENT.set(self._one_more)
+
+    def __exit__(self, *raised: object) -> None:
+        _CURRENT.reset(self._before)
+        if raised[0] is None:
+            self._end_tasks()  # whose number nobody knew
+            self._root.call_on_fit_task_end(estimator=self._estimator)
+
+
+# What the fit of this thread tells of its blocks or steps.
+_CURRENT: ContextVar[Callable[[int, int | None], None] | None] = ContextVar(
+    "progress", default=None
+)
+
+
+def listener() -> Callable[[int, int | None], None] | None:
+    """Return what queries on blocks call, ``(done, n_tasks)``; None if nobody listens."""
+    return _CURRENT.get()
+
+
+def told_steps(n_steps: int | None) -> Iterator[int]:
+    """Yield the numbers of steps, and tell callbacks of the fit around them of each that is done.
+
+    Parameters
+    ----------
+    n_steps : int or None
+        Public, or computed from what was released; None where it shows on the way.
+    """
+    told = _CURRENT.get()
+    for step in itertools.count() if n_steps is None else range(n_steps):
+        yield step
+        if told is not None:
+            told(step + 1, n_steps)

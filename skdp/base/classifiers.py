@@ -11,30 +11,188 @@ import warnings
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
-from typing import Any, Self
+from typing import Any, ClassVar, Self
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
-from sklearn.base import BaseEstimator, ClassifierMixin, is_classifier
+from sklearn.base import BaseEstimator, ClassifierMixin, RegressorMixin, is_classifier
 from sklearn.exceptions import DataConversionWarning
 from sklearn.metrics import accuracy_score, r2_score
 from sklearn.utils.validation import validate_data
 
-from skdp._parameters import check_classes, check_size
-from skdp._rehearsal import NOISELESS, mean_error, rehearsal, repeated, unanswered
-from skdp._standardising import Standard, class_counts, standard_for_classes
-from skdp._weights import weighted_rows
-from skdp.base import PrivateMixin, check_integer
+from skdp.base.expected_error import NOISELESS, mean_error, rehearsal, repeated, unanswered
+from skdp.base.mixin import PrivateMixin, weighted_rows
 from skdp.budget import Cost, PrivacyBudget, gdp_mu
 from skdp.budget.ambient import outside_level
 from skdp.budget.amounts import check_delta
-from skdp.core import Session
+from skdp.core import Mean, ScaledBox, Session
+from skdp.parameters import check_bounds, check_classes, check_integer, check_size
 from skdp.planning import Allowance, bounds_in
-from skdp.queries import LearnedBox, SelectClasses, StandardBall, softmax
-from skdp.tabular import Rows, check_labelled, check_public_array, check_unselected, checked
+from skdp.queries import (
+    LabelCounts,
+    LearnedBox,
+    Moments,
+    SelectClasses,
+    StandardBall,
+    WeightedLabelCounts,
+    WeightedMean,
+    WeightedMoments,
+    softmax,
+)
+from skdp.tabular import (
+    Rows,
+    check_labelled,
+    check_public_array,
+    check_unselected,
+    check_with_target,
+    checked,
+)
 from skdp.user_code import or_raise, suppress_warnings
 
+# --- centers, scales and counts of classes --------------------------------------------------------
+
 Floats = NDArray[np.float64]
+
+COUNT_SHARE = 0.02
+# Of a class's count: above this noise, a share more.
+_COUNTS_WELL, _MORE_COUNTS = 0.2, 0.1
+_CENTER_USEFUL = 1.0  # noise of the mean of all columns' means, in half widths
+_REACH = 4.0  # scales from the mean of a column, that narrower bounds reach
+_USEFUL = 0.1  # noise of a column's mean square, in squares of half its width
+_SHORTEST = 1e-3  # norm that rows may have at least, in scales: of constant columns
+
+
+@dataclass(frozen=True)
+class Standard:
+    """Center and scale of the columns, in user units.
+
+    Attributes
+    ----------
+    center, scale : ndarray of shape (d,)
+        Scales are positive.
+    spread : float
+        The trace of the covariance of what is centred and scaled, up to noise; NaN if nothing but
+        the bounds is known.
+    """
+
+    center: Floats
+    scale: Floats
+    spread: float
+
+    def reach(self, low: Floats, high: Floats) -> float:
+        """Return the largest norm that a row within bounds has, centred and scaled."""
+        with np.errstate(over="ignore"):
+            far = np.maximum(high - self.center, self.center - low) / self.scale
+            return max(float(np.linalg.norm(far)), _SHORTEST)
+
+
+def standardised(
+    session: Session,
+    allowance: Allowance,
+    low: Floats,
+    high: Floats,
+    n: float,
+    share: float,
+    *,
+    again: bool = False,
+    most: float | None = None,
+) -> Standard:
+    """Release means and mean squares where they say something; else take the middle of the bounds.
+
+    A variance counts as at least twice its noise. A column of which nothing is known is taken for
+    uniform. With `again`, where bounds are so wide that noise hides what is in them, narrower ones
+    are asked once more: for those who clip rows in predictions too, as the scale of a column of
+    rare values may come out far too small.
+    """
+    middle, half = low / 2 + high / 2, high / 2 - low / 2
+    flat = half <= 0
+    error = allowance.part(share).moments_std(low.size) / n if share else math.inf
+    if error > _USEFUL:
+        return Standard(middle, np.where(flat, 1.0, half / math.sqrt(3)), math.nan)
+    center, scale, spread, hidden = _measured(session, low, high, error, share, most)
+    narrow = hidden & (_REACH * scale < half / _REACH)
+    if again and narrow.any():
+        low = np.where(narrow, np.maximum(low, center - _REACH * scale), low)
+        high = np.where(narrow, np.minimum(high, center + _REACH * scale), high)
+        center, scale, spread, _ = _measured(session, low, high, error, share, most)
+    return Standard(center, scale, spread)
+
+
+def _measured(
+    session: Session,
+    low: Floats,
+    high: Floats,
+    error: float,
+    share: float,
+    most: float | None,
+) -> tuple[Floats, Floats, float, NDArray[np.bool_]]:
+    """Return center, scale and `Standard.spread` of clipped columns, and whose scale is noise."""
+    middle, half = low / 2 + high / 2, high / 2 - low / 2
+    flat = half <= 0
+    query = Moments(low, high) if most is None else WeightedMoments(low, high, most)
+    mean, square, _ = session.answer(query, share)
+    variance = np.maximum(square.value - mean.value**2, 0.0)
+    least = max(2 * error, 2.0**-24)
+    floored = np.clip(variance, least, 1.0)
+    scale = np.sqrt(floored) * half
+    scale = np.where(flat | (scale < 1e-290), 1.0, scale)
+    spread = float((variance / floored)[~flat].sum())
+    return middle + mean.value * half, scale, spread, ~flat & (variance <= least)
+
+
+def class_counts(
+    session: Session, n_classes: int, most: float | None = None
+) -> tuple[Floats, float]:
+    """Return the number of rows of each class, at least 1, and the noise of one."""
+    query = LabelCounts(n_classes) if most is None else WeightedLabelCounts(n_classes, most)
+    first = session.answer(query, COUNT_SHARE)
+    counts, std = np.array(first.value), float(first.std)
+    if std > _COUNTS_WELL * max(float(counts.sum()), 1.0) / n_classes:
+        second = session.answer(query, _MORE_COUNTS, name="counts of labels, again")
+        part = std**2 / (std**2 + float(second.std) ** 2)
+        counts = counts + part * (second.value - counts)
+        std *= float(second.std) / math.hypot(std, float(second.std))
+    return np.maximum(counts, 1.0), std
+
+
+def standard_for_classes(
+    session: Session,
+    allowance: Allowance,
+    low: Floats,
+    high: Floats,
+    n: float,
+    part: float,
+    most: float | None = None,
+) -> Standard:
+    """Return center and scale of the columns: of the rows where noise allows, else of the bounds.
+
+    `part` is the part of what is left that this may take.
+    """
+    share = part * float(session.remaining)
+    found = standardised(session, allowance, low, high, n, share, again=True, most=most)
+    if math.isfinite(found.spread):
+        return found
+    d = low.size
+    # Of many columns the mean over all of them, at least, is known.
+    if allowance.part(share).sum_std(math.sqrt(d), d) / n / math.sqrt(d) > _CENTER_USEFUL:
+        return found
+    box = ScaledBox(low, high)
+    release = session.answer(Mean(box) if most is None else WeightedMean(box, most), share)
+    mean = _shrunk(release.value, float(np.mean(release.std)))
+    return Standard(found.center + mean * (high / 2 - low / 2), found.scale, math.nan)
+
+
+def _shrunk(mean: Floats, std: float) -> Floats:
+    """Shrink noisy means of columns towards their own mean, by the rule of James and Stein."""
+    if mean.size < 4:
+        return mean
+    middle = mean.mean()
+    away = mean - middle
+    kept = max(0.0, 1.0 - (mean.size - 3) * std**2 / max(float(away @ away), 1e-300))
+    return np.clip(middle + kept * away, -1.0, 1.0)
+
+
+# --- classifiers ----------------------------------------------------------------------------------
 
 _NOT_SCORED = (
     "score: y must have one entry for each row of X, in one dimension: labels of the type of "
@@ -520,4 +678,162 @@ class LabelledClassifier(ExactScoreMixin, ClassifierMixin, PrivateMixin, BaseEst
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
         tags.target_tags.required = True
+        return tags
+
+
+# --- regressors -----------------------------------------------------------------------------------
+
+
+def _unstated(size: int) -> tuple[Floats, Floats]:
+    """Return what stands for bounds that nobody stated, until they are learned."""
+    return np.zeros(size), np.ones(size)
+
+
+class TargetRegressor(ExactScoreMixin, RegressorMixin, PrivateMixin, BaseEstimator, ABC):
+    """What regressors share: a fit of rows with their targets, bounds of both, rehearsals."""
+
+    _in_parts = True
+    _takes_sparse: ClassVar[bool] = False
+
+    bounds: Any
+    target_bounds: Any
+
+    def _target_bounds(self) -> Any:
+        """Return the stated bounds of the target as two arrays of one number, or None."""
+        try:
+            return check_bounds(self.target_bounds, 1)
+        except (TypeError, ValueError) as error:
+            raise type(error)(
+                f"target_bounds must be 'private' or a pair (low, high) of finite numbers: {error}"
+            ) from None
+
+    def _check_without_rows(self) -> None:
+        super()._check_without_rows()
+        self._target_bounds()
+
+    def fit(self, X: ArrayLike, y: ArrayLike, *, groups: Any = None) -> Self:
+        """Charge the budget and fit.
+
+        Parameters
+        ----------
+        X : array-like, sparse matrix or table of shape (n_samples, n_features)
+            Private rows of finite numbers. Linear models take sparse rows; these are read in dense
+            chunks, and the time this takes depends on how many cells they store. May be in parts
+            (`skdp.engines`).
+        y : array-like of shape (n_samples,)
+            Private targets, finite numbers.
+        groups : array-like of shape (n_samples,), default=None
+            Id of the unit (a user, say) that each row belongs to. All rows of one id are protected
+            together. A budget with a `unit` needs groups; any other budget refuses them.
+
+        Returns
+        -------
+        self : TargetRegressor
+        """
+        with self._all_or_nothing(groups):
+            return self._fitted(X, y)
+
+    def _fitted(self, X: Any, y: Any, weights: Any = None, **options: Any) -> Self:
+        """Fit rows with targets, and weights if there are any; `options` are those of `_fit`."""
+        target = self._target_bounds()
+        rows = self._open_with_target(X, y, weights)
+        width = rows.n_features - (weights is not None)
+        columns = self._stated_bounds(width - 1)
+        with self._session(rows) as session, np.errstate(all="ignore"):
+            self._fit(session, columns, target, width, **options)
+            self.privacy_ = session.certificate()
+        return self
+
+    def _open_with_target(self, X: Any, y: Any, weights: Any = None) -> Rows:
+        """Check privacy parameters, rows and targets; record the public schema. Charges nothing."""
+        self._check_parameters()
+        rows = check_with_target(
+            X,
+            y,
+            estimator=type(self).__name__,
+            allow_empty=self._allow_empty,
+            one_place=self._one_place(),
+            takes_sparse=self._takes_sparse,
+            weights=weights,
+        )
+        validate_data(self, getattr(rows, "head", X), skip_check_array=True)
+        warn_of_column(y)
+        return rows
+
+    @abstractmethod
+    def _fit(self, session: Session, columns: Any, target: Any, width: int) -> None:
+        """Ask for everything, and set the fitted attributes.
+
+        Parameters
+        ----------
+        columns, target : tuple of two ndarrays, or None
+            The stated bounds of the columns, and of the target.
+        width : int
+            Number of columns, the target counted.
+        """
+
+    @staticmethod
+    def _boxed(
+        session: Session, columns: Any, target: Any, width: int, *more: tuple[Floats, Floats]
+    ) -> tuple[Floats, Floats, LearnedBox | None, NDArray[np.bool_]]:
+        """Return bounds of columns and target, what was learned, and which were stated.
+
+        `more` are stated ones of columns behind the target.
+        """
+        d = width - 1
+        known = np.append(np.full(d, columns is not None), target is not None)
+        known = np.append(known, np.full(len(more), True))
+        sides = zip(columns or _unstated(d), target or _unstated(1), *more, strict=True)
+        low, high = (np.concatenate(parts) for parts in sides)
+        box, learned = bounds_in(session, (low, high) if known.all() else None, errors=True)
+        if learned is not None:
+            box = finite_squares(np.where(known, (low, high), box))
+        return *box, learned, known
+
+    def expected_error(self, n_samples: int, *, like: Any = None) -> float:
+        """Return how far noise will move predictions from those of a fit without noise.
+
+        Fits are rehearsed on public rows. Nothing private is read and nothing is charged. Use it to
+        see whether epsilon is large enough.
+
+        Parameters
+        ----------
+        n_samples : int
+            Number of rows, as far as it is public.
+        like : tuple (X, y)
+            Public rows and targets that resemble the private ones (made-up ones will do), **never
+            the private rows themselves**.
+
+        Returns
+        -------
+        error : float
+            In the unit of y: the root mean square over the rows of `like`, averaged over fits.
+
+        Raises
+        ------
+        ValueError
+            If `like` is not given, because the error depends on the rows.
+
+        Examples
+        --------
+        >>> import numpy as np
+        >>> from skdp.linear_model import DPRidge
+        >>> X = np.linspace(0, 1, 50)[:, None]
+        >>> model = DPRidge(bounds=(0, 1), target_bounds=(0, 2))
+        >>> model.expected_error(10_000, like=(X, 2 * X[:, 0])) < 0.1
+        True
+        """
+        self._check_without_rows()
+
+        def distance(fit: Any, exact: Any, X: Floats) -> float:
+            return float(np.sqrt(np.mean((fit.predict(X) - exact.predict(X)) ** 2)))
+
+        X, y = check_targets_like(self, like)
+        made = self._by_position(like[0])
+        return error_of_rehearsals(made, self._adjacency, n_samples, X, y, distance)
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        tags.target_tags.required = True
+        tags.input_tags.sparse = self._takes_sparse
         return tags

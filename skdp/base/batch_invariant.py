@@ -16,8 +16,6 @@ from contextvars import ContextVar
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["exact_rows", "products", "row_sums"]
-
 Floats = NDArray[np.float64]
 _EXACT: ContextVar[bool] = ContextVar("exact_rows", default=False)
 

@@ -6,20 +6,145 @@ the session.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import dataclasses
+import hashlib
+import inspect
+import pickle
+from collections.abc import Callable, Mapping, Set
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any
 
-from skdp._clients import warn_of_callers
+import joblib
+import numpy as np
+from sklearn.base import BaseEstimator
+
 from skdp._config import noise_is_seeded, uncounted_fits_are_allowed
-from skdp._parameters import Integers, check_parameter
+from skdp.base.callers import warn_of_callers
 from skdp.budget import PrivacyBudget
 from skdp.budget.ambient import ambient_budget, check_counted
 from skdp.budget.amounts import check_delta, check_positive
 from skdp.core import PRIVATE_ROWS, PrivacyCertificate, Session, Unit, open_session
+from skdp.parameters import Integers, check_parameter
 from skdp.tabular import Rows, name_of_ids
 
-__all__ = ["CallContext", "unit_of"]
+# --- keys of seeded noise -------------------------------------------------------------------------
+
+_LEFT_OUT = ("budget", "n_jobs", "random_state", "privacy_")
+# Parameters that fitted estimators have got since streams were recorded, with their defaults.
+_LATER = {"weight_bound": None}
+_DEEPEST = 30
+_PLAIN = (bool, int, float, complex, str, bytes, np.generic, type(None))
+
+
+def changed_parameters(estimator: BaseEstimator) -> dict[str, Any]:
+    """Return the parameters that differ from their defaults, but for budget, seed and jobs."""
+    defaults = {
+        name: parameter.default
+        for name, parameter in inspect.signature(type(estimator).__init__).parameters.items()
+    }
+    return {
+        name: value
+        for name, value in sorted(estimator.get_params(deep=False).items())
+        if name not in _LEFT_OUT and not _same(value, defaults.get(name, inspect.Parameter.empty))
+    }
+
+
+def _same(value: Any, default: Any) -> bool:
+    """Say whether a parameter has its default; types count, since 1 is not True."""
+    return value is default or (
+        type(value) is type(default)
+        and isinstance(value, str | int | float | tuple)
+        and _text(value) == _text(default)
+    )
+
+
+def _text(value: Any) -> str:
+    """Return the representation of a plain value; of integers too long for one, in another base."""
+    return f"{value:x}" if isinstance(value, int) and abs(value) > 10**1000 else repr(value)
+
+
+def public_key(value: Any, *, fitted: bool = False) -> str:
+    """Return a digest of a public value by its content.
+
+    Parameters
+    ----------
+    value : object
+        Plain values, arrays, tables, estimators, functions and containers of them.
+    fitted : bool, default=False
+        Of estimators, read everything they hold and not their parameters only.
+    """
+    digest = hashlib.blake2b(digest_size=20)
+    _add(digest, value, fitted, 0)
+    return digest.hexdigest()
+
+
+def _add(digest: Any, value: Any, fitted: bool, depth: int) -> None:
+    """Add one value to the digest; each kind begins with its name, so that none is another's."""
+
+    def add(kind: str, *parts: Any) -> None:
+        digest.update(f"{kind}:{len(parts)};".encode())
+        for part in parts:
+            _add(digest, part, fitted, depth + 1)
+
+    def note(text: str) -> None:
+        digest.update(f"{len(text)}:{text};".encode())
+
+    name = type(value).__name__
+    if depth > _DEEPEST or name == "PrivacyBudget":
+        note(name)
+    elif isinstance(value, _PLAIN):
+        note(f"{name} {_text(value)}")
+    elif isinstance(value, np.ndarray):
+        plain = np.ascontiguousarray(value)
+        note(f"array {plain.dtype} {plain.shape}")
+        if plain.dtype.hasobject:
+            add("objects", *plain.ravel().tolist())
+        else:
+            digest.update(plain.tobytes())
+    elif isinstance(value, list | tuple):
+        add(name, *value)
+    elif isinstance(value, Set):
+        add(name, *sorted(public_key(one, fitted=fitted) for one in value))
+    elif isinstance(value, Mapping):
+        add(name, *value.items())
+    elif isinstance(value, partial):
+        add(name, value.func, value.args, value.keywords)
+    elif isinstance(value, type):
+        note(f"class {value.__name__}")
+    elif isinstance(value, BaseEstimator):
+        add(name, sorted(_state(value).items()) if fitted else changed_parameters(value))
+    elif type(value).__module__.partition(".")[0] == "skdp":
+        add(name, sorted(_state(value).items()))
+    elif inspect.isroutine(value) and value.__module__.partition(".")[0] in ("skdp", "numpy"):
+        note(f"function {value.__qualname__}")
+    else:
+        note(_foreign(value))
+
+
+def _state(value: Any) -> dict[str, Any]:
+    """Return what an object holds, but for budget, seed and certificate."""
+    if dataclasses.is_dataclass(value):
+        state = {field.name: getattr(value, field.name) for field in dataclasses.fields(value)}
+    else:
+        state = dict(getattr(value, "__dict__", {}))
+    return {
+        name: held
+        for name, held in state.items()
+        if name not in _LEFT_OUT and not (name in _LATER and held is _LATER[name])
+    }
+
+
+def _foreign(value: Any) -> str:
+    """Return a digest of somebody else's object: of its pickle, or of what it shows."""
+    try:
+        content: str = joblib.hash(value, hash_name="sha1")
+    except (pickle.PicklingError, AttributeError, TypeError):  # a lambda among them
+        content = repr(value)
+    return content
+
+
+# --- the entrance to a session --------------------------------------------------------------------
 
 SMALLEST_DELTA = 1e-100  # of a part of it, floats must tell what a unit may lose in many rows
 

@@ -17,6 +17,7 @@ from __future__ import annotations
 
 import copy
 import inspect
+import math
 import warnings
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
@@ -30,52 +31,40 @@ from sklearn.utils import estimator_html_repr
 from sklearn.utils.metadata_routing import MetadataRequest
 from sklearn.utils.validation import check_is_fitted, validate_data
 
-from skdp._absent import refuse_weights, why_absent
-from skdp._bounds import (
+from skdp.base.callers import (
+    CallbackSupportMixin,
+    check_caller,
+    check_folds_of_caller,
+    is_asked_by,
+    refuse_weights,
+    rows_asked_for,
+    tell_callbacks,
+    warn_of_askers,
+    warn_of_callers,
+    warn_of_other_threads,
+    why_absent,
+)
+from skdp.base.context import CallContext, public_key, unit_of
+from skdp.budget import Cost, PrivacyBudget
+from skdp.budget.ambient import ambient_budget, outside_level
+from skdp.core import PRIVATE_ROWS, Session, check_allowance
+from skdp.exceptions import FoldsWarning
+from skdp.parameters import (
     PRIVATE,
+    Reals,
+    Table,
     check_bounds,
+    check_integer,
+    check_kinds,
+    check_parameters,
     columns_of,
     columns_of_bounds,
     labels_of_bounds,
     names_of,
 )
-from skdp._clients import (
-    check_caller,
-    check_folds_of_caller,
-    rows_asked_for,
-    warn_of_askers,
-    warn_of_callers,
-    warn_of_other_threads,
-)
-from skdp._context import CallContext, unit_of
-from skdp._parameters import Table, check_integer, check_kinds, check_parameters
-from skdp._progress import CallbackSupportMixin, tell_callbacks
-from skdp._public_key import public_key
-from skdp.budget import Cost, PrivacyBudget
-from skdp.budget.ambient import ambient_budget, outside_level
-from skdp.core import PRIVATE_ROWS, Session, check_allowance
-from skdp.exceptions import FoldsWarning
 from skdp.planning import Allowance
-from skdp.tabular import ONE_PLACE, Rows, check_public_array, check_rows
+from skdp.tabular import ONE_PLACE, Rows, check_public_array, check_rows, with_weights
 from skdp.user_code import untracked
-
-__all__ = [
-    "PRIVATE",
-    "CallContext",
-    "PrivateMixin",
-    "check_bounds",
-    "check_integer",
-    "check_without_rows",
-    "columns_of_bounds",
-    "in_precision_of",
-    "keeps_precision",
-    "labels_of_bounds",
-    "names_of",
-    "refuse_units",
-    "request_groups",
-    "unchanged_on_error",
-]
-
 
 # What a fit with groups holds until it ends. The ids are private: they are no attribute of the
 # estimator, which callbacks are given.
@@ -460,3 +449,51 @@ def check_without_rows(estimator: Any) -> None:
     """Raise what every fit of an estimator raises for its parameters, as far as it can tell."""
     if isinstance(estimator, PrivateMixin):
         estimator._check_without_rows()
+
+
+# --- weights of rows ------------------------------------------------------------------------------
+
+# What the parameter may be.
+WEIGHT_BOUND = (None, Reals(0, math.inf, "()"))
+
+_NO_BOUND = (
+    "{name}: weights are private, so what a row may move needs a public bound of them. State "
+    "{name}(weight_bound=...), from public knowledge: larger weights are clipped to it. Nothing "
+    "was charged for this fit."
+)
+
+
+_OF_PRESENT = (
+    "{name}: sample_weight needs nan_policy='raise': with 'omit' each column is asked of rows of "
+    "its own, without weights. Fill missing cells before (DPSimpleImputer), or leave weights out. "
+    "Nothing was charged for this fit."
+)
+
+
+_OF_OTHERS = (
+    "{name}: AdaBoost weighs a row by the errors on all rows, so its weights move with every row, "
+    "and no ledger sees it. Use DPExplainableBoostingClassifier or DPTrainOnRelease. Nothing was "
+    "charged."
+)
+
+
+def check_weight_bound(estimator: Any) -> float:
+    """Return the stated bound of weights, or raise; its range is checked with the parameters."""
+    if is_asked_by("sklearn.ensemble._weight_boosting"):
+        raise TypeError(_OF_OTHERS.format(name=type(estimator).__name__))
+    if estimator.weight_bound is None:
+        raise ValueError(_NO_BOUND.format(name=type(estimator).__name__))
+    return float(estimator.weight_bound)
+
+
+def weighted_rows(estimator: Any, rows: Any, sample_weight: Any) -> tuple[Any, float | None]:
+    """Return checked rows with their weights, and the bound of these; None without weights.
+
+    The estimator's parameters have been checked.
+    """
+    if sample_weight is None:
+        return rows, None
+    if getattr(estimator, "nan_policy", "raise") == "omit":
+        raise ValueError(_OF_PRESENT.format(name=type(estimator).__name__))
+    most = check_weight_bound(estimator)
+    return with_weights(rows, sample_weight, estimator=type(estimator).__name__), most
