@@ -15,9 +15,9 @@ from sklearn.cluster import KMeans
 from sklearn.datasets import load_digits
 from sklearn.exceptions import ConvergenceWarning, NotFittedError
 
-from skdp import BudgetExceededError, PrivacyBudget, _clustering
-from skdp._coreset import NodeCounts, shrinkage, sphere_packing
-from skdp.cluster import DPKMeans
+from skdp import BudgetExceededError, PrivacyBudget
+from skdp.cluster import DPKMeans, _lloyd
+from skdp.cluster._coreset import NodeCounts, shrinkage, sphere_packing
 from skdp.core.transcript import record, replay
 from tests.blobs import A, R, blobs, dpkmeans, four_corners, matched
 from tests.folding import each
@@ -130,7 +130,7 @@ def test_lloyd_is_lloyd(monkeypatch, adjacency, delta):
         starts.append(sphere_packing(*args, **kwargs))
         return starts[-1]
 
-    monkeypatch.setattr(_clustering, "sphere_packing", spy)
+    monkeypatch.setattr(_lloyd, "sphere_packing", spy)
     model = dpkmeans(
         5, algorithm="lloyd", max_iter=4, adjacency=adjacency, epsilon=1e6, delta=delta
     ).fit(X)

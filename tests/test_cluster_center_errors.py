@@ -9,8 +9,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from skdp._center_errors import FromSquares, Leaves
-from skdp._clusters import PublicBox
+from skdp.cluster._coreset import FromSquares, Leaves, PublicBox
 from tests.blobs import A, R, blobs, dpkmeans
 from tests.folding import each
 

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from scipy.optimize import minimize_scalar
 
-from skdp import PrivacyBudget, _pca, planning
+from skdp import PrivacyBudget, decomposition, planning
 from skdp.decomposition import DPPCA
 from skdp.planning import Allowance
 
@@ -35,7 +35,7 @@ def test_auto_takes_the_smaller_spectral_noise():
 def plan(level, n, *, pure=False, replace=False, dims=64, noise="auto"):
     relation = "replace_one" if replace else "add_or_remove_one"
     allowance = Allowance(level, None if pure else level, relation)
-    return _pca.Plan(allowance, dims, n, noise)
+    return decomposition.Plan(allowance, dims, n, noise)
 
 
 def test_private_centre_takes_more_where_noise_is_larger():
@@ -63,7 +63,7 @@ def test_working_radius_is_lower_where_noise_dominates():
 
 
 def test_james_stein_shrinks_noise_and_keeps_signal():
-    shrink = _pca.shrink_to_zero
+    shrink = decomposition.shrink_to_zero
     rng = np.random.default_rng(0)
     noise = rng.normal(size=100)
     assert np.linalg.norm(shrink(noise, 1.0)) < 0.4 * np.linalg.norm(noise)
@@ -83,7 +83,7 @@ def test_explained_variance_of_a_spiked_matrix():
         G = rng.normal(size=(d, d))
         noisy, vectors = np.linalg.eigh(truth + sigma * (G + G.T) / np.sqrt(2))
         noisy, vectors = noisy[::-1], vectors[:, ::-1]
-        estimate = _pca.explained_by_noisy_vectors(noisy, np.trace(truth), edge)
+        estimate = decomposition.explained_by_noisy_vectors(noisy, np.trace(truth), edge)
         corrected.append(estimate[:2])
         explained.append(np.diag(vectors.T @ truth @ vectors)[:2])
         raw.append(noisy[:2])

@@ -30,7 +30,7 @@ from skdp import (
     config_context,
     statistics,
 )
-from skdp._pca import Spectrum
+from skdp.decomposition import Spectrum
 from skdp.ensemble import DPExplainableBoostingClassifier, DPExplainableBoostingRegressor
 from skdp.linear_model import DPLinearRegression, DPLogisticRegression, DPRidge
 from tests.folding import each

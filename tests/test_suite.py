@@ -176,15 +176,15 @@ def test_everything_runs_where_nobody_can_know():
     for shared in ("pyproject.toml", "conftest.py", "tests/views.py", "tests/contract/cases.py",
                    "tests/data/x.json", ".ci/run", "pytest_skdp.py", "skdp/core/clipping.py",
                    "tests/sql/test_sql_fuzz.py", "skdp/no_such_module.py"):  # fmt: skip
-        assert selection.selected(["skdp/cluster.py", shared]) is None
+        assert selection.selected(["skdp/cluster/_kmeans.py", shared]) is None
 
 
 @each(
     ("changed", "runs", "does_not"),
     [
-        ("skdp/cluster.py", "tests/test_cluster.py", "tests/sql/test_sql_rows.py"),
+        ("skdp/cluster/_kmeans.py", "tests/test_cluster.py", "tests/sql/test_sql_rows.py"),
         # through a helper, through other modules, through a page of names, and by a patched name
-        ("skdp/_clustering.py", "tests/contract/test_charges.py", "tests/test_quantile.py"),
+        ("skdp/cluster/_lloyd.py", "tests/contract/test_charges.py", "tests/test_quantile.py"),
         (
             "skdp/queries/rows_beyond.py",
             "tests/contract/test_users.py",
@@ -193,9 +193,9 @@ def test_everything_runs_where_nobody_can_know():
         ("skdp/sql/_plan.py", "tests/sql/test_sql_rows.py", "tests/test_cluster.py"),
         ("tests/test_cluster.py", "tests/test_cluster.py", "tests/test_decomposition.py"),
         ("doc/support.md", "tests/test_readme.py", "tests/test_cluster.py"),
-        ("skdp/cluster.py", "skdp/cluster.py", "skdp/decomposition.py"),
+        ("skdp/cluster/_kmeans.py", "skdp/cluster/_kmeans.py", "skdp/decomposition.py"),
         # scripts that a test runs, and the plugin of pytest
-        ("skdp/cluster.py", "tests/sklearns/test_substituted.py", "tests/test_quantile.py"),
+        ("skdp/cluster/_kmeans.py", "tests/sklearns/test_substituted.py", "tests/test_quantile.py"),
         ("skdp/tabular/rows.py", "tests/bad_input/test_containers.py", "tests/test_oldest.py"),
         ("skdp/audit/_black_box.py", "tests/audit/test_plugin.py", "tests/test_cluster.py"),
     ],

@@ -14,7 +14,8 @@ import numpy as np
 import pytest
 from sklearn.linear_model import LinearRegression
 
-from skdp import PrivacyBudget, _supervised
+from skdp import PrivacyBudget
+from skdp.base import classifiers
 from skdp.discriminant_analysis import DPLinearDiscriminantAnalysis
 from skdp.linear_model import DPLinearRegression
 from skdp.naive_bayes import DPGaussianNB
@@ -100,7 +101,7 @@ def test_learned_bounds_leave_the_means_of_classes_without_errors(kind):
     "kind", [DPNearestCentroid, DPLinearDiscriminantAnalysis, DPLinearRegression]
 )
 def test_shortened_rows_taken_for_whole_ones_are_caught(kind, monkeypatch):
-    monkeypatch.setattr(_supervised.Standard, "reach", lambda self, low, high: 2.0)
+    monkeypatch.setattr(classifiers.Standard, "reach", lambda self, low, high: 2.0)
     found, known = deviations(kind, 0.0, "replace_one", BOUNDS)
     assert known == 1.0
     assert rms(found) > LIMIT

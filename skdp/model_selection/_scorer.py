@@ -148,8 +148,8 @@ def _n_rows(table: Any, name: str = "X") -> int:
 # batch. Those of BLAS or `np.interp`, whose path depends on how many rows there are, do not.
 _ELEMENTWISE = {
     "DPMinMaxScaler": "skdp.preprocessing",
-    "DPOneHotEncoder": "skdp._encoders",
-    "DPOrdinalEncoder": "skdp._encoders",
+    "DPOneHotEncoder": "skdp.preprocessing._encoders",
+    "DPOrdinalEncoder": "skdp.preprocessing._encoders",
     "DPSimpleImputer": "skdp.impute",
     "DPStandardScaler": "skdp.preprocessing",
 }

@@ -545,7 +545,7 @@ MUTANTS = (
     ),
     # --- what is not there ------------------------------------------------------------------------
     _m(
-        "a docstring is missing", "cluster",
+        "a docstring is missing", "cluster._kmeans",
         '        """Fit, then assign the rows of X to the private centres.\n',
         '        ...\n        """Fit, then assign the rows of X to the private centres.\n',
         "tests/test_docstrings.py::test_numpydoc",

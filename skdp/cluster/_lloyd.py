@@ -22,15 +22,18 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import linalg
 
-from skdp._center_errors import CenterErrors, FromLeaves, FromSquares
-from skdp._clusters import Clustering, PublicBox
-from skdp._coreset import (
+from skdp.base.callers import told_steps
+from skdp.cluster._coreset import (
+    CenterErrors,
+    Clustering,
+    FromLeaves,
+    FromSquares,
+    PublicBox,
     grow,
     shrinkage,
     sphere_packing,
     weighted_kmeans,
 )
-from skdp.base.callers import told_steps
 from skdp.core import Ball, Box, Mean, Session
 from skdp.planning import Allowance
 from skdp.queries import (

@@ -14,8 +14,6 @@ from typing import Any, ClassVar, Self
 import numpy as np
 from numpy.typing import ArrayLike
 
-from skdp._discretizer import DPKBinsDiscretizer
-from skdp._encoders import DPOneHotEncoder, DPOrdinalEncoder
 from skdp.base import names_of
 from skdp.base.expected_error import check_like, unanswered
 from skdp.base.mixin import WEIGHT_BOUND, weighted_rows
@@ -38,14 +36,6 @@ from skdp.base.scalers import (
 from skdp.budget import PrivacyBudget
 from skdp.core import Box
 from skdp.parameters import FLAG, Reals, Table
-
-__all__ = [
-    "DPKBinsDiscretizer",
-    "DPMinMaxScaler",
-    "DPOneHotEncoder",
-    "DPOrdinalEncoder",
-    "DPStandardScaler",
-]
 
 # Rounding values and squares to the steps of sums moves a variance, in units of the squared half
 # width, by less than this; below it a variance means nothing.

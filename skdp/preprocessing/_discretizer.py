@@ -31,8 +31,6 @@ from skdp.quantile import DPQuantile
 from skdp.queries import Quantiles, multiples
 from skdp.tabular import as_dense, check_public_array
 
-__all__ = ["DPKBinsDiscretizer"]
-
 # Candidates for a quantile are half as far apart: edges of one value that many rows have.
 _EQUAL = 2.0**-17
 

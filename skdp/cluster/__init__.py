@@ -1,0 +1,5 @@
+"""Private clustering."""
+
+from skdp.cluster._kmeans import DPKMeans
+
+__all__ = ["DPKMeans"]

@@ -1,0 +1,13 @@
+"""Private preprocessing: scalers, a discretizer, encoders of categories."""
+
+from skdp.preprocessing._discretizer import DPKBinsDiscretizer
+from skdp.preprocessing._encoders import DPOneHotEncoder, DPOrdinalEncoder
+from skdp.preprocessing._scalers import DPMinMaxScaler, DPStandardScaler
+
+__all__ = [
+    "DPKBinsDiscretizer",
+    "DPMinMaxScaler",
+    "DPOneHotEncoder",
+    "DPOrdinalEncoder",
+    "DPStandardScaler",
+]
