@@ -9,7 +9,7 @@ import pytest
 from sklearn.linear_model import LogisticRegression
 
 from skdp import PrivacyBudget, config_context
-from skdp.linear_model import DPLogisticRegression, _calibration, _logistic
+from skdp.linear_model import DPLogisticRegression, _logistic
 from skdp.queries import LogisticGradient, softmax
 
 A, R = "add_or_remove_one", "replace_one"
@@ -74,7 +74,7 @@ def test_without_honest_gradients_probabilities_are_wrong(monkeypatch, bug):
         def clipped(*parts):
             return LogisticGradient(*parts[:-1], 0.25)
 
-        monkeypatch.setattr(_calibration, "LogisticGradient", clipped)
+        monkeypatch.setattr(_logistic, "LogisticGradient", clipped)
     bias, slope = miscalibration(2, 2.4, 0.0, R)
     assert bias >= 0.006 or slope >= 0.12
 

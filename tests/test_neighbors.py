@@ -17,8 +17,8 @@ from sklearn.pipeline import make_pipeline
 
 from skdp import DPHistogramDensity, DPKernelDensity, DPMinMaxScaler, PrivacyBudget
 from skdp.budget import gdp_mu
-from skdp.neighbors import _grid, _kde
-from skdp.neighbors._grid import Lattice, axis_kernel
+from skdp.neighbors import _base, _kde
+from skdp.neighbors._base import Lattice, axis_kernel
 from skdp.neighbors._histogram import auto_bins
 from skdp.neighbors._kde import criterion
 from tests.folding import each
@@ -372,7 +372,7 @@ def test_grids_too_large_are_refused_with_numbers_and_for_free(monkeypatch):
         ValueError, match=r"bandwidth must be at least 0.0\d+ .* 128 x 128 = 16,384"
     ):
         density.fit(rows)
-    least = _grid.least_bandwidth((np.zeros(2), np.ones(2)), 0.8, _grid.MOST_CENTERS)
+    least = _base.least_bandwidth((np.zeros(2), np.ones(2)), 0.8, _base.MOST_CENTERS)
     assert math.prod(Lattice.sizes((np.zeros(2), np.ones(2)), least, 0.8)) <= 2000
     with pytest.raises(ValueError, match="bandwidth"):
         density.set_params(bandwidth=0.97 * least).fit(rows)
@@ -405,7 +405,7 @@ def test_lattices(d):
         np.testing.assert_array_equal(axis, again)
     slow = np.exp(-((centers[:, None] - centers) ** 2).sum(axis=2) / (2 * 0.7**2))
     np.testing.assert_allclose(
-        lattice.gram(0.7, bounds) / _grid.peak(bounds, 0.7), slow, atol=1e-12
+        lattice.gram(0.7, bounds) / _base.peak(bounds, 0.7), slow, atol=1e-12
     )
     for edge, axis in zip(lattice.edges(), lattice.axes, strict=True):
         np.testing.assert_allclose(edge[:-1] / 2 + edge[1:] / 2, axis, atol=1e-12)

@@ -8,17 +8,210 @@ result exactly. Weights are computed from what a fit released and from the calle
 from __future__ import annotations
 
 import hashlib
+import sys
 from fractions import Fraction
 from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
+from scipy import sparse
 from sklearn.utils import Tags
 from sklearn.utils.validation import validate_data
 
 from skdp.base import PrivateMixin
 from skdp.budget import exact
-from skdp.tabular import Rows, check_marks, check_samples
+from skdp.tabular import Rows, array_of_rows, check_marks, check_samples, checked
+from skdp.user_code import or_raise
+
+# --- two samples in one table ---------------------------------------------------------------------
+
+
+def _library(table: Any) -> str:
+    """Return which library a table comes from; ``"numpy"`` for whatever becomes an array."""
+    # Nobody holds a table of a library that has not been imported.
+    for name, kind in [("pandas", "DataFrame"), ("polars", "DataFrame"), ("pyarrow", "Table")]:
+        module = sys.modules.get(name)
+        if module is not None and isinstance(table, getattr(module, kind, ())):
+            return name
+    return "numpy"
+
+
+def _is_list(sample: Any) -> bool:
+    return isinstance(sample, list | tuple)
+
+
+def _as_array(sample: Any, name: str, width: int | None = None) -> NDArray:
+    """Return a sample as an array of two dimensions, or raise a fixed text.
+
+    The width is for a sample without rows: none can be read off an empty list, and an error
+    would tell that it is empty.
+    """
+    if sparse.issparse(sample):
+        raise TypeError(f"{name} must be a dense array or a table; use {name}.toarray()")
+    if isinstance(sample, np.ma.MaskedArray):
+        raise TypeError(f"{name} must not be a masked array; use {name}.filled(...)")
+    # Cell by cell: one cell of text would turn all others into text.
+    read: Any = array_of_rows if _is_list(sample) else np.asarray
+    text = f"{name} must be a table or an array of shape (n_samples, n_features)"
+    array: NDArray | None = or_raise(lambda: read(sample), lambda: ValueError(text))
+    if array is not None and array.shape == (0,) and width is not None:
+        array = array.reshape(0, width)
+    if array is None or array.ndim != 2:
+        raise ValueError(text)
+    return array
+
+
+def _common_dtype(first: np.dtype, second: np.dtype) -> np.dtype:
+    """Return a dtype that keeps the cells of both as they are: numbers never turn into text."""
+    kinds = {first.kind, second.kind}
+    if kinds <= set("biufc") or (len(kinds) == 1 and "V" not in kinds):
+        return np.result_type(first, second)
+    return np.dtype(object)
+
+
+def _marks(n_private: int, n_public: int) -> NDArray[np.int8]:
+    """Return 1 at the places of private rows: evenly spread, by the two sizes only.
+
+    The k-th of n private rows goes to floor((k + 1/2) N / n) of N places. In any run of m places
+    there are m n / N of them up to less than 1.
+    """
+    if n_public == 0:
+        raise ValueError("public must have at least one row")
+    marks = np.zeros(n_private + n_public, dtype=np.int8)
+    if n_private:
+        k = np.arange(n_private, dtype=np.int64)
+        marks[(2 * k + 1) * marks.size // (2 * n_private)] = 1
+    return marks
+
+
+def _order(marks: NDArray[np.int8]) -> NDArray[np.int64]:
+    """Return which row of (private rows, then public rows) goes to each place."""
+    order = np.empty(marks.size, dtype=np.int64)
+    private = marks == 1
+    n_private = int(np.count_nonzero(private))
+    order[private] = np.arange(n_private)
+    order[~private] = np.arange(n_private, marks.size)
+    return order
+
+
+def _stack_arrays(private: Any, public: Any) -> tuple[NDArray, NDArray[np.int8]]:
+    others = _as_array(public, "public")
+    rows = _as_array(private, "private", others.shape[1])
+    if rows.shape[1] != others.shape[1]:
+        raise ValueError(
+            f"public must have the columns of private, in the same order: private has "
+            f"{rows.shape[1]} columns, public has {others.shape[1]}"
+        )
+    marks = _marks(len(rows), len(others))
+    stacked = np.empty((marks.size, rows.shape[1]), _common_dtype(rows.dtype, others.dtype))
+    stacked[marks == 1] = rows
+    stacked[marks == 0] = others
+    return stacked, marks
+
+
+def _stack_tables(private: Any, public: Any, library: str) -> tuple[Any, NDArray[np.int8]]:
+    """Stack two tables of one library, which has been imported, because they exist."""
+    if list(_names(private)) != list(_names(public)):
+        raise ValueError("public must have the columns of private, in the same order")
+    marks = _marks(private.shape[0], public.shape[0])
+    order = _order(marks)
+    module: Any = sys.modules[library]
+    stacked: Any = None
+    try:
+        if library == "pandas":
+            stacked = module.concat([private, public], ignore_index=True).take(order)
+            stacked.index = range(marks.size)
+        elif library == "polars":
+            stacked = module.concat([private, public], how="vertical_relaxed", rechunk=False)
+            stacked = stacked[order]
+        else:
+            schemas = [private.schema, public.schema]
+            schema = module.unify_schemas(schemas, promote_options="permissive")
+            # Rounded where an integer has no float: whether one does must decide nothing.
+            parts = [table.cast(schema, safe=False) for table in (private, public)]
+            stacked = module.concat_tables(parts).take(order)
+    except Exception:  # noqa: BLE001  the text of an error may quote a cell
+        stacked = None
+    if stacked is None:
+        raise TypeError("the columns of private and public must have types that go together")
+    return stacked, marks
+
+
+def _names(table: Any) -> Any:
+    return table.column_names if hasattr(table, "column_names") else table.columns
+
+
+def stack_samples(*, private: Any, public: Any) -> tuple[Any, NDArray[np.int8]]:
+    """Put a private and a public sample into one table, and mark which row is which.
+
+    The result is what `DPuLSIF` and the tools of scikit-learn take. **Only the rows with y = 1 are
+    private, and X holds them as they are**: nothing is protected here, so X is as private as
+    `private`. Arguments must be passed by name: if the samples were swapped, the private one would
+    be published.
+
+    Parameters
+    ----------
+    private : table or array-like of shape (n_private, n_features)
+        The private sample; it may have no rows.
+    public : table or array-like of shape (n_public, n_features)
+        The public sample: at least one row, in the same kind of container, with the same columns in
+        the same order. pandas, polars and pyarrow tables, arrays and lists of lists are accepted;
+        an array and a list of lists may be combined.
+
+    Returns
+    -------
+    X : table or ndarray of shape (n_private + n_public, n_features)
+        Both samples: a pandas table for pandas tables (with a new index 0, 1, ...) and so on, an
+        array for arrays and lists. Dtypes that both samples have are kept.
+    y : ndarray of int8 of shape (n_private + n_public,)
+        1 for a row of the private sample, 0 for one of the public sample.
+
+    Raises
+    ------
+    TypeError
+        If the samples are different kinds of container, are sparse, or have columns whose types do
+        not go together.
+    ValueError
+        If the public sample has no row, the columns differ, or a sample is not two-dimensional.
+
+    See Also
+    --------
+    DPuLSIF : Density ratio of the two samples.
+    skdp.model_selection.PerRecordKFold : Folds under ``"add_or_remove_one"``.
+
+    Notes
+    -----
+    The samples are interleaved evenly: among any m consecutive rows, the number of private rows
+    differs by less than 1 from m * n_private / (n_private + n_public). So a ``KFold`` that does not
+    shuffle has both samples in every fold, in proportion. Within each sample the order is kept. The
+    position of a row depends on the two sizes only, and fits do not use positions.
+
+    Under ``"replace_one"`` the sizes are public, and so is y. Two tables that differ in one private
+    row then give folds that differ in that row only. Under ``"add_or_remove_one"`` the number of
+    private rows is private, and so is y: one more row moves the others. Fits do not use positions,
+    so a fit on all of X keeps its guarantee. But the folds of ``KFold`` are then not neighbouring
+    tables, and fits on them do not have the guarantee that their ledger states. Use
+    `PerRecordKFold`, whose folds are neighbouring tables.
+
+    Examples
+    --------
+    >>> from skdp.density_ratio import stack_samples
+    >>> X, y = stack_samples(private=[[1.0], [2.0]], public=[[10.0], [20.0], [30.0], [40.0]])
+    >>> X.ravel()  # one column
+    array([10.,  1., 20., 30.,  2., 40.])
+    >>> y
+    array([0, 1, 0, 0, 1, 0], dtype=int8)
+    """
+    private, public = checked(private, "private"), checked(public, "public")
+    library = _library(private)
+    if _library(public) != library:
+        raise TypeError("private and public must be the same kind of table")
+    if library == "numpy":
+        return _stack_arrays(private, public)
+    return _stack_tables(private, public, library)
+
+
+# --- what density ratios share --------------------------------------------------------------------
 
 Floats = NDArray[np.float64]
 LARGEST_WEIGHT = 1e100  # finite, and so are squares and their sums

@@ -11,8 +11,10 @@ import copy
 import math
 import pickle
 import sys
-from collections.abc import Callable, Iterator
+import warnings
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from fractions import Fraction
 from typing import Any
 
 import numpy as np
@@ -28,10 +30,17 @@ from sklearn.preprocessing import (
 )
 
 from skdp.base import check_bounds
+from skdp.base.nystroem import LEAST_SIGNAL
 from skdp.budget import PrivacyBudget
+from skdp.budget.ambient import outside_level
+from skdp.budget.amounts import round_up
+from skdp.density_ratio._base import check_candidates
+from skdp.exceptions import PublishedRowsWarning
 from skdp.queries import KernelMap
 from skdp.tabular import as_dense
 from skdp.user_code import suppress_warnings
+
+# --- features at public rows ----------------------------------------------------------------------
 
 Floats = NDArray[np.float64]
 
@@ -241,3 +250,229 @@ def public_moments(features: KernelValues | BasisValues, values: Floats) -> Publ
         inside = tried[(tried >= part.start) & (tried < part.stop)] - part.start
         kept.append(block[inside])
     return PublicMoments(second / n, first / n, np.vstack(kept), n)
+
+
+# --- least squares on released moments ------------------------------------------------------------
+
+# A ridge is judged by J plus so many standard deviations of what noise makes of J, lest a small
+# ridge wins by luck: where both samples were alike and noise was strong, the worst tenth of the
+# weights was half as wrong as with 0; 0.5 and more shrank too much elsewhere.
+CAUTION = 0.25
+
+
+@dataclass(frozen=True)
+class Moments:
+    """What the least-squares fit needs to know of both samples, for one set of features.
+
+    Attributes
+    ----------
+    second : ndarray of shape (b, b)
+        Mean of f f' over the public rows (H of the source).
+    first : ndarray of shape (b,)
+        Mean of f over the public rows.
+    rows : ndarray of shape (m, b)
+        Features of some public rows, on which leaving one out is tried.
+    n_public : int
+        Number of public rows behind `second`.
+    private : ndarray of shape (b,)
+        Released mean of f over the private rows (h of the source).
+    noise : ndarray of shape (b, r)
+        The noise in `private` is noise @ z, z of mean 0 and covariance I.
+    n_private : float
+        Number of private rows, exact or released; at least 1.
+    """
+
+    second: Floats
+    first: Floats
+    rows: Floats
+    n_public: int
+    private: Floats
+    noise: Floats
+    n_private: float
+
+
+def solve(moments: Moments, alpha: float, baseline: float) -> tuple[Floats, Floats]:
+    """Return the minimiser a of J(w0 + a.f) + alpha |a|**2 / 2, and what noise does to it.
+
+    With w0 = 0 it is uLSIF's (H + alpha I)^-1 h, eq. 15 of the source before truncation.
+
+    Returns
+    -------
+    coef : ndarray of shape (b,)
+    noise : ndarray of shape (b, r)
+        The noise in coef is noise @ z, z of mean 0 and covariance I.
+    """
+    values, basis = np.linalg.eigh(moments.second)  # a ridge on top of it is never singular
+    inverse = 1.0 / (np.maximum(values, 0.0) + alpha)
+    sides = np.column_stack([moments.private - baseline * moments.first, moments.noise])
+    solved = basis @ (inverse[:, None] * (basis.T @ sides))
+    return solved[:, 0], solved[:, 1:]
+
+
+def criterion(moments: Moments, alphas: Floats, baseline: float) -> tuple[Floats, Floats]:
+    """Return the leave-one-out criterion J of every ridge, corrected for noise; lower is better.
+
+    Leaving a public row out changes the public moments by a rank one term, so that one
+    eigendecomposition serves all (Sherman & Morrison). With h + e for h, E[e] = 0 and Cov(e) = S,
+    the term -h'a is too small by tr(A^-1 S), A = H + alpha I: the private rows would judge
+    themselves. So that trace is added (Mallows' Cp), with S the covariance of the noise plus that
+    of sampling, which is estimated under the fitted weights on the public rows. In directions in
+    which public rows vary less than the noise there is no h to be seen: h'a counts as 0 there, a
+    little too little gain, because the difference of two huge traces would decide otherwise.
+
+    To second order J is -g'B g up to constants, g the noisy side of the normal equations and B =
+    A^-1 - A^-1 H A^-1 / 2; noise of covariance S gives it the variance 2 tr(BSBS) + 4 g'BSBg.
+
+    Returns
+    -------
+    J : ndarray of shape (n_alphas,)
+    std : ndarray of shape (n_alphas,)
+        What the noise in the private moments makes of J.
+    """
+    n = moments.n_public
+    others = max(n - 1, 1)
+    values, basis = np.linalg.eigh(moments.second)
+    values = np.maximum(values, 0.0)
+    rows = moments.rows @ basis
+    private = moments.private @ basis
+    # h minus the public mean without row i is start + baseline f_i / (n - 1).
+    start = private - baseline * (moments.first @ basis) * (n / others)
+    noise = basis.T @ moments.noise
+    seen = values >= LEAST_SIGNAL**2 * np.square(noise).sum(axis=1)
+    own_noise = noise * seen[:, None]
+    side = private - baseline * (moments.first @ basis)
+    result, std = np.empty(len(alphas)), np.empty(len(alphas))
+    for k, alpha in enumerate(alphas):
+        inverse = 1.0 / (values * (n / others) + alpha)
+        scaled = rows * inverse
+        leverage = np.minimum(np.einsum("ij,ij->i", scaled, rows) / others, 1 - 1e-9)
+        gain = 1.0 / (others * (1.0 - leverage))
+        fit = scaled @ start + baseline * leverage  # f_i' A^-1 (h - public mean without row i)
+        own = scaled @ (private * seen)
+        left_out = fit / (1.0 - leverage)
+        linear = (private * seen) @ (inverse * start) + own * (baseline / others + fit * gain)
+        weights = np.maximum(baseline + left_out, 0.0)
+        total = weights.sum()
+        spread = 0.0
+        if total > 0:
+            weights /= total
+            mean = weights @ rows
+            variance = weights @ rows**2 - mean**2
+            spread = float(inverse @ np.maximum(variance, 0.0)) / moments.n_private
+        trace = float(np.sum(inverse[:, None] * own_noise**2))
+        both = np.einsum("ij,ij->i", scaled @ noise, scaled @ own_noise)
+        trace += float(np.mean(both * gain))
+        quadratic = 0.5 * np.mean((baseline + left_out) ** 2)
+        result[k] = quadratic - baseline - np.mean(linear) + trace + spread
+        form = inverse * (1.0 - 0.5 * values * inverse)  # B, diagonal here
+        inner = own_noise.T @ (form[:, None] * own_noise)  # tr(BSBS) = |N'BN|**2, S = NN'
+        linear_part = np.square(own_noise.T @ (form * side)).sum()
+        std[k] = np.sqrt(2.0 * np.square(inner).sum() + 4.0 * linear_part)
+    return result, std
+
+
+def choose(every: Sequence[Moments], alphas: Floats, baseline: float) -> tuple[int, float]:
+    """Return which features and which ridge the criterion likes best; the largest if it cannot."""
+    best = (math.inf, 0, float(alphas.max()))
+    if len(every) == len(alphas) == 1:
+        return best[1:]
+    for j, moments in enumerate(every):
+        loss, std = criterion(moments, alphas, baseline)
+        values = loss + CAUTION * std
+        k = int(np.argmin(values))
+        if values[k] < best[0]:
+            best = (float(values[k]), j, float(alphas[k]))
+    return best[1:]
+
+
+def median_distance(rows: Floats) -> float:
+    """Return the median Euclidean distance of distinct rows; 1 if all are the same."""
+    unit = float(np.abs(rows).max(initial=0.0)) or 1.0
+    rows = rows / unit  # squares of huge rows would overflow
+    square = np.einsum("ij,ij->i", rows, rows)
+    distances = square[:, None] + square - 2.0 * (rows @ rows.T)
+    scale = float(square.max(initial=0.0)) * 1e-12
+    apart = distances[np.triu_indices(len(rows), 1)]
+    apart = apart[apart > scale]
+    return float(np.sqrt(np.median(apart))) * unit if apart.size else 1.0
+
+
+# --- centers and rates of kernels -----------------------------------------------------------------
+
+PUBLISHED = "published_private_rows"
+_SCALES = (1.0, 0.5)  # private choice of the bandwidth: these times the median public distance
+
+
+def box_of_centers(stated: tuple[Floats, Floats] | None, public: Floats) -> tuple[Floats, Floats]:
+    """Return the public box in which noisy centres lie: the stated one, or that of public rows."""
+    if stated is None:
+        far = 1e100  # the noise has a scale of its own beyond
+        return public.min(axis=0).clip(-far, far), public.max(axis=0).clip(-far, far)
+    if max(np.abs(side).max() for side in stated) > 1e100:
+        raise ValueError("bounds must be 'public' or a pair (low, high) within 1e100 of 0")
+    return stated
+
+
+def refuse_published(adjacency: str, rate: float | None, many: bool) -> None:
+    """Raise where rows cannot be published: those of a unit of many, or at a private rate."""
+    if many:
+        raise ValueError(
+            f"centers must not be {PUBLISHED!r} where a unit has many rows (groups): each would be "
+            "published with a probability of its own"
+        )
+    if adjacency == "add_or_remove_one" and rate is None:
+        raise ValueError(
+            f"sampling_rate must be given for centers={PUBLISHED!r} under "
+            "'add_or_remove_one': delta = n_centers / n would publish the number of rows"
+        )
+
+
+def warn_published() -> None:
+    """Warn the caller of a fit that it publishes rows."""
+    warnings.warn(
+        f"centers={PUBLISHED!r} publishes raw private rows: each private row ends "
+        "up in centers_ with the probability charged as delta.",
+        PublishedRowsWarning,
+        stacklevel=outside_level(),
+    )
+
+
+def published_delta(rate: Fraction, delta: float) -> float:
+    """Return the share of the private rows that is published, rounded up; refuse a smaller delta.
+
+    The nearest float to the share is enough; what is charged is rounded up all the same.
+    """
+    if delta < float(rate):
+        raise ValueError(
+            f"delta must be at least {round_up(rate)!r}, the share of the private rows that "
+            f"centers={PUBLISHED!r} publishes, got {delta!r}"
+        )
+    return round_up(rate)
+
+
+def stated_centers(centers: Any, n_features: int, most: int) -> Floats | None:
+    """Return centres that the user states, or None for a word."""
+    if isinstance(centers, str):
+        return None
+    text = "centers must be 'public', 'noisy', an array of shape (n_centers, n_features)"
+    stated = np.zeros((0, 0))
+    good = True
+    try:
+        stated = np.asarray(centers, dtype=np.float64)
+    except (TypeError, ValueError, OverflowError):
+        good = False
+    good = good and stated.ndim == 2 and 0 < len(stated) <= most
+    if not good or stated.shape[1] != n_features or not np.isfinite(stated).all():
+        raise ValueError(f"{text} of finite numbers, or {PUBLISHED!r}")
+    return stated
+
+
+def rates_of(gamma: Any, kernel: str, public: Floats) -> Floats:
+    """Return the rates to choose from, in ascending order; they depend on public rows only."""
+    stated = check_candidates(gamma, "gamma")
+    if stated is not None:
+        return np.unique(stated)
+    some = np.unique(np.linspace(0, len(public) - 1, min(len(public), 500)).astype(np.intp))
+    typical = median_distance(public[some])
+    rates = 1.0 / (np.array(_SCALES) * min(max(typical, 1e-100), 1e100))
+    return rates if kernel == "laplacian" else 0.5 * rates**2

@@ -29,24 +29,24 @@ from skdp.density_ratio._base import (
     effective_sample_size,
     rate_of,
 )
-from skdp.density_ratio._centers import (
-    PUBLISHED,
-    box_of_centers,
-    published_delta,
-    rates_of,
-    refuse_published,
-    stated_centers,
-    warn_published,
-)
 from skdp.density_ratio._features import (
+    PUBLISHED,
     BasisValues,
     KernelValues,
+    Moments,
     PublicMoments,
+    box_of_centers,
+    choose,
     fit_basis,
     is_elementwise,
     public_moments,
+    published_delta,
+    rates_of,
+    refuse_published,
+    solve,
+    stated_centers,
+    warn_published,
 )
-from skdp.density_ratio._solve import Moments, choose, solve
 from skdp.parameters import Integers, Reals, Table, check_parameter
 from skdp.planning import Allowance, row_count
 from skdp.queries import BasisMean, FeatureMeans, KernelMap, KernelMean, NoisySample, PublishedRows

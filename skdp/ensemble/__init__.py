@@ -7,8 +7,7 @@ learn a curve for each column from noisy residuals. `DPRandomForestClassifier` c
 leaves of random trees.
 """
 
-from skdp.ensemble._boosting import DPExplainableBoostingClassifier
-from skdp.ensemble._boosting_regressor import DPExplainableBoostingRegressor
+from skdp.ensemble._boosting import DPExplainableBoostingClassifier, DPExplainableBoostingRegressor
 from skdp.ensemble._forest import DPRandomForestClassifier
 from skdp.ensemble._release import DPTrainOnRelease
 from skdp.ensemble._subsample import DPSubsampleAggregate

@@ -26,13 +26,18 @@ from skdp.base import check_integer
 from skdp.budget import PrivacyBudget
 from skdp.budget.ambient import outside_level
 from skdp.core import PrivacyCertificate
-from skdp.ensemble._tasks import COLUMN, Floats, check_model, seeded
+from skdp.ensemble._blocks import COLUMN, Floats, check_model, seeded
 from skdp.parameters import Integers, Table, naming
 from skdp.planning import row_count
-from skdp.synthetic._base import by_label, check_domain
-from skdp.synthetic._learning import LearningMixin, check_learnable, plans_of, unstated
-from skdp.synthetic._marginals import COUNT, MAX_DATABASE, MAX_WORK, Rounds, candidate_sets
-from skdp.synthetic._trees import Model
+from skdp.synthetic._base import (
+    LearningMixin,
+    by_label,
+    check_domain,
+    check_learnable,
+    plans_of,
+    unstated,
+)
+from skdp.synthetic._marginals import COUNT, MAX_DATABASE, MAX_WORK, Model, Rounds, candidate_sets
 from skdp.tabular import (
     CATEGORIES,
     KEYS,

@@ -27,28 +27,28 @@ from skdp.base.expected_error import ExpectedErrorMixin
 from skdp.budget import PrivacyBudget
 from skdp.budget.ambient import outside_level
 from skdp.core import Ball, Box, Mean, Session, UserFunction
-from skdp.ensemble._plan import (
+from skdp.ensemble._blocks import (
+    AUTO,
+    COLUMN,
     COUNT_SHARE,
     MOST_TOGETHER,
     SCORES,
     SMOOTH,
-    Noise,
-    Plan,
-    check_noise,
-    planned,
-)
-from skdp.ensemble._scores import directions, radius, restored
-from skdp.ensemble._tasks import (
-    AUTO,
-    COLUMN,
     Floats,
+    Noise,
     Parameters,
+    Plan,
     Prediction,
     Scores,
     Vote,
     check_model,
+    check_noise,
+    directions,
     parameters_of,
+    planned,
     probe,
+    radius,
+    restored,
     seeded,
     stated,
 )

@@ -185,7 +185,7 @@ def _is_ours(step: Any) -> bool:
 _EXACT = {
     "DPCategoricalNB": "skdp.naive_bayes",
     "DPExplainableBoostingClassifier": "skdp.ensemble._boosting",
-    "DPExplainableBoostingRegressor": "skdp.ensemble._boosting_regressor",
+    "DPExplainableBoostingRegressor": "skdp.ensemble._boosting",
     "DPGaussianNB": "skdp.naive_bayes",
     "DPLinearDiscriminantAnalysis": "skdp.discriminant_analysis",
     "DPLinearRegression": "skdp.linear_model._ridge",

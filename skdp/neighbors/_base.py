@@ -10,6 +10,7 @@ from __future__ import annotations
 import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -22,10 +23,229 @@ from skdp.base import PrivateMixin, check_integer
 from skdp.base.expected_error import ExpectedErrorMixin, check_like, resampled, unanswered
 from skdp.core import Session
 from skdp.planning import bounds_in
-from skdp.queries import LearnedBox
+from skdp.queries import MAX_CELLS, LearnedBox
+
+# --- product grids --------------------------------------------------------------------------------
 
 Floats = NDArray[np.float64]
 Pair = tuple[Floats, Floats]
+
+MOST_CENTERS = 2000
+MOST_FEATURES = 10  # two centres a feature at least
+_CHOSEN_CENTERS = 400  # where the bandwidth is chosen; 1024 in ten features
+_MARGIN_FEATURES = 3  # up to so many the grid reaches one centre beyond the bounds
+_PER_BANDWIDTH = 8.0  # points of the tabulated density
+LOUD = 0.25  # noise of the smallest bandwidth tried, relative to the uniform density
+
+
+def axis_kernel(x: Floats, centers: Floats, bandwidth: float, width: float) -> Floats:
+    """Return width * N(x; centers, bandwidth**2), of shape (len(x), len(centers))."""
+    distance = (x[:, None] - centers) / bandwidth
+    peak = width / bandwidth / math.sqrt(2 * math.pi)
+    return np.asarray(np.exp(-0.5 * distance * distance) * peak, dtype=np.float64)
+
+
+def along(matrices: list[Floats], tensor: Floats) -> Floats:
+    """Multiply a tensor by one matrix a dimension."""
+    for j, matrix in enumerate(matrices):
+        tensor = np.moveaxis(np.tensordot(matrix, tensor, axes=(1, j)), 0, j)
+    return tensor
+
+
+def _kron(matrices: list[Floats]) -> Floats:
+    """Return the Kronecker product of one matrix a feature."""
+    product: Floats = np.ones((1, 1))
+    for matrix in matrices:
+        product = np.asarray(np.kron(product, matrix), dtype=np.float64)
+    return product
+
+
+@dataclass(frozen=True)
+class Lattice:
+    """A product grid of centres: the coordinates of each feature.
+
+    Attributes
+    ----------
+    axes : tuple of ndarrays
+    blur : tuple of float
+        Standard deviation in each feature of what stands at a centre already: 0 for kernels there,
+        width / sqrt(12) for cells around. A kernel density on top of it has that much less.
+    """
+
+    axes: tuple[Floats, ...]
+    blur: tuple[float, ...]
+
+    @staticmethod
+    def sizes(bounds: Pair, bandwidth: float, spacing: float) -> list[int]:
+        """Return the number of centres in each feature."""
+        cells = np.maximum(np.ceil((bounds[1] - bounds[0]) / bandwidth / spacing - 1e-9), 1.0)
+        return [int(min(c, 1e18)) + 1 + 2 * _margin(len(cells)) for c in cells]
+
+    @classmethod
+    def make(
+        cls, bounds: Pair, bandwidth: float, spacing: float, *, cells: bool = False
+    ) -> Lattice:
+        """Return the grid over the bounds, at most `spacing` bandwidths apart."""
+        axes, blur = [], []
+        margin = _margin(len(bounds[0]))
+        for size, low, high in zip(cls.sizes(bounds, bandwidth, spacing), *bounds, strict=True):
+            steps = size - 1 - 2 * margin
+            unit = np.arange(-margin, steps + margin + 1) / steps
+            axes.append(low * (1.0 - unit) + high * unit)
+            blur.append(float(high - low) / steps / math.sqrt(12.0) if cells else 0.0)
+        return cls(tuple(axes), tuple(blur))
+
+    def rounded(self, centers: Floats) -> Lattice:
+        """Return the grid of these centres, which are `centers` up to rounding."""
+        table = centers.reshape(*self.shape, len(self.axes))
+        axes = [
+            np.array(np.moveaxis(table[..., j], j, 0).reshape(size, -1)[:, 0])
+            for j, size in enumerate(self.shape)
+        ]
+        return Lattice(tuple(axes), self.blur)
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """Return the number of centres in each feature."""
+        return tuple(axis.size for axis in self.axes)
+
+    def centers(self) -> Floats:
+        """Return all centres, shape (b, d), the last feature fastest."""
+        places = np.meshgrid(*self.axes, indexing="ij")
+        return np.stack(places, axis=-1).reshape(-1, len(self.axes))
+
+    def edges(self) -> list[Floats]:
+        """Return the edges of cells around the centres, one array a feature."""
+        found = []
+        for axis in self.axes:
+            half = np.diff(axis[[0, 1, -2, -1]])[[0, 2]] / 2
+            middle = axis[:-1] / 2 + axis[1:] / 2
+            found.append(np.concatenate([[axis[0] - half[0]], middle, [axis[-1] + half[1]]]))
+        return found
+
+    def kernels(
+        self, points: Sequence[Floats], bandwidth: float, bounds: Pair, times: float = 1.0
+    ) -> list[Floats]:
+        """Return kernel densities of points at the centres, relative to uniform, by feature.
+
+        `times` widens what the bandwidth and the blur leave of the kernel.
+        """
+        widths = bounds[1] - bounds[0]
+        own = [times * width for width in self.own(bandwidth)]
+        return [
+            axis_kernel(x, c, h, float(w))
+            for x, c, h, w in zip(points, self.axes, own, widths, strict=True)
+        ]
+
+    def own(self, bandwidth: float) -> list[float]:
+        """Return the standard deviation of the kernel at a centre in each feature."""
+        return [bandwidth * math.sqrt(1.0 - (blur / bandwidth) ** 2) for blur in self.blur]
+
+    def gram(self, bandwidth: float, bounds: Pair, times: float = 1.0) -> Floats:
+        """Return the kernel densities of all centres at all centres, (b, b)."""
+        return _kron(self.kernels(self.axes, bandwidth, bounds, times))
+
+    def second_moment(self, bounds: Pair, bandwidth: float) -> Floats:
+        """Return the mean over the box of f(x) f(x)', f the kernel densities, (b, b)."""
+        parts = []
+        points = node_axes(bounds, bandwidth, 3.0)
+        for values in self.kernels(points, bandwidth, bounds):
+            weights = np.full(len(values), 1.0 / (len(values) - 1))
+            weights[[0, -1]] /= 2
+            parts.append(values.T @ (weights[:, None] * values))
+        return _kron(parts)
+
+    def root_mean_square(self, matrix: Floats | None, bandwidth: float, bounds: Pair) -> float:
+        """Return the root mean square over the box of the norm of matrix @ f(x).
+
+        Times the standard deviation of the noise of a feature, that of the noise of the density.
+        """
+        moment = self.second_moment(bounds, bandwidth)
+        if matrix is None:
+            return math.sqrt(float(np.trace(moment)))
+        square = float(np.einsum("ij,ij->", matrix @ moment, matrix))
+        return math.sqrt(max(square, 0.0))
+
+
+def _margin(n_features: int) -> int:
+    """Return how many centres stand beyond the bounds, on either side."""
+    return 1 if n_features <= _MARGIN_FEATURES else 0
+
+
+def node_axes(bounds: Pair, bandwidth: float, fineness: float = _PER_BANDWIDTH) -> list[Floats]:
+    """Return points in each feature on which a density of this bandwidth is tabulated.
+
+    So many a bandwidth, or fewer where that would make more than 2**20.
+    """
+    widths = bounds[1] - bounds[0]
+    while True:
+        cells = np.maximum(np.ceil(np.minimum(fineness * widths / bandwidth, 1e7)), 1.0)
+        if np.prod(cells + 1.0) <= MAX_CELLS or np.all(cells == 1.0):
+            break
+        fineness *= 0.8
+    axes = []
+    for low, high, number in zip(*bounds, cells, strict=True):
+        unit = np.linspace(0.0, 1.0, int(number) + 1)
+        axes.append(low * (1.0 - unit) + high * unit)
+    return axes
+
+
+def least_bandwidth(bounds: Pair, spacing: float, most: int) -> float:
+    """Return the smallest bandwidth whose grid has at most so many centres, rounded up a little."""
+    widest = float(np.max(bounds[1] - bounds[0]))
+    low, high = widest * 1e-5, widest * 4.0  # at 1 / spacing the grid has its least size
+    for _ in range(60):
+        middle = math.sqrt(low) * math.sqrt(high)
+        if math.prod(Lattice.sizes(bounds, middle, spacing)) <= most:
+            high = middle
+        else:
+            low = middle
+    return high * (1.0 + 1e-12)
+
+
+def candidates(
+    bounds: Pair, spacing: float, n: float, noise: Callable[[float], float], loud: float = LOUD
+) -> list[float]:
+    """Return bandwidths to choose from, ascending: factors of √2 up to a quarter of the box.
+
+    The smallest has a grid that is quick to work with. At it, noise is no larger than the error of
+    sampling, or than a quarter, for a uniform density of 1. Densities of peaks have less to fear of
+    noise than that: of 0.03 to 1, it was best for three densities of one feature.
+
+    Parameters
+    ----------
+    n : float
+        Number of rows.
+    noise : callable
+        From a bandwidth to the standard deviation of the noise, relative to the uniform density.
+    loud : float
+        The quarter.
+    """
+    widths = bounds[1] - bounds[0]
+    d = len(widths)
+    widest = float(np.max(widths))
+    low, high = least_bandwidth(bounds, spacing, max(_CHOSEN_CENTERS, 2**d)), widest
+
+    def too_loud(h: float) -> bool:
+        sampling = math.sqrt(peak(bounds, h) / 2 ** (d / 2) / n)
+        return noise(h) > max(sampling, loud)
+
+    if too_loud(low):
+        for _ in range(40):
+            middle = math.sqrt(low) * math.sqrt(high)
+            low, high = (middle, high) if too_loud(middle) else (low, middle)
+        low = high
+    number = 1 + max(0, math.floor(2.0 * math.log2(widest / 4.0 / low) + 1e-9))
+    return [low * 2.0 ** (j / 2) for j in range(number)]
+
+
+def peak(bounds: Pair, bandwidth: float) -> float:
+    """Return the height of the kernel, relative to the uniform density."""
+    widths = bounds[1] - bounds[0]
+    return float(np.prod(widths / (math.sqrt(2 * math.pi) * bandwidth)))
+
+
+# --- what densities share -------------------------------------------------------------------------
 
 COUNT_SHARE = 0.02  # where the number of rows is private: what planning needs of it
 _FAR = 1e100  # bounds end here: squares and their sums stay finite

@@ -20,16 +20,20 @@ from skdp.base.expected_error import NOISELESS, mean_error, rehearsal
 from skdp.base.nystroem import nystroem_features
 from skdp.budget import PrivacyBudget
 from skdp.core import Session
-from skdp.neighbors._base import COUNT_SHARE, BoxDensity, Floats, Pair, mixed
-from skdp.neighbors._grid import (
+from skdp.neighbors._base import (
+    COUNT_SHARE,
     LOUD,
     MOST_CENTERS,
     MOST_FEATURES,
+    BoxDensity,
+    Floats,
     Lattice,
+    Pair,
     along,
     axis_kernel,
     candidates,
     least_bandwidth,
+    mixed,
     node_axes,
     peak,
 )

@@ -6,11 +6,11 @@ queries, and others of the same kind.
 """
 
 from skdp.synthetic._cdf import DPEmpiricalCDF
-from skdp.synthetic._kinds import Queries
 from skdp.synthetic._marginals import DPMarginalSynthesizer
 from skdp.synthetic._mwem import MWEMReleaser
 from skdp.synthetic._online import PrivateMultiplicativeWeights
 from skdp.synthetic._queries import (
+    Queries,
     conjunctions,
     intervals,
     linear_queries,

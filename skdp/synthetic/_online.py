@@ -37,10 +37,8 @@ from skdp.queries import (
     comparison_margin,
 )
 from skdp.synthetic._base import PublicTable, ReleaserMixin
-from skdp.synthetic._kinds import Queries
-from skdp.synthetic._mwem import AUTO, COUNT_SHARE, as_fractions, check_factored
-from skdp.synthetic._queries import as_queries, linear_queries
-from skdp.synthetic._weights import Weights
+from skdp.synthetic._mwem import AUTO, COUNT_SHARE, Weights, as_fractions, check_factored
+from skdp.synthetic._queries import Queries, as_queries, linear_queries
 from skdp.tabular import Domain
 
 # What comparisons take of what is left after the number of rows; the rest is for the answers.

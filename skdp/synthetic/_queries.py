@@ -5,26 +5,439 @@ Nothing is released here: what is stated is public.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+import math
+import numbers
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
+from itertools import combinations, pairwise
 from typing import Any
 
 import numpy as np
-from numpy.typing import ArrayLike
+from numpy.typing import ArrayLike, NDArray
 
+from skdp.base import check_integer
 from skdp.parameters import check_length, naming
-from skdp.queries import Workload
-from skdp.synthetic._kinds import (
-    Functions,
-    Queries,
-    _check_weights,
-    _Conjunctions,
-    _Intervals,
-    _Matrix,
-    _Parities,
-    _Sum,
-    _Thresholds,
-)
-from skdp.tabular import Domain
+from skdp.queries import MAX_TABLE, Cells, Group, Intervals, Prefixes, Weighted, Workload
+from skdp.tabular import Bins, Domain
+
+# --- kinds of queries -----------------------------------------------------------------------------
+
+MAX_SETS = 2**20  # sets of columns
+MAX_QUERIES = 2**24
+MAX_WEIGHTS = 2**26  # entries of a matrix of queries
+
+
+class Queries:
+    """Linear queries, stated without a table.
+
+    A query is a function of one row with values in [0, 1]; its answer is its mean over the rows.
+    Queries are made by `conjunctions`, `thresholds`, `intervals`, `parities` and `linear_queries`;
+    ``a + b`` asks the queries of both. Objects are immutable, so estimators may share them.
+    """
+
+    @property
+    def parts(self) -> tuple[Queries, ...]:
+        """The specifications of which this one is the sum."""
+        return (self,)
+
+    @property
+    def key(self) -> tuple[Any, ...]:
+        """A hashable key that distinguishes the specification from others of its type."""
+        raise NotImplementedError
+
+    def groups(self, domain: Domain) -> list[Group]:
+        """Return the queries on a domain, grouped by the columns that they depend on.
+
+        Parameters
+        ----------
+        domain : Domain
+
+        Returns
+        -------
+        groups : list of skdp.queries.Group
+
+        Raises
+        ------
+        TypeError, ValueError
+            If the queries do not fit the domain.
+        """
+        raise NotImplementedError
+
+    def workload(self, domain: Domain) -> Workload:
+        """Return the queries on a domain.
+
+        Parameters
+        ----------
+        domain : Domain
+
+        Returns
+        -------
+        workload : skdp.queries.Workload
+
+        Raises
+        ------
+        TypeError, ValueError
+            If the queries do not fit the domain, or if there are none or too many.
+        """
+        groups = self.groups(domain)
+        count = sum(group.n_queries(domain.sizes) for group in groups)
+        if count == 0:
+            raise ValueError("queries must hold at least one query, got none")
+        if count > MAX_QUERIES:
+            raise ValueError(f"queries must be at most {MAX_QUERIES}, got {count}")
+        return Workload(domain.sizes, groups)
+
+    def __call__(self, domain: Domain) -> Workload:
+        """Return the queries on a domain; the same as `workload`.
+
+        Parameters
+        ----------
+        domain : Domain
+
+        Returns
+        -------
+        workload : skdp.queries.Workload
+        """
+        return self.workload(domain)
+
+    def __add__(self, other: object) -> Queries:
+        if not isinstance(other, Queries):
+            return NotImplemented
+        return _Sum([self, other])
+
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, Queries):
+            return NotImplemented
+        return type(self) is type(other) and self.key == other.key
+
+    def __hash__(self) -> int:
+        return hash((type(self).__name__, self.key))
+
+    def __sklearn_clone__(self) -> Queries:
+        return self  # it never changes
+
+
+class _Sum(Queries):
+    """The queries of several specifications, one after the other."""
+
+    def __init__(self, parts: Iterable[Queries]) -> None:
+        self._all = tuple(one for part in parts for one in part.parts)
+
+    @property
+    def parts(self) -> tuple[Queries, ...]:
+        return self._all
+
+    @property
+    def key(self) -> tuple[Any, ...]:
+        return self._all
+
+    def __repr__(self) -> str:
+        return " + ".join(map(repr, self._all))
+
+    def groups(self, domain: Domain) -> list[Group]:
+        return [group for part in self._all for group in part.groups(domain)]
+
+
+class _OnColumns(Queries):
+    """Queries on some columns of the domain, given by name or position; None for all."""
+
+    def __init__(self, columns: Any) -> None:
+        self.columns = _check_columns(columns)
+
+    def _positions(self, domain: Domain) -> list[int]:
+        """Return the stated columns in the order stated; all if none are."""
+        if self.columns is None:
+            return list(range(domain.n_columns))
+        with naming("columns"):
+            positions = [domain.position(column) for column in self.columns]
+        if len(set(positions)) != len(positions):
+            raise ValueError("columns must be distinct")
+        return positions
+
+    def _sets(self, domain: Domain, order: int) -> Iterator[tuple[int, ...]]:
+        """Return every set of `order` of the stated columns, ascending."""
+        positions = sorted(self._positions(domain))
+        if order > len(positions):
+            raise ValueError(
+                f"queries: order={order} is above the number of columns "
+                f"(n_features = {len(positions)})"
+            )
+        if (count := math.comb(len(positions), order)) > MAX_SETS:
+            raise ValueError(
+                f"queries: order={order} of {len(positions)} columns makes {count} sets of "
+                f"columns; at most {MAX_SETS} are possible"
+            )
+        return combinations(positions, order)
+
+
+class _Conjunctions(_OnColumns):
+    def __init__(self, order: Any, monotone: bool, columns: Any, values: Any) -> None:
+        super().__init__(columns)
+        self.order = check_integer(order, "order", low=1)
+        if not isinstance(monotone, bool | np.bool_):
+            raise TypeError(f"monotone must be True or False, got {type(monotone).__name__}")
+        self.monotone = bool(monotone)
+        if values is not None and not self.monotone:
+            raise ValueError("values is for monotone=True only: other conjunctions ask every value")
+        self.values = dict(values) if isinstance(values, Mapping) else values
+
+    @property
+    def key(self) -> tuple[Any, ...]:
+        values = self.values
+        if isinstance(values, dict):
+            values = ("by column", *values.items())
+        return (self.order, self.monotone, self.columns, values)
+
+    def __repr__(self) -> str:
+        return _call("conjunctions", self.order, monotone=self.monotone, columns=self.columns,
+                     values=self.values)  # fmt: skip
+
+    def groups(self, domain: Domain) -> list[Group]:
+        sets = self._sets(domain, self.order)
+        if not self.monotone:
+            return [Cells(s) for s in sets]
+        values = self._by_position(domain)
+        code = {j: self._code(domain, j, values) for j in self._positions(domain)}
+        groups: list[Group] = []
+        for s in sets:
+            cell = 0
+            for j in s:
+                cell = cell * domain.sizes[j] + code[j]
+            groups.append(Cells(s, np.array([cell])))
+        return groups
+
+    def _by_position(self, domain: Domain) -> dict[int, Any]:
+        """Return the stated values by the columns' positions; refuse keys that name no column."""
+        if self.values is None:
+            return {}
+        if not isinstance(self.values, dict):
+            return dict.fromkeys(self._positions(domain), self.values)
+        found: dict[int, Any] = {}
+        for key, value in self.values.items():
+            try:
+                j = domain.position(key)
+            except ValueError:
+                raise ValueError(f"values names no column of the domain: {key!r}") from None
+            if j in found:
+                raise ValueError(f"values names a column twice: {key!r}")
+            found[j] = value
+        return found
+
+    @staticmethod
+    def _code(domain: Domain, j: int, values: dict[int, Any]) -> int:
+        """Return the code of the value that a monotone conjunction asks of a column."""
+        if j not in values:
+            return domain.sizes[j] - 1
+        label = j if domain.names is None else domain.names[j]
+        value = values[j]
+        codes, outside = domain.codes(j, np.array([value], dtype=object))
+        if outside[0]:
+            raise ValueError(f"values: {value!r} is not in the domain of column {label!r}")
+        return int(codes[0])
+
+
+class _Ordered(_OnColumns):
+    """Queries on each of some ordered columns by itself."""
+
+    name = ""
+
+    @property
+    def key(self) -> tuple[Any, ...]:
+        return (self.columns,)
+
+    def __repr__(self) -> str:
+        return _call(self.name, columns=self.columns)
+
+    def _ordered(self, domain: Domain) -> list[int]:
+        """Return the stated columns, whose order the domain states; else all with an order."""
+        if self.columns is not None:
+            return self._positions(domain)
+        found = [j for j in range(domain.n_columns) if _is_ordered(domain, j)]
+        if not found:
+            raise ValueError(
+                f"queries: {self.name} needs an ordered column (Bins, or numbers that increase), "
+                "and the domain has none; columns= takes the order of the categories stated"
+            )
+        return found
+
+
+class _Thresholds(_Ordered):
+    name = "thresholds"
+
+    def groups(self, domain: Domain) -> list[Group]:
+        return [Prefixes(j) for j in self._ordered(domain)]
+
+
+class _Intervals(_Ordered):
+    name = "intervals"
+
+    def groups(self, domain: Domain) -> list[Group]:
+        return [Intervals(j) for j in self._ordered(domain)]
+
+
+class _Parities(_OnColumns):
+    def __init__(self, order: Any, columns: Any) -> None:
+        super().__init__(columns)
+        self.order = check_integer(order, "order", low=1)
+
+    @property
+    def key(self) -> tuple[Any, ...]:
+        return (self.order, self.columns)
+
+    def __repr__(self) -> str:
+        return _call("parities", self.order, columns=self.columns)
+
+    def groups(self, domain: Domain) -> list[Group]:
+        groups: list[Group] = []
+        for s in self._sets(domain, self.order):
+            shape = tuple(domain.sizes[j] for j in s)
+            _check_cells(math.prod(shape))
+            even = 1 - np.indices(shape).sum(axis=0).reshape(1, -1) % 2
+            groups.append(Weighted(s, even))
+        return groups
+
+
+class _Matrix(_OnColumns):
+    def __init__(self, weights: NDArray, columns: Any) -> None:
+        super().__init__(columns)
+        self.weights = weights
+
+    @property
+    def key(self) -> tuple[Any, ...]:
+        return (self.weights.shape, self.weights.dtype.str, self.weights.tobytes(), self.columns)
+
+    def __repr__(self) -> str:
+        n, cells = self.weights.shape
+        return _call("linear_queries", f"<{n} x {cells} matrix>", columns=self.columns)
+
+    def groups(self, domain: Domain) -> list[Group]:
+        positions = self._positions(domain)
+        cells = math.prod(domain.sizes[j] for j in positions)
+        if self.weights.shape[1] != cells:
+            raise ValueError(
+                f"q has {self.weights.shape[1]} cells a query, but the domain of its columns has "
+                f"{cells}"
+            )
+        return [_weighted(domain, positions, self.weights)]
+
+
+class Functions(_OnColumns):
+    """Queries that are functions of a row."""
+
+    def __init__(self, functions: Sequence[Callable[[Any], float]], columns: Any) -> None:
+        super().__init__(columns)
+        self.functions = tuple(functions)
+
+    @property
+    def key(self) -> tuple[Any, ...]:
+        return (self.functions, self.columns)
+
+    def on_rows(self, domain: Domain, rows: NDArray) -> NDArray[np.float64]:
+        """Return every function's mean over released rows (codes of all columns of the domain)."""
+        positions = self._positions(domain)
+        codes, times = np.unique(rows[:, positions], axis=0, return_counts=True)
+        means: NDArray[np.float64] = self.at(domain, positions, codes) @ times / len(rows)
+        return means
+
+    def __repr__(self) -> str:
+        names = [getattr(g, "__name__", type(g).__name__) for g in self.functions]
+        return _call("linear_queries", f"<{', '.join(names)}>", columns=self.columns)
+
+    def groups(self, domain: Domain) -> list[Group]:
+        positions = self._positions(domain)
+        shape = tuple(domain.sizes[j] for j in positions)
+        _check_cells(math.prod(shape))
+        _check_weights(len(self.functions), math.prod(shape))
+        codes = np.column_stack(np.unravel_index(np.arange(math.prod(shape)), shape))
+        return [_weighted(domain, positions, self.at(domain, positions, codes))]
+
+    def at(self, domain: Domain, positions: Sequence[int], codes: NDArray) -> NDArray:
+        """Return every function at some cells, checked; shape (n_functions, len(codes)).
+
+        A function gets a row of the stated columns: a dict by name if the domain has names, else a
+        tuple. Of `Bins` it gets the middle of the cell.
+        """
+        columns = [domain.values(j, codes[:, i]).tolist() for i, j in enumerate(positions)]
+        names = None if domain.names is None else [domain.names[j] for j in positions]
+        cells: list[Any] = list(zip(*columns, strict=True))
+        if names is not None:
+            cells = [dict(zip(names, cell, strict=True)) for cell in cells]
+        out = np.empty((len(self.functions), len(cells)))
+        for i, g in enumerate(self.functions):
+            for c, cell in enumerate(cells):
+                out[i, c] = _in_unit(g(cell), i)
+        return out
+
+
+def _weighted(domain: Domain, positions: Sequence[int], weights: NDArray) -> Weighted:
+    """Return the group of queries whose cells are in the order of these columns."""
+    order = np.argsort(positions)
+    shape = tuple(domain.sizes[j] for j in positions)
+    table = weights.reshape(len(weights), *shape).transpose(0, *(order + 1))
+    return Weighted([positions[i] for i in order], table.reshape(len(weights), -1))
+
+
+def _is_ordered(domain: Domain, j: int) -> bool:
+    """Say whether a column is of bins, or of numbers that increase."""
+    column = domain.column(j)
+    if isinstance(column, Bins):
+        return True
+    return domain.is_numeric(j) and all(a < b for a, b in pairwise(column))
+
+
+def _check_cells(cells: int) -> None:
+    if cells > MAX_TABLE:
+        raise ValueError(
+            f"queries: a table of {cells} cells is too large; at most {MAX_TABLE} are "
+            "possible. State fewer columns"
+        )
+
+
+def _check_weights(n_queries: int, cells: int) -> None:
+    if n_queries * cells > MAX_WEIGHTS:
+        raise ValueError(
+            f"q must have at most {MAX_WEIGHTS} entries, got {n_queries} queries on {cells} cells"
+        )
+
+
+def _check_columns(columns: Any) -> tuple[Any, ...] | None:
+    """Return the stated columns as a tuple; one name or position is a list of one."""
+    if columns is None:
+        return None
+    if isinstance(columns, str | numbers.Integral) or not isinstance(columns, Iterable):
+        columns = [columns]
+    with naming("columns"):
+        check_length(columns, "columns")
+        stated = tuple(columns)
+    if not stated:
+        raise ValueError("columns must name at least one column, got none")
+    if not all(isinstance(column, Hashable) for column in stated):
+        raise TypeError("columns must be names or positions of columns")
+    return stated
+
+
+def _in_unit(value: Any, query: int) -> float:
+    """Return a query's value at a cell of the public domain, or raise with the number."""
+    try:
+        number = float(value)
+    except (TypeError, ValueError, OverflowError):
+        raise TypeError(
+            f"q must return numbers in [0, 1], query {query} gave {type(value).__name__}"
+        ) from None
+    if not 0.0 <= number <= 1.0:  # NaN is neither
+        raise ValueError(f"q must lie in [0, 1]; query {query} is {number} at a cell")
+    return number
+
+
+def _call(name: str, *args: Any, **options: Any) -> str:
+    stated = [
+        f"{key}={value!r}"
+        for key, value in options.items()
+        if value is not None and value is not False
+    ]
+    return f"{name}({', '.join([*map(str, args), *stated])})"
+
+
+# --- how users state queries ----------------------------------------------------------------------
 
 
 def conjunctions(

@@ -33,8 +33,7 @@ from sklearn.tree import DecisionTreeRegressor
 
 from skdp.core.transcript import record
 from skdp.ensemble import DPSubsampleAggregate
-from skdp.ensemble._scores import directions, radius
-from skdp.ensemble._tasks import Scores
+from skdp.ensemble._blocks import Scores, directions, radius
 from tests.folding import each
 
 # --- what it learns -------------------------------------------------------------------------------

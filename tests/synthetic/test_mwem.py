@@ -25,8 +25,7 @@ from skdp.synthetic import (
     parities,
     thresholds,
 )
-from skdp.synthetic._mwem import WIDER, Wider
-from skdp.synthetic._weights import Weights, _View
+from skdp.synthetic._mwem import WIDER, Weights, Wider, _View
 from tests.folding import each
 
 RNG = np.random.default_rng(0)

@@ -18,7 +18,7 @@ from skdp.synthetic import (
     parities,
     thresholds,
 )
-from skdp.synthetic import _kinds as module
+from skdp.synthetic import _queries as module
 from skdp.synthetic._queries import as_queries
 from tests.folding import each
 

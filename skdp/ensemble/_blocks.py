@@ -1,0 +1,559 @@
+"""What is run on a block, and the checks of the models that are.
+
+Nothing is released here: what these callables return reaches nobody but the queries of
+blocks, which clip it, count failures as a public default and drop whatever is printed.
+"""
+
+from __future__ import annotations
+
+import copy
+import math
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from sklearn.base import clone, is_classifier, is_regressor
+
+from skdp.core import public_generator
+from skdp.planning import Allowance
+from skdp.queries import choose_noise
+from skdp.tabular import as_table, label_codes
+from skdp.user_code import suppress_warnings
+
+# --- what is run on a block -----------------------------------------------------------------------
+
+Floats = NDArray[np.float64]
+
+AUTO = "auto"
+COLUMN = (
+    "A column-vector y was passed when a 1d array was expected. Please change the shape of y to "
+    "(n_samples, ), for example using ravel()."
+)
+_PROBE_ROWS = 200
+_FAR = 1e300
+
+# --- what is run on a block -------------------------------------------------------------------
+
+
+def seeded(estimator: Any, seed: int) -> Any:
+    """Return a clone in which every random state that is not stated is this seed."""
+    made = clone(estimator)
+    unset = {
+        name: seed
+        for name, value in made.get_params(deep=True).items()
+        if value is None and name.rpartition("__")[2] == "random_state"
+    }
+    return made.set_params(**unset) if unset else made
+
+
+def bare(estimator: Any, seed: int) -> Any:
+    """Return a seeded clone without callbacks: those of its own would be given private rows."""
+    made = seeded(estimator, seed)
+    for part in [made, *made.get_params(deep=True).values()]:
+        if hasattr(part, "set_callbacks") and not isinstance(part, type):
+            part.set_callbacks()
+    return made
+
+
+def _predicted(fitted: Any, queries: Any) -> NDArray:
+    """Predict a copy: what works in place would pass something on to the next block."""
+    return np.asarray(fitted.predict(copy.deepcopy(queries)))
+
+
+@dataclass(frozen=True)
+class Vote:
+    """Fits on a block and returns the codes of its predictions at the queries."""
+
+    estimator: Any
+    queries: Any
+    n_queries: int
+    classes: NDArray
+
+    def __call__(self, X: Any, codes: NDArray, seed: int) -> NDArray:
+        known = codes >= 0
+        if not known.all():
+            X, codes = as_table(np.asarray(X)[known], X), codes[known]
+        present = np.unique(codes)
+        if present.size <= 1:  # few estimators take that; the vote is clear
+            return np.full(self.n_queries, present[0] if present.size else -1)
+        fitted = bare(self.estimator, seed).fit(X, self.classes[codes])
+        return label_codes(_predicted(fitted, self.queries), self.classes)
+
+
+@dataclass(frozen=True)
+class Scores:
+    """Fits on a block and returns its scores of the classes at public rows, by direction.
+
+    Scores are probabilities where the estimator has them, else 1 for what it predicts. Of two
+    classes their difference, of more their distance from equal ones: the parts have at most the
+    norm of one row's (`skdp.ensemble._blocks.radius`).
+    """
+
+    estimator: Any
+    queries: Any
+    n_queries: int
+    classes: NDArray
+    basis: Floats
+
+    def __call__(self, X: Any, codes: NDArray, seed: int) -> NDArray:
+        known = codes >= 0
+        if not known.all():
+            X, codes = as_table(np.asarray(X)[known], X), codes[known]
+        scores = np.zeros((self.n_queries, len(self.classes)))
+        present = np.unique(codes)
+        if present.size == 1:  # few estimators take that; the scores are clear
+            scores[:, present[0]] = 1.0
+        elif present.size:
+            fitted = bare(self.estimator, seed).fit(X, self.classes[codes])
+            scores = self._scores(fitted)
+        else:
+            scores += 1.0 / len(self.classes)
+        if len(self.classes) == 2:
+            scores = scores[:, 1:] - scores[:, :1]
+        else:
+            scores = scores - 1.0 / len(self.classes)
+        return np.asarray(self.basis.T @ scores).ravel() / self.n_queries**0.5
+
+    def _scores(self, fitted: Any) -> Floats:
+        scores = np.zeros((self.n_queries, len(self.classes)))
+        if hasattr(fitted, "predict_proba"):
+            found = np.asarray(fitted.predict_proba(copy.deepcopy(self.queries)))
+            scores[:, np.searchsorted(self.classes, fitted.classes_)] = np.clip(found, 0.0, 1.0)
+            return scores
+        codes = label_codes(_predicted(fitted, self.queries), self.classes)
+        known = np.flatnonzero(codes >= 0)
+        scores[known, codes[known]] = 1.0
+        return scores
+
+
+@dataclass(frozen=True)
+class Prediction:
+    """Fits on a block, with clipped targets, and returns its predictions at the queries."""
+
+    estimator: Any
+    queries: Any
+    low: float
+    high: float
+
+    def __call__(self, X: Any, y: NDArray, seed: int) -> NDArray:
+        fitted = bare(self.estimator, seed).fit(X, np.clip(y, self.low, self.high))
+        return _predicted(fitted, self.queries)
+
+
+@dataclass(frozen=True)
+class Parameters:
+    """Fits on a block and returns ``coef_`` and ``intercept_`` in a row."""
+
+    estimator: Any
+    classes: NDArray | None
+    n_coefs: int
+    n_intercepts: int
+
+    def __call__(self, X: Any, y: NDArray, seed: int) -> NDArray:
+        if self.classes is not None:
+            known = y >= 0
+            X, y = as_table(np.asarray(X)[known], X), y[known]
+            present = np.unique(y)
+            if present.size == 1:  # an intercept says so; it will be clipped
+                side = 1 if self.n_intercepts == 1 else np.arange(self.n_intercepts)
+                one = np.where(present[0] == side, _FAR, -_FAR)
+                return np.append(np.zeros(self.n_coefs), one)
+            y = self.classes[y]
+        return parameters_of(bare(self.estimator, seed).fit(X, y))
+
+
+def parameters_of(fitted: Any) -> Floats:
+    parts = [np.ravel(getattr(fitted, name)) for name in ("coef_", "intercept_")]
+    return np.asarray(np.concatenate(parts), dtype=np.float64)
+
+
+def replaceable(fitted: Any, other: Any, X: Any) -> bool:
+    """Say whether a fitted model predicts like another once it has that one's parameters.
+
+    If not, predictions depend on more than ``coef_`` and ``intercept_``, or these cannot be set.
+    """
+    model = copy.deepcopy(fitted)
+    try:
+        model.coef_, model.intercept_ = other.coef_.copy(), np.copy(other.intercept_)
+        with np.errstate(all="ignore"):
+            one, two = np.asarray(model.predict(X)), np.asarray(other.predict(X))
+    except Exception:  # noqa: BLE001  public rows: any failure is the model's
+        return False
+    if one.dtype.kind == "f":
+        return bool(np.allclose(one, two, rtol=1e-6, atol=1e-9))
+    return bool(np.all(one == two))
+
+
+# --- checks -----------------------------------------------------------------------------------
+
+
+def check_model(value: Any, name: str) -> None:
+    """Refuse what is no classifier or regressor, and what would charge a budget in each block."""
+    good = not isinstance(value, type) and all(
+        hasattr(value, name) for name in ("fit", "predict", "get_params", "__sklearn_tags__")
+    )
+    if not good or not (is_classifier(value) or is_regressor(value)):
+        raise TypeError(
+            f"{name} must be a scikit-learn classifier or regressor with fit and predict, "
+            f"got {value.__name__ if isinstance(value, type) else type(value).__name__}"
+        )
+    if any(hasattr(v, "privacy_cost") for v in [value, *value.get_params(deep=True).values()]):
+        raise TypeError(
+            f"{name} must not be a private estimator: here noise on the aggregate protects the rows"
+        )
+
+
+def stated(value: Any) -> int | None:
+    """Return an integer parameter that has been checked, or None for ``"auto"``."""
+    return None if isinstance(value, str) else int(value)
+
+
+def probe(
+    estimator: Any,
+    output: str,
+    public: Floats,
+    like: Any,
+    classes: NDArray | None,
+    targets: tuple[Floats, Floats] | None,
+) -> Any:
+    """Fit the estimator on public rows with made-up targets, or raise.
+
+    An estimator that cannot be fitted would fail in every block, after the charge. Returns the
+    fitted estimator, whose parameters have the shapes of those of the blocks.
+    """
+    rng = public_generator(b"probe")
+    rows = rng.normal(size=(_PROBE_ROWS, public.shape[1]))
+    if len(public):
+        rows = public[np.arange(max(_PROBE_ROWS, len(public))) % len(public)]
+    X = as_table(rows, like)
+    if classes is not None:
+        y = classes[np.arange(len(rows)) % len(classes)]
+    else:
+        low, high = (-1.0, 1.0) if targets is None else targets
+        y = np.clip(rng.uniform(low, high, size=len(rows)), low, high)
+    with suppress_warnings():
+        try:
+            fitted = bare(estimator, 0).fit(X, y)
+        except ValueError:
+            if classes is not None or len(public):
+                raise
+            y = np.abs(y) + 0.5  # a model of counts or durations
+            fitted = bare(estimator, 0).fit(X, y)
+        good = np.shape(fitted.predict(X)) == y.shape
+    if not good:
+        raise ValueError("estimator must predict one label or number a row")
+    linear = all(hasattr(fitted, name) for name in ("coef_", "intercept_"))
+    if output == "parameters" and not linear:
+        raise TypeError(
+            "estimator must have coef_ and intercept_ for output='parameters', as linear "
+            f"models have; {type(fitted).__name__} has not"
+        )
+    if output == "parameters":
+        with suppress_warnings():
+            elsewhere = as_table(3.0 * rows[::-1] + 1.0, like)
+            other = bare(estimator, 0).fit(elsewhere, y)
+            good = replaceable(fitted, other, X)
+        if not good:
+            raise TypeError(
+                "estimator must predict from coef_ and intercept_ alone, and let them be set, "
+                f"for output='parameters'; {type(fitted).__name__} does not"
+            )
+    return fitted
+
+
+# --- how many blocks and queries ------------------------------------------------------------------
+
+SCORES = "scores"
+SMOOTH = "smooth_median"
+
+COUNT_SHARE = 0.05  # where the number of rows is private: what the number of blocks needs of it
+
+# "auto": the noise as a part of a unanimous vote, or of half a width.
+_AIM = {"vote": 0.25, "mean": 0.05, "median": 0.05, SCORES: 0.1, SMOOTH: 0.05}
+_LEAST_BLOCKS = 10
+_LEAST_ROWS_OF_SCORES = 10  # of a block: a mean of many rough scores is better than of few good
+_LOUD_SCORES = 0.2  # the noise of all directions, as a part of unanimous scores
+_MOST_DIRECTIONS = 33
+_HEARD = 0.5  # noise of a margin up to which votes teach a student
+_ENOUGH_QUERIES = 100
+_LEAST_ROWS = 20  # of a block
+_PLANNED_ROWS = 50  # of a block, when queries are chosen
+MOST_QUERIES = 1000
+
+MOST_TOGETHER = 8192  # numbers of one release of vectors
+
+
+@dataclass(frozen=True)
+class Noise:
+    """The noise of an aggregate of several numbers under one allowance.
+
+    Attributes
+    ----------
+    how : {"vote", "scores", "mean", "median", "smooth_median"}
+    n_classes : int
+        Of votes.
+    allowance : Allowance
+    """
+
+    how: str
+    n_classes: int
+    allowance: Allowance
+
+    @property
+    def mu(self) -> float | None:
+        """Of Gaussian noise; None of pure one."""
+        return self.allowance.mu
+
+    def _each(self, numbers: int) -> float:
+        """Return the pure epsilon of each of several releases."""
+        return self.allowance.part(Fraction(1, numbers)).pure_epsilon
+
+    def _smooth(self, numbers: int) -> tuple[float, float]:
+        """Return beta and kappa of smooth noise; ValueError if epsilon is too small for it."""
+        noise = choose_noise("cauchy", self._each(numbers))
+        return float(noise.beta), float(noise.kappa)
+
+    def _std(self, numbers: int) -> float:
+        """Return the standard deviation in blocks: of a margin, or of a sum in half widths.
+
+        Of a median, that of its rank times 2.
+        """
+        if self.how == "median" or (self.how == "vote" and self.n_classes > 2 and self.mu is None):
+            # Choices in a Gaussian session may have twice the rate (quantiles.md).
+            each = self._each(numbers) * (1 if self.mu is None else 2)
+            # Odds of exp(each / 2) a vote: logistic, and exp(-each / 2) a rank on either side.
+            spread = 4 * math.sqrt(2) if self.how == "median" else 2 * math.pi / math.sqrt(3)
+            return spread / each
+        return self.allowance.vector_std(2 * math.sqrt(numbers), numbers)
+
+    def error(self, numbers: int, blocks: int) -> float:
+        """Return the noise as a part of what unanimous blocks give.
+
+        Of a smooth median, whose noise depends on the blocks: its scale over half the width if they
+        are unanimous, the least it can be. The smooth sensitivity is the width then, less a factor
+        exp(-beta) for each of blocks / 2 changes.
+        """
+        if self.how != SMOOTH:
+            return self._std(numbers) / blocks
+        beta, kappa = self._smooth(numbers)
+        return 2 * kappa * math.exp(-beta * (blocks // 2))
+
+    def wanted(self, numbers: int) -> int:
+        """Return the least number of blocks whose error is the one that is aimed at."""
+        aim = _AIM[self.how]
+        if self.how != SMOOTH:
+            return math.ceil(self._std(numbers) / aim)
+        beta, kappa = self._smooth(numbers)
+        return max(1, 2 * math.ceil(math.log(2 * kappa / aim) / beta))
+
+
+def number_of_queries(
+    noise: Noise, n: int, blocks: int | None, queries: int | None, most: int
+) -> int:
+    """Return the number of queries.
+
+    Parameters
+    ----------
+    n : int
+        Number of rows, public or released; 0 if it is neither, and then nothing is automatic.
+    blocks, queries : int or None
+        As stated; None for automatic.
+    most : int
+        Number of public rows.
+    """
+    if queries is not None:
+        return min(queries, most)
+    blocks = n // _PLANNED_ROWS if blocks is None else blocks
+    low, high = min(10, most), min(MOST_QUERIES, most)
+    while low < high:  # the largest with little enough noise; it grows with their number
+        middle = (low + high + 1) // 2
+        if noise.wanted(middle) <= blocks:
+            low = middle
+        else:
+            high = middle - 1
+    return low
+
+
+def number_of_blocks(noise: Noise, n: int, stated: int | None, numbers: int) -> int:
+    """Return the number of blocks for this many queries or parameters; `n` as above."""
+    if stated is None:
+        rows = _LEAST_ROWS_OF_SCORES if noise.how == SCORES else _LEAST_ROWS
+        stated = max(min(noise.wanted(numbers), n // rows), _LEAST_BLOCKS)
+    return min(stated, n) if n else stated
+
+
+def number_of_directions(noise: Noise, n: int, blocks: int | None, most: int) -> tuple[int, int]:
+    """Return the numbers of blocks and of directions in which scores are released.
+
+    Parameters
+    ----------
+    n, blocks
+        As above.
+    most : int
+        Number of public rows that are asked.
+    """
+    each = 1 if noise.n_classes == 2 else noise.n_classes
+    most = min(most, _MOST_DIRECTIONS, max(MOST_TOGETHER // each, 1))
+    blocks = number_of_blocks(noise, n, blocks, most * each)
+    number = most
+    while number > 2 and noise.error(number * each, blocks) > _LOUD_SCORES:
+        number -= 1
+    return blocks, number
+
+
+def votes_are_heard(noise: Noise, blocks: int, queries: int, stated: int | None, most: int) -> bool:
+    """Say whether votes on as many queries teach a student enough; else scores teach it more."""
+    enough = min(_ENOUGH_QUERIES if stated is None else stated, most)
+    return queries >= enough and noise.error(queries, blocks) <= _HEARD
+
+
+@dataclass(frozen=True)
+class Plan:
+    """What a fit will ask, decided by public or released numbers.
+
+    Attributes
+    ----------
+    noise : Noise
+        It knows the way of aggregating.
+    blocks, queries : int
+        Of parameters, `queries` is their number.
+    numbers : int
+        That noise is for: queries or parameters, or the directions of scores.
+    """
+
+    noise: Noise
+    blocks: int
+    queries: int
+    numbers: int
+
+
+def planned(
+    how: str,
+    n_classes: int,
+    allowance: Allowance,
+    n: int,
+    blocks: int | None,
+    queries: int | None,
+    n_public: int,
+    n_numbers: int | None,
+) -> Plan:
+    """Return what is asked of how many blocks.
+
+    Parameters
+    ----------
+    how : str
+        The way of aggregating; ``"auto"``: votes where they are heard, else scores.
+    n_classes : int
+        0 where there are none.
+    allowance : Allowance
+        Of the aggregate.
+    n : int
+        Number of rows, public or released; 0 if it is neither, and then nothing is automatic.
+    blocks, queries : int or None
+        As stated; None for automatic.
+    n_public : int
+    n_numbers : int or None
+        Of parameters; None for predictions.
+    """
+    if how == "auto":
+        voted = planned("vote", n_classes, allowance, n, blocks, queries, n_public, None)
+        if votes_are_heard(voted.noise, voted.blocks, voted.queries, queries, n_public):
+            return voted
+        how = SCORES
+    noise = Noise(how, n_classes, allowance)
+    if how == SCORES:
+        asked = min(MOST_QUERIES if queries is None else queries, n_public)
+        found, number = number_of_directions(noise, n, blocks, asked)
+        return Plan(noise, found, asked, number)
+    if n_numbers is None:
+        n_numbers = number_of_queries(noise, n, blocks, queries, n_public)
+    return Plan(noise, number_of_blocks(noise, n, blocks, n_numbers), n_numbers, n_numbers)
+
+
+def check_noise(noise: Noise, queries: int | None, n_public: int, n_numbers: int | None) -> None:
+    """Refuse before the charge what the session would refuse after it."""
+    if noise.how != SMOOTH:
+        return
+    if n_numbers is None:
+        n_numbers = min(MOST_QUERIES if queries is None else queries, n_public)
+    try:
+        noise.error(n_numbers, 1)
+    except ValueError:
+        raise ValueError(
+            f"epsilon must be larger for a smooth median of {n_numbers} numbers"
+        ) from None
+
+
+# --- scores of classes in a few directions --------------------------------------------------------
+
+_FLAT = 1e-9  # of the largest singular value: no direction
+
+
+def directions(public: Floats, most: int) -> Floats:
+    """Return orthonormal directions over public rows, shape (n_rows, k), the smoothest first.
+
+    The constant, then the principal components of the standardized columns, then those of a
+    Gaussian kernel between the rows, whose width is their median distance.
+
+    Parameters
+    ----------
+    public : ndarray of shape (n_rows, n_features)
+    most : int
+        Directions wanted; fewer are returned where rows have no more.
+    """
+    n = len(public)
+    most = min(most, n)
+    with np.errstate(all="ignore"):
+        half = np.abs(public).max(axis=0, initial=0.0)
+        scaled = public / np.where(half > 0, half, 1.0)  # squares of huge values overflow
+        centred = scaled - scaled.mean(axis=0)
+        width = np.sqrt(np.mean(np.square(centred), axis=0))
+        z = np.where(width > _FLAT, centred / np.where(width > _FLAT, width, 1.0), 0.0)
+    found = [np.full((n, 1), n**-0.5)]
+    left, sizes, _ = np.linalg.svd(z, full_matrices=False)
+    found.append(left[:, sizes > _FLAT * max(float(sizes.max(initial=0.0)), 1e-300)])
+    basis = np.column_stack(found)
+    if basis.shape[1] < most:
+        squares = np.square(z).sum(axis=1)
+        distances = np.maximum(squares[:, None] + squares - 2.0 * (z @ z.T), 0.0)
+        typical = float(np.median(distances))
+        if typical > 0:
+            values, vectors = np.linalg.eigh(np.exp(-distances / typical))
+            order = np.argsort(values)[::-1][: 2 * most]
+            order = order[values[order] > _FLAT * values.max()]
+            basis = _joined(basis, vectors[:, order])
+    return basis[:, :most]
+
+
+def _joined(basis: Floats, more: Floats) -> Floats:
+    """Return an orthonormal basis of both, the first columns kept, repetitions left out."""
+    for column in more.T:
+        rest = column
+        for _ in range(2):  # once leaves rounding
+            rest = rest - basis @ (basis.T @ rest)
+        size = float(np.linalg.norm(rest))
+        if size > 1e-3:
+            basis = np.column_stack([basis, rest / size])
+    return basis
+
+
+def radius(n_classes: int) -> float:
+    """Return the largest norm of a block's parts: that of a row's scores, less equal ones.
+
+    Scores of two classes are one number, their difference, in [-1, 1]; those of more are parts of
+    1, from which 1/n_classes is taken.
+    """
+    return 1.0 if n_classes == 2 else float((1.0 - 1.0 / n_classes) ** 0.5)
+
+
+def restored(parts: Floats, basis: Floats, n_classes: int) -> Floats:
+    """Return scores at the public rows, shape (n_rows, n_classes), from released parts."""
+    n, k = basis.shape
+    found = n**0.5 * (basis @ parts.reshape(k, -1))
+    if n_classes == 2:
+        found = np.column_stack([0.5 - found[:, 0] / 2, 0.5 + found[:, 0] / 2])
+    else:
+        found = found + 1.0 / n_classes
+    return np.asarray(np.clip(found, 0.0, 1.0))
