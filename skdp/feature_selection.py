@@ -17,12 +17,11 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 from skdp.base import check_bounds, in_precision_of
 from skdp.base.classifiers import (
     CLASSES_SHARE,
-    check_targets_like,
     class_counts,
-    error_of_rehearsals,
     finite_squares,
     warn_of_column,
 )
+from skdp.base.expected_error import TargetErrorMixin
 from skdp.base.transformers import Floats, Transformer
 from skdp.budget import Cost, PrivacyBudget, gdp_mu
 from skdp.budget.ambient import outside_level
@@ -62,7 +61,7 @@ def _score_name(value: Any, name: str) -> str:
     )
 
 
-class DPSelectKBest(theirs.SelectorMixin, Transformer):
+class DPSelectKBest(theirs.SelectorMixin, TargetErrorMixin, Transformer):
     """Keep the k columns with the largest private F statistics.
 
     The private counterpart of scikit-learn's ``SelectKBest`` with ``f_classif`` (the variance of a
@@ -142,6 +141,9 @@ class DPSelectKBest(theirs.SelectorMixin, Transformer):
     The choice may be wrong if noise hides the scores: with few rows or many columns. If the values
     of a column span a small part of its bounds, noise hides most of its variance, so tight bounds
     help.
+
+    **Expected error.** In [0, 1]: the part of the `k` columns kept by a fit without noise that a
+    fit misses. It needs ``like=(X, y)``.
 
     References
     ----------
@@ -358,52 +360,12 @@ class DPSelectKBest(theirs.SelectorMixin, Transformer):
         part = np.clip(squared / (spread[:-1] * spread[-1]), -1.0, 1.0 - 1e-9)
         self.scores_ = part / (1.0 - part) * max(n - 2.0, 1.0)
 
-    def expected_error(self, n_samples: int, *, like: Any = None) -> float:
-        """Return the part of the k best columns that a fit will miss, on average.
+    def _distance(self, fit: Any, exact: Any, X: Floats) -> float:
+        kept, best = (selector.get_support() for selector in (fit, exact))
+        return float(1.0 - (kept & best).sum() / best.sum())
 
-        Nothing private is read and nothing is charged: public rows are fitted a few times, each
-        time with fresh noise, and compared with fits without noise.
-
-        Parameters
-        ----------
-        n_samples : int
-            Number of rows, as far as it is public.
-        like : tuple (X, y), default=None
-            Public rows and targets that resemble the private ones (made-up ones will do), **never
-            the private rows themselves**: the answer is not private.
-
-        Returns
-        -------
-        error : float
-            In [0, 1]: a part of the `k` columns that a fit without noise keeps. Zero with
-            ``k="all"``.
-
-        Raises
-        ------
-        ValueError
-            If `like` is not given, because the error depends on the rows.
-
-        Examples
-        --------
-        >>> import numpy as np
-        >>> from skdp.feature_selection import DPSelectKBest
-        >>> X = np.random.default_rng(0).uniform(size=(200, 6))
-        >>> best = DPSelectKBest(k=2, classes=[False, True], bounds=(0, 1))
-        >>> best.expected_error(20_000, like=(X, X[:, 2] + X[:, 4] > 1))
-        0.0
-        """
-        self._check_without_rows()
-        if self._is_free():
-            return 0.0
-        X, y = check_targets_like(self, like)
-
-        def distance(fit: Any, exact: Any, X: Floats) -> float:
-            kept, best = (made.get_support() for made in (fit, exact))
-            return float(1.0 - (kept & best).sum() / best.sum())
-
-        stated = {"classes": check_classes(np.unique(y))} if self._learns_classes else {}
-        made = self._by_position(like[0])
-        return error_of_rehearsals(made, self._adjacency, n_samples, X, y, distance, **stated)
+    def _known(self, y: NDArray[Any]) -> dict[str, Any]:
+        return {"classes": check_classes(np.unique(y))} if self._learns_classes else {}
 
     def _get_support_mask(self) -> NDArray[np.bool_]:
         check_is_fitted(self)

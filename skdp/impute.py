@@ -18,8 +18,8 @@ from numpy.typing import ArrayLike, NDArray
 from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import check_is_fitted, validate_data
 
-from skdp.base import check_bounds, check_integer, refuse_units
-from skdp.base.expected_error import mean_error, rehearsal, repeated, unanswered
+from skdp.base import check_bounds
+from skdp.base.expected_error import ExpectedErrorMixin, mean_error, rehearsal, repeated, unanswered
 from skdp.base.scalers import present_columns
 from skdp.base.transformers import (
     Floats,
@@ -31,7 +31,7 @@ from skdp.base.transformers import (
     per_column,
 )
 from skdp.budget import Cost, PrivacyBudget, gdp_mu
-from skdp.budget.ambient import ambient_budget, outside_level
+from skdp.budget.ambient import outside_level
 from skdp.core import Mean, Session
 from skdp.parameters import FLAG, Table
 from skdp.queries import LearnDomain, Marginal, Quantiles
@@ -86,7 +86,7 @@ def _marks_missing(imputer: Any) -> bool:
     return True
 
 
-class DPSimpleImputer(Transformer):
+class DPSimpleImputer(ExpectedErrorMixin, Transformer):
     """Fill missing cells with private means, medians or most frequent values, or a constant.
 
     The private counterpart of scikit-learn's ``SimpleImputer``, without callables and
@@ -168,6 +168,11 @@ class DPSimpleImputer(Transformer):
 
     ``transform`` adds no noise: its output on private rows is as private as the rows. Each row is
     filled by itself.
+
+    **Expected error.** Of means and medians: how far noise moves the filled-in values from those of
+    the rows (clipped to `bounds`, if stated), averaged over columns, in standard deviations of the
+    column of `like` (in its unit, if all its values are equal). Of most frequent values: the part
+    of the columns that get another value, or none. It needs `like`, with as many missing cells.
 
     References
     ----------
@@ -385,50 +390,7 @@ class DPSimpleImputer(Transformer):
         pairs = zip(labels, self.statistics_, strict=True)
         return [label for label, value in pairs if value is None]
 
-    def expected_error(
-        self, n_samples: int, n_features: int | None = None, *, like: Any = None
-    ) -> float:
-        """Return how far noise will move the values that fill missing cells, on average.
-
-        Nothing private is read and nothing is charged: public rows are fitted a few times, each
-        time with fresh noise. For means and medians: the distance from the mean or median of the
-        values (clipped to `bounds`, if stated), averaged over columns. It is in standard deviations
-        of the column in `like` (in its unit, if all its values are equal). For most frequent
-        values: the part of the columns that get another value, or none.
-
-        Parameters
-        ----------
-        n_samples : int
-            Number of rows, as far as it is public.
-        n_features : int, default=None
-            Not used: the number of columns is that of `like`.
-        like : array-like or table of shape (n, n_features), default=None
-            Public rows that resemble the private ones (made-up ones will do), with as many missing
-            cells, **never the private rows themselves**: the answer is not private.
-
-        Returns
-        -------
-        error : float
-            Zero with a constant.
-
-        Raises
-        ------
-        ValueError
-            If `like` is not given, or if one of its columns has no value.
-
-        Examples
-        --------
-        >>> import numpy as np
-        >>> from skdp.impute import DPSimpleImputer
-        >>> made_up = np.random.default_rng(0).normal(40.0, 10.0, size=(500, 1))
-        >>> DPSimpleImputer(bounds=(0, 100)).expected_error(20_000, like=made_up) < 0.01
-        True
-        """
-        self._check_without_rows()
-        refuse_units(type(self).__name__, ambient_budget() if self.budget is None else self.budget)
-        n = check_integer(n_samples, "n_samples", low=1)
-        if self._is_free():
-            return 0.0
+    def _error_of_fit(self, n: int, n_features: int | None, like: Any) -> float:
         if like is None:
             raise unanswered(self, "the rows: on how many values each column has", fit=False)
         numeric = self.strategy in _NUMERIC

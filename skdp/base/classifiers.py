@@ -20,13 +20,13 @@ from sklearn.exceptions import DataConversionWarning
 from sklearn.metrics import accuracy_score, r2_score
 from sklearn.utils.validation import validate_data
 
-from skdp.base.expected_error import NOISELESS, mean_error, rehearsal, repeated, unanswered
+from skdp.base.expected_error import TargetErrorMixin
 from skdp.base.mixin import PrivateMixin, weighted_rows
 from skdp.budget import Cost, PrivacyBudget, gdp_mu
 from skdp.budget.ambient import outside_level
 from skdp.budget.amounts import check_delta
 from skdp.core import Mean, ScaledBox, Session
-from skdp.parameters import check_bounds, check_classes, check_integer, check_size
+from skdp.parameters import check_bounds, check_classes, check_size
 from skdp.planning import Allowance, bounds_in
 from skdp.queries import (
     LabelCounts,
@@ -42,10 +42,8 @@ from skdp.queries import (
 from skdp.tabular import (
     Rows,
     check_labelled,
-    check_public_array,
     check_unselected,
     check_with_target,
-    checked,
 )
 from skdp.user_code import or_raise, suppress_warnings
 
@@ -222,55 +220,6 @@ def warn_of_column(y: Any) -> None:
         )
 
 
-# --- rehearsals -------------------------------------------------------------------------------
-
-
-def check_targets_like(estimator: Any, like: Any) -> tuple[Floats, NDArray]:
-    """Return public rows and targets, or raise naming ``like``."""
-    if like is None:
-        raise unanswered(estimator, "the rows and their targets", fit=False)
-    if not (isinstance(like, tuple) and len(like) == 2):
-        raise TypeError(
-            "like must be a pair (X, y) of public rows and targets, never of private ones"
-        )
-    name = f"{type(estimator).__name__}.expected_error(like=...)"
-    X = check_public_array(like[0], estimator=name)
-    y = np.asarray(checked(like[1], "like"))
-    if y.shape != (len(X),):
-        raise ValueError("like: y must have one entry for each row of X")
-    return X, y
-
-
-def error_of_rehearsals(
-    estimator: Any,
-    adjacency: str,
-    n_samples: int,
-    X: Floats,
-    y: NDArray,
-    distance: Callable[[Any, Any, Floats], float],
-    **stated: Any,
-) -> float:
-    """Return the mean distance of fits to n rows like public ones from fits without noise.
-
-    These have parameters `stated` that are private in the others.
-
-    Nothing private is touched, and nothing charged. ``distance(fit, noiseless, X)`` compares two
-    fits on the public rows.
-    """
-    n = check_integer(n_samples, "n_samples", low=1)
-    with rehearsal(estimator, adjacency) as made:
-
-        def once(number: int) -> float:
-            rows = repeated(len(X), n, number)
-            noisy = made(number).fit(X[rows], y[rows])
-            exact = made(number, epsilon=NOISELESS, delta=0.0, **stated).fit(X[rows], y[rows])
-            return distance(noisy, exact, X)
-
-        return mean_error(once, least=6, most=24, precision=0.1)
-
-
-# --- classifiers -------------------------------------------------------------------------------
-
 _OF_EVERY_FIT = {"classes_", "feature_names_in_", "max_rows_per_unit_", "n_features_in_"}
 _NO_DELTA = (
     "{}: classes must be given for a classifier if delta is 0: all class labels, from public "
@@ -392,7 +341,9 @@ class ExactScoreMixin:
         return float(found)
 
 
-class LabelledClassifier(ExactScoreMixin, ClassifierMixin, PrivateMixin, BaseEstimator, ABC):
+class LabelledClassifier(
+    ExactScoreMixin, ClassifierMixin, TargetErrorMixin, PrivateMixin, BaseEstimator, ABC
+):
     """What classifiers share: a fit of labelled rows, predictions from logits, rehearsals.
 
     With scikit-learn 1.9 or later callbacks are told of their fits, and of steps if there are any.
@@ -629,51 +580,13 @@ class LabelledClassifier(ExactScoreMixin, ClassifierMixin, PrivateMixin, BaseEst
             return self.classes_[(logits[:, 0] > 0).astype(np.int64)]
         return self.classes_[logits.argmax(axis=1)]
 
-    def expected_error(self, n_samples: int, *, like: Any = None) -> float:
-        """Return the part of the predictions that noise will change, on average.
+    def _distance(self, fit: Any, exact: Any, X: Floats) -> float:
+        if not len(fit.classes_):
+            return 1.0
+        return float(np.mean(fit.predict(X) != exact.predict(X)))
 
-        Fits are rehearsed on public rows. Nothing private is read and nothing is charged. Use it to
-        see whether epsilon is large enough.
-
-        Parameters
-        ----------
-        n_samples : int
-            Number of rows, as far as it is public.
-        like : tuple (X, y)
-            Public rows and labels that resemble the private ones (made-up ones will do), **never
-            the private rows themselves**.
-
-        Returns
-        -------
-        error : float
-            In [0, 1]: the part of the rows of `like` whose prediction differs from that of a fit
-            without noise, averaged over fits.
-
-        Raises
-        ------
-        ValueError
-            If `like` is not given, because the error depends on the rows.
-
-        Examples
-        --------
-        >>> import numpy as np
-        >>> from skdp.linear_model import DPLogisticRegression
-        >>> X = np.linspace(-1, 1, 50)[:, None]
-        >>> model = DPLogisticRegression(classes=[0, 1], bounds=(-1, 1))
-        >>> model.expected_error(10_000, like=(X, X[:, 0] > 0)) < 0.1
-        True
-        """
-        self._check_without_rows()
-        X, y = check_targets_like(self, like)
-        made = self._by_position(like[0])
-
-        def distance(fit: Any, exact: Any, X: Floats) -> float:
-            if not len(fit.classes_):
-                return 1.0
-            return float(np.mean(fit.predict(X) != exact.predict(X)))
-
-        stated = {"classes": check_classes(np.unique(y))} if self._learns_classes else {}
-        return error_of_rehearsals(made, self._adjacency, n_samples, X, y, distance, **stated)
+    def _known(self, y: NDArray) -> dict[str, Any]:
+        return {"classes": check_classes(np.unique(y))} if self._learns_classes else {}
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
@@ -689,7 +602,9 @@ def _unstated(size: int) -> tuple[Floats, Floats]:
     return np.zeros(size), np.ones(size)
 
 
-class TargetRegressor(ExactScoreMixin, RegressorMixin, PrivateMixin, BaseEstimator, ABC):
+class TargetRegressor(
+    ExactScoreMixin, RegressorMixin, TargetErrorMixin, PrivateMixin, BaseEstimator, ABC
+):
     """What regressors share: a fit of rows with their targets, bounds of both, rehearsals."""
 
     _in_parts = True
@@ -790,47 +705,8 @@ class TargetRegressor(ExactScoreMixin, RegressorMixin, PrivateMixin, BaseEstimat
             box = finite_squares(np.where(known, (low, high), box))
         return *box, learned, known
 
-    def expected_error(self, n_samples: int, *, like: Any = None) -> float:
-        """Return how far noise will move predictions from those of a fit without noise.
-
-        Fits are rehearsed on public rows. Nothing private is read and nothing is charged. Use it to
-        see whether epsilon is large enough.
-
-        Parameters
-        ----------
-        n_samples : int
-            Number of rows, as far as it is public.
-        like : tuple (X, y)
-            Public rows and targets that resemble the private ones (made-up ones will do), **never
-            the private rows themselves**.
-
-        Returns
-        -------
-        error : float
-            In the unit of y: the root mean square over the rows of `like`, averaged over fits.
-
-        Raises
-        ------
-        ValueError
-            If `like` is not given, because the error depends on the rows.
-
-        Examples
-        --------
-        >>> import numpy as np
-        >>> from skdp.linear_model import DPRidge
-        >>> X = np.linspace(0, 1, 50)[:, None]
-        >>> model = DPRidge(bounds=(0, 1), target_bounds=(0, 2))
-        >>> model.expected_error(10_000, like=(X, 2 * X[:, 0])) < 0.1
-        True
-        """
-        self._check_without_rows()
-
-        def distance(fit: Any, exact: Any, X: Floats) -> float:
-            return float(np.sqrt(np.mean((fit.predict(X) - exact.predict(X)) ** 2)))
-
-        X, y = check_targets_like(self, like)
-        made = self._by_position(like[0])
-        return error_of_rehearsals(made, self._adjacency, n_samples, X, y, distance)
+    def _distance(self, fit: Any, exact: Any, X: Floats) -> float:
+        return float(np.sqrt(np.mean((fit.predict(X) - exact.predict(X)) ** 2)))
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()

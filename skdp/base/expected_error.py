@@ -20,11 +20,12 @@ from numpy.typing import ArrayLike, NDArray
 from sklearn.base import clone
 
 from skdp._config import config_context
-from skdp.base.mixin import refuse_units
+from skdp.base.mixin import PrivateMixin, refuse_units
 from skdp.budget.ambient import ambient_budget
 from skdp.budget.stand_in import StandInBudget
 from skdp.core import public_generator
-from skdp.tabular import check_public_array
+from skdp.parameters import check_integer
+from skdp.tabular import check_public_array, checked
 
 Floats = NDArray[np.float64]
 
@@ -47,33 +48,41 @@ def unanswered(
     )
 
 
-class ExpectedErrorMixin:
-    """What error a fit will have, before anything is charged; for estimators of columns."""
+class ExpectedErrorMixin(PrivateMixin):
+    """`expected_error`: the error that a fit will have, before anything is charged.
+
+    A class gives `_expected_error(n, d, like)`; or, with a target, `TargetErrorMixin` and
+    `_distance`; or `_error_of_fit`, where the number of columns does not count.
+    """
 
     def expected_error(
         self, n_samples: int, n_features: int | None = None, *, like: Any = None
     ) -> float:
         """Return the expected error of a fit, to see whether epsilon is large enough.
 
-        Nothing private is read and nothing is charged. The Notes of the class say which error this
-        is, and in which unit. If it depends on the rows, public rows are fitted a few times, each
-        time with fresh noise. The error of sampling is not included, and neither, unless the Notes
-        say so, is what clipping to stated bounds changes: it is relative to the rows as clipped.
+        Nothing private is read and nothing is charged. Where the error depends on the rows, public
+        rows are fitted a few times, each time with fresh noise. The error of sampling is not
+        included. Neither is what clipping to stated bounds changes, unless the Notes say so: the
+        error is relative to the rows as clipped.
 
         Parameters
         ----------
         n_samples : int
             Number of rows, as far as it is public.
         n_features : int, default=None
-            Number of columns. None: that of stated bounds, of `like`, or of an earlier fit.
-        like : array-like of shape (n, n_features) or fitted estimator, default=None
-            Public rows that resemble the private ones (made-up ones will do), of any number,
-            **never the private rows themselves**: the answer is not private. Or an earlier fit, if
-            that contains enough information.
+            Number of columns. None: that of stated bounds or domains, of `like`, or of an earlier
+            fit.
+        like : array-like or table, pair (X, y), or fitted estimator, default=None
+            Public rows that resemble the private ones (made-up ones will do), of any number;
+            with their targets, if a fit takes some. **Never the private rows themselves**: the
+            answer is not private. Or an earlier fit, if that contains enough information.
 
         Returns
         -------
         error : float
+            For classifiers, the part of the predictions for `like` that noise changes. For
+            regressors, the root mean square of what noise adds to these predictions, in the unit
+            of y. For all others the Notes of the class say which error this is, and in which unit.
             Zero if nothing is released.
 
         Raises
@@ -81,17 +90,59 @@ class ExpectedErrorMixin:
         ValueError
             If the answer depends on the rows and `like` is not given, or if there is no answer.
         """
-        planned = self._by_position(like)  # type: ignore[attr-defined]
+        self._check_without_rows()
+        refuse_units(type(self).__name__, ambient_budget() if self.budget is None else self.budget)
+        n = check_integer(n_samples, "n_samples", low=1)
+        if (is_free := getattr(self, "_is_free", None)) is not None and is_free():
+            return 0.0
+        return self._error_of_fit(n, n_features, like)
+
+    def _error_of_fit(self, n: int, n_features: int | None, like: Any) -> float:
+        """Return the error for n rows; all other arguments are as the user gave them."""
+        planned = self._by_position(like)
         if planned is not self:
-            error: float = planned.expected_error(n_samples, n_features, like=like)
-            return error
-        bounds = self._bounds_of_columns
-        n, d = self._sizes(n_samples, n_features, like=like, bounds=bounds)
+            return planned.expected_error(n, n_features, like=like)
+        d = self._n_columns(n_features, like=like, bounds=self._bounds_of_columns)
         return self._expected_error(n, d, like)
 
     def _expected_error(self, n: int, d: int, like: Any) -> float:
-        """Return the error for n rows of d columns, whose arguments are checked."""
+        """Return the error for n rows of d columns."""
         raise NotImplementedError
+
+
+class TargetErrorMixin(ExpectedErrorMixin):
+    """`expected_error` where a fit takes targets: compares fits with and without noise."""
+
+    def _distance(self, fit: Any, exact: Any, X: Floats) -> float:
+        """Return how far a fit with noise is from one without, on public rows."""
+        raise NotImplementedError
+
+    def _known(self, y: NDArray) -> dict[str, Any]:
+        """Return parameters of the fit without noise that follow from public targets."""
+        return {}
+
+    def _error_of_fit(self, n: int, n_features: int | None, like: Any) -> float:
+        if like is None:
+            raise unanswered(self, "the rows and their targets", fit=False)
+        if not (isinstance(like, tuple) and len(like) == 2):
+            raise TypeError(
+                "like must be a pair (X, y) of public rows and targets, never of private ones"
+            )
+        X = check_public_array(like[0], estimator=f"{type(self).__name__}.expected_error(like=...)")
+        if n_features not in (None, X.shape[1]):
+            raise ValueError(f"like must have n_features = {n_features} columns, got {X.shape[1]}")
+        y = np.asarray(checked(like[1], "like"))
+        if y.shape != (len(X),):
+            raise ValueError("like: y must have one entry for each row of X")
+        with rehearsal(self._by_position(like[0]), self._adjacency) as made:
+
+            def once(number: int) -> float:
+                rows = repeated(len(X), n, number)
+                noisy = made(number).fit(X[rows], y[rows])
+                stated = {"epsilon": NOISELESS, "delta": 0.0, **self._known(y)}
+                return self._distance(noisy, made(number, **stated).fit(X[rows], y[rows]), X)
+
+            return mean_error(once, most=24, precision=0.1)
 
 
 @cache

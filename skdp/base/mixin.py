@@ -358,23 +358,23 @@ class PrivateMixin(CallbackSupportMixin, AmbientBudgetMixin):
             return labels
         return getattr(self, "feature_names_in_", None)
 
-    def _sizes(
-        self, n_samples: int, n_features: int | None, *, like: Any = None, bounds: Any = None
-    ) -> tuple[int, int]:
-        """Check the arguments of `expected_error`.
-
-        The number of columns, if it is not given, is that of an earlier fit, of public rows or of
-        stated bounds; none may contradict another.
-        """
+    def _sizes(self, n_samples: int, n_features: int | None, *, bounds: Any) -> tuple[int, int]:
+        """Check the arguments of `error_bound`: numbers of rows and columns."""
         self._check_parameters()
         refuse_units(type(self).__name__, ambient_budget() if self.budget is None else self.budget)
         n = check_integer(n_samples, "n_samples", low=1)
+        return n, self._n_columns(n_features, bounds=bounds)
+
+    def _n_columns(self, n_features: int | None, *, like: Any = None, bounds: Any = None) -> int:
+        """Return the number of columns: as given, or of an earlier fit, public rows, or bounds.
+
+        None of these may contradict another.
+        """
         if n_features is None:
             n_features = getattr(self, "n_features_in_", None)
         else:
             n_features = check_integer(n_features, "n_features", low=1)
-        stated = columns_of_bounds(bounds)
-        for source, width in (("like", columns_of(like)), ("bounds", stated)):
+        for source, width in (("like", columns_of(like)), ("bounds", columns_of_bounds(bounds))):
             if width is None:
                 continue
             if n_features is not None and n_features != width:
@@ -384,7 +384,7 @@ class PrivateMixin(CallbackSupportMixin, AmbientBudgetMixin):
             n_features = width
         if n_features is None:
             raise ValueError("n_features must be given before fit, an integer of at least 1")
-        return n, n_features
+        return n_features
 
     def _by_position(self, like: Any) -> Self:
         """Return this estimator with bounds by position, in the order of the columns of `like`.

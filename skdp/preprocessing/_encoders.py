@@ -18,8 +18,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from sklearn.utils.validation import check_is_fitted, validate_data
 
-from skdp.base import check_integer, refuse_units
-from skdp.base.expected_error import mean_error, rehearsal, repeated, unanswered
+from skdp.base.expected_error import ExpectedErrorMixin, mean_error, rehearsal, repeated, unanswered
 from skdp.base.transformers import (
     Codes,
     Floats,
@@ -36,7 +35,7 @@ from skdp.base.transformers import (
     selected,
 )
 from skdp.budget import Cost, PrivacyBudget, gdp_mu
-from skdp.budget.ambient import ambient_budget, outside_level
+from skdp.budget.ambient import outside_level
 from skdp.parameters import FLAG, Table, naming, shown
 from skdp.tabular import (
     MISSING,
@@ -75,7 +74,7 @@ def codes_among(table: Any, categories: Sequence[NDArray[Any]]) -> tuple[Codes, 
     return codes, missing
 
 
-class Encoder(Transformer):
+class Encoder(ExpectedErrorMixin, Transformer):
     """What the two encoders share: categories, codes of cells, prices and expected errors."""
 
     categories: Any
@@ -227,39 +226,7 @@ class Encoder(Transformer):
             return np.stack(columns, axis=1)
         return np.stack([column.astype(object) for column in columns], axis=1)
 
-    def expected_error(
-        self, n_samples: int, n_features: int | None = None, *, like: Any = None
-    ) -> float:
-        """Return the part of the cells whose category a fit will not know, on average.
-
-        Nothing private is read and nothing is charged: public rows are fitted a few times, each
-        time with fresh noise.
-
-        Parameters
-        ----------
-        n_samples : int
-            Number of rows, as far as it is public.
-        n_features : int, default=None
-            Accepted for symmetry; the number of columns is that of `like`.
-        like : array-like or table of shape (n, n_features), default=None
-            Public rows that resemble the private ones (made-up ones will do), of any number,
-            **never the private rows themselves**: the answer is not private.
-
-        Returns
-        -------
-        error : float
-            In [0, 1]; zero if all categories are stated.
-
-        Raises
-        ------
-        ValueError
-            If categories are private and `like` is not given.
-        """
-        self._check_parameters()
-        refuse_units(type(self).__name__, ambient_budget() if self.budget is None else self.budget)
-        n = check_integer(n_samples, "n_samples", low=1)
-        if self._is_free():
-            return 0.0
+    def _error_of_fit(self, n: int, n_features: int | None, like: Any) -> float:
         if like is None:
             raise unanswered(self, "the rows: on how many each category has", fit=False)
         name = f"{type(self).__name__}.expected_error(like=...)"

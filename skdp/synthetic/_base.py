@@ -29,7 +29,7 @@ from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from skdp.base import PrivateMixin, check_integer, refuse_units
-from skdp.base.expected_error import mean_error, rehearsal, repeated, unanswered
+from skdp.base.expected_error import ExpectedErrorMixin, mean_error, rehearsal, repeated, unanswered
 from skdp.budget import Cost, gdp_mu
 from skdp.budget.ambient import outside_level
 from skdp.core import Session
@@ -297,7 +297,7 @@ def _is_queries(queries: Any) -> bool:
     return all(isinstance(q, Queries) or callable(q) for q in queries)  # an empty list, too
 
 
-class ReleaserMixin(PrivateMixin):
+class ReleaserMixin(ExpectedErrorMixin, PrivateMixin):
     """Domain, coded rows, answers and samples of an estimator that releases data.
 
     Expects the parameters of `PrivateMixin` and ``domain``.
@@ -513,37 +513,7 @@ class ReleaserMixin(PrivateMixin):
         """Return the queries whose errors count."""
         return as_queries(self.queries)  # type: ignore[attr-defined]
 
-    def expected_error(
-        self, n_samples: int, n_features: int | None = None, *, like: Any = None
-    ) -> float:
-        """Return the error of the worst answer to ``queries``, on average over fits.
-
-        Nothing private is read and nothing is charged: it answers whether epsilon is enough.
-        Public rows are fitted a few times, each time with fresh noise.
-
-        Parameters
-        ----------
-        n_samples : int
-            Number of rows, as far as it is public.
-        n_features : int, default=None
-            Number of columns, if neither ``domain`` nor an earlier fit determines it.
-        like : array-like or table of shape (n_like, n_features), or fitted releaser
-            Public rows that resemble the private ones (made-up ones will do), of any number; or an
-            earlier fit, from which rows are drawn. There is no default, because the error differs
-            between tables. With an earlier fit, columns without a stated domain have that of the
-            fit: what it costs to learn it, and how coarse it is, are then not in the error.
-
-        Returns
-        -------
-        error : float
-            A part of the rows: the largest error of an answer, averaged over fits.
-
-        Raises
-        ------
-        ValueError
-            If `like` is not given.
-        """
-        n = check_integer(n_samples, "n_samples", low=1)
+    def _error_of_fit(self, n: int, n_features: int | None, like: Any) -> float:
         if isinstance(like, ReleaserMixin) and self._leaves_open(like):
             known = clone(self).set_params(domain=like.domain_)
             return float(known.expected_error(n, n_features, like=like))

@@ -820,6 +820,11 @@ class DPMarginalSynthesizer(ReleaserMixin, LearningMixin, BaseEstimator):
     **Cost.** Each round computes the table of every candidate from the fitted distribution. This
     takes about 0.1 ms each, so a second for ``conjunctions(3)`` of 40 columns.
 
+    **Expected error.** A part of the rows: the largest error of an answer to `queries`, averaged
+    over fits. It depends on how uneven the rows are, so it needs `like`. An earlier fit as `like`
+    is sampled; columns without a stated domain then have that of the earlier fit, and what learning
+    it costs is not in the error.
+
     References
     ----------
     McKenna, Mullins, Sheldon & Miklau 2022, "AIM: an adaptive and iterative mechanism for

@@ -377,6 +377,11 @@ class MWEMReleaser(ReleaserMixin, BaseEstimator):
     Fitting the weights costs nothing, however often the measurements are used. No error depends on
     the values in the rows. If the number of rows is private, a table without rows is accepted.
 
+    **Expected error.** A part of the rows: the largest error of an answer to `queries`, averaged
+    over fits. It depends on how uneven the rows are, so it needs `like`. An earlier fit as `like`
+    is sampled; columns without a stated domain then have that of the earlier fit, and what learning
+    it costs is not in the error.
+
     References
     ----------
     Hardt, Ligett & McSherry 2012, "A simple and practical algorithm for differentially private

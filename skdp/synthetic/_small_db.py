@@ -198,6 +198,11 @@ class SmallDBReleaser(ReleaserMixin, BaseEstimator):
 
     `predict` and `sample` use only the released table.
 
+    **Expected error.** A part of the rows: the largest error of an answer to `queries`, averaged
+    over fits. It depends on how uneven the rows are, so it needs `like`. An earlier fit as `like`
+    is sampled; columns without a stated domain then have that of the earlier fit, and what learning
+    it costs is not in the error.
+
     References
     ----------
     Blum, Ligett & Roth 2013, "A learning theory approach to noninteractive database privacy",
