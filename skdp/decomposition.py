@@ -362,18 +362,12 @@ class DPPCA(
         ``"wishart"`` for ``delta = 0``. For ``delta > 0`` it takes ``"gaussian"`` or ``"wishart"``,
         whichever has the smaller spectral norm.
     epsilon : float, default=1.0
-        Privacy loss of a fit; finite, above 0.
     delta : float, default=0.0
-        In [0, 1). Zero: pure epsilon-DP. With few features and a large epsilon, a pure fit may have
-        less noise: compare `expected_error` for both.
+        ... With few features and a large epsilon, a pure fit may have less noise: compare
+        `expected_error` for both.
     max_rows_per_unit : int or "private", default="private"
-        With `groups`: how many rows of each unit are used at most. ``"private"`` chooses this
-        number for 10% of the allowance, so that about 99 in 100 units keep all their rows.
     budget : PrivacyBudget or None, default=None
-        Budget to charge; it also sets the neighbouring relation. None: the budget of an enclosing
-        ``with budget:`` block, if there is one.
     random_state : int, RandomState or None, default=None
-        Seeds post-processing, and noise only inside ``skdp.config_context(noise="seeded")``.
 
     Attributes
     ----------
@@ -412,11 +406,8 @@ class DPPCA(
     n_components_ : int
         Number of components.
     n_features_in_, feature_names_in_ : int, ndarray of shape (n_features_in_,)
-        Number of columns; their names, if X has names that are strings.
     max_rows_per_unit_ : int
-        With `groups`: how many rows of each unit were used at most.
     privacy_ : skdp.core.PrivacyCertificate
-        What was released, by which mechanism, at which cost.
 
     Raises
     ------
@@ -425,7 +416,6 @@ class DPPCA(
         above the number of features, if `noise` is ``"gaussian"`` and `delta` is 0, or if the rows
         are not finite numbers.
     BudgetExceededError, SealedBudgetError, LedgerError
-        In `fit`, if the budget cannot grant (epsilon, delta).
 
     Notes
     -----
@@ -544,8 +534,6 @@ class DPPCA(
             takes depends on how many cells they store. May be in parts (`skdp.engines`).
         y : None, ignored
         groups : array-like of shape (n_samples,), default=None
-            Id of the unit (a user, say) that each row belongs to. All rows of one id are protected
-            together. A budget with a `unit` needs groups; any other budget refuses them.
 
         Returns
         -------

@@ -81,23 +81,14 @@ class DPSelectKBest(theirs.SelectorMixin, TargetErrorMixin, Transformer):
         a tenth of the allowance and half of delta, which must be above 0. Not used with
         ``"f_regression"``.
     bounds : "private" or tuple (low, high) or mapping, default="private"
-        Range of each column, from public knowledge: two numbers, two arrays, or a mapping from
-        column name to (low, high); values beyond them count as the nearest bound. ``"private"``
-        learns them, for at most a fifth of the allowance.
     target_bounds : "private" or tuple (low, high), default="private"
         Range of a numeric target. State it together with `bounds`, or leave both to be learned.
     epsilon : float, default=1.0
-        Privacy loss of a fit; finite, above 0.
     delta : float, default=0.0
         In [0, 1). Above zero: Gaussian noise, which is smaller where there are several columns.
     max_rows_per_unit : int or "private", default="private"
-        With `groups`: how many rows of each unit are used at most. ``"private"`` chooses this
-        number for 10% of the allowance, so that about 99 in 100 units keep all their rows.
     budget : PrivacyBudget or None, default=None
-        Budget to charge; it also sets the neighbouring relation. None: the budget of an enclosing
-        ``with budget:`` block, if there is one.
     random_state : int, RandomState or None, default=None
-        Seeds post-processing, and noise only inside ``skdp.config_context(noise="seeded")``.
 
     Attributes
     ----------
@@ -106,16 +97,12 @@ class DPSelectKBest(theirs.SelectorMixin, TargetErrorMixin, Transformer):
         so they may be below 0. They have no standard error: only their order is used. None if
         nothing was released.
     bounds_ : tuple of two ndarrays of shape (n_features,) or None
-        The bounds, stated or learned.
     classes_ : ndarray of shape (n_classes,)
         Only with ``"f_classif"``: the classes, stated or selected. With fewer than two classes
         there are no scores, and the first k columns are kept.
     n_features_in_, feature_names_in_ : int, ndarray of shape (n_features_in_,)
-        Number of columns; their names, if X has names that are strings.
     max_rows_per_unit_ : int
-        With `groups`: how many rows of each unit were used at most.
     privacy_ : skdp.core.PrivacyCertificate
-        What was released, by which mechanism, at which cost.
 
     Raises
     ------
@@ -124,7 +111,6 @@ class DPSelectKBest(theirs.SelectorMixin, TargetErrorMixin, Transformer):
         and ``delta=0``, if X is not a dense table of finite numbers, or if y does not hold labels
         or finite numbers.
     BudgetExceededError, SealedBudgetError, LedgerError
-        In `fit`, if the budget cannot grant (epsilon, delta).
 
     Notes
     -----
@@ -217,7 +203,6 @@ class DPSelectKBest(theirs.SelectorMixin, TargetErrorMixin, Transformer):
         Parameters
         ----------
         n_samples, n_features : int, default=None
-            Not used: the cost of a fit does not depend on them.
 
         Returns
         -------
@@ -274,8 +259,6 @@ class DPSelectKBest(theirs.SelectorMixin, TargetErrorMixin, Transformer):
         y : array-like of shape (n_samples,)
             Private labels or numbers.
         groups : array-like of shape (n_samples,), default=None
-            Id of the unit (a user, say) that each row belongs to. All rows of one id are protected
-            together. A budget with a `unit` needs groups; any other budget refuses them.
 
         Returns
         -------

@@ -109,18 +109,12 @@ class DPSimpleImputer(ExpectedErrorMixin, Transformer):
         Only for ``strategy="most_frequent"``: as for `skdp.preprocessing.DPOneHotEncoder`.
         ``"private"`` needs a delta above 0, and takes half of the allowance.
     epsilon : float, default=1.0
-        Privacy loss of a fit; finite, above 0.
     delta : float, default=0.0
         In [0, 1). Above zero, noise is Gaussian, which is smaller if there are several columns. If
         categories are selected, half of delta covers the categories that only one row has.
     max_rows_per_unit : int or "private", default="private"
-        With `groups`: how many rows of each unit are used at most. ``"private"`` chooses this
-        number for 10% of the allowance, so that about 99 in 100 units keep all their rows.
     budget : PrivacyBudget or None, default=None
-        Budget to charge; it also sets the neighbouring relation. None: the budget of an enclosing
-        ``with budget:`` block, if there is one.
     random_state : int, RandomState or None, default=None
-        Seeds post-processing, and noise only inside ``skdp.config_context(noise="seeded")``.
 
     Attributes
     ----------
@@ -135,9 +129,7 @@ class DPSimpleImputer(ExpectedErrorMixin, Transformer):
     bounds_ : tuple of two ndarrays of shape (n_features,) or None
         For means and medians: the bounds, stated or learned.
     n_features_in_, feature_names_in_ : int, ndarray of shape (n_features_in_,)
-        Number of columns; their names, if X has names that are strings.
     max_rows_per_unit_ : int
-        With `groups`: how many rows of each unit were used at most.
     privacy_ : skdp.core.PrivacyCertificate
         What was released, by which mechanism, at which cost; with a constant it says that nothing
         was released: no releases, epsilon 0.
@@ -149,7 +141,6 @@ class DPSimpleImputer(ExpectedErrorMixin, Transformer):
         numbers are needed, if there is an infinite value, if categories are private and
         ``delta=0``, or if X is not a table.
     BudgetExceededError, SealedBudgetError, LedgerError
-        In `fit`, if the budget cannot grant (epsilon, delta).
 
     Notes
     -----
@@ -249,7 +240,6 @@ class DPSimpleImputer(ExpectedErrorMixin, Transformer):
         Parameters
         ----------
         n_samples, n_features : int, default=None
-            Not used: the cost of a fit does not depend on them.
 
         Returns
         -------
@@ -290,8 +280,6 @@ class DPSimpleImputer(ExpectedErrorMixin, Transformer):
             Private rows, with missing cells. Rows in parts (`skdp.engines`) are refused.
         y : None, ignored
         groups : array-like of shape (n_samples,), default=None
-            Id of the unit (a user, say) that each row belongs to. All rows of one id are protected
-            together. A budget with a `unit` needs groups; any other budget refuses them.
 
         Returns
         -------

@@ -7,13 +7,17 @@ import inspect
 import pkgutil
 import re
 from importlib import import_module
+from pathlib import Path
 
 from numpydoc.validate import validate
 
 import skdp
+from skdp.base import PrivateMixin
+from skdp.parameters import SHARED_TEXTS, filled, shared_texts
 from tests.folding import each
 
 # For authors of estimators: their docstrings say what holds, not all that numpydoc asks for.
+ROOT = Path(skdp.__file__).parent
 INNER = {
     f"skdp.{x}"
     for x in ("base", "core", "parameters", "planning", "queries", "tabular", "user_code")
@@ -151,3 +155,117 @@ def test_shared_parameters_have_one_wording(name, parameter, text):
 def test_shared_parameters_are_found():
     names = {parameter for _, parameter, _ in shared()}
     assert names >= {*WORDING, "bounds"}
+
+
+# --- shared texts, which the source has once ------------------------------------------------------
+
+
+def test_shared_texts_are_filled_in_once():
+    doc = """Do it.
+
+    Parameters
+    ----------
+    budget : PrivacyBudget
+    delta : float
+        ... Zero is best.
+    epsilon : float
+        Of the call.
+    other : int
+
+    Returns
+    -------
+    groups : ndarray
+    """
+    lines = filled(doc).splitlines()
+    budget = lines.index("    budget : PrivacyBudget")
+    assert " ".join(" ".join(lines[budget + 1 : budget + 3]).split()) == SHARED_TEXTS["budget"]
+    assert f"        {SHARED_TEXTS['delta']} Zero is best." in lines
+    assert lines[lines.index("    epsilon : float") + 1] == "        Of the call."
+    assert lines[lines.index("    groups : ndarray") + 1] == "    "  # of Returns: no parameter
+    assert filled(filled(doc)) == filled(doc)
+    assert max(map(len, lines)) <= 100
+
+
+def test_shared_texts_reach_classes_methods_and_functions():
+    class Fitted(PrivateMixin):
+        """Fit it.
+
+        Attributes
+        ----------
+        privacy_ : PrivacyCertificate
+        """
+
+        def fit(self, X, groups=None):
+            """Fit.
+
+            Parameters
+            ----------
+            groups : array-like
+            """
+
+        def _inner(self, groups):
+            """Fit.
+
+            Parameters
+            ----------
+            groups : array-like
+            """
+
+    @shared_texts
+    def called(budget):
+        """Call it.
+
+        Parameters
+        ----------
+        budget : PrivacyBudget
+        """
+
+    assert SHARED_TEXTS["privacy_"] in Fitted.__doc__
+    assert "Id of the unit" in Fitted.fit.__doc__
+    assert "Id of the unit" not in Fitted._inner.__doc__
+    assert "Budget to charge" in called.__doc__
+
+
+# Packages that leave shared texts to the table.
+LEFT_TO_THE_TABLE = {
+    "base", "cluster", "decomposition", "density_ratio", "discriminant_analysis", "ensemble",
+    "feature_selection", "impute", "linear_model", "naive_bayes", "neighbors", "preprocessing",
+    "synthetic",
+}  # fmt: skip
+
+
+def leaves_to_the_table(name: str) -> bool:
+    return name.startswith("skdp.") and name.split(".")[1] in LEFT_TO_THE_TABLE
+
+
+@each("name", [name for name in public_objects() if leaves_to_the_table(name)])
+def test_no_shared_parameter_is_without_its_text(name):
+    for head, body in sections(name):
+        if head not in ("Parameters", "Attributes"):
+            continue
+        entries = re.split(r"\n(?=\S)", body)
+        for entry in entries:
+            first, _, description = entry.partition("\n")
+            assert first.partition(" : ")[0] not in SHARED_TEXTS or description.strip(), first
+
+
+def sections(name: str) -> list[tuple[str, str]]:
+    """Return the sections of a docstring with their texts."""
+    return re.findall(r"^(\w+)\n-{3,}\n((?:.*\n?)*?)(?=^\w+\n-{3,}|\Z)", doc_of(name), re.M)
+
+
+def doc_of(name: str) -> str:
+    module, _, attribute = name.rpartition(".")
+    if module in MODULES:
+        return inspect.getdoc(getattr(import_module(module), attribute)) or ""
+    module, _, owner = module.rpartition(".")
+    return inspect.getdoc(getattr(getattr(import_module(module), owner), attribute)) or ""
+
+
+@each(
+    "path",
+    sorted(p for d in LEFT_TO_THE_TABLE for p in (*ROOT.glob(f"{d}.py"), *ROOT.glob(f"{d}/*.py"))),
+)
+def test_the_source_has_a_long_shared_text_once(path):
+    source = " ".join(path.read_text(encoding="utf-8").split())
+    assert [name for name, text in SHARED_TEXTS.items() if len(text) > 60 and text in source] == []

@@ -380,8 +380,6 @@ class LabelledClassifier(
         y : array-like of shape (n_samples,)
             Private labels.
         groups : array-like of shape (n_samples,), default=None
-            Id of the unit (a user, say) that each row belongs to. All rows of one id are protected
-            together. A budget with a `unit` needs groups; any other budget refuses them.
 
         Returns
         -------
@@ -437,7 +435,6 @@ class LabelledClassifier(
         Parameters
         ----------
         n_samples, n_features : int, default=None
-            Not used: the cost of a fit does not depend on them.
 
         Returns
         -------
@@ -638,8 +635,6 @@ class TargetRegressor(
         y : array-like of shape (n_samples,)
             Private targets, finite numbers.
         groups : array-like of shape (n_samples,), default=None
-            Id of the unit (a user, say) that each row belongs to. All rows of one id are protected
-            together. A budget with a `unit` needs groups; any other budget refuses them.
 
         Returns
         -------

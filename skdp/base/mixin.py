@@ -61,6 +61,7 @@ from skdp.parameters import (
     columns_of_bounds,
     labels_of_bounds,
     names_of,
+    shared_texts,
 )
 from skdp.planning import Allowance
 from skdp.tabular import ONE_PLACE, Rows, check_public_array, check_rows, with_weights
@@ -130,6 +131,7 @@ class AmbientBudgetMixin:
         return state
 
 
+@shared_texts
 class PrivateMixin(CallbackSupportMixin, AmbientBudgetMixin):
     """Parameter checks, session, price and certificate of a private estimator.
 
@@ -153,6 +155,7 @@ class PrivateMixin(CallbackSupportMixin, AmbientBudgetMixin):
 
     def __init_subclass__(cls, **options: Any) -> None:
         super().__init_subclass__(**options)
+        shared_texts(cls)
         refuse_weights(cls)
         tell_callbacks(cls)
 
@@ -409,7 +412,6 @@ class PrivateMixin(CallbackSupportMixin, AmbientBudgetMixin):
         Parameters
         ----------
         n_samples, n_features : int, default=None
-            Not used: the cost of a fit does not depend on them.
 
         Returns
         -------

@@ -87,19 +87,11 @@ class DPKMeans(
         ``"private"`` learns them, for a part of the allowance that falls with n_samples * epsilon /
         n_features; `privacy_` says how large it was.
     weight_bound : float or None, default=None
-        The largest weight, from public knowledge; above 0. Needed for a fit with `sample_weight`.
     epsilon : float, default=1.0
-        Privacy loss of a fit; finite, above 0.
     delta : float, default=0.0
-        In [0, 1). Zero: pure epsilon-DP.
     max_rows_per_unit : int or "private", default="private"
-        With `groups`: how many rows of each unit are used at most. ``"private"`` chooses this
-        number for 10% of the allowance, so that about 99 in 100 units keep all their rows.
     budget : PrivacyBudget or None, default=None
-        Budget to charge; it also sets the neighbouring relation. None: the budget of an enclosing
-        ``with budget:`` block, if there is one.
     random_state : int, RandomState or None, default=None
-        Seeds post-processing, and noise only inside ``skdp.config_context(noise="seeded")``.
 
     Attributes
     ----------
@@ -141,11 +133,8 @@ class DPKMeans(
     n_iter_ : int
         Private steps: releases of sums by nearest centre.
     n_features_in_, feature_names_in_ : int, ndarray of shape (n_features_in_,)
-        Number of columns; their names, if X has names that are strings.
     max_rows_per_unit_ : int
-        With `groups`: how many rows of each unit were used at most.
     privacy_ : skdp.core.PrivacyCertificate
-        What was released, by which mechanism, at which cost.
 
     Raises
     ------
@@ -260,8 +249,6 @@ class DPKMeans(
             stated. A row and its weight are protected together. With rows in one table only; of
             more than 12 features with ``algorithm="lloyd"`` only.
         groups : array-like of shape (n_samples,), default=None
-            Id of the unit (a user, say) that each row belongs to. All rows of one id are protected
-            together. A budget with a `unit` needs groups; any other budget refuses them.
 
         Returns
         -------

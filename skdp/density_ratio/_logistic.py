@@ -86,17 +86,11 @@ class DPLogisticRatio(DensityRatio, BaseEstimator):
         Box to which rows are clipped, from public knowledge. ``"public"`` takes the range of the
         public sample: no weights are needed outside it.
     epsilon : float, default=1.0
-        Privacy loss of a fit; finite, above 0.
     delta : float, default=0.0
         In [0, 1). Above zero, noise is Gaussian.
     max_rows_per_unit : int or "private", default="private"
-        With `groups`: how many rows of each unit are used at most. ``"private"`` chooses this
-        number for 10% of the allowance, so that about 99 in 100 units keep all their rows.
     budget : PrivacyBudget or None, default=None
-        Budget to charge; it also sets the neighbouring relation. None: the budget of an enclosing
-        ``with budget:`` block, if there is one.
     random_state : int, RandomState or None, default=None
-        Seeds post-processing, and noise only inside ``skdp.config_context(noise="seeded")``.
 
     Attributes
     ----------
@@ -115,11 +109,8 @@ class DPLogisticRatio(DensityRatio, BaseEstimator):
         Standard deviation of a weight due to noise, to first order: the root mean square over
         public rows. If it is about 1 or more, the weights are only noise.
     n_features_in_, feature_names_in_ : int, ndarray of shape (n_features_in_,)
-        Number of columns; their names, if X has names that are strings.
     max_rows_per_unit_ : int
-        With `groups`: how many rows of each unit were used at most.
     privacy_ : skdp.core.PrivacyCertificate
-        What was released, by which mechanism, at which cost.
 
     Raises
     ------
@@ -127,7 +118,6 @@ class DPLogisticRatio(DensityRatio, BaseEstimator):
         In `fit`, before anything is charged: if a parameter is out of range, if X is not a dense
         table of finite numbers, or if y has values other than 0 and 1, or only one of them.
     BudgetExceededError, SealedBudgetError, LedgerError
-        In `fit`, if the budget cannot grant (epsilon, delta).
 
     See Also
     --------
@@ -204,8 +194,6 @@ class DPLogisticRatio(DensityRatio, BaseEstimator):
         y : array-like of shape (n_samples,)
             1 for a private row, 0 for a public one. Only the private rows are protected.
         groups : array-like of shape (n_samples,), default=None
-            Id of the unit (a user, say) that each row belongs to. All rows of one id are protected
-            together. A budget with a `unit` needs groups; any other budget refuses them.
 
         Returns
         -------

@@ -120,18 +120,12 @@ class DPuLSIF(DensityRatio, BaseEstimator):
         row is sampled for private centres. None computes it from the noisy number of rows. It must
         be given if private rows are published, because it is then the delta.
     epsilon : float, default=1.0
-        Privacy loss of a fit; finite, above 0.
     delta : float, default=0.0
         In [0, 1). Above zero, noise is Gaussian. If private rows are published: the most that may
         be charged for that.
     max_rows_per_unit : int or "private", default="private"
-        With `groups`: how many rows of each unit are used at most. ``"private"`` chooses this
-        number for 10% of the allowance, so that about 99 in 100 units keep all their rows.
     budget : PrivacyBudget or None, default=None
-        Budget to charge; it also sets the neighbouring relation. None: the budget of an enclosing
-        ``with budget:`` block, if there is one.
     random_state : int, RandomState or None, default=None
-        Seeds post-processing, and noise only inside ``skdp.config_context(noise="seeded")``.
 
     Attributes
     ----------
@@ -151,11 +145,8 @@ class DPuLSIF(DensityRatio, BaseEstimator):
         Standard deviation of a weight due to noise, as of `predict` (for the chosen `gamma_` and
         `alpha_`): root mean square over public rows. About 1 or more: the weights are only noise.
     n_features_in_, feature_names_in_ : int, ndarray of shape (n_features_in_,)
-        Number of columns; their names, if X has names that are strings.
     max_rows_per_unit_ : int
-        With `groups`: how many rows of each unit were used at most.
     privacy_ : skdp.core.PrivacyCertificate
-        What was released, by which mechanism, at which cost.
 
     Raises
     ------
@@ -164,7 +155,6 @@ class DPuLSIF(DensityRatio, BaseEstimator):
         table of finite numbers, if y has values other than 0 and 1 or only one of them, or if
         `delta` is below the share of private rows that would be published.
     BudgetExceededError, SealedBudgetError, LedgerError
-        In `fit`, if the budget cannot grant (epsilon, delta).
 
     See Also
     --------
@@ -321,8 +311,6 @@ class DPuLSIF(DensityRatio, BaseEstimator):
         y : array-like of shape (n_samples,)
             1 for a private row, 0 for a public one. Only the private rows are protected.
         groups : array-like of shape (n_samples,), default=None
-            Id of the unit (a user, say) that each row belongs to. All rows of one id are protected
-            together. A budget with a `unit` needs groups; any other budget refuses them.
 
         Returns
         -------
@@ -512,7 +500,6 @@ class DPuLSIF(DensityRatio, BaseEstimator):
         Parameters
         ----------
         n_samples, n_features : int, default=None
-            Not used: the cost of a fit does not depend on them.
 
         Returns
         -------

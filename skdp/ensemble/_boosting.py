@@ -86,35 +86,21 @@ class DPExplainableBoostingClassifier(LabelledClassifier):
         cells with few rows are merged. For a column of category codes 0 to k - 1 with bounds (0,
         k - 1), each code has a cell of its own if k is at most `n_bins`.
     classes : "private" or array-like of shape (n_classes,), default="private"
-        All class labels, from public knowledge, because which labels occur in y is private. Rows
-        with another label are left out. ``"private"`` selects the labels that enough rows have, for
-        a tenth of the allowance and half of delta. It needs delta above 0, labels that are text,
-        numbers or booleans, and a table that is not in parts. With fewer than two labels selected,
-        `fit` warns, and every row gets the one class.
     bounds : "private" or tuple (low, high) or mapping, default="private"
         Range of each column, from public knowledge: two numbers, two arrays, or a mapping from
         column name to (low, high); values beyond them are in the first or the last bin.
         ``"private"`` learns them, for at most a fifth of the allowance.
     epsilon : float, default=1.0
-        Privacy loss of a fit; finite, above 0.
     delta : float, default=0.0
         In [0, 1). Zero: pure epsilon-DP by Laplace noise, in few rounds. Above: Gaussian noise,
         which is much smaller here.
     max_rows_per_unit : int or "private", default="private"
-        With `groups`: how many rows of each unit are used at most. ``"private"`` chooses this
-        number for 10% of the allowance, so that about 99 in 100 units keep all their rows.
     budget : PrivacyBudget or None, default=None
-        Budget to charge; it also sets the neighbouring relation. None: the budget of an enclosing
-        ``with budget:`` block, if there is one.
     random_state : int, RandomState or None, default=None
-        Seeds post-processing, and noise only inside ``skdp.config_context(noise="seeded")``.
 
     Attributes
     ----------
     classes_ : ndarray of shape (n_classes,)
-        `classes`, sorted; if private, the selected labels. With fewer than two selected, the fit
-        learns nothing else: of the attributes below it sets only `privacy_`, `max_rows_per_unit_`
-        and those that describe X.
     class_count_ : ndarray of shape (n_classes,)
         Noisy number of rows of each class, at least 1.
     bin_cuts_ : list of ndarray
@@ -132,13 +118,9 @@ class DPExplainableBoostingClassifier(LabelledClassifier):
     n_iter_ : int
         Number of rounds.
     bounds_ : tuple of two ndarrays of shape (n_features,)
-        The bounds, stated or learned.
     n_features_in_, feature_names_in_ : int, ndarray of shape (n_features_in_,)
-        Number of columns; their names, if X has names that are strings.
     max_rows_per_unit_ : int
-        With `groups`: how many rows of each unit were used at most.
     privacy_ : skdp.core.PrivacyCertificate
-        What was released, by which mechanism, at which cost.
 
     Raises
     ------
@@ -147,7 +129,6 @@ class DPExplainableBoostingClassifier(LabelledClassifier):
         private and delta is 0, if X is not a dense table of finite numbers, if a label is missing,
         or if the columns have more than 2**20 cells together.
     BudgetExceededError, SealedBudgetError, LedgerError
-        In `fit`, if the budget cannot grant (epsilon, delta).
 
     See Also
     --------
@@ -365,18 +346,12 @@ class DPExplainableBoostingRegressor(TargetRegressor):
         Range of the target, stated in the same way; the target is clipped to it. If either this or
         `bounds` is not stated, the cost of learning is that of all columns and the target.
     epsilon : float, default=1.0
-        Privacy loss of a fit; finite, above 0.
     delta : float, default=0.0
         In [0, 1). Zero: pure epsilon-DP by Laplace noise, in few rounds. Above: Gaussian noise,
         which is much smaller here.
     max_rows_per_unit : int or "private", default="private"
-        With `groups`: how many rows of each unit are used at most. ``"private"`` chooses this
-        number for 10% of the allowance, so that about 99 in 100 units keep all their rows.
     budget : PrivacyBudget or None, default=None
-        Budget to charge; it also sets the neighbouring relation. None: the budget of an enclosing
-        ``with budget:`` block, if there is one.
     random_state : int, RandomState or None, default=None
-        Seeds post-processing, and noise only inside ``skdp.config_context(noise="seeded")``.
 
     Attributes
     ----------
@@ -400,15 +375,11 @@ class DPExplainableBoostingRegressor(TargetRegressor):
     n_iter_ : int
         Number of rounds.
     bounds_ : tuple of two ndarrays of shape (n_features,)
-        The bounds, stated or learned.
     target_bounds_ : tuple of two floats
         The bounds of the target. Predictions are within them.
     n_features_in_, feature_names_in_ : int, ndarray of shape (n_features_in_,)
-        Number of columns; their names, if X has names that are strings.
     max_rows_per_unit_ : int
-        With `groups`: how many rows of each unit were used at most.
     privacy_ : skdp.core.PrivacyCertificate
-        What was released, by which mechanism, at which cost.
 
     Raises
     ------
@@ -417,7 +388,6 @@ class DPExplainableBoostingRegressor(TargetRegressor):
         table of finite numbers, if y is not one finite number for each row, or if the columns have
         more than 2**20 cells together.
     BudgetExceededError, SealedBudgetError, LedgerError
-        In `fit`, if the budget cannot grant (epsilon, delta).
 
     See Also
     --------

@@ -114,18 +114,12 @@ class DPTrainOnRelease(LearningMixin, BaseEstimator):
         tables may have, apart from those of single columns. More cells can describe more, and take
         more time.
     epsilon : float, default=1.0
-        Privacy loss of a fit; finite, above 0.
     delta : float, default=0.0
         In [0, 1). Above zero: rounded Gaussian noise, whose privacy losses add up more slowly over
         the many tables. Set it if you can: with 1e-6, noise is several times smaller.
     max_rows_per_unit : int or "private", default="private"
-        With `groups`: how many rows of each unit are used at most. ``"private"`` chooses this
-        number for 10% of the allowance, so that about 99 in 100 units keep all their rows.
     budget : PrivacyBudget or None, default=None
-        Budget to charge; it also sets the neighbouring relation. None: the budget of an enclosing
-        ``with budget:`` block, if there is one.
     random_state : int, RandomState or None, default=None
-        Seeds post-processing, and noise only inside ``skdp.config_context(noise="seeded")``.
 
     Attributes
     ----------
@@ -153,9 +147,7 @@ class DPTrainOnRelease(LearningMixin, BaseEstimator):
     n_features_in_, feature_names_in_ : int, ndarray of shape (n_features_in_,)
         Number of columns without the target; their names, if X has names that are strings.
     max_rows_per_unit_ : int
-        With `groups`: how many rows of each unit were used at most.
     privacy_ : skdp.core.PrivacyCertificate
-        What was released, by which mechanism, at which cost.
 
     Raises
     ------
@@ -164,7 +156,6 @@ class DPTrainOnRelease(LearningMixin, BaseEstimator):
         cannot be fitted on made-up rows of the domain, or if X does not have the columns of the
         domain.
     BudgetExceededError, SealedBudgetError, LedgerError
-        In `fit`, if the budget cannot grant (epsilon, delta).
 
     See Also
     --------
@@ -298,8 +289,6 @@ class DPTrainOnRelease(LearningMixin, BaseEstimator):
         y : array-like of shape (n_samples,), default=None
             Private targets, if they are not a column of X.
         groups : array-like of shape (n_samples,), default=None
-            Id of the unit (a user, say) that each row belongs to. All rows of one id are protected
-            together. A budget with a `unit` needs groups; any other budget refuses them.
 
         Returns
         -------

@@ -135,17 +135,11 @@ class DPSubsampleAggregate(ExactScoreMixin, ExpectedErrorMixin, PrivateMixin, Ba
     n_jobs : int, default=None
         Number of blocks fitted at the same time, by joblib. It does not change the charge.
     epsilon : float, default=1.0
-        Privacy loss of a fit; finite, above 0.
     delta : float, default=0.0
         In [0, 1). Above zero, noise is Gaussian, and many more queries can be answered.
     max_rows_per_unit : int or "private", default="private"
-        With `groups`: how many rows of each unit are used at most. ``"private"`` chooses this
-        number for 10% of the allowance, so that about 99 in 100 units keep all their rows.
     budget : PrivacyBudget or None, default=None
-        Budget to charge; it also sets the neighbouring relation. None: the budget of an enclosing
-        ``with budget:`` block, if there is one.
     random_state : int, RandomState or None, default=None
-        Seeds post-processing, and noise only inside ``skdp.config_context(noise="seeded")``.
 
     Attributes
     ----------
@@ -168,11 +162,8 @@ class DPSubsampleAggregate(ExactScoreMixin, ExpectedErrorMixin, PrivateMixin, Ba
     classes_ : ndarray of shape (n_classes,)
         For classifiers: `classes`, sorted.
     n_features_in_, feature_names_in_ : int, ndarray of shape (n_features_in_,)
-        Number of columns; their names, if X has names that are strings.
     max_rows_per_unit_ : int
-        With `groups`: how many rows of each unit were used at most.
     privacy_ : skdp.core.PrivacyCertificate
-        What was released, by which mechanism, at which cost.
 
     Raises
     ------
@@ -181,7 +172,6 @@ class DPSubsampleAggregate(ExactScoreMixin, ExpectedErrorMixin, PrivateMixin, Ba
         no predict or cannot be fitted on made-up targets, or if X or y are not finite numbers or
         differ in length.
     BudgetExceededError, SealedBudgetError, LedgerError
-        In `fit`, if the budget cannot grant (epsilon, delta).
 
     Notes
     -----

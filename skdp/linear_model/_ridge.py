@@ -149,8 +149,6 @@ class _LeastSquares(TargetRegressor):
             `weight_bound`]. `weight_bound` must be stated. A row and its weight are protected
             together.
         groups : array-like of shape (n_samples,), default=None
-            Id of the unit (a user, say) that each row belongs to. All rows of one id are protected
-            together. A budget with a `unit` needs groups; any other budget refuses them.
 
         Returns
         -------
@@ -282,20 +280,13 @@ class DPRidge(_LeastSquares):
         Range of the target, stated in the same way. If either this or `bounds` is not stated, the
         cost of learning is that of all columns and the target.
     weight_bound : float or None, default=None
-        The largest weight, from public knowledge; above 0. Needed for a fit with `sample_weight`.
     epsilon : float, default=1.0
-        Privacy loss of a fit; finite, above 0.
     delta : float, default=0.0
         In [0, 1). Zero: pure epsilon-DP by symmetrised Wishart noise. Above: Gaussian noise, which
         is much smaller where there are several columns.
     max_rows_per_unit : int or "private", default="private"
-        With `groups`: how many rows of each unit are used at most. ``"private"`` chooses this
-        number for 10% of the allowance, so that about 99 in 100 units keep all their rows.
     budget : PrivacyBudget or None, default=None
-        Budget to charge; it also sets the neighbouring relation. None: the budget of an enclosing
-        ``with budget:`` block, if there is one.
     random_state : int, RandomState or None, default=None
-        Seeds post-processing, and noise only inside ``skdp.config_context(noise="seeded")``.
 
     Attributes
     ----------
@@ -316,7 +307,6 @@ class DPRidge(_LeastSquares):
     n_samples_ : float
         Number of rows: exact under ``"replace_one"``, where it is public; otherwise noisy.
     bounds_ : tuple of two ndarrays of shape (n_features,)
-        The bounds, stated or learned.
     target_bounds_ : tuple of two floats
     center_, scale_ : ndarray of shape (n_features + 1,)
         Before rows are clipped, the columns are centred and scaled by these values. The last entry
@@ -327,11 +317,8 @@ class DPRidge(_LeastSquares):
         Noise hides the eigenvalues of the covariance of the scaled columns that are below this
         level.
     n_features_in_, feature_names_in_ : int, ndarray of shape (n_features_in_,)
-        Number of columns; their names, if X has names that are strings.
     max_rows_per_unit_ : int
-        With `groups`: how many rows of each unit were used at most.
     privacy_ : skdp.core.PrivacyCertificate
-        What was released, by which mechanism, at which cost.
 
     Raises
     ------
@@ -339,7 +326,6 @@ class DPRidge(_LeastSquares):
         In `fit`, before anything is charged: if a parameter is out of range, if X is not a table of
         finite numbers, or if y is not one finite number for each row.
     BudgetExceededError, SealedBudgetError, LedgerError
-        In `fit`, if the budget cannot grant (epsilon, delta).
 
     See Also
     --------
@@ -445,19 +431,12 @@ class DPLinearRegression(_LeastSquares):
     target_bounds : "private" or tuple (low, high), default="private"
         Range of the target, stated in the same way.
     weight_bound : float or None, default=None
-        The largest weight, from public knowledge; above 0. Needed for a fit with `sample_weight`.
     epsilon : float, default=1.0
-        Privacy loss of a fit; finite, above 0.
     delta : float, default=0.0
         In [0, 1). Zero: pure epsilon-DP by symmetrised Wishart noise. Above: Gaussian noise.
     max_rows_per_unit : int or "private", default="private"
-        With `groups`: how many rows of each unit are used at most. ``"private"`` chooses this
-        number for 10% of the allowance, so that about 99 in 100 units keep all their rows.
     budget : PrivacyBudget or None, default=None
-        Budget to charge; it also sets the neighbouring relation. None: the budget of an enclosing
-        ``with budget:`` block, if there is one.
     random_state : int, RandomState or None, default=None
-        Seeds post-processing, and noise only inside ``skdp.config_context(noise="seeded")``.
 
     Attributes
     ----------
@@ -475,7 +454,6 @@ class DPLinearRegression(_LeastSquares):
         In `fit`, before anything is charged: if a parameter is out of range, if X is not a table of
         finite numbers, or if y is not one finite number for each row.
     BudgetExceededError, SealedBudgetError, LedgerError
-        In `fit`, if the budget cannot grant (epsilon, delta).
 
     See Also
     --------

@@ -32,35 +32,17 @@ class DPNearestCentroid(LabelledClassifier):
     Parameters
     ----------
     classes : "private" or array-like of shape (n_classes,), default="private"
-        All class labels, from public knowledge, because which labels occur in y is private. Rows
-        with another label are left out. ``"private"`` selects the labels that enough rows have, for
-        a tenth of the allowance and half of delta. It needs delta above 0, labels that are text,
-        numbers or booleans, and a table that is not in parts. With fewer than two labels selected,
-        `fit` warns, and every row gets the one class.
     bounds : "private" or tuple (low, high) or mapping, default="private"
-        Range of each column, from public knowledge: two numbers, two arrays, or a mapping from
-        column name to (low, high); values beyond them count as the nearest bound. ``"private"``
-        learns them, for at most a fifth of the allowance.
     epsilon : float, default=1.0
-        Privacy loss of a fit; finite, above 0.
     delta : float, default=0.0
-        In [0, 1). Zero: pure epsilon-DP. Above: Gaussian noise, which is smaller where there are
-        several columns.
+        ... Above: Gaussian noise, which is smaller where there are several columns.
     max_rows_per_unit : int or "private", default="private"
-        With `groups`: how many rows of each unit are used at most. ``"private"`` chooses this
-        number for 10% of the allowance, so that about 99 in 100 units keep all their rows.
     budget : PrivacyBudget or None, default=None
-        Budget to charge; it also sets the neighbouring relation. None: the budget of an enclosing
-        ``with budget:`` block, if there is one.
     random_state : int, RandomState or None, default=None
-        Seeds post-processing, and noise only inside ``skdp.config_context(noise="seeded")``.
 
     Attributes
     ----------
     classes_ : ndarray of shape (n_classes,)
-        `classes`, sorted; if private, the selected labels. With fewer than two selected, the fit
-        learns nothing else: of the attributes below it sets only `privacy_`, `max_rows_per_unit_`
-        and those that describe X.
     class_count_ : ndarray of shape (n_classes,)
         Noisy number of rows of each class, at least 1.
     centroids_ : ndarray of shape (n_classes, n_features)
@@ -71,17 +53,13 @@ class DPNearestCentroid(LabelledClassifier):
         clipped to `bounds_` only. It is to first order in the noise of the counts. NaN if rows are
         shortened (see Notes), with learned bounds, and for a class of few rows.
     bounds_ : tuple of two ndarrays of shape (n_features,)
-        The bounds, stated or learned.
     center_, scale_ : ndarray of shape (n_features,)
         Columns are centred and scaled by these values before rows are clipped.
     radius_ : float
         The norm to which a centred and scaled row is clipped, in `fit` and in predictions.
     n_features_in_, feature_names_in_ : int, ndarray of shape (n_features_in_,)
-        Number of columns; their names, if X has names that are strings.
     max_rows_per_unit_ : int
-        With `groups`: how many rows of each unit were used at most.
     privacy_ : skdp.core.PrivacyCertificate
-        What was released, by which mechanism, at which cost.
 
     Raises
     ------
@@ -90,7 +68,6 @@ class DPNearestCentroid(LabelledClassifier):
         private and delta is 0, if X is not a dense table of finite numbers, or if a label is
         missing.
     BudgetExceededError, SealedBudgetError, LedgerError
-        In `fit`, if the budget cannot grant (epsilon, delta).
 
     See Also
     --------

@@ -74,18 +74,12 @@ class DPHistogramDensity(BoxDensity):
         most a fifth of the allowance. Without delta, this needs n * epsilon of about 1,500 for each
         column; with fewer rows the box may be far off. Not used for columns with stated edges.
     epsilon : float, default=1.0
-        Privacy loss of a fit; finite, above 0.
     delta : float, default=0.0
         In [0, 1). Above zero, noise is Gaussian: here larger than Laplace noise, unless the bounds
         of many features are learned.
     max_rows_per_unit : int or "private", default="private"
-        With `groups`: how many rows of each unit are used at most. ``"private"`` chooses this
-        number for 10% of the allowance, so that about 99 in 100 units keep all their rows.
     budget : PrivacyBudget or None, default=None
-        Budget to charge; it also sets the neighbouring relation. None: the budget of an enclosing
-        ``with budget:`` block, if there is one.
     random_state : int, RandomState or None, default=None
-        Seeds post-processing, and noise only inside ``skdp.config_context(noise="seeded")``.
 
     Attributes
     ----------
@@ -98,11 +92,8 @@ class DPHistogramDensity(BoxDensity):
     noise_std_ : float
         Standard deviation of the probability of a cell due to noise, before it is cut off at 0.
     n_features_in_, feature_names_in_ : int, ndarray of shape (n_features_in_,)
-        Number of columns; their names, if X has names that are strings.
     max_rows_per_unit_ : int
-        With `groups`: how many rows of each unit were used at most.
     privacy_ : skdp.core.PrivacyCertificate
-        What was released, by which mechanism, at which cost.
 
     Raises
     ------
@@ -110,7 +101,6 @@ class DPHistogramDensity(BoxDensity):
         In `fit`, before anything is charged: if a parameter is out of range, if X is not a dense
         table of finite numbers, or if there would be more than 2**20 cells or 64 columns.
     BudgetExceededError, SealedBudgetError, LedgerError
-        In `fit`, if the budget cannot grant (epsilon, delta).
 
     See Also
     --------
@@ -214,8 +204,6 @@ class DPHistogramDensity(BoxDensity):
             Private rows, finite numbers. May be in parts (`skdp.engines`).
         y : None, ignored
         groups : array-like of shape (n_samples,), default=None
-            Id of the unit (a user, say) that each row belongs to. All rows of one id are protected
-            together. A budget with a `unit` needs groups; any other budget refuses them.
 
         Returns
         -------

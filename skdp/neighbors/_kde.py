@@ -104,17 +104,11 @@ class DPKernelDensity(BoxDensity):
         Without delta, this needs n * epsilon of about 1,500 for each column; with fewer rows the
         box may be far off.
     epsilon : float, default=1.0
-        Privacy loss of a fit; finite, above 0.
     delta : float, default=0.0
         In [0, 1). Above zero, noise is Gaussian, and does not depend on the number of centres.
     max_rows_per_unit : int or "private", default="private"
-        With `groups`: how many rows of each unit are used at most. ``"private"`` chooses this
-        number for 10% of the allowance, so that about 99 in 100 units keep all their rows.
     budget : PrivacyBudget or None, default=None
-        Budget to charge; it also sets the neighbouring relation. None: the budget of an enclosing
-        ``with budget:`` block, if there is one.
     random_state : int, RandomState or None, default=None
-        Seeds post-processing, and noise only inside ``skdp.config_context(noise="seeded")``.
 
     Attributes
     ----------
@@ -140,11 +134,8 @@ class DPKernelDensity(BoxDensity):
         Standard deviation of the density, as returned by `pdf`, due to noise: the root mean square
         over the box. If it is about as large as the density itself, the density is only noise.
     n_features_in_, feature_names_in_ : int, ndarray of shape (n_features_in_,)
-        Number of columns; their names, if X has names that are strings.
     max_rows_per_unit_ : int
-        With `groups`: how many rows of each unit were used at most.
     privacy_ : skdp.core.PrivacyCertificate
-        What was released, by which mechanism, at which cost.
 
     Raises
     ------
@@ -153,7 +144,6 @@ class DPKernelDensity(BoxDensity):
         table of finite numbers, if it has more than 10 columns, or if the grid would have more than
         2000 centres.
     BudgetExceededError, SealedBudgetError, LedgerError
-        In `fit`, if the budget cannot grant (epsilon, delta).
 
     See Also
     --------
@@ -288,8 +278,6 @@ class DPKernelDensity(BoxDensity):
             Private rows, finite numbers. May be in parts (`skdp.engines`).
         y : None, ignored
         groups : array-like of shape (n_samples,), default=None
-            Id of the unit (a user, say) that each row belongs to. All rows of one id are protected
-            together. A budget with a `unit` needs groups; any other budget refuses them.
 
         Returns
         -------

@@ -62,17 +62,11 @@ class DPKBinsDiscretizer(ExpectedErrorMixin, Transformer):
         With quantiles and without a step: ``"uniform"`` candidates are equally spaced; the spacing
         of ``"log"`` candidates grows with the distance from 0, which suits amounts of money.
     epsilon : float, default=1.0
-        Privacy loss of a fit; finite, above 0.
     delta : float, default=0.0
         In [0, 1). Above zero, the losses of columns and rounds add up less quickly.
     max_rows_per_unit : int or "private", default="private"
-        With `groups`: how many rows of each unit are used at most. ``"private"`` chooses this
-        number for 10% of the allowance, so that about 99 in 100 units keep all their rows.
     budget : PrivacyBudget or None, default=None
-        Budget to charge; it also sets the neighbouring relation. None: the budget of an enclosing
-        ``with budget:`` block, if there is one.
     random_state : int, RandomState or None, default=None
-        Seeds post-processing, and noise only inside ``skdp.config_context(noise="seeded")``.
 
     Attributes
     ----------
@@ -84,13 +78,9 @@ class DPKBinsDiscretizer(ExpectedErrorMixin, Transformer):
         Number of bins of each column. Fewer than `n_bins` if released quantiles coincide, for
         example because many rows have the same value.
     bounds_ : tuple of two ndarrays of shape (n_features,)
-        The bounds, stated or learned.
     n_features_in_, feature_names_in_ : int, ndarray of shape (n_features_in_,)
-        Number of columns; their names, if X has names that are strings.
     max_rows_per_unit_ : int
-        With `groups`: how many rows of each unit were used at most.
     privacy_ : skdp.core.PrivacyCertificate
-        What was released, by which mechanism, at which cost.
 
     Raises
     ------
@@ -98,7 +88,6 @@ class DPKBinsDiscretizer(ExpectedErrorMixin, Transformer):
         In `fit`, before anything is charged: a parameter out of its range, X not a dense table of
         finite numbers.
     BudgetExceededError, SealedBudgetError, LedgerError
-        In `fit`, if the budget cannot grant (epsilon, delta).
 
     See Also
     --------
@@ -222,8 +211,6 @@ class DPKBinsDiscretizer(ExpectedErrorMixin, Transformer):
             Private rows, finite numbers. May be in parts (`skdp.engines`).
         y : None, ignored
         groups : array-like of shape (n_samples,), default=None
-            Id of the unit (a user, say) that each row belongs to. All rows of one id are protected
-            together. A budget with a `unit` needs groups; any other budget refuses them.
 
         Returns
         -------

@@ -92,7 +92,6 @@ class Encoder(ExpectedErrorMixin, Transformer):
         Parameters
         ----------
         n_samples, n_features : int, default=None
-            Not used: the cost of a fit does not depend on them.
 
         Returns
         -------
@@ -138,8 +137,6 @@ class Encoder(ExpectedErrorMixin, Transformer):
             refused.
         y : None, ignored
         groups : array-like of shape (n_samples,), default=None
-            Id of the unit (a user, say) that each row belongs to. All rows of one id are protected
-            together. A budget with a `unit` needs groups; any other budget refuses them.
 
         Returns
         -------
@@ -280,18 +277,12 @@ class DPOneHotEncoder(Encoder):
         ``"error"``, only with stated categories: ValueError, in `fit` before any charge; it reveals
         that there is such a cell.
     epsilon : float, default=1.0
-        Privacy loss of a fit; finite, above 0.
     delta : float, default=0.0
         In [0, 1). Must be above 0 if categories are selected: half of it covers categories that
         only one row has, the other half is for Gaussian noise.
     max_rows_per_unit : int or "private", default="private"
-        With `groups`: how many rows of each unit are used at most. ``"private"`` chooses this
-        number for 10% of the allowance, so that about 99 in 100 units keep all their rows.
     budget : PrivacyBudget or None, default=None
-        Budget to charge; it also sets the neighbouring relation. None: the budget of an enclosing
-        ``with budget:`` block, if there is one.
     random_state : int, RandomState or None, default=None
-        Seeds post-processing, and noise only inside ``skdp.config_context(noise="seeded")``.
 
     Attributes
     ----------
@@ -303,9 +294,7 @@ class DPOneHotEncoder(Encoder):
     drop_idx_ : ndarray of shape (n_features_in_,) or None
         The position of the left-out category of each column; None if none is left out.
     n_features_in_, feature_names_in_ : int, ndarray of shape (n_features_in_,)
-        Number of columns; their names, if X has names that are strings.
     max_rows_per_unit_ : int
-        With `groups`: how many rows of each unit were used at most.
     privacy_ : skdp.core.PrivacyCertificate
         What was released, by which mechanism, at which cost; with stated categories it says that
         nothing was released: no releases, epsilon 0.
@@ -524,18 +513,12 @@ class DPOrdinalEncoder(Encoder):
     encoded_missing_value : int or NaN, default=-1
         Code of missing cells, which belong to no category. Below 0.
     epsilon : float, default=1.0
-        Privacy loss of a fit; finite, above 0.
     delta : float, default=0.0
         In [0, 1). Must be above 0 if categories are selected: half of it covers categories that
         only one row has, the other half is for Gaussian noise.
     max_rows_per_unit : int or "private", default="private"
-        With `groups`: how many rows of each unit are used at most. ``"private"`` chooses this
-        number for 10% of the allowance, so that about 99 in 100 units keep all their rows.
     budget : PrivacyBudget or None, default=None
-        Budget to charge; it also sets the neighbouring relation. None: the budget of an enclosing
-        ``with budget:`` block, if there is one.
     random_state : int, RandomState or None, default=None
-        Seeds post-processing, and noise only inside ``skdp.config_context(noise="seeded")``.
 
     Attributes
     ----------
@@ -543,9 +526,7 @@ class DPOrdinalEncoder(Encoder):
         Categories of each column, in the order of their codes: as stated, or the selected ones in
         order, numbers before text.
     n_features_in_, feature_names_in_ : int, ndarray of shape (n_features_in_,)
-        Number of columns; their names, if X has names that are strings.
     max_rows_per_unit_ : int
-        With `groups`: how many rows of each unit were used at most.
     privacy_ : skdp.core.PrivacyCertificate
         What was released, by which mechanism, at which cost; with stated categories it says that
         nothing was released: no releases, epsilon 0.

@@ -67,20 +67,13 @@ class DPStandardScaler(Scaler):
         missing), each column for an equal part of the allowance, and `transform` keeps what is
         missing. How many there are is private, so a column's number of rows has noise, too.
     weight_bound : float or None, default=None
-        The largest weight, from public knowledge; above 0. Needed for a fit with `sample_weight`.
     epsilon : float, default=1.0
-        Privacy loss of a fit; finite, above 0.
     delta : float, default=0.0
         In [0, 1). Zero: pure epsilon-DP by K-norm noise. Above: Gaussian noise, which is smaller
         where there are several columns.
     max_rows_per_unit : int or "private", default="private"
-        With `groups`: how many rows of each unit are used at most. ``"private"`` chooses this
-        number for 10% of the allowance, so that about 99 in 100 units keep all their rows.
     budget : PrivacyBudget or None, default=None
-        Budget to charge; it also sets the neighbouring relation. None: the budget of an enclosing
-        ``with budget:`` block, if there is one.
     random_state : int, RandomState or None, default=None
-        Seeds post-processing, and noise only inside ``skdp.config_context(noise="seeded")``.
 
     Attributes
     ----------
@@ -102,17 +95,14 @@ class DPStandardScaler(Scaler):
         Standard error of `scale_`, in the units of X. If noise hides the variance, a third of the
         largest error that `scale_` may have.
     bounds_ : tuple of two ndarrays of shape (n_features,)
-        The bounds, stated or learned. None if nothing was released and no bounds are stated.
+        ... None if nothing was released and no bounds are stated.
     n_samples_ : float, ndarray of shape (n_features,) or None
         Number of rows: exact under ``"replace_one"``, where it is public, otherwise noisy; None if
         nothing was released. With ``nan_policy="omit"`` the number of values of each column. With
         `sample_weight` the noisy sum of clipped weights. There is no ``n_samples_seen_``.
     n_features_in_, feature_names_in_ : int, ndarray of shape (n_features_in_,)
-        Number of columns; their names, if X has names that are strings.
     max_rows_per_unit_ : int
-        With `groups`: how many rows of each unit were used at most.
     privacy_ : skdp.core.PrivacyCertificate
-        What was released, by which mechanism, at which cost.
 
     Raises
     ------
@@ -120,7 +110,6 @@ class DPStandardScaler(Scaler):
         In `fit`, before anything is charged: a parameter out of its range, X not a dense table of
         finite numbers.
     BudgetExceededError, SealedBudgetError, LedgerError
-        In `fit`, if the budget cannot grant (epsilon, delta).
 
     See Also
     --------
@@ -245,8 +234,6 @@ class DPStandardScaler(Scaler):
             stated. A row and its weight are protected together. With ``nan_policy="raise"`` and
             rows in one table only.
         groups : array-like of shape (n_samples,), default=None
-            Id of the unit (a user, say) that each row belongs to. All rows of one id are protected
-            together. A budget with a `unit` needs groups; any other budget refuses them.
 
         Returns
         -------
@@ -389,17 +376,11 @@ class DPMinMaxScaler(Scaler):
         missing), each column for an equal part of the allowance, and `transform` keeps what is
         missing. How many are missing is private; with stated bounds nothing is released.
     epsilon : float, default=1.0
-        Privacy loss of a fit; finite, above 0.
     delta : float, default=0.0
         In [0, 1). Above zero, the losses of the columns' quantiles add up less quickly.
     max_rows_per_unit : int or "private", default="private"
-        With `groups`: how many rows of each unit are used at most. ``"private"`` chooses this
-        number for 10% of the allowance, so that about 99 in 100 units keep all their rows.
     budget : PrivacyBudget or None, default=None
-        Budget to charge; it also sets the neighbouring relation. None: the budget of an enclosing
-        ``with budget:`` block, if there is one.
     random_state : int, RandomState or None, default=None
-        Seeds post-processing, and noise only inside ``skdp.config_context(noise="seeded")``.
 
     Attributes
     ----------
@@ -417,9 +398,7 @@ class DPMinMaxScaler(Scaler):
         Level of the lower quantile, with ``nan_policy="omit"`` of each column; None with stated
         bounds.
     n_features_in_, feature_names_in_ : int, ndarray of shape (n_features_in_,)
-        Number of columns; their names, if X has names that are strings.
     max_rows_per_unit_ : int
-        With `groups`: how many rows of each unit were used at most.
     privacy_ : skdp.core.PrivacyCertificate
         What was released, by which mechanism, at which cost; with stated bounds it says that
         nothing was: no releases, epsilon 0.
@@ -530,8 +509,6 @@ class DPMinMaxScaler(Scaler):
             May be in parts (`skdp.engines`) unless nan_policy="omit".
         y : None, ignored
         groups : array-like of shape (n_samples,), default=None
-            Id of the unit (a user, say) that each row belongs to. All rows of one id are protected
-            together. A budget with a `unit` needs groups; any other budget refuses them.
 
         Returns
         -------

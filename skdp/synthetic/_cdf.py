@@ -108,18 +108,12 @@ class DPEmpiricalCDF(ExpectedErrorMixin, PrivateMixin, BaseEstimator):
         private, a noisy number is released for this and for learning bounds, with 2% of the
         allowance.
     epsilon : float, default=1.0
-        Privacy loss of a fit; finite, above 0.
     delta : float, default=0.0
         In [0, 1). Above zero, the privacy losses of the columns add up more slowly, and the
         exponential mechanism counts like a pure mechanism with half its epsilon.
     max_rows_per_unit : int or "private", default="private"
-        With `groups`: how many rows of each unit are used at most. ``"private"`` chooses this
-        number for 10% of the allowance, so that about 99 in 100 units keep all their rows.
     budget : PrivacyBudget or None, default=None
-        Budget to charge; it also sets the neighbouring relation. None: the budget of an enclosing
-        ``with budget:`` block, if there is one.
     random_state : int, RandomState or None, default=None
-        Seeds post-processing, and noise only inside ``skdp.config_context(noise="seeded")``.
 
     Attributes
     ----------
@@ -131,11 +125,8 @@ class DPEmpiricalCDF(ExpectedErrorMixin, PrivateMixin, BaseEstimator):
     grid_ : ndarray of shape (n_points, n_features)
         The grid of every column.
     n_features_in_, feature_names_in_ : int, ndarray of shape (n_features_in_,)
-        Number of columns; their names, if X has names that are strings.
     max_rows_per_unit_ : int
-        With `groups`: how many rows of each unit were used at most.
     privacy_ : skdp.core.PrivacyCertificate
-        What was released, by which mechanism, at which cost.
 
     Raises
     ------
@@ -143,7 +134,6 @@ class DPEmpiricalCDF(ExpectedErrorMixin, PrivateMixin, BaseEstimator):
         In `fit`, before anything is charged: a parameter out of its range, X not a dense table of
         finite numbers.
     BudgetExceededError, SealedBudgetError, LedgerError
-        In `fit`, if the budget cannot grant (epsilon, delta).
 
     See Also
     --------
@@ -256,8 +246,6 @@ class DPEmpiricalCDF(ExpectedErrorMixin, PrivateMixin, BaseEstimator):
             Private rows, finite numbers. May be in parts (`skdp.engines`).
         y : None, ignored
         groups : array-like of shape (n_samples,), default=None
-            Id of the unit (a user, say) that each row belongs to. All rows of one id are protected
-            together. A budget with a `unit` needs groups; any other budget refuses them.
 
         Returns
         -------

@@ -732,18 +732,12 @@ class DPMarginalSynthesizer(ReleaserMixin, LearningMixin, BaseEstimator):
         dependences, and take more time. Sets of columns with more than about half as many cells are
         not candidates.
     epsilon : float, default=1.0
-        Privacy loss of a fit; finite, above 0.
     delta : float, default=0.0
         In [0, 1). Zero: discrete Laplace noise. Above zero: rounded Gaussian noise, whose privacy
         losses add up more slowly over the many tables.
     max_rows_per_unit : int or "private", default="private"
-        With `groups`: how many rows of each unit are used at most. ``"private"`` chooses this
-        number for 10% of the allowance, so that about 99 in 100 units keep all their rows.
     budget : PrivacyBudget or None, default=None
-        Budget to charge; it also sets the neighbouring relation. None: the budget of an enclosing
-        ``with budget:`` block, if there is one.
     random_state : int, RandomState or None, default=None
-        Seeds post-processing, and noise only inside ``skdp.config_context(noise="seeded")``.
 
     Attributes
     ----------
@@ -766,11 +760,8 @@ class DPMarginalSynthesizer(ReleaserMixin, LearningMixin, BaseEstimator):
         from there to the end and the standard deviation of its noise (`outer_low`, `outer_high`),
         and what the fit warned of (`doubts`).
     n_features_in_, feature_names_in_ : int, ndarray of shape (n_features_in_,)
-        Number of columns; their names, if X has names that are strings.
     max_rows_per_unit_ : int
-        With `groups`: how many rows of each unit were used at most.
     privacy_ : skdp.core.PrivacyCertificate
-        What was released, by which mechanism, at which cost.
 
     Raises
     ------
@@ -779,7 +770,6 @@ class DPMarginalSynthesizer(ReleaserMixin, LearningMixin, BaseEstimator):
         the domain, if there are too many candidates, if X does not have the columns of the domain,
         or if it has cells outside a domain that refuses them.
     BudgetExceededError, SealedBudgetError, LedgerError
-        In `fit`, if the budget cannot grant (epsilon, delta).
 
     See Also
     --------
@@ -898,8 +888,6 @@ class DPMarginalSynthesizer(ReleaserMixin, LearningMixin, BaseEstimator):
             if the whole domain is stated.
         y : None, ignored
         groups : array-like of shape (n_samples,), default=None
-            Id of the unit (a user, say) that each row belongs to. All rows of one id are protected
-            together. A budget with a `unit` needs groups; any other budget refuses them.
 
         Returns
         -------

@@ -315,18 +315,12 @@ class MWEMReleaser(ReleaserMixin, BaseEstimator):
         chooses and measures one query, as the references do. ``"auto"`` takes tables, if the
         queries are cells of tables.
     epsilon : float, default=1.0
-        Privacy loss of a fit; finite, above 0.
     delta : float, default=0.0
         In [0, 1). Above zero, measurements have Gaussian noise, and the privacy losses of the
         rounds add up more slowly.
     max_rows_per_unit : int or "private", default="private"
-        With `groups`: how many rows of each unit are used at most. ``"private"`` chooses this
-        number for 10% of the allowance, so that about 99 in 100 units keep all their rows.
     budget : PrivacyBudget or None, default=None
-        Budget to charge; it also sets the neighbouring relation. None: the budget of an enclosing
-        ``with budget:`` block, if there is one.
     random_state : int, RandomState or None, default=None
-        Seeds post-processing, and noise only inside ``skdp.config_context(noise="seeded")``.
 
     Attributes
     ----------
@@ -342,11 +336,8 @@ class MWEMReleaser(ReleaserMixin, BaseEstimator):
     domain_ : Domain
         The domain of all columns.
     n_features_in_, feature_names_in_ : int, ndarray of shape (n_features_in_,)
-        Number of columns; their names, if X has names that are strings.
     max_rows_per_unit_ : int
-        With `groups`: how many rows of each unit were used at most.
     privacy_ : skdp.core.PrivacyCertificate
-        What was released, by which mechanism, at which cost.
 
     Raises
     ------
@@ -355,7 +346,6 @@ class MWEMReleaser(ReleaserMixin, BaseEstimator):
         than 2**20 cells, if queries do not fit it, if X does not have the columns of the domain, or
         if it has cells outside a domain that refuses them.
     BudgetExceededError, SealedBudgetError, LedgerError
-        In `fit`, if the budget cannot grant (epsilon, delta).
 
     See Also
     --------
@@ -452,8 +442,6 @@ class MWEMReleaser(ReleaserMixin, BaseEstimator):
             Private rows, of the types that the domain describes. May be in parts (`skdp.engines`).
         y : None, ignored
         groups : array-like of shape (n_samples,), default=None
-            Id of the unit (a user, say) that each row belongs to. All rows of one id are protected
-            together. A budget with a `unit` needs groups; any other budget refuses them.
 
         Returns
         -------

@@ -113,19 +113,14 @@ class PrivateMultiplicativeWeights(ReleaserMixin, BaseEstimator):
         this number of rows (as released, if it is private): at least one, and at most ceil(4
         ln(cells) / alpha**2), after which no query can be answered badly.
     epsilon : float, default=1.0
-        Privacy loss of a fit; finite, above 0. It includes all answers.
+        ... It includes all answers.
     delta : float, default=0.0
         In [0, 1). Above zero, answers have Gaussian noise. Comparisons need most of the allowance.
         They are always pure, and a delta above 0 leaves them a smaller epsilon: 0 allows more
         updates.
     max_rows_per_unit : int or "private", default="private"
-        With `groups`: how many rows of each unit are used at most. ``"private"`` chooses this
-        number for 10% of the allowance, so that about 99 in 100 units keep all their rows.
     budget : PrivacyBudget or None, default=None
-        Budget to charge; it also sets the neighbouring relation. None: the budget of an enclosing
-        ``with budget:`` block, if there is one.
     random_state : int, RandomState or None, default=None
-        Seeds post-processing, and noise only inside ``skdp.config_context(noise="seeded")``.
 
     Attributes
     ----------
@@ -142,9 +137,7 @@ class PrivateMultiplicativeWeights(ReleaserMixin, BaseEstimator):
     domain_ : Domain
         The domain of all columns.
     n_features_in_, feature_names_in_ : int, ndarray of shape (n_features_in_,)
-        Number of columns; their names, if X has names that are strings.
     max_rows_per_unit_ : int
-        With `groups`: how many rows of each unit were used at most.
     privacy_ : skdp.core.PrivacyCertificate
         What was released so far, by which mechanism, at which cost.
 
@@ -155,7 +148,6 @@ class PrivateMultiplicativeWeights(ReleaserMixin, BaseEstimator):
         than 2**20 cells, if X does not have the columns of the domain, or if it has cells outside a
         domain that refuses them.
     BudgetExceededError, SealedBudgetError, LedgerError
-        In `fit`, if the budget cannot grant (epsilon, delta).
 
     See Also
     --------
@@ -241,8 +233,6 @@ class PrivateMultiplicativeWeights(ReleaserMixin, BaseEstimator):
             Private rows, of the types that the domain describes.
         y : None, ignored
         groups : array-like of shape (n_samples,), default=None
-            Id of the unit (a user, say) that each row belongs to. All rows of one id are protected
-            together. A budget with a `unit` needs groups; any other budget refuses them.
 
         Returns
         -------

@@ -141,18 +141,12 @@ class SmallDBReleaser(ReleaserMixin, BaseEstimator):
         these tables may be far off. 1,000 tables for all triples of 16 binary columns take about 5
         seconds.
     epsilon : float, default=1.0
-        Privacy loss of a fit; finite, above 0.
     delta : float, default=0.0
         In [0, 1). Above zero, the charge is that of Gaussian noise at (epsilon, delta). In it, the
         exponential mechanism counts like a pure mechanism with half its epsilon.
     max_rows_per_unit : int or "private", default="private"
-        With `groups`: how many rows of each unit are used at most. ``"private"`` chooses this
-        number for 10% of the allowance, so that about 99 in 100 units keep all their rows.
     budget : PrivacyBudget or None, default=None
-        Budget to charge; it also sets the neighbouring relation. None: the budget of an enclosing
-        ``with budget:`` block, if there is one.
     random_state : int, RandomState or None, default=None
-        Seeds post-processing, and noise only inside ``skdp.config_context(noise="seeded")``.
 
     Attributes
     ----------
@@ -163,11 +157,8 @@ class SmallDBReleaser(ReleaserMixin, BaseEstimator):
     domain_ : Domain
         The domain of all columns.
     n_features_in_, feature_names_in_ : int, ndarray of shape (n_features_in_,)
-        Number of columns; their names, if X has names that are strings.
     max_rows_per_unit_ : int
-        With `groups`: how many rows of each unit were used at most.
     privacy_ : skdp.core.PrivacyCertificate
-        What was released, by which mechanism, at which cost.
 
     Raises
     ------
@@ -176,7 +167,6 @@ class SmallDBReleaser(ReleaserMixin, BaseEstimator):
         the domain, if there are too many tables to choose from, if X does not have the columns of
         the domain, or if it has cells outside a domain that refuses them.
     BudgetExceededError, SealedBudgetError, LedgerError
-        In `fit`, if the budget cannot grant (epsilon, delta).
 
     See Also
     --------
@@ -276,8 +266,6 @@ class SmallDBReleaser(ReleaserMixin, BaseEstimator):
             Private rows, of the types that the domain describes. May be in parts (`skdp.engines`).
         y : None, ignored
         groups : array-like of shape (n_samples,), default=None
-            Id of the unit (a user, say) that each row belongs to. All rows of one id are protected
-            together. A budget with a `unit` needs groups; any other budget refuses them.
 
         Returns
         -------
