@@ -59,18 +59,7 @@ TAU = 0.15
 
 @dataclass(frozen=True)
 class Plan:
-    """What public numbers decide before a row counts: shares, and how far to clip.
-
-    Parameters
-    ----------
-    allowance : Allowance
-        Of the fit.
-    dims : int
-    n : float
-        Number of rows, public or released.
-    noise : str
-        As the estimator's parameter.
-    """
+    """What public numbers decide before a row counts: shares, and how far to clip."""
 
     allowance: Allowance
     dims: int
@@ -93,13 +82,7 @@ class Plan:
         return self.edge(self.allowance)
 
     def left(self, center: Floats | None, bound: float | None) -> float:
-        """Return the share that a second moment has at least, by what is stated.
-
-        Raises
-        ------
-        ValueError
-            If noise would hide where the rows are whose radius is to be learned.
-        """
+        """Return the least share of a second moment; refuse to learn a radius that noise hides."""
         share = 1.0 if self.allowance.replace else 1 - COUNT_SHARE
         if center is None and self.mean_share:
             share -= self.mean_share + self.radius_share
@@ -253,18 +236,9 @@ def spectrum_of(
 ) -> Spectrum:
     """Return the spectrum of M / n - mean mean' (with n - 1 degrees of freedom), never negative.
 
-    Parameters
-    ----------
-    second_moment : ndarray of shape (d, d)
-        Released sum of (x - c)(x - c)'.
-    mean : ndarray of shape (d,)
-        Of x - c.
-    n : float
-        At least 1.
-    std : float
-        Of an off-diagonal entry of ``second_moment``.
-    radius : float
-        Bound on ||x - c||: no covariance has a trace above radius**2 n / (n - 1).
+    M is the released sum of (x - c)(x - c)', with noise `std` in an off-diagonal entry; `mean` is
+    that of x - c, whose norm is at most `radius`: no covariance has a trace above radius**2 n / (n
+    - 1).
     """
     d = mean.size
     unbiased = n / (n - 1) if n >= 2 else 1.0

@@ -113,12 +113,8 @@ STEP = (None, Reals(0, math.inf, "()"))
 def check_parameter(value: Any, name: str, *allowed: Constraint) -> Any:
     """Return a parameter, numbers as an int or a float, or raise with what it may be.
 
-    Raises
-    ------
-    ValueError
-        For a value of the right type that is not allowed; for any value, if words alone are.
-    TypeError
-        For another type.
+    A ValueError for a value of the right type that is not allowed, or where only words are;
+    otherwise a TypeError.
     """
     if len(allowed) == 1 and callable(allowed[0]):
         return allowed[0](value, name)
@@ -186,13 +182,7 @@ def check_kinds(owner: Any) -> None:
 
 
 def check_kind(value: Any, name: str) -> None:
-    """Refuse what can be read once, arrays of no dimensions and endless ranges.
-
-    Raises
-    ------
-    TypeError, ValueError
-        Naming the parameter.
-    """
+    """Refuse what can be read once, arrays of no dimensions and endless ranges."""
     if isinstance(value, Iterator):
         kind = type(value).__name__
         raise TypeError(f"{name} must not be a {kind}, which can be read once: pass a list")
@@ -202,13 +192,7 @@ def check_kind(value: Any, name: str) -> None:
 
 
 def check_length(value: Any, name: str) -> None:
-    """Refuse a range of so many numbers, or a list of such, that a list of them fills the memory.
-
-    Raises
-    ------
-    ValueError
-        Naming the parameter.
-    """
+    """Refuse ranges, or lists of ranges, whose numbers would fill the memory."""
     parts = value if isinstance(value, list | tuple) else (value,)
     for part in parts:
         if isinstance(part, range) and part[:_LONGEST] != part:
@@ -216,15 +200,7 @@ def check_length(value: Any, name: str) -> None:
 
 
 def check_size(name: str, numbers: int) -> None:
-    """Refuse, before the charge, a parameter whose results would not fit the memory.
-
-    Parameters
-    ----------
-    name : str
-        The parameter.
-    numbers : int
-        How many numbers the largest array of the fit has.
-    """
+    """Refuse, before the charge, a parameter whose results of so many numbers fill the memory."""
     if numbers > MOST_NUMBERS:
         raise ValueError(
             f"{name} would make results of {float(numbers):.2g} numbers, and at most "

@@ -31,12 +31,7 @@ def exact_rows() -> Iterator[None]:
 
 
 def products(rows: Floats, weights: Floats) -> Floats:
-    """Return the products of rows with each row of weights, shape (n, len(weights)).
-
-    Parameters
-    ----------
-    rows : ndarray of shape (n, d)
-    weights : ndarray of shape (k, d)
+    """Return the products of rows (n, d) with each row of weights (k, d), shape (n, k).
 
     Examples
     --------
@@ -54,12 +49,7 @@ def products(rows: Floats, weights: Floats) -> Floats:
 
 
 def row_sums(values: Floats) -> Floats:
-    """Return the sums over the columns, shape (n,).
-
-    Parameters
-    ----------
-    values : ndarray of shape (n, d)
-    """
+    """Return the sums over the columns of values (n, d), shape (n,)."""
     if not _EXACT.get():
         return np.asarray(values.sum(axis=1), dtype=np.float64)
     total = np.zeros(len(values))

@@ -97,21 +97,10 @@ def refused_for_users(splitter: Any) -> tuple[str, str]:
 
 
 def check_folds_of_caller(estimator: Any, unit: str | None) -> str:
-    """Raise if this fit is one of a search whose folds the users of the table decide together.
+    """Refuse a fit, or a clone, of a search whose folds the users of the table decide together.
 
-    Or a clone for one: a search clones where it is called, and may fit in other processes. Return
-    what to warn of if its folds are drawn by position, or by labels; "" for nothing.
-
-    Parameters
-    ----------
-    estimator : object
-    unit : str or None
-        Of the budget, under which the number of rows is private; None if that is a row.
-
-    Raises
-    ------
-    ValueError
-        With the way out; nothing has been charged.
+    Returns what to warn of where folds are drawn by position or by labels, else "". `unit` is the
+    budget's, None for a row.
     """
     frame: Any = sys._getframe(1)
     while frame is not None:
@@ -149,13 +138,7 @@ def _draws_together(splitter: Any) -> bool:
 
 
 def check_caller(estimator: Any) -> None:
-    """Raise if this fit is asked for by code that will fail after it has been charged.
-
-    Raises
-    ------
-    TypeError
-        With the way out; nothing has been charged.
-    """
+    """Raise if this fit is asked for by code that will fail after it has been charged."""
     caller = _caller()
     for module, needs in _NEEDS.items():
         model = module == _IMPORTANCES and hasattr(estimator, "predict")  # some have coef_
@@ -283,14 +266,8 @@ def _estimators_in(caller: Any) -> list[Any]:
 def warn_of_callers(name: str, private_n: bool, own: Any = None) -> None:
     """Warn if a caller around this fit, clone or score shows its rows without noise.
 
-    Parameters
-    ----------
-    name : str
-        Of what will charge a budget.
-    private_n : bool
-        Whether the number of rows is private.
-    own : estimator, default=None
-        What is fitted or cloned; None: the innermost private estimator on the stack.
+    `name` is that of what will charge a budget, `private_n` whether the number of rows is private.
+    `own` is fitted or cloned; None stands for the innermost private estimator on the stack.
     """
     frame = sys._getframe(1)
     worker = _worker(frame)
@@ -549,18 +526,10 @@ def _telling(fit: Callable[..., Any]) -> Callable[..., Any]:
 
 
 class Progress:
-    """The tasks of a fit as callbacks see them: the fit, its blocks (or steps), each block.
+    """The tasks of a fit as callbacks see them: the fit, its blocks or steps, each of these.
 
-    In its ``with`` block `told_steps` tells of steps.
-
-    Parameters
-    ----------
-    estimator : estimator
-        That is fitted.
-    context : sklearn.callback.CallbackContext
-        Of its fit, with one task below it if it has blocks or steps.
-    name : str, default="block"
-        Of a task.
+    `context` is the callback context of the fit. Within the ``with`` block `told_steps` reports
+    steps.
     """
 
     def __init__(self, estimator: Any, context: Any, name: str = "block") -> None:
@@ -608,12 +577,9 @@ def listener() -> Callable[[int, int | None], None] | None:
 
 
 def told_steps(n_steps: int | None) -> Iterator[int]:
-    """Yield the numbers of steps, and tell callbacks of the fit around them of each that is done.
+    """Yield the numbers of steps, and report each finished step to the callbacks of the fit.
 
-    Parameters
-    ----------
-    n_steps : int or None
-        Public, or computed from what was released; None where it shows on the way.
+    `n_steps` is public or computed from releases; None where it shows on the way.
     """
     told = _CURRENT.get()
     for step in itertools.count() if n_steps is None else range(n_steps):

@@ -62,15 +62,10 @@ _SHORTEST = 1e-3  # norm that rows may have at least, in scales: of constant col
 
 @dataclass(frozen=True)
 class Standard:
-    """Center and scale of the columns, in user units.
+    """Center and positive scale of the columns (d,), in user units.
 
-    Attributes
-    ----------
-    center, scale : ndarray of shape (d,)
-        Scales are positive.
-    spread : float
-        The trace of the covariance of what is centred and scaled, up to noise; NaN if nothing but
-        the bounds is known.
+    `spread` is the trace of the covariance of standardised rows, up to noise; NaN if only the
+    bounds are known.
     """
 
     center: Floats
@@ -239,20 +234,10 @@ _NO_CLASS = (
 
 @dataclass(frozen=True)
 class Start:
-    """What `LabelledClassifier._started` released.
+    """What `LabelledClassifier._started` released, and the allowance that is left.
 
-    Attributes
-    ----------
-    low, high : ndarray of shape (d,)
-    learned : LearnedBox or None
-        What bounds were learned from.
-    counts, spread : ndarray of shape (n_classes,), float
-        Of `class_counts`.
-    n : float
-        Their sum.
-    standard : Standard
-    allowance : Allowance
-        What is left.
+    Bounds and what they were learned from; noisy class counts with the noise `spread` of one, and
+    their sum `n`; center and scale of the columns.
     """
 
     low: Floats
@@ -270,14 +255,10 @@ class Start:
         return self.standard.reach(self.low, self.high)
 
     def radius(self, short: float, part: float = 1.0) -> float:
-        """Return what norms of rows are clipped to: none where noise is small, else short ones.
+        """Return the norm to which rows are clipped: none where noise is small, else a short one.
 
-        Parameters
-        ----------
-        short : float
-            In roots of the number of columns.
-        part : float
-            Of the allowance, for sums of classes; the rest is for a second moment.
+        `short` is in roots of the number of columns. Sums of classes take `part` of the allowance,
+        a second moment takes the remaining part.
         """
         d, n_classes, reach = self.low.size, len(self.counts), self.reach
         sums, rest = self.allowance.part(part), self.allowance.part(1.0 - part)
@@ -672,14 +653,9 @@ class TargetRegressor(
 
     @abstractmethod
     def _fit(self, session: Session, columns: Any, target: Any, width: int) -> None:
-        """Ask for everything, and set the fitted attributes.
+        """Ask all queries and set the fitted attributes; bounds that nobody stated are None.
 
-        Parameters
-        ----------
-        columns, target : tuple of two ndarrays, or None
-            The stated bounds of the columns, and of the target.
-        width : int
-            Number of columns, the target counted.
+        `width` counts the columns and the target.
         """
 
     @staticmethod

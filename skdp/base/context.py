@@ -67,12 +67,7 @@ def _text(value: Any) -> str:
 def public_key(value: Any, *, fitted: bool = False) -> str:
     """Return a digest of a public value by its content.
 
-    Parameters
-    ----------
-    value : object
-        Plain values, arrays, tables, estimators, functions and containers of them.
-    fitted : bool, default=False
-        Of estimators, read everything they hold and not their parameters only.
+    Of an estimator, its parameters are read; with `fitted`, everything that it holds.
     """
     digest = hashlib.blake2b(digest_size=20)
     _add(digest, value, fitted, 0)

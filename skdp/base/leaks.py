@@ -381,11 +381,7 @@ def _meta_leaks(meta: Any, private_n: bool) -> Iterator[str]:
 def what_it_does(meta: Any, private_n: bool = True) -> str:
     """Return what a meta-estimator does that no price covers; "" if it is not known.
 
-    Parameters
-    ----------
-    meta : estimator
-    private_n : bool, default=True
-        Whether the number of rows is private.
+    `private_n`: whether the number of rows is private.
     """
     leaks = "; ".join(_meta_leaks(meta, private_n))
     return leaks or _UNPRICED.get(_name_in(meta, _UNPRICED), "")
@@ -414,16 +410,7 @@ def search_leaks(search: Any) -> Iterator[Leak]:
 def leaks_of(caller: Any, private_n: bool) -> Iterator[Leak]:
     """Say what a caller that fits a private estimator shows of private rows.
 
-    Parameters
-    ----------
-    caller : estimator
-        Nothing is said of what is private itself.
-    private_n : bool
-        Whether the number of rows is private.
-
-    Yields
-    ------
-    leak : Leak
+    `private_n`: whether the number of rows is private. Private callers have no leaks.
     """
     if has_price(caller) or is_frozen(caller):
         return
@@ -511,20 +498,9 @@ ASKING = ("from_estimator", "partial_dependence", "permutation_importance")
 
 
 def leaks_of_function(name: str, arguments: Mapping[str, Any], private_n: bool) -> Iterator[Leak]:
-    """Say what a function of scikit-learn that fits or scores an estimator shows of private rows.
+    """Say what a function of scikit-learn (of `FUNCTIONS`, by name) shows of private rows.
 
-    Parameters
-    ----------
-    name : str
-        Of `FUNCTIONS`.
-    arguments : mapping
-        Its arguments by name.
-    private_n : bool
-        Whether the number of rows is private.
-
-    Yields
-    ------
-    leak : Leak
+    `private_n`: whether the number of rows is private.
     """
     yield from FUNCTIONS[name](arguments, private_n)
     yield from _open_parts(arguments.get("estimator"), "estimator")

@@ -32,12 +32,9 @@ LEAST_SIGNAL = 2.0
 class Features:
     """A linear image of all kernel values that is to be released, and how to read it.
 
-    Attributes
-    ----------
-    matrix : ndarray of shape (r, n_scales * b)
-        From the kernel values of a row, scale by scale, to the released features.
-    restore : tuple of ndarrays of shape (b, r)
-        One a scale: from the released features to the kernel values at the centres.
+    `matrix` (r, n_scales * b) maps the kernel values of a row, scale by scale, to features.
+    `restore` has one matrix (b, r) a scale, from released features to the kernel values at the
+    centres.
     """
 
     matrix: Floats
@@ -49,14 +46,9 @@ def nystroem_features(
 ) -> Features:
     """Return the stacked whitened features that vary over the public rows by more than noise.
 
-    Parameters
-    ----------
-    grams : list of ndarrays of shape (b, b)
-        Kernel values between the centres, one matrix a scale.
-    second : ndarray of shape (n_scales * b, n_scales * b)
-        Mean over the public rows of the products of their kernel values.
-    noise : callable
-        From a number of features to the standard deviation of the noise in each.
+    `grams` are the kernel matrices (b, b) of the centres, one a scale; `second` (n_scales * b,
+    n_scales * b) is the mean over the public rows of the products of their kernel values. `noise`
+    maps a number of features to the standard deviation of the noise in each.
     """
     b = len(grams[0])
     part = 1.0 / np.sqrt(len(grams))

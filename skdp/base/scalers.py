@@ -42,22 +42,11 @@ _COUNT, _BOUNDS = Fraction(1, 20), Fraction(1, 2)  # of what a column may take
 
 @dataclass(frozen=True)
 class Present:
-    """A column with bounds; what it has left of the allowance is for the answers asked of it.
+    """One column, its clipping bounds, and the privacy allowance reserved for it.
 
-    Attributes
-    ----------
-    session : Session
-    number : int
-    label : str
-    low, high : float
-    box : Box
-        From low to high.
-    learned : LearnedBox or None
-        None with stated bounds.
-    counts_private : bool
-        Whether the type of the column has missing values: how many are there is private then.
-    end : Fraction or None
-        What the session keeps for the columns after it; None for the last one.
+    `learned` is None with stated bounds. `counts_private` says that the type of the column has
+    missing values, whose number is private. `end` is what the session keeps for later columns; None
+    for the last column.
     """
 
     session: Session
@@ -89,16 +78,9 @@ def present_columns(
     audit: bool,
     spare: float = 0.0,
 ) -> Iterator[Present]:
-    """Yield the columns with bounds; each has an equal part of what is left of the allowance.
+    """Yield the columns with bounds; each has an equal part of the remaining allowance.
 
-    Parameters
-    ----------
-    session : Session
-        Of rows from `skdp.tabular.check_columns`.
-    plans : sequence of ColumnPlan
-    stated : tuple of two ndarrays of shape (n_features,) or None
-    audit, spare
-        Of `LearnedBounds`.
+    The session is of rows from `check_columns`; `audit` and `spare` go to `LearnedBounds`.
     """
     d = len(plans)
     for j, plan in enumerate(plans):
@@ -275,21 +257,11 @@ def error_of_fits(
 
 @dataclass(frozen=True)
 class ColumnMoments:
-    """Means and mean squares of columns in units of their bounds, as they were released.
+    """Released means and mean squares of columns, in units of their bounds; arrays of shape (d,).
 
-    Attributes
-    ----------
-    bounds : tuple of two ndarrays of shape (d,)
-    mean, square, noise : ndarray of shape (d,)
-        The last is the standard error of both.
-    n : float or ndarray of shape (d,)
-        Number of rows, or of those that have a value in each column; or total weight.
-    n_noise : float or ndarray of shape (d,)
-        Of `n`, as a part of itself, in units of `noise`: 0 where it is public.
-    learned : list of LearnedBox
-        What was learned of the columns, in their order; empty with stated bounds.
-    weighted : bool
-        What bounds clip of weighted rows, nothing says.
+    `noise` is the standard error of both. `n` counts rows (of each column its non-missing ones) or
+    adds up weights; `n_noise` is the noise of `n`, as a part of it, in units of `noise`: 0 where it
+    is public. `learned` is empty with stated bounds.
     """
 
     bounds: Pair

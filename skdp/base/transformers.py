@@ -58,13 +58,7 @@ class Transformer(PrivateMixin, TransformerMixin, BaseEstimator, ABC):
 
 
 def input_names(estimator: Any, input_features: Any = None) -> list[str]:
-    """Return the names of the columns of `fit`, or those given, or x0, x1, ...
-
-    Raises
-    ------
-    ValueError
-        If names are given that are not those of `fit`, or not one a column.
-    """
+    """Return the names of the columns of `fit`, or those given, or x0, x1, ...; or raise."""
     check_is_fitted(estimator)
     n, known = estimator.n_features_in_, getattr(estimator, "feature_names_in_", None)
     if input_features is None:
@@ -78,18 +72,9 @@ def input_names(estimator: Any, input_features: Any = None) -> list[str]:
 
 
 def indicators(codes: Codes, sizes: Sequence[int], *, as_sparse: bool) -> Any:
-    """Return one column a code, 1.0 where a row has it; a code of -1 is none of its columns.
+    """Return one column for each code, 1.0 where a row has it; no column for a code of -1.
 
-    Parameters
-    ----------
-    codes : ndarray of shape (n, d)
-    sizes : sequence of int
-        Number of codes of each of the d columns.
-    as_sparse : bool
-
-    Returns
-    -------
-    table : ndarray or scipy.sparse.csr_array of shape (n, sum(sizes))
+    `codes` (n, d) has `sizes[j]` codes in column j. The table (n, sum(sizes)) is dense, or CSR.
     """
     n, starts = len(codes), np.concatenate([[0], np.cumsum(sizes)])
     row, column = np.nonzero(codes >= 0)
@@ -134,13 +119,7 @@ _NO_DELTA = (
 
 
 def per_column(categories: Any, n_columns: int, names: Sequence[Any] | None) -> list[Any]:
-    """Return what is stated of each column: "private", "dtype" or a list.
-
-    Raises
-    ------
-    TypeError, ValueError
-        Naming the column where that helps; nothing has been charged.
-    """
+    """Return what is stated of each column ("private", "dtype" or a list), or raise."""
     if isinstance(categories, str):
         if categories in (PRIVATE, DTYPE):
             return [categories] * n_columns

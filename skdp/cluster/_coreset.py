@@ -68,22 +68,11 @@ class PublicBox:
 
 @dataclass(frozen=True)
 class Clustering:
-    """What a fit ends with.
+    """Centers (k, d), counts (k,) and their standard errors at the end of a fit.
 
-    Attributes
-    ----------
-    centers : ndarray of shape (k, d)
-    center_std : ndarray of shape (k, d)
-        Standard error of each coordinate.
-    noise_std : ndarray of shape (k, d)
-        The part of it that is noise alone.
-    counts : ndarray of shape (k,)
-    count_std : float
-    residuals : ndarray of shape (d,)
-        Released root mean square residual of each column; NaN where none was released, or where
-        the truth may be more than six times as large.
-    n_iter : int
-        Releases of sums by nearest centre.
+    `noise_std` is the part of `center_std` that is noise alone. `residuals` (d,) are released root
+    mean square residuals; NaN where none was released, or where the truth may be more than six
+    times as large. `n_iter` counts releases of sums by nearest center.
     """
 
     centers: Floats
@@ -97,6 +86,29 @@ class Clustering:
 
 # --- how far centers may be from the means of their rows ------------------------------------------
 
+# How far released centres may be from the means of their rows, besides the noise on them.
+#
+# Two things count beside the noise: what clipping residuals to a norm takes from their sums, and
+# how
+# far means move when rows change their nearest centre after the last step. Both are bounded or
+# estimated from what is released already (noisy counts and means of the leaves of a tree, mean
+# squares of residuals) and from public bounds.
+#
+# A residual r of norm x, above the radius R, loses the part w(x) = 1 - R / x of itself. What a
+# column
+# of clipped sums misses is the sum of r_j w(x) over rows. Of rows that lie at most A above and B
+# below their centre, with norms of at most X, w is at most w(X), x**2 K and x k, where K and k are
+# the largest w(x) / x**2 and w(x) / x for x up to X. So the mean of the positive part of r_j w(x)
+# is
+# at most
+#
+# - A times the mean of w, itself at most w(X) and K times the mean of x**2;
+# - w(X) times the mean of the positive part of r_j, which is at most A (B + m) / (A + B) where the
+#   mean of r_j is m: that of rows at both ends of the range;
+# - k times the root of the mean of r_j**2 times the mean of x**2 (Cauchy and Schwarz);
+#
+# and the negative part alike. The two have different signs, so only the larger counts.
+
 _DRAWS = 2**14  # points that stand for all rows
 _TINY = float(np.finfo(float).tiny)
 
@@ -107,23 +119,10 @@ class CenterErrors(Protocol):
     def lost(
         self, centers: Floats, units: Floats, radius: float, sizes: Floats, offsets: Floats
     ) -> tuple[Floats, Floats]:
-        """Return what clipping takes from sums of residuals at most; and the doubt about it.
+        """Return a noisy bound (k, d) on what clipping takes from sums of residuals, and its error.
 
-        Parameters
-        ----------
-        centers : ndarray of shape (k, d)
-        units : ndarray of shape (d,)
-        radius : float
-            Residuals are clipped to this norm in the units.
-        sizes : ndarray of shape (k,)
-            Noisy numbers of rows.
-        offsets : ndarray of shape (k, d)
-            Noisy means of clipped residuals.
-
-        Returns
-        -------
-        most, std : ndarray of shape (k, d)
-            A noisy bound of the absolute value, and its standard error.
+        Residuals are clipped to `radius` in `units` (d,). `sizes` (k,) are noisy numbers of rows,
+        `offsets` (k, d) noisy means of clipped residuals.
         """
 
     def moved(self, before: Floats, after: Floats) -> Floats:
@@ -153,15 +152,10 @@ def _quotients(values: Floats, units: Floats) -> Floats:
 
 @dataclass(frozen=True)
 class Leaves:
-    """Released leaves of a tree, in the tree's units.
+    """Released leaves of a tree, in the tree's units: boxes (l, d), means, numbers of rows.
 
-    Attributes
-    ----------
-    low, high : ndarray of shape (l, d)
-    means : ndarray of shape (l, d)
-        Of their rows; NaN where none stands clear of the noise.
-    rows, errors : ndarray of shape (l,)
-        Their numbers of rows, noisy, and standard errors.
+    Means are NaN where none stands clear of the noise. `errors` are those of the numbers of rows
+    (l,).
     """
 
     low: Floats
@@ -302,14 +296,7 @@ class FromLeaves:
 
 @dataclass(frozen=True)
 class FromSquares:
-    """What root mean square residuals say, at most, of n rows: they may all be in one cluster.
-
-    Attributes
-    ----------
-    box : PublicBox
-    rms : ndarray of shape (d,)
-    n : float
-    """
+    """Bounds from root mean square residuals (d,) of n rows, which may all be in one cluster."""
 
     box: PublicBox
     rms: Floats
@@ -377,11 +364,6 @@ class NodeCounts:
     """Noisy counts of tree nodes, measured any number of times, and their least-squares estimate.
 
     Nodes are heap numbers: root 1, children 2i and 2i + 1. Children of a split node sum to it.
-
-    Parameters
-    ----------
-    depth : int
-        Of the tree.
     """
 
     def __init__(self, depth: int) -> None:
@@ -441,20 +423,11 @@ class NodeCounts:
 
 @dataclass(frozen=True)
 class Coreset:
-    """Released representatives, in units of ``unit`` about the centre of the view's box.
+    """Released representatives, in units of `unit` about the center of the view's box.
 
-    Attributes
-    ----------
-    points : ndarray of shape (m, d)
-    weights : ndarray of shape (m,)
-        Positive.
-    spread : ndarray of shape (d,)
-        Weighted mean over leaves of a column's squared distance of a row to its representative,
-        as if rows were uniform in their leaf.
-    unit : float
-        Half of the box's longest side in user units (1 for a box of zero width).
-    leaves : Leaves
-        All leaves of the tree.
+    `points` (m, d) have positive `weights` (m,). `spread` (d,) is the weighted mean over leaves of
+    a column's squared distance of a row to its representative, as if rows were uniform in their
+    leaf. `unit` is half of the box's longest side in user units, 1 for a box of zero width.
     """
 
     points: Floats
@@ -496,15 +469,11 @@ def _frontier(
 
 
 def _pooled(means: Floats, noise: Floats, before: Floats) -> Floats:
-    """Return noisy means of leaves shrunk to their common mean, column by column.
+    """Return noisy means of leaves (m, d) shrunk to their common mean, column by column.
 
-    For columns that no leaf is cut along: what the leaves differ by is estimated (DerSimonian and
-    Laird's moments), and is often nothing.
-
-    Parameters
-    ----------
-    means, noise, before : ndarray of shape (m, d)
-        Noisy means, the variance of their noise, and what is known of the common mean.
+    For columns that no leaf is cut along: the differences of leaves are estimated (DerSimonian and
+    Laird's moments), and are often zero. `noise` is the variance of the means, `before` what is
+    known of the common mean.
     """
     weight = 1 / noise
     total = weight.sum(axis=0)
@@ -530,22 +499,9 @@ def grow(
 ) -> Coreset:
     """Release a tree over the view's box and return a representative for each leaf that counts.
 
-    Parameters
-    ----------
-    session : Session
-    view : ColumnBox or Projection
-    n, n_std : float
-        Released number of rows and its standard error (0 where it is public).
-    n_clusters : int
-    share : Fraction
-        Of the session's allowance, all of it used.
-    most : float or None
-        Bound of the weights of rows.
-
-    Returns
-    -------
-    coreset : Coreset
-        One point at the centre of the box if no leaf stands clear of the noise.
+    `n` is the released number of rows and `n_std` its standard error (0 where it is public); all of
+    `share` is used; `most` bounds the weights of rows. If no leaf stands clear of the noise there
+    is one point, at the center of the box.
     """
     depth = _depth(Allowance.left(session, share).count_level, n)
     tree = session.answer(BoxTree(view, depth, most))

@@ -203,21 +203,13 @@ def _refine_by_plan(
 
 
 def _trust(steps: Floats, noise: Floats, clear: NDArray[np.bool_], most: Floats) -> Floats:
-    """Return the factors to shrink each centre's step by, column by column.
+    """Return the factors by which each center's step is shrunk, column by column.
 
-    What the steps of all centres say of a column, by moments, is most of what each is trusted
-    by; its own length is the rest, for single clusters that are far off. Along a column where no
-    centre moves by more than its noise (one that says nothing of the clusters), none is moved.
-
-    Parameters
-    ----------
-    steps : ndarray of shape (k, d)
-    noise : ndarray of shape (k,)
-        Variance of a coordinate of each step.
-    clear : ndarray of shape (k,)
-        Centres that are moved.
-    most : ndarray of shape (d,)
-        Largest variance of a column's steps that is believed.
+    The steps of all centers together decide most of the trust in a column, by moments; the rest is
+    the length of the step itself, for single clusters that are far off. Where no center moves along
+    a column by more than its noise, none is moved. `noise` (k,) is the variance of a coordinate of
+    each of the `steps` (k, d), `clear` (k,) are the centers that move, `most` (d,) the largest
+    variance believed.
     """
     excess = (steps**2 / noise[:, None] - 1)[clear].sum(axis=0)
     columns = np.maximum(excess, 0.0) / (1 / noise[clear]).sum()
@@ -502,15 +494,9 @@ def cluster(
     max_iter: int,
     smallest: float,
 ) -> Clustering:
-    """Choose the steps from public parameters and run them on the rest of the allowance.
+    """Choose the steps from public parameters and run them on the remaining allowance.
 
-    Parameters
-    ----------
-    algorithm : {"tree", "lloyd"}
-    max_iter : int
-        Of ``"lloyd"``.
-    smallest : float
-        Boxes of a smaller half diagonal count as one point.
+    Boxes whose half diagonal is below `smallest` count as one point.
     """
     one_point = box.radius < smallest
     if algorithm == "lloyd" and not one_point:

@@ -265,16 +265,10 @@ class DensityRatio(PrivateMixin):
         return tags
 
     def _open_samples(self, X: Any, y: Any) -> tuple[Rows, Floats, NDArray[np.bool_]]:
-        """Check privacy parameters and both samples; record the schema. Charges nothing.
+        """Check parameters and both samples; record the schema. Charges nothing.
 
-        Returns
-        -------
-        rows : Rows
-            The private sample.
-        public : ndarray of shape (n_public, n_features)
-        private : ndarray of bool of shape (n_samples,)
-            The marks. Public under "replace_one" only, and never needed for more than what they say
-            of the public rows.
+        Returns the private rows, the public ones as an array, and the marks of all rows. Marks are
+        public under "replace_one" only, and only what they say of the public rows is used.
         """
         self._check_parameters()
         options: Any = {"estimator": type(self).__name__, "allow_empty": self._allow_empty}

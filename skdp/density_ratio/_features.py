@@ -90,20 +90,11 @@ def is_elementwise(transformer: Any) -> bool:
 
 @dataclass
 class BasisValues:
-    """Outputs of a public transformer, clipped to their stated bounds.
+    """Outputs of a public transformer, clipped to their stated bounds (b,).
 
-    The transformer is fitted on the public rows and never used itself: every call gets a copy, so
-    that it remembers no row, and a table of float64 with nothing but the names of the columns, so
-    that types, categories or an index of the caller's table, which private rows have a part in,
-    do not reach it.
-
-    Attributes
-    ----------
-    transformer : transformer
-        Fitted.
-    low, high : ndarray of shape (b,)
-    columns : list of str or None
-        Names, if the caller's table is one of pandas.
+    The transformer is fitted on the public rows. Every call gets a copy of it, so it remembers no
+    row; and a table of float64 with the names of the columns alone, so no type, category or index
+    of the caller's table, which holds private rows too, reaches it.
     """
 
     transformer: Any
@@ -145,13 +136,7 @@ class BasisValues:
 
 
 def copier(transformer: Any) -> Callable[[], Any]:
-    """Return a function that gives a fresh copy of a fitted transformer.
-
-    Raises
-    ------
-    TypeError
-        If it can be neither pickled nor copied.
-    """
+    """Return a function that gives a fresh copy of a fitted transformer; TypeError if none can."""
     try:
         pickled = pickle.dumps(transformer)
         pickle.loads(pickled)
@@ -180,20 +165,7 @@ def dense(output: Any) -> Floats:
 def fit_basis(basis: Any, bounds: Any, X: Any, public: Floats) -> BasisValues | None:
     """Fit a clone of a basis on the public rows only, and check its stated bounds.
 
-    Parameters
-    ----------
-    basis : transformer or None
-        None gives None.
-    bounds : tuple (low, high)
-        Of its outputs.
-    X : array-like or table
-        What the caller passed; only the names of its columns are used.
-    public : ndarray of shape (n_public, n_features)
-
-    Raises
-    ------
-    TypeError, ValueError
-        Naming ``basis`` or ``basis_bounds``.
+    Of X, which the caller passed, only the names of the columns are used.
     """
     if basis is None:
         return None
@@ -254,6 +226,15 @@ def public_moments(features: KernelValues | BasisValues, values: Floats) -> Publ
 
 # --- least squares on released moments ------------------------------------------------------------
 
+# Unconstrained least-squares importance fitting on released moments: pure functions.
+#
+# The model is w(x) = w0 + a.f(x) with features
+# f; the criterion is J(w) = E_public[w**2] / 2 - E_private[w] (Kanamori, Hido & Sugiyama 2009, eq.
+# 5), whose only private part is h, the mean of the features over the private rows. The public
+# part is
+# exact; h is known up to noise of a known covariance, which the criterion takes into account, so
+# that choosing the ridge and the features by it is post-processing and costs nothing.
+
 # A ridge is judged by J plus so many standard deviations of what noise makes of J, lest a small
 # ridge wins by luck: where both samples were alike and noise was strong, the worst tenth of the
 # weights was half as wrong as with 0; 0.5 and more shrank too much elsewhere.
@@ -262,24 +243,12 @@ CAUTION = 0.25
 
 @dataclass(frozen=True)
 class Moments:
-    """What the least-squares fit needs to know of both samples, for one set of features.
+    """What the least-squares fit needs to know of both samples, for one set of features f.
 
-    Attributes
-    ----------
-    second : ndarray of shape (b, b)
-        Mean of f f' over the public rows (H of the source).
-    first : ndarray of shape (b,)
-        Mean of f over the public rows.
-    rows : ndarray of shape (m, b)
-        Features of some public rows, on which leaving one out is tried.
-    n_public : int
-        Number of public rows behind `second`.
-    private : ndarray of shape (b,)
-        Released mean of f over the private rows (h of the source).
-    noise : ndarray of shape (b, r)
-        The noise in `private` is noise @ z, z of mean 0 and covariance I.
-    n_private : float
-        Number of private rows, exact or released; at least 1.
+    `second` (b, b) and `first` (b,) are means of f f' and f over `n_public` public rows (H of the
+    source), `rows` (m, b) features of some of these, on which leaving one out is tried. `private`
+    (b,) is the released mean of f over `n_private` private rows (h of the source); the noise in it
+    is noise @ z, z of mean 0 and covariance I.
     """
 
     second: Floats
@@ -292,15 +261,10 @@ class Moments:
 
 
 def solve(moments: Moments, alpha: float, baseline: float) -> tuple[Floats, Floats]:
-    """Return the minimiser a of J(w0 + a.f) + alpha |a|**2 / 2, and what noise does to it.
+    """Return the minimiser a of J(w0 + a.f) + alpha |a|**2 / 2, and the matrix of its noise.
 
-    With w0 = 0 it is uLSIF's (H + alpha I)^-1 h, eq. 15 of the source before truncation.
-
-    Returns
-    -------
-    coef : ndarray of shape (b,)
-    noise : ndarray of shape (b, r)
-        The noise in coef is noise @ z, z of mean 0 and covariance I.
+    With w0 = 0 it is uLSIF's (H + alpha I)^-1 h, eq. 15 of the source before truncation. The noise
+    in a is matrix @ z, z of mean 0 and covariance I.
     """
     values, basis = np.linalg.eigh(moments.second)  # a ridge on top of it is never singular
     inverse = 1.0 / (np.maximum(values, 0.0) + alpha)

@@ -39,23 +39,12 @@ _LARGEST_EXPONENT = math.log(LARGEST_WEIGHT)
 def ridge_rule(n: float, variance: float, n_dims: int, noise: float) -> float:
     """Return a ridge that balances shrinkage against noise; from public numbers only.
 
-    Along a feature the loss of two samples that weigh n each has a curvature of about
-    h = n v / 2, v the variance of the feature. A ridge alpha shrinks theta by about
-    alpha ||theta|| / h; noise adds sqrt(D) noise / alpha. They are equal at
-    alpha**2 = h sqrt(D) noise / ||theta||. For a shift of one standard deviation
-    ||theta|| = 1 / sqrt(v). The factor 2 errs on the side of shrinkage: errors of weights grow
-    exponentially with noise.
-
-    Parameters
-    ----------
-    n : float
-        Number of private rows, public or noisy.
-    variance : float
-        Of a feature over the public rows, in the unit ball.
-    n_dims : int
-        D, the intercept included.
-    noise : float
-        Standard deviation of the noise of a coordinate for a ridge of 1.
+    Along a feature the loss of two samples that weigh n each has a curvature of about h = n v / 2,
+    v the `variance` of the feature. A ridge alpha shrinks theta by about alpha ||theta|| / h; noise
+    adds sqrt(D) noise / alpha. They are equal at alpha**2 = h sqrt(D) noise / ||theta||. For a
+    shift of one standard deviation ||theta|| = 1 / sqrt(v). The factor 2 errs on the side of
+    shrinkage: errors of weights grow exponentially with noise. `noise` is that of a coordinate for
+    a ridge of 1.
     """
     alpha = 2.0 * math.sqrt(n * variance**1.5 / 2 * math.sqrt(n_dims) * noise)
     return min(max(alpha, 1e-3), _ALPHAS[1])

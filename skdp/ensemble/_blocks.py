@@ -287,15 +287,7 @@ MOST_TOGETHER = 8192  # numbers of one release of vectors
 
 @dataclass(frozen=True)
 class Noise:
-    """The noise of an aggregate of several numbers under one allowance.
-
-    Attributes
-    ----------
-    how : {"vote", "scores", "mean", "median", "smooth_median"}
-    n_classes : int
-        Of votes.
-    allowance : Allowance
-    """
+    """The noise of an aggregate of several numbers under one allowance; `n_classes` is of votes."""
 
     how: str
     n_classes: int
@@ -352,16 +344,9 @@ class Noise:
 def number_of_queries(
     noise: Noise, n: int, blocks: int | None, queries: int | None, most: int
 ) -> int:
-    """Return the number of queries.
+    """Return the number of queries: as stated, or from n rows, at most `most` public rows.
 
-    Parameters
-    ----------
-    n : int
-        Number of rows, public or released; 0 if it is neither, and then nothing is automatic.
-    blocks, queries : int or None
-        As stated; None for automatic.
-    most : int
-        Number of public rows.
+    n is public or released; 0 if it is neither, and then nothing is automatic.
     """
     if queries is not None:
         return min(queries, most)
@@ -387,12 +372,7 @@ def number_of_blocks(noise: Noise, n: int, stated: int | None, numbers: int) -> 
 def number_of_directions(noise: Noise, n: int, blocks: int | None, most: int) -> tuple[int, int]:
     """Return the numbers of blocks and of directions in which scores are released.
 
-    Parameters
-    ----------
-    n, blocks
-        As above.
-    most : int
-        Number of public rows that are asked.
+    Arguments as for `number_of_queries`.
     """
     each = 1 if noise.n_classes == 2 else noise.n_classes
     most = min(most, _MOST_DIRECTIONS, max(MOST_TOGETHER // each, 1))
@@ -413,14 +393,8 @@ def votes_are_heard(noise: Noise, blocks: int, queries: int, stated: int | None,
 class Plan:
     """What a fit will ask, decided by public or released numbers.
 
-    Attributes
-    ----------
-    noise : Noise
-        It knows the way of aggregating.
-    blocks, queries : int
-        Of parameters, `queries` is their number.
-    numbers : int
-        That noise is for: queries or parameters, or the directions of scores.
+    `queries` counts parameters where these are released. Noise is for `numbers`: queries,
+    parameters, or directions of scores.
     """
 
     noise: Noise
@@ -439,23 +413,11 @@ def planned(
     n_public: int,
     n_numbers: int | None,
 ) -> Plan:
-    """Return what is asked of how many blocks.
+    """Return how many blocks and queries an aggregate has.
 
-    Parameters
-    ----------
-    how : str
-        The way of aggregating; ``"auto"``: votes where they are heard, else scores.
-    n_classes : int
-        0 where there are none.
-    allowance : Allowance
-        Of the aggregate.
-    n : int
-        Number of rows, public or released; 0 if it is neither, and then nothing is automatic.
-    blocks, queries : int or None
-        As stated; None for automatic.
-    n_public : int
-    n_numbers : int or None
-        Of parameters; None for predictions.
+    ``how="auto"`` takes votes where noise leaves them readable, else scores. n is public or
+    released, 0 if it is neither, and then nothing is automatic. `n_numbers` counts parameters; None
+    for predictions.
     """
     if how == "auto":
         voted = planned("vote", n_classes, allowance, n, blocks, queries, n_public, None)
@@ -488,6 +450,12 @@ def check_noise(noise: Noise, queries: int | None, n_public: int, n_numbers: int
 
 # --- scores of classes in a few directions --------------------------------------------------------
 
+# Scores of classes at public rows in a few public directions: what few blocks can still tell.
+#
+# A block's scores at P public rows are P numbers, and noise for all of them
+# would drown what few blocks say. Their parts along a few directions that are smooth in the public
+# rows are few numbers, and noise for these is small. Directions come from public rows alone.
+
 _FLAT = 1e-9  # of the largest singular value: no direction
 
 
@@ -495,13 +463,8 @@ def directions(public: Floats, most: int) -> Floats:
     """Return orthonormal directions over public rows, shape (n_rows, k), the smoothest first.
 
     The constant, then the principal components of the standardized columns, then those of a
-    Gaussian kernel between the rows, whose width is their median distance.
-
-    Parameters
-    ----------
-    public : ndarray of shape (n_rows, n_features)
-    most : int
-        Directions wanted; fewer are returned where rows have no more.
+    Gaussian kernel between the rows, whose width is their median distance. At most `most`; fewer
+    where the rows have no more.
     """
     n = len(public)
     most = min(most, n)

@@ -30,6 +30,20 @@ from skdp.queries import LogisticGradient, LogitBall, StandardBall, WeightedGrad
 
 # --- slope and offsets ----------------------------------------------------------------------------
 
+# Slope and offsets of a released logit: a few gradients of as many parameters as there are logits.
+#
+# A descent with clipped residuals that stops early ranks rows well, but its probabilities are
+# wrong:
+# clipping weighs the rows of a rare class less, and early stopping leaves coefficients short.
+# What is
+# asked here is the gradient of the unclipped loss of a u(x) + b, where u is the released logit, a
+# one
+# number and b one for each logit. Its noise is that of these few numbers, not of all coefficients.
+#
+# Everything but these gradients is post-processing: they are compared to those of a model, in which
+# logits are normal, of unknown spread. The last points are near the solution, where only the
+# derivative of the gradient is the model's, so that the solution is right for other logits too.
+
 CALIBRATION_SHARE = Fraction(1, 10)  # of what is left for gradients
 # Noise of a gradient, in rows, above which none is asked: of one logit, and of a class of more.
 _MOST_NOISE = (0.1, 0.18)
@@ -55,19 +69,11 @@ def is_useful(allowance: Allowance, n: float, n_logits: int) -> bool:
 
 @dataclass
 class Calibration:
-    """What is known of the slope and the offsets.
+    """What is known of the slope and the offsets (n_logits,): at first what is expected.
 
-    Attributes
-    ----------
-    points : ndarray of shape (m, n_logits)
-        Of the model: logits without offset, of spread 1.
-    counts, spread : ndarray, float
-        Of the rows of each logit's class, and the noise of one.
-    n : float
-    slope, offset : float, ndarray of shape (n_logits,)
-        The best guess, and at first what is expected.
-    asked : list
-        Slope, offset, the gradient's parts and their standard errors, of each point.
+    `points` (m, n_logits) are logits of the model without offset, of spread 1. `counts` and
+    `spread` are those of the rows of each logit's class and their noise. `asked` keeps slope,
+    offset, the gradient's parts and their standard errors, of each point.
     """
 
     points: Floats
@@ -150,21 +156,9 @@ def calibrated(
 ) -> tuple[float, Floats]:
     """Return slope and offsets of the logits ``theta @ q``, with all that is left in the session.
 
-    Parameters
-    ----------
-    theta : ndarray of shape (n_logits, d)
-        Of the view's coordinates.
-    offset : ndarray of shape (n_logits,)
-        Without calibration.
-    counts, spread : ndarray of shape (n_classes,), float
-    spread_of_logits : float
-        What is expected, if that of normal rows is 1.
-    noise : float
-        On each number of theta.
-    useful : bool
-        Whether gradients are asked; without them nothing changes.
-    most : float or None
-        Of weights.
+    `theta` (n_logits, d) has noise `noise` on each number; `offset` (n_logits,) is that without
+    calibration; `spread_of_logits` is expected, relative to normal rows. Nothing is asked, and
+    nothing changes, unless `useful`. `most` bounds weights.
     """
     if not useful:
         return 1.0, offset
@@ -208,16 +202,10 @@ _LARGEST = 1e300
 
 @dataclass(frozen=True)
 class _Plan:
-    """The settings of the descent, computed from public numbers.
+    """The settings of the descent, computed from public numbers and the allowance for gradients.
 
-    Attributes
-    ----------
-    allowance : Allowance
-        What is left for the gradients.
-    n : float
-        Number of rows, public or released.
-    n_logits, dims : int
-        Of the parameters: one logit for two classes; columns and the constant.
+    `n` rows, public or released; `n_logits` is 1 for two classes; `dims` counts columns and the
+    constant.
     """
 
     allowance: Allowance

@@ -27,6 +27,12 @@ from skdp.queries import MAX_CELLS, LearnedBox
 
 # --- product grids --------------------------------------------------------------------------------
 
+# Product grids of kernel centres and of points: public arithmetic, nothing private or released.
+#
+# Gaussian kernels are products over features, so that sums over a grid of centres are taken one
+# feature at a time. Densities are relative to the uniform one over the bounds: each feature brings
+# a factor width / (sqrt(2 pi) h), and no volume overflows.
+
 Floats = NDArray[np.float64]
 Pair = tuple[Floats, Floats]
 
@@ -64,12 +70,8 @@ def _kron(matrices: list[Floats]) -> Floats:
 class Lattice:
     """A product grid of centres: the coordinates of each feature.
 
-    Attributes
-    ----------
-    axes : tuple of ndarrays
-    blur : tuple of float
-        Standard deviation in each feature of what stands at a centre already: 0 for kernels there,
-        width / sqrt(12) for cells around. A kernel density on top of it has that much less.
+    `blur` is the standard deviation, in each feature, of the mass at a centre itself: 0 for
+    kernels, width / sqrt(12) for cells. A kernel density on top of it has that much less.
     """
 
     axes: tuple[Floats, ...]
@@ -208,18 +210,11 @@ def candidates(
 ) -> list[float]:
     """Return bandwidths to choose from, ascending: factors of √2 up to a quarter of the box.
 
-    The smallest has a grid that is quick to work with. At it, noise is no larger than the error of
-    sampling, or than a quarter, for a uniform density of 1. Densities of peaks have less to fear of
-    noise than that: of 0.03 to 1, it was best for three densities of one feature.
-
-    Parameters
-    ----------
-    n : float
-        Number of rows.
-    noise : callable
-        From a bandwidth to the standard deviation of the noise, relative to the uniform density.
-    loud : float
-        The quarter.
+    The grid of the smallest is quick to work with, and its noise is no larger than the error of
+    sampling for n rows, or than `loud`, for a uniform density of 1. Peaks are less sensitive to
+    noise than that: of values of `loud` from 0.03 to 1, a quarter was best for three densities of
+    one feature. `noise` maps a bandwidth to the standard deviation of the noise, relative to the
+    uniform density.
     """
     widths = bounds[1] - bounds[0]
     d = len(widths)
@@ -260,25 +255,11 @@ def _usable(low: Floats, high: Floats) -> Pair:
 
 
 def mixed(relative: Floats, weights: Floats, n: float) -> tuple[Floats, float]:
-    """Return a density from one with noise: cut off at 0, of integral 1, nowhere 0.
+    """Return a density from a noisy one: cut off at 0, of integral 1, nowhere 0.
 
-    One row more than there are is spread evenly over the box, so that logarithms are finite.
-
-    Parameters
-    ----------
-    relative : ndarray
-        Relative to the uniform density.
-    weights : ndarray
-        Parts of the box, of the same shape; of sum 1.
-    n : float
-        Number of rows, public or released.
-
-    Returns
-    -------
-    density : ndarray
-        Relative to the uniform one. Uniform if nothing is above 0.
-    factor : float
-        By which what is above 0 was multiplied.
+    One row more than the n rows is spread evenly over the box, so that logarithms are finite.
+    `relative` is relative to the uniform density, on parts of the box whose `weights` sum to 1.
+    Also returns the factor by which what is above 0 was multiplied. Uniform if nothing is above 0.
     """
     positive = np.maximum(relative, 0.0)
     total = float((weights * positive).sum())

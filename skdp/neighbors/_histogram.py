@@ -33,17 +33,9 @@ def auto_bins(n: float, n_features: int, std: float) -> int:
     """Return a number of bins a feature, from public or released numbers.
 
     2 n**(1/(d+2)) balances the error of sampling and that of cells of some width for a smooth
-    density; beside it, a cell holds four standard deviations of the noise on average. Above 4, the
-    number is cut to a power of two or one and a half of one: noise in a released n hardly ever
-    moves it then, and edges stay where they are from fit to fit.
-
-    Parameters
-    ----------
-    n : float
-        Number of rows.
-    n_features : int
-    std : float
-        Standard deviation of the noise of a count.
+    density; beside it, a cell holds four standard deviations `std` of the noise on average. Above
+    4, the number is cut to a power of two or one and a half of one: noise in a released n then
+    hardly ever moves it, and edges stay where they are from fit to fit.
     """
     smooth = 2.0 * n ** (1.0 / (n_features + 2.0))
     loud = (n / (4.0 * std)) ** (1.0 / n_features)

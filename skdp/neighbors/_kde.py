@@ -55,15 +55,8 @@ _LOUD_PURE = 0.1  # what `candidates` asks of K-norm noise
 class Plan:
     """What a fit releases, decided before it sees a row.
 
-    Attributes
-    ----------
-    tried : list of float
-        Bandwidths to choose from afterwards, the first of which the release is made for.
-    lattice : Lattice
-    map : KernelMap or None
-        None for cells.
-    matrix : ndarray of shape (r, b) or None
-        From kernel values to the features that are released.
+    The release is made for the first of the bandwidths `tried`. `map` is None for cells; `matrix`
+    (r, b) maps kernel values to released features.
     """
 
     tried: list[float]
@@ -458,25 +451,12 @@ def criterion(
     """Return the integrated squared error of a bandwidth, up to a constant; lower is better.
 
     Least-squares cross-validation (Rudemo 1982; Bowman 1984): the integral of f_h**2 minus twice
-    the mean over the rows of f_h without the row. Both are quadratic forms in the mean features g:
-    the first is known, as f_h is what is published; to the second, noise of covariance std**2 I
-    adds std**2 tr(B), which is subtracted, as is the part of the density that a row has itself. A
-    quarter of the criterion's standard deviation due to noise is added, so that a small bandwidth
-    is not chosen by chance. All relative to the uniform density.
-
-    Parameters
-    ----------
-    lattice : Lattice
-    matrix : ndarray of shape (r, b) or None
-        From kernel values to features; None for cells, which are their own.
-    mean : ndarray of shape (r,)
-        Released.
-    std : float
-        Of the noise in each feature.
-    n : float
-        Number of rows, public or released.
-    bandwidth : float
-    bounds : tuple of two ndarrays
+    the mean over the n rows of f_h without the row. Both are quadratic forms in the released mean
+    features g: the first is known, as f_h is what is published; to the second, noise of covariance
+    std**2 I adds std**2 tr(B), which is subtracted, as is the part of the density that a row has
+    itself. A quarter of the criterion's standard deviation due to noise is added, so that a small
+    bandwidth is not chosen by chance. All relative to the uniform density. `matrix` (r, b) maps
+    kernel values to features; None for cells.
     """
     wide, narrow = (lattice.gram(bandwidth, bounds, times) for times in (math.sqrt(2.0), 1.0))
     height = float(narrow[0, 0])

@@ -115,18 +115,7 @@ def plans_of(
     *,
     labels: Sequence[Any] = (),
 ) -> list[ColumnPlan]:
-    """Return where the values of each column of X come from.
-
-    Parameters
-    ----------
-    labels : sequence of names or positions
-        Columns that are classes.
-
-    Raises
-    ------
-    TypeError, ValueError
-        Naming what is missing; nothing has been charged.
-    """
+    """Return where the values of each column of X come from; `labels` are columns of classes."""
     if is_parts(X):
         raise ValueError(_IN_PARTS.format(name=type(estimator).__name__))
     categories = getattr(estimator, "categories", CATEGORIES[0])
@@ -244,22 +233,10 @@ Tables = dict[tuple[int, ...], NDArray]
 
 
 def check_domain(domain: Any, n_columns: int, names: Sequence[Any] | None = None) -> Domain:
-    """Return a `Domain`, from one or from what is stated of every column.
+    """Return a `Domain`, from one or from what is stated of every column; or raise.
 
-    Parameters
-    ----------
-    domain : Domain, mapping or sequence of columns, Bins or int
-        A mapping or a sequence is what `Domain` takes. `Bins` or an int (the whole numbers below
-        it) stand for every column.
-    n_columns : int
-        Of the table.
-    names : sequence, default=None
-        Of its columns.
-
-    Raises
-    ------
-    TypeError, ValueError
-        Naming ``domain``; nothing has been charged.
+    A mapping or a sequence is what `Domain` takes. `Bins` or an int (the whole numbers below it)
+    stand for every column.
     """
     if isinstance(domain, Domain):
         return domain.ordered(names)
@@ -317,14 +294,9 @@ class ReleaserMixin(ExpectedErrorMixin, PrivateMixin):
     # --- rows ---------------------------------------------------------------------------------
 
     def _known_domain(self, n_features: int | None, like: Any = None) -> Domain:
-        """Return the domain that a fit would have, as far as parameters tell; the last fit's shape.
+        """Return the domain that a fit would have, by its parameters or by the last fit.
 
         Where neither tells it, that of public rows or of an earlier fit: `like`.
-
-        Raises
-        ------
-        TypeError, ValueError
-            If ``domain`` is none, or its columns are not as many as ``n_features``.
         """
         self._check_parameters()
         refuse_units(type(self).__name__, self._context().budget)
@@ -359,14 +331,7 @@ class ReleaserMixin(ExpectedErrorMixin, PrivateMixin):
         return some or not _is_complete(stated)
 
     def _open_domain(self, X: Any) -> tuple[Any, Domain]:
-        """Check privacy parameters and X's shape; record the schema and the domain, read no cell.
-
-        Returns
-        -------
-        X : array or table
-            What `check_coded` takes.
-        domain : Domain
-        """
+        """Check parameters and X's shape; record its schema. Returns what `check_coded` takes."""
         self._check_parameters()
         X, schema = table_schema(X, estimator=type(self).__name__)
         stated = unstated(self.domain, schema, schema.n_columns)
@@ -565,16 +530,7 @@ class ReleaserMixin(ExpectedErrorMixin, PrivateMixin):
 
 
 class PublicTable(ReleaserMixin):
-    """As many public rows as will be fitted, and what they answer.
-
-    Parameters
-    ----------
-    like : array-like, table or fitted releaser
-        The latter is sampled.
-    domain : Domain
-    n : int
-        Number of rows.
-    """
+    """As many public rows as will be fitted, and their answers; earlier releases are sampled."""
 
     def __init__(self, like: Any, domain: Domain, n: int) -> None:
         name = "expected_error(like=...)"

@@ -30,6 +30,24 @@ from skdp.tabular import CATEGORIES, Domain
 
 # --- distributions with few direct dependences ----------------------------------------------------
 
+# Distributions of many columns with few direct dependences: fitted to tables, asked, sampled.
+#
+# everything is computed from a public domain and released tables.
+#
+# A set of columns whose table was measured is a clique. Columns are eliminated one after the other;
+# the bag of a column holds it and all columns, eliminated later, that it still depends on directly.
+# Bags form a junction tree, and the distribution is the product of one conditional table a column:
+# p(x) = prod p(x_v | bag of v without v). So no table is larger than a bag, however many cells the
+# domain has.
+#
+# References
+# ----------
+# Koller & Friedman 2009, "Probabilistic graphical models", Sections 9.3 and 10.4 (elimination and
+# clique trees). Dudik, Phillips & Schapire 2007, "Maximum entropy density estimation with
+# generalized
+# regularization", Section 3 (the relaxed fit and its dual). McKenna, Sheldon & Miklau 2019,
+# "Graphical-model based estimation and inference for differential privacy", Section 4.
+
 Clique = tuple[int, ...]
 Floats = NDArray[np.float64]
 
@@ -37,12 +55,7 @@ Floats = NDArray[np.float64]
 def eliminate(sizes: Sequence[int], cliques: Iterable[Clique]) -> list[tuple[int, frozenset[int]]]:
     """Return (column, its bag) in the order of elimination: always the smallest bag next.
 
-    Parameters
-    ----------
-    sizes : sequence of int
-        Numbers of values of the columns.
-    cliques : iterable of tuple of int
-        Sets of columns that some bag must hold.
+    Columns have `sizes` values; some bag must hold each of the cliques.
     """
     near: list[set[int]] = [set() for _ in sizes]
     for clique in cliques:
@@ -77,19 +90,8 @@ def clique_size(sizes: Sequence[int], columns: Iterable[int]) -> int:
 class Tree:
     """A junction tree with one bag a column; bags are tables with axes in ascending columns.
 
-    Parameters
-    ----------
-    sizes : sequence of int
-    cliques : iterable of tuple of int
-
-    Attributes
-    ----------
-    order : list of int
-        Columns in the order of elimination: children before parents.
-    bags : list of tuple of int
-        By column.
-    parents : list of int or None
-        By column: whose bag holds the rest of its bag; None for the last of a component.
+    `order` lists columns in the order of elimination, children before parents; `bags` is by column;
+    `parents` names by column whose bag holds the rest of its bag, None for the last of a component.
     """
 
     def __init__(self, sizes: Sequence[int], cliques: Iterable[Clique]) -> None:
@@ -142,16 +144,10 @@ class Tree:
         return v, wide, tuple(i for i, a in enumerate(self.bags[v]) if a not in clique)
 
     def log_conditionals(self, beliefs: list[Floats]) -> float:
-        """Turn the potentials of bags into log p(v | rest of v's bag), in place.
+        """Turn the potentials of bags into log p(v | rest of v's bag), in place; by column.
 
-        Parameters
-        ----------
-        beliefs : list of ndarray
-            By column; the distribution is proportional to the exponential of their sum.
-
-        Returns
-        -------
-        log_normaliser : float
+        The distribution is proportional to the exponential of their sum. Returns the log
+        normaliser.
         """
         total = 0.0
         for v in self.order:
@@ -185,17 +181,9 @@ class Tree:
 class Model:
     """A distribution over all columns as a product of conditional tables.
 
-    Parameters
-    ----------
-    tree : Tree
-    potentials : mapping from clique to flat table
-        The distribution is proportional to the exponential of their sum.
-
-    Attributes
-    ----------
-    conditionals, joints : list of ndarray
-        By column: its distribution given the rest of its bag, and that of the whole bag.
-    log_normaliser : float
+    It is proportional to the exponential of the sum of `potentials`, one flat table a clique.
+    `conditionals` has by column its distribution given the rest of its bag, `joints` that of the
+    bag.
     """
 
     def __init__(self, tree: Tree, potentials: Mapping[Clique, Floats]) -> None:
@@ -285,10 +273,6 @@ class Model:
         Each row has the model's distribution. Rows with the same values so far share the next
         column's values out as evenly as chance allows, so that tables of the sample are nearer to
         the model's than those of independent rows.
-
-        Parameters
-        ----------
-        rng : RandomState or Generator
         """
         tree = self.tree
         codes = np.zeros((n, len(tree.sizes)), dtype=np.int64)
@@ -340,27 +324,14 @@ def fit_model(
     smoothing: float = 1.0,
     max_iter: int = 100,
 ) -> Model:
-    """Fit the distribution that comes near to measured tables and is otherwise as even as possible.
+    """Fit the distribution near to measured tables that is otherwise as even as possible.
 
     Minimises sum |total p_S - y_S|^2 / (2 std_S^2) + smoothing * KL(p | uniform) over all
     distributions p. The minimiser is a product of exponentials of one table a clique; these solve
     the dual problem, which is smooth and strongly concave, and which L-BFGS solves.
 
-    Parameters
-    ----------
-    sizes : sequence of int
-    tables : mapping from clique to (flat table in rows, standard deviation of its noise)
-    total : float
-        Number of rows, or its estimate.
-    start : mapping from clique to flat table, default=None
-        Potentials to begin with.
-    smoothing : float
-        Above 0: the weight of evenness.
-    max_iter : int
-
-    Returns
-    -------
-    model : Model
+    `tables` has by clique a flat table in rows and the standard deviation of its noise; `total` is
+    the number of rows, or its estimate; `start` has potentials to begin with.
     """
     tree = Tree(sizes, tables)
     cliques = list(tables)
@@ -437,16 +408,8 @@ def planned_rounds(
 ) -> int:
     """Return how many rounds are planned: fewer where the noise of one would be too large.
 
-    Parameters
-    ----------
-    cells : sequence of int
-        Of every candidate's table.
-    n_columns : int
-    noise : float
-        Of a cell, if one table were measured with the whole allowance of measurements.
-    total : float
-        Number of rows.
-    pure : bool
+    `cells` are the sizes of the candidates' tables; `noise` that of a cell if one table were
+    measured with the whole allowance; `total` the number of rows.
     """
     needed = max(noise * float(np.median(cells)) / (NOISE * total), 1e-9)
     most = min(ROUNDS * n_columns, len(cells))
@@ -460,15 +423,7 @@ def planned_rounds(
 def part_of_pairs(cells: Sequence[int], noise: float, total: float, *, pure: bool) -> Fraction:
     """Return the part of an allowance that tables of so many cells need to be precise enough.
 
-    Parameters
-    ----------
-    cells : sequence of int
-        Of every table.
-    noise : float
-        Of a cell, if one table were measured with the whole allowance.
-    total : float
-        Number of rows.
-    pure : bool
+    Arguments as for `planned_rounds`.
 
     Examples
     --------
@@ -488,19 +443,8 @@ def part_of_pairs(cells: Sequence[int], noise: float, total: float, *, pure: boo
 class Rounds:
     """The measurements of one fit: what is measured, with which share, and the results.
 
-    Parameters
-    ----------
-    session : Session
-    sizes : tuple of int
-    candidates : list of tuple of int
-        Sets of two and more columns.
-    max_cells : int
-    names : sequence
-        Of the columns, for the certificate.
-    total : float, default=None
-        The number of rows, if the session has released it already.
-    target : int, default=None
-        The column to be predicted from the others: its pairs with them are measured first.
+    `candidates` are sets of two and more columns. `total` is the number of rows, if the session has
+    released it already. With a `target` column, its pairs with the others are measured first.
     """
 
     def __init__(
@@ -661,18 +605,9 @@ def candidate_sets(
     """Return these sets of columns, and their subsets of two and three columns.
 
     Sets with too large a table are left out: their subsets stand in for them. Where all tables
-    together would be too many cells, the largest ones of three and more columns are left out.
-
-    Parameters
-    ----------
-    strict : bool, default=True
-        False, for a fit that has charged its budget: if there are too many of them, the largest
-        pairs are left out, too.
-
-    Raises
-    ------
-    ValueError
-        If there are too many of them.
+    together would be too many cells, the largest ones of three and more columns are left out. If
+    there are still too many, a `strict` call raises a ValueError; otherwise (the budget is charged
+    already) the largest pairs are left out, too.
     """
     found: set[Clique] = set()
     for columns in sets:

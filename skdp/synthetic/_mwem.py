@@ -41,6 +41,20 @@ from skdp.tabular import Domain, about
 
 # --- multiplicative weights -----------------------------------------------------------------------
 
+# Multiplicative weights on a public domain, fitted to noisy measurements. Post-processing only.
+#
+# The weights are a distribution p over all cells of a domain: the uniform one times
+# exp(sum of theta_i q_i) for the measured queries q_i. The textbook's update multiplies p once by
+# exp(eta (t - q.p) q) for a new measurement t. Here all measurements are gone through again and
+# again
+# (Hardt, Ligett & McSherry 2012, section 3.1), and each step sets its exponents to where
+#
+#     sum over measurements of (q_i.p - t_i)^2 / (2 v_i)  +  KL(p || uniform)
+#
+# is least, in which a table of cells is one measurement of many queries. This is block coordinate
+# ascent of the dual, a concave function of theta: every step increases it. For v = 0 it would be
+# iterative proportional fitting; v > 0 keeps noise from being fitted and the exponents finite.
+
 Floats = NDArray[np.float64]
 
 TINY = 1e-290
@@ -109,17 +123,9 @@ class _Measured:
 
 
 class Weights:
-    """A distribution over the cells of a domain, and the measurements that it has been fitted to.
+    """A distribution p over the cells of a domain, and the measurements fitted to it.
 
-    Parameters
-    ----------
-    sizes : tuple of int
-        Of the domain's columns; their product is what is kept in memory.
-
-    Attributes
-    ----------
-    p : ndarray of shape sizes
-        Sums to 1.
+    All cells are kept in memory: p has the shape `sizes` of the domain's columns, and sums to 1.
     """
 
     def __init__(self, sizes: Sequence[int]) -> None:
@@ -134,17 +140,10 @@ class Weights:
         v: float,
         coefficients: NDArray | None = None,
     ) -> None:
-        """Add a measurement, as fractions of the rows.
+        """Add a measurement `target` (k,), as fractions of the rows, of noise variance v > 0.
 
-        Parameters
-        ----------
-        attributes : sequence of int
-            Ascending.
-        target : ndarray of shape (k,)
-        v : float
-            Above 0; how much of the target is noise.
-        coefficients : ndarray of shape (k, cells), default=None
-            On the marginal table of the attributes; None: the table itself was measured.
+        `coefficients` (k, cells) are on the marginal table of the ascending `attributes`; None: the
+        table itself was measured.
         """
         target = np.asarray(target, dtype=np.float64).reshape(-1)
         w = None if coefficients is None else np.asarray(coefficients, dtype=np.float64)
@@ -154,9 +153,7 @@ class Weights:
     def fit(self, max_sweeps: int = 100, tol: float = 1e-4) -> int:
         """Go through all measurements, latest first, until none is off by more than tol.
 
-        Returns
-        -------
-        sweeps : int
+        Returns the number of sweeps.
         """
         for sweep in range(max_sweeps):
             largest = 0.0
@@ -258,14 +255,8 @@ Tables = dict[tuple[int, ...], NDArray]
 class _Plan:
     """What a fit will ask, all of it public.
 
-    Attributes
-    ----------
-    workload : Workload
-    tables : bool
-        Whether marginal tables are measured, or single queries.
-    n_rounds : int
-    chooses : bool
-        False where there are rounds enough to measure every table once.
+    `tables`: whether marginal tables are measured, or single queries. `chooses` is False where
+    there are rounds enough to measure every table once.
     """
 
     workload: Workload
@@ -612,15 +603,7 @@ class _Rounds:
 
 
 class Wider:
-    """Which columns are measured with those that were chosen; all of it public.
-
-    Parameters
-    ----------
-    sizes : tuple of int
-        Of the domain's columns.
-    sets : sequence of tuple of int
-        The columns that queries are about.
-    """
+    """Which columns are measured beside those that were chosen: public `sizes` and query `sets`."""
 
     def __init__(self, sizes: Sequence[int], sets: Sequence[tuple[int, ...]]) -> None:
         self._sizes = np.array(sizes)

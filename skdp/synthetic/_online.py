@@ -55,14 +55,8 @@ USUAL_QUERIES, MISSED = 100, 0.1
 class _Plan:
     """Public numbers of one fit.
 
-    Attributes
-    ----------
-    alpha : float
-    n_updates : int
-    counting, comparing, answering : Fraction
-        Shares of the allowance: of the number of rows, of all comparisons, of one answer.
-    comparing_epsilon : float
-        The pure epsilon of all comparisons.
+    `counting`, `comparing` and `answering` are the shares of the number of rows, of all comparisons
+    (of pure epsilon `comparing_epsilon`) and of one answer.
     """
 
     alpha: float

@@ -634,13 +634,7 @@ def workload_of(queries: Any, domain: Domain) -> Workload:
 
 
 def as_queries(queries: Any) -> Queries:
-    """Return a specification, a function, or a sequence of such as one specification.
-
-    Raises
-    ------
-    TypeError, ValueError
-        If queries is none of these, or empty.
-    """
+    """Return a specification, a function, or a sequence of such as one specification; or raise."""
     if isinstance(queries, Queries):
         return queries
     if callable(queries):

@@ -45,17 +45,10 @@ _LIST_SEED = 0  # the list of candidates is the same in every fit
 
 @dataclass(frozen=True)
 class _Range:
-    """The public range of tables to choose from.
+    """The public range of tables of `size` points to choose from.
 
-    Attributes
-    ----------
-    workload : Workload
-    n_cells : int
-    size : int
-        Points of a table.
-    method : {"all", "list", "paths"}
-        Scored one by one, a list of them, or counted as lattice paths.
-    n_listed : int
+    They are scored one by one (`method` "all"), `n_listed` of them ("list"), or counted as lattice
+    paths ("paths").
     """
 
     workload: Workload
@@ -348,13 +341,7 @@ class SmallDBReleaser(ReleaserMixin, BaseEstimator):
 
 
 def _check_possible(tables: _Range) -> None:
-    """Refuse a range that is too large, by its public sizes; nothing has been charged.
-
-    Raises
-    ------
-    ValueError
-        With the sizes, and what to use instead.
-    """
+    """Refuse a range that is too large, by its public sizes; nothing has been charged."""
     queries, cells, size = tables.workload.n_queries, tables.n_cells, tables.size
     where = f"{queries:,} queries on a domain of {about(cells)} cells, tables of {size:,} points: "
     fewer = "Use a larger alpha or a smaller size"
