@@ -1,6 +1,6 @@
 """The epsilon that buys an error: `choose_epsilon`, the inverse of ``expected_error``.
 
-Nothing is released here, nothing private is read, and nothing charged.
+It inverts expected errors, which need public numbers only. Nothing is charged.
 """
 
 from __future__ import annotations

@@ -1,9 +1,8 @@
 """Settings of a block of code: where its noise comes from, what may stay uncounted, its time.
 
-Nothing is released here. Noise is the operating system's, or seeded inside an explicit context:
-`random_state` seeds noise only where somebody has said so, by
-`config_context`: scikit-learn's ensembles put integers into every ``random_state`` that they find,
-and whoever knows the seed can subtract the noise.
+Noise is the operating system's. `random_state` seeds noise only inside an explicit
+`config_context`, because scikit-learn's ensembles put integers into every ``random_state`` that they
+find, and whoever knows the seed can subtract the noise.
 
 The context has to reach the threads and processes in which scikit-learn fits clones, and it must
 not reach anybody else: not other threads of the process, not other asyncio tasks of its thread, not
@@ -11,9 +10,8 @@ a model that is saved inside of it, not a worker that outlives it. scikit-learn'
 goes nearly there: it belongs to a thread, and `sklearn.utils.parallel` sets it in a worker for the
 time of one task. So the context is a mark on one of its values, ``working_memory``, whose number
 stays as it is; in the thread that entered it, a context variable says which task did. Where the
-mark is lost
-(a plain `joblib.Parallel`, a thread of the caller's own, another ``working_memory``), the defaults
-hold.
+mark is lost (a plain `joblib.Parallel`, a thread of the caller's own, another ``working_memory``),
+the defaults hold.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Pages of names whose modules are imported when a name is first asked for.
 
-Nothing is released here. An estimator that asks two queries is there before the other forty are
+An estimator that asks two queries is there before the other forty are
 read: import time is that of what is used.
 """
 

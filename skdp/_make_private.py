@@ -1,7 +1,6 @@
 """From scikit-learn's own steps to private ones: `make_private`.
 
-Nothing is released here, no row is read and nothing is charged: parameters are read, and an
-unfitted estimator comes back. `_COUNTERPARTS` is the one table of what replaces what.
+Parameters are read, no rows, and an unfitted estimator comes back; nothing is charged. `_COUNTERPARTS` is the one table of what replaces what.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """The errors and warnings of skdp. Their messages contain public values only.
 
-Nothing is released here. Each class derives from the built-in class that callers of scikit-learn
+Each class derives from the built-in class that callers of scikit-learn
 would catch for the same reason, so existing error handling keeps working.
 """
 

@@ -1,8 +1,10 @@
-"""What parameters may be: a table for each class, one check, one wording of errors.
+"""What parameters may be, and what docstrings say of those that many estimators share.
 
-Nothing is released here. A constraint is a value that a parameter may take (a word, None), a set of
-numbers (`Integers`, `Reals`), `FLAG`, or a function of value and name that raises; a tuple holds
-alternatives. Every error names the parameter, what it may be and what it is, before any charge.
+A class has a table of constraints. A constraint is a value that a parameter may take (a word,
+None), a set of numbers (`Integers`, `Reals`), `FLAG`, or a function of value and name that raises;
+a tuple holds alternatives. Errors name the parameter, what it may be and what it is, and come
+before any charge. Bounds of columns are read from the forms in which users state them.
+`SHARED_TEXTS` are filled into docstrings.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """What a plan may count on: allowances, the noise that they leave, numbers of rows, bounds.
 
-Nothing is released here, except that `row_count` and `bounds_in` ask an open session. An estimator
-plans with the same `Allowance` before a fit (`expected_error`) and in it. The numbers are public
-and approximate: the session derives sensitivities and calibrates noise by itself.
+An estimator plans with the same `Allowance` before a fit (`expected_error`) and in it. Its numbers
+are public and approximate: the session derives sensitivities and calibrates noise by itself.
+`row_count` and `bounds_in` query an open session.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Code that rows may reach, without its warnings and exceptions: nothing of a row leaves with them.
 
-Nothing is released here. Whoever reads cells, or runs a user's code on rows, does it within
+Whoever reads cells, or runs a user's code on rows, does it within
 `suppress_warnings` and `interruptible`, and asks `run_isolated` for what may raise. In a session
 that is `foreign_code`, where no release is made: one row would decide whether there is one.
 """

@@ -1,10 +1,10 @@
 """Predictions with the same bits for a row in every batch, whatever rows are beside it.
 
-Nothing is released here. A private score adds up a number of each row, and its sensitivity is that
-of one row's number only if no other number changes with that row. A matrix product may add in an
-order that follows the shape of the batch, so the last bits of a row's prediction do, too. Within
-`exact_rows` sums over columns are made from left to right, by elementwise operations, which IEEE
-754 rounds in one way. That is slower than BLAS, so it is for scores only.
+A private score adds up one number for each row. Its sensitivity is that of one row's number only if
+no other number changes with that row. A matrix product may add in an order that follows the shape
+of the batch, so the last bits of a row's prediction may follow it, too. Within `exact_rows`, sums
+over columns are made from left to right by elementwise operations, which IEEE 754 rounds in one
+way. That is slower than BLAS, so it is used for scores only.
 """
 
 from __future__ import annotations

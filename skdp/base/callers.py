@@ -1,11 +1,16 @@
-"""Looks at who asks for a fit: refuses callers that would fail, and warns of those that leak.
+"""The code around a fit: who calls it, what it misses in private estimators, its callbacks.
 
-Nothing is released here. Callers are found in the frames of the stack. yellowbrick's visualizers
-of clusterings fit the estimator that they are given, which charges the budget, and then ask for the
-labels and distances of private rows, which are no release: an error comes when the cost is paid. So
-the fit is refused before it is charged.
-Searches whose folds are not neighbouring are refused, or warned of. Before a fit is charged, it
-warns of the callers around it that show the same rows without noise (`skdp.base.leaks`).
+Callers are found in the frames of the stack, before a fit is charged:
+
+- Some would fail after the charge, as yellowbrick's visualizers, which then ask for the labels of
+  private rows. They are refused.
+- Searches whose folds are not neighbouring tables are refused, or warned of.
+- Callers that show the same rows without noise are warned of (`skdp.base.leaks`).
+
+Callbacks (scikit-learn 1.9 and later) learn when a fit begins and ends, and how many blocks or
+steps are done. They get the estimator, whose attributes are public or released at every moment, and
+names and numbers of tasks; never rows, labels or the models of blocks. When they are called depends
+on how long tasks take, which is not protected.
 """
 
 from __future__ import annotations

@@ -1,7 +1,8 @@
-"""What estimators with a private target share: bounds, scales, predictions, rehearsals.
+"""Base classes of classifiers and regressors: fits of labelled rows, predictions, scores.
 
-Nothing is released here, except that some functions ask an open session. All plans
-follow from public numbers and from the released number of rows.
+A fit asks an open session for bounds, class counts, centers and scales of the columns. All plans
+follow from public numbers and from the released number of rows. With `most`, rows have weights: a
+row counts by the part of this bound that its weight is.
 """
 
 from __future__ import annotations

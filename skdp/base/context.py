@@ -1,7 +1,7 @@
 """The one entrance to a session: of estimators, statistics functions and scorers.
 
-Nothing is released here. `CallContext` refuses another unit than the budget's, charges, and opens
-the session.
+`CallContext` refuses another unit than the budget's, charges, and opens the session. `public_key`
+digests public parameters: the key of seeded noise, which stays the same from version to version.
 """
 
 from __future__ import annotations

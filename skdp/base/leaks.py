@@ -1,9 +1,9 @@
 """What callers of scikit-learn do with an estimator inside them: what they fit, and what leaks.
 
-Nothing is released here and no row is read. The budget counts what a private estimator charges. A
-caller that fits it (a pipeline, a search, a meta-estimator, a function) may compute something else
-from the same rows without noise. `leaks_of` and `leaks_of_function` say what;
-`skdp.check_pipeline` reports it, and a fit that charges a budget warns of it (`skdp.base.callers`).
+The budget counts what a private estimator charges. A caller that fits it (a pipeline, a search, a
+meta-estimator, a function) may compute something else from the same rows without noise. `leaks_of`
+and `leaks_of_function` say what, from the caller's parameters. `skdp.check_pipeline` reports it,
+and a fit that charges a budget warns of it (`skdp.base.callers`).
 
 Classes are known by name, so that nothing of scikit-learn is imported for it.
 """

@@ -1,6 +1,6 @@
 """What every private estimator shares: parameter checks, the session, the cost, the certificate.
 
-Nothing is released here. An estimator inherits `PrivateMixin` beside scikit-learn's own mixins
+An estimator inherits `PrivateMixin` beside scikit-learn's own mixins
 and follows one shape::
 
     def fit(self, X, y=None):

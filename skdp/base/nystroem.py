@@ -1,7 +1,7 @@
 """Whitened kernel features (Nystroem) and the size of the noise that a release of them gets.
 
-Nothing is released here and no private row is seen: everything is computed from public centres,
-public rows and public sizes. Density ratios and kernel densities are made of it.
+Everything is computed from public centres, public rows and public sizes. Density ratios and kernel
+densities are made of it.
 
 For scale j with Gram matrix K_j = k_j(c_i, c_l) the map psi_j(x) = K_j^{-1/2} k_j(x) is a
 projection in the kernel's Hilbert space, so |psi_j| <= 1 however many centres there are (Williams &

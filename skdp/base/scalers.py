@@ -1,7 +1,7 @@
-"""What the scalers are made of: bounds, the free fit, standard errors, quantile levels.
+"""The base class of scalers: bounds, moments and ranges of columns, standard errors, levels.
 
-Nothing is released here, except that an open session is asked for bounds, moments, ranges; the
-rest computes on public parameters and on what was released.
+Moments and ranges are asked of an open session. Columns with missing values are summarised one by
+one, each over its non-missing rows.
 """
 
 from __future__ import annotations

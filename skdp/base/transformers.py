@@ -1,6 +1,7 @@
-"""What transformers that make other columns share: free fits, names and indicators of columns.
+"""The base class of transformers: free fits, names of columns, categories and their indicators.
 
-Nothing is released here: it computes on public parameters and on what was released.
+Categories are stated, listed by the public type of a column, or selected privately: `selected` asks
+an open session. All else follows from parameters, types of columns, and releases.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """What private density ratios share: two samples, weights, their score and effective size.
 
-Nothing is released here. ``fit(X, y)`` gets both samples in one table: y = 1 marks the private
+``fit(X, y)`` gets both samples in one table: y = 1 marks the private
 rows, y = 0 the public ones. Only the private rows are protected; the public sample enters every
 result exactly. Weights are computed from what a fit released and from the caller's own rows.
 """

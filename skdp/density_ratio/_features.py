@@ -1,7 +1,7 @@
-"""Public features: their values at public rows. What is released of them: `skdp.base.nystroem`.
+"""Kernels and bases at public rows, and least squares on the released means of these features.
 
-Nothing is released here and no private row is seen: everything is computed from public centres, a
-public basis and public rows.
+Everything is computed from public centres, a public basis, public rows and released moments. Which
+features are released is decided in `skdp.base.nystroem`.
 """
 
 from __future__ import annotations

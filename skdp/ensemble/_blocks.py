@@ -1,7 +1,8 @@
-"""What is run on a block, and the checks of the models that are.
+"""What runs on a block, how many blocks and queries a fit takes, and scores in few directions.
 
-Nothing is released here: what these callables return reaches nobody but the queries of
-blocks, which clip it, count failures as a public default and drop whatever is printed.
+The queries of blocks call what runs on a block: they clip what it returns, count failures as a
+public default and drop whatever is printed. Numbers of blocks and queries follow from parameters
+and from numbers of rows that are public, or released before.
 """
 
 from __future__ import annotations

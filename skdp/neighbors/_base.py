@@ -1,8 +1,7 @@
-"""What private densities share: bounds, log densities, samples.
+"""What private densities share: grids of kernel centres, bounds, log densities, samples.
 
-Nothing is released here, except that `BoxDensity` asks an open session for bounds and for a number
-of rows. A density lives in a public or released box and is kept relative to the uniform one there,
-so that no volume overflows.
+A density lives in a public or released box and is kept relative to the uniform one there, so that
+no volume overflows. `BoxDensity` asks an open session for bounds and for a number of rows.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """What the releasers of data share: the domain, coded rows, answers and samples.
 
-Nothing is released here. A releaser inherits `ReleaserMixin` and follows one shape::
+A releaser inherits `ReleaserMixin` and follows one shape::
 
     def fit(self, X, y=None):
         with self._all_or_nothing(groups):

@@ -1,6 +1,7 @@
-"""How users state queries: conjunctions, thresholds, intervals, parities, functions of a row.
+"""Linear queries as users state them: conjunctions, thresholds, intervals, parities, functions.
 
-Nothing is released here: what is stated is public.
+A specification says what to ask; with a public `Domain` it becomes a `Workload`, which a session
+answers. No data is read.
 """
 
 from __future__ import annotations
