@@ -1,8 +1,8 @@
 """Settings of a block of code: where its noise comes from, what may stay uncounted, its time.
 
 Noise is the operating system's. `random_state` seeds noise only inside an explicit
-`config_context`, because scikit-learn's ensembles put integers into every ``random_state`` that they
-find, and whoever knows the seed can subtract the noise.
+`config_context`, because scikit-learn's ensembles put integers into every ``random_state`` that
+they find, and whoever knows the seed can subtract the noise.
 
 The context has to reach the threads and processes in which scikit-learn fits clones, and it must
 not reach anybody else: not other threads of the process, not other asyncio tasks of its thread, not

@@ -1,6 +1,7 @@
 """From scikit-learn's own steps to private ones: `make_private`.
 
-Parameters are read, no rows, and an unfitted estimator comes back; nothing is charged. `_COUNTERPARTS` is the one table of what replaces what.
+Parameters are read, no rows, and an unfitted estimator comes back; nothing is charged.
+`_COUNTERPARTS` is the one table of what replaces what.
 """
 
 from __future__ import annotations

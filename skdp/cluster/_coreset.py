@@ -89,18 +89,15 @@ class Clustering:
 # How far released centres may be from the means of their rows, besides the noise on them.
 #
 # Two things count beside the noise: what clipping residuals to a norm takes from their sums, and
-# how
-# far means move when rows change their nearest centre after the last step. Both are bounded or
+# how far means move when rows change their nearest centre after the last step. Both are bounded or
 # estimated from what is released already (noisy counts and means of the leaves of a tree, mean
 # squares of residuals) and from public bounds.
 #
 # A residual r of norm x, above the radius R, loses the part w(x) = 1 - R / x of itself. What a
-# column
-# of clipped sums misses is the sum of r_j w(x) over rows. Of rows that lie at most A above and B
-# below their centre, with norms of at most X, w is at most w(X), x**2 K and x k, where K and k are
-# the largest w(x) / x**2 and w(x) / x for x up to X. So the mean of the positive part of r_j w(x)
-# is
-# at most
+# column of clipped sums misses is the sum of r_j w(x) over rows. Of rows that lie at most A above
+# and B below their centre, with norms of at most X, w is at most w(X), x**2 K and x k, where K and
+# k are the largest w(x) / x**2 and w(x) / x for x up to X. So the mean of the positive part of r_j
+# w(x) is at most
 #
 # - A times the mean of w, itself at most w(X) and K times the mean of x**2;
 # - w(X) times the mean of the positive part of r_j, which is at most A (B + m) / (A + B) where the

@@ -228,12 +228,11 @@ def public_moments(features: KernelValues | BasisValues, values: Floats) -> Publ
 
 # Unconstrained least-squares importance fitting on released moments: pure functions.
 #
-# The model is w(x) = w0 + a.f(x) with features
-# f; the criterion is J(w) = E_public[w**2] / 2 - E_private[w] (Kanamori, Hido & Sugiyama 2009, eq.
-# 5), whose only private part is h, the mean of the features over the private rows. The public
-# part is
-# exact; h is known up to noise of a known covariance, which the criterion takes into account, so
-# that choosing the ridge and the features by it is post-processing and costs nothing.
+# The model is w(x) = w0 + a.f(x) with features f; the criterion is J(w) = E_public[w**2] / 2 -
+# E_private[w] (Kanamori, Hido & Sugiyama 2009, eq. 5), whose only private part is h, the mean of
+# the features over the private rows. The public part is exact; h is known up to noise of a known
+# covariance, which the criterion takes into account, so that choosing the ridge and the features by
+# it is post-processing and costs nothing.
 
 # A ridge is judged by J plus so many standard deviations of what noise makes of J, lest a small
 # ridge wins by luck: where both samples were alike and noise was strong, the worst tenth of the

@@ -453,9 +453,9 @@ def check_noise(noise: Noise, queries: int | None, n_public: int, n_numbers: int
 
 # Scores of classes at public rows in a few public directions: what few blocks can still tell.
 #
-# A block's scores at P public rows are P numbers, and noise for all of them
-# would drown what few blocks say. Their parts along a few directions that are smooth in the public
-# rows are few numbers, and noise for these is small. Directions come from public rows alone.
+# A block's scores at P public rows are P numbers, and noise for all of them would drown what few
+# blocks say. Their parts along a few directions that are smooth in the public rows are few numbers,
+# and noise for these is small. Directions come from public rows alone.
 
 _FLAT = 1e-9  # of the largest singular value: no direction
 

@@ -316,10 +316,8 @@ def _boosted(
 # A private additive model of a number: `DPExplainableBoostingRegressor`.
 #
 # Released, under the (epsilon, delta) of one fit: bounds, unless stated; mean and mean square of
-# the
-# target, and the number of rows where it is private; the number of rows in each cell of each
-# column;
-# and the noisy sum of errors in all cells a round. Everything else is computed from these.
+# the target, and the number of rows where it is private; the number of rows in each cell of each
+# column; and the noisy sum of errors in all cells a round. Everything else is computed from these.
 
 _TARGET_SHARE = 0.04
 # Errors are clipped to so many standard deviations of the target: as many as leave predictions this

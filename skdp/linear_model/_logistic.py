@@ -2,7 +2,7 @@
 
 Released, under the (epsilon, delta) of one fit: bounds, unless stated; the number of rows of each
 class; the mean of every column and, where noise allows, its mean square; one noisy gradient of the
-loss over all rows a step of the descent; and four of its slope and offsets (`_calibration.py`).
+loss over all rows a step of the descent; and four gradients of its slope and offsets.
 Coefficients and predictions are computed from these.
 """
 
@@ -33,12 +33,10 @@ from skdp.queries import LogisticGradient, LogitBall, StandardBall, WeightedGrad
 # Slope and offsets of a released logit: a few gradients of as many parameters as there are logits.
 #
 # A descent with clipped residuals that stops early ranks rows well, but its probabilities are
-# wrong:
-# clipping weighs the rows of a rare class less, and early stopping leaves coefficients short.
-# What is
-# asked here is the gradient of the unclipped loss of a u(x) + b, where u is the released logit, a
-# one
-# number and b one for each logit. Its noise is that of these few numbers, not of all coefficients.
+# wrong: clipping weighs the rows of a rare class less, and early stopping leaves coefficients
+# short. What is asked here is the gradient of the unclipped loss of a u(x) + b, where u is the
+# released logit, a one number and b one for each logit. Its noise is that of these few numbers, not
+# of all coefficients.
 #
 # Everything but these gradients is post-processing: they are compared to those of a model, in which
 # logits are normal, of unknown spread. The last points are near the solution, where only the

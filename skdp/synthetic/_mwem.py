@@ -43,11 +43,10 @@ from skdp.tabular import Domain, about
 
 # Multiplicative weights on a public domain, fitted to noisy measurements. Post-processing only.
 #
-# The weights are a distribution p over all cells of a domain: the uniform one times
-# exp(sum of theta_i q_i) for the measured queries q_i. The textbook's update multiplies p once by
-# exp(eta (t - q.p) q) for a new measurement t. Here all measurements are gone through again and
-# again
-# (Hardt, Ligett & McSherry 2012, section 3.1), and each step sets its exponents to where
+# The weights are a distribution p over all cells of a domain: the uniform one times exp(sum of
+# theta_i q_i) for the measured queries q_i. The textbook's update multiplies p once by exp(eta (t -
+# q.p) q) for a new measurement t. Here all measurements are gone through again and again (Hardt,
+# Ligett & McSherry 2012, section 3.1), and each step sets its exponents to where
 #
 #     sum over measurements of (q_i.p - t_i)^2 / (2 v_i)  +  KL(p || uniform)
 #
