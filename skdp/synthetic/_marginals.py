@@ -44,8 +44,8 @@ from skdp.tabular import CATEGORIES, Domain
 # ----------
 # Koller & Friedman 2009, "Probabilistic graphical models", Sections 9.3 and 10.4 (elimination and
 # clique trees). Dudik, Phillips & Schapire 2007, "Maximum entropy density estimation with
-# generalized regularization", Section 3 (the relaxed fit and its dual). McKenna, Sheldon & Miklau 2019,
-# "Graphical-model based estimation and inference for differential privacy", Section 4.
+# generalized regularization", Section 3 (the relaxed fit and its dual). McKenna, Sheldon & Miklau
+# 2019, "Graphical-model based estimation and inference for differential privacy", Section 4.
 
 Clique = tuple[int, ...]
 Floats = NDArray[np.float64]

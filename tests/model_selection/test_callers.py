@@ -90,10 +90,9 @@ from skdp import (
     DPRidge,
     DPSubsampleAggregate,
     PrivacyBudget,
-    _callers,
-    _clients,
     check_pipeline,
 )
+from skdp.base import callers, leaks
 from skdp.exceptions import NonPrivatePartWarning
 from skdp.model_selection import private_scorer
 
@@ -108,7 +107,7 @@ pytestmark = pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceW
 
 @pytest.fixture(autouse=True)
 def _nothing_told():
-    _clients._TOLD.clear()
+    callers._TOLD.clear()
 
 
 @pytest.fixture
@@ -337,7 +336,7 @@ def test_a_caller_that_leaks_is_told_before_the_charge(name, budget):
     assert "\n" not in text
     assert "Instead: " in text
     assert budget.spent.epsilon == 0
-    assert not _clients._TOLD  # an error is told again
+    assert not callers._TOLD  # an error is told again
 
 
 @pytest.mark.parametrize("name", ESTIMATORS)
@@ -384,7 +383,7 @@ def test_a_step_that_reads_columns_only_is_silent(budget):
     tables = np.random.default_rng(1).random((2, *X.shape)) * 9
     for step, learning in COLUMNS_ONLY:
         kind = type(step).__name__
-        assert _callers.learns_nothing(step), kind
+        assert leaks.learns_nothing(step), kind
         fitted = [clone(step).fit(rows).transform(X) for rows in tables]
         np.testing.assert_array_equal(*fitted, err_msg=kind)
         assert not check_pipeline(make_pipeline(step, kmeans())).findings
@@ -392,7 +391,7 @@ def test_a_step_that_reads_columns_only_is_silent(budget):
             warnings.simplefilter("error", NonPrivatePartWarning)
             make_pipeline(step, DPKMeans(2, bounds=(-9, 9))).fit(X)
         if learning:
-            assert not _callers.learns_nothing(clone(step).set_params(**learning)), kind
+            assert not leaks.learns_nothing(clone(step).set_params(**learning)), kind
 
 
 def test_only_classes_of_scikit_learn_are_known_by_name():
@@ -401,7 +400,7 @@ def test_only_classes_of_scikit_learn_are_known_by_name():
         warnings.simplefilter("always")
         make_pipeline(kind(), kmeans()).fit(X)
     assert len(told(record)) == 1
-    assert not _callers.learns_nothing(type("RBFSampler", (Doing,), {})())
+    assert not leaks.learns_nothing(type("RBFSampler", (Doing,), {})())
 
 
 def test_a_class_of_others_is_told_how_it_declares_that_it_learns_nothing():
@@ -410,7 +409,7 @@ def test_a_class_of_others_is_told_how_it_declares_that_it_learns_nothing():
         (StandardScaler(), False),
         (LogisticRegression(), False),
     ):
-        assert ("requires_fit=False" in _callers.instead_of(step)) is declares
+        assert ("requires_fit=False" in leaks.instead_of(step)) is declares
 
 
 @pytest.mark.parametrize(
@@ -526,11 +525,11 @@ def test_where_the_number_of_rows_is_private(tmp_path):
     bagging.estimator.budget = PrivacyBudget(1e3, adjacency="add_or_remove_one")
     with pytest.warns(NonPrivatePartWarning, match="several times"):
         bagging.fit(X, T)
-    mixed = list(_callers.leaks_of_function("learning_curve", {"scoring": accuracy()}, True))
+    mixed = list(leaks.leaks_of_function("learning_curve", {"scoring": accuracy()}, True))
     assert "number of rows" in mixed[0].what
-    assert not list(_callers.leaks_of_function("learning_curve", {"scoring": accuracy()}, False))
+    assert not list(leaks.leaks_of_function("learning_curve", {"scoring": accuracy()}, False))
     halving = HalvingGridSearchCV(nb(), {}, scoring=accuracy())
-    assert [one.what for one in _callers.leaks_of(halving, True)] == [_callers.HALVES]
+    assert [one.what for one in leaks.leaks_of(halving, True)] == [leaks.HALVES]
 
 
 @pytest.mark.slow
@@ -550,7 +549,7 @@ def test_workers_leave_it_to_the_parent(backend, budget, capfd):
         target = two_targets() if isinstance(caller, MultiOutputRegressor) else Y
         with warnings.catch_warnings(record=True) as record, parallel_config(backend):
             warnings.simplefilter("always")
-            _clients._TOLD.clear()
+            callers._TOLD.clear()
             caller.fit(X, target)
         assert len(told(record)) == 1, caller
         assert told(record)[0].filename == __file__
@@ -609,7 +608,7 @@ if __name__ == "__main__":
 def test_a_caller_that_others_send_to_a_worker_is_told_there(tmp_path):
     script = tmp_path / "sent.py"
     script.write_text(SENT)
-    path = os.pathsep.join([str(Path(_clients.__file__).parents[1]), *sys.path])
+    path = os.pathsep.join([str(Path(callers.__file__).parents[2]), *sys.path])
     done = subprocess.run(
         [sys.executable, str(script)],
         env={**os.environ, "PYTHONPATH": path, "PYTHONWARNINGS": "default"},
@@ -650,7 +649,7 @@ def test_an_explanation_on_private_rows(ask, budget):
     assert len(told(record)) == 1
     with warnings.catch_warnings():
         warnings.simplefilter("error", NonPrivatePartWarning)
-        _clients._TOLD.clear()
+        callers._TOLD.clear()
         model.predict(X)
         model.score(X, Y)
 
@@ -677,12 +676,12 @@ def holds_an_estimator(kind):
 def test_every_meta_estimator_of_scikit_learn_is_known():
     found = {name: kind for name, kind in all_estimators() if holds_an_estimator(kind)}
     assert {"Birch", "GradientBoostingClassifier", "RANSACRegressor", "Pipeline"} <= found.keys()
-    unknown = [name for name, kind in found.items() if not _callers.is_known(kind.__new__(kind))]
-    assert unknown == [], "say in skdp/_callers.py what these show of private rows"
-    gone = {*_callers._LEAKS, *_callers._UNPRICED, *_callers._CONTAINERS} - found.keys()
+    unknown = [name for name, kind in found.items() if not leaks.is_known(kind.__new__(kind))]
+    assert unknown == [], "say in skdp/base/leaks.py what these show of private rows"
+    gone = {*leaks._LEAKS, *leaks._UNPRICED, *leaks._CONTAINERS} - found.keys()
     assert not gone, "not in this scikit-learn"
     assert holds_an_estimator(Wrapper)  # the test sees a new one
-    assert not _callers.is_known(Wrapper())
+    assert not leaks.is_known(Wrapper())
 
 
 # Displays that score or draw the rows that they are given, as `score(X, y)` does.
@@ -713,4 +712,4 @@ def test_every_function_that_takes_an_estimator_is_known():
         if outside and "estimator" in parameters(public):
             found.add(name)
     found |= {name for name, kind in all_displays() if hasattr(kind, "from_estimator")}
-    assert found - OWN_ROWS - {"check_scoring"} == _callers.FUNCTIONS.keys()
+    assert found - OWN_ROWS - {"check_scoring"} == leaks.FUNCTIONS.keys()
