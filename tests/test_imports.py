@@ -306,6 +306,42 @@ def test_the_graph_has_no_cycle():
         visit(module, ())
 
 
+def circles(graph: dict[str, set[str]]) -> set[frozenset[str]]:
+    """Return the sets of nodes that reach each other."""
+
+    def reached(start: str) -> set[str]:
+        known, fresh = set[str](), [start]
+        while fresh:
+            new = graph.get(fresh.pop(), set()) - known
+            known |= new
+            fresh += new
+        return known
+
+    reach = {node: reached(node) for node in graph}
+    return {
+        frozenset(other for other in reach[node] if node in reach.get(other, ()))
+        for node in graph
+        if node in reach[node]
+    }
+
+
+def test_packages_do_not_import_in_a_circle():
+    graph: dict[str, set[str]] = {}
+    for module in MODULES.keys() - {"skdp"}:
+        tree = tree_of(module)
+        never = for_types_only(tree)
+        names = {target(n) for node, n in imports(tree) if id(node) not in never}
+        others = {part(name) for name in names if name.startswith("skdp.")}
+        graph.setdefault(part(module), set()).update(others - {part(module)})
+    # What reads tables in parts is told their types, and types are asked what they can read.
+    assert circles(graph) <= {frozenset({"engines", "tabular"})}
+    assert circles({"a": {"b"}, "b": {"c"}, "c": {"a"}, "d": {"a"}}) == {frozenset("abc")}
+
+
+def test_the_top_level_is_seen_at_a_glance():
+    assert len({part(module) for module in MODULES} - {""}) <= 42
+
+
 def test_skdp_imports_neither_matplotlib_nor_pandas_at_module_level():
     for module in MODULES:
         for node in tree_of(module).body:
