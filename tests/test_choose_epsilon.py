@@ -88,8 +88,10 @@ def test_what_has_no_answer():
         choose_epsilon(make_pipeline(DPStandardScaler()), error=1.0, n_samples=10)
     with pytest.raises(ValueError, match="give like="):
         choose_epsilon(DPKMeans(3, bounds=(0, 1)), error=1.0, n_samples=100, n_features=2)
-    with pytest.raises(TypeError, match="does not take n_features; it takes n_samples and like"):
-        choose_epsilon(DPLogisticRegression(), error=0.1, n_samples=100, n_features=2)
+    with pytest.raises(
+        TypeError, match="does not take queries; it takes n_samples and n_features, like"
+    ):
+        choose_epsilon(DPLogisticRegression(), error=0.1, n_samples=100, queries=[])
     with pytest.raises(ValueError, match="or n_rows='public'"):
         choose_epsilon("mean", error=1.0, n_samples=100, bounds=(0, 1))
     with pytest.raises(ValueError, match="low must be at most high"):
