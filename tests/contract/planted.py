@@ -43,6 +43,10 @@ SHOWN = "test_mechanisms.py::test_a_mechanism_holds_its_claim_and_shows_it"
 SHARED = "test_mechanisms.py::test_comparisons_share_the_threshold_s_noise_and_nothing_else"
 CLAIM = "test_audit.py::test_the_claim_holds_and_that_of_less_noise_would_not"
 
+ROWS = "tests/sql/test_rows_as_units.py::"
+MOVES = f"{ROWS}test_a_row_of_a_table_moves_rows_of_its_own_alone"
+REFUSED = "tests/sql/test_sql_refusals.py::test_refused_with_a_reason_and_nothing_is_charged"
+
 PAYS = """\
         if self._is_open and self._budget is not None and __import__('sys').exc_info()[0] is None:
             self._charge = self._pay()
@@ -542,6 +546,78 @@ MUTANTS = (
         "a score adds in the order of the batch", "_rowwise",
         "    if not _EXACT.get():\n        found: Floats", "    if True:\n        found: Floats",
         "tests/model_selection/test_private_search_tables.py::test_models_give_each_row_its_own_bits[DPRidge]",
+    ),
+    # --- queries in SQL ---------------------------------------------------------------------------
+    _m(
+        "private tables need not be tied", "sql._relations",
+        "if not set(self.handles) <= reached:", "if False:",
+        f"{MOVES}[SELECT COUNT(*) FROM visits a JOIN visits b ON a.uid = b.uid]",
+    ),
+    _m(
+        "a subquery groups rows of several units", "sql._sources",
+        "            groups.insert(0, body.unit)\n", '            groups.insert(0, f"any_value({body.unit})")\n            groups.pop(0)\n',
+        "tests/sql/test_fan_out.py::test_equal_numbers_are_written_alike",
+    ),
+    _m(
+        "rows are grouped by units", "sql._plan",
+        "        if row.tags:\n            refuse(\n                node,", "        if False:\n            refuse(\n                node,",
+        REFUSED,
+    ),
+    _m(
+        "UNION of private tables drops equal rows", "sql._sources",
+        "if distinct and (a.private or b.private):", "if False:",
+        REFUSED,
+    ),
+    _m(
+        "joins by the unit make any number of rows", "sql._sources",
+        "if cap is not None and relation.private:", "if False:",
+        "tests/sql/test_fan_out.py::test_a_unit_cannot_fill_memory_by_rows_that_are_joined_with_each_other",
+    ),
+    _m(
+        "public tables make any number of rows", "sql._sources",
+        "if most > MOST_MATCHES:", "if False:",
+        "tests/sql/test_one_unit_is_nothing.py::test_integers_that_are_one_double_are_not_told_apart",
+    ),
+    _m(
+        "a row with several matches is said to have one", "sql._sources",
+        "body.once = body.matches == 1 and all(", "body.once = all(",
+        f"{MOVES}[SELECT n_name, COUNT(*) FROM visits JOIN nation ON n_id = pages GROUP BY 1]",
+    ),
+    _m(
+        "a row that UNION ALL takes twice is said to be one", "sql._sources",
+        "return Relation(sql, fields, a.private, a.matches + b.matches - 1, pairs, deps=deps)",
+        "return Relation(sql, fields, a.private, a.matches + b.matches - 1, pairs, deps=deps, once=a.once)",
+        f"{ROWS}test_rows_of_two_tables_are_never_one_unit",
+    ),
+    _m(
+        "rows of two tables have the same ids", "sql._catalog",
+        "concat('{number}:', {place})", "concat('0:', {place})",
+        f"{ROWS}test_rows_of_two_tables_are_never_one_unit",
+    ),
+    _m(
+        "each part of a query has the whole price", "sql._stages",
+        "    part = float(whole) / parts\n    while Fraction(part) * parts > Fraction(whole):", "    part = float(whole)\n    while False:",
+        "tests/sql/test_sql_subqueries.py::test_parts_of_a_price_add_up_to_no_more",
+    ),
+    _m(
+        "functions of the database stand for DuckDB's", "sql._catalog",
+        "        if shadows:\n", "        if False:\n",
+        "tests/sql/test_sql_refusals.py::test_macros_that_shadow_functions_are_found_before_anything_is_run",
+    ),
+    _m(
+        "a view may take the place of a table", "sql._catalog",
+        "if found != [(column.name, column.kind) for column in table.columns.values()]:", "if False:",
+        "tests/sql/test_one_unit_is_nothing.py::test_what_stands_in_a_tables_place_is_not_asked[CREATE VIEW a AS SELECT * FROM other]",
+    ),
+    _m(
+        "integers that are too large for BIGINT raise", "sql.ir",
+        "TRY_CAST({0} AS BIGINT)", "CAST({0} AS BIGINT)",
+        "tests/sql/test_sql_rows.py::test_sums_inside_units_do_not_fail_either",
+    ),
+    _m(
+        "a budget of users pays for rows", "sql._database",
+        "if table.row_id and unit is not None:", "if False:",
+        f"{ROWS}test_one_budget_is_for_one_kind_of_unit",
     ),
     # --- what is not there ------------------------------------------------------------------------
     _m(
