@@ -601,8 +601,8 @@ MUTANTS = (
     ),
     _m(
         "functions of the database stand for DuckDB's", "sql._catalog",
-        "        if shadows:\n", "        if False:\n",
-        "tests/sql/test_sql_refusals.py::test_macros_that_shadow_functions_are_found_before_anything_is_run",
+        "search_path = 'temp'", "TimeZone = 'UTC'",
+        "tests/sql/test_sql_refusals.py::test_macros_of_the_database_are_never_run",
     ),
     _m(
         "a view may take the place of a table", "sql._catalog",

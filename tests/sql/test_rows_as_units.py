@@ -169,7 +169,7 @@ def test_columns_of_objects_have_the_types_that_are_stated():
     for kind in ("integer", "float", "boolean", "text", "date"):
         spec = {"unit": None, "types": {"k": kind}}
         db = PrivateDatabase({"t": frame}, tables={"t": spec}, budget=PrivacyBudget(1, 0))
-        rows = db._catalog.cursor().execute("SELECT k, typeof(k) FROM t").fetchall()
+        rows = db._catalog.cursor().execute("SELECT k, typeof(k) FROM memory.t").fetchall()
         found[kind] = [row[0] for row in rows], rows[0][1]
     none = [None] * 8
     assert found == {
