@@ -110,22 +110,22 @@ class Catalog:
     @contextmanager
     def one_state(self) -> Iterator[Catalog]:
         """Yield the same tables in one state of the database, that of the first one to read."""
-        found = replace(self, shared=True, opened=None, tables=dict(self.tables))
+        result = replace(self, shared=True, opened=None, tables=dict(self.tables))
         try:
-            yield found
+            yield result
         finally:
-            if found.opened is not None:
-                found.opened.close()
+            if result.opened is not None:
+                result.opened.close()
 
     def named(self, parts: Sequence[str]) -> Table | None:
         """Return the declared table of a name, which may have schema and database before it."""
-        found = self.tables.get(folded(".".join(parts)))
-        if found is not None or len(parts) < 2:
-            return found
+        result = self.tables.get(folded(".".join(parts)))
+        if result is not None or len(parts) < 2:
+            return result
         end = "." + folded(".".join(map(quoted, parts)))
-        for one in self.tables.values():
-            if f".{folded(one.source)}".endswith(end) and not one.source.startswith('"temp"'):
-                return one
+        for table in self.tables.values():
+            if f".{folded(table.source)}".endswith(end) and not table.source.startswith('"temp"'):
+                return table
         return None
 
     @contextmanager
@@ -197,12 +197,12 @@ class Catalog:
             if table.released is not None:
                 continue  # made by this query itself
             try:
-                found = _columns_of(cursor, table.source)
+                result = _columns_of(cursor, table.source)
             except ValueError:
-                found = []
+                result = []
             if not table.source.startswith(_FILES) and table.source not in places:
-                found = []  # a view, or a table that may fail on a cell, in its place
-            if found != [(column.name, column.kind) for column in table.columns.values()]:
+                result = []  # a view, or a table that may fail on a cell, in its place
+            if result != [(column.name, column.kind) for column in table.columns.values()]:
                 raise RuntimeError(
                     f"table {table.name!r} has changed since it was declared: it has other columns "
                     "or types, was dropped, or is a view now. Make a new PrivateDatabase; nothing "
@@ -225,10 +225,10 @@ def open_catalog(database: Any, tables: Any) -> Catalog:
             "{'unit': column}, {'unit': None} or {'owner': (column, owning table, its key column)}"
         )
     if isinstance(database, Mapping):
-        connection, found = _in_memory(duckdb, database, tables)
+        connection, result = _in_memory(duckdb, database, tables)
     else:
         connection = _connected(duckdb, database)
-        found = {}
+        result = {}
     catalog = Catalog(connection)
     cursor = catalog.cursor()
     here = () if isinstance(database, Mapping) else _current(connection)
@@ -244,7 +244,7 @@ def open_catalog(database: Any, tables: Any) -> Catalog:
         if not isinstance(database, Mapping) and isinstance(spec, Mapping):
             _check_no_types(name, spec.get("types"))
         source = (
-            found.get(place) if isinstance(database, Mapping) else _base_table(cursor, name, here)
+            result.get(place) if isinstance(database, Mapping) else _base_table(cursor, name, here)
         )
         if source is None:
             raise ValueError(
@@ -355,9 +355,9 @@ def _current(connection: Any) -> tuple[str, ...]:
     cursor = connection.cursor()
     text = "the connection to DuckDB cannot be used, for example because it is closed"
     named = "SELECT system.main.current_database(), system.main.current_schema()"
-    found: list[tuple[str, ...]] = rows_of(cursor, named, text)
+    result: list[tuple[str, ...]] = rows_of(cursor, named, text)
     cursor.close()
-    return found[0]
+    return result[0]
 
 
 def _base_tables(cursor: Any) -> list[tuple[str, str, str, str]]:
@@ -366,7 +366,7 @@ def _base_tables(cursor: Any) -> list[tuple[str, str, str, str]]:
     Those with generated columns or collations are marked by an empty whole name. Those of another
     engine (SQLite, PostgreSQL, CSV) are none: to read one may fail on a cell.
     """
-    found = cursor.execute(
+    result = cursor.execute(
         "SELECT database_name, schema_name, table_name, sql FROM duckdb_tables() "
         "WHERE NOT internal AND NOT temporary AND database_name IN "
         "(SELECT database_name FROM duckdb_databases() WHERE type = 'duckdb')"
@@ -376,7 +376,7 @@ def _base_tables(cursor: Any) -> list[tuple[str, str, str, str]]:
             "" if _SPECIAL.search(text or "") else ".".join(map(quoted, (base, of, table))),
             *(base, of, table),
         )
-        for base, of, table, text in found
+        for base, of, table, text in result
     ]
 
 
@@ -413,12 +413,12 @@ def rows_of(cursor: Any, statement: str, failed: str) -> list[tuple[Any, ...]]:
 
 def _columns_of(cursor: Any, source: str) -> list[tuple[str, str]]:
     text = f"DuckDB cannot read {source}. Check that the table or file exists and is not damaged"
-    found = or_raise(
+    result = or_raise(
         lambda: cursor.execute(f"DESCRIBE SELECT * FROM {source}").fetchall(),
         lambda: ValueError(text),
     )
     of_files = (_OF_FILE, _IN_FILE) if f"{_OF_FILE}'" in source else ()
-    return [(row[0], row[1]) for row in found if row[0] not in of_files]
+    return [(row[0], row[1]) for row in result if row[0] not in of_files]
 
 
 def _check_row_ids(name: str, columns: list[str]) -> None:
@@ -462,7 +462,7 @@ def _declared(
 
     def column(given: Any) -> str:
         if not isinstance(given, str) or folded(given) not in known:
-            listed = ", ".join(one.name for one in known.values())
+            listed = ", ".join(item.name for item in known.values())
             raise ValueError(f"table {name!r} has no column {given!r}. Its columns are: {listed}")
         return folded(given)
 
@@ -504,7 +504,7 @@ def _declared(
 def bounds_of(what: str, pair: Any) -> tuple[float, float]:
     """Return bounds that are stated, or raise."""
     try:
-        low, high = (float(one) for one in pair)
+        low, high = (float(item) for item in pair)
     except (TypeError, ValueError):
         raise TypeError(f"bounds of {what} must be two numbers, (lower, upper)") from None
     if not (math.isfinite(low) and math.isfinite(high) and low < high):
