@@ -442,7 +442,9 @@ class DPGroupBy(BaseEstimator):
                 allow_empty=self.unit is not None or context.allows_empty,
             )
             try:
-                if listed is not None:
+                if listed is None:
+                    rows.own_keys()
+                else:
                     listed = rows.stated_keys(listed)
                 noise, apart = self._deltas(aggregates, listed)
                 key = functools.partial(public_key, self)

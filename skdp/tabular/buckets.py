@@ -238,7 +238,7 @@ class Collected:
         if self._folder is not None:
             or_raise(self._sort, lambda: SpillError(_FULL))
         elif self._pieces:
-            self._made = [self._bucket(pa.concat_tables(self._pieces))]
+            self._made = self._bucket(pa.concat_tables(self._pieces)).blocks()
         self._pieces = []
 
     def _sort(self) -> None:

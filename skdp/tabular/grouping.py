@@ -130,9 +130,9 @@ def check_grouped(
     if not left.all():
         units, code = units[left], code[left]
         values = {name: cells[left] for name, cells in values.items()}
-    bucket = Bucket.of_rows(units, code, words, values)
+    blocks = Bucket.of_rows(units, code, words, values).blocks()
     return Contributions(
-        lambda: [bucket],
+        lambda: blocks,
         keys,
         len(columns),
         random_state,
