@@ -20,16 +20,6 @@ from skdp.statistics._limits import heavy_z
 
 Floats = NDArray[np.float64]
 
-__all__ = [
-    "LEVEL",
-    "Z",
-    "half_width",
-    "quantile_bins",
-    "quotient_intervals",
-    "tree_excess",
-    "variance_interval",
-]
-
 LEVEL = 0.95
 Z = float(ndtri(0.5 + LEVEL / 2))
 _SMOOTHED = 1.06
