@@ -414,7 +414,8 @@ class DPGroupBy(BaseEstimator):
             typed = {c: column_of_values(columns[c], kind, table) for c, kind in rows.types.items()}
             self.table_ = table_of(columns | typed, table)
             self.notes_ = results.notes_of(self, {one.kind for one in aggregates}) + self._without()
-            for text in results.remarks(self, aggregates) if aggregates else ():
+            texts = results.remarks(self, aggregates, self._unclear, columns) if aggregates else []
+            for text in texts:
                 warnings.warn(text, stacklevel=outside_level())
         return self
 

@@ -6,7 +6,7 @@ The target of an interval is the aggregate of the bounded and clipped rows. It c
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -106,17 +106,22 @@ def share_left_out(by: Any, kept: float) -> float | None:
     return rows / (kept + rows) if least > _MANY * max(kept + rows, 1.0) else None
 
 
-def remarks(by: Any, aggregates: list[Aggregate]) -> list[str]:
-    """Return warnings on columns whose bounds are a guess, and on many rows that were left out."""
+def remarks(
+    by: Any, aggregates: list[Aggregate], unclear: set[str], columns: Mapping[str, list[Any]]
+) -> list[str]:
+    """Return warnings on bounds that are a guess, and on many rows that were left out.
+
+    `unclear` are names of aggregates whose learned bounds are a guess; `columns` are released.
+    """
     name = type(by).__name__
-    unclear = sorted({one.column for one in aggregates if one.name in by._unclear})
-    texts = [_UNCLEAR.format(name, ", ".join(unclear))] if unclear else []
+    guessed = sorted({one.column for one in aggregates if one.name in unclear})
+    texts = [_UNCLEAR.format(name, ", ".join(guessed))] if guessed else []
     counts = [one.name for one in aggregates if one.kind == "count"]
     stated = by.unit is None or not (
         isinstance(by.max_keys_per_unit, str) or isinstance(by.max_rows_per_unit, str)
     )
     if counts and not stated:
-        share = share_left_out(by, sum(by._numbers[counts[0]]))
+        share = share_left_out(by, sum(columns[counts[0]]))
         if share is not None:
             caps = by.max_keys_per_unit_, by.max_rows_per_unit_
             texts.append(_LEFT_OUT.format(name, share, *caps))
