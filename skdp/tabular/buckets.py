@@ -1,9 +1,9 @@
-"""Buckets of whole units, made of rows that come in batches: in memory, or in a temporary folder.
+"""Buckets of whole units, made of rows that come in batches.
 
-Nothing is released here. Rows are collected before any charge. Up to `MOST_IN_MEMORY` rows are one
-bucket in memory. Of more, each row goes to one of `BUCKETS` buckets by a hash of its unit's id, so
-that all rows of a unit are in one; buckets lie in a folder that only this user may read, and one is
-in memory at a time. The folder is removed when the table is closed, and where anything fails.
+Rows are collected before any charge. Up to `MOST_IN_MEMORY` rows are one bucket in memory. Larger
+tables have `BUCKETS` buckets in a temporary folder that only this user may read, and one bucket is
+in memory at a time. A hash of the unit's id decides the bucket of a row, so all rows of a unit are
+in one bucket. The folder is removed when the table is closed, or when anything fails.
 """
 
 from __future__ import annotations
@@ -70,27 +70,25 @@ def _loaded(path: Path) -> NDArray:
 
 
 def _with_ids(rows: Any, codes: Ints) -> tuple[Any, Ints]:
-    """Return the rows that have an id, and its codes: an infinite date is none."""
-    there = codes >= 0
-    if there.all():
-        return rows, codes
-    return rows.filter(import_module("pyarrow").array(there)), codes[there]
+    """Return the rows that have an id, and their codes; an infinite date is no id."""
+    known = codes >= 0
+    return (rows if known.all() else rows.filter(known)), codes[known]
 
 
 def _removed(folder: str, process: int) -> None:
-    if os.getpid() == process:  # and not a fork, at whose end the table is still read
+    if os.getpid() == process:  # a fork that ends leaves the table to its parent
         shutil.rmtree(folder, ignore_errors=True)
 
 
 def combined(parts: list[tuple[Ints, list[Any]]], dropna: bool) -> tuple[Ints, list[Any]]:
-    """Return the code of each row's key, -1 for rows that leave, and the distinct keys.
+    """Return the code of each row's key, -1 for rows that are left out, and the distinct keys.
 
     Parameters
     ----------
     parts : list of (codes, values)
-        Of every key column. Keys of several columns are tuples.
+        One for each key column. Keys of several columns are tuples.
     dropna : bool
-        Whether rows with a missing key leave; else None is a key.
+        Whether rows with a missing key are left out; else None is a key.
     """
     if not dropna:
         parts = [
@@ -118,25 +116,25 @@ def combined(parts: list[tuple[Ints, list[Any]]], dropna: bool) -> tuple[Ints, l
 
 
 class Collected:
-    """Rows as they come, and their buckets. Rows without an id, or without a key, leave.
+    """Collects batches of rows and sorts them into buckets; leaves out rows without an id or a key.
 
     Parameters
     ----------
     unit : ColumnType or None
-        Of the ids, the first column of each batch; None where each row is a unit.
+        Type of the ids, the first column of each batch; None if each row is a unit.
     by : list of (ColumnType, ColumnType)
-        Of the key columns, which come next: the type in the table, and that of the keys.
+        Types of the key columns, which come next: in the table, and of the keys.
     columns : dict of ColumnType
-        Of the columns of numbers, which come last.
+        Types of the columns of numbers, which come last.
     dropna : bool
-        Whether rows with a missing key leave; else None is a key.
+        Whether rows with a missing key are left out; else None is a key.
 
     Attributes
     ----------
     n : int
-        The number of rows, with those that leave.
+        The number of rows, including those that are left out.
     keys : list
-        The number of a key is its place here.
+        The number of a key is its place in this list.
     """
 
     def __init__(
@@ -160,7 +158,7 @@ class Collected:
         self._remove: Callable[[], Any] | None = None
 
     def add(self, batch: Any) -> None:
-        """Take over a batch: an Arrow table of ids, keys and numbers."""
+        """Add a batch: an Arrow table of ids, keys and numbers."""
         self.n += batch.num_rows
         self._uncoded += batch.num_rows
         self._waiting.append(batch)
@@ -168,7 +166,7 @@ class Collected:
             self._code()
 
     def _code(self) -> None:
-        """Code the rows that wait: their keys are numbers from here on."""
+        """Replace the keys of the waiting rows by their numbers."""
         pa = import_module("pyarrow")
         table = pa.concat_tables(self._waiting)
         columns = table.columns
@@ -208,7 +206,7 @@ class Collected:
         return place
 
     def _spill(self) -> None:
-        """Write the rows that are coded to the files of their buckets."""
+        """Write coded rows to the files of their buckets."""
         pa = import_module("pyarrow")
         if self._folder is None:
             folder = tempfile.mkdtemp(prefix="skdp-")
@@ -231,14 +229,14 @@ class Collected:
         self._pieces = []
 
     def finish(self) -> None:
-        """Sort the buckets, once the last batch is there."""
+        """Make the buckets, after the last batch."""
         pa = import_module("pyarrow")
         if self._waiting:
             self._code()
         if self._folder is not None:
             or_raise(self._sort, lambda: SpillError(_FULL))
         elif self._pieces:
-            self._made = [self._bucket(pa.concat_tables(self._pieces))]
+            self._made = self._bucket(pa.concat_tables(self._pieces)).blocks()
         self._pieces = []
 
     def _sort(self) -> None:

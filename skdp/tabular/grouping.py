@@ -1,7 +1,7 @@
-"""The entrance of rows that are grouped by key and held by unit: checked before any charge.
+"""Checks of a table for GROUP BY, before any charge.
 
 Whether a table is accepted depends on its columns and their declared types, never on its cells.
-Rows without an id leave, and so do rows without a key (``dropna=True``).
+Rows without an id are left out, and rows without a key too (``dropna=True``).
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ _IDS = (
     "unit column {name!r} must hold ids that are numbers, text, bytes, dates, timestamps or UUIDs; "
     "make a text of other ids first"
 )
-_CONVERTED = {  # of columns that have a type: to what else their cells may be read
+_CONVERTED = {  # stated types that differ from the type of a column, and may be read from it
     ("integer", "float"), ("float", "integer"), ("date", "timestamp"), ("timestamp", "date"),
     ("decimal", "float"), ("decimal", "integer"),
 }  # fmt: skip
@@ -64,7 +64,7 @@ def check_grouped(
     random_state: Any = None,
     allow_empty: bool = False,
 ) -> Contributions:
-    """Return checked rows by unit and key. Nothing has been charged, so it may raise.
+    """Return the contributions of a checked table; called before any charge, so it may raise.
 
     Parameters
     ----------
@@ -77,9 +77,9 @@ def check_grouped(
     columns : sequence of str
         Columns of numbers.
     types : dict, default=None
-        Stated types of key columns, where those of the table say less: `STATED_TYPES`.
+        Stated types of key columns of objects or categories: some of `STATED_TYPES`.
     dropna : bool, default=True
-        Whether rows with a missing key leave; else None is a key.
+        Whether rows with a missing key are left out; else None is a key.
 
     Raises
     ------
@@ -97,8 +97,7 @@ def check_grouped(
             batches = batches_of_relation(opened(table))
             allow_empty = True  # a condition of the relation decides how many rows there are
         _check_names(tuple(batches.types), by=by, unit=unit, columns=columns)
-        kinds = batches.types
-        _check_types(kinds, stated, by=by, unit=unit, columns=columns)
+        _check_types(batches.types, stated, by=by, unit=unit, columns=columns)
         return _read(batches, ids, by, columns, stated, dropna, random_state, allow_empty)
     if not (is_frame(table) or is_sliced_table(table) or isinstance(table, dict)):
         raise TypeError(
@@ -127,13 +126,13 @@ def check_grouped(
     parts = [coded(of[name], stated.get(name, kinds[name]), kinds[name]) for name in by]
     code, keys = combined(parts, dropna)
     values = {name: numbers_of(of[name], kinds[name]) for name in columns}
-    left = (units >= 0) & (code >= 0)
-    if not left.all():
-        units, code = units[left], code[left]
-        values = {name: cells[left] for name, cells in values.items()}
-    bucket = Bucket.of_rows(units, code, words, values)
+    remaining = (units >= 0) & (code >= 0)
+    if not remaining.all():
+        units, code = units[remaining], code[remaining]
+        values = {name: cells[remaining] for name, cells in values.items()}
+    blocks = Bucket.of_rows(units, code, words, values).blocks()
     return Contributions(
-        lambda: [bucket],
+        lambda: blocks,
         keys,
         len(columns),
         random_state,
@@ -152,7 +151,7 @@ def _read(
     random_state: Any,
     allow_empty: bool,
 ) -> Contributions:
-    """Return the rows of a table that is read once, in batches."""
+    """Return the contributions of a table that is read once, in batches."""
     kinds = batches.types
     of_keys = {name: stated.get(name, kinds[name]) for name in by}
     rows = Collected(
@@ -188,7 +187,7 @@ def _read(
 def _check_names(
     names: Sequence[Any], *, by: Sequence[str], unit: str | None, columns: Sequence[str]
 ) -> None:
-    """Raise for columns that a table has not, or that are both key and unit."""
+    """Raise for columns that do not exist, or are both key and unit."""
     if not by:
         raise ValueError("by must name at least one column")
     for name in (*by, *([] if unit is None else [unit]), *columns):
@@ -214,7 +213,7 @@ def _check_types(
     columns: Sequence[str],
     lists: Mapping[str, Any] | None = None,
 ) -> None:
-    """Raise for columns whose declared type does not fit; types are public."""
+    """Raise for columns whose declared type does not fit."""
     for name in by:
         own = kinds[name].kind
         if own == "other":
@@ -253,7 +252,7 @@ def _column(table: Any, name: str) -> Any:
 
 
 def _shape(cells: Any) -> tuple[int, ...]:
-    """Return the shape of a column; that of a list is its length, whatever its cells are."""
+    """Return the shape of a column; a list has one dimension, whatever its cells are."""
     if isinstance(cells, list | tuple) or hasattr(cells, "to_pylist"):  # or of pyarrow
         return (len(cells),)
     found: tuple[int, ...] = or_raise(lambda: tuple(np.shape(cells)), lambda: ValueError(_NOT_FLAT))

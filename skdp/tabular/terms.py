@@ -1,8 +1,8 @@
-"""What is added up for every key: terms, the integers of values, and rows that count in part.
+"""Terms, which are added up for every key, and the integers to which values are rounded.
 
-A unit contributes at most `max_rows` rows' worth to a key: of m rows each counts max_rows / m,
-rounded down to the integers in which values are counted. By how much totals of terms move is said
-by the queries that ask (`skdp.queries.key_totals`).
+A unit contributes to a key with a weight of at most `max_rows` rows. If it has m rows there, more
+than that, each of them counts max_rows / m, rounded down to the integers in which values are
+counted. `skdp.queries.key_totals` states how much the totals of terms move with a unit.
 """
 
 from __future__ import annotations
@@ -28,31 +28,32 @@ __all__ = [
 
 Ints = NDArray[np.int64]
 
-VALUE_BITS = 30  # of a clipped value between its bounds
-FRACTION_BITS = 10  # of a row that counts in part, in a histogram
-CENTER_BITS = 15  # of a unit's sum about a centre, before it is squared
+VALUE_BITS = 30  # a clipped value is an integer of so many bits
+FRACTION_BITS = 10  # a row of a histogram counts as an integer of so many bits
+CENTER_BITS = 15  # by so many bits a unit's sum about a centre is rounded before it is squared
 
 
 @reviewed
 @dataclass(frozen=True, eq=False)
 class KeyTerm:
-    """What is added up for every key: integers of a unit's rows, and how large they may be.
+    """A statistic that is added up for every key.
 
     Attributes
     ----------
     kind : {"rows", "units", "filled", "sum", "square", "bins", "leaves", "about"}
-        ``"filled"``: rows that have a value; ``"bins"``: those of each of the bins of `edges`;
-        ``"leaves"``: of 2**depth equal bins; ``"about"``: the square of a unit's sum about the
-        key's centre.
+        ``"filled"`` counts rows with a value; ``"bins"`` counts values in each bin of `edges`, and
+        ``"leaves"`` in 2**depth equal bins; ``"about"`` adds the square of a unit's sum relative to
+        the key's centre.
     column : str
     low, high : float
-        To which values are clipped.
+        Values are clipped to these bounds.
     zero : bool
-        Of ``"sum"``: counted from 0, in steps of the larger bound; else from the middle.
+        For ``"sum"``: values are relative to 0, in steps of the larger bound. Otherwise they are
+        relative to the middle of the bounds.
     edges : tuple of float
     depth : int
     centers : tuple of int
-        Of ``"about"``, one a key, in steps from the middle.
+        For ``"about"``: a centre for each key, in steps from the middle.
     """
 
     kind: str
@@ -74,7 +75,7 @@ class KeyTerm:
 
     @property
     def grid(self) -> float:
-        """User units a step."""
+        """The width of a step, in the user's units."""
         width = -self.base if self.zero else self.high - self.low
         return width / 2**VALUE_BITS
 
@@ -85,33 +86,34 @@ class KeyTerm:
 
     @property
     def offset(self) -> int:
-        """What is taken off every row that counts: the middle, or 0 in the user's units."""
+        """The step that is subtracted from every row that counts: of the middle, or of 0."""
         return self.top // 2 if self.kind in ("sum", "square", "about") else 0
 
 
 def term_width(term: KeyTerm) -> int:
-    """Return how many integers a key has of a term."""
+    """Return the number of integers of a term for one key."""
     return {"bins": len(term.edges) - 1, "leaves": 2**term.depth}.get(term.kind, 1)
 
 
 def bounded(sums: Ints, rows: Ints, max_rows: int) -> Ints:
-    """Return sums of so many rows, each of which counts max_rows / rows where they are more.
+    """Return sums over `rows` rows, times max_rows / rows where there are more, rounded down.
 
-    Rounded down; of sums in [0, rows top] the result is in [0, min(rows, max_rows) top].
+    For sums in [0, rows top] the result is in [0, min(rows, max_rows) top].
     """
-    most = np.maximum(rows, 1)
-    part = (sums // most) * max_rows + ((sums % most) * max_rows) // most
-    return np.where(rows > max_rows, part, sums)
+    out, many = sums.copy(), np.flatnonzero(rows > max_rows)
+    own, n = sums[many], rows[many]
+    out[many] = (own // n) * max_rows + ((own % n) * max_rows) // n
+    return out
 
 
 def place_of(values: NDArray[np.float64], term: KeyTerm) -> Ints:
-    """Return the bins of values: each holds its lower edge; the outer ones what is beyond."""
+    """Return the bins of values. A bin includes its lower edge, the outer bins all beyond them."""
     inner = np.array(term.edges[1:-1])
     return np.asarray(np.searchsorted(inner, values, side="right"), dtype=np.int64)
 
 
 def steps_of(values: NDArray[np.float64], term: KeyTerm) -> Ints:
-    """Return clipped values in steps, rounded to the nearest: each by itself, in any engine."""
+    """Return clipped values in steps, rounded to the nearest integer."""
     with np.errstate(all="ignore"):
         clipped = np.minimum(np.maximum(values, term.low), term.high)
         steps = np.floor((clipped - term.base) * (1.0 / term.grid) + 0.5)

@@ -19,7 +19,7 @@ from skdp import PrivacyBudget
 from skdp.aggregation import DPGroupBy
 from skdp.engines import from_arrays, from_dask, from_stream, read_parquet
 from skdp.exceptions import SourceError
-from skdp.tabular import KeyTerm, buckets, check_grouped
+from skdp.tabular import KeyTerm, buckets, check_grouped, contributions
 
 duckdb = pytest.importorskip("duckdb")
 dask = pytest.importorskip("dask.dataframe")
@@ -141,11 +141,25 @@ def small(monkeypatch, tmp_path):
 def test_every_container_has_the_same_integers(kind, rows, small, monkeypatch, tmp_path):
     table, by = table_of(rows, kind)
     expected = integers(table, by)
-    for limit in (1, 2**24):  # seven buckets in files, or one in memory
+    # Seven buckets in files, or blocks of one bucket in memory.
+    for limit, block in ((1, 2**17), (2**24, 3)):
         monkeypatch.setattr(buckets, "MOST_IN_MEMORY", limit)
+        monkeypatch.setattr(contributions, "_BLOCK", block)
         for name, given_rows in containers(table, tmp_path):
             assert integers(given_rows, by) == expected, (name, limit)
     assert list(small.iterdir()) == []
+
+
+def test_blocks_have_whole_units_and_the_same_integers(monkeypatch):
+    table = people().to_pandas()
+    expected = integers(table, ["k"])
+    for size, most in ((1, 90), (7, 90), (100, 3), (10**6, 1)):
+        monkeypatch.setattr(contributions, "_BLOCK", size)
+        assert integers(table, ["k"]) == expected
+        rows = check_grouped(table, by=["k"], unit="u", columns=["v"])
+        units = [frozenset(block.unit.tolist()) for block in rows.buckets()]
+        assert sum(map(len, units)) == len(frozenset.union(*units)) == 90
+        assert 1 < len(units) <= most or len(units) == most == 1
 
 
 # --- rows in a temporary folder -------------------------------------------------------------------

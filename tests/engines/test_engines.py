@@ -18,7 +18,7 @@ from part_cases import Case, compare, fit
 
 from skdp import DPPCA, DPKMeans, DPStandardScaler, PrivacyBudget
 from skdp.engines import Source, from_arrays, from_dask, from_stream, read_parquet
-from skdp.engines._threads import Threads
+from skdp.engines._workers import Threads
 from skdp.exceptions import SourceError
 from skdp.linear_model import DPLogisticRegression
 from skdp.synthetic import Bins, DPMarginalSynthesizer
