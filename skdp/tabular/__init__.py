@@ -7,16 +7,27 @@ from typing import TYPE_CHECKING
 from skdp._lazy import page_of
 
 if TYPE_CHECKING:
-    from skdp.tabular.cells import identity, key_order, read_cell
+    from skdp.tabular.cells import (
+        MISSING,
+        cell_key,
+        identity,
+        is_missing,
+        key_order,
+        read_cell,
+    )
     from skdp.tabular.coding import (
         CodedRows,
         check_coded,
         check_coded_target,
+        check_errors,
+        check_outcomes,
+        check_scores,
         public_codes,
         target_column,
     )
     from skdp.tabular.columns import column_of_values, shown_key, with_texts
     from skdp.tabular.containers import (
+        array_of_rows,
         as_table,
         checked,
         holds_numbers,
@@ -32,10 +43,8 @@ if TYPE_CHECKING:
     from skdp.tabular.encoding import Schema, decoded, table_schema, without_column
     from skdp.tabular.grouping import check_grouped
     from skdp.tabular.keyed import (
-        MISSING,
         array_of_cells,
         cell_codes,
-        cell_key,
         check_categorical,
         check_keyed,
         column_cells,
@@ -45,12 +54,12 @@ if TYPE_CHECKING:
         check_labelled,
         check_labelled_table,
         check_labels,
+        check_unselected,
         check_with_target,
         label_codes,
         with_weights,
     )
     from skdp.tabular.opaque import opaque_rows
-    from skdp.tabular.outcomes import check_errors, check_outcomes, check_scores
     from skdp.tabular.parts import ONE_PLACE, refuse_parts
     from skdp.tabular.rows import (
         Rows,
@@ -63,7 +72,6 @@ if TYPE_CHECKING:
     from skdp.tabular.sparse_rows import as_dense, check_sparse, dense_blocks
     from skdp.tabular.terms import KeyTerm
     from skdp.tabular.units import UnitCounts, Units, check_units, name_of_ids
-    from skdp.tabular.unselected import check_unselected
     from skdp.tabular.unstated import (
         CATEGORIES,
         KEYS,
@@ -77,42 +85,38 @@ if TYPE_CHECKING:
         stand_in,
         stated_columns,
     )
-    from skdp.tabular.values import array_of_rows, is_missing
 else:
     __getattr__, __dir__ = page_of(
         __name__,
         {
-            "coding": "CodedRows check_coded check_coded_target public_codes target_column",
+            "coding": (
+                "CodedRows check_coded check_coded_target check_errors check_outcomes check_scores "
+                "public_codes target_column"
+            ),
             "columns": "column_of_values shown_key with_texts",
-            "containers": "as_table checked holds_numbers is_listed is_parts keeps_types "
-            "never_held table_of type_name",
+            "containers": "array_of_rows as_table checked holds_numbers is_listed is_parts "
+            "keeps_types never_held table_of type_name",
             "dealt": "WholeUnits dealt_rows whole_units",
             "domain": "Bins Domain about",
             "encoding": "Schema decoded table_schema without_column",
             "terms": "KeyTerm",
-            "cells": "identity key_order read_cell",
+            "cells": "MISSING cell_key identity is_missing key_order read_cell",
             "grouping": "check_grouped",
-            "keyed": (
-                "MISSING array_of_cells cell_codes cell_key check_categorical check_keyed "
-                "column_cells"
-            ),
+            "keyed": ("array_of_cells cell_codes check_categorical check_keyed column_cells"),
             "keys": "split_by_key",
             "labels": (
-                "check_labelled check_labelled_table check_labels check_with_target label_codes "
-                "with_weights"
+                "check_labelled check_labelled_table check_labels check_unselected "
+                "check_with_target label_codes with_weights"
             ),
             "opaque": "opaque_rows",
-            "outcomes": "check_errors check_outcomes check_scores",
             "parts": "ONE_PLACE refuse_parts",
             "rows": "Rows check_marks check_public_array check_rows check_samples check_table",
             "sparse_rows": "as_dense check_sparse dense_blocks",
             "units": "UnitCounts Units check_units name_of_ids",
-            "unselected": "check_unselected",
             "unstated": (
                 "CATEGORIES KEYS NUMBERS OTHER ColumnPlan UncodedRows check_columns check_uncoded "
                 "column_plans stand_in stated_columns"
             ),
-            "values": "array_of_rows is_missing",
         },
     )
 

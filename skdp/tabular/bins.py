@@ -5,7 +5,6 @@ Nothing is released here, and no data decides.
 
 from __future__ import annotations
 
-import functools
 import math
 import numbers
 from typing import Any
@@ -14,14 +13,15 @@ import numpy as np
 from numpy.typing import NDArray
 
 from skdp._parameters import FLAG, check_length, check_parameter, naming
-from skdp.tabular.canonical import INSTANT, as_list, as_numbers, plain
-from skdp.user_code import no_restart, run_isolated
+from skdp.tabular.cells import family, read_cell, ticks
+from skdp.tabular.containers import as_list, to_float
 
 __all__ = ["MAX_CODES", "NUMBER", "Bins", "as_ticks", "finite"]
 
 MAX_CODES = 2**16  # of one column: codes fit 16 bits, and a row's codes are exact in float64
 NUMBER, MOMENT, SPAN = "number", "moment", "span"
 _TICK = 1000  # nanoseconds: microseconds of our centuries are exact as floats
+_KINDS = {"date": MOMENT, "timestamp": MOMENT, "duration": SPAN}  # of families of cells
 
 
 class Bins:
@@ -205,7 +205,10 @@ class Bins:
         -------
         values : ndarray of float
         """
-        return as_numbers(cells) if self.kind == NUMBER else as_ticks(cells, self.kind)
+        if self.kind != NUMBER:
+            return as_ticks(cells, self.kind)
+        values = to_float(cells)[0]
+        return np.full(len(cells), np.nan) if values is None else values
 
     def values(self, codes: NDArray, rng: np.random.Generator | None = None) -> NDArray:
         """Return a point of each cell.
@@ -268,14 +271,15 @@ def finite(value: Any) -> float:
 
 def _temporal(values: Any) -> tuple[str, NDArray[np.float64]]:
     """Return dates or durations of one kind in microseconds; "number" and nothing for others."""
-    try:
-        keys = [plain(value) for value in values]
-        kinds = {MOMENT if key[0] == INSTANT else key[0] for key in keys}
-        if len(kinds) == 1 and kinds <= {MOMENT, SPAN}:
-            return str(kinds.pop()), np.array([key[1] / _TICK for key in keys])
-    except (TypeError, IndexError, ValueError):
-        pass
+    cells = [read_cell(value) for value in values]
+    kinds = {_KINDS.get(family(cell), NUMBER) for cell in cells}
+    if kinds in ({MOMENT}, {SPAN}):
+        return kinds.pop(), np.array([_microseconds(cell) for cell in cells])
     return NUMBER, np.empty(0)
+
+
+def _microseconds(value: Any) -> float:
+    return float(ticks(value) or 0) / _TICK
 
 
 def _read_edges(edges: Any) -> tuple[str, NDArray[np.float64]]:
@@ -302,15 +306,6 @@ def as_ticks(cells: Any, kind: str) -> NDArray[np.float64]:
     if isinstance(array, np.ndarray) and array.dtype.kind == {MOMENT: "M", SPAN: "m"}[kind]:
         ticks = array.astype(f"{array.dtype.kind}8[us]")
         return np.where(np.isnat(ticks), np.nan, ticks.astype(np.int64).astype(np.float64))
-    found = [
-        run_isolated(functools.partial(_tick_of, cell, kind), math.nan, no_restart)
-        for cell in as_list(cells)
-    ]
+    values = [read_cell(cell) for cell in as_list(cells)]
+    found = [_microseconds(v) if _KINDS.get(family(v)) == kind else math.nan for v in values]
     return np.array(found, dtype=np.float64)
-
-
-def _tick_of(cell: Any, kind: str) -> float:
-    key = plain(cell)
-    if isinstance(key, tuple) and len(key) == 2 and key[0] in (kind, {MOMENT: INSTANT}.get(kind)):
-        return float(key[1]) / _TICK
-    return math.nan

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import math
 import numbers
+import operator
 from collections.abc import Mapping, Sequence
 from itertools import islice
 from typing import Any
@@ -19,9 +20,9 @@ from numpy.typing import NDArray
 
 from skdp._parameters import check_length, check_parameter
 from skdp.tabular.bins import MAX_CODES, NUMBER, Bins, finite
-from skdp.tabular.canonical import as_list, plain
+from skdp.tabular.cells import read_cell, stands_for_nothing
+from skdp.tabular.columns import places_by, stated_places
 from skdp.tabular.containers import listed
-from skdp.user_code import no_restart, run_isolated
 
 __all__ = [
     "Bins",
@@ -67,47 +68,31 @@ class _Categories:
         self.size = len(self.values_)
         if not 1 <= self.size <= MAX_CODES:
             raise ValueError(f"domain: column {name} must have 1 to {MAX_CODES} categories")
-        try:
-            self.known = {plain(value): code for code, value in enumerate(self.values_)}
-        except TypeError:
-            raise TypeError(f"domain: categories of column {name} must be hashable") from None
-        # Categories as a shorter float holds them: 0.1 has another value in 32 bits.
-        self.narrow: dict[Any, dict[float, int]] = {}
+        self.known = places_by(self.values_)
+        self.narrow: dict[Any, Any] = {}  # empty: keys of seeded noise hold it
         self.array = _as_array(self.values_)
+        missing = [stands_for_nothing(value) for value in self.values_]
+        texts = [isinstance(value, str | bytes) for value in self.values_]
+        if any(read_cell(v) is None and not m for v, m in zip(self.values_, missing, strict=True)):
+            raise TypeError(
+                f"domain: categories of column {name} must be text, numbers, booleans, dates, "
+                "timestamps, times, durations, bytes, UUIDs, intervals or missing"
+            )
         # Missing values alone may stand in a column of any type.
-        self.is_text = any(isinstance(value, str | bytes) for value in self.values_) or all(
-            plain(value) is None for value in self.values_
-        )
-        self.only_text = {
-            isinstance(value, str | bytes) for value in self.values_ if plain(value) is not None
-        } == {True}
+        self.is_text = any(texts) or all(missing)
+        self.only_text = not all(missing) and all(map(operator.or_, missing, texts))
         if len(self.known) != self.size:
             raise ValueError(f"domain: categories of column {name} must be distinct")
-        if has_other and plain(other) not in self.known:
-            raise ValueError(f"domain: other of column {name} must be one of its categories")
-        self.other = self.known[plain(other)] if has_other else self.size - 1
-
-    def code(self, cell: Any) -> int:
-        """Return a cell's code, -1 if it is no category."""
-        code: int = run_isolated(lambda: self.known.get(plain(cell), -1), -1, no_restart)
-        if code < 0 and type(cell) in (np.float16, np.float32):
-            code = self._narrow(type(cell)).get(float(cell), -1)
-        return code
-
-    def _narrow(self, kind: Any) -> dict[float, int]:
-        """Return the numbers among the categories as a shorter float type holds them."""
-        if kind not in self.narrow:
-            self.narrow[kind] = _narrowed(self.known, np.dtype(kind))
-        return self.narrow[kind]
+        self.other = self.size - 1
+        if has_other:
+            found = int(stated_places([other], self.known)[0])
+            if found < 0:
+                raise ValueError(f"domain: other of column {name} must be one of its categories")
+            self.other = found
 
     def codes(self, cells: Any) -> tuple[NDArray[np.int64], NDArray[np.bool_]]:
         """Return each cell's code, and who is outside."""
-        if isinstance(cells, np.ndarray) and cells.dtype.kind in "biufmM":
-            # A code is a function of the value, so each value is looked up once.
-            values, place = np.unique(cells, return_inverse=True)
-            code = np.array([self.code(cell) for cell in values], dtype=np.int64)[place]
-        else:
-            code = np.array([self.code(cell) for cell in as_list(cells)], dtype=np.int64)
+        code = stated_places(cells, self.known)
         outside = code < 0
         return np.where(outside, self.other, code), outside
 
@@ -125,16 +110,6 @@ def _as_array(values: list[Any]) -> NDArray:
     array = np.empty(len(values), dtype=object)
     array[:] = values
     return array
-
-
-def _narrowed(known: dict[Any, int], dtype: np.dtype) -> dict[float, int]:
-    """Return the numbers among the categories as a shorter float type holds them."""
-    found: dict[float, int] = {}
-    with np.errstate(all="ignore"):
-        for value, code in known.items():
-            if isinstance(value, float):
-                found.setdefault(float(dtype.type(value)), code)
-    return found
 
 
 def _is_named(spec: Any) -> bool:

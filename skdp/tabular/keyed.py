@@ -15,14 +15,12 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from skdp.tabular.canonical import as_list, plain
-from skdp.tabular.cells import family, key_order
-from skdp.tabular.containers import kind_of
+from skdp.tabular.cells import MISSING, cell_key, key_order
+from skdp.tabular.columns import MISSING_CODE, as_they_come, coded, readable_type
+from skdp.tabular.containers import as_list, kind_of
 from skdp.tabular.encoding import _column_part, table_schema
 from skdp.tabular.parts import ONE_PLACE, refuse_parts
 from skdp.tabular.rows import _NO_ROWS, Rows
-from skdp.tabular.unselected import label_key
-from skdp.user_code import interruptible, no_restart, run_isolated, suppress_warnings
 
 __all__ = [
     "MISSING",
@@ -37,22 +35,11 @@ __all__ = [
 ]
 
 Key = tuple[str, Any]  # family, value
-MISSING: Key = ("missing", None)
 
 _DATES = (
     "{estimator}: the type of column {label!r} is of dates, times or durations, which are no "
     "categories: make text or numbers of them first"
 )
-
-
-def cell_key(cell: Any) -> Key | None:
-    """Return the family and value of a cell, None for one of no category."""
-    if type(cell) is str:
-        return "text", cell
-    if plain(cell) is None:
-        return MISSING
-    value = label_key(cell)
-    return None if value is None else (family(value), value)
 
 
 def cell_codes(cells: Any, code_of: Callable[[Key], int]) -> NDArray[np.int64]:
@@ -63,22 +50,13 @@ def cell_codes(cells: Any, code_of: Callable[[Key], int]) -> NDArray[np.int64]:
     cells : column of an array, or of a pandas, polars or pyarrow table
     code_of : callable
     """
-    known: dict[str, int] = {}
-
-    def code(cell: Any) -> int:
-        if type(cell) is str:
-            found = known.get(cell)
-            if found is None:
-                found = known[cell] = code_of(("text", cell))
-            return found
-        key = run_isolated(functools.partial(cell_key, cell), None, no_restart)
-        return -1 if key is None else code_of(key)
-
-    with suppress_warnings(), interruptible():
-        if isinstance(cells, np.ndarray) and cells.dtype.kind in "biuf":
-            values, place = np.unique(cells, return_inverse=True)
-            return np.array([code(cell) for cell in values.tolist()], dtype=np.int64)[place]
-        return np.array([code(cell) for cell in as_list(cells)], dtype=np.int64)
+    codes, values = coded(cells, readable_type(cells))
+    found = np.full(len(values) + 2, -1, dtype=np.int64)
+    for code in as_they_come(codes, len(values)):
+        key = cell_key(values[code]) if code >= 0 else MISSING if code == MISSING_CODE else None
+        if key is not None:
+            found[code] = code_of(key)
+    return found[codes]
 
 
 def weights_of_keys(

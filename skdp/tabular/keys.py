@@ -12,8 +12,8 @@ from typing import Any
 
 import numpy as np
 
-from skdp.tabular.canonical import as_list, plain
-from skdp.tabular.containers import alone, take
+from skdp.tabular.cells import family, read_cell, ticks
+from skdp.tabular.containers import alone, as_list, take
 
 __all__ = ["split_by_key"]
 
@@ -59,19 +59,13 @@ def _texts(cell: Any) -> tuple[str, ...]:
 
     None at all where it is missing, or has none.
     """
-    try:
-        value = plain(cell)
-        if value is None:
-            return ()
-        if isinstance(value, tuple) and not isinstance(cell, tuple):
-            kind, ticks = value
-            moment = np.datetime64(ticks, "ns") if kind == "moment" else None
-            return () if moment is None else _texts_of_date(moment)
-        if isinstance(value, int | float) and not isinstance(value, bool) and value == int(value):
-            return str(int(value)), f"{int(value)}.0"
-        return (str(value),)
-    except Exception:  # noqa: BLE001  a key's own conversion may raise anything
+    value = read_cell(cell)
+    found = family(value)
+    if found in ("date", "timestamp"):
+        return _texts_of_date(np.datetime64(ticks(value), "ns"))
+    if value is None or found not in ("text", "number", "boolean", "uuid"):
         return ()
+    return (str(value), f"{value}.0") if type(value) is int else (str(value),)
 
 
 def _texts_of_date(moment: np.datetime64) -> tuple[str, ...]:

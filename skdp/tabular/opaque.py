@@ -15,11 +15,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from skdp.tabular.containers import checked, cut, is_listed, is_parts, reading
+from skdp.tabular.containers import checked, cut, is_listed, is_parts, object_rows, reading
 from skdp.tabular.part_tasks import Form, chosen
 from skdp.tabular.parts import Pair, PartsRows, checked_parts, heads_of, joined
 from skdp.tabular.rows import Rows
-from skdp.tabular.values import object_rows
 from skdp.user_code import or_raise
 
 __all__ = ["opaque_rows"]

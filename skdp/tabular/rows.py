@@ -38,12 +38,12 @@ from skdp.tabular.containers import (
     is_sliced_table,
     reading,
     refused_type,
+    rows_of_numbers,
     take,
     to_float,
 )
 from skdp.tabular.parts import ONE_PLACE, Form, PartsRows, checked_parts, heads_of, refuse_parts
 from skdp.tabular.units import Units, check_units
-from skdp.tabular.values import rows_of_numbers
 from skdp.user_code import no_restart, run_isolated
 
 __all__ = [

@@ -15,10 +15,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from skdp.core.units import UnitRows
-from skdp.tabular.canonical import as_list
-from skdp.tabular.columns import coded_ids, type_of_column
-from skdp.tabular.containers import checked, is_frame, is_listed, is_sliced_table
-from skdp.user_code import no_restart, run_isolated
+from skdp.tabular.columns import coded_ids, flat_array, flat_column, type_of_column
+from skdp.tabular.containers import is_frame, is_listed, is_sliced_table
 
 __all__ = ["UnitCounts", "Units", "check_units", "ids_of", "name_of_ids"]
 
@@ -102,11 +100,10 @@ def check_units(groups: Any, n_rows: int | None, *, estimator: str) -> Units:
     TypeError
         If an entry is no id.
     """
-    cells, problem = _column(groups)
-    if not problem and n_rows not in (None, len(cells)):
-        problem = _OTHER_LENGTH
-    if problem:
-        raise ValueError(problem.format(estimator=estimator))
+    cells = _column(groups)
+    if cells is None or n_rows not in (None, len(cells)):
+        text = _NOT_FLAT if cells is None else _OTHER_LENGTH
+        raise ValueError(text.format(estimator=estimator))
     kind = type_of_column(cells)
     if kind.kind in ("other", "interval") or hasattr(groups, "levels"):  # an index of several
         raise TypeError(_STRANGE.format(estimator=estimator))
@@ -118,32 +115,11 @@ def check_units(groups: Any, n_rows: int | None, *, estimator: str) -> Units:
 
 def ids_of(groups: Any) -> NDArray:
     """Return ids that `check_units` has accepted as an array, each entry as it was."""
-    cells, _ = _column(groups)
-    if isinstance(cells, np.ndarray):
-        return np.asarray(cells)
-    listed = cells if isinstance(cells, list) else as_list(cells)
-    return np.fromiter(listed, dtype=object, count=len(listed))
+    return flat_array(_column(groups))
 
 
-def _column(groups: Any) -> tuple[Any, str]:
-    """Return ids as a column of any library or a list, and what is wrong with their shape."""
+def _column(groups: Any) -> Any:
+    """Return ids as a column of any library or a list; None if they are none."""
     if isinstance(groups, str | bytes) or groups is None:
-        return (), _NOT_FLAT
-    groups = checked(groups, "groups")
-    if is_frame(groups) or (is_sliced_table(groups) and not hasattr(groups, "dtype")):
-        if groups.shape[1] != 1:
-            return (), _NOT_FLAT
-        if is_frame(groups):
-            groups = groups.iloc[:, 0]
-        else:
-            groups = groups.column(0) if hasattr(groups, "column") else groups.to_series(0)
-    if is_listed(groups):
-        return list(groups), ""
-    if hasattr(groups, "iloc") or hasattr(groups, "to_pylist") or hasattr(groups, "to_arrow"):
-        return groups, ""
-    if hasattr(groups, "to_series"):  # an index of pandas
-        return groups.to_series(), ""
-    array = run_isolated(lambda: np.asanyarray(groups), None, no_restart)
-    if array is None or array.ndim != 1:
-        return (), _NOT_FLAT
-    return array, ""
+        return None
+    return list(groups) if is_listed(groups) else flat_column(groups, "groups")

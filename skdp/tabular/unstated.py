@@ -13,22 +13,22 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from skdp.tabular.bins import MOMENT, NUMBER, SPAN, Bins, as_ticks
-from skdp.tabular.canonical import as_list
 from skdp.tabular.coding import CodedRows
 from skdp.tabular.containers import _type_of as type_says
-from skdp.tabular.containers import is_frame, to_float, type_name
+from skdp.tabular.containers import as_list, is_frame, to_float, type_name
 from skdp.tabular.domain import Domain, is_range
 from skdp.tabular.encoding import Schema, _column_part, _number_type, table_schema
-from skdp.tabular.keyed import cell_key, weights_of_keys
+from skdp.tabular.keyed import cell_codes, weights_of_keys
 from skdp.tabular.parts import ONE_PLACE, refuse_parts
 from skdp.tabular.rows import _NO_ROWS, Rows, check_table
-from skdp.user_code import interruptible, no_restart, run_isolated, suppress_warnings
+from skdp.user_code import interruptible, suppress_warnings
 
 __all__ = [
     "CATEGORIES",
@@ -261,7 +261,7 @@ class UncodedRows(CodedRows):
                 if plan.source == NUMBERS:
                     self._values[j] = self._numbers(j, plan.kind)
                 elif plan.source == KEYS:
-                    keyed.append(self._keyed(j, places))
+                    keyed.append(cell_codes(self._cells(j), partial(_place, places, j)))
         self._keys = list(places)
         self._keyed_cells = np.stack(keyed, axis=1) if keyed else np.zeros((n, 0), np.int64)
 
@@ -278,15 +278,6 @@ class UncodedRows(CodedRows):
         values = np.full(self._n, np.nan) if values is None else np.array(values).reshape(-1)
         values[~np.isfinite(values)] = np.nan
         return values
-
-    def _keyed(self, j: int, places: dict[Key, int]) -> NDArray[np.int64]:
-        """Return the place of the key of each cell, -1 for one that has none."""
-
-        def place(cell: Any) -> int:
-            key = run_isolated(lambda: _key(j, cell), None, no_restart)
-            return -1 if key is None else places.setdefault(key, len(places))
-
-        return np.array([place(cell) for cell in as_list(self._cells(j))], dtype=np.int64)
 
     def _kept(self, array: NDArray) -> NDArray:
         return array if self._positions is None else array[self._positions]
@@ -341,10 +332,8 @@ class UncodedRows(CodedRows):
         return h.digest()
 
 
-def _key(j: int, cell: Any) -> Key | None:
-    """Return the key of a cell: of text, a number, a boolean or what is missing."""
-    key = cell_key(cell)
-    return None if key is None else (j, *key)
+def _place(places: dict[Key, int], j: int, key: tuple[str, Any]) -> int:
+    return places.setdefault((j, *key), len(places))
 
 
 def check_uncoded(
