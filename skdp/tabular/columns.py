@@ -442,7 +442,7 @@ def places_by(values: Iterable[Any]) -> dict[Any, int]:
         known = value.item() if isinstance(value, np.generic) else value
         temporal = isinstance(value, np.datetime64 | np.timedelta64)
         if temporal or type(known) not in (bool, int, float, str) or known != known:
-            known = compared(read_cell(value))
+            known = _category(value)
         if known is not None or stands_for_nothing(value):
             places.setdefault(known, place)
     return places
@@ -479,13 +479,18 @@ def stated_places(column: Any, places: Mapping[Any, int]) -> Ints:
     return np.array([*at, STRANGE_CODE, missing], dtype=np.int64)[codes]
 
 
+def _category(cell: Any) -> Any:
+    """Return what a category is compared by; a tuple may be one, of cells."""
+    return tuple(map(read_cell, cell)) if type(cell) is tuple else compared(read_cell(cell))
+
+
 def _place_of_cell(
     cell: Any, places: Mapping[Any, int], missing: int, short: dict[type, dict[Any, int]]
 ) -> int:
-    value = cell if type(cell) is str else read_cell(cell)
+    value = cell if type(cell) is str else _category(cell)
     if value is None:
         return missing if stands_for_nothing(cell) else STRANGE_CODE
-    place = places.get(compared(value), STRANGE_CODE)
+    place = places.get(value, STRANGE_CODE)
     if place < 0 and (kind := type(cell)) in (np.float16, np.float32):
         if kind not in short:
             short[kind] = _rounded(places, np.dtype(kind))

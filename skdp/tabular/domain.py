@@ -73,7 +73,10 @@ class _Categories:
         self.array = _as_array(self.values_)
         missing = [stands_for_nothing(value) for value in self.values_]
         texts = [isinstance(value, str | bytes) for value in self.values_]
-        if any(read_cell(v) is None and not m for v, m in zip(self.values_, missing, strict=True)):
+        if any(
+            read_cell(v) is None and not m and type(v) is not tuple
+            for v, m in zip(self.values_, missing, strict=True)
+        ):
             raise TypeError(
                 f"domain: categories of column {name} must be text, numbers, booleans, dates, "
                 "timestamps, times, durations, bytes, UUIDs, intervals or missing"
