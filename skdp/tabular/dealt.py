@@ -13,6 +13,7 @@ import joblib
 import numpy as np
 from numpy.typing import NDArray
 
+from skdp.core.table import REPLACE_ONE
 from skdp.tabular.containers import alone, take, to_float
 from skdp.tabular.opaque import opaque_rows
 from skdp.tabular.rows import Rows
@@ -54,9 +55,11 @@ class WholeUnits:
     n_is_private = True  # a unit may have no row on one side
     units = None  # a row of this table is a unit already
 
-    def __init__(self, rows: Rows, groups: Any, unit_name: str, estimator: str) -> None:
+    def __init__(
+        self, rows: Rows, groups: Any, unit_name: str, estimator: str, adjacency: str
+    ) -> None:
         self._rows, self.unit_name = rows, unit_name
-        self._units = check_units(groups, rows._n, estimator=estimator)
+        self._units = check_units(groups, rows._n, estimator=estimator, adjacency=adjacency)
         self._ids = ids_of(groups)
         self._n, self.n_features = int(self._units.words.size), rows.n_features
 
@@ -73,7 +76,7 @@ class WholeUnits:
 
     def part(self, chosen: NDArray[np.intp]) -> tuple[Any, Any, NDArray]:
         """Return copies of all rows of some units, in order: X, y and the ids."""
-        wanted = np.zeros(self._n, dtype=bool)
+        wanted = np.zeros(self._n + 1, dtype=bool)  # the last is of rows without an id
         wanted[chosen] = True
         positions = np.flatnonzero(wanted[self._units.codes])
         X, y = self._rows._X, self._rows._y
@@ -93,11 +96,19 @@ class WholeUnits:
 
     def digest(self) -> bytes:
         """Return a hash of the content; it keys the noise of seeded fits and nothing else."""
-        ids = self._units.words[self._units.codes]
+        ids = np.append(self._units.words, np.uint64(0))[self._units.codes]
         return self._rows.digest() + bytes.fromhex(joblib.hash(ids, hash_name="sha1"))
 
 
-def whole_units(X: Any, y: Any, groups: Any, *, unit_name: str, estimator: str) -> WholeUnits:
+def whole_units(
+    X: Any,
+    y: Any,
+    groups: Any,
+    *,
+    unit_name: str,
+    estimator: str,
+    adjacency: str = REPLACE_ONE,
+) -> WholeUnits:
     """Return rows of any content as a table of units.
 
     Parameters
@@ -108,12 +119,12 @@ def whole_units(X: Any, y: Any, groups: Any, *, unit_name: str, estimator: str) 
         Ids of whose each row is.
     unit_name : str
         That of the budget's unit.
-    estimator : str
-        Name for error messages.
+    estimator, adjacency : str
+        As of `check_units`.
 
     Raises
     ------
     TypeError, ValueError
         As `check_units`; nothing has been charged.
     """
-    return WholeUnits(dealt_rows(X, y), groups, unit_name, estimator)
+    return WholeUnits(dealt_rows(X, y), groups, unit_name, estimator, adjacency)

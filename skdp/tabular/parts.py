@@ -325,7 +325,7 @@ class PartsRows:
     def __reduce__(self) -> Any:
         raise PrivacyLeakError("private rows in parts do not travel; their parts do")
 
-    def of_units(self, groups: Any, estimator: str) -> NoReturn:
+    def of_units(self, groups: Any, estimator: str, adjacency: str) -> NoReturn:
         """Refuse rows of users: those of one user may lie in many parts.
 
         Raises

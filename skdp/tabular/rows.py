@@ -25,7 +25,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
 
-from skdp.core.table import MAX_FEATURES, _chunk_rows
+from skdp.core.table import MAX_FEATURES, REPLACE_ONE, _chunk_rows
 from skdp.tabular.containers import (
     alone,
     any_type,
@@ -218,11 +218,16 @@ class Rows:
     def __repr__(self) -> str:
         return f"Rows(n_features={self.n_features})"
 
-    def of_units(self, groups: Any, estimator: str) -> Self:
-        """Return these rows with whose they are, by an id for each row of the caller's table."""
+    def of_units(self, groups: Any, estimator: str, adjacency: str = REPLACE_ONE) -> Self:
+        """Return these rows with whose they are, by an id for each row of the caller's table.
+
+        Under "add_or_remove_one" rows without an id are left out. Each row decides about itself.
+        """
         copied = copy.copy(self)
-        copied.units = check_units(groups, self._length, estimator=estimator)
-        return copied
+        copied.units = check_units(groups, self._length, estimator=estimator, adjacency=adjacency)
+        if adjacency == REPLACE_ONE:
+            return copied
+        return copied.keep(np.flatnonzero(copied.unit_rows().codes >= 0))
 
     def unit_rows(self) -> Units:
         """Return whose each of these rows is."""

@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from skdp.core.table import REPLACE_ONE
 from skdp.core.units import UnitRows
 from skdp.tabular.columns import coded_ids, flat_array, flat_column, type_of_column
 from skdp.tabular.containers import is_frame, is_listed, is_sliced_table
@@ -23,9 +24,10 @@ __all__ = ["UnitCounts", "Units", "check_units", "ids_of", "name_of_ids"]
 _NOT_FLAT = "{estimator}: groups must be one-dimensional, one id for each row of X."
 _OTHER_LENGTH = "{estimator}: groups must have as many entries as X has rows."
 _MISSING = (
-    "{estimator}: groups must have an id for every row, and some are missing (None, NaN, NaT or "
-    "NA) or are no numbers, text, bytes, dates or UUIDs. Give such rows an id of your own, "
-    "groups.fillna('unknown') say: all of them count as one unit then."
+    "{estimator}: groups must have an id for every row under adjacency='replace_one', because the "
+    "number of users is public there; some ids are missing (None, NaN, NaT or NA) or are no "
+    "numbers, text, bytes, dates or UUIDs. Use a budget with adjacency='add_or_remove_one', which "
+    "leaves such rows out, or drop the rows. Nothing was charged for this fit."
 )
 _STRANGE = (
     "{estimator}: groups must be numbers, texts, bytes, dates or UUIDs, one in each entry. Make a "
@@ -40,7 +42,7 @@ class Units:
     Attributes
     ----------
     codes : ndarray of int of shape (n_rows,)
-        Of the unit of each row, from 0 to the number of units.
+        Of the unit of each row, from 0; -1 for a row without an id, which is left out.
     words : ndarray of uint64
         A hash of each unit's id.
     """
@@ -64,7 +66,8 @@ class UnitCounts(UnitRows):
     filtered, units = True, None
 
     def __init__(self, units: Units, name: str) -> None:
-        super().__init__(np.bincount(units.codes, minlength=units.words.size).astype(np.int64))
+        codes = units.codes[units.codes >= 0]
+        super().__init__(np.bincount(codes, minlength=units.words.size).astype(np.int64))
         self.unit_name = name
 
 
@@ -78,7 +81,9 @@ def name_of_ids(groups: Any) -> str | None:
     return name if isinstance(name, str) and name else None
 
 
-def check_units(groups: Any, n_rows: int | None, *, estimator: str) -> Units:
+def check_units(
+    groups: Any, n_rows: int | None, *, estimator: str, adjacency: str = REPLACE_ONE
+) -> Units:
     """Return the units of rows by their ids.
 
     Guarantee: whether two rows are of one unit depends on their ids alone; nothing of an id is in
@@ -92,11 +97,13 @@ def check_units(groups: Any, n_rows: int | None, *, estimator: str) -> Units:
         None: as many as there are ids.
     estimator : str
         Name for error messages.
+    adjacency : str, default="replace_one"
+        Under "add_or_remove_one" rows may have no id: their code is -1.
 
     Raises
     ------
     ValueError
-        If groups has another length or more dimensions, or an id is missing.
+        If groups has another length or more dimensions; under "replace_one", if an id is missing.
     TypeError
         If an entry is no id.
     """
@@ -108,9 +115,12 @@ def check_units(groups: Any, n_rows: int | None, *, estimator: str) -> Units:
     if kind.kind in ("other", "interval") or hasattr(groups, "levels"):  # an index of several
         raise TypeError(_STRANGE.format(estimator=estimator))
     codes, words = coded_ids(cells, kind)
-    if (codes < 0).any():
+    if adjacency == REPLACE_ONE and (codes < 0).any():
         raise ValueError(_MISSING.format(estimator=estimator))
-    return Units(codes, words)
+    # A category, or an id under a mask, may have no row: it is no unit.
+    used = np.bincount(codes[codes >= 0], minlength=words.size) > 0
+    place = np.append(np.cumsum(used) - 1, [-1, -1])
+    return Units(place[codes], words[used])
 
 
 def ids_of(groups: Any) -> NDArray:
