@@ -130,7 +130,7 @@ def test_bad_groups_are_told():
         list(cv.split(X, groups=USERS[:5]))
     # Fits leave rows without an id out, or refuse them.
     folds = [test.tolist() for _, test in cv.split(X[:4], groups=["a", None, "b", None])]
-    assert sorted(sum(folds, [])) == [0, 1, 2, 3]
+    assert sorted(i for fold in folds for i in fold) == [0, 1, 2, 3]
     assert sum({1, 3} <= set(fold) for fold in folds) == 1
 
 
