@@ -68,7 +68,7 @@ __all__ = [
 
 Floats = NDArray[np.float64]
 
-# --- as numbers -----------------------------------------------------------------------------------
+# --- as numbers ---------------------------------------------------------------------------------
 
 _NUMPY_NUMBERS = (
     np.bool_, np.int8, np.int16, np.int32, np.int64, np.longlong, np.uint8, np.uint16, np.uint32,
@@ -160,7 +160,7 @@ def _at_once(items: list[Any]) -> Floats | None:
     return np.array(items, dtype=np.float64)  # raises for an integer without a float
 
 
-# --- as values ------------------------------------------------------------------------------------
+# --- as values ----------------------------------------------------------------------------------
 
 _WORD = 2**64
 _MICROSECONDS = 365 * 290_000 * 86_400 * 10**6  # that 64 bits can count, before and after 1970
@@ -325,7 +325,7 @@ _READERS: dict[type, Any] = {
 }
 
 
-# --- values of dates and times --------------------------------------------------------------------
+# --- values of dates and times ------------------------------------------------------------------
 
 
 def ticks(value: Any) -> int | None:
@@ -373,7 +373,7 @@ def date_of_days(days: int) -> datetime.date | np.datetime64:
     return np.datetime64(days, "D")
 
 
-# --- comparing, sorting, hashing ------------------------------------------------------------------
+# --- comparing, sorting, hashing ----------------------------------------------------------------
 
 MISSING: tuple[str, Any] = ("missing", None)
 _LARGEST = 2**63  # whole numbers of categories are smaller, unless a float holds them

@@ -17,10 +17,9 @@ from weakref import WeakKeyDictionary
 import numpy as np
 from numpy.typing import NDArray
 
-from skdp.tabular.bins import Bins
 from skdp.tabular.columns import flat_array
 from skdp.tabular.containers import is_parts, kind_of
-from skdp.tabular.domain import REFUSE, Domain
+from skdp.tabular.domain import REFUSE, Bins, Domain
 from skdp.tabular.encoding import Schema, _column_part, table_schema
 from skdp.tabular.labels import _NOT_FINITE, _OTHER_LENGTH, check_labels, label_column
 from skdp.tabular.parts import ONE_PLACE, Form, checked_parts, heads_of, refuse_parts
@@ -212,7 +211,7 @@ class CodedForm(Form):
         return CodedRows(codes, self.domain.sizes), {0} if refused else set()
 
 
-# --- outcomes of a public model -----------------------------------------------------------------
+# --- outcomes of a public model ---------------------------------------------------------------
 
 # What is known of a row is decided by its own pair: the codes of two labels and whether they are
 # one, the code of a label and the cell of a score, or a number and how far its prediction is from

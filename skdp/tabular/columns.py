@@ -50,7 +50,6 @@ from skdp.tabular.containers import (
     reading,
     to_float,
 )
-from skdp.tabular.terms import Ints
 from skdp.user_code import no_restart, run_isolated
 
 __all__ = [
@@ -76,6 +75,9 @@ __all__ = [
     "values_of",
     "with_texts",
 ]
+
+
+Ints = NDArray[np.int64]
 
 
 @dataclass(frozen=True)
@@ -151,7 +153,7 @@ _INFINITE = {32: 2**31 - 1, 64: 2**63 - 1}  # as DuckDB has it in dates of so ma
 _AT_ONCE = 1000  # cells above which a column of text is coded by pandas
 
 
-# --- types ----------------------------------------------------------------------------------------
+# --- types --------------------------------------------------------------------------------------
 
 
 def _range(bits: int, signed: bool) -> tuple[int, int]:
@@ -263,7 +265,7 @@ def stated_type(kind: Any, name: str) -> ColumnType:
     return ColumnType(kind, 64 if kind == "float" else None)
 
 
-# --- values ---------------------------------------------------------------------------------------
+# --- values -------------------------------------------------------------------------------------
 
 
 def _as_type(value: Any, kind: str) -> Any:
@@ -370,7 +372,7 @@ def stated_value(value: Any, kind: ColumnType, name: str) -> Any:
     return made
 
 
-# --- cells to codes -------------------------------------------------------------------------------
+# --- cells to codes -----------------------------------------------------------------------------
 
 
 MISSING_CODE, STRANGE_CODE = -1, -2
@@ -763,7 +765,7 @@ def _valid_text(text: str) -> str | None:
     return text
 
 
-# --- released values ------------------------------------------------------------------------------
+# --- released values ----------------------------------------------------------------------------
 
 
 def column_of_values(values: Sequence[Any], kind: ColumnType, like: Any) -> Any:

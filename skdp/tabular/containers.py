@@ -70,7 +70,7 @@ def reading() -> Iterator[None]:
         yield
 
 
-# --- containers -------------------------------------------------------------------------------
+# --- containers -----------------------------------------------------------------------------
 
 
 def checked(X: Any, name: str = "X") -> Any:
@@ -149,7 +149,7 @@ def _gather(X: Any, positions: NDArray[np.intp]) -> Any:
     return X[positions]
 
 
-# --- types of columns ---------------------------------------------------------------------------
+# --- types of columns -------------------------------------------------------------------------
 
 
 def _type_of(dtype: Any) -> str:
@@ -304,7 +304,7 @@ def keeps_types(X: Any) -> bool:
     return all(isinstance(one, np.dtype) or type(one).__name__ in _AS_OBJECTS for one in types)
 
 
-# --- lists of rows -------------------------------------------------------------------------------
+# --- lists of rows -----------------------------------------------------------------------------
 
 
 def _row_cells(row: Any) -> Any:
@@ -400,7 +400,7 @@ def array_of_rows(X: Iterable[Any]) -> NDArray | None:
     return table
 
 
-# --- cells --------------------------------------------------------------------------------------
+# --- cells ------------------------------------------------------------------------------------
 
 _UNREADABLE = object()  # no number, no category
 

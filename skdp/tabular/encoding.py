@@ -13,7 +13,6 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from skdp.tabular.bins import NUMBER, Bins
 from skdp.tabular.cells import family, read_cell, stands_for_nothing, ticks
 from skdp.tabular.containers import (
     column_names,
@@ -24,7 +23,7 @@ from skdp.tabular.containers import (
     object_rows,
     reading,
 )
-from skdp.tabular.domain import Domain
+from skdp.tabular.domain import NUMBER, Bins, Domain
 from skdp.tabular.parts import heads_of
 from skdp.tabular.rows import _RAGGED, _container
 from skdp.user_code import interruptible, no_restart, run_isolated, suppress_warnings

@@ -46,12 +46,13 @@ from skdp.tabular.parts import (
 from skdp.tabular.rows import (
     NumericForm,
     Rows,
+    SparseRows,
     _flat_head,
     _numeric_container,
     check_rows,
+    check_sparse,
     check_table,
 )
-from skdp.tabular.sparse_rows import SparseRows, check_sparse
 
 __all__ = [
     "UnselectedRows",
@@ -80,7 +81,7 @@ _PARTS_WEIGHTS = (
 )
 
 
-# --- rows with labels -------------------------------------------------------------------------
+# --- rows with labels -----------------------------------------------------------------------
 
 
 class LabelledRows(Rows):
@@ -126,7 +127,7 @@ class SparseTargetRows(TargetRows, SparseRows):
     """The same of sparse rows, of which a chunk at a time is dense."""
 
 
-# --- labels and targets ---------------------------------------------------------------------------
+# --- labels and targets -------------------------------------------------------------------------
 
 
 def label_column(y: Any, n_rows: int | None, name: str = "y") -> tuple[Any, str]:
@@ -502,7 +503,7 @@ def check_with_target(
     return _labelled_parts(X, y, estimator=estimator, **options)
 
 
-# --- labels of which nobody stated the classes --------------------------------------------------
+# --- labels of which nobody stated the classes ------------------------------------------------
 
 _FAMILIES = ("text", "number", "boolean")
 _NO_CLASSES = ("date", "timestamp", "zoned", "time", "duration", "bytes")

@@ -21,7 +21,7 @@ from skdp.sql._plan import planned
 from skdp.sql._public import public_answer
 from skdp.sql._stages import staged
 from skdp.tabular import check_grouped
-from skdp.tabular.terms import term_width
+from skdp.tabular.contributions import term_width
 from tests.sql.shop import database, shop
 
 NASTY = 999_999
