@@ -22,8 +22,8 @@ from skdp.tabular.containers import is_parts, kind_of
 from skdp.tabular.domain import REFUSE, Bins, Domain
 from skdp.tabular.encoding import Schema, _column_part, table_schema
 from skdp.tabular.labels import _NOT_FINITE, _OTHER_LENGTH, check_labels, label_column
-from skdp.tabular.parts import ONE_PLACE, Form, checked_parts, heads_of, refuse_parts
-from skdp.tabular.rows import _NO_ROWS, Rows
+from skdp.tabular.parts import _NO_ROWS, ONE_PLACE, Form, checked_parts, heads_of, refuse_parts
+from skdp.tabular.rows import Rows
 from skdp.user_code import interruptible, suppress_warnings
 
 __all__ = ["CodedRows", "check_coded", "check_coded_target", "public_codes", "target_column"]

@@ -39,9 +39,8 @@ from skdp.tabular.parts import (
     PartsRows,
     checked_parts,
     chosen,
-    heads_of,
-    joined,
     refuse_parts,
+    with_target,
 )
 from skdp.tabular.rows import (
     NumericForm,
@@ -375,30 +374,14 @@ def _labelled_parts(
         refuse_parts(side, estimator, one_place, name=what)
     if y is None:
         raise ValueError(_NO_LABELS.format(estimator=estimator, y=name))
-    if not is_parts(X):
-        raise TypeError(f"{name} is in parts, so X must be in parts, too")
-    columns: Any
-    if is_parts(y):
-        columns, heads = heads_of(X)
-        target, target_heads = heads_of(y)
-        if any(len(head.shape) > 1 and head.shape[1] != 1 for head in target_heads):
-            raise ValueError(_NOT_FLAT.format(y=name))
-        source = joined(X, y)
-    elif hasattr(y, "__len__") and not isinstance(y, str | bytes | tuple):
-        raise TypeError(
-            f"{name} must be the name of a column of X or a table in parts, as X is in parts"
-        )
-    else:
-        columns, heads = heads_of(X, without=y)
-        target, source = y, X
-        if classes is None:
-            for head in (chosen(one, (y,)) for one in X.heads):
-                if refused_type(head)[0]:
-                    raise ValueError(_NOT_REAL.format(y=name))
+    source, columns, heads, target, y_heads = with_target(X, y, name)
+    if any(len(head.shape) > 1 and head.shape[1] != 1 for head in y_heads):
+        raise ValueError(_NOT_FLAT.format(y=name))
+    if classes is None and any(refused_type(head)[0] for head in y_heads):
+        raise ValueError(_NOT_REAL.format(y=name))
     if classes is not None:
-        of_y = target_heads[0] if is_parts(y) else chosen(X.heads[0], (y,))
-        of_y = flat_column(of_y, name)
-        if of_y is not None and never_held(classes, _declared(of_y)):
+        labels = flat_column(y_heads[0], name)
+        if labels is not None and never_held(classes, _declared(labels)):
             raise TypeError(_NEVER_HELD.format(estimator=estimator, y=name))
     for head in heads:
         _numeric_container(_flat_head(head), estimator)

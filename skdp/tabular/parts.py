@@ -53,10 +53,10 @@ __all__ = [
     "checked_parts",
     "chosen",
     "heads_of",
-    "joined",
     "len_of",
     "refuse_parts",
     "schema_of",
+    "with_target",
 ]
 
 
@@ -512,6 +512,27 @@ def joined(X: Source, y: Source) -> Source:
         raise TypeError("y must be the name of a column of X: this engine reads one table")
     handles = tuple(zip(X.handles, y.handles, strict=True))
     return Source(handles, Joined(X.reader, y.reader), X.engine, X.heads, X.columns)
+
+
+def with_target(
+    X: Any, y: Any, name: str = "y"
+) -> tuple[Source, tuple[Any, ...] | None, list[Any], Any, list[Any]]:
+    """Return X with its target: the source, columns and heads of X, column and heads of y.
+
+    Raises
+    ------
+    TypeError, ValueError
+        If y is neither in as many parts as X nor the name of a column of X.
+    """
+    if not is_parts(X):
+        raise TypeError(f"{name} is in parts, so X must be in parts, too")
+    if is_parts(y):
+        return joined(X, y), *heads_of(X), *heads_of(y)
+    if hasattr(y, "__len__") and not isinstance(y, str | bytes | tuple):
+        raise TypeError(
+            f"{name} must be the name of a column of X or a table in parts, as X is in parts"
+        )
+    return X, *heads_of(X, without=y), y, [chosen(head, (y,)) for head in X.heads]
 
 
 def _nothing() -> Totals:

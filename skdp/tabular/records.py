@@ -31,7 +31,7 @@ from skdp.tabular.containers import (
     take,
     to_float,
 )
-from skdp.tabular.parts import Form, Pair, PartsRows, checked_parts, chosen, heads_of, joined
+from skdp.tabular.parts import Form, Pair, PartsRows, checked_parts, chosen, heads_of, with_target
 from skdp.tabular.rows import Rows
 from skdp.tabular.units import check_units, ids_of
 from skdp.user_code import or_raise
@@ -191,19 +191,11 @@ def _cell(cell: Any) -> Any:
 
 def _opaque_parts(X: Any, y: Any, *, allow_empty: bool) -> PartsRows:
     """Return a table in parts, with its targets if there are any, as rows of any content."""
-    if not is_parts(X):
-        raise TypeError("y is in parts, so X must be in parts, too")
-    source, target = X, y
-    if is_parts(y):
+    if y is None:
+        source, target = X, None
         columns, heads = heads_of(X)
-        target, _ = heads_of(y)
-        source = joined(X, y)
-    elif y is None:
-        columns, heads = heads_of(X)
-    elif hasattr(y, "__len__") and not isinstance(y, str | bytes | tuple):
-        raise TypeError("y must be the name of a column of X or a table in parts, as X is in parts")
     else:
-        columns, heads = heads_of(X, without=y)
+        source, columns, heads, target, _ = with_target(X, y)
     head = heads[0]
     n_columns = int(head.shape[1]) if len(head.shape) > 1 else 1
     form = OpaqueForm(columns, n_columns, target, y is not None)

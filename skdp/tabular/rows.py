@@ -40,7 +40,15 @@ from skdp.tabular.containers import (
     take,
     to_float,
 )
-from skdp.tabular.parts import ONE_PLACE, Form, PartsRows, checked_parts, heads_of, refuse_parts
+from skdp.tabular.parts import (
+    _NO_ROWS,
+    ONE_PLACE,
+    Form,
+    PartsRows,
+    checked_parts,
+    heads_of,
+    refuse_parts,
+)
 from skdp.tabular.sound import own_sparse
 from skdp.tabular.units import Units, check_units
 from skdp.user_code import no_restart, run_isolated
@@ -83,7 +91,6 @@ _NOT_MARKS = "y must mark every row of X: 1 for a private row, 0 for a public on
 _NO_PUBLIC = "y marks no public row (one class only): at least one must be 0."
 _NO_PRIVATE = "y marks no private row (one class only): at least one must be 1."
 _SAME_NAME = "X has columns of the same name; the names of its columns must be distinct."
-_NO_ROWS = "X has 0 sample(s) while a minimum of 1 is required."
 
 
 def _raise(problems: str | Iterable[str], X: Any = None) -> None:
@@ -643,7 +650,7 @@ def check_sparse(X: Any, *, estimator: str, allow_empty: bool = False) -> Sparse
     """
     table = _own_rows(X, estimator)
     if table.shape[0] == 0 and not allow_empty:
-        raise ValueError("X has 0 sample(s) while a minimum of 1 is required.")
+        raise ValueError(_NO_ROWS)
     rows = SparseRows(table)
     with np.errstate(all="ignore"):
         if table.has_canonical_format:

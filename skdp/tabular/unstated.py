@@ -27,8 +27,8 @@ from skdp.tabular.containers import _type_of as type_says
 from skdp.tabular.containers import as_list, is_frame, kind_of, to_float, type_name
 from skdp.tabular.domain import MOMENT, NUMBER, SPAN, Bins, Domain, as_ticks, is_range
 from skdp.tabular.encoding import Schema, _column_part, _number_type, table_schema
-from skdp.tabular.parts import ONE_PLACE, refuse_parts
-from skdp.tabular.rows import _NO_ROWS, Rows, check_table
+from skdp.tabular.parts import _NO_ROWS, ONE_PLACE, refuse_parts
+from skdp.tabular.rows import Rows, check_table
 from skdp.user_code import interruptible, suppress_warnings
 
 __all__ = [
