@@ -1,9 +1,8 @@
 """Tables that are not in memory, read once: DuckDB relations, Parquet files and tables in parts.
 
-Nothing is released here. Each yields Arrow tables of one schema: a column of ids, then those of
-keys, then those of numbers. They are read before any charge, so whether reading fails tells nothing
-of a table that has been charged for. What a library says of a failure may quote a cell: a fixed
-text replaces it.
+Each yields Arrow tables of one schema: a column of ids, then key columns, then columns of numbers.
+They are read before any charge, so whether reading fails tells nothing of a table that has been
+charged for. The message of a library may quote a cell: a fixed text replaces it.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""Tables of numpy, pandas, polars and pyarrow: how they are cut, and read as numbers.
+"""Tables of numpy, pandas, polars and pyarrow, and lists: how they are cut, and read as numbers.
 
-Nothing is released here. The image of a cell depends on that cell and on the type of its column,
-which is public; no library is asked for a common type of several columns, or of the cells of one.
+What a cell is read as depends on that cell and on the declared type of its column, which is public.
+No library is asked for a common type of several columns, or of the cells of one.
 """
 
 from __future__ import annotations

@@ -1,7 +1,4 @@
-"""Tables of cells of any types: what is public about them, and codes decoded after the release.
-
-Nothing is released here. Private tables are coded by `skdp.tabular.coding`.
-"""
+"""Tables of cells of any types: what is public about them, and released codes decoded again."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Ids that say whose a row is: checked once, before any charge, and made codes.
+"""The ids that say whose a row is: checked once, before any charge, and made codes.
 
 Two rows are of one unit if their ids are equal, as `skdp.tabular.cells` reads them: numbers by
 their value (1, 1.0 and True are one id), text character by character ("1" is another id than 1),
