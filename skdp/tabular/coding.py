@@ -1,9 +1,9 @@
 """Private tables of cells of any types as codes: of a public domain, or of a model's outcomes.
 
 `check_coded` codes a private table by a `Domain`, once, before any charge. After it no reader of
-the rows can fail. The codes of a row depend on that row only, and are in range. Cells outside of the
-domain are moved to a declared value, or the table is refused, as the domain says: refusing shows
-that there is such a cell, and nothing else. Proofs: workloads.md.
+the rows can fail. The codes of a row depend on that row only, and are in range. Cells outside of
+the domain are moved to a declared value, or the table is refused, as the domain says: refusing
+shows that there is such a cell, and nothing else. Proofs: workloads.md.
 """
 
 from __future__ import annotations
