@@ -181,7 +181,7 @@ class CallContext:
         if self.budget is None and not uncounted_fits_are_allowed():
             check_counted(self.name)
         if unit is not None:
-            rows = rows.of_units(self.groups, self.name)
+            rows = rows.of_units(self.groups, self.name, self.adjacency)
         if self.budget is not None:
             warn_of_callers(self.name, self.allows_empty)
         seeded = self.random_state is not None and noise_is_seeded()

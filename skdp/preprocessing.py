@@ -257,6 +257,7 @@ class DPStandardScaler(Scaler):
         groups : array-like of shape (n_samples,), default=None
             Id of the unit (a user, say) that each row belongs to. All rows of one id are protected
             together. A budget with a `unit` needs groups; any other budget refuses them.
+            Rows without an id are left out if a unit is added or removed, and refused otherwise.
 
         Returns
         -------
@@ -542,6 +543,7 @@ class DPMinMaxScaler(Scaler):
         groups : array-like of shape (n_samples,), default=None
             Id of the unit (a user, say) that each row belongs to. All rows of one id are protected
             together. A budget with a `unit` needs groups; any other budget refuses them.
+            Rows without an id are left out if a unit is added or removed, and refused otherwise.
 
         Returns
         -------

@@ -138,7 +138,10 @@ NAN = np.where(np.arange(300) == 7, np.nan, SCORE)
         (lambda **o: metrics.accuracy_score(Y, PREDICTED[:, None] * [1, 1], **LABELS, **o), "one-"),
         (lambda **o: metrics.accuracy_score(Y, NAN, **LABELS, **o), "NaN"),
         (lambda **o: metrics.accuracy_score([None] * 3, [0, 1, 1], **LABELS, **o), "missing"),
-        (lambda **o: metrics.accuracy_score(Y, PREDICTED, labels=["a", "b"], **o), "numbers, and"),
+        (
+            lambda **o: metrics.accuracy_score(Y, PREDICTED, labels=["a", "b"], **o),
+            "none of the stated classes",
+        ),
         (lambda **o: metrics.accuracy_score(Y, PREDICTED, labels=[0], **o), "at least two"),
         (lambda **o: metrics.accuracy_score(Y, PREDICTED, labels=[0, 0], **o), "different labels"),
         (lambda **o: metrics.accuracy_score(Y, PREDICTED, labels="01", **o), "got str"),

@@ -354,12 +354,14 @@ class PerRecordKFold(BaseCrossValidator):
     def _user_words(self, X: Any, groups: Any) -> Words:
         """Return one keyed hash of its id for each row."""
         n = int(X.shape[0]) if hasattr(X, "shape") else len(X)
-        units = check_units(groups, n, estimator=type(self).__name__)
+        # Rows without an id go to one fold: fits leave them out, or refuse them.
+        name = type(self).__name__
+        units = check_units(groups, n, estimator=name, adjacency="add_or_remove_one")
         first, second = (
             np.uint64(_digest(name, self._key)) for name in (b"user", b"fold of a user")
         )
         words = _mix(_mix(units.words ^ first) + second)
-        return np.asarray(words[units.codes])
+        return np.append(words, np.uint64(0))[units.codes]
 
     def split(
         self, X: Any, y: Any = None, groups: Any = None

@@ -269,7 +269,9 @@ class PrivateSearch(MetaEstimatorMixin, PrivateMixin, BaseEstimator, ABC):
             name = type(self).__name__
             rows: Any = dealt_rows(X, y)
             if unit is not None:
-                rows = whole_units(X, y, groups, unit_name=unit, estimator=name)
+                relation = self._context().adjacency
+                options: Any = {"unit_name": unit, "estimator": name, "adjacency": relation}
+                rows = whole_units(X, y, groups, **options)
             query = BestOfRuns(
                 UserFunction(self._fit_run(candidates, is_listed(y))),
                 UserFunction(self._score_run(metric, bounds, base, most)),
@@ -305,7 +307,7 @@ class PrivateSearch(MetaEstimatorMixin, PrivateMixin, BaseEstimator, ABC):
         if y is None:
             return y
         # Labels may be of any class; only regressors need numbers.
-        classes = None if any(map(is_regressor, candidates)) else np.array([None])
+        classes = None if any(map(is_regressor, candidates)) else np.empty(0)
         check_labels(y, _length(y), estimator=type(self).__name__, classes=classes)
         for candidate in candidates if classes is None else ():
             check_targets_of(candidate, y)

@@ -35,7 +35,7 @@ from skdp.core.query import Measurement, UserFunction, reviewed
 from skdp.core.transcript import inner_sessions
 from skdp.exceptions import PrivacyLeakError
 from skdp.tabular.containers import alone, take
-from skdp.tabular.dealt import WholeUnits
+from skdp.tabular.records import WholeUnits
 from skdp.user_code import foreign_code, run_isolated, silent
 
 if TYPE_CHECKING:

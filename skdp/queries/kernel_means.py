@@ -26,7 +26,7 @@ from skdp.core.query import Measurement, Noisy, UserFunction, reviewed, terms_of
 from skdp.core.sums import sum_sensitivity, with_count, without_count
 from skdp.core.table import REPLACE_ONE, as_total, total_dtype
 from skdp.tabular.containers import to_float
-from skdp.tabular.sparse_rows import as_dense
+from skdp.tabular.rows import as_dense
 from skdp.user_code import run_isolated, user_code
 
 if TYPE_CHECKING:

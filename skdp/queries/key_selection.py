@@ -41,7 +41,7 @@ from skdp.core.privacy_filter import Share, current_transcript, exact_fraction
 from skdp.core.query import Measurement, reviewed
 from skdp.core.table import REPLACE_ONE, Stability
 from skdp.tabular.cells import key_order
-from skdp.tabular.keyed import KeyedRows
+from skdp.tabular.unstated import KeyedRows
 
 if TYPE_CHECKING:
     from skdp.core.privacy_filter import Meter

@@ -21,7 +21,7 @@ from skdp.core.mechanisms import Independent
 from skdp.core.privacy_filter import Release, released
 from skdp.core.query import Noisy, Query, check_ascending, reviewed
 from skdp.core.table import REPLACE_ONE, PrivateTable
-from skdp.tabular.terms import CENTER_BITS, FRACTION_BITS, VALUE_BITS, KeyTerm, term_width
+from skdp.tabular.contributions import CENTER_BITS, FRACTION_BITS, VALUE_BITS, KeyTerm, term_width
 
 __all__ = ["MAX_ROWS_PER_UNIT", "KeyTotals", "LeftOut", "UnitShapes", "UnitSpread", "term_bound"]
 

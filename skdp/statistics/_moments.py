@@ -96,6 +96,7 @@ def var(
     groups : array-like of shape (n_samples,), default=None
         Id of the unit (a user, say) that each row belongs to. All rows of one id are protected
         together. A budget with a `unit` needs groups; any other budget refuses them.
+        Rows without an id are left out if a unit is added or removed, and refused otherwise.
     max_rows_per_unit : int or "private", default="private"
         With `groups`: how many rows of each unit are used at most. ``"private"`` chooses this
         number for 10% of the allowance, so that about 99 in 100 units keep all their rows.
@@ -192,6 +193,7 @@ def std(
     groups : array-like of shape (n_samples,), default=None
         Id of the unit (a user, say) that each row belongs to. All rows of one id are protected
         together. A budget with a `unit` needs groups; any other budget refuses them.
+        Rows without an id are left out if a unit is added or removed, and refused otherwise.
     max_rows_per_unit : int or "private", default="private"
         With `groups`: how many rows of each unit are used at most. ``"private"`` chooses this
         number for 10% of the allowance, so that about 99 in 100 units keep all their rows.
@@ -382,6 +384,7 @@ def covariance(
     groups : array-like of shape (n_samples,), default=None
         Id of the unit (a user, say) that each row belongs to. All rows of one id are protected
         together. A budget with a `unit` needs groups; any other budget refuses them.
+        Rows without an id are left out if a unit is added or removed, and refused otherwise.
     max_rows_per_unit : int or "private", default="private"
         With `groups`: how many rows of each unit are used at most. ``"private"`` chooses this
         number for 10% of the allowance, so that about 99 in 100 units keep all their rows.
@@ -500,6 +503,7 @@ def correlation(
     groups : array-like of shape (n_samples,), default=None
         Id of the unit (a user, say) that each row belongs to. All rows of one id are protected
         together. A budget with a `unit` needs groups; any other budget refuses them.
+        Rows without an id are left out if a unit is added or removed, and refused otherwise.
     max_rows_per_unit : int or "private", default="private"
         With `groups`: how many rows of each unit are used at most. ``"private"`` chooses this
         number for 10% of the allowance, so that about 99 in 100 units keep all their rows.

@@ -118,6 +118,7 @@ def quantile(
     groups : array-like of shape (n_samples,), default=None
         Id of the unit (a user, say) that each row belongs to. All rows of one id are protected
         together. A budget with a `unit` needs groups; any other budget refuses them.
+        Rows without an id are left out if a unit is added or removed, and refused otherwise.
     max_rows_per_unit : int or "private", default="private"
         With `groups`: how many rows of each unit are used at most. ``"private"`` chooses this
         number for 10% of the allowance, so that about 99 in 100 units keep all their rows.
@@ -274,6 +275,7 @@ def median(
     groups : array-like of shape (n_samples,), default=None
         Id of the unit (a user, say) that each row belongs to. All rows of one id are protected
         together. A budget with a `unit` needs groups; any other budget refuses them.
+        Rows without an id are left out if a unit is added or removed, and refused otherwise.
     max_rows_per_unit : int or "private", default="private"
         With `groups`: how many rows of each unit are used at most. ``"private"`` chooses this
         number for 10% of the allowance, so that about 99 in 100 units keep all their rows.

@@ -86,7 +86,8 @@ def rows_left_out(
     call = CallContext(name, epsilon, delta, budget, random_state, groups=groups)
     unit = call.unit()
     assert unit is not None
-    rows: Any = UnitCounts(check_units(groups, None, estimator=name), unit.name)
+    units = check_units(groups, None, estimator=name, adjacency=call.adjacency)
+    rows: Any = UnitCounts(units, unit.name)
     with call.open(rows, lambda: public_key((kept, most))) as session:
         release = session.answer(RowsBeyond(kept, most))
         return result(release.value, release.std, session.certificate(), flat=False)

@@ -47,6 +47,7 @@ def count(
     groups : array-like of shape (n_samples,), default=None
         Id of the unit (a user, say) that each row belongs to. All rows of one id are protected
         together. A budget with a `unit` needs groups; any other budget refuses them.
+        Rows without an id are left out if a unit is added or removed, and refused otherwise.
     max_rows_per_unit : int or "private", default="private"
         With `groups`: how many rows of each unit are used at most. ``"private"`` chooses this
         number for 10% of the allowance, so that about 99 in 100 units keep all their rows.
@@ -138,6 +139,7 @@ def count_nonzero(
     groups : array-like of shape (n_samples,), default=None
         Id of the unit (a user, say) that each row belongs to. All rows of one id are protected
         together. A budget with a `unit` needs groups; any other budget refuses them.
+        Rows without an id are left out if a unit is added or removed, and refused otherwise.
     max_rows_per_unit : int or "private", default="private"
         With `groups`: how many rows of each unit are used at most. ``"private"`` chooses this
         number for 10% of the allowance, so that about 99 in 100 units keep all their rows.
@@ -275,6 +277,7 @@ def sum(  # noqa: A001  as numpy's
     groups : array-like of shape (n_samples,), default=None
         Id of the unit (a user, say) that each row belongs to. All rows of one id are protected
         together. A budget with a `unit` needs groups; any other budget refuses them.
+        Rows without an id are left out if a unit is added or removed, and refused otherwise.
     max_rows_per_unit : int or "private", default="private"
         With `groups`: how many rows of each unit are used at most. ``"private"`` chooses this
         number for 10% of the allowance, so that about 99 in 100 units keep all their rows.
@@ -385,6 +388,7 @@ def mean(
     groups : array-like of shape (n_samples,), default=None
         Id of the unit (a user, say) that each row belongs to. All rows of one id are protected
         together. A budget with a `unit` needs groups; any other budget refuses them.
+        Rows without an id are left out if a unit is added or removed, and refused otherwise.
     max_rows_per_unit : int or "private", default="private"
         With `groups`: how many rows of each unit are used at most. ``"private"`` chooses this
         number for 10% of the allowance, so that about 99 in 100 units keep all their rows.

@@ -245,6 +245,7 @@ class PrivateMultiplicativeWeights(ReleaserMixin, BaseEstimator):
         groups : array-like of shape (n_samples,), default=None
             Id of the unit (a user, say) that each row belongs to. All rows of one id are protected
             together. A budget with a `unit` needs groups; any other budget refuses them.
+            Rows without an id are left out if a unit is added or removed, and refused otherwise.
 
         Returns
         -------

@@ -21,7 +21,7 @@ from skdp.budget.schema import Terms
 from skdp.core.transcript import record
 from skdp.exceptions import BudgetExceededError, LedgerError
 from skdp.model_selection import fit_parts
-from skdp.tabular.keys import split_by_key
+from skdp.tabular.records import split_by_key
 from tests.folding import each
 
 COSTS = [

@@ -291,10 +291,10 @@ def test_rows_left_out_are_those_that_a_fit_leaves_out():
     ("groups", "most", "error", "text"),
     [
         (None, 3, TypeError, "groups must be ids"),
-        ([1, None], 3, ValueError, "some are missing"),
+        ([1, None], 3, ValueError, "some ids are missing"),
         ([1, 2], 0, ValueError, "max_rows_per_unit must be an integer of at least 1"),
         ([1, 2], "private", TypeError, "max_rows_per_unit must be an integer of at least 1"),
-        ([[1], [2]], 3, ValueError, "some are missing"),
+        ([[1], [2]], 3, ValueError, "some ids are missing"),
     ],
 )
 def test_rows_left_out_of_what_is_none_are_refused_before_the_charge(groups, most, error, text):
@@ -561,7 +561,7 @@ def test_bad_ids_are_refused_before_the_charge_and_not_quoted(case):
     arguments = (X,) if y is None else (X, y)
     secret = "alice@example.org"
     good = [secret] * (len(X) - 1)
-    budget = PrivacyBudget(1e6, 0.5, adjacency="add_or_remove_one", unit=UNIT)
+    budget = PrivacyBudget(1e6, 0.5, adjacency="replace_one", unit=UNIT)
     estimator = case.make(epsilon=1.0, delta=0.0, budget=budget, random_state=None)
     names = [name for name, _ in getattr(estimator, "steps", ())]
     for groups in (good, [*good, None], [*good, [secret]], [[one, one] for one in [*good, secret]]):

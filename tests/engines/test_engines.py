@@ -22,7 +22,7 @@ from skdp.engines._workers import Threads
 from skdp.exceptions import SourceError
 from skdp.linear_model import DPLogisticRegression
 from skdp.synthetic import Bins, DPMarginalSynthesizer
-from skdp.tabular import check_rows, part_tasks
+from skdp.tabular import check_rows, parts
 
 RNG = np.random.default_rng(0)
 FRAME = pd.DataFrame(RNG.normal(0, 0.7, size=(200, 3)), columns=["a", "b", "c"])
@@ -222,7 +222,7 @@ def _elsewhere(monkeypatch, patched):
 
 def test_another_version_is_refused_before_the_charge(monkeypatch):
     def other(there):
-        there.setattr(part_tasks, "_versions", lambda: ("0.1", "1.26"))
+        there.setattr(parts, "_versions", lambda: ("0.1", "1.26"))
 
     budget = PrivacyBudget(1.0)
     with pytest.raises(SourceError, match="same versions"):

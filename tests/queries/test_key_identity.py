@@ -13,7 +13,7 @@ from skdp.aggregation import DPGroupBy
 from skdp.queries.key_selection import keeping_probabilities
 from skdp.tabular import check_grouped
 from skdp.tabular.cells import key_order
-from skdp.tabular.terms import KeyTerm
+from skdp.tabular.contributions import KeyTerm
 
 
 def opened(table, secret=5):

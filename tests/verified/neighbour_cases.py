@@ -63,8 +63,8 @@ from skdp.tabular import (
     opaque_rows,
     table_schema,
 )
-from skdp.tabular.keyed import check_keyed
-from skdp.tabular.terms import KeyTerm
+from skdp.tabular.contributions import KeyTerm
+from skdp.tabular.unstated import check_keyed
 
 R, A = RELATIONS
 DELTA = 1e-5
