@@ -134,6 +134,11 @@ class Query:
         """User units a step, for the certificate."""
         return 1.0
 
+    @property
+    def described(self) -> str:
+        """What is computed, for the certificate; of types of skdp alone."""
+        return f"{type(self).__module__}.{type(self).__qualname__}"
+
     def exact(self, table: PrivateTable) -> NDArray:
         """Return the exact integers; private."""
         raise NotImplementedError
@@ -368,7 +373,10 @@ def check_query(query: Any) -> type[Any]:
     if set(vars(query)) - set(names):
         raise TypeError(f"{kind.__name__} holds what is no field of it")
     for name in names:
-        _check_held(getattr(query, name), kind, name)
+        # What a choice holds its answers against may be infinite, and is made integers there; so
+        # may what names groups, of which nothing is computed.
+        infinite = issubclass(kind, Choice) or name in getattr(kind, "names", ())
+        _check_held(getattr(query, name), kind, f"{name} of {kind.__name__}", infinite)
     return kind
 
 
@@ -406,15 +414,16 @@ def check_ascending(values: Any, name: str) -> None:
         raise ValueError(f"{name} must be one-dimensional and ascending")
 
 
-def _check_held(value: Any, kind: type, field: str) -> None:
-    """Raise if a query holds anything but plain public values and registered ones."""
+def _check_held(value: Any, kind: type, where: str, infinite: bool) -> None:
+    """Raise if a query holds anything but plain public values and registered ones.
+
+    `where` names the field for the error, and the image, cells or view that has it; `infinite`
+    says whether its numbers may be.
+    """
     held = id(type(value))
     if held in _PLAIN:
-        # What a choice holds its answers against may be infinite, and is made integers there; so
-        # may what names groups, of which nothing is computed.
-        may_be_infinite = issubclass(kind, Choice) or field in getattr(kind, "names", ())
-        if type(value) is float and not math.isfinite(value) and not may_be_infinite:
-            raise ValueError(f"{field} of {kind.__name__} must be finite")
+        if type(value) is float and not math.isfinite(value) and not infinite:
+            raise ValueError(f"{where} must be finite")
         return
     if type(value) is UserFunction and set(vars(value)) == {"call"}:
         return
@@ -423,25 +432,25 @@ def _check_held(value: Any, kind: type, field: str) -> None:
         id(kind) in _UNREVIEWED and held in _UNREVIEWED
     ):
         # What it holds, too: a map of rows that rests on another map, say.
-        for one in vars(value).values():
+        for name, one in vars(value).items():
             # Of cuts that values are only compared with, an infinite one is beyond them all.
             only_compared = type(one) is np.ndarray and getattr(type(value), "compares", False)
             if not (only_compared and not np.isnan(one).any()):
-                _check_held(one, kind, field)
+                _check_held(one, kind, f"{name} of {type(value).__name__}", infinite)
         return
     if type(value) is np.ndarray and value.dtype.kind in "biuf":
         # Public answers that scores are held against are made integers by the choice itself.
         known = value.dtype.kind != "f" or issubclass(kind, Choice) or np.isfinite(value).all()
         if not known:
-            raise ValueError(f"{field} of {kind.__name__} must be finite, not NaN")
+            raise ValueError(f"{where} must be finite, not NaN")
         return
     if type(value) in (tuple, list):
         for one in value:
-            _check_held(one, kind, field)
+            _check_held(one, kind, where, infinite)
         return
     raise TypeError(
-        f"{field} of {kind.__name__} must be made of numbers, texts, arrays of numbers and types "
-        f"of skdp, got {type(value).__name__}"
+        f"{where} must be made of numbers, texts, arrays of numbers and types of skdp, got "
+        f"{type(value).__name__}"
     )
 
 

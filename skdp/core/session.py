@@ -33,6 +33,7 @@ from skdp.core.query import (
     Choice,
     Measurement,
     Noisy,
+    Query,
     Terms,
     check_query,
     checked_integers,
@@ -182,11 +183,14 @@ def answer_query(
     """
     kind = check_query(query)
     query = owned(query)
-    name = kind.name if name is None else name
+    name = query.name if name is None else name
     known = is_reviewed(kind)
+    described = f"{kind.__module__}.{kind.__qualname__}"
+    if known and issubclass(kind, Query):
+        described = query.described
     # For mechanisms that say nothing of more than one step.
     per_step = meter.per_step(table.stability.steps)
-    with asked(f"{kind.__module__}.{kind.__qualname__}", reviewed=known):
+    with asked(described, reviewed=known):
         if issubclass(kind, Measurement):
             whole = kind.holds_for_units(query, table)
             return kind.measure(query, table, meter if whole else per_step, share, name)

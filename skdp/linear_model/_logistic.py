@@ -25,7 +25,7 @@ from skdp.budget import PrivacyBudget
 from skdp.core import Session
 from skdp.linear_model._calibration import CALIBRATION_SHARE, calibrated, is_useful
 from skdp.planning import Allowance
-from skdp.queries import LogisticGradient, StandardBall, WeightedGradient
+from skdp.queries import StandardBall, logistic_gradient
 
 __all__ = ["DPLogisticRegression"]
 
@@ -392,9 +392,8 @@ def _descend(
     rate = plan.rate
     for step in told_steps(steps):
         share = whole / steps
-        query = LogisticGradient(view, plan.constant, theta, offset, plan.clip)
-        asked = query if most is None else WeightedGradient(query, most)
-        release = session.answer(asked, share, name=f"gradient {step + 1}")
+        query = logistic_gradient(view, plan.constant, theta, offset, plan.clip, most)
+        release = session.answer(query, share, name=f"gradient {step + 1}")
         gradient, std = release.value, float(np.mean(release.std))
         if step and float((gradient * before).sum()) < -3 * std**2 * math.sqrt(theta.size):
             rate *= _SHORTER

@@ -23,8 +23,8 @@ from skdp.core.clipping import SUM_BITS, Ball, Box, Floats, isqrt_up
 from skdp.core.mechanisms import independent_noise, l2_noise
 from skdp.core.privacy_filter import Release, Share, released
 from skdp.core.query import Measurement, Noisy, UserFunction, reviewed, terms_of
-from skdp.core.sums import sum_sensitivity, with_count, without_count
 from skdp.core.table import REPLACE_ONE, as_total, total_dtype
+from skdp.queries.user_sums import sum_sensitivity, with_count, without_count
 from skdp.tabular.containers import to_float
 from skdp.tabular.sparse_rows import as_dense
 from skdp.user_code import run_isolated, user_code

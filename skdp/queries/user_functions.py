@@ -24,7 +24,7 @@ from skdp.core.mechanisms import l2_noise
 from skdp.core.noise import lent_generators
 from skdp.core.privacy_filter import Release, Share, released
 from skdp.core.query import Measurement, Noisy, UserFunction, reviewed, terms_of
-from skdp.core.sums import mean_in, sum_sensitivity, with_count
+from skdp.queries.user_sums import mean_in, sum_sensitivity, with_count
 from skdp.tabular.containers import alone, cut
 from skdp.user_code import foreign_code, run_isolated, suppress_warnings, user_code
 

@@ -24,6 +24,8 @@ from skdp.budget import PrivacyBudget
 from skdp.core import mechanisms
 from skdp.core import session as session_module
 from skdp.core.query import Choice, Measurement, Query, reviewed_types
+from skdp.core.sums import Image, RowCells, RowSum
+from skdp.queries.images import Beyond
 
 
 @of_every_pair
@@ -93,9 +95,9 @@ def test_a_sensitivity_is_attained_by_whole_tables(name, ask, delta, relation, X
 
 TESTS = Path(__file__).parents[1]
 
-# Queries whose neighbour tests need rows of their own: where they are.
+# Queries, and images of rows, whose neighbour tests need rows of their own: where they are.
 ELSEWHERE = {
-    "RowsBeyond": "contract/test_users.py",
+    "rows_beyond": "contract/test_users.py",
     "BasisMean": "queries/test_kernel_queries.py",
     "BestOfRuns": "queries/test_best_of_runs.py",
     "FeatureMeans": "queries/test_kernel_queries.py",
@@ -117,16 +119,19 @@ ELSEWHERE = {
 
 
 def test_every_query_is_here(monkeypatch):
-    """A registered query of every type is asked above, or in the file that is named."""
+    """Every type of query, image and cells is asked above, or in the file that is named."""
     asked = set()
     check = session_module.check_query
 
     def noted_query(query):
         asked.add(type(query))
+        if type(query) is RowSum:
+            asked.update({type(query.image), type(query.cells)} - {type(None)})
         return check(query)
 
     monkeypatch.setattr(session_module, "check_query", noted_query)
-    kinds = {kind for kind in reviewed_types() if issubclass(kind, Query | Choice | Measurement)}
+    asked_kinds = Query | Choice | Measurement | Image | RowCells
+    kinds = {kind for kind in reviewed_types() if issubclass(kind, asked_kinds)} - {Beyond}
     for name, file in ELSEWHERE.items():
         assert f"{name}(" in (TESTS / file).read_text()
     budgets = {relation: PrivacyBudget(1e6, 0.5, adjacency=relation) for relation in RELATIONS}

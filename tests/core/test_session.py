@@ -27,10 +27,12 @@ from skdp.queries import (
     BoxTree,
     CellQuantile,
     LearnedBounds,
-    Moments,
-    NormBound,
+    NormBins,
     ScoreMean,
     SecondMoment,
+    moments,
+    norm_from_bins,
+    row_counts,
     second_moments,
 )
 from skdp.tabular import check_rows, opaque_rows
@@ -398,7 +400,8 @@ def test_gaussian_sum_matches_the_profile_of_balle_and_wang():
     p, q = stats.norm.pdf(x), stats.norm.pdf(x, loc=ratio)
     delta = np.trapezoid(np.maximum(p - math.e * q, 0), x)
     assert delta == pytest.approx(1e-6, rel=1e-3)
-    assert statistics.sum_sensitivity(Box([-1.0], [1.0]), "replace_one") == 2**18
+    view = Box([-1.0], [1.0])
+    assert statistics.RowSum(statistics.Values(view)).sensitivity("replace_one").l2 == 2**18
 
 
 # --- extremes ------------------------------------------------------------------------------------
@@ -416,7 +419,7 @@ def test_every_door_works_from_the_smallest_to_a_huge_epsilon(epsilon, delta, ad
         s.row_count(0.01).value,
         s.answer(Sum(box), 0.01).value,
         s.answer(Mean(box), 0.01).value,
-        s.answer(Moments([-1, -1], [1, 1]), 0.01)[0].value,
+        s.answer(moments([-1, -1], [1, 1]), 0.01)[0].value,
         s.answer(CellQuantile(box, 0.5), 0.01).value,
         s.answer(AssignedSums(box, [[0, 0]], 0.1, count_share=0.01), 0.01)[1].value,
         s.answer(BoxTree(box, 5)).sums(np.arange(32, 64), 0.01)[1].value,
@@ -425,7 +428,8 @@ def test_every_door_works_from_the_smallest_to_a_huge_epsilon(epsilon, delta, ad
         s.answer(SecondMoment(ball, noise="laplace"), 0.01).second_moment,
         s.answer(LearnedBounds(), 0.01).low,
     ]
-    bound = s.answer(NormBound(np.zeros(2)), 0.01)
+    counts = s.answer(row_counts(NormBins(np.zeros(2)), "norm histogram"), 0.01)
+    bound = norm_from_bins(counts.value, counts.std, NormBins(np.zeros(2)).low)
     assert bound > 0 or (np.isnan(bound) and epsilon < 1)  # noise hides all rows
     assert all(np.isfinite(v).all() for v in values)
 
