@@ -64,7 +64,7 @@ class Sensitivity(Protocol):
 
     def noised(
         self, meter: Meter, name: str, exact: NDArray, share: Share, unit: float
-    ) -> tuple[NDArray, float]:
+    ) -> tuple[NDArray, Any]:
         """Return the integers with noise, and its standard deviation in steps."""
 
 
@@ -96,13 +96,13 @@ class Noisy:
     Attributes
     ----------
     values : ndarray of int
-    std : float
-        Of an entry (off the diagonal, of a matrix), in steps.
+    std : float or ndarray
+        Of an entry (off the diagonal, of a matrix), in steps; of sums in groups, of each group.
     terms : Terms
     """
 
     values: NDArray
-    std: float
+    std: Any
     terms: Terms
 
 
@@ -139,9 +139,18 @@ class Query:
         """What is computed, for the certificate; of types of skdp alone."""
         return f"{type(self).__module__}.{type(self).__qualname__}"
 
+    def check_table(self, table: PrivateTable) -> None:
+        """Refuse a table whose public facts the query does not fit; that costs nothing."""
+
     def exact(self, table: PrivateTable) -> NDArray:
         """Return the exact integers; private."""
         raise NotImplementedError
+
+    def exact_in_session(
+        self, table: PrivateTable, meter: Meter, share: Share, name: str
+    ) -> NDArray:
+        """Return `exact`; a query of skdp that runs a user's code does so in isolation here."""
+        return self.exact(table)
 
     def sensitivity(self, relation: str) -> Sensitivity:
         """Return by how much `exact` moves, at most, for a row replaced, or added or removed."""

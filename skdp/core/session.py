@@ -204,9 +204,17 @@ def answer_query(
         if not is_reviewed(type(size)):
             raise TypeError(f"{kind.__name__}.sensitivity must return one of skdp.core")
         unit = query.unit
-        exact = _computed(
-            meter, share, name, lambda: checked_integers(kind.exact(query, table), kind)
-        )
+        if known:
+            kind.check_table(query, table)
+
+        def compute() -> Any:
+            if known:
+                found = kind.exact_in_session(query, table, meter, share, name)
+            else:
+                found = kind.exact(query, table)
+            return checked_integers(found, kind)
+
+        exact = _computed(meter, share, name, compute)
         values, std = size.noised(meter, name, exact, share, unit)
         if not known:  # whether int64 holds them would tell of what is exact
             values = values.astype(object)

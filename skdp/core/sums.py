@@ -31,7 +31,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -41,6 +41,9 @@ from skdp.core.mechanisms import Independent, Spherical
 from skdp.core.privacy_filter import Release, released
 from skdp.core.query import Noisy, Query, Terms, reviewed
 from skdp.core.table import REPLACE_ONE, PrivateTable, as_total, total_dtype
+
+if TYPE_CHECKING:
+    from skdp.core.privacy_filter import Meter, Share
 
 __all__ = [
     "Count",
@@ -88,6 +91,10 @@ class Image:
     needs_labels : bool
     width : int
         Numbers a row that a pass over the rows needs, beside those of the image.
+    least : int
+        Rows that a pass should read at a time.
+    runs_user_code : bool
+        Whether `user_total` makes the sum, from what a user's code makes of the rows.
     """
 
     what = "values"
@@ -101,6 +108,8 @@ class Image:
     weight_bits = 0
     needs_labels = False
     width = 1
+    least = 256
+    runs_user_code = False
 
     @property
     def change_l1(self) -> int:
@@ -138,6 +147,10 @@ class Image:
             q = self.weighted(block, weights)
             parts.append(as_total(np.ones(len(q)) @ q, dtype))
         return parts[0] if len(parts) == 1 else np.concatenate(parts)
+
+    def user_total(self, table: PrivateTable, meter: Meter, share: Share, name: str) -> NDArray:
+        """Return the sum of the images that a user's code makes of rows, in isolation."""
+        raise NotImplementedError
 
     def weighted(self, q: Floats, weights: Floats | None) -> Floats:
         """Return images times weights, as integers in steps 2**weight_bits times as fine."""
@@ -282,11 +295,15 @@ class RowSum(Query):
 
     # --- the exact sums ---------------------------------------------------------------------------
 
+    def check_table(self, table: PrivateTable) -> None:
+        self.image.check_table(table)
+        if self.cells is not None:
+            self.cells.check_table(table)
+        if self.image.runs_user_code and not self.of_values_alone:
+            raise TypeError("images that a user's code makes have neither cells nor weights")
+
     def exact(self, table: PrivateTable) -> NDArray:
         image, cells = self.image, self.cells
-        for part in (image, cells):
-            if part is not None:
-                part.check_table(table)
         if cells is None and self.weight_bound is None and type(image) is One:
             return np.array([table.n], dtype=np.int64)
         largest = max(image.largest * self._scale, self.constant)
@@ -317,14 +334,24 @@ class RowSum(Query):
         kinds = ["weighted"] * weighted + ["labelled"] * labelled
         read = "_".join(kinds) or ("chunk" if cells is None else cells.read)
         width = max(size, image.width, 1 if cells is None else len(cells.spans))
-        least = 256 if cells is None else cells.least
+        least = image.least if cells is None else cells.least
         total, count = table.fold(add, fresh, width=width, least=least, read=read)
-        total = self._shaped(total)
+        return self._counted(self._shaped(total), table, count if weighted else None)
+
+    def exact_in_session(
+        self, table: PrivateTable, meter: Meter, share: Share, name: str
+    ) -> NDArray:
+        if not self.image.runs_user_code:
+            return self.exact(table)
+        return self._counted(self.image.user_total(table, meter, share, name), table, None)
+
+    def _counted(self, total: NDArray, table: PrivateTable, count: NDArray | None) -> NDArray:
+        """Return exact sums, with their count behind them where it is released."""
         if not self.constant:
             return total
-        if not weighted:
+        if count is None:
             n = self.constant * table.n
-            count = np.array([n], dtype=dtype if n < 2**62 else object)
+            count = np.array([n], dtype=total.dtype if n < 2**62 else object)
         return np.concatenate([total.ravel(), count])
 
     def _add_in_cells(self, x: Any, labels: Any, weights: Floats | None, total: NDArray) -> None:

@@ -48,7 +48,7 @@ if TYPE_CHECKING:
         target_moments,
     )
     from skdp.queries.kernel_maps import KernelMap
-    from skdp.queries.kernel_means import BasisMean, FeatureMeans, KernelMean, LinearImage
+    from skdp.queries.kernel_means import KernelMean, LinearImage, basis_mean, feature_means
     from skdp.queries.key_selection import (
         KEY_METHODS,
         MAX_KEYS_PER_UNIT,
@@ -108,7 +108,7 @@ if TYPE_CHECKING:
         threshold_scales,
     )
     from skdp.queries.trees import BoxTree, Projection, Tree, tree_box
-    from skdp.queries.user_functions import FunctionMean, ScoreMean
+    from skdp.queries.user_functions import function_mean, score_mean
     from skdp.queries.views import LogitBall, StandardBall, TargetBox, WeightedBall, sum_view
     from skdp.queries.workloads import (
         MAX_TABLE,
@@ -145,7 +145,7 @@ else:
                 "target_moments"
             ),
             "kernel_maps": "KernelMap",
-            "kernel_means": "BasisMean FeatureMeans KernelMean LinearImage",
+            "kernel_means": "KernelMean LinearImage basis_mean feature_means",
             "key_selection": (
                 "KEY_METHODS MAX_KEYS_PER_UNIT SelectCategories SelectClasses SelectKeys"
             ),
@@ -172,7 +172,7 @@ else:
             "smooth_sensitivity.spanning_trees": "SpanningCost check_graph",
             "sparse_vector": "AboveThreshold SparseVector comparison_margin threshold_scales",
             "trees": "BoxTree Projection Tree tree_box",
-            "user_functions": "FunctionMean ScoreMean",
+            "user_functions": "function_mean score_mean",
             "views": "LogitBall StandardBall TargetBox WeightedBall sum_view",
             "workloads": (
                 "Cells Group Intervals MAX_TABLE MarginalCells Prefixes QUERY_UNIT Weighted "
@@ -195,7 +195,6 @@ __all__ = [
     "AboveThreshold",
     "AssignedSums",
     "BaseRun",
-    "BasisMean",
     "BestOfRuns",
     "BestRun",
     "BlockVotes",
@@ -205,8 +204,6 @@ __all__ = [
     "Cells",
     "ColumnBox",
     "ColumnCells",
-    "FeatureMeans",
-    "FunctionMean",
     "GramRelease",
     "Grid",
     "Group",
@@ -241,7 +238,6 @@ __all__ = [
     "PublishedRows",
     "Quantiles",
     "Repeats",
-    "ScoreMean",
     "SecondMoment",
     "SelectCategories",
     "SelectClasses",
@@ -270,6 +266,7 @@ __all__ = [
     "additive_gradient",
     "allowances",
     "base_level",
+    "basis_mean",
     "cauchy_kappa",
     "cells_noise",
     "check_graph",
@@ -280,6 +277,8 @@ __all__ = [
     "column_box",
     "column_units",
     "comparison_margin",
+    "feature_means",
+    "function_mean",
     "label_moments",
     "label_sums",
     "label_vectors",
@@ -298,6 +297,7 @@ __all__ = [
     "recursion",
     "row_counts",
     "rows_beyond",
+    "score_mean",
     "softmax",
     "spread",
     "squared_offsets",

@@ -26,15 +26,14 @@ from skdp.core.clipping import (
     isqrt_up,
     power_of_two_grid,
 )
-from skdp.core.privacy_filter import Release, Share, released
-from skdp.core.query import Measurement, Terms, reviewed
+from skdp.core.privacy_filter import Release, released
+from skdp.core.query import Noisy, Query, Terms, reviewed
 from skdp.core.sums import Image, RowSum, weight_fractions
 from skdp.core.table import PrivateTable, as_total, fold, total_dtype
-from skdp.queries.joint_sums import joint_noise
+from skdp.queries.joint_sums import Joint
 from skdp.tabular.rows import Rows
 
 if TYPE_CHECKING:
-    from skdp.core.privacy_filter import Meter
     from skdp.core.table import PrivateTable
 
 __all__ = [
@@ -292,12 +291,13 @@ def _step_bits(level: float, d: int) -> int:
 
 @reviewed
 @dataclass(frozen=True, eq=False)
-class AssignedSums(Measurement):
+class AssignedSums(Query):
     """Counts and sums of offsets of the rows by nearest public centre, jointly.
 
     Each row of the box goes to its nearest centre (Euclidean, in user units); its offset from
     it, divided by the units, is clipped to L2 norm `radius`. Noise falls on every centre,
-    empty or not. Guarantee: that of `skdp.queries.joint_sums.joint_noise`.
+    empty or not. Guarantee: that of `skdp.queries.joint_sums.Joint`, which is why it is no
+    `RowSum`: counts and sums have noise of two scales.
 
     Parameters
     ----------
@@ -305,6 +305,8 @@ class AssignedSums(Measurement):
         Public; 0 for a column that counts as constant.
     most : float or None
         Public bound of the weights of rows, which count by the part of it that they are.
+    size, bits : int
+        Steps of the radius, and bits of a weight; a session sets them.
 
     Returns
     -------
@@ -320,45 +322,48 @@ class AssignedSums(Measurement):
     units: Any = 1.0
     count_share: float = 0.5
     most: float | None = None
+    size: int = 1
+    bits: int = 0
 
-    def measure(
-        self, table: PrivateTable, meter: Meter, share: Share, name: str
-    ) -> tuple[Release, Release]:
-        box, centers, radius = self.box, self.centers, self.radius
-        units, count_share = self.units, self.count_share
-        where = np.array(centers, dtype=np.float64).reshape(-1, box.n_dims)
-        unit = np.broadcast_to(np.asarray(units, dtype=np.float64), (box.n_dims,))
-        part = (1 - min(max(float(count_share), 0.01), 0.99)) / 2
-        level = meter.level(share) * (part if meter.pure else math.sqrt(part))
-        size = 2 ** _step_bits(level, box.n_dims)
-        grid = np.where(unit > 0, np.maximum(unit * (radius / size), 2.0**-1000), 0.0)
-        columns, one, bound = np.where(grid > 0, grid, math.inf), 1, size
+    def prepared(self, terms: Terms) -> AssignedSums:
+        part = (1 - min(max(float(self.count_share), 0.01), 0.99)) / 2
+        level = terms.level * (part if terms.pure else math.sqrt(part))
+        bits = 0 if self.most is None else min(_WEIGHT_BITS, _step_bits(level, 1))
+        return replace(self, size=2 ** _step_bits(level, self.box.n_dims), bits=bits)
+
+    @property
+    def unit(self) -> float:
+        return float(self.radius) / self.size
+
+    @property
+    def _where(self) -> Floats:
+        return np.array(self.centers, dtype=np.float64).reshape(-1, self.box.n_dims)
+
+    @property
+    def _grid(self) -> Floats:
+        """Length of a step of each column, in user units; 0 for one that counts as constant."""
+        unit = np.broadcast_to(np.asarray(self.units, dtype=np.float64), (self.box.n_dims,))
+        return np.where(unit > 0, np.maximum(unit * (self.radius / self.size), 2.0**-1000), 0.0)
+
+    def exact(self, table: PrivateTable) -> NDArray:
+        steps = np.where(self._grid > 0, self._grid, math.inf)
+        places = (table.rows, self.box, self._where, steps, self.size)
         if self.most is None:
-            counts, sums = center_sums(table.rows, box, where, columns, size)
+            counts, sums = center_sums(*places)
         else:
-            bits = min(_WEIGHT_BITS, _step_bits(level, 1))
-            one, bound = 2**bits, size + 1 + isqrt_up(box.n_dims)
-            counts, sums = weighted_center_sums(
-                table.rows, box, where, columns, size, self.most, bits
-            )
-        bounds = np.full(len(where), bound, dtype=np.int64)
-        noisy_counts, count_std, noisy_sums, sum_std = joint_noise(
-            meter,
-            name,
-            counts,
-            sums,
-            bounds,
-            share,
-            count_share,
-            table.relation,
-            unit=float(radius) / size,
-            one=one,
-        )
-        if one > 1:
-            noisy_counts, count_std = noisy_counts.astype(np.float64) / one, count_std / one
+            counts, sums = weighted_center_sums(*places, self.most, self.bits)
+        return np.concatenate([counts[:, None], sums], axis=1)
+
+    def sensitivity(self, relation: str) -> Joint:
+        bound = self.size if self.most is None else self.size + 1 + isqrt_up(self.box.n_dims)
+        bounds = np.full(len(self._where), bound, dtype=np.int64)
+        return Joint.of(relation, bounds, self.count_share, 1 << self.bits)
+
+    def decoded(self, noisy: Noisy) -> tuple[Release, Release]:
+        values, std, one = noisy.values, np.asarray(noisy.std), 1 << self.bits
         return (
-            released(noisy_counts, count_std),
-            released(noisy_sums.astype(np.float64) * grid, sum_std[:, None] * grid),
+            released(values[:, 0].astype(np.float64) / one, float(std[0, 0]) / one),
+            released(values[:, 1:].astype(np.float64) * self._grid, std[:, 1:] * self._grid),
         )
 
 

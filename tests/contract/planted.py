@@ -186,8 +186,8 @@ MUTANTS = (
     ),
     _m(
         "sums are divided by the exact number of rows", "queries.kernel_means",
-        "sums, count = without_count(Noisy(values, std, terms), weight)",
-        "sums, count = without_count(Noisy(values, std, terms), weight)[0], max(1.0, table.n)",
+        "n, n_std = float(values[-1]) / self.count_weight,",
+        "n, n_std = __import__('inspect').currentframe().f_back.f_locals['table'].n + 0.0,",
         f"{REPLAY}[kernel_density_stated-rest]",
     ),
     _m(
@@ -254,13 +254,12 @@ MUTANTS = (
     ),
     _m(
         "groups: a row that leaves one and enters another counts once", "queries.joint_sums",
-        "per_row = epsilon / 2 if relation == REPLACE_ONE else epsilon",
-        "per_row = epsilon",
+        "per_row = epsilon / self.rows", "per_row = epsilon",
         f"{ATTAINED}[nearest centres]",
     ),
     _m(
         "groups: the same with Gaussian noise", "queries.joint_sums",
-        "mu = mu * math.sqrt(0.5)", "mu = mu * 1.0",
+        "math.sqrt(1 / worst)", "1.0",
         f"{ATTAINED}[nearest centres]",
     ),
     _m(
@@ -521,7 +520,8 @@ MUTANTS = (
     ),
     _m(
         "weighted counts of centres have noise for half a row", "queries.joint_sums",
-        "t_count = one / (part * per_row)", "t_count = -(-one // 2) / (part * per_row)",
+        "t_count = self.one / (part * per_row)",
+        "t_count = -(-self.one // 2) / (part * per_row)",
         f"{ATTAINED}[nearest centres with weights]",
         f"{ATTAINED}[tree sums with weights]",
     ),

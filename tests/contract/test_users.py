@@ -397,12 +397,12 @@ def test_drawn_users_replaced(tables, delta, most):
 
 def several(session):
     """Ask queries of all three kinds: tight, per step and a choice."""
-    from skdp.queries import EdgeHistogram, Quantiles
+    from skdp.queries import Grid, Quantiles, row_counts
 
     box = Box([-1.0], [1.0])
     return (
         session.answer(Mean(box), 0.3).value,
-        session.answer(EdgeHistogram((np.array([-1.0, 0.0, 1.0]),)), 0.3).value,
+        session.answer(row_counts(Grid((np.array([-1.0, 0.0, 1.0]),)), "histogram"), 0.3).value,
         session.answer(Quantiles(box, 0.5), 0.4).value,
     )
 

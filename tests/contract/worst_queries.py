@@ -19,7 +19,6 @@ from skdp.queries import (
     CellQuantile,
     Cells,
     ColumnCells,
-    FunctionMean,
     Grid,
     Labelled,
     Labels,
@@ -32,7 +31,6 @@ from skdp.queries import (
     NormBins,
     OnBlocks,
     Quantiles,
-    ScoreMean,
     SecondMoment,
     SmallTable,
     SmoothMedian,
@@ -49,12 +47,14 @@ from skdp.queries import (
     additive_errors,
     additive_gradient,
     column_box,
+    function_mean,
     label_moments,
     label_sums,
     label_vectors,
     logistic_gradient,
     moments,
     row_counts,
+    score_mean,
     squared_offsets,
     sum_view,
     target_moments,
@@ -115,7 +115,7 @@ def node_counts(s, most=None):
 
 
 def score(s):
-    return s.answer(ScoreMean(UserFunction(lambda X, y: X[:, 0]), -1.0, 1.0)).value
+    return s.answer(score_mean(UserFunction(lambda X, y: X[:, 0]), -1.0, 1.0)).value
 
 
 def sum_of_box(s):
@@ -167,7 +167,7 @@ def noisy_median(s):
 
 
 def statistical_query(s):
-    return s.answer(FunctionMean(UserFunction(lambda x: x[0]))).value
+    return s.answer(function_mean(UserFunction(lambda x: x[0]))).value
 
 
 def leaf_sums(s):

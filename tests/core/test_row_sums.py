@@ -8,13 +8,17 @@ from __future__ import annotations
 
 import itertools
 import math
+from dataclasses import replace
 
 import numpy as np
 import pytest
 
+from skdp.core import Box
 from skdp.core.sums import Image, RowCells, RowSum
 from skdp.core.table import PrivateTable, stability_of
+from skdp.queries import AssignedSums
 
+RELATIONS = ("replace_one", "add_or_remove_one")
 BOUND = 2.0  # of weights; they are 0, 1/2 and 1 of it, and beyond
 
 
@@ -192,3 +196,42 @@ def test_a_sum_is_what_its_rows_add(cells, weighted):
 def test_a_kind_of_noise_that_is_none_is_refused():
     with pytest.raises(ValueError, match="noise must be 'vector', 'entries' or 'smaller'"):
         RowSum(IMAGES["always the same"], noise="joint").sensitivity("replace_one")
+
+
+def losses_of(changes, size, power):
+    """Return what changes lose of counts and of sums, in parts of those of one row, (n, 2).
+
+    power : 2 for squares of mu, 1 for epsilons.
+    """
+    counts = np.abs(changes[:, :, 0]) / size.one
+    norms = np.sqrt((changes[:, :, 1:].astype(float) ** 2).sum(axis=2)) / size.bounds
+    return np.stack([(counts**power).sum(axis=1), (norms**power).sum(axis=1)], axis=1)
+
+
+@pytest.mark.parametrize("weight_bound", [None, 2.0])
+def test_counts_and_sums_of_centres_move_as_their_joint_sensitivity_says(weight_bound):
+    """Every row of some, and every replacement; for any share of the counts."""
+    centers, box = np.array([[-1.0, 0.0], [1.0, 0.0]]), Box([-2.0, -2.0], [2.0, 2.0])
+    query = AssignedSums(box, centers, 1.0, most=weight_bound, size=1024)
+    query = replace(query, bits=0 if weight_bound is None else 4)
+    ends = [-2.0, -1.0, 0.0, 0.3, 2.0]
+    rows = [(np.array(x), w) for x in itertools.product(ends, ends) for w in (0.0, 0.7, 2.0)]
+    parts = np.array([query.exact(table_of([row])) for row in rows], dtype=np.int64)
+    pairs = (parts[:, None] - parts).reshape(-1, *parts.shape[1:])
+    for relation, changes in (("add_or_remove_one", parts), ("replace_one", pairs)):
+        size = query.sensitivity(relation)
+        for share in (0.0, 0.3, 0.5, 1.0):
+            both = np.array([share, 1 - share])
+            allowed = max(float(both @ change) for change in size.changes)
+            moved = float((losses_of(changes, size, 2) @ both).max())
+            assert 0.98 * allowed <= moved <= allowed * (1 + 1e-9)
+            assert (losses_of(changes, size, 1) @ both).max() <= size.rows * (1 + 1e-9)
+
+
+def test_a_unit_of_several_rows_replaces_some_and_adds_others():
+    query = AssignedSums(Box([0.0], [1.0]), [[0.0], [1.0]], 1.0, size=16)
+    replaced, added = (query.sensitivity(relation) for relation in RELATIONS)
+    assert set(replaced.times(3).changes) == {(18, 18), (0, 36)}
+    assert replaced.times(3).rows == 6
+    assert set(added.times(4).either(replaced).changes) == {(16, 16), (2, 2), (0, 4)}
+    assert added.times(4).either(replaced).rows == 4

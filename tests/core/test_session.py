@@ -28,11 +28,11 @@ from skdp.queries import (
     CellQuantile,
     LearnedBounds,
     NormBins,
-    ScoreMean,
     SecondMoment,
     moments,
     norm_from_bins,
     row_counts,
+    score_mean,
     second_moments,
 )
 from skdp.tabular import check_rows, opaque_rows
@@ -313,7 +313,7 @@ def test_mean_score_sees_one_row_at_a_time_and_swallows_its_errors(adjacency):
     budget = PrivacyBudget(1e6, adjacency=adjacency)
     rows = opaque_rows(X, None)
     with core.open_session(rows, estimator="T", epsilon=1e4, budget=budget) as session:
-        result = session.answer(ScoreMean(UserFunction(score), -1.0, 1.0))
+        result = session.answer(score_mean(UserFunction(score), -1.0, 1.0))
     assert set(seen) == {1}
     expected = np.where(X[:, 0] > 0.8, -1.0, X[:, 0]).mean()
     assert float(result.value) == pytest.approx(expected, abs=1e-3)
@@ -333,7 +333,7 @@ def test_mean_score_in_blocks_equals_row_by_row():
             core.open_session(rows, estimator="T", epsilon=1e5, budget=budget) as session,
             transcript.record() as t,
         ):
-            session.answer(ScoreMean(UserFunction(score), 0.0, 1.0, blocks))
+            session.answer(score_mean(UserFunction(score), 0.0, 1.0, blocks))
         values.append(t.entries[0].exact.tolist())
     assert values[0] == values[1]
 
@@ -541,7 +541,7 @@ def test_one_failing_row_moves_a_private_score_by_one_row_only():
             core.open_session(rows, estimator="T", epsilon=1.0) as session,
             transcript.record() as t,
         ):
-            session.answer(ScoreMean(UserFunction(score), 0.0, 1.0))
+            session.answer(score_mean(UserFunction(score), 0.0, 1.0))
         exact.append(t.entries[0])
     assert exact[0].distance(exact[0].exact, exact[1].exact) <= exact[0].sensitivity
 

@@ -26,10 +26,8 @@ from skdp.budget.stand_in import StandInBudget
 from skdp.core import Ball, Box, Count, Mean, Sum, UserFunction, open_session
 from skdp.core.units import Unit
 from skdp.queries import (
-    BasisMean,
     BestOfRuns,
     CellQuantile,
-    FeatureMeans,
     KernelMap,
     KernelMean,
     KeyTotals,
@@ -48,6 +46,8 @@ from skdp.queries import (
     SmoothMedian,
     UnitShapes,
     UnitSpread,
+    basis_mean,
+    feature_means,
     moments,
     rows_beyond,
 )
@@ -359,14 +359,14 @@ OWN = (
     Own("shortened sums", PAIRS, numbers, [Sum(SQUARE), Mean(SQUARE)], epsilon=1e-5),
     Own("kernel mean", PAIRS, numbers, [KernelMean(KERNEL, np.eye(6))]),
     Own("kernel mean, one image", PAIRS, numbers, [KernelMean(KERNEL, np.ones((1, 6)))]),
-    Own("feature means", PAIRS, numbers, [FeatureMeans(KERNEL)]),
+    Own("feature means", PAIRS, numbers, [feature_means(KERNEL)]),
     Own(
         "basis mean",
         PAIRS,
         numbers,
         [
-            BasisMean(UserFunction(lambda X: X**2), Box([0.0, 0.0], [4.0, 4.0])),
-            BasisMean(UserFunction(lambda X: X), Ball([0.0, 0.0], 2.0), True),
+            basis_mean(UserFunction(lambda X: X**2), Box([0.0, 0.0], [4.0, 4.0])),
+            basis_mean(UserFunction(lambda X: X), Ball([0.0, 0.0], 2.0), True),
         ],
     ),
     Own(
