@@ -35,6 +35,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "Choice",
+    "Derived",
     "Measurement",
     "Noisy",
     "Query",
@@ -204,6 +205,22 @@ class Measurement:
         raise NotImplementedError
 
 
+class Derived:
+    """A query of a table that is derived from the private one: of one column, of blocks' answers.
+
+    A subclass is a frozen dataclass of public values, registered like a `Query`, with the field
+    `query`; its proof stands in its file and says which stability the derived table has. The
+    session answers the query on that table, with its own sensitivity and the noise that this asks
+    for. Like a measurement it is handed the session's privacy filter, for one step.
+    """
+
+    name: ClassVar[str] = "derived table"
+
+    def table(self, table: PrivateTable, meter: Meter, share: Share, name: str) -> PrivateTable:
+        """Return the derived table, or raise if the query is none for it."""
+        raise NotImplementedError
+
+
 def moved_by(kind: type[Any], query: Any, stability: Stability) -> Any:
     """Return by how much the answer to a query moves for one unit: the worst its table may do.
 
@@ -343,7 +360,7 @@ def register_query(cls: type[T]) -> type[T]:
     )
     options: Any = getattr(cls, "__dataclass_params__", None)
     frozen = options is not None and options.frozen
-    if issubclass(cls, Measurement) or not (complete and frozen):
+    if issubclass(cls, Measurement | Derived) or not (complete and frozen):
         raise TypeError(
             "a query must be a frozen dataclass that derives from skdp.core.Query and has "
             "exact(table), sensitivity(relation) and decoded(noisy), or from Choice and has "
@@ -374,7 +391,7 @@ def check_query(query: Any) -> type[Any]:
     """
     kind = type(query)
     known = id(kind) in _REVIEWED or id(kind) in _UNREVIEWED
-    if not known or not issubclass(kind, Query | Choice | Measurement):
+    if not known or not issubclass(kind, Query | Choice | Measurement | Derived):
         raise TypeError(
             f"a session answers the queries of skdp and registered ones, got {kind.__name__}"
         )

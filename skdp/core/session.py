@@ -31,6 +31,7 @@ from skdp.core.privacy_filter import (
 )
 from skdp.core.query import (
     Choice,
+    Derived,
     Measurement,
     Noisy,
     Query,
@@ -95,7 +96,7 @@ class Session:
 
         Parameters
         ----------
-        query : Query, Choice or Measurement
+        query : Query, Choice, Measurement or Derived
         share : float or Fraction, default=None
             Of the session's allowance; None for all that remains.
         name : str, default=None
@@ -177,10 +178,7 @@ class Session:
 def answer_query(
     query: Any, table: PrivateTable, meter: Meter, share: Share = None, name: str | None = None
 ) -> Any:
-    """Release the answer to a query on a table; see `Session.answer`.
-
-    A measurement calls it for a query on a table that it has derived.
-    """
+    """Release the answer to a query on a table; see `Session.answer`."""
     kind = check_query(query)
     query = owned(query)
     name = query.name if name is None else name
@@ -191,6 +189,9 @@ def answer_query(
     # For mechanisms that say nothing of more than one step.
     per_step = meter.per_step(table.stability.steps)
     with asked(described, reviewed=known):
+        if issubclass(kind, Derived):
+            derived = kind.table(query, table, per_step, share, name)
+            return answer_query(query.query, derived, per_step, share, name)
         if issubclass(kind, Measurement):
             whole = kind.holds_for_units(query, table)
             return kind.measure(query, table, meter if whole else per_step, share, name)

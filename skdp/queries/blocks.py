@@ -34,8 +34,7 @@ from skdp.core import noise as samplers
 from skdp.core.clipping import Floats, isqrt_up
 from skdp.core.mechanisms import exponential_mechanism, independent_noise, l2_noise
 from skdp.core.privacy_filter import Release, Share, released
-from skdp.core.query import Measurement, UserFunction, reviewed
-from skdp.core.session import answer_query
+from skdp.core.query import Derived, Measurement, UserFunction, reviewed
 from skdp.core.sums import RowSum, Values
 from skdp.core.table import PrivateTable, Stability
 from skdp.queries.histograms import CellQuantile
@@ -352,7 +351,7 @@ class BlockVotes(Measurement):
 
 @reviewed
 @dataclass(frozen=True, eq=False)
-class OfBlocks(Measurement):
+class OfBlocks(Derived):
     """A query of the table of what disjoint blocks answer, one row a block.
 
     A block returns a vector of as many numbers as the query's view has dimensions; what is not
@@ -374,7 +373,7 @@ class OfBlocks(Measurement):
     run: OnBlocks
     query: Any
 
-    def measure(self, table: PrivateTable, meter: Meter, share: Share, name: str) -> Any:
+    def table(self, table: PrivateTable, meter: Meter, share: Share, name: str) -> PrivateTable:
         query = self.query
         of_view = query.image if type(query) is RowSum else query
         if type(of_view) not in _OF_BLOCKS:
@@ -384,7 +383,7 @@ class OfBlocks(Measurement):
             )
         meter.check(share, name)
         answers = BlockAnswers(table, meter, self.run, of_view.view.center)
-        return answer_query(query, PrivateTable(answers, Stability(1, 0)), meter, share, name)
+        return PrivateTable(answers, Stability(1, 0))
 
 
 _OF_BLOCKS = (Values, CellQuantile, SmoothMedian)  # they read the rows of a view, and no labels

@@ -10,8 +10,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from skdp.core.privacy_filter import Share
-from skdp.core.query import Measurement, reviewed
-from skdp.core.session import answer_query
+from skdp.core.query import Derived, reviewed
 from skdp.core.sums import RowSum
 from skdp.core.table import PrivateTable, stability_of
 from skdp.queries.histograms import CellQuantile
@@ -27,7 +26,7 @@ __all__ = ["OfColumn"]
 
 @reviewed
 @dataclass(frozen=True, eq=False)
-class OfColumn(Measurement):
+class OfColumn(Derived):
     """A query of one column, of the rows in which it is not missing.
 
     Guarantee: that of the query, for the table that a filter of each row leaves: its number of rows
@@ -49,7 +48,7 @@ class OfColumn(Measurement):
     column: int
     query: Any
 
-    def measure(self, table: PrivateTable, meter: Meter, share: Share, name: str) -> Any:
+    def table(self, table: PrivateTable, meter: Meter, share: Share, name: str) -> PrivateTable:
         query = self.query
         if type(query) not in _OF_COLUMN or (type(query) is RowSum and not query.of_values_alone):
             raise TypeError(
@@ -61,7 +60,7 @@ class OfColumn(Measurement):
         rows, stability = table.rows.column(self.column), stability_of(table.relation)
         if rows.filtered:
             stability = stability.filtered()
-        return answer_query(query, PrivateTable(rows, stability), meter, share, name)
+        return PrivateTable(rows, stability)
 
 
 _OF_COLUMN = (RowSum, Quantiles, CellQuantile, LearnedBounds)

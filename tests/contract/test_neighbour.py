@@ -23,7 +23,7 @@ from skdp.audit import neighbour_check
 from skdp.budget import PrivacyBudget
 from skdp.core import mechanisms
 from skdp.core import session as session_module
-from skdp.core.query import Choice, Measurement, Query, reviewed_types
+from skdp.core.query import Choice, Derived, Measurement, Query, reviewed_types
 from skdp.core.sums import Image, RowCells, RowSum
 
 
@@ -129,7 +129,7 @@ def test_every_query_is_here(monkeypatch):
         return check(query)
 
     monkeypatch.setattr(session_module, "check_query", noted_query)
-    asked_kinds = Query | Choice | Measurement | Image | RowCells
+    asked_kinds = Query | Choice | Measurement | Derived | Image | RowCells
     kinds = {kind for kind in reviewed_types() if issubclass(kind, asked_kinds)}
     made_by = {
         "BasisOfRow": "basis_mean",
