@@ -71,26 +71,14 @@ class Image:
     ----------
     what : str
         What is added up, for certificates.
-    shape : tuple of int
-        Of the image of one row; () for a number.
-    unit : float or ndarray
-        User units a step.
-    l1, l2_squared : int
-        Bounds on the image of a row, in steps.
-    largest : int
-        Bound on its coordinates.
     one_sign : bool
         Whether no coordinate is negative, and the larger of the bounds on an image and on a change
         holds for the maxima max(v_j, v'_j), too. Then rounding weighted images adds nothing.
     whole : bool
         False if `blocks` yields real numbers, which are rounded after they have been weighted.
-    count_weight : int
-        C, the constant that counts a row.
     weight_bits : int
         The images of rows with weights have steps 2**weight_bits times as fine.
     needs_labels : bool
-    width : int
-        Numbers a row that a pass over the rows needs, beside those of the image.
     least : int
         Rows that a pass should read at a time.
     runs_user_code : bool
@@ -98,18 +86,42 @@ class Image:
     """
 
     what = "values"
-    shape: tuple[int, ...] = ()
-    unit: Any = 1.0
-    l1: int
-    l2_squared: int
     one_sign = False
     whole = True
-    count_weight = 1
     weight_bits = 0
     needs_labels = False
-    width = 1
     least = 256
     runs_user_code = False
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """The shape of the image of one row; () for a number."""
+        return ()
+
+    @property
+    def unit(self) -> Any:
+        """User units a step: a number, or one a coordinate."""
+        return 1.0
+
+    @property
+    def l1(self) -> int:
+        """Bound on the L1 norm of the image of a row, in steps."""
+        raise NotImplementedError
+
+    @property
+    def l2_squared(self) -> int:
+        """Bound on the squared L2 norm of the image of a row, in steps."""
+        raise NotImplementedError
+
+    @property
+    def count_weight(self) -> int:
+        """The constant C that counts a row."""
+        return 1
+
+    @property
+    def width(self) -> int:
+        """Numbers a row that a pass over the rows needs, beside those of the image."""
+        return 1
 
     @property
     def change_l1(self) -> int:
@@ -123,6 +135,7 @@ class Image:
 
     @property
     def largest(self) -> int:
+        """Bound on the coordinates of an image, in steps."""
         return self.l1
 
     def prepared(self, terms: Terms) -> Any:
@@ -171,15 +184,6 @@ class RowCells:
 
     Attributes
     ----------
-    what : str
-        What a cell stands for, for certificates.
-    spans : list of (int, int)
-        First cell and end of each block, in the order of all cells. Blocks may share a span, not a
-        cell.
-    shape : tuple of int
-        Of the exact sums, which comes before that of the image.
-    answer_shape : tuple of int
-        Of the answer.
     everywhere : bool
         Whether each row is in a cell of every block.
     needs_labels : bool
@@ -187,27 +191,40 @@ class RowCells:
         Whether the shape of the image comes before that of the cells.
     read : str
         The method of the rows that hands them over.
-    least : int
-        Rows that a pass should read at a time.
     """
 
-    what = "cell"
     everywhere = False
     needs_labels = False
     image_first = False
     read = "chunk"
-    least = 256
-    shape: tuple[int, ...]
+
+    @property
+    def what(self) -> str:
+        """What a cell stands for, for certificates."""
+        return "cell"
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """The shape of the exact sums, which comes before that of the image."""
+        raise NotImplementedError
 
     @property
     def spans(self) -> list[tuple[int, int]]:
-        """One block of all cells."""
+        """First cell and end of each block, in the order of all cells; one block by default.
+
+        Blocks may share a span, but not a cell.
+        """
         return [(0, math.prod(self.shape))]
 
     @property
     def answer_shape(self) -> tuple[int, ...]:
-        """The shape of the exact sums."""
+        """The shape of the answer; that of the exact sums by default."""
         return self.shape
+
+    @property
+    def least(self) -> int:
+        """Rows that a pass should read at a time."""
+        return 256
 
     def check_table(self, table: PrivateTable) -> None:
         """Refuse a table whose public facts the cells do not fit."""
@@ -482,7 +499,7 @@ class Values(Image):
         return self if self.bits is None else replace(self, view=self.view.at(self.bits), bits=None)
 
     @property
-    def shape(self) -> tuple[int, ...]:  # type: ignore[override]
+    def shape(self) -> tuple[int, ...]:
         return (int(self.view.n_dims),)
 
     @property
@@ -491,11 +508,11 @@ class Values(Image):
         return grid
 
     @property
-    def l1(self) -> int:  # type: ignore[override]
+    def l1(self) -> int:
         return sum(int(half) for half in self.view.half)
 
     @property
-    def l2_squared(self) -> int:  # type: ignore[override]
+    def l2_squared(self) -> int:
         return int(self.view.norm_squared if self.diagonal else self.view.norm**2)
 
     @property
@@ -508,7 +525,7 @@ class Values(Image):
         return int(self.view.half.max(initial=0.0))
 
     @property
-    def count_weight(self) -> int:  # type: ignore[override]
+    def count_weight(self) -> int:
         """A third of the norm: under add-or-remove a mean has 5% more noise than its sum."""
         return max(1, int(self.view.norm) // 3)
 

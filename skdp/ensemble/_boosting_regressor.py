@@ -144,7 +144,7 @@ class DPExplainableBoostingRegressor(TargetRegressor):
 
     Dong, Roth & Su 2022, "Gaussian differential privacy", Corollary 2 (rounds compose).
 
-    ``skdp/queries/cells.py`` (the sensitivities, in integers).
+    ``skdp/core/PROOFS.md``, "Sums" (the sensitivities, in integers).
 
     Examples
     --------

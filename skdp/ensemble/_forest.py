@@ -178,7 +178,7 @@ class DPRandomForestClassifier(LabelledClassifier):
     tree classifier", Transactions on Data Privacy 5 (random splits, noisy counts in leaves; here
     cuts follow released counts).
 
-    ``skdp/queries/cells.py`` (the sensitivities).
+    ``skdp/core/PROOFS.md``, "Sums" (the sensitivities).
 
     Examples
     --------

@@ -212,7 +212,7 @@ class DPLogisticRegression(LabelledClassifier):
     no more than a row of weight b, which has the *sensitivity* above. The noise is as large as for
     sum(v) / b rows, so state a bound near the weights of most rows. Classes are selected, and
     bounds are learned, without weights. If nearly all weights are 0, coefficients are only noise.
-    Proof: ``skdp/queries/weighted.md``.
+    Proof: ``skdp/core/PROOFS.md``.
 
     **Descent.** It starts at the logarithms of the shares of the classes. The first gradient is
     then the difference between the means of the classes and the mean of all rows. The result is the
@@ -234,7 +234,7 @@ class DPLogisticRegression(LabelledClassifier):
 
     Dong, Roth & Su 2022, "Gaussian differential privacy", Corollary 2 (steps compose).
 
-    ``skdp/queries/linear.py`` (the gradient's sensitivity, in integers).
+    ``skdp/queries/images.py`` (the gradient's bounds, in integers).
 
     Examples
     --------

@@ -66,7 +66,7 @@ class Labels(RowCells):
     n_labels: int
 
     @property
-    def shape(self) -> tuple[int, ...]:  # type: ignore[override]
+    def shape(self) -> tuple[int, ...]:
         return (self.n_labels,)
 
     def of_rows(self, x: Any, labels: Any) -> Ints:
@@ -83,7 +83,7 @@ class Labelled(RowCells):
     cells: Any
 
     @property
-    def what(self) -> str:  # type: ignore[override]
+    def what(self) -> str:
         return f"{self.cells.what} (rows with a known label)"
 
     @property
@@ -92,7 +92,7 @@ class Labelled(RowCells):
         return spans
 
     @property
-    def shape(self) -> tuple[int, ...]:  # type: ignore[override]
+    def shape(self) -> tuple[int, ...]:
         shape: tuple[int, ...] = self.cells.shape
         return shape
 
@@ -140,7 +140,7 @@ class ColumnCells(RowCells):
         return list(itertools.pairwise(starts))
 
     @property
-    def shape(self) -> tuple[int, ...]:  # type: ignore[override]
+    def shape(self) -> tuple[int, ...]:
         return (sum(self.sizes),)
 
     def codes(self, block: Floats) -> Ints:
@@ -186,7 +186,7 @@ class Categories(RowCells):
     n_labels: int
 
     @property
-    def shape(self) -> tuple[int, ...]:  # type: ignore[override]
+    def shape(self) -> tuple[int, ...]:
         return (self.n_labels, sum(map(len, self.categories)))
 
     @property
@@ -222,11 +222,11 @@ class Grid(RowCells):
         return tuple(edge.size - 1 for edge in self.edges)
 
     @property
-    def shape(self) -> tuple[int, ...]:  # type: ignore[override]
+    def shape(self) -> tuple[int, ...]:
         return (math.prod(self.answer_shape),)
 
     @property
-    def least(self) -> int:  # type: ignore[override]
+    def least(self) -> int:
         return min(self.shape[0], 2**16)
 
     def check_table(self, table: PrivateTable) -> None:
@@ -267,7 +267,7 @@ class NormBins(RowCells):
     descending: bool = False
 
     @property
-    def shape(self) -> tuple[int, ...]:  # type: ignore[override]
+    def shape(self) -> tuple[int, ...]:
         return (self.high - self.low + 1,)
 
     def of_rows(self, x: Any, labels: Any) -> Ints:
@@ -337,7 +337,7 @@ class Leaves(RowCells):
         return (self.n_labels, len(self.trees.columns), self.trees.n_leaves)
 
     @property
-    def shape(self) -> tuple[int, ...]:  # type: ignore[override]
+    def shape(self) -> tuple[int, ...]:
         return (math.prod(self.answer_shape),)
 
     @property

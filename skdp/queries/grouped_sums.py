@@ -394,11 +394,11 @@ class SquaredOffsets(Image):
         return replace(self, one=2 ** min(_step_bits(terms.level, self.box.n_dims), _TREE_BITS))
 
     @property
-    def shape(self) -> tuple[int, ...]:  # type: ignore[override]
+    def shape(self) -> tuple[int, ...]:
         return (self.box.n_dims,)
 
     @property
-    def width(self) -> int:  # type: ignore[override]
+    def width(self) -> int:
         return len(self.centers)
 
     @property
@@ -406,11 +406,11 @@ class SquaredOffsets(Image):
         return 1.0 / self.one
 
     @property
-    def l1(self) -> int:  # type: ignore[override]
+    def l1(self) -> int:
         return self.box.n_dims * self.one
 
     @property
-    def l2_squared(self) -> int:  # type: ignore[override]
+    def l2_squared(self) -> int:
         return self.box.n_dims * self.one**2
 
     @property

@@ -106,7 +106,7 @@ class Moments(Image):
     view: Any
 
     @property
-    def shape(self) -> tuple[int, ...]:  # type: ignore[override]
+    def shape(self) -> tuple[int, ...]:
         return (2 * self.view.n_dims,)
 
     @property
@@ -114,16 +114,16 @@ class Moments(Image):
         return 1.0 / float(self.view.steps)
 
     @property
-    def count_weight(self) -> int:  # type: ignore[override]
+    def count_weight(self) -> int:
         """The half width of a column."""
         return int(self.view.steps)
 
     @property
-    def l1(self) -> int:  # type: ignore[override]
+    def l1(self) -> int:
         return 3 * int(self.view.n_dims) * int(self.view.steps) // 2  # Q is even
 
     @property
-    def l2_squared(self) -> int:  # type: ignore[override]
+    def l2_squared(self) -> int:
         return -(-5 * int(self.view.n_dims) * int(self.view.steps) ** 2 // 4)
 
     @property
@@ -258,15 +258,15 @@ class AdditiveResiduals(Image):
     clip: float
 
     @property
-    def shape(self) -> tuple[int, ...]:  # type: ignore[override]
+    def shape(self) -> tuple[int, ...]:
         return (len(self.scores),)
 
     @property
-    def l1(self) -> int:  # type: ignore[override]
+    def l1(self) -> int:
         return isqrt_up(len(self.scores) * self.l2_squared)
 
     @property
-    def l2_squared(self) -> int:  # type: ignore[override]
+    def l2_squared(self) -> int:
         return _residual_bound(self.clip) ** 2
 
     @property
@@ -365,11 +365,11 @@ class LogisticGradient(Image):
         return replace(self, view=self.view.at(GRID_BITS))
 
     @property
-    def shape(self) -> tuple[int, ...]:  # type: ignore[override]
+    def shape(self) -> tuple[int, ...]:
         return self.theta.shape
 
     @property
-    def width(self) -> int:  # type: ignore[override]
+    def width(self) -> int:
         return max(self.theta.shape)
 
     @property
@@ -377,11 +377,11 @@ class LogisticGradient(Image):
         return float(self.view.grid[0]) * 2.0**-_RESIDUAL_BITS
 
     @property
-    def l1(self) -> int:  # type: ignore[override]
+    def l1(self) -> int:
         return isqrt_up(self.theta.size * self.l2_squared)
 
     @property
-    def l2_squared(self) -> int:  # type: ignore[override]
+    def l2_squared(self) -> int:
         # The square of a whole number of steps, which is what noise is scaled to.
         return isqrt_up(_residual_bound(self.clip) ** 2 * self._norm2) ** 2
 
@@ -471,13 +471,13 @@ class Beyond(Image):
     most: int
 
     @property
-    def l1(self) -> int:  # type: ignore[override]
+    def l1(self) -> int:
         if min(self.max_rows, self.most) < 1:
             raise ValueError("max_rows and most must be at least 1")
         return self.most
 
     @property
-    def l2_squared(self) -> int:  # type: ignore[override]
+    def l2_squared(self) -> int:
         return self.most**2
 
     @property

@@ -285,7 +285,7 @@ class KernelFeatures(Image):
         return replace(self, count_weight=max(1, math.ceil(best / step)))
 
     @property
-    def shape(self) -> tuple[int, ...]:  # type: ignore[override]
+    def shape(self) -> tuple[int, ...]:
         return (self.kernel.n_dims,)
 
     @property
@@ -293,11 +293,11 @@ class KernelFeatures(Image):
         return 2.0**-_STEP_BITS
 
     @property
-    def l1(self) -> int:  # type: ignore[override]
+    def l1(self) -> int:
         return self.kernel.sensitivity(ADD_OR_REMOVE_ONE)[0]
 
     @property
-    def l2_squared(self) -> int:  # type: ignore[override]
+    def l2_squared(self) -> int:
         return self.kernel.sensitivity(ADD_OR_REMOVE_ONE)[1]
 
     @property

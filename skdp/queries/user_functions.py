@@ -63,7 +63,7 @@ class _OfFunction(Values):
     function: Any = None
 
     @property
-    def count_weight(self) -> int:  # type: ignore[override]
+    def count_weight(self) -> int:
         return max(1, int(self.view.norm) // 2)
 
     def blocks(self, x: Any, labels: Any, cells: Any) -> Iterator[Floats]:

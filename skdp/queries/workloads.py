@@ -440,7 +440,7 @@ class MarginalCells(RowCells):
         return tuple(self.sizes[a] for a in self.attributes)
 
     @property
-    def shape(self) -> tuple[int, ...]:  # type: ignore[override]
+    def shape(self) -> tuple[int, ...]:
         return (math.prod(self.answer_shape),)
 
     def check_table(self, table: PrivateTable) -> None:

@@ -25,6 +25,8 @@ BOUND = 2.0  # of weights; they are 0, 1/2 and 1 of it, and beyond
 class Listed(Image):
     """An image from a list: the first number of a row says which."""
 
+    shape, l1, l2_squared = None, None, None
+
     def __init__(self, *vectors, one_sign=False, bits=0):
         self.vectors = np.array(vectors, dtype=float)
         self.shape = (self.vectors.shape[1],)
@@ -56,6 +58,8 @@ def largest(vectors):
 
 class Blocks(RowCells):
     """Blocks of cells; each number of a row after the first is its cell in one block, -1 none."""
+
+    shape = None
 
     def __init__(self, n_blocks, n_cells, *, everywhere=True, image_first=False):
         self.n_blocks, self.n_cells = n_blocks, n_cells
