@@ -25,7 +25,7 @@ from skdp.base import in_precision_of, keeps_precision
 from skdp.budget.ambient import outside_level
 from skdp.core import Box, Session
 from skdp.planning import Allowance, bounds_in, row_count
-from skdp.queries import CellQuantile, LearnedBox, Moments, WeightedMoments
+from skdp.queries import CellQuantile, LearnedBox, moments
 from skdp.tabular import ONE_PLACE, check_columns, check_public_array
 
 Floats = NDArray[np.float64]
@@ -229,9 +229,10 @@ class ColumnMoments:
 def release_moments(session: Session, stated: Pair | None) -> ColumnMoments:
     """Ask a session for the moments of all columns, in one vector."""
     bounds, learned = bounds_in(session, stated, errors=True)
-    mean, square, n = session.answer(Moments(*bounds))
+    mean, square, count = session.answer(moments(*bounds))
     boxes = [] if learned is None else [learned]
     noise, private = np.full(len(mean.value), float(mean.std)), session.adjacency != "replace_one"
+    n = float(count.value)
     return ColumnMoments(bounds, mean.value, square.value, noise, n, float(private), boxes)
 
 
@@ -241,11 +242,11 @@ def release_weighted_moments(session: Session, stated: Pair | None, most: float)
     Bounds that nobody stated are of the rows without their weights.
     """
     bounds, learned = bounds_in(session, stated, errors=True)
-    mean, square, total = session.answer(WeightedMoments(*bounds, most))
+    mean, square, total = session.answer(moments(*bounds, most))
     boxes, noise = [] if learned is None else [learned], float(mean.std)
-    weight = float(total.value)
+    weight = float(total.value) * most
     every = np.full(len(mean.value), noise)
-    part = float(total.std) / weight / noise
+    part = float(total.std) * most / weight / noise
     return ColumnMoments(bounds, mean.value, square.value, every, weight, part, boxes, True)
 
 
@@ -253,9 +254,9 @@ def release_present_moments(session: Session, rows: Any, stated: Pair | None) ->
     """Ask a session for the moments of each column, of the rows that have a value in it."""
     found, boxes, private = [], [], session.adjacency != "replace_one"
     for column in present_columns(session, rows.plans, stated, audit=True):
-        asked = Moments(column.box.low, column.box.high)
+        asked = moments(column.box.low, column.box.high)
         mean, square, n = column.answer(asked, "moments")
-        one = (mean.value[0], square.value[0], float(mean.std), n)
+        one = (mean.value[0], square.value[0], float(mean.std), float(n.value))
         found.append((column.low, column.high, *one, private or column.counts_private))
         boxes += [] if column.learned is None else [column.learned]
     # Of each column a row: bounds, moments, their noise, number of rows, whether that is private.

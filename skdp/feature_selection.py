@@ -29,7 +29,7 @@ from skdp.budget import Cost, PrivacyBudget, gdp_mu
 from skdp.budget.ambient import outside_level
 from skdp.core import ScaledBox, Session
 from skdp.planning import bounds_in
-from skdp.queries import LabelMoments, SecondMoment, SelectClasses
+from skdp.queries import SecondMoment, SelectClasses, label_moments
 from skdp.tabular import (
     as_dense,
     check_labelled,
@@ -333,7 +333,7 @@ class DPSelectKBest(theirs.SelectorMixin, Transformer):
         bounds, learned = bounds_in(session, stated)
         self.bounds_ = low, high = finite_squares(bounds) if learned is not None else bounds
         counts, spread = class_counts(session, len(classes))
-        sums, squares = session.answer(LabelMoments(low, high, len(classes)))
+        sums, squares = session.answer(label_moments(low, high, len(classes)))
         seen = counts >= _SEEN * spread
         if seen.sum() >= 2:
             self.scores_ = _f_classif(

@@ -93,7 +93,8 @@ def test_functions_release_no_more_than_what_they_are_named_after():
         "mean_absolute_error", "mean_squared_error", "r2_score", "regression_errors",
         "roc_auc_score", "roc_curve", "score_histogram",
     }  # fmt: skip
-    marginal, moments = "skdp.queries.workloads.Marginal", "skdp.queries.moments.Moments"
+    marginal = "skdp.core.sums.RowSum: number of rows by cell of a marginal table"
+    moments = "skdp.core.sums.RowSum: clipped values and their squares"
     found = [
         metrics.accuracy_score(Y, PREDICTED, **LABELS),
         metrics.balanced_accuracy_score(Y, PREDICTED, **LABELS),

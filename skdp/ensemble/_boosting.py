@@ -19,7 +19,7 @@ from skdp._standardising import class_counts
 from skdp._supervised import Floats, LabelledClassifier
 from skdp.budget import PrivacyBudget
 from skdp.core import Session
-from skdp.queries import MAX_CELLS, CellCounts, CellGradient, ColumnCells, additive
+from skdp.queries import MAX_CELLS, ColumnCells, Labelled, additive, additive_gradient, row_counts
 
 __all__ = ["DPExplainableBoostingClassifier"]
 
@@ -173,7 +173,7 @@ class DPExplainableBoostingClassifier(LabelledClassifier):
 
     Dong, Roth & Su 2022, "Gaussian differential privacy", Corollary 2 (rounds compose).
 
-    ``skdp/queries/cells.py`` (the sensitivities, in integers).
+    ``skdp/core/PROOFS.md``, "Sums" (the sensitivities, in integers).
 
     Examples
     --------
@@ -279,11 +279,15 @@ def centred_terms(
 
 
 def released_bins(
-    session: Session, low: Floats, high: Floats, n_cells: int, *, kind: str = "labelled"
+    session: Session, low: Floats, high: Floats, n_cells: int, *, n_targets: int = 0
 ) -> tuple[ColumnCells, Floats]:
-    """Release the counts of equal cells; return bins with enough rows, and their counts."""
-    fine = ColumnCells(even_cuts(low, high, n_cells))
-    counted = session.answer(CellCounts(fine, kind), _CELLS_SHARE)
+    """Release the counts of equal cells; return bins with enough rows, and their counts.
+
+    Rows have labels, or their target in the column after those with cells.
+    """
+    fine = ColumnCells(even_cuts(low, high, n_cells), n_targets)
+    counted_cells = fine if n_targets else Labelled(fine)
+    counted = session.answer(row_counts(counted_cells, "counts of cells"), _CELLS_SHARE)
     least = max(_CELL_NOISE * float(np.mean(counted.std)), _LEAST_ROWS)
     columns = np.split(counted.value, fine.starts[1:-1])
     cuts = tuple(merged(*one, least) for one in zip(fine.cuts, columns, strict=True))
@@ -292,7 +296,7 @@ def released_bins(
         [float(part.sum()) for part in np.split(column, places)]
         for column, places in zip(columns, kept, strict=True)
     ]
-    return ColumnCells(cuts), np.concatenate(weights)
+    return ColumnCells(cuts, n_targets), np.concatenate(weights)
 
 
 def _boosted(
@@ -312,7 +316,7 @@ def _boosted(
     scores, before = (np.zeros((n_logits, weights.size)) for _ in range(2))
     for step in told_steps(rounds):
         share = session.remaining / (rounds - step)
-        query = CellGradient(cells, scores, offset, clip)
+        query = additive_gradient(cells, scores, offset, clip)
         release = session.answer(query, share, name=f"gradient {step + 1}")
         gradient, std = release.value, float(np.mean(release.std))
         if step and float((gradient * before).sum()) < -3 * std**2 * math.sqrt(scores.size):

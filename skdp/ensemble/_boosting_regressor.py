@@ -22,7 +22,7 @@ from skdp.budget import PrivacyBudget
 from skdp.core import Session
 from skdp.ensemble._boosting import centred_terms, check_cells, released_bins
 from skdp.planning import Allowance
-from skdp.queries import CellErrors, ColumnCells, TargetMoments, additive
+from skdp.queries import ColumnCells, additive, additive_errors, target_moments
 
 __all__ = ["DPExplainableBoostingRegressor"]
 
@@ -144,7 +144,7 @@ class DPExplainableBoostingRegressor(TargetRegressor):
 
     Dong, Roth & Su 2022, "Gaussian differential privacy", Corollary 2 (rounds compose).
 
-    ``skdp/queries/cells.py`` (the sensitivities, in integers).
+    ``skdp/core/PROOFS.md``, "Sums" (the sensitivities, in integers).
 
     Examples
     --------
@@ -194,9 +194,7 @@ class DPExplainableBoostingRegressor(TargetRegressor):
         low, high, _, _ = self._boxed(session, columns, target, width)
         sides = float(low[d]), float(high[d])
         center, spread, n = _target(session, *sides)
-        cells, weights = released_bins(
-            session, low[:d], high[:d], int(self.n_bins), kind="with target"
-        )
+        cells, weights = released_bins(session, low[:d], high[:d], int(self.n_bins), n_targets=1)
         wide = min(max(_NOISE / _noise(session, weights, d, n), _WIDE[0]), _WIDE[1])
         reach = max(sides[1] - center, center - sides[0], _LEAST)
         largest = min(wide * spread, reach)
@@ -235,12 +233,11 @@ def _target(session: Session, low: float, high: float) -> tuple[float, float, fl
 
     A variance counts as at least twice its noise.
     """
-    query = TargetMoments(np.array([low]), np.array([high]))
-    mean, square, n = session.answer(query, _TARGET_SHARE)
+    mean, square, n = session.answer(target_moments(low, high), _TARGET_SHARE)
     center, half = float(mean.value[0]), high / 2 - low / 2
     least = max(2 * float(np.mean(square.std)), 2.0**-40)
     spread = math.sqrt(min(max(float(square.value[0]) - center**2, least), 1.0))
-    return low / 2 + high / 2 + center * half, max(spread * half, _LEAST), n
+    return low / 2 + high / 2 + center * half, max(spread * half, _LEAST), float(n.value)
 
 
 def _noise(session: Session, weights: Floats, d: int, n: float) -> float:
@@ -269,7 +266,7 @@ def _boosted(
     scores, before = np.zeros(weights.size), np.zeros(weights.size)
     for step in told_steps(rounds):
         share = session.remaining / (rounds - step)
-        query = CellErrors(cells, scores, offset, *sides, largest)
+        query = additive_errors(cells, scores, offset, *sides, largest)
         release = session.answer(query, share, name=f"errors {step + 1}")
         errors, std = release.value, float(np.mean(release.std))
         if step and float((errors * before).sum()) < -3 * std**2 * math.sqrt(scores.size):

@@ -24,7 +24,7 @@ from scipy.special import ndtri
 
 from skdp.core import Session
 from skdp.planning import Allowance
-from skdp.queries import LogisticGradient, LogitBall, WeightedGradient, softmax
+from skdp.queries import LogisticGradient, LogitBall, logistic_gradient, softmax
 
 __all__ = ["CALIBRATION_SHARE", "Calibration", "calibrated", "is_useful"]
 
@@ -114,10 +114,8 @@ class Calibration:
         k = self.offset.size
         theta = np.column_stack([self.slope * np.eye(k), np.zeros(k)])
         clip = 1.0 if k == 1 else 1.4143  # none: the largest norm of residuals
-        query = LogisticGradient(view, _CONSTANT, theta, self.offset, clip)
-        release = session.answer(
-            query if most is None else WeightedGradient(query, most), share, name=name
-        )
+        query = logistic_gradient(view, _CONSTANT, theta, self.offset, clip, most)
+        release = session.answer(query, share, name=name)
         std, constant = float(np.mean(release.std)), _CONSTANT * view.radius
         parts = np.append(np.trace(release.value[:, :-1]), release.value[:, -1] / constant)
         noise = np.append(std * math.sqrt(k), np.full(k, std / constant))

@@ -25,7 +25,7 @@ from skdp.budget import PrivacyBudget
 from skdp.core import Session
 from skdp.linear_model._calibration import CALIBRATION_SHARE, calibrated, is_useful
 from skdp.planning import Allowance
-from skdp.queries import LogisticGradient, StandardBall, WeightedGradient
+from skdp.queries import StandardBall, logistic_gradient
 
 __all__ = ["DPLogisticRegression"]
 
@@ -212,7 +212,7 @@ class DPLogisticRegression(LabelledClassifier):
     no more than a row of weight b, which has the *sensitivity* above. The noise is as large as for
     sum(v) / b rows, so state a bound near the weights of most rows. Classes are selected, and
     bounds are learned, without weights. If nearly all weights are 0, coefficients are only noise.
-    Proof: ``skdp/queries/weighted.md``.
+    Proof: ``skdp/core/PROOFS.md``.
 
     **Descent.** It starts at the logarithms of the shares of the classes. The first gradient is
     then the difference between the means of the classes and the mean of all rows. The result is the
@@ -234,7 +234,7 @@ class DPLogisticRegression(LabelledClassifier):
 
     Dong, Roth & Su 2022, "Gaussian differential privacy", Corollary 2 (steps compose).
 
-    ``skdp/queries/linear.py`` (the gradient's sensitivity, in integers).
+    ``skdp/queries/images.py`` (the gradient's bounds, in integers).
 
     Examples
     --------
@@ -393,9 +393,8 @@ def _descend(
     rate = plan.rate
     for step in told_steps(steps):
         share = whole / steps
-        query = LogisticGradient(view, plan.constant, theta, offset, plan.clip)
-        asked = query if most is None else WeightedGradient(query, most)
-        release = session.answer(asked, share, name=f"gradient {step + 1}")
+        query = logistic_gradient(view, plan.constant, theta, offset, plan.clip, most)
+        release = session.answer(query, share, name=f"gradient {step + 1}")
         gradient, std = release.value, float(np.mean(release.std))
         if step and float((gradient * before).sum()) < -3 * std**2 * math.sqrt(theta.size):
             rate *= _SHORTER

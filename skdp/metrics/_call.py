@@ -16,7 +16,7 @@ from skdp._public_key import public_key
 from skdp.base import CallContext
 from skdp.core import PrivacyCertificate
 from skdp.metrics._intervals import Floats, Noise
-from skdp.queries import MAX_TABLE, Marginal
+from skdp.queries import MAX_TABLE, MarginalCells, row_counts
 from skdp.tabular import CodedRows
 
 __all__ = ["classes_of", "context_of", "counted"]
@@ -70,7 +70,7 @@ def counted(
     context = context_of(name, options)
     context.unit()
     with context.open(rows, lambda: public_key((name, public))) as session:
-        release = session.answer(Marginal(rows.sizes, columns))
+        release = session.answer(row_counts(MarginalCells(rows.sizes, columns), "marginal"))
         noise = Noise(float(np.max(release.std)), session.pure)
         privacy = session.certificate()
     return np.array(release.value, dtype=np.float64), noise, privacy

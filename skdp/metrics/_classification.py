@@ -1,8 +1,8 @@
 """Accuracy, balanced accuracy and the confusion matrix of held-out private rows.
 
 Released: how many rows have each pair of a true and a predicted class, or how many are predicted
-rightly. Guarantee: a row is in one cell (`skdp.queries.Marginal`); everything else is computed from
-the noisy counts.
+rightly. Guarantee: a row is in one cell (`skdp.queries.MarginalCells`); everything else is computed
+from the noisy counts.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """What sums of errors say: R², mean squared and mean absolute error, with their intervals.
 
-Nothing is released here: everything is computed from the sums that `Moments` answers.
+Everything is computed from the noisy sums that `moments` asks for.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """R², mean squared and mean absolute error of predictions of numbers on held-out private rows.
 
 Released: sums and sums of squares of how far predictions are from their numbers, and of these
-numbers, with the number of rows, under one noise. Guarantee: that of `skdp.core.Moments`;
+numbers, with the number of rows, under one noise. Guarantee: that of `skdp.queries.moments`;
 everything else is computed from what it answers.
 """
 
@@ -23,7 +23,7 @@ from skdp.metrics._errors import RegressionErrors, Sums
 from skdp.metrics._estimate import Estimate
 from skdp.metrics._intervals import Floats, Noise
 from skdp.planning import bounds_in
-from skdp.queries import LearnedBox, Moments
+from skdp.queries import LearnedBox, moments
 from skdp.tabular import check_errors
 
 __all__ = [
@@ -93,7 +93,8 @@ def _released(
             stated = (np.array([a for a, _ in ends]), np.array([float(b) for _, b in ends]))
         (low, high), learned = bounds_in(session, stated, errors=True, share=None)
         low, high = _used(low, high, most, pair)
-        first, second, n = session.answer(Moments(low, high))
+        first, second, count = session.answer(moments(low, high))
+        n = float(count.value)
         privacy = session.certificate()
         noise = Noise(float(np.max(first.std)) * n, session.pure, whole=False)
     sums = Sums(
@@ -217,7 +218,7 @@ def regression_errors(
     -----
     **Privacy.** *Released*: bounds, if not stated, then sums and sums of squares of errors and
     targets, in units of half the width of their bounds, with the number of rows. *Sensitivity*:
-    that of `skdp.core.Moments` of two columns. *Mechanism*: K-norm noise, or rounded Gaussian if
+    that of `skdp.queries.moments` of two columns. *Mechanism*: K-norm noise, or rounded Gaussian if
     delta > 0. *Charged*: (epsilon, delta), once, as "regression_errors". The model must be public,
     or trained privately, and each prediction must depend on its own row alone.
 
@@ -389,7 +390,8 @@ def mean_squared_error(
     -----
     **Privacy.** *Released*: a bound, if not stated, then the sums of errors and of their squares,
     in units of half the width of this bound, with the number of rows. *Sensitivity*: that of
-    `skdp.core.Moments` of one column. *Mechanism*: K-norm noise, or rounded Gaussian if delta > 0.
+    `skdp.queries.moments` of one column. *Mechanism*: K-norm noise, or rounded Gaussian if
+    delta > 0.
     *Charged*: (epsilon, delta), once, as "mean_squared_error". The model must be public, or trained
     privately, and each prediction must depend on its own row alone.
 

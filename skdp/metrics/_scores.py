@@ -1,7 +1,7 @@
 """ROC curve, AUC and calibration of a classifier's scores on held-out private rows.
 
 Released: how many rows of each class have a score in each cell of a public grid. Guarantee: a row
-is in one cell (`skdp.queries.Marginal`); everything else is computed from the noisy counts.
+is in one cell (`skdp.queries.MarginalCells`); everything else is computed from the noisy counts.
 """
 
 from __future__ import annotations

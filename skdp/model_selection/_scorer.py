@@ -30,7 +30,7 @@ from skdp._rowwise import exact_rows, row_sums
 from skdp.base import AmbientBudgetMixin, CallContext
 from skdp.budget import Cost, PrivacyBudget
 from skdp.core import UserFunction
-from skdp.queries import ScoreMean
+from skdp.queries import score_mean
 from skdp.tabular import is_parts, keeps_types, opaque_rows
 from skdp.user_code import or_raise
 
@@ -278,7 +278,7 @@ def score_in(
         return f"{(low, high)!r} {public_key(estimator, fitted=True)}"
 
     with context.open(rows, key) as session:
-        mean = ScoreMean(UserFunction(score), low, high, _is_exact(metric, scored, X))
+        mean = score_mean(UserFunction(score), low, high, _is_exact(metric, scored, X))
         release = session.answer(mean, name=metric)
     return float(release.value)
 

@@ -18,7 +18,7 @@ from numpy.typing import ArrayLike
 from skdp._parameters import FLAG, check_length, check_parameter, different_labels, naming
 from skdp.base import check_integer
 from skdp.budget import PrivacyBudget
-from skdp.queries import MAX_CELLS, EdgeHistogram, LabelSums
+from skdp.queries import MAX_CELLS, Grid, label_sums, row_counts
 from skdp.statistics._call import Call, Floats, Released, result
 from skdp.tabular import check_labelled_table
 from skdp.user_code import or_raise
@@ -98,7 +98,7 @@ def _counted(
         if stated is None:
             low, high = _apart(each, low, high)
         edges = _grid(each, low, high)
-        release = session.answer(EdgeHistogram(tuple(edges)))
+        release = session.answer(row_counts(Grid(tuple(edges)), "histogram"))
         privacy = session.certificate()
     note = _LEARNED_EDGES if stated is None else ""
     labels: dict[str, Floats] = {}
@@ -241,7 +241,7 @@ def _labelled(call: Call, X: Any, categories: Any) -> tuple[Released, np.ndarray
     rows, _ = check_labelled_table(ones, X, classes=known, **call.entrance)
     with call.opened(rows, (known.tolist(), order.tolist())) as session:
         # The row that is summed is 1: sums by label are counts.
-        release = session.answer(LabelSums(np.zeros(1), np.ones(1), len(known)), name="counts")
+        release = session.answer(label_sums(np.zeros(1), np.ones(1), len(known)), name="counts")
         privacy = session.certificate()
     counts, std = release.value[order, 0], np.broadcast_to(release.std, (len(known), 1))[order, 0]
     return result(counts, std, privacy, flat=False, labels={"category": known[order]}), known[order]
@@ -551,7 +551,7 @@ def subset_sums(
     )
     public = (known.tolist(), order.tolist())
     with call.bounded(rows, bounds, public) as (session, low, high, learned):
-        release = session.answer(LabelSums(low, high, len(known)))
+        release = session.answer(label_sums(low, high, len(known)))
         privacy = session.certificate()
     error = release.std
     if learned is not None:  # any label may have all the rows that are clipped

@@ -1,7 +1,7 @@
 """Intervals that are more than a standard error times a width: of quantiles, and of populations.
 
 `zoomed` asks an open session for counts of cells, which are released with independent noise. All
-else is computed from what was released. Guarantee: that of `skdp.queries.CellCounts`.
+else is computed from what was released. Guarantee: that of `skdp.core.RowSum`.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from scipy.special import ndtri
 
 from skdp.core import Session
-from skdp.queries import CellCounts, ColumnCells, Lattice
+from skdp.queries import ColumnCells, Lattice, row_counts
 
 __all__ = [
     "Limits",
@@ -350,7 +350,7 @@ def _counted(
         keep = np.append(True, at[1:] > at[:-1]) if at.size else np.ones(0, bool)
         cuts.append(at[keep])  # candidates that are the same float share a cell
         every.append(np.concatenate([of[:1], of[1:-1][keep], of[-1:]]))
-    release = session.answer(CellCounts(ColumnCells(tuple(cuts)), "columns"), share)
+    release = session.answer(row_counts(ColumnCells(tuple(cuts)), "counts of cells"), share)
     std = float(np.max(release.std))
     starts = np.cumsum([0, *(len(one) - 1 for one in every)])
     clusters = float(session.max_rows_per_unit or 1)

@@ -16,7 +16,7 @@ from numpy.typing import ArrayLike
 from skdp._scalers import FOURTH_MOMENT, moment_errors, root_error
 from skdp.budget import PrivacyBudget
 from skdp.core import PrivacyCertificate, ScaledBox
-from skdp.queries import GramRelease, Moments, SecondMoment
+from skdp.queries import GramRelease, SecondMoment, moments
 from skdp.statistics._call import (
     Call,
     Floats,
@@ -41,7 +41,8 @@ def _variance(
     """Return variances, their standard errors, the certificate, and what `result` is told."""
     rows, flat = call.table(X)
     with call.bounded(rows, bounds, (ddof,)) as (session, low, high, learned):
-        first, second, n = session.answer(Moments(low, high))
+        first, second, count = session.answer(moments(low, high))
+        n = float(count.value)
         private = session.adjacency != "replace_one"
         privacy = session.certificate()
     _, error = moment_errors(first.value, second.value, float(np.max(first.std)), float(private))

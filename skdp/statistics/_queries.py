@@ -30,7 +30,7 @@ from skdp.core import (
 )
 from skdp.exceptions import BudgetExceededError
 from skdp.planning import Allowance
-from skdp.queries import FunctionMean, SpanningCost, check_graph, choose_noise
+from skdp.queries import SpanningCost, check_graph, choose_noise, function_mean
 from skdp.statistics._call import Call, Floats, Released, result
 from skdp.user_code import or_raise
 
@@ -118,7 +118,7 @@ class QuerySession:
                     f"share must leave the query a level of at least {SMALLEST_LEVEL:g}, got "
                     f"share={float(part):g} of epsilon={self._privacy.epsilon:g}"
                 )
-            release = session.answer(FunctionMean(UserFunction(query)), part)
+            release = session.answer(function_mean(UserFunction(query)), part)
             return result(release.value, release.std, session.certificate(), flat=False)
 
     def close(self) -> None:

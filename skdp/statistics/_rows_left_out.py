@@ -1,6 +1,6 @@
 """How many rows a fit with groups leaves out.
 
-Released: one number, under noise. Guarantee: that of `skdp.queries.RowsBeyond`.
+Released: one number, under noise. Guarantee: that of `skdp.core.RowSum`.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from numpy.typing import ArrayLike
 from skdp._public_key import public_key
 from skdp.base import CallContext, check_integer
 from skdp.budget import PrivacyBudget
-from skdp.queries import RowsBeyond
+from skdp.queries import rows_beyond
 from skdp.statistics._call import Released, result
 from skdp.tabular import UnitCounts, check_units
 
@@ -89,5 +89,5 @@ def rows_left_out(
     units = check_units(groups, None, estimator=name, adjacency=call.adjacency)
     rows: Any = UnitCounts(units, unit.name)
     with call.open(rows, lambda: public_key((kept, most))) as session:
-        release = session.answer(RowsBeyond(kept, most))
+        release = session.answer(rows_beyond(kept, most))
         return result(release.value, release.std, session.certificate(), flat=False)

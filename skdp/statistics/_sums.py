@@ -15,7 +15,7 @@ from skdp._parameters import FLAG, check_parameter
 from skdp._scalers import moment_errors
 from skdp.budget import PrivacyBudget
 from skdp.core import Mean, Release, Session, Sum, open_session, released
-from skdp.queries import LearnedBox, Moments, sum_view
+from skdp.queries import LearnedBox, moments, sum_view
 from skdp.statistics._call import Call, Floats, Released, check_axis, result
 from skdp.statistics._limits import MeanLimits, spread_seen
 
@@ -473,7 +473,8 @@ def _mean_with_intervals(
         raise ValueError("axis must be 0 with intervals=True: cells of one row are not independent")
     rows, flat = call.table(X)
     with call.bounded(rows, bounds, ("intervals",)) as (session, low, high, learned):
-        first, second, n = session.answer(Moments(low, high))
+        first, second, count = session.answer(moments(low, high))
+        n = float(count.value)
         private = float(session.adjacency != "replace_one")
         clusters = float(session.max_rows_per_unit or 1)
         pure, privacy = session.pure, session.certificate()

@@ -199,12 +199,12 @@ BUGS = (
     # --- queries ----------------------------------------------------------------------------------
     _bug(
         "a replaced row moves a sum by its norm", "core.sums",
-        "return max(1, 2 * view.norm)", "return max(1, view.norm)",
+        "if self.diagonal else 4 * self.view.norm**2)", "if self.diagonal else self.view.norm**2)",
         f"{NEIGHBOURS}test_queries_of_rows[replace_one]",
     ),
     _bug(
         "the count of a mean has no sensitivity", "core.sums",
-        "return max(1, isqrt_up(weight**2 + view.norm**2))", "return max(1, view.norm)",
+        "blocks * norm2 + self.constant**2", "blocks * norm2",
         f"{NEIGHBOURS}test_queries_of_rows[add_or_remove_one]",
     ),
     _bug(

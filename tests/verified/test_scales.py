@@ -29,7 +29,7 @@ from skdp.core import Ball, Box, Count, Mean, Query, Sum, noise, open_session, r
 from skdp.core import session as session_module
 from skdp.core.mechanisms import Independent
 from skdp.core.units import Unit
-from skdp.queries import CellQuantile, EdgeHistogram, Quantiles, quantiles, second_moments
+from skdp.queries import CellQuantile, Grid, Quantiles, quantiles, row_counts, second_moments
 from skdp.tabular import check_rows
 
 ABOUT = (
@@ -232,7 +232,7 @@ QUERIES = (
     Asked(Count(), {R: (1, 1), A: (1, 1)}, samplers=LAPLACE),
     *(
         Asked(
-            EdgeHistogram((np.linspace(0.0, 1.0, bins + 1),)),
+            row_counts(Grid((np.linspace(0.0, 1.0, bins + 1),)), "histogram"),
             {R: (2, 2), A: (1, 1)},
             entries=bins,
             samplers=LAPLACE,
