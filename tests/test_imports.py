@@ -59,6 +59,7 @@ OPTIONAL = {
     "inspection": {"matplotlib"},
     "audit": {"hypothesis", "pytest"},
     "budget": {"psycopg"},
+    "confidence": {"pandas"},
     "metrics": {"pandas"},
     "model_selection": {"pandas"},
     "statistics": {"pandas"},

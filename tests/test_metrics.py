@@ -14,8 +14,8 @@ from sklearn import metrics as sklearn_metrics
 from sklearn.calibration import calibration_curve
 
 from skdp import PrivacyBudget, metrics
+from skdp.confidence.equations import Noise
 from skdp.exceptions import BudgetExceededError
-from skdp.metrics._intervals import Noise
 from tests.folding import each
 
 BUDGETS = {

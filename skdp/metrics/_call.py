@@ -14,8 +14,8 @@ from numpy.typing import NDArray
 from skdp._parameters import different_labels
 from skdp._public_key import public_key
 from skdp.base import CallContext
+from skdp.confidence.equations import Floats, Noise
 from skdp.core import PrivacyCertificate
-from skdp.metrics._intervals import Floats, Noise
 from skdp.queries import MAX_TABLE, Marginal
 from skdp.tabular import CodedRows
 

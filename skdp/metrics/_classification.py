@@ -16,10 +16,10 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from skdp.budget import PrivacyBudget
+from skdp.confidence.equations import Floats, Noise, Pair, proportion_equation, proportions
 from skdp.core import PrivacyCertificate
 from skdp.metrics._call import classes_of, counted
 from skdp.metrics._estimate import Estimate, estimate
-from skdp.metrics._intervals import Floats, Noise, Pair, proportion_equation, proportions
 from skdp.statistics import Released
 from skdp.tabular import check_outcomes
 

@@ -12,9 +12,9 @@ from typing import Any
 
 import numpy as np
 
+from skdp.confidence.equations import Equation, Noise, Pair
 from skdp.core import PrivacyCertificate
 from skdp.metrics._estimate import Estimate, estimate
-from skdp.metrics._intervals import Equation, Noise, Pair
 
 __all__ = ["RegressionErrors", "Sums"]
 

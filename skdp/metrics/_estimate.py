@@ -14,9 +14,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from skdp.confidence.equations import Floats, Pair, check_level
+from skdp.confidence.limits import plain_ends
 from skdp.core import PrivacyCertificate
-from skdp.metrics._intervals import Floats, Pair, check_level
-from skdp.statistics._limits import plain_ends
 
 __all__ = ["Estimate"]
 

@@ -18,10 +18,10 @@ from skdp._parameters import Reals, shown
 from skdp._public_key import public_key
 from skdp.base import check_bounds
 from skdp.budget import PrivacyBudget
+from skdp.confidence.equations import Floats, Noise
 from skdp.metrics._call import context_of
 from skdp.metrics._errors import RegressionErrors, Sums
 from skdp.metrics._estimate import Estimate
-from skdp.metrics._intervals import Floats, Noise
 from skdp.planning import bounds_in
 from skdp.queries import LearnedBox, Moments
 from skdp.tabular import check_errors

@@ -13,10 +13,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from skdp.confidence.equations import Equation, Floats, Noise, Pair, proportions
 from skdp.core import PrivacyCertificate
 from skdp.metrics._classification import mean_share, share
 from skdp.metrics._estimate import Estimate, estimate
-from skdp.metrics._intervals import Equation, Floats, Noise, Pair, proportions
 from skdp.statistics import Released
 
 __all__ = ["ScoreHistogram"]

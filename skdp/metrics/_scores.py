@@ -14,9 +14,9 @@ from numpy.typing import ArrayLike
 
 from skdp._parameters import check_length, shown
 from skdp.budget import PrivacyBudget
+from skdp.confidence.equations import Floats
 from skdp.metrics._call import classes_of, counted
 from skdp.metrics._estimate import Estimate
-from skdp.metrics._intervals import Floats
 from skdp.metrics._score_histogram import ScoreHistogram
 from skdp.statistics import Released
 from skdp.tabular import Bins, check_scores

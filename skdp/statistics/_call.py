@@ -17,13 +17,13 @@ import numpy as np
 from skdp._parameters import FLAG, check_parameter, check_parameters, shown
 from skdp._public_key import public_key
 from skdp.base import CallContext, check_bounds, check_integer
+from skdp.confidence.limits import Limits
+from skdp.confidence.released import Floats as Floats
+from skdp.confidence.released import Pair as Pair
+from skdp.confidence.released import Released as Released
 from skdp.core import PrivacyCertificate, Session
 from skdp.planning import bounds_in
 from skdp.queries import LearnedBox
-from skdp.statistics._limits import Limits
-from skdp.statistics._released import Floats as Floats
-from skdp.statistics._released import Pair as Pair
-from skdp.statistics._released import Released as Released
 from skdp.tabular import ONE_PLACE, Rows, check_table
 
 _NOT_LEARNED = "std is NaN where bounds could not be learned well enough; state bounds="

@@ -14,10 +14,10 @@ from numpy.typing import ArrayLike
 
 from skdp._parameters import FLAG, STEP, check_length, check_parameter
 from skdp.budget import PrivacyBudget
+from skdp.confidence.limits import QuantileLimits, zoomed
 from skdp.core import Box
 from skdp.queries import Quantiles, check_levels
 from skdp.statistics._call import Call, Floats, Released, check_axis, result
-from skdp.statistics._limits import QuantileLimits, zoomed
 
 _NO_ERROR = "std is NaN because it depends on the rows; intervals=True releases intervals instead"
 _INTERVALS = (

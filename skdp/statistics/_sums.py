@@ -14,10 +14,10 @@ from numpy.typing import ArrayLike
 from skdp._parameters import FLAG, check_parameter
 from skdp._scalers import moment_errors
 from skdp.budget import PrivacyBudget
+from skdp.confidence.limits import MeanLimits, spread_seen
 from skdp.core import Mean, Release, Session, Sum, open_session, released
 from skdp.queries import LearnedBox, Moments, sum_view
 from skdp.statistics._call import Call, Floats, Released, check_axis, result
-from skdp.statistics._limits import MeanLimits, spread_seen
 
 
 def count(

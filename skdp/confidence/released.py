@@ -16,8 +16,8 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.stats import norm
 
+from skdp.confidence.limits import Limits, plain_ends
 from skdp.core import PrivacyCertificate
-from skdp.statistics._limits import Limits, plain_ends
 
 __all__ = ["Released"]
 
