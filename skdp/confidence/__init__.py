@@ -4,6 +4,6 @@
 means and quantiles, for the rows and for a population, and `equations` those of quotients.
 """
 
-from skdp.confidence.released import Released
+from skdp.confidence.released import Released, released_metric
 
-__all__ = ["Released"]
+__all__ = ["Released", "released_metric"]

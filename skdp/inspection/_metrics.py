@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from skdp.inspection._budget import new_axes
 from skdp.metrics import (
     ConfusionMatrix,
-    Estimate,
+    Released,
     ScoreHistogram,
     confusion_matrix,
     score_histogram,
@@ -46,11 +46,11 @@ def _scores(estimator: Any, X: Any) -> NDArray:
     return np.asarray(estimator.decision_function(X))
 
 
-def _ends(found: Estimate, level: float, population: bool) -> tuple[NDArray, NDArray]:
+def _ends(found: Released, level: float, population: bool) -> tuple[NDArray, NDArray]:
     return found.population_interval(level) if population else found.interval(level)
 
 
-def _arms(found: Estimate, level: float, population: bool) -> NDArray:
+def _arms(found: Released, level: float, population: bool) -> NDArray:
     """Return the lengths of error bars, below and above; none where there is no value."""
     low, high = _ends(found, level, population)
     lengths: NDArray = np.maximum(np.stack([found.value - low, high - found.value]), 0.0)

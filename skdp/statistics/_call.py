@@ -17,10 +17,10 @@ import numpy as np
 from skdp._parameters import FLAG, check_parameter, check_parameters, shown
 from skdp._public_key import public_key
 from skdp.base import CallContext, check_bounds, check_integer
-from skdp.confidence.limits import Limits
-from skdp.confidence.released import Floats as Floats
-from skdp.confidence.released import Pair as Pair
-from skdp.confidence.released import Released as Released
+from skdp.confidence import Released as Released
+from skdp.confidence.equations import Floats as Floats
+from skdp.confidence.equations import Pair as Pair
+from skdp.confidence.limits import MeanLimits, QuantileLimits
 from skdp.core import PrivacyCertificate, Session
 from skdp.planning import bounds_in
 from skdp.queries import LearnedBox
@@ -138,47 +138,40 @@ def result(
     std: Any,
     privacy: PrivacyCertificate,
     *,
-    flat: bool,
+    flat: bool = False,
     across: bool = False,
     keepdims: bool = False,
     bounds: Pair | None = None,
     asked: Any = None,
     note: str = "",
-    limits: Limits | None = None,
+    limits: MeanLimits | QuantileLimits | None = None,
     names: Sequence[Any] | None = None,
     labels: Mapping[str, Any] | None = None,
 ) -> Released:
-    """Return a result; the entry of a flat column, or of all cells, stands alone.
+    """Return a result; the entry of a flat column, or of all cells, is a number.
 
     With `keepdims` an axis of length 1 stands for the rows, and one for the columns of X unless it
     is `flat`, as in numpy. `asked` is the argument ``bounds`` of a function whose errors are finite
-    with good bounds; `note` says what else a reader of the answer has to know. `labels` say what
-    entries are of, in a shape that broadcasts to theirs; `names` are those of columns.
+    with good bounds. `labels` of entries broadcast to the shape of `value`, `names` are those of
+    columns.
     """
     array = np.array(value, dtype=np.float64)
-    found = dict(labels or {})
+    cells = dict(labels or {})
     if names is not None and not flat and not across:
-        found["column"] = np.empty(len(names), dtype=object)
-        found["column"][:] = names
-    found = {name: np.broadcast_to(one, array.shape) for name, one in found.items()}
-    error = np.broadcast_to(np.asarray(std, dtype=np.float64), array.shape).copy()
+        cells["column"] = np.empty(len(names), dtype=object)
+        cells["column"][:] = names
+    cells = {name: np.broadcast_to(label, array.shape) for name, label in cells.items()}
+    error = np.broadcast_to(np.asarray(std, dtype=np.float64), array.shape)
     if flat or (across and not keepdims):
         array, error = array[..., 0], error[..., 0]
         limits = None if limits is None else limits.at((..., 0))
-        found = {name: one[..., 0] for name, one in found.items()}
+        cells = {name: label[..., 0] for name, label in cells.items()}
     if keepdims:
         axis = array.ndim if flat else array.ndim - 1
         array, error = np.expand_dims(array, axis), np.expand_dims(error, axis)
-    array, error = np.array(array), np.array(error)
-    limits = None if limits is None else limits.shaped(array.shape)
-    found = {name: np.reshape(one, array.shape) for name, one in found.items()}
-    array.setflags(write=False)
-    error.setflags(write=False)
-    if bounds is not None:
-        low, high = (np.array(side, dtype=np.float64) for side in bounds)
-        low.setflags(write=False)
-        high.setflags(write=False)
-        bounds = low, high
-    unknown = isinstance(asked, str) and bool(np.any(np.isnan(error) & np.isfinite(array)))
-    note = _NOT_LEARNED if unknown else note
-    return Released(array, error, privacy, bounds, note, limits, found)
+    shape = np.shape(array)
+    cells = {name: np.reshape(label, shape) for name, label in cells.items()}
+    if isinstance(asked, str) and bool(np.any(np.isnan(error) & np.isfinite(array))):
+        note = _NOT_LEARNED
+    shaped: Any = None if limits is None else limits.shaped(shape)
+    return Released(array, error, privacy, bounds, note, shaped, cells)
