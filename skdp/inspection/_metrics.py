@@ -11,10 +11,10 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
+from skdp.confidence import Released
 from skdp.inspection._budget import new_axes
 from skdp.metrics import (
     ConfusionMatrix,
-    Released,
     ScoreHistogram,
     confusion_matrix,
     score_histogram,

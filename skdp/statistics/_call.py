@@ -1,7 +1,7 @@
-"""What the functions of this package share: their checks, their one session, their result.
+"""What the functions of this package share: docstrings, checks, the session, the result.
 
-Nothing is released here. Every function checks its arguments and rows first, then opens one
-session, which charges once, under the function's name.
+Every function checks its arguments and rows first, then opens one session, which charges once,
+under the function's name.
 """
 
 from __future__ import annotations
@@ -9,11 +9,12 @@ from __future__ import annotations
 import numbers
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
-from typing import Any
+from dataclasses import dataclass, fields
+from typing import Any, Self
 
 import numpy as np
 
+from skdp._docstrings import documenter
 from skdp._parameters import FLAG, check_parameter, check_parameters, shown
 from skdp._public_key import public_key
 from skdp.base import CallContext, check_bounds, check_integer
@@ -31,6 +32,68 @@ _NOT_LEARNED = "std is NaN where bounds could not be learned well enough; state 
 IN_PARTS = frozenset(
     {"correlation", "count", "count_nonzero", "covariance", "histogram", "histogram2d"}
     | {"histogramdd", "mean", "median", "quantile", "std", "subset_sums", "sum", "var"}
+)
+documented = documenter(
+    {
+        "X": """
+            X : array-like or table of shape (n_samples,) or (n_samples, n_features)
+                Private rows, finite numbers.
+            """,
+        "keepdims": """
+            keepdims : bool, default=False
+                Keep the axis of the rows, with length 1.
+            """,
+        "of_columns": """
+            axis : {0}, default=0
+                Of each column.
+            {keepdims}
+            """,
+        "axis": """
+            axis : {0, None}, default=0
+                0: for each column. None: for all cells together.
+            {keepdims}
+            """,
+        "bounds": """
+            bounds : "private" or tuple (low, high) or mapping, default="private"
+                Range of each column, from public knowledge: two numbers, two arrays, or a mapping
+                from column name to (low, high); values beyond them count as the nearest bound.
+                ``"private"`` learns them (see `Released`).
+            """,
+        "ranges": """
+            bounds : "private" or tuple (low, high) or mapping, default="private"
+                Range of each column, from public knowledge: two numbers, two arrays, or a mapping
+                from column name to (low, high); ``"private"`` learns them, for 5 to 72% of the
+                allowance.
+            """,
+        "candidates": """
+            step : float, default=None
+                Answers are multiples of `step`: for integers, use 1. None: a fine grid between the
+                bounds.
+            intervals : bool, default=False
+                True: find quantiles from counts of rows in cells, so that `Released.interval` and
+                `Released.population_interval` are known at any level. Without intervals the value
+                is found by the exponential mechanism, and is off by fewer ranks: of 5,000 normal
+                values at epsilon = 1 the median by 1 instead of 10.
+            """,
+        "nan_policy": """
+            nan_policy : {"raise", "omit"}, default="raise"
+                ``"omit"``: leave out rows with missing cells.
+            """,
+        "n_rows": """
+            n_rows : {"private", "public"}, default="private"
+                ``"private"``: the number of rows is protected, so X may be a selection of rows by
+                private values. ``"public"``: anyone may know the number of rows; less noise. Not
+                possible under "add_or_remove_one".
+            """,
+        "rows": "{nan_policy}\n{n_rows}\n{privacy}",
+        "raises": """
+            Raises
+            ------
+            TypeError, ValueError
+                If an argument is out of range; nothing is charged then.
+            {charge_raises}
+            """,
+    }
 )
 LARGEST_BOUND = 1e100  # so that sums and squares of bounded values are finite
 
@@ -53,10 +116,16 @@ def check_ddof(ddof: Any) -> int:
 
 @dataclass(frozen=True)
 class Call(CallContext):
-    """One call of a function: beside its context, how it treats rows and missing cells."""
+    """The context of one call, with its treatment of missing cells and of the number of rows."""
 
     nan_policy: str = "raise"
     n_rows: str = "private"
+
+    @classmethod
+    def of(cls, name: str, arguments: Mapping[str, Any]) -> Self:
+        """Return the call of a function from its arguments; those of other names are ignored."""
+        known = {entry.name for entry in fields(cls)} & set(arguments)
+        return cls(name, **{key: arguments[key] for key in known})
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -83,7 +152,7 @@ class Call(CallContext):
 
     @property
     def steps(self) -> int:
-        """How many rows of X, added or removed, a row of the whole table may stand for."""
+        """How many added or removed rows of X one row of the whole table may cause."""
         return 2 if self.n_rows == "private" and self.adjacency == "replace_one" else 1
 
     @property
@@ -97,7 +166,7 @@ class Call(CallContext):
 
     @property
     def entrance(self) -> dict[str, Any]:
-        """What the check of the rows is told."""
+        """Options of the check of the rows."""
         # A filter by the values of a row leaves the same tables as one by its missing cells.
         return {
             "estimator": self.name,
@@ -116,7 +185,7 @@ class Call(CallContext):
     def bounded(
         self, rows: Rows, bounds: Any, public: Any, *, audit: bool = True
     ) -> Iterator[tuple[Session, Floats, Floats, LearnedBox | None]]:
-        """Yield a session with bounds, and what was learned if they are not stated."""
+        """Yield a session with bounds, and the learned box if they are not stated."""
         stated = self.stated(bounds, rows.n_features, rows.names)
         with self.opened(rows, (bounds, public)) as session:
             pair, learned = bounds_in(session, stated, errors=audit, share=None)
