@@ -1,8 +1,8 @@
 """Histograms, sums by private labels, quantiles.
 
 Released: counts of the cells of public edges, sums of the rows of public classes, choices of the
-exponential mechanism (proofs: quantiles.md), counts of cells around quantiles. Guarantee: that of the
-queries of `skdp.queries`.
+exponential mechanism, counts of cells around quantiles. Guarantee: that of the queries of
+`skdp.queries` (proofs: histograms.md, quantiles.md).
 """
 
 from __future__ import annotations
