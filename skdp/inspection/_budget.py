@@ -501,22 +501,22 @@ class PrivacyUtilityDisplay(Display):
         if not isinstance(estimator, str) and not hasattr(estimator, "expected_error"):
             raise TypeError(f"{type(estimator).__name__} has no expected_error to draw")
         grid = np.geomspace(0.1, 10.0, 10) if epsilons is None else epsilons
-        asked = np.atleast_1d(np.asarray(grid, dtype=np.float64))
+        levels = np.atleast_1d(np.asarray(grid, dtype=np.float64))
         sizes = np.atleast_1d(np.asarray(n_samples))
         errors = np.array(
             [
-                [_largest_expected(estimator, int(n), float(e), options) for e in asked]
+                [_largest_expected(estimator, int(n), float(e), options) for e in levels]
                 for n in sizes
             ]
         )
         if np.isnan(errors).all():  # says what is wrong with the arguments
-            n, e = int(sizes.max()), float(asked.max())
+            n, e = int(sizes.max()), float(levels.max())
             if isinstance(estimator, str):
                 statistics.expected_error(estimator, n, epsilon=e, **options)
             else:
                 clone(estimator).set_params(epsilon=e).expected_error(n, **options)
         name = estimator if isinstance(estimator, str) else type(estimator).__name__
-        return cls(asked, sizes, errors, name).plot(ax=ax)
+        return cls(levels, sizes, errors, name).plot(ax=ax)
 
     _size = (6, 4.5)
 
@@ -596,8 +596,8 @@ class IntervalDisplay(Display):
             None: 0.5 to 0.99.
         {plotted}
         """
-        asked = [0.5, 0.6, 0.7, 0.8, 0.9, 0.95, 0.99] if levels is None else levels
-        grid = np.asarray(asked, dtype=np.float64)
+        default = [0.5, 0.6, 0.7, 0.8, 0.9, 0.95, 0.99]
+        grid = np.asarray(default if levels is None else levels, dtype=np.float64)
         exact = np.asarray(truth, dtype=np.float64)
 
         def share(level: float) -> float:

@@ -45,7 +45,7 @@ from skdp.queries import (
 from skdp.tabular import Rows
 
 _MISSED = 0.05  # chance that a released quantile is further off than `error_bound`
-_DRAWS = 800  # quantiles that are drawn for an expected error: it is then told to about 4%
+_DRAWS = 800  # quantiles that are drawn for an expected error: its error is then about 4%
 _FITS = 160
 _TABLES = 16  # of public rows
 _LEARNINGS = 24  # of bounds, on public rows: where they fail, they fail now and then

@@ -211,7 +211,7 @@ def result(
     across: bool = False,
     keepdims: bool = False,
     bounds: Pair | None = None,
-    asked: Any = None,
+    bounds_given: Any = None,
     note: str = "",
     limits: MeanLimits | QuantileLimits | None = None,
     names: Sequence[Any] | None = None,
@@ -220,7 +220,7 @@ def result(
     """Return a result; the entry of a flat column, or of all cells, is a number.
 
     With `keepdims` an axis of length 1 stands for the rows, and one for the columns of X unless it
-    is `flat`, as in numpy. `asked` is the argument ``bounds`` of a function whose errors are finite
+    is `flat`, as in numpy. `bounds_given` is the argument ``bounds`` of a function whose errors are finite
     with good bounds. `labels` of entries broadcast to the shape of `value`, `names` are those of
     columns.
     """
@@ -240,7 +240,7 @@ def result(
         array, error = np.expand_dims(array, axis), np.expand_dims(error, axis)
     shape = np.shape(array)
     cells = {name: np.reshape(label, shape) for name, label in cells.items()}
-    if isinstance(asked, str) and bool(np.any(np.isnan(error) & np.isfinite(array))):
+    if isinstance(bounds_given, str) and bool(np.any(np.isnan(error) & np.isfinite(array))):
         note = _NOT_LEARNED
     shaped: Any = None if limits is None else limits.shaped(shape)
     return Released(array, error, privacy, bounds, note, shaped, cells)

@@ -125,7 +125,7 @@ def _counted(
         of = "" if d == 1 else f"_{j}"
         shape = [-1 if i == j else 1 for i in range(d)]  # along its own axis
         labels |= {f"from{of}": edge[:-1].reshape(shape), f"to{of}": edge[1:].reshape(shape)}
-    return result(release.value, release.std, privacy, flat=False, note=note, labels=labels), edges
+    return result(release.value, release.std, privacy, note=note, labels=labels), edges
 
 
 @documented
@@ -230,7 +230,7 @@ def _labelled(call: Call, X: Any, categories: Any) -> tuple[Released, np.ndarray
         release = session.answer(LabelSums(np.zeros(1), np.ones(1), len(known)), name="counts")
         privacy = session.certificate()
     counts, std = release.value[order, 0], np.broadcast_to(release.std, (len(known), 1))[order, 0]
-    return result(counts, std, privacy, flat=False, labels={"category": known[order]}), known[order]
+    return result(counts, std, privacy, labels={"category": known[order]}), known[order]
 
 
 def _density(counts: Released, widths: Any) -> Released:
@@ -449,7 +449,7 @@ def subset_sums(
         privacy,
         flat=flat,
         bounds=(low, high),
-        asked=bounds,
+        bounds_given=bounds,
         names=rows.names,
         labels={"class": known[order][:, None]},
     )
@@ -476,7 +476,7 @@ def _quantiles(
     step = check_parameter(step, "step", *STEP)
     check_parameter(intervals, "intervals", FLAG)
     rows, flat = call.table(X)
-    # What follows noise is seeded by what is asked: without intervals as ever.
+    # Keys seeded noise; without intervals as in earlier versions.
     public = ([str(level) for level in levels], step, *(["intervals"] if intervals else []))
     with call.bounded(rows, bounds, public, audit=False) as opened:
         session, low, high, _ = opened

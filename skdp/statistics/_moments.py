@@ -97,10 +97,10 @@ def count(
             rows, estimator="count", epsilon=epsilon, delta=delta, random_state=random_state
         )
         with free:
-            return result(free.n_rows, 0.0, call.nothing_released(), flat=False)
+            return result(free.n_rows, 0.0, call.nothing_released())
     with call.opened(rows, ()) as session:
         release = session.row_count()
-        return result(release.value, release.std, session.certificate(), flat=False)
+        return result(release.value, release.std, session.certificate())
 
 
 @documented
@@ -168,7 +168,7 @@ def rows_left_out(
     rows: Any = UnitCounts(check_units(groups, None, estimator=name), unit.name)
     with call.open(rows, lambda: public_key((bound, most))) as session:
         release = session.answer(RowsBeyond(bound, most))
-        return result(release.value, release.std, session.certificate(), flat=False)
+        return result(release.value, release.std, session.certificate())
 
 
 @documented
@@ -329,7 +329,7 @@ def sum(  # noqa: A001  as numpy's
         across=across,
         keepdims=keepdims,
         bounds=(low, high),
-        asked=bounds,
+        bounds_given=bounds,
         names=rows.names,
     )
 
@@ -408,7 +408,7 @@ def mean(
         across=across,
         keepdims=keepdims,
         bounds=(low, high),
-        asked=bounds,
+        bounds_given=bounds,
         names=rows.names,
     )
 
@@ -442,7 +442,7 @@ def _mean_with_intervals(
         flat=flat,
         keepdims=keepdims,
         bounds=(low, high),
-        asked=bounds,
+        bounds_given=bounds,
         limits=limits,
         names=rows.names,
     )
@@ -530,7 +530,7 @@ def var(
     call = Call.of("var", locals())
     check_axis(axis, keepdims)
     variance, error, privacy, options = _variance(call, X, bounds, check_ddof(ddof))
-    return result(variance, error, privacy, keepdims=keepdims, asked=bounds, **options)
+    return result(variance, error, privacy, keepdims=keepdims, bounds_given=bounds, **options)
 
 
 @documented
@@ -585,7 +585,7 @@ def std(
     check_axis(axis, keepdims)
     variance, error, privacy, options = _variance(call, X, bounds, check_ddof(ddof))
     deviation, error = np.sqrt(variance), root_error(variance, error)
-    return result(deviation, error, privacy, keepdims=keepdims, asked=bounds, **options)
+    return result(deviation, error, privacy, keepdims=keepdims, bounds_given=bounds, **options)
 
 
 @dataclass(frozen=True)
@@ -728,7 +728,7 @@ def covariance(
     errors = np.hypot(moments.errors(np.ones(d), np.zeros((d, d))), moments.clipped)
     units = np.outer(moments.half, moments.half) * _per_freedom(moments.gram.n, ddof)
     values, errors = moments.covariance * units, errors * units
-    return result(values, errors, moments.privacy, flat=False, bounds=moments.bounds, asked=bounds)
+    return result(values, errors, moments.privacy, bounds=moments.bounds, bounds_given=bounds)
 
 
 def coefficients_of(moments: _Moments) -> tuple[Floats, Floats]:
@@ -807,6 +807,4 @@ def correlation(
     coefficients, errors = coefficients_of(moments)
     np.fill_diagonal(coefficients, 1.0)
     np.fill_diagonal(errors, 0.0)
-    return result(
-        coefficients, errors, moments.privacy, flat=False, bounds=moments.bounds, asked=bounds
-    )
+    return result(coefficients, errors, moments.privacy, bounds=moments.bounds, bounds_given=bounds)

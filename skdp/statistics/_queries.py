@@ -119,7 +119,7 @@ class QuerySession:
                     f"share={float(part):g} of epsilon={self._privacy.epsilon:g}"
                 )
             release = session.answer(FunctionMean(UserFunction(query)), part)
-            return result(release.value, release.std, session.certificate(), flat=False)
+            return result(release.value, release.std, session.certificate())
 
     def close(self) -> None:
         """End the session and release the memory of the rows; the rest of the allowance is lost.
@@ -330,4 +330,4 @@ def mst_cost(
         view = Box([0.0], [top])
         release = session.answer(SpanningCost(view, n, graph, noise=noise, nu=nu), name="mst_cost")
         privacy = session.certificate()
-    return result(release.value, math.nan, privacy, flat=False)
+    return result(release.value, math.nan, privacy)
