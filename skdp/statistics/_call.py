@@ -220,9 +220,9 @@ def result(
     """Return a result; the entry of a flat column, or of all cells, is a number.
 
     With `keepdims` an axis of length 1 stands for the rows, and one for the columns of X unless it
-    is `flat`, as in numpy. `bounds_given` is the argument ``bounds`` of a function whose errors are finite
-    with good bounds. `labels` of entries broadcast to the shape of `value`, `names` are those of
-    columns.
+    is `flat`, as in numpy. `bounds_given` is the argument ``bounds`` of a function whose errors are
+    finite with good bounds. `labels` of entries broadcast to the shape of `value`, `names` are
+    those of columns.
     """
     array = np.array(value, dtype=np.float64)
     cells = dict(labels or {})
