@@ -76,11 +76,11 @@ _HOMES = {
     "thresholds": "synthetic",
 }
 _SUBMODULES = (
-    "aggregation", "audit", "budget", "cluster", "core", "decomposition", "density_ratio",
-    "discriminant_analysis", "engines", "ensemble", "exceptions", "feature_selection", "impute",
-    "inspection", "ledger", "linear_model", "metrics", "model_selection", "naive_bayes",
-    "neighbors", "planning", "preprocessing", "quantile", "queries", "sql", "statistics",
-    "synthetic", "tabular", "user_code",
+    "aggregation", "audit", "budget", "cluster", "confidence", "core", "decomposition",
+    "density_ratio", "discriminant_analysis", "engines", "ensemble", "exceptions",
+    "feature_selection", "impute", "inspection", "ledger", "linear_model", "metrics",
+    "model_selection", "naive_bayes", "neighbors", "planning", "preprocessing", "quantile",
+    "queries", "sql", "statistics", "synthetic", "tabular", "user_code",
 )  # fmt: skip
 
 __all__ = sorted(_HOMES)

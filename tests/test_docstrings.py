@@ -14,7 +14,10 @@ import skdp
 from tests.folding import each
 
 # For authors of estimators: their docstrings say what holds, not all that numpydoc asks for.
-INNER = {f"skdp.{x}" for x in ("base", "core", "planning", "queries", "tabular", "user_code")}
+INNER = {
+    f"skdp.{x}"
+    for x in ("base", "confidence", "core", "planning", "queries", "tabular", "user_code")
+}
 MODULES = [
     "skdp",
     *(

@@ -32,6 +32,7 @@ LAYERS = {
     "exceptions": 0,
     "_callers": 0,
     "_config": 0,
+    "_docstrings": 0,
     "_absent": 0,
     "_progress": 0,
     "_lazy": 0,
@@ -59,9 +60,8 @@ OPTIONAL = {
     "inspection": {"matplotlib"},
     "audit": {"hypothesis", "pytest"},
     "budget": {"psycopg"},
-    "metrics": {"pandas"},
+    "confidence": {"pandas"},
     "model_selection": {"pandas"},
-    "statistics": {"pandas"},
     "tabular": {"duckdb"},
     "sql": {"duckdb", "sqlglot"},
 }

@@ -13,9 +13,9 @@ from scipy.stats import binomtest
 from sklearn import metrics as sklearn_metrics
 from sklearn.calibration import calibration_curve
 
-from skdp import PrivacyBudget, metrics
+from skdp import PrivacyBudget, metrics, statistics
+from skdp.confidence.equations import Noise
 from skdp.exceptions import BudgetExceededError
-from skdp.metrics._intervals import Noise
 from tests.folding import each
 
 BUDGETS = {
@@ -239,18 +239,17 @@ def test_an_estimate_is_a_number_with_two_intervals():
     assert "noise at 95%" in repr(accuracy)
     assert np.isclose(np.sqrt(accuracy), math.sqrt(accuracy))
     assert "95% for the population" in accuracy._repr_html_()
-    assert list(accuracy.to_frame()) == [
-        "value",
-        "low",
-        "high",
-        "population_low",
-        "population_high",
-    ]
+    columns = ["value", "std", "low", "high", "population_low", "population_high"]
+    assert list(accuracy.to_frame()) == columns
+    assert metrics.Estimate is statistics.Released is type(accuracy)
+    assert np.isnan(accuracy.std) and np.isnan((100 * accuracy).interval()).all()
     again = pickle.loads(pickle.dumps(accuracy))
     assert again.interval() == accuracy.interval()
     recall = metrics.confusion_matrix(Y, PREDICTED, **LABELS).recall()
     assert float(recall[1]) == recall.value[1]
     assert recall[1].interval() == tuple(end[1] for end in recall.interval())
+    ends = recall.population_interval()
+    assert recall[1:][0].population_interval() == tuple(end[1] for end in ends)
     assert [float(one) for one in recall] == recall.value.tolist()
     with pytest.raises(ValueError, match="level must be"):
         accuracy.interval(1.0)

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from scipy.optimize import brentq
 from scipy.special import ndtri
 
-from skdp.statistics._limits import heavy_z
+from skdp.confidence.limits import heavy_z
 
 Floats = NDArray[np.float64]
 

@@ -17,8 +17,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from skdp._parameters import check_length
+from skdp.confidence.limits import heavy_z
 from skdp.queries import MAX_ROWS_PER_UNIT
-from skdp.statistics._limits import heavy_z
 from skdp.tabular import KeyTerm, identity, read_cell
 
 Floats = NDArray[np.float64]

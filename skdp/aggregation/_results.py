@@ -22,9 +22,9 @@ from skdp.aggregation._intervals import (
     variance_interval,
 )
 from skdp.aggregation._plan import TREE_DEPTH, Aggregate, terms_of
+from skdp.confidence.limits import spread_seen
 from skdp.core import Release
 from skdp.planning import Allowance
-from skdp.statistics._limits import spread_seen
 from skdp.tabular import KeyTerm
 
 Floats = NDArray[np.float64]

@@ -1,36 +1,37 @@
-"""Intervals that are more than a standard error times a width: of quantiles, and of populations.
+"""Limits: how `Released` computes its intervals, for noise alone and for a population.
 
-`zoomed` asks an open session for counts of cells, which are released with independent noise. All
-else is computed from what was released. Guarantee: that of `skdp.core.RowSum`.
+By a standard error (`NoiseLimits`, `MeanLimits`), by the equation of a metric (`MetricLimits`), or
+by counts of rows around a quantile (`QuantileLimits`). `zoomed` releases these counts through an
+open session, with the guarantee of `skdp.core.RowSum`.
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, fields, replace
 from fractions import Fraction
-from typing import Any, Protocol
+from typing import Any, ClassVar, Protocol, Self
 
 import numpy as np
 from numpy.typing import NDArray
 from scipy.special import ndtri
 
+from skdp.confidence.equations import Floats, Noise, Pair, discrete_laplace_reach
 from skdp.core import Session
 from skdp.queries import ColumnCells, Lattice, row_counts
 
 __all__ = [
     "Limits",
     "MeanLimits",
+    "MetricLimits",
+    "NoiseLimits",
     "QuantileLimits",
     "heavy_z",
     "plain_ends",
     "spread_seen",
     "zoomed",
 ]
-
-Floats = NDArray[np.float64]
-Pair = tuple[Floats, Floats]
 
 _CELLS = 12, 10  # of a window: where a population's quantile may be, and where that of the rows
 _LOCATING = Fraction(1, 8)  # of a quantile's share, for the first window
@@ -41,23 +42,22 @@ _CERTAIN = 1 - _LOST / (_WINDOWS - 1)
 
 
 class Limits(Protocol):
-    """What a `Released` asks for intervals of its own, in the shape of its value."""
+    """The intervals of a `Released`, in the shape of its value."""
 
-    def noise(self, level: float) -> Pair | None:
-        """Return the interval for the rows; None where the standard error says it."""
+    of_population: ClassVar[bool]  # whether `population` has an answer
+
+    def noise(self, level: float) -> Pair:
+        """Return the interval for the rows."""
 
     def population(self, level: float) -> Pair:
         """Return the interval for the population that units were drawn from."""
 
     def at(self, index: Any) -> Limits:
-        """Return the same for some entries."""
-
-    def shaped(self, shape: tuple[int, ...]) -> Limits:
-        """Return the same in another shape."""
+        """Return the limits of some entries."""
 
 
 def plain_ends(low: Any, high: Any) -> tuple[Any, Any]:
-    """Return the ends of intervals as they are shown: of a single number, as Python's floats."""
+    """Return the ends of intervals: Python floats for a single number, arrays otherwise."""
     if np.ndim(low) == 0 and np.ndim(high) == 0:
         return float(low), float(high)
     return np.asarray(low, dtype=np.float64), np.asarray(high, dtype=np.float64)
@@ -67,7 +67,7 @@ def plain_ends(low: Any, high: Any) -> tuple[Any, Any]:
 
 
 def heavy_z(kurtosis: Any, level: float) -> Any:
-    """Return a quantile, in deviations, of a sum of noises that is between normal and Laplace.
+    """Return how many deviations a sum of noises between normal and Laplace stays within.
 
     By its excess kurtosis (Cornish & Fisher 1938), and at most that of a single Laplace noise.
     """
@@ -80,9 +80,9 @@ def spread_seen(value: Any, std: Any) -> Floats:
     """Return variances from noisy ones, so that intervals by them hold as often as they say.
 
     x becomes (x + sqrt(x**2 + 4 std**2)) / 2: above x by std**2 / x where it is clear of noise. So
-    much is needed on average, as the share that an interval holds is concave in its variance.
-    Where noise hides the variance, it is about std. Intervals hold in 94.9 to 95.3% where it is
-    three deviations of noise or more, and in up to 100% below: nothing is known there.
+    much is needed on average, as the coverage of an interval is concave in its variance. Where
+    noise hides the variance, it is about std. Intervals hold in 94.9 to 95.3% where it is three
+    deviations of noise or more, and in up to 100% below: nothing is known there.
 
     Examples
     --------
@@ -95,54 +95,101 @@ def spread_seen(value: Any, std: Any) -> Floats:
     return np.where(value < 0, below, (value + root) / 2)
 
 
-# --- means ----------------------------------------------------------------------------------------
+# --- standard errors, means, metrics --------------------------------------------------------------
 
 
 @dataclass(frozen=True)
-class MeanLimits:
-    """The interval of a population's mean, from a released mean, variance and number of rows.
-
-    Attributes
-    ----------
-    value, error : ndarray
-        Means, and the standard errors of their noise.
-    spread : ndarray
-        Variance of the rows' mean around that of the population.
-    low, high : ndarray
-        Bounds of the columns.
-    """
+class NoiseLimits:
+    """Intervals of released values from the standard errors of their noise."""
 
     value: Floats
-    error: Floats
+    std: Floats
+
+    of_population: ClassVar[bool] = False
+
+    def noise(self, level: float) -> Pair:
+        """Return the interval by Laplace or Gaussian noise, whichever is wider."""
+        half = Noise(1.0, pure=True).width(level) * self.std
+        # Whole numbers may have discrete noise: Laplace, or Gaussian and rounded.
+        discrete = discrete_laplace_reach(np.where(self.std > 0, self.std, 1.0), level)
+        discrete = np.maximum(discrete, float(ndtri(0.5 + level / 2)) * self.std + 1.0)
+        whole = (self.value == np.rint(self.value)) & (self.std > 0)
+        half = np.where(whole, np.maximum(half, discrete), half)
+        return self.value - half, self.value + half
+
+    def population(self, level: float) -> Pair:
+        """Refuse: the variance of a population was not released."""
+        raise ValueError(
+            "population_interval needs an answer of mean, median or quantile with intervals=True, "
+            "not computed further: others do not release how much rows differ"
+        )
+
+    def at(self, index: Any) -> Self:
+        """Return the limits of some entries."""
+        return self._each(lambda array: array[index])
+
+    def shaped(self, shape: tuple[int, ...]) -> Self:
+        """Return the limits in another shape."""
+        return self._each(lambda array: np.broadcast_to(array, self.value.shape).reshape(shape))
+
+    def _each(self, change: Callable[[Floats], Any]) -> Self:
+        arrays = {f.name: getattr(self, f.name) for f in fields(self) if f.name != "pure"}
+        return replace(self, **{name: np.asarray(change(a)) for name, a in arrays.items()})
+
+
+@dataclass(frozen=True)
+class MeanLimits(NoiseLimits):
+    """Intervals of means between bounds, from noise and the variance of the rows.
+
+    `spread` is the variance of the rows' mean around that of the population.
+    """
+
     spread: Floats
     low: Floats
     high: Floats
     pure: bool
 
-    def noise(self, level: float) -> None:
-        """Return None: noise alone is in the standard error."""
-        return
+    of_population: ClassVar[bool] = True
 
     def population(self, level: float) -> Pair:
         """Return the interval of the population's mean of clipped values."""
-        variance = self.error**2 + self.spread
-        share = self.error**2 / np.maximum(variance, 1e-300)
+        variance = self.std**2 + self.spread
+        share = self.std**2 / np.maximum(variance, 1e-300)
         half = heavy_z(3.0 * share**2 if self.pure else 0.0, level) * np.sqrt(variance)
         low = np.clip(self.value - half, self.low, self.high)
         return low, np.clip(self.value + half, self.low, self.high)
 
-    def at(self, index: Any) -> MeanLimits:
+
+@dataclass(frozen=True)
+class MetricLimits:
+    """Intervals of a metric: `ends` returns them by level, for noise or also for sampling.
+
+    With `users`, rows of one unit depend on each other, so nothing is known of a population.
+    """
+
+    ends: Callable[[float, bool], Pair]
+    users: bool
+    index: tuple[Any, ...] = ()  # of the entries: one index after the other
+
+    of_population: ClassVar[bool] = True
+
+    def noise(self, level: float) -> Pair:
+        """Return the interval for the rows."""
+        low, high = self.ends(level, False)
+        for index in self.index:
+            low, high = low[index], high[index]
+        return low, high
+
+    def population(self, level: float) -> Pair:
+        """Return the interval for the population; NaN for units of several rows."""
+        if self.users:
+            unknown = np.full_like(self.noise(level)[0], np.nan)
+            return unknown, unknown.copy()
+        return replace(self, ends=lambda level, _: self.ends(level, True)).noise(level)
+
+    def at(self, index: Any) -> MetricLimits:
         """Return the limits of some entries."""
-        return self._each(lambda one: one[index])
-
-    def shaped(self, shape: tuple[int, ...]) -> MeanLimits:
-        """Return the limits in another shape."""
-        return self._each(lambda one: np.broadcast_to(one, self.value.shape).reshape(shape))
-
-    def _each(self, of: Callable[[Floats], Any]) -> MeanLimits:
-        arrays = (self.value, self.error, self.spread, self.low, self.high)
-        value, error, spread, low, high = (np.asarray(of(one)) for one in arrays)
-        return MeanLimits(value, error, spread, low, high, self.pure)
+        return replace(self, index=(*self.index, index))
 
 
 # --- quantiles ------------------------------------------------------------------------------------
@@ -150,22 +197,11 @@ class MeanLimits:
 
 @dataclass(frozen=True)
 class Window:
-    """Noisy counts of a column's rows in the cells between candidates, and one level.
+    """Noisy counts of a column's rows in the cells between candidates, for one level q.
 
-    Attributes
-    ----------
-    lattice : Lattice
-        The column's candidates.
-    edges : ndarray of int, shape (k + 1,)
-        Cell i holds the candidates from edges[i] up to edges[i + 1] - 1. The first cell has all
-        rows below it too, and the last one all rows above.
-    counts : ndarray of shape (k,)
-    std : float
-        Of one count.
-    q : float
-        The level.
-    clusters : float
-        How many rows may move together: of one unit.
+    Cell i holds the candidates from edges[i] up to edges[i + 1] - 1; the first cell also has all
+    rows below it, and the last one all rows above. Each count has noise of deviation `std`. Up to
+    `clusters` rows are of one unit, and may move together.
     """
 
     lattice: Lattice
@@ -182,7 +218,7 @@ class Window:
         return np.cumsum(self.counts)[:-1] - self.q * self.counts.sum()
 
     def _limits(self, level: float, population: bool) -> Pair:
-        """Return how far below, and how far above, 0 noise takes the excess at each inner edge."""
+        """Return how far below 0 and above 0 noise moves the excess at each inner edge."""
         q, k = self.q, len(self.counts)
         below = np.arange(1, k)
         squares = below * (1 - q) ** 2 + (k - below) * q**2
@@ -266,9 +302,11 @@ def _cut(lattice: Lattice, edge: int) -> float:
 
 @dataclass(frozen=True)
 class QuantileLimits:
-    """The windows of released quantiles, an array of `Window` in the shape of their values."""
+    """Intervals of quantiles: an array of `Window` in the shape of their values."""
 
     windows: NDArray[np.object_]
+
+    of_population: ClassVar[bool] = True
 
     def noise(self, level: float) -> Pair:
         """Return the interval for the rows."""
@@ -280,19 +318,19 @@ class QuantileLimits:
 
     def at(self, index: Any) -> QuantileLimits:
         """Return the limits of some entries."""
-        found = self.windows[index]
-        if isinstance(found, Window):
-            found = np.array(found, dtype=object)
-        return QuantileLimits(found)
+        windows = self.windows[index]
+        if isinstance(windows, Window):
+            windows = np.array(windows, dtype=object)
+        return QuantileLimits(windows)
 
     def shaped(self, shape: tuple[int, ...]) -> QuantileLimits:
         """Return the limits in another shape."""
         return QuantileLimits(self.windows.reshape(shape))
 
     def _interval(self, level: float, *, population: bool) -> Pair:
-        ends = [one.interval(level, population=population) for one in self.windows.ravel()]
-        both = np.array(ends, dtype=np.float64).reshape(*self.windows.shape, 2)
-        return both[..., 0][()], both[..., 1][()]  # of one number: no array
+        ends = [window.interval(level, population=population) for window in self.windows.ravel()]
+        pairs = np.array(ends, dtype=np.float64).reshape(*self.windows.shape, 2)
+        return pairs[..., 0][()], pairs[..., 1][()]  # of one number: no array
 
 
 def zoomed(
@@ -300,40 +338,40 @@ def zoomed(
 ) -> NDArray[np.object_]:
     """Release counts of cells around quantiles; return their last windows, (n_levels, d).
 
-    The first window has all candidates of a column. Cells that cannot hold the quantile of the
-    rows, or that of the population, by far more than noise, are left out of the next window. Where
-    noise leaves windows as they are, the next counts take twice the share. The last window takes
-    what is left: where all cells have one candidate, or no more than `_LAST` would be left.
+    The first window has all candidates of a column. The next window leaves out cells that cannot
+    hold the quantile of the rows, or that of the population, by far more than noise. If noise
+    leaves all windows as they are, the next counts get twice the share. The last window gets the
+    rest: when all cells have one candidate, or if less than `_LAST` would remain.
     """
     bounds = zip(low.tolist(), high.tolist(), strict=True)
     lattices = [Lattice(a, b, step, "uniform") for a, b in bounds]
-    found = np.empty((len(levels), len(lattices)), dtype=object)
+    windows = np.empty((len(levels), len(lattices)), dtype=object)
     for i, q in enumerate(levels):
         share = session.remaining / (len(levels) - i)
         inner = outer = [(0, lattice.size) for lattice in lattices]
-        left, asked = share, share * _LOCATING
-        for window in range(1, _WINDOWS + 1):
+        remaining, part = share, share * _LOCATING
+        for number in range(1, _WINDOWS + 1):
             edges = [_edges(*ends) for ends in zip(outer, inner, strict=True)]
-            small = all(one[-1] - one[0] == len(one) - 1 for one in edges)
-            if small or window == _WINDOWS or left - asked < share * _LAST:
+            single = all(cuts[-1] - cuts[0] == len(cuts) - 1 for cuts in edges)
+            if single or number == _WINDOWS or remaining - part < share * _LAST:
                 break
-            left -= asked
-            counted = _counted(session, lattices, edges, q, asked)
-            outer = [one.between(_CERTAIN, population=True) for one in counted]
-            narrow = [one.between(_CERTAIN) for one in counted]
-            both = zip(narrow, inner, strict=True)
-            if all(2 * (b - a) > end - start for (a, b), (start, end) in both):
-                asked = 2 * asked
+            remaining -= part
+            counted = _counted(session, lattices, edges, q, part)
+            outer = [window.between(_CERTAIN, population=True) for window in counted]
+            narrow = [window.between(_CERTAIN) for window in counted]
+            pairs = zip(narrow, inner, strict=True)
+            if all(2 * (b - a) > end - start for (a, b), (start, end) in pairs):
+                part = 2 * part
             inner = narrow
-        found[i] = _counted(session, lattices, edges, q, left)
-    return found
+        windows[i] = _counted(session, lattices, edges, q, remaining)
+    return windows
 
 
 def _edges(outer: tuple[int, int], inner: tuple[int, int]) -> NDArray[np.int64]:
-    """Return the edges of a window: evenly where the population's quantile and the rows' may be."""
+    """Return evenly spaced edges of a window: where the population's quantile and the rows' lie."""
     even = [np.linspace(*ends, n + 1) for ends, n in zip((outer, inner), _CELLS, strict=True)]
-    found = np.unique(np.concatenate(even).round().astype(np.int64))
-    return found[(found >= outer[0]) & (found <= outer[1])]
+    edges = np.unique(np.concatenate(even).round().astype(np.int64))
+    return edges[(edges >= outer[0]) & (edges <= outer[1])]
 
 
 def _counted(
@@ -344,17 +382,17 @@ def _counted(
     share: Fraction,
 ) -> list[Window]:
     """Release the counts of one window of each column."""
-    cuts, every = [], []
+    cuts, kept_edges = [], []
     for lattice, of in zip(lattices, edges, strict=True):
         at = np.array([_cut(lattice, int(edge)) for edge in of[1:-1]])
         keep = np.append(True, at[1:] > at[:-1]) if at.size else np.ones(0, bool)
         cuts.append(at[keep])  # candidates that are the same float share a cell
-        every.append(np.concatenate([of[:1], of[1:-1][keep], of[-1:]]))
+        kept_edges.append(np.concatenate([of[:1], of[1:-1][keep], of[-1:]]))
     release = session.answer(row_counts(ColumnCells(tuple(cuts)), "counts of cells"), share)
     std = float(np.max(release.std))
-    starts = np.cumsum([0, *(len(one) - 1 for one in every)])
+    starts = np.cumsum([0, *(len(of) - 1 for of in kept_edges)])
     clusters = float(session.max_rows_per_unit or 1)
     return [
         Window(lattice, of, release.value[a:b], std, q, session.pure, clusters)
-        for lattice, of, a, b in zip(lattices, every, starts[:-1], starts[1:], strict=True)
+        for lattice, of, a, b in zip(lattices, kept_edges, starts[:-1], starts[1:], strict=True)
     ]

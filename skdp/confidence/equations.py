@@ -1,11 +1,10 @@
-"""Intervals of ratios of released numbers: what their noise leaves open, and what sampling does.
+"""Confidence intervals of quotients of released numbers, for their noise and for sampling.
 
-Nothing is released here. A metric is the root theta of A - theta B, where A and B are polynomials
-of degree one or two in numbers that were released with uncorrelated noise. In an interval are all
-theta for which A - theta B is no further from 0 than it is, with the probability that is asked for,
-at the truth (Fieller 1954): that holds however small B is, where a standard error of the quotient
-says nothing. The variance of A - theta B is quadratic in theta, so the ends are roots of a
-quadratic.
+A metric is the root theta of A - theta B, where A and B are polynomials of degree one or two in
+numbers that were released with uncorrelated noise. Its interval holds all theta for which
+A - theta B is within some standard deviations of 0 (Fieller 1954). That covers however small B is,
+where a standard error of the quotient would not. The variance of A - theta B is quadratic in theta,
+so the ends are roots of a quadratic.
 """
 
 from __future__ import annotations
@@ -22,7 +21,16 @@ from scipy.stats import norm
 Floats = NDArray[np.float64]
 Pair = tuple[Floats, Floats]
 
-__all__ = ["Equation", "Noise", "Pair", "check_level", "proportion_equation", "proportions"]
+__all__ = [
+    "Equation",
+    "Floats",
+    "Noise",
+    "Pair",
+    "check_level",
+    "discrete_laplace_reach",
+    "proportion_equation",
+    "proportions",
+]
 
 
 def check_level(level: Any) -> float:
@@ -32,17 +40,23 @@ def check_level(level: Any) -> float:
     return float(level)
 
 
+def discrete_laplace_reach(std: Any, level: float) -> Any:
+    """Return the whole number that discrete Laplace noise stays within at this level.
+
+    P(|N| > k) = 2 p**(k + 1) / (1 + p), and the variance is 2 p / (1 - p)**2.
+    """
+    square = np.square(std)
+    # (s + 1 - sqrt(2 s + 1)) / s without cancellation.
+    p = np.maximum(square / (square + 1.0 + np.sqrt(2.0 * square + 1.0)), 1e-300)
+    return np.ceil(np.log((1.0 - level) * (1.0 + p) / 2.0) / np.log(p)) - 1.0
+
+
 @dataclass(frozen=True)
 class Noise:
-    """Noise of released numbers, each of its own.
+    """Independent noise of several released numbers, with one standard deviation.
 
-    Attributes
-    ----------
-    std : float
-    pure : bool
-        Whether its tails are those of Laplace noise (or of sums of such); else Gaussian.
-    whole : bool
-        Whether it is on whole numbers.
+    `pure` noise has the tails of Laplace noise (or of sums of it), other noise is Gaussian. Noise
+    on whole numbers is `whole`.
     """
 
     std: float
@@ -58,31 +72,24 @@ class Noise:
         return max(gaussian, -math.log(1.0 - level) / math.sqrt(2.0)) if self.pure else gaussian
 
     def reach(self, level: float) -> float:
-        """Return the standard deviation for `width`: larger where whole numbers ask for it.
+        """Return the standard deviation for `width`, enlarged where noise is on whole numbers.
 
-        By half of one: a Gaussian moves by that where it is rounded, and a few whole numbers with
-        discrete Laplace noise add up to one. One alone has P(|N| > k) = 2 p**(k + 1) / (1 + p) and
-        variance 2 p / (1 - p)**2.
+        Rounding moves a Gaussian by up to a half, and sums of few discrete Laplace noises are at
+        most a half further than continuous ones.
         """
         if not self.whole or self.std <= 0:
             return self.std
         width = self.width(level)
         if not self.pure:
             return self.std + 0.5 / width
-        square = self.std**2
-        p = max(square / (square + 1.0 + math.sqrt(2.0 * square + 1.0)), 1e-300)
-        steps = math.ceil(math.log((1.0 - level) * (1.0 + p) / 2.0) / math.log(p)) - 1.0
-        return max(self.std + 0.5 / width, steps / width)
+        return max(self.std + 0.5 / width, float(discrete_laplace_reach(self.std, level)) / width)
 
 
 @dataclass(frozen=True)
 class Equation:
-    """A - theta B = 0, and the variance of it: alpha - 2 beta theta + gamma theta**2.
+    """A - theta B = 0; A - theta B has the variance alpha - 2 beta theta + gamma theta**2.
 
-    Attributes
-    ----------
-    a, b, alpha, beta, gamma : ndarray
-        Of one shape, or numbers.
+    All five are numbers, or arrays of one shape.
     """
 
     a: Any
@@ -93,7 +100,7 @@ class Equation:
 
     @property
     def root(self) -> Floats:
-        """The metric; NaN where B is 0 or below: no row is known."""
+        """The metric; NaN where B is 0 or below, because noise hides all rows."""
         a, b = np.asarray(self.a, dtype=np.float64), np.asarray(self.b, dtype=np.float64)
         with np.errstate(all="ignore"):
             return np.asarray(np.where(b > 0, a / b, np.nan))
@@ -103,14 +110,14 @@ class Equation:
         return Equation(self.a, self.b, self.alpha + alpha, self.beta + beta, self.gamma + gamma)
 
     def interval(self, width: float, low: float, high: float) -> Pair:
-        """Return the hull of all theta in [low, high] with |A - theta B| within `width` of 0.
+        """Return the hull of all theta in [low, high] with |A - theta B| <= `width` deviations.
 
-        Where noise has taken the root out of its range the interval keeps its length on the other
-        side: it never ends as a point.
+        If noise moves the root out of its range, the interval keeps its length on the other side,
+        so that it never shrinks to a point.
         """
         a, b, alpha, beta, gamma = (
-            np.asarray(one, dtype=np.float64)
-            for one in (self.a, self.b, self.alpha, self.beta, self.gamma)
+            np.asarray(term, dtype=np.float64)
+            for term in (self.a, self.b, self.alpha, self.beta, self.gamma)
         )
         w2 = width * width
         with np.errstate(all="ignore"):
@@ -138,7 +145,7 @@ def proportion_equation(
     are drawn from a population: part - theta (part + other) then has the variance
     n theta (1 - theta) more (Wilson 1927).
     """
-    a, c = (np.asarray(one, dtype=np.float64) for one in (part, other))
+    a, c = (np.asarray(total, dtype=np.float64) for total in (part, other))
     if clip:
         a, c = np.maximum(a, 0.0), np.maximum(c, 0.0)
     square = std * std

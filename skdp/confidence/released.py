@@ -1,11 +1,10 @@
-"""What the functions of this package return: a number, or an array, with the error of its noise.
+"""`Released`: a released number or array with its standard error and its confidence intervals.
 
-Nothing is released here: intervals, arithmetic and displays are computed from what was released.
+Intervals, arithmetic and displays are computed from the released values alone.
 """
 
 from __future__ import annotations
 
-import math
 import numbers
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
@@ -14,46 +13,17 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.stats import norm
 
+from skdp.confidence.equations import Floats, Pair, check_level
+from skdp.confidence.limits import Limits, MetricLimits, NoiseLimits, plain_ends
 from skdp.core import PrivacyCertificate
-from skdp.statistics._limits import Limits, plain_ends
 
-__all__ = ["Released"]
+__all__ = ["Released", "released_metric"]
 
-Floats = NDArray[np.float64]
-Pair = tuple[Floats, Floats]
-
-
-def _width(level: float) -> float:
-    """Return how many standard errors from the truth noise is with this probability, or less.
-
-    The wider of a Gaussian and a Laplace distribution: sums of noises lie between.
-    """
-    return max(float(norm.ppf(0.5 + level / 2)), -math.log(1.0 - level) / math.sqrt(2.0))
-
-
-def _whole_width(std: Floats, level: float) -> Floats:
-    """Return the same for noise on whole numbers: discrete Laplace, or Gaussian and rounded.
-
-    Discrete Laplace noise has P(|N| > k) = 2 p**(k + 1) / (1 + p) and variance 2 p / (1 - p)**2.
-    """
-    square = np.where(std > 0, std, 1.0) ** 2
-    # (s + 1 - sqrt(2 s + 1)) / s without cancellation.
-    p = np.maximum(square / (square + 1.0 + np.sqrt(2.0 * square + 1.0)), 1e-300)
-    laplace = np.ceil(np.log((1.0 - level) * (1.0 + p) / 2.0) / np.log(p)) - 1.0
-    return np.maximum(laplace, float(norm.ppf(0.5 + level / 2)) * std + 1.0)
-
-
-def _shown(cell: Any) -> str:
-    """Return a cell of a table for notebooks."""
-    return f"{cell:.6g}" if isinstance(cell, float) else escape(str(cell))
-
-
-def _check_level(level: float) -> float:
-    if not isinstance(level, numbers.Real) or not 0 < level < 1:
-        raise ValueError(f"level must be a number above 0 and below 1; got {level!r}.")
-    return float(level)
+_UNITS = (
+    "no interval for a population: rows of one unit depend on each other, and how much is not "
+    "released"
+)
 
 
 def _frozen(values: Any) -> Floats:
@@ -64,27 +34,29 @@ def _frozen(values: Any) -> Floats:
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Released:
-    """A released number or array, with its standard error.
+    """A released number or array, with its standard error and confidence intervals.
 
     NumPy functions, indexing and iteration use the array of its values; ``float`` returns a single
-    value. Standard errors are carried over where this is valid: through sums and differences of two
-    answers, whose noises are independent (so that squared errors add up), and through products and
-    quotients with public numbers. For everything else the error is NaN: products of two answers,
-    sums of entries of one answer (whose noises may be dependent), answers with seeded noise.
+    value. Arithmetic keeps the standard error where it is known: for sums and differences of two
+    answers with independent noise (their squared errors add up), and for products and quotients
+    with public numbers. Otherwise the error is NaN: for products of two answers, for sums of
+    entries of one answer (their noise may be dependent), and for answers with seeded noise.
 
     Attributes
     ----------
     value : ndarray
-        The released values; an array without dimensions for a number.
+        The released values; an array without dimensions for a number. NaN for a metric if noise
+        hides all rows.
     std : ndarray
         Standard error of each entry, in the shape of ``value``. It is relative to the exact answer
         for the rows clipped to ``bounds``; to first order if the value is a quotient or product.
         With learned bounds it includes the effect of clipping on ordinary columns, so it also holds
         for the unclipped rows. This may fail if there are rows far from the others, too few to be
         seen. With stated bounds it does not include clipping. It never includes sampling. NaN if it
-        cannot be known: because its size depends on private rows, or because bounds could not be
-        learned well enough (few rows, or more rows beyond them than their noise and tails explain).
-        In the latter case the repr asks you to state ``bounds``.
+        is not known: quantiles and costs of trees have errors that depend on private rows, metrics
+        have intervals instead, and bounds may not have been learned well enough (few rows, or more
+        rows beyond them than their noise and tails explain). In the last case the repr asks you to
+        state ``bounds``.
     privacy : skdp.core.PrivacyCertificate or tuple of them
         What was released, by which mechanism, at which cost: for every release that the answer was
         computed from.
@@ -92,10 +64,10 @@ class Released:
         The bounds (low, high) to which cells were clipped, stated or learned; None if there are
         none.
     note : str
-        Why an error is NaN, if learned bounds or the mechanism are the reason; or which rows may be
-        in no cell; otherwise empty.
-    limits : object or None
-        What `interval` and `population_interval` use of a call with ``intervals=True``.
+        What else to know about the value and its errors: why an error is NaN, which rows may be in
+        no cell. Otherwise empty.
+    limits : object
+        Computes `interval` and `population_interval`. By default from ``std`` alone.
     labels : dict of ndarray
         What each entry is of, for `to_frame`: its column, level, class or cell. Empty after
         arithmetic.
@@ -106,8 +78,16 @@ class Released:
     privacy: PrivacyCertificate | tuple[PrivacyCertificate, ...]
     bounds: Pair | None = None
     note: str = ""
-    limits: Limits | None = None
+    limits: Limits = None  # type: ignore[assignment]  # set below
     labels: Mapping[str, NDArray] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        value = _frozen(self.value)
+        std = _frozen(np.broadcast_to(self.std, value.shape))
+        bounds = self.bounds and (_frozen(self.bounds[0]), _frozen(self.bounds[1]))
+        limits = NoiseLimits(value, std) if self.limits is None else self.limits
+        for name, own in (("value", value), ("std", std), ("bounds", bounds), ("limits", limits)):
+            object.__setattr__(self, name, own)
 
     # -- as a number and as an array ----------------------------------------------------------
 
@@ -121,10 +101,9 @@ class Released:
         return len(self.value)
 
     def __getitem__(self, index: Any) -> Released:
-        found = self._with(self.value[index], self.std[index])
-        limits = None if self.limits is None else self.limits.at(index)
-        labels = {name: np.asarray(one[index]) for name, one in self.labels.items()}
-        return replace(found, limits=limits, labels=labels)
+        labels = {name: np.asarray(cells[index]) for name, cells in self.labels.items()}
+        entries = self._with(self.value[index], self.std[index])
+        return replace(entries, limits=self.limits.at(index), labels=labels)
 
     def __iter__(self) -> Iterator[Released]:
         return (self[i] for i in range(len(self)))
@@ -132,27 +111,41 @@ class Released:
     def __format__(self, spec: str) -> str:
         if self.value.ndim:
             raise TypeError("only an answer of one number can be formatted; index it first")
-        return f"{float(self.value):{spec}} ± {float(self.std):{spec}}"
+        error = f" ± {float(self.std):{spec}}" if self._has_std else ""
+        return f"{float(self.value):{spec}}{error}"
 
     def __repr__(self) -> str:
         note = f", note={self.note!r}" if self.note else ""
-        value, std = (one if one.ndim else one.item() for one in (self.value, self.std))
+        value, std = (side if side.ndim else side.item() for side in (self.value, self.std))
+        if not self._has_std and not self.value.ndim:
+            low, high = self.interval()
+            if not np.isnan(low):
+                return f"Released(value={value!r}, noise at 95%: {low:.4g} to {high:.4g}{note})"
         return f"Released(value={value!r}, std={std!r}{note})"
+
+    @property
+    def _has_std(self) -> bool:
+        return not bool(np.isnan(self.std).all())
 
     def _repr_html_(self) -> str:
         """Return a table of the values and their intervals, for notebooks."""
-        low, high = self.interval()
-        columns = [*self.labels.values(), self.value, self.std, low, high]
-        cells = list(zip(*(np.ravel(one) for one in columns), strict=True))
-        shown = "".join(
-            "<tr>" + "".join(f"<td>{_shown(one)}</td>" for one in row) + "</tr>"
-            for row in cells[:50]
+        columns = {**self.labels, "value": self.value}
+        if self._has_std:
+            columns["standard error"] = self.std
+        columns["95% of noise, from"], columns["to"] = self.interval()
+        names = list(columns)
+        if self.limits.of_population:
+            names += ["95% for the population, from", "to"]
+            columns["first"], columns["last"] = self.population_interval()
+        rows = list(zip(*(np.ravel(column) for column in columns.values()), strict=True))
+        text = "".join(
+            "<tr>" + "".join(f"<td>{_shown(cell)}</td>" for cell in row) + "</tr>"
+            for row in rows[:50]
         )
-        more = f"<p>and {len(cells) - 50} more</p>" if len(cells) > 50 else ""
+        more = f"<p>and {len(rows) - 50} more</p>" if len(rows) > 50 else ""
         note = f"<p>{escape(self.note)}</p>" if self.note else ""
-        head = [*self.labels, "value", "standard error", "95% of noise, from", "to"]
-        names = "".join(f"<th>{escape(name)}</th>" for name in head)
-        return f"<table><thead><tr>{names}</tr></thead><tbody>{shown}</tbody></table>{more}{note}"
+        head = "".join(f"<th>{escape(name)}</th>" for name in names)
+        return f"<table><thead><tr>{head}</tr></thead><tbody>{text}</tbody></table>{more}{note}"
 
     # -- its error ----------------------------------------------------------------------------
 
@@ -161,8 +154,8 @@ class Released:
 
         It is for the rows as clipped to ``bounds``, and for each entry by itself. It does not cover
         a population that the rows were drawn from: see `population_interval`. Its width is that for
-        Laplace noise or for Gaussian noise of this standard error, whichever is wider. For medians
-        and quantiles released with ``intervals=True`` it is found from counts of rows.
+        Laplace noise or for Gaussian noise of this standard error, whichever is wider. For metrics,
+        and for quantiles released with ``intervals=True``, it is computed from noisy counts.
 
         Parameters
         ----------
@@ -172,29 +165,25 @@ class Released:
         Returns
         -------
         low, high : ndarray, or float
-            Of the shape of ``value``, floats if it is a number; NaN where ``std`` is.
+            Of the shape of ``value``, floats if it is a number. NaN where nothing is known of the
+            error; the whole range of a metric if noise hides the rows.
 
         Raises
         ------
         ValueError
             If `level` is out of its range.
         """
-        level = _check_level(level)
-        if self.limits is not None and (known := self.limits.noise(level)) is not None:
-            return plain_ends(*known)
-        half = _width(level) * self.std
-        whole = (self.value == np.rint(self.value)) & (self.std > 0)
-        half = np.where(whole, np.maximum(half, _whole_width(self.std, level)), half)
-        return plain_ends(self.value - half, self.value + half)
+        return plain_ends(*self.limits.noise(check_level(level)))
 
     def population_interval(self, level: float = 0.95) -> tuple[Any, Any]:
         """Return an interval for the population that the rows were drawn from.
 
-        It covers noise and sampling, for each entry by itself: the mean, median or quantile of the
+        It covers noise and sampling, for each entry by itself: the mean, quantile or metric of the
         population, after clipping to ``bounds``. It needs rows (or units, with `groups`) that were
-        drawn independently of each other from that population. If several rows are of one unit,
-        the interval allows for rows of a unit that are all alike, so it may be far too wide.
-        Coverage is approximate for few rows and for levels near 0 or 1.
+        drawn independently of each other (and of the training of a model) from that population. If
+        several rows are of one unit, the interval of a mean or quantile allows for rows of a unit
+        that are all alike, so it may be far too wide. Coverage is approximate for few rows and for
+        levels near 0 or 1; it is larger if the variance between rows is only bounded.
 
         Parameters
         ----------
@@ -204,21 +193,17 @@ class Released:
         Returns
         -------
         low, high : ndarray, or float
-            Of the shape of ``value``, floats if it is a number; NaN where ``std`` of a mean is.
+            Of the shape of ``value``, floats if it is a number; NaN where ``std`` of a mean is, and
+            for metrics if units have many rows, because these are dependent.
 
         Raises
         ------
         ValueError
             If `level` is out of its range, or if nothing was released that tells the variance of
-            the population: it needs `mean`, `median` or `quantile` with ``intervals=True``.
+            the population: it needs a metric, or `mean`, `median` or `quantile` with
+            ``intervals=True``.
         """
-        level = _check_level(level)
-        if self.limits is None:
-            raise ValueError(
-                "population_interval needs an answer of mean, median or quantile with "
-                "intervals=True, not computed further: others do not release how much rows differ"
-            )
-        return plain_ends(*self.limits.population(level))
+        return plain_ends(*self.limits.population(check_level(level)))
 
     def to_frame(self, level: float = 0.95) -> Any:
         """Return a pandas DataFrame: for each entry a row of its labels, value, std and intervals.
@@ -243,28 +228,26 @@ class Released:
         except ImportError:
             raise ImportError("to_frame needs pandas: pip install pandas.") from None
         low, high = self.interval(level)
-        named = {**self.labels, "value": self.value, "std": self.std, "low": low, "high": high}
-        if self.limits is not None:
+        columns = {**self.labels, "value": self.value, "std": self.std, "low": low, "high": high}
+        if self.limits.of_population:
             ends = self.population_interval(level)
-            named |= dict(zip(("population_low", "population_high"), ends, strict=True))
-        return pd.DataFrame({name: np.ravel(column) for name, column in named.items()})
+            columns |= dict(zip(("population_low", "population_high"), ends, strict=True))
+        return pd.DataFrame({name: np.ravel(column) for name, column in columns.items()})
 
     # -- arithmetic ---------------------------------------------------------------------------
 
     def _with(self, value: Any, std: Any, other: Released | None = None) -> Released:
         """Return what was computed from this answer, and from another."""
-        value = _frozen(value)
-        std = _frozen(np.broadcast_to(std, value.shape))
-        found = (*_certificates(self), *(() if other is None else _certificates(other)))
-        certificates = tuple({id(one): one for one in found}.values())
+        certificates = _certificates(self) + (() if other is None else _certificates(other))
+        certificates = tuple({id(privacy): privacy for privacy in certificates}.values())
         note = self.note or (other.note if other is not None else "")
         privacy = certificates[0] if len(certificates) == 1 else certificates
         return Released(value, std, privacy, None, note)
 
     def _independent_of(self, other: Released) -> bool:
         mine, theirs = _certificates(self), _certificates(other)
-        shared = {id(one) for one in mine} & {id(one) for one in theirs}
-        return not shared and not any(one.seeded for one in (*mine, *theirs))
+        shared = {id(privacy) for privacy in mine} & {id(privacy) for privacy in theirs}
+        return not shared and not any(privacy.seeded for privacy in mine + theirs)
 
     def _combined(self, other: Any, of: Callable[[Any, Any], Any], *, linear: bool) -> Any:
         if isinstance(other, Released):
@@ -319,8 +302,21 @@ class Released:
             first, second = inputs
             if first is not self and not isinstance(first, Released):
                 return getattr(second, reflected[ufunc])(first)
-        plain = [one.value if isinstance(one, Released) else one for one in inputs]
+        plain = [x.value if isinstance(x, Released) else x for x in inputs]
         return getattr(ufunc, method)(*plain, **options)
+
+
+def released_metric(
+    value: Any, ends: Callable[[float, bool], Pair], privacy: PrivacyCertificate, note: str = ""
+) -> Released:
+    """Return a metric; `ends` has its interval by level, for noise or also for sampling."""
+    users = privacy.max_rows_per_unit is not None
+    note = "; ".join(text for text in (note, _UNITS if users else "") if text)
+    return Released(value, np.array(np.nan), privacy, None, note, MetricLimits(ends, users))
+
+
+def _shown(cell: Any) -> str:
+    return f"{cell:.6g}" if isinstance(cell, float) else escape(str(cell))
 
 
 def _certificates(answer: Released) -> tuple[PrivacyCertificate, ...]:
@@ -328,7 +324,7 @@ def _certificates(answer: Released) -> tuple[PrivacyCertificate, ...]:
 
 
 def _is_numbers(value: Any) -> bool:
-    """Whether a value is a public number, or an array of such."""
+    """Whether a value is a number or an array of numbers."""
     if isinstance(value, bool | str | bytes) or value is None:
         return False
     return isinstance(value, numbers.Real) or (
