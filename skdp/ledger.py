@@ -28,20 +28,20 @@ from typing import Any, NoReturn
 
 from skdp._version import __version__
 from skdp.budget.account import accountant_of, plain_sum
-from skdp.budget.amounts import Amount
 from skdp.budget.arguments import ledger_path, path_of
-from skdp.budget.charge import Charge, Cost, PrivacyLoss, ReservationRecord
 from skdp.budget.files import is_url
-from skdp.budget.html import SHOWN, budget_html, printable, text_table
 from skdp.budget.ledger import Ledger
 from skdp.budget.opening import opened
 from skdp.budget.plans import Plan
 from skdp.budget.plans import read as read_plans
+from skdp.budget.reports.html import SHOWN, budget_html, printable, text_table
+from skdp.budget.reports.verification import UNKNOWABLE, UNREADABLE, verify
 from skdp.budget.schema import Contents, Terms, Totals, cost_of, reservation_of
 from skdp.budget.snapshot import snapshot
 from skdp.budget.statement import Statement
-from skdp.budget.verification import UNKNOWABLE, UNREADABLE, verify
 from skdp.exceptions import LedgerError, SealedBudgetError
+from skdp.loss.amounts import Amount
+from skdp.loss.charge import Charge, Cost, PrivacyLoss, ReservationRecord
 
 __all__ = ["backup", "export_html", "export_json", "main", "release", "show", "verified"]
 

@@ -13,7 +13,7 @@ from collections.abc import Callable, Hashable, Sequence
 from fractions import Fraction
 from typing import Any
 
-from skdp.budget.amounts import check_delta
+from skdp.loss.amounts import check_delta
 
 __all__ = ["EnumeratedChoices", "exact_distribution", "exact_epsilon"]
 

@@ -7,13 +7,13 @@ fit; it is known before any data is touched. Accountants are the rules by which 
 from __future__ import annotations
 
 from skdp.budget.account import Reservation
-from skdp.budget.accountants import gdp_delta, gdp_mu, plan_epsilon, pure_mu, zcdp_delta
-from skdp.budget.amounts import exact
 from skdp.budget.budget import PrivacyBudget
-from skdp.budget.charge import Charge, Cost, PrivacyLoss, ReservationRecord
-from skdp.budget.comparison import Conversion, compare_accountants
-from skdp.budget.conversions import guessing_chance
-from skdp.budget.parallel import parallel_cost
+from skdp.loss.accountants import gdp_delta, gdp_mu, plan_epsilon, pure_mu, zcdp_delta
+from skdp.loss.amounts import exact
+from skdp.loss.charge import Charge, Cost, PrivacyLoss, ReservationRecord
+from skdp.loss.comparison import Conversion, compare_accountants
+from skdp.loss.conversions import guessing_chance
+from skdp.loss.parallel import parallel_cost
 
 __all__ = [
     "Charge",

@@ -17,13 +17,13 @@ from types import TracebackType
 from typing import Any
 
 from skdp.budget import schema
-from skdp.budget.accountants import ACCOUNTANTS, Accountant, PLDAccountant, plan_epsilon
-from skdp.budget.amounts import Amount, exact
-from skdp.budget.arguments import check_cost, check_public, check_text
-from skdp.budget.charge import Charge, Cost, PrivacyLoss
+from skdp.budget.arguments import check_public, check_text
 from skdp.budget.ledger import Terms
 from skdp.budget.operations import Known, LedgerOperations, releases_json
 from skdp.exceptions import BudgetExceededError, LedgerError, SealedBudgetError
+from skdp.loss.accountants import ACCOUNTANTS, Accountant, PLDAccountant, plan_epsilon
+from skdp.loss.amounts import Amount, exact
+from skdp.loss.charge import Charge, Cost, PrivacyLoss, check_cost
 
 _COUNTED = 1_000  # prices that depend on what was charged before are counted one by one so far
 

@@ -1,4 +1,4 @@
-"""The checks of what a user hands to a budget, other than numbers (`skdp.budget.amounts`).
+"""The checks of what a user hands to a budget, other than numbers (`skdp.loss.amounts`).
 
 Nothing is released here. Each check raises an error that names the parameter and what it may be.
 """
@@ -12,20 +12,17 @@ import os
 from collections.abc import Mapping, Sequence
 
 from skdp._parameters import shown
-from skdp.budget.accountants import ACCOUNTANTS
-from skdp.budget.amounts import check_delta, check_positive, exact
-from skdp.budget.charge import Cost, total
 from skdp.budget.files import is_url
 from skdp.budget.schema import Terms
 from skdp.budget.urls import check_no_secret, check_path, normal_url
 from skdp.exceptions import LedgerError
+from skdp.loss.accountants import ACCOUNTANTS
+from skdp.loss.amounts import check_delta, check_positive, exact
 
 __all__ = [
     "check_choice",
-    "check_cost",
     "check_n_rows",
     "check_parts",
-    "check_plan",
     "check_plans",
     "check_public",
     "check_text",
@@ -172,23 +169,6 @@ def checked_facts(dataset: object, n_rows: object, terms: Terms) -> dict[str, st
             )
         facts["n_rows"] = json.dumps(counts)
     return facts
-
-
-def check_plan(cost: object) -> Cost:
-    """Return the sum of a list of prices, or one price, or raise."""
-    if isinstance(cost, list | tuple) and cost:
-        return total((check_cost(one), 1) for one in cost)
-    return check_cost(cost)
-
-
-def check_cost(cost: object) -> Cost:
-    """Return a price, or raise."""
-    if not isinstance(cost, Cost):
-        raise TypeError(
-            f"cost must be a skdp.budget.Cost; got {type(cost).__name__}. Write "
-            "Cost(epsilon=0.5), estimator.privacy_cost() or search_cost(search)."
-        )
-    return cost
 
 
 def check_text(value: object, name: str) -> str:

@@ -17,10 +17,8 @@ from joblib.hashing import Hasher
 
 from skdp.budget import ambient
 from skdp.budget.account import Account, Reservation
-from skdp.budget.amounts import check_delta, check_positive
 from skdp.budget.arguments import (
     check_parts,
-    check_plan,
     check_public,
     checked_facts,
     checked_terms,
@@ -28,17 +26,18 @@ from skdp.budget.arguments import (
     ledgers_of_parts,
     path_of,
 )
-from skdp.budget.charge import Charge, Cost
 from skdp.budget.handle import Handle
 from skdp.budget.ledger import Ledger, Terms
 from skdp.budget.opening import open_or_create, opened
-from skdp.budget.parallel import parts_cost
 from skdp.budget.reading import BudgetReader, short_number
 from skdp.budget.row_counts import RowCounts, warn_of_delta, warn_unexpected
 from skdp.exceptions import (
     LedgerError,
     SealedBudgetError,
 )
+from skdp.loss.amounts import check_delta, check_positive
+from skdp.loss.charge import Charge, Cost, check_plan
+from skdp.loss.parallel import parts_cost
 
 __all__ = ["PrivacyBudget"]
 
@@ -95,7 +94,7 @@ class PrivacyBudget(BudgetReader):
     separate_delta : float, default=0.0
         Under "gdp", "gdp_residue" and "zcdp": the part of `delta` for charges that are
         (epsilon, delta)-DP but not Gaussian. It is fixed in advance, because granting from whatever
-        is left of delta is not a valid privacy filter (see :mod:`skdp.budget.accountants`).
+        is left of delta is not a valid privacy filter (see :mod:`skdp.loss.accountants`).
     must_exist : bool, default=False
         Whether the ledger must exist already. If True, a wrong path is refused; otherwise it would
         silently begin a new ledger with nothing spent.
@@ -323,7 +322,7 @@ class PrivacyBudget(BudgetReader):
         )
 
     def _repr_html_(self) -> str:
-        from skdp.budget.html import SHOWN, budget_html  # imported where it is shown
+        from skdp.budget.reports.html import SHOWN, budget_html  # imported where it is shown
 
         try:
             found = self._known() if self._ledger.remote else self._statement(last=SHOWN)
@@ -531,7 +530,7 @@ class PrivacyBudget(BudgetReader):
         **Privacy.** Charged, once, at this call: (epsilon, delta) under "add_or_remove_one", for
         any number of parts; (2 epsilon, (1 + exp(epsilon)) delta) under "replace_one", because a
         row may move to another part or be replaced within its part. Proof and source:
-        :mod:`skdp.budget.parallel`.
+        :mod:`skdp.loss.parallel`.
 
         Examples
         --------

@@ -20,10 +20,10 @@ from typing import Any
 
 from skdp._version import __version__
 from skdp.budget import plans, schema
-from skdp.budget.amounts import Amount, decimal_text
-from skdp.budget.charge import Charge, Cost, ReservationRecord
 from skdp.budget.schema import Contents, Totals
 from skdp.exceptions import SealedBudgetError
+from skdp.loss.amounts import Amount, decimal_text
+from skdp.loss.charge import Charge, Cost, ReservationRecord
 
 __all__ = ["Known", "LedgerOperations", "releases_json", "timestamp"]
 

@@ -9,7 +9,7 @@ been: nothing was released.
 A price of a plan pays for one fit of its kind that is no larger: of at most its epsilon if it is
 pure, of at most its mu and separate delta if it is Gaussian. The pair of distributions that
 dominates the planned release then dominates the one that is made, which is all that the proof of
-plans asks for (`skdp.budget.pld`). The same price is taken where there is one, then the smallest.
+plans asks for (`skdp.loss.pld`). The same price is taken where there is one, then the smallest.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
-from skdp.budget.charge import Cost
+from skdp.loss.charge import Cost
 
 __all__ = [
     "TABLES",

@@ -10,13 +10,13 @@ import datetime
 from collections.abc import Iterable
 
 from skdp.budget.account import Account
-from skdp.budget.amounts import Amount, check_delta, check_positive, exact, exact_shares
-from skdp.budget.charge import Charge, Cost, PrivacyLoss, ReservationRecord
 from skdp.budget.ledger import Ledger, Terms
 from skdp.budget.operations import Known, LedgerOperations
 from skdp.budget.row_counts import RowCounts
 from skdp.budget.statement import Statement
 from skdp.exceptions import BudgetExceededError, LedgerError, SealedBudgetError
+from skdp.loss.amounts import Amount, check_delta, check_positive, exact, exact_shares
+from skdp.loss.charge import Charge, Cost, PrivacyLoss, ReservationRecord
 
 __all__ = ["BudgetReader", "remaining_shown", "short_number", "time_of_day"]
 

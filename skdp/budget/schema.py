@@ -23,9 +23,9 @@ from typing import Any
 
 from skdp._version import __version__
 from skdp.budget import plans
-from skdp.budget.amounts import Amount, decimal_text
-from skdp.budget.charge import Charge, Cost, ReservationRecord, total
 from skdp.exceptions import LedgerError
+from skdp.loss.amounts import Amount, decimal_text
+from skdp.loss.charge import Charge, Cost, ReservationRecord, total
 
 __all__ = [
     "APPLICATION_ID",

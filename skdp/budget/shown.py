@@ -13,11 +13,11 @@ class Shown:
     """How a certificate is shown: as a text where it is printed, as a table in notebooks."""
 
     def __str__(self) -> str:
-        from skdp.budget.html import certificate_text  # not before it is shown
+        from skdp.budget.reports.html import certificate_text  # not before it is shown
 
         return certificate_text(self)
 
     def _repr_html_(self) -> str:
-        from skdp.budget.html import certificate_html
+        from skdp.budget.reports.html import certificate_html
 
         return certificate_html(self)

@@ -12,8 +12,8 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from skdp.budget.budget import PrivacyBudget
-from skdp.budget.charge import Charge, Cost
 from skdp.exceptions import PrivacyLeakError
+from skdp.loss.charge import Charge, Cost
 
 __all__ = ["StandInBudget"]
 

@@ -12,10 +12,10 @@ from dataclasses import dataclass
 from fractions import Fraction
 
 from skdp.budget.account import accountant_of, free_part
-from skdp.budget.accountants import Accountant, plan_epsilon
-from skdp.budget.amounts import Amount, exact, round_up
-from skdp.budget.charge import PrivacyLoss
 from skdp.budget.schema import Contents
+from skdp.loss.accountants import Accountant, plan_epsilon
+from skdp.loss.amounts import Amount, exact, round_up
+from skdp.loss.charge import PrivacyLoss
 
 __all__ = ["Statement"]
 

@@ -15,9 +15,9 @@ import numpy as np
 from sklearn.base import clone
 
 from skdp import statistics
-from skdp._choose_epsilon import choose_epsilon
 from skdp.budget import guessing_chance
 from skdp.inspection._utility import at_most, largest_expected
+from skdp.model_selection._choose_epsilon import choose_epsilon
 
 __all__ = ["ErrorExplorer"]
 

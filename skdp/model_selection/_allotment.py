@@ -16,8 +16,8 @@ from sklearn.base import clone
 from skdp._callers import EXACT_CLASSES, EXACT_SPARSE
 from skdp.base import check_without_rows
 from skdp.budget import Cost, exact, gdp_mu, pure_mu
-from skdp.budget.amounts import check_positive, round_down
-from skdp.budget.conversions import largest
+from skdp.loss.amounts import check_positive, round_down
+from skdp.loss.conversions import largest
 from skdp.model_selection._check import look_into
 from skdp.model_selection._findings import HIGH
 from skdp.model_selection._pricing import private_parts

@@ -15,11 +15,11 @@ import pytest
 from skdp import DPStandardScaler
 from skdp.budget import Cost, PrivacyBudget, compare_accountants, parallel_cost, plan_epsilon
 from skdp.budget.account import accountant_of
-from skdp.budget.amounts import Amount
-from skdp.budget.parallel import parallel_amount
 from skdp.budget.schema import Terms
 from skdp.core.transcript import record
 from skdp.exceptions import BudgetExceededError, LedgerError
+from skdp.loss.amounts import Amount
+from skdp.loss.parallel import parallel_amount
 from skdp.model_selection import fit_parts
 from skdp.tabular.keys import split_by_key
 from tests.folding import each

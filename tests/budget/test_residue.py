@@ -8,11 +8,12 @@ from fractions import Fraction
 import mpmath
 import pytest
 
-from skdp.budget import Cost, PrivacyBudget, gdp_mu, plan_epsilon, pure_mu, residue
-from skdp.budget.amounts import exact
-from skdp.budget.conversions import up
-from skdp.budget.residue import pure_price
+from skdp.budget import Cost, PrivacyBudget, gdp_mu, plan_epsilon, pure_mu
 from skdp.exceptions import BudgetExceededError
+from skdp.loss import residue
+from skdp.loss.amounts import exact
+from skdp.loss.conversions import up
+from skdp.loss.residue import pure_price
 from tests.folding import each
 
 MP = mpmath.mp.clone()

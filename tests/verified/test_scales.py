@@ -33,8 +33,8 @@ from skdp.queries import CellQuantile, EdgeHistogram, Quantiles, quantiles, seco
 from skdp.tabular import check_rows
 
 ABOUT = (
-    "skdp/budget/amounts.py",
-    "skdp/budget/conversions.py",
+    "skdp/loss/amounts.py",
+    "skdp/loss/conversions.py",
     "skdp/core/clipping.py",
     "skdp/core/mechanisms.py",
     "skdp/core/privacy_filter.py",

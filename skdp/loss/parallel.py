@@ -41,20 +41,21 @@ import math
 from collections.abc import Sequence
 from fractions import Fraction
 
-from skdp.budget.accountants import Accountant
-from skdp.budget.amounts import Amount, exact, round_up
-from skdp.budget.arguments import check_choice, check_cost
-from skdp.budget.charge import Cost
-from skdp.budget.conversions import pure_mu, up
+from skdp.loss.accountants import Accountant
+from skdp.loss.amounts import Amount, exact, round_up
+from skdp.loss.charge import Cost, check_cost
+from skdp.loss.conversions import pure_mu, up
 
 __all__ = ["parallel_amount", "parallel_cost", "parts_cost"]
-
-_ADJACENCIES = ("replace_one", "add_or_remove_one")
 
 
 def _counting(adjacency: str) -> int:
     """Return how many parts change at most."""
-    return 2 if check_choice(adjacency, "adjacency", _ADJACENCIES) == "replace_one" else 1
+    if adjacency not in ("replace_one", "add_or_remove_one"):
+        raise ValueError(
+            f"adjacency must be one of 'replace_one', 'add_or_remove_one'; got {adjacency!r}."
+        )
+    return 2 if adjacency == "replace_one" else 1
 
 
 def parallel_amount(accountant: Accountant, costs: Sequence[Cost], adjacency: str) -> Amount:

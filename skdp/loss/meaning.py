@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import math
 
-from skdp.budget.conversions import guessing_chance
+from skdp.loss.conversions import guessing_chance
 
 __all__ = ["attacker_sentence"]
 

@@ -40,7 +40,7 @@ def exact(value: float) -> Fraction:
 
     Examples
     --------
-    >>> from skdp.budget.amounts import exact
+    >>> from skdp.loss.amounts import exact
     >>> 10 * exact(0.1) == 1
     True
     """

@@ -16,10 +16,10 @@ from fractions import Fraction
 
 from skdp.budget import plans, schema
 from skdp.budget.account import accountant_of
-from skdp.budget.accountants import Accountant, GDPResidueAccountant, plan_epsilon
-from skdp.budget.amounts import Amount, exact
-from skdp.budget.charge import Cost
 from skdp.exceptions import LedgerError
+from skdp.loss.accountants import Accountant, GDPResidueAccountant, plan_epsilon
+from skdp.loss.amounts import Amount, exact
+from skdp.loss.charge import Cost
 
 __all__ = ["UNKNOWABLE", "UNREADABLE", "Finding", "verify"]
 
@@ -194,7 +194,7 @@ def _wrong_residues(accountant: GDPResidueAccountant, rows: list[Row]) -> list[i
     """Return the numbers of charges that paid less than what they took of the allowance.
 
     The last charges come first: a price that is valid there is valid where more was left, too
-    (`skdp.budget.residue`).
+    (`skdp.loss.residue`).
     """
     valid: set[tuple[str, str, str]] = set()
     wrong = []

@@ -10,7 +10,7 @@ accountant  first sum (capped)  second sum (capped)            why it is a filte
 ==========  ==================  =============================  ===============================
 "basic"     epsilon             delta                          Rogers et al. 2016, Thm 3.6 [1]_
 "gdp"       mu squared          delta of non-Gaussian charges  Smith & Thakurta 2022 [2]_
-"gdp_..."   the same            the same                       `skdp.budget.residue`
+"gdp_..."   the same            the same                       `skdp.loss.residue`
 "zcdp"      rho                 delta of non-Gaussian charges  Whitehouse et al. 2023 [3]_
 ==========  ==================  =============================  ===============================
 
@@ -27,7 +27,7 @@ Viswanath 2015, Thm 3.3 [4]_): the P form a GDP or zCDP filter of their own, and
 with probability at most the cap on the sum of d. So delta is split by `separate_delta` when the
 budget is made.
 
-"pld" adds up whole privacy loss distributions (`skdp.budget.pld`), which is tighter and no filter:
+"pld" adds up whole privacy loss distributions (`skdp.loss.pld`), which is tighter and no filter:
 it grants only what plans hold that were fixed before anything of them was drawn.
 
 All conversions are rounded towards privacy (less granted, more reported), and the line that
@@ -58,9 +58,9 @@ from fractions import Fraction
 from functools import lru_cache
 from typing import TYPE_CHECKING
 
-from skdp.budget.amounts import Amount, exact, round_down, round_up
-from skdp.budget.charge import Cost, PrivacyLoss
-from skdp.budget.conversions import (
+from skdp.loss.amounts import Amount, exact, round_down, round_up
+from skdp.loss.charge import Cost, PrivacyLoss
+from skdp.loss.conversions import (
     down,
     gdp_delta,
     gdp_mu,
@@ -70,10 +70,10 @@ from skdp.budget.conversions import (
     up,
     zcdp_delta,
 )
-from skdp.budget.residue import is_enough, pure_price
+from skdp.loss.residue import is_enough, pure_price
 
 if TYPE_CHECKING:
-    from skdp.budget.pld import PlanLoss
+    from skdp.loss.pld import PlanLoss
 
 __all__ = [
     "ACCOUNTANTS",
@@ -265,7 +265,7 @@ class GDPAccountant(_GaussianAccountant):
 class GDPResidueAccountant(GDPAccountant):
     """The same sum, but pure releases take only what they need inside what is left of it.
 
-    What a release takes depends on what is left (`skdp.budget.residue` has the proof), so its price
+    What a release takes depends on what is left (`skdp.loss.residue` has the proof), so its price
     is known when it is charged; that of "gdp" is an upper bound, which reservations set aside.
     """
 
@@ -360,7 +360,7 @@ _INFINITE = Fraction(10) ** 400  # more than any budget
 
 @lru_cache(maxsize=16)
 def _plan_loss(cost: Cost) -> PlanLoss:
-    from skdp.budget.pld import plan_loss  # imported where a plan is made
+    from skdp.loss.pld import plan_loss  # imported where a plan is made
 
     return plan_loss(cost)
 

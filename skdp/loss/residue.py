@@ -52,8 +52,8 @@ from fractions import Fraction
 
 from scipy.special import ndtr
 
-from skdp.budget.amounts import exact, round_down, round_up
-from skdp.budget.conversions import down, pure_mu, smallest, up
+from skdp.loss.amounts import exact, round_down, round_up
+from skdp.loss.conversions import down, pure_mu, smallest, up
 
 __all__ = ["is_enough", "pure_price"]
 

@@ -14,14 +14,14 @@ from html import escape
 from typing import TYPE_CHECKING, Any
 
 from skdp.budget.account import Account
-from skdp.budget.amounts import Amount
-from skdp.budget.charge import Charge, Cost
-from skdp.budget.meaning import attacker_sentence
 from skdp.budget.operations import Known
 from skdp.budget.reading import remaining_shown, time_of_day
 from skdp.budget.schema import Terms, Totals
 from skdp.budget.statement import Statement
 from skdp.exceptions import LedgerError, SealedBudgetError
+from skdp.loss.amounts import Amount
+from skdp.loss.charge import Charge, Cost
+from skdp.loss.meaning import attacker_sentence
 
 if TYPE_CHECKING:
     from skdp.budget.budget import PrivacyBudget

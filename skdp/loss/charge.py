@@ -15,10 +15,18 @@ from fractions import Fraction
 from typing import Any
 
 from skdp._version import __version__
-from skdp.budget.amounts import check_delta, check_positive, exact, round_up
-from skdp.budget.meaning import attacker_sentence
+from skdp.loss.amounts import check_delta, check_positive, exact, round_up
+from skdp.loss.meaning import attacker_sentence
 
-__all__ = ["Charge", "Cost", "PrivacyLoss", "ReservationRecord", "total"]
+__all__ = [
+    "Charge",
+    "Cost",
+    "PrivacyLoss",
+    "ReservationRecord",
+    "check_cost",
+    "check_plan",
+    "total",
+]
 
 
 @dataclass(frozen=True)
@@ -161,6 +169,23 @@ def _total(terms: Counter[Cost]) -> Cost:
     ):
         object.__setattr__(total, name, value)  # the dataclass is frozen
     return total
+
+
+def check_plan(cost: object) -> Cost:
+    """Return the sum of a list of prices, or one price, or raise."""
+    if isinstance(cost, list | tuple) and cost:
+        return total((check_cost(one), 1) for one in cost)
+    return check_cost(cost)
+
+
+def check_cost(cost: object) -> Cost:
+    """Return a price, or raise."""
+    if not isinstance(cost, Cost):
+        raise TypeError(
+            f"cost must be a skdp.budget.Cost; got {type(cost).__name__}. Write "
+            "Cost(epsilon=0.5), estimator.privacy_cost() or search_cost(search)."
+        )
+    return cost
 
 
 @dataclass(frozen=True)

@@ -8,10 +8,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from fractions import Fraction
 
-from skdp.budget.accountants import ACCOUNTANTS, plan_epsilon
-from skdp.budget.amounts import Amount, check_delta
-from skdp.budget.arguments import check_plan
-from skdp.budget.charge import Cost
+from skdp.loss.accountants import ACCOUNTANTS, plan_epsilon
+from skdp.loss.amounts import Amount, check_delta
+from skdp.loss.charge import Cost, check_plan
 
 __all__ = ["Conversion", "compare_accountants"]
 

@@ -56,9 +56,9 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import erfcx, ndtr
 
-from skdp.budget.amounts import exact, round_up
-from skdp.budget.charge import Cost
-from skdp.budget.conversions import pure_mu, smallest
+from skdp.loss.amounts import exact, round_up
+from skdp.loss.charge import Cost
+from skdp.loss.conversions import pure_mu, smallest
 
 __all__ = ["Losses", "PlanLoss", "plan_loss"]
 
@@ -281,7 +281,7 @@ def plan_loss(cost: Cost) -> PlanLoss:
     Examples
     --------
     >>> from skdp.budget import Cost
-    >>> from skdp.budget.pld import plan_loss
+    >>> from skdp.loss.pld import plan_loss
     >>> round(plan_loss(100 * Cost(0.1)).epsilon(1e-6), 2)
     4.77
     """

@@ -15,7 +15,7 @@ from sklearn.base import clone
 
 from skdp import statistics
 from skdp._parameters import check_integer, naming
-from skdp.budget.amounts import check_positive
+from skdp.loss.amounts import check_positive
 
 __all__ = ["choose_epsilon"]
 

@@ -1,0 +1,1 @@
+"""What a ledger and a certificate say, to be read by people."""
