@@ -31,7 +31,7 @@ def page_of(
     --------
     >>> get, names = page_of("skdp.budget", {"amounts": "check_delta"})
     >>> get("check_delta").__module__, "check_delta" in names()
-    ('skdp.loss.amounts', True)
+    ('skdp.loss.conversions', True)
     """
     homes = {name: module for module, shown in names.items() for name in shown.split()}
 

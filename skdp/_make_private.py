@@ -44,7 +44,7 @@ from skdp.discriminant_analysis import DPLinearDiscriminantAnalysis
 from skdp.ensemble import DPRandomForestClassifier
 from skdp.feature_selection import DPSelectKBest
 from skdp.linear_model import DPLinearRegression, DPLogisticRegression, DPRidge
-from skdp.loss.amounts import check_positive, exact, round_down
+from skdp.loss.conversions import check_positive, exact, round_down
 from skdp.model_selection import DPGridSearchCV, DPRandomizedSearchCV, PrivateScorer
 from skdp.model_selection._choose_epsilon import choose_epsilon
 from skdp.model_selection._pricing import private_parts

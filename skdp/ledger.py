@@ -31,17 +31,23 @@ from skdp.budget.account import accountant_of, plain_sum
 from skdp.budget.arguments import ledger_path, path_of
 from skdp.budget.files import is_url
 from skdp.budget.ledger import Ledger
-from skdp.budget.opening import opened
+from skdp.budget.opening import opened, snapshot
 from skdp.budget.plans import Plan
 from skdp.budget.plans import read as read_plans
-from skdp.budget.reports.html import SHOWN, budget_html, printable, text_table
+from skdp.budget.reading import Statement
+from skdp.budget.reports.html import (
+    CHARGE_HEAD,
+    SHOWN,
+    budget_html,
+    charge_cells,
+    printable,
+    text_table,
+)
 from skdp.budget.reports.verification import UNKNOWABLE, UNREADABLE, verify
 from skdp.budget.schema import Contents, Terms, Totals, cost_of, reservation_of
-from skdp.budget.snapshot import snapshot
-from skdp.budget.statement import Statement
 from skdp.exceptions import LedgerError, SealedBudgetError
-from skdp.loss.amounts import Amount
 from skdp.loss.charge import Charge, Cost, PrivacyLoss, ReservationRecord
+from skdp.loss.conversions import Amount
 
 __all__ = ["backup", "export_html", "export_json", "main", "release", "show", "verified"]
 
@@ -85,18 +91,8 @@ def _pair(loss: PrivacyLoss) -> str:
 
 
 def _charge_row(charge: Charge) -> list[object]:
-    seeded = ", seeded" if charge.seeded else ""
-    return [
-        charge.number,
-        charge.when.strftime("%Y-%m-%d %H:%M:%S"),
-        charge.estimator,
-        charge.epsilon,
-        charge.delta,
-        charge.mechanism + seeded,
-        len(charge.releases),
-        _process(charge),
-        charge.note,
-    ]
+    *cells, note = charge_cells(charge)
+    return [*cells, _process(charge), note]
 
 
 def _process(record: Charge | ReservationRecord) -> str:
@@ -187,24 +183,14 @@ def _table(connection: sqlite3.Connection, every: bool, page: int) -> str:
     elif len(charges) < count:
         lines.append(f"{count} charges, page {page} of {-(-count // _SHOWN)}, from the last:")
     if charges:
-        head: tuple[str, ...] = (
-            "#",
-            "when (UTC)",
-            "estimator",
-            "epsilon",
-            "delta",
-            "noise",
-            "releases",
-            "process",
-            "note",
-        )
+        head = [*CHARGE_HEAD[:-1], "process", "note"]
         lines += text_table(head, [_charge_row(charge) for charge in charges])
     elif not count:
         lines.append("Nothing was charged yet.")
     reservations |= {one.number: one for one in contents.reservations}
     if reservations:
         now = datetime.datetime.now(datetime.UTC)
-        head = ("#", "reserved (UTC)", "state", "epsilon", "delta", "process", "note")
+        head = ["#", "reserved (UTC)", "state", "epsilon", "delta", "process", "note"]
         rows = [_reservation_row(reservations[number], now) for number in sorted(reservations)]
         if len(rows) < reserved:
             lines += ["", f"{reserved} reservations, {len(rows)} of them (open, or the last):"]

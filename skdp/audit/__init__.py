@@ -32,13 +32,26 @@ Dong, Roth & Su 2022, "Gaussian differential privacy", Definition 2.1 (trade-off
 
 from __future__ import annotations
 
-from skdp.audit._black_box import LowerBound, black_box_bound, bound_from_outputs
+from skdp.audit._black_box import (
+    LowerBound,
+    Search,
+    black_box_bound,
+    bound_from_outputs,
+    find_violation,
+    neighbouring_tables,
+    structured_pairs,
+)
 from skdp.audit._exact import EnumeratedChoices, exact_distribution, exact_epsilon
 from skdp.audit._one_run import OneRunBound, bound_from_guesses, one_run_audit
-from skdp.audit._recorder import Primitive, Replay, replay_mechanism
-from skdp.audit._search import Search, find_violation, neighbouring_tables, structured_pairs
 from skdp.audit._statistical import AuditResult, audit
-from skdp.audit._transcripts import ReleaseDistance, neighbour_check, replay_check
+from skdp.audit._transcripts import (
+    Primitive,
+    ReleaseDistance,
+    Replay,
+    neighbour_check,
+    replay_check,
+    replay_mechanism,
+)
 
 __all__ = [
     "AuditResult",

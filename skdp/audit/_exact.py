@@ -13,9 +13,7 @@ from collections.abc import Callable, Hashable, Sequence
 from fractions import Fraction
 from typing import Any
 
-from skdp.loss.amounts import check_delta
-
-__all__ = ["EnumeratedChoices", "exact_distribution", "exact_epsilon"]
+from skdp.loss.conversions import check_delta
 
 
 class EnumeratedChoices:

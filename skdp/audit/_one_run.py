@@ -42,8 +42,6 @@ from scipy import special, stats
 
 from skdp.base import check_integer
 
-__all__ = ["OneRunBound", "bound_from_guesses", "one_run_audit"]
-
 _STEPS = 60  # of a bisection
 _LARGEST = 60.0  # epsilon and mu beyond which nothing is claimed
 

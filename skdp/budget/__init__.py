@@ -8,12 +8,17 @@ from __future__ import annotations
 
 from skdp.budget.account import Reservation
 from skdp.budget.budget import PrivacyBudget
-from skdp.loss.accountants import gdp_delta, gdp_mu, plan_epsilon, pure_mu, zcdp_delta
-from skdp.loss.amounts import exact
+from skdp.loss.accountants import plan_epsilon
 from skdp.loss.charge import Charge, Cost, PrivacyLoss, ReservationRecord
-from skdp.loss.comparison import Conversion, compare_accountants
-from skdp.loss.conversions import guessing_chance
-from skdp.loss.parallel import parallel_cost
+from skdp.loss.composition import Conversion, compare_accountants, parallel_cost
+from skdp.loss.conversions import (
+    exact,
+    gdp_delta,
+    gdp_mu,
+    guessing_chance,
+    pure_mu,
+    zcdp_delta,
+)
 
 __all__ = [
     "Charge",

@@ -1,8 +1,7 @@
-"""What was charged to one ledger, what is set aside, and whether one more charge fits.
+"""Joins a ledger with the accountant that its terms name: what was charged, and what still fits.
 
-Nothing is released here. :class:`Account` joins a ledger with the accountant that its terms name;
-`PrivacyBudget` is the object round it that users hold. A refusal says what does not fit, and what
-to do about it.
+`PrivacyBudget` is the object round an :class:`Account` that users hold. A refusal says what does
+not fit, and what to do about it.
 """
 
 from __future__ import annotations
@@ -18,16 +17,14 @@ from typing import Any
 
 from skdp.budget import schema
 from skdp.budget.arguments import check_public, check_text
-from skdp.budget.ledger import Terms
 from skdp.budget.operations import Known, LedgerOperations, releases_json
+from skdp.budget.schema import Terms
 from skdp.exceptions import BudgetExceededError, LedgerError, SealedBudgetError
 from skdp.loss.accountants import ACCOUNTANTS, Accountant, PLDAccountant, plan_epsilon
-from skdp.loss.amounts import Amount, exact
 from skdp.loss.charge import Charge, Cost, PrivacyLoss, check_cost
+from skdp.loss.conversions import Amount, exact
 
 _COUNTED = 1_000  # prices that depend on what was charged before are counted one by one so far
-
-__all__ = ["Account", "Reservation", "accountant_of", "free_part", "plain_sum"]
 
 _LEFT = (
     "budget.remaining says what is left, budget.charges what was spent; the total of a ledger "
@@ -38,22 +35,9 @@ _LEFT = (
 class Account:
     """A ledger and its accountant.
 
-    Parameters
-    ----------
-    terms : Terms
-        They must be ones that the accountant can keep.
-    note : str, default=""
-        Written with each charge.
-
-    Attributes
-    ----------
-    accountant : Accountant
-    ledger : LedgerOperations
-        Given once it is open.
-    sealed : bool
-        Whether the ledger could not be reached when it was last asked.
-    tokens : dict
-        Of the reservations that are open here, oldest first.
+    `terms` are ones that the accountant can keep; `note` is written with each charge; `ledger` is
+    given once it is open; `sealed` says whether the ledger could not be reached when it was last
+    asked; `tokens` are those of the reservations that are open here, oldest first.
     """
 
     __slots__ = ("_plain", "accountant", "ledger", "note", "sealed", "terms", "tokens")

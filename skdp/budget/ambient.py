@@ -41,19 +41,6 @@ from skdp.exceptions import UncountedFitWarning
 if TYPE_CHECKING:
     from skdp.budget.budget import PrivacyBudget
 
-__all__ = [
-    "Block",
-    "action_of_filters",
-    "ambient_budget",
-    "check_counted",
-    "enter",
-    "leave",
-    "ledger_of",
-    "live",
-    "only_here",
-    "outside_level",
-]
-
 
 class Block:
     """One ``with budget:``, from entering to leaving it."""
@@ -276,13 +263,9 @@ def leave(block: Block) -> None:
 
 @contextlib.contextmanager
 def only_here(source: PrivacyBudget | _Sent, *, travels: bool = False) -> Iterator[None]:
-    """Make a budget ambient in this thread or task, and in no other.
+    """Make a budget ambient in this thread or task alone.
 
-    Parameters
-    ----------
-    source : PrivacyBudget
-    travels : bool, default=False
-        Whether fits of other processes may be charged to it.
+    `travels` says whether fits of other processes may be charged to it.
     """
     block = Block(source, _innermost(_HERE.get()), travels=travels)
     token = _HERE.set(block)
@@ -342,10 +325,7 @@ def _is_meant(source: PrivacyBudget | _Sent) -> bool:
 def ambient_budget() -> PrivacyBudget | None:
     """Return the budget of the innermost block; None outside of all, or where none is known.
 
-    Raises
-    ------
-    ValueError
-        If several budgets are ambient in other threads, and none in this one.
+    Raises ValueError if several budgets are ambient in other threads, and none in this one.
     """
     block = _resolved()[0]
     return None if block is None else block.budget
@@ -404,10 +384,7 @@ _shown: set[str] = set()  # Python forgets what it has shown whenever a fit chan
 def check_counted(name: str) -> None:
     """Refuse a fit without a budget where one may be meant; warn beside a budget.
 
-    Raises
-    ------
-    ValueError
-        In a worker that cannot know; with the way out. Nothing has been charged.
+    Raises ValueError, with the way out, in a worker that cannot know; nothing has been charged.
     """
     if not _resolved()[1]:
         raise ValueError(_UNKNOWN.format(name=name))

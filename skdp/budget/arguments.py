@@ -1,6 +1,6 @@
-"""The checks of what a user hands to a budget, other than numbers (`skdp.loss.amounts`).
+"""The checks of what a user hands to a budget, other than numbers (`skdp.loss.conversions`).
 
-Nothing is released here. Each check raises an error that names the parameter and what it may be.
+Each check raises an error that names the parameter and what it may be.
 """
 
 from __future__ import annotations
@@ -17,22 +17,7 @@ from skdp.budget.schema import Terms
 from skdp.budget.urls import check_no_secret, check_path, normal_url
 from skdp.exceptions import LedgerError
 from skdp.loss.accountants import ACCOUNTANTS
-from skdp.loss.amounts import check_delta, check_positive, exact
-
-__all__ = [
-    "check_choice",
-    "check_n_rows",
-    "check_parts",
-    "check_plans",
-    "check_public",
-    "check_text",
-    "check_unit",
-    "checked_facts",
-    "checked_terms",
-    "ledger_path",
-    "ledgers_of_parts",
-    "path_of",
-]
+from skdp.loss.conversions import check_delta, check_positive, exact
 
 
 def path_of(ledger: object) -> str:

@@ -21,8 +21,6 @@ import time
 from collections.abc import Callable
 from typing import Any
 
-__all__ = ["Line", "Silence", "here", "with_addresses"]
-
 _SLICE = 0.5  # seconds; where waiting for a lock cannot be interrupted (Windows), Ctrl-C takes this
 
 
@@ -48,10 +46,7 @@ class _Answer:
 class Line:
     """A connection to a server, and the thread that alone uses it.
 
-    Parameters
-    ----------
-    connect : callable
-        Returns the connection, as psycopg does; called in the thread.
+    `connect` is called in that thread and returns the connection, as psycopg does.
     """
 
     def __init__(self, connect: Callable[[], Any]) -> None:
@@ -155,15 +150,10 @@ class Line:
 
 
 def with_addresses(options: dict[str, Any]) -> dict[str, Any]:
-    """Return the options of a connection with the addresses of its hosts.
+    """Return the options of a connection with the addresses of its hosts; OSError if none has one.
 
     libpq asks name servers itself, and a driver may hold Python's global lock meanwhile, which
     stops the whole process. So this is done before, where other threads go on.
-
-    Raises
-    ------
-    OSError
-        If no host has an address.
     """
     if options.get("hostaddr") or options.get("service") or os.environ.get("PGSERVICE"):
         return options

@@ -1,6 +1,6 @@
 """What any ledger does inside a transaction: reads its sums, charges, sets aside, frees.
 
-Nothing is released here. The arithmetic is Python's, exact; a store (an SQLite file, a PostgreSQL
+The arithmetic is Python's, exact; a store (an SQLite file, a PostgreSQL
 database) brings transactions in which nobody else writes. Statements are those that both stores
 read, with ``?`` for values.
 """
@@ -22,10 +22,8 @@ from skdp._version import __version__
 from skdp.budget import plans, schema
 from skdp.budget.schema import Contents, Totals
 from skdp.exceptions import SealedBudgetError
-from skdp.loss.amounts import Amount, decimal_text
 from skdp.loss.charge import Charge, Cost, ReservationRecord
-
-__all__ = ["Known", "LedgerOperations", "releases_json", "timestamp"]
+from skdp.loss.conversions import Amount, decimal_text
 
 
 def timestamp() -> str:
@@ -60,15 +58,9 @@ def _hidden(token: str) -> str:
 
 @dataclass(frozen=True)
 class Known:
-    """What a process saw last of a ledger that it cannot ask in no time.
+    """What a process saw last of a ledger on a server, at a time in UTC by its own clock.
 
-    Attributes
-    ----------
-    when : datetime.datetime
-        In UTC, by the clock of this process.
-    totals : Totals
-    taken : frozenset of int
-        The parts of the budget that plans have taken.
+    `taken` are the parts of the budget that plans have taken.
     """
 
     when: datetime.datetime
@@ -79,16 +71,9 @@ class Known:
 class LedgerOperations(abc.ABC):
     """What a ledger does; a store says how a transaction begins and ends.
 
-    Attributes
-    ----------
-    path : str
-        Where it is: a file, or a URL without a password.
-    id : str
-        The identity that it must carry.
-    temporary : bool
-        Whether it ends with the process that made it.
-    remote : bool
-        Whether it is on a server, which nothing that is shown waits for.
+    `path` is a file or a URL without a password; `id` is the identity that the ledger must carry; a
+    `temporary` one ends with the process that made it; a `remote` one is on a server, for which
+    nothing that is shown waits.
     """
 
     path: str

@@ -1,6 +1,6 @@
 """The plans of a ledger: what each holds, what was drawn from it, and which part it takes.
 
-Nothing is released here. Under accountant="pld" a reservation is a plan: its list of prices is
+Under accountant="pld" a reservation is a plan: its list of prices is
 fixed when it is set aside, and it takes one of the parts of the budget. Its first draw pays for all
 of it, so nothing is freed from then on; what was not drawn stays there, for whoever charges this
 ledger once the reservation is closed. A plan of which nothing was drawn is freed as if it had never
@@ -22,20 +22,6 @@ from dataclasses import dataclass
 
 from skdp.loss.charge import Cost
 
-__all__ = [
-    "TABLES",
-    "Plan",
-    "allocated",
-    "covers",
-    "draw",
-    "fits",
-    "kinds",
-    "left_as_drawn",
-    "read",
-    "taken",
-    "write",
-]
-
 TABLES = """
 CREATE TABLE plans (
     number INTEGER PRIMARY KEY, part INTEGER NOT NULL, drawn INTEGER NOT NULL);
@@ -52,18 +38,10 @@ CREATE TABLE draws (
 class Plan:
     """A plan as the ledger holds it.
 
-    Parameters
-    ----------
-    number : int
-        Of its reservation.
-    part : int
-        Which part of the budget it takes, from 0.
-    drawn, open : bool
-        Whether anything was drawn from it, and whether its reservation is open.
-    cost : Cost
-        What was planned.
-    items : tuple of (str, int, int)
-        The kind of each price, how often it was planned, and how often it is left.
+    `number` is that of its reservation; `part` is the part of the budget that it takes, from 0;
+    `drawn` says whether anything was drawn from it, `open` whether its reservation is open; `cost`
+    is what was planned; `items` are the kind of each price, how often it was planned, and how often
+    it is left.
     """
 
     number: int

@@ -1,6 +1,6 @@
 """What stands in a ledger file: its tables, its running totals, and ledgers of skdp 0.1.
 
-Nothing is released here, and no row of data ever reaches a ledger. Amounts are decimal text, added
+No row of data ever reaches a ledger. Amounts are decimal text, added
 as exact fractions. The totals of all charges, and of what is set aside, stand in the ledger, so
 that a charge costs the same however many there were; they are checked against the charges when a
 ledger is opened.
@@ -24,30 +24,8 @@ from typing import Any
 from skdp._version import __version__
 from skdp.budget import plans
 from skdp.exceptions import LedgerError
-from skdp.loss.amounts import Amount, decimal_text
 from skdp.loss.charge import Charge, Cost, ReservationRecord, total
-
-__all__ = [
-    "APPLICATION_ID",
-    "FORMAT",
-    "SCHEMA",
-    "Contents",
-    "Terms",
-    "Totals",
-    "amount_of",
-    "charge_of",
-    "check_columns",
-    "check_tables",
-    "checked_amount",
-    "components_json",
-    "cost_of",
-    "insert",
-    "new_row",
-    "reservation_of",
-    "singles_of",
-    "upgrade",
-    "verify",
-]
+from skdp.loss.conversions import Amount, decimal_text
 
 APPLICATION_ID = 0x736B6470  # "skdp", in the header of the file
 FORMAT = 4  # user_version of the file; 0.1 wrote 1, 2 has no plans, 3 no unit
@@ -183,14 +161,9 @@ def _sum(texts: Iterable[tuple[object, object]]) -> tuple[int, Amount]:
 
 @dataclass(frozen=True)
 class Totals:
-    """The running totals of a ledger.
+    """The running totals of a ledger: the number of charges, and two exact sums.
 
-    Attributes
-    ----------
-    charges : int
-        How many there are.
-    charged, aside : Amount
-        The exact sum of all charges, and of what open reservations hold and nobody used.
+    `charged` is the sum of all charges, `aside` what open reservations hold and nobody used.
     """
 
     charges: int

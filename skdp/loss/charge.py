@@ -1,7 +1,7 @@
-"""What a fit costs and what the ledger says about it: PrivacyLoss, Cost, Charge, Reservation.
+"""What a fit costs and what the ledger says about it: PrivacyLoss, Cost, Charge, ReservationRecord.
 
-Nothing is released here, and no object of this module holds data: a price is known before the
-data is touched, and a charge repeats the price with the names of what was released.
+No object of this module holds data: a price is known before the data is touched, and a charge
+repeats the price with the names of what was released.
 """
 
 from __future__ import annotations
@@ -15,18 +15,7 @@ from fractions import Fraction
 from typing import Any
 
 from skdp._version import __version__
-from skdp.loss.amounts import check_delta, check_positive, exact, round_up
-from skdp.loss.meaning import attacker_sentence
-
-__all__ = [
-    "Charge",
-    "Cost",
-    "PrivacyLoss",
-    "ReservationRecord",
-    "check_cost",
-    "check_plan",
-    "total",
-]
+from skdp.loss.conversions import attacker_sentence, check_delta, check_positive, exact, round_up
 
 
 @dataclass(frozen=True)

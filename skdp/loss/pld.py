@@ -1,6 +1,6 @@
 """Privacy loss distributions: what a plan of releases, fixed in advance, amounts to together.
 
-Nothing is released here. Every price stands for a pair of distributions (P, Q) that dominates the
+Every price stands for a pair of distributions (P, Q) that dominates the
 release on all neighbouring tables: whoever is given one draw of P, or of Q, can make the release
 on the one table, or on the other, out of it ([1]_, Theorem 8, by Blackwell's theorem).
 
@@ -32,6 +32,7 @@ added. Prices that are small beside the grid count as Gaussian ones, which domin
 Proposition 3). What is cut off above counts as infinite, what is cut off below is moved up. All
 Gaussian prices are one, exactly, and enter by the closed form of their delta. No Fourier transform
 is taken: its errors are absolute, and would be the larger part of a small delta.
+(doc/accountants.md compares with dp-accounting.)
 
 References
 ----------
@@ -56,11 +57,8 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import erfcx, ndtr
 
-from skdp.loss.amounts import exact, round_up
 from skdp.loss.charge import Cost
-from skdp.loss.conversions import pure_mu, smallest
-
-__all__ = ["Losses", "PlanLoss", "plan_loss"]
+from skdp.loss.conversions import exact, pure_mu, round_up, smallest
 
 _U = 2.0**-52  # twice the rounding error of one operation
 _POINTS = 2**15  # of the grid, about
@@ -73,16 +71,8 @@ _SPARSE = 64  # so many points are added one by one
 class Losses:
     """Masses under P of the losses (first + i) * step; the rest of the mass is infinite.
 
-    Parameters
-    ----------
-    first : int
-        The lowest loss, in steps.
-    masses : array of shape (n,)
-        At least 0; never less than they should be, but for `error`.
-    infinite : float
-        The mass of what tells all.
-    error : float
-        By which part of itself a mass may be too small, at most.
+    No mass is smaller than it should be by more than the part `error` of itself; `infinite` is the
+    mass of outcomes that tell everything.
     """
 
     first: int
@@ -209,16 +199,8 @@ def _gaussian_deltas(epsilons: NDArray[np.float64], mu: float) -> NDArray[np.flo
 class PlanLoss:
     """What releases that were fixed in advance amount to together.
 
-    Parameters
-    ----------
-    losses : Losses
-        Of the pure ones.
-    step : float
-        The width of their grid.
-    mu : float
-        Of the Gaussian ones together.
-    separate : float
-        The probability that one of the separate deltas happens.
+    `losses` are those of the pure releases, on a grid of width `step`; `mu` is that of the Gaussian
+    releases together; `separate` is the probability that one of the separate deltas happens.
     """
 
     losses: Losses
@@ -227,15 +209,10 @@ class PlanLoss:
     separate: float
 
     def delta(self, epsilon: float) -> float:
-        """Return an upper bound on the smallest delta at this epsilon, in [0, 1].
+        """Return an upper bound on the smallest delta at this epsilon (at least 0), in [0, 1].
 
         delta(epsilon) is the mean, over the losses of the pure releases, of the delta that the
         Gaussian ones have at what is left of epsilon.
-
-        Parameters
-        ----------
-        epsilon : float
-            At least 0.
         """
         losses = self.losses
         points = (losses.first + np.arange(losses.masses.size)) * self.step
@@ -247,13 +224,7 @@ class PlanLoss:
         return min(1.0, bound + 1e-300)  # of masses too small for a float
 
     def epsilon(self, delta: float) -> float:
-        """Return the smallest epsilon at this delta, rounded up; infinity if there is none.
-
-        Parameters
-        ----------
-        delta : float
-            In [0, 1).
-        """
+        """Return the smallest epsilon at this delta in [0, 1), rounded up, or infinity."""
         if self.separate + self.losses.infinite >= delta:
             return math.inf
         top = (self.losses.first + self.losses.masses.size) * self.step
@@ -267,16 +238,7 @@ _ALL = PlanLoss(Losses(0, np.zeros(1), infinite=1.0), 1.0, 0.0, 0.0)  # what tel
 
 
 def plan_loss(cost: Cost) -> PlanLoss:
-    """Return what a plan amounts to.
-
-    Parameters
-    ----------
-    cost : Cost
-        The sum of the prices of everything that is planned.
-
-    Returns
-    -------
-    loss : PlanLoss
+    """Return what a plan amounts to; `cost` is the sum of all planned prices.
 
     Examples
     --------

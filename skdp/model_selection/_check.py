@@ -1,21 +1,24 @@
 """What is wrong with a pipeline or a search, seen from its parameters: `check_pipeline`.
 
-Nothing is released here, no row is read and nothing is charged. The ledger counts what private
-steps charge. It cannot see that another step learns from the same rows without noise, that a row
-comes several times, or that a fold moves with a private value; most of that stands in the
-parameters, and is found here.
+Only parameters are read. The ledger counts what private steps charge. It cannot see that another
+step learns from the same rows without noise, that a row comes several times, or that a fold moves
+with a private value; most of that stands in the parameters, and is found here.
 """
 
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Sequence
+import html
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+from sklearn import get_config
 from sklearn.base import is_classifier
+from sklearn.compose import TransformedTargetRegressor
 from sklearn.frozen import FrozenEstimator
-from sklearn.pipeline import Pipeline
+from sklearn.pipeline import FeatureUnion, Pipeline
 
 from skdp._callers import (
     ANY,
@@ -42,13 +45,10 @@ from skdp._callers import (
 from skdp._config import noise_is_seeded
 from skdp.base import check_without_rows
 from skdp.budget import Cost, PrivacyBudget
-from skdp.budget.ambient import ledger_of
+from skdp.budget.ambient import ambient_budget, ledger_of
 from skdp.core import check_allowance
 from skdp.exceptions import BudgetExceededError, LedgerError, SealedBudgetError
-from skdp.model_selection._candidates import candidates_of
-from skdp.model_selection._findings import HIGH, LOW, MEDIUM, Finding, PipelineCheck
-from skdp.model_selection._pricing import Pricer
-from skdp.model_selection._splits import (
+from skdp.model_selection._folds import (
     WAY_OUT,
     check_halving,
     check_splits,
@@ -56,7 +56,7 @@ from skdp.model_selection._splits import (
     relation_of,
     splitter_of,
 )
-from skdp.model_selection._unit_ids import budget_of, steps_without_ids, without_ids
+from skdp.model_selection._pricing import Pricer, candidates_of
 
 _MOST_CANDIDATES = 100  # of a search that are looked at one by one
 
@@ -493,3 +493,191 @@ _MEANINGS: dict[str, tuple[Meaning, ...]] = {
     "DPQuantileTransformer": (_levels,),
     "DPSubsampleAggregate": (_no_public,),
 }
+
+
+# --- findings -------------------------------------------------------------------------------------
+
+HIGH, MEDIUM, LOW = "high", "medium", "low"
+_ORDER = (HIGH, MEDIUM, LOW)
+
+
+@dataclass(frozen=True)
+class Finding:
+    """One thing that `check_pipeline` found.
+
+    Parameters
+    ----------
+    severity : {"high", "medium", "low"}
+        As in the guide's "sharp edges". "high": the guarantee is lost without notice. "medium":
+        something else leaks, or utility is lost. "low": a surprise.
+    where : str
+        The step (by the name that ``set_params`` takes), its class, and its columns, if any.
+    what : str
+        What is wrong.
+    way_out : str
+        What to do instead.
+
+    Examples
+    --------
+    >>> from sklearn.preprocessing import StandardScaler
+    >>> import skdp
+    >>> skdp.check_pipeline(StandardScaler())[0].way_out
+    'DPStandardScaler'
+    """
+
+    severity: str
+    where: str
+    what: str
+    way_out: str
+
+    def __str__(self) -> str:
+        return f"[{self.severity}] {self.where}: {self.what}. Instead: {self.way_out}."
+
+
+class PipelineCheck(Sequence[Finding]):
+    """The findings of `check_pipeline`, worst first; empty (and so false) if there are none.
+
+    Parameters
+    ----------
+    findings : iterable of Finding
+
+    Examples
+    --------
+    >>> from skdp import DPKMeans, PrivacyBudget, check_pipeline
+    >>> check_pipeline(DPKMeans(budget=PrivacyBudget(1.0)))
+    check_pipeline: nothing found
+    """
+
+    def __init__(self, findings: Iterable[Finding] = ()) -> None:
+        unique = dict.fromkeys(findings)
+        self.findings = tuple(sorted(unique, key=lambda one: _ORDER.index(one.severity)))
+
+    def __len__(self) -> int:
+        return len(self.findings)
+
+    def __getitem__(self, item: Any) -> Any:
+        return self.findings[item]
+
+    def __repr__(self) -> str:
+        if not self.findings:
+            return "check_pipeline: nothing found"
+        number = f"{len(self)} finding{'s' if len(self) > 1 else ''}"
+        return "\n".join([f"check_pipeline: {number}", *(f"  {one}" for one in self.findings)])
+
+    def _repr_html_(self) -> str:
+        return self.to_html()
+
+    def to_html(self) -> str:
+        """Return the findings as a table for notebooks.
+
+        Returns
+        -------
+        page : str
+        """
+        if not self.findings:
+            return "<p>check_pipeline: nothing found</p>"
+        body = "".join(
+            "<tr>"
+            + "".join(
+                f'<td style="text-align:left">{html.escape(cell)}</td>'
+                for cell in (one.severity, one.where, one.what, one.way_out)
+            )
+            + "</tr>"
+            for one in self.findings
+        )
+        head = "".join(
+            f'<th scope="col">{n}</th>' for n in ("severity", "where", "what", "instead")
+        )
+        return f"<table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>"
+
+
+# --- ids of users ---------------------------------------------------------------------------------
+
+
+def budget_of(part: Any) -> PrivacyBudget | None:
+    """Return what counts a part: its own budget, or that of the ``with budget:`` around us."""
+    budget = getattr(part, "budget", None)
+    if budget is None:
+        return ambient_budget()
+    return budget if isinstance(budget, PrivacyBudget) else None
+
+
+def without_ids(search_parts: Sequence[Any], where: str) -> Iterator[Finding]:
+    """Find parts of a search that are not handed the ids that their budget needs."""
+    for part in dict.fromkeys(search_parts):
+        if (unit := _unit_without_ids(part)) is None:
+            continue
+        yield Finding(
+            HIGH,
+            where,
+            f"{type(part).__name__} inside it gets no groups, and its budget protects one "
+            f"{unit!r}: each fit is refused",
+            "sklearn.set_config(enable_metadata_routing=True), and "
+            f".set_{'score' if hasattr(part, 'metric') else 'fit'}_request(groups=True) on it",
+        )
+
+
+def steps_without_ids(container: Any) -> Iterator[Finding]:
+    """Find steps of pipelines, at any depth, that are not handed the ids that their budget needs.
+
+    A search inside is looked at by itself.
+    """
+    return _steps(container, "", "")
+
+
+def _steps(container: Any, path: str, prefix: str | None) -> Iterator[Finding]:
+    """Find them below a path.
+
+    Without metadata routing, what `fit` is handed as ``<prefix>groups`` reaches the container; None
+    if nothing does.
+    """
+    for name, step, _ in steps_of(container) or []:
+        if isinstance(step, str | type | FrozenEstimator) or step is None or is_search(step):
+            continue
+        inner = f"{path}__{name}" if path else name
+        reached = _passed_on(container, name, prefix)
+        if not has_price(step):
+            yield from _steps(step, inner, reached)
+            continue
+        if (unit := _unit_without_ids(step)) is None:
+            continue
+        needs = f"its budget protects one {unit!r}, so its fit needs groups"
+        way_out = ".set_fit_request(groups=True) on this step, and fit(..., groups=ids)"
+        if get_config()["enable_metadata_routing"]:
+            severity, what = HIGH, f"{needs}, which it does not request: it is refused"
+        else:
+            way_out = f"sklearn.set_config(enable_metadata_routing=True), {way_out}"
+            if reached is None:
+                severity = HIGH
+                what = f"{needs}, which do not reach it without metadata routing: it is refused"
+            else:
+                severity = MEDIUM
+                what = f"{needs}, which reach it only if the call says {reached}groups="
+                way_out = f"fit(..., {reached}groups=ids); or {way_out}"
+        yield Finding(severity, f"{inner} ({type(step).__name__})", what, way_out)
+
+
+def _passed_on(container: Any, name: str, prefix: str | None) -> str | None:
+    """Return the prefix of what a container passes on to a step without metadata routing."""
+    if prefix is None:
+        return None
+    if isinstance(container, Pipeline):
+        return f"{prefix}{name}__"
+    regressor = isinstance(container, TransformedTargetRegressor) and name == "regressor"
+    return prefix if regressor or isinstance(container, FeatureUnion) else None
+
+
+def _unit_without_ids(part: Any) -> str | None:
+    """Return the unit of the budget of a part to which no ids are routed; None: all is well."""
+    budget = budget_of(part)
+    if budget is None or budget.unit is None:
+        return None
+    routes = bool(get_config()["enable_metadata_routing"])
+    return None if routes and _asks_for_groups(part) else budget.unit
+
+
+def _asks_for_groups(part: Any) -> bool:
+    """Say whether scikit-learn's metadata routing hands groups to a part."""
+    request = part.get_metadata_routing()
+    found = [getattr(request, method).requests.get("groups") for method in ("fit", "score")]
+    return any(one is True or isinstance(one, str) for one in found)

@@ -30,20 +30,20 @@ from skdp._supervised import warn_of_column
 from skdp.base import CallContext, PrivateMixin
 from skdp.budget import Cost, PrivacyBudget
 from skdp.core import PRIVATE_ROWS, Unit, UserFunction, check_allowance, check_unit
-from skdp.model_selection._allotment import (
+from skdp.model_selection._candidates import (
     allot,
+    ask_for_groups,
     check_candidate,
+    check_first_steps,
+    check_targets_of,
+    fit_with_groups,
     gaussian_epsilon,
     needs_separate_delta,
 )
-from skdp.model_selection._first_steps import check_first_steps, check_targets_of
 from skdp.model_selection._pricing import private_parts
 from skdp.model_selection._scorer import PrivateScorer, check_scored, needs_targets, score_in
-from skdp.model_selection._users import ask_for_groups, fit_with_groups
 from skdp.queries import BaseRun, BestOfRuns, Repeats, base_level
 from skdp.tabular import check_labels, dealt_rows, is_listed, whole_units
-
-__all__ = ["PrivateSearch"]
 
 _RUNS_A_CANDIDATE, _FEWEST_RUNS, _MOST_RUNS = 2, 10, 100
 _NO_MODEL = (

@@ -34,7 +34,7 @@ from skdp.core.privacy_filter import Release, Share, current_transcript, exact_f
 from skdp.core.query import Measurement, reviewed
 from skdp.core.table import REPLACE_ONE
 from skdp.loss import conversions
-from skdp.loss.accountants import pure_mu
+from skdp.loss.conversions import pure_mu
 from skdp.queries.ranked_columns import (
     SPREAD_BITS,
     Ints,

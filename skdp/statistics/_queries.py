@@ -28,7 +28,7 @@ from skdp.core import (
     open_session,
 )
 from skdp.exceptions import BudgetExceededError
-from skdp.loss.amounts import check_positive, exact
+from skdp.loss.conversions import check_positive, exact
 from skdp.planning import Allowance
 from skdp.queries import FunctionMean, SpanningCost, check_graph, choose_noise
 from skdp.statistics._call import Call, Floats, Released, result

@@ -19,8 +19,8 @@ from skdp.budget import Cost, PrivacyBudget
 from skdp.budget.account import accountant_of
 from skdp.budget.schema import Terms
 from skdp.exceptions import BudgetExceededError
-from skdp.loss.amounts import Amount
 from skdp.loss.charge import total
+from skdp.loss.conversions import Amount
 from skdp.loss.pld import plan_loss
 from tests.folding import each
 

@@ -18,7 +18,7 @@ import pytest
 from skdp import ledger
 from skdp.budget import Cost, PrivacyBudget, files, schema
 from skdp.exceptions import LedgerError, SealedBudgetError
-from skdp.loss.amounts import Amount, decimal_text
+from skdp.loss.conversions import Amount, decimal_text
 from tests.budget.test_growth import make_old
 
 

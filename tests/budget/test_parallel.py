@@ -18,8 +18,8 @@ from skdp.budget.account import accountant_of
 from skdp.budget.schema import Terms
 from skdp.core.transcript import record
 from skdp.exceptions import BudgetExceededError, LedgerError
-from skdp.loss.amounts import Amount
-from skdp.loss.parallel import parallel_amount
+from skdp.loss.composition import parallel_amount
+from skdp.loss.conversions import Amount
 from skdp.model_selection import fit_parts
 from skdp.tabular.keys import split_by_key
 from tests.folding import each

@@ -23,9 +23,9 @@ from cases import DELTAS, RELATIONS, make
 from estimators import CASES
 from scipy.stats import beta, norm
 
-from skdp.audit._subject import fitted_clone, subject_of
+from skdp.audit._statistical import fitted_clone, subject_of
+from skdp.budget import gdp_mu
 from skdp.core.transcript import record
-from skdp.loss.accountants import gdp_mu
 
 EPSILON, TIMES, ROWS = 0.1, 4000, 4
 LEARN, TRY, NUMBERS = 12, 40, 8

@@ -24,9 +24,9 @@ import pytest
 
 from skdp.core.privacy_filter import Meter, PrivacyFilter
 from skdp.exceptions import PrivacyLeakError
-from skdp.loss.amounts import exact
+from skdp.loss.conversions import exact
 
-ABOUT = ("skdp/loss/amounts.py", "skdp/loss/conversions.py", "skdp/core/privacy_filter.py")
+ABOUT = ("skdp/loss/conversions.py", "skdp/loss/conversions.py", "skdp/core/privacy_filter.py")
 NEEDS = ()
 
 SHARES = (

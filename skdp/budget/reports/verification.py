@@ -1,6 +1,6 @@
 """What can be checked of a ledger by reading it, and what nobody can know from it.
 
-Nothing is released here. Every sum is made again from the charges and reservations, every price
+Every sum is made again from the charges and reservations, every price
 again from its components, and the rest of every plan from what was drawn.
 """
 
@@ -18,10 +18,8 @@ from skdp.budget import plans, schema
 from skdp.budget.account import accountant_of
 from skdp.exceptions import LedgerError
 from skdp.loss.accountants import Accountant, GDPResidueAccountant, plan_epsilon
-from skdp.loss.amounts import Amount, exact
 from skdp.loss.charge import Cost
-
-__all__ = ["UNKNOWABLE", "UNREADABLE", "Finding", "verify"]
+from skdp.loss.conversions import Amount, exact
 
 UNKNOWABLE = (
     "whether the file was replaced by an older copy, or its last charges and totals undone",
@@ -63,18 +61,7 @@ class Finding:
 
 
 def verify(connection: sqlite3.Connection) -> list[Finding]:
-    """Check a ledger.
-
-    Parameters
-    ----------
-    connection : sqlite3.Connection
-        To a snapshot of it (`skdp.budget.snapshot`).
-
-    Returns
-    -------
-    findings : list of Finding
-        The ledger is sound if none is "wrong".
-    """
+    """Check a ledger, given a snapshot of it; the ledger is sound if no finding is "wrong"."""
     try:
         (found,) = connection.execute("PRAGMA integrity_check").fetchone()
         if found != "ok":
@@ -194,7 +181,7 @@ def _wrong_residues(accountant: GDPResidueAccountant, rows: list[Row]) -> list[i
     """Return the numbers of charges that paid less than what they took of the allowance.
 
     The last charges come first: a price that is valid there is valid where more was left, too
-    (`skdp.loss.residue`).
+    (`skdp.loss.accountants`).
     """
     valid: set[tuple[str, str, str]] = set()
     wrong = []

@@ -1,7 +1,7 @@
-"""Parallel composition: what fits on disjoint parts of one table cost together.
+"""What several prices come to together: on disjoint parts of a table, and under each accountant.
 
-Nothing is released here. Split a table by something that each row has by itself (a column, a group)
-and fit on every part. One row is in one part, so
+**Disjoint parts** (`parallel_cost`). Split a table by something that each row has by itself (a
+column, a group) and fit on every part. One row is in one part, so
 
 - under "add_or_remove_one" a neighbouring table changes one part, by one row: the price is the
   **largest** of the parts, in each quantity that an accountant adds up;
@@ -39,14 +39,12 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from dataclasses import dataclass
 from fractions import Fraction
 
-from skdp.loss.accountants import Accountant
-from skdp.loss.amounts import Amount, exact, round_up
-from skdp.loss.charge import Cost, check_cost
-from skdp.loss.conversions import pure_mu, up
-
-__all__ = ["parallel_amount", "parallel_cost", "parts_cost"]
+from skdp.loss.accountants import ACCOUNTANTS, Accountant, plan_epsilon
+from skdp.loss.charge import Cost, check_cost, check_plan
+from skdp.loss.conversions import Amount, check_delta, exact, pure_mu, round_up, up
 
 
 def _counting(adjacency: str) -> int:
@@ -59,19 +57,9 @@ def _counting(adjacency: str) -> int:
 
 
 def parallel_amount(accountant: Accountant, costs: Sequence[Cost], adjacency: str) -> Amount:
-    """Return what fits on disjoint parts add to the sums of an accountant.
+    """Return what fits on disjoint parts add to the sums of an accountant (any but "pld").
 
-    Parameters
-    ----------
-    accountant : Accountant
-        Any but that of plans.
-    costs : sequence of Cost
-        The price of all fits on each part; see the module for what it must hold for.
-    adjacency : {"replace_one", "add_or_remove_one"}
-
-    Returns
-    -------
-    amount : Amount
+    Each cost is the price of all fits on one part; the module says for which changes it must hold.
     """
     if accountant.planned:
         raise ValueError(f'parts cannot be in parallel under accountant="{accountant.name}".')
@@ -149,19 +137,10 @@ def _root(square: Fraction | int) -> float:
 
 
 def parts_cost(epsilon: float, delta: float, adjacency: str) -> Cost:
-    """Return the price of any number of disjoint parts with an allowance of this size each.
+    """Return the price of any number of disjoint parts with an allowance of (epsilon, delta) each.
 
-    Parameters
-    ----------
-    epsilon, delta : float
-        Of each part, for changes by one row added or removed.
-    adjacency : {"replace_one", "add_or_remove_one"}
-        The relation of the whole table.
-
-    Raises
-    ------
-    ValueError
-        Under "replace_one", if delta is not below 1 / (1 + exp(epsilon)).
+    The allowance is for changes by one row added or removed; `adjacency` is that of the whole
+    table. Raises ValueError under "replace_one" if delta is not below 1 / (1 + exp(epsilon)).
     """
     if _counting(adjacency) == 1:
         return Cost(epsilon, delta)
@@ -194,3 +173,98 @@ def _flat(cost: Cost) -> Cost:
     apart = sum(n * exact(_apart(single)) for single, n in cost.components)
     mu = _root(sum(n * exact(_mu(single)) ** 2 for single, n in cost.components))
     return Cost(cost.epsilon, cost.delta, mu, round_up(Fraction(apart)))
+
+
+# --- all accountants side by side -----------------------------------------------------------------
+
+_STEPS = 14  # of bisection: to 1e-4 of what a residue filter needs
+
+
+@dataclass(frozen=True)
+class Conversion:
+    """The total of some charges under one accountant.
+
+    Parameters
+    ----------
+    accountant : str
+        Its name.
+    epsilon : float
+        The smallest epsilon at the given delta; infinity if there is none.
+    loss : float
+        How much this is above the smallest epsilon of all accountants.
+    adaptive : bool
+        Whether a fit may be chosen based on earlier releases. If not, all fits must be fixed in
+        advance.
+    """
+
+    accountant: str
+    epsilon: float
+    loss: float
+    adaptive: bool
+
+
+def compare_accountants(cost: Cost | list[Cost], delta: float) -> list[Conversion]:
+    """Return the total of some charges under every accountant, at the same delta.
+
+    Parameters
+    ----------
+    cost : Cost or list of Cost
+        The prices of all fits.
+    delta : float
+        In (0, 1). Under "gdp", "gdp_residue" and "zcdp" the separate deltas of the charges are set
+        aside from it.
+
+    Returns
+    -------
+    conversions : list of Conversion
+        The smallest epsilon first.
+
+    Examples
+    --------
+    >>> from skdp.budget import Cost, compare_accountants
+    >>> for one in compare_accountants(100 * Cost(0.1), 1e-6):
+    ...     print(f"{one.accountant:12}{one.epsilon:6.2f}{one.loss:6.2f}")
+    pld           4.77  0.00
+    gdp_residue   4.92  0.15
+    zcdp          5.22  0.45
+    gdp           6.33  1.56
+    basic        10.00  5.23
+    """
+    plan, delta = check_plan(cost), check_delta(delta)
+    if not delta:
+        raise ValueError("delta must be above 0.")
+    found = {name: _epsilon(name, plan, delta) for name in ACCOUNTANTS}
+    least = min(found.values())
+    order = sorted(found, key=lambda name: found[name])
+    return [
+        Conversion(
+            name,
+            found[name],
+            found[name] - least if found[name] > least else 0.0,
+            not ACCOUNTANTS[name].planned,
+        )
+        for name in order
+    ]
+
+
+def _epsilon(name: str, cost: Cost, delta: float) -> float:
+    kind = ACCOUNTANTS[name]
+    if kind.planned:
+        return plan_epsilon(cost, delta)
+    accountant = kind(1.0, delta)  # its own epsilon plays no part
+    amount = accountant.price(cost)
+    if accountant.stateful:
+        amount = Amount(_least(name, cost, delta, amount), amount.apart)
+    return accountant.epsilon_at(amount, delta)
+
+
+def _least(name: str, cost: Cost, delta: float, plain: Amount) -> Fraction:
+    """Return the least cap that these charges fit into, all at once."""
+    accountant = ACCOUNTANTS[name](1.0, delta)
+    low, high = plain.main / 2, plain.main
+    for _ in range(_STEPS):
+        middle = (low + high) / 2
+        accountant.cap = Amount(middle, plain.apart)
+        fits = accountant.price_at(cost, Amount()).main <= middle
+        low, high = (low, middle) if fits else (middle, high)
+    return high
