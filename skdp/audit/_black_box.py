@@ -1,11 +1,16 @@
 """Lower bounds on epsilon, delta and mu for any mechanism, from its outputs alone.
 
-Nothing is released: tables are made up. `black_box_bound` runs a callable many times on two
+`black_box_bound` runs a callable many times on two
 neighbouring tables; `bound_from_outputs` takes outputs that somebody else collected. The runs are
 cut in three: a score that tells the tables apart is learned on the first part (DP-Sniper), the
 event that proves most is chosen on the second, and its probabilities are bounded on the third,
 which neither has seen. So what is claimed holds with the stated confidence whatever was tried on
 the first two.
+
+`find_violation` searches neighbouring tables on which a mechanism loses more than it claims. Pairs
+are looked at with few runs; those that look worst are tried again with fresh runs, at a confidence
+that counts how many are tried again. What the first look saw decides nothing, so the confidence
+holds over everything that was searched.
 
 References
 ----------
@@ -254,8 +259,7 @@ def black_box_bound(
     return bound_from_outputs(first, second, epsilon=epsilon, delta=delta, confidence=confidence)
 
 
-# --- search ------------------------------------------------------------
-
+# --- a search for violations ----------------------------------------------------------------------
 
 Pair = tuple[Any, Any]
 

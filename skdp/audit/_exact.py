@@ -1,6 +1,6 @@
 """The exact privacy loss of a small discrete mechanism, by following every choice that it makes.
 
-Nothing is released. A mechanism that draws from an `EnumeratedChoices` instead of a generator is
+A mechanism that draws from an `EnumeratedChoices` instead of a generator is
 run once for each sequence of outcomes, with that sequence's exact probability. So the probabilities
 of its outputs, and the smallest epsilon for a delta, are exact: no confidence, no false alarm.
 """

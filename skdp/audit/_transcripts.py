@@ -1,4 +1,21 @@
-"""Audits that read the transcript: replay on other rows, distances between neighbours."""
+"""Audits that read the transcript: replay on other rows, distances between neighbours.
+
+**Comparison.** A value is compared in up to three ways, and each must agree: its content where it
+is of a known kind (numbers, text, containers, arrays, functions), its attributes, and what pickle
+would take of it. A value that none of them can look into counts as different. Messages name the
+place, not the value.
+
+**Any library** (`replay_mechanism`). The noise primitives of a library are wrapped while a
+mechanism runs on one table, and what each was given and returned is recorded. It is run again on a
+neighbour, and the primitives return what was recorded. Whatever differs then passed no primitive:
+other calls, other parameters of noise (a sensitivity read off the rows), another output. The value
+that was given may differ by the stated sensitivity. One pair of runs decides, without statistics.
+
+References
+----------
+Cebere, Erb, Desfontaines, Bellet & Fitzsimons 2026, "Privacy in theory, bugs in practice: grey-box
+auditing of differential privacy libraries", PETS (Re:cord-play).
+"""
 
 from __future__ import annotations
 
@@ -336,8 +353,7 @@ def neighbour_check(
     return found
 
 
-# --- compare ------------------------------------------------------------
-
+# --- comparison to the last bit -------------------------------------------------------------------
 
 # Pairs under comparison, for objects that contain themselves. Both are kept alive: a number that
 # a new object took over would make it pass unseen.
@@ -536,7 +552,7 @@ def _pickled(value: Any) -> list[Any] | str | None:
     return head + [None if each is None else list(each) for each in items]
 
 
-# --- recorder ------------------------------------------------------------
+# --- primitives of any library --------------------------------------------------------------------
 
 
 @dataclass(frozen=True)

@@ -11,14 +11,7 @@ from skdp.budget.budget import PrivacyBudget
 from skdp.loss.accountants import plan_epsilon
 from skdp.loss.charge import Charge, Cost, PrivacyLoss, ReservationRecord
 from skdp.loss.composition import Conversion, compare_accountants, parallel_cost
-from skdp.loss.conversions import (
-    exact,
-    gdp_delta,
-    gdp_mu,
-    guessing_chance,
-    pure_mu,
-    zcdp_delta,
-)
+from skdp.loss.conversions import exact, gdp_delta, gdp_mu, guessing_chance, pure_mu, zcdp_delta
 
 __all__ = [
     "Charge",

@@ -37,11 +37,7 @@ from skdp.budget.reading import (
     warn_unexpected,
 )
 from skdp.budget.schema import Terms
-from skdp.exceptions import (
-    LedgerError,
-    PrivacyLeakError,
-    SealedBudgetError,
-)
+from skdp.exceptions import LedgerError, PrivacyLeakError, SealedBudgetError
 from skdp.loss.charge import Charge, Cost, check_plan
 from skdp.loss.composition import parts_cost
 from skdp.loss.conversions import check_delta, check_positive
@@ -173,13 +169,7 @@ class PrivacyBudget(BudgetReader):
     PrivacyBudget(epsilon=3.0, delta=1e-06, remaining=(2.25, 1e-06))
     """
 
-    __slots__ = (
-        "__weakref__",
-        "_account",
-        "_dataset",
-        "_entered",
-        "_n_rows",
-    )
+    __slots__ = ("__weakref__", "_account", "_dataset", "_entered", "_n_rows")
 
     _entered: list[ambient.Block]
 
@@ -623,11 +613,7 @@ class StandInBudget(PrivacyBudget):
     __slots__ = ("_pid", "asked")
 
     def __init__(
-        self,
-        adjacency: str = "replace_one",
-        unit: str | None = None,
-        *,
-        here_only: bool = False,
+        self, adjacency: str = "replace_one", unit: str | None = None, *, here_only: bool = False
     ) -> None:
         super().__init__(1.0, adjacency=adjacency, unit=unit)
         self.asked: list[Any] = []

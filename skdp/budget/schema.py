@@ -80,8 +80,7 @@ _DECIMAL = re.compile(r"[0-9]+(\.[0-9]+)?")
 _DIGITS = 4_000  # of an amount; the sum of squares of the smallest floats has 2,200
 # Sums of decimals in this context are exact, or raise.
 _EXACT = decimal.Context(
-    prec=10**6,
-    traps=[decimal.Inexact, decimal.InvalidOperation, decimal.Overflow],
+    prec=10**6, traps=[decimal.Inexact, decimal.InvalidOperation, decimal.Overflow]
 )
 
 

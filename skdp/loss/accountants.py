@@ -416,13 +416,7 @@ def plan_epsilon(cost: Cost, delta: float) -> float:
 
 ACCOUNTANTS: dict[str, type[Accountant]] = {
     cls.name: cls
-    for cls in (
-        BasicAccountant,
-        GDPAccountant,
-        GDPResidueAccountant,
-        ZCDPAccountant,
-        PLDAccountant,
-    )
+    for cls in (BasicAccountant, GDPAccountant, GDPResidueAccountant, ZCDPAccountant, PLDAccountant)
 }
 
 

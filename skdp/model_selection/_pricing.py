@@ -17,14 +17,7 @@ from sklearn.model_selection import ParameterGrid, ParameterSampler
 from sklearn.pipeline import Pipeline
 from sklearn.utils import check_random_state
 
-from skdp._callers import (
-    has_price,
-    is_halving,
-    is_search,
-    scorers_in,
-    steps_of,
-    what_it_does,
-)
+from skdp._callers import has_price, is_halving, is_search, scorers_in, steps_of, what_it_does
 from skdp.budget import Cost, PrivacyBudget, pure_mu
 from skdp.budget.ambient import ambient_budget, ledger_of
 from skdp.model_selection._folds import (

@@ -247,12 +247,7 @@ def needs_targets(metric: str) -> bool:
 
 
 def score_in(
-    context: CallContext,
-    metric: str,
-    bounds: tuple[float, float],
-    estimator: Any,
-    X: Any,
-    y: Any,
+    context: CallContext, metric: str, bounds: tuple[float, float], estimator: Any, X: Any, y: Any
 ) -> float:
     """Charge a call and release the mean score of rows."""
     per_row, needs_y, _, _ = _METRICS[metric]

@@ -337,13 +337,7 @@ class PrivateSearch(MetaEstimatorMixin, PrivateMixin, BaseEstimator, ABC):
             model: Any, X: Any, y: Any, budget: Any, seed: int | None, groups: Any = None
         ) -> float:
             context = CallContext(
-                name,
-                cost.epsilon,
-                cost.delta,
-                budget,
-                seed,
-                groups=groups,
-                max_rows_per_unit=most,
+                name, cost.epsilon, cost.delta, budget, seed, groups=groups, max_rows_per_unit=most
             )
             return score_in(context, metric, bounds, model, X, y)
 
