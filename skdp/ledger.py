@@ -1,8 +1,8 @@
 """Inspect a ledger from the command line: ``python -m skdp.ledger COMMAND PATH``.
 
-A ledger holds names, prices, noise and times, but no data. So nothing is released here. Nothing is
-charged, only ``backup`` writes a file, and only ``release`` changes a ledger. `PATH` may be the URL
-of a ledger in PostgreSQL; no message repeats its password.
+A ledger holds names, prices, noise and times, but no data. Nothing is charged, only ``backup``
+writes a file, and only ``release`` changes a ledger. `PATH` may be the URL of a ledger in
+PostgreSQL; no message repeats its password.
 
 - ``show`` prints the terms, what is spent, what is left, the charges, reservations and plans.
 - ``verify`` recomputes every sum and price, and lists what a ledger cannot tell. It ends with
@@ -46,7 +46,7 @@ from skdp.budget.reports.html import (
 from skdp.budget.reports.verification import UNKNOWABLE, UNREADABLE, verify
 from skdp.budget.schema import Contents, Terms, Totals, cost_of, reservation_of
 from skdp.exceptions import LedgerError, SealedBudgetError
-from skdp.loss.charge import Charge, Cost, PrivacyLoss, ReservationRecord
+from skdp.loss.charge import Charge, PrivacyLoss, ReservationRecord
 from skdp.loss.conversions import Amount
 
 __all__ = ["backup", "export_html", "export_json", "main", "release", "show", "verified"]
@@ -58,9 +58,9 @@ _SHOWN = 50  # charges that `show` prints; the older ones are counted
 @contextlib.contextmanager
 def _readable(path: str | os.PathLike[str]) -> Iterator[tuple[sqlite3.Connection, int]]:
     """Open a copy of a ledger; yield it and its format. A row that is no ledger's is an error."""
-    connection, found = snapshot(path)
+    connection, version = snapshot(path)
     with contextlib.closing(connection), _rows_of(path):
-        yield connection, found
+        yield connection, version
 
 
 @contextlib.contextmanager
@@ -99,11 +99,12 @@ def _process(record: Charge | ReservationRecord) -> str:
     return f"{record.pid} on {record.host}" if record.host else str(record.pid)
 
 
-def _reservation_row(one: ReservationRecord, now: datetime.datetime) -> list[object]:
-    age = str(datetime.timedelta(seconds=max(int((now - one.when).total_seconds()), 0)))
-    state = f"open for {age}" if one.open else "closed"
-    when = one.when.strftime("%Y-%m-%d %H:%M:%S")
-    return [one.number, when, state, one.epsilon, one.delta, _process(one), one.note]
+def _reservation_row(record: ReservationRecord, now: datetime.datetime) -> list[object]:
+    age = str(datetime.timedelta(seconds=max(int((now - record.when).total_seconds()), 0)))
+    state = f"open for {age}" if record.open else "closed"
+    when = record.when.strftime("%Y-%m-%d %H:%M:%S")
+    losses = [record.epsilon, record.delta]
+    return [record.number, when, state, *losses, _process(record), record.note]
 
 
 def _plan_lines(terms: Terms, plans: Sequence[Plan]) -> list[str]:
@@ -214,39 +215,43 @@ def verified(path: str | os.PathLike[str]) -> tuple[bool, str]:
     text : str
         A line for each check, and what a ledger cannot tell.
     """
-    with _readable(path) as (connection, found):
+    with _readable(path) as (connection, version):
         findings = verify(connection)
     sound = all(finding.level != "wrong" for finding in findings)
     lines = [f"{finding.level:5}  {finding.text}" for finding in findings]
-    lines.append(f"note   the file has format {found}")
+    lines.append(f"note   the file has format {version}")
     lines += ["", "What no ledger can say:", *(f"- {text}" for text in UNKNOWABLE)]
     return sound, "\n".join(lines) + "\n"
 
 
-def _cost_json(cost: Cost) -> list[dict[str, Any]]:
-    return [
-        {
-            "times": times,
-            "epsilon": single.epsilon,
-            "delta": single.delta,
-            "mu": single.mu,
-            "separate_delta": single.separate_delta,
-        }
-        for single, times in cost.components
+def _fields(record: Any, names: str) -> dict[str, Any]:
+    """Return attributes of a record by name, times as text."""
+    values = {name: getattr(record, name) for name in names.split()}
+    return {
+        name: value.isoformat() if isinstance(value, datetime.datetime) else value
+        for name, value in values.items()
+    }
+
+
+_PRICE = "epsilon delta mu separate_delta"
+_CHARGE = "number when estimator epsilon delta mechanism seeded note pid skdp_version"
+_RESERVATION = "when epsilon delta note number pid host open"
+_TERMS = "epsilon delta adjacency unit accountant separate_delta plans"
+
+
+def _charge_json(charge: Charge) -> dict[str, Any]:
+    components = [
+        {"times": times, **_fields(single, _PRICE)} for single, times in charge.cost.components
     ]
+    return {**_fields(charge, _CHARGE), "components": components, "releases": charge.releases}
 
 
 def _plan_json(plan: Plan) -> dict[str, Any]:
-    return {
-        "number": plan.number,
-        "part": plan.part,
-        "drawn": plan.drawn,
-        "open": plan.open,
-        "items": [
-            {"kind": json.loads(kind), "times": times, "unused": unused}
-            for kind, times, unused in plan.items
-        ],
-    }
+    items = [
+        {"kind": json.loads(kind), "times": times, "unused": unused}
+        for kind, times, unused in plan.items
+    ]
+    return {**_fields(plan, "number part drawn open"), "items": items}
 
 
 def export_json(path: str | os.PathLike[str]) -> str:
@@ -261,11 +266,11 @@ def export_json(path: str | os.PathLike[str]) -> str:
     -------
     text : str
     """
-    with _readable(path) as (connection, found):
-        return json.dumps(_whole(connection, found), indent=2) + "\n"
+    with _readable(path) as (connection, version):
+        return json.dumps(_whole(connection, version), indent=2) + "\n"
 
 
-def _whole(connection: sqlite3.Connection, found: int) -> dict[str, Any]:
+def _whole(connection: sqlite3.Connection, version: int) -> dict[str, Any]:
     findings, statement = verify(connection), _statement(connection)
     contents, terms = statement.contents, statement.contents.terms
     facts = {
@@ -273,50 +278,14 @@ def _whole(connection: sqlite3.Connection, found: int) -> dict[str, Any]:
         for name in ("id", "created", "skdp_version", "dataset", "n_rows", "backup_of")
     }
     return {
-        "ledger": {**facts, "format": found, "exported_by": __version__},
-        "terms": {
-            "epsilon": terms.epsilon,
-            "delta": terms.delta,
-            "adjacency": terms.adjacency,
-            "unit": terms.unit,
-            "accountant": terms.accountant,
-            "separate_delta": terms.separate_delta,
-            "plans": terms.plans,
-        },
-        "spent": {"epsilon": statement.spent.epsilon, "delta": statement.spent.delta},
-        "remaining": {"epsilon": statement.remaining.epsilon, "delta": statement.remaining.delta},
-        "charges": [
-            {
-                "number": charge.number,
-                "when": charge.when.isoformat(),
-                "estimator": charge.estimator,
-                "epsilon": charge.epsilon,
-                "delta": charge.delta,
-                "mechanism": charge.mechanism,
-                "seeded": charge.seeded,
-                "note": charge.note,
-                "pid": charge.pid,
-                "skdp_version": charge.skdp_version,
-                "components": _cost_json(charge.cost),
-                "releases": charge.releases,
-            }
-            for charge in contents.charges
-        ],
-        "reservations": [
-            {
-                "when": one.when.isoformat(),
-                "epsilon": one.epsilon,
-                "delta": one.delta,
-                "note": one.note,
-                "number": one.number,
-                "pid": one.pid,
-                "host": one.host,
-                "open": one.open,
-            }
-            for one in contents.reservations
-        ],
+        "ledger": {**facts, "format": version, "exported_by": __version__},
+        "terms": _fields(terms, _TERMS),
+        "spent": _fields(statement.spent, "epsilon delta"),
+        "remaining": _fields(statement.remaining, "epsilon delta"),
+        "charges": [_charge_json(charge) for charge in contents.charges],
+        "reservations": [_fields(record, _RESERVATION) for record in contents.reservations],
         "plans": [_plan_json(plan) for plan in contents.plans],
-        "verified": [{"level": one.level, "text": one.text} for one in findings],
+        "verified": [_fields(finding, "level text") for finding in findings],
         "unknowable": UNKNOWABLE,
     }
 

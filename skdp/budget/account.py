@@ -42,15 +42,11 @@ class Account:
 
     __slots__ = ("_plain", "accountant", "ledger", "note", "sealed", "terms", "tokens")
 
-    accountant: Accountant
     ledger: LedgerOperations
-    note: str
-    sealed: bool
-    terms: Terms
-    tokens: dict[str, None]
 
     def __init__(self, terms: Terms, note: str = "") -> None:
-        self.terms, self.note, self.sealed, self.tokens = terms, note, False, {}
+        self.terms, self.note, self.sealed = terms, note, False
+        self.tokens: dict[str, None] = {}
         self.accountant = accountant_of(terms)
         self._plain = (0, Amount())  # the number of the last charge in a sum, and the sum
 
@@ -85,14 +81,11 @@ class Account:
         with self.noting_seal():
             number, components = self.ledger.components(counted)
         if number < counted:  # an older copy of the ledger was put back
-            return self._plain_anew()
+            self._plain = (0, Amount())
+            return self.plain()
         amount = amount + plain_sum(self.accountant, components)
         self._plain = (number, amount)
         return amount
-
-    def _plain_anew(self) -> Amount:
-        self._plain = (0, Amount())
-        return self.plain()
 
     @property
     def remaining(self) -> PrivacyLoss:

@@ -48,24 +48,24 @@ def ledger_path(ledger: object, must_exist: bool) -> str:
 def check_choice(value: object, name: str, allowed: Sequence[str]) -> str:
     """Return one of the words that are allowed, or raise."""
     if not isinstance(value, str) or value not in allowed:
-        words = ", ".join(repr(one) for one in allowed)
+        words = ", ".join(map(repr, allowed))
         raise ValueError(f"{name} must be one of {words}; got {shown(value)}.")
     return value
 
 
 def check_n_rows(value: object) -> tuple[int, ...]:
     """Return the numbers of rows that a user states, in order, each once."""
-    numbers_ = (value,) if isinstance(value, numbers.Integral) else value
-    if numbers_ is None:
+    if value is None:
         return ()
-    if not isinstance(numbers_, list | tuple | set | frozenset) or not numbers_:
-        raise TypeError("n_rows must be None, an integer of at least 1, or a list of such.")
-    for number in numbers_:
-        if isinstance(number, bool) or not isinstance(number, numbers.Integral):
-            raise TypeError("n_rows must be None, an integer of at least 1, or a list of such.")
-        if not 1 <= int(number) < 2**63:
-            raise ValueError("n_rows must be None, an integer of at least 1, or a list of such.")
-    return tuple(sorted({int(number) for number in numbers_}))
+    message = "n_rows must be None, an integer of at least 1, or a list of such."
+    stated = (value,) if isinstance(value, numbers.Integral) else value
+    if not isinstance(stated, list | tuple | set | frozenset) or not stated:
+        raise TypeError(message)
+    if any(isinstance(n, bool) or not isinstance(n, numbers.Integral) for n in stated):
+        raise TypeError(message)
+    if not all(1 <= int(n) < 2**63 for n in stated):
+        raise ValueError(message)
+    return tuple(sorted({int(n) for n in stated}))
 
 
 def checked_terms(
@@ -119,18 +119,18 @@ def check_plans(plans: object, terms: Terms) -> tuple[tuple[float, float], ...]:
     )
     if not isinstance(plans, list | tuple) or not plans:
         raise TypeError(message + ".")
-    found = []
+    parts = []
     for pair in plans:
         if not isinstance(pair, list | tuple) or len(pair) != 2:
             raise TypeError(message + ".")
         part = check_positive(pair[0], "epsilon of a plan"), check_delta(pair[1])
         if not part[1]:
             raise ValueError(message + "; got a delta of 0.")
-        found.append(part)
+        parts.append(part)
     for i, (name, whole) in enumerate((("epsilon", terms.epsilon), ("delta", terms.delta))):
-        if sum(exact(part[i]) for part in found) > exact(whole):
+        if sum(exact(part[i]) for part in parts) > exact(whole):
             raise ValueError(f"The {name}s of all plans must add up to at most {whole!r}.")
-    return tuple(found)
+    return tuple(parts)
 
 
 def checked_facts(dataset: object, n_rows: object, terms: Terms) -> dict[str, str]:

@@ -3,84 +3,22 @@
 Every accountant but "pld" is a *filter*: it fixes two caps when the budget is made and grants a
 charge if and only if the exact sum of all charges stays within both. The whole history is then
 (epsilon, delta)-DP even though every fit may be chosen after looking at everything released before.
+(PROOFS.md, beside this file, says why the caps are fixed, and has the proof of "gdp_residue".)
 
 ==========  ==================  =============================  ===============================
 accountant  first sum (capped)  second sum (capped)            why it is a filter
 ==========  ==================  =============================  ===============================
-"basic"     epsilon             delta                          Rogers et al. 2016, Thm 3.6 [1]_
-"gdp"       mu squared          delta of non-Gaussian charges  Smith & Thakurta 2022 [2]_
-"gdp_..."   the same            the same                       below, "gdp_residue"
-"zcdp"      rho                 delta of non-Gaussian charges  Whitehouse et al. 2023 [3]_
+"basic"     epsilon             delta                          Rogers et al. 2016, Thm 3.6
+"gdp"       mu squared          delta of non-Gaussian charges  Smith & Thakurta 2022
+"gdp_..."   the same            the same                       PROOFS.md
+"zcdp"      rho                 delta of non-Gaussian charges  Whitehouse et al. 2023, Thm 1
 ==========  ==================  =============================  ===============================
-
-Why two *fixed* caps under "gdp" and "zcdp", instead of converting with whatever delta is left:
-let D be the delta spent apart and M the Gaussian sum. The rule "grant while
-D + delta_gdp(M) <= delta" is not a filter. Look at a first Gaussian release; if the realised
-privacy loss is large, go on with Gaussian releases, and otherwise spend D. Every path obeys the
-rule, but the two kinds of failure are collected on disjoint outcomes, and their probabilities add
-up to more than delta (``tests/budget/test_accountants.py`` computes such a case). With caps fixed
-in advance, write each charge as (1 - d) P + d P' with P Gaussian-private (Kairouz, Oh &
-Viswanath 2015, Thm 3.3 [4]_): the P form a GDP or zCDP filter of their own, and the P' happen
-with probability at most the cap on the sum of d. So delta is split by `separate_delta` when the
-budget is made.
 
 "pld" adds up whole privacy loss distributions (`skdp.loss.pld`), which is tighter and no filter:
 it grants only what plans hold that were fixed before anything of them was drawn.
 
 All conversions are rounded towards privacy (less granted, more reported), and the line that
 does so says it.
-
-**"gdp_residue": what a pure release takes of a Gaussian allowance.** Let G_m be the pair of normal
-distributions m apart, R_e randomized response at epsilon e, and let f >= g say that g dominates f
-(every hockey-stick divergence of f is at most that of g). The plain "gdp" filter replaces R_e by
-the Gaussian that dominates it alone. But inside an allowance G_mu much less is enough: what must
-hold is that R_e *together with what is left* stays within G_mu. The residue of G_mu after R_e is
-the largest r with R_e x G_r >= G_mu (x is composition), and the price of the release is mu^2 - r^2
-(the idea is that of [7]_; the two statements below are proved here, and stand by themselves).
-
-**The filter is valid.** State: what is left of mu^2; a Gaussian release takes its own mu^2. Claim:
-whatever an analyst does who obeys the filter from a state s on, with at most k releases, is
-dominated by G_sqrt(s). For k = 0 there is nothing. The next release f is chosen, and its price p
-depends on f and s alone. After every outcome of f the analyst is at s - p, so what follows is
-dominated by G_sqrt(s - p) by induction; by adaptive composition ([5]_, Theorem 4) everything is
-dominated by f x G_sqrt(s - p), which the price keeps within G_sqrt(s). (A fit that still runs when
-the next one is charged is a function of one draw of its pair, which may be taken as seen.)
-
-**One number decides.** R_e x G_r >= G_mu for r < mu if and only if the smallest sum of the errors
-of the two kinds is no less::
-
-    Phi(e/r - r/2) / (1 + exp(e)) + Phi(-e/r - r/2) exp(e) / (1 + exp(e)) >= Phi(-mu/2)
-
-Proof. Both sides are half of 1 - delta(0), so it is necessary. Let q be the density of the privacy
-loss under P, times exp(-loss/2); then exp(-x/2) delta(x) is the integral over y > x of 2 sinh((y -
-x)/2) q(y), and since both pairs are symmetric, so is it in x. For G_mu, q is a constant times the
-normal density of variance mu^2; for R_e x G_r, a constant times the mean of two of variance r^2, at
-e and -e. Let D(x) be the difference of exp(-x/2) delta(x), of G_mu minus the other. D is even, D''
-= D/4 + c with c the difference of the q, and D(0) >= 0 is what was asked for. The log of the ratio
-of the q is a constant - a y^2 + log cosh(b y) with a, b > 0, whose derivative, divided by y, falls
-in y > 0: so it rises and then falls, or falls. Hence on y > 0 c is negative on at most one
-interval. Beyond its end D >= 0, because the integral is over c >= 0. On the interval D'' = D/4 + c
-has no negative inner minimum, as there D'' < 0. Where the interval begins at 0, D is >= 0 at both
-ends, so throughout. Otherwise c >= 0 on [0, its beginning], D'(0) = 0 and D(0) >= 0, so D grows
-there, and again D >= 0 at both ends. So D >= 0, which is the claim.
-
-**A price stays valid where more is left.** From R_e x G_r >= G_mu follows R_e x G_r x G_t >= G_mu x
-G_t, and squares of Gaussian distances add up. So of equal releases one after the other, each before
-the last one may take a price that is valid for the last.
-
-References
-----------
-.. [1] R. Rogers, A. Roth, J. Ullman, S. Vadhan, "Privacy odometers and filters", NeurIPS 2016.
-.. [2] A. Smith, A. Thakurta, "Fully adaptive composition for Gaussian differential privacy",
-   arXiv:2210.17520, 2022.
-.. [3] J. Whitehouse, A. Ramdas, R. Rogers, Z. S. Wu, "Fully-adaptive composition in
-   differential privacy", ICML 2023, Theorem 1.
-.. [4] P. Kairouz, S. Oh, P. Viswanath, "The composition theorem for differential privacy",
-   ICML 2015.
-.. [5] J. Dong, A. Roth, W. Su, "Gaussian differential privacy", JRSS B 2022.
-.. [6] M. Bun, T. Steinke, "Concentrated differential privacy", TCC 2016, Propositions 1.4, 1.6.
-.. [7] M. Regehr, B. Hu, E. Leeman, P. Manurangsi, P. Tholoniat, M. Lecuyer, "Privacy filters are
-   captured by residues", arXiv:2602.15815, 2026.
 """
 
 from __future__ import annotations
@@ -291,7 +229,7 @@ class GDPAccountant(_GaussianAccountant):
 class GDPResidueAccountant(GDPAccountant):
     """The same sum, but pure releases take only what they need inside what is left of it.
 
-    What a release takes depends on what is left (the module has the proof), so its price
+    What a release takes depends on what is left (proof in PROOFS.md), so its price
     is known when it is charged; that of "gdp" is an upper bound, which reservations set aside.
     """
 
@@ -321,8 +259,8 @@ class GDPResidueAccountant(GDPAccountant):
 class ZCDPAccountant(_GaussianAccountant):
     """Sum of rho: mu^2/2 of Gaussian noise, min(epsilon^2/2, epsilon) of pure epsilon.
 
-    The first is [6]_ Proposition 1.6 with the dominance of mu-GDP by one Gaussian pair; the
-    second [6]_ Proposition 1.4, and D_alpha <= epsilon <= alpha epsilon.
+    Bun & Steinke 2016: the first is Proposition 1.6 with the dominance of mu-GDP by one Gaussian
+    pair; the second is Proposition 1.4, and D_alpha <= epsilon <= alpha epsilon.
     """
 
     name = "zcdp"
@@ -350,12 +288,7 @@ class PLDAccountant(BasicAccountant):
 
     This is no filter: what a plan holds must not depend on what was released. Each plan has an
     (epsilon, delta) of its own, fixed when the budget is made; its first draw pays for all of it.
-
-    Why these add up as under "basic", even where draws from several plans alternate and a later
-    plan is fixed in view of an earlier one: a plan within (epsilon, delta) is a function of one
-    draw of the four-valued pair that dominates all (epsilon, delta)-private releases
-    ([4]_, Theorem 3.3). These pairs are fixed in advance, one for each plan, and their product is
-    bounded by the sums.
+    PROOFS.md says why several plans add up as under "basic".
     """
 
     name = "pld"

@@ -1,38 +1,8 @@
 """What several prices come to together: on disjoint parts of a table, and under each accountant.
 
-**Disjoint parts** (`parallel_cost`). Split a table by something that each row has by itself (a
-column, a group) and fit on every part. One row is in one part, so
-
-- under "add_or_remove_one" a neighbouring table changes one part, by one row: the price is the
-  **largest** of the parts, in each quantity that an accountant adds up;
-- under "replace_one" the row may also *move*: one part loses a row and another one gains one. The
-  price is the sum of the **two largest**.
-
-Each price must hold where its part changes by one row added or removed and, under "replace_one",
-also where one row of it is replaced. A price that was derived for a part whose number of rows is
-public does not: a count of the rows of a part has sensitivity 0 then, and moves by 1 here.
-
-Proof. What is released of the parts that do not change has the same distribution on both tables,
-given everything released before; so the privacy loss of the whole is that of the one or two parts
-that change, however the fits alternate. Under "replace_one" a row that stays in its part changes
-this one only, and the largest is at most the sum of the two largest.
-
-`PrivacyBudget.parallel` pays for parts with one allowance (epsilon, delta) each, before anything of
-them is fitted, and gives every part a budget of its own, whose relation is "add_or_remove_one":
-the number of rows of a part is private. Under "replace_one" a row that moves takes one step in each
-of two parts, (2 epsilon, 2 delta); a row that is replaced within its part is one removed and one
-added, two steps in one part, which is (2 epsilon, (1 + exp(epsilon)) delta) by group privacy [2]_.
-The latter is the larger, and is the price. The fits of a part are granted one after the other, and
-those of two parts alternate as the caller likes; their prices add up by basic composition, whose
-filter holds for fits that are chosen adaptively.
-
-A plan under "pld" holds fits on one table: the largest of two privacy loss distributions is no such
-distribution, and no plan holds parts.
-
-References
-----------
-.. [1] F. McSherry, "Privacy integrated queries", SIGMOD 2009, Theorem 4.
-.. [2] S. Vadhan, "The complexity of differential privacy", 2017, Lemma 2.2.
+Of fits on disjoint parts the largest price counts under "add_or_remove_one", and the sum of the two
+largest under "replace_one", where a row may move from one part to another. PROOFS.md, beside this
+file, has the proof, and says for which changes of its part each price must hold.
 """
 
 from __future__ import annotations
@@ -42,7 +12,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 
-from skdp.loss.accountants import ACCOUNTANTS, Accountant, plan_epsilon
+from skdp.loss.accountants import ACCOUNTANTS, plan_epsilon
 from skdp.loss.charge import Cost, check_cost, check_plan
 from skdp.loss.conversions import Amount, check_delta, exact, pure_mu, round_up, up
 
@@ -54,20 +24,6 @@ def _counting(adjacency: str) -> int:
             f"adjacency must be one of 'replace_one', 'add_or_remove_one'; got {adjacency!r}."
         )
     return 2 if adjacency == "replace_one" else 1
-
-
-def parallel_amount(accountant: Accountant, costs: Sequence[Cost], adjacency: str) -> Amount:
-    """Return what fits on disjoint parts add to the sums of an accountant (any but "pld").
-
-    Each cost is the price of all fits on one part; the module says for which changes it must hold.
-    """
-    if accountant.planned:
-        raise ValueError(f'parts cannot be in parallel under accountant="{accountant.name}".')
-    often = _counting(adjacency)
-    amounts = [accountant.price(check_cost(cost)) for cost in costs]
-    mains = sorted((amount.main for amount in amounts), reverse=True)[:often]
-    aparts = sorted((amount.apart for amount in amounts), reverse=True)[:often]
-    return Amount(sum(mains, Fraction(0)), sum(aparts, Fraction(0)))
 
 
 def parallel_cost(costs: Sequence[Cost], adjacency: str) -> Cost:

@@ -1,48 +1,18 @@
 """Privacy loss distributions: what a plan of releases, fixed in advance, amounts to together.
 
-Every price stands for a pair of distributions (P, Q) that dominates the
-release on all neighbouring tables: whoever is given one draw of P, or of Q, can make the release
-on the one table, or on the other, out of it ([1]_, Theorem 8, by Blackwell's theorem).
-
-===============================  ==============================================================
-price                            dominating pair
-===============================  ==============================================================
-epsilon-DP                       randomized response: loss epsilon, -epsilon ([2]_, Theorem 3.3)
-mu-GDP                           two normal distributions, mu apart ([3]_, Definition 2.6)
-a separate delta, or             the same, but that with probability delta the draw tells all:
-(epsilon, delta)-DP              loss infinity ([2]_, Theorem 3.3)
-===============================  ==============================================================
-
-Why the plan must be fixed, and its order need not be. Draw one value for each release of the plan
-in advance, all from their P or all from their Q. Whoever looks at what was released so far and
-chooses which release of the plan comes next, on which columns, or to stop, can be played with
-these values alone. So everything released is a function of the product of the pairs, and its
-privacy is that of the product. Where the *list* may depend on what was seen, there is nothing to
-draw in advance, and the bound is wrong (the natural filter, which [4]_ proves invalid; the tests
-play the adversary).
-
-Fits that run at the same time, or that answer one question after another, are covered too: an
-interactive release is as well a function of one draw ([5]_).
+Every price stands for a pair of distributions that dominates the release: randomized response for
+epsilon-DP, two normal distributions for mu-GDP, and for a delta a draw that tells everything. What
+is released of a plan is as private as the product of its pairs (PROOFS.md, beside this file).
 
 How it is computed. Losses of the pure prices lie on a grid. One that is between two points of it
 is split onto both, so that its mass under P and under Q stay: (1 - exp(x - loss))+ is a convex
 function of exp(-loss), so each delta only grows (Jensen's inequality). Everything is added and
 multiplied with numbers >= 0, so a rounding error is a small part of each mass; it is counted, and
-added. Prices that are small beside the grid count as Gaussian ones, which dominate them ([3]_,
-Proposition 3). What is cut off above counts as infinite, what is cut off below is moved up. All
-Gaussian prices are one, exactly, and enter by the closed form of their delta. No Fourier transform
-is taken: its errors are absolute, and would be the larger part of a small delta.
-(doc/accountants.md compares with dp-accounting.)
-
-References
-----------
-.. [1] Y. Zhu, J. Dong, Y.-X. Wang, "Optimal accounting of differential privacy via
-   characteristic function", AISTATS 2022.
-.. [2] P. Kairouz, S. Oh, P. Viswanath, "The composition theorem for differential privacy",
-   ICML 2015.
-.. [3] J. Dong, A. Roth, W. Su, "Gaussian differential privacy", JRSS B 2022.
-.. [4] arXiv:2602.06756, 2026.
-.. [5] S. Vadhan, W. Zhang, "Concurrent composition theorems for differential privacy", STOC 2023.
+added. Prices that are small beside the grid count as Gaussian ones, which dominate them (Dong, Roth
+& Su 2022, Proposition 3). What is cut off above counts as infinite, what is cut off below is moved
+up. All Gaussian prices are one, exactly, and enter by the closed form of their delta. No Fourier
+transform is taken: its errors are absolute, and would be the larger part of a small delta
+(doc/accountants.md compares with dp-accounting).
 """
 
 from __future__ import annotations

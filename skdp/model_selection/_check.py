@@ -8,7 +8,6 @@ with a private value; most of that stands in the parameters, and is found here.
 from __future__ import annotations
 
 import contextlib
-import html
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -46,6 +45,7 @@ from skdp._config import noise_is_seeded
 from skdp.base import check_without_rows
 from skdp.budget import Cost, PrivacyBudget
 from skdp.budget.ambient import ambient_budget, ledger_of
+from skdp.budget.reports.html import html_table
 from skdp.core import check_allowance
 from skdp.exceptions import BudgetExceededError, LedgerError, SealedBudgetError
 from skdp.model_selection._folds import (
@@ -576,19 +576,8 @@ class PipelineCheck(Sequence[Finding]):
         """
         if not self.findings:
             return "<p>check_pipeline: nothing found</p>"
-        body = "".join(
-            "<tr>"
-            + "".join(
-                f'<td style="text-align:left">{html.escape(cell)}</td>'
-                for cell in (one.severity, one.where, one.what, one.way_out)
-            )
-            + "</tr>"
-            for one in self.findings
-        )
-        head = "".join(
-            f'<th scope="col">{n}</th>' for n in ("severity", "where", "what", "instead")
-        )
-        return f"<table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>"
+        rows = [(f.severity, f.where, f.what, f.way_out) for f in self.findings]
+        return html_table(("severity", "where", "what", "instead"), rows)
 
 
 # --- ids of users ---------------------------------------------------------------------------------

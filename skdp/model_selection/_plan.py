@@ -30,6 +30,7 @@ from skdp._callers import has_price, is_search
 from skdp._parameters import FLAG, check_integer, check_parameter, naming
 from skdp.base import check_without_rows
 from skdp.budget import Cost
+from skdp.budget.reports.html import html_table, text_table
 from skdp.model_selection._check import Finding, PipelineCheck, look_into
 from skdp.model_selection._pricing import Bill, Pricer, private_parts
 
@@ -112,21 +113,12 @@ class ChargePlan(Sequence[PlannedCharge]):
         return [*rows, ("total", "", "", f"{total[0]:.6g}", f"{total[1]:.6g}", "", self.note)]
 
     def __repr__(self) -> str:
-        rows = [_HEAD, *self._rows()]
-        widths = [max(len(row[i]) for row in rows) for i in range(len(_HEAD))]
-        return "\n".join(
-            "  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip()
-            for row in rows
-        )
+        head, _, *rows = text_table(_HEAD, self._rows())
+        return "\n".join([head, *rows])
 
     def _repr_html_(self) -> str:
         """Return the plan as a table, for notebooks."""
-        head = "".join(f'<th scope="col">{name}</th>' for name in _HEAD)
-        body = "".join(
-            "<tr>" + "".join(f"<td>{html.escape(cell)}</td>" for cell in row) + "</tr>"
-            for row in self._rows()
-        )
-        return f"<table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>"
+        return html_table(_HEAD, self._rows())
 
     def to_frame(self) -> Any:
         """Return a pandas DataFrame, a row for each charge.
@@ -337,13 +329,9 @@ class SearchCost(Cost):
         note: str = "",
         findings: Sequence[Finding] = (),
     ) -> None:
-        set_ = object.__setattr__  # a Cost is frozen
-        for name, value in vars(cost).items():
-            set_(self, name, value)
-        set_(self, "n_fits", n_fits)
-        set_(self, "n_scores", n_scores)
-        set_(self, "note", note)
-        set_(self, "findings", PipelineCheck(findings))
+        more = {"n_fits": n_fits, "n_scores": n_scores, "note": note}
+        for name, value in {**vars(cost), **more, "findings": PipelineCheck(findings)}.items():
+            object.__setattr__(self, name, value)  # a Cost is frozen
 
     n_fits: int
     n_scores: int
