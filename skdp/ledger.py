@@ -166,7 +166,7 @@ def _table(connection: sqlite3.Connection, every: bool, page: int) -> str:
     still_open = connection.execute(
         "SELECT * FROM reservations WHERE closed IS NULL ORDER BY number LIMIT 1000"
     ).fetchall()
-    reservations = {one.number: one for one in map(reservation_of, still_open)}
+    reservations = {record.number: record for record in map(reservation_of, still_open)}
     contents, spent, left = statement.contents, statement.spent, statement.remaining
     terms, charges = contents.terms, contents.charges
     named = f", data set {contents.facts['dataset']}" if contents.facts["dataset"] else ""
@@ -188,7 +188,7 @@ def _table(connection: sqlite3.Connection, every: bool, page: int) -> str:
         lines += text_table(head, [_charge_row(charge) for charge in charges])
     elif not count:
         lines.append("Nothing was charged yet.")
-    reservations |= {one.number: one for one in contents.reservations}
+    reservations |= {record.number: record for record in contents.reservations}
     if reservations:
         now = datetime.datetime.now(datetime.UTC)
         head = ["#", "reserved (UTC)", "state", "epsilon", "delta", "process", "note"]
@@ -353,7 +353,7 @@ def release(path: str | os.PathLike[str], numbers: Sequence[int] | None = None) 
     """
     ledger = opened(ledger_path(path, True))
     with _rows_of(path):
-        records = {one.number: one for one in ledger.reservations() if one.open}
+        records = {record.number: record for record in ledger.reservations() if record.open}
     wanted = sorted(records) if numbers is None else list(dict.fromkeys(numbers))
     missing = [str(number) for number in wanted if number not in records]
     if missing:
@@ -363,8 +363,9 @@ def release(path: str | os.PathLike[str], numbers: Sequence[int] | None = None) 
         )
     lines = []
     for number in wanted:
-        one, freed = records[number], ledger.release(number)
-        what = f"reservation {number} of process {_process(one)} ({one.when:%Y-%m-%d %H:%M:%S} UTC)"
+        record, freed = records[number], ledger.release(number)
+        when = f"{record.when:%Y-%m-%d %H:%M:%S} UTC"
+        what = f"reservation {number} of process {_process(record)} ({when})"
         lines.append(f"{what} {'was given back' if freed else 'had been closed meanwhile'}")
     return _text(lines or ["No reservation is open."])
 

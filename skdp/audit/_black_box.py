@@ -99,13 +99,13 @@ def outputs_of(
     mechanism: Mechanism, table: Any, n_runs: int, rng: np.random.Generator
 ) -> list[Any]:
     """Run a mechanism; what it raises is an output, too."""
-    found = []
+    outputs = []
     for _ in range(n_runs):
         try:
-            found.append(mechanism(table, rng))
+            outputs.append(mechanism(table, rng))
         except Exception as error:  # noqa: BLE001  # an adversary sees whatever is raised
-            found.append(Raised(f"{type(error).__name__}: {error}"))
-    return found
+            outputs.append(Raised(f"{type(error).__name__}: {error}"))
+    return outputs
 
 
 def bound_from_outputs(
@@ -167,7 +167,7 @@ def bound_from_outputs(
         raise ValueError("first and second must hold as many outputs, at least 100 each")
     if not 0.0 < confidence < 1.0:
         raise ValueError(f"confidence must be a number in (0, 1), got {confidence!r}")
-    a, b = [numbers_of(one) for one in first], [numbers_of(one) for one in second]
+    a, b = [numbers_of(output) for output in first], [numbers_of(output) for output in second]
     warn_of_long([*a, *b])
     learn, choose = n // 4, n // 2
     score = learned_score(a[:learn], b[:learn])

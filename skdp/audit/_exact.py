@@ -119,19 +119,19 @@ def exact_distribution(
     >>> {out: str(p) for out, p in exact_distribution(flip, 1).items()}
     {1: '3/4', 0: '1/4'}
     """
-    found: dict[Hashable, Fraction] = defaultdict(Fraction)
+    probabilities: dict[Hashable, Fraction] = defaultdict(Fraction)
     path: list[int] = []
     for _ in range(max_paths):
         rng = EnumeratedChoices(path)
         output = mechanism(table, rng)
         if rng.probability:
-            found[output] += rng.probability
+            probabilities[output] += rng.probability
         path += [0] * (len(rng.widths) - len(path))
         del path[len(rng.widths) :]
         while path and path[-1] + 1 == rng.widths[len(path) - 1]:
             path.pop()
         if not path:
-            return dict(found)
+            return dict(probabilities)
         path[-1] += 1
     raise ValueError(f"mechanism must have at most max_paths = {max_paths} sequences of outcomes")
 

@@ -159,10 +159,10 @@ def _collect(
             estimator.set_params(**dict.fromkeys(names, seed + run))
         estimator.fit(X, **more) if y is None else estimator.fit(X, y, **more)
         values.append(np.asarray(statistic(estimator), dtype=np.float64).ravel())
-    found = np.array(values)
-    if found.ndim != 2 or np.isnan(found).any():
+    statistics = np.array(values)
+    if statistics.ndim != 2 or np.isnan(statistics).any():
         raise ValueError("statistic must return as many numbers for every fit, and no NaN")
-    return found
+    return statistics
 
 
 def audit(
@@ -344,11 +344,11 @@ def subject_of(estimator: Any, *, seed: int | None, only_unset: bool = True) -> 
 
     With `only_unset`, random states that are already set stay.
     """
-    made = clone(estimator)
+    subject = clone(estimator)
     budgets: dict[str, StandInBudget] = {}
     changes: dict[str, Any] = {}
     unstated = False
-    for name, value in made.get_params(deep=True).items():
+    for name, value in subject.get_params(deep=True).items():
         last = name.rpartition("__")[2]
         if isinstance(value, PrivacyBudget):
             adjacency = value.adjacency
@@ -359,11 +359,11 @@ def subject_of(estimator: Any, *, seed: int | None, only_unset: bool = True) -> 
             unstated = True
         elif last == "random_state" and (value is None or not only_unset):
             changes[name] = seed
-    made.set_params(**changes)
+    subject.set_params(**changes)
     relations = set(budgets) | ({"replace_one"} if unstated else set())
     if len(relations) > 1:
         raise ValueError("estimator must have one neighbouring relation in all of its steps")
-    return Subject(made, budgets, relations.pop() if relations else "replace_one")
+    return Subject(subject, budgets, relations.pop() if relations else "replace_one")
 
 
 def fit_parameters(estimator: Any, groups: Any) -> dict[str, Any]:
@@ -528,12 +528,12 @@ def numbers_of(output: Any) -> dict[str, float | str]:
     Those after the first 64 are told by their number, their least and largest, their sum and a text
     that is equal where all of them are. An object that cannot be read raises TypeError.
     """
-    found: dict[str, float | str] = {}
-    _walk(output, "", found)
-    if len(found) <= _PLACES:
-        return found
-    kept = dict(list(found.items())[:_PLACES])
-    rest = list(found.values())[_PLACES:]
+    cells: dict[str, float | str] = {}
+    _walk(output, "", cells)
+    if len(cells) <= _PLACES:
+        return cells
+    kept = dict(list(cells.items())[:_PLACES])
+    rest = list(cells.values())[_PLACES:]
     values = [value for value in rest if isinstance(value, float)]
     kept[f"{_REST}.number"] = float(len(rest))
     kept[f"{_REST}.text"] = str(hash(tuple(rest)))  # of this process alone
@@ -545,7 +545,7 @@ def numbers_of(output: Any) -> dict[str, float | str]:
 
 def warn_of_long(outputs: Iterable[Mapping[str, Any]]) -> None:
     """Warn where numbers of an output are not looked at one by one."""
-    if any(f"{_REST}.number" in one for one in outputs):
+    if any(f"{_REST}.number" in output for output in outputs):
         warnings.warn(
             f"outputs have more than {_PLACES} numbers: of the numbers beyond these, only "
             "equality, sum and extremes are used. Let the mechanism return the most informative "
@@ -555,24 +555,24 @@ def warn_of_long(outputs: Iterable[Mapping[str, Any]]) -> None:
         )
 
 
-def _walk(value: Any, place: str, found: dict[str, float | str]) -> None:
+def _walk(value: Any, place: str, cells: dict[str, float | str]) -> None:
     if isinstance(value, str | bytes | bytearray) or value is None:
-        found[place] = repr(value)
+        cells[place] = repr(value)
     elif isinstance(value, bool | np.bool_ | numbers.Number | Decimal):
-        _walk_number(value, place, found)
+        _walk_number(value, place, cells)
     elif isinstance(value, _TIMES):
-        found[place] = repr(value)
+        cells[place] = repr(value)
     elif isinstance(value, np.ndarray) or _is_list(value):
-        _walk_items(value, place, found)
+        _walk_items(value, place, cells)
     elif (pieces := _pieces(value)) is not None:
         for key, piece in pieces.items():
-            _walk(piece, f"{place}.{key}", found)
+            _walk(piece, f"{place}.{key}", cells)
     elif isinstance(value, set | frozenset):
-        _walk(sorted(value, key=repr), place, found)
+        _walk(sorted(value, key=repr), place, cells)
     elif hasattr(value, "toarray"):  # a sparse matrix
-        _walk(value.toarray(), place, found)
+        _walk(value.toarray(), place, cells)
     elif hasattr(value, "__array__"):
-        _walk(np.asarray(value), place, found)
+        _walk(np.asarray(value), place, cells)
     else:
         raise TypeError(
             f"an output holds a {type(value).__name__} at {place or 'its top'}, which the audit "
@@ -599,23 +599,23 @@ def _pieces(value: Any) -> Mapping[Any, Any] | None:
     return None
 
 
-def _walk_number(value: Any, place: str, found: dict[str, float | str]) -> None:
+def _walk_number(value: Any, place: str, cells: dict[str, float | str]) -> None:
     if isinstance(value, numbers.Complex) and not isinstance(value, numbers.Real):
-        _walk_number(value.real, f"{place}.real", found)
-        _walk_number(value.imag, f"{place}.imag", found)
+        _walk_number(value.real, f"{place}.real", cells)
+        _walk_number(value.imag, f"{place}.imag", cells)
         return
-    found[place] = "nan" if value != value else float(min(max(value, -_HUGE), _HUGE))
+    cells[place] = "nan" if value != value else float(min(max(value, -_HUGE), _HUGE))
 
 
-def _walk_items(value: Any, place: str, found: dict[str, float | str]) -> None:
+def _walk_items(value: Any, place: str, cells: dict[str, float | str]) -> None:
     shape = value.shape if isinstance(value, np.ndarray) else (len(value),)
     if shape == ():
-        _walk(value.item(), place, found)
+        _walk(value.item(), place, cells)
         return
-    found[f"{place}.shape"] = repr(shape)
+    cells[f"{place}.shape"] = repr(shape)
     items = value.ravel() if isinstance(value, np.ndarray) else value
     for i, item in enumerate(items):
-        _walk(item, f"{place}[{i}]", found)
+        _walk(item, f"{place}[{i}]", cells)
 
 
 def trailing_zeros(values: Floats) -> Floats:
@@ -631,8 +631,8 @@ class Features:
     """Columns of numbers for outputs, decided on some outputs and applied to others."""
 
     def __init__(self, outputs: list[dict[str, float | str]]) -> None:
-        self.places = sorted({place for one in outputs for place in one})
-        often = Counter((place, value) for one in outputs for place, value in one.items())
+        self.places = sorted({place for output in outputs for place in output})
+        often = Counter((place, value) for output in outputs for place, value in output.items())
         # What all of them have, or only one has, tells nothing.
         kept = [(key, times) for key, times in often.most_common() if 2 < times < len(outputs)]
         self.frequent = [key for key, _ in kept[:_FREQUENT]]
@@ -641,12 +641,14 @@ class Features:
         """Return columns: values, low bits, presence, and whether it is a frequent value."""
         columns: list[Floats] = []
         for place in self.places:
-            cells = [one.get(place) for one in outputs]
+            cells = [output.get(place) for output in outputs]
             is_number = np.array([isinstance(cell, float) for cell in cells])
             values = np.array([cell if isinstance(cell, float) else 0.0 for cell in cells])
             columns += [values, trailing_zeros(values), is_number.astype(np.float64)]
         for place, value in self.frequent:
-            columns.append(np.array([one.get(place) == value for one in outputs], dtype=np.float64))
+            columns.append(
+                np.array([output.get(place) == value for output in outputs], dtype=np.float64)
+            )
         return np.column_stack(columns) if columns else np.zeros((len(outputs), 1))
 
 
@@ -673,11 +675,11 @@ def learned_score(first: list[dict[str, float | str]], second: list[dict[str, fl
     def of_column(i: int, sign: float) -> Any:
         return lambda outputs: sign * features(outputs)[:, i]
 
-    held = rows[~seen]
-    areas = [roc_auc_score(target[~seen], column) for column in held.T]
+    judged = rows[~seen]
+    areas = [roc_auc_score(target[~seen], column) for column in judged.T]
     best = int(np.argmax(np.abs(np.array(areas) - 0.5)))
     sign = 1.0 if areas[best] >= 0.5 else -1.0
-    trees_area = roc_auc_score(target[~seen], trees.decision_function(held))
+    trees_area = roc_auc_score(target[~seen], trees.decision_function(judged))
     # A single column has less to be wrong about: trees have to be clearly better.
     if trees_area > 0.5 + 1.05 * abs(areas[best] - 0.5):
         return of_trees

@@ -334,7 +334,7 @@ def neighbour_check(
         raise AssertionError(f"the order of releases depends on rows: {error}") from None
     if len(other.entries) != len(transcript.entries):
         raise AssertionError("the number of releases depends on rows")
-    found = []
+    distances = []
     for position, (a, b) in enumerate(zip(transcript.entries, other.entries, strict=True)):
         what = f"release {position} ({a.name!r})"
         if a.sensitivity != b.sensitivity:
@@ -349,8 +349,8 @@ def neighbour_check(
                 f"{what}: the statistic moved further than its declared sensitivity "
                 f"{a.sensitivity:g}"
             )
-        found.append(ReleaseDistance(a.name, float(distance), float(a.sensitivity)))
-    return found
+        distances.append(ReleaseDistance(a.name, float(distance), float(a.sensitivity)))
+    return distances
 
 
 # --- comparison to the last bit -------------------------------------------------------------------
@@ -379,13 +379,13 @@ def difference(a: Any, b: Any, path: str, seen: Seen) -> str | None:
         return path
     kind = _content(a)
     if kind is not None:
-        found = _content_difference(kind, _content(b), path, seen)
-        if found is not None or type(a) in _EXACT:
-            return found
+        where = _content_difference(kind, _content(b), path, seen)
+        if where is not None or type(a) in _EXACT:
+            return where
     state_a, state_b = _state(a), _state(b)
-    found = difference(state_a, state_b, path, seen)
-    if found is not None:
-        return found
+    where = difference(state_a, state_b, path, seen)
+    if where is not None:
+        return where
     pickled_a, pickled_b = _pickled(a), _pickled(b)
     if pickled_a is not None or pickled_b is not None:
         # The content of a known kind comes again in here; what else there is comes too, such as
@@ -406,9 +406,9 @@ def _content_difference(a: Any, b: Any, path: str, seen: Seen) -> str | None:
         # A key goes into the path, so into a message, only once it is known to be the same.
         if difference(key_a, key_b, path, seen) is not None:
             return path
-        found = difference(x, y, f"{path}{_step(key_a)}", seen)
-        if found is not None:
-            return found
+        where = difference(x, y, f"{path}{_step(key_a)}", seen)
+        if where is not None:
+            return where
     return None
 
 

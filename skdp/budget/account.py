@@ -322,11 +322,11 @@ def plain_sum(accountant: Accountant, components: Mapping[str, int]) -> Amount:
 
     `components` are theirs, as the ledger writes them, with how often each occurs.
     """
-    found = Amount()
+    amount = Amount()
     for text, often in components.items():
         for single, times in schema.singles_of(text):
-            found = found + often * times * accountant.price_one(single)
-    return found
+            amount = amount + often * times * accountant.price_one(single)
+    return amount
 
 
 def free_part(terms: Terms, taken: set[int]) -> Amount:

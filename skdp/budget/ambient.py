@@ -115,10 +115,10 @@ class _Sent:
         self.pickled = pickled
 
     def budget(self) -> PrivacyBudget:
-        found = cast("PrivacyBudget", pickle.loads(self.pickled))
-        if found not in _kept:
-            _kept.append(found)
-        return found
+        budget = cast("PrivacyBudget", pickle.loads(self.pickled))
+        if budget not in _kept:
+            _kept.append(budget)
+        return budget
 
 
 class _Call:
@@ -196,10 +196,10 @@ def _call_in_block(self: Parallel, iterable: Any) -> Any:
 
     def task(function: Callable[..., Any]) -> _Task:
         nonlocal last
-        found = last
-        if found is None or found.function is not function:
-            found = last = _Task(function, call)
-        return found
+        wrapped = last
+        if wrapped is None or wrapped.function is not function:
+            wrapped = last = _Task(function, call)
+        return wrapped
 
     tasks = ((task(function), args, kwargs) for function, args, kwargs in iterable)
     return _parallel(self, _Tasks(tasks, len(iterable)) if hasattr(iterable, "__len__") else tasks)
@@ -256,7 +256,9 @@ def leave(block: Block) -> None:
     """End a block."""
     block.open = False
     _OPEN.pop(block, None)
-    if _OPEN or any(one.open for one in _inherited):  # a child of the last one may stay inside
+    if _OPEN or any(
+        inherited.open for inherited in _inherited
+    ):  # a child of the last one may stay inside
         _forks.changed()
     _HERE.set(_innermost(_HERE.get()))
 

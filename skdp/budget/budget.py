@@ -330,7 +330,9 @@ class PrivacyBudget(BudgetReader):
         return self
 
     def __exit__(self, *error: object) -> None:
-        block = next((one for one in self._entered if one is ambient.here()), self._entered[-1])
+        block = next(
+            (entered for entered in self._entered if entered is ambient.here()), self._entered[-1]
+        )
         self._entered.remove(block)
         ambient.leave(block)
 

@@ -162,10 +162,10 @@ def with_addresses(options: dict[str, Any]) -> dict[str, Any]:
     if len(ports) not in (1, len(hosts)) or os.environ.get("PGHOSTADDR"):
         return options  # libpq says what is wrong
     ports = ports * len(hosts) if len(ports) == 1 else ports
-    found, problem = [], None
+    places, problem = [], None
     for host, port in zip(hosts, ports, strict=True):
         if not host or host.startswith(("/", "@")):
-            found.append((host, "", port))  # a socket of this machine
+            places.append((host, "", port))  # a socket of this machine
             continue
         try:
             answers = socket.getaddrinfo(host, None, type=socket.SOCK_STREAM)
@@ -173,11 +173,11 @@ def with_addresses(options: dict[str, Any]) -> dict[str, Any]:
             problem = OSError("no address")
             continue
         addresses = dict.fromkeys(str(answer[4][0]) for answer in answers)
-        found += [(host, address, port) for address in addresses]
-    if not found:
+        places += [(host, address, port) for address in addresses]
+    if not places:
         raise problem or OSError("no host")
-    if not any(address for _, address, _ in found):
+    if not any(address for _, address, _ in places):
         return options
-    names, addresses_, numbers = (",".join(part) for part in zip(*found, strict=True))
+    names, addresses_, numbers = (",".join(part) for part in zip(*places, strict=True))
     given = {**options, "host": names, "hostaddr": addresses_}
     return {**given, "port": numbers} if any(part for part in numbers.split(",")) else given

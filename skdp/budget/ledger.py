@@ -305,11 +305,11 @@ class Ledger(LedgerOperations):
                 patiently(lambda: connection.execute(durable), self._deadline)
                 begin = "BEGIN IMMEDIATE" if write else "BEGIN"
                 patiently(lambda: connection.execute(begin), self._deadline)
-                found = patiently(lambda: self._check(connection), self._deadline)
-                if found < schema.FORMAT and not upgrade:
+                version = patiently(lambda: self._check(connection), self._deadline)
+                if version < schema.FORMAT and not upgrade:
                     yield connection
                     return
-                if found < schema.FORMAT:  # an earlier one
+                if version < schema.FORMAT:  # an earlier one
                     schema.upgrade(connection)
                     self._commit(connection)
                     patiently(lambda: connection.execute(begin), self._deadline)
@@ -409,7 +409,7 @@ class Ledger(LedgerOperations):
     @classmethod
     def others_of(cls, path: str, dataset: str) -> list[str]:
         """Return the other ledgers of a data set in the folder of `path`, without backups."""
-        found = []
+        others = []
         for entry in os.scandir(os.path.dirname(path)):
             if entry.path == path or not entry.is_file() or entry.name.endswith(".new"):
                 continue
@@ -420,5 +420,5 @@ class Ledger(LedgerOperations):
                     continue
                 stated = cls(entry.path, "")._look()
                 if stated.get("dataset") == dataset and not stated["backup_of"]:
-                    found.append(entry.path)
-        return sorted(found)
+                    others.append(entry.path)
+        return sorted(others)

@@ -129,8 +129,8 @@ def turn_of_file(path: str, turn: Turn | None = None) -> Turn:
 
     Record locks belong to the process and the file: two names of a file share one turn.
     """
-    found = os.stat(path)
-    key = (found.st_dev, found.st_ino)
+    status = os.stat(path)
+    key = (status.st_dev, status.st_ino)
     if turn is not None:
         _SHARED[key] = turn
         return turn
@@ -401,7 +401,7 @@ def network_file_system(path: str) -> str | None:
         if len(words) < 5:
             continue
         # The kernel writes blanks and backslashes of names in octal.
-        point = re.sub(r"\\([0-7]{3})", lambda found: chr(int(found[1], 8)), words[4])
+        point = re.sub(r"\\([0-7]{3})", lambda octal: chr(int(octal[1], 8)), words[4])
         inside = path == point or path.startswith(point.rstrip("/") + "/")
         if inside and len(point) >= best:  # a later mount on the same point hides the earlier
             best, kind = len(point), types[0]

@@ -42,7 +42,7 @@ def releases_json(releases: Sequence[Mapping[str, Any]]) -> str:
     """Return the metadata of releases as JSON, or raise a TypeError of fixed text."""
     text = None
     with contextlib.suppress(TypeError, ValueError):  # the text of those may quote a value
-        text = json.dumps([dict(one) for one in releases], default=_plain, allow_nan=False)
+        text = json.dumps([dict(release) for release in releases], default=_plain, allow_nan=False)
     if text is None:
         raise TypeError(
             "releases must be a sequence of mappings that JSON can hold: str, int, finite float, "
@@ -132,8 +132,8 @@ class LedgerOperations(abc.ABC):
         """Return the room for a charge of this price by a holder of these tokens."""
         with self._transaction(write=False) as connection:
             totals = Totals.read(connection)
-            held = self._held(connection, tokens)
-        mine = sum((unused for _, unused in held), Amount())
+            reserved = self._held(connection, tokens)
+        mine = sum((unused for _, unused in reserved), Amount())
         return cap - totals.charged - totals.aside + mine.overlap(price)
 
     def contents(self, last: int | None = None) -> Contents:
@@ -145,8 +145,8 @@ class LedgerOperations(abc.ABC):
         """Return the number of the last charge, and the components of those after another one."""
         with self._transaction(write=False) as connection:
             rows = connection.execute("SELECT components FROM charges WHERE number > ?", (after,))
-            found = Counter(row[0] for row in rows.fetchall())
-            return Totals.read(connection).charges, found
+            counts = Counter(row[0] for row in rows.fetchall())
+            return Totals.read(connection).charges, counts
 
     def taken(self) -> set[int]:
         """Return the parts of the budget that plans have taken."""
@@ -256,7 +256,10 @@ class LedgerOperations(abc.ABC):
             totals = Totals.read(connection)
             free = cap - totals.charged - totals.aside
             parts = set(range(len(prices))) - plans.taken(connection)
-            part = min((one for one in parts if prices[one] is not None), default=None)
+            part = min(
+                (number_of_part for number_of_part in parts if prices[number_of_part] is not None),
+                default=None,
+            )
             price = None if part is None else prices[part]
             if part is None or price is None or not price.fits(free):
                 connection.execute("ROLLBACK")
@@ -324,10 +327,10 @@ class LedgerOperations(abc.ABC):
         self, connection: Any, cost: Cost, tokens: Sequence[str], charge: int
     ) -> tuple[int | None, Amount]:
         """Take a price out of one plan; return its number and what that costs, if one holds it."""
-        found = plans.draw(connection, cost, [_hidden(token) for token in tokens], charge)
-        if found is None:
+        drawn = plans.draw(connection, cost, [_hidden(token) for token in tokens], charge)
+        if drawn is None:
             return None, Amount()
-        plan, first = found
+        plan, first = drawn
         if not first:
             return plan, Amount()
         row = connection.execute(

@@ -59,7 +59,7 @@ class Plan:
 
 def kinds(cost: Cost) -> Counter[str]:
     """Return the kinds of the single prices in a price, with how often each occurs."""
-    found: Counter[str] = Counter()
+    counts: Counter[str] = Counter()
     for single, times in cost.components:
         if single.mu is not None:
             kind = ["gaussian", single.mu, single.separate_delta]
@@ -67,8 +67,8 @@ def kinds(cost: Cost) -> Counter[str]:
             kind = ["approximate", single.epsilon, single.delta]
         else:
             kind = ["pure", single.epsilon]
-        found[json.dumps(kind)] += times
-    return found
+        counts[json.dumps(kind)] += times
+    return counts
 
 
 def taken(connection: sqlite3.Connection) -> set[int]:
@@ -106,25 +106,28 @@ def _open_to(connection: sqlite3.Connection, tokens: Sequence[str]) -> list[sqli
     ).fetchall()
 
 
-def covers(held: str, wanted: str) -> bool:
+def covers(planned: str, wanted: str) -> bool:
     """Whether a price of one kind pays for a fit of another."""
-    name, *sizes = json.loads(held)
+    name, *sizes = json.loads(planned)
     other, *needed = json.loads(wanted)
     return name == other and all(x >= y for x, y in zip(sizes, needed, strict=True))
 
 
-def allocated(held: Mapping[str, int], wanted: Mapping[str, int]) -> Counter[str] | None:
+def allocated(planned: Mapping[str, int], wanted: Mapping[str, int]) -> Counter[str] | None:
     """Return which of the prices held pay for those wanted; None if they do not."""
-    left, taken = Counter(held), Counter[str]()
-    sizes = {kind: json.loads(kind)[1:] for kind in (*held, *wanted)}
-    for kind in sorted(wanted, key=lambda one: sizes[one], reverse=True):
+    left, taken = Counter(planned), Counter[str]()
+    sizes = {kind: json.loads(kind)[1:] for kind in (*planned, *wanted)}
+    for kind in sorted(wanted, key=lambda other: sizes[other], reverse=True):
         need = wanted[kind]
-        larger = sorted((one for one in held if covers(one, kind)), key=lambda one: sizes[one])
-        for one in larger:  # the same price is the smallest of these
-            used = min(need, left[one])
+        larger = sorted(
+            (other for other in planned if covers(other, kind)),
+            key=lambda other: sizes[other],
+        )
+        for other in larger:  # the same price is the smallest of these
+            used = min(need, left[other])
             if used:
-                left[one] -= used
-                taken[one] += used
+                left[other] -= used
+                taken[other] += used
                 need -= used
         if need:
             return None
@@ -147,12 +150,12 @@ def fits(connection: sqlite3.Connection, cost: Cost, tokens: Sequence[str]) -> i
     """Return how many charges of this price the plans still hold for these tokens."""
     wanted, total = kinds(cost), 0
     for row in _open_to(connection, tokens):
-        held = _left(connection, row["number"])
-        low, high = 0, sum(held.values()) // wanted.total() + 1  # fits `low` times, not `high`
+        unused = _left(connection, row["number"])
+        low, high = 0, sum(unused.values()) // wanted.total() + 1  # fits `low` times, not `high`
         while high - low > 1:
             middle = (low + high) // 2
             often = {kind: middle * times for kind, times in wanted.items()}
-            low, high = (low, middle) if allocated(held, often) is None else (middle, high)
+            low, high = (low, middle) if allocated(unused, often) is None else (middle, high)
         total += low
     return total
 

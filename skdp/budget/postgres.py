@@ -182,8 +182,8 @@ def _marker(ledger_id: str, dataset: str | None) -> str:
 
 def _read_marker(comment: str | None) -> str | None:
     """Return the data set in a comment, "none" or a hash; None if no ledger wrote it."""
-    found = _MARKER.fullmatch(comment or "")
-    return None if found is None else found[2]
+    match = _MARKER.fullmatch(comment or "")
+    return None if match is None else match[2]
 
 
 def _register(name: str, ledger_id: str, dataset: str | None) -> str:
@@ -741,8 +741,8 @@ class PostgresLedger(LedgerOperations):
                     self._check(connection, tables)
                     # The lost transaction holds this lock until it has ended, one way or the other.
                     connection.execute("SELECT 1 FROM totals FOR UPDATE", timeout=_LOCK + _MORE)
-                    found = connection.execute("SELECT 1 FROM commits WHERE key = ?", (key,))
-                    return found.fetchone() is not None
+                    rows = connection.execute("SELECT 1 FROM commits WHERE key = ?", (key,))
+                    return rows.fetchone() is not None
                 finally:
                     connection.roll_back()
             time.sleep(0.5)

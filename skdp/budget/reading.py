@@ -425,12 +425,12 @@ class Statement:
         if accountant.stateful:
             paid = tuple(accountant.price(charge.cost) for charge in charges)
         stride = max(len(charges) // 200, 1)
-        found, total = [], Amount()
+        history, total = [], Amount()
         for i, (charge, price) in enumerate(zip(charges, paid, strict=True)):
             total = total + price
             if i % stride == 0 or i == len(charges) - 1:
-                found.append((charge.when, accountant.loss(total)))
-        return found
+                history.append((charge.when, accountant.loss(total)))
+        return history
 
     def epsilon(self, delta: float) -> float:
         """Return the epsilon at this delta that all charges amount to, rounded up."""

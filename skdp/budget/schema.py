@@ -98,7 +98,7 @@ class Terms:
 
     def arguments(self) -> dict[str, Any]:
         """Return them by name, as `PrivacyBudget` takes them."""
-        named = {one.name: getattr(self, one.name) for one in dataclasses.fields(self)}
+        named = {field.name: getattr(self, field.name) for field in dataclasses.fields(self)}
         return named | {"plans": list(self.plans) or None}
 
     def texts(self) -> dict[str, str | None]:
@@ -151,10 +151,10 @@ def _sum(texts: Iterable[tuple[object, object]]) -> tuple[int, Amount]:
     """Return how many amounts there are, and their exact sum; far faster than fractions."""
     count, main, apart = 0, decimal.Decimal(0), decimal.Decimal(0)
     add = _EXACT.add
-    for one, other in texts:
+    for main_text, apart_text in texts:
         count += 1
-        main = add(main, decimal.Decimal(checked_amount(one)))
-        apart = add(apart, decimal.Decimal(checked_amount(other)))
+        main = add(main, decimal.Decimal(checked_amount(main_text)))
+        apart = add(apart, decimal.Decimal(checked_amount(apart_text)))
     return count, Amount(Fraction(main), Fraction(apart))
 
 
@@ -286,7 +286,7 @@ def check_columns(connection: sqlite3.Connection) -> None:
     if not _expected() <= _columns(connection):
         raise _damaged("it lacks tables or columns")
     facts = connection.execute("SELECT * FROM ledger").fetchall()
-    if len(facts) != 1 or not all(isinstance(one, str | None) for one in facts[0]):
+    if len(facts) != 1 or not all(isinstance(value, str | None) for value in facts[0]):
         raise _damaged("what it says of itself cannot be read")
 
 
@@ -302,17 +302,17 @@ def upgrade(connection: sqlite3.Connection) -> None:
     Its version is raised, so that a skdp that knows no totals, plans or units refuses it from then
     on.
     """
-    (found,) = connection.execute("PRAGMA user_version").fetchone()
-    if found == FORMAT:
+    (version,) = connection.execute("PRAGMA user_version").fetchone()
+    if version == FORMAT:
         return
-    if found == 1:
+    if version == 1:
         _run(connection, _FROM_1)
         counted = Totals.counted(connection)
         (last,) = connection.execute("SELECT MAX(number) FROM charges").fetchone()
         if counted.charges != (last or 0):
             raise _damaged("charges are missing in it")
         counted.insert(connection)
-    if found < 3:
+    if version < 3:
         _run(connection, _FROM_2)
     _run(connection, _FROM_3)
     connection.execute(f"PRAGMA user_version = {FORMAT}")
@@ -344,10 +344,10 @@ def components_json(cost: Cost) -> str:
 @functools.lru_cache(maxsize=1024)
 def singles_of(text: str) -> tuple[tuple[Cost, int], ...]:
     """Return the single prices that `components_json` wrote, with how often each occurs."""
-    found = tuple((Cost(*numbers), n) for n, *numbers in json.loads(text))
-    if not found or not all(type(n) is int and n > 0 for _, n in found):
+    singles = tuple((Cost(*numbers), n) for n, *numbers in json.loads(text))
+    if not singles or not all(type(n) is int and n > 0 for _, n in singles):
         raise _damaged("a price in it has no components")
-    return found
+    return singles
 
 
 def cost_of(text: str) -> Cost:

@@ -240,12 +240,12 @@ class GDPResidueAccountant(GDPAccountant):
         left = self.cap.main - charged.main
         total = Amount()
         for single, times in cost.components:
-            one = self.price_one(single)
+            plain = self.price_one(single)
             if single.mu is None:
                 main = pure_price(single.epsilon, times, max(left - total.main, Fraction(0)))
-                total = total + Amount(main, times * one.apart)
+                total = total + Amount(main, times * plain.apart)
             else:
-                total = total + times * one
+                total = total + times * plain
         return total
 
     def is_price(self, cost: Cost, charged: Amount, main: Fraction) -> bool:

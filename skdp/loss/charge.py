@@ -163,7 +163,7 @@ def _total(terms: Counter[Cost]) -> Cost:
 def check_plan(cost: object) -> Cost:
     """Return the sum of a list of prices, or one price, or raise."""
     if isinstance(cost, list | tuple) and cost:
-        return total((check_cost(one), 1) for one in cost)
+        return total((check_cost(price), 1) for price in cost)
     return check_cost(cost)
 
 

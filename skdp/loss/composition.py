@@ -70,13 +70,13 @@ def parallel_cost(costs: Sequence[Cost], adjacency: str) -> Cost:
             )
         )
     if not gaussian:
-        found = [Cost(epsilon, delta) for epsilon, delta, _, _ in places]
+        prices = [Cost(epsilon, delta) for epsilon, delta, _, _ in places]
     elif all(delta for _, delta, _, _ in places):
-        found = [Cost(epsilon, delta, mu, min(x, delta)) for epsilon, delta, mu, x in places]
+        prices = [Cost(epsilon, delta, mu, min(x, delta)) for epsilon, delta, mu, x in places]
     else:  # one part has all of delta, and a price without delta has no mu: both in one price
         epsilons, deltas, mus, aparts = zip(*places, strict=True)
         epsilon = round_up(sum(map(exact, epsilons), Fraction(0)))
-        found = [
+        prices = [
             Cost(
                 epsilon,
                 deltas[0],
@@ -84,7 +84,7 @@ def parallel_cost(costs: Sequence[Cost], adjacency: str) -> Cost:
                 min(aparts[0], deltas[0]),
             )
         ]
-    return found[0] if len(found) == 1 else found[0] + found[1]
+    return prices[0] if len(prices) == 1 else prices[0] + prices[1]
 
 
 def _root(square: Fraction | int) -> float:
@@ -189,14 +189,14 @@ def compare_accountants(cost: Cost | list[Cost], delta: float) -> list[Conversio
     plan, delta = check_plan(cost), check_delta(delta)
     if not delta:
         raise ValueError("delta must be above 0.")
-    found = {name: _epsilon(name, plan, delta) for name in ACCOUNTANTS}
-    least = min(found.values())
-    order = sorted(found, key=lambda name: found[name])
+    epsilons = {name: _epsilon(name, plan, delta) for name in ACCOUNTANTS}
+    least = min(epsilons.values())
+    order = sorted(epsilons, key=lambda name: epsilons[name])
     return [
         Conversion(
             name,
-            found[name],
-            found[name] - least if found[name] > least else 0.0,
+            epsilons[name],
+            epsilons[name] - least if epsilons[name] > least else 0.0,
             not ACCOUNTANTS[name].planned,
         )
         for name in order

@@ -344,11 +344,11 @@ def zcdp_delta(epsilon: float, rho: float) -> float:
 
     def log_delta(alpha_1: np.ndarray) -> np.ndarray:  # alpha - 1 > 0
         alpha = 1 + alpha_1
-        one, two = alpha_1 * alpha * rho, alpha_1 * epsilon
+        spread, shift = alpha_1 * alpha * rho, alpha_1 * epsilon
         # alpha log(1 - 1/alpha) - log(alpha - 1), without 1 - 1/alpha
-        three, four = alpha_1 * np.log(alpha_1), alpha * np.log1p(alpha_1)
-        error = 1e-14 * (one + two + np.abs(three) + four + 1)
-        return one - two + three - four + error  # upwards: error covers the rounding of the sum
+        gain, loss = alpha_1 * np.log(alpha_1), alpha * np.log1p(alpha_1)
+        error = 1e-14 * (spread + shift + np.abs(gain) + loss + 1)
+        return spread - shift + gain - loss + error  # upwards: error covers the rounding of the sum
 
     center = max((epsilon / rho - 1) / 2, 1.0)  # minimises the exponent
     grid = np.geomspace(1e-3, 1e3 * center, 129)

@@ -160,9 +160,9 @@ def _gaussian_deltas(epsilons: NDArray[np.float64], mu: float) -> NDArray[np.flo
         near = ndtr(a) * (1 + slack) - scale * second * (1 - slack)
         first = erfcx(np.maximum(-a, 0.0) / math.sqrt(2))
         far = scale * ((first - second) + slack * (first + second))
-    found = np.clip(np.where(a < 0, far, near), 0.0, 1.0)
-    below = -np.expm1(-size) + np.exp(-size) * found * (1 + 8 * _U)
-    return np.where(epsilons < 0, below, found)
+    deltas = np.clip(np.where(a < 0, far, near), 0.0, 1.0)
+    below = -np.expm1(-size) + np.exp(-size) * deltas * (1 + 8 * _U)
+    return np.where(epsilons < 0, below, deltas)
 
 
 @dataclass(frozen=True)

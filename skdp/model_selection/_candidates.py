@@ -36,7 +36,7 @@ from skdp.budget import Cost, PrivacyBudget, exact, gdp_mu, pure_mu
 from skdp.core import PRIVATE_ROWS, Unit, check_unit
 from skdp.loss.conversions import check_positive, largest, round_down
 from skdp.model_selection._check import HIGH, look_into
-from skdp.model_selection._pricing import private_parts
+from skdp.model_selection._pricing import price_or_none, private_parts
 from skdp.queries import BaseRun
 from skdp.tabular import ONE_PLACE, check_categorical, check_columns, check_rows, refuse_parts
 from skdp.user_code import no_restart, run_isolated, silent
@@ -53,21 +53,9 @@ def _pure_epsilon(mu: float) -> float:
     return largest(lambda e: pure_mu(e) <= mu, mu) * (1 - 1e-12)
 
 
-def _cost(part: Any) -> Cost | None:
-    """Return the cost of a step in its present parameters; None also if they are wrong.
-
-    `check_candidate` raises then, with the name of the step.
-    """
-    try:
-        cost: Cost | None = part.privacy_cost()
-    except (TypeError, ValueError):
-        return None
-    return cost
-
-
 def _separate_delta(part: Any) -> float:
     """Return the delta that a step has apart from that of its noise, in its present parameters."""
-    cost = _cost(part)
+    cost = price_or_none(part)
     if cost is None:
         return 0.0
     return float(sum(times * single.separate_delta for single, times in cost.components))
@@ -100,7 +88,7 @@ def allot(estimator: Any, base: BaseRun, delta: float) -> Any:
         if "delta" in part.get_params(deep=False):
             part.set_params(delta=0.0 if base.mu is None else delta)
     weights = [exact(check_positive(part.epsilon, "epsilon")) for part in every]
-    paying = [(p, w) for p, w in zip(every, weights, strict=True) if _cost(p) is not None]
+    paying = [(p, w) for p, w in zip(every, weights, strict=True) if price_or_none(p) is not None]
     whole = sum((weight for _, weight in paying), start=Fraction(0))
     learning = [p for p, _ in paying if base.separate_delta > 0 and _separate_delta(p) > 0]
     for part, weight in paying:
@@ -260,10 +248,10 @@ def check_targets_of(candidate: Any, y: Any) -> None:
         if isinstance(part, TransformedTargetRegressor) and part.func is not None:
             targets = np.asarray(y, dtype=np.float64).reshape(-1, 1)
             with silent(), np.errstate(all="ignore"):
-                made = run_isolated(
+                transformed = run_isolated(
                     functools.partial(_as_floats, part.func, targets), None, no_restart
                 )
-            if made is None or not np.isfinite(made).all():
+            if transformed is None or not np.isfinite(transformed).all():
                 raise ValueError(_TARGETS)
 
 
@@ -339,10 +327,10 @@ class _Check:
         with silent():
             if has_price(copied):  # what it refuses, it says in public words
                 return copied.fit(X).transform(X)
-            made = run_isolated(lambda: copied.fit(X).transform(X), None, no_restart)
-        if made is None:
+            output = run_isolated(lambda: copied.fit(X).transform(X), None, no_restart)
+        if output is None:
             raise ValueError(_FAILS.format(name=type(step).__name__))
-        return made
+        return output
 
     def _numbers(self, X: Any, *, missing: bool) -> None:
         """Check that cells are finite numbers, or missing."""
@@ -375,13 +363,13 @@ class _Check:
 
 def _flat(steps: list[Any]) -> list[Any]:
     """Return steps without those that pass everything on, pipelines as their steps."""
-    found: list[Any] = []
+    flat: list[Any] = []
     for step in steps:
         if isinstance(step, Pipeline):
-            found += _flat([part for _, part in step.steps])
+            flat += _flat([part for _, part in step.steps])
         elif step is not None and not (isinstance(step, str) and step == "passthrough"):
-            found.append(step)
-    return found
+            flat.append(step)
+    return flat
 
 
 def _keeps_nan(step: Any) -> bool:
@@ -407,7 +395,7 @@ def _takes_text(step: Any) -> bool:
 def _nullable(X: Any) -> bool:
     """Say whether X has columns of numbers whose missing cells scikit-learn refuses to stack."""
     types = getattr(X, "dtypes", ())
-    return hasattr(X, "iloc") and any(not isinstance(one, np.dtype) for one in types)
+    return hasattr(X, "iloc") and any(not isinstance(dtype, np.dtype) for dtype in types)
 
 
 def _takes_nan(step: Any) -> bool:

@@ -44,7 +44,7 @@ from skdp._callers import (
 from skdp._config import noise_is_seeded
 from skdp.base import check_without_rows
 from skdp.budget import Cost, PrivacyBudget
-from skdp.budget.ambient import ambient_budget, ledger_of
+from skdp.budget.ambient import ledger_of
 from skdp.budget.reports.html import html_table
 from skdp.core import check_allowance
 from skdp.exceptions import BudgetExceededError, LedgerError, SealedBudgetError
@@ -56,7 +56,7 @@ from skdp.model_selection._folds import (
     relation_of,
     splitter_of,
 )
-from skdp.model_selection._pricing import Pricer, candidates_of
+from skdp.model_selection._pricing import Pricer, budget_of, candidates_of, price_or_none, releases
 
 _MOST_CANDIDATES = 100  # of a search that are looked at one by one
 
@@ -132,23 +132,6 @@ def look_into(
     if not passes_ids:
         walk.findings += steps_without_ids(estimator)
     return PipelineCheck(walk.findings)
-
-
-def _price_of(part: Any) -> Cost | None:
-    """Return the cost of one fit, or None: it releases nothing, or its parameters are wrong."""
-    try:
-        cost: Cost | None = part.privacy_cost()
-    except (TypeError, ValueError):
-        return None
-    return cost
-
-
-def _releases(part: Any) -> bool:
-    """Say whether a fit of a part releases anything, so that a ledger has to count it."""
-    try:
-        return part.privacy_cost() is not None
-    except (TypeError, ValueError):
-        return True
 
 
 def _grants(budget: PrivacyBudget, cost: Cost) -> bool:
@@ -289,10 +272,12 @@ class _Walk:
                     "nothing; config_context(noise='seeded') is for tests and teaching",
                 )
         meanings = [look(estimator) for look in _MEANINGS.get(type(estimator).__name__, ())]
-        found = [one for one in meanings if one is not None]
-        for severity, what, way_out in found:
+        meant_otherwise = [m for m in meanings if m is not None]
+        for severity, what, way_out in meant_otherwise:
             self.add(severity, where, what, way_out)
-        if all(severity != HIGH for severity, *_ in found) and (refusal := _refusal(estimator)):
+        if all(severity != HIGH for severity, *_ in meant_otherwise) and (
+            refusal := _refusal(estimator)
+        ):
             self.add(HIGH, where, refusal, "other parameters, as the message says")
 
     def compare_budgets(self) -> None:
@@ -301,7 +286,7 @@ class _Walk:
         charging = [
             (where, budget_of(part))
             for where, part in self.parts
-            if hasattr(part, "budget") and _releases(part)
+            if hasattr(part, "budget") and releases(part)
         ]
         for _, budget in charging:
             if budget is not None and ledger_of(budget) not in map(ledger_of, stated):
@@ -323,10 +308,10 @@ class _Walk:
                 self.compare_prices(budget)
             except (LedgerError, SealedBudgetError):
                 what = "the ledger of its budget cannot be read from here: fit is refused"
-                mine = [w for w, one in charging if one is budget]
+                mine = [w for w, other in charging if other is budget]
                 self.add(HIGH, ", ".join(mine), what, "a budget whose ledger is there")
         if len(stated) > 1:
-            relations = {(one.adjacency, one.unit) for one in stated}
+            relations = {(other.adjacency, other.unit) for other in stated}
             where = ", ".join(
                 dict.fromkeys(where for where, budget in charging if budget is not None)
             )
@@ -345,7 +330,7 @@ class _Walk:
         """Look for prices that the ledger cannot grant any more, one by one or in sum."""
         left = budget.remaining
         mine = [
-            (where, part, _price_of(part))
+            (where, part, price_or_none(part))
             for where, part in self.parts
             if (own := budget_of(part)) is not None and ledger_of(own) == ledger_of(budget)
         ]
@@ -418,14 +403,14 @@ class _Walk:
         try:
             Pricer(self.n_samples, self.groups, None).search(search).total()
         except (TypeError, ValueError) as error:
-            if all(one.severity != HIGH for one in self.findings[seen:]):
+            if all(finding.severity != HIGH for finding in self.findings[seen:]):
                 self.add(LOW, where, f"its cost is not known: {error}", "search_cost(search, ...)")
         else:
             self.searches.append((where, search))
 
     def splits(self, search: Any, where: str, parts: Sequence[Any]) -> None:
         """Look at the splitter of a search, under the relations of what it fits."""
-        relations = {relation_of(budget_of(part)) for part in parts if _releases(part)}
+        relations = {relation_of(budget_of(part)) for part in parts if releases(part)}
         classifier = is_classifier(search.estimator)
         try:
             splitter = splitter_of(search.cv)
@@ -550,7 +535,7 @@ class PipelineCheck(Sequence[Finding]):
 
     def __init__(self, findings: Iterable[Finding] = ()) -> None:
         unique = dict.fromkeys(findings)
-        self.findings = tuple(sorted(unique, key=lambda one: _ORDER.index(one.severity)))
+        self.findings = tuple(sorted(unique, key=lambda f: _ORDER.index(f.severity)))
 
     def __len__(self) -> int:
         return len(self.findings)
@@ -562,7 +547,9 @@ class PipelineCheck(Sequence[Finding]):
         if not self.findings:
             return "check_pipeline: nothing found"
         number = f"{len(self)} finding{'s' if len(self) > 1 else ''}"
-        return "\n".join([f"check_pipeline: {number}", *(f"  {one}" for one in self.findings)])
+        return "\n".join(
+            [f"check_pipeline: {number}", *(f"  {finding}" for finding in self.findings)]
+        )
 
     def _repr_html_(self) -> str:
         return self.to_html()
@@ -581,14 +568,6 @@ class PipelineCheck(Sequence[Finding]):
 
 
 # --- ids of users ---------------------------------------------------------------------------------
-
-
-def budget_of(part: Any) -> PrivacyBudget | None:
-    """Return what counts a part: its own budget, or that of the ``with budget:`` around us."""
-    budget = getattr(part, "budget", None)
-    if budget is None:
-        return ambient_budget()
-    return budget if isinstance(budget, PrivacyBudget) else None
 
 
 def without_ids(search_parts: Sequence[Any], where: str) -> Iterator[Finding]:
@@ -668,5 +647,5 @@ def _unit_without_ids(part: Any) -> str | None:
 def _asks_for_groups(part: Any) -> bool:
     """Say whether scikit-learn's metadata routing hands groups to a part."""
     request = part.get_metadata_routing()
-    found = [getattr(request, method).requests.get("groups") for method in ("fit", "score")]
-    return any(one is True or isinstance(one, str) for one in found)
+    requested = [getattr(request, method).requests.get("groups") for method in ("fit", "score")]
+    return any(alias is True or isinstance(alias, str) for alias in requested)

@@ -108,7 +108,7 @@ class ChargePlan(Sequence[PlannedCharge]):
                 return "" if math.isnan(value) else f"{value:.3g}"
             return str(value)
 
-        rows = [tuple(map(shown, one.cells())) for one in self.charges]
+        rows = [tuple(map(shown, charge.cells())) for charge in self.charges]
         total = (0.0, 0.0) if self.total is None else (self.total.epsilon, self.total.delta)
         return [*rows, ("total", "", "", f"{total[0]:.6g}", f"{total[1]:.6g}", "", self.note)]
 
@@ -137,7 +137,7 @@ class ChargePlan(Sequence[PlannedCharge]):
         except ImportError:
             raise ImportError("to_frame needs pandas: pip install pandas.") from None
         names = ["step", "estimator", "times", "epsilon", "delta", "expected_error", "note"]
-        return pd.DataFrame([one.cells() for one in self.charges], columns=names)
+        return pd.DataFrame([charge.cells() for charge in self.charges], columns=names)
 
 
 def _error(part: Any, n_samples: int | None, width: int | None) -> tuple[float, str]:
@@ -149,7 +149,7 @@ def _error(part: Any, n_samples: int | None, width: int | None) -> tuple[float, 
     known = inspect.signature(part.expected_error).parameters
     options = {"n_features": width} if "n_features" in known else {}
     try:
-        found = part.expected_error(n_samples, **options)
+        errors = part.expected_error(n_samples, **options)
     except (TypeError, ValueError) as error:
         if "like must be" in str(error):  # which `plan` does not take: every step needs its own
             call = f"{type(part).__name__}.expected_error({n_samples}, like=...)"
@@ -157,7 +157,7 @@ def _error(part: Any, n_samples: int | None, width: int | None) -> tuple[float, 
         if width is None and "n_features must be given" in str(error):
             return math.nan, "how many columns the step gets is not known beforehand"
         return math.nan, str(error)
-    return float(np.max(np.asarray(found, dtype=np.float64))), ""
+    return float(np.max(np.asarray(errors, dtype=np.float64))), ""
 
 
 def _widths(estimator: Any, n_features: int | None) -> dict[int, int | None]:
@@ -170,15 +170,15 @@ def _widths(estimator: Any, n_features: int | None) -> dict[int, int | None]:
         return inside
     if not isinstance(estimator, Pipeline):
         return {id(estimator): n_features}
-    found: dict[int, int | None] = {}
+    widths: dict[int, int | None] = {}
     width = n_features
     for _, step in estimator.steps:
-        found |= {id(step): width, **_widths(step, width)}
+        widths |= {id(step): width, **_widths(step, width)}
         kept = isinstance(step, OneToOneFeatureMixin) or step in ("passthrough", None)
         number = getattr(step, "n_components", None)
         if not kept:
             width = number if isinstance(number, int) else None
-    return found
+    return widths
 
 
 def _checked(path: str, part: Any) -> None:
@@ -211,12 +211,12 @@ def _lines(estimator: Any, pricer: Pricer, times: int, n_features: int | None) -
 
 def _of_bill(bill: Bill, path: str, name: str) -> list[PlannedCharge]:
     """Return the charges of a search, equal ones as one line."""
-    found: dict[tuple[Cost, str], int] = {}
+    counts: dict[tuple[Cost, str], int] = {}
     for times, cost, what in bill.lines:
-        found[cost, what] = found.get((cost, what), 0) + times
+        counts[cost, what] = counts.get((cost, what), 0) + times
     return [
         PlannedCharge(path, name, times, cost, note=what)
-        for (cost, what), times in found.items()
+        for (cost, what), times in counts.items()
         if times
     ]
 

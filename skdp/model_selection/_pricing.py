@@ -91,15 +91,29 @@ def private_parts(estimator: Any, path: str = "") -> list[tuple[str, Any]]:
     return []
 
 
-def _budget_of(part: Any) -> Any:
-    """Return the budget that a part is charged to: its own, or that of a ``with budget:``."""
+def budget_of(part: Any) -> PrivacyBudget | None:
+    """Return the budget that counts a part: its own, or that of the ``with budget:`` around us."""
     budget = getattr(part, "budget", None)
-    return ambient_budget() if budget is None else budget
+    if budget is None:
+        return ambient_budget()
+    return budget if isinstance(budget, PrivacyBudget) else None
 
 
-def _adjacency(part: Any) -> str:
-    """Return the neighbouring relation that a part's charges are made under."""
-    return relation_of(_budget_of(part))
+def price_or_none(part: Any) -> Cost | None:
+    """Return the cost of one fit; None if it releases nothing, or its parameters are wrong."""
+    try:
+        cost: Cost | None = part.privacy_cost()
+    except (TypeError, ValueError):
+        return None
+    return cost
+
+
+def releases(part: Any) -> bool:
+    """Say whether a fit of a part releases anything, so that a ledger has to count it."""
+    try:
+        return part.privacy_cost() is not None
+    except (TypeError, ValueError):
+        return True
 
 
 def _scorer_lists(
@@ -151,7 +165,7 @@ class Pricer:
 
     def mine(self, part: Any) -> bool:
         """Say whether the charges of this part are asked for."""
-        return self.budget is None or ledger_of(_budget_of(part)) == ledger_of(self.budget)
+        return self.budget is None or ledger_of(budget_of(part)) == ledger_of(self.budget)
 
     def charges(self, scorer: Any) -> bool:
         """Say whether a scorer charges what is asked for."""
@@ -185,13 +199,13 @@ class Pricer:
 
     def leaves(self, estimator: Any) -> list[Any]:
         """Return the private estimators that a fit of `estimator` reaches, in any depth."""
-        found = []
+        leaves = []
         for path, part in private_parts(estimator):
             if is_search(part):
-                found += self.leaves(part.estimator)
+                leaves += self.leaves(part.estimator)
             elif self.price(path, part) is not None:
-                found.append(part)
-        return [part for part in found if self.mine(part)]
+                leaves.append(part)
+        return [part for part in leaves if self.mine(part)]
 
     def folds(
         self,
@@ -212,7 +226,7 @@ class Pricer:
             parts += [leaf for candidate in candidates for leaf in self.leaves(candidate)]
             lists = [list_ for c in candidates for list_ in self.scorers(c, scoring)]
             parts += [s for list_ in lists for s in list_ if self.charges(s)]
-        adjacencies = {_adjacency(part) for part in parts}
+        adjacencies = {relation_of(budget_of(part)) for part in parts}
         classifier = is_classifier(estimator)
         check_splits(cv, splitter, adjacencies, self.n_samples)
         halving = [] if search is None else check_halving(search, classifier, adjacencies)
@@ -320,8 +334,10 @@ def candidates_of(
     Raises TypeError or ValueError, with the way out, if they cannot be known.
     """
     chosen, number = _choices(search, n_samples, groups)
-    made = [clone(search.estimator).set_params(**clone(choice, safe=False)) for choice in chosen]
-    return made, number
+    candidates = [
+        clone(search.estimator).set_params(**clone(choice, safe=False)) for choice in chosen
+    ]
+    return candidates, number
 
 
 def _choices(
@@ -330,13 +346,14 @@ def _choices(
     """Return the parameters of the candidates, or (what they may be, how many) if random."""
     params = search.get_params(deep=False)
     if "param_grid" in params:
-        found, number = list(ParameterGrid(params["param_grid"])), None
+        choices, number = list(ParameterGrid(params["param_grid"])), None
     else:
-        found, number = _drawn(search, params, n_samples, groups)
+        choices, number = _drawn(search, params, n_samples, groups)
     if params.get("resource", "n_samples") != "n_samples":
         # The resource grows from round to round; no round uses more than max_resources.
-        found = [{**one, params["resource"]: params["max_resources"]} for one in found]
-    return found, number
+        most = {params["resource"]: params["max_resources"]}
+        choices = [{**choice, **most} for choice in choices]
+    return choices, number
 
 
 def _drawn(

@@ -129,7 +129,7 @@ class PrivateSearch(MetaEstimatorMixin, PrivateMixin, BaseEstimator, ABC):
     def _base(self, candidates: Sequence[Any]) -> BaseRun:
         """Return what a run of these candidates may lose; their parameters are public."""
         epsilon, delta = float(self.epsilon), float(self.delta)
-        separate = any(needs_separate_delta(one, delta) for one in candidates)
+        separate = any(needs_separate_delta(candidate, delta) for candidate in candidates)
         check_allowance(epsilon, delta)
         base = base_level(epsilon, delta, self._repeats(), separate=separate)
         if delta and gaussian_epsilon(base.mu, delta) <= 0:
@@ -179,16 +179,16 @@ class PrivateSearch(MetaEstimatorMixin, PrivateMixin, BaseEstimator, ABC):
             raise TypeError(f"estimator must be an estimator, got {type(self.estimator).__name__}")
         # Of which nothing is asked: each run has its own.
         roomy = PrivacyBudget(1e15, delta=0.5, adjacency=context.adjacency, unit=unit)
-        made = []
-        for one in params:
-            candidate = clone(self.estimator).set_params(**clone(dict(one), safe=False))
+        candidates = []
+        for choice in params:
+            candidate = clone(self.estimator).set_params(**clone(dict(choice), safe=False))
             for part in [candidate, *candidate.get_params(deep=True).values()]:
                 if hasattr(part, "set_callbacks") and not isinstance(part, type):
                     part.set_callbacks()  # they would count the runs
             _set_all(candidate, "budget", roomy)
             _set_all(candidate, "random_state", None)
-            made.append(candidate)
-        return made
+            candidates.append(candidate)
+        return candidates
 
     def _candidates(
         self, params: Sequence[Mapping[str, Any]], unit: str | None
