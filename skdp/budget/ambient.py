@@ -256,9 +256,7 @@ def leave(block: Block) -> None:
     """End a block."""
     block.open = False
     _OPEN.pop(block, None)
-    if _OPEN or any(
-        inherited.open for inherited in _inherited
-    ):  # a child of the last one may stay inside
+    if _OPEN or any(block.open for block in _inherited):  # a child of the last one may stay inside
         _forks.changed()
     _HERE.set(_innermost(_HERE.get()))
 

@@ -330,9 +330,7 @@ class PrivacyBudget(BudgetReader):
         return self
 
     def __exit__(self, *error: object) -> None:
-        block = next(
-            (entered for entered in self._entered if entered is ambient.here()), self._entered[-1]
-        )
+        block = next((b for b in self._entered if b is ambient.here()), self._entered[-1])
         self._entered.remove(block)
         ambient.leave(block)
 

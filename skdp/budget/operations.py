@@ -256,10 +256,7 @@ class LedgerOperations(abc.ABC):
             totals = Totals.read(connection)
             free = cap - totals.charged - totals.aside
             parts = set(range(len(prices))) - plans.taken(connection)
-            part = min(
-                (number_of_part for number_of_part in parts if prices[number_of_part] is not None),
-                default=None,
-            )
+            part = min((i for i in parts if prices[i] is not None), default=None)
             price = None if part is None else prices[part]
             if part is None or price is None or not price.fits(free):
                 connection.execute("ROLLBACK")

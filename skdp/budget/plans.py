@@ -117,12 +117,9 @@ def allocated(planned: Mapping[str, int], wanted: Mapping[str, int]) -> Counter[
     """Return which of the prices held pay for those wanted; None if they do not."""
     left, taken = Counter(planned), Counter[str]()
     sizes = {kind: json.loads(kind)[1:] for kind in (*planned, *wanted)}
-    for kind in sorted(wanted, key=lambda other: sizes[other], reverse=True):
+    for kind in sorted(wanted, key=lambda k: sizes[k], reverse=True):
         need = wanted[kind]
-        larger = sorted(
-            (other for other in planned if covers(other, kind)),
-            key=lambda other: sizes[other],
-        )
+        larger = sorted((k for k in planned if covers(k, kind)), key=lambda k: sizes[k])
         for other in larger:  # the same price is the smallest of these
             used = min(need, left[other])
             if used:

@@ -275,9 +275,8 @@ class _Walk:
         meant_otherwise = [m for m in meanings if m is not None]
         for severity, what, way_out in meant_otherwise:
             self.add(severity, where, what, way_out)
-        if all(severity != HIGH for severity, *_ in meant_otherwise) and (
-            refusal := _refusal(estimator)
-        ):
+        is_wrong = any(severity == HIGH for severity, *_ in meant_otherwise)
+        if not is_wrong and (refusal := _refusal(estimator)):
             self.add(HIGH, where, refusal, "other parameters, as the message says")
 
     def compare_budgets(self) -> None:

@@ -26,7 +26,7 @@ from skdp.core.privacy_filter import Meter, PrivacyFilter
 from skdp.exceptions import PrivacyLeakError
 from skdp.loss.conversions import exact
 
-ABOUT = ("skdp/loss/conversions.py", "skdp/loss/conversions.py", "skdp/core/privacy_filter.py")
+ABOUT = ("skdp/loss/conversions.py", "skdp/core/privacy_filter.py")
 NEEDS = ()
 
 SHARES = (

@@ -34,7 +34,6 @@ from skdp.tabular import check_rows
 
 ABOUT = (
     "skdp/loss/conversions.py",
-    "skdp/loss/conversions.py",
     "skdp/core/clipping.py",
     "skdp/core/mechanisms.py",
     "skdp/core/privacy_filter.py",
