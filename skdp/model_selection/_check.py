@@ -48,6 +48,7 @@ from skdp.budget.ambient import ledger_of
 from skdp.budget.reports.html import html_table
 from skdp.core import check_allowance
 from skdp.exceptions import BudgetExceededError, LedgerError, SealedBudgetError
+from skdp.loss.charge import total
 from skdp.model_selection._folds import (
     WAY_OUT,
     check_halving,
@@ -354,16 +355,14 @@ class _Walk:
                 steps.append((where, pricer.search(search).total()))
         if refused or not steps:
             return
-        total = steps[0][1]
-        for _, cost in steps[1:]:
-            total = total + cost
-        if not _grants(budget, total):
+        everything = total((cost, 1) for _, cost in steps)
+        if not _grants(budget, everything):
             several = len(steps) > 1
             self.add(
                 HIGH,
                 ", ".join(dict.fromkeys(where for where, _ in steps)),
                 f"{'their prices' if several else 'the cost of all its fits and scores'} "
-                f"(epsilon={total.epsilon:g}, delta={total.delta:g}) "
+                f"(epsilon={everything.epsilon:g}, delta={everything.delta:g}) "
                 f"{'are together' if several else 'is'} more than the budget has left ({room}): a "
                 "fit is refused after others are charged",
                 "budget.split(...), which gives each step its epsilon"

@@ -31,6 +31,7 @@ from skdp._parameters import FLAG, check_integer, check_parameter, naming
 from skdp.base import check_without_rows
 from skdp.budget import Cost
 from skdp.budget.reports.html import html_table, text_table
+from skdp.loss.charge import total
 from skdp.model_selection._check import Finding, PipelineCheck, look_into
 from skdp.model_selection._pricing import Bill, Pricer, private_parts
 
@@ -291,12 +292,8 @@ def plan(
     if findings := look_into(estimator, pricer.n_samples, groups):
         what = "1 finding" if len(findings) == 1 else f"{len(findings)} findings"
         notes.append(f"check_pipeline has {what} beside these charges")
-    total: Cost | None = None
-    for line in lines:
-        if line.cost is not None:
-            cost = line.times * line.cost
-            total = cost if total is None else total + cost
-    return ChargePlan(lines, total, "; ".join(dict.fromkeys(notes)))
+    parts = [(line.cost, line.times) for line in lines if line.cost is not None]
+    return ChargePlan(lines, total(parts) if parts else None, "; ".join(dict.fromkeys(notes)))
 
 
 # --- the price of a search ------------------------------------------------------------------------

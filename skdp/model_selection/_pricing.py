@@ -20,6 +20,7 @@ from sklearn.utils import check_random_state
 from skdp._callers import has_price, is_halving, is_search, scorers_in, steps_of, what_it_does
 from skdp.budget import Cost, PrivacyBudget, pure_mu
 from skdp.budget.ambient import ambient_budget, ledger_of
+from skdp.loss.charge import total
 from skdp.model_selection._folds import (
     check_halving,
     check_splits,
@@ -48,13 +49,13 @@ class Bill:
 
     def total(self) -> Cost:
         """Add the lines up."""
-        total = _sum([times * cost for times, cost, _ in self.lines if times])
-        if total is None:
+        parts = [(cost, times) for times, cost, _ in self.lines if times]
+        if not parts:
             raise ValueError(
                 "nothing in the search has a cost: neither the estimator nor the scorer has "
                 "a privacy_cost method (or none charges the given budget)"
             )
-        return total
+        return total(parts)
 
 
 def _is_private(name: str, value: Any) -> bool:
@@ -148,14 +149,12 @@ class Pricer:
     """What the helpers below share: the caller's n_samples, groups and budget."""
 
     def __init__(self, n_samples: int | None, groups: Any, budget: Any) -> None:
-        if n_samples is not None and (
-            not isinstance(n_samples, numbers.Integral) or isinstance(n_samples, bool)
-        ):
-            raise TypeError("n_samples must be a positive integer or None")
-        if n_samples is not None and n_samples < 1:
-            raise ValueError("n_samples must be a positive integer or None")
-        if n_samples is not None and n_samples > 2**40:
-            raise ValueError("n_samples must be at most 2**40")
+        if n_samples is not None:
+            text = "n_samples must be a positive integer or None"
+            if not isinstance(n_samples, numbers.Integral) or isinstance(n_samples, bool):
+                raise TypeError(text)
+            if not 1 <= n_samples <= 2**40:
+                raise ValueError(text if n_samples < 1 else "n_samples must be at most 2**40")
         if not (budget is None or isinstance(budget, PrivacyBudget)):
             raise TypeError(f"budget must be a PrivacyBudget or None, got {type(budget).__name__}")
         self.n_samples = None if n_samples is None else int(n_samples)
@@ -293,15 +292,12 @@ def _cover(costs: Sequence[Cost]) -> Cost | None:
     union: Counter[Cost] = Counter()
     for cost in costs:
         union |= Counter(dict(cost.components))
-    return sum((times * single for single, times in union.items()), start=0)  # type: ignore
+    return total(union.items())
 
 
 def _sum(costs: Sequence[Cost]) -> Cost | None:
     """Add costs up; None if there are none."""
-    total: Cost | None = None
-    for cost in costs:
-        total = cost if total is None else total + cost
-    return total
+    return total((cost, 1) for cost in costs) if costs else None
 
 
 def _sums(cost: Cost) -> list[float]:
