@@ -29,7 +29,7 @@ def page_of(
 
     Examples
     --------
-    >>> get, names = page_of("skdp.budget", {"amounts": "check_delta"})
+    >>> get, names = page_of("skdp.loss", {"conversions": "check_delta"})
     >>> get("check_delta").__module__, "check_delta" in names()
     ('skdp.loss.conversions', True)
     """
