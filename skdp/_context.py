@@ -15,8 +15,8 @@ from skdp._config import noise_is_seeded, uncounted_fits_are_allowed
 from skdp._parameters import Integers, check_parameter
 from skdp.budget import PrivacyBudget
 from skdp.budget.ambient import ambient_budget, check_counted
-from skdp.budget.amounts import check_delta, check_positive
 from skdp.core import PRIVATE_ROWS, PrivacyCertificate, Session, Unit, open_session
+from skdp.loss.conversions import check_delta, check_positive
 from skdp.tabular import Rows, name_of_ids
 
 __all__ = ["CallContext", "unit_of"]

@@ -27,8 +27,8 @@ from skdp._weights import weighted_rows
 from skdp.base import PrivateMixin, check_integer
 from skdp.budget import Cost, PrivacyBudget, gdp_mu
 from skdp.budget.ambient import outside_level
-from skdp.budget.amounts import check_delta
 from skdp.core import Session
+from skdp.loss.conversions import check_delta
 from skdp.planning import Allowance, bounds_in
 from skdp.queries import LearnedBox, SelectClasses, StandardBall, softmax
 from skdp.tabular import Rows, check_labelled, check_public_array, check_unselected, checked

@@ -40,6 +40,7 @@ LAYERS = {
     "_threads": 0,
     "_bounds": 0,
     "_parameters": 0,
+    "loss": 0.5,
     "budget": 1,
     "_clients": 1,
     "core": 2,
@@ -415,7 +416,12 @@ def test_an_estimator_imports_what_it_uses_alone():
     """Import time: those of other estimators' queries are read when they are first asked for."""
     code = "import sys; from skdp import DPKMeans; print([m for m in sys.modules if 'skdp' in m])"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    for module in ("queries.small_databases", "queries.samples", "tabular.domain", "budget.html"):
+    for module in (
+        "queries.small_databases",
+        "queries.samples",
+        "tabular.domain",
+        "budget.reports.html",
+    ):
         assert f"skdp.{module}" in MODULES
         assert f"'skdp.{module}'" not in done.stdout
 
@@ -441,5 +447,5 @@ def test_the_core_stays_an_afternoon():
     assert lines["core"] <= 2_900
     assert lines["accounting"] <= 620
     files = script.fits()
-    assert {"core/session.py", "budget/conversions.py"} <= set(files["`DPPCA`"])
+    assert {"core/session.py", "loss/conversions.py"} <= set(files["`DPPCA`"])
     assert max(map(len, files.values())) <= 19

@@ -13,10 +13,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from skdp.budget.ambient import outside_level
-from skdp.budget.amounts import round_up
 from skdp.density_ratio._base import check_candidates
 from skdp.density_ratio._solve import median_distance
 from skdp.exceptions import PublishedRowsWarning
+from skdp.loss.conversions import round_up
 
 Floats = NDArray[np.float64]
 

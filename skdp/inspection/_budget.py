@@ -20,9 +20,9 @@ from scipy.stats import binom
 from sklearn.base import clone
 
 from skdp import statistics
-from skdp._choose_epsilon import choose_epsilon
 from skdp._docstrings import documenter
 from skdp.budget import PrivacyBudget, guessing_chance
+from skdp.model_selection._choose_epsilon import choose_epsilon
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

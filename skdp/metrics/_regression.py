@@ -497,8 +497,8 @@ def mean_squared_error(
     **Privacy.** *Released*: a bound, if not stated, then the sums of errors and of their squares,
     in units of half the width of this bound, with the number of rows. *Sensitivity*: that of
     `skdp.queries.moments` of one column. *Mechanism*: K-norm noise, or rounded Gaussian if
-    delta > 0. *Charged*: (epsilon, delta), once, as "mean_squared_error". The model must be public, or trained
-    privately, and each prediction must depend on its own row alone.
+    delta > 0. *Charged*: (epsilon, delta), once, as "mean_squared_error". The model must be public,
+    or trained privately, and each prediction must depend on its own row alone.
 
     Examples
     --------

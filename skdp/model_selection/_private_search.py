@@ -18,8 +18,6 @@ from skdp.budget import PrivacyBudget
 from skdp.core import public_generator
 from skdp.model_selection._search_base import PrivateSearch
 
-__all__ = ["DPGridSearchCV", "DPRandomizedSearchCV"]
-
 _MOST_CANDIDATES = 10**5  # each is checked before the charge
 
 

@@ -32,7 +32,6 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import ndtri
 
-from skdp.budget import conversions
 from skdp.core import mechanisms
 from skdp.core import noise as samplers
 from skdp.core.clipping import isqrt_up
@@ -40,6 +39,7 @@ from skdp.core.noise.exact import exp_bracket
 from skdp.core.privacy_filter import Share, current_transcript, exact_fraction
 from skdp.core.query import Measurement, reviewed
 from skdp.core.table import REPLACE_ONE, Stability
+from skdp.loss import conversions
 from skdp.tabular.cells import key_order
 from skdp.tabular.unstated import KeyedRows
 

@@ -19,8 +19,8 @@ from typing import Any
 from skdp._parameters import shown
 from skdp.aggregation import DPGroupBy
 from skdp.budget import PrivacyBudget
-from skdp.budget.amounts import check_delta, check_positive
 from skdp.exceptions import QueryRefusedError
+from skdp.loss.conversions import check_delta, check_positive
 from skdp.sql._answers import Answer, answer_of, encoded_keys
 from skdp.sql._catalog import Catalog, bounds_of, open_catalog, rows_of
 from skdp.sql._intervals import conditional_notes

@@ -19,7 +19,6 @@ from numpy.typing import ArrayLike
 from skdp._parameters import check_parameter, naming
 from skdp.base import check_integer
 from skdp.budget import PrivacyBudget, gdp_mu
-from skdp.budget.amounts import check_positive, exact
 from skdp.core import (
     Box,
     PrivacyCertificate,
@@ -29,6 +28,7 @@ from skdp.core import (
     open_session,
 )
 from skdp.exceptions import BudgetExceededError
+from skdp.loss.conversions import check_positive, exact
 from skdp.planning import Allowance
 from skdp.queries import SpanningCost, check_graph, choose_noise, function_mean
 from skdp.statistics._call import Call, Floats, Released, documented, result

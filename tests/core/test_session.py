@@ -17,11 +17,12 @@ import pytest
 from scipy import stats
 
 from skdp import PrivacyBudget, PrivacyLeakError, SeededNoiseWarning, core
-from skdp.budget import conversions, gdp_delta, pure_mu
+from skdp.budget import gdp_delta, pure_mu
 from skdp.core import Ball, Box, Mean, Sum, UserFunction, mechanisms, transcript
 from skdp.core import noise as sampling
 from skdp.core import privacy_filter as release
 from skdp.core import sums as statistics
+from skdp.loss import conversions
 from skdp.queries import (
     AssignedSums,
     BoxTree,

@@ -15,11 +15,11 @@ import pytest
 from scipy.stats import chi2
 
 from skdp.budget import PrivacyBudget
-from skdp.budget.conversions import pure_epsilon_from_mu
 from skdp.core import noise as sampling
 from skdp.core import open_session
 from skdp.core.transcript import record, replay
 from skdp.exceptions import PrivacyLeakError, SeededNoiseWarning
+from skdp.loss.conversions import pure_epsilon_from_mu
 from skdp.queries import (
     Cells,
     MarginalCells,

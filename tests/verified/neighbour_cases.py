@@ -21,8 +21,8 @@ from neighbours import D
 from worst_queries import QUERIES, WHOLE, laplace_pair, release_case
 
 from skdp import config_context
-from skdp.audit._subject import fitted_clone, subject_of
-from skdp.budget.stand_in import StandInBudget
+from skdp.audit._statistical import fitted_clone, subject_of
+from skdp.budget.budget import StandInBudget
 from skdp.core import Ball, Box, Count, Mean, Sum, UserFunction, open_session
 from skdp.core.units import Unit
 from skdp.queries import (

@@ -220,13 +220,13 @@ BUGS = (
     ),
     # --- conversions ------------------------------------------------------------------------------
     _bug(
-        "the epsilon of a Gaussian level is rounded up", "budget.conversions",
+        "the epsilon of a Gaussian level is rounded up", "loss.conversions",
         "float(log_ndtr(mu / 2) - log_ndtr(-mu / 2)) * (1 - 1e-9)",
         "float(log_ndtr(mu / 2) - log_ndtr(-mu / 2)) * (1 + 1e-9)",
         f"{CONVERSIONS}test_pure_conversions_are_rounded_towards_privacy",
     ),
     _bug(
-        "the Gaussian level is that of a larger epsilon", "budget.conversions",
+        "the Gaussian level is that of a larger epsilon", "loss.conversions",
         "epsilon, delta = down(epsilon), down(delta)",
         "epsilon, delta = epsilon * (1 + 1e-8), delta",
         f"{CONVERSIONS}test_gdp_mu_is_never_too_large",

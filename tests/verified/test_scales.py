@@ -24,7 +24,7 @@ import mpmath
 import numpy as np
 import pytest
 
-from skdp.budget.stand_in import StandInBudget
+from skdp.budget.budget import StandInBudget
 from skdp.core import Ball, Box, Count, Mean, Query, Sum, noise, open_session, register_query
 from skdp.core import session as session_module
 from skdp.core.mechanisms import Independent
@@ -33,8 +33,7 @@ from skdp.queries import CellQuantile, Grid, Quantiles, quantiles, row_counts, s
 from skdp.tabular import check_rows
 
 ABOUT = (
-    "skdp/budget/amounts.py",
-    "skdp/budget/conversions.py",
+    "skdp/loss/conversions.py",
     "skdp/core/clipping.py",
     "skdp/core/mechanisms.py",
     "skdp/core/privacy_filter.py",

@@ -22,8 +22,8 @@ from scipy.special import ndtri
 
 from skdp import PrivacyBudget
 from skdp.budget import Cost, exact, gdp_delta, gdp_mu, guessing_chance, pure_mu, zcdp_delta
-from skdp.budget.accountants import ACCOUNTANTS
-from skdp.budget.amounts import Amount
+from skdp.loss.accountants import ACCOUNTANTS
+from skdp.loss.conversions import Amount
 from tests.folding import each
 
 mpmath.mp.dps = 50

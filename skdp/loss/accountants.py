@@ -1,53 +1,24 @@
 """How charges add up: the filters "basic", "gdp", "gdp_residue", "zcdp", and "pld" for fixed plans.
 
-Nothing is released here. Every accountant but "pld" is a *filter*: it fixes two caps when the
-budget is made and grants a charge if and only if the exact sum of all charges stays within both.
-The whole history is then (epsilon, delta)-DP even though every fit may be chosen after looking at
-everything released before.
+Every accountant but "pld" is a *filter*: it fixes two caps when the budget is made and grants a
+charge if and only if the exact sum of all charges stays within both. The whole history is then
+(epsilon, delta)-DP even though every fit may be chosen after looking at everything released before.
+(PROOFS.md, beside this file, says why the caps are fixed, and has the proof of "gdp_residue".)
 
 ==========  ==================  =============================  ===============================
 accountant  first sum (capped)  second sum (capped)            why it is a filter
 ==========  ==================  =============================  ===============================
-"basic"     epsilon             delta                          Rogers et al. 2016, Thm 3.6 [1]_
-"gdp"       mu squared          delta of non-Gaussian charges  Smith & Thakurta 2022 [2]_
-"gdp_..."   the same            the same                       `skdp.budget.residue`
-"zcdp"      rho                 delta of non-Gaussian charges  Whitehouse et al. 2023 [3]_
+"basic"     epsilon             delta                          Rogers et al. 2016, Thm 3.6
+"gdp"       mu squared          delta of non-Gaussian charges  Smith & Thakurta 2022
+"gdp_..."   the same            the same                       PROOFS.md
+"zcdp"      rho                 delta of non-Gaussian charges  Whitehouse et al. 2023, Thm 1
 ==========  ==================  =============================  ===============================
 
-Under "gdp_residue" a pure release takes only what it needs inside the allowance that is left.
-
-Why two *fixed* caps under "gdp" and "zcdp", instead of converting with whatever delta is left:
-let D be the delta spent apart and M the Gaussian sum. The rule "grant while
-D + delta_gdp(M) <= delta" is not a filter. Look at a first Gaussian release; if the realised
-privacy loss is large, go on with Gaussian releases, and otherwise spend D. Every path obeys the
-rule, but the two kinds of failure are collected on disjoint outcomes, and their probabilities add
-up to more than delta (``tests/budget/test_accountants.py`` computes such a case). With caps fixed
-in advance, write each charge as (1 - d) P + d P' with P Gaussian-private (Kairouz, Oh &
-Viswanath 2015, Thm 3.3 [4]_): the P form a GDP or zCDP filter of their own, and the P' happen
-with probability at most the cap on the sum of d. So delta is split by `separate_delta` when the
-budget is made.
-
-"pld" adds up whole privacy loss distributions (`skdp.budget.pld`), which is tighter and no filter:
+"pld" adds up whole privacy loss distributions (`skdp.loss.pld`), which is tighter and no filter:
 it grants only what plans hold that were fixed before anything of them was drawn.
 
 All conversions are rounded towards privacy (less granted, more reported), and the line that
 does so says it.
-
-References
-----------
-.. [1] R. Rogers, A. Roth, J. Ullman, S. Vadhan, "Privacy odometers and filters", NeurIPS 2016.
-.. [2] A. Smith, A. Thakurta, "Fully adaptive composition for Gaussian differential privacy",
-   arXiv:2210.17520, 2022.
-.. [3] J. Whitehouse, A. Ramdas, R. Rogers, Z. S. Wu, "Fully-adaptive composition in
-   differential privacy", ICML 2023, Theorem 1.
-.. [4] P. Kairouz, S. Oh, P. Viswanath, "The composition theorem for differential privacy",
-   ICML 2015.
-.. [5] B. Balle, Y.-X. Wang, "Improving the Gaussian mechanism for differential privacy",
-   ICML 2018, Theorem 8.
-.. [6] C. Canonne, G. Kamath, T. Steinke, "The discrete Gaussian for differential privacy",
-   NeurIPS 2020, Proposition 12.
-.. [7] J. Dong, A. Roth, W. Su, "Gaussian differential privacy", JRSS B 2022.
-.. [8] M. Bun, T. Steinke, "Concentrated differential privacy", TCC 2016, Propositions 1.4, 1.6.
 """
 
 from __future__ import annotations
@@ -58,43 +29,34 @@ from fractions import Fraction
 from functools import lru_cache
 from typing import TYPE_CHECKING
 
-from skdp.budget.amounts import Amount, exact, round_down, round_up
-from skdp.budget.charge import Cost, PrivacyLoss
-from skdp.budget.conversions import (
+from scipy.special import ndtr
+
+from skdp.loss.charge import Cost, PrivacyLoss
+from skdp.loss.conversions import (
+    Amount,
     down,
+    exact,
     gdp_delta,
     gdp_mu,
     largest,
     pure_mu,
+    round_down,
+    round_up,
     smallest,
     up,
     zcdp_delta,
 )
-from skdp.budget.residue import is_enough, pure_price
 
 if TYPE_CHECKING:
-    from skdp.budget.pld import PlanLoss
+    from skdp.loss.pld import PlanLoss
 
-__all__ = [
-    "ACCOUNTANTS",
-    "Accountant",
-    "gdp_delta",
-    "gdp_mu",
-    "plan_epsilon",
-    "pure_mu",
-    "zcdp_delta",
-]
+__all__ = ["ACCOUNTANTS", "Accountant", "is_enough", "plan_epsilon", "pure_price"]
 
 
 class Accountant(ABC):
     """A filter: two caps, the price of a charge, and what sums mean as (epsilon, delta).
 
-    Parameters
-    ----------
-    epsilon, delta : float
-        The budget.
-    separate_delta : float
-        The part of `delta` kept for charges that are not Gaussian ("gdp" and "zcdp").
+    `separate_delta` is the part of `delta` for charges that are not Gaussian ("gdp" and "zcdp").
     """
 
     name: str
@@ -215,8 +177,10 @@ class _GaussianAccountant(Accountant):
         epsilon = self.epsilon  # the caps were made for it, so it always bounds the loss
         if amount.main < self.cap.main:
             main = round_up(amount.main)
-            found = smallest(lambda e: self.main_delta(e, main) <= down(self.delta_gaussian), 1.0)
-            epsilon = min(epsilon, up(found))
+            at_delta = smallest(
+                lambda e: self.main_delta(e, main) <= down(self.delta_gaussian), 1.0
+            )
+            epsilon = min(epsilon, up(at_delta))
         return PrivacyLoss(epsilon, round_up(exact(self.delta_gaussian) + amount.apart))
 
     def epsilon_at(self, amount: Amount, delta: float) -> float:
@@ -265,7 +229,7 @@ class GDPAccountant(_GaussianAccountant):
 class GDPResidueAccountant(GDPAccountant):
     """The same sum, but pure releases take only what they need inside what is left of it.
 
-    What a release takes depends on what is left (`skdp.budget.residue` has the proof), so its price
+    What a release takes depends on what is left (proof in PROOFS.md), so its price
     is known when it is charged; that of "gdp" is an upper bound, which reservations set aside.
     """
 
@@ -276,12 +240,12 @@ class GDPResidueAccountant(GDPAccountant):
         left = self.cap.main - charged.main
         total = Amount()
         for single, times in cost.components:
-            one = self.price_one(single)
+            plain = self.price_one(single)
             if single.mu is None:
                 main = pure_price(single.epsilon, times, max(left - total.main, Fraction(0)))
-                total = total + Amount(main, times * one.apart)
+                total = total + Amount(main, times * plain.apart)
             else:
-                total = total + times * one
+                total = total + times * plain
         return total
 
     def is_price(self, cost: Cost, charged: Amount, main: Fraction) -> bool:
@@ -295,8 +259,8 @@ class GDPResidueAccountant(GDPAccountant):
 class ZCDPAccountant(_GaussianAccountant):
     """Sum of rho: mu^2/2 of Gaussian noise, min(epsilon^2/2, epsilon) of pure epsilon.
 
-    The first is [8]_ Proposition 1.6 with the dominance of mu-GDP by one Gaussian pair; the
-    second [8]_ Proposition 1.4, and D_alpha <= epsilon <= alpha epsilon.
+    Bun & Steinke 2016: the first is Proposition 1.6 with the dominance of mu-GDP by one Gaussian
+    pair; the second is Proposition 1.4, and D_alpha <= epsilon <= alpha epsilon.
     """
 
     name = "zcdp"
@@ -324,12 +288,7 @@ class PLDAccountant(BasicAccountant):
 
     This is no filter: what a plan holds must not depend on what was released. Each plan has an
     (epsilon, delta) of its own, fixed when the budget is made; its first draw pays for all of it.
-
-    Why these add up as under "basic", even where draws from several plans alternate and a later
-    plan is fixed in view of an earlier one: a plan within (epsilon, delta) is a function of one
-    draw of the four-valued pair that dominates all (epsilon, delta)-private releases
-    ([4]_, Theorem 3.3). These pairs are fixed in advance, one for each plan, and their product is
-    bounded by the sums.
+    PROOFS.md says why several plans add up as under "basic".
     """
 
     name = "pld"
@@ -360,7 +319,7 @@ _INFINITE = Fraction(10) ** 400  # more than any budget
 
 @lru_cache(maxsize=16)
 def _plan_loss(cost: Cost) -> PlanLoss:
-    from skdp.budget.pld import plan_loss  # imported where a plan is made
+    from skdp.loss.pld import plan_loss  # imported where a plan is made
 
     return plan_loss(cost)
 
@@ -390,11 +349,92 @@ def plan_epsilon(cost: Cost, delta: float) -> float:
 
 ACCOUNTANTS: dict[str, type[Accountant]] = {
     cls.name: cls
-    for cls in (
-        BasicAccountant,
-        GDPAccountant,
-        GDPResidueAccountant,
-        ZCDPAccountant,
-        PLDAccountant,
-    )
+    for cls in (BasicAccountant, GDPAccountant, GDPResidueAccountant, ZCDPAccountant, PLDAccountant)
 }
+
+
+# --- "gdp_residue" -------------------------------------------------------------------------------
+
+_REL = 1e-12  # relative error granted to each value of ndtr and the arithmetic round it
+_STEP = 3e-4  # by which a price may be above the best one
+_COUNTED = 2**16  # releases of one charge are priced one by one so far
+_SMALL = 1e-4  # below it floats seldom tell a better price from the plain one
+
+
+def _holds(epsilon: float, left: Fraction, price: Fraction) -> bool:
+    """Whether an epsilon-DP release may take `price` out of what is left of mu squared."""
+    if price > left:
+        return False
+    mu = down(math.sqrt(round_down(left)))  # downwards: a smaller allowance
+    r = up(math.sqrt(round_up(left - price)))  # upwards: more is left
+    share = 1 / (1 + math.exp(min(epsilon, 700.0)))
+    a, b = epsilon / r, r / 2
+    errors = share * float(ndtr(a - b)) + (1 - share) * float(ndtr(-a - b))
+    # The rounding of the arguments, at most an ulp of a + b, moves ndtr by that times (a + b + 1).
+    slack = _REL + 1e-15 * (a + b) * (a + b + 1)
+    allowed = float(ndtr(-mu / 2))
+    return allowed > 1e-290 and errors * (1 - slack) >= allowed * (1 + _REL)  # else no float says
+
+
+def is_enough(epsilon: float, left: Fraction, price: Fraction) -> bool:
+    """Whether one epsilon-DP release may take this price; False also where no float can say it.
+
+    Far faster than :func:`pure_price`, which looks for the smallest price.
+    """
+    return _holds(up(epsilon), left, price)
+
+
+def pure_price(epsilon: float, times: int, left: Fraction) -> Fraction:
+    """Return what `times` epsilon-DP releases take out of what is left of mu squared, rounded up.
+
+    The price is a finite decimal, never more than `times` prices of the plain filter, and more than
+    what is left where the releases do not fit.
+    """
+    plain = exact(pure_mu(epsilon)) ** 2
+    bound = up(epsilon)  # the decimal of repr may lie above the float
+    price, total, done = Fraction(0), Fraction(0), 0
+    while done < times:
+        rest = left - total
+        # The last one takes all that it takes by itself: it does not fit. Past the count, and where
+        # nothing is to be had, the rest takes the plain price, which is valid whatever is left.
+        if rest < plain or done == _COUNTED or (price == plain and epsilon < _SMALL):
+            return total + (times - done) * plain
+        if not price or not _holds(bound, rest, price):
+            price = _smallest_price(bound, rest, plain)
+        many = _as_many(bound, rest, plain, price, min(times, _COUNTED) - done)
+        total += many * price
+        done += many
+    return total
+
+
+def _as_many(epsilon: float, left: Fraction, plain: Fraction, price: Fraction, most: int) -> int:
+    """Return how many releases, at most `most`, take a price that is valid for the first of them.
+
+    A price is valid for all of them if it is valid for the last, and if the plain price still fits
+    before that one.
+    """
+
+    def fit(n: int) -> bool:
+        rest = left - (n - 1) * price
+        return n <= most and rest >= plain and _holds(epsilon, rest, price)
+
+    n = 1
+    while fit(2 * n):
+        n *= 2
+    low, high = n, min(2 * n, most + 1)  # `low` fit, `high` do not
+    while high - low > 1:
+        middle = (low + high) // 2
+        low, high = (middle, high) if fit(middle) else (low, middle)
+    return low
+
+
+def _smallest_price(epsilon: float, left: Fraction, plain: Fraction) -> Fraction:
+    """Return a price that is valid here, hardly above the best; the plain one at worst."""
+    best = smallest(lambda p: _holds(epsilon, left, exact(p)), float(plain))
+    if math.isfinite(best):
+        # A little more than the best is still enough a few releases later, when less is left.
+        for price in (best * (1 + _STEP), best * (1 + 2 * _STEP)):
+            short = exact(float(f"{price:.8g}"))
+            if short <= plain and _holds(epsilon, left, short):
+                return short
+    return plain

@@ -1,6 +1,6 @@
 """What can be checked of a ledger by reading it, and what nobody can know from it.
 
-Nothing is released here. Every sum is made again from the charges and reservations, every price
+Every sum is made again from the charges and reservations, every price
 again from its components, and the rest of every plan from what was drawn.
 """
 
@@ -16,12 +16,10 @@ from fractions import Fraction
 
 from skdp.budget import plans, schema
 from skdp.budget.account import accountant_of
-from skdp.budget.accountants import Accountant, GDPResidueAccountant, plan_epsilon
-from skdp.budget.amounts import Amount, exact
-from skdp.budget.charge import Cost
 from skdp.exceptions import LedgerError
-
-__all__ = ["UNKNOWABLE", "UNREADABLE", "Finding", "verify"]
+from skdp.loss.accountants import Accountant, GDPResidueAccountant, plan_epsilon
+from skdp.loss.charge import Cost
+from skdp.loss.conversions import Amount, exact
 
 UNKNOWABLE = (
     "whether the file was replaced by an older copy, or its last charges and totals undone",
@@ -63,21 +61,10 @@ class Finding:
 
 
 def verify(connection: sqlite3.Connection) -> list[Finding]:
-    """Check a ledger.
-
-    Parameters
-    ----------
-    connection : sqlite3.Connection
-        To a snapshot of it (`skdp.budget.snapshot`).
-
-    Returns
-    -------
-    findings : list of Finding
-        The ledger is sound if none is "wrong".
-    """
+    """Check a ledger, given a snapshot of it; the ledger is sound if no finding is "wrong"."""
     try:
-        (found,) = connection.execute("PRAGMA integrity_check").fetchone()
-        if found != "ok":
+        (verdict,) = connection.execute("PRAGMA integrity_check").fetchone()
+        if verdict != "ok":
             return [Finding("wrong", "SQLite finds that the file is damaged")]
         return [Finding("ok", "SQLite finds no damage in the file"), *_findings(connection)]
     except (LedgerError, *UNREADABLE) as error:
@@ -169,10 +156,10 @@ def _is_list(text: object) -> bool:
     if text == "[]":
         return True
     try:
-        found = json.loads(text) if isinstance(text, str) else None
+        releases = json.loads(text) if isinstance(text, str) else None
     except (ValueError, RecursionError):
         return False
-    return isinstance(found, list) and all(isinstance(one, dict) for one in found)
+    return isinstance(releases, list) and all(isinstance(release, dict) for release in releases)
 
 
 def _wrong_prices(accountant: Accountant, rows: list[Row]) -> list[int]:
@@ -194,7 +181,7 @@ def _wrong_residues(accountant: GDPResidueAccountant, rows: list[Row]) -> list[i
     """Return the numbers of charges that paid less than what they took of the allowance.
 
     The last charges come first: a price that is valid there is valid where more was left, too
-    (`skdp.budget.residue`).
+    (`skdp.loss.accountants`).
     """
     valid: set[tuple[str, str, str]] = set()
     wrong = []
@@ -246,8 +233,8 @@ def _of_plans(
         "every charge was drawn from a plan, and what is left of each is what was not drawn",
         "what is left of its plans is not what its charges left of them",
     )
-    held = [plan for plan in plans.read(connection, schema.cost_of) if plan.taken]
-    parts = [plan.part for plan in held]
+    holders = [plan for plan in plans.read(connection, schema.cost_of) if plan.taken]
+    parts = [plan.part for plan in holders]
     yield _judged(
         len(set(parts)) == len(parts) and all(0 <= part < len(terms.plans) for part in parts),
         "every plan has a part of the budget of its own",
@@ -260,7 +247,9 @@ def _of_plans(
     ):
         paid.setdefault(row["plan"], []).append(schema.amount_of(row["main"], row["apart"]))
     late = [
-        plan.number for plan in held if plan.drawn and not _is_paid(plan, terms, paid[plan.number])
+        plan.number
+        for plan in holders
+        if plan.drawn and not _is_paid(plan, terms, paid[plan.number])
     ]
     yield _judged(
         not late,

@@ -1,7 +1,9 @@
-"""Conversions between epsilon, delta, mu and rho, each rounded towards privacy.
+"""Exact amounts, and conversions between epsilon, delta, mu and rho, rounded towards privacy.
 
-Nothing is released here. Every function says in its docstring which way it rounds, and the line
-that does so says it, too.
+An amount that a user writes as a float is read as the decimal that ``repr`` shows (``0.1`` is one
+tenth, not the nearest binary fraction), so that ten charges of 0.1 fill a budget of 1.0 exactly.
+Sums and comparisons are made on :class:`fractions.Fraction` and stored as decimal text; floats are
+never accumulated. Conversions are floats; each docstring says which way its result is rounded.
 
 References
 ----------
@@ -15,24 +17,157 @@ References
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+import numbers
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from fractions import Fraction
 
 import numpy as np
 from scipy.special import erfcx, erfinv, log_ndtr, ndtr, ndtri_exp
 
-__all__ = [
-    "down",
-    "gdp_delta",
-    "gdp_mu",
-    "guessing_chance",
-    "largest",
-    "pure_epsilon_from_mu",
-    "pure_mu",
-    "pure_part",
-    "smallest",
-    "up",
-    "zcdp_delta",
-]
+
+def exact(value: float) -> Fraction:
+    """Return the decimal number that ``repr(float(value))`` shows, as a fraction.
+
+    Parameters
+    ----------
+    value : float
+        A finite number.
+
+    Returns
+    -------
+    fraction : fractions.Fraction
+
+    Examples
+    --------
+    >>> from skdp.loss.conversions import exact
+    >>> 10 * exact(0.1) == 1
+    True
+    """
+    return Fraction(repr(float(value)))
+
+
+def round_up(amount: Fraction) -> float:
+    """Return the smallest float whose ``repr`` is at least `amount` (infinity past the range)."""
+    try:
+        value = float(amount)
+    except OverflowError:
+        return math.inf if amount > 0 else -math.inf
+    while math.isfinite(value) and exact(value) < amount:  # towards more loss
+        value = math.nextafter(value, math.inf)
+    return value
+
+
+def round_down(amount: Fraction) -> float:
+    """Return the largest float whose ``repr`` is at most `amount`."""
+    return 0.0 - round_up(-amount)  # 0.0, and not -0.0, for zero
+
+
+def decimal_text(amount: Fraction) -> str:
+    """Return `amount` written as a decimal, exactly; its denominator must divide a power of ten.
+
+    Every amount of the ledger is a sum of products of decimals, so this never rounds.
+    """
+    denominator = amount.denominator
+    twos = (denominator & -denominator).bit_length() - 1
+    fives, rest = 0, denominator >> twos
+    while rest % 5 == 0:
+        rest //= 5
+        fives += 1
+    if rest != 1:
+        raise ValueError("amount is not a finite decimal")
+    digits = max(twos, fives)
+    scaled = abs(amount.numerator) * (10**digits // denominator)
+    text = str(scaled).rjust(digits + 1, "0")
+    sign = "-" if amount < 0 else ""
+    return sign + (text if digits == 0 else f"{text[:-digits]}.{text[-digits:]}")
+
+
+def exact_shares(total: Fraction, weights: Sequence[Fraction]) -> list[float]:
+    """Share `total` by weight into decimals that add up to it exactly; both are above 0.
+
+    All shares but the last are rounded down to fifteen digits of the total, and the last takes the
+    remainder. If no float shows that remainder, one share is a little smaller. If the weights
+    differ so much that a share would have fewer than six digits, every share is rounded down by
+    itself, and something remains.
+    """
+    whole = sum(weights, Fraction(0))
+    step = Fraction(10) ** (math.floor(math.log10(total)) - 14)
+    first = [total * weight / whole // step * step for weight in weights[:-1]]
+    largest = first.index(max(first)) if first else 0
+    coarse = total * min(weights) / whole < 10**6 * step
+    for _ in range(0 if coarse else 200):
+        shares = [*first, total - sum(first, Fraction(0))]
+        if min(shares) > 0 and all(exact(float(share)) == share for share in shares):
+            return [float(share) for share in shares]
+        if not first:
+            break
+        first[largest] -= step
+    return [round_down(total * weight / whole) for weight in weights]
+
+
+def _real(value: object, name: str, allowed: str) -> float:
+    """Return `value` as a float, or raise a TypeError that names the parameter."""
+    if type(value) is float:
+        return value
+    if isinstance(value, bool) or not isinstance(value, numbers.Real):
+        raise TypeError(f"{name} must be {allowed}; got an object of type {type(value).__name__}.")
+    try:
+        return float(value)
+    except OverflowError:
+        return math.inf
+
+
+def check_positive(value: object, name: str) -> float:
+    """Return `value` as a float if it is a finite number above zero, and raise otherwise."""
+    number = _real(value, name, "a finite number > 0")
+    if not (math.isfinite(number) and number > 0):
+        raise ValueError(f"{name} must be a finite number > 0; got {number!r}.")
+    return number
+
+
+def check_delta(value: object, name: str = "delta") -> float:
+    """Return `value` as a float if it is a number in [0, 1), and raise otherwise."""
+    number = _real(value, name, "a number in [0, 1)")
+    if not 0 <= number < 1:  # False for NaN too
+        raise ValueError(f"{name} must be a number in [0, 1); got {number!r}.")
+    return abs(number)  # -0.0 becomes 0.0
+
+
+@dataclass(frozen=True)
+class Amount:
+    """What an accountant adds up: two exact numbers, capped separately.
+
+    `main` is epsilon ("basic"), mu squared ("gdp") or rho ("zcdp"); `apart` is delta ("basic"), or
+    the delta of charges that are not Gaussian ("gdp", "zcdp").
+    """
+
+    main: Fraction = Fraction(0)
+    apart: Fraction = Fraction(0)
+
+    def __add__(self, other: Amount) -> Amount:
+        return Amount(self.main + other.main, self.apart + other.apart)
+
+    def __sub__(self, other: Amount) -> Amount:
+        return Amount(self.main - other.main, self.apart - other.apart)
+
+    def __rmul__(self, times: int) -> Amount:
+        return Amount(times * self.main, times * self.apart)
+
+    def fits(self, room: Amount) -> bool:
+        """Whether both parts are at most those of `room`."""
+        return self.main <= room.main and self.apart <= room.apart
+
+    def overlap(self, other: Amount) -> Amount:
+        """Return the smaller of the two, part by part."""
+        return Amount(min(self.main, other.main), min(self.apart, other.apart))
+
+    def positive(self) -> Amount:
+        """Return the amount with negative parts replaced by zero."""
+        return Amount(max(self.main, Fraction(0)), max(self.apart, Fraction(0)))
+
+
+# --- conversions ---------------------------------------------------------------------------------
 
 # Relative error granted to one call of erfcx, erfinv, ndtr or ndtri_exp and the arithmetic round
 # it. Their authors state 1e-13 or better; the tests compare them with 50-digit arithmetic.
@@ -171,23 +306,7 @@ def pure_mu(epsilon: float) -> float:
 def pure_epsilon_from_mu(mu: float) -> float:
     """Return an epsilon such that every epsilon-DP release is mu-GDP, rounded down.
 
-    The inverse of `pure_mu`: epsilon = log Phi(mu/2) - log Phi(-mu/2).
-
-    Parameters
-    ----------
-    mu : float
-        Above 0.
-
-    Returns
-    -------
-    epsilon : float
-
-    Examples
-    --------
-    >>> epsilon = pure_epsilon_from_mu(0.5)
-    >>> from skdp.budget import pure_mu
-    >>> pure_mu(epsilon) <= 0.5
-    True
+    The inverse of `pure_mu`: epsilon = log Phi(mu/2) - log Phi(-mu/2); mu is above 0.
     """
     # log_ndtr is good to about 1e-13; their difference is at least 0.79 mu and the two terms are
     # at most log 2 + mu**2 / 8 + ..., so 1e-9 covers it for mu >= 1e-3. Below, the tangent
@@ -225,11 +344,11 @@ def zcdp_delta(epsilon: float, rho: float) -> float:
 
     def log_delta(alpha_1: np.ndarray) -> np.ndarray:  # alpha - 1 > 0
         alpha = 1 + alpha_1
-        one, two = alpha_1 * alpha * rho, alpha_1 * epsilon
+        spread, shift = alpha_1 * alpha * rho, alpha_1 * epsilon
         # alpha log(1 - 1/alpha) - log(alpha - 1), without 1 - 1/alpha
-        three, four = alpha_1 * np.log(alpha_1), alpha * np.log1p(alpha_1)
-        error = 1e-14 * (one + two + np.abs(three) + four + 1)
-        return one - two + three - four + error  # upwards: error covers the rounding of the sum
+        gain, loss = alpha_1 * np.log(alpha_1), alpha * np.log1p(alpha_1)
+        error = 1e-14 * (spread + shift + np.abs(gain) + loss + 1)
+        return spread - shift + gain - loss + error  # upwards: error covers the rounding of the sum
 
     center = max((epsilon / rho - 1) / 2, 1.0)  # minimises the exponent
     grid = np.geomspace(1e-3, 1e3 * center, 129)
@@ -292,3 +411,22 @@ def guessing_chance(epsilon: float, delta: float = 0.0, prior: float = 0.5) -> f
     corners = [(0.0, delta), (wrong, 1 - wrong), (1 - delta, 1.0)]
     chance = max(prior * power + (1 - prior) * (1 - x) for x, power in corners)
     return min(chance * (1 + _REL), 1.0)  # rounded up: more than the error of the arithmetic
+
+
+def attacker_sentence(epsilon: float, delta: float, adjacency: str, unit: str | None = None) -> str:
+    """Say what a loss lets an attacker do; "" for no loss.
+
+    `adjacency` is "" where it is not known; `unit` is None for one row.
+    """
+    if not epsilon and not delta:
+        return ""
+    chance = guessing_chance(epsilon, min(delta, 1.0)) if math.isfinite(epsilon) else 1.0
+    unit = "row" if unit is None else unit
+    guess = {
+        "replace_one": f"between two contents of one {unit}",
+        "add_or_remove_one": f"whether one {unit} is in the table",
+    }.get(adjacency, f"between two tables that one {unit} tells apart")
+    return (
+        f"Whoever knows all the rest and guesses {guess}, with even chances beforehand, is right "
+        f"with a probability of at most {math.ceil(1000 * chance) / 10:g}%."
+    )

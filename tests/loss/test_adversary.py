@@ -17,11 +17,11 @@ import pytest
 
 from skdp.budget import Cost, PrivacyBudget
 from skdp.budget.account import accountant_of
-from skdp.budget.amounts import Amount
-from skdp.budget.charge import total
-from skdp.budget.pld import plan_loss
 from skdp.budget.schema import Terms
 from skdp.exceptions import BudgetExceededError
+from skdp.loss.charge import total
+from skdp.loss.conversions import Amount
+from skdp.loss.pld import plan_loss
 from tests.folding import each
 
 

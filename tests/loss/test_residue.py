@@ -8,11 +8,11 @@ from fractions import Fraction
 import mpmath
 import pytest
 
-from skdp.budget import Cost, PrivacyBudget, gdp_mu, plan_epsilon, pure_mu, residue
-from skdp.budget.amounts import exact
-from skdp.budget.conversions import up
-from skdp.budget.residue import pure_price
+from skdp.budget import Cost, PrivacyBudget, gdp_mu, plan_epsilon, pure_mu
 from skdp.exceptions import BudgetExceededError
+from skdp.loss import accountants
+from skdp.loss.accountants import pure_price
+from skdp.loss.conversions import exact, up
 from tests.folding import each
 
 MP = mpmath.mp.clone()
@@ -85,8 +85,8 @@ def test_many_prices_are_the_sum_of_those_that_are_searched_for_one_by_one(epsil
             if rest < plain:
                 total += (times - done) * plain
                 break
-            if not price or not residue._holds(up(epsilon), rest, price):
-                price = residue._smallest_price(up(epsilon), rest, plain)
+            if not price or not accountants._holds(up(epsilon), rest, price):
+                price = accountants._smallest_price(up(epsilon), rest, plain)
             total += price
         assert pure_price(epsilon, times, left) == total
 

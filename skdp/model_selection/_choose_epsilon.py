@@ -1,7 +1,4 @@
-"""The epsilon that buys an error: `choose_epsilon`, the inverse of ``expected_error``.
-
-Nothing is released here, nothing private is read, and nothing charged.
-"""
+"""The epsilon that buys an error: `choose_epsilon`, the inverse of ``expected_error``."""
 
 from __future__ import annotations
 
@@ -15,9 +12,7 @@ from sklearn.base import clone
 
 from skdp import statistics
 from skdp._parameters import check_integer, naming
-from skdp.budget.amounts import check_positive
-
-__all__ = ["choose_epsilon"]
+from skdp.loss.conversions import check_positive
 
 _TOLERANCE = 1.005  # how close the search comes, as a ratio; then digits are cut
 

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from skdp.budget.amounts import (
+from skdp.loss.conversions import (
     Amount,
     check_delta,
     check_positive,

@@ -1,47 +1,18 @@
 """Privacy loss distributions: what a plan of releases, fixed in advance, amounts to together.
 
-Nothing is released here. Every price stands for a pair of distributions (P, Q) that dominates the
-release on all neighbouring tables: whoever is given one draw of P, or of Q, can make the release
-on the one table, or on the other, out of it ([1]_, Theorem 8, by Blackwell's theorem).
-
-===============================  ==============================================================
-price                            dominating pair
-===============================  ==============================================================
-epsilon-DP                       randomized response: loss epsilon, -epsilon ([2]_, Theorem 3.3)
-mu-GDP                           two normal distributions, mu apart ([3]_, Definition 2.6)
-a separate delta, or             the same, but that with probability delta the draw tells all:
-(epsilon, delta)-DP              loss infinity ([2]_, Theorem 3.3)
-===============================  ==============================================================
-
-Why the plan must be fixed, and its order need not be. Draw one value for each release of the plan
-in advance, all from their P or all from their Q. Whoever looks at what was released so far and
-chooses which release of the plan comes next, on which columns, or to stop, can be played with
-these values alone. So everything released is a function of the product of the pairs, and its
-privacy is that of the product. Where the *list* may depend on what was seen, there is nothing to
-draw in advance, and the bound is wrong (the natural filter, which [4]_ proves invalid; the tests
-play the adversary).
-
-Fits that run at the same time, or that answer one question after another, are covered too: an
-interactive release is as well a function of one draw ([5]_).
+Every price stands for a pair of distributions that dominates the release: randomized response for
+epsilon-DP, two normal distributions for mu-GDP, and for a delta a draw that tells everything. What
+is released of a plan is as private as the product of its pairs (PROOFS.md, beside this file).
 
 How it is computed. Losses of the pure prices lie on a grid. One that is between two points of it
 is split onto both, so that its mass under P and under Q stay: (1 - exp(x - loss))+ is a convex
 function of exp(-loss), so each delta only grows (Jensen's inequality). Everything is added and
 multiplied with numbers >= 0, so a rounding error is a small part of each mass; it is counted, and
-added. Prices that are small beside the grid count as Gaussian ones, which dominate them ([3]_,
-Proposition 3). What is cut off above counts as infinite, what is cut off below is moved up. All
-Gaussian prices are one, exactly, and enter by the closed form of their delta. No Fourier transform
-is taken: its errors are absolute, and would be the larger part of a small delta.
-
-References
-----------
-.. [1] Y. Zhu, J. Dong, Y.-X. Wang, "Optimal accounting of differential privacy via
-   characteristic function", AISTATS 2022.
-.. [2] P. Kairouz, S. Oh, P. Viswanath, "The composition theorem for differential privacy",
-   ICML 2015.
-.. [3] J. Dong, A. Roth, W. Su, "Gaussian differential privacy", JRSS B 2022.
-.. [4] arXiv:2602.06756, 2026.
-.. [5] S. Vadhan, W. Zhang, "Concurrent composition theorems for differential privacy", STOC 2023.
+added. Prices that are small beside the grid count as Gaussian ones, which dominate them (Dong, Roth
+& Su 2022, Proposition 3). What is cut off above counts as infinite, what is cut off below is moved
+up. All Gaussian prices are one, exactly, and enter by the closed form of their delta. No Fourier
+transform is taken: its errors are absolute, and would be the larger part of a small delta
+(doc/accountants.md compares with dp-accounting).
 """
 
 from __future__ import annotations
@@ -56,11 +27,8 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import erfcx, ndtr
 
-from skdp.budget.amounts import exact, round_up
-from skdp.budget.charge import Cost
-from skdp.budget.conversions import pure_mu, smallest
-
-__all__ = ["Losses", "PlanLoss", "plan_loss"]
+from skdp.loss.charge import Cost
+from skdp.loss.conversions import exact, pure_mu, round_up, smallest
 
 _U = 2.0**-52  # twice the rounding error of one operation
 _POINTS = 2**15  # of the grid, about
@@ -73,16 +41,8 @@ _SPARSE = 64  # so many points are added one by one
 class Losses:
     """Masses under P of the losses (first + i) * step; the rest of the mass is infinite.
 
-    Parameters
-    ----------
-    first : int
-        The lowest loss, in steps.
-    masses : array of shape (n,)
-        At least 0; never less than they should be, but for `error`.
-    infinite : float
-        The mass of what tells all.
-    error : float
-        By which part of itself a mass may be too small, at most.
+    No mass is smaller than it should be by more than the part `error` of itself; `infinite` is the
+    mass of outcomes that tell everything.
     """
 
     first: int
@@ -200,25 +160,17 @@ def _gaussian_deltas(epsilons: NDArray[np.float64], mu: float) -> NDArray[np.flo
         near = ndtr(a) * (1 + slack) - scale * second * (1 - slack)
         first = erfcx(np.maximum(-a, 0.0) / math.sqrt(2))
         far = scale * ((first - second) + slack * (first + second))
-    found = np.clip(np.where(a < 0, far, near), 0.0, 1.0)
-    below = -np.expm1(-size) + np.exp(-size) * found * (1 + 8 * _U)
-    return np.where(epsilons < 0, below, found)
+    deltas = np.clip(np.where(a < 0, far, near), 0.0, 1.0)
+    below = -np.expm1(-size) + np.exp(-size) * deltas * (1 + 8 * _U)
+    return np.where(epsilons < 0, below, deltas)
 
 
 @dataclass(frozen=True)
 class PlanLoss:
     """What releases that were fixed in advance amount to together.
 
-    Parameters
-    ----------
-    losses : Losses
-        Of the pure ones.
-    step : float
-        The width of their grid.
-    mu : float
-        Of the Gaussian ones together.
-    separate : float
-        The probability that one of the separate deltas happens.
+    `losses` are those of the pure releases, on a grid of width `step`; `mu` is that of the Gaussian
+    releases together; `separate` is the probability that one of the separate deltas happens.
     """
 
     losses: Losses
@@ -227,15 +179,10 @@ class PlanLoss:
     separate: float
 
     def delta(self, epsilon: float) -> float:
-        """Return an upper bound on the smallest delta at this epsilon, in [0, 1].
+        """Return an upper bound on the smallest delta at this epsilon (at least 0), in [0, 1].
 
         delta(epsilon) is the mean, over the losses of the pure releases, of the delta that the
         Gaussian ones have at what is left of epsilon.
-
-        Parameters
-        ----------
-        epsilon : float
-            At least 0.
         """
         losses = self.losses
         points = (losses.first + np.arange(losses.masses.size)) * self.step
@@ -247,13 +194,7 @@ class PlanLoss:
         return min(1.0, bound + 1e-300)  # of masses too small for a float
 
     def epsilon(self, delta: float) -> float:
-        """Return the smallest epsilon at this delta, rounded up; infinity if there is none.
-
-        Parameters
-        ----------
-        delta : float
-            In [0, 1).
-        """
+        """Return the smallest epsilon at this delta in [0, 1), rounded up, or infinity."""
         if self.separate + self.losses.infinite >= delta:
             return math.inf
         top = (self.losses.first + self.losses.masses.size) * self.step
@@ -267,21 +208,12 @@ _ALL = PlanLoss(Losses(0, np.zeros(1), infinite=1.0), 1.0, 0.0, 0.0)  # what tel
 
 
 def plan_loss(cost: Cost) -> PlanLoss:
-    """Return what a plan amounts to.
-
-    Parameters
-    ----------
-    cost : Cost
-        The sum of the prices of everything that is planned.
-
-    Returns
-    -------
-    loss : PlanLoss
+    """Return what a plan amounts to; `cost` is the sum of all planned prices.
 
     Examples
     --------
     >>> from skdp.budget import Cost
-    >>> from skdp.budget.pld import plan_loss
+    >>> from skdp.loss.pld import plan_loss
     >>> round(plan_loss(100 * Cost(0.1)).epsilon(1e-6), 2)
     4.77
     """

@@ -1,7 +1,7 @@
-"""What a fit costs and what the ledger says about it: PrivacyLoss, Cost, Charge, Reservation.
+"""What a fit costs and what the ledger says about it: PrivacyLoss, Cost, Charge, ReservationRecord.
 
-Nothing is released here, and no object of this module holds data: a price is known before the
-data is touched, and a charge repeats the price with the names of what was released.
+No object of this module holds data: a price is known before the data is touched, and a charge
+repeats the price with the names of what was released.
 """
 
 from __future__ import annotations
@@ -15,10 +15,7 @@ from fractions import Fraction
 from typing import Any
 
 from skdp._version import __version__
-from skdp.budget.amounts import check_delta, check_positive, exact, round_up
-from skdp.budget.meaning import attacker_sentence
-
-__all__ = ["Charge", "Cost", "PrivacyLoss", "ReservationRecord", "total"]
+from skdp.loss.conversions import attacker_sentence, check_delta, check_positive, exact, round_up
 
 
 @dataclass(frozen=True)
@@ -161,6 +158,23 @@ def _total(terms: Counter[Cost]) -> Cost:
     ):
         object.__setattr__(total, name, value)  # the dataclass is frozen
     return total
+
+
+def check_plan(cost: object) -> Cost:
+    """Return the sum of a list of prices, or one price, or raise."""
+    if isinstance(cost, list | tuple) and cost:
+        return total((check_cost(price), 1) for price in cost)
+    return check_cost(cost)
+
+
+def check_cost(cost: object) -> Cost:
+    """Return a price, or raise."""
+    if not isinstance(cost, Cost):
+        raise TypeError(
+            f"cost must be a skdp.budget.Cost; got {type(cost).__name__}. Write "
+            "Cost(epsilon=0.5), estimator.privacy_cost() or search_cost(search)."
+        )
+    return cost
 
 
 @dataclass(frozen=True)

@@ -15,9 +15,10 @@ import numpy as np
 import pytest
 from dp_accounting.pld import common, privacy_loss_distribution
 
-from skdp.budget import Cost, gdp_delta, pld
-from skdp.budget.charge import total
-from skdp.budget.pld import Losses, PlanLoss, plan_loss
+from skdp.budget import Cost, gdp_delta
+from skdp.loss import pld
+from skdp.loss.charge import total
+from skdp.loss.pld import Losses, PlanLoss, plan_loss
 from tests.folding import each
 
 MP = mpmath.mp.clone()  # no other test sees its precision
