@@ -76,8 +76,9 @@ _HOMES = {
     "thresholds": "synthetic",
 }
 _SUBMODULES = (
-    "aggregation", "audit", "budget", "cluster", "confidence", "core", "decomposition", "density_ratio",
-    "discriminant_analysis", "engines", "ensemble", "exceptions", "feature_selection", "impute",
+    "aggregation", "audit", "budget", "cluster", "confidence", "core", "decomposition",
+    "density_ratio", "discriminant_analysis", "engines", "ensemble", "exceptions",
+    "feature_selection", "impute",
     "inspection", "ledger", "linear_model", "loss", "metrics", "model_selection", "naive_bayes",
     "neighbors", "planning", "preprocessing", "quantile", "queries", "sql", "statistics",
     "synthetic", "tabular", "user_code",
