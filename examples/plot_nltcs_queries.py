@@ -29,7 +29,7 @@ from numpy.typing import NDArray
 
 from skdp.budget import PrivacyBudget
 from skdp.core import open_session
-from skdp.queries import Marginal
+from skdp.queries import MarginalCells, row_counts
 from skdp.synthetic import Domain, MWEMReleaser, PrivateMultiplicativeWeights, conjunctions
 from skdp.tabular import check_coded
 
@@ -85,7 +85,8 @@ def noise_on_every_table(epsilon: float, delta: float) -> NDArray[np.float64]:
         rows, estimator="example", epsilon=epsilon, delta=delta, budget=budget
     ) as session:
         share = Fraction(1, len(work.groups))
-        tables = [Marginal(work.sizes, columns) for columns in work.attribute_sets]
+        cells = [MarginalCells(work.sizes, columns) for columns in work.attribute_sets]
+        tables = [row_counts(one, "marginal") for one in cells]
         return np.concatenate([session.answer(t, share).value.reshape(-1) for t in tables]) / n
 
 

@@ -63,7 +63,7 @@ _HOMES = {
     "SmallDBReleaser": "synthetic",
     "UncountedFitWarning": "exceptions",
     "check_pipeline": "model_selection",
-    "choose_epsilon": "_choose_epsilon",
+    "choose_epsilon": "model_selection._choose_epsilon",
     "config_context": "_config",
     "conjunctions": "synthetic",
     "get_config": "_config",
@@ -76,11 +76,11 @@ _HOMES = {
     "thresholds": "synthetic",
 }
 _SUBMODULES = (
-    "aggregation", "audit", "base", "budget", "cluster", "core", "decomposition", "density_ratio",
-    "discriminant_analysis", "engines", "ensemble", "exceptions", "feature_selection", "impute",
-    "inspection", "ledger", "linear_model", "metrics", "model_selection", "naive_bayes",
-    "neighbors", "parameters", "planning", "preprocessing", "quantile", "queries", "sql",
-    "statistics", "synthetic", "tabular", "user_code",
+    "aggregation", "audit", "base", "budget", "cluster", "confidence", "core", "decomposition",
+    "density_ratio", "discriminant_analysis", "engines", "ensemble", "exceptions",
+    "feature_selection", "impute", "inspection", "ledger", "linear_model", "loss", "metrics",
+    "model_selection", "naive_bayes", "neighbors", "parameters", "planning", "preprocessing",
+    "quantile", "queries", "sql", "statistics", "synthetic", "tabular", "user_code",
 )  # fmt: skip
 
 __all__ = sorted(_HOMES)

@@ -1,4 +1,3 @@
-from skdp._choose_epsilon import choose_epsilon as choose_epsilon
 from skdp._config import config_context as config_context
 from skdp._config import get_config as get_config
 from skdp._config import pad_time as pad_time
@@ -36,6 +35,7 @@ from skdp.model_selection import DPGridSearchCV as DPGridSearchCV
 from skdp.model_selection import DPRandomizedSearchCV as DPRandomizedSearchCV
 from skdp.model_selection import check_pipeline as check_pipeline
 from skdp.model_selection import plan as plan
+from skdp.model_selection._choose_epsilon import choose_epsilon as choose_epsilon
 from skdp.naive_bayes import DPCategoricalNB as DPCategoricalNB
 from skdp.naive_bayes import DPGaussianNB as DPGaussianNB
 from skdp.neighbors import DPHistogramDensity as DPHistogramDensity

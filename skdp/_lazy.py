@@ -29,9 +29,9 @@ def page_of(
 
     Examples
     --------
-    >>> get, names = page_of("skdp.budget", {"amounts": "check_delta"})
+    >>> get, names = page_of("skdp.loss", {"conversions": "check_delta"})
     >>> get("check_delta").__module__, "check_delta" in names()
-    ('skdp.budget.amounts', True)
+    ('skdp.loss.conversions', True)
     """
     homes = {name: module for module, shown in names.items() for name in shown.split()}
 

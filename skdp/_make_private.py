@@ -34,18 +34,18 @@ from sklearn.frozen import FrozenEstimator
 from sklearn.pipeline import FeatureUnion, Pipeline
 
 import skdp.impute
-from skdp._choose_epsilon import choose_epsilon
 from skdp.base import check_without_rows
 from skdp.base.leaks import has_price, is_search, learns_nothing
 from skdp.budget import PrivacyBudget
-from skdp.budget.amounts import check_positive, exact, round_down
 from skdp.cluster import DPKMeans
 from skdp.decomposition import DPPCA
 from skdp.discriminant_analysis import DPLinearDiscriminantAnalysis
 from skdp.ensemble import DPRandomForestClassifier
 from skdp.feature_selection import DPSelectKBest
 from skdp.linear_model import DPLinearRegression, DPLogisticRegression, DPRidge
+from skdp.loss.conversions import check_positive, exact, round_down
 from skdp.model_selection import DPGridSearchCV, DPRandomizedSearchCV, PrivateScorer
+from skdp.model_selection._choose_epsilon import choose_epsilon
 from skdp.model_selection._pricing import private_parts
 from skdp.naive_bayes import DPCategoricalNB, DPGaussianNB
 from skdp.neighbors import DPKernelDensity, DPNearestCentroid

@@ -25,7 +25,7 @@ from skdp.budget import PrivacyBudget
 from skdp.core import Ball, Mean, Release, Session
 from skdp.parameters import FLAG, FRACTION, Integers, Reals, Table, check_parameter
 from skdp.planning import SEMICIRCLE_EDGE, WISHART_EDGE, Allowance, row_count
-from skdp.queries import NormBound, NormsBelow, SecondMoment
+from skdp.queries import NormBins, SecondMoment, norm_from_bins, row_counts
 from skdp.tabular import check_public_array, check_sparse, dense_blocks
 
 __all__ = ["DPPCA"]
@@ -713,7 +713,7 @@ def _ball(
     first = np.zeros(plan.dims) if center is None else center
     known = True
     if bound is None:
-        outer = session.answer(NormBound(first), plan.radius_share)
+        outer = _norm_bound(session, first, plan.radius_share)
         known = math.isfinite(outer)
         outer = outer if known else math.sqrt(plan.dims)
     else:
@@ -731,9 +731,16 @@ def _ball(
     mean = shrink_to_zero(mean, std)
     # Rows about a mean close to the origin are hardly shorter than about the origin.
     if np.linalg.norm(mean) > outer / 2:
-        nearer = session.answer(NormBound(mean), plan.radius_share)
+        nearer = _norm_bound(session, mean, plan.radius_share)
         outer = min(outer, nearer) if math.isfinite(nearer) else outer
     return mean, plan.radius(outer), known
+
+
+def _norm_bound(session: Session, center: Floats, share: Any) -> float:
+    """Release a bound on the distance from a centre that most rows keep; NaN if noise hides all."""
+    bins = NormBins(center)
+    counts = session.answer(row_counts(bins, "norm histogram"), share)
+    return norm_from_bins(counts.value, float(counts.std), bins.low)
 
 
 def _center(release: Release) -> tuple[Floats, float]:
@@ -763,7 +770,9 @@ def _tightened(session: Session, plan: Plan, center: Floats, bound: float) -> fl
     share = plan.tighten_share
     if not share:
         return bound
-    counts = session.answer(NormsBelow(center, bound), share)
+    # Norms from the bound down to a thousandth of it, the longest rows first.
+    bins = NormBins(center, bound, low=-40, high=1, descending=True)
+    counts = session.answer(row_counts(bins, "norms below"), share)
     beyond = np.cumsum(counts.value)[:-1]
     noise = 2 * float(counts.std) * np.sqrt(np.arange(1, beyond.size + 1))
     allowed = beyond <= np.maximum(plan.tail, noise)

@@ -17,7 +17,7 @@ from skdp.base.batch_invariant import products
 from skdp.base.classifiers import Floats, LabelledClassifier
 from skdp.core import Session
 from skdp.planning import SEMICIRCLE_EDGE, WISHART_EDGE
-from skdp.queries import LabelVectors, SecondMoment
+from skdp.queries import SecondMoment, label_vectors
 
 __all__ = ["DPLinearDiscriminantAnalysis"]
 
@@ -119,7 +119,7 @@ class DPLinearDiscriminantAnalysis(LabelledClassifier):
         view = start.view(start.radius(_RADIUS, _MEANS_SHARE))
         radius = self.radius_ = view.radius
         share = _MEANS_SHARE * float(session.remaining)
-        sums = session.answer(LabelVectors(view, n_classes), share)
+        sums = session.answer(label_vectors(view, n_classes), share)
         gram = session.answer(SecondMoment(view, _TAU))
         mean, self.means_, self.means_std_error_ = start.means(sums, view)
         self.priors_ = counts / n

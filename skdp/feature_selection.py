@@ -28,7 +28,7 @@ from skdp.budget.ambient import outside_level
 from skdp.core import ScaledBox, Session
 from skdp.parameters import Integers, Table, check_classes, naming
 from skdp.planning import bounds_in
-from skdp.queries import LabelMoments, SecondMoment, SelectClasses
+from skdp.queries import SecondMoment, SelectClasses, label_moments
 from skdp.tabular import (
     as_dense,
     check_labelled,
@@ -317,7 +317,7 @@ class DPSelectKBest(theirs.SelectorMixin, TargetErrorMixin, Transformer):
         bounds, learned = bounds_in(session, stated)
         self.bounds_ = low, high = finite_squares(bounds) if learned is not None else bounds
         counts, spread = class_counts(session, len(classes))
-        sums, squares = session.answer(LabelMoments(low, high, len(classes)))
+        sums, squares = session.answer(label_moments(low, high, len(classes)))
         seen = counts >= _SEEN * spread
         if seen.sum() >= 2:
             self.scores_ = _f_classif(

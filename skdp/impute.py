@@ -34,7 +34,7 @@ from skdp.budget import Cost, PrivacyBudget, gdp_mu
 from skdp.budget.ambient import outside_level
 from skdp.core import Mean, Session
 from skdp.parameters import FLAG, Table
-from skdp.queries import LearnDomain, Marginal, Quantiles
+from skdp.queries import LearnDomain, MarginalCells, Quantiles, row_counts
 from skdp.tabular import (
     MISSING,
     ColumnPlan,
@@ -358,7 +358,7 @@ class DPSimpleImputer(ExpectedErrorMixin, Transformer):
                 domain = session.answer(LearnDomain(1.0, 4), _CATEGORIES).domain
             counts = []
             for j in range(d):
-                query = Marginal(tuple(domain.sizes), (j,))
+                query = row_counts(MarginalCells(tuple(domain.sizes), (j,)), "marginal")
                 part = session.remaining / (d - j) if j < d - 1 else None
                 counts.append(session.answer(query, part, name=f"column {labels[j]}").value)
             self.privacy_ = session.certificate()

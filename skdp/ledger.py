@@ -1,8 +1,8 @@
 """Inspect a ledger from the command line: ``python -m skdp.ledger COMMAND PATH``.
 
-A ledger holds names, prices, noise and times, but no data. So nothing is released here. Nothing is
-charged, only ``backup`` writes a file, and only ``release`` changes a ledger. `PATH` may be the URL
-of a ledger in PostgreSQL; no message repeats its password.
+A ledger holds names, prices, noise and times, but no data. Nothing is charged, only ``backup``
+writes a file, and only ``release`` changes a ledger. `PATH` may be the URL of a ledger in
+PostgreSQL; no message repeats its password.
 
 - ``show`` prints the terms, what is spent, what is left, the charges, reservations and plans.
 - ``verify`` recomputes every sum and price, and lists what a ledger cannot tell. It ends with
@@ -28,20 +28,26 @@ from typing import Any, NoReturn
 
 from skdp._version import __version__
 from skdp.budget.account import accountant_of, plain_sum
-from skdp.budget.amounts import Amount
 from skdp.budget.arguments import ledger_path, path_of
-from skdp.budget.charge import Charge, Cost, PrivacyLoss, ReservationRecord
 from skdp.budget.files import is_url
-from skdp.budget.html import SHOWN, budget_html, printable, text_table
 from skdp.budget.ledger import Ledger
-from skdp.budget.opening import opened
+from skdp.budget.opening import opened, snapshot
 from skdp.budget.plans import Plan
 from skdp.budget.plans import read as read_plans
+from skdp.budget.reading import Statement
+from skdp.budget.reports.html import (
+    CHARGE_HEAD,
+    SHOWN,
+    budget_html,
+    charge_cells,
+    printable,
+    text_table,
+)
+from skdp.budget.reports.verification import UNKNOWABLE, UNREADABLE, verify
 from skdp.budget.schema import Contents, Terms, Totals, cost_of, reservation_of
-from skdp.budget.snapshot import snapshot
-from skdp.budget.statement import Statement
-from skdp.budget.verification import UNKNOWABLE, UNREADABLE, verify
 from skdp.exceptions import LedgerError, SealedBudgetError
+from skdp.loss.charge import Charge, PrivacyLoss, ReservationRecord
+from skdp.loss.conversions import Amount
 
 __all__ = ["backup", "export_html", "export_json", "main", "release", "show", "verified"]
 
@@ -52,9 +58,9 @@ _SHOWN = 50  # charges that `show` prints; the older ones are counted
 @contextlib.contextmanager
 def _readable(path: str | os.PathLike[str]) -> Iterator[tuple[sqlite3.Connection, int]]:
     """Open a copy of a ledger; yield it and its format. A row that is no ledger's is an error."""
-    connection, found = snapshot(path)
+    connection, version = snapshot(path)
     with contextlib.closing(connection), _rows_of(path):
-        yield connection, found
+        yield connection, version
 
 
 @contextlib.contextmanager
@@ -85,29 +91,20 @@ def _pair(loss: PrivacyLoss) -> str:
 
 
 def _charge_row(charge: Charge) -> list[object]:
-    seeded = ", seeded" if charge.seeded else ""
-    return [
-        charge.number,
-        charge.when.strftime("%Y-%m-%d %H:%M:%S"),
-        charge.estimator,
-        charge.epsilon,
-        charge.delta,
-        charge.mechanism + seeded,
-        len(charge.releases),
-        _process(charge),
-        charge.note,
-    ]
+    *cells, note = charge_cells(charge)
+    return [*cells, _process(charge), note]
 
 
 def _process(record: Charge | ReservationRecord) -> str:
     return f"{record.pid} on {record.host}" if record.host else str(record.pid)
 
 
-def _reservation_row(one: ReservationRecord, now: datetime.datetime) -> list[object]:
-    age = str(datetime.timedelta(seconds=max(int((now - one.when).total_seconds()), 0)))
-    state = f"open for {age}" if one.open else "closed"
-    when = one.when.strftime("%Y-%m-%d %H:%M:%S")
-    return [one.number, when, state, one.epsilon, one.delta, _process(one), one.note]
+def _reservation_row(record: ReservationRecord, now: datetime.datetime) -> list[object]:
+    age = str(datetime.timedelta(seconds=max(int((now - record.when).total_seconds()), 0)))
+    state = f"open for {age}" if record.open else "closed"
+    when = record.when.strftime("%Y-%m-%d %H:%M:%S")
+    losses = [record.epsilon, record.delta]
+    return [record.number, when, state, *losses, _process(record), record.note]
 
 
 def _plan_lines(terms: Terms, plans: Sequence[Plan]) -> list[str]:
@@ -169,7 +166,7 @@ def _table(connection: sqlite3.Connection, every: bool, page: int) -> str:
     still_open = connection.execute(
         "SELECT * FROM reservations WHERE closed IS NULL ORDER BY number LIMIT 1000"
     ).fetchall()
-    reservations = {one.number: one for one in map(reservation_of, still_open)}
+    reservations = {record.number: record for record in map(reservation_of, still_open)}
     contents, spent, left = statement.contents, statement.spent, statement.remaining
     terms, charges = contents.terms, contents.charges
     named = f", data set {contents.facts['dataset']}" if contents.facts["dataset"] else ""
@@ -187,24 +184,14 @@ def _table(connection: sqlite3.Connection, every: bool, page: int) -> str:
     elif len(charges) < count:
         lines.append(f"{count} charges, page {page} of {-(-count // _SHOWN)}, from the last:")
     if charges:
-        head: tuple[str, ...] = (
-            "#",
-            "when (UTC)",
-            "estimator",
-            "epsilon",
-            "delta",
-            "noise",
-            "releases",
-            "process",
-            "note",
-        )
+        head = [*CHARGE_HEAD[:-1], "process", "note"]
         lines += text_table(head, [_charge_row(charge) for charge in charges])
     elif not count:
         lines.append("Nothing was charged yet.")
-    reservations |= {one.number: one for one in contents.reservations}
+    reservations |= {record.number: record for record in contents.reservations}
     if reservations:
         now = datetime.datetime.now(datetime.UTC)
-        head = ("#", "reserved (UTC)", "state", "epsilon", "delta", "process", "note")
+        head = ["#", "reserved (UTC)", "state", "epsilon", "delta", "process", "note"]
         rows = [_reservation_row(reservations[number], now) for number in sorted(reservations)]
         if len(rows) < reserved:
             lines += ["", f"{reserved} reservations, {len(rows)} of them (open, or the last):"]
@@ -228,39 +215,43 @@ def verified(path: str | os.PathLike[str]) -> tuple[bool, str]:
     text : str
         A line for each check, and what a ledger cannot tell.
     """
-    with _readable(path) as (connection, found):
+    with _readable(path) as (connection, version):
         findings = verify(connection)
     sound = all(finding.level != "wrong" for finding in findings)
     lines = [f"{finding.level:5}  {finding.text}" for finding in findings]
-    lines.append(f"note   the file has format {found}")
+    lines.append(f"note   the file has format {version}")
     lines += ["", "What no ledger can say:", *(f"- {text}" for text in UNKNOWABLE)]
     return sound, "\n".join(lines) + "\n"
 
 
-def _cost_json(cost: Cost) -> list[dict[str, Any]]:
-    return [
-        {
-            "times": times,
-            "epsilon": single.epsilon,
-            "delta": single.delta,
-            "mu": single.mu,
-            "separate_delta": single.separate_delta,
-        }
-        for single, times in cost.components
+def _fields(record: Any, names: str) -> dict[str, Any]:
+    """Return attributes of a record by name, times as text."""
+    values = {name: getattr(record, name) for name in names.split()}
+    return {
+        name: value.isoformat() if isinstance(value, datetime.datetime) else value
+        for name, value in values.items()
+    }
+
+
+_PRICE = "epsilon delta mu separate_delta"
+_CHARGE = "number when estimator epsilon delta mechanism seeded note pid skdp_version"
+_RESERVATION = "when epsilon delta note number pid host open"
+_TERMS = "epsilon delta adjacency unit accountant separate_delta plans"
+
+
+def _charge_json(charge: Charge) -> dict[str, Any]:
+    components = [
+        {"times": times, **_fields(single, _PRICE)} for single, times in charge.cost.components
     ]
+    return {**_fields(charge, _CHARGE), "components": components, "releases": charge.releases}
 
 
 def _plan_json(plan: Plan) -> dict[str, Any]:
-    return {
-        "number": plan.number,
-        "part": plan.part,
-        "drawn": plan.drawn,
-        "open": plan.open,
-        "items": [
-            {"kind": json.loads(kind), "times": times, "unused": unused}
-            for kind, times, unused in plan.items
-        ],
-    }
+    items = [
+        {"kind": json.loads(kind), "times": times, "unused": unused}
+        for kind, times, unused in plan.items
+    ]
+    return {**_fields(plan, "number part drawn open"), "items": items}
 
 
 def export_json(path: str | os.PathLike[str]) -> str:
@@ -275,11 +266,11 @@ def export_json(path: str | os.PathLike[str]) -> str:
     -------
     text : str
     """
-    with _readable(path) as (connection, found):
-        return json.dumps(_whole(connection, found), indent=2) + "\n"
+    with _readable(path) as (connection, version):
+        return json.dumps(_whole(connection, version), indent=2) + "\n"
 
 
-def _whole(connection: sqlite3.Connection, found: int) -> dict[str, Any]:
+def _whole(connection: sqlite3.Connection, version: int) -> dict[str, Any]:
     findings, statement = verify(connection), _statement(connection)
     contents, terms = statement.contents, statement.contents.terms
     facts = {
@@ -287,50 +278,14 @@ def _whole(connection: sqlite3.Connection, found: int) -> dict[str, Any]:
         for name in ("id", "created", "skdp_version", "dataset", "n_rows", "backup_of")
     }
     return {
-        "ledger": {**facts, "format": found, "exported_by": __version__},
-        "terms": {
-            "epsilon": terms.epsilon,
-            "delta": terms.delta,
-            "adjacency": terms.adjacency,
-            "unit": terms.unit,
-            "accountant": terms.accountant,
-            "separate_delta": terms.separate_delta,
-            "plans": terms.plans,
-        },
-        "spent": {"epsilon": statement.spent.epsilon, "delta": statement.spent.delta},
-        "remaining": {"epsilon": statement.remaining.epsilon, "delta": statement.remaining.delta},
-        "charges": [
-            {
-                "number": charge.number,
-                "when": charge.when.isoformat(),
-                "estimator": charge.estimator,
-                "epsilon": charge.epsilon,
-                "delta": charge.delta,
-                "mechanism": charge.mechanism,
-                "seeded": charge.seeded,
-                "note": charge.note,
-                "pid": charge.pid,
-                "skdp_version": charge.skdp_version,
-                "components": _cost_json(charge.cost),
-                "releases": charge.releases,
-            }
-            for charge in contents.charges
-        ],
-        "reservations": [
-            {
-                "when": one.when.isoformat(),
-                "epsilon": one.epsilon,
-                "delta": one.delta,
-                "note": one.note,
-                "number": one.number,
-                "pid": one.pid,
-                "host": one.host,
-                "open": one.open,
-            }
-            for one in contents.reservations
-        ],
+        "ledger": {**facts, "format": version, "exported_by": __version__},
+        "terms": _fields(terms, _TERMS),
+        "spent": _fields(statement.spent, "epsilon delta"),
+        "remaining": _fields(statement.remaining, "epsilon delta"),
+        "charges": [_charge_json(charge) for charge in contents.charges],
+        "reservations": [_fields(record, _RESERVATION) for record in contents.reservations],
         "plans": [_plan_json(plan) for plan in contents.plans],
-        "verified": [{"level": one.level, "text": one.text} for one in findings],
+        "verified": [_fields(finding, "level text") for finding in findings],
         "unknowable": UNKNOWABLE,
     }
 
@@ -398,7 +353,7 @@ def release(path: str | os.PathLike[str], numbers: Sequence[int] | None = None) 
     """
     ledger = opened(ledger_path(path, True))
     with _rows_of(path):
-        records = {one.number: one for one in ledger.reservations() if one.open}
+        records = {record.number: record for record in ledger.reservations() if record.open}
     wanted = sorted(records) if numbers is None else list(dict.fromkeys(numbers))
     missing = [str(number) for number in wanted if number not in records]
     if missing:
@@ -408,8 +363,9 @@ def release(path: str | os.PathLike[str], numbers: Sequence[int] | None = None) 
         )
     lines = []
     for number in wanted:
-        one, freed = records[number], ledger.release(number)
-        what = f"reservation {number} of process {_process(one)} ({one.when:%Y-%m-%d %H:%M:%S} UTC)"
+        record, freed = records[number], ledger.release(number)
+        when = f"{record.when:%Y-%m-%d %H:%M:%S} UTC"
+        what = f"reservation {number} of process {_process(record)} ({when})"
         lines.append(f"{what} {'was given back' if freed else 'had been closed meanwhile'}")
     return _text(lines or ["No reservation is open."])
 

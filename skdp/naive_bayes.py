@@ -18,7 +18,7 @@ from skdp.base.classifiers import SEEN, Floats, LabelledClassifier
 from skdp.budget import PrivacyBudget
 from skdp.core import Session
 from skdp.parameters import Reals, Table, check_size
-from skdp.queries import LabelCategories, LabelCounts, LabelMoments
+from skdp.queries import Categories, Labels, label_moments, row_counts
 
 __all__ = ["DPCategoricalNB", "DPGaussianNB"]
 
@@ -99,8 +99,8 @@ class DPGaussianNB(LabelledClassifier):
     def _fit(self, session: Session, public: Any, n_classes: int) -> None:
         learned = self._bounds(session, public)
         low, high = self.bounds_
-        counted = session.answer(LabelCounts(n_classes), _COUNT_SHARE)
-        sums, squares = session.answer(LabelMoments(low, high, n_classes))
+        counted = session.answer(row_counts(Labels(n_classes), "counts of labels"), _COUNT_SHARE)
+        sums, squares = session.answer(label_moments(low, high, n_classes))
         self.class_count_ = np.maximum(counted.value, 1.0)
         self.class_prior_ = self.class_count_ / self.class_count_.sum()
         middle, half = low / 2 + high / 2, high / 2 - low / 2
@@ -262,8 +262,8 @@ class DPCategoricalNB(LabelledClassifier):
         check_size("classes and categories", n_classes * cells)
 
     def _fit(self, session: Session, public: Any, n_classes: int) -> None:
-        counted = session.answer(LabelCounts(n_classes), _COUNT_SHARE)
-        cells = session.answer(LabelCategories(public, n_classes))
+        counted = session.answer(row_counts(Labels(n_classes), "counts of labels"), _COUNT_SHARE)
+        cells = session.answer(row_counts(Categories(public, n_classes), "categories of labels"))
         self.categories_ = list(public)
         self.class_count_ = np.maximum(counted.value, 1.0)
         self.class_log_prior_ = np.log(self.class_count_ / self.class_count_.sum())

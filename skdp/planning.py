@@ -15,8 +15,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from skdp.budget.conversions import pure_epsilon_from_mu
 from skdp.core import Session
+from skdp.loss.conversions import pure_epsilon_from_mu
 
 if TYPE_CHECKING:  # what learns bounds is imported when they are learned
     from skdp.queries import LearnedBox

@@ -20,7 +20,16 @@ from tests.folding import each
 ROOT = Path(skdp.__file__).parent
 INNER = {
     f"skdp.{x}"
-    for x in ("base", "core", "parameters", "planning", "queries", "tabular", "user_code")
+    for x in (
+        "base",
+        "confidence",
+        "core",
+        "parameters",
+        "planning",
+        "queries",
+        "tabular",
+        "user_code",
+    )
 }
 MODULES = [
     "skdp",

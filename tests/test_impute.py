@@ -12,7 +12,7 @@ from skdp import DPLogisticRegression, DPOneHotEncoder, PrivacyBudget
 from skdp.audit import neighbour_check, replay_check
 from skdp.core import Mean, open_session
 from skdp.impute import DPSimpleImputer
-from skdp.queries import Marginal, OfColumn
+from skdp.queries import MarginalCells, OfColumn, row_counts
 from skdp.tabular import check_columns, check_rows
 from tests.folding import each
 from tests.views import box_of
@@ -206,9 +206,9 @@ def test_a_column_is_asked_a_few_queries_of_rows_of_its_own():
     rows = check_columns([[1.0, np.nan], [np.nan, 2.0]], estimator="test")
     with (
         open_session(rows, **options) as session,
-        pytest.raises(TypeError, match="must be one of Count, Mean"),
+        pytest.raises(TypeError, match="without cells, labels and weights"),
     ):
-        session.answer(OfColumn(0, Marginal((2,), (0,))))
+        session.answer(OfColumn(0, row_counts(MarginalCells((2,), (0,)), "marginal")))
     with (
         open_session(check_rows(np.zeros((2, 2)), estimator="test"), **options) as session,
         pytest.raises(TypeError, match="columns of their own"),

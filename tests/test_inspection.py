@@ -28,7 +28,7 @@ from skdp import (
     statistics,
 )
 from skdp.budget import Cost
-from skdp.budget.html import grouped_releases
+from skdp.budget.reports.html import grouped_releases
 from skdp.impute import DPSimpleImputer
 from skdp.inspection import (
     BudgetDisplay,

@@ -13,9 +13,9 @@ from scipy.stats import binomtest
 from sklearn import metrics as sklearn_metrics
 from sklearn.calibration import calibration_curve
 
-from skdp import PrivacyBudget, metrics
+from skdp import PrivacyBudget, metrics, statistics
+from skdp.confidence.equations import Noise
 from skdp.exceptions import BudgetExceededError
-from skdp.metrics._intervals import Noise
 from tests.folding import each
 
 BUDGETS = {
@@ -93,7 +93,8 @@ def test_functions_release_no_more_than_what_they_are_named_after():
         "mean_absolute_error", "mean_squared_error", "r2_score", "regression_errors",
         "roc_auc_score", "roc_curve", "score_histogram",
     }  # fmt: skip
-    marginal, moments = "skdp.queries.workloads.Marginal", "skdp.queries.moments.Moments"
+    marginal = "skdp.core.sums.RowSum: number of rows by cell of a marginal table"
+    moments = "skdp.core.sums.RowSum: clipped values and their squares"
     found = [
         metrics.accuracy_score(Y, PREDICTED, **LABELS),
         metrics.balanced_accuracy_score(Y, PREDICTED, **LABELS),
@@ -138,7 +139,10 @@ NAN = np.where(np.arange(300) == 7, np.nan, SCORE)
         (lambda **o: metrics.accuracy_score(Y, PREDICTED[:, None] * [1, 1], **LABELS, **o), "one-"),
         (lambda **o: metrics.accuracy_score(Y, NAN, **LABELS, **o), "NaN"),
         (lambda **o: metrics.accuracy_score([None] * 3, [0, 1, 1], **LABELS, **o), "missing"),
-        (lambda **o: metrics.accuracy_score(Y, PREDICTED, labels=["a", "b"], **o), "numbers, and"),
+        (
+            lambda **o: metrics.accuracy_score(Y, PREDICTED, labels=["a", "b"], **o),
+            "none of the stated classes",
+        ),
         (lambda **o: metrics.accuracy_score(Y, PREDICTED, labels=[0], **o), "at least two"),
         (lambda **o: metrics.accuracy_score(Y, PREDICTED, labels=[0, 0], **o), "different labels"),
         (lambda **o: metrics.accuracy_score(Y, PREDICTED, labels="01", **o), "got str"),
@@ -235,18 +239,17 @@ def test_an_estimate_is_a_number_with_two_intervals():
     assert "noise at 95%" in repr(accuracy)
     assert np.isclose(np.sqrt(accuracy), math.sqrt(accuracy))
     assert "95% for the population" in accuracy._repr_html_()
-    assert list(accuracy.to_frame()) == [
-        "value",
-        "low",
-        "high",
-        "population_low",
-        "population_high",
-    ]
+    columns = ["value", "std", "low", "high", "population_low", "population_high"]
+    assert list(accuracy.to_frame()) == columns
+    assert metrics.Estimate is statistics.Released is type(accuracy)
+    assert np.isnan(accuracy.std) and np.isnan((100 * accuracy).interval()).all()
     again = pickle.loads(pickle.dumps(accuracy))
     assert again.interval() == accuracy.interval()
     recall = metrics.confusion_matrix(Y, PREDICTED, **LABELS).recall()
     assert float(recall[1]) == recall.value[1]
     assert recall[1].interval() == tuple(end[1] for end in recall.interval())
+    ends = recall.population_interval()
+    assert recall[1:][0].population_interval() == tuple(end[1] for end in ends)
     assert [float(one) for one in recall] == recall.value.tolist()
     with pytest.raises(ValueError, match="level must be"):
         accuracy.interval(1.0)

@@ -8,7 +8,7 @@ import pytest
 from skdp import DPKMeans, PrivacyBudget
 from skdp.core import Ball, Mean, open_session
 from skdp.planning import Allowance
-from skdp.queries import Moments, SecondMoment
+from skdp.queries import SecondMoment, moments
 from skdp.tabular import check_rows
 
 X = np.random.default_rng(0).uniform(-1, 1, (500, 3))
@@ -38,7 +38,8 @@ def test_planned_noise_is_that_of_the_release(relation, delta):
         ball = Ball(np.zeros(3), 2.0)
         mean = session.answer(Mean(ball), share)
         assert np.mean(mean.std) * 500 == pytest.approx(planned.sum_std(2.0, 3), rel=0.2)
-        first, _, n = session.answer(Moments(-np.ones(3), np.ones(3)), share)
+        first, _, count = session.answer(moments(-np.ones(3), np.ones(3)), share)
+        n = float(count.value)
         assert np.mean(first.std) * n == pytest.approx(planned.moments_std(3), rel=0.05)
         count = session.row_count(share)
         assert float(count.std) == pytest.approx(

@@ -24,7 +24,7 @@ from sklearn.preprocessing import MinMaxScaler, StandardScaler
 from sklearn.utils.validation import check_is_fitted
 
 from skdp import PrivacyBudget
-from skdp.budget.stand_in import StandInBudget
+from skdp.budget.budget import StandInBudget
 from skdp.core.transcript import record, replay
 from skdp.preprocessing import DPMinMaxScaler, DPStandardScaler
 from tests.folding import each

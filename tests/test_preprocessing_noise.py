@@ -11,7 +11,7 @@ import pytest
 from numpy.testing import assert_array_equal
 from sklearn.base import clone
 
-from skdp.budget.stand_in import StandInBudget
+from skdp.budget.budget import StandInBudget
 from skdp.preprocessing import DPMinMaxScaler, DPStandardScaler
 from tests.folding import each
 

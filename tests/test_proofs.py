@@ -4,8 +4,10 @@ Coq and Gappa need not be installed: then the committed result, `proofs/checked.
 hashes of the files that stand in the tree.
 """
 
+import importlib
 import json
 import os
+import pkgutil
 import re
 import shutil
 import subprocess
@@ -13,8 +15,10 @@ import sys
 
 import pytest
 
+import skdp
 from proofs import record
 from proofs.hashes import ROOT, changed, digests
+from skdp.core.query import Choice, Derived, Measurement, Query, reviewed_types
 
 PAGE = ROOT / "skdp" / "core" / "PROOFS.md"
 
@@ -77,6 +81,18 @@ def missing(page, proved):
 
 def test_each_pure_claim_names_its_theorems():
     assert missing(PAGE.read_text("utf-8"), record.proved()) == ([], [])
+
+
+def test_each_query_that_is_no_sum_says_why():
+    for module in pkgutil.walk_packages(skdp.__path__, "skdp."):
+        if module.name.startswith(("skdp.core", "skdp.queries")):
+            importlib.import_module(module.name)
+    kinds = Query | Choice | Measurement | Derived
+    names = {kind.__name__ for kind in reviewed_types() if issubclass(kind, kinds)} - {"RowSum"}
+    text = PAGE.read_text("utf-8").partition("## Queries of other types")[2].partition("\n## ")[0]
+    rows = [line.split("|")[1] for line in text.splitlines() if line.startswith("| `")]
+    assert sorted(re.findall(r"`(\w+)`", " ".join(rows))) == sorted(names)
+    assert len(names) <= 32
 
 
 def test_a_missing_theorem_is_found():

@@ -186,7 +186,7 @@ def test_everything_runs_where_nobody_can_know():
         # through a helper, through other modules, through a page of names, and by a patched name
         ("skdp/cluster/_lloyd.py", "tests/contract/test_charges.py", "tests/test_quantile.py"),
         (
-            "skdp/queries/rows_beyond.py",
+            "skdp/queries/images.py",
             "tests/contract/test_users.py",
             "tests/test_oldest.py",
         ),

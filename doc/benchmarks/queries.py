@@ -39,7 +39,7 @@ from skdp import config_context
 from skdp.budget import PrivacyBudget
 from skdp.core import open_session
 from skdp.exceptions import BudgetExceededError
-from skdp.queries import Marginal
+from skdp.queries import MarginalCells, row_counts
 from skdp.synthetic import (
     Domain,
     DPMarginalSynthesizer,
@@ -103,7 +103,7 @@ def noise(epsilon: float, delta: float, adjacency: str, seed: int) -> Floats:
         random_state=seed,
     ) as session:
         share = Fraction(1, len(WORK.groups))
-        tables = [Marginal(WORK.sizes, s) for s in WORK.attribute_sets]
+        tables = [row_counts(MarginalCells(WORK.sizes, s), "table") for s in WORK.attribute_sets]
         return np.concatenate([session.answer(t, share).value.reshape(-1) for t in tables]) / N
 
 

@@ -87,7 +87,7 @@ def checked(case, delta, relation):
     from cases import make, rows
     from dp_recorder.auditing.audit_primitives import Auditor, ensure_equality
 
-    from skdp.audit._subject import fitted_clone, subject_of
+    from skdp.audit._statistical import fitted_clone, subject_of
     from skdp.core.transcript import record
 
     X = rows(ROWS, case.n_features, 0)

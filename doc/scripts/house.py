@@ -16,9 +16,9 @@ from pathlib import Path
 
 PACKAGE = Path(__file__).resolve().parents[2] / "skdp"
 # What sees rows or money, from below: a package imports those to its left only.
-TRUSTED = ("budget", "core", "engines", "user_code", "tabular", "queries")
+TRUSTED = ("loss", "budget", "core", "engines", "user_code", "tabular", "queries")
 # How much a release may lose, and how losses add up: as much of the core as the noise is.
-ACCOUNTING = ("amounts", "conversions", "accountants", "residue", "pld")
+ACCOUNTING = ("conversions", "accountants", "pld")
 BELOW = ("parameters", *TRUSTED, "planning", "base")
 # Says which rows are whose, above the estimators: a wrong line of it breaks the promise, too.
 ABOVE = ("sql",)
@@ -54,7 +54,7 @@ def trusted_base() -> dict[str, int]:
 
 def is_accounting(path: Path) -> bool:
     """Say whether a file converts or adds up privacy losses."""
-    return part(path) == "budget" and path.stem in ACCOUNTING
+    return part(path) == "loss" and path.stem in ACCOUNTING
 
 
 def files_of(fit: Callable[[], object]) -> list[str]:
@@ -70,7 +70,7 @@ def files_of(fit: Callable[[], object]) -> list[str]:
         fit()
     finally:
         sys.setprofile(None)
-    read = set(TRUSTED) - {"budget"}
+    read = set(TRUSTED) - {"loss", "budget"}
     files = [path for path in found if PACKAGE in path.parents]
     return sorted(
         str(path.relative_to(PACKAGE))
@@ -118,7 +118,7 @@ def imports() -> Counter[tuple[str, str]]:
 def table() -> str:
     """Return the figures as a table in Markdown."""
     lines = trusted_base()
-    titles = {"accounting": "`skdp/budget`: " + ", ".join(f"`{name}`" for name in ACCOUNTING)}
+    titles = {"accounting": "`skdp/loss`: " + ", ".join(f"`{name}`" for name in ACCOUNTING)}
     titles["budget"] = "`skdp/budget`: ledgers and reports"
     rows = "".join(f"| {titles.get(x, f'`skdp/{x}`')} | {n:,} |\n" for x, n in lines.items())
     everyone = lines["core"] + lines["accounting"]

@@ -44,7 +44,7 @@ def anchor(heading: str) -> str:
 
 def proof_of(query: str) -> list[str]:
     """Return the files with the proofs of a query, which is named by its module and type."""
-    module = query.rpartition(".")[0]
+    module = query.partition(":")[0].rpartition(".")[0]
     if module.startswith("skdp.core"):
         return ["core/PROOFS.md"]
     path = ROOT.joinpath(*module.split(".")).with_suffix(".py")

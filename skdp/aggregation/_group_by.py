@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import itertools
 import numbers
 import warnings
 from collections.abc import Mapping, Sequence
@@ -13,38 +14,11 @@ import numpy as np
 from sklearn.base import BaseEstimator
 from sklearn.utils.validation import check_is_fitted
 
+from skdp.aggregation import _plan as plan
+from skdp.aggregation import _results as results
 from skdp.aggregation._intervals import LEVEL
-from skdp.aggregation._plan import (
-    KEY_EDGES,
-    ROW_EDGES,
-    SPREAD_EDGES,
-    Aggregate,
-    best_caps,
-    check_aggregates,
-    check_bounds_used,
-    check_guesses,
-    check_keys,
-    distinct_terms,
-    learned_range,
-    learns,
-    shares_of,
-    stated_bounds,
-    terms_of,
-    upper_cap,
-    with_bounds,
-)
-from skdp.aggregation._results import (
-    about_means,
-    check_outputs,
-    expected_width,
-    interval_of,
-    left_out_of,
-    no_columns,
-    notes_of,
-    remarks,
-    std_of,
-    without_intervals,
-)
+from skdp.aggregation._plan import Aggregate, terms_of
+from skdp.aggregation._results import std_of
 from skdp.base import CallContext, unchanged_on_error
 from skdp.base.context import public_key, unit_of
 from skdp.budget import Cost, gdp_mu
@@ -68,8 +42,8 @@ from skdp.user_code import untracked
 __all__ = ["DPGroupBy"]
 
 PRIVATE = "private"
-_SMALLEST_DELTA = 1e-29  # a tenth of it is more than the selection of keys needs
-_FEW = 8  # entries that a unit may change, up to which Laplace noise is less than Gaussian
+_SMALLEST_DELTA = 1e-29  # the selection of keys needs a tenth of it or more
+_FEW = 8  # if a unit changes at most so many entries, Laplace noise is smaller than Gaussian noise
 
 
 class DPGroupBy(BaseEstimator):
@@ -234,7 +208,7 @@ class DPGroupBy(BaseEstimator):
         TypeError, ValueError
             For what is no aggregate.
         """
-        check_aggregates(aggregates, {})
+        plan.check_aggregates(aggregates, {})
         return type(self)(**{**self.get_params(deep=False), "aggregates": aggregates})
 
     # --- what is public -------------------------------------------------------------------------
@@ -245,13 +219,8 @@ class DPGroupBy(BaseEstimator):
             raise TypeError("by must be the name of a column, or a list of names")
         return list(by)
 
-    def _listed(self) -> tuple[Any, ...] | None:
-        """Return the stated keys, or None."""
-        private = isinstance(self.keys, str) and self.keys == PRIVATE
-        return None if private else check_keys(self.keys, self._by())
-
     def _check(self) -> tuple[CallContext, list[Aggregate], tuple[Any, ...] | None]:
-        """Raise for what no table makes valid."""
+        """Return the context of the fit, the aggregates and the stated keys; raise if invalid."""
         name = DPGroupBy.__name__
         context = CallContext(name, self.epsilon, self.delta, self.budget, self.random_state)
         self._check_unit(context)
@@ -268,11 +237,13 @@ class DPGroupBy(BaseEstimator):
         check_kinds(self)
         with naming("aggregates"):
             stated = {} if self.aggregates is None else self.aggregates
-            aggregates = check_aggregates(stated, self.bounds)
-        check_outputs(self._by(), self.unit, aggregates)
-        check_bounds_used(aggregates, self.bounds)
-        listed = self._listed()
-        if listed is not None and self.dropna and any(_has_none(key) for key in listed):
+            aggregates = plan.check_aggregates(stated, self.bounds)
+        results.check_outputs(self._by(), self.unit, aggregates)
+        plan.check_bounds_used(aggregates, self.bounds)
+        private = isinstance(self.keys, str) and self.keys == PRIVATE
+        listed = None if private else plan.check_keys(self.keys, self._by())
+        parts = listed or () if len(self._by()) == 1 else itertools.chain(*(listed or ()))
+        if self.dropna and any(part is None for part in parts):
             raise ValueError(f"{name}: None is a key only with dropna=False")
         if listed is None and not float(self.delta):
             raise ValueError(
@@ -304,7 +275,7 @@ class DPGroupBy(BaseEstimator):
                     "budget=PrivacyBudget(epsilon, delta), which protects rows."
                 )
             for cap in ("max_keys_per_unit", "max_rows_per_unit"):
-                if not _is(getattr(self, cap)) and getattr(self, cap) != 1:
+                if not _is_private(getattr(self, cap)) and getattr(self, cap) != 1:
                     raise ValueError(f"{name}: each row is a unit, so {cap} is 1")
         elif not isinstance(self.unit, str):
             raise TypeError(f"{name}: unit must be the name of a column, or None: each row is one")
@@ -312,19 +283,15 @@ class DPGroupBy(BaseEstimator):
             context.check_unit(self.unit)
 
     def _pure(self, aggregates: list[Aggregate], listed: tuple[Any, ...] | None) -> bool:
-        """Say whether noise is Laplace: where delta is 0, or few entries change with a unit."""
-        if not float(self.delta):
-            return True
+        """Say whether noise is Laplace: if delta is 0, or if few entries change with a unit."""
         cap = self._caps()[0]
-        if isinstance(cap, str) or self.key_method in ("gaussian", "sips"):
-            return False
-        if listed is None:
-            entries = len(aggregates) * 2 + 1
-            return self.key_method == "laplace" or (cap == 1 and entries <= _FEW)
-        return False
+        if not float(self.delta) or listed is not None or _is_private(cap):
+            return not float(self.delta)
+        few = cap == 1 and len(aggregates) * 2 + 1 <= _FEW
+        return self.key_method == "laplace" or (few and self.key_method in ("auto", "optimal"))
 
     def _deltas(self, aggregates: list[Aggregate], listed: Any) -> tuple[float, float]:
-        """Return the delta of noise, and that of keys."""
+        """Return the delta of noise, and the delta of private keys."""
         delta = float(self.delta)
         if listed is not None:
             return delta, 0.0
@@ -368,45 +335,33 @@ class DPGroupBy(BaseEstimator):
         """
         context, aggregates, listed = self._check()
         caps = []
-        for name, given in (
-            ("max_keys_per_unit", max_keys_per_unit),
-            ("max_rows_per_unit", max_rows_per_unit),
-        ):
-            cap = 1 if self.unit is None else getattr(self, name)
-            cap = given if isinstance(cap, str) else cap
+        given = {"max_keys_per_unit": max_keys_per_unit, "max_rows_per_unit": max_rows_per_unit}
+        for (name, expected), stated in zip(given.items(), self._caps(), strict=True):
+            cap = expected if isinstance(stated, str) else stated
             if cap is None:
                 raise ValueError(f"{name} is private: state the value that you expect")
             caps.append(int(check_parameter(cap, name, Integers(1))))
         shares = self._shares(aggregates, listed)
-        known = stated_bounds(bounds or {})
-        check_guesses(aggregates, known, rows_per_key)
-        aggregates = with_bounds(aggregates, known)
+        known = plan.stated_bounds(bounds or {})
+        plan.check_guesses(aggregates, known, rows_per_key)
+        aggregates = plan.with_bounds(aggregates, known)
         cost = self.privacy_cost()
         allowance = Allowance(cost.epsilon, cost.mu, context.adjacency)
-        return {
-            one.name: expected_width(
-                one,
-                terms_of(one),
-                allowance,
-                shares["term"],
-                (caps[0], caps[1]),
-                rows_per_key or 1.0,
-            )
-            for one in aggregates
-        }
+        part, rows = allowance.part(shares["term"]), rows_per_key or 1.0
+        return {one.name: results.expected_width(one, part, caps, rows) for one in aggregates}
 
     def _shares(self, aggregates: list[Aggregate], listed: Any) -> dict[str, Fraction]:
         """Return the share of each kind of release: exact fractions, together at most 1."""
-        return shares_of(
+        return plan.shares_of(
             aggregates,
             listed=listed is not None,
-            private_keys=_is(self._caps()[0]),
-            private_rows=_is(self._caps()[1]),
+            private_keys=_is_private(self._caps()[0]),
+            private_rows=_is_private(self._caps()[1]),
             bounding=self.unit is not None,
         )
 
     def _caps(self) -> tuple[Any, Any]:
-        """Return the caps on keys and on rows; where each row is a unit, it has one key."""
+        """Return the caps on keys and on rows, as stated; both are 1 if each row is a unit."""
         return (1, 1) if self.unit is None else (self.max_keys_per_unit, self.max_rows_per_unit)
 
     # --- the fit ----------------------------------------------------------------------------------
@@ -437,7 +392,9 @@ class DPGroupBy(BaseEstimator):
             context, aggregates, listed = self._check()
             rows: Any = self._checked(table, context, aggregates)
             try:
-                if listed is not None:
+                if listed is None:
+                    rows.own_keys()
+                else:
                     listed = rows.stated_keys(listed)
                 noise, apart = self._deltas(aggregates, listed)
                 # Of this class, so that seeded noise is the same for a query in SQL.
@@ -452,8 +409,9 @@ class DPGroupBy(BaseEstimator):
             self._numbers = {name: cells for name, cells in columns.items() if name not in by}
             typed = {c: column_of_values(columns[c], kind, table) for c, kind in rows.types.items()}
             self.table_ = table_of(columns | typed, table)
-            self.notes_ = notes_of(self, {one.kind for one in aggregates}) + self._without()
-            for text in self._remarks(aggregates):
+            self.notes_ = results.notes_of(self, {one.kind for one in aggregates}) + self._without()
+            texts = results.remarks(self, aggregates, self._unclear, columns) if aggregates else []
+            for text in texts:
                 warnings.warn(text, stacklevel=outside_level())
         return self
 
@@ -470,7 +428,7 @@ class DPGroupBy(BaseEstimator):
         )
 
     def _without(self) -> list[str]:
-        """Return which rows leave: the same sentence whether there are such rows or not."""
+        """Return a note on rows that are left out: the same whether there are any or not."""
         names = [] if self.unit is None else [self.unit]
         names += self._by() if self.dropna else []
         listed = " or ".join(map(repr, names))
@@ -486,17 +444,17 @@ class DPGroupBy(BaseEstimator):
         shares = self._shares(aggregates, listed)
         aggregates = self._bounded(session, aggregates, shares)
         self.bounds_ = {one.name: one.bounds for one in aggregates if one.bounds is not None}
-        terms = distinct_terms(term for one in aggregates for term in terms_of(one))
+        terms = plan.distinct_terms(term for one in aggregates for term in terms_of(one))
         shapes = None
         if shares["shapes"]:
-            query = UnitShapes(listed, KEY_EDGES, ROW_EDGES)
+            query = UnitShapes(listed, plan.KEY_EDGES, plan.ROW_EDGES)
             shapes = session.answer(query, shares["shapes"])
         keys = listed
         if keys is None:
             cap = self._caps()[0]
-            if _is(cap):
+            if _is_private(cap):
                 assert shapes is not None
-                cap = upper_cap(shapes[0].value, std_of(shapes[0]), pure=session.pure)
+                cap = plan.upper_cap(shapes[0].value, std_of(shapes[0]), pure=session.pure)
             keys = tuple(session.answer(SelectKeys(int(cap), self.key_method), shares["keys"]))
             self.max_keys_per_unit_ = int(cap)
         self.keys_, by = list(map(shown_key, keys)), self._by()
@@ -505,13 +463,15 @@ class DPGroupBy(BaseEstimator):
         if not aggregates:
             return columns
         if shares["found"] and keys:
-            shapes = session.answer(UnitShapes(keys, KEY_EDGES, ROW_EDGES), shares["found"])
+            shapes = session.answer(
+                UnitShapes(keys, plan.KEY_EDGES, plan.ROW_EDGES), shares["found"]
+            )
         self._choose_caps(session, shapes, len(keys), aggregates, terms, shares)
         caps = self.max_keys_per_unit_, self.max_rows_per_unit_
         self.left_out_: dict[str, float] = {}
         if keys and shares["left_out"]:
             out = session.answer(LeftOut(keys, *caps), shares["left_out"])
-            self.left_out_ |= left_out_of(out, session.pure)
+            self.left_out_ |= results.left_out_of(out, session.pure)
         self._noisy: dict[str, Any] = {}
         releases = {}
         for i, term in enumerate(terms if keys else ()):
@@ -522,14 +482,6 @@ class DPGroupBy(BaseEstimator):
             columns |= self._columns(session, one, releases, keys, shares)
         return columns
 
-    def _remarks(self, aggregates: list[Aggregate]) -> list[str]:
-        """Return what a user has to know of a result; all of it is released."""
-        unclear = sorted({str(one.column) for one in aggregates if one.name in self._unclear})
-        found = any(map(_is, self._caps()))
-        counts = [one.name for one in aggregates if found and one.kind == "count"]
-        kept = sum(self._numbers[counts[0]]) if counts else None
-        return remarks(self, unclear, kept) if aggregates else []
-
     def _columns(
         self,
         session: Session,
@@ -538,45 +490,48 @@ class DPGroupBy(BaseEstimator):
         keys: tuple[Any, ...],
         shares: Mapping[str, Fraction],
     ) -> dict[str, list[Any]]:
-        """Return an aggregate's columns: itself, its interval, that of the population."""
+        """Return an aggregate's columns: values, intervals, and intervals for the population."""
         if not keys:
-            return no_columns(one)
+            return results.no_columns(one)
         terms = terms_of(one)
         found = [releases[repr(term)] for term in terms]
         self._noisy[one.name] = one, terms, found, session.pure
-        out = self._known(one, interval_of(one, terms, found, pure=session.pure))
+        out = self._known(one, results.interval_of(one, terms, found, pure=session.pure))
         if one.kind != "mean":
             return out
-        about = about_means(terms[1], out[one.name])
+        about = results.about_means(terms[1], out[one.name])
         query = KeyTotals(keys, (about,), 0, self.max_keys_per_unit_, self.max_rows_per_unit_)
         spread = session.answer(query, shares["spread"], name=f"spread {one.column}")
-        whole = interval_of(one, terms, found, pure=session.pure, spread=spread)
+        whole = results.interval_of(one, terms, found, pure=session.pure, spread=spread)
         return out | self._known(one, whole)
 
     def _bounded(
         self, session: Session, aggregates: list[Aggregate], shares: Mapping[str, Fraction]
     ) -> list[Aggregate]:
-        """Return aggregates with bounds: those of a column learned once where none are stated."""
+        """Return aggregates with bounds, which are learned once for each column without bounds."""
         learned: dict[str, tuple[float, float]] = {}
         self.hidden_units_: dict[str, int] = {}
+        without = [one for one in aggregates if plan.learns(one)]
         unclear = set()
-        for one in aggregates:
-            if learns(one) and one.column not in learned:
-                query = UnitSpread(one.column, SPREAD_EDGES)
-                name = f"bounds of {one.column}"
-                spread = session.answer(query, shares["learned"], name=name)
-                learned[one.column], hidden, clear = learned_range(
-                    spread.value, std_of(spread), session.pure
-                )
-                self.hidden_units_[one.column] = hidden
-                if not clear:
-                    unclear.add(one.column)
-        self._unclear = {one.name for one in aggregates if learns(one) and one.column in unclear}
-        return with_bounds(aggregates, learned)
+        for column in dict.fromkeys(one.column for one in without):
+            query, name = UnitSpread(column, plan.SPREAD_EDGES), f"bounds of {column}"
+            spread = session.answer(query, shares["learned"], name=name)
+            learned[column], self.hidden_units_[column], clear = plan.learned_range(
+                spread.value, std_of(spread), session.pure
+            )
+            if not clear:
+                unclear.add(column)
+        self._unclear = {one.name for one in without if one.column in unclear}
+        return plan.with_bounds(aggregates, learned)
 
     def _known(self, one: Aggregate, columns: dict[str, list[Any]]) -> dict[str, list[Any]]:
-        """Return an aggregate's columns, without intervals where its learned bounds are a guess."""
-        return without_intervals(one, columns) if one.name in self._unclear else columns
+        """Return an aggregate's columns; intervals are NaN if its learned bounds are a guess."""
+        if one.name not in self._unclear:
+            return columns
+        return {
+            name: cells if name == one.name else [np.nan] * len(cells)
+            for name, cells in columns.items()
+        }
 
     def _choose_caps(
         self,
@@ -587,14 +542,14 @@ class DPGroupBy(BaseEstimator):
         terms: list[KeyTerm],
         shares: Mapping[str, Fraction],
     ) -> None:
-        """Set both caps: stated, or so that noise and what is left out are least together."""
+        """Set both caps: the stated ones, or those of the least error by noise and bounding."""
         keys, rows = self._caps()
         if shapes is None:
             self.max_keys_per_unit_, self.max_rows_per_unit_ = int(keys), int(rows)
             return
         ratios = {one.kind for one in aggregates} <= {"mean", "variance", "std", "quantile"}
         units = all(term.kind == "units" for term in terms)
-        self.max_keys_per_unit_, self.max_rows_per_unit_ = best_caps(
+        self.max_keys_per_unit_, self.max_rows_per_unit_ = plan.best_caps(
             np.array(shapes[0].value),
             np.array(shapes[1].value),
             std_of(shapes[0]),
@@ -603,8 +558,8 @@ class DPGroupBy(BaseEstimator):
             power=1.0 if session.pure else 0.5,
             of_rows=not ratios,
             pure=session.pure,
-            max_keys=None if _is(keys) else int(keys),
-            max_rows=(1 if units else None) if _is(rows) else int(rows),
+            max_keys=None if _is_private(keys) else int(keys),
+            max_rows=(1 if units else None) if _is_private(rows) else int(rows),
         )
 
     def intervals(self, name: str, level: float = LEVEL) -> tuple[list[Any], list[Any]]:
@@ -634,7 +589,7 @@ class DPGroupBy(BaseEstimator):
         if name not in self._noisy:
             return [], []
         one, terms, found, pure = self._noisy[name]
-        out = interval_of(one, terms, found, pure=pure, level=float(level))
+        out = results.interval_of(one, terms, found, pure=pure, level=float(level))
         out = self._known(one, out)
         return out[f"{name}_low"], out[f"{name}_high"]
 
@@ -656,9 +611,5 @@ class DPGroupBy(BaseEstimator):
         }
 
 
-def _has_none(key: Any) -> bool:
-    return key is None or (isinstance(key, tuple) and None in key)
-
-
-def _is(cap: Any) -> bool:
+def _is_private(cap: Any) -> bool:
     return not isinstance(cap, numbers.Integral)

@@ -16,19 +16,9 @@ from numpy.typing import NDArray
 from scipy.optimize import brentq
 from scipy.special import ndtri
 
-from skdp.statistics._limits import heavy_z
+from skdp.confidence.limits import heavy_z
 
 Floats = NDArray[np.float64]
-
-__all__ = [
-    "LEVEL",
-    "Z",
-    "half_width",
-    "quantile_bins",
-    "quotient_intervals",
-    "tree_excess",
-    "variance_interval",
-]
 
 LEVEL = 0.95
 Z = float(ndtri(0.5 + LEVEL / 2))
@@ -81,22 +71,24 @@ def quotient_intervals(
 ) -> tuple[Floats, Floats]:
     """Return the quotients in [low, high] that noise of totals and counts allows (Fieller).
 
-    All r with |total - r count| within the 95% quantile of the noise of that difference, which r
-    alone decides; their hull, as a grid of 513 numbers shows it. Each end is bisected between two
-    neighbours of the grid to the last bit, and is the outer one of the last two numbers. `extra` is
-    the variance of each total beyond its noise.
+    A quotient r is allowed if |total - r count| is within the quantile of the noise of that
+    difference, which depends only on r. The interval is the hull of all allowed r on a grid of 513
+    numbers. Each end is then bisected between two neighbours of the grid to the last bit, and is
+    the outer one of the last two numbers. `extra` is the variance of each total beyond its noise.
     """
     grid, more = np.linspace(low, high, 513), np.broadcast_to(extra, count.shape)
+    beyond = bool(np.any(more))
 
     def slack(r: Floats, t: Floats, n: Floats, more: Floats) -> Floats:
         """Return by how much each r is allowed."""
-        size, beyond = np.abs(r) * count_std, np.any(more)
+        size = np.abs(r) * count_std
         if pure and not beyond:
             limit = _two_laplace_all(total_std, size, level)
         else:
             variance = total_std**2 + size**2 + (more if beyond else 0.0)
-            shares = total_std**2 / variance, size**2 / variance
-            kurtosis = 3 * (shares[0] ** 2 + shares[1] ** 2) if pure else 0.0
+            kurtosis: Any = 0.0
+            if pure:
+                kurtosis = 3 * ((total_std**2 / variance) ** 2 + (size**2 / variance) ** 2)
             limit = heavy_z(kurtosis, level) * np.sqrt(variance)
             if pure and not np.all(more):
                 limit = np.where(more != 0, limit, _two_laplace_all(total_std, size, level))
@@ -108,9 +100,25 @@ def quotient_intervals(
         last = 512 - np.argmax(inside[:, ::-1], axis=1)
         return np.argmax(inside, axis=1), last, inside.any(axis=1)
 
-    first, last, some = _in_parts(allowed, len(count), 128)
     best = np.where(count, total / np.where(count, count, 1.0), (low + high) / 2).clip(low, high)
     fits = slack(best, total, count, more) >= 0
+    if pure and beyond:
+        first, last, some = _in_parts(allowed, len(count), 128)
+    else:
+        # The quantile is convex in r. So on each side of `best` the numbers of the grid that are
+        # not allowed have no gap, and an end lies between two of four places.
+        last = np.clip(np.searchsorted(grid, best, side="right") - 1, 0, 511)
+        places = np.stack([np.zeros_like(last), last, last + 1, np.full_like(last, 512)])
+        fit = slack(grid[places], total, count, more) >= 0
+        some = fit.any(axis=0)
+        ends = np.stack([np.argmax(fit, axis=0), 3 - np.argmax(fit[::-1], axis=0)])
+        near = np.take_along_axis(places, ends, axis=0)  # allowed, and far is not
+        far = np.take_along_axis(places, np.clip(ends + np.array([[-1], [1]]), 0, 3), axis=0)
+        while (np.abs(near - far) > 1).any():
+            between = (near + far) // 2
+            fit = slack(grid[between], total, count, more) >= 0
+            near, far = np.where(fit, between, near), np.where(fit, far, between)
+        first, last = near
     # Of the grid and the best number, those that are allowed.
     left = np.minimum(np.where(some, grid[first], high), np.where(fits, best, high))
     right = np.maximum(np.where(some, grid[last], low), np.where(fits, best, low))

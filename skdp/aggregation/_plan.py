@@ -16,31 +16,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from skdp.confidence.limits import heavy_z
 from skdp.parameters import check_length
 from skdp.queries import MAX_ROWS_PER_UNIT
-from skdp.statistics._limits import heavy_z
 from skdp.tabular import KeyTerm, identity, read_cell
-
-__all__ = [
-    "KEY_EDGES",
-    "ROW_EDGES",
-    "SPREAD_EDGES",
-    "TREE_DEPTH",
-    "Aggregate",
-    "best_caps",
-    "check_aggregates",
-    "check_bounds_used",
-    "check_guesses",
-    "check_keys",
-    "distinct_terms",
-    "learned_range",
-    "learns",
-    "shares_of",
-    "stated_bounds",
-    "terms_of",
-    "upper_cap",
-    "with_bounds",
-]
 
 Floats = NDArray[np.float64]
 
@@ -107,12 +86,7 @@ def _pair(value: Any, name: str, column: str) -> tuple[float, float]:
 
 
 def check_aggregates(aggregates: Mapping[str, Any], bounds: Any) -> list[Aggregate]:
-    """Return the aggregates that specifications name, or raise.
-
-    Raises
-    ------
-    TypeError, ValueError
-    """
+    """Return the aggregates that specifications name, or raise."""
     if not isinstance(aggregates, Mapping):
         raise TypeError(
             "aggregates must be a dict from names of the result to aggregates, such as "
@@ -135,12 +109,7 @@ def check_bounds_used(aggregates: list[Aggregate], bounds: Any) -> None:
 
 
 def stated_bounds(bounds: Any) -> dict[str, tuple[float, float]]:
-    """Return bounds by column as pairs of floats, or raise.
-
-    Raises
-    ------
-    TypeError, ValueError
-    """
+    """Return bounds by column as pairs of floats, or raise."""
     if not isinstance(bounds, Mapping):
         raise TypeError("bounds must be 'private' or a dict from columns to (low, high)")
     return {column: _pair(pair, "bounds", column) for column, pair in bounds.items()}
@@ -222,12 +191,7 @@ def check_guesses(
     known: Mapping[str, tuple[float, float]],
     rows_per_key: float | None,
 ) -> None:
-    """Raise if the expected error of an aggregate needs what is not known.
-
-    Raises
-    ------
-    ValueError
-    """
+    """Raise if the expected error of an aggregate needs what is not known."""
     for one in aggregates:
         if learns(one) and one.column not in known:
             raise ValueError(
@@ -427,10 +391,6 @@ def check_keys(stated: Any, by: Sequence[str]) -> tuple[Any, ...]:
         A dict has a list for each key column, and stands for all combinations.
     by : sequence of str
         Key columns: keys of several are tuples.
-
-    Raises
-    ------
-    TypeError, ValueError
     """
     if isinstance(stated, Mapping):
         if set(stated) != set(by):

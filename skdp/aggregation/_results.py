@@ -1,12 +1,12 @@
-"""From released sums by key to aggregates with intervals: post-processing.
+"""Aggregates and their intervals, computed from released sums by key.
 
-Nothing is released here. An interval holds the aggregate of the rows as bounded and clipped; noise
-alone is in it.
+The target of an interval is the aggregate of the bounded and clipped rows. It covers only noise.
 """
 
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -21,29 +21,11 @@ from skdp.aggregation._intervals import (
     tree_excess,
     variance_interval,
 )
-from skdp.aggregation._plan import TREE_DEPTH, Aggregate
+from skdp.aggregation._plan import TREE_DEPTH, Aggregate, terms_of
+from skdp.confidence.limits import spread_seen
 from skdp.core import Release
 from skdp.planning import Allowance
-from skdp.statistics._limits import spread_seen
 from skdp.tabular import KeyTerm
-
-__all__ = [
-    "about_means",
-    "check_outputs",
-    "column_of",
-    "columns_of_result",
-    "expected_width",
-    "interval_of",
-    "left_out_of",
-    "left_out_text",
-    "limits_of",
-    "no_columns",
-    "notes_of",
-    "remarks",
-    "share_left_out",
-    "std_of",
-    "without_intervals",
-]
 
 Floats = NDArray[np.float64]
 
@@ -58,7 +40,7 @@ def column_of(one: Aggregate) -> list[str]:
 
 
 def no_columns(one: Aggregate) -> dict[str, list[Any]]:
-    """Return an aggregate's columns where there are no keys."""
+    """Return the columns of an aggregate, all empty."""
     empty: dict[str, list[Any]] = {}
     for name in column_of(one):
         empty |= {name: [], f"{name}_low": [], f"{name}_high": []}
@@ -68,12 +50,7 @@ def no_columns(one: Aggregate) -> dict[str, list[Any]]:
 
 
 def check_outputs(by: list[str], unit: str | None, aggregates: list[Aggregate]) -> None:
-    """Raise for values of ids, and if two columns of the result would have the same name.
-
-    Raises
-    ------
-    ValueError
-    """
+    """Raise if ids are aggregated, or if two columns of the result would have the same name."""
     known = dict.fromkeys(by, "the key column")
     for one in aggregates:
         if unit is not None and one.column == unit:
@@ -87,16 +64,8 @@ def check_outputs(by: list[str], unit: str | None, aggregates: list[Aggregate]) 
             known[name] = f"aggregate {one.name!r}"
 
 
-def without_intervals(one: Aggregate, columns: dict[str, list[Any]]) -> dict[str, list[Any]]:
-    """Return an aggregate's columns with NaN for all but its values."""
-    return {
-        name: cells if name == one.name else [math.nan] * len(cells)
-        for name, cells in columns.items()
-    }
-
-
 def about_means(term: KeyTerm, means: list[Any]) -> KeyTerm:
-    """Return the term of what units differ from released means: for a population's error."""
+    """Return the term for squared deviations of units from released means."""
     middle = (term.low + term.high) / 2
     half = term.top // 2
     centers = np.clip(np.round((np.array(means) - middle) / term.grid), -half, half)
@@ -129,7 +98,7 @@ _MANY = 0.1  # of the rows
 
 
 def share_left_out(by: Any, kept: float) -> float | None:
-    """Return which part of the rows was left out, where it is clearly above a tenth; else None.
+    """Return the share of rows that bounding left out if it is clearly above a tenth, else None.
 
     `kept` is a released number of rows that were counted.
     """
@@ -137,24 +106,33 @@ def share_left_out(by: Any, kept: float) -> float | None:
     return rows / (kept + rows) if least > _MANY * max(kept + rows, 1.0) else None
 
 
-def remarks(by: Any, unclear: list[str], kept: float | None) -> list[str]:
-    """Return warnings: of columns whose bounds are a guess, and of many rows that were left out.
+def remarks(
+    by: Any, aggregates: list[Aggregate], unclear: set[str], columns: Mapping[str, list[Any]]
+) -> list[str]:
+    """Return warnings on bounds that are a guess, and on many rows that were left out.
 
-    `kept` is a released number of rows that were counted, where caps were found privately.
+    `unclear` are names of aggregates whose learned bounds are a guess; `columns` are released.
     """
     name = "DPGroupBy"
-    texts = [_UNCLEAR.format(name, ", ".join(unclear))] if unclear else []
-    share = None if kept is None else share_left_out(by, kept)
-    if share is not None:
-        texts.append(_LEFT_OUT.format(name, share, by.max_keys_per_unit_, by.max_rows_per_unit_))
+    guessed = sorted({one.column for one in aggregates if one.name in unclear})
+    texts = [_UNCLEAR.format(name, ", ".join(guessed))] if guessed else []
+    counts = [one.name for one in aggregates if one.kind == "count"]
+    stated = by.unit is None or not (
+        isinstance(by.max_keys_per_unit, str) or isinstance(by.max_rows_per_unit, str)
+    )
+    if counts and not stated:
+        share = share_left_out(by, sum(columns[counts[0]]))
+        if share is not None:
+            caps = by.max_keys_per_unit_, by.max_rows_per_unit_
+            texts.append(_LEFT_OUT.format(name, share, *caps))
     return texts
 
 
 def notes_of(by: Any, kinds: set[str]) -> list[str]:
-    """Return notes on what intervals are of, where caps were found privately; all is released.
+    """Return notes on the rows that intervals cover, if caps were found privately.
 
-    Intervals hold the noise, and not the rows beyond the caps: on tables of users with several rows
-    they hold the number of all rows in 50 to 90% of fits, and seldom where tails are heavy.
+    Intervals do not cover rows beyond the caps. On tables of users with several rows they contain
+    the number of all rows in 50 to 90% of fits, and seldom where tails are heavy.
     """
     keys, rows = by.max_keys_per_unit, by.max_rows_per_unit
     out = getattr(by, "left_out_", {})
@@ -173,7 +151,7 @@ _STATE = (
 
 
 def limits_of(by: Any) -> str:
-    """Say what counts of a unit."""
+    """Return a sentence on how many keys and rows of a unit count."""
     keys, rows = by.max_keys_per_unit_, by.max_rows_per_unit_
     return (
         f"a unit counts in at most {keys} {'key' if keys == 1 else 'keys'}, with at most {rows} of "
@@ -182,7 +160,7 @@ def limits_of(by: Any) -> str:
 
 
 def left_out_text(by: Any, *, of_units: bool) -> str:
-    """Say how much was left out, of what was released of it."""
+    """Return a sentence on how many keys or rows were left out, by the released numbers."""
     name = "keys" if of_units else "rows"
     what = "keys of units" if of_units else "rows"
     out = by.left_out_
@@ -222,10 +200,7 @@ def interval_of(
 ) -> dict[str, list[Any]]:
     """Return the columns of an aggregate; with `spread`, the interval of a population's mean.
 
-    Raises
-    ------
-    ValueError
-        For a level other than 95% where intervals are known at that one alone.
+    ValueError if intervals of this aggregate are known only at 95% and `level` is another one.
     """
     if level != LEVEL and (one.kind not in _AT_ANY_LEVEL or spread is not None):
         raise ValueError(f"{one.name}: intervals of a {one.kind} are known at 95% alone")
@@ -306,16 +281,10 @@ def _quantile(
 
 
 def expected_width(
-    one: Aggregate,
-    terms: list[KeyTerm],
-    allowance: Allowance,
-    share: Any,
-    caps: tuple[int, int],
-    rows_per_key: float,
+    one: Aggregate, part: Allowance, caps: Sequence[int], rows_per_key: float
 ) -> float:
-    """Return about the half width of an aggregate's interval, from public numbers."""
-    max_keys, max_rows = caps
-    part = allowance.part(share)
+    """Return the approximate half width of an aggregate's interval, from public numbers."""
+    (max_keys, max_rows), terms = caps, terms_of(one)
     replace = 2.0 if part.pure else math.sqrt(2)
 
     def std(bound: float, signed: bool = False) -> float:

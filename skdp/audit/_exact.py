@@ -1,6 +1,6 @@
 """The exact privacy loss of a small discrete mechanism, by following every choice that it makes.
 
-Nothing is released. A mechanism that draws from an `EnumeratedChoices` instead of a generator is
+A mechanism that draws from an `EnumeratedChoices` instead of a generator is
 run once for each sequence of outcomes, with that sequence's exact probability. So the probabilities
 of its outputs, and the smallest epsilon for a delta, are exact: no confidence, no false alarm.
 """
@@ -13,9 +13,7 @@ from collections.abc import Callable, Hashable, Sequence
 from fractions import Fraction
 from typing import Any
 
-from skdp.budget.amounts import check_delta
-
-__all__ = ["EnumeratedChoices", "exact_distribution", "exact_epsilon"]
+from skdp.loss.conversions import check_delta
 
 
 class EnumeratedChoices:
@@ -121,19 +119,19 @@ def exact_distribution(
     >>> {out: str(p) for out, p in exact_distribution(flip, 1).items()}
     {1: '3/4', 0: '1/4'}
     """
-    found: dict[Hashable, Fraction] = defaultdict(Fraction)
+    probabilities: dict[Hashable, Fraction] = defaultdict(Fraction)
     path: list[int] = []
     for _ in range(max_paths):
         rng = EnumeratedChoices(path)
         output = mechanism(table, rng)
         if rng.probability:
-            found[output] += rng.probability
+            probabilities[output] += rng.probability
         path += [0] * (len(rng.widths) - len(path))
         del path[len(rng.widths) :]
         while path and path[-1] + 1 == rng.widths[len(path) - 1]:
             path.pop()
         if not path:
-            return dict(found)
+            return dict(probabilities)
         path[-1] += 1
     raise ValueError(f"mechanism must have at most max_paths = {max_paths} sequences of outcomes")
 

@@ -1,6 +1,6 @@
 """Audits from one run: many canaries, each in the table by a coin of its own, guessed afterwards.
 
-Nothing is released: tables are made up. A mechanism is run once on a table that has each of m
+A mechanism is run once on a table that has each of m
 canaries (or one of two rows in its place) by a fair coin. Whoever looks at the output guesses r of
 the coins. Under a claim, many right guesses are unlikely; the largest claim that they refute is
 the lower bound. Canaries that share noise say less than as many runs would, and a high confidence
@@ -41,8 +41,6 @@ from numpy.typing import ArrayLike, NDArray
 from scipy import special, stats
 
 from skdp.base import check_integer
-
-__all__ = ["OneRunBound", "bound_from_guesses", "one_run_audit"]
 
 _STEPS = 60  # of a bisection
 _LARGEST = 60.0  # epsilon and mu beyond which nothing is claimed
@@ -122,12 +120,7 @@ def _largest_refuted(refuted: Callable[[float], bool]) -> float:
 
 
 def bound_from_guesses(
-    n_correct: int,
-    n_guesses: int,
-    n_canaries: int,
-    *,
-    delta: float = 0.0,
-    confidence: float = 0.95,
+    n_correct: int, n_guesses: int, n_canaries: int, *, delta: float = 0.0, confidence: float = 0.95
 ) -> OneRunBound:
     """Bound the privacy loss from below by the number of canaries guessed correctly in one run.
 

@@ -1,15 +1,40 @@
-"""Audits that read the transcript: replay on other rows, distances between neighbours."""
+"""Audits that read the transcript: replay on other rows, distances between neighbours.
+
+**Comparison.** A value is compared in up to three ways, and each must agree: its content where it
+is of a known kind (numbers, text, containers, arrays, functions), its attributes, and what pickle
+would take of it. A value that none of them can look into counts as different. Messages name the
+place, not the value.
+
+**Any library** (`replay_mechanism`). The noise primitives of a library are wrapped while a
+mechanism runs on one table, and what each was given and returned is recorded. It is run again on a
+neighbour, and the primitives return what was recorded. Whatever differs then passed no primitive:
+other calls, other parameters of noise (a sensitivity read off the rows), another output. The value
+that was given may differ by the stated sensitivity. One pair of runs decides, without statistics.
+
+References
+----------
+Cebere, Erb, Desfontaines, Bellet & Fitzsimons 2026, "Privacy in theory, bugs in practice: grey-box
+auditing of differential privacy libraries", PETS (Re:cord-play).
+"""
 
 from __future__ import annotations
 
+import functools
+import inspect
+import random
+import types
+import weakref
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
 from fractions import Fraction
+from importlib import import_module
 from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike
 
-from skdp.audit._compare import difference
-from skdp.audit._subject import Subject, fitted_clone, subject_of
+from skdp.audit._statistical import Subject, fitted_clone, subject_of
 from skdp.budget import exact
 from skdp.core.transcript import Transcript, record, replay
 from skdp.exceptions import PrivacyLeakError
@@ -309,7 +334,7 @@ def neighbour_check(
         raise AssertionError(f"the order of releases depends on rows: {error}") from None
     if len(other.entries) != len(transcript.entries):
         raise AssertionError("the number of releases depends on rows")
-    found = []
+    distances = []
     for position, (a, b) in enumerate(zip(transcript.entries, other.entries, strict=True)):
         what = f"release {position} ({a.name!r})"
         if a.sensitivity != b.sensitivity:
@@ -324,5 +349,448 @@ def neighbour_check(
                 f"{what}: the statistic moved further than its declared sensitivity "
                 f"{a.sensitivity:g}"
             )
-        found.append(ReleaseDistance(a.name, float(distance), float(a.sensitivity)))
-    return found
+        distances.append(ReleaseDistance(a.name, float(distance), float(a.sensitivity)))
+    return distances
+
+
+# --- comparison to the last bit -------------------------------------------------------------------
+
+# Pairs under comparison, for objects that contain themselves. Both are kept alive: a number that
+# a new object took over would make it pass unseen.
+Seen = dict[tuple[int, int], tuple[Any, Any]]
+
+_HEAP_TYPE = 1 << 9  # of type.__flags__: not a static class of C
+_EXACT = (bool, bytes, complex, dict, float, frozenset, int, list, set, str, tuple)
+
+# What pandas keeps on an object for itself; its content is compared by what it pickles.
+_OF_PANDAS = {
+    *("_accessors", "_attrs", "_cache", "_cacher", "_data", "_engine", "_flags", "_hidden_attrs"),
+    *("_id", "_is_copy", "_item_cache", "_mgr", "_name", "_no_setting_name", "_range"),
+    "_references",
+}
+
+
+def difference(a: Any, b: Any, path: str, seen: Seen) -> str | None:
+    """Return the path of the first difference of two values, or None; never a value."""
+    if a is b or (id(a), id(b)) in seen:
+        return None
+    seen[id(a), id(b)] = a, b
+    if type(a) is not type(b):
+        return path
+    kind = _content(a)
+    if kind is not None:
+        where = _content_difference(kind, _content(b), path, seen)
+        if where is not None or type(a) in _EXACT:
+            return where
+    state_a, state_b = _state(a), _state(b)
+    where = difference(state_a, state_b, path, seen)
+    if where is not None:
+        return where
+    pickled_a, pickled_b = _pickled(a), _pickled(b)
+    if pickled_a is not None or pickled_b is not None:
+        # The content of a known kind comes again in here; what else there is comes too, such as
+        # the factory of a defaultdict or a field that a class of C hides.
+        return difference(pickled_a, pickled_b, path, seen)
+    hidden = not all(c is object or c.__flags__ & _HEAP_TYPE for c in type(a).__mro__)
+    known = kind is not None or type(a) is object or (state_a and not hidden)
+    return None if known else path
+
+
+def _content_difference(a: Any, b: Any, path: str, seen: Seen) -> str | None:
+    """Compare two results of `_content`: bytes, or pairs of a step in the path and a value."""
+    if isinstance(a, bytes):
+        return None if a == b else path
+    if len(a) != len(b):
+        return path
+    for (key_a, x), (key_b, y) in zip(a, b, strict=True):
+        # A key goes into the path, so into a message, only once it is known to be the same.
+        if difference(key_a, key_b, path, seen) is not None:
+            return path
+        where = difference(x, y, f"{path}{_step(key_a)}", seen)
+        if where is not None:
+            return where
+    return None
+
+
+def _step(key: Any) -> str:
+    return str(key) if isinstance(key, _Name) else f"[{key!r}]"
+
+
+class _Name(str):
+    """A part of a value that is no item of it, in a path."""
+
+    __slots__ = ()
+
+
+def _named(value: Any, *names: str) -> list[tuple[Any, Any]]:
+    return [(_Name(f".{name}"), getattr(value, name)) for name in names]
+
+
+def _content(value: Any) -> bytes | list[tuple[Any, Any]] | None:
+    """Return what a value of a known kind consists of, whatever its subclass shows; or None."""
+    if isinstance(value, np.ndarray):
+        return _array_content(value)
+    if isinstance(value, np.void):
+        # A row of a structured array keeps the whole array alive as its base.
+        return [*_named(value, "dtype", "base"), (_Name(""), value.tolist()), _layout(value)]
+    if isinstance(value, np.generic):
+        return [*_named(value, "dtype"), (_Name(""), value.tobytes())]
+    if isinstance(value, np.dtype):
+        parts = _named(value, "str", "names", "metadata", "fields", "subdtype", "itemsize")
+        return [*parts, *_named(value, "alignment")]
+    if isinstance(value, float | complex):
+        # Bit by bit: -0.0 is not 0.0 here, and NaN equals itself.
+        return np.asarray(complex(value) if isinstance(value, complex) else float(value)).tobytes()
+    if isinstance(value, int):
+        return int.__repr__(value).encode()
+    if isinstance(value, str):
+        return str.encode(value, "utf-8", "surrogatepass")
+    if isinstance(value, bytes | bytearray):
+        return bytes(value)
+    return _container_content(value)
+
+
+def _container_content(value: Any) -> list[tuple[Any, Any]] | None:
+    if isinstance(value, dict):
+        return list(dict.items(value))
+    if isinstance(value, types.MappingProxyType):
+        return list(value.items())
+    bases: tuple[Any, ...] = (list, tuple, set, frozenset)
+    for base in bases:
+        if isinstance(value, base):
+            # A set in its own order: one built by the same steps from the same values repeats it.
+            return list(enumerate(base.__iter__(value)))
+    if isinstance(value, types.FunctionType):
+        names = ("__code__", "__defaults__", "__kwdefaults__", "__closure__", "__name__", "__doc__")
+        return _named(value, *names, "__annotations__")
+    if isinstance(value, types.MethodType):
+        return _named(value, "__func__", "__self__")
+    if isinstance(value, types.CodeType):
+        return _named(value, "co_code", "co_consts", "co_names", "co_varnames", "co_freevars")
+    if isinstance(value, types.CellType):
+        return _cell_content(value)
+    if isinstance(value, weakref.ref):
+        return [(_Name(""), value())]
+    if isinstance(value, BaseException):
+        # A traceback holds every local variable of fit; it is not comparable, so it differs.
+        return _named(value, "args", "__cause__", "__context__", "__traceback__")
+    return None
+
+
+def _cell_content(cell: types.CellType) -> list[tuple[Any, Any]]:
+    try:
+        return _named(cell, "cell_contents")
+    except ValueError:  # empty
+        return []
+
+
+def _array_content(value: Any) -> list[tuple[Any, Any]]:
+    """Return type, layout and memory of an array, and of what the memory is borrowed from.
+
+    Through a plain view: a masked array shows no value under its mask. The base is part of it
+    because a view of one entry keeps, and pickles to, nothing else, yet holds the whole table.
+    """
+    plain = np.ndarray.view(value, np.ndarray)
+    objects = value.dtype.hasobject
+    return [
+        *_named(value, "dtype", "shape"),
+        _layout(value),
+        (_Name(""), plain.tolist() if objects else plain.tobytes()),
+        (_Name(".base"), _owner(value)),
+    ]
+
+
+def _layout(value: Any) -> tuple[Any, Any]:
+    flags = value.flags
+    return _Name(".flags"), (value.strides, flags.writeable, flags.owndata, flags.aligned)
+
+
+def _owner(array: Any) -> Any:
+    """Return what lends an array its memory, in a form that can be compared."""
+    base = array.base
+    if base is None or isinstance(base, np.ndarray | bytes | bytearray):
+        return base
+    if hasattr(base, "__array_interface__") and hasattr(base, "base"):
+        return base.base  # numpy's stand-in for strided views; the rest of it is an address
+    try:
+        return memoryview(base).tobytes()
+    except (TypeError, ValueError, BufferError):
+        return base
+
+
+def _state(value: Any) -> dict[str, Any] | None:
+    """Return the attributes of an object, slots included, in the order in which they were set."""
+    if isinstance(value, type | types.ModuleType):
+        return None
+    named = dict(getattr(value, "__dict__", {}))
+    if _is_pandas(value):
+        named = {name: kept for name, kept in named.items() if name not in _OF_PANDAS}
+    for cls in type(value).__mro__:
+        if not cls.__flags__ & _HEAP_TYPE:
+            continue
+        for name, member in vars(cls).items():
+            if isinstance(member, types.MemberDescriptorType) and hasattr(value, member.__name__):
+                named.setdefault(name, member.__get__(value))
+    return named or None
+
+
+def _is_pandas(value: Any) -> bool:
+    return any(cls.__module__.partition(".")[0] == "pandas" for cls in type(value).__mro__)
+
+
+def _pickled(value: Any) -> list[Any] | str | None:
+    """Return what pickle would take of an object, or None where it would take nothing."""
+    if isinstance(value, np.ndarray | np.generic | np.dtype | weakref.ref | BaseException):
+        return None  # compared as their kind; subclasses by their attributes
+    try:
+        reduced = value.__reduce_ex__(4)
+    except Exception:  # noqa: BLE001  # whatever a class refuses with
+        return None
+    if isinstance(reduced, str):
+        return reduced
+    head, items = list(reduced[:3]), reduced[3:5]
+    return head + [None if each is None else list(each) for each in items]
+
+
+# --- primitives of any library --------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Primitive:
+    """A function or method of a library that adds noise, and how to read its arguments.
+
+    Attributes
+    ----------
+    name : str
+        Dotted name: ``"library.module.function"`` or ``"library.module.Class.method"``.
+    value : str
+        Name of the private argument: the exact statistic before noise.
+    sensitivity : callable or None
+        ``sensitivity(arguments) -> float``: how far the value may move, given the other arguments
+        of the call by name (`self` for a method). None: not checked.
+    distance : callable or None
+        ``distance(a, b) -> float``; None: the sum of absolute differences.
+    parameters : callable or None
+        ``parameters(arguments) -> object``: what must be equal on both tables. None: all other
+        arguments, and the attributes of `self`.
+    """
+
+    name: str
+    value: str
+    sensitivity: Callable[[dict[str, Any]], float] | None = None
+    distance: Callable[[Any, Any], float] | None = None
+    parameters: Callable[[dict[str, Any]], Any] | None = None
+
+
+@dataclass(frozen=True)
+class Replay:
+    """What a mechanism did on a neighbouring table, with the noise of the first table.
+
+    Attributes
+    ----------
+    problems : tuple of str
+        What depends on rows without having passed through a primitive; it contains no values.
+    n_releases : int
+        Calls of primitives on the first table.
+    ratios : tuple of float
+        How far each value moved, divided by its sensitivity; NaN if this is not checked.
+    """
+
+    problems: tuple[str, ...]
+    n_releases: int
+    ratios: tuple[float, ...]
+
+    @property
+    def passed(self) -> bool:
+        """Whether no problem was found."""
+        return not self.problems
+
+
+@dataclass
+class _Call:
+    name: str
+    value: Any
+    parameters: Any
+    allowed: float
+    released: Any
+
+
+def _found(name: str) -> tuple[Any, str]:
+    """Return who holds the attribute of a dotted name, and its last part."""
+    head, _, last = name.rpartition(".")
+    parts = head.split(".")
+    for cut in range(len(parts), 0, -1):
+        try:
+            holder = import_module(".".join(parts[:cut]))
+        except ModuleNotFoundError:
+            continue
+        for part in parts[cut:]:
+            holder = getattr(holder, part)
+        return holder, last
+    raise ModuleNotFoundError(f"there is no module for {name!r}")
+
+
+def _distance(a: Any, b: Any) -> float:
+    x, y = np.asarray(a, dtype=np.float64), np.asarray(b, dtype=np.float64)
+    return float(np.abs(x - y).sum()) if x.shape == y.shape else float("inf")
+
+
+class _Transcript:
+    """Calls of primitives in one run; those of an earlier run are returned where there is one."""
+
+    def __init__(self, source: list[_Call] | None) -> None:
+        self.calls: list[_Call] = []
+        self.source = source
+        self.inside = False
+
+    def called(self, primitive: Primitive, function: Any, args: Any, named: Any) -> Any:
+        if self.inside:  # a primitive that is made of another one is one release
+            return function(*args, **named)
+        bound = inspect.signature(function).bind(*args, **named)
+        bound.apply_defaults()
+        arguments = dict(bound.arguments)
+        allowed = primitive.sensitivity(arguments) if primitive.sensitivity else float("nan")
+        parameters = (
+            primitive.parameters(arguments)
+            if primitive.parameters
+            else [
+                dict(vars(v)) if k == "self" and hasattr(v, "__dict__") else v
+                for k, v in arguments.items()
+                if k != primitive.value
+            ]
+        )
+        call = _Call(primitive.name, arguments[primitive.value], parameters, float(allowed), None)
+        at = len(self.calls)
+        self.calls.append(call)
+        recorded = self.source[at] if self.source is not None and at < len(self.source) else None
+        if recorded is not None and recorded.name == call.name:
+            call.released = recorded.released
+        else:
+            self.inside = True
+            try:
+                call.released = function(*args, **named)
+            finally:
+                self.inside = False
+        return call.released
+
+
+@contextmanager
+def _wrapped(primitives: Sequence[Primitive], transcript: _Transcript) -> Iterator[None]:
+    undo = []
+    try:
+        for primitive in primitives:
+            holder, last = _found(primitive.name)
+            original = inspect.getattr_static(holder, last)
+
+            @functools.wraps(original)
+            def wrapper(
+                *args: Any, _of: Primitive = primitive, _original: Any = original, **named: Any
+            ) -> Any:
+                return transcript.called(_of, _original, args, named)
+
+            undo.append((holder, last, original))
+            setattr(holder, last, wrapper)
+        yield
+    finally:
+        for holder, last, original in reversed(undo):
+            setattr(holder, last, original)
+
+
+@contextmanager
+def _global_seeds(seed: int) -> Iterator[None]:
+    """Let post-processing that draws from global generators repeat itself."""
+    before, numpys = random.getstate(), np.random.get_state()  # noqa: NPY002
+    try:
+        random.seed(seed)
+        np.random.seed(seed)  # noqa: NPY002
+        yield
+    finally:
+        random.setstate(before)
+        np.random.set_state(numpys)  # noqa: NPY002
+
+
+def _run(mechanism: Any, table: Any, seed: int) -> Any:
+    try:
+        with _global_seeds(seed):
+            return mechanism(table, np.random.default_rng(seed))
+    except Exception as error:  # noqa: BLE001  # that it occurs may depend on rows
+        return f"raised {type(error).__name__}: {error}"
+
+
+def replay_mechanism(
+    mechanism: Callable[[Any, np.random.Generator], Any],
+    table: Any,
+    neighbour: Any,
+    primitives: Sequence[Primitive],
+    *,
+    random_state: int = 0,
+) -> Replay:
+    """Run a mechanism of any library on two neighbours with the same noise, and compare.
+
+    Parameters
+    ----------
+    mechanism : callable
+        ``mechanism(table, rng) -> output``. Its primitives must be looked up when they are called
+        (a method, or an attribute of a module).
+    table, neighbour : object
+        Made-up neighbouring tables.
+    primitives : sequence of Primitive
+        The functions with which the library adds noise.
+    random_state : int, default=0
+        Seeds `rng` and the global generators of numpy and Python on both tables.
+
+    Returns
+    -------
+    found : Replay
+
+    Notes
+    -----
+    **Privacy.** Exact statistics are held while it runs: use made-up rows. Noise that is drawn
+    outside the listed primitives shows up as a problem or, with the same seed, not at all.
+
+    Examples
+    --------
+    A mean that reads its bounds off the rows:
+
+    >>> import numpy as np
+    >>> from skdp.audit import Primitive, replay_mechanism
+    >>> class Noise:
+    ...     @staticmethod
+    ...     def add(value, width):
+    ...         return value + np.random.laplace(0, width)
+    >>> def mean(table, rng):
+    ...     return Noise.add(np.mean(table), np.ptp(table) / len(table))
+    >>> import sys
+    >>> Noise.__module__ = __name__
+    >>> primitive = Primitive(f"{__name__}.Noise.add", "value")
+    >>> setattr(sys.modules[__name__], "Noise", Noise)
+    >>> replay_mechanism(mean, [0.0, 1.0], [0.0, 5.0], [primitive]).passed
+    False
+    """
+    first, second = _Transcript(None), _Transcript(None)
+    with _wrapped(primitives, first):
+        output = _run(mechanism, table, random_state)
+    second.source = first.calls
+    with _wrapped(primitives, second):
+        other = _run(mechanism, neighbour, random_state)
+    problems, ratios = [], []
+    if len(first.calls) != len(second.calls):
+        problems.append("the number of releases depends on rows")
+    for i, (a, b) in enumerate(zip(first.calls, second.calls, strict=False)):
+        what = f"release {i} ({a.name})"
+        if a.name != b.name:
+            problems.append(f"{what}: another primitive is called on other rows")
+            break
+        if difference(a.parameters, b.parameters, "parameters", {}) is not None:
+            problems.append(f"{what}: a parameter of the noise depends on rows")
+        far = next(p for p in primitives if p.name == a.name).distance or _distance
+        moved = float(far(a.value, b.value))
+        if np.isnan(a.allowed):  # nobody looks
+            ratios.append(a.allowed)
+            continue
+        ratios.append(moved / a.allowed if a.allowed else float("inf" if moved else 0.0))
+        if not moved <= a.allowed * (1 + 1e-9):  # a distance of NaN is none
+            problems.append(f"{what}: the value moved further than its sensitivity")
+    if difference(output, other, "output", {}) is not None:
+        problems.append("the output depends on rows although every release was the same")
+    return Replay(tuple(problems), len(first.calls), tuple(ratios))

@@ -25,19 +25,17 @@ from skdp.base.expected_error import TargetErrorMixin
 from skdp.base.mixin import PrivateMixin, weighted_rows
 from skdp.budget import Cost, PrivacyBudget, gdp_mu
 from skdp.budget.ambient import outside_level
-from skdp.budget.amounts import check_delta
 from skdp.core import Mean, ScaledBox, Session
+from skdp.loss.conversions import check_delta
 from skdp.parameters import check_bounds, check_classes, check_size
 from skdp.planning import Allowance, bounds_in
 from skdp.queries import (
-    LabelCounts,
+    Labels,
     LearnedBox,
-    Moments,
     SelectClasses,
     StandardBall,
-    WeightedLabelCounts,
-    WeightedMean,
-    WeightedMoments,
+    moments,
+    row_counts,
     softmax,
 )
 from skdp.tabular import (
@@ -123,7 +121,7 @@ def _measured(
     """Return center, scale and `Standard.spread` of clipped columns, and whose scale is noise."""
     middle, half = low / 2 + high / 2, high / 2 - low / 2
     flat = half <= 0
-    query = Moments(low, high) if most is None else WeightedMoments(low, high, most)
+    query = moments(low, high, most)
     mean, square, _ = session.answer(query, share)
     variance = np.maximum(square.value - mean.value**2, 0.0)
     least = max(2 * error, 2.0**-24)
@@ -138,7 +136,8 @@ def class_counts(
     session: Session, n_classes: int, most: float | None = None
 ) -> tuple[Floats, float]:
     """Return the number of rows of each class, at least 1, and the noise of one."""
-    query = LabelCounts(n_classes) if most is None else WeightedLabelCounts(n_classes, most)
+    name = "counts of labels" if most is None else "weights of labels"
+    query = row_counts(Labels(n_classes), name, most)
     first = session.answer(query, COUNT_SHARE)
     counts, std = np.array(first.value), float(first.std)
     if std > _COUNTS_WELL * max(float(counts.sum()), 1.0) / n_classes:
@@ -171,7 +170,7 @@ def standard_for_classes(
     if allowance.part(share).sum_std(math.sqrt(d), d) / n / math.sqrt(d) > _CENTER_USEFUL:
         return found
     box = ScaledBox(low, high)
-    release = session.answer(Mean(box) if most is None else WeightedMean(box, most), share)
+    release = session.answer(Mean(box, weight_bound=most), share)
     mean = _shrunk(release.value, float(np.mean(release.std)))
     return Standard(found.center + mean * (high / 2 - low / 2), found.scale, math.nan)
 

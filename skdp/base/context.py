@@ -23,8 +23,8 @@ from skdp._config import noise_is_seeded, uncounted_fits_are_allowed
 from skdp.base.callers import warn_of_callers
 from skdp.budget import PrivacyBudget
 from skdp.budget.ambient import ambient_budget, check_counted
-from skdp.budget.amounts import check_delta, check_positive
 from skdp.core import PRIVATE_ROWS, PrivacyCertificate, Session, Unit, open_session
+from skdp.loss.conversions import check_delta, check_positive
 from skdp.parameters import Integers, check_parameter
 from skdp.tabular import Rows, name_of_ids
 
@@ -301,7 +301,7 @@ class CallContext:
         if self.budget is None and not uncounted_fits_are_allowed():
             check_counted(self.name)
         if unit is not None:
-            rows = rows.of_units(self.groups, self.name)
+            rows = rows.of_units(self.groups, self.name, self.adjacency)
         if self.budget is not None:
             warn_of_callers(self.name, self.allows_empty)
         seeded = self.random_state is not None and noise_is_seeded()

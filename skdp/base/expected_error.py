@@ -22,7 +22,7 @@ from sklearn.base import clone
 from skdp._config import config_context
 from skdp.base.mixin import PrivateMixin, refuse_units
 from skdp.budget.ambient import ambient_budget
-from skdp.budget.stand_in import StandInBudget
+from skdp.budget.budget import StandInBudget
 from skdp.core import public_generator
 from skdp.parameters import check_integer
 from skdp.tabular import check_public_array, checked

@@ -336,7 +336,7 @@ class PrivateMixin(CallbackSupportMixin, AmbientBudgetMixin):
             cost = self.privacy_cost()
         except (TypeError, ValueError):  # of parameters that no fit takes
             return str(estimator_html_repr(self))
-        from skdp.budget.html import fit_html  # imported where it is shown
+        from skdp.budget.reports.html import fit_html  # imported where it is shown
 
         budget = ambient_budget() if self.budget is None else self.budget
         released = getattr(self, "privacy_", None)

@@ -30,7 +30,7 @@ from skdp.base.transformers import Transformer
 from skdp.budget.ambient import outside_level
 from skdp.core import Box, Count, Session
 from skdp.planning import Allowance, bounds_in, row_count
-from skdp.queries import CellQuantile, LearnedBounds, LearnedBox, Moments, OfColumn, WeightedMoments
+from skdp.queries import CellQuantile, LearnedBounds, LearnedBox, OfColumn, moments
 from skdp.tabular import ONE_PLACE, ColumnPlan, check_columns, check_public_array
 
 # --- columns with missing cells -------------------------------------------------------------------
@@ -293,9 +293,10 @@ class ColumnMoments:
 def release_moments(session: Session, stated: Pair | None) -> ColumnMoments:
     """Ask a session for the moments of all columns, in one vector."""
     bounds, learned = bounds_in(session, stated, errors=True)
-    mean, square, n = session.answer(Moments(*bounds))
+    mean, square, count = session.answer(moments(*bounds))
     boxes = [] if learned is None else [learned]
     noise, private = np.full(len(mean.value), float(mean.std)), session.adjacency != "replace_one"
+    n = float(count.value)
     return ColumnMoments(bounds, mean.value, square.value, noise, n, float(private), boxes)
 
 
@@ -305,11 +306,11 @@ def release_weighted_moments(session: Session, stated: Pair | None, most: float)
     Bounds that nobody stated are of the rows without their weights.
     """
     bounds, learned = bounds_in(session, stated, errors=True)
-    mean, square, total = session.answer(WeightedMoments(*bounds, most))
+    mean, square, total = session.answer(moments(*bounds, most))
     boxes, noise = [] if learned is None else [learned], float(mean.std)
-    weight = float(total.value)
+    weight = float(total.value) * most
     every = np.full(len(mean.value), noise)
-    part = float(total.std) / weight / noise
+    part = float(total.std) * most / weight / noise
     return ColumnMoments(bounds, mean.value, square.value, every, weight, part, boxes, True)
 
 
@@ -317,9 +318,9 @@ def release_present_moments(session: Session, rows: Any, stated: Pair | None) ->
     """Ask a session for the moments of each column, of the rows that have a value in it."""
     found, boxes, private = [], [], session.adjacency != "replace_one"
     for column in present_columns(session, rows.plans, stated, audit=True):
-        asked = Moments(column.box.low, column.box.high)
+        asked = moments(column.box.low, column.box.high)
         mean, square, n = column.answer(asked, "moments")
-        one = (mean.value[0], square.value[0], float(mean.std), n)
+        one = (mean.value[0], square.value[0], float(mean.std), float(n.value))
         found.append((column.low, column.high, *one, private or column.counts_private))
         boxes += [] if column.learned is None else [column.learned]
     # Of each column a row: bounds, moments, their noise, number of rows, whether that is private.

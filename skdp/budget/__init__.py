@@ -7,13 +7,11 @@ fit; it is known before any data is touched. Accountants are the rules by which 
 from __future__ import annotations
 
 from skdp.budget.account import Reservation
-from skdp.budget.accountants import gdp_delta, gdp_mu, plan_epsilon, pure_mu, zcdp_delta
-from skdp.budget.amounts import exact
 from skdp.budget.budget import PrivacyBudget
-from skdp.budget.charge import Charge, Cost, PrivacyLoss, ReservationRecord
-from skdp.budget.comparison import Conversion, compare_accountants
-from skdp.budget.conversions import guessing_chance
-from skdp.budget.parallel import parallel_cost
+from skdp.loss.accountants import plan_epsilon
+from skdp.loss.charge import Charge, Cost, PrivacyLoss, ReservationRecord
+from skdp.loss.composition import Conversion, compare_accountants, parallel_cost
+from skdp.loss.conversions import exact, gdp_delta, gdp_mu, guessing_chance, pure_mu, zcdp_delta
 
 __all__ = [
     "Charge",

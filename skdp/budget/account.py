@@ -1,8 +1,7 @@
-"""What was charged to one ledger, what is set aside, and whether one more charge fits.
+"""Joins a ledger with the accountant that its terms name: what was charged, and what still fits.
 
-Nothing is released here. :class:`Account` joins a ledger with the accountant that its terms name;
-`PrivacyBudget` is the object round it that users hold. A refusal says what does not fit, and what
-to do about it.
+`PrivacyBudget` is the object round an :class:`Account` that users hold. A refusal says what does
+not fit, and what to do about it.
 """
 
 from __future__ import annotations
@@ -17,17 +16,15 @@ from types import TracebackType
 from typing import Any
 
 from skdp.budget import schema
-from skdp.budget.accountants import ACCOUNTANTS, Accountant, PLDAccountant, plan_epsilon
-from skdp.budget.amounts import Amount, exact
-from skdp.budget.arguments import check_cost, check_public, check_text
-from skdp.budget.charge import Charge, Cost, PrivacyLoss
-from skdp.budget.ledger import Terms
+from skdp.budget.arguments import check_public, check_text
 from skdp.budget.operations import Known, LedgerOperations, releases_json
+from skdp.budget.schema import Terms
 from skdp.exceptions import BudgetExceededError, LedgerError, SealedBudgetError
+from skdp.loss.accountants import ACCOUNTANTS, Accountant, PLDAccountant, plan_epsilon
+from skdp.loss.charge import Charge, Cost, PrivacyLoss, check_cost
+from skdp.loss.conversions import Amount, exact
 
 _COUNTED = 1_000  # prices that depend on what was charged before are counted one by one so far
-
-__all__ = ["Account", "Reservation", "accountant_of", "free_part", "plain_sum"]
 
 _LEFT = (
     "budget.remaining says what is left, budget.charges what was spent; the total of a ledger "
@@ -38,35 +35,18 @@ _LEFT = (
 class Account:
     """A ledger and its accountant.
 
-    Parameters
-    ----------
-    terms : Terms
-        They must be ones that the accountant can keep.
-    note : str, default=""
-        Written with each charge.
-
-    Attributes
-    ----------
-    accountant : Accountant
-    ledger : LedgerOperations
-        Given once it is open.
-    sealed : bool
-        Whether the ledger could not be reached when it was last asked.
-    tokens : dict
-        Of the reservations that are open here, oldest first.
+    `terms` are ones that the accountant can keep; `note` is written with each charge; `ledger` is
+    given once it is open; `sealed` says whether the ledger could not be reached when it was last
+    asked; `tokens` are those of the reservations that are open here, oldest first.
     """
 
     __slots__ = ("_plain", "accountant", "ledger", "note", "sealed", "terms", "tokens")
 
-    accountant: Accountant
     ledger: LedgerOperations
-    note: str
-    sealed: bool
-    terms: Terms
-    tokens: dict[str, None]
 
     def __init__(self, terms: Terms, note: str = "") -> None:
-        self.terms, self.note, self.sealed, self.tokens = terms, note, False, {}
+        self.terms, self.note, self.sealed = terms, note, False
+        self.tokens: dict[str, None] = {}
         self.accountant = accountant_of(terms)
         self._plain = (0, Amount())  # the number of the last charge in a sum, and the sum
 
@@ -101,14 +81,11 @@ class Account:
         with self.noting_seal():
             number, components = self.ledger.components(counted)
         if number < counted:  # an older copy of the ledger was put back
-            return self._plain_anew()
+            self._plain = (0, Amount())
+            return self.plain()
         amount = amount + plain_sum(self.accountant, components)
         self._plain = (number, amount)
         return amount
-
-    def _plain_anew(self) -> Amount:
-        self._plain = (0, Amount())
-        return self.plain()
 
     @property
     def remaining(self) -> PrivacyLoss:
@@ -345,11 +322,11 @@ def plain_sum(accountant: Accountant, components: Mapping[str, int]) -> Amount:
 
     `components` are theirs, as the ledger writes them, with how often each occurs.
     """
-    found = Amount()
+    amount = Amount()
     for text, often in components.items():
         for single, times in schema.singles_of(text):
-            found = found + often * times * accountant.price_one(single)
-    return found
+            amount = amount + often * times * accountant.price_one(single)
+    return amount
 
 
 def free_part(terms: Terms, taken: set[int]) -> Amount:

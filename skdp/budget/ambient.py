@@ -41,19 +41,6 @@ from skdp.exceptions import UncountedFitWarning
 if TYPE_CHECKING:
     from skdp.budget.budget import PrivacyBudget
 
-__all__ = [
-    "Block",
-    "action_of_filters",
-    "ambient_budget",
-    "check_counted",
-    "enter",
-    "leave",
-    "ledger_of",
-    "live",
-    "only_here",
-    "outside_level",
-]
-
 
 class Block:
     """One ``with budget:``, from entering to leaving it."""
@@ -128,10 +115,10 @@ class _Sent:
         self.pickled = pickled
 
     def budget(self) -> PrivacyBudget:
-        found = cast("PrivacyBudget", pickle.loads(self.pickled))
-        if found not in _kept:
-            _kept.append(found)
-        return found
+        budget = cast("PrivacyBudget", pickle.loads(self.pickled))
+        if budget not in _kept:
+            _kept.append(budget)
+        return budget
 
 
 class _Call:
@@ -209,10 +196,10 @@ def _call_in_block(self: Parallel, iterable: Any) -> Any:
 
     def task(function: Callable[..., Any]) -> _Task:
         nonlocal last
-        found = last
-        if found is None or found.function is not function:
-            found = last = _Task(function, call)
-        return found
+        wrapped = last
+        if wrapped is None or wrapped.function is not function:
+            wrapped = last = _Task(function, call)
+        return wrapped
 
     tasks = ((task(function), args, kwargs) for function, args, kwargs in iterable)
     return _parallel(self, _Tasks(tasks, len(iterable)) if hasattr(iterable, "__len__") else tasks)
@@ -269,20 +256,16 @@ def leave(block: Block) -> None:
     """End a block."""
     block.open = False
     _OPEN.pop(block, None)
-    if _OPEN or any(one.open for one in _inherited):  # a child of the last one may stay inside
+    if _OPEN or any(block.open for block in _inherited):  # a child of the last one may stay inside
         _forks.changed()
     _HERE.set(_innermost(_HERE.get()))
 
 
 @contextlib.contextmanager
 def only_here(source: PrivacyBudget | _Sent, *, travels: bool = False) -> Iterator[None]:
-    """Make a budget ambient in this thread or task, and in no other.
+    """Make a budget ambient in this thread or task alone.
 
-    Parameters
-    ----------
-    source : PrivacyBudget
-    travels : bool, default=False
-        Whether fits of other processes may be charged to it.
+    `travels` says whether fits of other processes may be charged to it.
     """
     block = Block(source, _innermost(_HERE.get()), travels=travels)
     token = _HERE.set(block)
@@ -342,10 +325,7 @@ def _is_meant(source: PrivacyBudget | _Sent) -> bool:
 def ambient_budget() -> PrivacyBudget | None:
     """Return the budget of the innermost block; None outside of all, or where none is known.
 
-    Raises
-    ------
-    ValueError
-        If several budgets are ambient in other threads, and none in this one.
+    Raises ValueError if several budgets are ambient in other threads, and none in this one.
     """
     block = _resolved()[0]
     return None if block is None else block.budget
@@ -404,10 +384,7 @@ _shown: set[str] = set()  # Python forgets what it has shown whenever a fit chan
 def check_counted(name: str) -> None:
     """Refuse a fit without a budget where one may be meant; warn beside a budget.
 
-    Raises
-    ------
-    ValueError
-        In a worker that cannot know; with the way out. Nothing has been charged.
+    Raises ValueError, with the way out, in a worker that cannot know; nothing has been charged.
     """
     if not _resolved()[1]:
         raise ValueError(_UNKNOWN.format(name=name))

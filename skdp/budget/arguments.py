@@ -1,6 +1,6 @@
-"""The checks of what a user hands to a budget, other than numbers (`skdp.budget.amounts`).
+"""The checks of what a user hands to a budget, other than numbers (`skdp.loss.conversions`).
 
-Nothing is released here. Each check raises an error that names the parameter and what it may be.
+Each check raises an error that names the parameter and what it may be.
 """
 
 from __future__ import annotations
@@ -11,31 +11,13 @@ import numbers
 import os
 from collections.abc import Mapping, Sequence
 
-from skdp.budget.accountants import ACCOUNTANTS
-from skdp.budget.amounts import check_delta, check_positive, exact
-from skdp.budget.charge import Cost, total
 from skdp.budget.files import is_url
 from skdp.budget.schema import Terms
 from skdp.budget.urls import check_no_secret, check_path, normal_url
 from skdp.exceptions import LedgerError
+from skdp.loss.accountants import ACCOUNTANTS
+from skdp.loss.conversions import check_delta, check_positive, exact
 from skdp.parameters import shown
-
-__all__ = [
-    "check_choice",
-    "check_cost",
-    "check_n_rows",
-    "check_parts",
-    "check_plan",
-    "check_plans",
-    "check_public",
-    "check_text",
-    "check_unit",
-    "checked_facts",
-    "checked_terms",
-    "ledger_path",
-    "ledgers_of_parts",
-    "path_of",
-]
 
 
 def path_of(ledger: object) -> str:
@@ -66,24 +48,24 @@ def ledger_path(ledger: object, must_exist: bool) -> str:
 def check_choice(value: object, name: str, allowed: Sequence[str]) -> str:
     """Return one of the words that are allowed, or raise."""
     if not isinstance(value, str) or value not in allowed:
-        words = ", ".join(repr(one) for one in allowed)
+        words = ", ".join(map(repr, allowed))
         raise ValueError(f"{name} must be one of {words}; got {shown(value)}.")
     return value
 
 
 def check_n_rows(value: object) -> tuple[int, ...]:
     """Return the numbers of rows that a user states, in order, each once."""
-    numbers_ = (value,) if isinstance(value, numbers.Integral) else value
-    if numbers_ is None:
+    if value is None:
         return ()
-    if not isinstance(numbers_, list | tuple | set | frozenset) or not numbers_:
-        raise TypeError("n_rows must be None, an integer of at least 1, or a list of such.")
-    for number in numbers_:
-        if isinstance(number, bool) or not isinstance(number, numbers.Integral):
-            raise TypeError("n_rows must be None, an integer of at least 1, or a list of such.")
-        if not 1 <= int(number) < 2**63:
-            raise ValueError("n_rows must be None, an integer of at least 1, or a list of such.")
-    return tuple(sorted({int(number) for number in numbers_}))
+    message = "n_rows must be None, an integer of at least 1, or a list of such."
+    stated = (value,) if isinstance(value, numbers.Integral) else value
+    if not isinstance(stated, list | tuple | set | frozenset) or not stated:
+        raise TypeError(message)
+    if any(isinstance(n, bool) or not isinstance(n, numbers.Integral) for n in stated):
+        raise TypeError(message)
+    if not all(1 <= int(n) < 2**63 for n in stated):
+        raise ValueError(message)
+    return tuple(sorted({int(n) for n in stated}))
 
 
 def checked_terms(
@@ -137,18 +119,18 @@ def check_plans(plans: object, terms: Terms) -> tuple[tuple[float, float], ...]:
     )
     if not isinstance(plans, list | tuple) or not plans:
         raise TypeError(message + ".")
-    found = []
+    parts = []
     for pair in plans:
         if not isinstance(pair, list | tuple) or len(pair) != 2:
             raise TypeError(message + ".")
         part = check_positive(pair[0], "epsilon of a plan"), check_delta(pair[1])
         if not part[1]:
             raise ValueError(message + "; got a delta of 0.")
-        found.append(part)
+        parts.append(part)
     for i, (name, whole) in enumerate((("epsilon", terms.epsilon), ("delta", terms.delta))):
-        if sum(exact(part[i]) for part in found) > exact(whole):
+        if sum(exact(part[i]) for part in parts) > exact(whole):
             raise ValueError(f"The {name}s of all plans must add up to at most {whole!r}.")
-    return tuple(found)
+    return tuple(parts)
 
 
 def checked_facts(dataset: object, n_rows: object, terms: Terms) -> dict[str, str]:
@@ -172,23 +154,6 @@ def checked_facts(dataset: object, n_rows: object, terms: Terms) -> dict[str, st
             )
         facts["n_rows"] = json.dumps(counts)
     return facts
-
-
-def check_plan(cost: object) -> Cost:
-    """Return the sum of a list of prices, or one price, or raise."""
-    if isinstance(cost, list | tuple) and cost:
-        return total((check_cost(one), 1) for one in cost)
-    return check_cost(cost)
-
-
-def check_cost(cost: object) -> Cost:
-    """Return a price, or raise."""
-    if not isinstance(cost, Cost):
-        raise TypeError(
-            f"cost must be a skdp.budget.Cost; got {type(cost).__name__}. Write "
-            "Cost(epsilon=0.5), estimator.privacy_cost() or search_cost(search)."
-        )
-    return cost
 
 
 def check_text(value: object, name: str) -> str:

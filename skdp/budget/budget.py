@@ -1,12 +1,13 @@
 """PrivacyBudget: one (epsilon, delta) for everything that is released about one table.
 
-Nothing is released here, and a budget never sees data. It grants a charge if and only if all
-charges together keep the promise under the accountant in force, and writes it to a ledger that
-every clone, thread, process and pickled copy shares.
+A budget never sees data. It grants a charge if and only if all charges together keep the promise
+under the accountant in force, and writes it to a ledger that every clone, thread, process and
+pickled copy shares.
 """
 
 from __future__ import annotations
 
+import datetime
 import json
 import os
 import weakref
@@ -17,10 +18,8 @@ from joblib.hashing import Hasher
 
 from skdp.budget import ambient
 from skdp.budget.account import Account, Reservation
-from skdp.budget.amounts import check_delta, check_positive
 from skdp.budget.arguments import (
     check_parts,
-    check_plan,
     check_public,
     checked_facts,
     checked_terms,
@@ -28,22 +27,20 @@ from skdp.budget.arguments import (
     ledgers_of_parts,
     path_of,
 )
-from skdp.budget.charge import Charge, Cost
-from skdp.budget.handle import Handle
-from skdp.budget.ledger import Ledger, Terms
-from skdp.budget.opening import open_or_create, opened
-from skdp.budget.parallel import parts_cost
-from skdp.budget.reading import BudgetReader, short_number
-from skdp.budget.row_counts import RowCounts, warn_of_delta, warn_unexpected
-from skdp.exceptions import (
-    LedgerError,
-    SealedBudgetError,
+from skdp.budget.ledger import Ledger
+from skdp.budget.opening import Handle, open_or_create, opened
+from skdp.budget.reading import (
+    BudgetReader,
+    RowCounts,
+    short_number,
+    warn_of_delta,
+    warn_unexpected,
 )
-
-__all__ = ["PrivacyBudget"]
-
-# The module of the one other class: a stand-in for audits, which says that it charges nothing.
-_MAY_DERIVE = ("skdp.budget.stand_in",)
+from skdp.budget.schema import Terms
+from skdp.exceptions import LedgerError, PrivacyLeakError, SealedBudgetError
+from skdp.loss.charge import Charge, Cost, check_plan
+from skdp.loss.composition import parts_cost
+from skdp.loss.conversions import check_delta, check_positive
 
 # The budgets of this process, so that unpickling here gives the live object back.
 _LIVE: weakref.WeakValueDictionary[tuple[str, str], PrivacyBudget] = weakref.WeakValueDictionary()
@@ -51,9 +48,9 @@ _LIVE: weakref.WeakValueDictionary[tuple[str, str], PrivacyBudget] = weakref.Wea
 
 def _unpickle(*values: Any) -> PrivacyBudget:
     """Return the live budget of this ledger, or connect to its file, or return a sealed one."""
-    *found, tokens = values if len(values) > 8 else (*values, ())  # pickles of 0.1 have no tokens
-    note = found.pop() if len(found) > Handle.LENGTH else ""
-    budget = PrivacyBudget._attach(Handle.from_values(found), note)
+    *handle, tokens = values if len(values) > 8 else (*values, ())  # pickles of 0.1 have no tokens
+    note = handle.pop() if len(handle) > Handle.LENGTH else ""
+    budget = PrivacyBudget._attach(Handle.from_values(handle), note)
     for token in tokens:
         budget._account.tokens.setdefault(token)
     return budget
@@ -95,7 +92,7 @@ class PrivacyBudget(BudgetReader):
     separate_delta : float, default=0.0
         Under "gdp", "gdp_residue" and "zcdp": the part of `delta` for charges that are
         (epsilon, delta)-DP but not Gaussian. It is fixed in advance, because granting from whatever
-        is left of delta is not a valid privacy filter (see :mod:`skdp.budget.accountants`).
+        is left of delta is not a valid privacy filter (see :mod:`skdp.loss.accountants`).
     must_exist : bool, default=False
         Whether the ledger must exist already. If True, a wrong path is refused; otherwise it would
         silently begin a new ledger with nothing spent.
@@ -172,18 +169,12 @@ class PrivacyBudget(BudgetReader):
     PrivacyBudget(epsilon=3.0, delta=1e-06, remaining=(2.25, 1e-06))
     """
 
-    __slots__ = (
-        "__weakref__",
-        "_account",
-        "_dataset",
-        "_entered",
-        "_n_rows",
-    )
+    __slots__ = ("__weakref__", "_account", "_dataset", "_entered", "_n_rows")
 
     _entered: list[ambient.Block]
 
     def __init_subclass__(cls) -> None:
-        if cls.__module__ not in _MAY_DERIVE:
+        if cls.__module__ != __name__:  # the stand-in below says that it charges nothing
             raise TypeError(
                 "PrivacyBudget cannot be subclassed: a subclass that charges differently would "
                 "give no guarantee."
@@ -262,11 +253,11 @@ class PrivacyBudget(BudgetReader):
         ...     PrivacyBudget.open(path).epsilon
         2.0
         """
-        found = opened(ledger_path(ledger, must_exist=True))
+        existing = opened(ledger_path(ledger, must_exist=True))
         try:
-            stated = Terms.of(found.stated()).arguments()
+            stated = Terms.of(existing.stated()).arguments()
         except SealedBudgetError:  # a database answers, without that ledger
-            raise LedgerError(f"ledger must exist; {found.path} does not.") from None
+            raise LedgerError(f"ledger must exist; {existing.path} does not.") from None
         return cls(**stated, ledger=ledger, must_exist=True, note=note)
 
     @classmethod
@@ -323,13 +314,13 @@ class PrivacyBudget(BudgetReader):
         )
 
     def _repr_html_(self) -> str:
-        from skdp.budget.html import SHOWN, budget_html  # imported where it is shown
+        from skdp.budget.reports.html import SHOWN, budget_html  # imported where it is shown
 
         try:
-            found = self._known() if self._ledger.remote else self._statement(last=SHOWN)
+            content: Any = self._known() if self._ledger.remote else self._statement(last=SHOWN)
         except (SealedBudgetError, LedgerError) as error:
-            return budget_html(self._terms, str(error), self.dataset, self.ledger)
-        return budget_html(self._terms, found, self.dataset, self.ledger)
+            content = str(error)
+        return budget_html(self._terms, content, self.dataset, self.ledger)
 
     # -- ambient ------------------------------------------------------------------------------
 
@@ -339,7 +330,7 @@ class PrivacyBudget(BudgetReader):
         return self
 
     def __exit__(self, *error: object) -> None:
-        block = next((one for one in self._entered if one is ambient.here()), self._entered[-1])
+        block = next((b for b in self._entered if b is ambient.here()), self._entered[-1])
         self._entered.remove(block)
         ambient.leave(block)
 
@@ -531,7 +522,7 @@ class PrivacyBudget(BudgetReader):
         **Privacy.** Charged, once, at this call: (epsilon, delta) under "add_or_remove_one", for
         any number of parts; (2 epsilon, (1 + exp(epsilon)) delta) under "replace_one", because a
         row may move to another part or be replaced within its part. Proof and source:
-        :mod:`skdp.budget.parallel`.
+        :mod:`skdp.loss.composition`.
 
         Examples
         --------
@@ -603,3 +594,73 @@ def _save_hash(hasher: Any, budget: PrivacyBudget) -> None:
 
 # joblib's cache tells estimators apart by their hashes, which its pickler makes of their state.
 Hasher.dispatch[PrivacyBudget] = _save_hash
+
+
+# --- a stand-in for audits ------------------------------------------------------------------------
+
+_HERE_ONLY = "what a run of a search fits, it fits in its own process: elsewhere nobody counts it"
+
+
+class StandInBudget(PrivacyBudget):
+    """A budget for audits: grants every charge, writes none, and lists them in `asked`.
+
+    A fit that is given one is charged to no ledger, and its certificate says so. `asked` holds, for
+    each charge, (cost, estimator, note), and for each fit what the ledger would publish of its
+    releases. With `here_only` it refuses to charge, or to be pickled, in another process, whose
+    charges `asked` would miss.
+    """
+
+    __slots__ = ("_pid", "asked")
+
+    def __init__(
+        self, adjacency: str = "replace_one", unit: str | None = None, *, here_only: bool = False
+    ) -> None:
+        super().__init__(1.0, adjacency=adjacency, unit=unit)
+        self.asked: list[Any] = []
+        self._pid = os.getpid() if here_only else None
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        if self._pid is not None:
+            raise PrivacyLeakError(_HERE_ONLY)
+        return super().__reduce__()
+
+    def __getstate__(self) -> dict[str, Any]:
+        if self._pid is not None:
+            raise PrivacyLeakError(_HERE_ONLY)
+        return super().__getstate__()
+
+    def charge(
+        self,
+        cost: Cost,
+        *,
+        estimator: str,
+        seeded: bool = False,
+        releases: Sequence[Mapping[str, Any]] = (),
+        note: str = "",
+    ) -> Charge:
+        """Grant the charge and remember the parts of it that the ledger would publish."""
+        if self._pid not in (None, os.getpid()):
+            raise PrivacyLeakError(_HERE_ONLY)
+        self.asked.append((cost, estimator, note))
+        return Charge(
+            number=len(self.asked),
+            when=datetime.datetime.now(datetime.UTC),
+            estimator=estimator,
+            epsilon=cost.epsilon,
+            delta=cost.delta,
+            mechanism=cost.mechanism,
+            mu=cost.mu,
+            adjacency=self.adjacency,
+            seeded=seeded,
+            releases=tuple(releases),
+            note=note,
+            pid=os.getpid(),
+            cost=cost,
+        )
+
+    def expect_rows(self, n_rows: int, name: str) -> None:
+        """Expect any number of rows: it stands for no table."""
+
+    def describe(self, charge: Charge, releases: Sequence[Mapping[str, Any]]) -> None:
+        """Remember what the ledger would publish of the fit's releases."""
+        self.asked.append([dict(release) for release in releases])

@@ -21,8 +21,6 @@ import time
 from collections.abc import Callable
 from typing import Any
 
-__all__ = ["Line", "Silence", "here", "with_addresses"]
-
 _SLICE = 0.5  # seconds; where waiting for a lock cannot be interrupted (Windows), Ctrl-C takes this
 
 
@@ -48,10 +46,7 @@ class _Answer:
 class Line:
     """A connection to a server, and the thread that alone uses it.
 
-    Parameters
-    ----------
-    connect : callable
-        Returns the connection, as psycopg does; called in the thread.
+    `connect` is called in that thread and returns the connection, as psycopg does.
     """
 
     def __init__(self, connect: Callable[[], Any]) -> None:
@@ -155,15 +150,10 @@ class Line:
 
 
 def with_addresses(options: dict[str, Any]) -> dict[str, Any]:
-    """Return the options of a connection with the addresses of its hosts.
+    """Return the options of a connection with the addresses of its hosts; OSError if none has one.
 
     libpq asks name servers itself, and a driver may hold Python's global lock meanwhile, which
     stops the whole process. So this is done before, where other threads go on.
-
-    Raises
-    ------
-    OSError
-        If no host has an address.
     """
     if options.get("hostaddr") or options.get("service") or os.environ.get("PGSERVICE"):
         return options
@@ -172,10 +162,10 @@ def with_addresses(options: dict[str, Any]) -> dict[str, Any]:
     if len(ports) not in (1, len(hosts)) or os.environ.get("PGHOSTADDR"):
         return options  # libpq says what is wrong
     ports = ports * len(hosts) if len(ports) == 1 else ports
-    found, problem = [], None
+    places, problem = [], None
     for host, port in zip(hosts, ports, strict=True):
         if not host or host.startswith(("/", "@")):
-            found.append((host, "", port))  # a socket of this machine
+            places.append((host, "", port))  # a socket of this machine
             continue
         try:
             answers = socket.getaddrinfo(host, None, type=socket.SOCK_STREAM)
@@ -183,11 +173,11 @@ def with_addresses(options: dict[str, Any]) -> dict[str, Any]:
             problem = OSError("no address")
             continue
         addresses = dict.fromkeys(str(answer[4][0]) for answer in answers)
-        found += [(host, address, port) for address in addresses]
-    if not found:
+        places += [(host, address, port) for address in addresses]
+    if not places:
         raise problem or OSError("no host")
-    if not any(address for _, address, _ in found):
+    if not any(address for _, address, _ in places):
         return options
-    names, addresses_, numbers = (",".join(part) for part in zip(*found, strict=True))
+    names, addresses_, numbers = (",".join(part) for part in zip(*places, strict=True))
     given = {**options, "host": names, "hostaddr": addresses_}
     return {**given, "port": numbers} if any(part for part in numbers.split(",")) else given

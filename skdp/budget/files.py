@@ -1,41 +1,44 @@
-"""The files of ledgers: how they get their names, and what errors of SQLite say to a user.
+"""The files of ledgers: their names, their life, and what errors of SQLite say to a user.
 
-Nothing is released here. A file is finished under another name before it is published, so nobody
-ever sees half a ledger, and none replaces another by accident.
+A file is finished under another name before it is published, so nobody ever sees half a ledger,
+and none replaces another by accident.
+
+A ledger without a path becomes a file once it is shared, in a file system in memory where there is
+one, and ends with the process that made it. A process that exits removes its files, a worker of
+multiprocessing too. One that is killed cannot, nor one that ends by ``os._exit``: the next process
+of the same user that shares a ledger does it. A process whose ledgers are files holds an ``flock``
+on a file of its own as long as it lives, so what can be locked belongs to the dead.
 """
 
 from __future__ import annotations
 
 import contextlib
+import itertools
 import os
+import re
 import sqlite3
 import stat
+import tempfile
 import time
+import uuid
 from collections.abc import Callable, Iterator
+from multiprocessing.util import Finalize
 from typing import TypeVar
 
 from skdp.budget import locks, schema
 from skdp.exceptions import LedgerError, SealedBudgetError
 
-__all__ = [
-    "BUSY",
-    "check_regular",
-    "copy_whole",
-    "errors",
-    "is_url",
-    "may_be_ledger",
-    "other_file",
-    "patiently",
-    "publish",
-    "remove",
-]
+try:
+    import fcntl
+except ImportError:  # Windows
+    fcntl = None  # type: ignore[assignment]
 
 _Result = TypeVar("_Result")
 
 # Seconds that SQLite waits by itself, in C, where no Ctrl-C reaches it; longer waits are Python's.
 BUSY = 0.05
 
-_TIMEOUT = 10.0  # seconds to wait for another thread's transaction
+_TIMEOUT = 10.0  # seconds to wait for another thread
 
 
 def remove(path: str) -> None:
@@ -166,3 +169,103 @@ def errors(path: str, shown: str, ledger_id: str, timeout: float) -> Iterator[No
             raise other_file(path, ledger_id) from None
         reason = _REASONS.get(code, "is not a usable skdp ledger").format(timeout=timeout)
         raise LedgerError(f"The ledger {shown} {reason}. Nothing was released.") from None
+
+
+# --- ledgers without a path -----------------------------------------------------------------------
+
+
+_MEMORY_FOLDER = "/dev/shm"  # a file system in memory, on Linux
+_SIGN = re.compile(r"(skdp-[0-9a-f]{32})\.process")
+
+
+class _Process:
+    """What files of this process are called, and the file that it holds in each folder."""
+
+    def __init__(self) -> None:
+        self.stem = f"skdp-{uuid.uuid4().hex}"
+        self.numbers = itertools.count()
+        self.held: dict[str, int] = {}
+        # No fork waits for it: a fork may itself be what makes files.
+        self.turn = locks.Turn("in memory", network=True)
+
+
+_process = _Process()
+
+
+def _after_fork_in_child() -> None:
+    global _process
+    for file in _process.held.values():  # or the parent would seem alive after its end
+        with contextlib.suppress(OSError):
+            os.close(file)
+    _process = _Process()
+
+
+if hasattr(os, "register_at_fork"):  # not on Windows, which cannot fork
+    os.register_at_fork(after_in_child=_after_fork_in_child)
+
+
+def new_path() -> str:
+    """Return a name for a ledger, in memory or in the temporary folder; nothing is made."""
+    folder = _MEMORY_FOLDER
+    if not (os.path.isdir(folder) and os.access(folder, os.W_OK | os.X_OK)):
+        folder = os.path.realpath(tempfile.gettempdir())
+    return os.path.join(folder, f"{_process.stem}-{next(_process.numbers)}.budget")
+
+
+def claim(path: str) -> None:
+    """Sign as alive in the folder of a ledger before it is made; remove what the dead left."""
+    folder = os.path.dirname(path)
+    if folder in _process.held:
+        return
+    with _process.turn.taken(_TIMEOUT):
+        if folder in _process.held:
+            return
+        _process.held[folder] = _sign(os.path.join(folder, f"{_process.stem}.process"))
+        # Unlike atexit, Finalize also runs in children of multiprocessing, and here after the
+        # children of this process have ended. It does nothing in a forked child.
+        Finalize(None, _remove, args=(folder, _process.stem), exitpriority=-10)
+        if fcntl is not None:
+            _remove_what_the_dead_left(folder)
+
+
+def _sign(path: str) -> int:
+    """Make and lock the file of this process; return its descriptor."""
+    while True:
+        file = os.open(path, os.O_CREAT | os.O_RDWR | getattr(os, "O_NOFOLLOW", 0), 0o600)
+        if fcntl is None:
+            return file
+        fcntl.flock(file, fcntl.LOCK_EX)
+        with contextlib.suppress(FileNotFoundError):
+            if os.path.samestat(os.fstat(file), os.stat(path)):
+                return file
+        os.close(file)  # somebody took it for that of a dead process before it was locked
+
+
+def _remove(folder: str, stem: str) -> None:
+    """Remove the files of a process: ledgers, sidecars, journals, and last what it signed."""
+    with contextlib.suppress(OSError):
+        for name in os.listdir(folder):
+            if name.startswith(f"{stem}-"):
+                with contextlib.suppress(OSError):
+                    os.unlink(os.path.join(folder, name))
+        os.unlink(os.path.join(folder, f"{stem}.process"))
+
+
+def _remove_what_the_dead_left(folder: str) -> None:
+    """Remove the files of processes of this user that have ended."""
+    with contextlib.suppress(OSError):
+        for name in os.listdir(folder):
+            if (match := _SIGN.fullmatch(name)) and match[1] != _process.stem:
+                _remove_if_dead(folder, match[1])
+
+
+def _remove_if_dead(folder: str, stem: str) -> None:
+    path = os.path.join(folder, f"{stem}.process")
+    with contextlib.suppress(OSError):
+        file = os.open(path, os.O_RDWR | os.O_NOFOLLOW)
+        try:
+            if os.fstat(file).st_uid == os.geteuid():
+                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)  # fails where it is alive
+                _remove(folder, stem)
+        finally:
+            os.close(file)

@@ -1,6 +1,6 @@
 """The ledger: an SQLite file of charges and reservations, shared by threads and processes.
 
-Nothing is released here, and no row of data ever reaches this file. The ledger promises that
+No row of data ever reaches this file. The ledger promises that
 
 - a charge is granted and written in one transaction, so that no interleaving of threads and
   processes can grant more than the cap, whatever other code of these processes does with the file
@@ -19,7 +19,7 @@ which the next user of the file rolls a dead process's unfinished transaction ba
 
 A ledger without a path is held in memory by the process that made it, until that process shares it
 (pickles it or forks): then it becomes a file, in a memory file system where there is one. It ends
-with its process, so nothing of it is ever synced to a disk (`skdp.budget.temporary`).
+with its process, so nothing of it is ever synced to a disk (`skdp.budget.files`).
 """
 
 from __future__ import annotations
@@ -34,13 +34,15 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from skdp.budget import locks, schema, temporary
+from skdp.budget import locks, schema
 from skdp.budget.files import (
     BUSY,
     check_regular,
+    claim,
     copy_whole,
     errors,
     may_be_ledger,
+    new_path,
     other_file,
     patiently,
     publish,
@@ -49,8 +51,6 @@ from skdp.budget.files import (
 from skdp.budget.operations import LedgerOperations, timestamp
 from skdp.budget.schema import Terms
 from skdp.exceptions import LedgerError, SealedBudgetError
-
-__all__ = ["Ledger", "Terms"]
 
 _TIMEOUT = 10.0  # seconds to wait for another process's transaction
 
@@ -91,14 +91,8 @@ def _closing(connection: sqlite3.Connection) -> Iterator[sqlite3.Connection]:
 class Ledger(LedgerOperations):
     """An SQLite file that holds the terms of one budget and all its charges.
 
-    Parameters
-    ----------
-    path : str
-        Absolute path of the file.
-    ledger_id : str
-        The identity that the file must carry; a file with another one was replaced.
-    temporary : bool, default=False
-        Whether it ends with the process that made it; then nothing is synced to a disk.
+    `path` is absolute; a file whose identity is not `ledger_id` was replaced by another one. A
+    temporary ledger ends with the process that made it, and is never synced to a disk.
     """
 
     def __init__(self, path: str, ledger_id: str, *, temporary: bool = False) -> None:
@@ -140,7 +134,7 @@ class Ledger(LedgerOperations):
     @classmethod
     def create_in_memory(cls, terms: Terms, facts: Mapping[str, Any]) -> Ledger:
         """Make a ledger that ends with this process, and is a file only once it is shared."""
-        ledger = cls(temporary.new_path(), uuid.uuid4().hex, temporary=True)
+        ledger = cls(new_path(), uuid.uuid4().hex, temporary=True)
         ledger._own_turn = locks.Turn("in memory")
         memory = sqlite3.connect(":memory:", isolation_level=None, check_same_thread=False)
         memory.row_factory = sqlite3.Row
@@ -175,7 +169,7 @@ class Ledger(LedgerOperations):
             return
         with self._errors():
             try:
-                temporary.claim(self.path)
+                claim(self.path)
                 os.close(os.open(self.path, os.O_CREAT | os.O_EXCL | os.O_RDWR, 0o600))
                 locks.turn_of_file(self.path, self._own_turn)
                 with contextlib.closing(self._connect("rw")) as file:
@@ -311,11 +305,11 @@ class Ledger(LedgerOperations):
                 patiently(lambda: connection.execute(durable), self._deadline)
                 begin = "BEGIN IMMEDIATE" if write else "BEGIN"
                 patiently(lambda: connection.execute(begin), self._deadline)
-                found = patiently(lambda: self._check(connection), self._deadline)
-                if found < schema.FORMAT and not upgrade:
+                version = patiently(lambda: self._check(connection), self._deadline)
+                if version < schema.FORMAT and not upgrade:
                     yield connection
                     return
-                if found < schema.FORMAT:  # an earlier one
+                if version < schema.FORMAT:  # an earlier one
                     schema.upgrade(connection)
                     self._commit(connection)
                     patiently(lambda: connection.execute(begin), self._deadline)
@@ -415,7 +409,7 @@ class Ledger(LedgerOperations):
     @classmethod
     def others_of(cls, path: str, dataset: str) -> list[str]:
         """Return the other ledgers of a data set in the folder of `path`, without backups."""
-        found = []
+        others = []
         for entry in os.scandir(os.path.dirname(path)):
             if entry.path == path or not entry.is_file() or entry.name.endswith(".new"):
                 continue
@@ -426,5 +420,5 @@ class Ledger(LedgerOperations):
                     continue
                 stated = cls(entry.path, "")._look()
                 if stated.get("dataset") == dataset and not stated["backup_of"]:
-                    found.append(entry.path)
-        return sorted(found)
+                    others.append(entry.path)
+        return sorted(others)

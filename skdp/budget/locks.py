@@ -1,6 +1,6 @@
 """The locks of a ledger: a turn for the threads of a process, a file for its processes.
 
-Nothing is released here. SQLite locks a file with POSIX record locks, which belong to the process:
+SQLite locks a file with POSIX record locks, which belong to the process:
 they vanish as soon as *any* code of the process closes *any* descriptor of that file (a backup, a
 hash, a look at it). So every transaction holds an ``flock`` on a sidecar file, ``<ledger>.lock``,
 beside the ledger. Such a lock belongs to the open file description, which nobody else has:
@@ -41,18 +41,6 @@ try:
 except ImportError:  # Windows
     fcntl = None  # type: ignore[assignment]
 
-__all__ = [
-    "Busy",
-    "FileLock",
-    "Turn",
-    "at_fork",
-    "folder_locked",
-    "network_file_system",
-    "shared_turn",
-    "sidecar",
-    "turn_of_file",
-]
-
 _MOUNTS = "/proc/self/mountinfo"
 
 # Types of file systems whose locks are not kept by this machine's kernel alone. FUSE can be
@@ -78,13 +66,8 @@ class Busy(LedgerError):
 class Turn:
     """The right to a transaction of one ledger, which one thread of a process has at a time.
 
-    Parameters
-    ----------
-    shown : str
-        The name of the ledger in messages.
-    network : bool, default=False
-        Whether a transaction may wait for a network. A fork does not wait for such a turn; the
-        child has a new one.
+    `shown` is the name of the ledger in messages. Where a transaction may wait for a `network`, a
+    fork does not wait for the turn; the child has a new one.
     """
 
     def __init__(self, shown: str, *, network: bool = False) -> None:
@@ -98,10 +81,7 @@ class Turn:
     def taken(self, timeout: float) -> Iterator[None]:
         """Hold the turn, after `timeout` seconds of waiting for other threads at most.
 
-        Raises
-        ------
-        LedgerError
-            If another thread holds it all the time; at once if this thread holds it.
+        Raises LedgerError if another thread holds it all the time; at once if this thread holds it.
         """
         lock = self._lock  # the child of a fork has another one
         if self.held():
@@ -149,8 +129,8 @@ def turn_of_file(path: str, turn: Turn | None = None) -> Turn:
 
     Record locks belong to the process and the file: two names of a file share one turn.
     """
-    found = os.stat(path)
-    key = (found.st_dev, found.st_ino)
+    status = os.stat(path)
+    key = (status.st_dev, status.st_ino)
     if turn is not None:
         _SHARED[key] = turn
         return turn
@@ -217,14 +197,9 @@ def sidecar(path: str) -> str:
 
 
 class FileLock:
-    """An exclusive lock on a sidecar file, for one transaction.
+    """An exclusive lock on the sidecar file of the ledger at `path`, for one transaction.
 
-    Parameters
-    ----------
-    path : str
-        Of the ledger.
-    timeout : float
-        Seconds to wait for other processes.
+    Other processes are waited for at most `timeout` seconds.
     """
 
     def __init__(self, path: str, timeout: float) -> None:
@@ -235,13 +210,7 @@ class FileLock:
         self._pid = os.getpid()
 
     def __enter__(self) -> FileLock:
-        """Wait for the lock.
-
-        Raises
-        ------
-        LedgerError
-            If it is not free in time, or there can be none.
-        """
+        """Wait for the lock; raise LedgerError if it is not free in time, or there can be none."""
         if fcntl is None:
             return self
         deadline = time.monotonic() + self.timeout
@@ -432,7 +401,7 @@ def network_file_system(path: str) -> str | None:
         if len(words) < 5:
             continue
         # The kernel writes blanks and backslashes of names in octal.
-        point = re.sub(r"\\([0-7]{3})", lambda found: chr(int(found[1], 8)), words[4])
+        point = re.sub(r"\\([0-7]{3})", lambda octal: chr(int(octal[1], 8)), words[4])
         inside = path == point or path.startswith(point.rstrip("/") + "/")
         if inside and len(point) >= best:  # a later mount on the same point hides the earlier
             best, kind = len(point), types[0]

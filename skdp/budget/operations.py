@@ -1,6 +1,6 @@
 """What any ledger does inside a transaction: reads its sums, charges, sets aside, frees.
 
-Nothing is released here. The arithmetic is Python's, exact; a store (an SQLite file, a PostgreSQL
+The arithmetic is Python's, exact; a store (an SQLite file, a PostgreSQL
 database) brings transactions in which nobody else writes. Statements are those that both stores
 read, with ``?`` for values.
 """
@@ -20,12 +20,10 @@ from typing import Any
 
 from skdp._version import __version__
 from skdp.budget import plans, schema
-from skdp.budget.amounts import Amount, decimal_text
-from skdp.budget.charge import Charge, Cost, ReservationRecord
 from skdp.budget.schema import Contents, Totals
 from skdp.exceptions import SealedBudgetError
-
-__all__ = ["Known", "LedgerOperations", "releases_json", "timestamp"]
+from skdp.loss.charge import Charge, Cost, ReservationRecord
+from skdp.loss.conversions import Amount, decimal_text
 
 
 def timestamp() -> str:
@@ -44,7 +42,7 @@ def releases_json(releases: Sequence[Mapping[str, Any]]) -> str:
     """Return the metadata of releases as JSON, or raise a TypeError of fixed text."""
     text = None
     with contextlib.suppress(TypeError, ValueError):  # the text of those may quote a value
-        text = json.dumps([dict(one) for one in releases], default=_plain, allow_nan=False)
+        text = json.dumps([dict(release) for release in releases], default=_plain, allow_nan=False)
     if text is None:
         raise TypeError(
             "releases must be a sequence of mappings that JSON can hold: str, int, finite float, "
@@ -60,15 +58,9 @@ def _hidden(token: str) -> str:
 
 @dataclass(frozen=True)
 class Known:
-    """What a process saw last of a ledger that it cannot ask in no time.
+    """What a process saw last of a ledger on a server, at a time in UTC by its own clock.
 
-    Attributes
-    ----------
-    when : datetime.datetime
-        In UTC, by the clock of this process.
-    totals : Totals
-    taken : frozenset of int
-        The parts of the budget that plans have taken.
+    `taken` are the parts of the budget that plans have taken.
     """
 
     when: datetime.datetime
@@ -79,16 +71,9 @@ class Known:
 class LedgerOperations(abc.ABC):
     """What a ledger does; a store says how a transaction begins and ends.
 
-    Attributes
-    ----------
-    path : str
-        Where it is: a file, or a URL without a password.
-    id : str
-        The identity that it must carry.
-    temporary : bool
-        Whether it ends with the process that made it.
-    remote : bool
-        Whether it is on a server, which nothing that is shown waits for.
+    `path` is a file or a URL without a password; `id` is the identity that the ledger must carry; a
+    `temporary` one ends with the process that made it; a `remote` one is on a server, for which
+    nothing that is shown waits.
     """
 
     path: str
@@ -147,8 +132,8 @@ class LedgerOperations(abc.ABC):
         """Return the room for a charge of this price by a holder of these tokens."""
         with self._transaction(write=False) as connection:
             totals = Totals.read(connection)
-            held = self._held(connection, tokens)
-        mine = sum((unused for _, unused in held), Amount())
+            reserved = self._held(connection, tokens)
+        mine = sum((unused for _, unused in reserved), Amount())
         return cap - totals.charged - totals.aside + mine.overlap(price)
 
     def contents(self, last: int | None = None) -> Contents:
@@ -160,8 +145,8 @@ class LedgerOperations(abc.ABC):
         """Return the number of the last charge, and the components of those after another one."""
         with self._transaction(write=False) as connection:
             rows = connection.execute("SELECT components FROM charges WHERE number > ?", (after,))
-            found = Counter(row[0] for row in rows.fetchall())
-            return Totals.read(connection).charges, found
+            counts = Counter(row[0] for row in rows.fetchall())
+            return Totals.read(connection).charges, counts
 
     def taken(self) -> set[int]:
         """Return the parts of the budget that plans have taken."""
@@ -271,7 +256,7 @@ class LedgerOperations(abc.ABC):
             totals = Totals.read(connection)
             free = cap - totals.charged - totals.aside
             parts = set(range(len(prices))) - plans.taken(connection)
-            part = min((one for one in parts if prices[one] is not None), default=None)
+            part = min((i for i in parts if prices[i] is not None), default=None)
             price = None if part is None else prices[part]
             if part is None or price is None or not price.fits(free):
                 connection.execute("ROLLBACK")
@@ -339,10 +324,10 @@ class LedgerOperations(abc.ABC):
         self, connection: Any, cost: Cost, tokens: Sequence[str], charge: int
     ) -> tuple[int | None, Amount]:
         """Take a price out of one plan; return its number and what that costs, if one holds it."""
-        found = plans.draw(connection, cost, [_hidden(token) for token in tokens], charge)
-        if found is None:
+        drawn = plans.draw(connection, cost, [_hidden(token) for token in tokens], charge)
+        if drawn is None:
             return None, Amount()
-        plan, first = found
+        plan, first = drawn
         if not first:
             return plan, Amount()
         row = connection.execute(

@@ -1,6 +1,6 @@
 """The plans of a ledger: what each holds, what was drawn from it, and which part it takes.
 
-Nothing is released here. Under accountant="pld" a reservation is a plan: its list of prices is
+Under accountant="pld" a reservation is a plan: its list of prices is
 fixed when it is set aside, and it takes one of the parts of the budget. Its first draw pays for all
 of it, so nothing is freed from then on; what was not drawn stays there, for whoever charges this
 ledger once the reservation is closed. A plan of which nothing was drawn is freed as if it had never
@@ -9,7 +9,7 @@ been: nothing was released.
 A price of a plan pays for one fit of its kind that is no larger: of at most its epsilon if it is
 pure, of at most its mu and separate delta if it is Gaussian. The pair of distributions that
 dominates the planned release then dominates the one that is made, which is all that the proof of
-plans asks for (`skdp.budget.pld`). The same price is taken where there is one, then the smallest.
+plans asks for (`skdp.loss.pld`). The same price is taken where there is one, then the smallest.
 """
 
 from __future__ import annotations
@@ -20,21 +20,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
-from skdp.budget.charge import Cost
-
-__all__ = [
-    "TABLES",
-    "Plan",
-    "allocated",
-    "covers",
-    "draw",
-    "fits",
-    "kinds",
-    "left_as_drawn",
-    "read",
-    "taken",
-    "write",
-]
+from skdp.loss.charge import Cost
 
 TABLES = """
 CREATE TABLE plans (
@@ -52,18 +38,10 @@ CREATE TABLE draws (
 class Plan:
     """A plan as the ledger holds it.
 
-    Parameters
-    ----------
-    number : int
-        Of its reservation.
-    part : int
-        Which part of the budget it takes, from 0.
-    drawn, open : bool
-        Whether anything was drawn from it, and whether its reservation is open.
-    cost : Cost
-        What was planned.
-    items : tuple of (str, int, int)
-        The kind of each price, how often it was planned, and how often it is left.
+    `number` is that of its reservation; `part` is the part of the budget that it takes, from 0;
+    `drawn` says whether anything was drawn from it, `open` whether its reservation is open; `cost`
+    is what was planned; `items` are the kind of each price, how often it was planned, and how often
+    it is left.
     """
 
     number: int
@@ -81,7 +59,7 @@ class Plan:
 
 def kinds(cost: Cost) -> Counter[str]:
     """Return the kinds of the single prices in a price, with how often each occurs."""
-    found: Counter[str] = Counter()
+    counts: Counter[str] = Counter()
     for single, times in cost.components:
         if single.mu is not None:
             kind = ["gaussian", single.mu, single.separate_delta]
@@ -89,8 +67,8 @@ def kinds(cost: Cost) -> Counter[str]:
             kind = ["approximate", single.epsilon, single.delta]
         else:
             kind = ["pure", single.epsilon]
-        found[json.dumps(kind)] += times
-    return found
+        counts[json.dumps(kind)] += times
+    return counts
 
 
 def taken(connection: sqlite3.Connection) -> set[int]:
@@ -128,25 +106,25 @@ def _open_to(connection: sqlite3.Connection, tokens: Sequence[str]) -> list[sqli
     ).fetchall()
 
 
-def covers(held: str, wanted: str) -> bool:
+def covers(planned: str, wanted: str) -> bool:
     """Whether a price of one kind pays for a fit of another."""
-    name, *sizes = json.loads(held)
+    name, *sizes = json.loads(planned)
     other, *needed = json.loads(wanted)
     return name == other and all(x >= y for x, y in zip(sizes, needed, strict=True))
 
 
-def allocated(held: Mapping[str, int], wanted: Mapping[str, int]) -> Counter[str] | None:
+def allocated(planned: Mapping[str, int], wanted: Mapping[str, int]) -> Counter[str] | None:
     """Return which of the prices held pay for those wanted; None if they do not."""
-    left, taken = Counter(held), Counter[str]()
-    sizes = {kind: json.loads(kind)[1:] for kind in (*held, *wanted)}
-    for kind in sorted(wanted, key=lambda one: sizes[one], reverse=True):
+    left, taken = Counter(planned), Counter[str]()
+    sizes = {kind: json.loads(kind)[1:] for kind in (*planned, *wanted)}
+    for kind in sorted(wanted, key=lambda k: sizes[k], reverse=True):
         need = wanted[kind]
-        larger = sorted((one for one in held if covers(one, kind)), key=lambda one: sizes[one])
-        for one in larger:  # the same price is the smallest of these
-            used = min(need, left[one])
+        larger = sorted((k for k in planned if covers(k, kind)), key=lambda k: sizes[k])
+        for other in larger:  # the same price is the smallest of these
+            used = min(need, left[other])
             if used:
-                left[one] -= used
-                taken[one] += used
+                left[other] -= used
+                taken[other] += used
                 need -= used
         if need:
             return None
@@ -169,12 +147,12 @@ def fits(connection: sqlite3.Connection, cost: Cost, tokens: Sequence[str]) -> i
     """Return how many charges of this price the plans still hold for these tokens."""
     wanted, total = kinds(cost), 0
     for row in _open_to(connection, tokens):
-        held = _left(connection, row["number"])
-        low, high = 0, sum(held.values()) // wanted.total() + 1  # fits `low` times, not `high`
+        unused = _left(connection, row["number"])
+        low, high = 0, sum(unused.values()) // wanted.total() + 1  # fits `low` times, not `high`
         while high - low > 1:
             middle = (low + high) // 2
             often = {kind: middle * times for kind, times in wanted.items()}
-            low, high = (low, middle) if allocated(held, often) is None else (middle, high)
+            low, high = (low, middle) if allocated(unused, often) is None else (middle, high)
         total += low
     return total
 

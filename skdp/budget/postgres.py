@@ -1,6 +1,6 @@
 """The ledger of many hosts: a PostgreSQL schema with the tables that an SQLite ledger has.
 
-Nothing is released here, and no row of data ever reaches the database. What `skdp.budget.ledger`
+No row of data ever reaches the database. What `skdp.budget.ledger`
 promises of a file holds here by other means:
 
 - **One writer.** Every writing transaction is READ COMMITTED and first locks the row of running
@@ -18,9 +18,17 @@ promises of a file holds here by other means:
 - **A server that hangs** holds up one ledger, for about a minute at most. Every exchange has a
   deadline on this side (`skdp.budget.exchange`). The error says whether a charge may count. What
   is shown of a budget is what this process saw last, with its time, and a fork does not wait.
-- **Nothing of others is executed.** Tables are read once the catalog has said that they are plain
-  ones (`skdp.budget.catalog`), and names are looked up in ``pg_catalog`` first. The owner of a
-  ledger is trusted with its contents, and not to exchange tables in the middle of a transaction.
+- **Nothing of others is executed.** A name in a database may lead to a view, or to a table with
+  rules, triggers, policies or defaults, which run functions of whoever made them. So nothing is
+  read or written before PostgreSQL's own catalog has said that each table is a plain one, with the
+  columns, defaults and indexes of a ledger, and belongs to the owner of its schema. The catalog is
+  read with ``search_path`` set to ``pg_catalog``, so that no operator or function of others takes
+  part; a schema that has such is refused. The owner of a ledger is trusted with its contents, and
+  not to exchange tables in the middle of a transaction.
+- **One table has one ledger.** Which ledgers of a database there are, and of which data sets,
+  stands in a comment on one table of each (`_marker`). PostgreSQL lets nobody but the owner write
+  it, and reading it runs nothing. Whoever may make a schema can lie there, so that a new ledger is
+  refused, but cannot hide the ledgers of others or change them.
 
 Passwords stay in the process that was given them (`skdp.budget.urls`). Worker processes take theirs
 from ``PGPASSWORD``, ``~/.pgpass`` or a service file, as any client does.
@@ -32,7 +40,9 @@ import atexit
 import contextlib
 import datetime
 import functools
+import hashlib
 import os
+import re
 import socket
 import sqlite3
 import time
@@ -40,14 +50,12 @@ import uuid
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
-from skdp.budget import catalog, locks, schema
+from skdp.budget import locks, schema
 from skdp.budget.exchange import Line, Silence, here, with_addresses
 from skdp.budget.files import remove
 from skdp.budget.operations import Known, LedgerOperations, timestamp
-from skdp.budget.urls import NAME, normal_url, parts_of, secrets_of
+from skdp.budget.urls import NAME, parts_of, secrets_of
 from skdp.exceptions import LedgerError, SealedBudgetError
-
-__all__ = ["PostgresLedger", "grants", "normal_url", "snapshot"]
 
 _CONNECT = 10  # seconds to reach one address
 _ADDRESSES = 3  # addresses at most for which that much time is allowed
@@ -76,6 +84,117 @@ _STATE = (
     "totals.*, ARRAY(SELECT part FROM plans JOIN reservations USING (number)"
     " WHERE drawn = 1 OR closed IS NULL) AS taken FROM totals"
 )
+
+
+# --- what the catalog says ------------------------------------------------------------------------
+
+_MARKER = re.compile(r"skdp ledger (\w+), data set (none|sha256:[0-9a-f]{64})")
+
+# Kinds of constraints: p and u are primary and unique keys, n is NOT NULL (from PostgreSQL 18 on).
+# Types by number, which nobody can take over: 20 is bigint, 25 is text.
+_CHECK = """
+SELECT want.name, pg_catalog.current_setting('fsync') AS fsync, n.oid IS NOT NULL AS in_schema,
+    c.oid IS NOT NULL AS there,
+    pg_catalog.pg_has_role(n.nspowner, 'USAGE') AS own,
+    CASE WHEN c.oid IS NULL THEN NULL
+    WHEN c.relkind <> 'r' OR c.relpersistence <> 'p' OR c.relispartition
+        THEN 'is no plain table'
+    WHEN c.relowner <> n.nspowner
+        THEN 'belongs to another role than its schema'
+    WHEN EXISTS (SELECT FROM pg_catalog.pg_rewrite WHERE ev_class = c.oid)
+        THEN 'has rules'
+    WHEN EXISTS (SELECT FROM pg_catalog.pg_trigger WHERE tgrelid = c.oid)
+        THEN 'has triggers'
+    WHEN c.relrowsecurity OR c.relforcerowsecurity
+        THEN 'has row security'
+    WHEN EXISTS (SELECT FROM pg_catalog.pg_inherits WHERE inhrelid = c.oid OR inhparent = c.oid)
+        THEN 'inherits, or is inherited'
+    WHEN EXISTS (SELECT FROM pg_catalog.pg_constraint
+            WHERE conrelid = c.oid AND contype NOT IN ('p', 'u', 'n'))
+        THEN 'has constraints that a ledger does not have'
+    WHEN EXISTS (SELECT FROM pg_catalog.pg_attribute WHERE attrelid = c.oid AND attnum > 0
+            AND NOT attisdropped AND atttypid NOT IN (20, 25))
+        THEN 'has columns that a ledger does not have'
+    WHEN EXISTS (SELECT FROM pg_catalog.pg_attrdef WHERE adrelid = c.oid
+            AND pg_catalog.pg_get_expr(adbin, adrelid) <> '''''::text')
+        THEN 'has defaults that a ledger does not have'
+    WHEN EXISTS (SELECT FROM pg_catalog.pg_index WHERE indrelid = c.oid AND (indexprs IS NOT NULL
+            OR pg_catalog.replace(pg_catalog.pg_get_expr(indpred, indrelid), '"', '')
+                <> '(closed IS NULL)'))
+        THEN 'has indexes that a ledger does not have'
+    WHEN EXISTS (SELECT FROM pg_catalog.pg_depend WHERE refobjid = n.oid
+            AND refclassid = 'pg_catalog.pg_namespace'::pg_catalog.regclass
+            AND classid IN ('pg_catalog.pg_proc'::pg_catalog.regclass,
+                'pg_catalog.pg_operator'::pg_catalog.regclass))
+        THEN 'lies in a schema with functions or operators'
+    END AS problem
+FROM (VALUES {tables}) AS want (name)
+LEFT JOIN pg_catalog.pg_namespace n ON n.nspname = '{name}'
+LEFT JOIN pg_catalog.pg_class c ON c.relnamespace = n.oid AND c.relname = want.name
+"""
+
+# Every table that may be the ledger of a schema, and what its comment says.
+_REGISTERED = """
+SELECT n.nspname, d.description, n.nspowner = me.oid AS mine
+FROM pg_catalog.pg_class c
+JOIN pg_catalog.pg_namespace n ON n.oid = c.relnamespace AND n.nspowner = c.relowner
+JOIN pg_catalog.pg_roles me ON me.rolname = CURRENT_USER
+LEFT JOIN pg_catalog.pg_description d ON d.objoid = c.oid AND d.objsubid = 0
+    AND d.classoid = 'pg_catalog.pg_class'::pg_catalog.regclass
+WHERE c.relname = 'skdp_format' AND c.relkind = 'r'
+ORDER BY n.nspname
+"""
+
+
+def _check_of(name: str) -> str:
+    """Return the statement that asks the catalog about the tables of a schema."""
+    tables = ", ".join(
+        f"('{table}'::pg_catalog.name)" for table in (*_TABLES, "commits", "skdp_format")
+    )
+    return _CHECK.format(name=name, tables=tables)
+
+
+def _problem(rows: Sequence[Any]) -> str | None:
+    """Return why the tables of a schema are not read, in words; None if they can be."""
+    for row in rows:
+        if row["problem"] is not None:
+            return (
+                f"its table {row['name']} {row['problem']}, so that reading or writing it could "
+                "run code of others"
+            )
+    missing = [row["name"] for row in rows if not row["there"]]
+    return f"it has no table {missing[0]}" if missing else None
+
+
+def _key_of(text: str) -> int:
+    """Return the number of an advisory lock for a text."""
+    return int.from_bytes(hashlib.sha256(text.encode()).digest()[:8], "big", signed=True)
+
+
+def _marker(ledger_id: str, dataset: str | None) -> str:
+    """Return what the comment of a ledger says; the name of its data set only as a hash.
+
+    Everybody who may connect to a database can read the comments in it.
+    """
+    named = "none" if dataset is None else f"sha256:{hashlib.sha256(dataset.encode()).hexdigest()}"
+    return f"skdp ledger {ledger_id}, data set {named}"
+
+
+def _read_marker(comment: str | None) -> str | None:
+    """Return the data set in a comment, "none" or a hash; None if no ledger wrote it."""
+    match = _MARKER.fullmatch(comment or "")
+    return None if match is None else match[2]
+
+
+def _register(name: str, ledger_id: str, dataset: str | None) -> str:
+    """Return the statement that writes the comment of a ledger."""
+    text = _marker(ledger_id, dataset)
+    if not _MARKER.fullmatch(text):
+        raise ValueError("The identity of a ledger has letters and digits alone.")
+    return f"COMMENT ON TABLE \"{name}\".skdp_format IS '{text}'"
+
+
+# --- connections ----------------------------------------------------------------------------------
 
 
 def _psycopg() -> Any:
@@ -113,16 +232,8 @@ def _rows(cursor: Any) -> type[_Row]:
 class _Statements:
     """A connection that takes the statements of `skdp.budget.operations`.
 
-    Parameters
-    ----------
-    line : Line
-        The connection.
-    shown : str
-        The name of the ledger in messages.
-    until : float
-        When all statements must have been answered, by `time.monotonic`.
-    answer : float
-        Seconds to wait for one answer.
+    `shown` is the name of the ledger in messages. All statements must have been answered at the
+    time `until` (of `time.monotonic`), and each within `answer` seconds.
     """
 
     def __init__(self, line: Line, shown: str, until: float, answer: float = _ANSWER) -> None:
@@ -274,12 +385,8 @@ def _reason(error: BaseException) -> str:
 class PostgresLedger(LedgerOperations):
     """A schema of a PostgreSQL database that holds the terms of one budget and all its charges.
 
-    Parameters
-    ----------
-    path : str
-        The URL without secrets, as `normal_url` returns it.
-    ledger_id : str
-        The identity that it must carry; a ledger with another one was replaced.
+    `path` is the URL without secrets, as `normal_url` returns it; a ledger whose identity is not
+    `ledger_id` was replaced by another one.
     """
 
     remote = True
@@ -301,7 +408,7 @@ class PostgresLedger(LedgerOperations):
         with ledger._begun("READ COMMITTED", ledger_exists=False) as connection:
             # Of two clients that create the same ledger, one waits here and then finds it.
             ledger._lock(connection, f"ledger {ledger.name}")
-            rows = connection.execute(catalog.check(ledger.name)).fetchall()
+            rows = connection.execute(_check_of(ledger.name)).fetchall()
             there = {row["name"] for row in rows if row["there"]}
             if "skdp_format" in there:
                 connection.roll_back()
@@ -336,14 +443,14 @@ class PostgresLedger(LedgerOperations):
         connection.execute(f'SET LOCAL search_path TO "{self.name}", pg_temp; {_tables()}')
         names, marks = ", ".join(row), ", ".join("?" * len(row))
         connection.execute(f"INSERT INTO ledger ({names}) VALUES ({marks})", tuple(row.values()))
-        connection.execute(catalog.register(self.name, row["id"], dataset))
+        connection.execute(_register(self.name, row["id"], dataset))
         self._end(connection)
 
     @staticmethod
     def _lock(connection: _Statements, text: str) -> None:
         """Wait for other clients that are about to make the same thing."""
         connection.execute(
-            f"SELECT pg_catalog.pg_advisory_xact_lock({catalog.key_of(f'skdp {text}')})",
+            f"SELECT pg_catalog.pg_advisory_xact_lock({_key_of(f'skdp {text}')})",
             timeout=_LOCK + _MORE,
         )
 
@@ -354,10 +461,10 @@ class PostgresLedger(LedgerOperations):
         very role are read, and get one; those of others cannot be, until their owner opens them.
         """
         self._lock(connection, f"data set {dataset}")
-        wanted = catalog.read_marker(catalog.marker("x", dataset))
+        wanted = _read_marker(_marker("x", dataset))
         connection.execute("SET LOCAL search_path TO pg_catalog, pg_temp")
-        for name, comment, mine in connection.execute(catalog.REGISTERED).fetchall():
-            said = catalog.read_marker(comment)
+        for name, comment, mine in connection.execute(_REGISTERED).fetchall():
+            said = _read_marker(comment)
             if said is None and mine and name != self.name and NAME.fullmatch(name):
                 said = self._registered_now(connection, name)
             if said == wanted and name != self.name:
@@ -370,21 +477,21 @@ class PostgresLedger(LedgerOperations):
     @staticmethod
     def _registered_now(connection: _Statements, name: str) -> str | None:
         """Write the comment of another ledger of this role; return the data set in it."""
-        if catalog.problem(connection.execute(catalog.check(name)).fetchall()):
+        if _problem(connection.execute(_check_of(name)).fetchall()):
             return None
         rows = connection.execute(f'SELECT id, dataset FROM "{name}".ledger').fetchall()
         if len(rows) != 1 or not str(rows[0]["id"]).isalnum():
             return None
-        connection.execute(catalog.register(name, *rows[0]))
-        return catalog.read_marker(catalog.marker(*rows[0]))
+        connection.execute(_register(name, *rows[0]))
+        return _read_marker(_marker(*rows[0]))
 
     def _register_earlier(self, connection: _Statements, stored: Mapping[str, Any]) -> bool:
         """Write the comment of a ledger of an earlier version, if this role may; say whether."""
-        rows = connection.execute(catalog.REGISTERED).fetchall()
+        rows = connection.execute(_REGISTERED).fetchall()
         said = [comment for name, comment, _ in rows if name == self.name]
-        if not self._own or catalog.read_marker(said[0] if said else None) is not None:
+        if not self._own or _read_marker(said[0] if said else None) is not None:
             return False
-        connection.execute(catalog.register(self.name, stored["id"], stored["dataset"]))
+        connection.execute(_register(self.name, stored["id"], stored["dataset"]))
         return True
 
     def state(self, facts: Mapping[str, Any]) -> None:
@@ -392,7 +499,7 @@ class PostgresLedger(LedgerOperations):
         with self._transaction(write=True) as connection:
             if "dataset" in facts:
                 self._refuse_second(connection, facts["dataset"])
-                connection.execute(catalog.register(self.name, self.id, facts["dataset"]))
+                connection.execute(_register(self.name, self.id, facts["dataset"]))
             for name, value in facts.items():
                 connection.execute(f"UPDATE ledger SET {name} = ?", (value,))
             self._commit(connection)
@@ -487,7 +594,7 @@ class PostgresLedger(LedgerOperations):
             " SELECT pg_catalog.set_config('synchronous_commit', CASE"
             " pg_catalog.current_setting('synchronous_commit')"
             " WHEN 'remote_apply' THEN 'remote_apply' ELSE 'on' END, true);"
-            f" {catalog.check(self.name)}"
+            f" {_check_of(self.name)}"
         )
         answer = _WHOLE if "READ ONLY" in isolation else _ANSWER
         while True:
@@ -539,7 +646,7 @@ class PostgresLedger(LedgerOperations):
                 "The ledger of this budget is not there, so nothing can be charged to it here: "
                 f"{self.path}"
             )
-        problem = catalog.problem(tables)
+        problem = _problem(tables)
         if problem is not None:
             raise LedgerError(
                 f"The ledger {self.path} is not used, because {problem}. Nothing was released."
@@ -634,8 +741,8 @@ class PostgresLedger(LedgerOperations):
                     self._check(connection, tables)
                     # The lost transaction holds this lock until it has ended, one way or the other.
                     connection.execute("SELECT 1 FROM totals FOR UPDATE", timeout=_LOCK + _MORE)
-                    found = connection.execute("SELECT 1 FROM commits WHERE key = ?", (key,))
-                    return found.fetchone() is not None
+                    rows = connection.execute("SELECT 1 FROM commits WHERE key = ?", (key,))
+                    return rows.fetchone() is not None
                 finally:
                     connection.roll_back()
             time.sleep(0.5)

@@ -1,24 +1,31 @@
-"""What can be read of a budget without spending: its terms, what was charged, what still fits.
-
-Nothing is released here, and nothing is charged.
-"""
+"""What can be read of a budget without spending: its terms, its charges, what still fits."""
 
 from __future__ import annotations
 
 import copy
 import datetime
+import math
+import os
+import warnings
 from collections.abc import Iterable
+from dataclasses import dataclass
+from fractions import Fraction
 
-from skdp.budget.account import Account
-from skdp.budget.amounts import Amount, check_delta, check_positive, exact, exact_shares
-from skdp.budget.charge import Charge, Cost, PrivacyLoss, ReservationRecord
-from skdp.budget.ledger import Ledger, Terms
+from skdp.budget import ambient
+from skdp.budget.account import Account, accountant_of, free_part
+from skdp.budget.ledger import Ledger
 from skdp.budget.operations import Known, LedgerOperations
-from skdp.budget.row_counts import RowCounts
-from skdp.budget.statement import Statement
-from skdp.exceptions import BudgetExceededError, LedgerError, SealedBudgetError
-
-__all__ = ["BudgetReader", "remaining_shown", "short_number", "time_of_day"]
+from skdp.budget.schema import Contents, Terms
+from skdp.exceptions import (
+    BudgetExceededError,
+    LargeDeltaWarning,
+    LedgerError,
+    PublicRowCountWarning,
+    SealedBudgetError,
+)
+from skdp.loss.accountants import Accountant, plan_epsilon
+from skdp.loss.charge import Charge, Cost, PrivacyLoss, ReservationRecord
+from skdp.loss.conversions import Amount, check_delta, check_positive, exact, exact_shares, round_up
 
 _GLANCE = 0.05  # seconds that repr waits for another process's transaction
 
@@ -38,10 +45,8 @@ def time_of_day(when: datetime.datetime) -> str:
 def remaining_shown(budget: BudgetReader) -> tuple[PrivacyLoss, str]:
     """Return what remains, and as of when if this process last saw it then on a server.
 
-    Raises
-    ------
-    LedgerError, SealedBudgetError
-        If the ledger cannot be read, or is on a server and was not seen yet.
+    Raises LedgerError or SealedBudgetError if the ledger cannot be read, or is on a server and was
+    not seen yet.
     """
     if not budget._ledger.remote:
         return budget.remaining, ""
@@ -212,8 +217,8 @@ class BudgetReader:
         >>> budget.curve([1e-8, 1e-6])
         [inf, 0.5]
         """
-        found = self._statement(last=0)
-        return [found.epsilon(check_delta(delta)) for delta in deltas]
+        statement = self._statement(last=0)
+        return [statement.epsilon(check_delta(delta)) for delta in deltas]
 
     def history(self) -> list[tuple[datetime.datetime, PrivacyLoss]]:
         """Return when charges were made, and what was spent after each.
@@ -288,3 +293,157 @@ class BudgetReader:
         if min(shares.values()) <= 0:
             raise ValueError("The weights differ too much: a share would round to zero.")
         return shares
+
+
+# --- numbers of rows ------------------------------------------------------------------------------
+
+# Under "replace_one" the number of rows of the table is public, and every fit shows the number that
+# it saw. The number of rows of a *filtered* table is not public, as far as the filter reads private
+# values. So a budget knows the stated numbers of the table, or the first one that it saw, and warns
+# once of another. This is a reminder and no proof: a filter may hit a number that is expected.
+
+_PARTS = sorted(
+    {(j, k) for k in range(2, 11) for j in (1, k - 1)} | {(j, 10) for j in range(1, 10)}
+)
+
+
+def is_part(part: int, whole: int) -> bool:
+    """Say whether a table of `whole` rows has a part of `part` rows in a cross-validation.
+
+    That is: one part out of k or all but one, for k up to 10; tenths, for other training and test
+    sets; one row alone or all but one. A fraction of a row is rounded either way, as folds do.
+    """
+    if part >= whole:
+        return part == whole
+    if part in (1, whole - 1):
+        return True
+    return any(part in (whole * j // k, -(-whole * j // k)) for j, k in _PARTS)
+
+
+class RowCounts:
+    """The numbers of rows of one table: those that the user stated, or those that fits showed.
+
+    `binds` says whether the first number that is seen counts, where none is stated. It does not in
+    workers, which see folds first.
+    """
+
+    def __init__(self, stated: tuple[int, ...], *, binds: bool) -> None:
+        self.stated, self.binds, self.warned = stated, binds, False
+        self._pid = os.getpid()
+        self._whole: int | None = None  # the largest number, of which others may be parts
+        self._last: int | None = None
+
+    def expects(self, n_rows: int) -> bool:
+        """Note a number of rows; return False, once, if it belongs to no table that is known."""
+        if self.warned:
+            return True
+        if self.stated:
+            expected = any(is_part(n_rows, whole) for whole in self.stated)
+        elif not self.binds or os.getpid() != self._pid:
+            return True
+        elif self._whole is None or is_part(self._whole, n_rows):
+            self._whole, expected = n_rows, True  # what was seen before was a fold of this one
+        else:
+            # Training folds differ by one row; or it is the test fold of the last training fold.
+            wholes = (self._whole, self._whole + 1)
+            expected = any(is_part(n_rows, whole) for whole in wholes) or (
+                self._last is not None and is_part(self._last, self._last + n_rows)
+            )
+        self._last, self.warned = n_rows, not expected
+        return expected
+
+
+def warn_unexpected(name: str) -> None:
+    """Warn that an estimator or function of this name shows a number of rows not yet public."""
+    warnings.warn(
+        f"{name} shows a number of rows that is not that of the table of this budget, nor of a "
+        'part of it in a cross-validation. Under adjacency="replace_one" the number of rows '
+        "counts as public; that of a table that was filtered by private values is not public. If "
+        "this number is public, state it: PrivacyBudget(..., n_rows=[...]); else use "
+        'adjacency="add_or_remove_one".',
+        PublicRowCountWarning,
+        stacklevel=ambient.outside_level(),
+    )
+
+
+def warn_of_delta(name: str, delta: float, n_rows: int) -> None:
+    """Warn of a delta of 1/n or more, for n rows, with which the publication of a row is private.
+
+    Whoever publishes each row with probability 1/n is (0, 1/n)-private.
+    """
+    if delta * n_rows >= 1:
+        warnings.warn(
+            f"{name}: delta={delta:g} is 1/n or more for n={n_rows} rows: such a delta permits "
+            "publishing a row. State one that is far below 1/n.",
+            LargeDeltaWarning,
+            stacklevel=ambient.outside_level(),
+        )
+
+
+# --- statements -----------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Statement:
+    """What a ledger says as of one moment, and what it amounts to; values only, no connection.
+
+    `charged` is the sum of the prices of all charges, whatever was charged before each; `spent` is
+    that sum, and `remaining` what one more fit may cost, as (epsilon, delta).
+    """
+
+    contents: Contents
+    accountant: Accountant
+    charged: Amount
+    spent: PrivacyLoss
+    remaining: PrivacyLoss
+
+    @classmethod
+    def of(cls, contents: Contents, plain: Amount) -> Statement:
+        """Return what the contents of a ledger amount to under its accountant.
+
+        `plain` is the sum of the prices of all charges, whatever was charged before each; it counts
+        where a price depends on that.
+        """
+        terms, totals = contents.terms, contents.totals
+        accountant = accountant_of(terms)
+        free = accountant.cap - totals.charged - totals.aside
+        if accountant.planned:
+            free = free_part(terms, {plan.part for plan in contents.plans if plan.taken})
+        charged = plain if accountant.stateful else totals.charged
+        return cls(
+            contents=contents,
+            accountant=accountant,
+            charged=charged,
+            spent=accountant.loss(charged),
+            remaining=accountant.room(free.positive()),
+        )
+
+    def history(self) -> list[tuple[datetime.datetime, PrivacyLoss]]:
+        """Return what was spent after charges, at most 200 of them and the last, with its time."""
+        charges, accountant = self.contents.charges, self.accountant
+        paid = self.contents.paid
+        if accountant.stateful:
+            paid = tuple(accountant.price(charge.cost) for charge in charges)
+        stride = max(len(charges) // 200, 1)
+        history, total = [], Amount()
+        for i, (charge, price) in enumerate(zip(charges, paid, strict=True)):
+            total = total + price
+            if i % stride == 0 or i == len(charges) - 1:
+                history.append((charge.when, accountant.loss(total)))
+        return history
+
+    def epsilon(self, delta: float) -> float:
+        """Return the epsilon at this delta that all charges amount to, rounded up."""
+        if not self.accountant.planned:
+            return self.accountant.epsilon_at(self.charged, delta)
+        # Plans share the delta as their own deltas are to each other: any shares are valid.
+        drawn = [plan for plan in self.contents.plans if plan.drawn]
+        whole = sum(self.contents.terms.plans[plan.part][1] for plan in drawn)
+        total = Fraction(0)
+        for plan in drawn:
+            part = delta * (1 - 1e-9) * self.contents.terms.plans[plan.part][1] / whole
+            epsilon = plan_epsilon(plan.cost, part) if part else math.inf
+            if math.isinf(epsilon):
+                return epsilon
+            total += exact(epsilon)
+        return round_up(total)

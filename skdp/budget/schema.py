@@ -1,6 +1,6 @@
 """What stands in a ledger file: its tables, its running totals, and ledgers of skdp 0.1.
 
-Nothing is released here, and no row of data ever reaches a ledger. Amounts are decimal text, added
+No row of data ever reaches a ledger. Amounts are decimal text, added
 as exact fractions. The totals of all charges, and of what is set aside, stand in the ledger, so
 that a charge costs the same however many there were; they are checked against the charges when a
 ledger is opened.
@@ -23,31 +23,9 @@ from typing import Any
 
 from skdp._version import __version__
 from skdp.budget import plans
-from skdp.budget.amounts import Amount, decimal_text
-from skdp.budget.charge import Charge, Cost, ReservationRecord, total
 from skdp.exceptions import LedgerError
-
-__all__ = [
-    "APPLICATION_ID",
-    "FORMAT",
-    "SCHEMA",
-    "Contents",
-    "Terms",
-    "Totals",
-    "amount_of",
-    "charge_of",
-    "check_columns",
-    "check_tables",
-    "checked_amount",
-    "components_json",
-    "cost_of",
-    "insert",
-    "new_row",
-    "reservation_of",
-    "singles_of",
-    "upgrade",
-    "verify",
-]
+from skdp.loss.charge import Charge, Cost, ReservationRecord, total
+from skdp.loss.conversions import Amount, decimal_text
 
 APPLICATION_ID = 0x736B6470  # "skdp", in the header of the file
 FORMAT = 4  # user_version of the file; 0.1 wrote 1, 2 has no plans, 3 no unit
@@ -102,8 +80,7 @@ _DECIMAL = re.compile(r"[0-9]+(\.[0-9]+)?")
 _DIGITS = 4_000  # of an amount; the sum of squares of the smallest floats has 2,200
 # Sums of decimals in this context are exact, or raise.
 _EXACT = decimal.Context(
-    prec=10**6,
-    traps=[decimal.Inexact, decimal.InvalidOperation, decimal.Overflow],
+    prec=10**6, traps=[decimal.Inexact, decimal.InvalidOperation, decimal.Overflow]
 )
 
 
@@ -121,7 +98,7 @@ class Terms:
 
     def arguments(self) -> dict[str, Any]:
         """Return them by name, as `PrivacyBudget` takes them."""
-        named = {one.name: getattr(self, one.name) for one in dataclasses.fields(self)}
+        named = {field.name: getattr(self, field.name) for field in dataclasses.fields(self)}
         return named | {"plans": list(self.plans) or None}
 
     def texts(self) -> dict[str, str | None]:
@@ -174,23 +151,18 @@ def _sum(texts: Iterable[tuple[object, object]]) -> tuple[int, Amount]:
     """Return how many amounts there are, and their exact sum; far faster than fractions."""
     count, main, apart = 0, decimal.Decimal(0), decimal.Decimal(0)
     add = _EXACT.add
-    for one, other in texts:
+    for main_text, apart_text in texts:
         count += 1
-        main = add(main, decimal.Decimal(checked_amount(one)))
-        apart = add(apart, decimal.Decimal(checked_amount(other)))
+        main = add(main, decimal.Decimal(checked_amount(main_text)))
+        apart = add(apart, decimal.Decimal(checked_amount(apart_text)))
     return count, Amount(Fraction(main), Fraction(apart))
 
 
 @dataclass(frozen=True)
 class Totals:
-    """The running totals of a ledger.
+    """The running totals of a ledger: the number of charges, and two exact sums.
 
-    Attributes
-    ----------
-    charges : int
-        How many there are.
-    charged, aside : Amount
-        The exact sum of all charges, and of what open reservations hold and nobody used.
+    `charged` is the sum of all charges, `aside` what open reservations hold and nobody used.
     """
 
     charges: int
@@ -314,7 +286,7 @@ def check_columns(connection: sqlite3.Connection) -> None:
     if not _expected() <= _columns(connection):
         raise _damaged("it lacks tables or columns")
     facts = connection.execute("SELECT * FROM ledger").fetchall()
-    if len(facts) != 1 or not all(isinstance(one, str | None) for one in facts[0]):
+    if len(facts) != 1 or not all(isinstance(value, str | None) for value in facts[0]):
         raise _damaged("what it says of itself cannot be read")
 
 
@@ -330,17 +302,17 @@ def upgrade(connection: sqlite3.Connection) -> None:
     Its version is raised, so that a skdp that knows no totals, plans or units refuses it from then
     on.
     """
-    (found,) = connection.execute("PRAGMA user_version").fetchone()
-    if found == FORMAT:
+    (version,) = connection.execute("PRAGMA user_version").fetchone()
+    if version == FORMAT:
         return
-    if found == 1:
+    if version == 1:
         _run(connection, _FROM_1)
         counted = Totals.counted(connection)
         (last,) = connection.execute("SELECT MAX(number) FROM charges").fetchone()
         if counted.charges != (last or 0):
             raise _damaged("charges are missing in it")
         counted.insert(connection)
-    if found < 3:
+    if version < 3:
         _run(connection, _FROM_2)
     _run(connection, _FROM_3)
     connection.execute(f"PRAGMA user_version = {FORMAT}")
@@ -372,10 +344,10 @@ def components_json(cost: Cost) -> str:
 @functools.lru_cache(maxsize=1024)
 def singles_of(text: str) -> tuple[tuple[Cost, int], ...]:
     """Return the single prices that `components_json` wrote, with how often each occurs."""
-    found = tuple((Cost(*numbers), n) for n, *numbers in json.loads(text))
-    if not found or not all(type(n) is int and n > 0 for _, n in found):
+    singles = tuple((Cost(*numbers), n) for n, *numbers in json.loads(text))
+    if not singles or not all(type(n) is int and n > 0 for _, n in singles):
         raise _damaged("a price in it has no components")
-    return found
+    return singles
 
 
 def cost_of(text: str) -> Cost:

@@ -16,8 +16,6 @@ import re
 import unicodedata
 import urllib.parse
 
-__all__ = ["NAME", "check_no_secret", "check_path", "normal_url", "parts_of", "secrets_of"]
-
 _FORM = "postgresql://user@host:port/database?ledger=name"
 NAME = re.compile(r"[a-z_][a-z0-9_]{0,62}")
 
@@ -71,12 +69,7 @@ def _forms(text: str) -> list[str]:
 def check_path(name: str, *, explicit: bool) -> None:
     """Raise ValueError if the name of a file has the form of a connection.
 
-    Parameters
-    ----------
-    name : str
-        A path.
-    explicit : bool
-        Whether it came as an `os.PathLike`. Only a URL that was made one is then refused.
+    Of a path that came as an `os.PathLike` (`explicit`), only one made from a URL is refused.
     """
     patterns = (_CONNECTION[3],) if explicit else _CONNECTION
     if any(pattern.search(form) for form in _forms(name) for pattern in patterns):
@@ -124,19 +117,11 @@ def _host(text: str) -> bool:
 
 
 def normal_url(ledger: str) -> str:
-    """Return the URL without secrets, which this process remembers, or raise.
+    """Return the URL without secrets, which this process remembers, or raise ValueError.
 
-    Parameters
-    ----------
-    ledger : str
-        ``postgresql://user@host:port/database?ledger=name``. Other parameters are those of libpq,
-        each given once. `name` is the schema, "skdp" unless given. Several hosts are separated by
-        commas.
-
-    Raises
-    ------
-    ValueError
-        If it is no such URL, or if a part that is shown may hold a secret.
+    The form is ``postgresql://user@host:port/database?ledger=name``. Other parameters are those of
+    libpq, each given once. `name` is the schema, "skdp" unless given. Several hosts are separated
+    by commas. A URL with a part that is shown and may hold a secret is refused.
     """
     if re.search(r"[\s\x00-\x1f\x7f#\\]", ledger):
         raise _bad("blanks and the characters # and \\ must be percent-encoded")

@@ -40,11 +40,10 @@ from skdp.queries import (
     AssignedSums,
     Projection,
     SecondMoment,
-    SquaredOffsets,
-    WeightedCount,
-    WeightedMean,
     column_box,
     column_units,
+    row_counts,
+    squared_offsets,
     tree_box,
 )
 
@@ -169,7 +168,7 @@ def _residuals(session: Session, box: PublicBox, centers: Floats, rms: Floats, n
             return rms
         share = _SQUARES_SHARES[-1]
     view = Box(box.low, box.high)
-    squares = session.answer(SquaredOffsets(view, centers, box.most), session.remaining * share)
+    squares = session.answer(squared_offsets(view, centers, box.most), session.remaining * share)
     error = float(np.max(np.asarray(squares.std))) / n
     measured = box.half * np.sqrt(np.maximum(squares.value / n, 0.0) + error)
     return np.where(wide, measured, np.minimum(measured, rms))
@@ -290,7 +289,7 @@ def _refine(
 def _mean(session: Session, box: PublicBox, share: Fraction) -> tuple[Floats, Floats]:
     """Release the mean, every column in units of its half width; and its noise by column."""
     view = column_box(box.low, box.high, column_units(box.half), session.level())
-    query = Mean(view) if box.most is None else WeightedMean(view, box.most)
+    query = Mean(view, weight_bound=box.most)
     release = session.answer(query, share)
     return np.array(release.value), np.array(release.std)
 
@@ -503,7 +502,7 @@ def cluster(
         return _fit_lloyd(session, box, n_clusters, max_iter)
     part = session.remaining * COUNT_SHARE
     if box.most is not None:
-        count = session.answer(WeightedCount(box.most), part)
+        count = session.answer(row_counts(None, "total weight", box.most), part)
     else:
         count = session.row_count(part if session.adjacency != "replace_one" else None)
     n, n_std = max(float(count.value), 1.0), float(count.std)

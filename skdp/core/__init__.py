@@ -20,7 +20,7 @@ from skdp.core.query import (
     register_query,
 )
 from skdp.core.session import Session, check_unit, open_session
-from skdp.core.sums import Count, Mean, Sum
+from skdp.core.sums import Count, Mean, RowSum, Sum
 from skdp.core.table import PrivateTable
 from skdp.core.units import PRIVATE_ROWS, Unit
 
@@ -38,6 +38,7 @@ __all__ = [
     "PrivateTable",
     "Query",
     "Release",
+    "RowSum",
     "ScaledBox",
     "Session",
     "Spherical",

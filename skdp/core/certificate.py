@@ -12,7 +12,7 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from skdp._version import __version__
-from skdp.budget.shown import Shown
+from skdp.budget.reports import Shown
 
 __all__ = [
     "PrivacyCertificate",

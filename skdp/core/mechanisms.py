@@ -17,11 +17,11 @@ from fractions import Fraction
 import numpy as np
 from numpy.typing import NDArray
 
-from skdp.budget.conversions import pure_part
 from skdp.core import noise as samplers
 from skdp.core.clipping import isqrt_up
 from skdp.core.privacy_filter import Meter, Share
 from skdp.core.query import reviewed
+from skdp.loss.conversions import pure_part
 
 __all__ = [
     "Independent",

@@ -37,15 +37,14 @@ from numpy.typing import NDArray
 from skdp._config import noise_is_seeded
 from skdp.budget import Cost, PrivacyBudget, gdp_mu
 from skdp.budget import exact as as_charged
-from skdp.budget.amounts import check_delta, round_up
-from skdp.budget.conversions import pure_epsilon_from_mu
-from skdp.budget.row_counts import warn_of_delta
-from skdp.budget.stand_in import StandInBudget
+from skdp.budget.budget import StandInBudget
+from skdp.budget.reading import warn_of_delta
 from skdp.core import noise as samplers
 from skdp.core.certificate import PrivacyCertificate, ReleaseRecord
 from skdp.core.clipping import Floats
 from skdp.core.table import REPLACE_ONE
 from skdp.exceptions import LedgerError, PrivacyLeakError, SealedBudgetError, SeededNoiseWarning
+from skdp.loss.conversions import check_delta, pure_epsilon_from_mu, round_up
 
 __all__ = [
     "Meter",

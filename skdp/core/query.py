@@ -18,7 +18,7 @@ import dataclasses
 import datetime
 import functools
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from decimal import Decimal
 from fractions import Fraction
@@ -35,6 +35,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "Choice",
+    "Derived",
     "Measurement",
     "Noisy",
     "Query",
@@ -64,7 +65,7 @@ class Sensitivity(Protocol):
 
     def noised(
         self, meter: Meter, name: str, exact: NDArray, share: Share, unit: float
-    ) -> tuple[NDArray, float]:
+    ) -> tuple[NDArray, Any]:
         """Return the integers with noise, and its standard deviation in steps."""
 
 
@@ -96,13 +97,13 @@ class Noisy:
     Attributes
     ----------
     values : ndarray of int
-    std : float
-        Of an entry (off the diagonal, of a matrix), in steps.
+    std : float or ndarray
+        Of an entry (off the diagonal, of a matrix), in steps; of sums in groups, of each group.
     terms : Terms
     """
 
     values: NDArray
-    std: float
+    std: Any
     terms: Terms
 
 
@@ -134,9 +135,23 @@ class Query:
         """User units a step, for the certificate."""
         return 1.0
 
+    @property
+    def described(self) -> str:
+        """What is computed, for the certificate; of types of skdp alone."""
+        return f"{type(self).__module__}.{type(self).__qualname__}"
+
+    def check_table(self, table: PrivateTable) -> None:
+        """Refuse a table whose public facts the query does not fit; that costs nothing."""
+
     def exact(self, table: PrivateTable) -> NDArray:
         """Return the exact integers; private."""
         raise NotImplementedError
+
+    def exact_in_session(
+        self, table: PrivateTable, meter: Meter, share: Share, name: str
+    ) -> NDArray:
+        """Return `exact`; a query of skdp that runs a user's code does so in isolation here."""
+        return self.exact(table)
 
     def sensitivity(self, relation: str) -> Sensitivity:
         """Return by how much `exact` moves, at most, for a row replaced, or added or removed."""
@@ -190,6 +205,22 @@ class Measurement:
         raise NotImplementedError
 
 
+class Derived:
+    """A query of a table that is derived from the private one: of one column, of blocks' answers.
+
+    A subclass is a frozen dataclass of public values, registered like a `Query`, with the field
+    `query`; its proof stands in its file and says which stability the derived table has. The
+    session answers the query on that table, with its own sensitivity and the noise that this asks
+    for. Like a measurement it is handed the session's privacy filter, for one step.
+    """
+
+    name: ClassVar[str] = "derived table"
+
+    def table(self, table: PrivateTable, meter: Meter, share: Share, name: str) -> PrivateTable:
+        """Return the derived table, or raise if the query is none for it."""
+        raise NotImplementedError
+
+
 def moved_by(kind: type[Any], query: Any, stability: Stability) -> Any:
     """Return by how much the answer to a query moves for one unit: the worst its table may do.
 
@@ -230,13 +261,13 @@ T = TypeVar("T")
 _REVIEWED: dict[int, type] = {}
 _UNREVIEWED: dict[int, type] = {}
 _SCALARS: tuple[Any, ...] = tuple(np.sctypeDict.values())
+# Python's own; nobody can change them.
+_NATIVE: tuple[Any, ...] = (
+    *(int, float, bool, str, bytes, type(None), Fraction),
+    *(datetime.date, datetime.time, Decimal, UUID),  # keys
+)
 _PLAIN: dict[int, type] = {
-    id(plain): plain
-    for plain in (
-        *(int, float, bool, str, bytes, type(None), Fraction, *_SCALARS),
-        *(datetime.date, datetime.time, Decimal, UUID),  # keys; nobody can change them
-    )
-    if plain is not np.object_
+    id(plain): plain for plain in (*_NATIVE, *_SCALARS) if plain is not np.object_
 }
 
 
@@ -257,9 +288,14 @@ def _python(value: Any) -> Any:
     """Return numpy's numbers as Python's: a sensitivity that is made of them must not wrap."""
     if isinstance(value, np.generic) and value.dtype.kind in "biuf":
         return value.item()
-    if type(value) is list or (type(value) is tuple and set(map(type, value)) != {str}):
+    if type(value) is list or (type(value) is tuple and not _is_native(value)):
         return type(value)(_python(one) for one in value)
     return value
+
+
+def _is_native(values: Sequence[Any], but: type | None = None) -> bool:
+    """Say whether all values are of Python's own types, except one; fast, for thousands of keys."""
+    return {id(kind) for kind in _NATIVE if kind is not but}.issuperset(map(id, map(type, values)))
 
 
 def _take_python_numbers(cls: type[Any]) -> None:
@@ -329,7 +365,7 @@ def register_query(cls: type[T]) -> type[T]:
     )
     options: Any = getattr(cls, "__dataclass_params__", None)
     frozen = options is not None and options.frozen
-    if issubclass(cls, Measurement) or not (complete and frozen):
+    if issubclass(cls, Measurement | Derived) or not (complete and frozen):
         raise TypeError(
             "a query must be a frozen dataclass that derives from skdp.core.Query and has "
             "exact(table), sensitivity(relation) and decoded(noisy), or from Choice and has "
@@ -360,7 +396,7 @@ def check_query(query: Any) -> type[Any]:
     """
     kind = type(query)
     known = id(kind) in _REVIEWED or id(kind) in _UNREVIEWED
-    if not known or not issubclass(kind, Query | Choice | Measurement):
+    if not known or not issubclass(kind, Query | Choice | Measurement | Derived):
         raise TypeError(
             f"a session answers the queries of skdp and registered ones, got {kind.__name__}"
         )
@@ -368,7 +404,10 @@ def check_query(query: Any) -> type[Any]:
     if set(vars(query)) - set(names):
         raise TypeError(f"{kind.__name__} holds what is no field of it")
     for name in names:
-        _check_held(getattr(query, name), kind, name)
+        # What a choice holds its answers against may be infinite, and is made integers there; so
+        # may what names groups, of which nothing is computed.
+        infinite = issubclass(kind, Choice) or name in getattr(kind, "names", ())
+        _check_held(getattr(query, name), kind, f"{name} of {kind.__name__}", infinite)
     return kind
 
 
@@ -388,7 +427,7 @@ def _owned(value: Any) -> Any:
         mine = np.array(value)
         mine.setflags(write=False)
         return mine
-    if type(value) is list or (type(value) is tuple and set(map(type, value)) != {str}):
+    if type(value) is list or (type(value) is tuple and not _is_native(value)):
         return type(value)(_owned(one) for one in value)
     return _python(value)
 
@@ -406,15 +445,16 @@ def check_ascending(values: Any, name: str) -> None:
         raise ValueError(f"{name} must be one-dimensional and ascending")
 
 
-def _check_held(value: Any, kind: type, field: str) -> None:
-    """Raise if a query holds anything but plain public values and registered ones."""
+def _check_held(value: Any, kind: type, where: str, infinite: bool) -> None:
+    """Raise if a query holds anything but plain public values and registered ones.
+
+    `where` names the field for the error, and the image, cells or view that has it; `infinite`
+    says whether its numbers may be.
+    """
     held = id(type(value))
     if held in _PLAIN:
-        # What a choice holds its answers against may be infinite, and is made integers there; so
-        # may what names groups, of which nothing is computed.
-        may_be_infinite = issubclass(kind, Choice) or field in getattr(kind, "names", ())
-        if type(value) is float and not math.isfinite(value) and not may_be_infinite:
-            raise ValueError(f"{field} of {kind.__name__} must be finite")
+        if type(value) is float and not math.isfinite(value) and not infinite:
+            raise ValueError(f"{where} must be finite")
         return
     if type(value) is UserFunction and set(vars(value)) == {"call"}:
         return
@@ -423,25 +463,25 @@ def _check_held(value: Any, kind: type, field: str) -> None:
         id(kind) in _UNREVIEWED and held in _UNREVIEWED
     ):
         # What it holds, too: a map of rows that rests on another map, say.
-        for one in vars(value).values():
+        for name, one in vars(value).items():
             # Of cuts that values are only compared with, an infinite one is beyond them all.
             only_compared = type(one) is np.ndarray and getattr(type(value), "compares", False)
             if not (only_compared and not np.isnan(one).any()):
-                _check_held(one, kind, field)
+                _check_held(one, kind, f"{name} of {type(value).__name__}", infinite)
         return
     if type(value) is np.ndarray and value.dtype.kind in "biuf":
         # Public answers that scores are held against are made integers by the choice itself.
         known = value.dtype.kind != "f" or issubclass(kind, Choice) or np.isfinite(value).all()
         if not known:
-            raise ValueError(f"{field} of {kind.__name__} must be finite, not NaN")
+            raise ValueError(f"{where} must be finite, not NaN")
         return
     if type(value) in (tuple, list):
-        for one in value:
-            _check_held(one, kind, field)
+        for one in () if _is_native(value, but=float) else value:
+            _check_held(one, kind, where, infinite)
         return
     raise TypeError(
-        f"{field} of {kind.__name__} must be made of numbers, texts, arrays of numbers and types "
-        f"of skdp, got {type(value).__name__}"
+        f"{where} must be made of numbers, texts, arrays of numbers and types of skdp, got "
+        f"{type(value).__name__}"
     )
 
 

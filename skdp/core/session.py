@@ -31,8 +31,10 @@ from skdp.core.privacy_filter import (
 )
 from skdp.core.query import (
     Choice,
+    Derived,
     Measurement,
     Noisy,
+    Query,
     Terms,
     check_query,
     checked_integers,
@@ -94,7 +96,7 @@ class Session:
 
         Parameters
         ----------
-        query : Query, Choice or Measurement
+        query : Query, Choice, Measurement or Derived
         share : float or Fraction, default=None
             Of the session's allowance; None for all that remains.
         name : str, default=None
@@ -176,17 +178,20 @@ class Session:
 def answer_query(
     query: Any, table: PrivateTable, meter: Meter, share: Share = None, name: str | None = None
 ) -> Any:
-    """Release the answer to a query on a table; see `Session.answer`.
-
-    A measurement calls it for a query on a table that it has derived.
-    """
+    """Release the answer to a query on a table; see `Session.answer`."""
     kind = check_query(query)
     query = owned(query)
-    name = kind.name if name is None else name
+    name = query.name if name is None else name
     known = is_reviewed(kind)
+    described = f"{kind.__module__}.{kind.__qualname__}"
+    if known and issubclass(kind, Query):
+        described = query.described
     # For mechanisms that say nothing of more than one step.
     per_step = meter.per_step(table.stability.steps)
-    with asked(f"{kind.__module__}.{kind.__qualname__}", reviewed=known):
+    with asked(described, reviewed=known):
+        if issubclass(kind, Derived):
+            derived = kind.table(query, table, per_step, share, name)
+            return answer_query(query.query, derived, per_step, share, name)
         if issubclass(kind, Measurement):
             whole = kind.holds_for_units(query, table)
             return kind.measure(query, table, meter if whole else per_step, share, name)
@@ -200,9 +205,17 @@ def answer_query(
         if not is_reviewed(type(size)):
             raise TypeError(f"{kind.__name__}.sensitivity must return one of skdp.core")
         unit = query.unit
-        exact = _computed(
-            meter, share, name, lambda: checked_integers(kind.exact(query, table), kind)
-        )
+        if known:
+            kind.check_table(query, table)
+
+        def compute() -> Any:
+            if known:
+                found = kind.exact_in_session(query, table, meter, share, name)
+            else:
+                found = kind.exact(query, table)
+            return checked_integers(found, kind)
+
+        exact = _computed(meter, share, name, compute)
         values, std = size.noised(meter, name, exact, share, unit)
         if not known:  # whether int64 holds them would tell of what is exact
             values = values.astype(object)

@@ -1,64 +1,577 @@
-"""Exact statistics of bounded integer rows, each with the sensitivity that belongs to it.
+"""`RowSum`: the sum over the rows of a bounded integer image of each row, in cells.
 
-Nothing is released here. Every function makes one pass over the rows in chunks and returns
-exact integers: the same to the last bit in any row order, chunk size or number of threads,
-because every partial sum of a chunk stays below 2**53 (float64 adds integers exactly there) and
-chunks are added as int64, or as Python integers where int64 could overflow.
+Counts, sums, means, moments, histograms, sums by label and gradients are all of this one type. A
+query of it has three parts:
 
-Sensitivities are integers in the same steps, for both neighbouring relations (A: add or remove
-one row; R: replace one row). All views are symmetric about 0, so the diameter of the image, which
-is the sensitivity of its sum under R, is twice its radius, the sensitivity under A.
+* The **image** v(x) of a row x is a vector of integers. It states bounds on v(x) in L1 and squared
+  L2 (`l1`, `l2_squared`), and on v(x) - v(x') (`change_l1`, `change_l2_squared`).
+* The **cells** come in blocks. A row is in at most one cell of each block, and v(x) is added to
+  each of its cells. Without cells there is one sum.
+* The **weight** of a row is private, like the row. It is clipped to [0, weight_bound]; with s =
+  weight / weight_bound the row adds s v(x), rounded to integers.
+
+With a **count**, each row also adds a public constant C (times s) to one more number, which is the
+number of rows, or their total weight, in the same release.
+
+Sensitivity, with p blocks, and L = l1, N = l2_squared:
+
+=============================  ================================  ===============================
+..                             L1                                squared L2
+=============================  ================================  ===============================
+a row is added or removed      p L + C                           p N + C**2
+a row is replaced              p max(change_l1, 2 L*)            p max(change_l2_squared, 2 N*)
+the same, with weights         the larger of the two above, and what rounding adds
+=============================  ================================  ===============================
+
+(*) only where there are cells. Proof: PROOFS.md, "Sums".
 """
 
 from __future__ import annotations
 
+import math
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
-from typing import Any, ClassVar
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from skdp.core.clipping import SUM_BITS, Floats, View, isqrt_up
+from skdp.core.clipping import SUM_BITS, Floats, isqrt_up
 from skdp.core.mechanisms import Independent, Spherical
 from skdp.core.privacy_filter import Release, released
 from skdp.core.query import Noisy, Query, Terms, reviewed
-from skdp.core.table import REPLACE_ONE, PrivateTable, Rows, as_total, fold, total_dtype
+from skdp.core.table import REPLACE_ONE, PrivateTable, as_total, total_dtype
+
+if TYPE_CHECKING:
+    from skdp.core.privacy_filter import Meter, Share
 
 __all__ = [
     "Count",
+    "Image",
     "Mean",
+    "One",
+    "RowCells",
+    "RowSum",
     "Sum",
-    "exact_sum",
+    "Values",
     "histogram_sensitivity",
-    "sum_sensitivity",
+    "weight_fractions",
 ]
 
 Ints = NDArray[np.int64]
 
 
-# --- sums and second moments ------------------------------------------------------------------
+class Image:
+    """The bounded integer vector that each row adds; see the module.
 
+    A subclass is a registered value of public numbers. The image of a row must depend on that row,
+    its label and its cells alone, to the last bit.
 
-def exact_sum(rows: Rows, view: View) -> tuple[NDArray, int]:
-    """Return (sum of q, n), exactly."""
-    dtype = total_dtype(rows, int(view.half.max(initial=0.0)))
-
-    def add(chunk: Floats, totals: list[NDArray]) -> None:
-        totals[0] += as_total(np.ones(len(chunk)) @ view.map(chunk), dtype)
-
-    (total,) = fold(rows, add, lambda: [np.zeros(view.n_dims, dtype=dtype)], width=view.n_dims)
-    return total, rows._n
-
-
-def sum_sensitivity(view: View, adjacency: str, *, weight: int = 0) -> int:
-    """Return the sensitivity of (weight * n, sum of q) in L2, in steps, rounded up.
-
-    A: sqrt(weight**2 + norm**2). R: the count does not move; 2 norm (attained between opposite
-    corners of a box). At least 1, so that the noise of a box without width has a scale.
+    Attributes
+    ----------
+    what : str
+        What is added up, for certificates.
+    one_sign : bool
+        Whether no coordinate is negative, and the larger of the bounds on an image and on a change
+        holds for the maxima max(v_j, v'_j), too. Then rounding weighted images adds nothing.
+    whole : bool
+        False if `blocks` yields real numbers, which are rounded after they have been weighted.
+    weight_bits : int
+        The images of rows with weights have steps 2**weight_bits times as fine.
+    needs_labels : bool
+    least : int
+        Rows that a pass should read at a time.
+    runs_user_code : bool
+        Whether `user_total` makes the sum, from what a user's code makes of the rows.
     """
-    if adjacency == REPLACE_ONE:
-        return max(1, 2 * view.norm)
-    return max(1, isqrt_up(weight**2 + view.norm**2))
+
+    what = "values"
+    one_sign = False
+    whole = True
+    weight_bits = 0
+    needs_labels = False
+    least = 256
+    runs_user_code = False
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """The shape of the image of one row; () for a number."""
+        return ()
+
+    @property
+    def unit(self) -> Any:
+        """User units a step: a number, or one a coordinate."""
+        return 1.0
+
+    @property
+    def l1(self) -> int:
+        """Bound on the L1 norm of the image of a row, in steps."""
+        raise NotImplementedError
+
+    @property
+    def l2_squared(self) -> int:
+        """Bound on the squared L2 norm of the image of a row, in steps."""
+        raise NotImplementedError
+
+    @property
+    def count_weight(self) -> int:
+        """The constant C that counts a row."""
+        return 1
+
+    @property
+    def width(self) -> int:
+        """Numbers a row that a pass over the rows needs, beside those of the image."""
+        return 1
+
+    @property
+    def change_l1(self) -> int:
+        """Bound on the L1 norm of the difference of two images."""
+        return 2 * self.l1
+
+    @property
+    def change_l2_squared(self) -> int:
+        """Bound on the squared L2 norm of the difference of two images."""
+        return 4 * self.l2_squared
+
+    @property
+    def largest(self) -> int:
+        """Bound on the coordinates of an image, in steps."""
+        return self.l1
+
+    def prepared(self, terms: Terms) -> Any:
+        """Return the image with what it chooses by public terms: the number of its steps, say."""
+        return self
+
+    def check_table(self, table: PrivateTable) -> None:
+        """Refuse a table whose public facts the image does not fit."""
+
+    def blocks(self, x: Any, labels: Any, cells: Any) -> Iterator[Floats]:
+        """Yield the images of rows, some coordinates at a time: arrays of shape (n, k).
+
+        An array may be overwritten when the next one is asked for. `cells` are those of the rows,
+        (n, p); None without cells.
+        """
+        raise NotImplementedError
+
+    def total(self, x: Any, labels: Any, weights: Floats | None, dtype: type) -> NDArray:
+        """Return the sum of the images, exactly; weights are fractions in [0, 1]."""
+        parts = []
+        for block in self.blocks(x, labels, None):
+            q = self.weighted(block, weights)
+            parts.append(as_total(np.ones(len(q)) @ q, dtype))
+        return parts[0] if len(parts) == 1 else np.concatenate(parts)
+
+    def user_total(self, table: PrivateTable, meter: Meter, share: Share, name: str) -> NDArray:
+        """Return the sum of the images that a user's code makes of rows, in isolation."""
+        raise NotImplementedError
+
+    def weighted(self, q: Floats, weights: Floats | None) -> Floats:
+        """Return images times weights, as integers in steps 2**weight_bits times as fine."""
+        if weights is None:
+            return q if self.whole else np.rint(q)
+        return np.rint(q * (2.0**self.weight_bits * weights)[:, None])
+
+    def decoded(self, sums: Floats, std: float, count: Release | None) -> Any:
+        """Return the answer from noisy sums, in steps: post-processing."""
+        return released(sums * self.unit, std * self.unit)
+
+
+class RowCells:
+    """Cells that a row is added to: in blocks, at most one cell of each; see the module.
+
+    A subclass is a registered value of public numbers. The cells of a row must depend on that row
+    and its label alone.
+
+    Attributes
+    ----------
+    everywhere : bool
+        Whether each row is in a cell of every block.
+    needs_labels : bool
+    image_first : bool
+        Whether the shape of the image comes before that of the cells.
+    read : str
+        The method of the rows that hands them over.
+    """
+
+    everywhere = False
+    needs_labels = False
+    image_first = False
+    read = "chunk"
+
+    @property
+    def what(self) -> str:
+        """What a cell stands for, for certificates."""
+        return "cell"
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """The shape of the exact sums, which comes before that of the image."""
+        raise NotImplementedError
+
+    @property
+    def spans(self) -> list[tuple[int, int]]:
+        """First cell and end of each block, in the order of all cells; one block by default.
+
+        Blocks may share a span, but not a cell.
+        """
+        return [(0, math.prod(self.shape))]
+
+    @property
+    def answer_shape(self) -> tuple[int, ...]:
+        """The shape of the answer; that of the exact sums by default."""
+        return self.shape
+
+    @property
+    def least(self) -> int:
+        """Rows that a pass should read at a time."""
+        return 256
+
+    def check_table(self, table: PrivateTable) -> None:
+        """Refuse a table whose public facts the cells do not fit."""
+
+    def of_rows(self, x: Any, labels: Any) -> Ints:
+        """Return the cell of each row in each block, (n, p); -1 for none."""
+        raise NotImplementedError
+
+
+def weight_fractions(weights: NDArray, weight_bound: float) -> Floats:
+    """Return weights, clipped to [0, weight_bound], as fractions of it.
+
+    Two operations on one number: the fraction of a row depends on its own weight alone.
+    """
+    if not 0.0 < weight_bound < math.inf:
+        raise ValueError(f"weight_bound must be finite and positive, got {weight_bound!r}")
+    return np.clip(weights, 0.0, weight_bound) / weight_bound
+
+
+@reviewed
+@dataclass(frozen=True, eq=False)
+class RowSum(Query):
+    """The sum over the rows of an image of each row, in cells.
+
+    Guarantee: the sensitivities in the module's table.
+
+    Attributes
+    ----------
+    image : Image
+    cells : RowCells or None
+        None: one sum over all rows.
+    noise : {"vector", "entries", "smaller"}
+        Noise for the L2 norm of all numbers together, for each number by itself, or the smaller one
+        of both in a pure session.
+    weight_bound : float or None
+        Public bound of the rows' weights; None for rows without weights.
+    count : bool
+        Whether the image needs the number of rows, or their total weight. It is released with the
+        sums where it is private.
+    name : str
+        Of the release.
+    constant : int
+        C, 0 without a count; a session sets it.
+    """
+
+    image: Any
+    cells: Any = None
+    noise: str = "vector"
+    weight_bound: float | None = None
+    count: bool = False
+    name: str = "sum"  # type: ignore[misc]
+    constant: int = 0
+
+    @property
+    def described(self) -> str:
+        weighted = "" if self.weight_bound is None else "weighted "
+        by = "" if self.cells is None else f" by {self.cells.what}"
+        return f"{super().described}: {weighted}{self.image.what}{by}"
+
+    def prepared(self, terms: Terms) -> RowSum:
+        image = self.image.prepared(terms)
+        constant = 0
+        if self.count and self.weight_bound is not None:
+            constant = image.count_weight
+            if terms.relation == REPLACE_ONE:
+                # The largest for which a row that loses its weight changes no more than one that
+                # is replaced: the total weight costs nothing.
+                constant = max(1, math.isqrt(image.change_l2_squared - image.l2_squared))
+        elif self.count and terms.n_rows is None:
+            constant = image.count_weight
+        return replace(self, image=image, constant=constant)
+
+    @property
+    def _scale(self) -> int:
+        return 1 if self.weight_bound is None else 1 << self.image.weight_bits
+
+    @property
+    def unit(self) -> float:
+        return float(np.max(self.image.unit)) / self._scale
+
+    @property
+    def of_values_alone(self) -> bool:
+        """Whether it reads the values of rows alone: neither labels nor weights, in no cells."""
+        return self.cells is None and self.weight_bound is None and not self.image.needs_labels
+
+    # --- the exact sums ---------------------------------------------------------------------------
+
+    def check_table(self, table: PrivateTable) -> None:
+        self.image.check_table(table)
+        if self.cells is not None:
+            self.cells.check_table(table)
+        if self.image.runs_user_code and not self.of_values_alone:
+            raise TypeError("images that a user's code makes have neither cells nor weights")
+
+    def exact(self, table: PrivateTable) -> NDArray:
+        image, cells = self.image, self.cells
+        if cells is None and self.weight_bound is None and type(image) is One:
+            return np.array([table.n], dtype=np.int64)
+        largest = max(image.largest * self._scale, self.constant)
+        dtype = total_dtype(table.rows, largest)
+        labelled = image.needs_labels or (cells is not None and cells.needs_labels)
+        bound = self.weight_bound
+        weighted = bound is not None
+        size = math.prod(image.shape)
+        n_cells = 1 if cells is None else math.prod(cells.shape)
+
+        def add(block: Any, totals: list[NDArray]) -> None:
+            x, *others = block if labelled or weighted else (block,)
+            labels = others[0] if labelled else None
+            weights = None
+            if bound is not None:
+                weights = weight_fractions(others[-1], bound)
+                if self.constant:
+                    counted = np.rint(weights * float(self.constant))
+                    totals[1] += as_total(counted.sum(keepdims=True), dtype)
+            if cells is None:
+                totals[0] += image.total(x, labels, weights, dtype).reshape(size, 1)
+            else:
+                self._add_in_cells(x, labels, weights, totals[0])
+
+        def fresh() -> list[NDArray]:
+            return [np.zeros((size, n_cells), dtype=dtype), np.zeros(1, dtype=dtype)]
+
+        kinds = ["weighted"] * weighted + ["labelled"] * labelled
+        read = "_".join(kinds) or ("chunk" if cells is None else cells.read)
+        width = max(size, image.width, 1 if cells is None else len(cells.spans))
+        least = image.least if cells is None else cells.least
+        total, count = table.fold(add, fresh, width=width, least=least, read=read)
+        return self._counted(self._shaped(total), table, count if weighted else None)
+
+    def exact_in_session(
+        self, table: PrivateTable, meter: Meter, share: Share, name: str
+    ) -> NDArray:
+        if not self.image.runs_user_code:
+            return self.exact(table)
+        return self._counted(self.image.user_total(table, meter, share, name), table, None)
+
+    def _counted(self, total: NDArray, table: PrivateTable, count: NDArray | None) -> NDArray:
+        """Return exact sums, with their count behind them where it is released."""
+        if not self.constant:
+            return total
+        if count is None:
+            n = self.constant * table.n
+            count = np.array([n], dtype=total.dtype if n < 2**62 else object)
+        return np.concatenate([total.ravel(), count])
+
+    def _add_in_cells(self, x: Any, labels: Any, weights: Floats | None, total: NDArray) -> None:
+        """Add the images of rows to their cells, in place; `total` has shape (size, cells)."""
+        cells, dtype = self.cells, object if total.dtype == object else np.int64
+        where = cells.of_rows(x, labels)
+        # A cell before all others takes the rows that are in none.
+        none = 0 if cells.everywhere else 1
+        if type(self.image) is One and weights is None:
+            flat = where.ravel() + none if none else where.ravel()
+            total[0] += np.bincount(flat, minlength=total.shape[1] + none)[none:]
+            return
+        own = []
+        for column, (start, stop) in zip(where.T, cells.spans, strict=True):
+            shifted = column - (start - none)
+            own.append((np.maximum(shifted, 0) if none else shifted, start, stop))
+        k = 0
+        for block in self.image.blocks(x, labels, where):
+            for column in self.image.weighted(block, weights).T:
+                for place, start, stop in own:
+                    part = np.bincount(place, weights=column, minlength=stop - start + none)
+                    total[k, start:stop] += as_total(part[none:], dtype)
+                k += 1
+
+    def _shaped(self, total: NDArray) -> NDArray:
+        """Return the sums in the shape in which they are released."""
+        image, cells = self.image, self.cells
+        if cells is None:
+            return total.reshape(image.shape or (1,))
+        if cells.image_first:
+            return total.reshape(*image.shape, *cells.shape)
+        return np.ascontiguousarray(total.T).reshape(*cells.shape, *image.shape)
+
+    # --- by how much they move --------------------------------------------------------------------
+
+    def sensitivity(self, relation: str) -> Spherical | Independent:
+        image, cells, scale = self.image, self.cells, self._scale
+        blocks = 1 if cells is None else len(cells.spans)
+        norm1, norm2 = image.l1 * scale, image.l2_squared * scale**2
+        added1, added2 = blocks * norm1 + self.constant, blocks * norm2 + self.constant**2
+        l1, l2_squared = added1, added2
+        if relation == REPLACE_ONE:
+            l1, l2_squared = image.change_l1 * scale, image.change_l2_squared * scale**2
+            if cells is not None:
+                l1, l2_squared = max(l1, 2 * norm1), max(l2_squared, 2 * norm2)
+            l1, l2_squared = blocks * l1, blocks * l2_squared
+            if self.weight_bound is not None:
+                l1, l2_squared = max(l1, added1), max(l2_squared, added2)
+                if self.constant or not image.one_sign:
+                    entries = blocks * math.prod(image.shape) + (self.constant > 0)
+                    rounded = isqrt_up(l2_squared) + 2 * isqrt_up(entries)
+                    l1, l2_squared = 2 * added1, min(rounded**2, 4 * added2)
+        # At least 1: noise for a change of nothing would have no scale.
+        l1, l2_squared = max(1, l1), max(1, l2_squared)
+        if self.noise == "vector":
+            return Spherical(isqrt_up(l2_squared))
+        if self.noise not in ("entries", "smaller"):
+            raise ValueError(f"noise must be 'vector', 'entries' or 'smaller', got {self.noise!r}")
+        return Independent(l1, l2_squared, or_spherical=self.noise == "smaller")
+
+    # --- the answer -------------------------------------------------------------------------------
+
+    def decoded(self, noisy: Noisy) -> Any:
+        values, std, count = noisy.values, noisy.std / self._scale, None
+        if self.constant:
+            count_std = noisy.std / self.constant
+            least = 1.0 if self.weight_bound is None else count_std
+            count = released(max(least, float(values[-1]) / self.constant), count_std)
+            values = values[:-1]
+        elif self.count and noisy.terms.n_rows is not None:
+            count = released(max(1.0, float(noisy.terms.n_rows)), 0.0)
+        shape = self.image.shape
+        if self.cells is not None:
+            of_cells = self.cells.answer_shape
+            shape = (*shape, *of_cells) if self.cells.image_first else (*of_cells, *shape)
+        sums = values.astype(np.float64).reshape(shape)
+        if self._scale > 1:
+            sums = sums / self._scale
+        return self.image.decoded(sums, std, count)
+
+
+# --- images ---------------------------------------------------------------------------------------
+
+
+@reviewed
+@dataclass(frozen=True, eq=False)
+class One(Image):
+    """The number 1 for each row: sums are numbers of rows.
+
+    Of rows with weights it is their weight, as a fraction of the bound in steps of 2**-30.
+    """
+
+    what = "number of rows"
+    l1 = l2_squared = 1
+    change_l1 = change_l2_squared = 0
+    one_sign = True
+    weight_bits = 30
+
+    def blocks(self, x: Any, labels: Any, cells: Any) -> Iterator[Floats]:
+        yield np.ones((len(x), 1))
+
+
+@reviewed
+@dataclass(frozen=True, eq=False)
+class Values(Image):
+    """The clipped values of each row, as a view maps them.
+
+    The answer is their sum, in user units from the view's centre; with a count it is their mean.
+
+    Attributes
+    ----------
+    view : Box, Ball, ...
+    bits : int or None
+        Of the view's steps; None: as many as it has.
+    count_error : bool
+        Whether the error of a mean covers the noise on the number of rows (first order).
+    diagonal : bool
+        Whether a change is bounded by the diagonal of the view's box, which need not be about 0.
+    """
+
+    what = "clipped values"
+    view: Any
+    bits: int | None = None
+    count_error: bool = False
+    diagonal: bool = False
+
+    def prepared(self, terms: Terms) -> Values:
+        return self if self.bits is None else replace(self, view=self.view.at(self.bits), bits=None)
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        return (int(self.view.n_dims),)
+
+    @property
+    def unit(self) -> Floats:
+        grid: Floats = self.view.grid
+        return grid
+
+    @property
+    def l1(self) -> int:
+        return sum(int(half) for half in self.view.half)
+
+    @property
+    def l2_squared(self) -> int:
+        return int(self.view.norm_squared if self.diagonal else self.view.norm**2)
+
+    @property
+    def change_l2_squared(self) -> int:
+        """Twice the norm, or the diagonal of a box that is not about 0."""
+        return int(self.view.diagonal_squared if self.diagonal else 4 * self.view.norm**2)
+
+    @property
+    def largest(self) -> int:
+        return int(self.view.half.max(initial=0.0))
+
+    @property
+    def count_weight(self) -> int:
+        """A third of the norm: under add-or-remove a mean has 5% more noise than its sum."""
+        return max(1, int(self.view.norm) // 3)
+
+    def blocks(self, x: Any, labels: Any, cells: Any) -> Iterator[Floats]:
+        yield self.view.map(x)
+
+    def decoded(self, sums: Floats, std: float, count: Release | None) -> Release:
+        view = self.view
+        if count is None:
+            return released(sums * view.grid, np.broadcast_to(std * view.grid, sums.shape))
+        n = float(count.value)
+        steps = np.clip(sums / n, -view.half, view.half)
+        error = std / n * view.grid
+        if self.count_error and count.std:
+            error = error * np.sqrt(1.0 + (steps * float(count.std) / std) ** 2)
+        return released(view.center + steps * view.grid, error)
+
+
+# --- the simplest queries -------------------------------------------------------------------------
+
+
+def Count() -> RowSum:
+    """Return the query of the number of rows, where it is private."""
+    return RowSum(One(), noise="entries", name="count")
+
+
+def Sum(view: Any) -> RowSum:
+    """Return the query of the sum of x - view.center over the rows, in user units."""
+    return RowSum(Values(view, SUM_BITS))
+
+
+def Mean(view: Any, count_error: bool = False, weight_bound: float | None = None) -> RowSum:
+    """Return the query of the mean of the clipped rows, in user units.
+
+    Parameters
+    ----------
+    view : Box, Ball, ...
+    count_error : bool, default=False
+        Whether the standard error covers the noise of a private number of rows (first order). That
+        of a weighted mean always does.
+    weight_bound : float or None
+        Public bound of the weights of rows that have them.
+    """
+    image = Values(view, SUM_BITS, count_error or weight_bound is not None)
+    name = "mean" if weight_bound is None else "weighted mean"
+    return RowSum(image, weight_bound=weight_bound, count=True, name=name)
 
 
 def histogram_sensitivity(parts: int, adjacency: str) -> int:
@@ -67,124 +580,3 @@ def histogram_sensitivity(parts: int, adjacency: str) -> int:
     A row adds one to one bin of each: parts (A). Another row takes as many away: 2 parts (R).
     """
     return 2 * parts if adjacency == REPLACE_ONE else parts
-
-
-def with_count(exact: NDArray, table: PrivateTable, weight: int) -> NDArray:
-    """Return exact sums with weight * n behind them where the number of rows is private."""
-    if table.n_is_public:
-        return exact
-    # Of Python integers where weight * n could overflow.
-    dtype = exact.dtype if weight * table.n < 2**62 else object
-    return np.concatenate([exact, np.array([weight * table.n], dtype=dtype)])
-
-
-def without_count(noisy: Noisy, weight: int) -> tuple[Floats, float]:
-    """Return noisy sums and the number of rows, at least 1, from what `with_count` made."""
-    if noisy.terms.n_rows is not None:
-        return noisy.values.astype(np.float64), max(1.0, float(noisy.terms.n_rows))
-    return noisy.values[:-1].astype(np.float64), max(1.0, float(noisy.values[-1]) / weight)
-
-
-def mean_in(
-    view: View, noisy: Noisy, weight: int, *, count_error: bool = False
-) -> tuple[Floats, Floats]:
-    """Return the mean of a view's rows, clipped to it, and its standard error, in user units.
-
-    With `count_error` the error has that of a private number of rows in it (first order).
-    """
-    total, count = without_count(noisy, weight)
-    steps = np.clip(total / count, -view.half, view.half)
-    value, std = view.center + steps * view.grid, noisy.std / count * view.grid
-    if count_error and noisy.terms.n_rows is None:
-        std = std * np.sqrt(1.0 + (steps / weight) ** 2)
-    return value, std
-
-
-@reviewed
-@dataclass(frozen=True, eq=False)
-class Count(Query):
-    """The number of rows, where it is private.
-
-    Guarantee: sensitivity 1 (A). Under R it does not move, and is not asked for; 1 is stated there,
-    as noise of no scale is none.
-    """
-
-    name: ClassVar[str] = "count"
-
-    def exact(self, table: PrivateTable) -> NDArray:
-        return np.array([table.n], dtype=np.int64)
-
-    def sensitivity(self, relation: str) -> Independent:
-        return Independent(l1=1, l2_squared=1)
-
-    def decoded(self, noisy: Noisy) -> Release:
-        return released(float(noisy.values[0]), noisy.std)
-
-
-@reviewed
-@dataclass(frozen=True, eq=False)
-class Sum(Query):
-    """The sum of x - view.center over the rows, in user units.
-
-    Guarantee: sensitivity norm (A), 2 norm (R), in L2.
-    """
-
-    name: ClassVar[str] = "sum"
-    view: Any
-
-    def prepared(self, terms: Terms) -> Sum:
-        return replace(self, view=self.view.at(SUM_BITS))
-
-    @property
-    def unit(self) -> float:
-        return float(self.view.grid.max())
-
-    def exact(self, table: PrivateTable) -> NDArray:
-        return exact_sum(table.rows, self.view)[0]
-
-    def sensitivity(self, relation: str) -> Spherical:
-        return Spherical(sum_sensitivity(self.view, relation))
-
-    def decoded(self, noisy: Noisy) -> Release:
-        grid = self.view.grid
-        return released(noisy.values.astype(np.float64) * grid, noisy.std * grid)
-
-
-@reviewed
-@dataclass(frozen=True, eq=False)
-class Mean(Query):
-    """The mean of the clipped rows, in user units.
-
-    Guarantee: R: the sum at sensitivity 2 norm over the public n. A: (w n, sum) in one release at
-    sensitivity sqrt(w**2 + norm**2), w = norm / 3, then their quotient, clipped to the view's box.
-
-    Attributes
-    ----------
-    view : Box, Ball, Projection, ...
-    count_error : bool
-        Whether the standard error counts the noise of a private n (first order).
-    """
-
-    name: ClassVar[str] = "mean"
-    view: Any
-    count_error: bool = False
-
-    def prepared(self, terms: Terms) -> Mean:
-        return replace(self, view=self.view.at(SUM_BITS))
-
-    @property
-    def _weight(self) -> int:
-        return max(1, self.view.norm // 3)
-
-    @property
-    def unit(self) -> float:
-        return float(self.view.grid.max())
-
-    def exact(self, table: PrivateTable) -> NDArray:
-        return with_count(exact_sum(table.rows, self.view)[0], table, self._weight)
-
-    def sensitivity(self, relation: str) -> Spherical:
-        return Spherical(sum_sensitivity(self.view, relation, weight=self._weight))
-
-    def decoded(self, noisy: Noisy) -> Release:
-        return released(*mean_in(self.view, noisy, self._weight, count_error=self.count_error))

@@ -18,11 +18,11 @@ from typing import ClassVar, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from skdp.budget.conversions import pure_part
 from skdp.core.clipping import Floats
 from skdp.core.noise import OSEntropy
 from skdp.core.query import Choice, reviewed
 from skdp.core.table import REPLACE_ONE, PrivateTable, Stability, _chunk_rows
+from skdp.loss.conversions import pure_part
 
 __all__ = [
     "CHOICE_SHARE",

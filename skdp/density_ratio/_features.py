@@ -33,9 +33,9 @@ from skdp.base import check_bounds
 from skdp.base.nystroem import LEAST_SIGNAL
 from skdp.budget import PrivacyBudget
 from skdp.budget.ambient import outside_level
-from skdp.budget.amounts import round_up
 from skdp.density_ratio._base import check_candidates
 from skdp.exceptions import PublishedRowsWarning
+from skdp.loss.conversions import round_up
 from skdp.queries import KernelMap
 from skdp.tabular import as_dense
 from skdp.user_code import suppress_warnings

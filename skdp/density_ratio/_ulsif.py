@@ -49,7 +49,14 @@ from skdp.density_ratio._features import (
 )
 from skdp.parameters import Integers, Reals, Table, check_parameter
 from skdp.planning import Allowance, row_count
-from skdp.queries import BasisMean, FeatureMeans, KernelMap, KernelMean, NoisySample, PublishedRows
+from skdp.queries import (
+    KernelMap,
+    KernelMean,
+    NoisySample,
+    PublishedRows,
+    basis_mean,
+    feature_means,
+)
 from skdp.tabular import check_public_array
 
 Floats = NDArray[np.float64]
@@ -371,7 +378,7 @@ class DPuLSIF(DensityRatio, BaseEstimator):
             release, count = session.answer(KernelMean(features.map, plan.matrix))
         else:
             plan = independent_features(features.n_scales, len(features.map.centers))
-            release, count = session.answer(FeatureMeans(features.map))
+            release, count = session.answer(feature_means(features.map))
         self.centers_ = features.map.centers
         self._solve(features, plan, moments, release, count)
         self._report(moments, public)
@@ -415,7 +422,7 @@ class DPuLSIF(DensityRatio, BaseEstimator):
         """Release the mean of the basis over the private rows and solve."""
         view = Box(basis.low, basis.high, per_feature=True)
         blocks = is_elementwise(self.basis)
-        mean = BasisMean(UserFunction(basis.transforming()), view, exact_blocks=blocks)
+        mean = basis_mean(UserFunction(basis.transforming()), view, exact_blocks=blocks)
         release, count = session.answer(mean)
         self.centers_ = None
         plan = independent_features(1, len(basis.low))

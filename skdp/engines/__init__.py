@@ -1,9 +1,9 @@
 """Tables in parts, larger than memory or than one machine; pass one to ``fit`` instead of X.
 
-Nothing is released here. Statistics are exact integers that can be added in any order. So a table
-in parts gives the same results as an array of its rows, however it is divided. Each part gets a
-public function of rows and returns exact totals, which are private. So everything that reads the
-parts must be trusted. Noise is drawn only where ``fit`` is called.
+Statistics are exact integers, which can be added in any order. So a table in parts gives the same
+results as an array of its rows, however it is divided. The process that reads a part gets a public
+function of rows and returns exact totals, which are private: it must be trusted. Noise is drawn
+only where ``fit`` is called.
 """
 
 from __future__ import annotations
@@ -11,12 +11,20 @@ from __future__ import annotations
 import glob
 import os
 from collections.abc import Callable, Iterable
-from importlib import import_module
 from typing import Any
 
-from skdp.engines._readers import ParquetReader, StreamReader, batches_of, itself
-from skdp.engines._source import Source, names_of, needed
-from skdp.engines._threads import Threads
+import numpy as np
+
+from skdp.engines._source import (
+    ParquetReader,
+    Source,
+    StreamReader,
+    batches_of,
+    itself,
+    names_of,
+    needed,
+)
+from skdp.engines._workers import Dask, Spark, SparkFiles, Threads, active_session
 from skdp.tabular.sound import sound
 from skdp.user_code import or_raise
 
@@ -64,7 +72,7 @@ def from_arrays(parts: Iterable[Any], *, columns: Any = None) -> Source:
 
 
 def _head(table: Any) -> Any:
-    """Return the first no rows of a table; ValueError if it contradicts itself."""
+    """Return a table without its rows; ValueError if its parts contradict each other."""
 
     def cut() -> Any:
         if not hasattr(table, "shape") or hasattr(table, "tocsr"):  # the latter is sparse
@@ -131,11 +139,10 @@ def read_parquet(paths: Any, *, columns: Any = None, engine: str = "threads") ->
             handles += [(path, group) for group in range(file.num_row_groups)]
     where: Any = Threads()
     if engine == "dask":
-        where = import_module("skdp.engines._dask").Dask()
+        where = Dask()
     elif engine == "spark":
-        spark = import_module("skdp.engines._spark")
-        spark.active_session()
-        where = spark.SparkFiles()
+        active_session()
+        where = SparkFiles()
     return Source(tuple(handles), ParquetReader(names), where, tuple(heads), names)
 
 
@@ -265,16 +272,15 @@ def from_dask(frame: Any) -> Source:
     >>> import dask.dataframe as dd  # doctest: +SKIP
     >>> DPPCA(delta=1e-6).fit(from_dask(dd.read_parquet("flights")))  # doctest: +SKIP
     """
-    engine = import_module("skdp.engines._dask").Dask()
     if not (hasattr(frame, "to_delayed") and hasattr(frame, "_meta")):
         raise TypeError(f"frame must be a frame or an array of dask, got {type(frame).__name__}")
     if not hasattr(frame, "chunks"):
-        return Source(tuple(frame.to_delayed()), itself, engine, (frame._meta,))
+        return Source(tuple(frame.to_delayed()), itself, Dask(), (frame._meta,))
     if frame.ndim == 2:
         frame = frame.rechunk({1: -1})
     handles = tuple(frame.to_delayed().ravel())
-    head = import_module("numpy").empty((0, *frame.shape[1:]), dtype=frame.dtype)
-    return Source(handles, itself, engine, (head,))
+    head = np.empty((0, *frame.shape[1:]), dtype=frame.dtype)
+    return Source(handles, itself, Dask(), (head,))
 
 
 def from_spark(frame: Any) -> Source:
@@ -314,6 +320,5 @@ def from_spark(frame: Any) -> Source:
         raise TypeError(f"frame must be a DataFrame of Spark, got {type(frame).__name__}")
     types = needed("pyspark.sql.pandas.types", "spark")
     head = types.to_arrow_schema(frame.schema).empty_table()
-    engine = import_module("skdp.engines._spark").Spark(frame)
     handles = (None,) * frame.rdd.getNumPartitions()
-    return Source(handles, itself, engine, (head,))
+    return Source(handles, itself, Spark(frame), (head,))

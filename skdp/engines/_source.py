@@ -1,12 +1,14 @@
-"""A table in parts: handles of its parts, how one is read, and the engine that visits them.
+"""A table in parts: its parts, the readers that yield their rows, and what an engine must do.
 
-Nothing is released here. A source holds no row (unless it is made of arrays), and reading is all
-that it does: it is never handed a session, a seed or a budget.
+A source holds no rows (unless it is made of arrays). It only reads: it is never handed a session, a
+seed or a budget.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+import functools
+import os
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from importlib import import_module
 from typing import Any, NamedTuple, Protocol
@@ -14,8 +16,20 @@ from typing import Any, NamedTuple, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["Engine", "Part", "Source", "Task", "needed"]
+__all__ = [
+    "Engine",
+    "ParquetReader",
+    "Part",
+    "Source",
+    "StreamReader",
+    "Task",
+    "batches_of",
+    "itself",
+    "names_of",
+    "needed",
+]
 
+_BATCH_ROWS = 2**16
 Totals = list[NDArray]
 
 
@@ -33,16 +47,16 @@ def needed(module: str, extra: str) -> Any:
 
 
 class Part(NamedTuple):
-    """One part of a table, as an engine takes it to where it is read.
+    """One part of a table, as an engine sends it to the process that reads it.
 
     Attributes
     ----------
     number : int
         Its place among the parts.
     handle : object
-        What the reader takes; picklable where the engine has other processes.
+        The argument of the reader; picklable where the engine has other processes.
     wanted : ndarray of int, or None
-        The rows of the part that are asked for, ascending; None for all.
+        The rows of the part to read, ascending; None for all.
     """
 
     number: int
@@ -51,22 +65,22 @@ class Part(NamedTuple):
 
 
 class Task(Protocol):
-    """What is done with a part where it lies: public closures only.
+    """A public function that is applied to each part, in the process that reads the part.
 
     Attributes
     ----------
     reads : tuple or None
-        Names of the columns that it reads; None for all.
+        Names of the columns that the task reads; None for all.
     """
 
     @property
     def reads(self) -> tuple[Any, ...] | None: ...
 
     def __call__(self, part: Part) -> Totals:
-        """Return the totals of a part; it never raises for what is in the part."""
+        """Return the totals of a part; no cell of the part makes this raise."""
 
     def over(self, part: Part, batches: Iterable[Any]) -> Totals:
-        """Return the totals of a part whose batches the engine has read itself."""
+        """Return the totals of a part of which the engine has read the batches."""
 
     def zero(self) -> Totals:
         """Return the totals of no rows."""
@@ -78,8 +92,8 @@ class Task(Protocol):
 class Engine(Protocol):
     """Visits parts: in threads, or on other machines.
 
-    One whose parts are not in this process may have ``fetched(reader, number, handle, columns)``,
-    which yields batches of a part here: GROUP BY needs all rows of a unit in one place.
+    An engine of other processes may have ``fetched(reader, number, handle, columns)``, which yields
+    the batches of a part in this process: GROUP BY needs all rows of a unit in one place.
     """
 
     def map_add(self, task: Task, parts: Sequence[Part]) -> Totals:
@@ -93,7 +107,7 @@ class Source:
     Attributes
     ----------
     handles : tuple
-        One for each part.
+        Arguments of the reader, one for each part.
     reader : callable
         Takes a handle and yields batches of its rows: two-dimensional arrays, or tables of pandas,
         polars or pyarrow. It may be called any number of times.
@@ -146,3 +160,79 @@ def names_of(columns: Any) -> tuple[Any, ...] | None:
     if isinstance(columns, str | bytes) or not isinstance(columns, Iterable):
         raise TypeError(f"columns must be a sequence of names, got {type(columns).__name__}")
     return tuple(columns)
+
+
+# --- readers: they hold public values only, and can be pickled ------------------------------------
+
+
+def itself(part: Any) -> Iterator[Any]:
+    """Yield a part that is its own only batch."""
+    yield part
+
+
+@dataclass(frozen=True)
+class ParquetReader:
+    """Reads row groups of Parquet files; a handle is (path, number of the row group).
+
+    Attributes
+    ----------
+    columns : tuple or None
+        The columns that are read; None for all.
+    """
+
+    columns: tuple[str, ...] | None = None
+
+    def __call__(self, handle: tuple[str, int]) -> Iterator[Any]:
+        """Yield record batches of a row group."""
+        path, group = handle
+        parquet = needed("pyarrow.parquet", "parquet")
+        columns = None if self.columns is None else list(self.columns)
+        # The engine has threads already. No memory map: the process would end if the file were cut
+        # while it is read.
+        with parquet.ParquetFile(path, metadata=_footer(path, _state(path))) as file:
+            yield from file.iter_batches(
+                batch_size=_BATCH_ROWS, row_groups=[group], columns=columns, use_threads=False
+            )
+
+
+def _state(path: str) -> tuple[int, ...]:
+    found = os.stat(path)
+    return found.st_ino, found.st_size, found.st_mtime_ns
+
+
+@functools.lru_cache(maxsize=64)
+def _footer(path: str, state: tuple[int, ...]) -> Any:
+    """Return the footer of a file, which lists all row groups: it is read once for all of them."""
+    parquet = needed("pyarrow.parquet", "parquet")
+    with parquet.ParquetFile(path) as file:
+        return file.metadata
+
+
+@dataclass(frozen=True)
+class StreamReader:
+    """Reads one stream of record batches, which is opened anew for every pass.
+
+    Attributes
+    ----------
+    open_reader : callable
+        Returns an object with the Arrow stream interface, or an iterable of record batches.
+    """
+
+    open_reader: Callable[[], Any]
+
+    def __call__(self, handle: Any) -> Iterator[Any]:
+        """Yield the batches of the stream."""
+        yield from batches_of(self.open_reader())
+
+
+def batches_of(stream: Any) -> Iterator[Any]:
+    """Yield the batches of an Arrow reader, of an Arrow stream, or of an iterable."""
+    arrow = needed("pyarrow", "parquet")
+    if not isinstance(stream, arrow.RecordBatchReader) and hasattr(stream, "__arrow_c_stream__"):
+        stream = arrow.RecordBatchReader.from_stream(stream)
+    try:
+        yield from stream
+    finally:
+        close = getattr(stream, "close", None)
+        if close is not None:
+            close()

@@ -22,12 +22,13 @@ from skdp.parameters import Integers, Table, check_size
 from skdp.planning import Allowance
 from skdp.queries import (
     MAX_CELLS,
-    CellCounts,
-    CellErrors,
-    CellGradient,
     ColumnCells,
-    TargetMoments,
+    Labelled,
     additive,
+    additive_errors,
+    additive_gradient,
+    row_counts,
+    target_moments,
 )
 
 _CELLS_SHARE = 0.05
@@ -161,7 +162,7 @@ class DPExplainableBoostingClassifier(LabelledClassifier):
 
     Dong, Roth & Su 2022, "Gaussian differential privacy", Corollary 2 (rounds compose).
 
-    ``skdp/queries/cells.py`` (the sensitivities, in integers).
+    ``skdp/core/PROOFS.md``, "Sums" (the sensitivities, in integers).
 
     Examples
     --------
@@ -267,11 +268,15 @@ def centred_terms(
 
 
 def released_bins(
-    session: Session, low: Floats, high: Floats, n_cells: int, *, kind: str = "labelled"
+    session: Session, low: Floats, high: Floats, n_cells: int, *, n_targets: int = 0
 ) -> tuple[ColumnCells, Floats]:
-    """Release the counts of equal cells; return bins with enough rows, and their counts."""
-    fine = ColumnCells(even_cuts(low, high, n_cells))
-    counted = session.answer(CellCounts(fine, kind), _CELLS_SHARE)
+    """Release the counts of equal cells; return bins with enough rows, and their counts.
+
+    Rows have labels, or their target in the column after those with cells.
+    """
+    fine = ColumnCells(even_cuts(low, high, n_cells), n_targets)
+    counted_cells = fine if n_targets else Labelled(fine)
+    counted = session.answer(row_counts(counted_cells, "counts of cells"), _CELLS_SHARE)
     least = max(_CELL_NOISE * float(np.mean(counted.std)), _LEAST_ROWS)
     columns = np.split(counted.value, fine.starts[1:-1])
     cuts = tuple(merged(*one, least) for one in zip(fine.cuts, columns, strict=True))
@@ -280,7 +285,7 @@ def released_bins(
         [float(part.sum()) for part in np.split(column, places)]
         for column, places in zip(columns, kept, strict=True)
     ]
-    return ColumnCells(cuts), np.concatenate(weights)
+    return ColumnCells(cuts, n_targets), np.concatenate(weights)
 
 
 def _boosted(
@@ -300,7 +305,7 @@ def _boosted(
     scores, before = (np.zeros((n_logits, weights.size)) for _ in range(2))
     for step in told_steps(rounds):
         share = session.remaining / (rounds - step)
-        query = CellGradient(cells, scores, offset, clip)
+        query = additive_gradient(cells, scores, offset, clip)
         release = session.answer(query, share, name=f"gradient {step + 1}")
         gradient, std = release.value, float(np.mean(release.std))
         if step and float((gradient * before).sum()) < -3 * std**2 * math.sqrt(scores.size):
@@ -426,7 +431,7 @@ class DPExplainableBoostingRegressor(TargetRegressor):
 
     Dong, Roth & Su 2022, "Gaussian differential privacy", Corollary 2 (rounds compose).
 
-    ``skdp/queries/cells.py`` (the sensitivities, in integers).
+    ``skdp/core/PROOFS.md``, "Sums" (the sensitivities, in integers).
 
     Examples
     --------
@@ -476,9 +481,7 @@ class DPExplainableBoostingRegressor(TargetRegressor):
         low, high, _, _ = self._boxed(session, columns, target, width)
         sides = float(low[d]), float(high[d])
         center, spread, n = _target(session, *sides)
-        cells, weights = released_bins(
-            session, low[:d], high[:d], int(self.n_bins), kind="with target"
-        )
+        cells, weights = released_bins(session, low[:d], high[:d], int(self.n_bins), n_targets=1)
         wide = min(max(_NOISE / _noise(session, weights, d, n), _WIDE[0]), _WIDE[1])
         reach = max(sides[1] - center, center - sides[0], _LEAST)
         largest = min(wide * spread, reach)
@@ -519,12 +522,11 @@ def _target(session: Session, low: float, high: float) -> tuple[float, float, fl
 
     A variance counts as at least twice its noise.
     """
-    query = TargetMoments(np.array([low]), np.array([high]))
-    mean, square, n = session.answer(query, _TARGET_SHARE)
+    mean, square, n = session.answer(target_moments(low, high), _TARGET_SHARE)
     center, half = float(mean.value[0]), high / 2 - low / 2
     least = max(2 * float(np.mean(square.std)), 2.0**-40)
     spread = math.sqrt(min(max(float(square.value[0]) - center**2, least), 1.0))
-    return low / 2 + high / 2 + center * half, max(spread * half, _LEAST), n
+    return low / 2 + high / 2 + center * half, max(spread * half, _LEAST), float(n.value)
 
 
 def _noise(session: Session, weights: Floats, d: int, n: float) -> float:
@@ -553,7 +555,7 @@ def _boosted_target(
     scores, before = np.zeros(weights.size), np.zeros(weights.size)
     for step in told_steps(rounds):
         share = session.remaining / (rounds - step)
-        query = CellErrors(cells, scores, offset, *sides, largest)
+        query = additive_errors(cells, scores, offset, *sides, largest)
         release = session.answer(query, share, name=f"errors {step + 1}")
         errors, std = release.value, float(np.mean(release.std))
         if step and float((errors * before).sum()) < -3 * std**2 * math.sqrt(scores.size):

@@ -19,7 +19,7 @@ from skdp.core import Session
 from skdp.ensemble._boosting import even_cuts
 from skdp.parameters import MOST_NUMBERS, Integers, Table, check_size
 from skdp.planning import Allowance
-from skdp.queries import CellCounts, ColumnCells, LeafCounts, SplitTrees
+from skdp.queries import ColumnCells, Labelled, Leaves, SplitTrees, row_counts
 
 __all__ = ["DPRandomForestClassifier"]
 
@@ -158,7 +158,7 @@ class DPRandomForestClassifier(LabelledClassifier):
     tree classifier", Transactions on Data Privacy 5 (random splits, noisy counts in leaves; here
     cuts follow released counts).
 
-    ``skdp/queries/cells.py`` (the sensitivities).
+    ``skdp/core/PROOFS.md``, "Sums" (the sensitivities).
 
     Examples
     --------
@@ -207,12 +207,12 @@ class DPRandomForestClassifier(LabelledClassifier):
         counts, spread = class_counts(session, n_classes)
         self.class_count_ = counts
         cells = ColumnCells(even_cuts(*self.bounds_, _CELLS))
-        counted = session.answer(CellCounts(cells), _CELLS_SHARE)
+        counted = session.answer(row_counts(Labelled(cells), "counts of cells"), _CELLS_SHARE)
         seen = _CELL_NOISE * float(np.mean(counted.std))
         weights = np.where(counted.value > seen, counted.value, 0.0)
         n_trees, depth = self._size(Allowance.left(session), float(counts.sum()), n_classes)
         trees = random_trees(session.post_processing_rng(), cells, weights, n_trees, depth)
-        leaves = session.answer(LeafCounts(trees, n_classes))
+        leaves = session.answer(row_counts(Leaves(trees, n_classes), "counts of leaves"))
         self.n_estimators_, self.max_depth_ = n_trees, depth
         self.split_columns_, self.split_cuts_ = trees.columns, trees.cuts
         self.leaf_count_ = np.array(leaves.value)

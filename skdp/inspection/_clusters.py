@@ -1,8 +1,4 @@
-"""Displays of clusters: released centres on a plane, and as a table in the units of the data.
-
-Nothing is released here, and no private row is asked for: a display is computed from fitted
-attributes.
-"""
+"""Displays of fitted attributes: cluster centres (plane, table) and principal components."""
 
 from __future__ import annotations
 
@@ -10,23 +6,22 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike
 from sklearn.base import OneToOneFeatureMixin
 from sklearn.pipeline import Pipeline
 from sklearn.utils.validation import check_is_fitted
 
-from skdp.inspection._budget import new_axes
+from skdp.inspection._budget import Display, Floats, documented
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
-    from matplotlib.figure import Figure
 
-__all__ = ["CentersDisplay", "ClusterDisplay"]
+__all__ = ["CentersDisplay", "ClusterDisplay", "ComponentsDisplay"]
 
 _MAP_COLORS = "tab20"
 _LETTERS = 60  # of all names of columns, above which they are turned
 _CLEAR = 4.0  # standard errors from the mean of the centres: darkest
-_MOSTLY_NOISE = 0.5  # of a standard error: a smaller part that is noise is told
+_MOSTLY_NOISE = 0.5  # part of a standard error: noise below it is shown by itself
 
 
 def _with_error(value: float, error: float) -> str:
@@ -36,39 +31,41 @@ def _with_error(value: float, error: float) -> str:
     if not 1e-9 < error < 1e9:
         return f"{value:.4g}\n± {error:.2g}"
     digits = 1 - int(np.floor(np.log10(error)))
-    shown = [f"{round(one, digits):,.{max(digits, 0)}f}" for one in (value, error)]
+    shown = [f"{round(x, digits):,.{max(digits, 0)}f}" for x in (value, error)]
     return "\n± ".join(shown)
 
 
-def _released_centers(estimator: Any) -> NDArray[np.float64]:
+def _released_centers(estimator: Any) -> Floats:
     check_is_fitted(estimator, "cluster_centers_")
     return np.array(estimator.cluster_centers_, dtype=np.float64)
 
 
 def _mapped_back(
-    steps: Pipeline, centers: NDArray[np.float64], errors: Sequence[NDArray[np.float64] | None]
-) -> tuple[NDArray[np.float64], list[NDArray[np.float64] | None]]:
+    steps: Pipeline, centers: Floats, errors: Sequence[Floats | None]
+) -> tuple[Floats, list[Floats | None]]:
     """Return centres, and standard errors, in the units of the input of some steps.
 
-    A standard error is how far its centre moves, in the column alone: where steps mix columns,
-    nobody knows it.
+    A standard error is how far its centre moves, in its own column. It is unknown if steps mix
+    columns.
     """
     back = np.asarray(steps.inverse_transform(centers), dtype=np.float64)
-    alone = all(isinstance(one, OneToOneFeatureMixin) for _, one in steps.steps)
+    alone = all(isinstance(step, OneToOneFeatureMixin) for _, step in steps.steps)
 
-    def moved(std: NDArray[np.float64] | None) -> NDArray[np.float64] | None:
+    def moved(std: Floats | None) -> Floats | None:
         if std is None or not alone:
             return None
         ends = [np.asarray(steps.inverse_transform(centers + side * std)) for side in (-1, 1)]
-        return np.max([np.abs(one - back) for one in ends], axis=0)
+        return np.max([np.abs(end - back) for end in ends], axis=0)
 
     return back, [moved(std) for std in errors]
 
 
-class ClusterDisplay:
+@documented
+class ClusterDisplay(Display):
     """Released centres in a plane, and the region that is nearest to each of them.
 
-    The regions are computed from the centres on a public grid; no row is drawn.
+    The regions are computed from the centres on a public grid; no row is drawn. Centres are
+    numbered as ``predict`` numbers them.
 
     Parameters
     ----------
@@ -79,12 +76,7 @@ class ClusterDisplay:
     extent : tuple of float, default=None
         ``(x_low, x_high, y_low, y_high)`` of the plot. By default the centres and a margin.
 
-    Attributes
-    ----------
-    ax_ : matplotlib Axes
-        Axes of the last plot.
-    figure_ : matplotlib Figure
-        Figure of the last plot.
+    {attributes}
 
     Examples
     --------
@@ -96,16 +88,13 @@ class ClusterDisplay:
     (0.0, 1.0, 0.0, 1.0)
     """
 
-    ax_: Axes
-    figure_: Figure
-
     def __init__(
         self,
         centers: Any,
-        predict: Callable[[NDArray[np.float64]], Any],
+        predict: Callable[[Floats], Any],
         extent: Sequence[float] | None = None,
     ) -> None:
-        self.centers: NDArray[np.float64] = np.asarray(centers, dtype=np.float64)
+        self.centers: Floats = np.asarray(centers, dtype=np.float64)
         if self.centers.ndim != 2 or self.centers.shape[1] != 2:
             raise ValueError(
                 f"centers must have shape (n_clusters, 2), got {self.centers.shape}; "
@@ -138,31 +127,12 @@ class ClusterDisplay:
             A fitted estimator with ``cluster_centers_`` of shape (n_clusters, 2) and ``predict``.
         extent : tuple of float, default=None
             ``(x_low, x_high, y_low, y_high)`` of the plot.
-        ax : matplotlib Axes, default=None
-            Axes to draw on; a new figure if None.
-
-        Returns
-        -------
-        display : ClusterDisplay
-            The display, already plotted.
+        {plotted}
         """
         display = cls(_released_centers(estimator), estimator.predict, extent)
         return display.plot(ax=ax)
 
-    def plot(self, *, ax: Axes | None = None) -> ClusterDisplay:
-        """Draw the regions and the centres, numbered as ``predict`` numbers them.
-
-        Parameters
-        ----------
-        ax : matplotlib Axes, default=None
-            Axes to draw on; a new figure if None.
-
-        Returns
-        -------
-        self : ClusterDisplay
-            This display.
-        """
-        self.ax_, self.figure_ = new_axes(ax)
+    def _draw(self) -> None:
         x0, x1, y0, y1 = self.extent
         steps = 300
         # Middles of the pixels of the image below.
@@ -191,10 +161,10 @@ class ClusterDisplay:
                 annotation_clip=True,
                 bbox={"boxstyle": "circle,pad=0.25", "fc": "white", "ec": "black", "lw": 0.8},
             )
-        return self
 
 
-class CentersDisplay:
+@documented
+class CentersDisplay(Display):
     """A table of released centres with their standard errors.
 
     A cell is the darker, the further its centre is from the mean of all centres in that column,
@@ -213,12 +183,7 @@ class CentersDisplay:
     noise_std : array-like of shape (n_clusters, n_features), default=None
         The parts of the standard errors that are noise alone, if they are known.
 
-    Attributes
-    ----------
-    ax_ : matplotlib Axes
-        Axes of the last plot.
-    figure_ : matplotlib Figure
-        Figure of the last plot.
+    {attributes}
 
     Examples
     --------
@@ -235,9 +200,6 @@ class CentersDisplay:
     (2, 2)
     """
 
-    ax_: Axes
-    figure_: Figure
-
     def __init__(
         self,
         centers: Any,
@@ -245,7 +207,7 @@ class CentersDisplay:
         std: Any = None,
         noise_std: Any = None,
     ) -> None:
-        self.centers: NDArray[np.float64] = np.asarray(centers, dtype=np.float64)
+        self.centers: Floats = np.asarray(centers, dtype=np.float64)
         if self.centers.ndim != 2:
             raise ValueError(
                 f"centers must have shape (n_clusters, n_features), got {self.centers.shape}."
@@ -258,7 +220,7 @@ class CentersDisplay:
         self.std = self._errors("std", std)
         self.noise_std = self._errors("noise_std", noise_std)
 
-    def _errors(self, name: str, values: Any) -> NDArray[np.float64]:
+    def _errors(self, name: str, values: Any) -> Floats:
         """Return errors of the centres' shape, NaN where there are none."""
         if values is None:
             return np.full(self.centers.shape, np.nan)
@@ -290,13 +252,7 @@ class CentersDisplay:
             A fitted estimator with ``cluster_centers_``, or a Pipeline whose last step is one.
         feature_names : sequence of str, default=None
             Names of the features; by default those seen in fit, if there are any.
-        ax : matplotlib Axes, default=None
-            Axes to draw on; a new figure if None.
-
-        Returns
-        -------
-        display : CentersDisplay
-            The display, already plotted.
+        {plotted}
         """
         last = estimator[-1] if isinstance(estimator, Pipeline) else estimator
         centers = _released_centers(last)
@@ -312,20 +268,7 @@ class CentersDisplay:
             feature_names = getattr(estimator, "feature_names_in_", None)
         return cls(centers, feature_names, *errors).plot(ax=ax)
 
-    def plot(self, *, ax: Axes | None = None) -> CentersDisplay:
-        """Draw the table: one row for each cluster, in each cell a centre and its standard error.
-
-        Parameters
-        ----------
-        ax : matplotlib Axes, default=None
-            Axes to draw on; a new figure if None.
-
-        Returns
-        -------
-        self : CentersDisplay
-            This display.
-        """
-        self.ax_, self.figure_ = new_axes(ax)
+    def _draw(self) -> None:
         away = np.abs(self.centers - self.centers.mean(axis=0))
         with np.errstate(divide="ignore", invalid="ignore"):
             shade = np.nan_to_num(away / self.std, posinf=_CLEAR)
@@ -348,4 +291,74 @@ class CentersDisplay:
         self.ax_.set_yticks(range(len(self.centers)))
         self.ax_.set_ylabel("cluster")
         self.ax_.tick_params(length=0)
-        return self
+
+
+@documented
+class ComponentsDisplay(Display):
+    """Variances along private principal components; bars of those that noise hides are hollow.
+
+    Parameters
+    ----------
+    variances : array-like of shape (n_components,)
+        Released variances, in decreasing order, corrected for noise.
+    n_resolved : int
+        Number of components (the first ones) that are clear of the noise.
+    noise_level : float, default=nan
+        The largest variance that noise alone would show, before the correction.
+
+    {attributes}
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from skdp import DPPCA
+    >>> from skdp.inspection import ComponentsDisplay
+    >>> X = np.random.default_rng(0).normal(size=(5000, 4)) * [3, 2, 0.1, 0.1]
+    >>> pca = DPPCA(center=0.0, norm_bound=10.0, epsilon=5.0, delta=1e-6).fit(X)
+    >>> ComponentsDisplay.from_estimator(pca).variances.shape
+    (4,)
+    """
+
+    def __init__(
+        self, variances: ArrayLike, n_resolved: int, noise_level: float = float("nan")
+    ) -> None:
+        self.variances: Floats = np.asarray(variances, dtype=np.float64)
+        self.n_resolved = int(n_resolved)
+        self.noise_level = float(noise_level)
+
+    @classmethod
+    def from_estimator(cls, estimator: Any, *, ax: Axes | None = None) -> ComponentsDisplay:
+        """Plot the spectrum of a fitted `DPPCA`.
+
+        Parameters
+        ----------
+        estimator : DPPCA
+            Fitted.
+        {plotted}
+        """
+        check_is_fitted(estimator, ["explained_variance_", "n_resolved_", "noise_level_"])
+        display = cls(estimator.explained_variance_, estimator.n_resolved_, estimator.noise_level_)
+        return display.plot(ax=ax)
+
+    _size = (6, 4)
+
+    def _draw(self) -> None:
+        place = np.arange(1, self.variances.size + 1)
+        seen = place <= self.n_resolved
+        for mask, fill, label in (
+            (seen, True, "clear of the noise"),
+            (~seen, False, "about as good as a random direction"),
+        ):
+            if mask.any():
+                face = "tab:blue" if fill else "none"
+                self.ax_.bar(
+                    place[mask], self.variances[mask], color=face, edgecolor="tab:blue", label=label
+                )
+        if np.isfinite(self.noise_level):
+            self.ax_.set_title(
+                f"noise alone shows up to {self.noise_level:.3g} before it is taken off",
+                fontsize=10,
+            )
+        self.ax_.set_xlabel("component")
+        self.ax_.set_ylabel("variance along it")
+        self.ax_.legend(frameon=False, fontsize=9)

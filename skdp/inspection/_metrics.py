@@ -11,10 +11,10 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from skdp.inspection._budget import new_axes
+from skdp.confidence import Released
+from skdp.inspection._budget import Display, documented
 from skdp.metrics import (
     ConfusionMatrix,
-    Estimate,
     ScoreHistogram,
     confusion_matrix,
     score_histogram,
@@ -22,7 +22,6 @@ from skdp.metrics import (
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
-    from matplotlib.figure import Figure
 
 __all__ = ["PrivateCalibrationDisplay", "PrivateConfusionMatrixDisplay", "PrivateRocCurveDisplay"]
 
@@ -39,44 +38,38 @@ def _check(released: Any, kind: type) -> Any:
 
 
 def _scores(estimator: Any, X: Any) -> NDArray:
-    """Return what a classifier says of its second class."""
+    """Return a classifier's scores of its second class."""
     if hasattr(estimator, "predict_proba"):
         scores: NDArray = np.asarray(estimator.predict_proba(X))[:, 1]
         return scores
     return np.asarray(estimator.decision_function(X))
 
 
-def _ends(found: Estimate, level: float, population: bool) -> tuple[NDArray, NDArray]:
-    return found.population_interval(level) if population else found.interval(level)
+def _ends(metric: Released, level: float, population: bool) -> tuple[NDArray, NDArray]:
+    return metric.population_interval(level) if population else metric.interval(level)
 
 
-def _arms(found: Estimate, level: float, population: bool) -> NDArray:
+def _arms(metric: Released, level: float, population: bool) -> NDArray:
     """Return the lengths of error bars, below and above; none where there is no value."""
-    low, high = _ends(found, level, population)
-    lengths: NDArray = np.maximum(np.stack([found.value - low, high - found.value]), 0.0)
+    low, high = _ends(metric, level, population)
+    lengths: NDArray = np.maximum(np.stack([metric.value - low, high - metric.value]), 0.0)
     return lengths
 
 
-def _what(level: float, population: bool) -> str:
+def _title(level: float, population: bool) -> str:
     return f"{level:.0%} " + ("for the population" if population else "of noise")
 
 
-class PrivateConfusionMatrixDisplay:
+@documented
+class PrivateConfusionMatrixDisplay(Display):
     """A private confusion matrix: noisy counts with their intervals, shaded by row.
 
     Parameters
     ----------
-    released : skdp.metrics.ConfusionMatrix
-        Noisy counts.
-    level : float, default=0.95
-        Level of the intervals.
+    {counts}
+    {level}
 
-    Attributes
-    ----------
-    ax_ : matplotlib Axes
-        Axes of the last plot.
-    figure_ : matplotlib Figure
-        Figure of the last plot.
+    {attributes}
 
     Examples
     --------
@@ -87,9 +80,6 @@ class PrivateConfusionMatrixDisplay:
     >>> display.released.counts.value.shape
     (2, 2)
     """
-
-    ax_: Axes
-    figure_: Figure
 
     def __init__(self, released: ConfusionMatrix, level: float = 0.95) -> None:
         self.released: ConfusionMatrix = _check(released, ConfusionMatrix)
@@ -103,17 +93,9 @@ class PrivateConfusionMatrixDisplay:
 
         Parameters
         ----------
-        released : skdp.metrics.ConfusionMatrix
-            Noisy counts.
-        level : float, default=0.95
-            Level of the intervals.
-        ax : matplotlib Axes, default=None
-            Axes to draw on; a new figure if None.
-
-        Returns
-        -------
-        display : PrivateConfusionMatrixDisplay
-            The display, already plotted.
+        {counts}
+        {level}
+        {plotted}
         """
         return cls(released, level).plot(ax=ax)
 
@@ -136,17 +118,12 @@ class PrivateConfusionMatrixDisplay:
             Private labels, and the predictions of the model.
         labels : array-like of shape (n_classes,)
             All classes, from public knowledge.
-        level : float, default=0.95
-            Level of the intervals.
-        ax : matplotlib Axes, default=None
-            Axes to draw on; a new figure if None.
+        {level}
+        {ax}
         **privacy
             Arguments of `skdp.metrics.confusion_matrix`: epsilon, delta, budget, groups, ...
 
-        Returns
-        -------
-        display : PrivateConfusionMatrixDisplay
-            The display, already plotted.
+        {display}
         """
         return cls(confusion_matrix(y_true, y_pred, labels=labels, **privacy), level).plot(ax=ax)
 
@@ -168,43 +145,24 @@ class PrivateConfusionMatrixDisplay:
         ----------
         estimator : estimator
             A fitted classifier, private or public.
-        X : array-like or table of shape (n_samples, n_features)
-            Private rows.
-        y : array-like of shape (n_samples,)
-            Labels of the rows.
+        {X_y}
         labels : array-like of shape (n_classes,), default=None
             All classes, from public knowledge; None: ``estimator.classes_``.
-        level : float, default=0.95
-            Level of the intervals.
-        ax : matplotlib Axes, default=None
-            Axes to draw on; a new figure if None.
+        {level}
+        {ax}
         **privacy
             Arguments of `skdp.metrics.confusion_matrix`: epsilon, delta, budget, groups, ...
 
-        Returns
-        -------
-        display : PrivateConfusionMatrixDisplay
-            The display, already plotted.
+        {display}
         """
         known = estimator.classes_ if labels is None else labels
         return cls.from_predictions(
             y, estimator.predict(X), labels=known, level=level, ax=ax, **privacy
         )
 
-    def plot(self, *, ax: Axes | None = None) -> PrivateConfusionMatrixDisplay:
-        """Draw the counts; the shade of a cell is its share of its row.
+    _size = (5, 4.5)
 
-        Parameters
-        ----------
-        ax : matplotlib Axes, default=None
-            Axes to draw on; a new figure if None.
-
-        Returns
-        -------
-        self : PrivateConfusionMatrixDisplay
-            This display.
-        """
-        self.ax_, self.figure_ = new_axes(ax, figsize=(5, 4.5))
+    def _draw(self) -> None:
         counts = self.released.counts
         low, high = counts.interval(self.level)
         rows = np.maximum(counts.value, 0.0)
@@ -222,32 +180,23 @@ class PrivateConfusionMatrixDisplay:
         accuracy = self.released.accuracy()
         first, last = accuracy.interval(self.level)
         self.ax_.set_title(
-            f"accuracy {accuracy:.3f} ({first:.3f} to {last:.3f}), ± {_what(self.level, False)}",
+            f"accuracy {accuracy:.3f} ({first:.3f} to {last:.3f}), ± {_title(self.level, False)}",
             fontsize=10,
         )
-        return self
 
 
-class PrivateRocCurveDisplay:
+@documented
+class PrivateRocCurveDisplay(Display):
     """A private ROC curve: a point for each edge of the cells, with the interval of both rates.
 
     Parameters
     ----------
-    released : skdp.metrics.ScoreHistogram
-        Noisy counts of scores.
-    level : float, default=0.95
-        Level of the intervals.
-    population : bool, default=False
-        Draw the intervals for the population instead of those for noise only.
-    name : str, default=""
-        Name of the model, for the legend.
+    {scores}
+    {level}
+    {population}
+    {name}
 
-    Attributes
-    ----------
-    ax_ : matplotlib Axes
-        Axes of the last plot.
-    figure_ : matplotlib Figure
-        Figure of the last plot.
+    {attributes}
 
     Examples
     --------
@@ -259,9 +208,6 @@ class PrivateRocCurveDisplay:
     >>> bool(abs(float(display.released.roc_auc()) - 0.83) < 0.05)
     True
     """
-
-    ax_: Axes
-    figure_: Figure
 
     def __init__(
         self,
@@ -287,21 +233,11 @@ class PrivateRocCurveDisplay:
 
         Parameters
         ----------
-        released : skdp.metrics.ScoreHistogram
-            Noisy counts of scores.
-        level : float, default=0.95
-            Level of the intervals.
-        population : bool, default=False
-            Draw the intervals for the population instead of those for noise only.
-        name : str, default=""
-            Name of the model, for the legend.
-        ax : matplotlib Axes, default=None
-            Axes to draw on; a new figure if None.
-
-        Returns
-        -------
-        display : PrivateRocCurveDisplay
-            The display, already plotted.
+        {scores}
+        {level}
+        {population}
+        {name}
+        {plotted}
         """
         return cls(released, level, population, name).plot(ax=ax)
 
@@ -329,21 +265,13 @@ class PrivateRocCurveDisplay:
             The two classes, from public knowledge, the positive one last.
         bins : int or array-like, default=20
             As for `skdp.metrics.score_histogram`.
-        level : float, default=0.95
-            Level of the intervals.
-        population : bool, default=False
-            Draw the intervals for the population instead of those for noise only.
-        name : str, default=""
-            Name of the model, for the legend.
-        ax : matplotlib Axes, default=None
-            Axes to draw on; a new figure if None.
-        **privacy
-            Arguments of `skdp.metrics.score_histogram`: epsilon, delta, budget, groups, ...
+        {level}
+        {population}
+        {name}
+        {ax}
+        {privacy_options}
 
-        Returns
-        -------
-        display : PrivateRocCurveDisplay
-            The display, already plotted.
+        {display}
         """
         released = score_histogram(y_true, y_score, labels=labels, bins=bins, **privacy)
         return cls(released, level, population, name).plot(ax=ax)
@@ -359,37 +287,15 @@ class PrivateRocCurveDisplay:
         estimator : estimator
             A fitted classifier of two classes, private or public, with ``predict_proba`` or (with
             edges as `bins`) ``decision_function``.
-        X : array-like or table of shape (n_samples, n_features)
-            Private rows.
-        y : array-like of shape (n_samples,)
-            Labels of the rows.
-        labels : array-like of shape (2,), default=None
-            The two classes, the positive one last; None: ``estimator.classes_``.
-        **options
-            Arguments of `from_predictions`.
-
-        Returns
-        -------
-        display : PrivateRocCurveDisplay
-            The display, already plotted.
+        {X_y}
+        {options}
         """
         known = estimator.classes_ if labels is None else labels
         return cls.from_predictions(y, _scores(estimator, X), labels=known, **options)
 
-    def plot(self, *, ax: Axes | None = None) -> PrivateRocCurveDisplay:
-        """Draw the curve.
+    _size = (5, 4.5)
 
-        Parameters
-        ----------
-        ax : matplotlib Axes, default=None
-            Axes to draw on; a new figure if None.
-
-        Returns
-        -------
-        self : PrivateRocCurveDisplay
-            This display.
-        """
-        self.ax_, self.figure_ = new_axes(ax, figsize=(5, 4.5))
+    def _draw(self) -> None:
         fpr, tpr, _ = self.released.roc_curve()
         auc = self.released.roc_auc()
         low, high = _ends(auc, self.level, self.population)
@@ -410,12 +316,12 @@ class PrivateRocCurveDisplay:
         self.ax_.plot([0, 1], [0, 1], color="0.6", linestyle="--", linewidth=1)
         self.ax_.set_xlabel("false positive rate")
         self.ax_.set_ylabel("true positive rate")
-        self.ax_.set_title(f"bars: {_what(self.level, self.population)}", fontsize=10)
+        self.ax_.set_title(f"bars: {_title(self.level, self.population)}", fontsize=10)
         self.ax_.legend(frameon=False, loc="lower right", fontsize=9)
-        return self
 
 
-class PrivateCalibrationDisplay:
+@documented
+class PrivateCalibrationDisplay(Display):
     """Private calibration: the share of positive rows in each cell of scores, with its interval.
 
     The width of a bar is that of its cell. If the bar crosses the diagonal, the scores of the cell
@@ -423,21 +329,12 @@ class PrivateCalibrationDisplay:
 
     Parameters
     ----------
-    released : skdp.metrics.ScoreHistogram
-        Noisy counts of scores.
-    n_bins : int, default=10
-        Number of bins into which cells are joined.
-    level : float, default=0.95
-        Level of the intervals.
-    population : bool, default=False
-        Draw the intervals for the population instead of those for noise only.
+    {scores}
+    {n_bins}
+    {level}
+    {population}
 
-    Attributes
-    ----------
-    ax_ : matplotlib Axes
-        Axes of the last plot.
-    figure_ : matplotlib Figure
-        Figure of the last plot.
+    {attributes}
 
     Examples
     --------
@@ -449,9 +346,6 @@ class PrivateCalibrationDisplay:
     >>> display.n_bins
     10
     """
-
-    ax_: Axes
-    figure_: Figure
 
     def __init__(
         self,
@@ -477,21 +371,11 @@ class PrivateCalibrationDisplay:
 
         Parameters
         ----------
-        released : skdp.metrics.ScoreHistogram
-            Noisy counts of scores.
-        n_bins : int, default=10
-            Number of bins into which cells are joined.
-        level : float, default=0.95
-            Level of the intervals.
-        population : bool, default=False
-            Draw the intervals for the population instead of those for noise only.
-        ax : matplotlib Axes, default=None
-            Axes to draw on; a new figure if None.
-
-        Returns
-        -------
-        display : PrivateCalibrationDisplay
-            The display, already plotted.
+        {scores}
+        {n_bins}
+        {level}
+        {population}
+        {plotted}
         """
         return cls(released, n_bins, level, population).plot(ax=ax)
 
@@ -518,19 +402,12 @@ class PrivateCalibrationDisplay:
             The two classes, from public knowledge, the positive one last.
         n_bins : int, default=10
             Cells of equal width from 0 to 1.
-        level : float, default=0.95
-            Level of the intervals.
-        population : bool, default=False
-            Draw the intervals for the population instead of those for noise only.
-        ax : matplotlib Axes, default=None
-            Axes to draw on; a new figure if None.
-        **privacy
-            Arguments of `skdp.metrics.score_histogram`: epsilon, delta, budget, groups, ...
+        {level}
+        {population}
+        {ax}
+        {privacy_options}
 
-        Returns
-        -------
-        display : PrivateCalibrationDisplay
-            The display, already plotted.
+        {display}
         """
         edges = np.linspace(0.0, 1.0, n_bins + 1)
         released = score_histogram(y_true, y_score, labels=labels, bins=edges, **privacy)
@@ -546,50 +423,27 @@ class PrivateCalibrationDisplay:
         ----------
         estimator : estimator
             A fitted classifier of two classes, private or public, with ``predict_proba``.
-        X : array-like or table of shape (n_samples, n_features)
-            Private rows.
-        y : array-like of shape (n_samples,)
-            Labels of the rows.
-        labels : array-like of shape (2,), default=None
-            The two classes, the positive one last; None: ``estimator.classes_``.
-        **options
-            Arguments of `from_predictions`.
-
-        Returns
-        -------
-        display : PrivateCalibrationDisplay
-            The display, already plotted.
+        {X_y}
+        {options}
         """
         known = estimator.classes_ if labels is None else labels
         scores = np.asarray(estimator.predict_proba(X))[:, 1]
         return cls.from_predictions(y, scores, labels=known, **options)
 
-    def plot(self, *, ax: Axes | None = None) -> PrivateCalibrationDisplay:
-        """Draw the cells.
+    _size = (5, 4.5)
 
-        Parameters
-        ----------
-        ax : matplotlib Axes, default=None
-            Axes to draw on; a new figure if None.
-
-        Returns
-        -------
-        self : PrivateCalibrationDisplay
-            This display.
-        """
-        self.ax_, self.figure_ = new_axes(ax, figsize=(5, 4.5))
-        found, _, edges = self.released.calibration_curve(self.n_bins)
-        low, high = _ends(found, self.level, self.population)
+    def _draw(self) -> None:
+        shares, _, edges = self.released.calibration_curve(self.n_bins)
+        low, high = _ends(shares, self.level, self.population)
         left, right = edges[:-1], edges[1:]
         self.ax_.bar(
             left, high - low, right - left, low, align="edge", color=_COLOR, alpha=0.25, linewidth=0
         )
-        self.ax_.hlines(found.value, left, right, color=_COLOR)
+        self.ax_.hlines(shares.value, left, right, color=_COLOR)
         ends = [edges[0], edges[-1]]
         self.ax_.plot(ends, ends, color="0.4", linestyle="--", linewidth=1, label="calibrated")
         self.ax_.set_ylim(-0.02, 1.02)
         self.ax_.set_xlabel("score (one cell: one bar)")
         self.ax_.set_ylabel("share of positive rows")
-        self.ax_.set_title(f"bars: {_what(self.level, self.population)}", fontsize=10)
+        self.ax_.set_title(f"bars: {_title(self.level, self.population)}", fontsize=10)
         self.ax_.legend(frameon=False, loc="upper left", fontsize=9)
-        return self

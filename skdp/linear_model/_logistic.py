@@ -26,7 +26,7 @@ from skdp.budget import PrivacyBudget
 from skdp.core import Session
 from skdp.parameters import Table
 from skdp.planning import Allowance
-from skdp.queries import LogisticGradient, LogitBall, StandardBall, WeightedGradient, softmax
+from skdp.queries import LogisticGradient, LogitBall, StandardBall, logistic_gradient, softmax
 
 # --- slope and offsets ----------------------------------------------------------------------------
 
@@ -118,10 +118,8 @@ class Calibration:
         k = self.offset.size
         theta = np.column_stack([self.slope * np.eye(k), np.zeros(k)])
         clip = 1.0 if k == 1 else 1.4143  # none: the largest norm of residuals
-        query = LogisticGradient(view, _CONSTANT, theta, self.offset, clip)
-        release = session.answer(
-            query if most is None else WeightedGradient(query, most), share, name=name
-        )
+        query = logistic_gradient(view, _CONSTANT, theta, self.offset, clip, most)
+        release = session.answer(query, share, name=name)
         std, constant = float(np.mean(release.std)), _CONSTANT * view.radius
         parts = np.append(np.trace(release.value[:, :-1]), release.value[:, -1] / constant)
         noise = np.append(std * math.sqrt(k), np.full(k, std / constant))
@@ -341,7 +339,7 @@ class DPLogisticRegression(LabelledClassifier):
     no more than a row of weight b, which has the *sensitivity* above. The noise is as large as for
     sum(v) / b rows, so state a bound near the weights of most rows. Classes are selected, and
     bounds are learned, without weights. If nearly all weights are 0, coefficients are only noise.
-    Proof: ``skdp/queries/weighted.md``.
+    Proof: ``skdp/core/PROOFS.md``.
 
     **Descent.** It starts at the logarithms of the shares of the classes. The first gradient is
     then the difference between the means of the classes and the mean of all rows. The result is the
@@ -363,7 +361,7 @@ class DPLogisticRegression(LabelledClassifier):
 
     Dong, Roth & Su 2022, "Gaussian differential privacy", Corollary 2 (steps compose).
 
-    ``skdp/queries/linear.py`` (the gradient's sensitivity, in integers).
+    ``skdp/queries/images.py`` (the gradient's bounds, in integers).
 
     Examples
     --------
@@ -519,9 +517,8 @@ def _descend(
     rate = plan.rate
     for step in told_steps(steps):
         share = whole / steps
-        query = LogisticGradient(view, plan.constant, theta, offset, plan.clip)
-        asked = query if most is None else WeightedGradient(query, most)
-        release = session.answer(asked, share, name=f"gradient {step + 1}")
+        query = logistic_gradient(view, plan.constant, theta, offset, plan.clip, most)
+        release = session.answer(query, share, name=f"gradient {step + 1}")
         gradient, std = release.value, float(np.mean(release.std))
         if step and float((gradient * before).sum()) < -3 * std**2 * math.sqrt(theta.size):
             rate *= _SHORTER

@@ -1,19 +1,24 @@
 """Private evaluation: scikit-learn's metrics of a public model on held-out private rows.
 
-Each function charges (epsilon, delta) once, under its own name, and returns an `Estimate`: a number
-or an array, with an interval for its noise, and an interval for the population that the rows were
+Each function charges (epsilon, delta) once, under its own name, and returns a `Released`: a number
+or an array with an interval for its noise, and an interval for the population that the rows were
 drawn from. `confusion_matrix`, `score_histogram` and `regression_errors` return objects from which
-several metrics can be computed at no further cost. Nothing else about the rows is released. The
-number of rows counts as private, so the rows may be a selection.
+several metrics can be computed at no further cost. The number of rows counts as private, so the
+rows may be a selection.
 """
 
+from skdp.confidence import Released
 from skdp.metrics._classification import (
     ConfusionMatrix,
+    ScoreHistogram,
     accuracy_score,
     balanced_accuracy_score,
+    calibration_curve,
     confusion_matrix,
+    roc_auc_score,
+    roc_curve,
+    score_histogram,
 )
-from skdp.metrics._estimate import Estimate
 from skdp.metrics._regression import (
     RegressionErrors,
     mean_absolute_error,
@@ -21,13 +26,8 @@ from skdp.metrics._regression import (
     r2_score,
     regression_errors,
 )
-from skdp.metrics._scores import (
-    ScoreHistogram,
-    calibration_curve,
-    roc_auc_score,
-    roc_curve,
-    score_histogram,
-)
+
+Estimate = Released  # the name until 0.2
 
 __all__ = [
     "ConfusionMatrix",

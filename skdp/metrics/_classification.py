@@ -1,48 +1,175 @@
-"""Accuracy, balanced accuracy and the confusion matrix of held-out private rows.
+"""Metrics of classifiers on held-out private rows, and noisy counts to compute them from.
 
-Released: how many rows have each pair of a true and a predicted class, or how many are predicted
-rightly. Guarantee: a row is in one cell (`skdp.queries.Marginal`); everything else is computed from
-the noisy counts.
+Released: how many rows have each pair of a true and a predicted class, are predicted correctly, or
+have a score in each cell of a public grid. Guarantee: a row is in one cell
+(`skdp.queries.MarginalCells`); everything else is computed from the noisy counts.
 """
 
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+import numbers
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from skdp._docstrings import documenter, parameters_of
+from skdp.base import CallContext
+from skdp.base.context import public_key
 from skdp.budget import PrivacyBudget
+from skdp.confidence import Released, released_metric
+from skdp.confidence.equations import (
+    Equation,
+    Floats,
+    Noise,
+    Pair,
+    proportion_equation,
+    proportions,
+)
 from skdp.core import PrivacyCertificate
-from skdp.metrics._call import classes_of, counted
-from skdp.metrics._estimate import Estimate, estimate
-from skdp.metrics._intervals import Floats, Noise, Pair, proportion_equation, proportions
-from skdp.statistics import Released
-from skdp.tabular import check_outcomes
+from skdp.parameters import check_length, different_labels, shown
+from skdp.queries import MAX_TABLE, MarginalCells, row_counts
+from skdp.tabular import Bins, CodedRows, check_outcomes, check_scores
 
-__all__ = ["ConfusionMatrix", "accuracy_score", "balanced_accuracy_score", "confusion_matrix"]
+__all__ = [
+    "ConfusionMatrix",
+    "ScoreHistogram",
+    "accuracy_score",
+    "balanced_accuracy_score",
+    "calibration_curve",
+    "confusion_matrix",
+    "roc_auc_score",
+    "roc_curve",
+    "score_histogram",
+]
 
 _CLEAR = 2.0  # times what noise may be, above which a class is clear of it
+_MOST_BINS = 1000
 # Columns of the rows of `check_outcomes`.
 _TRUE, _PREDICTED, _RIGHT = 0, 1, 2
+_LABELS = (
+    "labels must be all classes, from public knowledge: a sequence of different labels of one "
+    "type, {least}, none missing"
+)
+
+TEXTS = {
+    "y_true": """
+        y_true : array-like of shape (n_samples,)
+            Private labels of held-out rows.
+        """,
+    "y_pred": """
+        y_pred : array-like of shape (n_samples,)
+            The prediction of the model for each row, from that row alone.
+        """,
+    "labels": """
+        labels : array-like of shape (n_classes,)
+            All classes, from public knowledge: ``model.classes_`` of a private classifier.
+        """,
+    "scores": """
+        y_score : array-like of shape (n_samples,)
+            The score of the second class for each row, from that row alone:
+            ``model.predict_proba(X)[:, 1]``, or a decision function with edges as `bins`.
+        labels : array-like of shape (2,)
+            The two classes, from public knowledge, the positive one last: ``model.classes_``. Rows
+            with other labels are left out.
+        """,
+    "bins": """
+        bins : int or array-like of float, default=20
+            The number of cells from 0 to 1, finer towards the ends; or public edges in increasing
+            order. A score outside the edges counts in the nearest cell.
+        """,
+    "raises": """
+        Raises
+        ------
+        TypeError, ValueError
+            If an argument is out of range, if lengths differ, or if a cell is missing. Nothing is
+            then charged.
+        {charge_raises}
+        """,
+    "public_model": """
+        The model must be public, or trained privately, and each prediction must depend on its own
+        row alone.
+        """,
+}
+documented = documenter(TEXTS)
+
+# --- labels, counts, shares -----------------------------------------------------------------------
 
 
-def share(
-    part: Any,
-    other: Any,
-    cells: Any,
-    others: Any,
-    noise: Noise,
-    privacy: PrivacyCertificate,
-    note: str = "",
-) -> Estimate:
-    """Return part / (part + other), sums of so many noisy counts, with its intervals."""
+def _classes(labels: Any, *, exactly: int | None = None) -> tuple[NDArray, NDArray[np.intp]]:
+    """Return public classes, sorted, and the place of each given label among them."""
+    least = "at least two" if exactly is None else f"exactly {exactly}, the positive one last"
+    problem = _LABELS.format(least=least)
+    known, order = different_labels(labels, problem)
+    number_fits = known.size >= 2 if exactly is None else known.size == exactly
+    if not number_fits:
+        raise ValueError(problem)
+    if (known.size + 1) ** 2 > MAX_TABLE:
+        raise ValueError(f"labels: there must be at most {int(MAX_TABLE**0.5) - 1} classes")
+    return known, order
+
+
+def context_of(name: str, arguments: Mapping[str, Any]) -> CallContext:
+    """Return the context of a call of this function with these arguments, others ignored."""
+    names = ["epsilon", "delta", "budget", "random_state", "groups", "max_rows_per_unit"]
+    return CallContext(name, **{key: arguments[key] for key in names})
+
+
+@dataclass(frozen=True)
+class _Counts:
+    """A released table of counts of some columns, and the classes that its axes stand for."""
+
+    values: Floats
+    noise: Noise
+    privacy: PrivacyCertificate
+    classes: NDArray
+    order: NDArray[np.intp]  # of each given label, its place among the classes
+
+
+def _counted(
+    name: str,
+    arguments: Mapping[str, Any],
+    rows: CodedRows,
+    columns: tuple[int, ...],
+    classes: tuple[NDArray, NDArray[np.intp]],
+    edges: Any = None,
+) -> _Counts:
+    """Charge, and release the table of counts of some columns of coded rows."""
+    known = classes[0].tolist()
+    public = (name, known if edges is None else [known, edges])  # keys seeded noise
+    context = context_of(name, arguments)
+    context.unit()
+    with context.open(rows, lambda: public_key(public)) as session:
+        release = session.answer(row_counts(MarginalCells(rows.sizes, columns), "marginal"))
+        noise = Noise(float(np.max(release.std)), session.pure)
+        privacy = session.certificate()
+    return _Counts(np.array(release.value, dtype=np.float64), noise, privacy, *classes)
+
+
+def _outcomes(columns: tuple[int, ...], name: str, arguments: Mapping[str, Any]) -> _Counts:
+    classes = _classes(arguments["labels"])
+    rows = check_outcomes(
+        arguments["y_true"], arguments["y_pred"], estimator=name, classes=classes[0]
+    )
+    return _counted(name, arguments, rows, columns, classes)
+
+
+def _share(
+    counts: Any, part: Any, other: Any, cells: Any = 1, others: Any = 1, *, mean: bool = False
+) -> Released:
+    """Return part / (part + other), sums of so many noisy counts, or the mean of such shares.
+
+    `counts` has the noise of a count and the certificate.
+    """
+    noise: Noise = counts.noise
     value = proportion_equation(part, other, cells, others, noise.std, sampled=False).root
-    limits = partial(_share_limits, part, other, cells, others, noise)
-    return estimate(value, limits, privacy, note)
+    limits = _mean_limits if mean else _share_limits
+    ends = partial(limits, part, other, cells, others, noise)
+    return released_metric(value.mean() if mean else value, ends, counts.privacy)
 
 
 def _share_limits(
@@ -51,29 +178,14 @@ def _share_limits(
     return proportions(part, other, cells, others, noise, level, sampled=sampled)
 
 
-def mean_share(
-    part: Floats,
-    other: Floats,
-    cells: Any,
-    others: Any,
-    noise: Noise,
-    privacy: PrivacyCertificate,
-    note: str = "",
-) -> Estimate:
-    """Return the mean of several shares, whose counts have noise of their own."""
-    value = proportion_equation(part, other, cells, others, noise.std, sampled=False).root.mean()
-    limits = partial(_mean_limits, part, other, cells, others, noise)
-    return estimate(value, limits, privacy, note)
-
-
 def _mean_limits(
     part: Floats, other: Floats, cells: Any, others: Any, noise: Noise, level: float, sampled: bool
 ) -> Pair:
-    """Return the ends of a mean of independent shares from those of each.
+    """Return the ends of a mean of independent shares from those of each share.
 
-    Where every class is clear of its noise the distances to the ends add as squares (Zou & Donner
-    2008), of shares that may be out of [0, 1]: those that noise has taken there say how far it
-    went. Elsewhere all ends hold at once, each at the level to the power of 1 over their number.
+    If every class is clear of its noise, squared distances to the ends add up (Zou & Donner 2008);
+    shares are not clipped to [0, 1] before, because noise may have moved them out. Otherwise the
+    ends are the means of joint ones, each at the level to the power of 1 over their number.
     """
     size, width = len(part), noise.width(level)
     reach = noise.std * np.sqrt(np.add(cells, others))
@@ -85,7 +197,7 @@ def _mean_limits(
             drawn = proportion_equation(part, other, 1, 1, 0.5 / width, sampled=True)
             parts.append((drawn.root, *drawn.interval(width, 0.0, 1.0)))
         down, up = (
-            math.sqrt(sum(float(np.sum(np.square(one[0] - one[side]))) for one in parts)) / size
+            math.sqrt(sum(float(np.sum(np.square(ends[0] - ends[side]))) for ends in parts)) / size
             for side in (1, 2)
         )
         inside = np.clip(equation.root.mean(), 0.0, 1.0)
@@ -93,6 +205,9 @@ def _mean_limits(
     each = level ** (1.0 / size)
     low, high = proportions(part, other, cells, others, noise, each, sampled=sampled)
     return low.mean(), high.mean()
+
+
+# --- confusion matrices ---------------------------------------------------------------------------
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -125,7 +240,7 @@ class ConfusionMatrix:
             f"rows true, columns predicted:\n{counts})"
         )
 
-    def accuracy(self) -> Estimate:
+    def accuracy(self) -> Released:
         """Return the share of rows that are predicted correctly.
 
         Only rows whose true and predicted labels are among the classes count. `accuracy_score` has
@@ -133,54 +248,50 @@ class ConfusionMatrix:
 
         Returns
         -------
-        accuracy : Estimate
+        accuracy : Released
         """
         counts, size = self.counts.value, len(self.labels)
         right = np.trace(counts)
-        cells = size, size * size - size
-        return share(right, counts.sum() - right, *cells, self.noise, self.privacy)
+        return _share(self, right, counts.sum() - right, size, size * size - size)
 
-    def balanced_accuracy(self) -> Estimate:
+    def balanced_accuracy(self) -> Released:
         """Return the mean of the recalls of all classes.
 
         Returns
         -------
-        balanced_accuracy : Estimate
+        balanced_accuracy : Released
             NaN if noise hides a class.
         """
-        counts = self.counts.value
-        right = counts.diagonal()
-        cells = 1, len(self.labels) - 1
-        other = counts.sum(axis=1) - right
-        return mean_share(right, other, *cells, self.noise, self.privacy)
+        return self._shares(axis=1, mean=True)
 
-    def recall(self) -> Estimate:
+    def recall(self) -> Released:
         """Return, for each class, the share of its rows that are predicted correctly.
 
         Returns
         -------
-        recall : Estimate
+        recall : Released
             Of shape (n_classes,). The intervals hold individually, not jointly.
         """
-        counts = self.counts.value
-        right = counts.diagonal()
-        cells = 1, len(self.labels) - 1
-        return share(right, counts.sum(axis=1) - right, *cells, self.noise, self.privacy)
+        return self._shares(axis=1)
 
-    def precision(self) -> Estimate:
+    def precision(self) -> Released:
         """Return, for each class, the share of the predictions of this class that are correct.
 
         Returns
         -------
-        precision : Estimate
+        precision : Released
             Of shape (n_classes,). The intervals hold individually, not jointly.
         """
+        return self._shares(axis=0)
+
+    def _shares(self, *, axis: int, mean: bool = False) -> Released:
         counts = self.counts.value
         right = counts.diagonal()
-        cells = 1, len(self.labels) - 1
-        return share(right, counts.sum(axis=0) - right, *cells, self.noise, self.privacy)
+        other = counts.sum(axis=axis) - right
+        return _share(self, right, other, 1, len(self.labels) - 1, mean=mean)
 
 
+@documented
 def confusion_matrix(
     y_true: ArrayLike,
     y_pred: ArrayLike,
@@ -197,38 +308,17 @@ def confusion_matrix(
 
     Parameters
     ----------
-    y_true : array-like of shape (n_samples,)
-        Private labels of held-out rows.
-    y_pred : array-like of shape (n_samples,)
-        The prediction of the model for each row, from that row alone.
-    labels : array-like of shape (n_classes,)
-        All classes, from public knowledge: ``model.classes_`` of a private classifier.
-    groups : array-like of shape (n_samples,), default=None
-        Id of the unit (a user, say) that each row belongs to. All rows of one id are protected
-        together. A budget with a `unit` needs groups; any other budget refuses them.
-    max_rows_per_unit : int or "private", default="private"
-        With `groups`: how many rows of each unit are used at most. ``"private"`` chooses this
-        number for 10% of the allowance, so that about 99 in 100 units keep all their rows.
-    epsilon, delta : float, default=1.0, 0.0
-        Privacy loss of the call.
-    budget : PrivacyBudget or None, default=None
-        Budget to charge; it also sets the neighbouring relation. None: the budget of an enclosing
-        ``with budget:`` block, if there is one.
-    random_state : int, RandomState or None, default=None
-        Seeds post-processing, and noise only inside ``skdp.config_context(noise="seeded")``.
+    {y_true}
+    {y_pred}
+    {labels}
+    {privacy}
 
     Returns
     -------
     matrix : ConfusionMatrix
         Rows with a label that is not among the classes are left out.
 
-    Raises
-    ------
-    TypeError, ValueError
-        If an argument is out of range, if lengths differ, or if a cell is missing. Nothing is then
-        charged.
-    BudgetExceededError, SealedBudgetError, LedgerError
-        If the budget cannot grant (epsilon, delta).
+    {raises}
 
     Notes
     -----
@@ -247,74 +337,31 @@ def confusion_matrix(
     >>> bool(low < 0.75 < high)
     True
     """
-    known, order = classes_of(labels)
-    rows = check_outcomes(y_true, y_pred, estimator="confusion_matrix", classes=known)
-    counts, noise, privacy = counted(
-        "confusion_matrix",
-        rows,
-        (_TRUE, _PREDICTED),
-        known.tolist(),
-        groups=groups,
-        max_rows_per_unit=max_rows_per_unit,
-        epsilon=epsilon,
-        delta=delta,
-        budget=budget,
-        random_state=random_state,
-    )
-    counts = counts[np.ix_(order, order)]
-    released = Released(counts, np.full(counts.shape, noise.std), privacy)
-    return ConfusionMatrix(released, known[order], privacy, noise)
+    counts = _outcomes((_TRUE, _PREDICTED), "confusion_matrix", locals())
+    values = counts.values[np.ix_(counts.order, counts.order)]
+    released = Released(values, np.array(counts.noise.std), counts.privacy)
+    return ConfusionMatrix(released, counts.classes[counts.order], counts.privacy, counts.noise)
 
 
-def accuracy_score(
-    y_true: ArrayLike,
-    y_pred: ArrayLike,
-    *,
-    labels: ArrayLike,
-    groups: Any = None,
-    max_rows_per_unit: Any = "private",
-    epsilon: float = 1.0,
-    delta: float = 0.0,
-    budget: PrivacyBudget | None = None,
-    random_state: Any = None,
-) -> Estimate:
+@documented
+@parameters_of(confusion_matrix, partial(_outcomes, (_RIGHT,)))
+def accuracy_score(counts: _Counts) -> Released:
     """Return the share of held-out private rows that are predicted correctly.
 
     Parameters
     ----------
-    y_true : array-like of shape (n_samples,)
-        Private labels of held-out rows.
-    y_pred : array-like of shape (n_samples,)
-        The prediction of the model for each row, from that row alone.
-    labels : array-like of shape (n_classes,)
-        All classes, from public knowledge: ``model.classes_`` of a private classifier.
-    groups : array-like of shape (n_samples,), default=None
-        Id of the unit (a user, say) that each row belongs to. All rows of one id are protected
-        together. A budget with a `unit` needs groups; any other budget refuses them.
-    max_rows_per_unit : int or "private", default="private"
-        With `groups`: how many rows of each unit are used at most. ``"private"`` chooses this
-        number for 10% of the allowance, so that about 99 in 100 units keep all their rows.
-    epsilon, delta : float, default=1.0, 0.0
-        Privacy loss of the call.
-    budget : PrivacyBudget or None, default=None
-        Budget to charge; it also sets the neighbouring relation. None: the budget of an enclosing
-        ``with budget:`` block, if there is one.
-    random_state : int, RandomState or None, default=None
-        Seeds post-processing, and noise only inside ``skdp.config_context(noise="seeded")``.
+    {y_true}
+    {y_pred}
+    {labels}
+    {privacy}
 
     Returns
     -------
-    accuracy : Estimate
+    accuracy : Released
         A row whose label is not among the classes counts as predicted wrongly. NaN if noise hides
         all rows.
 
-    Raises
-    ------
-    TypeError, ValueError
-        If an argument is out of range, if lengths differ, or if a cell is missing. Nothing is then
-        charged.
-    BudgetExceededError, SealedBudgetError, LedgerError
-        If the budget cannot grant (epsilon, delta).
+    {raises}
 
     Notes
     -----
@@ -331,72 +378,29 @@ def accuracy_score(
     >>> bool(abs(float(accuracy) - 0.75) < 0.02)
     True
     """
-    known, _ = classes_of(labels)
-    rows = check_outcomes(y_true, y_pred, estimator="accuracy_score", classes=known)
-    (wrong, right), noise, privacy = counted(
-        "accuracy_score",
-        rows,
-        (_RIGHT,),
-        known.tolist(),
-        groups=groups,
-        max_rows_per_unit=max_rows_per_unit,
-        epsilon=epsilon,
-        delta=delta,
-        budget=budget,
-        random_state=random_state,
-    )
-    return share(right, wrong, 1, 1, noise, privacy)
+    wrong, right = counts.values
+    return _share(counts, right, wrong)
 
 
-def balanced_accuracy_score(
-    y_true: ArrayLike,
-    y_pred: ArrayLike,
-    *,
-    labels: ArrayLike,
-    groups: Any = None,
-    max_rows_per_unit: Any = "private",
-    epsilon: float = 1.0,
-    delta: float = 0.0,
-    budget: PrivacyBudget | None = None,
-    random_state: Any = None,
-) -> Estimate:
+@documented
+@parameters_of(confusion_matrix, partial(_outcomes, (_TRUE, _RIGHT)))
+def balanced_accuracy_score(counts: _Counts) -> Released:
     """Return the mean, over classes, of the share of private rows that are predicted correctly.
 
     Parameters
     ----------
-    y_true : array-like of shape (n_samples,)
-        Private labels of held-out rows.
-    y_pred : array-like of shape (n_samples,)
-        The prediction of the model for each row, from that row alone.
-    labels : array-like of shape (n_classes,)
-        All classes, from public knowledge: ``model.classes_`` of a private classifier.
-    groups : array-like of shape (n_samples,), default=None
-        Id of the unit (a user, say) that each row belongs to. All rows of one id are protected
-        together. A budget with a `unit` needs groups; any other budget refuses them.
-    max_rows_per_unit : int or "private", default="private"
-        With `groups`: how many rows of each unit are used at most. ``"private"`` chooses this
-        number for 10% of the allowance, so that about 99 in 100 units keep all their rows.
-    epsilon, delta : float, default=1.0, 0.0
-        Privacy loss of the call.
-    budget : PrivacyBudget or None, default=None
-        Budget to charge; it also sets the neighbouring relation. None: the budget of an enclosing
-        ``with budget:`` block, if there is one.
-    random_state : int, RandomState or None, default=None
-        Seeds post-processing, and noise only inside ``skdp.config_context(noise="seeded")``.
+    {y_true}
+    {y_pred}
+    {labels}
+    {privacy}
 
     Returns
     -------
-    balanced_accuracy : Estimate
+    balanced_accuracy : Released
         Rows whose true label is not among the classes are left out. NaN if noise hides a class. For
         a class without rows, the interval allows any share.
 
-    Raises
-    ------
-    TypeError, ValueError
-        If an argument is out of range, if lengths differ, or if a cell is missing. Nothing is then
-        charged.
-    BudgetExceededError, SealedBudgetError, LedgerError
-        If the budget cannot grant (epsilon, delta).
+    {raises}
 
     Notes
     -----
@@ -415,19 +419,449 @@ def balanced_accuracy_score(
     >>> bool(abs(float(balanced) - 0.5) < 0.02)
     True
     """
-    known, _ = classes_of(labels)
-    rows = check_outcomes(y_true, y_pred, estimator="balanced_accuracy_score", classes=known)
-    counts, noise, privacy = counted(
-        "balanced_accuracy_score",
-        rows,
-        (_TRUE, _RIGHT),
-        known.tolist(),
-        groups=groups,
-        max_rows_per_unit=max_rows_per_unit,
-        epsilon=epsilon,
-        delta=delta,
-        budget=budget,
-        random_state=random_state,
+    wrong, right = counts.values[: len(counts.classes)].T
+    return _share(counts, right, wrong, mean=True)
+
+
+# --- scores ---------------------------------------------------------------------------------------
+
+
+def _auc_equation(
+    positive: Floats, negative: Floats, std: float, ties: float, *, sampled: bool
+) -> Equation:
+    """Return the equation of the share of pairs in which the positive row has the larger score.
+
+    Pairs within a cell count as `ties`. The variance of noise is computed from noisy counts, which
+    makes it larger on average. With `sampled` the largest variance of an AUC is added (Birnbaum &
+    Klose 1957): theta (1 - theta) over the smaller class.
+    """
+    p, n, square = positive.sum(), negative.sum(), std * std
+    below = np.concatenate([[0.0], np.cumsum(negative)[:-1]]) + ties * negative
+    above = (p - np.cumsum(positive)) + ties * positive
+    equation = Equation(
+        positive @ below,
+        p * n,
+        square * (below @ below + above @ above),
+        square * (below.sum() * n + above.sum() * p),
+        square * len(positive) * (n * n + p * p),
     )
-    wrong, right = counts[: len(known)].T
-    return mean_share(right, wrong, 1, 1, noise, privacy)
+    if not sampled:
+        return equation
+    size = max(p, 1.0) * max(n, 1.0) * max(p, n, 1.0)
+    return equation.more(0.0, -size / 2, -size)
+
+
+def _auc_limits(
+    positive: Floats, negative: Floats, noise: Noise, level: float, sampled: bool
+) -> Pair:
+    """Return the ends for scores that are not binned: all ties lost, all ties won."""
+    width = noise.width(level)
+    std = noise.reach(level)
+    if not (positive.sum() > 0 and negative.sum() > 0):
+        return np.array(0.0), np.array(1.0)
+    lost, won = (
+        _auc_equation(positive, negative, std, ties, sampled=sampled) for ties in (0.0, 1.0)
+    )
+    return lost.interval(width, 0.0, 1.0)[0], won.interval(width, 0.0, 1.0)[1]
+
+
+def _rate_limits(
+    part: Floats, other: Floats, cells: NDArray, noise: Noise, level: float, sampled: bool
+) -> Pair:
+    """Return the ends of shares of a class, of which the first is 0 and the last is 1."""
+    equation_limits = proportions(part, other, cells, cells[::-1], noise, level, sampled=sampled)
+    low, high = (np.array(end) for end in equation_limits)
+    low[0] = high[0] = 0.0
+    low[-1] = high[-1] = 1.0
+    return low, high
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class ScoreHistogram:
+    """Noisy counts of scores of two classes, and metrics computed from them at no further cost.
+
+    Attributes
+    ----------
+    counts : skdp.statistics.Released
+        Of shape (2, n_bins): first the rows of the negative class, then those of the positive
+        class. Negative counts, which noise may cause, are kept.
+    edges : ndarray of shape (n_bins + 1,)
+        A cell includes its lower edge. Scores outside the edges count in the nearest cell.
+    labels : ndarray of shape (2,)
+        The two classes, the positive one last.
+    privacy : skdp.core.PrivacyCertificate
+        What was released, by which mechanism, at which cost.
+    noise : object
+        Noise of one count.
+    """
+
+    counts: Released
+    edges: Floats
+    labels: NDArray
+    privacy: PrivacyCertificate
+    noise: Noise
+
+    def __repr__(self) -> str:
+        rows = ", ".join(f"{side.sum():.4g}" for side in self._sides)
+        return (
+            f"ScoreHistogram({len(self.edges) - 1} bins from {self.edges[0]:.4g} to "
+            f"{self.edges[-1]:.4g}, labels={self.labels.tolist()!r}, rows: {rows}, standard error "
+            f"of a count: {self.noise.std:.4g}, roc_auc: {float(self.roc_auc()):.4g})"
+        )
+
+    @property
+    def _sides(self) -> tuple[Floats, Floats]:
+        negative, positive = self.counts.value
+        return negative, positive
+
+    def roc_auc(self) -> Released:
+        """Return the area under the ROC curve.
+
+        Returns
+        -------
+        auc : Released
+            The value counts pairs of rows in the same cell as ties. The interval is for the exact
+            scores, so it is at least as long as the share of such pairs.
+        """
+        negative, positive = self._sides
+        value = _auc_equation(positive, negative, self.noise.std, 0.5, sampled=False).root
+        if not (positive.sum() > 0 and negative.sum() > 0):
+            value = np.array(np.nan)
+        limits = partial(_auc_limits, positive, negative, self.noise)
+        note = "the interval allows for pairs within a cell, the value counts them as ties"
+        return released_metric(np.clip(value, 0.0, 1.0), limits, self.privacy, note)
+
+    def roc_curve(self) -> tuple[Released, Released, Floats]:
+        """Return the ROC curve at the edges of the cells.
+
+        Returns
+        -------
+        fpr, tpr : Released
+            Of shape (n_bins + 1,), rising from 0 to 1: shares of rows with a score of at least the
+            threshold. The intervals hold individually, not jointly.
+        thresholds : ndarray of shape (n_bins + 1,)
+            The edges, in decreasing order. The first is infinity instead of the last edge, because
+            no score is above it.
+        """
+        rates = [self._rate(counts) for counts in self._sides]
+        thresholds = self.edges[::-1].copy()
+        thresholds[0] = np.inf
+        return rates[0], rates[1], thresholds
+
+    def _rate(self, counts: Floats) -> Released:
+        """Return the shares of a class's rows from each edge on, the last edge first."""
+        cells = np.arange(len(counts) + 1)
+        part = np.concatenate([[0.0], np.cumsum(counts[::-1])])
+        shares = _share(self, part, counts.sum() - part, cells, cells[::-1]).value
+        # The curve must rise: the middle between the largest rate before and the smallest after.
+        rates = np.clip(np.nan_to_num(shares, nan=0.5), 0.0, 1.0)
+        above = np.maximum.accumulate(rates)
+        under = np.minimum.accumulate(rates[::-1])[::-1]
+        value = np.where(np.isnan(shares), np.nan, (above + under) / 2)
+        value[0], value[-1] = 0.0, 1.0
+        limits = partial(_rate_limits, part, counts.sum() - part, cells, self.noise)
+        return released_metric(value, limits, self.privacy)
+
+    def calibration_curve(self, n_bins: int | None = None) -> tuple[Released, Floats, Floats]:
+        """Return the share of positive rows in each cell of the scores.
+
+        Parameters
+        ----------
+        n_bins : int, default=None
+            Join neighbouring cells into this number of bins, which must divide the number of cells.
+            None: keep the cells.
+
+        Returns
+        -------
+        prob_true : Released
+            Of shape (n_bins,). If noise hides the rows of a cell, it is NaN, with the whole range
+            as interval. The intervals hold individually, not jointly.
+        prob_pred : ndarray of shape (n_bins,)
+            The middle of each cell, not the mean score of its rows as in scikit-learn, which is
+            somewhere in the cell: hold shares against `edges`.
+        edges : ndarray of shape (n_bins + 1,)
+            Edges of the cells. Scores are calibrated in a cell if the share is between its edges.
+
+        Raises
+        ------
+        ValueError
+            If cells cannot be joined into this number.
+        """
+        size = len(self.edges) - 1
+        wanted = size if n_bins is None else n_bins
+        integral = isinstance(wanted, numbers.Integral) and not isinstance(wanted, bool)
+        if not integral or not 1 <= wanted <= size or size % int(wanted):
+            raise ValueError(f"n_bins must be a divisor of the number of cells, {size}")
+        each = size // int(wanted)
+        negative, positive = (side.reshape(-1, each).sum(axis=1) for side in self._sides)
+        edges = self.edges[::each].copy()
+        shares = _share(self, positive, negative, each, each)
+        low, high = shares.interval()
+        value = np.where((low <= 0) & (high >= 1), np.nan, shares.value)  # noise hides the rows
+        return replace(shares, value=value), (edges[:-1] + edges[1:]) / 2, edges
+
+    def accuracy(self, threshold: float = 0.5) -> Released:
+        """Return the accuracy of predicting "positive" for scores of at least a threshold.
+
+        Parameters
+        ----------
+        threshold : float, default=0.5
+            One of the edges.
+
+        Returns
+        -------
+        accuracy : Released
+            `accuracy_score` has less noise.
+
+        Raises
+        ------
+        ValueError
+            If the threshold is not an edge.
+        """
+        k, size = self._place(threshold), len(self.edges) - 1
+        negative, positive = self._sides
+        right = positive[k:].sum() + negative[:k].sum()
+        wrong = positive[:k].sum() + negative[k:].sum()
+        return _share(self, right, wrong, size, size)
+
+    def balanced_accuracy(self, threshold: float = 0.5) -> Released:
+        """Return the balanced accuracy of predicting "positive" for scores of at least a threshold.
+
+        Parameters
+        ----------
+        threshold : float, default=0.5
+            One of the edges.
+
+        Returns
+        -------
+        balanced_accuracy : Released
+
+        Raises
+        ------
+        ValueError
+            If the threshold is not an edge.
+        """
+        k, size = self._place(threshold), len(self.edges) - 1
+        negative, positive = self._sides
+        right = np.array([negative[:k].sum(), positive[k:].sum()])
+        wrong = np.array([negative[k:].sum(), positive[:k].sum()])
+        cells, others = np.array([k, size - k]), np.array([size - k, k])
+        return _share(self, right, wrong, cells, others, mean=True)
+
+    def _place(self, threshold: Any) -> int:
+        real = isinstance(threshold, numbers.Real) and not isinstance(threshold, bool)
+        near = np.flatnonzero(np.isclose(self.edges, float(threshold) if real else np.nan))
+        if not near.size:
+            raise ValueError("threshold must be one of the edges of the cells; see .edges")
+        return int(near[0])
+
+
+def _bins(bins: Any, *, even: bool) -> Bins:
+    """Return the cells of scores; errors name the parameter.
+
+    Cells that need not be even have equal widths of arcsin(sqrt(score)). So they are finer towards
+    0 and 1, where scores lie close together, and fewer pairs of rows share a cell.
+    """
+    problem = f"bins must be a number of cells from 2 to {_MOST_BINS}, or edges that increase"
+    if isinstance(bins, numbers.Integral) and not isinstance(bins, bool):
+        if not 2 <= int(bins) <= _MOST_BINS:
+            raise ValueError(f"{problem}; got {shown(bins)}")
+        part = np.linspace(0.0, 1.0, int(bins) + 1)
+        return Bins(part if even else np.round(np.sin(np.pi / 2 * part) ** 2, 12))
+    check_length(bins, "bins")
+    try:
+        cells = Bins(bins)
+    except TypeError:
+        raise TypeError(problem) from None
+    except (ValueError, OverflowError):
+        raise ValueError(problem) from None
+    if not 2 <= cells.size <= _MOST_BINS:
+        raise ValueError(f"{problem}; got {cells.size} cells")
+    return cells
+
+
+def _histogram(name: str, arguments: Mapping[str, Any], even: bool = False) -> ScoreHistogram:
+    """Charge, and release the counts of scores under the name of a function."""
+    classes = _classes(arguments["labels"], exactly=2)
+    grid = _bins(arguments["bins"], even=even)
+    y_true, y_score = arguments["y_true"], arguments["y_score"]
+    rows = check_scores(y_true, y_score, estimator=name, classes=classes[0], bins=grid)
+    counts = _counted(name, arguments, rows, (0, 1), classes, grid.edges.tolist())
+    released = Released(counts.values[counts.order], np.array(counts.noise.std), counts.privacy)
+    labels = counts.classes[counts.order]
+    return ScoreHistogram(released, grid.edges, labels, counts.privacy, counts.noise)
+
+
+@documented
+def score_histogram(
+    y_true: ArrayLike,
+    y_score: ArrayLike,
+    *,
+    labels: ArrayLike,
+    bins: Any = 20,
+    groups: Any = None,
+    max_rows_per_unit: Any = "private",
+    epsilon: float = 1.0,
+    delta: float = 0.0,
+    budget: PrivacyBudget | None = None,
+    random_state: Any = None,
+) -> ScoreHistogram:
+    """Return how many held-out private rows of each class have a score in each cell.
+
+    The ROC curve, its area, calibration and accuracies can be computed from it, all for one charge.
+
+    Parameters
+    ----------
+    {y_true}
+    {scores}
+    {bins}
+    {privacy}
+
+    Returns
+    -------
+    histogram : ScoreHistogram
+
+    {raises}
+
+    Notes
+    -----
+    **Privacy.** *Released*: a count for each class and cell. *Sensitivity*: 1 if a row is added or
+    removed, 2 (L1) if one is replaced. *Mechanism*: discrete Laplace, or rounded Gaussian if
+    delta > 0. *Charged*: (epsilon, delta), once, as "score_histogram". The model must be public, or
+    trained privately, and each score must depend on its own row alone.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from skdp import metrics
+    >>> score = np.linspace(0, 1, 2000)
+    >>> y = (np.arange(2000) * 7 % 10 / 10 < score).astype(int)
+    >>> histogram = metrics.score_histogram(y, score, labels=[0, 1])
+    >>> auc, (prob_true, prob_pred, edges) = histogram.roc_auc(), histogram.calibration_curve(10)
+    >>> bool(abs(float(auc) - 0.83) < 0.05), prob_true.value.shape
+    (True, (10,))
+    """
+    return _histogram("score_histogram", locals())
+
+
+@documented
+@parameters_of(score_histogram, _histogram)
+def roc_auc_score(histogram: ScoreHistogram) -> Released:
+    """Return the area under the ROC curve of held-out private rows.
+
+    Parameters
+    ----------
+    {y_true}
+    {scores}
+    {bins}
+    {privacy}
+
+    Returns
+    -------
+    auc : Released
+        The value counts pairs of rows in the same cell as ties; the interval allows for them. NaN
+        if noise hides a class.
+
+    {raises}
+
+    Notes
+    -----
+    **Privacy.** *Released*, *sensitivity*, *mechanism*: as for `score_histogram`, which also gives
+    the curve and calibration at the same cost. *Charged*: (epsilon, delta), once, as
+    "roc_auc_score".
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from skdp import metrics
+    >>> score = np.linspace(0, 1, 2000)
+    >>> y = (np.arange(2000) * 7 % 10 / 10 < score).astype(int)
+    >>> auc = metrics.roc_auc_score(y, score, labels=[0, 1])
+    >>> bool(abs(float(auc) - 0.83) < 0.05)
+    True
+    """
+    return histogram.roc_auc()
+
+
+@documented
+@parameters_of(score_histogram, _histogram)
+def roc_curve(histogram: ScoreHistogram) -> tuple[Released, Released, Floats]:
+    """Return the ROC curve of held-out private rows at the edges of the cells.
+
+    Parameters
+    ----------
+    {y_true}
+    {scores}
+    {bins}
+    {privacy}
+
+    Returns
+    -------
+    fpr, tpr : Released
+        Of shape (n_bins + 1,), rising from 0 to 1.
+    thresholds : ndarray of shape (n_bins + 1,)
+        In decreasing order; the first is infinite.
+
+    {raises}
+
+    Notes
+    -----
+    **Privacy.** *Released*, *sensitivity*, *mechanism*: as for `score_histogram`, which also gives
+    the area and calibration at the same cost. *Charged*: (epsilon, delta), once, as "roc_curve".
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from skdp import metrics
+    >>> score = np.linspace(0, 1, 2000)
+    >>> y = (np.arange(2000) * 7 % 10 / 10 < score).astype(int)
+    >>> fpr, tpr, thresholds = metrics.roc_curve(y, score, labels=[0, 1], bins=10)
+    >>> tpr.value.shape, thresholds.shape
+    ((11,), (11,))
+    """
+    return histogram.roc_curve()
+
+
+@documented
+@parameters_of(score_histogram, partial(_histogram, even=True), bins=10)
+def calibration_curve(histogram: ScoreHistogram) -> tuple[Released, Floats, Floats]:
+    """Return the share of positive rows among held-out private rows with similar scores.
+
+    Parameters
+    ----------
+    {y_true}
+    {scores}
+    bins : int or array-like of float, default=10
+        The number of cells of equal width from 0 to 1, or public edges in increasing order. A score
+        outside the edges counts in the nearest cell.
+    {privacy}
+
+    Returns
+    -------
+    prob_true : Released
+        Of shape (n_bins,). If noise hides the rows of a cell, it is NaN, with the whole range as
+        interval.
+    prob_pred : ndarray of shape (n_bins,)
+        The middle of each cell, not the mean score of its rows as in scikit-learn, which is
+        somewhere in the cell: hold shares against `edges`.
+    edges : ndarray of shape (n_bins + 1,)
+        Edges of the cells. Scores are calibrated in a cell if the share is between its edges.
+
+    {raises}
+
+    Notes
+    -----
+    **Privacy.** *Released*, *sensitivity*, *mechanism*: as for `score_histogram`, which also gives
+    the ROC curve at the same cost. *Charged*: (epsilon, delta), once, as "calibration_curve".
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from skdp import metrics
+    >>> score = np.linspace(0, 1, 2000)
+    >>> y = (np.arange(2000) * 7 % 10 / 10 < score).astype(int)
+    >>> prob_true, prob_pred, edges = metrics.calibration_curve(y, score, labels=[0, 1], bins=5)
+    >>> bool(np.abs(prob_true.value - prob_pred).max() < 0.1)
+    True
+    """
+    return histogram.calibration_curve()

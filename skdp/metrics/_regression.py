@@ -1,29 +1,32 @@
-"""R², mean squared and mean absolute error of predictions of numbers on held-out private rows.
+"""R², mean squared and mean absolute error of predictions on held-out private rows.
 
-Released: sums and sums of squares of how far predictions are from their numbers, and of these
-numbers, with the number of rows, under one noise. Guarantee: that of `skdp.core.Moments`;
-everything else is computed from what it answers.
+Released: sums and sums of squares of the errors of predictions and of the targets, with the number
+of rows, under one noise. Guarantee: that of `skdp.queries.moments`; everything else is computed
+from its answer.
 """
 
 from __future__ import annotations
 
 import math
-from dataclasses import replace
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike
 
+from skdp._docstrings import documenter, parameters_of
 from skdp.base import check_bounds
 from skdp.base.context import public_key
 from skdp.budget import PrivacyBudget
-from skdp.metrics._call import context_of
-from skdp.metrics._errors import RegressionErrors, Sums
-from skdp.metrics._estimate import Estimate
-from skdp.metrics._intervals import Floats, Noise
+from skdp.confidence import Released, released_metric
+from skdp.confidence.equations import Equation, Floats, Noise, Pair
+from skdp.core import PrivacyCertificate
+from skdp.metrics._classification import TEXTS, context_of
 from skdp.parameters import Reals, shown
 from skdp.planning import bounds_in
-from skdp.queries import LearnedBox, Moments
+from skdp.queries import LearnedBox, moments
 from skdp.tabular import check_errors
 
 __all__ = [
@@ -35,6 +38,231 @@ __all__ = [
 ]
 
 _LARGEST_BOUND, _SMALLEST_BOUND = 1e100, 1e-100
+_UNKNOWN = (
+    "bounds could not be learned well enough, so that intervals allow anything: state max_error "
+    "(and target_bounds)"
+)
+_STATED = "of errors clipped to max_error = {0:g}"
+
+documented = documenter(
+    {
+        **TEXTS,
+        "numbers": """
+            y_true : array-like of shape (n_samples,)
+                Private numbers of held-out rows.
+            """,
+        "target_bounds": """
+            target_bounds : "private" or tuple (low, high), default="private"
+                Range of `y_true`, from public knowledge; numbers beyond it count as the nearest
+                bound. ``"private"`` learns it.
+            max_error : "private" or float, default="private"
+                The bound to which absolute errors are clipped, from public knowledge. ``"private"``
+                learns it. If either this or `target_bounds` is not stated, both are learned, for 14
+                to 80% of the allowance.
+            """,
+        "max_error": """
+            max_error : "private" or float, default="private"
+                The bound to which absolute errors are clipped, from public knowledge. ``"private"``
+                learns it, for 14 to 80% of the allowance.
+            """,
+    }
+)
+
+
+@dataclass(frozen=True)
+class _Sums:
+    """Noisy sums over the rows, all with one standard deviation.
+
+    Errors are u + 1 in [0, 2], in units of half of `most`, to which they are clipped. Targets are v
+    in [-1, 1], in units of `target_half`, half the width of their bounds. The sums are those of u,
+    of u**2 - 1/2, of v and of v**2 - 1/2 (NaN without targets), and the number of rows. `clipped`
+    has what learned bounds may have clipped of the means of u + 1 and of its square, and of the
+    variance of v.
+    """
+
+    first: float
+    second: float
+    n: float
+    most: float
+    noise: Noise
+    clipped: tuple[float, float, float]
+    learned: bool
+    target_first: float = math.nan
+    target_second: float = math.nan
+    target_half: float = math.nan
+
+    @property
+    def square(self) -> float:
+        """The sum of (u + 1)**2."""
+        return self.second + 2.0 * self.first + 1.5 * self.n
+
+    def absolute(self) -> Equation:
+        """Return the equation of the mean of u + 1."""
+        square, n = self.noise.std**2, self.n
+        moved = (n * self.clipped[0]) ** 2
+        return Equation(self.first + n, n, 2 * square + moved, square, square)
+
+    def squared(self) -> Equation:
+        """Return the equation of the mean of (u + 1)**2."""
+        square, n = self.noise.std**2, self.n
+        moved = (n * self.clipped[1]) ** 2
+        return Equation(self.square, n, 7.25 * square + moved, 1.5 * square, square)
+
+    def unexplained(self) -> Equation:
+        """Return the equation of 1 - R²: n sum of squared errors, over n**2 times the variance.
+
+        Both are of degree two in the sums. Noise of variance s**2 moves them by s**2 |g|**2 with
+        the gradient g, and by two terms with the Hessian H: a bias s**2 tr(H) / 2, which is
+        subtracted, and a variance s**4 |H|**2 / 2 of Gaussian noise, of which twice is allowed for.
+        """
+        s2, n = self.noise.std**2, self.n
+        scale = (self.most / 2 / self.target_half) ** 2
+        spread = n * self.target_second + n * n / 2 - self.target_first**2
+        # By u, u**2, n; and by v, v**2, n.
+        up = np.array([2 * n, n, self.square + 1.5 * n]) * scale
+        down = np.array([-2 * self.target_first, n, self.target_second + n])
+        moved = (scale * n * n * self.clipped[1]) ** 2, (n * n * self.clipped[2]) ** 2
+        return Equation(
+            scale * (n * self.square - 1.5 * s2),
+            spread + 0.5 * s2,
+            s2 * (up @ up) + 19 * scale**2 * s2**2 + moved[0],
+            s2 * up[2] * down[2] + 3 * scale * s2**2,
+            s2 * (down @ down) + 7 * s2**2 + moved[1],
+        )
+
+
+def _absolute_limits(sums: _Sums, level: float, sampled: bool) -> Pair:
+    equation = sums.absolute()
+    width, end = sums.noise.width(level), math.inf if sums.learned else 2.0
+    if sampled:
+        n, root = sums.n, float(np.clip(equation.root, 0.0, 2.0))
+        most = min(float(sums.squared().interval(sums.noise.width(0.99), 0.0, 4.0)[1]), 4.0)
+        # The variance of a mean in [0, 2] is at most this, or what the mean square leaves.
+        if root * (2 - root) <= most - root**2:
+            equation = equation.more(0.0, -n, -n)
+        else:
+            equation = equation.more(n * most, 0.0, -n)
+    low, high = equation.interval(width, 0.0, end)
+    return low * sums.most / 2, high * sums.most / 2
+
+
+def _squared_limits(sums: _Sums, level: float, sampled: bool) -> Pair:
+    equation = sums.squared()
+    if sampled:  # the variance of squares in [0, 4]
+        equation = equation.more(0.0, -2 * sums.n, -sums.n)
+    end = math.inf if sums.learned else 4.0
+    low, high = equation.interval(sums.noise.width(level), 0.0, end)
+    return low * sums.most**2 / 4, high * sums.most**2 / 4
+
+
+def _root_limits(sums: _Sums, level: float, sampled: bool) -> Pair:
+    low, high = _squared_limits(sums, level, sampled)
+    return np.sqrt(low), np.sqrt(high)
+
+
+def _r2_limits(sums: _Sums, level: float, sampled: bool) -> Pair:
+    equation = sums.unexplained()
+    if sampled:
+        # A row adds k (e**2 - E) - theta ((v - m)**2 - V): by (a - b)**2 <= 2 a**2 + 2 b**2, and
+        # the variances of squares within their bounds.
+        n, scale = sums.n, (sums.most / 2 / sums.target_half) ** 2
+        mean = float(np.clip(sums.square / n, 0.0, 4.0))
+        middle = float(np.clip(sums.target_first / n, -1.0, 1.0))
+        variance = float(np.clip(sums.target_second / n + 0.5 - middle**2, 0.0, 1.0))
+        of_errors = scale**2 * mean * (4 - mean)
+        of_targets = variance * ((1 + abs(middle)) ** 2 - variance)
+        equation = equation.more(2 * n**3 * of_errors, 0.0, 2 * n**3 * of_targets)
+    low, high = equation.interval(sums.noise.width(level), 0.0, math.inf)
+    return 1.0 - high, 1.0 - low
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class RegressionErrors:
+    """Noisy sums of errors and targets, and metrics computed from them at no further cost.
+
+    Attributes
+    ----------
+    max_error : float
+        The bound to which absolute errors were clipped, stated or learned.
+    target_bounds : tuple of float or None
+        The bounds to which targets were clipped; None without targets.
+    privacy : skdp.core.PrivacyCertificate
+        What was released, by which mechanism, at which cost.
+    sums : object
+        The released sums.
+    """
+
+    max_error: float
+    target_bounds: tuple[float, float] | None
+    privacy: PrivacyCertificate
+    sums: Any
+
+    def __repr__(self) -> str:
+        errors = {"mae": self.mae(), "rmse": self.rmse()}
+        if self.target_bounds is not None:
+            errors["r2"] = self.r2()
+        text = ", ".join(f"{name}: {float(error):.4g}" for name, error in errors.items())
+        return f"RegressionErrors({text}, max_error={self.max_error:.4g})"
+
+    def _metric(self, value: float, limits: Any) -> Released:
+        if not self.sums.learned:
+            note = _STATED.format(self.max_error)
+        else:
+            note = "" if np.isfinite(self.sums.clipped).all() else _UNKNOWN
+        return released_metric(value, partial(limits, self.sums), self.privacy, note)
+
+    def mae(self) -> Released:
+        """Return the mean absolute error.
+
+        Returns
+        -------
+        error : Released
+            In the units of the targets.
+        """
+        root = float(np.clip(self.sums.absolute().root, 0.0, 2.0))
+        return self._metric(root * self.max_error / 2, _absolute_limits)
+
+    def mse(self) -> Released:
+        """Return the mean squared error.
+
+        Returns
+        -------
+        error : Released
+            In squared units of the targets.
+        """
+        return self._metric(self._mean_square(), _squared_limits)
+
+    def rmse(self) -> Released:
+        """Return the root mean squared error.
+
+        Returns
+        -------
+        error : Released
+            In the units of the targets.
+        """
+        return self._metric(math.sqrt(self._mean_square()), _root_limits)
+
+    def _mean_square(self) -> float:
+        return float(np.clip(self.sums.squared().root, 0.0, 4.0)) * self.max_error**2 / 4
+
+    def r2(self) -> Released:
+        """Return the coefficient of determination R².
+
+        Returns
+        -------
+        r2 : Released
+            At most 1. If noise hides the variance of the targets, it is NaN, and its interval
+            starts at minus infinity.
+
+        Raises
+        ------
+        ValueError
+            If no targets were released with the errors.
+        """
+        if self.target_bounds is None:
+            raise ValueError("r2 needs the sums of the targets: see regression_errors")
+        root = self.sums.unexplained().root
+        return self._metric(1.0 - float(np.maximum(root, 0.0)), _r2_limits)
 
 
 def _check_most(max_error: Any) -> float | None:
@@ -68,52 +296,42 @@ def _check_targets(bounds: Any) -> tuple[float, float] | None:
     return low, high
 
 
-def _released(
-    name: str,
-    y_true: Any,
-    y_pred: Any,
-    max_error: Any,
-    target_bounds: Any = None,
-    *,
-    targets: bool = False,
-    **options: Any,
-) -> RegressionErrors:
-    """Charge, and release the sums."""
-    most = _check_most(max_error)
-    pair = _check_targets(target_bounds) if targets else None
-    context = context_of(name, options)
+def _errors(name: str, arguments: Mapping[str, Any]) -> RegressionErrors:
+    """Charge, and release the sums under the name of a function."""
+    targets = "target_bounds" in arguments
+    most = _check_most(arguments["max_error"])
+    pair = _check_targets(arguments["target_bounds"]) if targets else None
+    context = context_of(name, arguments)
     context.unit()
+    y_true, y_pred = arguments["y_true"], arguments["y_pred"]
     rows = check_errors(y_true, y_pred, estimator=name, targets=targets)
-    known = most is not None and (pair is not None or not targets)
-    public = (name, most, pair)
-    with context.open(rows, lambda: public_key(public)) as session:
-        stated = None
-        if most is not None and known:
-            ends = ([pair] if pair is not None else []) + [(0.0, most)]
-            stated = (np.array([a for a, _ in ends]), np.array([float(b) for _, b in ends]))
+    ends = [*([pair] if targets else []), None if most is None else (0.0, most)]
+    stated: Pair | None = None
+    if None not in ends:
+        lows, highs = np.array(ends, dtype=np.float64).T
+        stated = lows, highs
+    with context.open(rows, lambda: public_key((name, most, pair))) as session:
         (low, high), learned = bounds_in(session, stated, errors=True, share=None)
         low, high = _used(low, high, most, pair)
-        first, second, n = session.answer(Moments(low, high))
+        first, second, count = session.answer(moments(low, high))
+        n = float(count.value)
         privacy = session.certificate()
         noise = Noise(float(np.max(first.std)) * n, session.pure, whole=False)
-    sums = Sums(
-        first=float(first.value[-1]) * n,
-        second=float(second.value[-1] - 0.5) * n,
-        n=n,
-        most=float(high[-1]),
-        noise=noise,
-        clipped=(0.0, 0.0, 0.0),
-        learned=learned is not None and not known,
-    )
+    first_sums, second_sums = first.value * n, (second.value - 0.5) * n
+    unlearned = 0.0, 0.0, 0.0
+    sums = _Sums(
+        float(first_sums[-1]), float(second_sums[-1]), n, float(high[-1]), noise, unlearned,
+        learned is not None,
+    )  # fmt: skip
     if targets:
         half = float(high[0] / 2 - low[0] / 2)
         sums = replace(
             sums,
-            target_first=float(first.value[0]) * n,
-            target_second=float(second.value[0] - 0.5) * n,
+            target_first=float(first_sums[0]),
+            target_second=float(second_sums[0]),
             target_half=half,
         )
-    if learned is not None and not known:
+    if learned is not None:
         middle = float(low[0] / 2 + high[0] / 2 + first.value[0] * (high[0] - low[0]) / 2)
         clipped = _clipped(learned, most, pair, sums, middle if targets else math.nan)
         sums = replace(sums, clipped=clipped)
@@ -141,7 +359,7 @@ def _clipped(
     learned: LearnedBox,
     most: float | None,
     pair: tuple[float, float] | None,
-    sums: Sums,
+    sums: _Sums,
     middle: float,
 ) -> tuple[float, float, float]:
     """Return what learned bounds may have clipped of the means; 0 of what is stated."""
@@ -158,6 +376,7 @@ def _clipped(
     return absolute, squared, variance
 
 
+@documented
 def regression_errors(
     y_true: ArrayLike,
     y_pred: ArrayLike,
@@ -175,48 +394,22 @@ def regression_errors(
 
     Parameters
     ----------
-    y_true : array-like of shape (n_samples,)
-        Private numbers of held-out rows.
-    y_pred : array-like of shape (n_samples,)
-        The prediction of the model for each row, from that row alone.
-    target_bounds : "private" or tuple (low, high), default="private"
-        Range of `y_true`, from public knowledge; numbers beyond it count as the nearest bound.
-        ``"private"`` learns it.
-    max_error : "private" or float, default="private"
-        The bound to which absolute errors are clipped, from public knowledge. ``"private"`` learns
-        it. If either this or `target_bounds` is not stated, both are learned, for 14 to 80% of the
-        allowance.
-    groups : array-like of shape (n_samples,), default=None
-        Id of the unit (a user, say) that each row belongs to. All rows of one id are protected
-        together. A budget with a `unit` needs groups; any other budget refuses them.
-    max_rows_per_unit : int or "private", default="private"
-        With `groups`: how many rows of each unit are used at most. ``"private"`` chooses this
-        number for 10% of the allowance, so that about 99 in 100 units keep all their rows.
-    epsilon, delta : float, default=1.0, 0.0
-        Privacy loss of the call.
-    budget : PrivacyBudget or None, default=None
-        Budget to charge; it also sets the neighbouring relation. None: the budget of an enclosing
-        ``with budget:`` block, if there is one.
-    random_state : int, RandomState or None, default=None
-        Seeds post-processing, and noise only inside ``skdp.config_context(noise="seeded")``.
+    {numbers}
+    {y_pred}
+    {target_bounds}
+    {privacy}
 
     Returns
     -------
     errors : RegressionErrors
 
-    Raises
-    ------
-    TypeError, ValueError
-        If an argument is out of range, if lengths differ, or if a cell is missing. Nothing is then
-        charged.
-    BudgetExceededError, SealedBudgetError, LedgerError
-        If the budget cannot grant (epsilon, delta).
+    {raises}
 
     Notes
     -----
     **Privacy.** *Released*: bounds, if not stated, then sums and sums of squares of errors and
     targets, in units of half the width of their bounds, with the number of rows. *Sensitivity*:
-    that of `skdp.core.Moments` of two columns. *Mechanism*: K-norm noise, or rounded Gaussian if
+    that of `skdp.queries.moments` of two columns. *Mechanism*: K-norm noise, or rounded Gaussian if
     delta > 0. *Charged*: (epsilon, delta), once, as "regression_errors". The model must be public,
     or trained privately, and each prediction must depend on its own row alone.
 
@@ -230,76 +423,27 @@ def regression_errors(
     >>> bool(0.8 < float(errors.r2()) < 1), bool(abs(float(errors.mae()) - 0.16) < 0.05)
     (True, True)
     """
-    return _released(
-        "regression_errors",
-        y_true,
-        y_pred,
-        max_error,
-        target_bounds,
-        targets=True,
-        groups=groups,
-        max_rows_per_unit=max_rows_per_unit,
-        epsilon=epsilon,
-        delta=delta,
-        budget=budget,
-        random_state=random_state,
-    )
+    return _errors("regression_errors", locals())
 
 
-def r2_score(
-    y_true: ArrayLike,
-    y_pred: ArrayLike,
-    *,
-    target_bounds: Any = "private",
-    max_error: Any = "private",
-    groups: Any = None,
-    max_rows_per_unit: Any = "private",
-    epsilon: float = 1.0,
-    delta: float = 0.0,
-    budget: PrivacyBudget | None = None,
-    random_state: Any = None,
-) -> Estimate:
+@documented
+@parameters_of(regression_errors, _errors)
+def r2_score(errors: RegressionErrors) -> Released:
     """Return the coefficient of determination R² of held-out private rows.
 
     Parameters
     ----------
-    y_true : array-like of shape (n_samples,)
-        Private numbers of held-out rows.
-    y_pred : array-like of shape (n_samples,)
-        The prediction of the model for each row, from that row alone.
-    target_bounds : "private" or tuple (low, high), default="private"
-        Range of `y_true`, from public knowledge; numbers beyond it count as the nearest bound.
-        ``"private"`` learns it.
-    max_error : "private" or float, default="private"
-        The bound to which absolute errors are clipped, from public knowledge. ``"private"`` learns
-        it. If either this or `target_bounds` is not stated, both are learned, for 14 to 80% of the
-        allowance.
-    groups : array-like of shape (n_samples,), default=None
-        Id of the unit (a user, say) that each row belongs to. All rows of one id are protected
-        together. A budget with a `unit` needs groups; any other budget refuses them.
-    max_rows_per_unit : int or "private", default="private"
-        With `groups`: how many rows of each unit are used at most. ``"private"`` chooses this
-        number for 10% of the allowance, so that about 99 in 100 units keep all their rows.
-    epsilon, delta : float, default=1.0, 0.0
-        Privacy loss of the call.
-    budget : PrivacyBudget or None, default=None
-        Budget to charge; it also sets the neighbouring relation. None: the budget of an enclosing
-        ``with budget:`` block, if there is one.
-    random_state : int, RandomState or None, default=None
-        Seeds post-processing, and noise only inside ``skdp.config_context(noise="seeded")``.
+    {numbers}
+    {y_pred}
+    {target_bounds}
+    {privacy}
 
     Returns
     -------
-    r2 : Estimate
+    r2 : Released
         At most 1; NaN if noise hides the variance of the targets.
 
-    Raises
-    ------
-    TypeError, ValueError
-        If an argument is out of range, if lengths differ, or if a cell is missing. Nothing is then
-        charged.
-    BudgetExceededError, SealedBudgetError, LedgerError
-        If the budget cannot grant (epsilon, delta).
+    {raises}
 
     Notes
     -----
@@ -316,22 +460,10 @@ def r2_score(
     >>> bool(0.8 < float(r2) < 1)
     True
     """
-    return _released(
-        "r2_score",
-        y_true,
-        y_pred,
-        max_error,
-        target_bounds,
-        targets=True,
-        groups=groups,
-        max_rows_per_unit=max_rows_per_unit,
-        epsilon=epsilon,
-        delta=delta,
-        budget=budget,
-        random_state=random_state,
-    ).r2()
+    return errors.r2()
 
 
+@documented
 def mean_squared_error(
     y_true: ArrayLike,
     y_pred: ArrayLike,
@@ -343,52 +475,30 @@ def mean_squared_error(
     delta: float = 0.0,
     budget: PrivacyBudget | None = None,
     random_state: Any = None,
-) -> Estimate:
+) -> Released:
     """Return the mean squared error of held-out private rows.
 
     Parameters
     ----------
-    y_true : array-like of shape (n_samples,)
-        Private numbers of held-out rows.
-    y_pred : array-like of shape (n_samples,)
-        The prediction of the model for each row, from that row alone.
-    max_error : "private" or float, default="private"
-        The bound to which absolute errors are clipped, from public knowledge. ``"private"`` learns
-        it, for 14 to 80% of the allowance.
-    groups : array-like of shape (n_samples,), default=None
-        Id of the unit (a user, say) that each row belongs to. All rows of one id are protected
-        together. A budget with a `unit` needs groups; any other budget refuses them.
-    max_rows_per_unit : int or "private", default="private"
-        With `groups`: how many rows of each unit are used at most. ``"private"`` chooses this
-        number for 10% of the allowance, so that about 99 in 100 units keep all their rows.
-    epsilon, delta : float, default=1.0, 0.0
-        Privacy loss of the call.
-    budget : PrivacyBudget or None, default=None
-        Budget to charge; it also sets the neighbouring relation. None: the budget of an enclosing
-        ``with budget:`` block, if there is one.
-    random_state : int, RandomState or None, default=None
-        Seeds post-processing, and noise only inside ``skdp.config_context(noise="seeded")``.
+    {numbers}
+    {y_pred}
+    {max_error}
+    {privacy}
 
     Returns
     -------
-    error : Estimate
+    error : Released
         In squared units of the targets.
 
-    Raises
-    ------
-    TypeError, ValueError
-        If an argument is out of range, if lengths differ, or if a cell is missing. Nothing is then
-        charged.
-    BudgetExceededError, SealedBudgetError, LedgerError
-        If the budget cannot grant (epsilon, delta).
+    {raises}
 
     Notes
     -----
     **Privacy.** *Released*: a bound, if not stated, then the sums of errors and of their squares,
     in units of half the width of this bound, with the number of rows. *Sensitivity*: that of
-    `skdp.core.Moments` of one column. *Mechanism*: K-norm noise, or rounded Gaussian if delta > 0.
-    *Charged*: (epsilon, delta), once, as "mean_squared_error". The model must be public, or trained
-    privately, and each prediction must depend on its own row alone.
+    `skdp.queries.moments` of one column. *Mechanism*: K-norm noise, or rounded Gaussian if
+    delta > 0. *Charged*: (epsilon, delta), once, as "mean_squared_error". The model must be public,
+    or trained privately, and each prediction must depend on its own row alone.
 
     Examples
     --------
@@ -399,69 +509,27 @@ def mean_squared_error(
     >>> bool(abs(float(error) - 0.031) < 0.01)
     True
     """
-    return _released(
-        "mean_squared_error",
-        y_true,
-        y_pred,
-        max_error,
-        groups=groups,
-        max_rows_per_unit=max_rows_per_unit,
-        epsilon=epsilon,
-        delta=delta,
-        budget=budget,
-        random_state=random_state,
-    ).mse()
+    return _errors("mean_squared_error", locals()).mse()
 
 
-def mean_absolute_error(
-    y_true: ArrayLike,
-    y_pred: ArrayLike,
-    *,
-    max_error: Any = "private",
-    groups: Any = None,
-    max_rows_per_unit: Any = "private",
-    epsilon: float = 1.0,
-    delta: float = 0.0,
-    budget: PrivacyBudget | None = None,
-    random_state: Any = None,
-) -> Estimate:
+@documented
+@parameters_of(mean_squared_error, _errors)
+def mean_absolute_error(errors: RegressionErrors) -> Released:
     """Return the mean absolute error of held-out private rows.
 
     Parameters
     ----------
-    y_true : array-like of shape (n_samples,)
-        Private numbers of held-out rows.
-    y_pred : array-like of shape (n_samples,)
-        The prediction of the model for each row, from that row alone.
-    max_error : "private" or float, default="private"
-        The bound to which absolute errors are clipped, from public knowledge. ``"private"`` learns
-        it, for 14 to 80% of the allowance.
-    groups : array-like of shape (n_samples,), default=None
-        Id of the unit (a user, say) that each row belongs to. All rows of one id are protected
-        together. A budget with a `unit` needs groups; any other budget refuses them.
-    max_rows_per_unit : int or "private", default="private"
-        With `groups`: how many rows of each unit are used at most. ``"private"`` chooses this
-        number for 10% of the allowance, so that about 99 in 100 units keep all their rows.
-    epsilon, delta : float, default=1.0, 0.0
-        Privacy loss of the call.
-    budget : PrivacyBudget or None, default=None
-        Budget to charge; it also sets the neighbouring relation. None: the budget of an enclosing
-        ``with budget:`` block, if there is one.
-    random_state : int, RandomState or None, default=None
-        Seeds post-processing, and noise only inside ``skdp.config_context(noise="seeded")``.
+    {numbers}
+    {y_pred}
+    {max_error}
+    {privacy}
 
     Returns
     -------
-    error : Estimate
+    error : Released
         In the units of the targets.
 
-    Raises
-    ------
-    TypeError, ValueError
-        If an argument is out of range, if lengths differ, or if a cell is missing. Nothing is then
-        charged.
-    BudgetExceededError, SealedBudgetError, LedgerError
-        If the budget cannot grant (epsilon, delta).
+    {raises}
 
     Notes
     -----
@@ -477,15 +545,4 @@ def mean_absolute_error(
     >>> bool(abs(float(error) - 0.16) < 0.05)
     True
     """
-    return _released(
-        "mean_absolute_error",
-        y_true,
-        y_pred,
-        max_error,
-        groups=groups,
-        max_rows_per_unit=max_rows_per_unit,
-        epsilon=epsilon,
-        delta=delta,
-        budget=budget,
-        random_state=random_state,
-    ).mae()
+    return errors.mae()

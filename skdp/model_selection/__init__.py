@@ -22,12 +22,16 @@ is private (`private_scorer`). Otherwise the search releases them without a char
 shows it.
 """
 
-from skdp.model_selection._check import check_pipeline
-from skdp.model_selection._cost import SearchCost, cross_val_cost, search_cost
-from skdp.model_selection._findings import Finding, PipelineCheck
-from skdp.model_selection._folds import PerRecordKFold
-from skdp.model_selection._parts import fit_parts
-from skdp.model_selection._plan import ChargePlan, PlannedCharge, plan
+from skdp.model_selection._check import Finding, PipelineCheck, check_pipeline
+from skdp.model_selection._folds import PerRecordKFold, fit_parts
+from skdp.model_selection._plan import (
+    ChargePlan,
+    PlannedCharge,
+    SearchCost,
+    cross_val_cost,
+    plan,
+    search_cost,
+)
 from skdp.model_selection._private_search import DPGridSearchCV, DPRandomizedSearchCV
 from skdp.model_selection._scorer import PrivateScorer, private_scorer
 

@@ -1,115 +1,423 @@
-"""The candidates of scikit-learn's searches, and how many of them are fitted how often.
+"""The candidates of a private search: their shares of a run, and what is checked before the charge.
 
-Nothing is released here and no row is read.
+The private steps of a candidate share the allowance of one run as their own ``epsilon`` says: as
+weights, of epsilon where noise is pure, of mu squared where it is Gaussian. Steps with a delta
+apart from that of noise (learned categories, say) share the separate delta of a run equally.
+
+A cell that a step refuses makes each run fail that fits its row, and that tells of the row, as the
+error of a fit by itself does. So the steps that read cells of X make their own checks of them,
+once, before the charge. What steps without noise make of X (public ones, and private ones with
+everything stated) is checked for the steps behind them, and so are the cells that a private step
+passes on as they are: missing ones, and text. Not followed is what public steps make of the output
+of noisy ones.
 """
 
 from __future__ import annotations
 
-import copy
+import functools
+import inspect
 import math
-from collections.abc import Mapping
-from typing import Any
+from fractions import Fraction
+from functools import lru_cache
+from typing import Any, Self
 
 import numpy as np
-from sklearn.base import clone
-from sklearn.model_selection import ParameterGrid, ParameterSampler
-from sklearn.utils import check_random_state
+from scipy import sparse
+from sklearn import config_context
+from sklearn.base import BaseEstimator, clone
+from sklearn.compose import ColumnTransformer, TransformedTargetRegressor
+from sklearn.frozen import FrozenEstimator
+from sklearn.pipeline import FeatureUnion, Pipeline
+from sklearn.utils import get_tags
 
-from skdp.base.leaks import is_halving
-from skdp.model_selection._splits import number_of_splits, splitter_of
+from skdp.base import check_without_rows, request_groups
+from skdp.base.leaks import EXACT_CLASSES, EXACT_SPARSE, has_price, is_search, steps_of
+from skdp.budget import Cost, PrivacyBudget, exact, gdp_mu, pure_mu
+from skdp.core import PRIVATE_ROWS, Unit, check_unit
+from skdp.loss.conversions import check_positive, largest, round_down
+from skdp.model_selection._check import HIGH, look_into
+from skdp.model_selection._pricing import price_or_none, private_parts
+from skdp.queries import BaseRun
+from skdp.tabular import ONE_PLACE, check_categorical, check_columns, check_rows, refuse_parts
+from skdp.user_code import no_restart, run_isolated, silent
 
-_MOST_CHOICES = 1000  # candidates that are priced one by one where the draw is not known
+
+@lru_cache(maxsize=1024)
+def gaussian_epsilon(mu: float, delta: float) -> float:
+    """Return the largest epsilon for which (epsilon, delta) buys at most this mu."""
+    return largest(lambda e: gdp_mu(e, delta) <= mu, mu) * (1 - 1e-12)
 
 
-def candidates_of(
-    search: Any, n_samples: int | None = None, groups: Any = None
-) -> tuple[list[Any], int | None]:
-    """Return the candidates of a search, or (what they may be, how many) if they are random.
+@lru_cache(maxsize=1024)
+def _pure_epsilon(mu: float) -> float:
+    return largest(lambda e: pure_mu(e) <= mu, mu) * (1 - 1e-12)
 
-    Raises
-    ------
-    TypeError, ValueError
-        If they cannot be known, with the reason and the way out.
+
+def _separate_delta(part: Any) -> float:
+    """Return the delta that a step has apart from that of its noise, in its present parameters."""
+    cost = price_or_none(part)
+    if cost is None:
+        return 0.0
+    return float(sum(times * single.separate_delta for single, times in cost.components))
+
+
+def needs_separate_delta(estimator: Any, delta: float) -> bool:
+    """Say whether a step learns something for a delta of its own, if it has a delta."""
+    parts = [clone(part) for _, part in private_parts(estimator)]
+    able = [part for part in parts if "delta" in part.get_params(deep=False)]
+    return delta > 0 and any(_separate_delta(part.set_params(delta=delta)) > 0 for part in able)
+
+
+def _learning(part: Any, mu: float, apart: float) -> dict[str, float]:
+    """Return the epsilon and delta with which a step has this mu and this delta apart, at most."""
+    apart *= 1 - 1e-9
+    part.set_params(delta=apart)
+    used = _separate_delta(part) / apart  # a part of delta; the rest is for noise
+    delta = apart / used
+    epsilon = gaussian_epsilon(mu, delta * (1 - used)) if used < 1 else _pure_epsilon(mu)
+    return {"epsilon": epsilon, "delta": delta}
+
+
+def allot(estimator: Any, base: BaseRun, delta: float) -> Any:
+    """Give the private steps of an estimator their parts of a run, in place, and return it.
+
+    Steps that release nothing, as all is stated, get none.
     """
-    chosen, number = _choices(search, n_samples, groups)
-    made = [clone(search.estimator).set_params(**clone(choice, safe=False)) for choice in chosen]
-    return made, number
+    every = [part for _, part in private_parts(estimator)]
+    for part in every:
+        if "delta" in part.get_params(deep=False):
+            part.set_params(delta=0.0 if base.mu is None else delta)
+    weights = [exact(check_positive(part.epsilon, "epsilon")) for part in every]
+    paying = [(p, w) for p, w in zip(every, weights, strict=True) if price_or_none(p) is not None]
+    whole = sum((weight for _, weight in paying), start=Fraction(0))
+    learning = [p for p, _ in paying if base.separate_delta > 0 and _separate_delta(p) > 0]
+    for part, weight in paying:
+        share = weight / whole
+        if base.mu is None:
+            assert base.epsilon is not None
+            part.set_params(epsilon=round_down(exact(base.epsilon) * share))
+            continue
+        mu = base.mu * float(share) ** 0.5 * (1 - 1e-12)
+        if part in learning:
+            part.set_params(**_learning(part, mu, base.separate_delta / len(learning)))
+        elif "delta" in part.get_params(deep=False):
+            part.set_params(epsilon=gaussian_epsilon(mu, delta))
+        else:
+            part.set_params(epsilon=_pure_epsilon(mu))
+    return estimator
 
 
-def _choices(
-    search: Any, n_samples: int | None, groups: Any
-) -> tuple[list[dict[str, Any]], int | None]:
-    """Return the parameters of the candidates, or (what they may be, how many) if random."""
-    params = search.get_params(deep=False)
-    if "param_grid" in params:
-        found, number = list(ParameterGrid(params["param_grid"])), None
-    else:
-        found, number = _drawn(search, params, n_samples, groups)
-    if params.get("resource", "n_samples") != "n_samples":
-        # The resource grows from round to round; no round uses more than max_resources.
-        found = [{**one, params["resource"]: params["max_resources"]} for one in found]
-    return found, number
+def _named(path: str, part: Any) -> str:
+    return f"step {path} ({type(part).__name__})" if path else type(part).__name__
 
 
-def _drawn(
-    search: Any, params: Mapping[str, Any], n_samples: int | None, groups: Any
-) -> tuple[list[dict[str, Any]], int | None]:
-    """Return what is drawn from lists and distributions, or what may be, and how many are."""
-    halving = is_halving(search)
-    number = _first_round(params, n_samples, groups) if halving else int(params["n_iter"])
-    random_state, distributions = params["random_state"], params["param_distributions"]
-    known = check_random_state(random_state) is not check_random_state(None)
-    # A halving search draws again from a generator that it shares with its splitter.
-    if known and not (halving and isinstance(random_state, np.random.RandomState)):
-        sampler = ParameterSampler(distributions, number, random_state=copy.deepcopy(random_state))
-        return list(sampler), None
-    # Any parameter may change the cost, so all that may be drawn are priced.
-    grids = [distributions] if isinstance(distributions, Mapping) else list(distributions)
-    drawn = [name for grid in grids for name, values in grid.items() if hasattr(values, "rvs")]
-    if drawn:
-        raise ValueError(
-            f"random_state must be an int to price a search that draws {drawn[0]} from a "
-            "distribution"
+def _at(where: str, part: Any, error: TypeError | ValueError) -> TypeError | ValueError:
+    """Return the error of a step with its place before it, and the name of its class once."""
+    return type(error)(f"{where}: {str(error).removeprefix(type(part).__name__ + ': ')}")
+
+
+def check_candidate(candidate: Any, base: BaseRun) -> None:
+    """Raise TypeError or ValueError, with the step and the way out, for what no run may fit."""
+    parts = private_parts(candidate)
+    if not parts:
+        raise TypeError(
+            f"estimator must be private, or a pipeline with private steps, got "
+            f"{type(candidate).__name__}: take its private counterpart, which skdp.make_private "
+            "names, or DPTrainOnRelease, on whose released_xy() any search is free"
         )
-    grid = ParameterGrid(grids)
-    if len(grid) > _MOST_CHOICES:
-        raise ValueError(
-            f"random_state must be an int to price a search with more than {_MOST_CHOICES} "
-            "candidates to draw from"
-        )
-    return list(grid), min(number, len(grid)) if halving else number
-
-
-def _first_round(params: Mapping[str, Any], n_samples: int | None, groups: Any) -> int:
-    """Return how many candidates a random halving search begins with, at most."""
-    if params["n_candidates"] != "exhaust":
-        return int(params["n_candidates"])
-    least, most = params["min_resources"], params["max_resources"]
-    if least == "exhaust":
-        raise ValueError("n_candidates and min_resources cannot be both 'exhaust'")
-    by_rows = params["resource"] == "n_samples"
-    if most == "auto" or (by_rows and least == "smallest"):
-        if not by_rows:
-            raise ValueError("max_resources must be an integer for a resource other than rows")
-        if n_samples is None:
+    for path, part in parts:
+        if hasattr(part, "run_cost"):
+            raise TypeError(f"{_named(path, part)}: a search inside of a private search is refused")
+        try:
+            check_without_rows(part)
+        except (TypeError, ValueError) as error:
+            raise _at(_named(path, part), part, error) from None
+    for finding in look_into(candidate, passes_ids=True):
+        if finding.severity == HIGH or finding.what in (EXACT_CLASSES, EXACT_SPARSE):
+            raise TypeError(f"{finding.where}: {finding.what}. Instead: {finding.way_out}")
+    for path, value in candidate.get_params(deep=True).items():
+        if path.rpartition("__")[2] == "memory" and value is not None:
             raise ValueError(
-                "n_samples must be given to price a search with n_candidates='exhaust', whose "
-                "number of candidates depends on it; or state n_candidates"
+                f"{path} must be None in a private search, got {type(value).__name__}: the cache "
+                "would keep every run, and how many there were"
             )
-    most = n_samples if most == "auto" else most
-    if least == "smallest":
-        # Times the number of classes in y, which is not known: at least one.
-        splits = number_of_splits(splitter_of(params["cv"]), n_samples, groups) if by_rows else 0
-        least = max(2 * splits, 1)
-    if most < least:
-        raise ValueError(f"min_resources={least} is more than there is: max_resources={most}")
-    return int(most // least)
+    costs: list[Cost] = []
+    for path, part in parts:
+        where = _named(path, part)
+        try:
+            cost = part.privacy_cost()
+        except (TypeError, ValueError) as error:
+            raise _at(where, part, error) from None
+        if cost is None:
+            continue
+        if not base.covers([cost]):
+            raise ValueError(
+                f"{where} costs more than its part of a run, {cost}: its delta is neither that of "
+                "Gaussian noise nor apart, so a private search has no bound for it"
+            )
+        costs.append(cost)
+    if not base.covers(costs):
+        raise ValueError("the steps of a candidate together lose more than a run may")
 
 
-def halving_fits(n_candidates: int, factor: float) -> int:
-    """Return an upper bound of the candidates that successive halving fits, over all rounds."""
-    fits, left = 0, n_candidates
-    for _ in range(1 + math.floor(math.log(n_candidates, factor))):
-        fits += left
-        left = math.ceil(left / factor)
-    return fits
+# --- groups of users ------------------------------------------------------------------------------
+
+_NO_GROUPS = (
+    "{where}: its fit takes no groups=, so it protects rows only, and the search protects all rows "
+    "of one {unit!r}. Take an estimator that takes groups, or search with a budget without a unit"
+)
+_TARGETS_WITHOUT_GROUPS = (
+    "{where}: TransformedTargetRegressor passes no groups on to its transformer. Transform targets "
+    "from public knowledge, by func= and inverse_func="
+)
+
+
+def ask_for_groups(candidate: Any, unit: str, most: Any, adjacency: str) -> None:
+    """Have the private steps of a candidate asked for groups, in place; raise where one cannot.
+
+    `most` is the number of rows of a unit (or "private") that count in steps that state none. The
+    steps must have their parts of a run.
+    """
+    for path, part in private_parts(candidate):
+        where = f"step {path} ({type(part).__name__})" if path else type(part).__name__
+        if is_search(part) or not hasattr(part, "set_fit_request"):
+            raise TypeError(_NO_GROUPS.format(where=where, unit=unit))
+        if "groups" not in inspect.signature(part.fit).parameters:
+            raise TypeError(_NO_GROUPS.format(where=where, unit=unit))
+        outer = candidate.get_params(deep=True).get(path.rpartition("__")[0], candidate)
+        inner = path.rpartition("__")[2]
+        if isinstance(outer, TransformedTargetRegressor) and inner == "transformer":
+            raise TypeError(_TARGETS_WITHOUT_GROUPS.format(where=where))
+        request_groups(part)
+        if getattr(part, "max_rows_per_unit", None) == PRIVATE_ROWS:
+            part.set_params(max_rows_per_unit=most)
+        stated = getattr(part, "max_rows_per_unit", PRIVATE_ROWS)
+        cost = part.privacy_cost()
+        if cost is not None and stated != PRIVATE_ROWS:
+            try:
+                delta = 0.0 if cost.mu is None else cost.delta
+                check_unit(Unit(unit, stated), adjacency, cost.epsilon, delta)
+            except ValueError as error:
+                raise ValueError(f"{where}: {error}") from None
+
+
+def fit_with_groups(model: Any, X: Any, y: Any, groups: Any) -> Any:
+    """Fit a candidate whose steps ask for groups."""
+    arguments = (X,) if y is None else (X, y)
+    with config_context(enable_metadata_routing=True):  # of this thread only
+        return model.fit(*arguments, groups=groups)
+
+
+# --- cells that steps refuse ----------------------------------------------------------------------
+
+_FAILS = (
+    "the step {name} cannot transform X, so every run of the search would fail. It releases "
+    "nothing, so its error is not shown; fit it by itself on public rows that resemble the "
+    "private ones"
+)
+_TARGETS = (
+    "func of TransformedTargetRegressor must give a finite number for every y in a private search: "
+    "clip y to public bounds within it"
+)
+_WEIGHTS = (
+    "transformer_weights of a {name} must be None in a private search: what they make of a cell is "
+    "not checked before. Scale columns by a step of the pipeline"
+)
+_NAN_CODES = (
+    "{name}: {parameter} must be a number in a pipeline that is searched, where no step behind it "
+    "takes NaN: a missing cell would make its runs fail"
+)
+
+
+def check_first_steps(candidate: Any, X: Any, estimator: str, allow_empty: bool) -> None:
+    """Raise what the steps of a candidate that read X would raise for its cells, before any charge.
+
+    The steps must have their parts of a run. Texts are fixed, as those of fits of the steps by
+    themselves.
+    """
+    refuse_parts(X, estimator, ONE_PLACE)
+    if sparse.issparse(X):
+        check_rows(X, estimator=estimator)
+    with config_context(transform_output="default", enable_metadata_routing=False):
+        _Check(estimator, allow_empty).read([candidate], X)
+
+
+def check_targets_of(candidate: Any, y: Any) -> None:
+    """Raise if a candidate makes targets of y (finite numbers) that are not finite."""
+    for part in [candidate, *candidate.get_params(deep=True).values()]:
+        if isinstance(part, TransformedTargetRegressor) and part.func is not None:
+            targets = np.asarray(y, dtype=np.float64).reshape(-1, 1)
+            with silent(), np.errstate(all="ignore"):
+                transformed = run_isolated(
+                    functools.partial(_as_floats, part.func, targets), None, no_restart
+                )
+            if transformed is None or not np.isfinite(transformed).all():
+                raise ValueError(_TARGETS)
+
+
+def _as_floats(function: Any, values: Any) -> Any:
+    return np.asarray(function(values), dtype=np.float64)
+
+
+class _Numbers(BaseEstimator):
+    """Stands for what is behind a ColumnTransformer or FeatureUnion, and reads cells of X there."""
+
+    def __init__(self, missing: bool) -> None:
+        self.missing = missing
+
+
+class _Check:
+    """Follows X through the steps of a candidate up to the first that adds noise."""
+
+    def __init__(self, estimator: str, allow_empty: bool) -> None:
+        self.estimator, self.allow_empty = estimator, allow_empty
+
+    def read(self, steps: list[Any], X: Any) -> None:
+        """Check X for the first of some steps, and what that makes of it for the others."""
+        steps = _flat(steps)
+        if not steps:
+            return
+        step, behind = steps[0], steps[1:]
+        if isinstance(step, str):  # "drop"
+            return
+        parts = private_parts(step)
+        if isinstance(step, _Numbers):
+            self._numbers(X, missing=step.missing and not _nullable(X))
+        elif not has_price(step) and all(part.privacy_cost() is None for _, part in parts):
+            if behind:
+                self.read(behind, self._made(step, X))
+        elif isinstance(step, ColumnTransformer | FeatureUnion):
+            self._parts(step, behind, X)
+        elif not has_price(step) and (inside := steps_of(step)) is not None:
+            for name, part, _ in inside:
+                if name != "transformer":  # of targets
+                    self.read([part], X)
+        elif has_price(step) and step.privacy_cost() is None and hasattr(step, "transform"):
+            self.read(behind, self._made(step, X))
+        else:
+            self._leaf(step, behind, X)
+
+    def _parts(self, step: Any, behind: list[Any], X: Any) -> None:
+        """Check what each part of a container reads, and that numbers are what it passes on."""
+        if step.transformer_weights is not None:
+            raise ValueError(_WEIGHTS.format(name=type(step).__name__))
+        if behind and not _takes_text(behind[0]):
+            behind = [_Numbers(_may_have_nan(behind))]
+        else:
+            behind = []
+        if isinstance(step, FeatureUnion):
+            for _, part in step.transformer_list:
+                self.read([part, *behind], X)
+            return
+
+        def reader(part: Any) -> Any:
+            dropped = isinstance(part, str) and part == "drop"
+            return part if dropped else _Reader(self, part, behind)
+
+        # scikit-learn chooses the columns, and refuses what it refuses.
+        parts = [(name, reader(part), columns) for name, part, columns in step.transformers]
+        ColumnTransformer(parts, remainder=reader(step.remainder), sparse_threshold=0).fit(X)
+
+    def _made(self, step: Any, X: Any) -> Any:
+        """Return what a step that releases nothing makes of X; raise if it cannot."""
+        copied = step if isinstance(step, FrozenEstimator) else clone(step)
+        for _, part in private_parts(copied):
+            if "budget" in part.get_params(deep=False):
+                part.set_params(budget=PrivacyBudget(1.0, adjacency="add_or_remove_one"))
+        with silent():
+            if has_price(copied):  # what it refuses, it says in public words
+                return copied.fit(X).transform(X)
+            output = run_isolated(lambda: copied.fit(X).transform(X), None, no_restart)
+        if output is None:
+            raise ValueError(_FAILS.format(name=type(step).__name__))
+        return output
+
+    def _numbers(self, X: Any, *, missing: bool) -> None:
+        """Check that cells are finite numbers, or missing."""
+        if sparse.issparse(X):
+            X = sparse.csr_array(X).data.reshape(-1, 1)
+            if len(X):
+                check_rows(X, estimator=self.estimator)
+            return
+        check = check_columns if missing else check_rows
+        check(X, estimator=self.estimator, allow_empty=self.allow_empty)
+
+    def _leaf(self, step: Any, behind: list[Any], X: Any) -> None:
+        """Check X as the fit of a private step does, and what that passes on."""
+        tags = get_tags(step).input_tags
+        if tags.string or tags.categorical:
+            if hasattr(step, "transform"):  # tables of other columns are read by `learned` plans
+                check_categorical(X, estimator=self.estimator, allow_empty=self.allow_empty)
+            fills = hasattr(step, "strategy")  # and leaves all other cells
+            if fills and behind and not _takes_text(behind[0]):
+                self._numbers(X, missing=True)
+        else:
+            kept = _keeps_nan(step) and behind and not _may_have_nan(behind)
+            self._numbers(X, missing=bool(tags.allow_nan) and not kept)
+        for name in ("encoded_missing_value", "unknown_value"):
+            value = getattr(step, name, None)
+            nan = isinstance(value, float) and math.isnan(value)
+            if nan and behind and not _may_have_nan(behind):
+                raise ValueError(_NAN_CODES.format(name=type(step).__name__, parameter=name))
+
+
+def _flat(steps: list[Any]) -> list[Any]:
+    """Return steps without those that pass everything on, pipelines as their steps."""
+    flat: list[Any] = []
+    for step in steps:
+        if isinstance(step, Pipeline):
+            flat += _flat([part for _, part in step.steps])
+        elif step is not None and not (isinstance(step, str) and step == "passthrough"):
+            flat.append(step)
+    return flat
+
+
+def _keeps_nan(step: Any) -> bool:
+    """Say whether a step leaves missing cells missing."""
+    return getattr(step, "nan_policy", "raise") == "omit"
+
+
+def _may_have_nan(steps: list[Any]) -> bool:
+    """Say whether steps take missing cells, or fill them before one that does not."""
+    for step in _flat(steps):
+        if not _takes_nan(step):
+            return False
+        if not _keeps_nan(step):
+            return True
+    return True
+
+
+def _takes_text(step: Any) -> bool:
+    tags = get_tags(step).input_tags if hasattr(step, "get_params") else None
+    return tags is not None and bool(tags.string or tags.categorical)
+
+
+def _nullable(X: Any) -> bool:
+    """Say whether X has columns of numbers whose missing cells scikit-learn refuses to stack."""
+    types = getattr(X, "dtypes", ())
+    return hasattr(X, "iloc") and any(not isinstance(dtype, np.dtype) for dtype in types)
+
+
+def _takes_nan(step: Any) -> bool:
+    return hasattr(step, "get_params") and bool(get_tags(step).input_tags.allow_nan)
+
+
+class _Reader(BaseEstimator):
+    """A part of a ColumnTransformer that checks its columns and makes nothing of them."""
+
+    def __init__(self, check: Any, step: Any, behind: Any) -> None:
+        self.check = check
+        self.step = step
+        self.behind = behind
+
+    def __sklearn_clone__(self) -> Self:
+        return self
+
+    def fit(self, X: Any, y: Any = None) -> Self:
+        """Check the columns."""
+        self.check.read([self.step, *self.behind], X)
+        return self
+
+    def transform(self, X: Any) -> Any:
+        """Return a column of zeros."""
+        return np.zeros((X.shape[0], 1))

@@ -1,21 +1,23 @@
 """What is wrong with a pipeline or a search, seen from its parameters: `check_pipeline`.
 
-Nothing is released here, no row is read and nothing is charged. The ledger counts what private
-steps charge. It cannot see that another step learns from the same rows without noise, that a row
-comes several times, or that a fold moves with a private value; most of that stands in the
-parameters, and is found here.
+Only parameters are read. The ledger counts what private steps charge. It cannot see that another
+step learns from the same rows without noise, that a row comes several times, or that a fold moves
+with a private value; most of that stands in the parameters, and is found here.
 """
 
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+from sklearn import get_config
 from sklearn.base import is_classifier
+from sklearn.compose import TransformedTargetRegressor
 from sklearn.frozen import FrozenEstimator
-from sklearn.pipeline import Pipeline
+from sklearn.pipeline import FeatureUnion, Pipeline
 
 from skdp._config import noise_is_seeded
 from skdp.base import check_without_rows
@@ -43,12 +45,11 @@ from skdp.base.leaks import (
 )
 from skdp.budget import Cost, PrivacyBudget
 from skdp.budget.ambient import ledger_of
+from skdp.budget.reports.html import html_table
 from skdp.core import check_allowance
 from skdp.exceptions import BudgetExceededError, LedgerError, SealedBudgetError
-from skdp.model_selection._candidates import candidates_of
-from skdp.model_selection._findings import HIGH, LOW, MEDIUM, Finding, PipelineCheck
-from skdp.model_selection._pricing import Pricer
-from skdp.model_selection._splits import (
+from skdp.loss.charge import total
+from skdp.model_selection._folds import (
     WAY_OUT,
     check_halving,
     check_splits,
@@ -56,7 +57,7 @@ from skdp.model_selection._splits import (
     relation_of,
     splitter_of,
 )
-from skdp.model_selection._unit_ids import budget_of, steps_without_ids, without_ids
+from skdp.model_selection._pricing import Pricer, budget_of, candidates_of, price_or_none, releases
 
 _MOST_CANDIDATES = 100  # of a search that are looked at one by one
 
@@ -132,23 +133,6 @@ def look_into(
     if not passes_ids:
         walk.findings += steps_without_ids(estimator)
     return PipelineCheck(walk.findings)
-
-
-def _price_of(part: Any) -> Cost | None:
-    """Return the cost of one fit, or None: it releases nothing, or its parameters are wrong."""
-    try:
-        cost: Cost | None = part.privacy_cost()
-    except (TypeError, ValueError):
-        return None
-    return cost
-
-
-def _releases(part: Any) -> bool:
-    """Say whether a fit of a part releases anything, so that a ledger has to count it."""
-    try:
-        return part.privacy_cost() is not None
-    except (TypeError, ValueError):
-        return True
 
 
 def _grants(budget: PrivacyBudget, cost: Cost) -> bool:
@@ -289,10 +273,11 @@ class _Walk:
                     "nothing; config_context(noise='seeded') is for tests and teaching",
                 )
         meanings = [look(estimator) for look in _MEANINGS.get(type(estimator).__name__, ())]
-        found = [one for one in meanings if one is not None]
-        for severity, what, way_out in found:
+        meant_otherwise = [m for m in meanings if m is not None]
+        for severity, what, way_out in meant_otherwise:
             self.add(severity, where, what, way_out)
-        if all(severity != HIGH for severity, *_ in found) and (refusal := _refusal(estimator)):
+        is_wrong = any(severity == HIGH for severity, *_ in meant_otherwise)
+        if not is_wrong and (refusal := _refusal(estimator)):
             self.add(HIGH, where, refusal, "other parameters, as the message says")
 
     def compare_budgets(self) -> None:
@@ -301,7 +286,7 @@ class _Walk:
         charging = [
             (where, budget_of(part))
             for where, part in self.parts
-            if hasattr(part, "budget") and _releases(part)
+            if hasattr(part, "budget") and releases(part)
         ]
         for _, budget in charging:
             if budget is not None and ledger_of(budget) not in map(ledger_of, stated):
@@ -323,10 +308,10 @@ class _Walk:
                 self.compare_prices(budget)
             except (LedgerError, SealedBudgetError):
                 what = "the ledger of its budget cannot be read from here: fit is refused"
-                mine = [w for w, one in charging if one is budget]
+                mine = [w for w, other in charging if other is budget]
                 self.add(HIGH, ", ".join(mine), what, "a budget whose ledger is there")
         if len(stated) > 1:
-            relations = {(one.adjacency, one.unit) for one in stated}
+            relations = {(other.adjacency, other.unit) for other in stated}
             where = ", ".join(
                 dict.fromkeys(where for where, budget in charging if budget is not None)
             )
@@ -345,7 +330,7 @@ class _Walk:
         """Look for prices that the ledger cannot grant any more, one by one or in sum."""
         left = budget.remaining
         mine = [
-            (where, part, _price_of(part))
+            (where, part, price_or_none(part))
             for where, part in self.parts
             if (own := budget_of(part)) is not None and ledger_of(own) == ledger_of(budget)
         ]
@@ -370,16 +355,14 @@ class _Walk:
                 steps.append((where, pricer.search(search).total()))
         if refused or not steps:
             return
-        total = steps[0][1]
-        for _, cost in steps[1:]:
-            total = total + cost
-        if not _grants(budget, total):
+        everything = total((cost, 1) for _, cost in steps)
+        if not _grants(budget, everything):
             several = len(steps) > 1
             self.add(
                 HIGH,
                 ", ".join(dict.fromkeys(where for where, _ in steps)),
                 f"{'their prices' if several else 'the cost of all its fits and scores'} "
-                f"(epsilon={total.epsilon:g}, delta={total.delta:g}) "
+                f"(epsilon={everything.epsilon:g}, delta={everything.delta:g}) "
                 f"{'are together' if several else 'is'} more than the budget has left ({room}): a "
                 "fit is refused after others are charged",
                 "budget.split(...), which gives each step its epsilon"
@@ -418,14 +401,14 @@ class _Walk:
         try:
             Pricer(self.n_samples, self.groups, None).search(search).total()
         except (TypeError, ValueError) as error:
-            if all(one.severity != HIGH for one in self.findings[seen:]):
+            if all(finding.severity != HIGH for finding in self.findings[seen:]):
                 self.add(LOW, where, f"its cost is not known: {error}", "search_cost(search, ...)")
         else:
             self.searches.append((where, search))
 
     def splits(self, search: Any, where: str, parts: Sequence[Any]) -> None:
         """Look at the splitter of a search, under the relations of what it fits."""
-        relations = {relation_of(budget_of(part)) for part in parts if _releases(part)}
+        relations = {relation_of(budget_of(part)) for part in parts if releases(part)}
         classifier = is_classifier(search.estimator)
         try:
             splitter = splitter_of(search.cv)
@@ -493,3 +476,174 @@ _MEANINGS: dict[str, tuple[Meaning, ...]] = {
     "DPQuantileTransformer": (_levels,),
     "DPSubsampleAggregate": (_no_public,),
 }
+
+
+# --- findings -------------------------------------------------------------------------------------
+
+HIGH, MEDIUM, LOW = "high", "medium", "low"
+_ORDER = (HIGH, MEDIUM, LOW)
+
+
+@dataclass(frozen=True)
+class Finding:
+    """One thing that `check_pipeline` found.
+
+    Parameters
+    ----------
+    severity : {"high", "medium", "low"}
+        As in the guide's "sharp edges". "high": the guarantee is lost without notice. "medium":
+        something else leaks, or utility is lost. "low": a surprise.
+    where : str
+        The step (by the name that ``set_params`` takes), its class, and its columns, if any.
+    what : str
+        What is wrong.
+    way_out : str
+        What to do instead.
+
+    Examples
+    --------
+    >>> from sklearn.preprocessing import StandardScaler
+    >>> import skdp
+    >>> skdp.check_pipeline(StandardScaler())[0].way_out
+    'DPStandardScaler'
+    """
+
+    severity: str
+    where: str
+    what: str
+    way_out: str
+
+    def __str__(self) -> str:
+        return f"[{self.severity}] {self.where}: {self.what}. Instead: {self.way_out}."
+
+
+class PipelineCheck(Sequence[Finding]):
+    """The findings of `check_pipeline`, worst first; empty (and so false) if there are none.
+
+    Parameters
+    ----------
+    findings : iterable of Finding
+
+    Examples
+    --------
+    >>> from skdp import DPKMeans, PrivacyBudget, check_pipeline
+    >>> check_pipeline(DPKMeans(budget=PrivacyBudget(1.0)))
+    check_pipeline: nothing found
+    """
+
+    def __init__(self, findings: Iterable[Finding] = ()) -> None:
+        unique = dict.fromkeys(findings)
+        self.findings = tuple(sorted(unique, key=lambda f: _ORDER.index(f.severity)))
+
+    def __len__(self) -> int:
+        return len(self.findings)
+
+    def __getitem__(self, item: Any) -> Any:
+        return self.findings[item]
+
+    def __repr__(self) -> str:
+        if not self.findings:
+            return "check_pipeline: nothing found"
+        number = f"{len(self)} finding{'s' if len(self) > 1 else ''}"
+        return "\n".join(
+            [f"check_pipeline: {number}", *(f"  {finding}" for finding in self.findings)]
+        )
+
+    def _repr_html_(self) -> str:
+        return self.to_html()
+
+    def to_html(self) -> str:
+        """Return the findings as a table for notebooks.
+
+        Returns
+        -------
+        page : str
+        """
+        if not self.findings:
+            return "<p>check_pipeline: nothing found</p>"
+        rows = [(f.severity, f.where, f.what, f.way_out) for f in self.findings]
+        return html_table(("severity", "where", "what", "instead"), rows)
+
+
+# --- ids of users ---------------------------------------------------------------------------------
+
+
+def without_ids(search_parts: Sequence[Any], where: str) -> Iterator[Finding]:
+    """Find parts of a search that are not handed the ids that their budget needs."""
+    for part in dict.fromkeys(search_parts):
+        if (unit := _unit_without_ids(part)) is None:
+            continue
+        yield Finding(
+            HIGH,
+            where,
+            f"{type(part).__name__} inside it gets no groups, and its budget protects one "
+            f"{unit!r}: each fit is refused",
+            "sklearn.set_config(enable_metadata_routing=True), and "
+            f".set_{'score' if hasattr(part, 'metric') else 'fit'}_request(groups=True) on it",
+        )
+
+
+def steps_without_ids(container: Any) -> Iterator[Finding]:
+    """Find steps of pipelines, at any depth, that are not handed the ids that their budget needs.
+
+    A search inside is looked at by itself.
+    """
+    return _steps(container, "", "")
+
+
+def _steps(container: Any, path: str, prefix: str | None) -> Iterator[Finding]:
+    """Find them below a path.
+
+    Without metadata routing, what `fit` is handed as ``<prefix>groups`` reaches the container; None
+    if nothing does.
+    """
+    for name, step, _ in steps_of(container) or []:
+        if isinstance(step, str | type | FrozenEstimator) or step is None or is_search(step):
+            continue
+        inner = f"{path}__{name}" if path else name
+        reached = _passed_on(container, name, prefix)
+        if not has_price(step):
+            yield from _steps(step, inner, reached)
+            continue
+        if (unit := _unit_without_ids(step)) is None:
+            continue
+        needs = f"its budget protects one {unit!r}, so its fit needs groups"
+        way_out = ".set_fit_request(groups=True) on this step, and fit(..., groups=ids)"
+        if get_config()["enable_metadata_routing"]:
+            severity, what = HIGH, f"{needs}, which it does not request: it is refused"
+        else:
+            way_out = f"sklearn.set_config(enable_metadata_routing=True), {way_out}"
+            if reached is None:
+                severity = HIGH
+                what = f"{needs}, which do not reach it without metadata routing: it is refused"
+            else:
+                severity = MEDIUM
+                what = f"{needs}, which reach it only if the call says {reached}groups="
+                way_out = f"fit(..., {reached}groups=ids); or {way_out}"
+        yield Finding(severity, f"{inner} ({type(step).__name__})", what, way_out)
+
+
+def _passed_on(container: Any, name: str, prefix: str | None) -> str | None:
+    """Return the prefix of what a container passes on to a step without metadata routing."""
+    if prefix is None:
+        return None
+    if isinstance(container, Pipeline):
+        return f"{prefix}{name}__"
+    regressor = isinstance(container, TransformedTargetRegressor) and name == "regressor"
+    return prefix if regressor or isinstance(container, FeatureUnion) else None
+
+
+def _unit_without_ids(part: Any) -> str | None:
+    """Return the unit of the budget of a part to which no ids are routed; None: all is well."""
+    budget = budget_of(part)
+    if budget is None or budget.unit is None:
+        return None
+    routes = bool(get_config()["enable_metadata_routing"])
+    return None if routes and _asks_for_groups(part) else budget.unit
+
+
+def _asks_for_groups(part: Any) -> bool:
+    """Say whether scikit-learn's metadata routing hands groups to a part."""
+    request = part.get_metadata_routing()
+    requested = [getattr(request, method).requests.get("groups") for method in ("fit", "score")]
+    return any(alias is True or isinstance(alias, str) for alias in requested)

@@ -1,18 +1,26 @@
-"""Folds by content: `PerRecordKFold`.
+"""How rows are split: folds by content, which splitters suit which relation, parts of a table.
 
-Nothing is released here. The fold of a record is a keyed hash of that record alone, so that
+`PerRecordKFold`: the fold of a record is a keyed hash of that record alone, so that
 under adjacency="add_or_remove_one" the folds of neighbouring tables are neighbouring tables:
 removing one record takes it out of one test fold and out of the other training folds, and moves
 no other. A splitter by position cannot give this where the number of rows is private: removing
 the first row moves up to one row across each border of an unshuffled `KFold`, and hundreds of
 rows of a shuffled one.
 
-Everything below is a function of one row at a time. That is easy to lose: the categories of a
+Its hash is a function of one row at a time. That is easy to lose: the categories of a
 column, the item size of a string array and the dtype that numpy or pandas chooses for a column
 all depend on the *other* rows. So numbers are hashed as the bits of their float64 value whatever
 the column's dtype, text as its characters, times as microseconds, missing values (None, NaN, NA,
 NaT) as one word, and the rows of a list cell by cell, because they may differ in length.
 Integer arithmetic modulo 2**64 makes it exact, and the same in every batch.
+
+Other splitters: under "replace_one" the number of rows is public, and folds that are a function of
+the positions alone are neighbouring. Under "add_or_remove_one" it is private: positions shift, so
+that only folds by content are neighbouring; and what fits once a row, or on a number of rows that
+follows from that of the table, tells it.
+
+Parts (`fit_parts`): a row is in the part that its own key names, or in none, so the parts are
+disjoint whatever the rows hold, as `PrivacyBudget.parallel` asks.
 """
 
 from __future__ import annotations
@@ -20,16 +28,38 @@ from __future__ import annotations
 import datetime
 import hashlib
 import numbers
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
-from sklearn.model_selection import BaseCrossValidator
+from sklearn.base import clone
+from sklearn.model_selection import (
+    BaseCrossValidator,
+    GroupKFold,
+    GroupShuffleSplit,
+    KFold,
+    LeaveOneGroupOut,
+    LeaveOneOut,
+    LeavePGroupsOut,
+    LeavePOut,
+    PredefinedSplit,
+    RepeatedKFold,
+    RepeatedStratifiedKFold,
+    ShuffleSplit,
+    StratifiedGroupKFold,
+    StratifiedKFold,
+    StratifiedShuffleSplit,
+    TimeSeriesSplit,
+    check_cv,
+)
 
+from skdp.base.callers import refused_for_users
+from skdp.base.leaks import HALVES, is_halving
+from skdp.budget import PrivacyBudget
 from skdp.core import public_generator
-from skdp.tabular import check_units, checked, is_missing
+from skdp.tabular import check_units, checked, is_missing, split_by_key
 from skdp.user_code import or_raise, suppress_warnings
 
 Words = NDArray[np.uint64]
@@ -224,21 +254,11 @@ def _add_words(total: Words, column: Any, key: bytes, first: int) -> int:
 
 
 def record_words(X: Any, y: Any, key: bytes) -> Words:
-    """Return one keyed 64-bit hash for each record (a row of X with its entry of y).
+    """Return one keyed 64-bit hash for each record (a row of X with its entry of y, if any).
 
-    Guarantee: entry i is a function of `key` and record i, in every container. Text is hashed by
-    keyed BLAKE2b, the words of a record are added up after mixing each with the key of its column.
-
-    Parameters
-    ----------
-    X : array-like, sparse matrix or table of shape (n_samples, n_features)
-    y : array-like of shape (n_samples,) or (n_samples, n_outputs), or None
-    key : bytes
-        At most 64.
-
-    Returns
-    -------
-    words : ndarray of uint64, shape (n_samples,)
+    Guarantee: entry i is a function of `key` (at most 64 bytes) and record i, in every container.
+    Text is hashed by keyed BLAKE2b; the words of a record are added up after mixing each with the
+    key of its column.
     """
     with suppress_warnings():  # a warning would tell of a cell
         try:
@@ -354,12 +374,14 @@ class PerRecordKFold(BaseCrossValidator):
     def _user_words(self, X: Any, groups: Any) -> Words:
         """Return one keyed hash of its id for each row."""
         n = int(X.shape[0]) if hasattr(X, "shape") else len(X)
-        units = check_units(groups, n, estimator=type(self).__name__)
+        # Rows without an id go to one fold: fits leave them out, or refuse them.
+        name = type(self).__name__
+        units = check_units(groups, n, estimator=name, adjacency="add_or_remove_one")
         first, second = (
             np.uint64(_digest(name, self._key)) for name in (b"user", b"fold of a user")
         )
         words = _mix(_mix(units.words ^ first) + second)
-        return np.asarray(words[units.codes])
+        return np.append(words, np.uint64(0))[units.codes]
 
     def split(
         self, X: Any, y: Any = None, groups: Any = None
@@ -393,3 +415,255 @@ class PerRecordKFold(BaseCrossValidator):
         fold = (upper * np.uint64(self.n_splits)) >> np.uint64(32)
         for k in range(self.n_splits):
             yield np.flatnonzero(fold != k), np.flatnonzero(fold == k)
+
+
+# --- splitters ------------------------------------------------------------------------------------
+
+# The relations under which folds are looked at; of a budget whose unit has many rows, both count as
+# the last: the number of rows is private, and a user is all of one fold or in none of it.
+REPLACE, ADD, USERS = "replace_one", "add_or_remove_one", "users"
+
+WAY_OUT = ". Use "  # between what is refused and what to do instead
+
+_PER_ROW_NOTE = (
+    "folds of PerRecordKFold differ in size between tables that differ in one replaced record: "
+    "they are neighbouring under adjacency='add_or_remove_one' only"
+)
+_INDEX_NOTE = (
+    "under adjacency='add_or_remove_one' only PerRecordKFold gives neighbouring folds: with "
+    "{name} one record moves others between folds, an error tells of too few rows, and the sum of "
+    "the charges is not a guarantee for the search"
+)
+_USERS_NOTE = (
+    "where one user has many rows only PerRecordKFold gives neighbouring folds: with {name} a user "
+    "more moves the rows of others between folds, and the sum of the charges is not a guarantee "
+    "for the search"
+)
+_STATED_USERS_NOTE = (
+    "where one user has many rows, stated splits give neighbouring folds only if the fold of each "
+    "user was stated by looking at that user alone"
+)
+_STATED_NOTE = (
+    "under adjacency='add_or_remove_one' only PerRecordKFold gives neighbouring folds: stated "
+    "splits do so only if the fold of each row was stated by looking at that row alone"
+)
+_LABEL_NOTE = (
+    "folds drawn from labels or groups (scikit-learn stratifies classifiers by default) are "
+    "neighbouring only where those are public: elsewhere take cv=KFold(...), which splits by "
+    "position"
+)
+_UNKNOWN_NOTE = (
+    "it is not known how {name} draws its folds: they are neighbouring under "
+    "adjacency='replace_one' if they are a function of the number of rows alone"
+)
+_TIME_NOTE = (
+    "TimeSeriesSplit is for rows in an order of time: folds are neighbouring only if no private "
+    "value decides the order of the rows"
+)
+_CLASSES_NOTE = (
+    "min_resources={value!r} counts the classes in y: how many rows the rounds use is neighbouring "
+    "only where the set of classes is public; state a number"
+)
+
+# Splitters whose folds are a function of the positions alone (n is public under replace_one). A
+# class that inherits from one of them may do anything.
+_BY_POSITION = (
+    KFold,
+    LeaveOneOut,
+    LeavePOut,
+    PredefinedSplit,
+    RepeatedKFold,
+    ShuffleSplit,
+    TimeSeriesSplit,
+)
+_BY_LABEL = (
+    GroupKFold,
+    GroupShuffleSplit,
+    LeaveOneGroupOut,
+    LeavePGroupsOut,
+    RepeatedStratifiedKFold,
+    StratifiedGroupKFold,
+    StratifiedKFold,
+    StratifiedShuffleSplit,
+)
+
+
+def splitter_of(cv: Any) -> Any:
+    """Return the splitter that scikit-learn would make of ``cv``."""
+    if isinstance(cv, Iterator):
+        raise ValueError(
+            "cv is an iterator, which pricing the search would exhaust: pass a list of splits"
+        )
+    return check_cv(cv)
+
+
+def number_of_splits(splitter: Any, n_samples: int | None, groups: Any) -> int:
+    """Return the number of splits, from the number of rows at most."""
+    if n_samples is None:
+        if isinstance(splitter, LeaveOneOut | LeavePOut):
+            raise ValueError(
+                f"n_samples must be given for {type(splitter).__name__}, whose number of splits "
+                "depends on it"
+            )
+        return int(splitter.get_n_splits(None, None, groups))
+    stand_in = np.broadcast_to(np.float64(0.0), (n_samples, 1))
+    return int(splitter.get_n_splits(stand_in, None, groups))
+
+
+def relation_of(budget: Any) -> str:
+    """Return the relation under which folds are looked at, of a budget or None."""
+    if getattr(budget, "unit", None) is not None:
+        return USERS
+    return str(getattr(budget, "adjacency", REPLACE))
+
+
+def _is_stated(cv: Any) -> bool:
+    """Say whether the splits themselves are given."""
+    return not hasattr(cv, "split") and not (cv is None or isinstance(cv, numbers.Integral))
+
+
+def fold_notes(cv: Any, splitter: Any, classifier: bool, adjacencies: set[str]) -> list[str]:
+    """Say where the folds of neighbouring tables are not neighbouring tables."""
+    kind = type(splitter)
+    per_record = isinstance(splitter, PerRecordKFold)
+    notes = []
+    if USERS in adjacencies and not per_record:
+        stated = _is_stated(cv) or kind is PredefinedSplit
+        notes.append(_STATED_USERS_NOTE if stated else _USERS_NOTE.format(name=kind.__name__))
+    if "add_or_remove_one" in adjacencies and not per_record:
+        stated = _is_stated(cv) or kind is PredefinedSplit
+        notes.append(_STATED_NOTE if stated else _INDEX_NOTE.format(name=kind.__name__))
+    if "replace_one" in adjacencies:
+        stratified = classifier and (cv is None or isinstance(cv, numbers.Integral))
+        if per_record:
+            notes.append(_PER_ROW_NOTE)
+        elif stratified or kind in _BY_LABEL:
+            notes.append(_LABEL_NOTE)
+        elif kind is TimeSeriesSplit:
+            notes.append(_TIME_NOTE)
+        elif not (_is_stated(cv) or kind in _BY_POSITION):
+            notes.append(_UNKNOWN_NOTE.format(name=kind.__name__))
+    return notes
+
+
+def check_splits(cv: Any, splitter: Any, adjacencies: set[str], n_samples: int | None) -> None:
+    """Refuse splits that tell the number of rows, or that count one row several times.
+
+    Raises ValueError with the way out.
+    """
+    kind, why = refused_for_users(splitter)
+    if USERS in adjacencies and kind:
+        raise ValueError(
+            f"cv: {kind} {why}{WAY_OUT}PerRecordKFold, which draws the fold of each user alone"
+        )
+    if "add_or_remove_one" in adjacencies and isinstance(splitter, LeaveOneOut | LeavePOut):
+        raise ValueError(
+            f"cv: {type(splitter).__name__} fits once a row or more, so the ledger would tell the "
+            f"number of rows, which is private under adjacency='add_or_remove_one'{WAY_OUT}"
+            "PerRecordKFold"
+        )
+    if not _is_stated(cv):
+        return
+    for number, split in enumerate(cv):
+        for part, name in zip(split, ("training", "test"), strict=False):
+            positions = np.asarray(part)
+            if positions.dtype.kind not in "iu":
+                continue  # a mask names each row once
+            if n_samples is not None:
+                positions = positions % n_samples  # -1 is the last row
+            if np.unique(positions).size < positions.size:
+                raise ValueError(
+                    f"cv: the {name} part of split {number} names a row more than once, and each "
+                    f"time counts against its privacy while the ledger says epsilon once{WAY_OUT}"
+                    "splits that name each row once (no bootstrap)"
+                )
+
+
+def check_halving(search: Any, classifier: bool, adjacencies: set[str]) -> list[str]:
+    """Refuse a halving search that tells the number of rows; else return what is to be noted.
+
+    Raises ValueError with the way out.
+    """
+    if not is_halving(search) or search.resource != "n_samples":
+        return []
+    if USERS in adjacencies:
+        raise ValueError(
+            f"{type(search).__name__} with resource='n_samples' is refused where a user has many "
+            f"rows: {HALVES}{WAY_OUT}GridSearchCV or "
+            "RandomizedSearchCV with PerRecordKFold, or another resource="
+        )
+    if "add_or_remove_one" in adjacencies:
+        raise ValueError(
+            f"{type(search).__name__} with resource='n_samples' is refused under "
+            f"adjacency='add_or_remove_one': {HALVES}{WAY_OUT}GridSearchCV or "
+            "RandomizedSearchCV with PerRecordKFold, another resource=, or a budget "
+            "with adjacency='replace_one'"
+        )
+    if classifier and isinstance(search.min_resources, str):
+        return [_CLASSES_NOTE.format(value=search.min_resources)]
+    return []
+
+
+# --- parts of a table -----------------------------------------------------------------------------
+
+
+def fit_parts(
+    estimator: Any, X: Any, y: Any = None, *, by: Any, parts: Mapping[str, PrivacyBudget]
+) -> dict[str, Any]:
+    """Fit a clone on each part of a table.
+
+    Parameters
+    ----------
+    estimator : estimator
+        An estimator of skdp with a `budget` parameter; each clone gets its budget from `parts`.
+    X : array-like or table of shape (n_samples, n_features)
+    y : array-like of shape (n_samples,), default=None
+    by : array-like of shape (n_samples,)
+        The key of each row, for example a column. A row belongs to the part whose name is the text
+        of its key ("1" for 1 and 1.0, "2026-01-31" for that day). Rows without a key, or with
+        another key, are in no part.
+    parts : dict of str to PrivacyBudget
+        As :meth:`skdp.PrivacyBudget.parallel` returned it.
+
+    Returns
+    -------
+    fitted : dict of str to estimator
+        One for each name of a part, even if no row has that key.
+
+    Raises
+    ------
+    TypeError, ValueError
+        If `parts` does not hold different budgets, each with the relation "add_or_remove_one" and
+        without a unit, or if `by` and X differ in length. Nothing is then fitted.
+
+    Notes
+    -----
+    **Privacy.** Released: what each fit releases about its part; it is charged to the budget of
+    that part. The key of a row alone decides its part, so each row is in at most one part.
+    """
+    _check_parts(parts)
+    split = split_by_key(X, y, by, list(parts))
+    return {
+        name: clone(estimator).set_params(budget=parts[name]).fit(*part)
+        for name, part in zip(parts, split, strict=True)
+    }
+
+
+def _check_parts(parts: Any) -> None:
+    """Raise if these are no budgets of parts."""
+    if not isinstance(parts, Mapping) or not parts:
+        raise TypeError("parts must be what PrivacyBudget.parallel returned: a dict of budgets.")
+    for name, budget in parts.items():
+        if not isinstance(name, str) or not isinstance(budget, PrivacyBudget):
+            raise TypeError("parts must be a dict of names and budgets.")
+        if budget.unit is not None:
+            raise ValueError(
+                f"the budget of a part protects one {budget.unit!r}, whose rows may have several "
+                "keys: such parts are not disjoint. Split by something that each unit has once, "
+                "and fit each part with groups= and its own budget."
+            )
+        if budget.adjacency != "add_or_remove_one":
+            raise ValueError(
+                'the budget of a part must have adjacency="add_or_remove_one": the number of its '
+                "rows is private. Take PrivacyBudget.parallel."
+            )

@@ -1,10 +1,9 @@
-"""What the parts of a search charge: its fits, its private scores, the refit.
-
-Nothing is released here and no row is read.
-"""
+"""What the parts of a search charge: fits of its candidates, private scores, the refit."""
 
 from __future__ import annotations
 
+import copy
+import math
 import numbers
 from collections import Counter
 from collections.abc import Mapping, Sequence
@@ -12,22 +11,17 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from sklearn.base import is_classifier
+from sklearn.base import clone, is_classifier
 from sklearn.frozen import FrozenEstimator
+from sklearn.model_selection import ParameterGrid, ParameterSampler
 from sklearn.pipeline import Pipeline
+from sklearn.utils import check_random_state
 
-from skdp.base.leaks import (
-    has_price,
-    is_halving,
-    is_search,
-    scorers_in,
-    steps_of,
-    what_it_does,
-)
+from skdp.base.leaks import has_price, is_halving, is_search, scorers_in, steps_of, what_it_does
 from skdp.budget import Cost, PrivacyBudget, pure_mu
 from skdp.budget.ambient import ambient_budget, ledger_of
-from skdp.model_selection._candidates import candidates_of, halving_fits
-from skdp.model_selection._splits import (
+from skdp.loss.charge import total
+from skdp.model_selection._folds import (
     check_halving,
     check_splits,
     fold_notes,
@@ -55,13 +49,13 @@ class Bill:
 
     def total(self) -> Cost:
         """Add the lines up."""
-        total = _sum([times * cost for times, cost, _ in self.lines if times])
-        if total is None:
+        parts = [(cost, times) for times, cost, _ in self.lines if times]
+        if not parts:
             raise ValueError(
                 "nothing in the search has a cost: neither the estimator nor the scorer has "
                 "a privacy_cost method (or none charges the given budget)"
             )
-        return total
+        return total(parts)
 
 
 def _is_private(name: str, value: Any) -> bool:
@@ -98,15 +92,29 @@ def private_parts(estimator: Any, path: str = "") -> list[tuple[str, Any]]:
     return []
 
 
-def _budget_of(part: Any) -> Any:
-    """Return the budget that a part is charged to: its own, or that of a ``with budget:``."""
+def budget_of(part: Any) -> PrivacyBudget | None:
+    """Return the budget that counts a part: its own, or that of the ``with budget:`` around us."""
     budget = getattr(part, "budget", None)
-    return ambient_budget() if budget is None else budget
+    if budget is None:
+        return ambient_budget()
+    return budget if isinstance(budget, PrivacyBudget) else None
 
 
-def _adjacency(part: Any) -> str:
-    """Return the neighbouring relation that a part's charges are made under."""
-    return relation_of(_budget_of(part))
+def price_or_none(part: Any) -> Cost | None:
+    """Return the cost of one fit; None if it releases nothing, or its parameters are wrong."""
+    try:
+        cost: Cost | None = part.privacy_cost()
+    except (TypeError, ValueError):
+        return None
+    return cost
+
+
+def releases(part: Any) -> bool:
+    """Say whether a fit of a part releases anything, so that a ledger has to count it."""
+    try:
+        return part.privacy_cost() is not None
+    except (TypeError, ValueError):
+        return True
 
 
 def _scorer_lists(
@@ -141,14 +149,12 @@ class Pricer:
     """What the helpers below share: the caller's n_samples, groups and budget."""
 
     def __init__(self, n_samples: int | None, groups: Any, budget: Any) -> None:
-        if n_samples is not None and (
-            not isinstance(n_samples, numbers.Integral) or isinstance(n_samples, bool)
-        ):
-            raise TypeError("n_samples must be a positive integer or None")
-        if n_samples is not None and n_samples < 1:
-            raise ValueError("n_samples must be a positive integer or None")
-        if n_samples is not None and n_samples > 2**40:
-            raise ValueError("n_samples must be at most 2**40")
+        if n_samples is not None:
+            text = "n_samples must be a positive integer or None"
+            if not isinstance(n_samples, numbers.Integral) or isinstance(n_samples, bool):
+                raise TypeError(text)
+            if not 1 <= n_samples <= 2**40:
+                raise ValueError(text if n_samples < 1 else "n_samples must be at most 2**40")
         if not (budget is None or isinstance(budget, PrivacyBudget)):
             raise TypeError(f"budget must be a PrivacyBudget or None, got {type(budget).__name__}")
         self.n_samples = None if n_samples is None else int(n_samples)
@@ -158,7 +164,7 @@ class Pricer:
 
     def mine(self, part: Any) -> bool:
         """Say whether the charges of this part are asked for."""
-        return self.budget is None or ledger_of(_budget_of(part)) == ledger_of(self.budget)
+        return self.budget is None or ledger_of(budget_of(part)) == ledger_of(self.budget)
 
     def charges(self, scorer: Any) -> bool:
         """Say whether a scorer charges what is asked for."""
@@ -192,13 +198,13 @@ class Pricer:
 
     def leaves(self, estimator: Any) -> list[Any]:
         """Return the private estimators that a fit of `estimator` reaches, in any depth."""
-        found = []
+        leaves = []
         for path, part in private_parts(estimator):
             if is_search(part):
-                found += self.leaves(part.estimator)
+                leaves += self.leaves(part.estimator)
             elif self.price(path, part) is not None:
-                found.append(part)
-        return [part for part in found if self.mine(part)]
+                leaves.append(part)
+        return [part for part in leaves if self.mine(part)]
 
     def folds(
         self,
@@ -219,7 +225,7 @@ class Pricer:
             parts += [leaf for candidate in candidates for leaf in self.leaves(candidate)]
             lists = [list_ for c in candidates for list_ in self.scorers(c, scoring)]
             parts += [s for list_ in lists for s in list_ if self.charges(s)]
-        adjacencies = {_adjacency(part) for part in parts}
+        adjacencies = {relation_of(budget_of(part)) for part in parts}
         classifier = is_classifier(estimator)
         check_splits(cv, splitter, adjacencies, self.n_samples)
         halving = [] if search is None else check_halving(search, classifier, adjacencies)
@@ -286,15 +292,12 @@ def _cover(costs: Sequence[Cost]) -> Cost | None:
     union: Counter[Cost] = Counter()
     for cost in costs:
         union |= Counter(dict(cost.components))
-    return sum((times * single for single, times in union.items()), start=0)  # type: ignore
+    return total(union.items())
 
 
 def _sum(costs: Sequence[Cost]) -> Cost | None:
     """Add costs up; None if there are none."""
-    total: Cost | None = None
-    for cost in costs:
-        total = cost if total is None else total + cost
-    return total
+    return total((cost, 1) for cost in costs) if costs else None
 
 
 def _sums(cost: Cost) -> list[float]:
@@ -312,3 +315,102 @@ def _sums(cost: Cost) -> list[float]:
             rho += times * single.mu**2 / 2
             apart += times * single.separate_delta
     return [epsilon, delta, mu_squared, rho, apart]
+
+
+# --- candidates of a search -----------------------------------------------------------------------
+
+_MOST_CHOICES = 1000  # candidates that are priced one by one where the draw is not known
+
+
+def candidates_of(
+    search: Any, n_samples: int | None = None, groups: Any = None
+) -> tuple[list[Any], int | None]:
+    """Return the candidates of a search, or (what they may be, how many) if they are random.
+
+    Raises TypeError or ValueError, with the way out, if they cannot be known.
+    """
+    chosen, number = _choices(search, n_samples, groups)
+    candidates = [
+        clone(search.estimator).set_params(**clone(choice, safe=False)) for choice in chosen
+    ]
+    return candidates, number
+
+
+def _choices(
+    search: Any, n_samples: int | None, groups: Any
+) -> tuple[list[dict[str, Any]], int | None]:
+    """Return the parameters of the candidates, or (what they may be, how many) if random."""
+    params = search.get_params(deep=False)
+    if "param_grid" in params:
+        choices, number = list(ParameterGrid(params["param_grid"])), None
+    else:
+        choices, number = _drawn(search, params, n_samples, groups)
+    if params.get("resource", "n_samples") != "n_samples":
+        # The resource grows from round to round; no round uses more than max_resources.
+        most = {params["resource"]: params["max_resources"]}
+        choices = [{**choice, **most} for choice in choices]
+    return choices, number
+
+
+def _drawn(
+    search: Any, params: Mapping[str, Any], n_samples: int | None, groups: Any
+) -> tuple[list[dict[str, Any]], int | None]:
+    """Return what is drawn from lists and distributions, or what may be, and how many are."""
+    halving = is_halving(search)
+    number = _first_round(params, n_samples, groups) if halving else int(params["n_iter"])
+    random_state, distributions = params["random_state"], params["param_distributions"]
+    known = check_random_state(random_state) is not check_random_state(None)
+    # A halving search draws again from a generator that it shares with its splitter.
+    if known and not (halving and isinstance(random_state, np.random.RandomState)):
+        sampler = ParameterSampler(distributions, number, random_state=copy.deepcopy(random_state))
+        return list(sampler), None
+    # Any parameter may change the cost, so all that may be drawn are priced.
+    grids = [distributions] if isinstance(distributions, Mapping) else list(distributions)
+    drawn = [name for grid in grids for name, values in grid.items() if hasattr(values, "rvs")]
+    if drawn:
+        raise ValueError(
+            f"random_state must be an int to price a search that draws {drawn[0]} from a "
+            "distribution"
+        )
+    grid = ParameterGrid(grids)
+    if len(grid) > _MOST_CHOICES:
+        raise ValueError(
+            f"random_state must be an int to price a search with more than {_MOST_CHOICES} "
+            "candidates to draw from"
+        )
+    return list(grid), min(number, len(grid)) if halving else number
+
+
+def _first_round(params: Mapping[str, Any], n_samples: int | None, groups: Any) -> int:
+    """Return how many candidates a random halving search begins with, at most."""
+    if params["n_candidates"] != "exhaust":
+        return int(params["n_candidates"])
+    least, most = params["min_resources"], params["max_resources"]
+    if least == "exhaust":
+        raise ValueError("n_candidates and min_resources cannot be both 'exhaust'")
+    by_rows = params["resource"] == "n_samples"
+    if most == "auto" or (by_rows and least == "smallest"):
+        if not by_rows:
+            raise ValueError("max_resources must be an integer for a resource other than rows")
+        if n_samples is None:
+            raise ValueError(
+                "n_samples must be given to price a search with n_candidates='exhaust', whose "
+                "number of candidates depends on it; or state n_candidates"
+            )
+    most = n_samples if most == "auto" else most
+    if least == "smallest":
+        # Times the number of classes in y, which is not known: at least one.
+        splits = number_of_splits(splitter_of(params["cv"]), n_samples, groups) if by_rows else 0
+        least = max(2 * splits, 1)
+    if most < least:
+        raise ValueError(f"min_resources={least} is more than there is: max_resources={most}")
+    return int(most // least)
+
+
+def halving_fits(n_candidates: int, factor: float) -> int:
+    """Return an upper bound of the candidates that successive halving fits, over all rounds."""
+    fits, left = 0, n_candidates
+    for _ in range(1 + math.floor(math.log(n_candidates, factor))):
+        fits += left
+        left = math.ceil(left / factor)
+    return fits

@@ -18,8 +18,6 @@ from skdp.core import public_generator
 from skdp.model_selection._search_base import PrivateSearch
 from skdp.parameters import Integers, Table, naming
 
-__all__ = ["DPGridSearchCV", "DPRandomizedSearchCV"]
-
 _MOST_CANDIDATES = 10**5  # each is checked before the charge
 
 

@@ -30,7 +30,7 @@ from skdp.base.batch_invariant import exact_rows, row_sums
 from skdp.base.context import public_key
 from skdp.budget import Cost, PrivacyBudget
 from skdp.core import UserFunction
-from skdp.queries import ScoreMean
+from skdp.queries import score_mean
 from skdp.tabular import is_parts, keeps_types, opaque_rows
 from skdp.user_code import or_raise
 
@@ -42,9 +42,9 @@ def _labels(y: Any) -> NDArray:
     if isinstance(getattr(y, "dtype", None), np.dtype) or not hasattr(y, "to_list"):
         return np.asarray(y)
     labels = y.to_list()
-    found = np.empty(len(labels), dtype=object)
-    found[:] = labels
-    return found
+    array = np.empty(len(labels), dtype=object)
+    array[:] = labels
+    return array
 
 
 def _accuracy(estimator: Any, X: Any, y: Any) -> Floats:
@@ -217,16 +217,16 @@ def _without_budget(estimator: Any) -> Any:
     copied = copy.deepcopy(estimator)
     waiting, seen = [copied], set()
     while waiting:
-        one = waiting.pop()
-        if isinstance(one, list | tuple):
-            waiting += one
-        elif isinstance(one, dict):
-            waiting += one.values()
-        elif isinstance(one, BaseEstimator) and id(one) not in seen:
-            seen.add(id(one))
-            if getattr(one, "budget", None) is not None:
-                one.budget = None
-            waiting += vars(one).values()
+        part = waiting.pop()
+        if isinstance(part, list | tuple):
+            waiting += part
+        elif isinstance(part, dict):
+            waiting += part.values()
+        elif isinstance(part, BaseEstimator) and id(part) not in seen:
+            seen.add(id(part))
+            if getattr(part, "budget", None) is not None:
+                part.budget = None
+            waiting += vars(part).values()
     return copied
 
 
@@ -247,12 +247,7 @@ def needs_targets(metric: str) -> bool:
 
 
 def score_in(
-    context: CallContext,
-    metric: str,
-    bounds: tuple[float, float],
-    estimator: Any,
-    X: Any,
-    y: Any,
+    context: CallContext, metric: str, bounds: tuple[float, float], estimator: Any, X: Any, y: Any
 ) -> float:
     """Charge a call and release the mean score of rows."""
     per_row, needs_y, _, _ = _METRICS[metric]
@@ -278,7 +273,7 @@ def score_in(
         return f"{(low, high)!r} {public_key(estimator, fitted=True)}"
 
     with context.open(rows, key) as session:
-        mean = ScoreMean(UserFunction(score), low, high, _is_exact(metric, scored, X))
+        mean = score_mean(UserFunction(score), low, high, _is_exact(metric, scored, X))
         release = session.answer(mean, name=metric)
     return float(release.value)
 
@@ -390,32 +385,14 @@ class PrivateScorer(AmbientBudgetMixin, BaseEstimator):
         return self
 
     def __call__(self, estimator: Any, X: Any, y: Any = None, *, groups: Any = None) -> float:
-        """Release the private score of a fitted estimator.
+        """Release the private score of a fitted estimator; greater is better, within the bounds.
 
-        Parameters
-        ----------
-        estimator : estimator
-            Fitted, and private itself: what it remembers of its training rows is not protected
-            here.
-        X : array-like or table of shape (n_samples, n_features), or table in parts
-            The rows to score. Those in parts (`skdp.engines`) are scored where they lie.
-        y : array-like of shape (n_samples,), default=None
-            Their targets; of X in parts, the name of a column or another table in parts.
-        groups : array-like of shape (n_samples,), default=None
-            Id of the unit (a user, say) that each row belongs to. All rows of one id are protected
-            together. A budget with a `unit` needs groups; any other budget refuses them.
-
-        Returns
-        -------
-        score : float
-            Within the bounds; greater is better.
-
-        Raises
-        ------
-        BudgetExceededError
-            If the budget does not cover epsilon; nothing was charged.
-        TypeError
-            If the estimator lacks what the metric needs, or `y` is missing.
+        The estimator must be private itself: what it remembers of its training rows is not
+        protected here. Rows in parts (`skdp.engines`) are scored where they lie; then `y` is the
+        name of a column or another table in parts. A budget with a `unit` needs `groups`, the id of
+        the unit of each row; any other budget refuses them. Raises BudgetExceededError, before any
+        charge, if the budget does not cover epsilon, and TypeError if the estimator lacks what the
+        metric needs or `y` is missing.
         """
         metric, bounds = self.check_parameters()
         context = self._context(groups)

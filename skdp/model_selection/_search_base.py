@@ -29,21 +29,21 @@ from skdp.base import CallContext, PrivateMixin
 from skdp.base.classifiers import warn_of_column
 from skdp.budget import Cost, PrivacyBudget
 from skdp.core import PRIVATE_ROWS, Unit, UserFunction, check_allowance, check_unit
-from skdp.model_selection._allotment import (
+from skdp.model_selection._candidates import (
     allot,
+    ask_for_groups,
     check_candidate,
+    check_first_steps,
+    check_targets_of,
+    fit_with_groups,
     gaussian_epsilon,
     needs_separate_delta,
 )
-from skdp.model_selection._first_steps import check_first_steps, check_targets_of
 from skdp.model_selection._pricing import private_parts
 from skdp.model_selection._scorer import PrivateScorer, check_scored, needs_targets, score_in
-from skdp.model_selection._users import ask_for_groups, fit_with_groups
 from skdp.parameters import Integers, Reals, Table, naming
 from skdp.queries import BaseRun, BestOfRuns, Repeats, base_level
 from skdp.tabular import check_labels, dealt_rows, is_listed, whole_units
-
-__all__ = ["PrivateSearch"]
 
 _RUNS_A_CANDIDATE, _FEWEST_RUNS, _MOST_RUNS = 2, 10, 100
 _NO_MODEL = (
@@ -129,7 +129,7 @@ class PrivateSearch(MetaEstimatorMixin, PrivateMixin, BaseEstimator, ABC):
     def _base(self, candidates: Sequence[Any]) -> BaseRun:
         """Return what a run of these candidates may lose; their parameters are public."""
         epsilon, delta = float(self.epsilon), float(self.delta)
-        separate = any(needs_separate_delta(one, delta) for one in candidates)
+        separate = any(needs_separate_delta(candidate, delta) for candidate in candidates)
         check_allowance(epsilon, delta)
         base = base_level(epsilon, delta, self._repeats(), separate=separate)
         if delta and gaussian_epsilon(base.mu, delta) <= 0:
@@ -179,16 +179,16 @@ class PrivateSearch(MetaEstimatorMixin, PrivateMixin, BaseEstimator, ABC):
             raise TypeError(f"estimator must be an estimator, got {type(self.estimator).__name__}")
         # Of which nothing is asked: each run has its own.
         roomy = PrivacyBudget(1e15, delta=0.5, adjacency=context.adjacency, unit=unit)
-        made = []
-        for one in params:
-            candidate = clone(self.estimator).set_params(**clone(dict(one), safe=False))
+        candidates = []
+        for choice in params:
+            candidate = clone(self.estimator).set_params(**clone(dict(choice), safe=False))
             for part in [candidate, *candidate.get_params(deep=True).values()]:
                 if hasattr(part, "set_callbacks") and not isinstance(part, type):
                     part.set_callbacks()  # they would count the runs
             _set_all(candidate, "budget", roomy)
             _set_all(candidate, "random_state", None)
-            made.append(candidate)
-        return made
+            candidates.append(candidate)
+        return candidates
 
     def _candidates(
         self, params: Sequence[Mapping[str, Any]], unit: str | None
@@ -269,7 +269,9 @@ class PrivateSearch(MetaEstimatorMixin, PrivateMixin, BaseEstimator, ABC):
             name = type(self).__name__
             rows: Any = dealt_rows(X, y)
             if unit is not None:
-                rows = whole_units(X, y, groups, unit_name=unit, estimator=name)
+                relation = self._context().adjacency
+                options: Any = {"unit_name": unit, "estimator": name, "adjacency": relation}
+                rows = whole_units(X, y, groups, **options)
             query = BestOfRuns(
                 UserFunction(self._fit_run(candidates, is_listed(y))),
                 UserFunction(self._score_run(metric, bounds, base, most)),
@@ -305,7 +307,7 @@ class PrivateSearch(MetaEstimatorMixin, PrivateMixin, BaseEstimator, ABC):
         if y is None:
             return y
         # Labels may be of any class; only regressors need numbers.
-        classes = None if any(map(is_regressor, candidates)) else np.array([None])
+        classes = None if any(map(is_regressor, candidates)) else np.empty(0)
         check_labels(y, _length(y), estimator=type(self).__name__, classes=classes)
         for candidate in candidates if classes is None else ():
             check_targets_of(candidate, y)
@@ -337,13 +339,7 @@ class PrivateSearch(MetaEstimatorMixin, PrivateMixin, BaseEstimator, ABC):
             model: Any, X: Any, y: Any, budget: Any, seed: int | None, groups: Any = None
         ) -> float:
             context = CallContext(
-                name,
-                cost.epsilon,
-                cost.delta,
-                budget,
-                seed,
-                groups=groups,
-                max_rows_per_unit=most,
+                name, cost.epsilon, cost.delta, budget, seed, groups=groups, max_rows_per_unit=most
             )
             return score_in(context, metric, bounds, model, X, y)
 

@@ -14,7 +14,7 @@ import numpy as np
 from skdp.base.batch_invariant import products
 from skdp.base.classifiers import Floats, LabelledClassifier
 from skdp.core import Session
-from skdp.queries import LabelVectors
+from skdp.queries import label_vectors
 
 __all__ = ["DPNearestCentroid"]
 
@@ -111,7 +111,7 @@ class DPNearestCentroid(LabelledClassifier):
         start = self._started(session, public, n_classes, _CENTER_SHARE)
         d, counts = start.low.size, start.counts
         view = start.view(start.radius(_RADIUS))
-        sums = session.answer(LabelVectors(view, n_classes))
+        sums = session.answer(label_vectors(view, n_classes))
         mean, self.centroids_, self.centroids_std_error_ = start.means(sums, view)
         self.radius_ = view.radius
         self._view, self._mean = view, mean

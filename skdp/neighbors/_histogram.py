@@ -17,7 +17,7 @@ from skdp.budget import PrivacyBudget
 from skdp.core import Session
 from skdp.neighbors._base import COUNT_SHARE, BoxDensity, Floats, Pair, mixed
 from skdp.planning import Allowance, row_count
-from skdp.queries import MAX_CELLS, EdgeHistogram
+from skdp.queries import MAX_CELLS, Grid, row_counts
 from skdp.statistics._histograms import Bins, _bins, _bins_of_each, _edges
 
 _MOST_BINS = 2**10  # of a feature, by themselves
@@ -238,7 +238,7 @@ class DPHistogramDensity(BoxDensity):
                 std = Allowance.left(session).cells_noise[0]
                 each = [auto_bins(n, session.n_features, std)] * session.n_features
             edges = _all_edges(each, bounds)
-        release = session.answer(EdgeHistogram(tuple(edges)))
+        release = session.answer(row_counts(Grid(tuple(edges)), "histogram"))
         counts = release.value
         if n is None:
             n = max(1.0, float(counts.sum()))

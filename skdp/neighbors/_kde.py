@@ -39,7 +39,7 @@ from skdp.neighbors._base import (
 )
 from skdp.parameters import Reals, Table
 from skdp.planning import Allowance, row_count
-from skdp.queries import EdgeHistogram, KernelMap, KernelMean, LearnedBox
+from skdp.queries import Grid, KernelMap, KernelMean, LearnedBox, row_counts
 
 # scikit-learn's rules for features of variance 1, of n rows and d features.
 _RULES: dict[str, Callable[[float, int], float]] = {
@@ -298,7 +298,7 @@ class DPKernelDensity(BoxDensity):
             bandwidth = _RULES[self.bandwidth](max(n, 1.0), session.n_features)
         plan = self._planned(self.bounds_, bandwidth, n, Allowance.left(session))
         if plan.map is None or plan.matrix is None:
-            release = session.answer(EdgeHistogram(tuple(plan.lattice.edges())), name="cells")
+            release = session.answer(row_counts(Grid(tuple(plan.lattice.edges())), "cells"))
             mean, std = release.value.ravel() / n, float(np.max(release.std)) / n
         else:
             release, count = session.answer(KernelMean(plan.map, plan.matrix))

@@ -135,7 +135,7 @@ class DPStandardScaler(Scaler):
     The noise is as large as for sum(v) / b rows, so state a bound near the weights of most rows.
     Standard errors are for the weighted mean and variance. They are NaN with learned bounds, which
     are learned without weights. If nearly all weights are 0, the mean is noise, and `scale_` is at
-    least that of a uniform column. Proof: ``skdp/queries/weighted.md``.
+    least that of a uniform column. Proof: ``skdp/core/PROOFS.md``.
 
     **Small variances.** No values of finite rows make `fit` raise, and no column is divided by
     noise: `scale_` squared is at least the standard error of the variance (`var_std_error_`; at

@@ -1,25 +1,458 @@
-"""Private medians and quantiles of every column: `DPMedian` and `DPQuantile`.
+"""Private medians and quantiles of every column, and the fit that their transformers share.
 
 Released by the exponential mechanism over all points of a public grid, or over the multiples of a
 `step`; on demand with noise at the smooth sensitivity, and for comparison with noise at the global
-one. Every fit is (epsilon, delta)-differentially private as a whole.
+one (proofs: quantiles.md). Every fit is (epsilon, delta)-differentially private as a whole.
 """
 
 from __future__ import annotations
 
+import itertools
+import math
+from abc import abstractmethod
+from collections.abc import Sequence
+from dataclasses import dataclass
+from fractions import Fraction
 from typing import Any, ClassVar, Self
 
 import numpy as np
-from numpy.typing import ArrayLike
+from numpy.typing import ArrayLike, NDArray
+from sklearn.utils.validation import check_is_fitted
 
-from skdp.base.scalers import Floats, Pair
+from skdp._docstrings import documenter
+from skdp.base.expected_error import check_like, rehearsal, rehearsal_rng, stretched, unanswered
+from skdp.base.scalers import Floats, Pair, Scaler, present_columns
 from skdp.budget import Cost, PrivacyBudget
 from skdp.core import Box, Session
-from skdp.parameters import Table
-from skdp.planning import LEARNING_SHARE
-from skdp.quantile._base import QuantileFit
-from skdp.queries import SmoothMedian, check_levels, choose_noise
+from skdp.parameters import STEP, Table
+from skdp.planning import LEARNING_SHARE, bounds_in
+from skdp.queries import (
+    SPREAD_BITS,
+    Lattice,
+    NoisyQuantiles,
+    Quantiles,
+    SmoothMedian,
+    allowances,
+    check_levels,
+    choose_noise,
+    multiples,
+    rank_scale,
+    rates,
+    recursion,
+    spread,
+)
 from skdp.tabular import Rows
+
+_MISSED = 0.05  # chance that a released quantile is further off than `error_bound`
+_DRAWS = 800  # quantiles that are drawn for an expected error: its error is then about 4%
+_FITS = 160
+_TABLES = 16  # of public rows
+_LEARNINGS = 24  # of bounds, on public rows: where they fail, they fail now and then
+_POINTS = 2.0**19  # candidates of a column, at most, without a step
+_NO_CHANCE = 40.0  # exp(-40): candidates that are so unlikely are not drawn
+
+TEXTS = {
+    "bounds": """
+        bounds : "private" or tuple (low, high) or mapping, default="private"
+            Range of each column, from public knowledge: two numbers, two arrays, or a mapping
+            from column name to (low, high); values beyond them count as the nearest bound.
+            ``"private"`` learns them, for at most a fifth of the allowance. State them if there
+            are few rows.
+        """,
+    "bounds_": """
+        bounds_ : tuple of two ndarrays of shape (n_features,)
+            The bounds, stated or learned.
+        """,
+    "ranks": """
+        If `step` is stated, rows count as rounded to its multiples. It needs `like`: public
+        rows, or an earlier fit of `DPMedian`, `DPQuantile` or `DPQuantileTransformer`. The rows
+        matter: if values repeat, a quantile may be found exactly; if they fill a small part of
+        the bounds, few rows are not enough. `error_bound` holds for any rows. It is a part of
+        the rows instead of a number of ranks, and far larger.
+        """,
+    "error_in_ranks": """
+        **Expected error.** In ranks: the number of rows between the released value and the
+        exact quantile, averaged over releases, levels and columns.
+        {ranks}
+        """,
+    "error_in_heavy_ranks": """
+        **Expected error.** In ranks: the number of rows between the released value and the
+        exact quantile, averaged over releases, levels and columns (for ``mechanism="smooth"``,
+        whose noise has heavy tails, the median instead).
+        {ranks}
+        """,
+}
+_ROWS = {
+    "rows": """
+        X : array-like or table of shape (n_samples, n_features)
+            Private rows, finite numbers. May be in parts (`skdp.engines`) unless
+            mechanism="smooth".
+        y : None, ignored
+        {groups}
+        """,
+}
+documented = documenter({**TEXTS, **_ROWS})
+
+# --- expected error in ranks ----------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class _Runs:
+    """A column as alternating runs: places without a row, and one place with rows."""
+
+    starts: NDArray[np.int64]
+    below: NDArray[np.int64]  # rows below
+    up_to: NDArray[np.int64]  # rows below or at the place
+
+    @classmethod
+    def of(cls, ordered: NDArray[np.int64]) -> _Runs:
+        first = np.flatnonzero(np.r_[True, ordered[1:] != ordered[:-1]])
+        after = np.append(first[1:], ordered.size)
+        starts = np.zeros(2 * first.size + 1, dtype=np.int64)
+        below, up_to = np.zeros((2, starts.size), dtype=np.int64)
+        starts[1::2], starts[2::2] = ordered[first], ordered[first] + 1
+        below[1::2] = first
+        below[2::2] = up_to[1::2] = up_to[2::2] = after
+        return cls(starts, below, up_to)
+
+    def draw(
+        self,
+        low: int,
+        high: int,
+        cuts: tuple[int, int],
+        q: float,
+        rate: float,
+        rng: np.random.Generator,
+    ) -> int:
+        """Draw a place from low to high; each rank off level q of the part has odds exp(-rate)."""
+        target = cuts[0] + q * (cuts[1] - cuts[0])
+        reach = (_NO_CHANCE + math.log(high - low + 1.0)) / rate
+        first = int(np.searchsorted(self.starts, low, side="right")) - 1
+        last = int(np.searchsorted(self.starts, high, side="right"))
+        near = int(np.searchsorted(self.up_to, target - reach))
+        far = int(np.searchsorted(self.below, target + reach, side="right"))
+        near, far = max(near, first), min(far, last)
+        if near >= far:
+            near, far = first, last
+        starts = np.maximum(self.starts[near:far], low)
+        ends = np.append(self.starts[near + 1 : far], high + 1)
+        if far < last:
+            ends[-1] = self.starts[far]
+        below = np.clip(self.below[near:far], *cuts)
+        up_to = np.clip(self.up_to[near:far], *cuts)
+        off = np.maximum(np.maximum(below - target, target - up_to), 0.0)
+        lengths = np.maximum(ends - starts, 0)
+        with np.errstate(divide="ignore"):
+            logs = np.log(lengths.astype(np.float64)) - rate * off
+        weights = np.cumsum(np.exp(logs - logs.max()))
+        run = int(np.searchsorted(weights, rng.random() * weights[-1], side="right"))
+        run = min(run, len(weights) - 1)
+        return int(starts[run]) + int(rng.integers(0, max(int(lengths[run]), 1)))
+
+
+def _rank_distance(ordered: Floats, values: Floats, levels: Sequence[float]) -> Floats:
+    """Return how many ranks lie between each value, shape (..., m), and its level of the rows."""
+    target = len(ordered) * np.asarray(levels, dtype=np.float64)
+    below = np.searchsorted(ordered, values, side="left")
+    up_to = np.searchsorted(ordered, values, side="right")
+    return np.maximum(np.maximum(below - target, target - up_to), 0.0)
+
+
+def _rank_errors(
+    ordered: Floats,
+    lattice: Lattice,
+    levels: Sequence[float],
+    whole: tuple[Fraction, Fraction],
+    *,
+    replace: bool,
+    draws: int,
+    rng: np.random.Generator,
+) -> Floats:
+    """Return ranks between drawn and exact quantiles of one sorted public column, (draws, m).
+
+    Draws choices of `skdp.queries.quantiles` in floating point. Only candidates near enough in rank
+    to have a chance are considered, so a million rows cost no more than a thousand. `whole` is what
+    a round may lose: the last two of `allowances`.
+    """
+    rounds = recursion(check_levels(levels))
+    m, bits = len(levels), SPREAD_BITS
+    numbers = lattice.number(ordered)
+    points = _Runs.of(numbers)
+    places = _Runs.of(spread(numbers.copy())) if len(rounds) > 1 else points
+    ordered_places = spread(numbers.copy()) if len(rounds) > 1 else numbers << bits
+    steps = [
+        list(zip(nodes, rates(nodes, *whole, replace=replace), strict=True)) for nodes in rounds
+    ]
+    drawn = np.empty((draws, m), dtype=np.int64)
+    for i in range(draws):
+        chosen = {-1: 0, m: (lattice.size << bits) - 1}
+        cuts = {-1: 0, m: len(ordered)}
+        for nodes in steps:
+            for node, eta in nodes:
+                low, high = chosen[node.left], chosen[node.right]
+                part = cuts[node.left], cuts[node.right]
+                q, rate = float(node.level), float(eta * node.level.denominator)
+                if node.leaf:
+                    place = points.draw(low >> bits, high >> bits, part, q, rate, rng) << bits
+                else:
+                    place = places.draw(low, high, part, q, rate, rng)
+                chosen[node.place] = place
+                cut = int(np.searchsorted(ordered_places, place))
+                cuts[node.place] = min(max(cut, part[0]), part[1])
+        drawn[i] = [chosen[j] >> bits for j in range(m)]
+    # With a step, values are meant to be its multiples; without, candidates only stand for them.
+    rows = lattice.value(numbers) if lattice.step else ordered
+    return _rank_distance(rows, lattice.value(drawn), levels)
+
+
+# --- the fit --------------------------------------------------------------------------------------
+
+
+def _check_multiples(step: float | None, stated: Pair | None) -> None:
+    """Refuse a step that has no candidate in a column's stated bounds."""
+    if step is None or stated is None:
+        return
+    for j, (low, high) in enumerate(zip(*stated, strict=True)):
+        first, last = multiples(float(low), float(high), step)
+        if first > last:
+            raise ValueError(
+                f"step must have a multiple within bounds, got step={step} for bounds "
+                f"({low}, {high}) of column {j}"
+            )
+
+
+def released_curve(fitted: Any) -> tuple[Floats, Floats] | None:
+    """Return levels from 0 to 1 and values (n_levels, n_features) of a fit, if it has them."""
+    check_is_fitted(fitted)
+    if hasattr(fitted, "references_"):
+        return fitted.references_, fitted.quantiles_
+    if hasattr(fitted, "median_"):
+        levels, values = np.array([0.5]), fitted.median_[None]
+    elif hasattr(fitted, "quantiles_"):
+        levels, values = fitted.q_, fitted.quantiles_
+    else:
+        return None
+    low, high = fitted.bounds_
+    values = np.vstack([low, np.clip(values, low, high), high])
+    return np.concatenate([[0.0], levels, [1.0]]), values
+
+
+class QuantileFit(Scaler):
+    """A fit that releases bounds and quantiles of every column, in one session."""
+
+    step: float | None
+    prior: str
+
+    @abstractmethod
+    def _levels(self) -> list[float]:
+        """Return the levels that a fit releases, ascending; none if it releases nothing."""
+
+    def _is_free(self) -> bool:
+        return not self._levels()
+
+    _parameter_table: ClassVar[Table] = {"step": STEP, "prior": ("uniform", "log")}
+
+    def _check_parameters(self) -> None:
+        super()._check_parameters()
+        if self.step is not None and self.prior != "uniform":
+            raise ValueError("step must be None with prior='log', which sets the candidates itself")
+
+    @property
+    def _way(self) -> str:
+        """The mechanism; estimators without a parameter for it use the exponential one."""
+        return "exponential"
+
+    @property
+    def _step(self) -> float | None:
+        return None if self.step is None else float(self.step)
+
+    def _stated_bounds(self, n_features: int, names: Sequence[Any] | None = None) -> Pair | None:
+        stated = super()._stated_bounds(n_features, names)
+        _check_multiples(self._step, stated)
+        return stated
+
+    def _opened(self, rows: Rows) -> Session:
+        """Charge the budget and open the session."""
+        return self._session(rows)
+
+    def _check_release(self, d: int, stated: Pair | None) -> None:
+        """Refuse noise that a query would refuse after the charge."""
+
+    def _fit_quantiles(self, X: ArrayLike) -> Floats:
+        """Charge the budget; set bounds_ and privacy_; return quantiles (n_levels, n_features)."""
+        rows = self._open(X)
+        levels = self._levels()
+        stated = self._stated_bounds(rows.n_features)
+        self._check_release(rows.n_features, stated)
+        if not levels:
+            self.bounds_: Pair | None = stated
+            self.privacy_ = self._context().nothing_released()
+            return np.empty((0, rows.n_features))
+        if self._omits:
+            return self._fit_present(rows, stated, levels)
+        with self._opened(rows) as session:
+            self.bounds_, _ = bounds_in(session, stated)
+            view = Box(*self.bounds_, per_feature=True)
+            values = self._release(session, view, levels)
+            self.privacy_ = session.certificate()
+        return np.ascontiguousarray(values.T)
+
+    def _fit_present(self, rows: Any, stated: Pair | None, levels: list[float]) -> Floats:
+        """Release bounds and quantiles of each column over its non-missing rows."""
+        values, low, high = [], np.empty(rows.n_features), np.empty(rows.n_features)
+        with self._opened(rows) as session:
+            for column in present_columns(session, rows.plans, stated, audit=False):
+                query = Quantiles(column.box, levels, step=self._step, prior=self.prior)
+                values.append(column.answer(query, "quantiles").value[0])
+                low[column.number], high[column.number] = column.low, column.high
+            self.privacy_ = session.certificate()
+        self.bounds_ = low, high
+        return np.ascontiguousarray(np.array(values).T)
+
+    def _release(self, session: Session, view: Box, levels: list[float]) -> Floats:
+        """Return released quantiles of shape (n_features, n_levels)."""
+        if self._way == "global":
+            return session.answer(NoisyQuantiles(view, levels)).value
+        return session.answer(Quantiles(view, levels, step=self._step, prior=self.prior)).value
+
+    def _expected_error(self, n: int, d: int, like: Any) -> float:
+        levels = self._levels()
+        if not levels:
+            return 0.0
+        self._refuse_error_of_present()
+        stated = self._stated_bounds(d)
+        if like is None:
+            raise unanswered(
+                self,
+                "the rows: on how often values repeat, and on how much of the bounds they fill",
+                " (of DPMedian, DPQuantile or DPQuantileTransformer). error_bound() holds for any "
+                "rows",
+            )
+        rng = rehearsal_rng()
+        tables = [self._columns_like(like, n, d, rng) for _ in range(_TABLES)]
+        if self._way != "exponential":
+            return self._error_of_fits(tables, levels)
+        share = Fraction(1)
+        if stated is None:
+            boxes, share = self._rehearsed_bounds(tables)
+        else:
+            boxes = [stated] * _TABLES
+        allowance = self._allowance().part(share)
+        rounds = len(levels).bit_length()
+        _, whole, half = allowances(allowance.level, d * rounds, pure=allowance.pure)
+        draws = max(3, math.ceil(_DRAWS / (len(levels) * d * len(boxes))))
+        errors = [
+            _rank_errors(
+                columns[:, j],
+                Lattice(float(low[j]), float(high[j]), self._step, self.prior),
+                levels,
+                (whole, half),
+                replace=allowance.replace,
+                draws=draws,
+                rng=rng,
+            ).mean()
+            for columns, (low, high) in zip(itertools.cycle(tables), boxes, strict=False)
+            for j in range(d)
+        ]
+        return float(np.mean(errors))
+
+    def _columns_like(self, like: Any, n: int, d: int, rng: np.random.Generator) -> Floats:
+        """Return n public values of every column, each sorted: shape (n, d)."""
+        if isinstance(like, QuantileFit):
+            curve = released_curve(like)
+            if curve is None or curve[1].shape[1] != d:
+                raise ValueError(
+                    "like must be public rows, or a fitted DPMedian, DPQuantile or "
+                    f"DPQuantileTransformer of {d} columns, got {type(like).__name__}"
+                )
+            q, values = curve
+            at = np.sort(rng.random(n))
+            columns = [np.interp(at, q, values[:, j]) for j in range(d)]
+        else:
+            columns = [stretched(column, n, rng) for column in check_like(self, like, d).T]
+        return np.column_stack(columns)
+
+    def _rehearsed_bounds(self, tables: list[Floats]) -> tuple[list[Pair], Fraction]:
+        """Return bounds learned from public rows, and the remaining share for quantiles."""
+        boxes, share = [], Fraction(1)
+        with rehearsal(self, self._adjacency) as fresh:
+            for number in range(_LEARNINGS):
+                fitted = fresh(number).fit(tables[number % len(tables)])
+                boxes.append(fitted.bounds_)
+                share = Fraction(fitted.privacy_.releases[-1].share)
+        return boxes, share
+
+    def _error_of_fits(self, tables: list[Floats], levels: list[float]) -> float:
+        """Return the distance in ranks over fits to public rows: the mean, or a median."""
+        ranks = []
+        with rehearsal(self, self._adjacency) as fresh:
+            for number in range(_FITS):
+                columns = tables[number % len(tables)]
+                curve = released_curve(fresh(number).fit(columns))
+                assert curve is not None
+                values = curve[1][1 : 1 + len(levels)]
+                ranks += [
+                    _rank_distance(column, values[:, j], levels)
+                    for j, column in enumerate(columns.T)
+                ]
+        return float(np.median(ranks) if self._way == "smooth" else np.mean(ranks))
+
+    def error_bound(self, n_samples: int, n_features: int | None = None) -> float:
+        """Return a bound on the part of the rows that lies between a quantile and its release.
+
+        Nothing is fitted, read or charged. Use it to see whether epsilon is large enough, whatever
+        the rows are. For each column and level, 95% of releases keep this bound; most are far
+        closer. It holds for the rows after clipping to the stated bounds and rounding to the
+        nearest candidate. It is not available for learned bounds, which may be far off (with few
+        rows, or with values more than 2**89 from 0).
+
+        Parameters
+        ----------
+        n_samples : int
+            Number of rows, as far as it is public.
+        n_features : int, default=None
+            Number of columns; ``n_features_in_`` after `fit`.
+
+        Returns
+        -------
+        error : float
+            A difference of levels, which is a part of the rows: with 0.01, a released median may
+            have 49% of the rows below it. At most 1, which means that epsilon is too small for any
+            guarantee. Zero if nothing is released.
+
+        Raises
+        ------
+        ValueError
+            If the mechanism is not ``"exponential"``, or if bounds are not stated: there is no
+            bound for all rows then.
+        """
+        n, d = self._sizes(n_samples, n_features, bounds=self.bounds)
+        if self._way != "exponential":
+            raise ValueError("error_bound holds for mechanism='exponential' only")
+        levels = self._levels()
+        if not levels:
+            return 0.0
+        self._refuse_error_of_present()
+        step, stated = self._step, self._stated_bounds(d)
+        if stated is None:
+            raise ValueError(
+                "bounds must be stated for error_bound: learned ones may miss any part of the rows"
+            )
+        points = _POINTS
+        if step is not None:
+            with np.errstate(over="ignore", invalid="ignore"):
+                widest = float(np.max(stated[1] / step - stated[0] / step))
+            points = min(widest + 1.0, 2.0**40) if math.isfinite(widest) else _POINTS
+        whole = self._allowance()
+        ranks = rank_scale(levels, whole.level, d, pure=whole.pure, adjacency=whole.adjacency)
+        # Every round of the recursion adds the error of its own choice. All but the last choose a
+        # place among equal rows too, as narrow as 1/n of a candidate.
+        rounds = len(levels).bit_length()
+        points *= min(n, 2**16) if rounds > 1 else 1
+        return min(rounds * ranks * math.log(points * rounds / _MISSED) / n, 1.0)
+
+
+# --- medians and quantiles ------------------------------------------------------------------------
 
 
 class _SmoothFit(QuantileFit):
@@ -41,23 +474,23 @@ class _SmoothFit(QuantileFit):
 
     def _check_parameters(self) -> None:
         super()._check_parameters()
-        found, noise = self.mechanism, self.noise
-        if found != "smooth" and noise != "cauchy":
-            raise ValueError(f"noise={noise!r} is for mechanism='smooth' only, not {found!r}")
-        if found != "exponential":
+        mechanism, noise = self.mechanism, self.noise
+        if mechanism != "smooth" and noise != "cauchy":
+            raise ValueError(f"noise={noise!r} is for mechanism='smooth' only, not {mechanism!r}")
+        if mechanism != "exponential":
             # Neither is used: accepted, it would be taken for what decided the candidates.
             for name, default in (("step", None), ("prior", "uniform")):
                 value = getattr(self, name)
                 if value != default:
                     raise ValueError(
-                        f"{name}={value!r} is for mechanism='exponential' only, not {found!r}"
+                        f"{name}={value!r} is for mechanism='exponential' only, not {mechanism!r}"
                     )
-        if found == "smooth" and noise == "laplace" and self.delta == 0:
+        if mechanism == "smooth" and noise == "laplace" and self.delta == 0:
             raise ValueError(
                 "noise='laplace' scaled to smooth sensitivity is private only with delta > 0; "
                 "'cauchy' and 'student' do not need it"
             )
-        if found == "smooth" and noise == "laplace" and len(self._levels()) > 1:
+        if mechanism == "smooth" and noise == "laplace" and len(self._levels()) > 1:
             raise ValueError(
                 "noise='laplace' scaled to smooth sensitivity allows one level only, because it "
                 "spends all of delta; 'cauchy' and 'student' allow several"
@@ -109,13 +542,14 @@ class _SmoothFit(QuantileFit):
         if self.mechanism != "smooth":
             return super()._release(session, view, levels)
         share = session.remaining / len(levels)
-        found = [
+        values = [
             session.answer(SmoothMedian(view, q=q, noise=self.noise), share).value for q in levels
         ]
         # Levels have noise of their own: sorted, they are no further off, and do not cross.
-        return np.sort(np.stack(found, axis=1), axis=1)
+        return np.sort(np.stack(values, axis=1), axis=1)
 
 
+@documented
 class DPMedian(_SmoothFit):
     """Differentially private median of every column.
 
@@ -149,36 +583,17 @@ class DPMedian(_SmoothFit):
     delta : float, default=0.0
         In [0, 1). Above zero, the privacy losses of the columns add up more slowly, and those of
         the exponential mechanism count half. ``noise="laplace"`` spends all of delta.
-    max_rows_per_unit : int or "private", default="private"
-        With `groups`: how many rows of each unit are used at most. ``"private"`` chooses this
-        number for 10% of the allowance, so that about 99 in 100 units keep all their rows.
-    budget : PrivacyBudget or None, default=None
-        Budget to charge; it also sets the neighbouring relation. None: the budget of an enclosing
-        ``with budget:`` block, if there is one.
-    random_state : int, RandomState or None, default=None
-        Seeds post-processing, and noise only inside ``skdp.config_context(noise="seeded")``.
+    {fit}
 
     Attributes
     ----------
     median_ : ndarray of shape (n_features,)
         Released medians, within `bounds_`. Exception: if no multiple of `step` lies within learned
         bounds, the multiple nearest to their middle.
-    bounds_ : tuple of two ndarrays of shape (n_features,)
-        The bounds, stated or learned.
-    n_features_in_, feature_names_in_ : int, ndarray of shape (n_features_in_,)
-        Number of columns; their names, if X has names that are strings.
-    max_rows_per_unit_ : int
-        With `groups`: how many rows of each unit were used at most.
-    privacy_ : skdp.core.PrivacyCertificate
-        What was released, by which mechanism, at which cost.
+    {bounds_}
+    {columns_seen}
 
-    Raises
-    ------
-    TypeError, ValueError
-        In `fit`, before anything is charged: if a parameter is out of range, or if X is not a dense
-        table of finite numbers.
-    BudgetExceededError, SealedBudgetError, LedgerError
-        In `fit`, if the budget cannot grant (epsilon, delta).
+    {fit_raises}
 
     See Also
     --------
@@ -199,13 +614,7 @@ class DPMedian(_SmoothFit):
 
     ``transform`` subtracts the medians. Its output is as private as the rows that it is given.
 
-    **Expected error.** In ranks: the number of rows between the released value and the exact
-    quantile, averaged over releases, levels and columns (for ``mechanism="smooth"``, whose noise
-    has heavy tails, the median instead). If `step` is stated, rows count as rounded to its
-    multiples. It needs `like`: public rows, or an earlier fit of `DPMedian`, `DPQuantile` or
-    `DPQuantileTransformer`. The rows matter: if values repeat, a quantile may be found exactly; if
-    they fill a small part of the bounds, few rows are not enough. `error_bound` holds for any rows.
-    It is a part of the rows instead of a number of ranks, and far larger.
+    {error_in_heavy_ranks}
 
     References
     ----------
@@ -261,13 +670,7 @@ class DPMedian(_SmoothFit):
 
         Parameters
         ----------
-        X : array-like or table of shape (n_samples, n_features)
-            Private rows, finite numbers. May be in parts (`skdp.engines`) unless
-            mechanism="smooth".
-        y : None, ignored
-        groups : array-like of shape (n_samples,), default=None
-            Id of the unit (a user, say) that each row belongs to. All rows of one id are protected
-            together. A budget with a `unit` needs groups; any other budget refuses them.
+        {rows}
 
         Returns
         -------
@@ -298,6 +701,7 @@ class DPMedian(_SmoothFit):
         return np.tile(self.median_, (n, 1))
 
 
+@documented
 class DPQuantile(_SmoothFit):
     """Differentially private quantiles of every column, all levels at once.
 
@@ -306,10 +710,7 @@ class DPQuantile(_SmoothFit):
     q : float or sequence of float, default=(0.25, 0.5, 0.75)
         Levels in [0, 1], strictly increasing. Their number m costs no more than a factor
         floor(log2 m) + 1 of epsilon.
-    bounds : "private" or tuple (low, high) or mapping, default="private"
-        Range of each column, from public knowledge: two numbers, two arrays, or a mapping from
-        column name to (low, high); values beyond them count as the nearest bound. ``"private"``
-        learns them, for at most a fifth of the allowance. State them if there are few rows.
+    {bounds}
     mechanism : {"exponential", "smooth", "global"}, default="exponential"
         ``"exponential"`` chooses among public candidates: the closer in rank to the quantile, the
         likelier. ``"smooth"`` adds `noise` scaled to the smooth sensitivity. Each level gets an
@@ -333,14 +734,7 @@ class DPQuantile(_SmoothFit):
     delta : float, default=0.0
         In [0, 1). Above zero, the privacy losses of columns and rounds add up more slowly, and
         those of the exponential mechanism count half.
-    max_rows_per_unit : int or "private", default="private"
-        With `groups`: how many rows of each unit are used at most. ``"private"`` chooses this
-        number for 10% of the allowance, so that about 99 in 100 units keep all their rows.
-    budget : PrivacyBudget or None, default=None
-        Budget to charge; it also sets the neighbouring relation. None: the budget of an enclosing
-        ``with budget:`` block, if there is one.
-    random_state : int, RandomState or None, default=None
-        Seeds post-processing, and noise only inside ``skdp.config_context(noise="seeded")``.
+    {fit}
 
     Attributes
     ----------
@@ -351,22 +745,10 @@ class DPQuantile(_SmoothFit):
         nearest to their middle.
     q_ : ndarray of shape (n_quantiles,)
         The levels.
-    bounds_ : tuple of two ndarrays of shape (n_features,)
-        The bounds, stated or learned.
-    n_features_in_, feature_names_in_ : int, ndarray of shape (n_features_in_,)
-        Number of columns; their names, if X has names that are strings.
-    max_rows_per_unit_ : int
-        With `groups`: how many rows of each unit were used at most.
-    privacy_ : skdp.core.PrivacyCertificate
-        What was released, by which mechanism, at which cost.
+    {bounds_}
+    {columns_seen}
 
-    Raises
-    ------
-    TypeError, ValueError
-        In `fit`, before anything is charged: if a parameter is out of range, or if X is not a dense
-        table of finite numbers.
-    BudgetExceededError, SealedBudgetError, LedgerError
-        In `fit`, if the budget cannot grant (epsilon, delta).
+    {fit_raises}
 
     See Also
     --------
@@ -391,13 +773,7 @@ class DPQuantile(_SmoothFit):
     ``transform`` subtracts the quantiles of the middle level (the lower of the two middle levels,
     if their number is even). Its output is as private as the rows that it is given.
 
-    **Expected error.** In ranks: the number of rows between the released value and the exact
-    quantile, averaged over releases, levels and columns (for ``mechanism="smooth"``, whose noise
-    has heavy tails, the median instead). If `step` is stated, rows count as rounded to its
-    multiples. It needs `like`: public rows, or an earlier fit of `DPMedian`, `DPQuantile` or
-    `DPQuantileTransformer`. The rows matter: if values repeat, a quantile may be found exactly; if
-    they fill a small part of the bounds, few rows are not enough. `error_bound` holds for any rows.
-    It is a part of the rows instead of a number of ranks, and far larger.
+    {error_in_heavy_ranks}
 
     References
     ----------
@@ -463,13 +839,7 @@ class DPQuantile(_SmoothFit):
 
         Parameters
         ----------
-        X : array-like or table of shape (n_samples, n_features)
-            Private rows, finite numbers. May be in parts (`skdp.engines`) unless
-            mechanism="smooth".
-        y : None, ignored
-        groups : array-like of shape (n_samples,), default=None
-            Id of the unit (a user, say) that each row belongs to. All rows of one id are protected
-            together. A budget with a `unit` needs groups; any other budget refuses them.
+        {rows}
 
         Returns
         -------

@@ -13,15 +13,46 @@ import numpy as np
 from numpy.typing import ArrayLike
 from scipy.stats import norm
 
+from skdp._docstrings import documenter
 from skdp.base.scalers import NAN_POLICY, Floats, finite
 from skdp.budget import PrivacyBudget
 from skdp.parameters import FLAG, Integers, Table
-from skdp.quantile._base import QuantileFit
+from skdp.quantile._quantiles import TEXTS, QuantileFit
 
 # An interquartile range below this part of the bounds' width is taken for none.
 _RESOLUTION = 2.0**-16
 # As in scikit-learn: ranks are kept this far from 0 and 1 where they become normal deviates.
 _CLIPPED_RANK = 1e-7 - np.spacing(1)
+
+documented = documenter(
+    {
+        "candidates": """
+            step : float or None, default=None
+                The candidates for a quantile are the multiples of `step` within the bounds, for
+                example 1.0 for integers. None: about 2**18 to 2**19 equally spaced points. Stated
+                bounds must contain a multiple of it.
+            prior : {"uniform", "log"}, default="uniform"
+                Without a step: ``"uniform"`` candidates are equally spaced; the spacing of
+                ``"log"`` candidates grows with the distance from 0, over ten powers of two.
+            nan_policy : {"raise", "omit"}, default="raise"
+                ``"omit"``: the quantiles of a column are of the cells that are not missing (NaN,
+                None and NA are missing). Each column gets an equal part of the allowance, and
+                `transform` keeps missing cells.
+            epsilon : float, default=1.0
+                Privacy loss of a fit; finite, above 0.
+            delta : float, default=0.0
+                In [0, 1). Above zero, the privacy losses of columns and rounds add up more slowly.
+            """,
+        "rows": """
+            X : array-like or table of shape (n_samples, n_features)
+                Private rows of finite numbers; with ``nan_policy="omit"``, cells may be missing.
+                May be in parts (`skdp.engines`) unless nan_policy="omit".
+            y : None, ignored
+            {groups}
+            """,
+        **TEXTS,
+    }
+)
 
 
 def _range(quantile_range: Any, name: str = "quantile_range") -> tuple[float, float]:
@@ -38,6 +69,7 @@ def _range(quantile_range: Any, name: str = "quantile_range") -> tuple[float, fl
     return round(low / 100.0, 15), round(high / 100.0, 15)
 
 
+@documented
 class DPRobustScaler(QuantileFit):
     """Centre columns by private medians, and scale them by private interquartile ranges.
 
@@ -55,33 +87,9 @@ class DPRobustScaler(QuantileFit):
         mean levels below one percent.
     unit_variance : bool, default=False
         Scale so that normally distributed columns have variance 1.
-    bounds : "private" or tuple (low, high) or mapping, default="private"
-        Range of each column, from public knowledge: two numbers, two arrays, or a mapping from
-        column name to (low, high); values beyond them count as the nearest bound. ``"private"``
-        learns them, for at most a fifth of the allowance. State them if there are few rows.
-    step : float or None, default=None
-        The candidates for a quantile are the multiples of `step` within the bounds, for example 1.0
-        for integers. None: about 2**18 to 2**19 equally spaced points. Stated bounds must contain a
-        multiple of it.
-    prior : {"uniform", "log"}, default="uniform"
-        Without a step: ``"uniform"`` candidates are equally spaced; the spacing of ``"log"``
-        candidates grows with the distance from 0, over ten powers of two.
-    nan_policy : {"raise", "omit"}, default="raise"
-        ``"omit"``: the quantiles of a column are of the cells that are not missing (NaN, None and
-        NA are missing). Each column gets an equal part of the allowance, and `transform` keeps
-        missing cells.
-    epsilon : float, default=1.0
-        Privacy loss of a fit; finite, above 0.
-    delta : float, default=0.0
-        In [0, 1). Above zero, the privacy losses of columns and rounds add up more slowly.
-    max_rows_per_unit : int or "private", default="private"
-        With `groups`: how many rows of each unit are used at most. ``"private"`` chooses this
-        number for 10% of the allowance, so that about 99 in 100 units keep all their rows.
-    budget : PrivacyBudget or None, default=None
-        Budget to charge; it also sets the neighbouring relation. None: the budget of an enclosing
-        ``with budget:`` block, if there is one.
-    random_state : int, RandomState or None, default=None
-        Seeds post-processing, and noise only inside ``skdp.config_context(noise="seeded")``.
+    {bounds}
+    {candidates}
+    {fit}
 
     Attributes
     ----------
@@ -92,20 +100,9 @@ class DPRobustScaler(QuantileFit):
         the bounds, as for constant columns. None if ``with_scaling=False``.
     bounds_ : tuple of two ndarrays of shape (n_features,)
         The bounds, stated or learned. None if nothing was released and no bounds are stated.
-    n_features_in_, feature_names_in_ : int, ndarray of shape (n_features_in_,)
-        Number of columns; their names, if X has names that are strings.
-    max_rows_per_unit_ : int
-        With `groups`: how many rows of each unit were used at most.
-    privacy_ : skdp.core.PrivacyCertificate
-        What was released, by which mechanism, at which cost.
+    {columns_seen}
 
-    Raises
-    ------
-    TypeError, ValueError
-        In `fit`, before anything is charged: if a parameter is out of range, or if X is not a dense
-        table of finite numbers.
-    BudgetExceededError, SealedBudgetError, LedgerError
-        In `fit`, if the budget cannot grant (epsilon, delta).
+    {fit_raises}
 
     See Also
     --------
@@ -123,12 +120,7 @@ class DPRobustScaler(QuantileFit):
 
     ``transform`` adds no noise: its output on private rows is as private as the rows.
 
-    **Expected error.** In ranks: the number of rows between the released value and the exact
-    quantile, averaged over releases, levels and columns. If `step` is stated, rows count as rounded
-    to its multiples. It needs `like`: public rows, or an earlier fit of `DPMedian`, `DPQuantile` or
-    `DPQuantileTransformer`. The rows matter: if values repeat, a quantile may be found exactly; if
-    they fill a small part of the bounds, few rows are not enough. `error_bound` holds for any rows.
-    It is a part of the rows instead of a number of ranks, and far larger.
+    {error_in_ranks}
 
     References
     ----------
@@ -198,13 +190,7 @@ class DPRobustScaler(QuantileFit):
 
         Parameters
         ----------
-        X : array-like or table of shape (n_samples, n_features)
-            Private rows of finite numbers; with ``nan_policy="omit"``, cells may be missing. May be
-            in parts (`skdp.engines`) unless nan_policy="omit".
-        y : None, ignored
-        groups : array-like of shape (n_samples,), default=None
-            Id of the unit (a user, say) that each row belongs to. All rows of one id are protected
-            together. A budget with a `unit` needs groups; any other budget refuses them.
+        {rows}
 
         Returns
         -------
@@ -253,6 +239,7 @@ class DPRobustScaler(QuantileFit):
         return values
 
 
+@documented
 class DPQuantileTransformer(QuantileFit):
     """Map columns to a uniform or a normal distribution by private quantiles.
 
@@ -268,33 +255,9 @@ class DPQuantileTransformer(QuantileFit):
         landmarks give a finer resolution, but each is less exact.
     output_distribution : {"uniform", "normal"}, default="uniform"
         Columns are mapped to [0, 1], or to normal deviates, at most 5.2 from 0.
-    bounds : "private" or tuple (low, high) or mapping, default="private"
-        Range of each column, from public knowledge: two numbers, two arrays, or a mapping from
-        column name to (low, high); values beyond them count as the nearest bound. ``"private"``
-        learns them, for at most a fifth of the allowance. State them if there are few rows.
-    step : float or None, default=None
-        The candidates for a quantile are the multiples of `step` within the bounds, for example 1.0
-        for integers. None: about 2**18 to 2**19 equally spaced points. Stated bounds must contain a
-        multiple of it.
-    prior : {"uniform", "log"}, default="uniform"
-        Without a step: ``"uniform"`` candidates are equally spaced; the spacing of ``"log"``
-        candidates grows with the distance from 0, over ten powers of two.
-    nan_policy : {"raise", "omit"}, default="raise"
-        ``"omit"``: the quantiles of a column are of the cells that are not missing (NaN, None and
-        NA are missing). Each column gets an equal part of the allowance, and `transform` keeps
-        missing cells.
-    epsilon : float, default=1.0
-        Privacy loss of a fit; finite, above 0.
-    delta : float, default=0.0
-        In [0, 1). Above zero, the privacy losses of columns and rounds add up more slowly.
-    max_rows_per_unit : int or "private", default="private"
-        With `groups`: how many rows of each unit are used at most. ``"private"`` chooses this
-        number for 10% of the allowance, so that about 99 in 100 units keep all their rows.
-    budget : PrivacyBudget or None, default=None
-        Budget to charge; it also sets the neighbouring relation. None: the budget of an enclosing
-        ``with budget:`` block, if there is one.
-    random_state : int, RandomState or None, default=None
-        Seeds post-processing, and noise only inside ``skdp.config_context(noise="seeded")``.
+    {bounds}
+    {candidates}
+    {fit}
 
     Attributes
     ----------
@@ -304,22 +267,10 @@ class DPQuantileTransformer(QuantileFit):
         value.
     references_ : ndarray of shape (n_quantiles,)
         Levels from 0 to 1.
-    bounds_ : tuple of two ndarrays of shape (n_features,)
-        The bounds, stated or learned.
-    n_features_in_, feature_names_in_ : int, ndarray of shape (n_features_in_,)
-        Number of columns; their names, if X has names that are strings.
-    max_rows_per_unit_ : int
-        With `groups`: how many rows of each unit were used at most.
-    privacy_ : skdp.core.PrivacyCertificate
-        What was released, by which mechanism, at which cost.
+    {bounds_}
+    {columns_seen}
 
-    Raises
-    ------
-    TypeError, ValueError
-        In `fit`, before anything is charged: if a parameter is out of range, or if X is not a dense
-        table of finite numbers.
-    BudgetExceededError, SealedBudgetError, LedgerError
-        In `fit`, if the budget cannot grant (epsilon, delta).
+    {fit_raises}
 
     See Also
     --------
@@ -339,12 +290,7 @@ class DPQuantileTransformer(QuantileFit):
 
     ``transform`` adds no noise: its output on private rows is as private as the rows.
 
-    **Expected error.** In ranks: the number of rows between the released value and the exact
-    quantile, averaged over releases, levels and columns. If `step` is stated, rows count as rounded
-    to its multiples. It needs `like`: public rows, or an earlier fit of `DPMedian`, `DPQuantile` or
-    `DPQuantileTransformer`. The rows matter: if values repeat, a quantile may be found exactly; if
-    they fill a small part of the bounds, few rows are not enough. `error_bound` holds for any rows.
-    It is a part of the rows instead of a number of ranks, and far larger.
+    {error_in_ranks}
 
     References
     ----------
@@ -408,13 +354,7 @@ class DPQuantileTransformer(QuantileFit):
 
         Parameters
         ----------
-        X : array-like or table of shape (n_samples, n_features)
-            Private rows of finite numbers; with ``nan_policy="omit"``, cells may be missing. May be
-            in parts (`skdp.engines`) unless nan_policy="omit".
-        y : None, ignored
-        groups : array-like of shape (n_samples,), default=None
-            Id of the unit (a user, say) that each row belongs to. All rows of one id are protected
-            together. A budget with a `unit` needs groups; any other budget refuses them.
+        {rows}
 
         Returns
         -------

@@ -13,28 +13,42 @@ if TYPE_CHECKING:
     from skdp.queries.best_of_runs import BaseRun, BestOfRuns, BestRun, Repeats, base_level
     from skdp.queries.blocks import BlockVotes, OfBlocks, OnBlocks
     from skdp.queries.cells import (
-        CellCounts,
-        CellErrors,
-        CellGradient,
+        Categories,
         ColumnCells,
-        LeafCounts,
+        Grid,
+        Labelled,
+        Labels,
+        Leaves,
+        NormBins,
         SplitTrees,
-        TargetMoments,
         additive,
+        row_counts,
     )
-    from skdp.queries.column_sums import sum_view
     from skdp.queries.columns import OfColumn
     from skdp.queries.grouped_sums import (
         AssignedSums,
         ColumnBox,
-        NormsBelow,
-        SquaredOffsets,
         column_box,
         column_units,
+        squared_offsets,
     )
-    from skdp.queries.histograms import MAX_CELLS, CellQuantile, EdgeHistogram, LabelSums, NormBound
+    from skdp.queries.histograms import MAX_CELLS, CellQuantile, norm_from_bins
+    from skdp.queries.images import (
+        LogisticGradient,
+        Moments,
+        additive_errors,
+        additive_gradient,
+        label_moments,
+        label_sums,
+        label_vectors,
+        logistic_gradient,
+        moments,
+        rows_beyond,
+        softmax,
+        target_moments,
+    )
     from skdp.queries.kernel_maps import KernelMap
-    from skdp.queries.kernel_means import BasisMean, FeatureMeans, KernelMean, LinearImage
+    from skdp.queries.kernel_means import KernelMean, LinearImage, basis_mean, feature_means
     from skdp.queries.key_selection import (
         KEY_METHODS,
         MAX_KEYS_PER_UNIT,
@@ -53,19 +67,7 @@ if TYPE_CHECKING:
     from skdp.queries.learned_bounds.learning import LearnedBounds, LearningPlan, plan_learning
     from skdp.queries.learned_domain import LearnDomain
     from skdp.queries.learned_ranges import DOUBT_FAR, DOUBT_ONE_VALUE, LearnedRange
-    from skdp.queries.linear import (
-        LabelCategories,
-        LabelCounts,
-        LabelMoments,
-        LabelVectors,
-        LogisticGradient,
-        LogitBall,
-        StandardBall,
-        WeightedBall,
-        softmax,
-    )
     from skdp.queries.logistic import LogisticMinimiser, UnitBall
-    from skdp.queries.moments import Moments
     from skdp.queries.quantiles import (
         Lattice,
         NoisyQuantiles,
@@ -78,7 +80,6 @@ if TYPE_CHECKING:
         recursion,
     )
     from skdp.queries.ranked_columns import SPREAD_BITS, spread
-    from skdp.queries.rows_beyond import RowsBeyond
     from skdp.queries.samples import NoisySample, PublishedRows
     from skdp.queries.second_moments import GramRelease, SecondMoment, Symmetric
     from skdp.queries.small_databases import (
@@ -107,21 +108,15 @@ if TYPE_CHECKING:
         threshold_scales,
     )
     from skdp.queries.trees import BoxTree, Projection, Tree, tree_box
-    from skdp.queries.user_functions import FunctionMean, ScoreMean
-    from skdp.queries.weighted import (
-        WeightedCount,
-        WeightedGradient,
-        WeightedLabelCounts,
-        WeightedMean,
-        WeightedMoments,
-    )
+    from skdp.queries.user_functions import function_mean, score_mean
+    from skdp.queries.views import LogitBall, StandardBall, TargetBox, WeightedBall, sum_view
     from skdp.queries.workloads import (
         MAX_TABLE,
         QUERY_UNIT,
         Cells,
         Group,
         Intervals,
-        Marginal,
+        MarginalCells,
         Prefixes,
         Weighted,
         Workload,
@@ -138,37 +133,33 @@ else:
             "best_of_runs": "BaseRun BestOfRuns BestRun Repeats base_level",
             "blocks": "BlockVotes OfBlocks OnBlocks",
             "cells": (
-                "CellCounts CellErrors CellGradient ColumnCells LeafCounts SplitTrees "
-                "TargetMoments additive"
+                "Categories ColumnCells Grid Labelled Labels Leaves NormBins SplitTrees "
+                "additive row_counts"
             ),
-            "column_sums": "sum_view",
             "columns": "OfColumn",
-            "grouped_sums": (
-                "AssignedSums ColumnBox NormsBelow SquaredOffsets column_box column_units"
+            "grouped_sums": "AssignedSums ColumnBox column_box column_units squared_offsets",
+            "histograms": "CellQuantile MAX_CELLS norm_from_bins",
+            "images": (
+                "LogisticGradient Moments additive_errors additive_gradient label_moments "
+                "label_sums label_vectors logistic_gradient moments rows_beyond softmax "
+                "target_moments"
             ),
-            "histograms": "MAX_CELLS CellQuantile EdgeHistogram LabelSums NormBound",
             "kernel_maps": "KernelMap",
-            "kernel_means": "BasisMean FeatureMeans KernelMean LinearImage",
+            "kernel_means": "KernelMean LinearImage basis_mean feature_means",
             "key_selection": (
                 "KEY_METHODS MAX_KEYS_PER_UNIT SelectCategories SelectClasses SelectKeys"
             ),
-            "key_totals": "MAX_ROWS_PER_UNIT KeyTotals LeftOut UnitShapes UnitSpread",
+            "key_totals": "KeyTotals LeftOut MAX_ROWS_PER_UNIT UnitShapes UnitSpread",
             "learned_bounds.decoding": "LearnedBox",
             "learned_bounds.learning": "LearnedBounds LearningPlan plan_learning",
             "learned_domain": "LearnDomain",
             "learned_ranges": "DOUBT_FAR DOUBT_ONE_VALUE LearnedRange",
-            "linear": (
-                "LabelCategories LabelCounts LabelMoments LabelVectors LogisticGradient LogitBall "
-                "StandardBall WeightedBall softmax"
-            ),
             "logistic": "LogisticMinimiser UnitBall",
-            "moments": "Moments",
             "quantiles": (
                 "Lattice NoisyQuantiles Quantiles allowances check_levels multiples rank_scale "
                 "rates recursion"
             ),
             "ranked_columns": "SPREAD_BITS spread",
-            "rows_beyond": "RowsBeyond",
             "samples": "NoisySample PublishedRows",
             "second_moments": "GramRelease SecondMoment Symmetric",
             "small_databases": (
@@ -181,13 +172,11 @@ else:
             "smooth_sensitivity.spanning_trees": "SpanningCost check_graph",
             "sparse_vector": "AboveThreshold SparseVector comparison_margin threshold_scales",
             "trees": "BoxTree Projection Tree tree_box",
-            "user_functions": "FunctionMean ScoreMean",
+            "user_functions": "function_mean score_mean",
+            "views": "LogitBall StandardBall TargetBox WeightedBall sum_view",
             "workloads": (
-                "MAX_TABLE QUERY_UNIT Cells Group Intervals Marginal Prefixes Weighted Workload "
-                "WorkloadAnswer WorstMarginal WorstQuery cells_noise marginals"
-            ),
-            "weighted": (
-                "WeightedCount WeightedGradient WeightedLabelCounts WeightedMean WeightedMoments"
+                "Cells Group Intervals MAX_TABLE MarginalCells Prefixes QUERY_UNIT Weighted "
+                "Workload WorkloadAnswer WorstMarginal WorstQuery cells_noise marginals"
             ),
         },
     )
@@ -206,50 +195,41 @@ __all__ = [
     "AboveThreshold",
     "AssignedSums",
     "BaseRun",
-    "BasisMean",
     "BestOfRuns",
     "BestRun",
     "BlockVotes",
     "BoxTree",
-    "CellCounts",
-    "CellErrors",
-    "CellGradient",
+    "Categories",
     "CellQuantile",
     "Cells",
     "ColumnBox",
     "ColumnCells",
-    "EdgeHistogram",
-    "FeatureMeans",
-    "FunctionMean",
     "GramRelease",
+    "Grid",
     "Group",
     "Intervals",
     "KernelMap",
     "KernelMean",
     "KeyTotals",
-    "LabelCategories",
-    "LabelCounts",
-    "LabelMoments",
-    "LabelSums",
-    "LabelVectors",
+    "Labelled",
+    "Labels",
     "Lattice",
-    "LeafCounts",
     "LearnDomain",
     "LearnedBounds",
     "LearnedBox",
     "LearnedRange",
     "LearningPlan",
+    "Leaves",
     "LeftOut",
     "LinearImage",
     "LogisticGradient",
     "LogisticMinimiser",
     "LogitBall",
-    "Marginal",
+    "MarginalCells",
     "Moments",
     "NoisyQuantiles",
     "NoisySample",
-    "NormBound",
-    "NormsBelow",
+    "NormBins",
     "OfBlocks",
     "OfColumn",
     "OnBlocks",
@@ -258,8 +238,6 @@ __all__ = [
     "PublishedRows",
     "Quantiles",
     "Repeats",
-    "RowsBeyond",
-    "ScoreMean",
     "SecondMoment",
     "SelectCategories",
     "SelectClasses",
@@ -269,10 +247,9 @@ __all__ = [
     "SpanningCost",
     "SparseVector",
     "SplitTrees",
-    "SquaredOffsets",
     "StandardBall",
     "Symmetric",
-    "TargetMoments",
+    "TargetBox",
     "ThresholdTable",
     "Tree",
     "UnitBall",
@@ -280,18 +257,16 @@ __all__ = [
     "UnitSpread",
     "Weighted",
     "WeightedBall",
-    "WeightedCount",
-    "WeightedGradient",
-    "WeightedLabelCounts",
-    "WeightedMean",
-    "WeightedMoments",
     "Workload",
     "WorkloadAnswer",
     "WorstMarginal",
     "WorstQuery",
     "additive",
+    "additive_errors",
+    "additive_gradient",
     "allowances",
     "base_level",
+    "basis_mean",
     "cauchy_kappa",
     "cells_noise",
     "check_graph",
@@ -302,21 +277,34 @@ __all__ = [
     "column_box",
     "column_units",
     "comparison_margin",
+    "feature_means",
+    "function_mean",
+    "label_moments",
+    "label_sums",
+    "label_vectors",
     "laplace_kappa",
     "largest_threshold_size",
+    "logistic_gradient",
     "marginals",
+    "moments",
     "multiples",
     "n_multisets",
+    "norm_from_bins",
     "plan_learning",
     "public_tables",
     "rank_scale",
     "rates",
     "recursion",
+    "row_counts",
+    "rows_beyond",
+    "score_mean",
     "softmax",
     "spread",
+    "squared_offsets",
     "student_kappa",
     "sum_view",
     "table_rate",
+    "target_moments",
     "threshold_scales",
     "tree_box",
 ]

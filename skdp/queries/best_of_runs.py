@@ -27,15 +27,14 @@ from numpy.typing import NDArray
 
 from skdp.budget import Cost, exact, pure_mu
 from skdp.budget.ambient import only_here
-from skdp.budget.amounts import round_down
-from skdp.budget.conversions import gdp_delta, largest, smallest
-from skdp.budget.stand_in import StandInBudget
+from skdp.budget.budget import StandInBudget
 from skdp.core import noise as samplers
 from skdp.core.query import Measurement, UserFunction, reviewed
 from skdp.core.transcript import inner_sessions
 from skdp.exceptions import PrivacyLeakError
+from skdp.loss.conversions import gdp_delta, largest, round_down, smallest
 from skdp.tabular.containers import alone, take
-from skdp.tabular.dealt import WholeUnits
+from skdp.tabular.records import WholeUnits
 from skdp.user_code import foreign_code, run_isolated, silent
 
 if TYPE_CHECKING:

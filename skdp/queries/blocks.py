@@ -34,9 +34,8 @@ from skdp.core import noise as samplers
 from skdp.core.clipping import Floats, isqrt_up
 from skdp.core.mechanisms import exponential_mechanism, independent_noise, l2_noise
 from skdp.core.privacy_filter import Release, Share, released
-from skdp.core.query import Measurement, UserFunction, reviewed
-from skdp.core.session import answer_query
-from skdp.core.sums import Mean
+from skdp.core.query import Derived, Measurement, UserFunction, reviewed
+from skdp.core.sums import RowSum, Values
 from skdp.core.table import PrivateTable, Stability
 from skdp.queries.histograms import CellQuantile
 from skdp.queries.smooth_sensitivity.medians import SmoothMedian
@@ -352,7 +351,7 @@ class BlockVotes(Measurement):
 
 @reviewed
 @dataclass(frozen=True, eq=False)
-class OfBlocks(Measurement):
+class OfBlocks(Derived):
     """A query of the table of what disjoint blocks answer, one row a block.
 
     A block returns a vector of as many numbers as the query's view has dimensions; what is not
@@ -363,7 +362,7 @@ class OfBlocks(Measurement):
     Attributes
     ----------
     run : OnBlocks
-    query : Mean, CellQuantile or SmoothMedian
+    query : Mean, Sum, CellQuantile or SmoothMedian
 
     Returns
     -------
@@ -374,13 +373,17 @@ class OfBlocks(Measurement):
     run: OnBlocks
     query: Any
 
-    def measure(self, table: PrivateTable, meter: Meter, share: Share, name: str) -> Any:
-        if type(self.query) not in _OF_BLOCKS:
-            known = ", ".join(kind.__name__ for kind in _OF_BLOCKS)
-            raise TypeError(f"query must be one of {known}, got {type(self.query).__name__}")
+    def table(self, table: PrivateTable, meter: Meter, share: Share, name: str) -> PrivateTable:
+        query = self.query
+        of_view = query.image if type(query) is RowSum else query
+        if type(of_view) not in _OF_BLOCKS:
+            raise TypeError(
+                "query must be a Sum or Mean of a view, CellQuantile or SmoothMedian, got "
+                f"{type(of_view).__name__}"
+            )
         meter.check(share, name)
-        answers = BlockAnswers(table, meter, self.run, self.query.view.center)
-        return answer_query(self.query, PrivateTable(answers, Stability(1, 0)), meter, share, name)
+        answers = BlockAnswers(table, meter, self.run, of_view.view.center)
+        return PrivateTable(answers, Stability(1, 0))
 
 
-_OF_BLOCKS = (Mean, CellQuantile, SmoothMedian)  # they read the rows of a view, and no labels
+_OF_BLOCKS = (Values, CellQuantile, SmoothMedian)  # they read the rows of a view, and no labels

@@ -10,13 +10,11 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from skdp.core.privacy_filter import Share
-from skdp.core.query import Measurement, reviewed
-from skdp.core.session import answer_query
-from skdp.core.sums import Count, Mean
+from skdp.core.query import Derived, reviewed
+from skdp.core.sums import RowSum
 from skdp.core.table import PrivateTable, stability_of
 from skdp.queries.histograms import CellQuantile
 from skdp.queries.learned_bounds.learning import LearnedBounds
-from skdp.queries.moments import Moments
 from skdp.queries.quantiles import Quantiles
 from skdp.tabular.unstated import UncodedRows
 
@@ -28,7 +26,7 @@ __all__ = ["OfColumn"]
 
 @reviewed
 @dataclass(frozen=True, eq=False)
-class OfColumn(Measurement):
+class OfColumn(Derived):
     """A query of one column, of the rows in which it is not missing.
 
     Guarantee: that of the query, for the table that a filter of each row leaves: its number of rows
@@ -38,8 +36,8 @@ class OfColumn(Measurement):
     Attributes
     ----------
     column : int
-    query : Count, Mean, Moments, Quantiles, CellQuantile or LearnedBounds
-        Of a table of one column.
+    query : RowSum, Quantiles, CellQuantile or LearnedBounds
+        Of a table of one column, without labels or weights.
 
     Returns
     -------
@@ -50,16 +48,19 @@ class OfColumn(Measurement):
     column: int
     query: Any
 
-    def measure(self, table: PrivateTable, meter: Meter, share: Share, name: str) -> Any:
-        if type(self.query) not in _OF_COLUMN:
-            known = ", ".join(kind.__name__ for kind in _OF_COLUMN)
-            raise TypeError(f"query must be one of {known}, got {type(self.query).__name__}")
+    def table(self, table: PrivateTable, meter: Meter, share: Share, name: str) -> PrivateTable:
+        query = self.query
+        if type(query) not in _OF_COLUMN or (type(query) is RowSum and not query.of_values_alone):
+            raise TypeError(
+                "query must be a RowSum of values without cells, labels and weights, Quantiles, "
+                f"CellQuantile or LearnedBounds, got {type(query).__name__}"
+            )
         if not isinstance(table.rows, UncodedRows):
             raise TypeError("a column is asked of rows with columns of their own")
         rows, stability = table.rows.column(self.column), stability_of(table.relation)
         if rows.filtered:
             stability = stability.filtered()
-        return answer_query(self.query, PrivateTable(rows, stability), meter, share, name)
+        return PrivateTable(rows, stability)
 
 
-_OF_COLUMN = (Count, Mean, Moments, Quantiles, CellQuantile, LearnedBounds)
+_OF_COLUMN = (RowSum, Quantiles, CellQuantile, LearnedBounds)

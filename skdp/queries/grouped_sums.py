@@ -11,7 +11,8 @@ noise" and "Columns in units of their own".
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
@@ -21,34 +22,29 @@ from skdp.core.clipping import (
     Box,
     Floats,
     check_bits,
-    check_center,
     check_width,
     isqrt_up,
     power_of_two_grid,
 )
-from skdp.core.mechanisms import Independent, l2_noise
-from skdp.core.privacy_filter import Release, Share, released
-from skdp.core.query import Measurement, Noisy, Query, reviewed
-from skdp.core.sums import histogram_sensitivity
+from skdp.core.privacy_filter import Release, released
+from skdp.core.query import Noisy, Query, Terms, reviewed
+from skdp.core.sums import Image, RowSum, weight_fractions
 from skdp.core.table import PrivateTable, as_total, fold, total_dtype
-from skdp.queries.histograms import norm_codes
-from skdp.queries.joint_sums import joint_noise
-from skdp.queries.row_weights import parts_of, steps_of
+from skdp.queries.joint_sums import Joint
 from skdp.tabular.rows import Rows
 
 if TYPE_CHECKING:
-    from skdp.core.privacy_filter import Meter
     from skdp.core.table import PrivateTable
 
 __all__ = [
     "AssignedSums",
     "ColumnBox",
     "Nearest",
-    "NormsBelow",
     "SquaredOffsets",
     "column_box",
     "column_units",
     "round_to_norm",
+    "squared_offsets",
 ]
 
 Ints = NDArray[np.int64]
@@ -56,7 +52,6 @@ Ints = NDArray[np.int64]
 # at most that, is exact in float64, and rounding is far below any noise.
 MOST_BITS = 25
 _TREE_BITS = 20
-_NORM_BINS = 41  # quarter-power bins: a factor of 1,000
 _COMMON_BITS = 17  # of the grid on which rows are compared with centres
 _WEIGHT_BITS, _LIMB_BITS, _LIMBS = 24, 8, 3  # of the weight of a row
 
@@ -243,7 +238,7 @@ def center_sums(
 def weighted_center_sums(
     rows: Rows, box: Box, centers: Floats, steps: Floats, radius: int, most: float, bits: int
 ) -> tuple[NDArray, NDArray]:
-    """Do what `center_sums` does for rows that count v / 2**bits times, v of `steps_of`.
+    """Do what `center_sums` does for rows that count v / 2**bits times, v the weight.
 
     Returns
     -------
@@ -260,7 +255,7 @@ def weighted_center_sums(
     def add(block: tuple[Floats, NDArray], totals: list[NDArray]) -> None:
         group, offset = _offsets(block[0], box, nearest, centers, steps, radius)
         cells = (group[:, None] * d + columns).ravel()
-        rest = steps_of(block[1], most, bits)
+        rest = np.rint(weight_fractions(block[1], most) * 2.0**bits)
         totals[0] += as_total(np.bincount(group, weights=rest, minlength=k), dtype)
         for place in range(_LIMBS):  # of v, the highest first: products of a block are below 2**49
             unit = 2.0 ** (_LIMB_BITS * (_LIMBS - 1 - place))
@@ -280,38 +275,6 @@ def weighted_center_sums(
     return counts, sums if dtype is object else sums.astype(np.int64)
 
 
-def square_sums(
-    rows: Rows, box: Box, centers: Floats, one: int, most: float | None = None
-) -> NDArray:
-    """Sum over rows, by column, the square of the offset from the nearest centre, exactly.
-
-    Offsets are in half widths of the box and clipped to 1; squares, times the part of `most` that
-    the row's weight is if there is one, are rounded to multiples of 1 / one, so that a row adds
-    integers from 0 to `one`.
-    """
-    nearest = Nearest(box.low, box.high, centers)
-    half = np.maximum(box.high / 2 - box.low / 2, 0.0)
-    scale = np.where(half > 0, half, math.inf)
-    dtype = total_dtype(rows, one)
-
-    def add(block: Any, totals: list[NDArray]) -> None:
-        x = np.clip(block if most is None else block[0], box.low, box.high)
-        x -= centers[nearest(x)]
-        x /= scale
-        np.clip(x, -1.0, 1.0, out=x)
-        whole = x * x * one
-        if most is not None:
-            whole *= parts_of(block[1], most)[:, None]
-        totals[0] += as_total(np.rint(whole).sum(axis=0), dtype)
-
-    def fresh() -> list[NDArray]:
-        return [np.zeros(box.n_dims, dtype=dtype)]
-
-    read = "chunk" if most is None else "weighted"
-    (total,) = fold(rows, add, fresh, width=len(centers), read=read)
-    return total
-
-
 def column_box(low: ArrayLike, high: ArrayLike, units: ArrayLike, level: float) -> ColumnBox:
     """Return the view of the rows clipped to a public box, columns in public units.
 
@@ -328,12 +291,13 @@ def _step_bits(level: float, d: int) -> int:
 
 @reviewed
 @dataclass(frozen=True, eq=False)
-class AssignedSums(Measurement):
+class AssignedSums(Query):
     """Counts and sums of offsets of the rows by nearest public centre, jointly.
 
     Each row of the box goes to its nearest centre (Euclidean, in user units); its offset from
     it, divided by the units, is clipped to L2 norm `radius`. Noise falls on every centre,
-    empty or not. Guarantee: that of `skdp.queries.joint_sums.joint_noise`.
+    empty or not. Guarantee: that of `skdp.queries.joint_sums.Joint`, which is why it is no
+    `RowSum`: counts and sums have noise of two scales.
 
     Parameters
     ----------
@@ -341,6 +305,8 @@ class AssignedSums(Measurement):
         Public; 0 for a column that counts as constant.
     most : float or None
         Public bound of the weights of rows, which count by the part of it that they are.
+    size, bits : int
+        Steps of the radius, and bits of a weight; a session sets them.
 
     Returns
     -------
@@ -356,99 +322,124 @@ class AssignedSums(Measurement):
     units: Any = 1.0
     count_share: float = 0.5
     most: float | None = None
+    size: int = 1
+    bits: int = 0
 
-    def measure(
-        self, table: PrivateTable, meter: Meter, share: Share, name: str
-    ) -> tuple[Release, Release]:
-        box, centers, radius = self.box, self.centers, self.radius
-        units, count_share = self.units, self.count_share
-        where = np.array(centers, dtype=np.float64).reshape(-1, box.n_dims)
-        unit = np.broadcast_to(np.asarray(units, dtype=np.float64), (box.n_dims,))
-        part = (1 - min(max(float(count_share), 0.01), 0.99)) / 2
-        level = meter.level(share) * (part if meter.pure else math.sqrt(part))
-        size = 2 ** _step_bits(level, box.n_dims)
-        grid = np.where(unit > 0, np.maximum(unit * (radius / size), 2.0**-1000), 0.0)
-        columns, one, bound = np.where(grid > 0, grid, math.inf), 1, size
-        if self.most is None:
-            counts, sums = center_sums(table.rows, box, where, columns, size)
-        else:
-            bits = min(_WEIGHT_BITS, _step_bits(level, 1))
-            one, bound = 2**bits, size + 1 + isqrt_up(box.n_dims)
-            counts, sums = weighted_center_sums(
-                table.rows, box, where, columns, size, self.most, bits
-            )
-        bounds = np.full(len(where), bound, dtype=np.int64)
-        noisy_counts, count_std, noisy_sums, sum_std = joint_noise(
-            meter,
-            name,
-            counts,
-            sums,
-            bounds,
-            share,
-            count_share,
-            table.relation,
-            unit=float(radius) / size,
-            one=one,
-        )
-        if one > 1:
-            noisy_counts, count_std = noisy_counts.astype(np.float64) / one, count_std / one
-        return (
-            released(noisy_counts, count_std),
-            released(noisy_sums.astype(np.float64) * grid, sum_std[:, None] * grid),
-        )
+    def prepared(self, terms: Terms) -> AssignedSums:
+        part = (1 - min(max(float(self.count_share), 0.01), 0.99)) / 2
+        level = terms.level * (part if terms.pure else math.sqrt(part))
+        bits = 0 if self.most is None else min(_WEIGHT_BITS, _step_bits(level, 1))
+        return replace(self, size=2 ** _step_bits(level, self.box.n_dims), bits=bits)
 
+    @property
+    def unit(self) -> float:
+        return float(self.radius) / self.size
 
-@reviewed
-@dataclass(frozen=True, eq=False)
-class SquaredOffsets(Measurement):
-    """By column, the sum of squared offsets of rows from their nearest centre.
+    @property
+    def _where(self) -> Floats:
+        return np.array(self.centers, dtype=np.float64).reshape(-1, self.box.n_dims)
 
-    In half widths of the box, each offset clipped to 1. Guarantee: a row adds a vector of
-    [0, 1]**d, so the L2 sensitivity is sqrt(d), under both relations. With `most`, rows count by
-    the part of it that their weight is.
-    """
-
-    name: ClassVar[str] = "squared offsets"
-    box: Box
-    centers: Any
-    most: float | None = None
-
-    def measure(self, table: PrivateTable, meter: Meter, share: Share, name: str) -> Release:
-        box, centers = self.box, self.centers
-        where = np.array(centers, dtype=np.float64).reshape(-1, box.n_dims)
-        one = 2 ** min(_step_bits(meter.level(share), box.n_dims), _TREE_BITS)
-        exact = square_sums(table.rows, box, where, one, self.most)
-        size = isqrt_up(box.n_dims * one**2)
-        noisy, std = l2_noise(meter, name, exact, size, share, unit=1 / one)
-        return released(noisy.astype(np.float64) / one, std / one)
-
-
-@reviewed
-@dataclass(frozen=True, eq=False)
-class NormsBelow(Query):
-    """How many rows have each quarter-power bin of ||x - center||, from a bound down.
-
-    Entry i counts rows with a norm in [2**(-(i + 1)/4), 2**(-i/4)) times the bound; rows at or
-    above the bound come first, those below the last entry's range last: shape (42,).
-    Guarantee: a row is in one entry. L1 1, L2 1 (A); 2, sqrt(2) (R).
-    """
-
-    name: ClassVar[str] = "norms below"
-    center: Floats
-    bound: float
+    @property
+    def _grid(self) -> Floats:
+        """Length of a step of each column, in user units; 0 for one that counts as constant."""
+        unit = np.broadcast_to(np.asarray(self.units, dtype=np.float64), (self.box.n_dims,))
+        return np.where(unit > 0, np.maximum(unit * (self.radius / self.size), 2.0**-1000), 0.0)
 
     def exact(self, table: PrivateTable) -> NDArray:
-        def add(block: Floats, totals: list[NDArray]) -> None:
-            check_center(block, self.center)
-            codes = np.clip(norm_codes((block - self.center) / self.bound), 1 - _NORM_BINS, 1)
-            totals[0] += np.bincount(1 - codes, minlength=_NORM_BINS + 1)
+        steps = np.where(self._grid > 0, self._grid, math.inf)
+        places = (table.rows, self.box, self._where, steps, self.size)
+        if self.most is None:
+            counts, sums = center_sums(*places)
+        else:
+            counts, sums = weighted_center_sums(*places, self.most, self.bits)
+        return np.concatenate([counts[:, None], sums], axis=1)
 
-        (exact,) = table.fold(add, lambda: [np.zeros(_NORM_BINS + 1, dtype=np.int64)])
-        return exact
+    def sensitivity(self, relation: str) -> Joint:
+        bound = self.size if self.most is None else self.size + 1 + isqrt_up(self.box.n_dims)
+        bounds = np.full(len(self._where), bound, dtype=np.int64)
+        return Joint.of(relation, bounds, self.count_share, 1 << self.bits)
 
-    def sensitivity(self, relation: str) -> Independent:
-        size = histogram_sensitivity(1, relation)
-        return Independent(size, size)
+    def decoded(self, noisy: Noisy) -> tuple[Release, Release]:
+        values, std, one = noisy.values, np.asarray(noisy.std), 1 << self.bits
+        return (
+            released(values[:, 0].astype(np.float64) / one, float(std[0, 0]) / one),
+            released(values[:, 1:].astype(np.float64) * self._grid, std[:, 1:] * self._grid),
+        )
 
-    def decoded(self, noisy: Noisy) -> Release:
-        return released(noisy.values, noisy.std)
+
+@reviewed
+@dataclass(frozen=True, eq=False)
+class SquaredOffsets(Image):
+    """The squares of a row's offsets from its nearest centre, by column.
+
+    In half widths of the box, each offset clipped to 1. Guarantee: see grouped_sums.md.
+
+    Attributes
+    ----------
+    box : Box
+    centers : ndarray of shape (k, d)
+        Public or released, in user units.
+    one : int
+        Steps of 1; a session sets it.
+    """
+
+    what = "squared offsets from the nearest centre"
+    one_sign = True
+    whole = False
+    box: Box
+    centers: Floats
+    one: int = 1
+
+    def prepared(self, terms: Terms) -> SquaredOffsets:
+        return replace(self, one=2 ** min(_step_bits(terms.level, self.box.n_dims), _TREE_BITS))
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        return (self.box.n_dims,)
+
+    @property
+    def width(self) -> int:
+        return len(self.centers)
+
+    @property
+    def unit(self) -> float:
+        return 1.0 / self.one
+
+    @property
+    def l1(self) -> int:
+        return self.box.n_dims * self.one
+
+    @property
+    def l2_squared(self) -> int:
+        return self.box.n_dims * self.one**2
+
+    @property
+    def change_l1(self) -> int:
+        return self.l1
+
+    @property
+    def change_l2_squared(self) -> int:
+        return self.l2_squared
+
+    @property
+    def largest(self) -> int:
+        return self.one
+
+    def blocks(self, x: Any, labels: Any, cells: Any) -> Iterator[Floats]:
+        box = self.box
+        half = np.maximum(box.high / 2 - box.low / 2, 0.0)
+        x = np.clip(x, box.low, box.high)
+        x -= self.centers[Nearest(box.low, box.high, self.centers)(x)]
+        x /= np.where(half > 0, half, math.inf)
+        np.clip(x, -1.0, 1.0, out=x)
+        yield x * x * self.one
+
+
+def squared_offsets(box: Box, centers: ArrayLike, weight_bound: float | None = None) -> RowSum:
+    """Return the query of the sum of squared offsets from the nearest centre, by column.
+
+    In half widths of the box, each offset clipped to 1.
+    """
+    where = np.array(centers, dtype=np.float64).reshape(-1, box.n_dims)
+    image = SquaredOffsets(box, where)
+    return RowSum(image, weight_bound=weight_bound, name="squared offsets")

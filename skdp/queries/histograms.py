@@ -1,16 +1,13 @@
-"""Histograms and what is made of them: counts of bins, sums by label, norms, quantiles of bins.
+"""Bins of the lengths of rows, and quantiles among equal bins of a box.
 
-Released: counts of the bins of public edges, the sums of the rows of each private label, a bound on
-the norms of most rows, quantiles among equal bins of a box.
-
-Guarantee: every function of a row that is summed is bounded in integers and decided by that row
-alone; each query says its sensitivity. Proofs: histograms.md.
+Released: quantiles of columns, chosen by the exponential mechanism among the bins of a box. Bins of
+lengths are counted by `RowSum`. Guarantee: the bin of a row depends on that row alone. Proofs:
+histograms.md.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from typing import ClassVar
@@ -18,24 +15,20 @@ from typing import ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
-from skdp.core.clipping import NORM_MARGIN, Box, Floats, View, check_center
-from skdp.core.mechanisms import Independent
+from skdp.core.clipping import NORM_MARGIN, Box, Floats, View
 from skdp.core.privacy_filter import Release, exact_fraction, released
-from skdp.core.query import Choice, Noisy, Query, check_ascending, reviewed
-from skdp.core.sums import Ints, histogram_sensitivity
-from skdp.core.table import REPLACE_ONE, PrivateTable, as_total, fold, total_dtype
-from skdp.queries.column_sums import AboutZero
+from skdp.core.query import Choice, reviewed
+from skdp.core.table import REPLACE_ONE, PrivateTable, fold
 from skdp.tabular.rows import Rows
+
+Ints = NDArray[np.int64]
 
 __all__ = [
     "MAX_CELLS",
     "CellQuantile",
-    "EdgeHistogram",
-    "LabelSums",
-    "NormBound",
     "grid_histograms",
     "norm_codes",
-    "norm_histogram",
+    "norm_from_bins",
 ]
 
 
@@ -81,20 +74,6 @@ def _quarter_bins(total: Floats) -> tuple[NDArray[np.int64], NDArray[np.bool_]]:
     near |= mantissa < 0.5 + NORM_MARGIN
     near |= mantissa > 1.0 - NORM_MARGIN
     return code, near
-
-
-def norm_histogram(rows: Rows, center: Floats) -> Ints:
-    """Count the rows in each quarter-power bin of ||x - center||; a row adds one to one bin."""
-    low, high = NORM_CODES
-    size = high - low + 1
-
-    def add(block: Floats, totals: list[NDArray]) -> None:
-        check_center(block, center)
-        codes = np.clip(norm_codes(block - center), low, high) - low
-        totals[0] += np.bincount(codes, minlength=size)
-
-    (histogram,) = fold(rows, add, lambda: [np.zeros(size, dtype=np.int64)])
-    return histogram
 
 
 def norm_from_bins(counts: NDArray, std: float, first_code: int) -> float:
@@ -161,145 +140,7 @@ def grid_histograms(rows: Rows, view: View, n_cells: int) -> Ints:
 MAX_CELLS = 2**20  # of a histogram: public, and every block of rows adds that many
 
 
-# --- exact statistics ---------------------------------------------------------------------------
-
-
-def cell_counts(rows: Rows, edges: Sequence[Floats]) -> NDArray[np.int64]:
-    """Count the rows in each cell of a grid of public edges; a row outside is in no cell.
-
-    A cell holds its lower edge; the last one its upper edge too.
-    """
-    for edge in edges:
-        check_ascending(edge, "edges")
-    sizes = [edge.size - 1 for edge in edges]
-    n_cells = math.prod(sizes)
-
-    def add(block: Floats, totals: list[NDArray]) -> None:
-        code = np.zeros(len(block), dtype=np.int64)
-        inside = np.ones(len(block), dtype=bool)
-        for j, (edge, size) in enumerate(zip(edges, sizes, strict=True)):
-            x = block[:, j]
-            inside &= (x >= edge[0]) & (x <= edge[-1])
-            cell = np.searchsorted(edge, x, side="right") - 1
-            code = code * size + np.clip(cell, 0, size - 1)
-        totals[0] += np.bincount(code[inside], minlength=n_cells)
-
-    (counts,) = fold(
-        rows, add, lambda: [np.zeros(n_cells, dtype=np.int64)], least=min(n_cells, 2**16)
-    )
-    return counts
-
-
-def label_sums(rows: Rows, view: View, n_labels: int) -> NDArray:
-    """Sum the mapped rows of each label code 0 .. n_labels - 1, exactly; others are left out."""
-    d = view.n_dims
-    dtype = total_dtype(rows, int(view.half.max(initial=0.0)))
-
-    def add(block: tuple[Floats, Ints], totals: list[NDArray]) -> None:
-        q, codes = view.map(block[0]), block[1]
-        known = codes >= 0
-        for j in range(d):
-            part = np.bincount(codes[known], weights=q[known, j], minlength=n_labels)
-            totals[0][:, j] += as_total(part, dtype)
-
-    (total,) = fold(rows, add, lambda: [np.zeros((n_labels, d), dtype=dtype)], read="labelled")
-    return total
-
-
-def label_sensitivities(view: AboutZero, adjacency: str) -> tuple[int, int]:
-    """Return (L1, squared L2) sensitivity of `label_sums`, in steps.
-
-    A: those of one row. R: a row leaves one label for another, twice the square of the norm, or
-    changes within one, the square of the box's diagonal; in L1 twice the sum of the bounds.
-    """
-    l1, norm2 = int(view.half.sum()), sum(int(h) ** 2 for h in view.half)
-    if adjacency == REPLACE_ONE:
-        l1, norm2 = 2 * l1, max(2 * norm2, sum(w * w for w in view.widths()))
-    return max(1, l1), max(1, norm2)
-
-
 # --- the queries --------------------------------------------------------------------------------
-
-
-@reviewed
-@dataclass(frozen=True, eq=False)
-class EdgeHistogram(Query):
-    """The numbers of rows in the cells of a grid of public edges, one array of edges a feature.
-
-    Guarantee: a row is in at most one cell. L1 1, squared L2 1 (A); 2 and 2 (R).
-    """
-
-    name: ClassVar[str] = "histogram"
-    edges: tuple[Floats, ...]
-
-    def exact(self, table: PrivateTable) -> NDArray:
-        return cell_counts(table.rows, self.edges)
-
-    def sensitivity(self, relation: str) -> Independent:
-        size = histogram_sensitivity(1, relation)
-        return Independent(size, size)
-
-    def decoded(self, noisy: Noisy) -> Release:
-        shape = [edge.size - 1 for edge in self.edges]
-        return released(noisy.values.reshape(shape), noisy.std)
-
-
-@reviewed
-@dataclass(frozen=True, eq=False)
-class LabelSums(Query):
-    """The sum of the clipped rows of each label, (n_labels, d); rows from `check_labelled_table`.
-
-    Labels are private: a row may change it with its values. Guarantee: `label_sensitivities`.
-    Pure: Laplace or K-norm noise, whichever is less.
-    """
-
-    name: ClassVar[str] = "label sums"
-    low: Floats
-    high: Floats
-    n_labels: int
-
-    @property
-    def _view(self) -> AboutZero:
-        return AboutZero(self.low, self.high, per_feature=True)
-
-    @property
-    def unit(self) -> float:
-        return float(self._view.grid.max())
-
-    def exact(self, table: PrivateTable) -> NDArray:
-        return label_sums(table.rows, self._view, self.n_labels)
-
-    def sensitivity(self, relation: str) -> Independent:
-        return Independent(*label_sensitivities(self._view, relation), or_spherical=True)
-
-    def decoded(self, noisy: Noisy) -> Release:
-        grid = self._view.grid
-        error = np.broadcast_to(noisy.std * grid, noisy.values.shape)
-        return released(noisy.values.astype(np.float64) * grid, error)
-
-
-@reviewed
-@dataclass(frozen=True, eq=False)
-class NormBound(Query):
-    """A bound on ||x - center|| that most rows keep, from a histogram of their norms.
-
-    Positive; NaN where noise hides all rows.
-
-    Guarantee: a row is in one power-of-2**(1/4) bin. L1 1, L2 1 (A), 2 and sqrt(2) (R).
-    """
-
-    name: ClassVar[str] = "norm histogram"
-    center: Floats
-
-    def exact(self, table: PrivateTable) -> NDArray:
-        return norm_histogram(table.rows, self.center)
-
-    def sensitivity(self, relation: str) -> Independent:
-        size = histogram_sensitivity(1, relation)
-        return Independent(size, size)
-
-    def decoded(self, noisy: Noisy) -> float:
-        return norm_from_bins(noisy.values, noisy.std, NORM_CODES[0])
 
 
 @reviewed

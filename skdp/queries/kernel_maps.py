@@ -36,7 +36,6 @@ _EXP_ERROR = 2.0**-45
 _ROUND_UP = 1.0 + 2.0**-30  # far above every rounding error of the bounds it multiplies
 _CHUNK = 2**15  # kernel values at a time: three arrays of 256 KB stay in cache
 
-_NOISE_BITS = 48  # noise has at most about 2**48 steps; the samplers draw up to 2**52
 _IMAGE_BITS = 20  # a linear image is released in steps of about 2**-20 of its bound
 _MATRIX_BITS = 40  # its matrix has up to 2**40 steps
 
@@ -249,6 +248,12 @@ class KernelMap:
             for rows, part in self._parts(block):
                 image[rows] = part
         return image
+
+    def parts(self, block: Floats) -> Iterator[Floats]:
+        """Yield the images of rows, some rows at a time."""
+        with np.errstate(all="ignore"):
+            for _, part in self._parts(block):
+                yield part
 
     def total(self, rows: Rows) -> NDArray:
         """Return the sum of the images of all rows, exactly; private."""

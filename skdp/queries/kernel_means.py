@@ -12,58 +12,42 @@ from __future__ import annotations
 
 import math
 import operator
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from skdp.core.clipping import SUM_BITS, Ball, Box, Floats, isqrt_up
-from skdp.core.mechanisms import independent_noise, l2_noise
-from skdp.core.privacy_filter import Release, Share, released
-from skdp.core.query import Measurement, Noisy, UserFunction, reviewed, terms_of
-from skdp.core.sums import sum_sensitivity, with_count, without_count
-from skdp.core.table import REPLACE_ONE, as_total, total_dtype
+from skdp.core.mechanisms import Spherical
+from skdp.core.privacy_filter import Release, released
+from skdp.core.query import Noisy, Query, Terms, UserFunction, reviewed
+from skdp.core.sums import Image, RowSum, Values
+from skdp.core.table import ADD_OR_REMOVE_ONE, REPLACE_ONE, as_total, total_dtype
 from skdp.tabular.containers import to_float
-from skdp.tabular.sparse_rows import as_dense
+from skdp.tabular.rows import as_dense
 from skdp.user_code import run_isolated, user_code
 
 if TYPE_CHECKING:
-    from skdp.core.privacy_filter import Meter
+    from skdp.core.privacy_filter import Meter, Share
     from skdp.core.table import PrivateTable
 from skdp.queries.kernel_maps import (
     _IMAGE_BITS,
     _MATRIX_BITS,
-    _NOISE_BITS,
     _ROUND_UP,
     _STEP_BITS,
     KernelMap,
 )
 
 __all__ = [
-    "BasisMean",
-    "FeatureMeans",
+    "BasisOfRow",
+    "KernelFeatures",
     "KernelMean",
     "LinearImage",
+    "basis_mean",
+    "feature_means",
 ]
-
-
-def noisy_sums(
-    table: PrivateTable,
-    meter: Meter,
-    name: str,
-    exact: NDArray,
-    weight: int,
-    size: int,
-    share: Share,
-    unit: float,
-) -> tuple[Floats, float, Release]:
-    """Release sums of this L2 sensitivity with the number of rows: sums, their std, the count."""
-    terms = terms_of(table, meter, share)
-    values, std = l2_noise(meter, name, with_count(exact, table, weight), size, share, unit=unit)
-    sums, count = without_count(Noisy(values, std, terms), weight)
-    return sums, std, released(count, 0.0 if table.n_is_public else std / weight)
 
 
 class LinearImage:
@@ -196,112 +180,208 @@ def _row_features(
     return q
 
 
-# --- measurements -----------------------------------------------------------------------------
-
-
-def _kernel_total(table: PrivateTable, kernel: KernelMap) -> NDArray:
-    if kernel.n_features != table.n_features:
-        raise ValueError(
-            f"the centres have {kernel.n_features} features, the rows {table.n_features}"
-        )
-    return kernel.total(table.rows)
+# --- queries ----------------------------------------------------------------------------------
 
 
 @reviewed
 @dataclass(frozen=True, eq=False)
-class KernelMean(Measurement):
+class KernelMean(Query):
     """The mean of a public linear image M k(x) of the kernel values, and n.
 
     Guarantee: the certified sensitivity of `LinearImage`: its bound c (A), sqrt(2) c (R), in
-    L2. R: the sum over the public n. A: (w n, sum) in one release, w = c / 3.
+    L2. Where n is private, (w n, sum) is one release, w = c / 3.
+
+    It is no `RowSum`: M is applied to the exact sum of all rows and rounded once, which is finer
+    than what a rounded image of each row could be.
 
     Parameters
     ----------
     matrix : array-like of shape (r, n_scales * b)
         M, public. Whitened by the Gram matrices it has c = 1.
+    image, count_weight
+        What a session makes of the matrix; w where n is private, else 0.
 
     Returns
     -------
     mean : Release, value of shape (r,)
     n : Release
-        Number of rows: exact under replace-one, noisy otherwise; at least 1.
+        Number of rows: exact where it is public, noisy otherwise; at least 1.
     """
 
     name: ClassVar[str] = "kernel mean"
     kernel: KernelMap
     matrix: Any
+    image: Any = None
+    count_weight: int = 0
 
-    def measure(
-        self, table: PrivateTable, meter: Meter, share: Share, name: str
-    ) -> tuple[Release, Release]:
-        kernel, matrix = self.kernel, self.matrix
-        image = LinearImage(kernel, matrix)
-        exact = image.apply(_kernel_total(table, kernel))
-        size = image.sensitivity(table.relation)
-        weight = size // 3
-        if not table.n_is_public:
-            size = isqrt_up(weight**2 + size**2)
-        total, std, count = noisy_sums(table, meter, name, exact, weight, size, share, image.step)
-        n = count.value
-        return released(total / n * image.step, std / n * image.step), count
+    def prepared(self, terms: Terms) -> KernelMean:
+        image = LinearImage(self.kernel, self.matrix)
+        weight = image.sensitivity(terms.relation) // 3 if terms.n_rows is None else 0
+        return replace(self, image=image, count_weight=weight)
+
+    @property
+    def unit(self) -> float:
+        return float(self.image.step)
+
+    def check_table(self, table: PrivateTable) -> None:
+        check_features(self.kernel, table)
+
+    def exact(self, table: PrivateTable) -> NDArray:
+        sums: NDArray = self.image.apply(self.kernel.total(table.rows))
+        if not self.count_weight:
+            return sums
+        n = self.count_weight * table.n
+        return np.concatenate([sums, np.array([n], dtype=sums.dtype if n < 2**62 else object)])
+
+    def sensitivity(self, relation: str) -> Spherical:
+        size = self.image.sensitivity(relation)
+        if relation == REPLACE_ONE:
+            return Spherical(size)
+        return Spherical(isqrt_up(self.count_weight**2 + size**2))
+
+    def decoded(self, noisy: Noisy) -> tuple[Release, Release]:
+        values, n, n_std = noisy.values.astype(np.float64), float(noisy.terms.n_rows or 0), 0.0
+        if self.count_weight:
+            n, n_std = float(values[-1]) / self.count_weight, noisy.std / self.count_weight
+            values = values[:-1]
+        n = max(1.0, n)
+        step = self.image.step
+        return released(values / n * step, noisy.std / n * step), released(n, n_std)
+
+
+def check_features(kernel: KernelMap, table: PrivateTable) -> None:
+    """Refuse centres that have other columns than the rows."""
+    if kernel.n_features != table.n_features:
+        raise ValueError(
+            f"the centres have {kernel.n_features} features, the rows {table.n_features}"
+        )
 
 
 @reviewed
 @dataclass(frozen=True, eq=False)
-class FeatureMeans(Measurement):
-    """The mean of every k_j(x, c_l) with independent noise, and n.
+class KernelFeatures(Image):
+    """The kernel values k_j(x, c_l) of a row; bounds: kernel_means.md, "Nearest centre".
 
-    Guarantee: `KernelMap.sensitivity`, in L1 (discrete Laplace) in a pure session, in L2
-    (rounded Gaussian) otherwise. R: the sum over the public n. A: (sum, w n) in one release;
-    the weight w adds to the L1 sensitivity, and its square to that of L2. w balances the noise
-    of sums and count for means of about 1/2: (S / 4)**(1/3) with the L1 sensitivity S,
-    (S2 / 4)**(1/4) with the squared L2 one. Where noise would outgrow the samplers, sums are
-    rounded down to coarser steps, which adds one step a coordinate in L1, and its root in L2.
-
-    Returns
-    -------
-    mean : Release, value of shape (n_scales * b,)
-    n : Release
-        Number of rows: exact under replace-one, noisy otherwise; at least 1.
+    Attributes
+    ----------
+    kernel : KernelMap
+    count_weight : int
+        w, which balances the noise of sums and count for means of about 1/2: (S / 4)**(1/3) with
+        the L1 bound S in a pure session, (S2 / 4)**(1/4) with the squared L2 one otherwise; a
+        session sets it.
     """
 
-    name: ClassVar[str] = "feature means"
+    what = "kernel values at public centres"
+    one_sign = True
+    least = 2048
     kernel: KernelMap
+    count_weight: int = 1
 
-    def measure(
-        self, table: PrivateTable, meter: Meter, share: Share, name: str
-    ) -> tuple[Release, Release]:
-        kernel = self.kernel
-        exact = _kernel_total(table, kernel)
-        first, second = kernel.sensitivity(table.relation)
-        # Public numbers only: the noise has first / level or sqrt(second) / level steps.
-        largest = max(first, isqrt_up(second)) if meter.pure else isqrt_up(second)
-        shift = max(0, math.ceil(math.log2(largest / meter.level(share))) - _NOISE_BITS)
-        step = 2.0 ** (shift - _STEP_BITS)
-        if shift:
-            exact = np.array([int(v) >> shift for v in exact], dtype=object)
-            first = (first >> shift) + 1 + len(exact)
-            second = ((isqrt_up(second) >> shift) + 1 + isqrt_up(len(exact))) ** 2
-        n, weight = float(table.n), 1
-        if table.n_is_public:
-            noisy, std = independent_noise(meter, name, exact, first, second, share, unit=step)
-        else:
-            best = (first * step / 4) ** (1 / 3) if meter.pure else (second * step**2 / 4) ** 0.25
-            weight = max(1, math.ceil(best / step))
-            both = np.concatenate([exact, np.array([weight * table.n], dtype=object)])
-            noisy, std = independent_noise(
-                meter, name, both, first + weight, second + weight**2, share, unit=step
-            )
-            noisy, n = noisy[:-1], float(noisy[-1]) / weight
-        n = max(1.0, n)
-        mean = released(noisy.astype(np.float64) / n * step, std / n * step)
-        return mean, released(n, 0.0 if table.n_is_public else std / weight)
+    def prepared(self, terms: Terms) -> KernelFeatures:
+        step = 2.0**-_STEP_BITS
+        best = (self.l1 * step / 4) ** (1 / 3)
+        if not terms.pure:
+            best = (self.l2_squared * step**2 / 4) ** 0.25
+        return replace(self, count_weight=max(1, math.ceil(best / step)))
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        return (self.kernel.n_dims,)
+
+    @property
+    def unit(self) -> float:
+        return 2.0**-_STEP_BITS
+
+    @property
+    def l1(self) -> int:
+        return self.kernel.sensitivity(ADD_OR_REMOVE_ONE)[0]
+
+    @property
+    def l2_squared(self) -> int:
+        return self.kernel.sensitivity(ADD_OR_REMOVE_ONE)[1]
+
+    @property
+    def change_l1(self) -> int:
+        return self.kernel.sensitivity(REPLACE_ONE)[0]
+
+    @property
+    def change_l2_squared(self) -> int:
+        return self.kernel.sensitivity(REPLACE_ONE)[1]
+
+    @property
+    def largest(self) -> int:
+        return 2**_STEP_BITS
+
+    def check_table(self, table: PrivateTable) -> None:
+        check_features(self.kernel, table)
+
+    def blocks(self, x: Any, labels: Any, cells: Any) -> Iterator[Floats]:
+        yield self.kernel.map(x)
+
+    def total(self, x: Any, labels: Any, weights: Floats | None, dtype: type) -> NDArray:
+        if weights is not None:
+            return super().total(x, labels, weights, dtype)
+        total = np.zeros(self.kernel.n_dims, dtype=dtype)
+        for part in self.kernel.parts(x):
+            total += as_total(np.ones(len(part)) @ part, dtype)
+        return total
+
+    def decoded(self, sums: Floats, std: float, count: Release | None) -> Any:
+        if count is None:
+            return super().decoded(sums, std, count)
+        n = float(count.value)
+        return released(sums / n * self.unit, std / n * self.unit), count
+
+
+def feature_means(kernel: KernelMap) -> RowSum:
+    """Return the query of the mean of every k_j(x, c_l) with independent noise, and n.
+
+    The answer is (mean, n), the mean of shape (n_scales * b,).
+    """
+    return RowSum(KernelFeatures(kernel), noise="entries", count=True, name="feature means")
 
 
 @reviewed
 @dataclass(frozen=True, eq=False)
-class BasisMean(Measurement):
-    """The mean over rows of a user's features of one row, clipped by a view, and n.
+class BasisOfRow(Values):
+    """A user's features of a row, clipped by a view; see `basis_mean`.
+
+    Attributes
+    ----------
+    transform : UserFunction
+        Public; without memory.
+    exact_blocks : bool
+    """
+
+    what = "a user's features of each row"
+    runs_user_code = True
+    transform: Any = None
+    exact_blocks: bool = False
+
+    def blocks(self, x: Any, labels: Any, cells: Any) -> Iterator[Floats]:
+        raise TypeError("only a session runs a user's code")
+
+    def user_total(self, table: PrivateTable, meter: Meter, share: Share, name: str) -> NDArray:
+        rows, view = table.rows, self.view
+        dtype = total_dtype(rows, self.largest)
+        total: NDArray = np.zeros(view.n_dims, dtype=dtype)
+        width = max(table.n_features, view.n_dims)
+        with user_code(meter, share, name) as restart:
+            for start, stop in rows.spans(width=width):
+                block = rows.chunk(start, stop)
+                whole = self.exact_blocks
+                parts = [block] if whole else [block[i : i + 1] for i in range(len(block))]
+                for part in parts:
+                    q = _row_features(self.transform.call, part, view, restart)
+                    total += as_total(np.ones(len(q)) @ q, dtype)
+        return total
+
+    def decoded(self, sums: Floats, std: float, count: Release | None) -> Any:
+        return super().decoded(sums, std, count), count
+
+
+def basis_mean(transform: UserFunction, view: Box | Ball, exact_blocks: bool = False) -> RowSum:
+    """Return the query of the mean over rows of a user's features of one row, and n.
 
     The map gets one row at a time, as a float64 array of shape (1, d) of its own, and returns
     an array (dense, sparse or a table) of shape (1, b). Where it raises, or returns another
@@ -309,48 +389,9 @@ class BasisMean(Measurement):
     ``exact_blocks`` it gets blocks; one that fails is tried again row by row. That is sound
     only for maps that give a row the same bits in every block: elementwise ufuncs do, BLAS
     does not. Every call must start from the same state: a map that remembers rows would let
-    one of them move the features of others. Guarantee: as `Mean`.
+    one of them move the features of others.
 
-    Parameters
-    ----------
-    transform : callable
-        Public; without memory.
-    view : Box or Ball
-        Over the b features.
-
-    Returns
-    -------
-    mean : Release, value of shape (b,)
-    n : Release
-        Number of rows: exact under replace-one, noisy otherwise; at least 1.
+    The answer is (mean, n), the mean of shape (b,).
     """
-
-    name: ClassVar[str] = "basis mean"
-    transform: UserFunction
-    view: Any
-    exact_blocks: bool = False
-
-    def measure(
-        self, table: PrivateTable, meter: Meter, share: Share, name: str
-    ) -> tuple[Release, Release]:
-        transform, view, exact_blocks = self.transform, self.view, self.exact_blocks
-        rows = table.rows
-        view = view.at(SUM_BITS)
-        dtype = total_dtype(rows, int(view.half.max(initial=0.0)))
-        total: NDArray = np.zeros(view.n_dims, dtype=dtype)
-        width = max(table.n_features, view.n_dims)
-        with user_code(meter, share, name) as restart:
-            for start, stop in rows.spans(width=width):
-                block = rows.chunk(start, stop)
-                parts = [block] if exact_blocks else [block[i : i + 1] for i in range(len(block))]
-                for part in parts:
-                    q = _row_features(transform.call, part, view, restart)
-                    total += as_total(np.ones(len(q)) @ q, dtype)
-        weight = max(1, view.norm // 3)
-        size = sum_sensitivity(view, table.relation, weight=weight)
-        unit = float(view.grid.max())
-        sums, std, count = noisy_sums(table, meter, name, total, weight, size, share, unit)
-        n = count.value
-        steps = np.clip(sums / n, -view.half, view.half)
-        mean = released(view.center + steps * view.grid, std / n * view.grid)
-        return mean, count
+    image = BasisOfRow(view, SUM_BITS, transform=transform, exact_blocks=exact_blocks)
+    return RowSum(image, count=True, name="basis mean")

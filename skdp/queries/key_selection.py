@@ -1,9 +1,8 @@
-"""Keys that nobody listed: which groups of a table may be named at all.
+"""Private selection of keys: the groups of a table that may be named.
 
-Released: the keys of which enough units have rows, by one of four methods. A key that one unit
-alone has shows with a probability of at most the session's separate delta, all such keys of that
-unit, all rounds and both sides of a replacement together. Everything else that the choice shows is
-paid for by the share. Proofs: key_selection.md.
+Released: the keys in which enough units have rows, by one of four methods. The probability that any
+key of a single unit is shown is at most the session's separate delta, over all its keys, all rounds
+and both units of a replacement. The share pays for everything else. Proofs: key_selection.md.
 
 ``"laplace"``: units counted, discrete Laplace noise, a threshold. ``"optimal"``: each key kept
 with the largest probability that differential privacy allows (the best rule where a unit has one
@@ -33,7 +32,6 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import ndtri
 
-from skdp.budget import conversions
 from skdp.core import mechanisms
 from skdp.core import noise as samplers
 from skdp.core.clipping import isqrt_up
@@ -41,8 +39,9 @@ from skdp.core.noise.exact import exp_bracket
 from skdp.core.privacy_filter import Share, current_transcript, exact_fraction
 from skdp.core.query import Measurement, reviewed
 from skdp.core.table import REPLACE_ONE, Stability
+from skdp.loss import conversions
 from skdp.tabular.cells import key_order
-from skdp.tabular.keyed import KeyedRows
+from skdp.tabular.unstated import KeyedRows
 
 if TYPE_CHECKING:
     from skdp.core.privacy_filter import Meter
@@ -72,9 +71,9 @@ _NOT_POSITIVE = "a share of epsilon and a delta of the keys must be above 0"
 
 
 def usable_method(method: str, max_keys: int, epsilon: float, *, gaussian: bool) -> str:
-    """Return the method, from public numbers only: that of ``"auto"``, or the stated one.
+    """Return the stated method, or the one that ``"auto"`` chooses, from public numbers only.
 
-    Laplace noise also stands for ``"optimal"`` where its table would be too long.
+    ``"laplace"`` replaces ``"optimal"`` if the table of the latter would be too long.
 
     Parameters
     ----------
@@ -202,11 +201,10 @@ def _as_released(keys: list[Any]) -> NDArray:
 @reviewed
 @dataclass(frozen=True, eq=False)
 class SelectKeys(Measurement):
-    """The keys that may be named, sorted; see the page of this module for what that means.
+    """The keys that may be named, sorted; see the methods in this module's description.
 
-    Guarantee: the share's level for what is shown of keys that others have, too; the session's
-    separate delta for keys of one unit alone. For rows of one unit each, from
-    `skdp.tabular.check_grouped`.
+    Guarantee: the share's level for keys that several units have; the session's separate delta for
+    keys of a single unit. Each row of the table is a unit, from `skdp.tabular.check_grouped`.
 
     Parameters
     ----------

@@ -1,12 +1,12 @@
-"""Sums by key over units of bounded contribution: counts, sums, squares, bins of every key.
+"""Sums by key over units of bounded contribution: counts, sums, squares, histograms.
 
-Released: for each of some public keys, integers that are added up over the rows of that key; how
-units are spread over numbers of keys and of rows; how much bounding left out; how a column's values
-are spread over units.
+Released: for each public key, integers that are added up over its rows; histograms of units by
+their numbers of keys and of rows; how much bounding left out; the spread of a column's values over
+units.
 
-Guarantee: a unit contributes to at most `max_keys` keys, in each to a term by no more than that
-term's bound; each query says its sensitivity. A row of the table is one unit with all that it
-contributed, from `skdp.tabular.check_grouped`. Proofs: key_totals.md.
+Guarantee: a unit contributes to at most `max_keys` keys, and to a term of a key at most that term's
+bound. Each query states its sensitivity. A row of the table is a unit with all its rows, from
+`skdp.tabular.check_grouped`. Proofs: key_totals.md.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from skdp.core.mechanisms import Independent
 from skdp.core.privacy_filter import Release, released
 from skdp.core.query import Noisy, Query, check_ascending, reviewed
 from skdp.core.table import REPLACE_ONE, PrivateTable
-from skdp.tabular.terms import FRACTION_BITS, VALUE_BITS, KeyTerm, term_width
+from skdp.tabular.contributions import CENTER_BITS, FRACTION_BITS, VALUE_BITS, KeyTerm, term_width
 
 __all__ = ["MAX_ROWS_PER_UNIT", "KeyTotals", "LeftOut", "UnitShapes", "UnitSpread", "term_bound"]
 
@@ -40,14 +40,12 @@ def term_bound(term: KeyTerm, max_rows: int) -> tuple[int, int, bool]:
         return 1, 1, False
     if term.kind in ("rows", "filled"):
         return max_rows, max_rows**2, False
-    if term.kind == "bins":
+    if term.kind in ("bins", "leaves"):  # a value is in one node of each level above the leaves
+        levels = term.depth if term.kind == "leaves" else 1
         most = max_rows << FRACTION_BITS
-        return most, most**2, False
-    if term.kind == "leaves":  # and all nodes above them: every level once
-        most = max_rows << FRACTION_BITS
-        return term.depth * most, term.depth * most**2, False
+        return levels * most, levels * most**2, False
     if term.kind == "about":
-        most = (max_rows << (VALUE_BITS - 15)) ** 2
+        most = (max_rows << (VALUE_BITS - CENTER_BITS)) ** 2
         return most, most**2, False
     most = max_rows * term.offset
     return most, most**2, True
@@ -68,10 +66,10 @@ def _nodes(leaves: NDArray) -> NDArray:
 @reviewed
 @dataclass(frozen=True, eq=False)
 class KeyTotals(Query):
-    """One of several terms, added up for every key; the answer has a row for each key.
+    """The totals of one of several terms, by key; the answer has a row for each key.
 
-    In the user's units: rows, units, values from the middle of their bounds or from 0, squares of
-    half widths. Of ``"leaves"``: all nodes of a binary tree below its root, level by level.
+    In the user's units: rows, units, values relative to the middle of their bounds or to 0, squares
+    of half widths. For ``"leaves"``: all nodes of a binary tree below its root, level by level.
 
     Guarantee: a unit moves at most `max_keys` keys, each by at most b (L2: b2, squared). A: L1
     max_keys b, squared L2 max_keys b2. R: L1 2 max_keys b; squared L2 2 max_keys b2 where no
@@ -80,11 +78,11 @@ class KeyTotals(Query):
     Attributes
     ----------
     keys : tuple
-        Public; keys that the table has not are 0.
+        Public. Totals of keys that the table does not have are 0.
     terms : tuple of KeyTerm
-        All that the table is read for, at once.
+        All terms to compute; the table is read once for them.
     index : int
-        The one that is released.
+        The place of the released term.
     max_keys, max_rows : int
     """
 
@@ -107,11 +105,10 @@ class KeyTotals(Query):
         term = self._term
         if term.kind == "sum":
             return term.grid
-        if term.kind == "about":
-            return (2.0 ** (15 - VALUE_BITS)) ** 2
-        return {"square": 2.0**-VALUE_BITS, "bins": 2.0**-FRACTION_BITS}.get(
-            term.kind, 2.0**-FRACTION_BITS if term.kind == "leaves" else 1.0
-        )
+        if term.kind in ("bins", "leaves"):
+            return 2.0**-FRACTION_BITS
+        about, square = (2.0 ** (CENTER_BITS - VALUE_BITS)) ** 2, 2.0**-VALUE_BITS
+        return {"about": about, "square": square}.get(term.kind, 1.0)
 
     def exact(self, table: PrivateTable) -> NDArray:
         term = self._term
@@ -142,16 +139,16 @@ class KeyTotals(Query):
 @reviewed
 @dataclass(frozen=True, eq=False)
 class UnitShapes(Query):
-    """How many units have so many keys, and so many rows in one of their keys, taken at random.
+    """Two histograms of units: by their number of keys, and by their rows in a random one of these.
 
     Guarantee: a unit is in one bin of each of the two histograms. L1 and squared L2 2 (A), 4 (R).
 
     Attributes
     ----------
     keys : tuple or None
-        Public; None for all that there are.
+        Public; None for all keys of the table.
     key_edges, row_edges : tuple of int
-        Ascending from 1: the least of each bin.
+        The least number of each bin, ascending from 1.
     """
 
     name: ClassVar[str] = "keys and rows of units"
@@ -180,11 +177,11 @@ class UnitShapes(Query):
 @reviewed
 @dataclass(frozen=True, eq=False)
 class LeftOut(Query):
-    """How many keys of units, and rows, bounding left out: (keys, rows).
+    """The numbers of (unit, key) pairs and of rows that bounding left out.
 
-    Of every unit at most `max_keys` keys and `max_keys` * `max_rows` rows are counted.
+    A unit adds at most `max_keys` pairs and M = `max_keys` * `max_rows` rows.
 
-    Guarantee: in steps in which both are at most M, L1 2M and squared L2 2M**2, A and R alike.
+    Guarantee: with pairs counted in steps of `max_rows`, L1 2M and squared L2 2M**2, A and R alike.
     """
 
     name: ClassVar[str] = "left out"
@@ -210,10 +207,10 @@ class LeftOut(Query):
 @reviewed
 @dataclass(frozen=True, eq=False)
 class UnitSpread(Query):
-    """How the values of a column are spread over bins, each unit's rows sharing a weight of one.
+    """A histogram of the values of a column, in which the values of a unit share a weight of one.
 
-    The outer bins hold what is beyond. Guarantee: a unit's shares are not negative and add up to at
-    most one. L1 1, squared L2 1 (A); 2 and 2 (R).
+    The outer bins include values beyond them. Guarantee: a unit's shares are not negative and add
+    up to at most one. L1 1, squared L2 1 (A); 2 and 2 (R).
     """
 
     name: ClassVar[str] = "spread of values"

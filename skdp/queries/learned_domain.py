@@ -24,8 +24,7 @@ from skdp.queries.key_selection import MAX_KEYS_PER_UNIT, SelectKeys
 from skdp.queries.learned_bounds.learning import LearnedBounds
 from skdp.queries.learned_ranges import LearnedRange, range_of
 from skdp.queries.quantiles import Quantiles
-from skdp.tabular.bins import NUMBER, Bins
-from skdp.tabular.domain import Domain
+from skdp.tabular.domain import NUMBER, Bins, Domain
 from skdp.tabular.unstated import KEYS, NUMBERS, OTHER, UNITS, ColumnPlan, domain_of
 
 if TYPE_CHECKING:

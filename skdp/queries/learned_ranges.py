@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from skdp.queries.learned_bounds.decoding import End, LearnedBox
-from skdp.tabular.bins import NUMBER
+from skdp.tabular.domain import NUMBER
 from skdp.tabular.unstated import UNITS, ColumnPlan
 
 __all__ = ["DOUBT_FAR", "DOUBT_ONE_VALUE", "LearnedRange", "range_of"]

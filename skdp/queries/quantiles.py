@@ -28,13 +28,13 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from skdp.budget import conversions
-from skdp.budget.accountants import pure_mu
 from skdp.core.clipping import Box, Floats
 from skdp.core.mechanisms import independent_noise
 from skdp.core.privacy_filter import Release, Share, current_transcript, exact_fraction, released
 from skdp.core.query import Measurement, reviewed
 from skdp.core.table import REPLACE_ONE
+from skdp.loss import conversions
+from skdp.loss.conversions import pure_mu
 from skdp.queries.ranked_columns import (
     SPREAD_BITS,
     Ints,

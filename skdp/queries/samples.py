@@ -23,12 +23,12 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
-from skdp.budget.amounts import round_up
 from skdp.core import noise as samplers
 from skdp.core.clipping import Box, Floats
 from skdp.core.noise.exact import exp_bracket
 from skdp.core.privacy_filter import Release, Share, current_transcript, exact_fraction, released
 from skdp.core.query import Measurement, reviewed
+from skdp.loss.conversions import round_up
 from skdp.tabular.rows import Rows
 
 if TYPE_CHECKING:

@@ -28,11 +28,11 @@ from typing import TYPE_CHECKING, Any, ClassVar, Protocol
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from skdp.budget import conversions
 from skdp.core import noise as samplers
 from skdp.core.clipping import Floats
 from skdp.core.privacy_filter import Share
 from skdp.core.query import Measurement, check_ascending, reviewed
+from skdp.loss import conversions
 from skdp.queries.histograms import MAX_CELLS
 from skdp.queries.threshold_lattice import n_multisets, threshold_table
 from skdp.queries.workloads import Cells, Weighted, Workload, coded_rows, exact_answers, flat_codes

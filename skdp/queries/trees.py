@@ -27,12 +27,11 @@ from skdp.core.clipping import (
 from skdp.core.mechanisms import independent_noise
 from skdp.core.privacy_filter import Release, Share, asked, released
 from skdp.core.query import Measurement, reviewed
-from skdp.core.sums import histogram_sensitivity
+from skdp.core.sums import histogram_sensitivity, weight_fractions
 from skdp.core.table import as_total, fold, total_dtype
 from skdp.exceptions import PrivacyLeakError
 from skdp.queries.grouped_sums import _TREE_BITS, ColumnBox, Ints, column_units
 from skdp.queries.joint_sums import joint_noise
-from skdp.queries.row_weights import steps_of
 from skdp.tabular.rows import Rows
 
 if TYPE_CHECKING:
@@ -237,7 +236,7 @@ def cell_table(
         if most is None or weights is None:
             totals[0] += np.bincount(code, minlength=n_cells)
         else:
-            steps = steps_of(weights, most, WEIGHT_BITS)
+            steps = np.rint(weight_fractions(weights, most) * 2.0**WEIGHT_BITS)
             totals[0] += as_total(np.bincount(code, weights=steps, minlength=n_cells), dtype)
             columns *= steps  # at most 2**36, as rows have at most 2**20 steps
         for j in range(d):

@@ -1,7 +1,8 @@
 """Means of a user's own function of one row, or of a model's score of each row.
 
-Released: the mean of g(row) in [0, 1]. Guarantee: whatever the function does, the value of a row is
-clipped to [0, 1], is 0 where the function fails, and is decided by that row alone.
+Released: the mean of g(row) in [0, 1], or of a score within its bounds. Guarantee: whatever the
+function does, the value of a row is clipped, is public where the function fails, and is decided by
+that row alone; so these are images of rows (`RowSum`, PROOFS.md).
 
 References
 ----------
@@ -12,29 +13,30 @@ C. Dwork, F. McSherry, K. Nissim (2005), "Practical privacy: the SuLQ framework"
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from skdp.core.clipping import SUM_BITS, Box, Floats
-from skdp.core.mechanisms import l2_noise
 from skdp.core.noise import lent_generators
-from skdp.core.privacy_filter import Release, Share, released
-from skdp.core.query import Measurement, Noisy, UserFunction, reviewed, terms_of
-from skdp.core.sums import mean_in, sum_sensitivity, with_count
+from skdp.core.privacy_filter import Release, released
+from skdp.core.query import UserFunction, reviewed
+from skdp.core.sums import RowSum, Values
 from skdp.tabular.containers import alone, cut
 from skdp.user_code import foreign_code, run_isolated, suppress_warnings, user_code
 
 if TYPE_CHECKING:
-    from skdp.core.privacy_filter import Meter
+    from skdp.core.privacy_filter import Meter, Share
     from skdp.core.table import PrivateTable
 
 __all__ = [
-    "FunctionMean",
-    "ScoreMean",
+    "FunctionOfRow",
+    "ScoreOfRow",
+    "function_mean",
+    "score_mean",
 ]
 
 
@@ -47,60 +49,78 @@ def _answer(query: Callable[[Floats], Any], row: Floats, restart: Callable[[int]
 # --- means of a user's function of one row ------------------------------------------------------
 
 
-@reviewed
 @dataclass(frozen=True, eq=False)
-class FunctionMean(Measurement):
-    """The mean over the rows of a user's g(row) in [0, 1].
+class _OfFunction(Values):
+    """The number that a user's code makes of a row, clipped to the view of one number.
 
-    The callable gets one row as a new float64 array; a result outside of [0, 1] is clipped, an
-    exception or anything but a finite number counts as 0. It must not pass anything from one row to
-    another. Guarantee: the sum moves by at most 1 (A and R); as `Mean` of a box from 0 to 1.
+    Attributes
+    ----------
+    function : UserFunction
+        Public.
     """
 
-    name: ClassVar[str] = "query"
-    function: UserFunction
+    runs_user_code = True
+    function: Any = None
 
-    def measure(self, table: PrivateTable, meter: Meter, share: Share, name: str) -> Release:
-        view = Box([0.0], [1.0], bits=SUM_BITS)
+    @property
+    def count_weight(self) -> int:
+        return max(1, int(self.view.norm) // 2)
+
+    def blocks(self, x: Any, labels: Any, cells: Any) -> Iterator[Floats]:
+        raise TypeError("only a session runs a user's code")
+
+    def decoded(self, sums: Floats, std: float, count: Release | None) -> Release:
+        mean = super().decoded(sums, std, count)
+        return released(mean.value[0], float(mean.std[0]))
+
+
+@reviewed
+@dataclass(frozen=True, eq=False)
+class FunctionOfRow(_OfFunction):
+    """A user's g(row), clipped to [0, 1]; see `function_mean`."""
+
+    what = "a user's function of each row"
+
+    def user_total(self, table: PrivateTable, meter: Meter, share: Share, name: str) -> NDArray:
         total = 0
         with user_code(meter, share, name) as restart:
             for block in table.rows.chunks():
                 # A subclass or a view would let the callable reach the other rows.
                 values = [_answer(self.function.call, np.array(row), restart) for row in block]
-                total += int(view.map(np.array(values)[:, None]).sum())
-        return _mean_of_total(table, meter, name, view, total, share, count_error=True)
+                total += int(self.view.map(np.array(values)[:, None]).sum())
+        return np.array([total], dtype=np.int64)
+
+
+def function_mean(function: UserFunction) -> RowSum:
+    """Return the query of the mean over the rows of a user's g(row) in [0, 1].
+
+    The callable gets one row as a new float64 array; a result outside of [0, 1] is clipped, an
+    exception or anything but a finite number counts as 0. It must not pass anything from one row to
+    another.
+    """
+    image = FunctionOfRow(Box([0.0], [1.0]), SUM_BITS, count_error=True, function=function)
+    return RowSum(image, count=True, name="query")
 
 
 @reviewed
 @dataclass(frozen=True, eq=False)
-class ScoreMean(Measurement):
-    """The mean over the rows of a user's score of one row, clipped to [low, high].
+class ScoreOfRow(_OfFunction):
+    """A user's score of a row, clipped to bounds; see `score_mean`."""
 
-    The callable gets one row at a time (X and y slices of length one); its exceptions and
-    non-finite results become `low`. With ``exact_blocks`` it gets blocks, and must give each row
-    the same bits in every block (elementwise ufuncs and ``accumulate`` do; BLAS does not, and a row
-    that makes a block fail would change the last bits of its neighbours). Guarantee: as `Mean` of a
-    one-dimensional box.
-    """
-
-    name: ClassVar[str] = "score"
-    function: UserFunction
-    low: float
-    high: float
+    what = "a score of each row"
+    low: float = 0.0
+    high: float = 1.0
     exact_blocks: bool = False
 
-    def measure(self, table: PrivateTable, meter: Meter, share: Share, name: str) -> Release:
-        view = Box([self.low], [self.high], bits=SUM_BITS)
+    def user_total(self, table: PrivateTable, meter: Meter, share: Share, name: str) -> NDArray:
         if table.in_parts:
-            meter.check(share, name)
             with foreign_code(meter):
                 (found,) = table.fold(self._add, _no_scores, read="pair")
             total = int(found[0])
         else:
             with user_code(meter, share, name) as restart:
                 total = sum(self._sum(X, y, restart) for X, y in table.rows.slices(self._step))
-        mean = _mean_of_total(table, meter, name, view, total, share)
-        return released(np.clip(mean.value, self.low, self.high), mean.std)
+        return np.array([total], dtype=np.int64)
 
     @property
     def _step(self) -> int:
@@ -108,9 +128,8 @@ class ScoreMean(Measurement):
 
     def _sum(self, X: Any, y: Any, restart: Callable[[int], None]) -> int:
         """Return the sum of the scores of rows that the callable gets at once, in steps."""
-        view = Box([self.low], [self.high], bits=SUM_BITS)
         values = _row_scores(self.function.call, X, y, self.low, restart)
-        return int(view.map(np.clip(values, self.low, self.high)[:, None]).sum())
+        return int(self.view.map(np.clip(values, self.low, self.high)[:, None]).sum())
 
     def _add(self, pair: tuple[Any, Any], totals: list[NDArray]) -> None:
         """Add the scores of a chunk where it lies: silent, and one thread at a time."""
@@ -119,26 +138,26 @@ class ScoreMean(Measurement):
             for i in range(0, X.shape[0], self._step):
                 totals[0][0] += self._sum(*_rows(X, y, i, i + self._step), restart)
 
+    def decoded(self, sums: Floats, std: float, count: Release | None) -> Release:
+        mean = super().decoded(sums, std, count)
+        return released(np.clip(mean.value, self.low, self.high), mean.std)
 
-def _mean_of_total(
-    table: PrivateTable,
-    meter: Meter,
-    name: str,
-    view: Box,
-    total: int,
-    share: Share,
-    *,
-    count_error: bool = False,
-) -> Release:
-    """Release a mean in one dimension from the exact sum of a view's rows."""
-    weight = max(1, view.norm // 2)
-    exact = with_count(np.array([total], dtype=np.int64), table, weight)
-    size = sum_sensitivity(view, table.relation, weight=weight)
-    terms = terms_of(table, meter, share)
-    values, std = l2_noise(meter, name, exact, size, share, unit=float(view.grid.max()))
-    noisy = Noisy(values, std, terms)
-    value, error = mean_in(view, noisy, weight, count_error=count_error)
-    return released(value[0], float(error[0]))
+
+def score_mean(
+    function: UserFunction, low: float, high: float, exact_blocks: bool = False
+) -> RowSum:
+    """Return the query of the mean over the rows of a user's score, clipped to [low, high].
+
+    The callable gets one row at a time (X and y slices of length one); its exceptions and
+    non-finite results become `low`. With ``exact_blocks`` it gets blocks, and must give each row
+    the same bits in every block (elementwise ufuncs and ``accumulate`` do; BLAS does not, and a row
+    that makes a block fail would change the last bits of its neighbours).
+    """
+    view = Box([low], [high])
+    image = ScoreOfRow(
+        view, SUM_BITS, function=function, low=low, high=high, exact_blocks=exact_blocks
+    )
+    return RowSum(image, count=True, name="score")
 
 
 def _row_scores(

@@ -5,10 +5,9 @@ come in groups: those of a group are functions of the same columns, so that the 
 a small linear map of one marginal table. A `Workload` is public; it never sees a row.
 
 Released: the number of a query (or group) that is answered badly, chosen by the exponential
-mechanism (`WorstQuery`, `WorstMarginal`); noisy answers (`WorkloadAnswer`); noisy marginal tables
-(`Marginal`). Guarantee: coefficients are integers in [0, one], answers are exact integers in units
-of 1/one; a row more or less moves an answer by at most one, a row replaced too. Proofs:
-workloads.md.
+mechanism (`WorstQuery`, `WorstMarginal`); noisy answers (`WorkloadAnswer`). Guarantee: coefficients
+are integers in [0, one], answers are exact integers in units of 1/one; a row more or less moves an
+answer by at most one, a row replaced too. Proofs: workloads.md.
 """
 
 from __future__ import annotations
@@ -25,7 +24,7 @@ from skdp.core import mechanisms
 from skdp.core.mechanisms import Independent
 from skdp.core.privacy_filter import Release, released
 from skdp.core.query import Choice, Noisy, Query, reviewed
-from skdp.core.sums import histogram_sensitivity
+from skdp.core.sums import Ints, RowCells, histogram_sensitivity
 from skdp.core.table import PrivateTable, fold
 from skdp.exceptions import PrivacyLeakError
 from skdp.tabular.coding import CodedRows
@@ -36,7 +35,7 @@ __all__ = [
     "Cells",
     "Group",
     "Intervals",
-    "Marginal",
+    "MarginalCells",
     "Prefixes",
     "Weighted",
     "Workload",
@@ -218,8 +217,8 @@ class Weighted(Group):
 def cells_noise(level: float, adjacency: str, *, pure: bool) -> tuple[float, float]:
     """Return the standard deviation and the mean size of the noise of counts of disjoint cells.
 
-    For planning before a release: what `Marginal` and `EdgeHistogram` add at this level (epsilon,
-    or mu).
+    For planning before a release: what counts of cells (`row_counts`) add at this level, epsilon or
+    mu).
     """
     size = histogram_sensitivity(1, adjacency)
     if pure:
@@ -418,12 +417,10 @@ def exact_answers(table: PrivateTable, workload: Workload) -> _Exact:
 
 @reviewed
 @dataclass(frozen=True, eq=False)
-class Marginal(Query):
-    """A marginal table's counts, in the shape of the table.
+class MarginalCells(RowCells):
+    """The cells of the marginal table of some columns, of rows that a domain codes.
 
-    Guarantee: a row is in one cell. L1 1, squared L2 1 (A); 2 and 2 (R).
-
-    Parameters
+    Attributes
     ----------
     sizes : tuple of int
         Of the domain by which the rows are coded.
@@ -431,27 +428,28 @@ class Marginal(Query):
         The columns, ascending.
     """
 
-    name: ClassVar[str] = "marginal"
-    sizes: Sizes
+    what = "cell of a marginal table"
+    everywhere = True
+    read = "codes"
+    least = 2**16
+    sizes: tuple[int, ...]
     attributes: tuple[int, ...]
 
     @property
-    def _shape(self) -> Sizes:
+    def answer_shape(self) -> tuple[int, ...]:
         return tuple(self.sizes[a] for a in self.attributes)
 
-    def exact(self, table: PrivateTable) -> NDArray:
-        rows = coded_rows(table, self.sizes)
-        if (cells := math.prod(self._shape)) > MAX_TABLE:
-            raise PrivacyLeakError(f"a table of {cells} cells is too large to release")
-        (counts,) = exact_marginals(rows, [self.attributes]).values()
-        return counts
+    @property
+    def shape(self) -> tuple[int, ...]:
+        return (math.prod(self.answer_shape),)
 
-    def sensitivity(self, relation: str) -> Independent:
-        size = histogram_sensitivity(1, relation)
-        return Independent(size, size)
+    def check_table(self, table: PrivateTable) -> None:
+        coded_rows(table, self.sizes)
+        if self.shape[0] > MAX_TABLE:
+            raise PrivacyLeakError(f"a table of {self.shape[0]} cells is too large to release")
 
-    def decoded(self, noisy: Noisy) -> Release:
-        return released(noisy.values.astype(np.float64).reshape(self._shape), noisy.std)
+    def of_rows(self, x: Any, labels: Any) -> Ints:
+        return flat_codes(x, self.sizes, self.attributes)[:, None]
 
 
 @reviewed

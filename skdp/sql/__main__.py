@@ -67,23 +67,23 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """
     given = _parser().parse_args(arguments)
     try:
-        found = _answered(given)
+        result = _answered(given)
     except (QueryRefusedError, BudgetExceededError, LedgerError, OSError) as error:
         print(error, file=sys.stderr)  # noqa: T201
         return 2
     except (TypeError, ValueError, RuntimeError) as error:
         print(error, file=sys.stderr)  # noqa: T201
-        for one in getattr(error, "subqueries", []):  # they are paid for
-            one.to_pandas().to_csv(sys.stdout, index=False)
+        for item in getattr(error, "subqueries", []):  # they are paid for
+            item.to_pandas().to_csv(sys.stdout, index=False)
         return 2
-    if isinstance(found, str):
-        print(found)  # noqa: T201
+    if isinstance(result, str):
+        print(result)  # noqa: T201
         return 0
-    found.to_pandas().to_csv(sys.stdout, index=False)
-    for note in found.notes:
+    result.to_pandas().to_csv(sys.stdout, index=False)
+    for note in result.notes:
         print(f"note: {note}", file=sys.stderr)  # noqa: T201
     if given.certificate:
-        Path(given.certificate).write_text(found.to_json(indent=2), encoding="utf-8")
+        Path(given.certificate).write_text(result.to_json(indent=2), encoding="utf-8")
     return 0
 
 

@@ -146,7 +146,7 @@ class Answer:
                 "left_out": self.left_out_,
             },
             "privacy": None if self.privacy_ is None else self.privacy_.to_dict(),
-            "subqueries": [one.certificate() for one in self.subqueries],
+            "subqueries": [subquery.certificate() for subquery in self.subqueries],
         }
 
     def to_json(self, *, indent: int | None = None) -> str:
@@ -203,12 +203,12 @@ class Subquery:
         """Put the table into a database; what was released, if it was."""
         name = self.table.source.rpartition(".")[2]
         columns = self.table.columns.values()
-        listed = ", ".join(f"{quoted(one.name)} {one.kind}" for one in columns)
+        listed = ", ".join(f"{quoted(column.name)} {column.kind}" for column in columns)
         connection.execute(f"CREATE OR REPLACE TEMP TABLE {name} ({listed})")
         if self.answer is None:
             return
         connection.register("skdp_answer", self.answer.to_arrow())
-        names = ", ".join(quoted(one.name) for one in columns)
+        names = ", ".join(quoted(column.name) for column in columns)
         connection.execute(f"INSERT INTO {name} SELECT {names} FROM skdp_answer")
         connection.unregister("skdp_answer")
 
@@ -249,19 +249,19 @@ def encoded_keys(plan: Plan) -> list[Any]:
             cast = f"timezone('UTC', {cast})"  # as `Key.encoded` has it
         texts = {}
         for known in key.known or ():
-            found = connection.execute(
+            result = connection.execute(
                 f"SELECT coalesce('=' || CAST({cast} AS VARCHAR), '')", [known]
             ).fetchone()[0]
             number = isinstance(known, _STATED) and not isinstance(known, bool)
             exact = type_.kind not in ("int", "decimal") or not number
-            if (found == "") != (known is None) or not (
-                exact or Decimal(str(known)) == Decimal(found[1:])
+            if (result == "") != (known is None) or not (
+                exact or Decimal(str(known)) == Decimal(result[1:])
             ):
                 raise ValueError(
                     f"'keys' of {key.label!r} has a value that is no {kind}, the type of the "
                     "column. Correct the declaration of the table"
                 )
-            texts[known] = found
+            texts[known] = result
         places.append(texts)
     connection.close()
     listed = []
@@ -274,15 +274,15 @@ def encoded_keys(plan: Plan) -> list[Any]:
 def _released_columns(plan: Plan) -> list[tuple[str, str]]:
     """Return the columns of what `DPGroupBy` releases, with their types."""
     columns = [(name, "VARCHAR") for name in plan.by]
-    for one in plan.aggregates:
-        counted = one.kind in ("count", "distinct_units") or one.whole
+    for aggregate in plan.aggregates:
+        counted = aggregate.kind in ("count", "distinct_units") or aggregate.whole
         kind = "BIGINT" if counted else "DOUBLE"
-        columns += [(f"{one.name}{end}", kind) for end in ("", "_low", "_high")]
-        if one.kind == "mean":
+        columns += [(f"{aggregate.name}{end}", kind) for end in ("", "_low", "_high")]
+        if aggregate.kind == "mean":
             ends = ("_population_low", "_population_high")
-            columns += [(f"{one.name}{end}", "DOUBLE") for end in ends]
-        of_several = [parts for name, parts in plan.levels if name == one.name]
-        columns += [(end, kind) for parts in of_several for end in ends_of(one.name, parts)]
+            columns += [(f"{aggregate.name}{end}", "DOUBLE") for end in ends]
+        of_several = [parts for name, parts in plan.levels if name == aggregate.name]
+        columns += [(end, kind) for parts in of_several for end in ends_of(aggregate.name, parts)]
     return columns
 
 
@@ -291,8 +291,8 @@ def _database_of(plan: Plan, subqueries: Sequence[Subquery]) -> Any:
     connection = own_database()
     listed = ", ".join(f"{quoted(name)} {kind}" for name, kind in _released_columns(plan))
     connection.execute(f"CREATE TEMP TABLE released ({listed})")
-    for one in subqueries:
-        one.put(connection)
+    for subquery in subqueries:
+        subquery.put(connection)
     return connection
 
 
@@ -311,31 +311,31 @@ def _selected(plan: Plan) -> str:
                 inner = quoted(f"{output.population}_population_{end}")
                 inner = f"CASE WHEN FALSE THEN {inner} END" if output.given else inner
                 selected.append((f"{output.name}_population_{end}", inner))
-    sql = ", ".join(f"{one} AS {quoted(name)}" for name, one in selected)
+    sql = ", ".join(f"{item} AS {quoted(name)}" for name, item in selected)
     return f"SELECT {sql} FROM released{plan.tail}"
 
 
 def columns_of_answer(plan: Plan, subqueries: Sequence[Subquery]) -> list[tuple[str, str]]:
     """Return names and types of the columns that an answer will have."""
     connection = _database_of(plan, subqueries)
-    found = connection.execute(f"DESCRIBE {_selected(plan)}").fetchall()
+    result = connection.execute(f"DESCRIBE {_selected(plan)}").fetchall()
     connection.close()
-    return [(row[0], row[1]) for row in found]
+    return [(row[0], row[1]) for row in result]
 
 
 def answer_of(plan: Plan, by: Any, subqueries: Sequence[Subquery] = ()) -> Answer:
     """Return the answer to a query from what was released."""
     columns = _released_columns(plan)
     connection = _database_of(plan, subqueries)
-    whole = {one.name for one in plan.aggregates if one.whole}
+    whole = {aggregate.name for aggregate in plan.aggregates if aggregate.whole}
     released = {name: by.table_[name] for name, _ in columns if name in by.table_}
     for name, parts in plan.levels:
         ends = by.intervals(name, 1 - 0.05 / parts)
         released |= dict(zip(ends_of(name, parts), ends, strict=True))
-    found = {name: _cells(released[name], name, whole) for name, _ in columns}
-    for name, parts in [*((one.name, 1) for one in plan.aggregates), *plan.levels]:
-        _contain(found, name, parts)
-    cells = list(found.values())
+    result = {name: _cells(released[name], name, whole) for name, _ in columns}
+    for name, parts in [*((aggregate.name, 1) for aggregate in plan.aggregates), *plan.levels]:
+        _contain(result, name, parts)
+    cells = list(result.values())
     if cells[0]:
         listed = ", ".join(f"unnest(?::{kind}[])" for _, kind in columns)
         connection.execute(f"INSERT INTO released SELECT {listed}", cells)
@@ -348,7 +348,11 @@ def answer_of(plan: Plan, by: Any, subqueries: Sequence[Subquery] = ()) -> Answe
         by.privacy_,
         getattr(by, "max_keys_per_unit_", None),
         getattr(by, "max_rows_per_unit_", None),
-        {one.column: by.bounds_[one.name] for one in plan.aggregates if one.name in by.bounds_},
+        {
+            aggregate.column: by.bounds_[aggregate.name]
+            for aggregate in plan.aggregates
+            if aggregate.name in by.bounds_
+        },
         dict(getattr(by, "left_out_", {})),
     )
 
@@ -360,10 +364,13 @@ def _bounding(plan: Plan, by: Any) -> list[str]:
     for; else if they are more than a tenth, or, where no number of rows was released to say so, if
     there were any.
     """
-    notes, out = notes_of(by, {one.kind for one in plan.aggregates}), getattr(by, "left_out_", {})
-    counts = [one.name for one in plan.aggregates if one.kind == "count"]
+    notes, out = (
+        notes_of(by, {aggregate.kind for aggregate in plan.aggregates}),
+        getattr(by, "left_out_", {}),
+    )
+    counts = [aggregate.name for aggregate in plan.aggregates if aggregate.kind == "count"]
     kept = float(sum(by.table_[counts[0]])) if counts and out else None
-    of_units = all(one.kind == "distinct_units" for one in plan.aggregates)
+    of_units = all(aggregate.kind == "distinct_units" for aggregate in plan.aggregates)
     any_left_out = bool(out) and out["keys_low" if of_units else "rows_low"] > 0
     many = kept is None or share_left_out(by, kept) is not None
     if any_left_out and many and not notes:

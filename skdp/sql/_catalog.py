@@ -104,29 +104,28 @@ class Catalog:
 
     connection: Any
     tables: dict[str, Table] = field(default_factory=dict)
-    own: bool = False  # a database of tables in memory: nobody else adds functions to it
     shared: bool = False  # one cursor for all that is read
     opened: Any = None
 
     @contextmanager
     def one_state(self) -> Iterator[Catalog]:
         """Yield the same tables in one state of the database, that of the first one to read."""
-        found = replace(self, shared=True, opened=None, tables=dict(self.tables))
+        result = replace(self, shared=True, opened=None, tables=dict(self.tables))
         try:
-            yield found
+            yield result
         finally:
-            if found.opened is not None:
-                found.opened.close()
+            if result.opened is not None:
+                result.opened.close()
 
     def named(self, parts: Sequence[str]) -> Table | None:
         """Return the declared table of a name, which may have schema and database before it."""
-        found = self.tables.get(folded(".".join(parts)))
-        if found is not None or len(parts) < 2:
-            return found
+        result = self.tables.get(folded(".".join(parts)))
+        if result is not None or len(parts) < 2:
+            return result
         end = "." + folded(".".join(map(quoted, parts)))
-        for one in self.tables.values():
-            if f".{folded(one.source)}".endswith(end) and not one.source.startswith('"temp"'):
-                return one
+        for table in self.tables.values():
+            if f".{folded(table.source)}".endswith(end) and not table.source.startswith('"temp"'):
+                return table
         return None
 
     @contextmanager
@@ -147,11 +146,10 @@ class Catalog:
         Raises
         ------
         RuntimeError
-            If the connection is closed, or if functions of the database would be run in place of
-            DuckDB's.
+            If the connection is closed, or the database has a default_collation.
         """
 
-        def opened() -> tuple[Any, list[str] | None]:
+        def opened() -> tuple[Any, bool]:
             cursor = self.connection.cursor()
             # Settings of a cursor alone. Those of order are the whole database's: SQL of skdp
             # states its order everywhere.
@@ -161,32 +159,27 @@ class Catalog:
                 "max_execution_time = 0",  # how long a query takes is up to its rows
                 "preserve_identifier_case = 'preserve_case'",
                 "python_enable_replacements = false",
+                # Only DuckDB's own functions have short names then, and no macro of the database.
+                "search_path = 'temp'",
             ):
                 cursor.execute(f"SET {setting}")
             named = "SELECT current_setting('default_collation')"
-            if cursor.execute(named).fetchone()[0]:  # a setting of the whole database, too
-                return cursor, None
-            cursor.begin()  # what is checked of tables and functions holds until the last query
-            return cursor, [] if self.own and self.tables else _shadows(cursor)
+            collated = bool(cursor.execute(named).fetchone()[0])  # of the whole database, too
+            if not collated:
+                cursor.begin()  # what is checked of tables holds until the last query
+            return cursor, collated
 
         text = (
             "the connection to DuckDB cannot be used, for example because it is closed. Open it "
             "again, and make a new PrivateDatabase; nothing was charged"
         )
-        cursor, shadows = or_raise(opened, lambda: RuntimeError(text))
-        if shadows is None:
+        cursor, collated = or_raise(opened, lambda: RuntimeError(text))
+        if collated:
             cursor.close()
             raise RuntimeError(
                 "the database has a default_collation, under which different texts, and ids, are "
                 "equal. Run RESET default_collation, or use a connection to a copy without it; "
                 "nothing was charged"
-            )
-        if shadows:
-            cursor.close()
-            raise RuntimeError(
-                "the database has macros or functions with the names of built-in functions: "
-                f"{', '.join(shadows)}. DuckDB would run them instead of the built-in ones. Drop "
-                "or rename them; nothing was charged"
             )
         return cursor
 
@@ -204,12 +197,12 @@ class Catalog:
             if table.released is not None:
                 continue  # made by this query itself
             try:
-                found = _columns_of(cursor, table.source)
+                result = _columns_of(cursor, table.source)
             except ValueError:
-                found = []
+                result = []
             if not table.source.startswith(_FILES) and table.source not in places:
-                found = []  # a view, or a table that may fail on a cell, in its place
-            if found != [(column.name, column.kind) for column in table.columns.values()]:
+                result = []  # a view, or a table that may fail on a cell, in its place
+            if result != [(column.name, column.kind) for column in table.columns.values()]:
                 raise RuntimeError(
                     f"table {table.name!r} has changed since it was declared: it has other columns "
                     "or types, was dropped, or is a view now. Make a new PrivateDatabase; nothing "
@@ -232,12 +225,13 @@ def open_catalog(database: Any, tables: Any) -> Catalog:
             "{'unit': column}, {'unit': None} or {'owner': (column, owning table, its key column)}"
         )
     if isinstance(database, Mapping):
-        connection, found = _in_memory(duckdb, database, tables)
+        connection, result = _in_memory(duckdb, database, tables)
     else:
         connection = _connected(duckdb, database)
-        found = {}
-    catalog = Catalog(connection, own=isinstance(database, Mapping))
+        result = {}
+    catalog = Catalog(connection)
     cursor = catalog.cursor()
+    here = () if isinstance(database, Mapping) else _current(connection)
     for name, spec in tables.items():
         if not isinstance(name, str):
             raise TypeError(f"the names in tables must be strings, got {type(name).__name__}")
@@ -249,7 +243,9 @@ def open_catalog(database: Any, tables: Any) -> Catalog:
             )
         if not isinstance(database, Mapping) and isinstance(spec, Mapping):
             _check_no_types(name, spec.get("types"))
-        source = found.get(place) if isinstance(database, Mapping) else _base_table(cursor, name)
+        source = (
+            result.get(place) if isinstance(database, Mapping) else _base_table(cursor, name, here)
+        )
         if source is None:
             raise ValueError(
                 f"there is no table {name!r} in the database. Views, temporary tables and tables "
@@ -264,17 +260,6 @@ def open_catalog(database: Any, tables: Any) -> Catalog:
     _check_owners(catalog)
     _check_units(catalog)
     return catalog
-
-
-def _shadows(cursor: Any) -> list[str]:
-    """Return names of functions of the database that are also those of DuckDB's own."""
-    # Its whole name: a macro of the database may be called like the list of functions itself.
-    listed = "SELECT DISTINCT function_name FROM system.main.duckdb_functions() WHERE"
-    own = cursor.execute(f"{listed} NOT internal").fetchall()
-    if not own:
-        return []
-    inner = cursor.execute(f"{listed} internal").fetchall()
-    return sorted({folded(name) for (name,) in own} & {folded(name) for (name,) in inner})
 
 
 def _duckdb() -> Any:
@@ -365,32 +350,42 @@ def _copy(connection: Any, name: str, table: Any, types: Any) -> None:
         or_raise(lambda: cancellable(copy, connection.interrupt), lambda: TypeError(text))
 
 
-def _base_tables(cursor: Any) -> list[tuple[str, str, str, bool]]:
-    """Return all base tables: whole name, schema, name; whether it is in the current database.
+def _current(connection: Any) -> tuple[str, ...]:
+    """Return the database and the schema in which names alone are looked up."""
+    cursor = connection.cursor()
+    text = "the connection to DuckDB cannot be used, for example because it is closed"
+    named = "SELECT system.main.current_database(), system.main.current_schema()"
+    result: list[tuple[str, ...]] = rows_of(cursor, named, text)
+    cursor.close()
+    return result[0]
+
+
+def _base_tables(cursor: Any) -> list[tuple[str, str, str, str]]:
+    """Return all base tables: whole name, database, schema and name.
 
     Those with generated columns or collations are marked by an empty whole name. Those of another
     engine (SQLite, PostgreSQL, CSV) are none: to read one may fail on a cell.
     """
-    found = cursor.execute(
-        "SELECT database_name, schema_name, table_name, sql, database_name = current_database() "
-        "FROM duckdb_tables() WHERE NOT internal AND NOT temporary AND database_name IN "
+    result = cursor.execute(
+        "SELECT database_name, schema_name, table_name, sql FROM duckdb_tables() "
+        "WHERE NOT internal AND NOT temporary AND database_name IN "
         "(SELECT database_name FROM duckdb_databases() WHERE type = 'duckdb')"
     ).fetchall()
     return [
         (
             "" if _SPECIAL.search(text or "") else ".".join(map(quoted, (base, of, table))),
-            *(of, table, here),
+            *(base, of, table),
         )
-        for base, of, table, text, here in found
+        for base, of, table, text in result
     ]
 
 
-def _base_table(cursor: Any, name: str) -> str | None:
+def _base_table(cursor: Any, name: str, here: tuple[str, ...]) -> str | None:
     """Return a table's whole name; None if there is no such base table."""
     schema, _, last = name.rpartition(".")
-    schema = schema or cursor.execute("SELECT current_schema()").fetchone()[0]
-    for whole, of, table, here in _base_tables(cursor):
-        if here and folded(table) == folded(last) and folded(of) == folded(schema):
+    schema = schema or here[1]
+    for whole, base, of, table in _base_tables(cursor):
+        if base == here[0] and folded(table) == folded(last) and folded(of) == folded(schema):
             if not whole:
                 raise ValueError(
                     f"table {name!r} has generated columns or collations. They are not supported: "
@@ -418,12 +413,12 @@ def rows_of(cursor: Any, statement: str, failed: str) -> list[tuple[Any, ...]]:
 
 def _columns_of(cursor: Any, source: str) -> list[tuple[str, str]]:
     text = f"DuckDB cannot read {source}. Check that the table or file exists and is not damaged"
-    found = or_raise(
+    result = or_raise(
         lambda: cursor.execute(f"DESCRIBE SELECT * FROM {source}").fetchall(),
         lambda: ValueError(text),
     )
     of_files = (_OF_FILE, _IN_FILE) if f"{_OF_FILE}'" in source else ()
-    return [(row[0], row[1]) for row in found if row[0] not in of_files]
+    return [(row[0], row[1]) for row in result if row[0] not in of_files]
 
 
 def _check_row_ids(name: str, columns: list[str]) -> None:
@@ -467,7 +462,7 @@ def _declared(
 
     def column(given: Any) -> str:
         if not isinstance(given, str) or folded(given) not in known:
-            listed = ", ".join(one.name for one in known.values())
+            listed = ", ".join(item.name for item in known.values())
             raise ValueError(f"table {name!r} has no column {given!r}. Its columns are: {listed}")
         return folded(given)
 
@@ -509,7 +504,7 @@ def _declared(
 def bounds_of(what: str, pair: Any) -> tuple[float, float]:
     """Return bounds that are stated, or raise."""
     try:
-        low, high = (float(one) for one in pair)
+        low, high = (float(item) for item in pair)
     except (TypeError, ValueError):
         raise TypeError(f"bounds of {what} must be two numbers, (lower, upper)") from None
     if not (math.isfinite(low) and math.isfinite(high) and low < high):

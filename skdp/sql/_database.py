@@ -18,8 +18,8 @@ from typing import Any
 
 from skdp.aggregation import DPGroupBy
 from skdp.budget import PrivacyBudget
-from skdp.budget.amounts import check_delta, check_positive
 from skdp.exceptions import QueryRefusedError
+from skdp.loss.conversions import check_delta, check_positive
 from skdp.parameters import shown
 from skdp.sql._answers import Answer, answer_of, encoded_keys
 from skdp.sql._catalog import Catalog, bounds_of, open_catalog, rows_of
@@ -186,13 +186,13 @@ class PrivateDatabase:
         if not (progress is None or callable(progress)):
             raise TypeError(f"progress must be a function or None, got {type(progress).__name__}")
         with self._catalog.one_state() as catalog:
-            made = self._made(
+            result = self._made(
                 *(catalog, query, epsilon, delta),
                 *(max_keys_per_unit, max_rows_per_unit, bounds, key_method),
             )
-            if made is None:
+            if result is None:
                 return public_answer(self._catalog, query)
-            parts, fits = made
+            parts, fits = result
             for by in fits:
                 by.set_params(random_state=random_state)
             costs = [by.privacy_cost() for by in fits]  # bad parameters raise before a row is read
@@ -237,13 +237,13 @@ class PrivateDatabase:
             As in `sql`.
         """
         with self._catalog.one_state() as catalog:
-            made = self._made(
+            result = self._made(
                 *(catalog, query, epsilon, delta),
                 *(max_keys_per_unit, max_rows_per_unit, bounds, key_method),
             )
-        if made is None:
+        if result is None:
             return "reads public tables alone: nothing is charged, no noise is added"
-        parts, fits = made
+        parts, fits = result
         texts = [
             _explained(plan, by, rows_per_key, parts.subqueries)
             for plan, by in zip(parts.plans, fits, strict=True)
@@ -262,16 +262,16 @@ class PrivateDatabase:
             "nothing was charged"
         )
         with catalog.reading() as cursor:
-            found = rows_of(cursor, str(plan.left_keys), text)
-        if not 0 < len(found) <= MOST_KEYS:
-            many = f"more than {MOST_KEYS:,}" if found else "no"
+            result = rows_of(cursor, str(plan.left_keys), text)
+        if not 0 < len(result) <= MOST_KEYS:
+            many = f"more than {MOST_KEYS:,}" if result else "no"
             raise QueryRefusedError(
                 f"the public tables on the left of LEFT JOIN have {many} keys. Change the "
                 f"conditions on them in WHERE, so that 1 to {MOST_KEYS:,} keys are left. Nothing "
                 "was charged."
             )
         # DuckDB returns them in the order in which its threads end: noise with a seed needs one.
-        return sorted((key[0] if len(key) == 1 else key for key in found), key=repr)
+        return sorted((key[0] if len(key) == 1 else key for key in result), key=repr)
 
     def _made(
         self,
@@ -348,7 +348,7 @@ class PrivateDatabase:
             max_rows_per_unit=1 if plan.per_unit else max_rows,
             key_method=stated["key_method"],
             budget=self.budget,
-        ).agg(**{one.name: one.given(plan.bounds) for one in plan.aggregates})
+        ).agg(**{aggregate.name: aggregate.given(plan.bounds) for aggregate in plan.aggregates})
 
 
 class RowsOfQuery(DPGroupBy):
@@ -421,8 +421,8 @@ def _released(
         if parts.last is None:
             answers.append(public_answer(catalog, query, parts.tree, subqueries))
             answers[-1].notes.append(AFTER)
-            for one in subqueries:
-                answers[-1].notes += conditional_notes(one.plan, subqueries)
+            for subquery in subqueries:
+                answers[-1].notes += conditional_notes(subquery.plan, subqueries)
     except Exception as error:
         if not answers:
             raise
@@ -466,11 +466,11 @@ def _explained(
         caps = by.max_keys_per_unit, by.max_rows_per_unit
         lines.append(f"max_keys_per_unit: {caps[0]}, max_rows_per_unit: {caps[1]}")
     shown = {}
-    for one in plan.aggregates:
-        bounds = plan.bounds.get(one.column)
-        if one.column and not one.whole:
+    for aggregate in plan.aggregates:
+        bounds = plan.bounds.get(aggregate.column)
+        if aggregate.column and not aggregate.whole:
             what = f"clipped to [{bounds[0]:g}, {bounds[1]:g}]" if bounds else "bounds are learned"
-            shown[one.column] = f"{one.column}: {what}"
+            shown[aggregate.column] = f"{aggregate.column}: {what}"
     lines += list(shown.values())
     lines += _errors(plan, by, rows_per_key)
     lines += [f"note: {note}" for note in (*plan.notes, *conditional_notes(plan, subqueries))]
@@ -505,7 +505,11 @@ def _errors(plan: Plan, by: Any, rows_per_key: float | None) -> list[str]:
     """Return about the half widths of intervals; where caps are private, what they depend on."""
     private = [name for name in _EXAMPLE if not isinstance(getattr(by, name), int)]
     guesses = dict.fromkeys(
-        (one.column for one in plan.aggregates if one.column and one.column not in plan.bounds),
+        (
+            aggregate.column
+            for aggregate in plan.aggregates
+            if aggregate.column and aggregate.column not in plan.bounds
+        ),
         (0.0, 1.0),
     )
 
@@ -513,26 +517,30 @@ def _errors(plan: Plan, by: Any, rows_per_key: float | None) -> list[str]:
         if _needs_rows(plan) and not rows_per_key:
             return {}
         given = {name: caps[name] for name in private}
-        found: dict[str, float] = by.expected_error(
+        result: dict[str, float] = by.expected_error(
             rows_per_key=rows_per_key, bounds=guesses, **given
         )
-        return found
+        return result
 
     least, example = widths(dict.fromkeys(_EXAMPLE, 1)), widths(_EXAMPLE)
     lines = []
-    for one in plan.aggregates:
-        if one.name not in least or (one.column and one.column not in plan.bounds):
+    for aggregate in plan.aggregates:
+        if aggregate.name not in least or (
+            aggregate.column and aggregate.column not in plan.bounds
+        ):
             continue
-        what = f"half width of {one.kind}{f'({one.column})' if one.column else ''}"
-        if least[one.name] == example[one.name]:
-            lines.append(f"{what}: about {least[one.name]:.4g}")
+        what = (
+            f"half width of {aggregate.kind}{f'({aggregate.column})' if aggregate.column else ''}"
+        )
+        if least[aggregate.name] == example[aggregate.name]:
+            lines.append(f"{what}: about {least[aggregate.name]:.4g}")
             continue
-        of = [name for name in private if (one.kind, name) != _NO_ROWS]
+        of = [name for name in private if (aggregate.kind, name) != _NO_ROWS]
         lines.append(
             f"{what}: not known before the fit, which finds {' and '.join(of)} privately. It is "
             + "; ".join(
-                f"about {found[one.name]:.4g} if {_stated(of, caps)}"
-                for caps, found in ((dict.fromkeys(_EXAMPLE, 1), least), (_EXAMPLE, example))
+                f"about {result[aggregate.name]:.4g} if {_stated(of, caps)}"
+                for caps, result in ((dict.fromkeys(_EXAMPLE, 1), least), (_EXAMPLE, example))
             )
             + ". State them to know it"
         )
@@ -555,7 +563,9 @@ def _stated(names: list[str], caps: dict[str, int]) -> str:
 
 
 def _needs_rows(plan: Plan) -> bool:
-    return any(one.kind in ("mean", "variance", "std", "quantile") for one in plan.aggregates)
+    return any(
+        aggregate.kind in ("mean", "variance", "std", "quantile") for aggregate in plan.aggregates
+    )
 
 
 _USAGE = "%%dpsql DATABASE [--epsilon E] [--delta D] [--explain] [--to NAME] [--progress]"
@@ -630,7 +640,7 @@ def load_ipython_extension(ipython: Any) -> None:
     """
 
     def magic(line: str, cell: str) -> Any:
-        found = dpsql(line, cell, ipython.user_ns)
-        return print(found) if isinstance(found, str) else found  # noqa: T201
+        result = dpsql(line, cell, ipython.user_ns)
+        return print(result) if isinstance(result, str) else result  # noqa: T201
 
     ipython.register_magic_function(magic, "cell", "dpsql")

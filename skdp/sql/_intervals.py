@@ -57,12 +57,12 @@ def interval_of(node: exp.Expr, scope: Any, parts: int = 1) -> Ends | None:
             name, [high for _, high in known]
         )
     if is_anonymized(node) or isinstance(node, AGGREGATES):
-        one = scope.specification(node)
-        if parts > 1 and one.kind not in _AT_ANY_LEVEL:
+        aggregate = scope.specification(node)
+        if parts > 1 and aggregate.kind not in _AT_ANY_LEVEL:
             return None
-        low, high = ends_of(one.name, parts)
+        low, high = ends_of(aggregate.name, parts)
         if parts > 1:
-            scope.levels.add((one.name, parts))
+            scope.levels.add((aggregate.name, parts))
         return quoted(low), quoted(high)
     if isinstance(node, exp.Literal):
         value = compiled(node, scope).sql
@@ -119,13 +119,13 @@ def _combined(node: exp.Expr, a: Ends, b: Ends) -> Ends:
 def check_names(select: exp.Expr, outputs: Iterable[Any]) -> None:
     """Refuse names that an answer cannot have: after the charge it would be lost."""
     taken: list[str] = []
-    for one in outputs:
-        name = folded(one.name)
+    for output in outputs:
+        name = folded(output.name)
         if not name or name.encode(errors="replace").decode() != name:
             reason = "a column of the answer has an empty name, or a name that is not Unicode"
             refuse(select, reason, "name it with AS")
-        ends = ["_low", "_high"] * one.measured
-        ends += ["_population_low", "_population_high"] * bool(one.population)
+        ends = ["_low", "_high"] * output.measured
+        ends += ["_population_low", "_population_high"] * bool(output.population)
         taken += [name, *(name + end for end in ends)]
     if len(set(taken)) < len(taken):
         twice = next(name for i, name in enumerate(taken) if name in taken[:i])
@@ -142,18 +142,18 @@ def depends_on(scope: Any, used: Sequence[Specification]) -> tuple[str, ...]:
 
     That is: its rows, its keys, or the values of its aggregates.
     """
-    columns = {one.column for one in used if one.column}
+    columns = {aggregate.column for aggregate in used if aggregate.column}
     deps = scope.body.deps
     for key in scope.keys:
         deps |= key.row.deps
-    for name, one in scope.values.values():
-        deps |= one.deps if name in columns else 0
+    for name, item in scope.values.values():
+        deps |= item.deps if name in columns else 0
     return tuple(table for i, table in enumerate(scope.released_tables) if deps >> i & 1)
 
 
 def conditional_notes(plan: Plan, subqueries: Iterable[Any]) -> list[str]:
     """Return notes on columns of a plan that depend on released numbers, with their values."""
-    known = {one.table.source: one for one in subqueries}
+    known = {subquery.table.source: subquery for subquery in subqueries}
     columns: dict[tuple[str, ...], list[str]] = {}
     for output in plan.outputs:
         if output.given and output.measured:
@@ -177,13 +177,13 @@ def conditional_notes(plan: Plan, subqueries: Iterable[Any]) -> list[str]:
     return notes
 
 
-def _described(one: Any) -> str:
+def _described(item: Any) -> str:
     """Return a subquery with what it released."""
-    if one.answer is None:
-        return f"{one.text}, which is released with noise"
-    rows = one.answer.fetchall()
-    if not one.is_number:
-        return f"{one.text}, which was released with noise ({len(rows)} rows, in `subqueries`)"
+    if item.answer is None:
+        return f"{item.text}, which is released with noise"
+    rows = item.answer.fetchall()
+    if not item.is_number:
+        return f"{item.text}, which was released with noise ({len(rows)} rows, in `subqueries`)"
     value = rows[0][0] if rows else None
     shown = "NULL" if value is None else f"{value:.6g}" if isinstance(value, float) else value
-    return f"{one.text}, which was released with noise as {shown}"
+    return f"{item.text}, which was released with noise as {shown}"

@@ -219,17 +219,17 @@ class Released:
 
     def used(self, *nodes: Node) -> list[Specification]:
         """Return the aggregates of which nodes are computed."""
-        found: dict[str, Specification] = {}
+        result: dict[str, Specification] = {}
         stack, seen = list(reversed(nodes)), set()
         while stack:
-            one = stack.pop()
-            if id(one) not in seen:
-                seen.add(id(one))
-                stack += reversed(one.args)
-                leaf = self.leaves.get(id(one))
+            item = stack.pop()
+            if id(item) not in seen:
+                seen.add(id(item))
+                stack += reversed(item.args)
+                leaf = self.leaves.get(id(item))
                 if isinstance(leaf, Specification):
-                    found[leaf.name] = leaf
-        return list(found.values())
+                    result[leaf.name] = leaf
+        return list(result.values())
 
     def column(self, node: exp.Column) -> Node:
         """Return what a name means that is no key: an alias of the SELECT, or nothing."""
@@ -240,10 +240,10 @@ class Released:
                 return compiled(alias, self)
             finally:
                 self.aliases[folded(node.name)] = hidden
-        found = self.body.scope.column(node)  # unknown names are refused as such
+        result = self.body.scope.column(node)  # unknown names are refused as such
         way = f"add {said(node)} to GROUP BY, or use COUNT, SUM, AVG or MEDIAN of it"
-        if found.tags:  # ids of units are no keys
-            way = f"use COUNT({'DISTINCT ' * ('unit' in found.tags)}{said(node)})"
+        if result.tags:  # ids of units are no keys
+            way = f"use COUNT({'DISTINCT ' * ('unit' in result.tags)}{said(node)})"
         raise refusal(
             node,
             f"{said(node)} would show single rows: it is neither in GROUP BY nor inside of an "
@@ -254,10 +254,10 @@ class Released:
     def special(self, node: exp.Expr) -> Node | None:
         """Return an aggregate or a key."""
         if is_anonymized(node) or isinstance(node, AGGREGATES):
-            found = self.specification(node)
-            whole = found.whole or found.kind in ("count", "distinct_units")
-            leaf = self.tree.leaf(BIGINT if whole else DOUBLE, quoted(found.name))
-            self.leaves[id(leaf)] = found
+            aggregate = self.specification(node)
+            whole = aggregate.whole or aggregate.kind in ("count", "distinct_units")
+            leaf = self.tree.leaf(BIGINT if whole else DOUBLE, quoted(aggregate.name))
+            self.leaves[id(leaf)] = aggregate
             return leaf
         if isinstance(node, exp.Literal | exp.Boolean | exp.Null | exp.Interval):
             return None
@@ -325,11 +325,11 @@ class Released:
             self._note(f"{said(node)}: divided by the number of rows, not by one less")
         if test is not None:
             given = exp.Case(ifs=[exp.If(this=test.copy(), true=given.copy())])
-        one = compiled(given, self.body.scope)
-        if one.type.kind not in NUMBERS:
+        item = compiled(given, self.body.scope)
+        if item.type.kind not in NUMBERS:
             reason = f"{said(node)} needs numbers, but {said(given)} holds"
-            refuse(given, f"{reason} {WORDS[one.type.kind]}", TO_NUMBERS)
-        column = self._value(one, said(given), clamp)
+            refuse(given, f"{reason} {WORDS[item.type.kind]}", TO_NUMBERS)
+        column = self._value(item, said(given), clamp)
         return self._added(Specification("", kind, column, q))
 
     def _of_units(
@@ -353,10 +353,10 @@ class Released:
         filtered: exp.Expr = node
         if test is not None:
             filtered = exp.Filter(this=node.copy(), expression=exp.Where(this=test.copy()))
-        one = InnerAggregates(self.body.scope, []).special(filtered)
-        assert one is not None
+        value = InnerAggregates(self.body.scope, []).special(filtered)
+        assert value is not None
         kind = "mean" if isinstance(node, exp.Avg) else "sum"
-        column = self._value(one, f"{said(node)} of a unit", clamp, declared=False)
+        column = self._value(value, f"{said(node)} of a unit", clamp, declared=False)
         return self._added(Specification("", kind, column, whole=whole))
 
     def _within(self, node: exp.WithinGroup) -> tuple[exp.Expr, float]:
@@ -387,8 +387,8 @@ class Released:
         if isinstance(of, exp.Distinct):
             only(of, "expressions")
             inner = of.expressions[0] if len(of.expressions) == 1 else None
-            one = None if inner is None else compiled(inner, self.body.scope)
-            if one is None or "unit" not in one.tags:
+            value = None if inner is None else compiled(inner, self.body.scope)
+            if value is None or "unit" not in value.tags:
                 self._refuse_distinct(node)
             if test is not None:
                 reason = f"FILTER with {said(node)} is not supported"
@@ -398,10 +398,10 @@ class Released:
         if isinstance(node, exp.CountIf):
             tests.append(condition(of, self.body.scope))
         elif of is not None and not isinstance(of, exp.Star):
-            one = compiled(of, self.body.scope)
-            if one.value is None:
-                one = self.tree.missing_nan(one)
-                tests.append(self.tree.make(BOOL, "({0} IS NOT NULL)", one))
+            value = compiled(of, self.body.scope)
+            if value.value is None:
+                value = self.tree.missing_nan(value)
+                tests.append(self.tree.make(BOOL, "({0} IS NOT NULL)", value))
         elif isinstance(of, exp.Star):
             only(of)
         if test is not None:
@@ -418,26 +418,26 @@ class Released:
         units = [
             name
             for _, relation, _ in self.body.scope.tables
-            for name, one in relation.fields.items()
-            if "unit" in one.tags
+            for name, field in relation.fields.items()
+            if "unit" in field.tags
         ]
         way = f"use COUNT(DISTINCT {units[0]}), or " if units else ""
         reason = f"{said(node)} is not supported: only distinct privacy units can be counted"
         refuse(node, reason, f"{way}add the column to GROUP BY")
 
-    def _added(self, one: Specification) -> Specification:
+    def _added(self, aggregate: Specification) -> Specification:
         for known in self.aggregates:
-            if replace(known, name="") == one:
+            if replace(known, name="") == aggregate:
                 return known
-        one = replace(one, name=f"a{len(self.aggregates)}")
-        self.aggregates.append(one)
-        return one
+        aggregate = replace(aggregate, name=f"a{len(self.aggregates)}")
+        self.aggregates.append(aggregate)
+        return aggregate
 
     def _value(
-        self, one: Node, label: str, box: tuple[float, float] | None, *, declared: bool = True
+        self, value: Node, label: str, box: tuple[float, float] | None, *, declared: bool = True
     ) -> str:
         """Return the name of a column of numbers, and take note of its bounds."""
-        place = id(one), box
+        place = id(value), box
         if place in self.values:
             return self.values[place][0]
         taken = {folded(name) for name, _ in self.values.values()}
@@ -445,10 +445,10 @@ class Released:
         name = label
         while folded(name) in taken:
             name += "'"
-        self.values[place] = name, one
-        found = box or self.stated.get(folded(label)) or (one.bounds if declared else None)
-        if found is not None:
-            low, high = found
+        self.values[place] = name, value
+        result = box or self.stated.get(folded(label)) or (value.bounds if declared else None)
+        if result is not None:
+            low, high = result
             if low == high:  # a constant: from zero to it
                 low, high = min(low, 0.0), max(high, 0.0, low + 1.0 if low == 0 else low)
             if 1e-100 < high - low < 1e100:
@@ -514,7 +514,7 @@ def _planned(
     keys = _keys(select, items, body)
     stated = {folded(name): pair for name, pair in bounds.items()}
     scope = Released(body, unit, keys, stated)
-    released = (one.source for one in catalog.tables.values() if one.released is not None)
+    released = (table.source for table in catalog.tables.values() if table.released is not None)
     scope.released_tables = tuple(released)
     scope.per_unit = anonymized and any(
         _counts_or_adds(node) for node in select.walk(prune=lambda n: isinstance(n, exp.Subquery))
@@ -555,15 +555,15 @@ def _left_keys(select: exp.Expr, body: Body, keys: list[Key]) -> str | None:
     left = body.left
     if left is None:
         return None
-    if any(one.released is not None for _, one, _ in left.scope.tables):
+    if any(relation.released is not None for _, relation, _ in left.scope.tables):
         way = "use JOIN, or run the subquery first and list its keys in VALUES"
         reason = "a released subquery on the left of a LEFT JOIN with a private table"
         refuse(select, f"{reason} is not supported", way)
     public = [left.compiled(key.node) for key in keys]
     tree = body.scope.tree
-    public = [one if one is None else tree.answered(one) for one in public]
+    public = [node if node is None else tree.answered(node) for node in public]
     pairs = zip(public, keys, strict=True)
-    if not keys or not all(one is key.row for one, key in pairs):
+    if not keys or not all(node is key.row for node, key in pairs):
         way = (
             "use GROUP BY with columns of the public table only, put the private table on the "
             "left, or use JOIN"
@@ -612,12 +612,12 @@ def _keys(select: exp.Select, items: list[tuple[str, exp.Expr]], body: Body) -> 
         named = [item for _, item in items]
     keys: list[Key] = []
     for node in named:
-        one = grouped_item(node, items, body.scope)
-        row = body.scope.tree.answered(compiled(one, body.scope))
+        part = grouped_item(node, items, body.scope)
+        row = body.scope.tree.answered(compiled(part, body.scope))
         if row.tags:
             refuse(
                 node,
-                f"grouping by {said(one)} would show single privacy units, since each value "
+                f"grouping by {said(part)} would show single privacy units, since each value "
                 "belongs to one unit",
                 "group by a column that many units have in common; a subquery in FROM may group "
                 "by the unit",
@@ -627,37 +627,37 @@ def _keys(select: exp.Select, items: list[tuple[str, exp.Expr]], body: Body) -> 
                 "group by numbers, text, booleans, dates or timestamps, or convert the column "
                 "before the table is declared"
             )
-            reason = f"grouping by {said(one)} is not supported, since it holds"
+            reason = f"grouping by {said(part)} is not supported, since it holds"
             refuse(node, f"{reason} {WORDS[row.type.kind]}", way)
         if any(key.row is row for key in keys):
             continue
-        known = body.scope.field_of(one) if isinstance(one, exp.Column) else None
-        label = said(one)
+        known = body.scope.field_of(part) if isinstance(part, exp.Column) else None
+        label = said(part)
         listed = None if known is None else known.keys
-        keys.append(Key(f"key {len(keys)}: {label}", row, label, listed, one))
+        keys.append(Key(f"key {len(keys)}: {label}", row, label, listed, part))
     return keys
 
 
 def _output(name: str, item: exp.Expr, scope: Released) -> Output:
     """Return a column of the answer."""
-    one = scope.tree.answered(compiled(item, scope))
-    used = scope.used(one)
+    value = scope.tree.answered(compiled(item, scope))
+    used = scope.used(value)
     given = depends_on(scope, used)
-    key = scope.leaves.get(id(one))
+    key = scope.leaves.get(id(value))
     if isinstance(key, Key):
         return Output(name, key.shown, key=key.column, given=given)
     if not used:
-        return Output(name, one.sql, given=given)
+        return Output(name, value.sql, given=given)
     ends = interval_of(item, scope, len(used))
     if ends is None:
         scope.notes.append(f"{name}: no interval. There are intervals for one aggregate, and for "
                            "+, -, *, /, ROUND, FLOOR and CEIL of it; for several aggregates only "
                            "if they are counts, sums and means")  # fmt: skip
         none = "NULL::DOUBLE"
-        return Output(name, one.sql, none, none, measured=True, given=given)
+        return Output(name, value.sql, none, none, measured=True, given=given)
     plain = isinstance(item, exp.Avg | exp.Filter) and len(used) == 1 and used[0].kind == "mean"
-    population = used[0].name if plain and one.sql == quoted(used[0].name) else None
-    return Output(name, one.sql, *ends, population, measured=True, given=given)
+    population = used[0].name if plain and value.sql == quoted(used[0].name) else None
+    return Output(name, value.sql, *ends, population, measured=True, given=given)
 
 
 def _tail(select: exp.Select, scope: Released, items: list[tuple[str, exp.Expr]]) -> str:
@@ -672,19 +672,19 @@ def _tail(select: exp.Select, scope: Released, items: list[tuple[str, exp.Expr]]
     ordered: list[Node] = []
     orders = []
     order = select.args.get("order")
-    for one in () if order is None else order.expressions:
-        only(one, "this", "desc", "nulls_first")
-        of = one.this
+    for item in () if order is None else order.expressions:
+        only(item, "this", "desc", "nulls_first")
+        of = item.this
         if isinstance(of, exp.Literal) and not of.is_string:
             place = int(of.this) - 1 if str(of.this).isdigit() else -1
             if not 0 <= place < len(items):
                 reason = f"ORDER BY {said(of)} is not the number of a column of SELECT"
-                refuse(one, reason, f"use a number from 1 to {len(items)}, or a name")
+                refuse(item, reason, f"use a number from 1 to {len(items)}, or a name")
             of = items[place][1]
         elif isinstance(of, exp.Column) and not of.table and folded(of.name) in scope.aliases:
             of = scope.aliases[folded(of.name)]
-        way = "DESC" if one.args.get("desc") else "ASC"
-        nulls = "FIRST" if one.args.get("nulls_first") else "LAST"
+        way = "DESC" if item.args.get("desc") else "ASC"
+        nulls = "FIRST" if item.args.get("nulls_first") else "LAST"
         ordered.append(compiled(of, scope))
         orders.append(f"{ordered[-1].sql} {way} NULLS {nulls}")
     orders += [f"{key.decoded} ASC NULLS LAST" for key in scope.keys]
@@ -712,8 +712,8 @@ def _rows(select: exp.Expr, body: Body, unit: str | None, scope: Released) -> st
     columns += [f"{key.encoded(tree).sql} AS {quoted(key.column)}" for key in scope.keys]
     if not scope.keys:
         columns.append(f"{text_of(EVERYTHING)} AS {quoted(EVERYTHING)}")
-    for name, one in scope.values.values():
-        columns.append(f"{tree.to(one, DOUBLE).sql} AS {quoted(name)}")
+    for name, value in scope.values.values():
+        columns.append(f"{tree.to(value, DOUBLE).sql} AS {quoted(name)}")
     # No rows that belong to nobody; those that are units themselves never do.
     tests = body.tests if unit is None else [*body.tests, f"{body.unit} IS NOT NULL"]
     where = f" WHERE {' AND '.join(tests)}" if tests else ""

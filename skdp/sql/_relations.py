@@ -73,21 +73,21 @@ class RowScope:
     def own(self, node: exp.Column) -> tuple[Field, str] | None:
         """Return a column of this SELECT and the table's name in SQL; None if there is none."""
         name, qualifier = folded(node.name), folded(node.table)
-        found = [
+        result = [
             (relation.fields[name], handle)
             for alias, relation, handle in self.tables
             if name in relation.fields and qualifier in ("", alias)
         ]
-        if len(found) > 1 and not (name in self.merged and not qualifier):
+        if len(result) > 1 and not (name in self.merged and not qualifier):
             owners = [alias for alias, relation, _ in self.tables if name in relation.fields]
             way = f"write the table before it, such as {owners[0] or 't'}.{node.name}"
             refuse(node, f"column {node.name!r} is ambiguous: several tables have it", way)
-        return found[0] if found else None
+        return result[0] if result else None
 
     def field_of(self, node: exp.Column) -> Field | None:
         """Return what is known of a column of this SELECT."""
-        found = self.own(node)
-        return None if found is None else found[0]
+        result = self.own(node)
+        return None if result is None else result[0]
 
     def column(self, node: exp.Column) -> Node:
         """Return what a name means."""
@@ -100,11 +100,11 @@ class RowScope:
             refuse(node, reason, "list the columns of GROUP BY, and aggregates")
         scope: RowScope | None = self
         while scope is not None:
-            found = scope.own(node)
-            if found is not None:
-                one, handle = found
-                name = f"{handle}.{quoted(one.name)}"
-                return self.tree.leaf(one.type, name, one.bounds, one.tags)
+            result = scope.own(node)
+            if result is not None:
+                item, handle = result
+                name = f"{handle}.{quoted(item.name)}"
+                return self.tree.leaf(item.type, name, item.bounds, item.tags)
             scope = scope.parent
         names = sorted({name for _, relation, _ in self.tables for name in relation.fields})
         shown = ", ".join(names[:12]) + (f" and {len(names) - 12} more" if len(names) > 12 else "")
@@ -300,28 +300,28 @@ class InnerAggregates:
             reason = f"the aggregate {said(node)} is not supported inside of a subquery"
             refuse(node, reason, "use COUNT, SUM, AVG, MIN or MAX")
         only(node, "this")
-        one = compiled(node.this, self.rows)
+        item = compiled(node.this, self.rows)
         if isinstance(node, exp.Min | exp.Max):
             name = "min" if isinstance(node, exp.Min) else "max"
-            if one.type.kind in ("other", "null"):
+            if item.type.kind in ("other", "null"):
                 reason = f"{said(node)} is not supported: {said(node.this)} holds"
                 way = "use it on numbers, text, booleans, dates or timestamps"
-                refuse(node, f"{reason} {WORDS[one.type.kind]}", way)
-            value = self.tree.canonical(self.tree.missing_nan(one))
-            return make(one.type, f"{name}({{0}}){tail}", value, *tests, bounds=one.bounds)
-        if one.type.kind not in NUMBERS:
+                refuse(node, f"{reason} {WORDS[item.type.kind]}", way)
+            value = self.tree.canonical(self.tree.missing_nan(item))
+            return make(item.type, f"{name}({{0}}){tail}", value, *tests, bounds=item.bounds)
+        if item.type.kind not in NUMBERS:
             reason = f"{said(node)} needs numbers, but {said(node.this)} holds"
-            refuse(node, f"{reason} {WORDS[one.type.kind]}", TO_NUMBERS)
-        if isinstance(node, exp.Sum) and one.type.kind == "int":
-            value = self.tree.narrow(one)
+            refuse(node, f"{reason} {WORDS[item.type.kind]}", TO_NUMBERS)
+        if isinstance(node, exp.Sum) and item.type.kind == "int":
+            value = self.tree.narrow(item)
             return make(BIGINT, f"TRY_CAST(sum({{0}}){tail} AS BIGINT)", value, *tests)
-        exact = one.type.kind == "decimal" and one.type.width <= 28
-        fixed = decimal(28, one.type.scale) if exact else decimal(28, 9)
-        value = make(fixed, f"TRY_CAST({{0}} AS {fixed.sql})", one)
+        exact = item.type.kind == "decimal" and item.type.width <= 28
+        fixed = decimal(28, item.type.scale) if exact else decimal(28, 9)
+        value = make(fixed, f"TRY_CAST({{0}} AS {fixed.sql})", item)
         whole = decimal(38, fixed.scale)
         if isinstance(node, exp.Sum):
             goal = whole if exact else DOUBLE
             return make(goal, f"TRY_CAST(sum({{0}}){tail} AS {goal.sql})", value, *tests)
         total = make(DOUBLE, f"TRY_CAST(sum({{0}}){tail} AS DOUBLE)", value, *tests)
         count = make(BIGINT, f"NULLIF(count({{0}}){tail}, 0)", value, *tests)
-        return make(DOUBLE, "({0} / {1})", total, count, bounds=one.bounds)
+        return make(DOUBLE, "({0} / {1})", total, count, bounds=item.bounds)

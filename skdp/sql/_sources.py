@@ -86,9 +86,9 @@ class Compiler:
         self.catalog = catalog
         self.tree = Tree()
         self._bits = {
-            one.source: 1 << number
-            for number, one in enumerate(
-                one for one in catalog.tables.values() if one.released is not None
+            item.source: 1 << number
+            for number, item in enumerate(
+                table for table in catalog.tables.values() if table.released is not None
             )
         }
         self._count = 0
@@ -172,8 +172,8 @@ class Compiler:
         """Return what FROM names, and its alias."""
         if isinstance(node, exp.Subquery):
             only(node, "this", "alias")
-            found = self.derived(node.this, ctes)
-            return self._aliased(node, folded(node.alias), found)
+            relation = self.derived(node.this, ctes)
+            return self._aliased(node, folded(node.alias), relation)
         if isinstance(node, exp.Values):
             return self._aliased(node, folded(node.alias), self._values(node))
         if not isinstance(node, exp.Table):
@@ -188,29 +188,29 @@ class Compiler:
         declared = self.catalog.named(parts)
         if len(parts) == 1 and folded(parts[0]) in ctes:
             body, outer = ctes[folded(parts[0])]
-            found = self.derived(body, outer)
+            relation = self.derived(body, outer)
         elif declared is not None:
-            found = self.base(declared, node)
+            relation = self.base(declared, node)
         else:
             known = sorted(t.name for t in self.catalog.tables.values() if t.released is None)
             way = f"use one of the declared tables: {', '.join(known)}"
             refuse(node, f"table {'.'.join(parts)} is not declared", way)
-        return self._aliased(node, folded(node.alias or node.name), found)
+        return self._aliased(node, folded(node.alias or node.name), relation)
 
-    def _aliased(self, node: Any, alias: str, found: Relation) -> tuple[str, Relation]:
+    def _aliased(self, node: Any, alias: str, relation: Relation) -> tuple[str, Relation]:
         given = node.args.get("alias")
         if given is not None:
             only(given, "this", "columns")
-            names = [folded(one.name) for one in given.args.get("columns") or []]
-            if len(names) > len(found.fields) or len(set(names)) < len(names):
+            names = [folded(item.name) for item in given.args.get("columns") or []]
+            if len(names) > len(relation.fields) or len(set(names)) < len(names):
                 reason = f"the column names of {alias!r} are too many, or two of them are equal"
-                refuse(node, reason, f"give different names, {len(found.fields)} or fewer")
+                refuse(node, reason, f"give different names, {len(relation.fields)} or fewer")
             if names:
-                old = list(found.fields.items())
+                old = list(relation.fields.items())
                 new = [*names, *(name for name, _ in old[len(names) :])]
-                fields = {name: one for name, (_, one) in zip(new, old, strict=True)}
-                found = replace(found, fields=fields)
-        return alias, found
+                fields = {name: item for name, (_, item) in zip(new, old, strict=True)}
+                relation = replace(relation, fields=fields)
+        return alias, relation
 
     def _values(self, node: exp.Values) -> Relation:
         """Return a table that the query states."""
@@ -232,7 +232,7 @@ class Compiler:
             columns.append([f"CAST({cell.sql} AS {type_.sql})" for cell in alike_cells])
         listed = ", ".join(f"({', '.join(row)})" for row in zip(*columns, strict=True))
         handle = self._handle(node)
-        names = ", ".join(one.name for one in fields.values())
+        names = ", ".join(field.name for field in fields.values())
         sql = f"SELECT * FROM (VALUES {listed}) AS {handle}({names})"
         return Relation(sql, fields, private=False)
 
@@ -290,7 +290,7 @@ class Compiler:
             if note not in self.notes:
                 self.notes.append(note)
         body.once = body.matches == 1 and all(
-            one.once for _, one, _ in body.scope.tables if one.private
+            relation.once for _, relation, _ in body.scope.tables if relation.private
         )
         for _, relation, handle in body.scope.tables:
             sql = relation.sql
@@ -309,7 +309,7 @@ class Compiler:
         equated: list[Equality],
     ) -> None:
         only(join, "this", "on", "using", "side", "kind")
-        side, kind = (str(join.args.get(one) or "").upper() for one in ("side", "kind"))
+        side, kind = (str(join.args.get(item) or "").upper() for item in ("side", "kind"))
         if side not in ("", "LEFT") or kind not in ("", "INNER", "CROSS", "OUTER"):
             way = {
                 "RIGHT": "put its table first in FROM, and use LEFT JOIN",
@@ -327,14 +327,14 @@ class Compiler:
         tests = list(conjuncts(join.args.get("on")))
         before = list(scope.tables)
         scope.tables.append((alias, relation, handle))
-        for one in join.args.get("using") or []:
-            name = folded(one.name)
+        for item in join.args.get("using") or []:
+            name = folded(item.name)
             owner = [known for known, other, _ in before if name in other.fields]
             if not owner or name not in relation.fields:
-                reason = f"column {one.name!r} of USING is not on both sides of the join"
+                reason = f"column {item.name!r} of USING is not on both sides of the join"
                 refuse(join, reason, "use ON with the columns that must be equal")
-            left = exp.column(one.name, table=owner[0])
-            tests.append(exp.EQ(this=left, expression=exp.column(one.name, table=alias)))
+            left = exp.column(item.name, table=owner[0])
+            tests.append(exp.EQ(this=left, expression=exp.column(item.name, table=alias)))
             scope.merged.add(name)
         outer = side == "LEFT"
         if outer and relation.private and not links.handles:  # see `Left`
@@ -345,17 +345,18 @@ class Compiler:
             own.add(handle)
         for test in tests:
             own.see(test, scope)
-        equated += [one for test in tests for one in equalities(test, scope)]
+        equated += [equality for test in tests for equality in equalities(test, scope)]
         nodes = [condition(test, scope) for test in tests]
         body.deps |= deps_of(nodes)
-        compiled_tests = [one.sql for one in nodes]
+        compiled_tests = [node.sql for node in nodes]
         if outer:
             if relation.private:
                 own.check(join)
                 compiled_tests.append(f"{links.handles[0]}.u = {handle}.u")
             # Where there is no match its columns are NULL: none of them is the row's unit.
             fields = {
-                name: replace(one, tags=one.tags - {_UNIT}) for name, one in relation.fields.items()
+                name: replace(field, tags=field.tags - {_UNIT})
+                for name, field in relation.fields.items()
             }
             scope.tables[-1] = (alias, replace(relation, fields=fields), handle)
             body.source += f" LEFT JOIN ({_place(handle)}) AS {handle}"
@@ -372,17 +373,17 @@ class Compiler:
             inner = inner.this
         if isinstance(inner, exp.Exists):
             only(inner, "this")
-            found = self._inner_exists(inner.this, None, body, links, ctes, negated)
+            result = self._inner_exists(inner.this, None, body, links, ctes, negated)
         elif isinstance(inner, exp.In) and inner.args.get("query") is not None:
             only(inner, "this", "query")
             query = inner.args["query"]
             query = query.this if isinstance(query, exp.Subquery) else query
-            found = self._inner_exists(query, inner.this, body, links, ctes, negated)
+            result = self._inner_exists(query, inner.this, body, links, ctes, negated)
         else:
             tested = condition(test, body.scope)
             body.deps |= tested.deps
             return tested.sql
-        return f"NOT {found}" if negated else found
+        return f"NOT {result}" if negated else result
 
     def _inner_exists(
         self,
@@ -414,8 +415,8 @@ class Compiler:
             inner = Body(inner_scope, "", [], None, deps=relation.deps)
             inner.source = f"FROM ({relation.sql}) AS {handle}"
             inner.unit = f"{handle}.u" if relation.private else None
-            one = next(iter(relation.fields.values()))
-            value = self.tree.leaf(one.type, f"{handle}.{quoted(one.name)}", None, one.tags)
+            field = next(iter(relation.fields.values()))
+            value = self.tree.leaf(field.type, f"{handle}.{quoted(field.name)}", None, field.tags)
         tests, linked = list(inner.tests), False
         if member is not None:
             if len(items) != 1 or value is None:
@@ -466,7 +467,7 @@ class Compiler:
         group = node.args.get("group")
         having = node.args.get("having")
         items = [part for item in node.expressions for part in self._expanded(item, body.scope)]
-        if group is None and having is None and not any(is_aggregate(one) for _, one in items):
+        if group is None and having is None and not any(is_aggregate(item) for _, item in items):
             scope: Any = body.scope
             tail = ""
         else:
@@ -475,7 +476,7 @@ class Compiler:
         if node.args.get("distinct") is not None:
             only(node.args["distinct"])
             distinct = "DISTINCT "
-            if body.unit and not any(compiled(one, scope).tags for _, one in items):
+            if body.unit and not any(compiled(item, scope).tags for _, item in items):
                 raise over_units(node)
         fields: dict[str, Field] = {}
         selected = [f"{body.unit} AS u"] if body.unit else []
@@ -511,9 +512,11 @@ class Compiler:
         named: list[exp.Expr] = []
         if group is not None:
             only(group, "expressions")
-            named = [grouped_item(one, items, body.scope) for one in group.expressions]
-        own = [compiled(one, body.scope) for one in named]
-        keys = [self.tree.canonical(one) for one in own]
+            named = [
+                grouped_item(expression, items, body.scope) for expression in group.expressions
+            ]
+        own = [compiled(item, body.scope) for item in named]
+        keys = [self.tree.canonical(item) for item in own]
         body.deps |= deps_of(keys)
         if body.unit is not None and not any(key.tags for key in own):
             raise over_units(node)
@@ -562,18 +565,18 @@ class Compiler:
         if len(a.fields) != len(b.fields):
             refuse(node, *SOURCES["columns"])
         fields, left, right = {}, [], []
-        for (name, one), other in zip(a.fields.items(), b.fields.values(), strict=True):
-            sides = [self.tree.leaf(x.type, x.name, x.bounds) for x in (one, other)]
+        for (name, item), other in zip(a.fields.items(), b.fields.values(), strict=True):
+            sides = [self.tree.leaf(x.type, x.name, x.bounds) for x in (item, other)]
             try:
                 type_, sides = alike(self.tree, node, sides)
             except QueryRefusedError:
-                kinds = WORDS[one.type.kind], WORDS[other.type.kind]
+                kinds = WORDS[item.type.kind], WORDS[other.type.kind]
                 reason = f"column {name!r} of UNION ALL holds {kinds[0]} on one side and {kinds[1]}"
                 refuse(node, f"{reason} on the other", "convert one of them with CAST")
-            tags, bounds = one.tags & other.tags, union_of(sides)
-            fields[name] = Field(one.name, type_, bounds, tags)
-            left.append(f"{sides[0].sql} AS {one.name}")
-            right.append(f"{sides[1].sql} AS {one.name}")
+            tags, bounds = item.tags & other.tags, union_of(sides)
+            fields[name] = Field(item.name, type_, bounds, tags)
+            left.append(f"{sides[0].sql} AS {item.name}")
+            right.append(f"{sides[1].sql} AS {item.name}")
         unit = ["u"] if a.private else []
         first, second = self._handle(node), self._handle(node)
         sql = (
@@ -581,7 +584,7 @@ class Compiler:
             f"SELECT {', '.join(unit + right)} FROM ({b.sql}) AS {second}"
         )
         if distinct:  # of public rows alone
-            names = ", ".join(one.name for one in fields.values())
+            names = ", ".join(field.name for field in fields.values())
             sql = f"SELECT DISTINCT {names} FROM ({sql}) AS {self._handle(node)}"
         pairs = a.pairs + b.pairs
         if pairs > MOST_OF_UNIONS:
@@ -675,11 +678,11 @@ def equalities(node: exp.Expr | None, scope: RowScope) -> Iterable[Equality]:
     for test in conjuncts(node):
         if not isinstance(test, exp.EQ):
             continue
-        for one, other in ((test.this, test.expression), (test.expression, test.this)):
-            found = scope.own(one) if isinstance(one, exp.Column) else None
-            if found is None:
+        for item, other in ((test.this, test.expression), (test.expression, test.this)):
+            result = scope.own(item) if isinstance(item, exp.Column) else None
+            if result is None:
                 continue
-            field, handle = found
+            field, handle = result
             inside = [scope.own(column) for column in other.find_all(exp.Column)]
             others = frozenset(of for known in inside if known for of in known[1:])
             if handle in others or _rounds(field.type, test, other, scope):
@@ -704,8 +707,8 @@ def _rounds(type_: Type, node: exp.Expr, other: exp.Expr, scope: RowScope) -> bo
 def deps_of(nodes: Iterable[Node]) -> int:
     """Return the released tables on which nodes depend, as bits."""
     deps = 0
-    for one in nodes:
-        deps |= one.deps
+    for node in nodes:
+        deps |= node.deps
     return deps
 
 
@@ -748,25 +751,25 @@ def bounded(sql: str, type_: Type, kind: str, *, named: bool) -> str:
 
 def check_public(node: exp.Expr, catalog: Any, scope: RowScope, equated: list[Equality]) -> int:
     """Return how many rows public tables make of one, by what is in them; refuse too many."""
-    waiting = {handle: one for _, one, handle in scope.tables if not one.private}
+    waiting = {handle: relation for _, relation, handle in scope.tables if not relation.private}
     if not waiting or (len(waiting) == len(scope.tables) and scope.parent is None):
-        return math.prod(one.matches for _, one, _ in scope.tables)
-    reached = {handle for _, one, handle in scope.tables if one.private}
-    most = math.prod(one.matches for _, one, _ in scope.tables)  # of subqueries
+        return math.prod(relation.matches for _, relation, _ in scope.tables)
+    reached = {handle for _, relation, handle in scope.tables if relation.private}
+    most = math.prod(relation.matches for _, relation, _ in scope.tables)  # of subqueries
     alone = scope.parent is not None and len(waiting) == len(scope.tables)
 
     def counted() -> int:
         most = 1
         with catalog.reading() as cursor:
             while waiting:
-                found = {
-                    handle: 1 if alone and one.released is not None else _matches(cursor, one, [
+                result = {
+                    handle: 1 if alone and item.released is not None else _matches(cursor, item, [
                         e.column for e in equated if e.handle == handle and e.others <= reached
                     ])
-                    for handle, one in waiting.items()
+                    for handle, item in waiting.items()
                 }  # fmt: skip
-                least = min(found, key=found.__getitem__)
-                if found[least] == _UNKNOWN:
+                least = min(result, key=result.__getitem__)
+                if result[least] == _UNKNOWN:
                     refuse(
                         node,
                         "the join with a released subquery does not equate all columns of its "
@@ -774,7 +777,7 @@ def check_public(node: exp.Expr, catalog: Any, scope: RowScope, equated: list[Eq
                         "select all columns of GROUP BY in the subquery and equate each of them, "
                         "or run the subquery first as a query of its own",
                     )
-                most *= max(found[least], 1)
+                most *= max(result[least], 1)
                 reached.add(least)
                 del waiting[least]
         return most
@@ -805,8 +808,8 @@ def _matches(cursor: Any, relation: Relation, columns: list[str]) -> int:
     else:
         names = ", ".join(dict.fromkeys(columns))
         sql = f"SELECT max(n) FROM (SELECT count(*) AS n FROM ({relation.sql}) GROUP BY {names})"
-    found = cancellable(lambda: cursor.execute(sql).fetchone(), cursor.interrupt)
-    return int(found[0] or 0)
+    result = cancellable(lambda: cursor.execute(sql).fetchone(), cursor.interrupt)
+    return int(result[0] or 0)
 
 
 def private_cap(scope: RowScope, equated: list[Equality], matches: int) -> tuple[int | None, int]:
@@ -816,7 +819,7 @@ def private_cap(scope: RowScope, equated: list[Equality], matches: int) -> tuple
     column that names one row of it multiplies nothing. `matches` is what public tables make of a
     row, those inside of subqueries among them.
     """
-    own = [(handle, one) for _, one, handle in scope.tables if one.private]
+    own = [(handle, relation) for _, relation, handle in scope.tables if relation.private]
     if not own:
         return None, 0
     private = [handle for handle, _ in own]
@@ -825,8 +828,8 @@ def private_cap(scope: RowScope, equated: list[Equality], matches: int) -> tuple
         e.handle in private and (e.unique or e.outer_unique) and not e.others for e in equated
     ):
         most += 1  # beside the rows of the SELECT around it
-    here = max(matches // math.prod(one.matches for _, one in own), 1)
-    before = max(one.pairs for _, one in own)
+    here = max(matches // math.prod(relation.matches for _, relation in own), 1)
+    before = max(relation.pairs for _, relation in own)
     if most <= 1 and before * here <= MOST_OF_UNIONS:
         return None, before * here
     return max(math.floor((MOST_PAIRS / here) ** (1 / most) + 1e-9), 1), MOST_PAIRS
@@ -856,9 +859,11 @@ def capped(relation: Relation, cap: int, handle: str) -> str:
 
     Only the rows of units that have more are put in order.
     """
-    names = [one.name for one in relation.fields.values()]
-    plain = [one.name for one in relation.fields.values() if one.type.kind not in ("other", "null")]
-    order = ", ".join(f"{one} ASC NULLS LAST" for one in [f"hash({', '.join(names)})", *plain])
+    names = [field.name for field in relation.fields.values()]
+    plain = [
+        field.name for field in relation.fields.values() if field.type.kind not in ("other", "null")
+    ]
+    order = ", ".join(f"{item} ASC NULLS LAST" for item in [f"hash({', '.join(names)})", *plain])
     own, many = f"{handle}_own", f"{handle}_many"
     once = "MATERIALIZED" if relation.pairs else "NOT MATERIALIZED"
     return (
@@ -904,8 +909,8 @@ def names_of_one_row(
 
     None where nothing of it was released; ("",), which is no column, where none do.
     """
-    tables = [one for _, one, _ in body.scope.tables]
-    if all(one.released is None for one in tables):
+    tables = [relation for _, relation, _ in body.scope.tables]
+    if all(table.released is None for table in tables):
         return None
     if any(is_aggregate(item) for _, item in items) and group is None:
         return ()

@@ -90,7 +90,7 @@ class Staged:
     @property
     def plans(self) -> list[Plan]:
         """All that is released."""
-        plans = [one.plan for one in self.subqueries]
+        plans = [subquery.plan for subquery in self.subqueries]
         return plans if self.last is None else [*plans, self.last]
 
 
@@ -136,11 +136,18 @@ def staged(
                 reason = f"more than {_MOST} subqueries of the query would have to be released"
                 refuse(error.node, reason, "split the query")
             if not _of_released(error.node, catalog):
-                found = _subquery(error, text, catalog, unit, bounds, anonymized, spare, subqueries)
-                subqueries.append(found)
+                subquery = _subquery(
+                    error, text, catalog, unit, bounds, anonymized, spare, subqueries
+                )
+                subqueries.append(subquery)
     if spare:
-        plans = [one.plan for one in subqueries] + ([] if last is None else [last])
-        named = [one.column for plan in plans for one in plan.aggregates if not one.whole]
+        plans = [subquery.plan for subquery in subqueries] + ([] if last is None else [last])
+        named = [
+            aggregate.column
+            for plan in plans
+            for aggregate in plan.aggregates
+            if not aggregate.whole
+        ]
         refuse_bounds(select, spare, filter(None, named))
     return Staged(subqueries, last, select)
 
@@ -190,10 +197,10 @@ def _ctes(node: exp.Expr) -> dict[str, Any]:
     while at is not None:
         above.insert(0, at)
         at = at.parent
-    inside = {id(one) for one in above}
+    inside = {id(item) for item in above}
     ctes: dict[str, Any] = {}
-    for one in above:
-        given = one.args.get("with_")
+    for item in above:
+        given = item.args.get("with_")
         for cte in given.expressions if given is not None else ():
             if id(cte) in inside:
                 break
@@ -231,24 +238,24 @@ def _subquery(
             )
             text = str(inner).replace(" Nothing was charged.", "")
             raise QueryRefusedError(f"{text} {way}. Nothing was charged.") from None
-    found = Subquery(plan, _table(plan, catalog, before), f"({said(node)})", number)
+    subquery = Subquery(plan, _table(plan, catalog, before), f"({said(node)})", number)
     with catalog.reading() as cursor:
-        found.put(cursor)
-    catalog.tables[folded(found.table.name)] = found.table
+        subquery.put(cursor)
+    catalog.tables[folded(subquery.table.name)] = subquery.table
     names = [output.name for output in plan.outputs] if number else [
-        column.name for column in found.table.columns.values()
+        column.name for column in subquery.table.columns.values()
     ]  # fmt: skip
-    whole = exp.to_table(found.table.name)
+    whole = exp.to_table(subquery.table.name)
     rest = exp.select(*[exp.column(name, quoted=True) for name in names]).from_(whole)
     if number:
-        column = next(iter(found.table.columns.values()))
-        sql = f"(SELECT r.{quoted(column.name)} FROM {found.table.source} AS r)"
-        bit = sum(one.released is not None for one in catalog.tables.values()) - 1
+        column = next(iter(subquery.table.columns.values()))
+        sql = f"(SELECT r.{quoted(column.name)} FROM {subquery.table.source} AS r)"
+        bit = sum(table.released is not None for table in catalog.tables.values()) - 1
         node.parent.meta[RELEASED] = Node(column_type(column.kind), sql, deps=1 << bit)
     elif _is_member(node):  # of IN: the columns that it has
         rest.set("expressions", rest.expressions[: len(plan.outputs)])
     node.replace(rest)
-    return found
+    return subquery
 
 
 def _of_released(node: exp.Expr, catalog: Catalog) -> bool:
@@ -257,15 +264,15 @@ def _of_released(node: exp.Expr, catalog: Catalog) -> bool:
         return False
     compiler = Compiler(catalog)
     try:
-        found = compiler.derived(node, _ctes(node))
+        relation = compiler.derived(node, _ctes(node))
     except QueryRefusedError:
         return False
     if not compiler.used or any(table.released is None for table in compiler.used):
         return False
-    (one,) = found.fields.values()
-    sql = f"(SELECT r.{quoted(one.name)} FROM ({found.sql}) AS r)"
+    (item,) = relation.fields.values()
+    sql = f"(SELECT r.{quoted(item.name)} FROM ({relation.sql}) AS r)"
     assert node.parent is not None
-    node.parent.meta[RELEASED] = Node(one.type, sql, deps=found.deps)
+    node.parent.meta[RELEASED] = Node(item.type, sql, deps=relation.deps)
     return True
 
 
@@ -376,7 +383,7 @@ def _named(
             if not isinstance(node.this, exp.Identifier):
                 return False
             given = (node.args.get("catalog"), node.args.get("db"), node.this)
-            pieces = [one.name for one in given if one is not None]
+            pieces = [item.name for item in given if item is not None]
             table = catalog.named(pieces)
             if len(pieces) == 1 and folded(pieces[0]) in common:
                 sources.append((node, common[folded(pieces[0])]))
@@ -399,8 +406,8 @@ def _named(
 
 def reads_public_tables_alone(select: exp.Expr, catalog: Catalog) -> bool:
     """Say whether every table of a query is declared public, or a common table of its own."""
-    found = _named(select, catalog)
-    return found is not None and bool(found[0])
+    result = _named(select, catalog)
+    return result is not None and bool(result[0])
 
 
 def _make_total(select: exp.Expr) -> None:
@@ -431,16 +438,16 @@ def _in_floating_point(select: exp.Expr) -> None:
     for node in reversed(list(select.find_all(*_ARITHMETIC))):
         if node.find(*_UNTRIED) is not None:
             for side in ("this", "expression"):
-                if isinstance(one := node.args.get(side), exp.Expr):
-                    node.set(side, exp.TryCast(this=one.copy(), to=exp.DataType.build("DOUBLE")))
+                if isinstance(item := node.args.get(side), exp.Expr):
+                    node.set(side, exp.TryCast(this=item.copy(), to=exp.DataType.build("DOUBLE")))
 
 
 def _run(catalog: Catalog, sql: str, put: Sequence[Subquery] = ()) -> Any:
     """Return what DuckDB answers, as an Arrow table; None if it cannot."""
     try:
         with catalog.reading() as cursor:
-            for one in put:
-                one.put(cursor)
+            for item in put:
+                item.put(cursor)
             return cancellable(lambda: cursor.sql(sql).to_arrow_table(), cursor.interrupt)
     except Exception:  # noqa: BLE001  its text may name other tables
         return None
@@ -457,8 +464,8 @@ def public_answer(
     `tree` is its syntax, if subqueries have been put in place: those that were `released`.
     """
     select = parsed(query)[0] if tree is None else tree.copy()
-    found = _named(select, catalog)
-    if found is None:
+    result = _named(select, catalog)
+    if result is None:
         way = "read public tables only, each by its declared name"
         refuse(select, "this query reads other tables than public ones", way)
     for node in select.walk():
@@ -469,7 +476,7 @@ def public_answer(
                 "LEAD, and the expressions that the documentation on private SQL lists"
             )
             refuse(node, reason, way)
-    for node, source in found[0]:
+    for node, source in result[0]:
         alias = node.args.get("alias") or exp.TableAlias(this=exp.to_identifier(node.name))
         whole: exp.Expr
         if source.startswith("read_parquet"):
@@ -479,7 +486,7 @@ def public_answer(
             whole = exp.to_table(source, dialect="duckdb")
             whole.set("alias", alias.copy())
         node.replace(whole)
-    for alias, name in found[1]:
+    for alias, name in result[1]:
         alias.set("this", exp.to_identifier(name))
     if tree is not None:
         _make_total(select)

@@ -240,7 +240,7 @@ def parsed(text: str) -> tuple[exp.Expr, Options]:
             )
         text, options = _without_options(text, tokens)
         statements = [
-            one for one in parse(text, read="duckdb", error_level=ErrorLevel.RAISE) if one
+            item for item in parse(text, read="duckdb", error_level=ErrorLevel.RAISE) if item
         ]
     except SqlglotError as error:
         reason = f"{_place(error)}the query cannot be parsed as SQL of DuckDB"
@@ -417,9 +417,9 @@ def clamp_of(node: exp.Expr) -> tuple[float, float] | None:
     ends = []
     bounds = f"the bounds {said(last.args['low'])} and {said(last.args['high'])} of an aggregate"
     for name in ("low", "high"):
-        one = last.args[name]
-        sign = -1.0 if isinstance(one, exp.Neg) else 1.0
-        inner = one.this if isinstance(one, exp.Neg) else one
+        item = last.args[name]
+        sign = -1.0 if isinstance(item, exp.Neg) else 1.0
+        inner = item.this if isinstance(item, exp.Neg) else item
         if not isinstance(inner, exp.Literal) or inner.is_string:
             way = f"write for example CLAMPED BETWEEN 0 AND 10, or {_BOUNDS} => (0, 10)"
             refuse(node, f"{bounds} must be literal numbers", way)
@@ -444,7 +444,7 @@ def plain_aggregate(node: exp.Anonymous) -> exp.Expr:
             "BETWEEN ... AND ... may follow it"
         )
         refuse(node, f"{said(node)} has the wrong number of arguments", way)
-    made: exp.Expr = kind(this=parts[0].copy())
+    part: exp.Expr = kind(this=parts[0].copy())
     if len(parts) == 2:
-        made.set("expression", parts[1].copy())
-    return made
+        part.set("expression", parts[1].copy())
+    return part

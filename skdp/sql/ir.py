@@ -189,9 +189,9 @@ def decimal(width: int, scale: int) -> Type:
     return Type("decimal", f"DECIMAL({width}, {scale})", width, scale)
 
 
-def digits_of(one: Type) -> int:
+def digits_of(kind: Type) -> int:
     """Return the largest number of digits before the point."""
-    return one.width - one.scale if one.kind == "decimal" else len(str(2**one.width))
+    return kind.width - kind.scale if kind.kind == "decimal" else len(str(2**kind.width))
 
 
 def quoted(name: str) -> str:
@@ -251,8 +251,8 @@ class Node:
 @cache
 def _pieces(parts: str) -> tuple[tuple[str, int | None], ...]:
     """Return SQL with holes as texts, each with the operand after it."""
-    found = Formatter().parse(parts)
-    return tuple((text, None if hole is None else int(hole)) for text, hole, _, _ in found)
+    result = Formatter().parse(parts)
+    return tuple((text, None if hole is None else int(hole)) for text, hole, _, _ in result)
 
 
 def render(root: Node) -> str:
@@ -261,25 +261,25 @@ def render(root: Node) -> str:
     names = 0
     stack: list[Any] = [root]
     while stack:
-        one = stack.pop()
-        if isinstance(one, str):
-            out.append(one)
+        node = stack.pop()
+        if isinstance(node, str):
+            out.append(node)
             continue
-        if not one.args:
-            out.append(one.parts)
+        if not node.args:
+            out.append(node.parts)
             continue
         name = ""
-        if one.let is not None:
+        if node.let is not None:
             names += 1
             name = f"skdp_v{names}"
             out.append("list_transform([")
         pieces: list[Any] = []
-        for text, hole in _pieces(one.parts):
+        for text, hole in _pieces(node.parts):
             pieces.append(text)
             if hole is not None:
-                pieces.append(name if hole == one.let else one.args[hole])
-        if one.let is not None:
-            pieces = [one.args[one.let], f"], lambda {name}: ", *pieces, ")[1]"]
+                pieces.append(name if hole == node.let else node.args[hole])
+        if node.let is not None:
+            pieces = [node.args[node.let], f"], lambda {name}: ", *pieces, ")[1]"]
         stack += reversed(pieces)
     return "".join(out)
 
@@ -317,11 +317,11 @@ class Tree:
         TooLargeError
         """
         key = (type_, type_.shown, parts, bounds, *map(id, args))
-        found = self.known.get(key)
-        if found is None:
+        node = self.known.get(key)
+        if node is None:
             depth, length, deps = 1, len(parts), 0
-            for one in args:
-                depth, deps = max(depth, one.depth + 1), deps | one.deps
+            for node in args:
+                depth, deps = max(depth, node.depth + 1), deps | node.deps
             if let is not None and args[let].length <= _SHORT:
                 let = None
             for _, hole in _pieces(parts) if args else ():
@@ -335,9 +335,9 @@ class Tree:
                     f"the expression is too long: it has more than {LONGEST_SQL:,} characters of "
                     "DuckDB's SQL"
                 )
-            found = Node(type_, parts, args, bounds, value, frozenset(), deps, let, depth, length)
-            self.known[key] = found
-        return found
+            node = Node(type_, parts, args, bounds, value, frozenset(), deps, let, depth, length)
+            self.known[key] = node
+        return node
 
     def leaf(
         self,
@@ -420,115 +420,119 @@ class Tree:
 
     # --- conversions --------------------------------------------------------------------------
 
-    def to(self, one: Node, goal: Type) -> Node:
+    def to(self, value: Node, goal: Type) -> Node:
         """Return the value in another type, NULL where there is none."""
-        kind = one.type.kind
-        if (kind, one.type.sql) == (goal.kind, goal.sql):
-            return one
+        kind = value.type.kind
+        if (kind, value.type.sql) == (goal.kind, goal.sql):
+            return value
         if kind == "null":
             return self.null(goal)
-        if isinstance(one.value, Decimal) and goal.kind in NUMBERS and _holds(goal, one.value):
-            return self.number(one.value, goal)
+        if isinstance(value.value, Decimal) and goal.kind in NUMBERS and _holds(goal, value.value):
+            return self.number(value.value, goal)
         if kind in TIMES and goal.kind in TIMES:
-            return self._to_time(one, goal)
+            return self._to_time(value, goal)
         # Only these cannot fail; CAST lets DuckDB use its statistics.
         safe = (
             (kind in ("int", "decimal") and goal.kind == "double")
             or (kind, goal.kind) == ("float", "double")
-            or (kind == goal.kind == "int" and one.type.width <= goal.width)
+            or (kind == goal.kind == "int" and value.type.width <= goal.width)
         )
         word = "CAST" if safe else "TRY_CAST"
-        bounds = one.bounds if goal.kind in NUMBERS else None
-        return self.make(goal, f"{word}({{0}} AS {goal.sql})", one, bounds=bounds)
+        bounds = value.bounds if goal.kind in NUMBERS else None
+        return self.make(goal, f"{word}({{0}} AS {goal.sql})", value, bounds=bounds)
 
-    def _to_time(self, one: Node, goal: Type) -> Node:
-        if one.type.kind == "zoned":
-            one = self.local(one)
-            return self.to(one, goal)
+    def _to_time(self, value: Node, goal: Type) -> Node:
+        if value.type.kind == "zoned":
+            value = self.local(value)
+            return self.to(value, goal)
         if goal.kind == "zoned":
-            one = self.tamed(self.to(one, TIME))
-            return self.make(replace(goal, width=one.type.width), "timezone('UTC', {0})", one)
-        if goal.kind == "date" or one.type.scale == 9:
-            one = self.tamed(one)
-        goal = replace(goal, width=0 if goal.scale == 9 else one.type.width)
-        return self.make(goal, f"TRY_CAST({{0}} AS {goal.sql})", one)
+            value = self.tamed(self.to(value, TIME))
+            return self.make(replace(goal, width=value.type.width), "timezone('UTC', {0})", value)
+        if goal.kind == "date" or value.type.scale == 9:
+            value = self.tamed(value)
+        goal = replace(goal, width=0 if goal.scale == 9 else value.type.width)
+        return self.make(goal, f"TRY_CAST({{0}} AS {goal.sql})", value)
 
-    def tamed(self, one: Node) -> Node:
+    def tamed(self, value: Node) -> Node:
         """Return a date or timestamp of the years 1 to 9999, else NULL."""
-        if one.type.width <= MOST_YEARS and one.type.scale != 9:
-            return one
-        if one.type.scale == 9:  # of the years 1677 to 2262, or infinite
+        if value.type.width <= MOST_YEARS and value.type.scale != 9:
+            return value
+        if value.type.scale == 9:  # of the years 1677 to 2262, or infinite
             sql = "(CASE WHEN isfinite({0}) THEN {0} END)"
         else:
             low, high = "0001-01-01", "10000-01-01"
-            if one.type.kind == "zoned":
+            if value.type.kind == "zoned":
                 low, high = f"{low} 00:00:00+00", f"{high} 00:00:00+00"
-            kind = "TIMESTAMPTZ" if one.type.kind == "zoned" else one.type.sql
+            kind = "TIMESTAMPTZ" if value.type.kind == "zoned" else value.type.sql
             sql = f"(CASE WHEN {{0}} >= {kind} '{low}' AND {{0}} < {kind} '{high}' THEN {{0}} END)"
-        return self.make(replace(one.type, width=0, shown=""), sql, one, let=0)
+        return self.make(replace(value.type, width=0, shown=""), sql, value, let=0)
 
-    def local(self, one: Node) -> Node:
+    def local(self, value: Node) -> Node:
         """Return a date or timestamp as TIMESTAMP, zoned ones in UTC: of the years 1 to 9999."""
-        one = self.tamed(one)
-        if one.type.sql == "TIMESTAMP":
-            return one
-        sql = "timezone('UTC', {0})" if one.type.kind == "zoned" else "CAST({0} AS TIMESTAMP)"
-        if one.type.scale == 9:  # a cast would round, up to the next second
+        value = self.tamed(value)
+        if value.type.sql == "TIMESTAMP":
+            return value
+        sql = "timezone('UTC', {0})" if value.type.kind == "zoned" else "CAST({0} AS TIMESTAMP)"
+        if value.type.scale == 9:  # a cast would round, up to the next second
             sql = "make_timestamp(epoch_us({0}))"
-        return self.make(replace(TIME, width=one.type.width), sql, one)
+        return self.make(replace(TIME, width=value.type.width), sql, value)
 
-    def narrow(self, one: Node, most: int = 63) -> Node:
+    def narrow(self, value: Node, most: int = 63) -> Node:
         """Return integers of so many bits, NULL where they have more."""
-        if one.type.width <= most:
-            return one
+        if value.type.width <= most:
+            return value
         if most == 63:
-            return self.make(BIGINT, "TRY_CAST({0} AS BIGINT)", one, bounds=one.bounds)
+            return self.make(BIGINT, "TRY_CAST({0} AS BIGINT)", value, bounds=value.bounds)
         end = f"CAST({2**most - 1} AS HUGEINT)"
         sql = f"(CASE WHEN {{0}} BETWEEN -{end} AND {end} THEN {{0}} END)"
-        return self.make(integer(most), sql, self.to(one, integer(127)), bounds=one.bounds, let=0)
+        return self.make(
+            integer(most), sql, self.to(value, integer(127)), bounds=value.bounds, let=0
+        )
 
-    def with_negative(self, one: Node) -> Node:
+    def with_negative(self, value: Node) -> Node:
         """Return integers that have a negative: the least of 128 bits is NULL."""
-        if one.type.width < 127:
-            return one
+        if value.type.width < 127:
+            return value
         sql = f"(CASE WHEN {{0}} > CAST('{-(2**127)}' AS HUGEINT) THEN {{0}} END)"
-        return self.make(replace(one.type, shown=""), sql, one, bounds=one.bounds, let=0)
+        return self.make(replace(value.type, shown=""), sql, value, bounds=value.bounds, let=0)
 
-    def nonzero(self, one: Node) -> Node:
+    def nonzero(self, value: Node) -> Node:
         """Return a divisor: NULL instead of zero."""
-        if isinstance(one.value, Decimal) and one.value:
-            return one
+        if isinstance(value.value, Decimal) and value.value:
+            return value
         zero = "CASE WHEN {0} <> 0 THEN {0} END"
-        return self.make(one.type, f"({zero})", one, let=0, bounds=one.bounds)
+        return self.make(value.type, f"({zero})", value, let=0, bounds=value.bounds)
 
-    def answered(self, one: Node) -> Node:
+    def answered(self, value: Node) -> Node:
         """Return a value as an answer has it: BIGINT, unless a wider column was computed with."""
-        if one.type.kind != "int" or one.type.width <= 63:
-            return one
-        stack, seen = [one], {id(one)}
+        if value.type.kind != "int" or value.type.width <= 63:
+            return value
+        stack, seen = [value], {id(value)}
         while stack:
             node = stack.pop()
             if node.value is None and not node.args and node.type.width > 63:
-                return one
+                return value
             fresh = [arg for arg in node.args if id(arg) not in seen]
             seen.update(map(id, fresh))
             stack += fresh
-        return self.narrow(one)
+        return self.narrow(value)
 
-    def missing_nan(self, one: Node) -> Node:
+    def missing_nan(self, value: Node) -> Node:
         """Return a value as aggregates have it: NaN is missing."""
-        if one.type.kind not in ("double", "float"):
-            return one
+        if value.type.kind not in ("double", "float"):
+            return value
         sql = "(CASE WHEN NOT isnan({0}) THEN {0} END)"
-        return self.make(one.type, sql, one, bounds=one.bounds, let=0)
+        return self.make(value.type, sql, value, bounds=value.bounds, let=0)
 
-    def canonical(self, one: Node) -> Node:
+    def canonical(self, value: Node) -> Node:
         """Return a value that is written alike where it is equal: see `canonical`."""
-        if one.type.kind not in ("double", "float"):
-            return one
-        found = self.make(one.type, canonical("{0}", one.type), one, bounds=one.bounds, let=0)
-        found.tags = one.tags
-        return found
+        if value.type.kind not in ("double", "float"):
+            return value
+        result = self.make(
+            value.type, canonical("{0}", value.type), value, bounds=value.bounds, let=0
+        )
+        result.tags = value.tags
+        return result
 
 
 def _holds(goal: Type, value: Decimal) -> bool:
@@ -563,7 +567,7 @@ def box(low: float, high: float) -> Box:
 
 def union_of(parts: Iterable[Node]) -> Box:
     """Return bounds around those of all parts, None where one has none."""
-    boxes = [one.bounds for one in parts if one.type.kind != "null"]
+    boxes = [part.bounds for part in parts if part.type.kind != "null"]
     known = [pair for pair in boxes if pair is not None]
     if not known or len(known) < len(boxes):
         return None

@@ -69,19 +69,21 @@ class Rule:
     def parts(self, node: exp.Expr) -> list[exp.Expr]:
         """Return the operands of a node, in their order."""
         only(node, *self.operands, *self.stated)
-        found: list[exp.Expr] = []
+        nodes: list[exp.Expr] = []
         for name in self.operands:
             part = node.args.get(name)
-            found += part if isinstance(part, list) else [] if part is None else [part]
-        return found
+            nodes += part if isinstance(part, list) else [] if part is None else [part]
+        return nodes
 
 
-def tested(node: exp.Expr, one: Node) -> Node:
+def tested(node: exp.Expr, value: Node) -> Node:
     """Return an operand that is true, false or NULL, or refuse it."""
-    if one.type.kind not in ("bool", "null"):
-        reason = f"{said(node)} holds {WORDS[one.type.kind]}, but a condition must be true or false"
+    if value.type.kind not in ("bool", "null"):
+        reason = (
+            f"{said(node)} holds {WORDS[value.type.kind]}, but a condition must be true or false"
+        )
         refuse(node, reason, "write a comparison, such as x > 0 or x IS NOT NULL")
-    return one
+    return value
 
 
 # --- one type for several operands --------------------------------------------------------------
@@ -89,59 +91,71 @@ def tested(node: exp.Expr, one: Node) -> Node:
 
 def alike(tree: Tree, node: exp.Expr, parts: list[Node]) -> tuple[Type, list[Node]]:
     """Return the type that operands have in common, and the operands in it."""
-    typed = [one for one in parts if one.type.kind != "null"]
-    kinds = {one.type.kind for one in typed}
+    typed = [part for part in parts if part.type.kind != "null"]
+    kinds = {operand.type.kind for operand in typed}
     if "other" in kinds:
         reason = f"{said(node)} has values of a type that can only be counted"
         refuse(node, reason, _ONLY_COUNTED)
     if not kinds:
         return NULL, parts
-    stated = [one for one in typed if one.type.kind == "text" and isinstance(one.value, str)]
+    stated = [
+        operand
+        for operand in typed
+        if operand.type.kind == "text" and isinstance(operand.value, str)
+    ]
     rest = kinds - {"text"}
     if kinds <= set(NUMBERS):
         goal = _number_type(typed)
     elif len(kinds) == 1:
-        goal = max((one.type for one in typed), key=operator.attrgetter("scale", "width"))
+        goal = max((operand.type for operand in typed), key=operator.attrgetter("scale", "width"))
     elif rest <= set(TIMES) or (len(rest) == 1 and rest <= {"uuid", "clock"}):
         kind = max(rest, key=("uuid", "clock", *TIMES).index)
-        scale = max(one.type.scale for one in typed if one.type.kind in rest)
-        goal = max((one.type for one in typed if one.type.kind == kind), key=lambda t: t.width)
-        goal = replace(goal, width=max(one.type.width for one in typed if one.type.kind in rest))
+        scale = max(operand.type.scale for operand in typed if operand.type.kind in rest)
+        goal = max(
+            (operand.type for operand in typed if operand.type.kind == kind), key=lambda t: t.width
+        )
+        goal = replace(
+            goal, width=max(operand.type.width for operand in typed if operand.type.kind in rest)
+        )
         if kind == "time" and scale == 9:
-            goal = next(one.type for one in typed if one.type.scale == 9)
-        if "text" in kinds and len(stated) < sum(one.type.kind == "text" for one in typed):
+            goal = next(operand.type for operand in typed if operand.type.scale == 9)
+        if "text" in kinds and len(stated) < sum(operand.type.kind == "text" for operand in typed):
             reason = f"{said(node)} mixes text and {' and '.join(sorted(WORDS[k] for k in rest))}"
             refuse(node, reason, TO_DATES)
-        parts = [stated_moment(tree, node, one, goal) if one in stated else one for one in parts]
+        parts = [
+            stated_moment(tree, node, part, goal) if part in stated else part for part in parts
+        ]
     else:
         raise refusal(
             node,
             f"{said(node)} mixes {' and '.join(sorted({WORDS[k] for k in kinds}))}",
             "convert them to one type with CAST (a value that cannot be converted becomes NULL)",
         )
-    return goal, [tree.to(one, goal) for one in parts]
+    return goal, [tree.to(part, goal) for part in parts]
 
 
 def _number_type(parts: list[Node]) -> Type:
-    free = [one.type for one in parts if one.value is None] or [one.type for one in parts]
-    kinds = {one.type.kind for one in parts}
-    stated = [abs(one.value) for one in parts if isinstance(one.value, Decimal)]
-    if {one.kind for one in free} == {"float"} and max(stated, default=Decimal()) < MOST_FLOAT:
+    free = [part.type for part in parts if part.value is None] or [part.type for part in parts]
+    kinds = {part.type.kind for part in parts}
+    stated = [abs(part.value) for part in parts if isinstance(part.value, Decimal)]
+    if {operand.kind for operand in free} == {"float"} and max(
+        stated, default=Decimal()
+    ) < MOST_FLOAT:
         return FLOAT  # stated numbers are rounded as the cells are
     if kinds == {"int"}:
-        most = max(one.type.width for one in parts)
-        same = {one.sql for one in free}
-        fits = max(one.width for one in free) >= most
+        most = max(part.type.width for part in parts)
+        same = {operand.sql for operand in free}
+        fits = max(operand.width for operand in free) >= most
         return max(free, key=lambda t: t.width) if len(same) == 1 and fits else integer(most)
     if kinds <= {"int", "decimal"}:
-        scale = max(one.type.scale for one in parts)
-        width = max(digits_of(one.type) for one in parts) + scale
+        scale = max(part.type.scale for part in parts)
+        width = max(digits_of(part.type) for part in parts) + scale
         if width <= 38:
             return decimal(width, scale)
     return DOUBLE
 
 
-def stated_moment(tree: Tree, node: exp.Expr, one: Node, goal: Type) -> Node:
+def stated_moment(tree: Tree, node: exp.Expr, value: Node, goal: Type) -> Node:
     """Return a stated date or time: it is public, so it may be refused."""
     way = {
         "date": "write it like '2026-01-31'",
@@ -151,10 +165,10 @@ def stated_moment(tree: Tree, node: exp.Expr, one: Node, goal: Type) -> Node:
         "uuid": "write it like '6ec0bd7f-11c0-43da-975e-2a8ad9ebae0b'",
     }[goal.kind]
     try:
-        return tree.moment(one.value, goal)
+        return tree.moment(value.value, goal)
     except ValueError:
         what = WORDS[goal.kind].removesuffix("s").replace("timestamps", "timestamp")
-        refuse(node, f"{one.value!r} is not a {what}", way)
+        refuse(node, f"{value.value!r} is not a {what}", way)
 
 
 # --- leaves -------------------------------------------------------------------------------------
@@ -181,11 +195,11 @@ def _boolean(tree: Tree, node: exp.Boolean) -> Node:
 
 
 def _check_numbers(node: exp.Expr, *parts: Node) -> None:
-    for one in parts:
-        if one.type.kind not in (*NUMBERS, "null"):
-            part = node.args.get(("this", "expression")[parts.index(one)]) or node.this
+    for operand in parts:
+        if operand.type.kind not in (*NUMBERS, "null"):
+            part = node.args.get(("this", "expression")[parts.index(operand)]) or node.this
             reason = f"{said(node)} needs numbers, but {said(part)} holds"
-            refuse(part, f"{reason} {WORDS[one.type.kind]}", TO_NUMBERS)
+            refuse(part, f"{reason} {WORDS[operand.type.kind]}", TO_NUMBERS)
 
 
 _SYMBOLS: dict[type, str] = {exp.Add: "+", exp.Sub: "-", exp.Mul: "*", exp.Div: "/", exp.Mod: "%"}
@@ -195,7 +209,7 @@ _FOLDED = {"+": operator.add, "-": operator.sub, "*": operator.mul, "/": operato
 def _arithmetic(symbol: str) -> Callable[..., Node]:
     """Return the rule of an operator of two numbers."""
 
-    def made(tree: Tree, node: exp.Expr, a: Node, b: Node) -> Node:
+    def apply(tree: Tree, node: exp.Expr, a: Node, b: Node) -> Node:
         if symbol == "-" and a.type.kind in TIMES:
             return _days_between(tree, node, a, b)
         _check_numbers(node, a, b)
@@ -209,15 +223,15 @@ def _arithmetic(symbol: str) -> Callable[..., Node]:
         if kinds == {"int"} and symbol != "/":
             return _integers(tree, symbol, a, b, bounds)
         if kinds <= {"int", "decimal"} and symbol != "/":
-            found = _decimals(tree, symbol, a, b, bounds)
-            if found is not None:
-                return found
+            value = _decimals(tree, symbol, a, b, bounds)
+            if value is not None:
+                return value
         a, b = tree.to(a, DOUBLE), tree.to(b, DOUBLE)
         if symbol in "/%":
             b = tree.nonzero(b)
         return tree.make(DOUBLE, f"({{0}} {symbol} {{1}})", a, b, bounds=bounds)
 
-    return made
+    return apply
 
 
 def _folded(tree: Tree, symbol: str, a: Node, b: Node) -> Node | None:
@@ -304,16 +318,16 @@ def _int_div(tree: Tree, node: exp.IntDiv, a: Node, b: Node) -> Node:
     return _integers(tree, "//", a, b, None)
 
 
-def _neg(tree: Tree, node: exp.Neg, one: Node) -> Node:
-    _check_numbers(node, one)
-    if isinstance(one.value, Decimal):
-        return tree.number(-one.value, one.type if one.type.kind == "double" else None)
-    if one.type.kind in ("double", "float"):
-        bounds = one.bounds and (-one.bounds[1], -one.bounds[0])
-        return tree.make(DOUBLE, "(0.0::DOUBLE - {0})", tree.to(one, DOUBLE), bounds=bounds)
-    if one.type.kind == "int" and one.type.width == 127:
-        return tree.make(one.type, "(-{0})", tree.with_negative(one))
-    return _arithmetic("-")(tree, node, tree.number(Decimal(0)), one)
+def _neg(tree: Tree, node: exp.Neg, value: Node) -> Node:
+    _check_numbers(node, value)
+    if isinstance(value.value, Decimal):
+        return tree.number(-value.value, value.type if value.type.kind == "double" else None)
+    if value.type.kind in ("double", "float"):
+        bounds = value.bounds and (-value.bounds[1], -value.bounds[0])
+        return tree.make(DOUBLE, "(0.0::DOUBLE - {0})", tree.to(value, DOUBLE), bounds=bounds)
+    if value.type.kind == "int" and value.type.width == 127:
+        return tree.make(value.type, "(-{0})", tree.with_negative(value))
+    return _arithmetic("-")(tree, node, tree.number(Decimal(0)), value)
 
 
 def grown(bounds: Box, by: float) -> Box:
@@ -321,70 +335,70 @@ def grown(bounds: Box, by: float) -> Box:
     return bounds and box(bounds[0] - by, bounds[1] + by)
 
 
-def _abs(tree: Tree, node: exp.Expr, one: Node) -> Node:
-    _check_numbers(node, one)
-    ends = one.bounds and sorted(map(abs, one.bounds))
+def _abs(tree: Tree, node: exp.Expr, value: Node) -> Node:
+    _check_numbers(node, value)
+    ends = value.bounds and sorted(map(abs, value.bounds))
     bounds = None
-    if ends and one.bounds:
-        bounds = (0.0 if one.bounds[0] <= 0 <= one.bounds[1] else ends[0], ends[1])
-    if one.type.kind == "null":
+    if ends and value.bounds:
+        bounds = (0.0 if value.bounds[0] <= 0 <= value.bounds[1] else ends[0], ends[1])
+    if value.type.kind == "null":
         return tree.null()
-    if one.type.kind == "int":  # the least integer of a type has no absolute value in it
-        one = tree.with_negative(one)
-        goal = integer(min(one.type.width + 1, 127))
-        return tree.make(goal, "abs({0})", tree.to(one, goal), bounds=bounds)
-    goal = one.type if one.type.kind == "decimal" else DOUBLE
+    if value.type.kind == "int":  # the least integer of a type has no absolute value in it
+        value = tree.with_negative(value)
+        goal = integer(min(value.type.width + 1, 127))
+        return tree.make(goal, "abs({0})", tree.to(value, goal), bounds=bounds)
+    goal = value.type if value.type.kind == "decimal" else DOUBLE
     goal = replace(goal, shown="")
-    return tree.make(goal, "abs({0})", tree.to(one, goal), bounds=bounds)
+    return tree.make(goal, "abs({0})", tree.to(value, goal), bounds=bounds)
 
 
 def _rounded(name: str) -> Callable[..., Node]:
     """Return the rule of FLOOR or CEIL."""
     shape = {"floor": math.floor, "ceil": math.ceil}[name]
 
-    def made(tree: Tree, node: exp.Expr, one: Node) -> Node:
-        _check_numbers(node, one)
-        if one.type.kind in ("int", "null"):
-            return one
-        bounds = one.bounds and (float(shape(one.bounds[0])), float(shape(one.bounds[1])))
-        if one.type.kind == "decimal":
-            goal = decimal(min(digits_of(one.type) + 1, 38), 0)
-            return tree.make(goal, f"TRY_CAST({name}({{0}}) AS {goal.sql})", one, bounds=bounds)
-        return tree.make(DOUBLE, f"{name}({{0}})", tree.to(one, DOUBLE), bounds=bounds)
+    def apply(tree: Tree, node: exp.Expr, value: Node) -> Node:
+        _check_numbers(node, value)
+        if value.type.kind in ("int", "null"):
+            return value
+        bounds = value.bounds and (float(shape(value.bounds[0])), float(shape(value.bounds[1])))
+        if value.type.kind == "decimal":
+            goal = decimal(min(digits_of(value.type) + 1, 38), 0)
+            return tree.make(goal, f"TRY_CAST({name}({{0}}) AS {goal.sql})", value, bounds=bounds)
+        return tree.make(DOUBLE, f"{name}({{0}})", tree.to(value, DOUBLE), bounds=bounds)
 
-    return made
+    return apply
 
 
-def _round(tree: Tree, node: exp.Round, one: Node) -> Node:
-    _check_numbers(node, one)
+def _round(tree: Tree, node: exp.Round, value: Node) -> Node:
+    _check_numbers(node, value)
     given = node.args.get("decimals")
     places = 0 if given is None else small_integer(given, 15, "the number of decimals")
-    bounds = grown(one.bounds, 10.0**-places)
-    if one.type.kind == "null" or (one.type.kind == "int" and places >= 0):
-        return one
-    if one.type.kind == "decimal" and places >= 0:
-        if places >= one.type.scale:
-            return one
-        goal = decimal(min(digits_of(one.type) + places + 1, 38), places)
+    bounds = grown(value.bounds, 10.0**-places)
+    if value.type.kind == "null" or (value.type.kind == "int" and places >= 0):
+        return value
+    if value.type.kind == "decimal" and places >= 0:
+        if places >= value.type.scale:
+            return value
+        goal = decimal(min(digits_of(value.type) + places + 1, 38), places)
         sql = f"TRY_CAST(round({{0}}, {places}) AS {goal.sql})"
-        return tree.make(goal, sql, one, bounds=bounds)
-    if one.type.kind == "int" and one.type.width <= 63:
-        goal, tens = integer(max(one.type.width, 50) + 1), 10**-places
+        return tree.make(goal, sql, value, bounds=bounds)
+    if value.type.kind == "int" and value.type.width <= 63:
+        goal, tens = integer(max(value.type.width, 50) + 1), 10**-places
         half = f"CASE WHEN {{0}} < 0 THEN {{0}} - {tens // 2} ELSE {{0}} + {tens // 2} END"
         sql = f"(({half}) // {tens} * {tens})"
-        return tree.make(goal, sql, tree.to(one, goal), bounds=bounds, let=0)
-    return tree.make(DOUBLE, f"round({{0}}, {places})", tree.to(one, DOUBLE), bounds=bounds)
+        return tree.make(goal, sql, tree.to(value, goal), bounds=bounds, let=0)
+    return tree.make(DOUBLE, f"round({{0}}, {places})", tree.to(value, DOUBLE), bounds=bounds)
 
 
 def _with_domain(sql: str, type_: Type = DOUBLE) -> Callable[..., Node]:
     """Return the rule of a function of a DOUBLE, which its SQL has several times."""
 
-    def made(tree: Tree, node: exp.Expr, one: Node) -> Node:
-        _check_numbers(node, one)
+    def apply(tree: Tree, node: exp.Expr, value: Node) -> Node:
+        _check_numbers(node, value)
         let = 0 if sql.count("{0}") > 1 else None
-        return tree.make(type_, sql, tree.to(one, DOUBLE), let=let)
+        return tree.make(type_, sql, tree.to(value, DOUBLE), let=let)
 
-    return made
+    return apply
 
 
 def small_integer(node: exp.Expr | None, most: int, what: str, *, text: bool = False) -> int:
@@ -422,11 +436,11 @@ def _days_between(tree: Tree, node: exp.Expr, first: Node, second: Node) -> Node
 def _truth(sql: str) -> Callable[..., Node]:
     """Return the rule of a comparison."""
 
-    def made(tree: Tree, node: exp.Expr, *parts: Node) -> Node:
+    def apply(tree: Tree, node: exp.Expr, *parts: Node) -> Node:
         _, args = alike(tree, node, list(parts))
         return tree.make(BOOL, sql, *args, bounds=TRUTH)
 
-    return made
+    return apply
 
 
 def _in(tree: Tree, node: exp.In, *parts: Node) -> Node:
@@ -444,30 +458,30 @@ class _Membership(Rule):
 
 
 def _logic(word: str) -> Callable[..., Node]:
-    def made(tree: Tree, node: exp.Expr, *parts: Node) -> Node:
-        for part, one in zip((node.this, node.expression), parts, strict=True):
-            tested(part, one)
+    def apply(tree: Tree, node: exp.Expr, *parts: Node) -> Node:
+        for part, operand in zip((node.this, node.expression), parts, strict=True):
+            tested(part, operand)
         return tree.make(BOOL, f"({{0}} {word} {{1}})", *parts, bounds=TRUTH)
 
-    return made
+    return apply
 
 
 _and, _or = _logic("AND"), _logic("OR")
 
 
-def _not(tree: Tree, node: exp.Not, one: Node) -> Node:
-    return tree.make(BOOL, "(NOT {0})", tested(node.this, one), bounds=TRUTH)
+def _not(tree: Tree, node: exp.Not, value: Node) -> Node:
+    return tree.make(BOOL, "(NOT {0})", tested(node.this, value), bounds=TRUTH)
 
 
-def _is(tree: Tree, node: exp.Is, one: Node) -> Node:
+def _is(tree: Tree, node: exp.Is, operand: Node) -> Node:
     if isinstance(node.expression, exp.Null):
-        return tree.make(BOOL, "({0} IS NULL)", one, bounds=TRUTH)
-    if isinstance(node.expression, exp.Boolean) and one.type.kind in ("bool", "null"):
+        return tree.make(BOOL, "({0} IS NULL)", operand, bounds=TRUTH)
+    if isinstance(node.expression, exp.Boolean) and operand.type.kind in ("bool", "null"):
         value = "TRUE" if node.expression.this else "FALSE"
-        return tree.make(BOOL, f"({{0}} IS NOT DISTINCT FROM {value})", one, bounds=TRUTH)
+        return tree.make(BOOL, f"({{0}} IS NOT DISTINCT FROM {value})", operand, bounds=TRUTH)
     if isinstance(node.expression, exp.Boolean):
         reason = f"{said(node)} needs a boolean before IS, but {said(node.this)} holds"
-        refuse(node, f"{reason} {WORDS[one.type.kind]}", "write a comparison, such as x = 1")
+        refuse(node, f"{reason} {WORDS[operand.type.kind]}", "write a comparison, such as x = 1")
     raise refusal(node, f"{said(node)} is not supported", "use IS NULL, IS TRUE or IS FALSE")
 
 
@@ -477,11 +491,11 @@ def _is(tree: Tree, node: exp.Is, one: Node) -> Node:
 class _Branches(Rule):
     def parts(self, node: exp.Expr) -> list[exp.Expr]:
         only(node, "this", "ifs", "default")
-        found = [part for part in (node.this, node.args.get("default")) if part is not None]
+        parts = [part for part in (node.this, node.args.get("default")) if part is not None]
         for branch in node.args["ifs"]:
             only(branch, "this", "true")
-            found += [branch.this, branch.args["true"]]
-        return found
+            parts += [branch.this, branch.args["true"]]
+        return parts
 
 
 def _case(tree: Tree, node: exp.Case, *parts: Node) -> Node:
@@ -526,25 +540,25 @@ def _if(tree: Tree, node: exp.If, test: Node, true: Node, *false: Node) -> Node:
 def _several(name: str) -> Rule:
     """Return the rule of a function of any number of values that are alike."""
 
-    def made(tree: Tree, node: exp.Expr, *parts: Node) -> Node:
+    def apply(tree: Tree, node: exp.Expr, *parts: Node) -> Node:
         goal, args = alike(tree, node, list(parts))
         if goal.kind == "null":
             return tree.null()
         holes = ", ".join(f"{{{i}}}" for i in range(len(args)))
         return tree.make(goal, f"{name}({holes})", *args, bounds=union_of(parts))
 
-    return Rule(made, ("this", "expressions"), ("ignore_nulls",))
+    return Rule(apply, ("this", "expressions"), ("ignore_nulls",))
 
 
 def _nullif(tree: Tree, node: exp.Nullif, a: Node, b: Node) -> Node:
     if a.type.kind == "null":
         return a
-    _, (one, other) = alike(tree, node, [a, b])
-    if one.args == (a,) and one.let is None:  # compared in another type
-        sql = f"(CASE WHEN {one.parts} = {{1}} THEN NULL ELSE {{0}} END)"
+    _, (operand, other) = alike(tree, node, [a, b])
+    if operand.args == (a,) and operand.let is None:  # compared in another type
+        sql = f"(CASE WHEN {operand.parts} = {{1}} THEN NULL ELSE {{0}} END)"
         return tree.make(replace(a.type, shown=""), sql, a, other, bounds=a.bounds, let=0)
     sql = "(CASE WHEN {0} = {1} THEN NULL ELSE {0} END)"
-    return tree.make(one.type, sql, one, other, bounds=a.bounds, let=0)
+    return tree.make(operand.type, sql, operand, other, bounds=a.bounds, let=0)
 
 
 _TWO = ("this", "expression")
@@ -558,7 +572,7 @@ OPERATORS: dict[type, Rule] = {
     exp.Literal: Rule(_literal, (), ("this", "is_string")),
     exp.Boolean: Rule(_boolean, (), ("this",)),
     exp.Null: Rule(lambda tree, node: tree.null()),
-    exp.Paren: Rule(lambda tree, node, one: one, _ONE),
+    exp.Paren: Rule(lambda tree, node, operand: operand, _ONE),
     **{
         kind: Rule(_arithmetic(symbol), _TWO, ("typed", "safe"))
         for kind, symbol in _SYMBOLS.items()

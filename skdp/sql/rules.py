@@ -66,12 +66,12 @@ __all__ = [
 # --- dates --------------------------------------------------------------------------------------
 
 
-def _dated(tree: Tree, node: exp.Expr, one: Node, part: exp.Expr | None = None) -> Node:
+def _dated(tree: Tree, node: exp.Expr, value: Node, part: exp.Expr | None = None) -> Node:
     """Return a date or time as a TIMESTAMP, of the years that its type says."""
-    if one.type.kind not in TIMES:
+    if value.type.kind not in TIMES:
         reason = f"{said(node)} needs a date or timestamp, but {said(part or node.this)} holds"
-        refuse(part or node, f"{reason} {WORDS[one.type.kind]}", TO_DATES)
-    return tree.local(one)
+        refuse(part or node, f"{reason} {WORDS[value.type.kind]}", TO_DATES)
+    return tree.local(value)
 
 
 # Of each part of a date its bounds, None for those of the year.
@@ -99,16 +99,18 @@ _SAME_PARTS = {"dow": "dayofweek", "weekday": "dayofweek", "doy": "dayofyear"} |
 _UNITS = ("year", "quarter", "month", "week", "day", "hour", "minute", "second")
 
 
-def _part(tree: Tree, node: exp.Expr, name: str, one: Node, part: exp.Expr) -> Node:
+def _part(tree: Tree, node: exp.Expr, name: str, value: Node, part: exp.Expr) -> Node:
     name = _SAME_PARTS.get(name, name)
     if name not in _PARTS:
         *first, last = _PARTS
         way = f"use {', '.join(first)} or {last}"
         refuse(node, f"EXTRACT of {name!r} from a date is not supported", way)
-    if one.type.kind == "clock" and name in _CLOCK:
+    if value.type.kind == "clock" and name in _CLOCK:
         goal = DOUBLE if name == "epoch" else BIGINT
-        return tree.make(goal, f"{name}({{0}})", one, bounds=_PARTS[name] and _floats(_PARTS[name]))
-    moment = _dated(tree, node, one, part)
+        return tree.make(
+            goal, f"{name}({{0}})", value, bounds=_PARTS[name] and _floats(_PARTS[name])
+        )
+    moment = _dated(tree, node, value, part)
     if name == "epoch":
         return tree.make(DOUBLE, "epoch({0})", moment)
     years = moment.type.width
@@ -121,11 +123,11 @@ def _floats(pair: tuple[int, int]) -> tuple[float, float]:
 
 
 def _part_function(name: str) -> Rule:
-    return Rule(lambda tree, node, one: _part(tree, node, name, one, node.this), ("this",))
+    return Rule(lambda tree, node, operand: _part(tree, node, name, operand, node.this), ("this",))
 
 
-def _extract(tree: Tree, node: exp.Extract, one: Node) -> Node:
-    return _part(tree, node, node.this.name.lower(), one, node.expression)
+def _extract(tree: Tree, node: exp.Extract, value: Node) -> Node:
+    return _part(tree, node, node.this.name.lower(), value, node.expression)
 
 
 def _unit_of(node: exp.Expr, what: str, units: tuple[str, ...] = _UNITS) -> str:
@@ -137,24 +139,24 @@ def _unit_of(node: exp.Expr, what: str, units: tuple[str, ...] = _UNITS) -> str:
     return unit
 
 
-def _trunc(tree: Tree, node: exp.Expr, one: Node) -> Node:
+def _trunc(tree: Tree, node: exp.Expr, value: Node) -> Node:
     unit = _unit_of(node, "DATE_TRUNC to")
-    moment = _dated(tree, node, one)
-    found = tree.make(replace(moment.type, shown=""), f"date_trunc('{unit}', {{0}})", moment)
-    return tree.to(found, replace(one.type, shown="")) if one.type.kind == "zoned" else found
+    moment = _dated(tree, node, value)
+    result = tree.make(replace(moment.type, shown=""), f"date_trunc('{unit}', {{0}})", moment)
+    return tree.to(result, replace(value.type, shown="")) if value.type.kind == "zoned" else result
 
 
 def _date_diff(tree: Tree, node: exp.Expr, last: Node, first: Node) -> Node:
     unit = _unit_of(node, "DATE_DIFF in")
-    kinds = {one.type.kind for one in (last, first)} & set(TIMES)
+    kinds = {operand.type.kind for operand in (last, first)} & set(TIMES)
     goal = (
         TIME if kinds != {"zoned"} else next(t.type for t in (last, first) if t.type.kind in kinds)
     )
     ends = []
-    for one, part in ((first, node.expression), (last, node.this)):
-        given = one
-        if one.type.kind == "text" and isinstance(one.value, str) and kinds:
-            given = stated_moment(tree, node, one, goal)
+    for operand, part in ((first, node.expression), (last, node.this)):
+        given = operand
+        if operand.type.kind == "text" and isinstance(operand.value, str) and kinds:
+            given = stated_moment(tree, node, operand, goal)
         ends.append(_dated(tree, node, given, part))
     sql = f"date_diff('{unit}', {{0}}, {{1}})"
     return tree.make(BIGINT, sql, *ends)
@@ -163,10 +165,10 @@ def _date_diff(tree: Tree, node: exp.Expr, last: Node, first: Node) -> Node:
 _FORMAT = re.compile(r"(?:[^%]|%(?:-[dmyHIMSj]|[aAbBcdfgGHIjmMnpSuUVwWxXyYzZ%]))*")
 
 
-def _strftime(tree: Tree, node: exp.TimeToStr, one: Node, form: Node) -> Node:
-    moment, pattern, part = one, form, node.this
-    if one.type.kind == "text" and form.type.kind != "text":  # DuckDB takes both orders
-        moment, pattern, part = form, one, node.args["format"]
+def _strftime(tree: Tree, node: exp.TimeToStr, value: Node, form: Node) -> Node:
+    moment, pattern, part = value, form, node.this
+    if value.type.kind == "text" and form.type.kind != "text":  # DuckDB takes both orders
+        moment, pattern, part = form, value, node.args["format"]
     text = pattern.value
     if not isinstance(text, str) or len(text) > 100 or not _FORMAT.fullmatch(text):
         reason = f"the format of {said(node)} is not a text literal of DuckDB's format letters"
@@ -177,7 +179,7 @@ def _strftime(tree: Tree, node: exp.TimeToStr, one: Node, form: Node) -> Node:
 
 def _name_of_day(name: str) -> Rule:
     return Rule(
-        lambda tree, node, one: tree.make(TEXT, f"{name}({{0}})", _dated(tree, node, one)),
+        lambda tree, node, operand: tree.make(TEXT, f"{name}({{0}})", _dated(tree, node, operand)),
         ("this",),
     )
 
@@ -185,7 +187,7 @@ def _name_of_day(name: str) -> Rule:
 _YEARS = {"YEAR": 1.0, "MONTH": 1 / 12, "WEEK": 1 / 52, "DAY": 1 / 365}
 
 
-def _shifted(tree: Tree, node: exp.Binary, one: Node) -> Node:
+def _shifted(tree: Tree, node: exp.Binary, value: Node) -> Node:
     span = node.expression
     only(span, "this", "unit")
     unit = span.args["unit"].name.upper() if span.args.get("unit") is not None else ""
@@ -194,7 +196,7 @@ def _shifted(tree: Tree, node: exp.Binary, one: Node) -> Node:
         way = "use YEAR, MONTH, WEEK, DAY, HOUR, MINUTE or SECOND, such as INTERVAL 3 DAY"
         refuse(node, f"the unit of {said(span)} is not supported", way)
     count = small_integer(span.this, 10_000, "the length of an interval", text=True)
-    moment = _dated(tree, node, one)
+    moment = _dated(tree, node, value)
     years = moment.type.width + math.ceil(abs(count) * _YEARS.get(unit, 1 / 8760)) + 1
     if years > MOST_YEARS:
         reason = f"{said(node)} moves a date by more than {MOST_YEARS:,} years"
@@ -202,10 +204,10 @@ def _shifted(tree: Tree, node: exp.Binary, one: Node) -> Node:
     symbol = "+" if isinstance(node, exp.Add) else "-"
     sql = f"({{0}} {symbol} INTERVAL ({count}) {unit})"
     goal = replace(TIME, width=years)
-    if one.type.kind == "date" and unit in _YEARS:
+    if value.type.kind == "date" and unit in _YEARS:
         return tree.make(replace(DATE, width=years), f"CAST({sql} AS DATE)", moment)
-    if one.type.kind == "zoned":
-        zoned = replace(one.type, width=years, shown="")
+    if value.type.kind == "zoned":
+        zoned = replace(value.type, width=years, shown="")
         return tree.make(zoned, f"timezone('UTC', {sql})", moment)
     return tree.make(goal, sql, moment)
 
@@ -244,39 +246,39 @@ _PARTS_OF_DATES = (
 )
 
 
-def _cast(tree: Tree, node: exp.Cast, one: Node) -> Node:
+def _cast(tree: Tree, node: exp.Cast, value: Node) -> Node:
     name = node.to.this.name if hasattr(node.to.this, "name") else ""
     via, goal = _CASTS.get(name, ("", NULL))
     if name == "DECIMAL":
         via, goal = name, _decimal_of(node)
-    if name in _STATED and isinstance(one.value, str):  # such as TIME '12:30:00'
-        return stated_moment(tree, node, one, _STATED[name])
+    if name in _STATED and isinstance(value.value, str):  # such as TIME '12:30:00'
+        return stated_moment(tree, node, value, _STATED[name])
     if goal == NULL:
         reason = f"a cast to {said(node.to)} is not supported"
         way = "cast to BIGINT, DOUBLE, DECIMAL, VARCHAR, BOOLEAN, DATE or TIMESTAMP"
         refuse(node, reason, way)
-    kind = one.type.kind
+    kind = value.type.kind
     if kind == "other":
         reason = f"{said(node)}: {said(node.this)} has a type that can only be counted"
         refuse(node, reason, "convert the column before the table is declared")
-    if kind == "text" and isinstance(one.value, str) and goal.kind in TIMES:
-        return stated_moment(tree, node, one, goal)
+    if kind == "text" and isinstance(value.value, str) and goal.kind in TIMES:
+        return stated_moment(tree, node, value, goal)
     if kind == "null":
-        return one
+        return value
     if kind != "text" and goal.kind != "text" and _FAMILIES.get(kind, kind) != _FAMILIES[goal.kind]:
         times = _FAMILIES[goal.kind] == "time"
         reason = f"{said(node)} can only give NULL: {said(node.this)} holds {WORDS[kind]}"
         refuse(node, reason, TO_DATES if times else _PARTS_OF_DATES)
     if kind in TIMES and goal.kind in TIMES:
-        return one if one.type.sql == goal.sql else tree.to(tree.tamed(one), goal)
+        return value if value.type.sql == goal.sql else tree.to(tree.tamed(value), goal)
     if kind == "zoned":  # as DuckDB writes it in UTC
         sql = "(CAST({0} AS VARCHAR) || '+00')"
-        return tree.make(TEXT, sql, tree.local(one))
-    if (kind, one.type.sql) == (goal.kind, goal.sql) and one.type.width <= goal.width:
-        return one if goal.kind in NUMBERS else _as_varchar(tree, one)
+        return tree.make(TEXT, sql, tree.local(value))
+    if (kind, value.type.sql) == (goal.kind, goal.sql) and value.type.width <= goal.width:
+        return value if goal.kind in NUMBERS else _as_varchar(tree, value)
     bounds = None
     if kind in NUMBERS and goal.kind in NUMBERS:
-        bounds = one.bounds if goal.kind in ("double", "float") else grown(one.bounds, 1.0)
+        bounds = value.bounds if goal.kind in ("double", "float") else grown(value.bounds, 1.0)
     elif kind == "bool" and goal.kind in NUMBERS:
         bounds = TRUTH
     if goal.kind in ("date", "time"):
@@ -285,12 +287,18 @@ def _cast(tree: Tree, node: exp.Cast, one: Node) -> Node:
     if via not in ("DECIMAL", goal.sql):
         sql = f"CAST({sql} AS {goal.sql})"
         goal = replace(goal, shown=via)
-    return tree.make(goal, sql, one, bounds=bounds)
+    return tree.make(goal, sql, value, bounds=bounds)
 
 
-def _as_varchar(tree: Tree, one: Node) -> Node:
+def _as_varchar(tree: Tree, value: Node) -> Node:
     """Return a text as VARCHAR, which a column of an ENUM is not."""
-    return one if not one.type.shown else tree.make(TEXT, "{0}", one) if one.type == TEXT else one
+    return (
+        value
+        if not value.type.shown
+        else tree.make(TEXT, "{0}", value)
+        if value.type == TEXT
+        else value
+    )
 
 
 # What is cast to what; times of day, UUIDs and binary values to text and back alone.
@@ -314,22 +322,22 @@ def _decimal_of(node: exp.Cast) -> Type:
 
 
 def _check_texts(node: exp.Expr, *parts: Node) -> None:
-    for place, one in enumerate(parts):
-        if one.type.kind not in ("text", "null"):
+    for place, operand in enumerate(parts):
+        if operand.type.kind not in ("text", "null"):
             listed = node.expressions or [node.this, node.args.get("expression")]
             part = listed[place] if place < len(listed) and listed[place] is not None else node.this
-            reason = f"{said(node)} needs text, but {said(part)} holds {WORDS[one.type.kind]}"
+            reason = f"{said(node)} needs text, but {said(part)} holds {WORDS[operand.type.kind]}"
             refuse(part, reason, "use CAST(x AS VARCHAR)")
 
 
 def _text(sql: str, type_: Type = TEXT) -> Rule:
     """Return the rule of a function of one text."""
 
-    def made(tree: Tree, node: exp.Expr, one: Node) -> Node:
-        _check_texts(node, one)
-        return tree.make(type_, sql, one)
+    def apply(tree: Tree, node: exp.Expr, value: Node) -> Node:
+        _check_texts(node, value)
+        return tree.make(type_, sql, value)
 
-    return Rule(made, ("this",))
+    return Rule(apply, ("this",))
 
 
 def _stated_text(tree: Tree, node: exp.Expr, part: exp.Expr, what: str) -> Node:
@@ -342,35 +350,35 @@ def _stated_text(tree: Tree, node: exp.Expr, part: exp.Expr, what: str) -> Node:
 def _matches(sql: str) -> Rule:
     """Return the rule of a comparison of a text with a stated one."""
 
-    def made(tree: Tree, node: exp.Expr, one: Node) -> Node:
-        _check_texts(node, one)
+    def apply(tree: Tree, node: exp.Expr, value: Node) -> Node:
+        _check_texts(node, value)
         pattern = _stated_text(tree, node, node.expression, "the pattern")
         given = sql.replace("{0} ", "{0} NOT ") if node.args.get("negate") else sql
-        return tree.make(BOOL, given, one, pattern, bounds=TRUTH)
+        return tree.make(BOOL, given, value, pattern, bounds=TRUTH)
 
-    return Rule(made, ("this",), ("expression", "negate"))
+    return Rule(apply, ("this",), ("expression", "negate"))
 
 
-def _substring(tree: Tree, node: exp.Substring, one: Node) -> Node:
-    _check_texts(node, one)
+def _substring(tree: Tree, node: exp.Substring, value: Node) -> Node:
+    _check_texts(node, value)
     start = small_integer(node.args.get("start"), 10**6, "the position of SUBSTRING")
     length = node.args.get("length")
     size = LONGEST if length is None else small_integer(length, 10**6, "the length of SUBSTRING")
     if size < 0 or start < 0:
         reason = f"{said(node)}: position and length must not be negative"
         refuse(node, reason, "use RIGHT(x, n) for the last n characters")
-    return tree.make(TEXT, f"substring({{0}}, {start}, {size})", one)
+    return tree.make(TEXT, f"substring({{0}}, {start}, {size})", value)
 
 
 def _end_of_text(name: str) -> Rule:
-    def made(tree: Tree, node: exp.Expr, one: Node) -> Node:
-        _check_texts(node, one)
+    def apply(tree: Tree, node: exp.Expr, value: Node) -> Node:
+        _check_texts(node, value)
         size = small_integer(node.expression, 10**6, f"the length of {name.upper()}")
         if size < 0:
             refuse(node, f"{said(node)}: the length must not be negative", "write 0 or more")
-        return tree.make(TEXT, f'"{name}"({{0}}, {size})', one)
+        return tree.make(TEXT, f'"{name}"({{0}}, {size})', value)
 
-    return Rule(made, ("this",), ("expression",))
+    return Rule(apply, ("this",), ("expression",))
 
 
 def _joined(tree: Tree, node: exp.Expr, *parts: Node) -> Node:
@@ -381,15 +389,15 @@ def _joined(tree: Tree, node: exp.Expr, *parts: Node) -> Node:
     return tree.make(TEXT, f'"left"({pieces}, {LONGEST})', *parts)
 
 
-def _replace(tree: Tree, node: exp.Replace, one: Node) -> Node:
-    _check_texts(node, one)
+def _replace(tree: Tree, node: exp.Replace, value: Node) -> Node:
+    _check_texts(node, value)
     old = _stated_text(tree, node, node.expression, "the text to replace")
     new = _stated_text(tree, node, node.args["replacement"], "the replacement")
     if len(new.value) > 10 * max(len(old.value), 1):
         reason = f"{said(node)}: the new text may be at most ten times as long as the old one"
         refuse(node, reason, "use a shorter text")
     inner = f'replace("left"({{0}}, {LONGEST}), {{1}}, {{2}})'
-    return tree.make(TEXT, f'"left"({inner}, {LONGEST})', one, old, new)
+    return tree.make(TEXT, f'"left"({inner}, {LONGEST})', value, old, new)
 
 
 _TWO = ("this", "expression")
@@ -474,32 +482,32 @@ def compiled(root: exp.Expr, scope: Scope) -> Node:
             continue
         try:
             if rule is None:
-                found = _whole(node, scope)
-                if found is None:
+                result = _whole(node, scope)
+                if result is None:
                     rule, parts = _rule(node)
                     if not parts:
-                        found = rule.made(scope.tree, node)
+                        result = rule.made(scope.tree, node)
             else:
-                found = rule.made(scope.tree, node, *(seen[at, id(part)][0] for part in parts))
+                result = rule.made(scope.tree, node, *(seen[at, id(part)][0] for part in parts))
         except TooLargeError as error:
             refuse(node, str(error), "use fewer or shorter parts, or compute some in a subquery")
-        if found is None:
+        if result is None:
             stack.append((node, rule, parts))
             stack += [(part, None, []) for part in reversed(parts)]
         else:
-            seen[at, id(node)] = found, node, scope  # both are kept: their ids stay theirs
-    one: Node = seen[at, id(root)][0]
-    return one
+            seen[at, id(node)] = result, node, scope  # both are kept: their ids stay theirs
+    value: Node = seen[at, id(root)][0]
+    return value
 
 
 def _whole(node: exp.Expr, scope: Scope) -> Node | None:
     """Return what is no operator: a column, a subquery, what only this scope knows."""
     if isinstance(node, exp.Subquery):
         return value_of_subquery(node)
-    found = scope.special(node)
-    if found is None and isinstance(node, exp.Column):
-        found = scope.column(node)
-    return found
+    value = scope.special(node)
+    if value is None and isinstance(node, exp.Column):
+        value = scope.column(node)
+    return value
 
 
 def _rule(node: exp.Expr) -> tuple[Rule, list[exp.Expr]]:
@@ -512,8 +520,8 @@ def _rule(node: exp.Expr) -> tuple[Rule, list[exp.Expr]]:
             terms.append((at.expression, at))
             at = at.this
         if len(terms) > _CHAIN:
-            for _, one in terms:
-                only(one, "this", "expression", "typed", "safe")
+            for _, operand in terms:
+                only(operand, "this", "expression", "typed", "safe")
             terms = [(at, exp.Add()), *reversed(terms)]
             signs = ["-" if isinstance(of, exp.Sub) else "+" for _, of in terms]
             adds = isinstance(node, exp.Add | exp.Sub)
@@ -524,8 +532,8 @@ def _rule(node: exp.Expr) -> tuple[Rule, list[exp.Expr]]:
             reason = f"{said(node)}: an interval can only be added to or subtracted from a date"
             refuse(node, reason, "write for example x + INTERVAL 3 DAY")
         return SHIFTED, SHIFTED.parts(node)
-    found = RULES.get(type(node))
-    if found is None:
+    result = RULES.get(type(node))
+    if result is None:
         if isinstance(node, exp.Window):
             reason = f"the window function {said(node)} would show values of single rows"
             refuse(node, reason, "use GROUP BY and an aggregate")
@@ -535,13 +543,13 @@ def _rule(node: exp.Expr) -> tuple[Rule, list[exp.Expr]]:
             "dates that the documentation on private SQL lists",
         )
         refuse(node, f"{said(node)} is not on the list of supported SQL expressions", way)
-    return found, found.parts(node)
+    return result, result.parts(node)
 
 
 def _chained(step: Any, signs: list[str]) -> Callable[..., Node]:
     """Return the rule of a long chain: its terms are put together in pairs."""
 
-    def made(tree: Tree, node: exp.Expr, *terms: Node) -> Node:
+    def apply(tree: Tree, node: exp.Expr, *terms: Node) -> Node:
         rest = list(zip(signs, terms, strict=True))
         while len(rest) > 1:
             pairs = []
@@ -560,7 +568,7 @@ def _chained(step: Any, signs: list[str]) -> Callable[..., Node]:
             rest = pairs
         return rest[0][1]
 
-    return made
+    return apply
 
 
 def value_of_subquery(node: exp.Subquery) -> Node:

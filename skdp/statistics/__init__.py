@@ -12,18 +12,23 @@ from skdp.statistics._histograms import (
     histogram,
     histogram2d,
     histogramdd,
+    median,
+    percentile,
+    quantile,
     subset_sums,
 )
-from skdp.statistics._moments import correlation, covariance, std, var
-from skdp.statistics._quantiles import median, percentile, quantile
-from skdp.statistics._queries import QuerySession, mst_cost, query_session
-from skdp.statistics._rows_left_out import rows_left_out
-from skdp.statistics._sums import (
+from skdp.statistics._moments import (
+    correlation,
     count,
     count_nonzero,
+    covariance,
     mean,
+    rows_left_out,
+    std,
     sum,  # noqa: A004  as numpy's
+    var,
 )
+from skdp.statistics._queries import QuerySession, mst_cost, query_session
 
 __all__ = [
     "QuerySession",

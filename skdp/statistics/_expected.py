@@ -1,8 +1,8 @@
-"""What error a statistic will have, before anything is charged: `expected_error`.
+"""`expected_error`: the standard error of a statistic before anything is charged.
 
-Nothing private is read. A function is rehearsed on public rows, or on a made-up row where its error
-is the same for all tables, with a budget of its own, and the standard error that it states is the
-answer: so the prediction follows the same plan as the call.
+The function is called on public rows (or on a made-up row, if its error is the same for all tables)
+with a budget of its own. The standard error of that answer is the prediction, so it follows the
+same plan as the call.
 """
 
 from __future__ import annotations
@@ -17,22 +17,22 @@ from numpy.typing import NDArray
 from skdp.base import check_bounds, check_integer, labels_of_bounds, names_of, refuse_units
 from skdp.budget import PrivacyBudget
 from skdp.budget.ambient import ambient_budget
-from skdp.statistics import _histograms, _moments, _sums
+from skdp.statistics import _histograms, _moments
 from skdp.statistics._call import Released
 from skdp.tabular import checked
 
 _FUNCTIONS: dict[str, Callable[..., Any]] = {
     "correlation": _moments.correlation,
-    "count": _sums.count,
-    "count_nonzero": _sums.count_nonzero,
+    "count": _moments.count,
+    "count_nonzero": _moments.count_nonzero,
     "covariance": _moments.covariance,
     "histogram": _histograms.histogram,
     "histogram2d": _histograms.histogram2d,
     "histogramdd": _histograms.histogramdd,
-    "mean": _sums.mean,
+    "mean": _moments.mean,
     "std": _moments.std,
     "subset_sums": _histograms.subset_sums,
-    "sum": _sums.sum,
+    "sum": _moments.sum,
     "var": _moments.var,
 }
 _ELSEWHERE = {
@@ -113,9 +113,9 @@ def expected_error(
     n = check_integer(n_samples, "n_samples", low=1)
     call = _FUNCTIONS[function]
     options = {
-        name: one.default
-        for name, one in inspect.signature(call).parameters.items()
-        if one.default is not one.empty
+        name: parameter.default
+        for name, parameter in inspect.signature(call).parameters.items()
+        if parameter.default is not parameter.empty
     }
     unknown = sorted(set(parameters) - set(inspect.signature(call).parameters))
     if unknown:
@@ -164,14 +164,14 @@ def expected_error(
 
 
 def _learns(options: dict[str, Any]) -> bool:
-    """Say whether a call learns bounds: not of a histogram with edges or categories."""
+    """Say whether a call learns bounds; histograms with edges or categories do not."""
     edges = "bins" in options and not isinstance(options["bins"], int)
     edges |= options.get("categories") is not None
     return isinstance(options.get("bounds"), str) and not edges
 
 
 def _check_bounds(function: str, options: dict[str, Any]) -> None:
-    """Refuse learned bounds where the error is as wide as they are."""
+    """Refuse learned bounds if the error grows with their width."""
     if _learns(options) and "bins" not in options:
         raise ValueError(
             f"bounds must be stated for the expected error of {function!r}: it grows with the "
@@ -181,7 +181,7 @@ def _check_bounds(function: str, options: dict[str, Any]) -> None:
 
 
 def _check_needs(function: str, options: dict[str, Any]) -> None:
-    """Refuse what cannot be answered without rows."""
+    """Refuse functions whose error depends on rows."""
     other = ""
     if _learns(options):
         reason = "learned bounds depend on the rows: state them, or"

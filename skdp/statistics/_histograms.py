@@ -1,7 +1,8 @@
-"""Histograms over public edges, sums by private labels, quantiles.
+"""Histograms, sums by private labels, quantiles.
 
-Released: counts of the cells of public edges, sums of the rows of each of several public classes,
-order statistics. Guarantee: that of the queries of `skdp.queries`.
+Released: counts of the cells of public edges, sums of the rows of public classes, choices of the
+exponential mechanism, counts of cells around quantiles. Guarantee: that of the queries of
+`skdp.queries` (proofs: histograms.md, quantiles.md).
 """
 
 from __future__ import annotations
@@ -9,7 +10,6 @@ from __future__ import annotations
 import math
 import numbers
 from collections.abc import Sequence
-from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -17,9 +17,11 @@ from numpy.typing import ArrayLike
 
 from skdp.base import check_integer
 from skdp.budget import PrivacyBudget
-from skdp.parameters import FLAG, check_length, check_parameter, different_labels, naming
-from skdp.queries import MAX_CELLS, EdgeHistogram, LabelSums
-from skdp.statistics._call import Call, Floats, Released, result
+from skdp.confidence.limits import QuantileLimits, zoomed
+from skdp.core import Box
+from skdp.parameters import FLAG, STEP, check_length, check_parameter, different_labels, naming
+from skdp.queries import MAX_CELLS, Grid, Quantiles, check_levels, label_sums, row_counts
+from skdp.statistics._call import Call, Floats, Released, check_axis, documented, result
 from skdp.tabular import check_labelled_table
 from skdp.user_code import or_raise
 
@@ -27,6 +29,16 @@ Bins = int | Floats
 _ONE_COLUMN = "X must be one column of labels, as an array, a list or a series"
 _LEARNED_EDGES = "edges are learned: rows beyond them are in no cell; state edges, or bounds"
 _CLEAR = 10.0  # standard errors: below, a quotient by a sum of counts has no error of first order
+_NO_ERROR = "std is NaN because it depends on the rows; intervals=True releases intervals instead"
+_INTERVALS = (
+    "std is NaN because it depends on the rows; interval() and population_interval() are known"
+)
+_EXTREMES = (
+    "no private minimum or maximum is meaningful: one row decides it, so noise has to hide it; ask "
+    "for levels such as 0.01 and 0.99"
+)
+
+# --- histograms and sums by label -----------------------------------------------------------------
 
 
 def _bins(bins: Any) -> Bins:
@@ -98,7 +110,7 @@ def _counted(
         if stated is None:
             low, high = _apart(each, low, high)
         edges = _grid(each, low, high)
-        release = session.answer(EdgeHistogram(tuple(edges)))
+        release = session.answer(row_counts(Grid(tuple(edges)), "histogram"))
         privacy = session.certificate()
     note = _LEARNED_EDGES if stated is None else ""
     labels: dict[str, Floats] = {}
@@ -106,9 +118,10 @@ def _counted(
         of = "" if d == 1 else f"_{j}"
         shape = [-1 if i == j else 1 for i in range(d)]  # along its own axis
         labels |= {f"from{of}": edge[:-1].reshape(shape), f"to{of}": edge[1:].reshape(shape)}
-    return result(release.value, release.std, privacy, flat=False, note=note, labels=labels), edges
+    return result(release.value, release.std, privacy, note=note, labels=labels), edges
 
 
+@documented
 def histogram(
     X: ArrayLike,
     bins: int | ArrayLike = 10,
@@ -146,25 +159,7 @@ def histogram(
         column name to (low, high); ``"private"`` learns them, for 5 to 72% of the allowance.
         Learned bounds are seldom round numbers, so state them (or edges) if values are whole
         numbers. Not used with edges.
-    nan_policy : {"raise", "omit"}, default="raise"
-        ``"omit"``: leave out rows with missing cells.
-    n_rows : {"private", "public"}, default="private"
-        ``"private"``: the number of rows is protected, so X may be a selection of rows by private
-        values. ``"public"``: anyone may know the number of rows; less noise. Not possible under
-        "add_or_remove_one".
-    groups : array-like of shape (n_samples,), default=None
-        Id of the unit (a user, say) that each row belongs to. All rows of one id are protected
-        together. A budget with a `unit` needs groups; any other budget refuses them.
-    max_rows_per_unit : int or "private", default="private"
-        With `groups`: how many rows of each unit are used at most. ``"private"`` chooses this
-        number for 10% of the allowance, so that about 99 in 100 units keep all their rows.
-    epsilon, delta : float, default=1.0, 0.0
-        Privacy loss of the call.
-    budget : PrivacyBudget or None, default=None
-        Budget to charge; it also sets the neighbouring relation. None: the budget of an enclosing
-        ``with budget:`` block, if there is one.
-    random_state : int, RandomState or None, default=None
-        Seeds post-processing, and noise only inside ``skdp.config_context(noise="seeded")``.
+    {rows}
 
     Returns
     -------
@@ -176,12 +171,7 @@ def histogram(
         A bin includes its lower edge; the last bin includes both edges. Values outside the edges
         are in no bin. With `categories`, these are returned instead.
 
-    Raises
-    ------
-    TypeError, ValueError
-        If an argument is out of range; nothing is charged then.
-    BudgetExceededError, SealedBudgetError, LedgerError
-        If the budget cannot grant (epsilon, delta).
+    {raises}
 
     Notes
     -----
@@ -199,17 +189,7 @@ def histogram(
     >>> bool(np.all(abs(counts.value - 300) < 5 * counts.std)), edges
     (True, array([0., 1., 2., 3.]))
     """
-    call = Call(
-        "histogram",
-        epsilon,
-        delta,
-        budget,
-        random_state,
-        nan_policy,
-        n_rows,
-        groups=groups,
-        max_rows_per_unit=max_rows_per_unit,
-    )
+    call = Call.of("histogram", locals())
     check_parameter(density, "density", FLAG)
     if range is not None:
         if not isinstance(bounds, str):
@@ -240,10 +220,10 @@ def _labelled(call: Call, X: Any, categories: Any) -> tuple[Released, np.ndarray
     rows, _ = check_labelled_table(ones, X, classes=known, **call.entrance)
     with call.opened(rows, (known.tolist(), order.tolist())) as session:
         # The row that is summed is 1: sums by label are counts.
-        release = session.answer(LabelSums(np.zeros(1), np.ones(1), len(known)), name="counts")
+        release = session.answer(label_sums(np.zeros(1), np.ones(1), len(known)), name="counts")
         privacy = session.certificate()
     counts, std = release.value[order, 0], np.broadcast_to(release.std, (len(known), 1))[order, 0]
-    return result(counts, std, privacy, flat=False, labels={"category": known[order]}), known[order]
+    return result(counts, std, privacy, labels={"category": known[order]}), known[order]
 
 
 def _density(counts: Released, widths: Any) -> Released:
@@ -256,9 +236,11 @@ def _density(counts: Released, widths: Any) -> Released:
     p, own = counts.value / (number if number > 0 else np.nan), np.square(counts.std)
     std = np.sqrt((1 - p) ** 2 * own + p**2 * (spread - own)) / number if number > 0 else p
     clear = number >= _CLEAR * math.sqrt(spread)
-    return replace(counts, value=p / widths, std=std / widths if clear else p * np.nan, bounds=None)
+    std = std / widths if clear else p * np.nan
+    return Released(p / widths, std, counts.privacy, note=counts.note, labels=counts.labels)
 
 
+@documented
 def histogram2d(
     X: ArrayLike,
     bins: Any = 10,
@@ -285,25 +267,7 @@ def histogram2d(
         Range of each column, from public knowledge: two numbers, two arrays, or a mapping from
         column name to (low, high); ``"private"`` learns them, for 5 to 72% of the allowance. Not
         used for edges.
-    nan_policy : {"raise", "omit"}, default="raise"
-        ``"omit"``: leave out rows with missing cells.
-    n_rows : {"private", "public"}, default="private"
-        ``"private"``: the number of rows is protected, so X may be a selection of rows by private
-        values. ``"public"``: anyone may know the number of rows; less noise. Not possible under
-        "add_or_remove_one".
-    groups : array-like of shape (n_samples,), default=None
-        Id of the unit (a user, say) that each row belongs to. All rows of one id are protected
-        together. A budget with a `unit` needs groups; any other budget refuses them.
-    max_rows_per_unit : int or "private", default="private"
-        With `groups`: how many rows of each unit are used at most. ``"private"`` chooses this
-        number for 10% of the allowance, so that about 99 in 100 units keep all their rows.
-    epsilon, delta : float, default=1.0, 0.0
-        Privacy loss of the call.
-    budget : PrivacyBudget or None, default=None
-        Budget to charge; it also sets the neighbouring relation. None: the budget of an enclosing
-        ``with budget:`` block, if there is one.
-    random_state : int, RandomState or None, default=None
-        Seeds post-processing, and noise only inside ``skdp.config_context(noise="seeded")``.
+    {rows}
 
     Returns
     -------
@@ -312,12 +276,7 @@ def histogram2d(
     edges_0, edges_1 : ndarray
         Rows outside the edges are in no cell.
 
-    Raises
-    ------
-    TypeError, ValueError
-        If an argument is out of range; nothing is charged then.
-    BudgetExceededError, SealedBudgetError, LedgerError
-        If the budget cannot grant (epsilon, delta).
+    {raises}
 
     Notes
     -----
@@ -333,17 +292,7 @@ def histogram2d(
     >>> counts.value.shape
     (2, 2)
     """
-    call = Call(
-        "histogram2d",
-        epsilon,
-        delta,
-        budget,
-        random_state,
-        nan_policy,
-        n_rows,
-        groups=groups,
-        max_rows_per_unit=max_rows_per_unit,
-    )
+    call = Call.of("histogram2d", locals())
     released, edges = _counted(call, X, _bins_of_each(bins), bounds, 2)
     return released, edges[0], edges[1]
 
@@ -355,6 +304,7 @@ def _bins_of_each(bins: Any) -> list[Bins] | Bins:
     return _bins(bins)
 
 
+@documented
 def histogramdd(
     X: ArrayLike,
     bins: Any = 10,
@@ -382,25 +332,7 @@ def histogramdd(
         Range of each column, from public knowledge: two numbers, two arrays, or a mapping from
         column name to (low, high); ``"private"`` learns them, for 5 to 72% of the allowance. Not
         used for edges.
-    nan_policy : {"raise", "omit"}, default="raise"
-        ``"omit"``: leave out rows with missing cells.
-    n_rows : {"private", "public"}, default="private"
-        ``"private"``: the number of rows is protected, so X may be a selection of rows by private
-        values. ``"public"``: anyone may know the number of rows; less noise. Not possible under
-        "add_or_remove_one".
-    groups : array-like of shape (n_samples,), default=None
-        Id of the unit (a user, say) that each row belongs to. All rows of one id are protected
-        together. A budget with a `unit` needs groups; any other budget refuses them.
-    max_rows_per_unit : int or "private", default="private"
-        With `groups`: how many rows of each unit are used at most. ``"private"`` chooses this
-        number for 10% of the allowance, so that about 99 in 100 units keep all their rows.
-    epsilon, delta : float, default=1.0, 0.0
-        Privacy loss of the call.
-    budget : PrivacyBudget or None, default=None
-        Budget to charge; it also sets the neighbouring relation. None: the budget of an enclosing
-        ``with budget:`` block, if there is one.
-    random_state : int, RandomState or None, default=None
-        Seeds post-processing, and noise only inside ``skdp.config_context(noise="seeded")``.
+    {rows}
 
     Returns
     -------
@@ -409,12 +341,7 @@ def histogramdd(
     edges : list of ndarray
         Rows outside the edges are in no cell.
 
-    Raises
-    ------
-    TypeError, ValueError
-        If an argument is out of range; nothing is charged then.
-    BudgetExceededError, SealedBudgetError, LedgerError
-        If the budget cannot grant (epsilon, delta).
+    {raises}
 
     Notes
     -----
@@ -430,20 +357,11 @@ def histogramdd(
     >>> counts.value.shape, len(edges)
     ((2, 2, 2), 3)
     """
-    call = Call(
-        "histogramdd",
-        epsilon,
-        delta,
-        budget,
-        random_state,
-        nan_policy,
-        n_rows,
-        groups=groups,
-        max_rows_per_unit=max_rows_per_unit,
-    )
+    call = Call.of("histogramdd", locals())
     return _counted(call, X, _bins_of_each(bins), bounds, None)
 
 
+@documented
 def subset_sums(
     X: ArrayLike,
     labels: ArrayLike,
@@ -465,47 +383,23 @@ def subset_sums(
 
     Parameters
     ----------
-    X : array-like or table of shape (n_samples,) or (n_samples, n_features)
-        Private rows, finite numbers.
+    {X}
     labels : array-like of shape (n_samples,)
         Private label of each row. Rows whose label is not among `classes` are in no sum.
     classes : sequence
         Public labels of one type, for example all text or all numbers.
-    bounds : "private" or tuple (low, high) or mapping, default="private"
-        Range of each column, from public knowledge: two numbers, two arrays, or a mapping from
-        column name to (low, high); values beyond them count as the nearest bound. ``"private"``
-        learns them (see `Released`).
+    {bounds}
     nan_policy : {"raise", "omit"}, default="raise"
         ``"omit"``: leave out rows with missing cells, and rows whose label is missing.
-    n_rows : {"private", "public"}, default="private"
-        ``"private"``: the number of rows is protected, so X may be a selection of rows by private
-        values. ``"public"``: anyone may know the number of rows; less noise. Not possible under
-        "add_or_remove_one".
-    groups : array-like of shape (n_samples,), default=None
-        Id of the unit (a user, say) that each row belongs to. All rows of one id are protected
-        together. A budget with a `unit` needs groups; any other budget refuses them.
-    max_rows_per_unit : int or "private", default="private"
-        With `groups`: how many rows of each unit are used at most. ``"private"`` chooses this
-        number for 10% of the allowance, so that about 99 in 100 units keep all their rows.
-    epsilon, delta : float, default=1.0, 0.0
-        Privacy loss of the call.
-    budget : PrivacyBudget or None, default=None
-        Budget to charge; it also sets the neighbouring relation. None: the budget of an enclosing
-        ``with budget:`` block, if there is one.
-    random_state : int, RandomState or None, default=None
-        Seeds post-processing, and noise only inside ``skdp.config_context(noise="seeded")``.
+    {n_rows}
+    {privacy}
 
     Returns
     -------
     released : Released, value of shape (n_classes,) or (n_classes, n_features)
         In the order of the classes.
 
-    Raises
-    ------
-    TypeError, ValueError
-        If an argument is out of range; nothing is charged then.
-    BudgetExceededError, SealedBudgetError, LedgerError
-        If the budget cannot grant (epsilon, delta).
+    {raises}
 
     Notes
     -----
@@ -527,17 +421,7 @@ def subset_sums(
     >>> bool(np.all(abs(sums.value - 1000) < 5 * sums.std))
     True
     """
-    call = Call(
-        "subset_sums",
-        epsilon,
-        delta,
-        budget,
-        random_state,
-        nan_policy,
-        n_rows,
-        groups=groups,
-        max_rows_per_unit=max_rows_per_unit,
-    )
+    call = Call.of("subset_sums", locals())
     known, order = _classes(classes)
     rows, flat = check_labelled_table(
         X,
@@ -547,7 +431,7 @@ def subset_sums(
     )
     public = (known.tolist(), order.tolist())
     with call.bounded(rows, bounds, public) as (session, low, high, learned):
-        release = session.answer(LabelSums(low, high, len(known)))
+        release = session.answer(label_sums(low, high, len(known)))
         privacy = session.certificate()
     error = release.std
     if learned is not None:  # any label may have all the rows that are clipped
@@ -558,7 +442,7 @@ def subset_sums(
         privacy,
         flat=flat,
         bounds=(low, high),
-        asked=bounds,
+        bounds_given=bounds,
         names=rows.names,
         labels={"class": known[order][:, None]},
     )
@@ -571,3 +455,209 @@ def _classes(classes: Any, name: str = "classes") -> tuple[np.ndarray, np.ndarra
         f"{name} must be a sequence of different public labels of one type, at least one and none "
         "missing",
     )
+
+
+# --- quantiles ------------------------------------------------------------------------------------
+
+
+def _quantiles(
+    call: Call, X: ArrayLike, q: Any, bounds: Any, step: Any, keepdims: Any, intervals: Any
+) -> Released:
+    """Return quantiles, one row a level."""
+    check_length(q, "q")
+    levels = check_levels(q)
+    step = check_parameter(step, "step", *STEP)
+    check_parameter(intervals, "intervals", FLAG)
+    rows, flat = call.table(X)
+    # Keys seeded noise; without intervals as in earlier versions.
+    public = ([str(level) for level in levels], step, *(["intervals"] if intervals else []))
+    with call.bounded(rows, bounds, public, audit=False) as opened:
+        session, low, high, _ = opened
+        if intervals:
+            windows = zoomed(session, low, high, [float(level) for level in levels], step)
+            value: Floats = np.array([[one.value for one in row] for row in windows])
+        else:
+            view = Box(low, high, per_feature=True)
+            value = session.answer(Quantiles(view, q, step=step)).value.T
+        privacy = session.certificate()
+    note = _INTERVALS if intervals else _NO_ERROR
+    if levels[0] == 0 or levels[-1] == 1:
+        note = f"{note}; {_EXTREMES}"
+    limits = None
+    if intervals:
+        limits = QuantileLimits(windows[0] if np.ndim(q) == 0 else windows)
+    return result(
+        value[0] if np.ndim(q) == 0 else value,
+        np.nan,
+        privacy,
+        flat=flat,
+        keepdims=keepdims,
+        bounds=(low, high),
+        note=note,
+        limits=limits,
+        names=rows.names,
+        labels={} if np.ndim(q) == 0 else {"q": np.array(levels, dtype=np.float64)[:, None]},
+    )
+
+
+@documented
+def quantile(
+    X: ArrayLike,
+    q: float | Sequence[float],
+    *,
+    axis: int = 0,
+    keepdims: bool = False,
+    step: float | None = None,
+    intervals: bool = False,
+    bounds: Any = "private",
+    nan_policy: str = "raise",
+    n_rows: str = "private",
+    groups: Any = None,
+    max_rows_per_unit: Any = "private",
+    epsilon: float = 1.0,
+    delta: float = 0.0,
+    budget: PrivacyBudget | None = None,
+    random_state: Any = None,
+) -> Released:
+    """Return quantiles of each column.
+
+    Parameters
+    ----------
+    {X}
+    q : float or sequence of float
+        Levels in [0, 1], strictly increasing.
+    {of_columns}
+    {candidates}
+    {ranges}
+    {rows}
+
+    Returns
+    -------
+    released : Released
+        The standard error is NaN: it depends on the rows near the quantile, so it is private.
+        `skdp.quantile.DPQuantile.expected_error` returns by how many ranks quantiles are off on
+        average, for public rows that resemble the private ones. Its `error_bound` bounds the error
+        for any rows, as a part of the rows.
+
+    {raises}
+
+    Notes
+    -----
+    **Privacy.** *Released*: bounds, if not stated, and one candidate for each column and level.
+    *Sensitivity* of the score, a difference of ranks: at most 1. *Mechanism*: the exponential
+    mechanism, recursively for several levels. With ``intervals=True``: for each level, up to six
+    times, the numbers of rows in at most 23 cells of each column, which close in on the quantile.
+    *Sensitivity* of these (L1 and squared L2) for d columns: d if a row is added or removed, twice
+    that if one is replaced. *Mechanism*: discrete Laplace, or rounded Gaussian if delta > 0.
+    *Charged*: (epsilon, delta), once, as "quantile".
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from skdp import statistics
+    >>> ages = np.random.default_rng(0).integers(18, 90, size=5000)
+    >>> answer = statistics.quantile(ages, [0.25, 0.75], step=1, bounds=(0, 120))
+    >>> bool(np.all(np.abs(answer.value - [36, 72]) <= 3))
+    True
+    """
+    call = Call.of("quantile", locals())
+    check_axis(axis, keepdims)
+    return _quantiles(call, X, q, bounds, step, keepdims, intervals)
+
+
+@documented
+def percentile(X: ArrayLike, q: float | Sequence[float], **options: Any) -> Released:
+    """Return percentiles of each column: `quantile` at q / 100.
+
+    Parameters
+    ----------
+    {X}
+    q : float or sequence of float
+        In percent, from 0 to 100, strictly increasing.
+    **options
+        As for `quantile`.
+
+    Returns
+    -------
+    released : Released
+        As for `quantile`.
+
+    {raises}
+
+    Notes
+    -----
+    **Privacy.** *Released*, *sensitivity*, *mechanism* and *charged*: as for `quantile`, and
+    charged under that name.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from skdp import statistics
+    >>> ages = np.random.default_rng(0).integers(18, 90, size=5000)
+    >>> answer = statistics.percentile(ages, 90, step=1, bounds=(0, 120))
+    >>> bool(abs(answer.value - 82) <= 3)
+    True
+    """
+    check_length(q, "q")
+    try:
+        percent = np.asarray(q, dtype=np.float64)
+    except (TypeError, ValueError, OverflowError):
+        percent = np.full(1, math.nan)
+    if percent.ndim > 1 or not np.all((percent >= 0) & (percent <= 100)):
+        raise ValueError("q must be percentages between 0 and 100, strictly increasing")
+    # Rounded: 0.07 is meant, not 0.07000000000000001.
+    levels = np.round(percent / 100.0, 15)
+    return quantile(X, levels.tolist(), **options)
+
+
+@documented
+def median(
+    X: ArrayLike,
+    *,
+    axis: int = 0,
+    keepdims: bool = False,
+    step: float | None = None,
+    intervals: bool = False,
+    bounds: Any = "private",
+    nan_policy: str = "raise",
+    n_rows: str = "private",
+    groups: Any = None,
+    max_rows_per_unit: Any = "private",
+    epsilon: float = 1.0,
+    delta: float = 0.0,
+    budget: PrivacyBudget | None = None,
+    random_state: Any = None,
+) -> Released:
+    """Return the median of each column.
+
+    Parameters
+    ----------
+    {X}
+    {of_columns}
+    {candidates}
+    {ranges}
+    {rows}
+
+    Returns
+    -------
+    released : Released
+        The standard error is NaN: it depends on the rows near the median, so it is private.
+
+    {raises}
+
+    Notes
+    -----
+    **Privacy.** As for `quantile` at level 1/2. *Released*, *sensitivity*, *mechanism*: as there.
+    *Charged*: (epsilon, delta), once, as "median".
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from skdp import statistics
+    >>> ages = np.random.default_rng(0).integers(18, 90, size=5000)
+    >>> float(statistics.median(ages, step=1, bounds=(0, 120), random_state=0)), np.median(ages)
+    (54.0, np.float64(54.0))
+    """
+    call = Call.of("median", locals())
+    check_axis(axis, keepdims)
+    return _quantiles(call, X, 0.5, bounds, step, keepdims, intervals)

@@ -1,8 +1,8 @@
-"""Variances, standard deviations, covariances, correlations.
+"""Counts, sums, means, variances, covariances, correlations.
 
-Released: means and mean squares of the columns, or their second moment with their sums and the
-number of rows as one matrix, each in one session; the rest is computed on these numbers, and so
-are the standard errors. Guarantee: that of the queries of `skdp.queries`.
+Released: the number of rows, sums of bounded functions of a row, or the second moment of the
+columns with their sums and the number of rows as one matrix. The statistics and their standard
+errors are computed from these numbers. Guarantee: that of the queries of `skdp.queries`.
 """
 
 from __future__ import annotations
@@ -13,21 +13,444 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike
 
+from skdp.base import CallContext, check_integer
+from skdp.base.context import public_key
 from skdp.base.scalers import FOURTH_MOMENT, moment_errors, root_error
 from skdp.budget import PrivacyBudget
-from skdp.core import PrivacyCertificate, ScaledBox
-from skdp.queries import GramRelease, Moments, SecondMoment
+from skdp.confidence.limits import MeanLimits, spread_seen
+from skdp.core import (
+    Mean,
+    PrivacyCertificate,
+    Release,
+    ScaledBox,
+    Session,
+    Sum,
+    open_session,
+    released,
+)
+from skdp.parameters import FLAG, check_parameter
+from skdp.queries import GramRelease, LearnedBox, SecondMoment, moments, rows_beyond, sum_view
 from skdp.statistics._call import (
     Call,
     Floats,
     Released,
     check_axis,
     check_ddof,
+    documented,
     result,
 )
+from skdp.tabular import UnitCounts, check_units
 
 _QUOTIENT = 1.0  # how much of a variance's relative error is taken off it in a quotient
 _NO_VARIANCE = 1e-12  # in units of the half width squared: what rounding leaves of a variance of 0
+_MOST_ROWS = 2**31  # of one unit
+
+# --- counts, sums, means --------------------------------------------------------------------------
+
+
+@documented
+def count(
+    X: ArrayLike,
+    *,
+    nan_policy: str = "raise",
+    n_rows: str = "private",
+    groups: Any = None,
+    max_rows_per_unit: Any = "private",
+    epsilon: float = 1.0,
+    delta: float = 0.0,
+    budget: PrivacyBudget | None = None,
+    random_state: Any = None,
+) -> Released:
+    """Return the number of rows.
+
+    Parameters
+    ----------
+    {X}
+    nan_policy : {"raise", "omit"}, default="raise"
+        ``"omit"``: leave out rows with missing cells. The number of the other rows is private.
+    {n_rows}
+    {privacy}
+
+    Returns
+    -------
+    released : Released
+
+    {raises}
+
+    Notes
+    -----
+    **Privacy.** *Released*: the number of rows. *Sensitivity*: 1. *Mechanism*: discrete Laplace,
+    or rounded Gaussian if delta > 0. *Charged*: (epsilon, delta), once, as "count". With
+    ``n_rows="public"`` the number is exact and free.
+
+    Examples
+    --------
+    >>> from skdp import statistics
+    >>> statistics.count([3.0, None, 5.0], nan_policy="omit", epsilon=20, random_state=0)
+    Released(value=2.0, std=6.420519653322878e-05)
+    """
+    call = Call.of("count", locals())
+    rows, _ = call.table(X)
+    if call.n_rows == "public":
+        # Said to be: no noise is drawn, so nothing is charged.
+        free = open_session(
+            rows, estimator="count", epsilon=epsilon, delta=delta, random_state=random_state
+        )
+        with free:
+            return result(free.n_rows, 0.0, call.nothing_released())
+    with call.opened(rows, ()) as session:
+        release = session.row_count()
+        return result(release.value, release.std, session.certificate())
+
+
+@documented
+def rows_left_out(
+    groups: ArrayLike,
+    max_rows_per_unit: int,
+    *,
+    at_most: int | None = None,
+    epsilon: float = 1.0,
+    delta: float = 0.0,
+    budget: PrivacyBudget | None = None,
+    random_state: Any = None,
+) -> Released:
+    """Return how many rows a fit leaves out because of its `max_rows_per_unit`.
+
+    Parameters
+    ----------
+    groups : array-like of shape (n_samples,)
+        Id of the unit that each row belongs to, as in the fit.
+    max_rows_per_unit : int
+        That of the fit: its parameter, or its ``max_rows_per_unit_``.
+    at_most : int, default=None
+        The largest number of left-out rows that is counted for one unit; noise grows with it. None:
+        `max_rows_per_unit`.
+    {call}
+
+    Returns
+    -------
+    released : Released
+        Neither rounded nor cut off at 0. If a unit has more than `at_most` rows beyond the bound,
+        more rows are left out than this number says.
+
+    Raises
+    ------
+    TypeError, ValueError
+        If an argument is out of range, if an id is missing, or if the budget has another unit.
+        Nothing is then charged.
+    BudgetExceededError, SealedBudgetError, LedgerError
+        If the budget cannot grant (epsilon, delta).
+
+    Notes
+    -----
+    **Privacy.** *Released*: the sum over units of the rows beyond the bound, at most `at_most` for
+    each unit. *Sensitivity*: `at_most`, whether a unit is added or removed, or replaced by another.
+    *Mechanism*: discrete Laplace, or rounded Gaussian if delta > 0. *Charged*: (epsilon, delta),
+    once, as "rows_left_out".
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from skdp import PrivacyBudget, statistics
+    >>> budget = PrivacyBudget(1.0, adjacency="add_or_remove_one", unit="user")
+    >>> visits = np.repeat(np.arange(10_000), 5)  # five of each user, of which three count
+    >>> statistics.rows_left_out(visits, 3, budget=budget, random_state=0).value.round(-3)
+    np.float64(20000.0)
+    """
+    name = "rows_left_out"
+    if groups is None:
+        raise TypeError(f"{name}: groups must be ids, one for each row")
+    bound = check_integer(max_rows_per_unit, "max_rows_per_unit", low=1, high=_MOST_ROWS)
+    most = bound if at_most is None else check_integer(at_most, "at_most", low=1, high=_MOST_ROWS)
+    call = CallContext(name, epsilon, delta, budget, random_state, groups=groups)
+    unit = call.unit()
+    assert unit is not None
+    units = check_units(groups, None, estimator=name, adjacency=call.adjacency)
+    rows: Any = UnitCounts(units, unit.name)
+    with call.open(rows, lambda: public_key((bound, most))) as session:
+        release = session.answer(rows_beyond(bound, most))
+        return result(release.value, release.std, session.certificate())
+
+
+@documented
+def count_nonzero(
+    X: ArrayLike,
+    *,
+    axis: int | None = 0,
+    keepdims: bool = False,
+    nan_policy: str = "raise",
+    n_rows: str = "private",
+    groups: Any = None,
+    max_rows_per_unit: Any = "private",
+    epsilon: float = 1.0,
+    delta: float = 0.0,
+    budget: PrivacyBudget | None = None,
+    random_state: Any = None,
+) -> Released:
+    """Return the number of cells that are not 0.
+
+    Parameters
+    ----------
+    {X}
+    {axis}
+    {rows}
+
+    Returns
+    -------
+    released : Released
+        Neither rounded nor cut off at 0, so it has no bias.
+
+    {raises}
+
+    Notes
+    -----
+    **Privacy.** *Released*: one number for each column, or one for all cells. *Sensitivity*: the
+    square root of the number of columns (L2); for ``axis=None``, the number of columns.
+    *Mechanism*: K-norm noise, or rounded Gaussian if delta > 0. *Charged*: (epsilon, delta), once,
+    as "count_nonzero".
+
+    Examples
+    --------
+    >>> from skdp import statistics
+    >>> late = [0.0, 12.0, 0.0, 45.0] * 250_000
+    >>> statistics.count_nonzero(late, random_state=0).value.round(-2)
+    np.float64(500000.0)
+    """
+    call = Call.of("count_nonzero", locals())
+    across = check_axis(axis, keepdims, whole=True)
+    rows, flat = call.table(X)
+    with call.opened(rows, (across,)) as session:
+        release = _sum(session, 0.0, 1.0, nonzero=True, across=across, name="count_nonzero")
+        privacy = session.certificate()
+    return result(
+        release.value,
+        release.std,
+        privacy,
+        flat=flat,
+        across=across,
+        keepdims=keepdims,
+        names=rows.names,
+    )
+
+
+def _sum(
+    session: Session,
+    low: Floats | float,
+    high: Floats | float,
+    *,
+    across: bool,
+    nonzero: bool = False,
+    name: str = "sum",
+) -> Release:
+    """Release the sum of the clipped rows.
+
+    Where the number of rows is public, rows are counted from the middle of their bounds: less
+    noise, and the rest of the sum is public.
+    """
+    replace = session.adjacency == "replace_one"
+    view = sum_view(
+        low, high, session.n_features, nonzero=nonzero, across=across, about_zero=not replace
+    )
+    total: Release = session.answer(Sum(view), name=name)
+    base = session.n_rows * view.center if replace else view.center
+    return released(base + total.value, total.std)
+
+
+def _with_clipping(
+    std: Floats, learned: LearnedBox | None, *, across: bool, mean: bool = False
+) -> Floats:
+    """Return standard errors of sums or means with what learned bounds clip."""
+    if learned is None:
+        return std
+    clipped = learned.mean_error() if mean else learned.sum_error()
+    # Of all cells: the errors of columns may have one sign.
+    error: Floats = np.hypot(std, np.sum(clipped, keepdims=True) if across else clipped)
+    return error
+
+
+@documented
+def sum(  # noqa: A001  as numpy's
+    X: ArrayLike,
+    *,
+    axis: int | None = 0,
+    keepdims: bool = False,
+    bounds: Any = "private",
+    nan_policy: str = "raise",
+    n_rows: str = "private",
+    groups: Any = None,
+    max_rows_per_unit: Any = "private",
+    epsilon: float = 1.0,
+    delta: float = 0.0,
+    budget: PrivacyBudget | None = None,
+    random_state: Any = None,
+) -> Released:
+    """Return the sum of the rows, clipped to bounds.
+
+    Parameters
+    ----------
+    {X}
+    {axis}
+    {bounds}
+    {rows}
+
+    Returns
+    -------
+    released : Released
+
+    {raises}
+
+    Notes
+    -----
+    **Privacy.** *Released*: bounds, if not stated, and one number for each column, or one for all
+    cells. *Sensitivity* (L2): if a row is replaced, the diagonal of the bounds; if one is added or
+    removed, the distance of their furthest corner from 0. *Mechanism*: K-norm noise, or rounded
+    Gaussian if delta > 0. *Charged*: (epsilon, delta), once, as "sum".
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from skdp import statistics
+    >>> minutes = np.arange(1000) % 60
+    >>> total = statistics.sum(minutes, bounds=(0, 60))
+    >>> bool(abs(total.value - minutes.sum()) < 20 * total.std)
+    True
+    """
+    call = Call.of("sum", locals())
+    across = check_axis(axis, keepdims, whole=True)
+    rows, flat = call.table(X)
+    with call.bounded(rows, bounds, (across,)) as (session, low, high, learned):
+        release = _sum(session, low, high, across=across)
+        std = _with_clipping(release.std, learned, across=across)
+        privacy = session.certificate()
+    return result(
+        release.value,
+        std,
+        privacy,
+        flat=flat,
+        across=across,
+        keepdims=keepdims,
+        bounds=(low, high),
+        bounds_given=bounds,
+        names=rows.names,
+    )
+
+
+@documented
+def mean(
+    X: ArrayLike,
+    *,
+    axis: int | None = 0,
+    keepdims: bool = False,
+    intervals: bool = False,
+    bounds: Any = "private",
+    nan_policy: str = "raise",
+    n_rows: str = "private",
+    groups: Any = None,
+    max_rows_per_unit: Any = "private",
+    epsilon: float = 1.0,
+    delta: float = 0.0,
+    budget: PrivacyBudget | None = None,
+    random_state: Any = None,
+) -> Released:
+    """Return the mean of the rows, clipped to bounds.
+
+    Parameters
+    ----------
+    {X}
+    {axis}
+    intervals : bool, default=False
+        True: also release the mean square, so that `Released.population_interval` is known. The
+        noise of uniform values was then 1 to 1.7 times as large. Only with ``axis=0``.
+    {bounds}
+    {rows}
+
+    Returns
+    -------
+    released : Released
+        Within the bounds.
+
+    {raises}
+
+    Notes
+    -----
+    **Privacy.** *Released*: bounds, if not stated, and one number for each column, or one for all
+    cells. *Sensitivity* (L2): if the number of rows is public, the diagonal of the bounds divided
+    by that number; otherwise that of the sum together with the number of rows, which are released
+    as one vector. *Mechanism*: K-norm noise, or rounded Gaussian if delta > 0. With
+    ``intervals=True``: what `var` releases. *Charged*: (epsilon, delta), once, as "mean".
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from skdp import statistics
+    >>> ages = np.random.default_rng(0).integers(18, 90, size=5000)
+    >>> answer = statistics.mean(ages, bounds=(0, 120), random_state=0)
+    >>> bool(abs(answer.value - ages.mean()) < 4 * answer.std)
+    True
+    """
+    call = Call.of("mean", locals())
+    across = check_axis(axis, keepdims, whole=True)
+    check_parameter(intervals, "intervals", FLAG)
+    if intervals:
+        return _mean_with_intervals(call, X, bounds, keepdims, across=across)
+    rows, flat = call.table(X)
+    with call.bounded(rows, bounds, (across,)) as (session, low, high, learned):
+        view = sum_view(low, high, rows.n_features, across=across)
+        release = session.answer(Mean(view, count_error=True))
+        std = _with_clipping(release.std, learned, across=across, mean=True)
+        privacy = session.certificate()
+    cells = rows.n_features if across else 1
+    value, std = release.value / cells, std / cells
+    return result(
+        value,
+        std,
+        privacy,
+        flat=flat,
+        across=across,
+        keepdims=keepdims,
+        bounds=(low, high),
+        bounds_given=bounds,
+        names=rows.names,
+    )
+
+
+def _mean_with_intervals(
+    call: Call, X: ArrayLike, bounds: Any, keepdims: bool, *, across: bool
+) -> Released:
+    """Return means with their distance to the means of a population."""
+    if across:
+        raise ValueError("axis must be 0 with intervals=True: cells of one row are not independent")
+    rows, flat = call.table(X)
+    with call.bounded(rows, bounds, ("intervals",)) as (session, low, high, learned):
+        first, second, count = session.answer(moments(low, high))
+        n = float(count.value)
+        private = float(session.adjacency != "replace_one")
+        clusters = float(session.max_rows_per_unit or 1)
+        pure, privacy = session.pure, session.certificate()
+    center, half = low / 2 + high / 2, high / 2 - low / 2
+    noise = float(np.max(first.std))
+    error, spread_error = moment_errors(first.value, second.value, noise, private)
+    value = np.clip(center + half * first.value, low, high)
+    error, spread_error = half * error, half**2 * spread_error
+    if learned is not None:
+        error = np.hypot(error, learned.mean_error())
+        spread_error = np.hypot(spread_error, learned.product_errors(value).diagonal())
+    spread = spread_seen((second.value - first.value**2) * half**2, spread_error)
+    limits = MeanLimits(value, error, clusters * spread / max(n - 1.0, 1.0), low, high, pure)
+    return result(
+        value,
+        error,
+        privacy,
+        flat=flat,
+        keepdims=keepdims,
+        bounds=(low, high),
+        bounds_given=bounds,
+        limits=limits,
+        names=rows.names,
+    )
+
+
+# --- variances, covariances, correlations ---------------------------------------------------------
 
 
 def _per_freedom(n: float, ddof: int) -> float:
@@ -38,10 +461,11 @@ def _per_freedom(n: float, ddof: int) -> float:
 def _variance(
     call: Call, X: ArrayLike, bounds: Any, ddof: int
 ) -> tuple[Floats, Floats, PrivacyCertificate, dict[str, Any]]:
-    """Return variances, their standard errors, the certificate, and what `result` is told."""
+    """Return variances, their standard errors, the certificate, and options of `result`."""
     rows, flat = call.table(X)
     with call.bounded(rows, bounds, (ddof,)) as (session, low, high, learned):
-        first, second, n = session.answer(Moments(low, high))
+        first, second, count = session.answer(moments(low, high))
+        n = float(count.value)
         private = session.adjacency != "replace_one"
         privacy = session.certificate()
     _, error = moment_errors(first.value, second.value, float(np.max(first.std)), float(private))
@@ -55,6 +479,7 @@ def _variance(
     return variance, error, privacy, {"flat": flat, "bounds": (low, high), "names": rows.names}
 
 
+@documented
 def var(
     X: ArrayLike,
     *,
@@ -75,49 +500,19 @@ def var(
 
     Parameters
     ----------
-    X : array-like or table of shape (n_samples,) or (n_samples, n_features)
-        Private rows, finite numbers.
-    axis : {0}, default=0
-        Of each column.
-    keepdims : bool, default=False
-        Keep the axis of the rows, with length 1.
+    {X}
+    {of_columns}
     ddof : int, default=0
         The divisor is the number of rows minus this.
-    bounds : "private" or tuple (low, high) or mapping, default="private"
-        Range of each column, from public knowledge: two numbers, two arrays, or a mapping from
-        column name to (low, high); values beyond them count as the nearest bound. ``"private"``
-        learns them (see `Released`).
-    nan_policy : {"raise", "omit"}, default="raise"
-        ``"omit"``: leave out rows with missing cells.
-    n_rows : {"private", "public"}, default="private"
-        ``"private"``: the number of rows is protected, so X may be a selection of rows by private
-        values. ``"public"``: anyone may know the number of rows; less noise. Not possible under
-        "add_or_remove_one".
-    groups : array-like of shape (n_samples,), default=None
-        Id of the unit (a user, say) that each row belongs to. All rows of one id are protected
-        together. A budget with a `unit` needs groups; any other budget refuses them.
-    max_rows_per_unit : int or "private", default="private"
-        With `groups`: how many rows of each unit are used at most. ``"private"`` chooses this
-        number for 10% of the allowance, so that about 99 in 100 units keep all their rows.
-    epsilon, delta : float, default=1.0, 0.0
-        Privacy loss of the call.
-    budget : PrivacyBudget or None, default=None
-        Budget to charge; it also sets the neighbouring relation. None: the budget of an enclosing
-        ``with budget:`` block, if there is one.
-    random_state : int, RandomState or None, default=None
-        Seeds post-processing, and noise only inside ``skdp.config_context(noise="seeded")``.
+    {bounds}
+    {rows}
 
     Returns
     -------
     released : Released
         At least 0.
 
-    Raises
-    ------
-    TypeError, ValueError
-        If an argument is out of range; nothing is charged then.
-    BudgetExceededError, SealedBudgetError, LedgerError
-        If the budget cannot grant (epsilon, delta).
+    {raises}
 
     Notes
     -----
@@ -135,22 +530,13 @@ def var(
     >>> statistics.var(x, bounds=(-1, 1)).value.round(1)
     np.float64(0.3)
     """
-    call = Call(
-        "var",
-        epsilon,
-        delta,
-        budget,
-        random_state,
-        nan_policy,
-        n_rows,
-        groups=groups,
-        max_rows_per_unit=max_rows_per_unit,
-    )
+    call = Call.of("var", locals())
     check_axis(axis, keepdims)
-    variance, error, privacy, told = _variance(call, X, bounds, check_ddof(ddof))
-    return result(variance, error, privacy, keepdims=keepdims, asked=bounds, **told)
+    variance, error, privacy, options = _variance(call, X, bounds, check_ddof(ddof))
+    return result(variance, error, privacy, keepdims=keepdims, bounds_given=bounds, **options)
 
 
+@documented
 def std(
     X: ArrayLike,
     *,
@@ -171,49 +557,19 @@ def std(
 
     Parameters
     ----------
-    X : array-like or table of shape (n_samples,) or (n_samples, n_features)
-        Private rows, finite numbers.
-    axis : {0}, default=0
-        Of each column.
-    keepdims : bool, default=False
-        Keep the axis of the rows, with length 1.
+    {X}
+    {of_columns}
     ddof : int, default=0
         The divisor is the number of rows minus this.
-    bounds : "private" or tuple (low, high) or mapping, default="private"
-        Range of each column, from public knowledge: two numbers, two arrays, or a mapping from
-        column name to (low, high); values beyond them count as the nearest bound. ``"private"``
-        learns them (see `Released`).
-    nan_policy : {"raise", "omit"}, default="raise"
-        ``"omit"``: leave out rows with missing cells.
-    n_rows : {"private", "public"}, default="private"
-        ``"private"``: the number of rows is protected, so X may be a selection of rows by private
-        values. ``"public"``: anyone may know the number of rows; less noise. Not possible under
-        "add_or_remove_one".
-    groups : array-like of shape (n_samples,), default=None
-        Id of the unit (a user, say) that each row belongs to. All rows of one id are protected
-        together. A budget with a `unit` needs groups; any other budget refuses them.
-    max_rows_per_unit : int or "private", default="private"
-        With `groups`: how many rows of each unit are used at most. ``"private"`` chooses this
-        number for 10% of the allowance, so that about 99 in 100 units keep all their rows.
-    epsilon, delta : float, default=1.0, 0.0
-        Privacy loss of the call.
-    budget : PrivacyBudget or None, default=None
-        Budget to charge; it also sets the neighbouring relation. None: the budget of an enclosing
-        ``with budget:`` block, if there is one.
-    random_state : int, RandomState or None, default=None
-        Seeds post-processing, and noise only inside ``skdp.config_context(noise="seeded")``.
+    {bounds}
+    {rows}
 
     Returns
     -------
     released : Released
         At least 0.
 
-    Raises
-    ------
-    TypeError, ValueError
-        If an argument is out of range; nothing is charged then.
-    BudgetExceededError, SealedBudgetError, LedgerError
-        If the budget cannot grant (epsilon, delta).
+    {raises}
 
     Notes
     -----
@@ -228,43 +584,20 @@ def std(
     >>> statistics.std(x, bounds=(-1, 1), random_state=0).value.round(2)
     np.float64(0.58)
     """
-    call = Call(
-        "std",
-        epsilon,
-        delta,
-        budget,
-        random_state,
-        nan_policy,
-        n_rows,
-        groups=groups,
-        max_rows_per_unit=max_rows_per_unit,
-    )
+    call = Call.of("std", locals())
     check_axis(axis, keepdims)
-    variance, error, privacy, told = _variance(call, X, bounds, check_ddof(ddof))
+    variance, error, privacy, options = _variance(call, X, bounds, check_ddof(ddof))
     deviation, error = np.sqrt(variance), root_error(variance, error)
-    return result(deviation, error, privacy, keepdims=keepdims, asked=bounds, **told)
+    return result(deviation, error, privacy, keepdims=keepdims, bounds_given=bounds, **options)
 
 
 @dataclass(frozen=True)
 class _Moments:
-    """Released covariances of the columns in units of their half widths, divided by n.
+    """Released covariances of the columns, in units of their half widths, divided by n.
 
-    Attributes
-    ----------
-    center : ndarray of shape (d,)
-        Means, from the middle of the bounds.
-    covariance : ndarray of shape (d, d)
-        Positive semidefinite.
-    lifted : ndarray of shape (d, d)
-        By how much that moved each entry, in absolute value.
-    half : ndarray of shape (d,)
-        Half widths.
-    gram : skdp.core.GramRelease
-        What they are made of, and how much noise it has.
-    privacy : skdp.core.PrivacyCertificate
-    bounds : tuple of two ndarrays of shape (d,)
-    clipped : ndarray of shape (d, d)
-        What learned bounds may have clipped of the covariances; 0 where they are stated.
+    The covariance is positive semidefinite; `lifted` is by how much that moved each entry. Means
+    (`center`) are relative to the middle of the bounds. `clipped` is what learned bounds may have
+    clipped of each covariance, 0 where they are stated.
     """
 
     center: Floats
@@ -279,19 +612,12 @@ class _Moments:
     def errors(self, scale: Floats, pull: Floats) -> Floats:
         """Return the standard errors of C_jk - pull_jk (C_jj + C_kk).
 
-        C is the covariance in units of scale_j scale_k. All entries share one noisy matrix: that
-        of a column's sum is in each of its covariances, that of the number of rows in all of them.
-        So the derivatives are added up before they are squared. The entries of the matrix
-        are uncorrelated under each kind of noise, and the squares add up. Products of two means'
-        errors count too: on few rows they are not small. What setting negative eigenvalues to 0
-        moved is added with a third, so that three standard errors hold as they did before.
-
-        Parameters
-        ----------
-        scale : ndarray of shape (d,)
-            Above 0.
-        pull : ndarray of shape (d, d)
-            Symmetric, public or released; 0 on the diagonal.
+        C is the covariance in units of scale_j scale_k; `pull` is symmetric with a diagonal of 0.
+        All entries share the noise of one matrix: that of a column's sum is in each of its
+        covariances, that of the number of rows in all of them. So derivatives are added up before
+        they are squared. Entries of the matrix are uncorrelated under each kind of noise, so their
+        squares add up. Products of two means' errors count too: on few rows they are not small. A
+        third of the change by negative eigenvalues is added, so that three standard errors hold.
         """
         gram, units = self.gram, np.outer(scale, scale)
         center, covariance = self.center / scale, self.covariance / units
@@ -329,16 +655,16 @@ def _moments(call: Call, X: ArrayLike, bounds: Any, ddof: int) -> _Moments:
         gram = session.answer(SecondMoment(ScaledBox(low, high)))
         privacy = session.certificate()
     half = high / 2 - low / 2
-    found = covariance_of(gram, half, privacy)
+    moments = covariance_of(gram, half, privacy)
     clipped: Any = 0.0
     if learned is not None:
-        clipped = learned.product_errors(low / 2 + high / 2 + found.center * half)
+        clipped = learned.product_errors(low / 2 + high / 2 + moments.center * half)
         clipped = clipped / np.outer(half, half)
-    return replace(found, bounds=(low, high), clipped=clipped)
+    return replace(moments, bounds=(low, high), clipped=clipped)
 
 
 def covariance_of(gram: GramRelease, half: Floats, privacy: PrivacyCertificate) -> _Moments:
-    """Return what a released second moment says of the covariance."""
+    """Return the covariances of a released second moment."""
     center = gram.total / gram.n
     noisy = gram.second_moment / gram.n - np.outer(center, center)
     values, vectors = np.linalg.eigh(noisy)
@@ -347,6 +673,7 @@ def covariance_of(gram: GramRelease, half: Floats, privacy: PrivacyCertificate) 
     return _Moments(center, psd, np.abs(psd - noisy), half, gram, privacy)
 
 
+@documented
 def covariance(
     X: ArrayLike,
     *,
@@ -369,29 +696,8 @@ def covariance(
         Private rows of finite numbers; the columns are the variables.
     ddof : int, default=1
         The divisor is the number of rows minus this.
-    bounds : "private" or tuple (low, high) or mapping, default="private"
-        Range of each column, from public knowledge: two numbers, two arrays, or a mapping from
-        column name to (low, high); values beyond them count as the nearest bound. ``"private"``
-        learns them (see `Released`).
-    nan_policy : {"raise", "omit"}, default="raise"
-        ``"omit"``: leave out rows with missing cells.
-    n_rows : {"private", "public"}, default="private"
-        ``"private"``: the number of rows is protected, so X may be a selection of rows by private
-        values. ``"public"``: anyone may know the number of rows; less noise. Not possible under
-        "add_or_remove_one".
-    groups : array-like of shape (n_samples,), default=None
-        Id of the unit (a user, say) that each row belongs to. All rows of one id are protected
-        together. A budget with a `unit` needs groups; any other budget refuses them.
-    max_rows_per_unit : int or "private", default="private"
-        With `groups`: how many rows of each unit are used at most. ``"private"`` chooses this
-        number for 10% of the allowance, so that about 99 in 100 units keep all their rows.
-    epsilon, delta : float, default=1.0, 0.0
-        Privacy loss of the call.
-    budget : PrivacyBudget or None, default=None
-        Budget to charge; it also sets the neighbouring relation. None: the budget of an enclosing
-        ``with budget:`` block, if there is one.
-    random_state : int, RandomState or None, default=None
-        Seeds post-processing, and noise only inside ``skdp.config_context(noise="seeded")``.
+    {bounds}
+    {rows}
 
     Returns
     -------
@@ -400,12 +706,7 @@ def covariance(
         standard error includes the change that this makes. If noise hides a private number of rows,
         it also includes a third of the largest value that the bounds allow.
 
-    Raises
-    ------
-    TypeError, ValueError
-        If an argument is out of range; nothing is charged then.
-    BudgetExceededError, SealedBudgetError, LedgerError
-        If the budget cannot grant (epsilon, delta).
+    {raises}
 
     Notes
     -----
@@ -423,51 +724,42 @@ def covariance(
     >>> statistics.covariance(x, bounds=(-1, 1), random_state=0).value.diagonal().round(2)
     array([0.33, 0.33])
     """
-    call = Call(
-        "covariance",
-        epsilon,
-        delta,
-        budget,
-        random_state,
-        nan_policy,
-        n_rows,
-        groups=groups,
-        max_rows_per_unit=max_rows_per_unit,
-    )
+    call = Call.of("covariance", locals())
     ddof = check_ddof(ddof)
-    found = _moments(call, X, bounds, ddof)
-    d = len(found.half)
-    errors = np.hypot(found.errors(np.ones(d), np.zeros((d, d))), found.clipped)
-    units = np.outer(found.half, found.half) * _per_freedom(found.gram.n, ddof)
-    values, errors = found.covariance * units, errors * units
-    return result(values, errors, found.privacy, flat=False, bounds=found.bounds, asked=bounds)
+    moments = _moments(call, X, bounds, ddof)
+    d = len(moments.half)
+    errors = np.hypot(moments.errors(np.ones(d), np.zeros((d, d))), moments.clipped)
+    units = np.outer(moments.half, moments.half) * _per_freedom(moments.gram.n, ddof)
+    values, errors = moments.covariance * units, errors * units
+    return result(values, errors, moments.privacy, bounds=moments.bounds, bounds_given=bounds)
 
 
-def coefficients_of(found: _Moments) -> tuple[Floats, Floats]:
+def coefficients_of(moments: _Moments) -> tuple[Floats, Floats]:
     """Return correlation coefficients off the diagonal, and their standard errors."""
-    variance = found.covariance.diagonal()
+    variance = moments.covariance.diagonal()
     known = variance > _NO_VARIANCE
     scale = np.sqrt(np.where(known, variance, 1.0))
-    both = np.outer(known, known)
-    ratios = found.covariance / np.outer(scale, scale)
-    coefficients = np.where(both, np.clip(ratios, -1.0, 1.0), 0.0)
+    both_known = np.outer(known, known)
+    ratios = moments.covariance / np.outer(scale, scale)
+    coefficients = np.where(both_known, np.clip(ratios, -1.0, 1.0), 0.0)
     np.fill_diagonal(coefficients, 0.0)
     # r = C_jk in units of the standard deviations, which noise moves as well: dr = dC_jk - r / 2
     # (dC_jj + dC_kk). That is right where the noise of a variance is a small part of it; else
     # errors are enlarged, and nothing is claimed where a variance is not clear of its noise.
-    errors = found.errors(scale, coefficients / 2)
+    errors = moments.errors(scale, coefficients / 2)
     d = len(scale)
-    part = found.errors(scale, np.zeros((d, d))).diagonal()
+    part = moments.errors(scale, np.zeros((d, d))).diagonal()
     worst = np.maximum.outer(part, part)
     errors = errors / np.maximum(1.0 - _QUOTIENT * worst, 1e-9)
     # The errors of what is clipped of a variance and of a covariance may have one sign.
-    clipped = np.zeros((d, d)) + found.clipped / np.outer(scale, scale)
+    clipped = np.zeros((d, d)) + moments.clipped / np.outer(scale, scale)
     clipped += np.abs(coefficients) / 2 * np.add.outer(clipped.diagonal(), clipped.diagonal())
     errors = np.hypot(errors, clipped)
-    clear = both & (_QUOTIENT * worst < 1.0)
+    clear = both_known & (_QUOTIENT * worst < 1.0)
     return coefficients, np.where(clear, np.minimum(errors, 1.0), np.nan)
 
 
+@documented
 def correlation(
     X: ArrayLike,
     *,
@@ -487,29 +779,8 @@ def correlation(
     ----------
     X : array-like or table of shape (n_samples,) or (n_samples, n_features)
         Private rows of finite numbers; the columns are the variables.
-    bounds : "private" or tuple (low, high) or mapping, default="private"
-        Range of each column, from public knowledge: two numbers, two arrays, or a mapping from
-        column name to (low, high); values beyond them count as the nearest bound. ``"private"``
-        learns them (see `Released`).
-    nan_policy : {"raise", "omit"}, default="raise"
-        ``"omit"``: leave out rows with missing cells.
-    n_rows : {"private", "public"}, default="private"
-        ``"private"``: the number of rows is protected, so X may be a selection of rows by private
-        values. ``"public"``: anyone may know the number of rows; less noise. Not possible under
-        "add_or_remove_one".
-    groups : array-like of shape (n_samples,), default=None
-        Id of the unit (a user, say) that each row belongs to. All rows of one id are protected
-        together. A budget with a `unit` needs groups; any other budget refuses them.
-    max_rows_per_unit : int or "private", default="private"
-        With `groups`: how many rows of each unit are used at most. ``"private"`` chooses this
-        number for 10% of the allowance, so that about 99 in 100 units keep all their rows.
-    epsilon, delta : float, default=1.0, 0.0
-        Privacy loss of the call.
-    budget : PrivacyBudget or None, default=None
-        Budget to charge; it also sets the neighbouring relation. None: the budget of an enclosing
-        ``with budget:`` block, if there is one.
-    random_state : int, RandomState or None, default=None
-        Seeds post-processing, and noise only inside ``skdp.config_context(noise="seeded")``.
+    {bounds}
+    {rows}
 
     Returns
     -------
@@ -518,12 +789,7 @@ def correlation(
         variance is 0. The standard error is at most 1. It is too large if noise reaches the ends of
         the range, and NaN if noise hides a variance: the coefficient is then meaningless.
 
-    Raises
-    ------
-    TypeError, ValueError
-        If an argument is out of range; nothing is charged then.
-    BudgetExceededError, SealedBudgetError, LedgerError
-        If the budget cannot grant (epsilon, delta).
+    {raises}
 
     Notes
     -----
@@ -535,25 +801,13 @@ def correlation(
     >>> import numpy as np
     >>> from skdp import statistics
     >>> x = np.random.default_rng(0).uniform(-1, 1, size=100000)
-    >>> both = np.column_stack([x, -x])
-    >>> statistics.correlation(both, bounds=(-1, 1), random_state=0).value[0, 1].round(1)
+    >>> table = np.column_stack([x, -x])
+    >>> statistics.correlation(table, bounds=(-1, 1), random_state=0).value[0, 1].round(1)
     np.float64(-1.0)
     """
-    call = Call(
-        "correlation",
-        epsilon,
-        delta,
-        budget,
-        random_state,
-        nan_policy,
-        n_rows,
-        groups=groups,
-        max_rows_per_unit=max_rows_per_unit,
-    )
-    found = _moments(call, X, bounds, 0)
-    coefficients, errors = coefficients_of(found)
+    call = Call.of("correlation", locals())
+    moments = _moments(call, X, bounds, 0)
+    coefficients, errors = coefficients_of(moments)
     np.fill_diagonal(coefficients, 1.0)
     np.fill_diagonal(errors, 0.0)
-    return result(
-        coefficients, errors, found.privacy, flat=False, bounds=found.bounds, asked=bounds
-    )
+    return result(coefficients, errors, moments.privacy, bounds=moments.bounds, bounds_given=bounds)

@@ -1,4 +1,4 @@
-"""Queries that a user writes: bounded functions of one row; the cost of a spanning tree.
+"""Means of functions that a user writes, and the cost of a spanning tree.
 
 Released: means over the rows of g(row) in [0, 1], as many as the allowance grants; one cost.
 Guarantee: that of the queries of `skdp.queries`.
@@ -18,7 +18,6 @@ from numpy.typing import ArrayLike
 
 from skdp.base import check_integer
 from skdp.budget import PrivacyBudget, gdp_mu
-from skdp.budget.amounts import check_positive, exact
 from skdp.core import (
     Box,
     PrivacyCertificate,
@@ -28,10 +27,11 @@ from skdp.core import (
     open_session,
 )
 from skdp.exceptions import BudgetExceededError
+from skdp.loss.conversions import check_positive, exact
 from skdp.parameters import check_parameter, naming
 from skdp.planning import Allowance
-from skdp.queries import FunctionMean, SpanningCost, check_graph, choose_noise
-from skdp.statistics._call import Call, Floats, Released, result
+from skdp.queries import SpanningCost, check_graph, choose_noise, function_mean
+from skdp.statistics._call import Call, Floats, Released, documented, result
 from skdp.user_code import or_raise
 
 SMALLEST_LEVEL = 1e-9  # of one query: below, its noise would outgrow what the samplers draw
@@ -54,7 +54,7 @@ class QuerySession:
     def __init__(self, session: Session, n_queries: int) -> None:
         self._session: Session | None = session
         self._equal = Fraction(1, n_queries)
-        self._asking = threading.RLock()  # one query at a time; a query that asks is refused
+        self._asking = threading.RLock()  # one query at a time
         self._privacy = session.certificate()
 
     def __repr__(self) -> str:
@@ -118,8 +118,8 @@ class QuerySession:
                     f"share must leave the query a level of at least {SMALLEST_LEVEL:g}, got "
                     f"share={float(part):g} of epsilon={self._privacy.epsilon:g}"
                 )
-            release = session.answer(FunctionMean(UserFunction(query)), part)
-            return result(release.value, release.std, session.certificate(), flat=False)
+            release = session.answer(function_mean(UserFunction(query)), part)
+            return result(release.value, release.std, session.certificate())
 
     def close(self) -> None:
         """End the session and release the memory of the rows; the rest of the allowance is lost.
@@ -149,6 +149,7 @@ class QuerySession:
         self.close()
 
 
+@documented
 def query_session(
     X: ArrayLike,
     *,
@@ -166,22 +167,13 @@ def query_session(
 
     Parameters
     ----------
-    X : array-like or table of shape (n_samples,) or (n_samples, n_features)
-        Private rows, finite numbers.
+    {X}
     n_queries : int, default=10
         Number of queries that share the allowance equally; `QuerySession.ask` accepts other shares.
-    nan_policy : {"raise", "omit"}, default="raise"
-        ``"omit"``: leave out rows with missing cells.
-    n_rows : {"private", "public"}, default="private"
-        ``"private"``: the number of rows is protected, so X may be a selection of rows by private
-        values. ``"public"``: anyone may know the number of rows; less noise. Not possible under
-        "add_or_remove_one".
-    groups : array-like of shape (n_samples,), default=None
-        Id of the unit (a user, say) that each row belongs to. All rows of one id are protected
-        together. A budget with a `unit` needs groups; any other budget refuses them.
-    max_rows_per_unit : int or "private", default="private"
-        With `groups`: how many rows of each unit are used at most. ``"private"`` chooses this
-        number for 10% of the allowance, so that about 99 in 100 units keep all their rows.
+    {nan_policy}
+    {n_rows}
+    {groups}
+    {max_rows_per_unit}
     epsilon, delta : float, default=1.0, 0.0
         Privacy loss of the call: of all queries together.
     budget : PrivacyBudget or None, default=None
@@ -194,12 +186,7 @@ def query_session(
     -------
     session : QuerySession
 
-    Raises
-    ------
-    TypeError, ValueError
-        If an argument is out of range; nothing is charged then.
-    BudgetExceededError, SealedBudgetError, LedgerError
-        If the budget cannot grant (epsilon, delta).
+    {raises}
 
     Notes
     -----
@@ -226,17 +213,7 @@ def query_session(
     >>> bool(abs(old.value - (ages >= 65).mean()) < 5 * old.std), session.remaining
     (True, 0.0)
     """
-    call = Call(
-        "query_session",
-        epsilon,
-        delta,
-        budget,
-        random_state,
-        nan_policy,
-        n_rows,
-        groups=groups,
-        max_rows_per_unit=max_rows_per_unit,
-    )
+    call = Call.of("query_session", locals())
     parts = check_integer(n_queries, "n_queries", low=1, high=2**53)
     allowance = Allowance(float(epsilon), gdp_mu(float(epsilon), float(delta)) if delta else None)
     if allowance.part(Fraction(1, parts)).level / call.steps < SMALLEST_LEVEL:
@@ -248,6 +225,7 @@ def query_session(
     return QuerySession(call.opened(rows, (parts,)), parts)
 
 
+@documented
 def mst_cost(
     n_vertices: int,
     edges: ArrayLike,
@@ -295,12 +273,7 @@ def mst_cost(
         Between 0 and (n_vertices - 1) upper. The standard error is NaN: the amount of noise depends
         on the weights, so it is private.
 
-    Raises
-    ------
-    TypeError, ValueError
-        If an argument is out of range; nothing is charged then.
-    BudgetExceededError, SealedBudgetError, LedgerError
-        If the budget cannot grant (epsilon, delta).
+    {raises}
 
     Notes
     -----
@@ -357,4 +330,4 @@ def mst_cost(
         view = Box([0.0], [top])
         release = session.answer(SpanningCost(view, n, graph, noise=noise, nu=nu), name="mst_cost")
         privacy = session.certificate()
-    return result(release.value, math.nan, privacy, flat=False)
+    return result(release.value, math.nan, privacy)

@@ -23,7 +23,7 @@ from skdp.budget import PrivacyBudget
 from skdp.core import PrivacyCertificate, Session
 from skdp.parameters import Integers, Table
 from skdp.planning import Allowance, row_count
-from skdp.queries import MAX_TABLE, Cells, Marginal, Workload, WorstMarginal
+from skdp.queries import MAX_TABLE, Cells, MarginalCells, Workload, WorstMarginal, row_counts
 from skdp.synthetic._base import LearningMixin, ReleaserMixin, Tables, by_label
 from skdp.synthetic._queries import Queries, as_queries, conjunctions, workload_of
 from skdp.tabular import CATEGORIES, Domain
@@ -477,7 +477,7 @@ class Rounds:
     def measure(self, columns: Clique, share: Fraction) -> None:
         """Release a table; a second one of the same columns is averaged with the first."""
         name = "table of " + ", ".join(str(self.names[a]) for a in columns)
-        release = self.session.answer(Marginal(self.sizes, columns), share, name=name)
+        release = self.session.answer(row_counts(MarginalCells(self.sizes, columns), name), share)
         self.spent += share
         table, std = np.asarray(release.value).reshape(-1), max(float(release.std), LEAST_STD)
         if columns in self.measured:

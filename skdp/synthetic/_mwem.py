@@ -28,12 +28,13 @@ from skdp.queries import (
     MAX_TABLE,
     QUERY_UNIT,
     Cells,
-    Marginal,
+    MarginalCells,
     Workload,
     WorkloadAnswer,
     WorstMarginal,
     WorstQuery,
     marginals,
+    row_counts,
 )
 from skdp.synthetic._base import ReleaserMixin, by_label
 from skdp.synthetic._queries import conjunctions, workload_of
@@ -567,7 +568,9 @@ class _Rounds:
         attributes = work.groups[group].attributes
         if self._plan.chooses:
             attributes = self._wider.widen(attributes)
-        release = session.answer(Marginal(work.sizes, attributes), self._measuring)
+        release = session.answer(
+            row_counts(MarginalCells(work.sizes, attributes), "marginal"), self._measuring
+        )
         self._add(attributes, release.value.reshape(-1), float(release.std), SMOOTHING_TABLE)
         return attributes
 

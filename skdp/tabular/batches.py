@@ -1,9 +1,8 @@
 """Tables that are not in memory, read once: DuckDB relations, Parquet files and tables in parts.
 
-Nothing is released here. Each yields Arrow tables of one schema: a column of ids, then those of
-keys, then those of numbers. They are read before any charge, so whether reading fails tells nothing
-of a table that has been charged for. What a library says of a failure may quote a cell: a fixed
-text replaces it.
+Each yields Arrow tables of one schema: the column of ids, the columns of keys, the columns of
+numbers. Tables are read before any charge, so no charged fit fails by reading. The error text of a
+library may quote a cell, so a fixed text replaces it.
 """
 
 from __future__ import annotations
@@ -33,8 +32,8 @@ from skdp.user_code import or_raise
 
 __all__ = ["Batches", "batches_of_parts", "batches_of_relation", "is_relation", "opened"]
 
-_VIEW = "skdp_rows_5e1c7f0a"  # which no view of the caller's is named
-_ROWS = 2**17  # that DuckDB hands over at a time
+_VIEW = "skdp_rows_5e1c7f0a"  # a name that no view of a caller has
+_ROWS = 2**17  # in a batch of DuckDB
 _NO_TYPE = (
     "the type of column {name!r} does not say what it holds, or holds what is no key, id or "
     "number; give it a type in every part, such as astype('string')"
@@ -49,17 +48,17 @@ _UNREADABLE = (
 
 @dataclass(eq=False, repr=False)
 class Batches:
-    """What a table is read from.
+    """A table that can be read once, in batches.
 
     Attributes
     ----------
     types : dict of ColumnType
-        Of its columns.
+        Type of each column.
     read : callable
         Takes names of columns of ids and keys, and of columns of numbers; yields Arrow tables of
         these columns, in this order.
     failure : callable
-        Returns the error of a table that cannot be read.
+        Returns the error to raise if the table cannot be read.
     """
 
     types: dict[str, ColumnType]
@@ -67,7 +66,7 @@ class Batches:
     failure: Callable[[], Exception]
 
 
-# --- DuckDB ---------------------------------------------------------------------------------------
+# --- DuckDB -------------------------------------------------------------------------------------
 
 
 def is_relation(table: Any) -> bool:
@@ -106,7 +105,7 @@ def opened(table: Any) -> Any:
 
 
 def batches_of_relation(relation: Any) -> Batches:
-    """Return what a relation is read from, by one query; refuse one that may fail on a cell."""
+    """Return the batches of a relation, read by one query; refuse one that may fail on a cell."""
     needed("pyarrow", "duckdb")
     check_plan(relation)
     names = tuple(relation.columns)
@@ -142,7 +141,7 @@ def _quoted(column: str) -> str:
     return '"' + column.replace('"', '""') + '"'
 
 
-# --- parts ----------------------------------------------------------------------------------------
+# --- parts --------------------------------------------------------------------------------------
 
 
 def _schema(head: Any) -> Any:
@@ -171,13 +170,13 @@ def _schema(head: Any) -> Any:
 
 
 def batches_of_parts(source: Source, columns: Sequence[str]) -> Batches:
-    """Return what a table in parts is read from, in this process, one part after the other.
+    """Return the batches of a table in parts, read in this process, one part after the other.
 
     Parameters
     ----------
     source : Source
     columns : sequence of str
-        Those that are asked for; those that are missing are left to the caller to name.
+        Columns to read. Missing ones are skipped: the caller names them.
 
     Raises
     ------
@@ -211,7 +210,7 @@ def batches_of_parts(source: Source, columns: Sequence[str]) -> Batches:
 
 
 def _batches(source: Source, columns: Sequence[str]) -> Iterator[Any]:
-    """Yield batches of all parts; those of other machines come to this process."""
+    """Yield the batches of all parts; parts on other machines are sent to this process."""
     fetch = getattr(source.engine, "fetched", None)
     for number, handle in enumerate(source.handles):
         if fetch is None:

@@ -1,7 +1,15 @@
-"""One cell of a key or id column: how it is read, compared, ordered and hashed.
+"""One cell of a table: read as a number that is added up, or as a value that is compared.
 
-`read_cell` is one rule for every cell of any type. It looks at that cell alone and never raises, so
-that no cell decides what another one is read as. A cell is read as
+Both rules look at one cell alone and never run code of its own class, so no cell decides what
+another one is read as. (numpy and pandas would find a common type for all cells: one cell of text
+turns the numbers beside it into text.)
+
+**As a number** (`number`): a bool, an int, a float or a real scalar of numpy (subclasses are read
+as their base), a `Decimal`, a `Fraction`, or an array of no dimensions. A missing cell (None, NaN,
+numpy's masked constant, pandas' NA and NaT) is NaN. Everything else is no number, text like "1" and
+complex numbers too.
+
+**As a value** (`read_cell`), for categories, classes, keys and ids:
 
 - text (``str``);
 - a boolean;
@@ -13,7 +21,8 @@ that no cell decides what another one is read as. A cell is read as
 - a time of day, a duration, bytes, a UUID, or an interval of pandas;
 - missing (None), if it is none of these.
 
-`id_of` is the rule for ids: dates are timestamps at midnight, ``True`` is 1.
+Keys compare these values as they are (`identity`). For ids (`id_of`), classes and categories
+(`compared`), ``True`` is 1 and a date is its midnight.
 """
 
 from __future__ import annotations
@@ -25,7 +34,7 @@ import functools
 import hashlib
 import math
 import uuid
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -33,32 +42,137 @@ import numpy as np
 from numpy.typing import NDArray
 
 from skdp.core.query import reviewed
-from skdp.tabular.canonical import plain
-from skdp.tabular.values import is_missing
 from skdp.user_code import no_restart, run_isolated
 
 __all__ = [
+    "MISSING",
     "Interval",
+    "cell_key",
+    "compared",
     "date_of_days",
     "duration",
     "exact_number",
     "family",
     "id_of",
     "identity",
+    "is_missing",
     "key_order",
+    "number",
+    "numbers",
     "read_cell",
-    "read_cells",
+    "stands_for_nothing",
+    "ticks",
     "timestamp",
     "words_of",
 ]
 
+Floats = NDArray[np.float64]
+
+# --- as numbers ---------------------------------------------------------------------------------
+
+_NUMPY_NUMBERS = (
+    np.bool_, np.int8, np.int16, np.int32, np.int64, np.longlong, np.uint8, np.uint16, np.uint32,
+    np.uint64, np.ulonglong, np.float16, np.float32, np.float64, np.longdouble,
+)  # fmt: skip
+# numpy converts cells of these types to float64 one by one, without code of their own.
+PLAIN_NUMBERS = frozenset({bool, int, float, *_NUMPY_NUMBERS})
+
+
+def _nearest(value: int | fractions.Fraction) -> float:
+    """Return an integer or fraction of any size as a float: infinity beyond the largest."""
+    try:
+        return float(value)
+    except OverflowError:
+        return math.inf if value > 0 else -math.inf
+
+
+def _decimal_number(cell: Any) -> float:
+    return math.nan if decimal.Decimal.is_nan(cell) else decimal.Decimal.__float__(cell)
+
+
+def _array(cell: NDArray) -> float | None:
+    """Return an array of no dimensions of real numbers as a float."""
+    if issubclass(type(cell), np.ma.MaskedArray):
+        return None
+    plain = np.asarray(cell)  # of a subclass, whose own code does not run then
+    if plain.ndim or plain.dtype.kind not in "biuf":
+        return None
+    return float(plain.astype(np.float64))
+
+
+def _no_time(cell: Any) -> float | None:
+    """Return NaN for numpy's NaT; a date or duration is no number."""
+    return math.nan if np.isnat(cell) else None
+
+
+_MASKED: type = type(np.ma.masked)
+_NUMBERS: dict[type, Callable[[Any], float | None]] = {
+    **{kind: kind.__float__ for kind in _NUMPY_NUMBERS},
+    float: float.__float__,
+    int: lambda cell: _nearest(int.__int__(cell)),
+    decimal.Decimal: _decimal_number,
+    np.datetime64: _no_time,
+    np.timedelta64: _no_time,
+    np.ndarray: _array,
+}
+
+
+def is_missing(cell: Any) -> bool:
+    """Say whether a cell stands for no value: None, numpy's masked constant, pandas' NA or NaT."""
+    kind = type(cell)
+    return cell is None or kind is _MASKED or kind.__name__ in ("NAType", "NaTType")
+
+
+def number(cell: Any) -> float | None:
+    """Return a cell as a float, NaN if it is missing, None if it is no number."""
+    if type(cell) is float:
+        return float(cell)
+    if is_missing(cell):
+        return math.nan
+    if type(cell) is fractions.Fraction:
+        return _nearest(cell)
+    # By what it inherits, and not by its own methods, which it may have overridden.
+    for base in type(cell).__mro__:
+        if (read := _NUMBERS.get(base)) is not None:
+            return read(cell)
+    return None
+
+
+def numbers(cells: Iterable[Any]) -> tuple[Floats, bool]:
+    """Return cells as float64, each by itself, and whether any of them is no number.
+
+    What is missing or no number is NaN. Call it within `suppress_warnings` and `interruptible`.
+    """
+    items = cells if isinstance(cells, list) else list(cells)
+    with np.errstate(all="ignore"):  # a long double beyond the range is infinite
+        fast: Floats | None = run_isolated(lambda: _at_once(items), None, no_restart)
+        if fast is not None:
+            return fast, False
+        found = [run_isolated(functools.partial(number, cell), None, no_restart) for cell in items]
+    values = np.array([math.nan if v is None else v for v in found], dtype=np.float64)
+    return values, None in found
+
+
+def _at_once(items: list[Any]) -> Floats | None:
+    """Return cells of plain numbers, which numpy converts one by one; None if others are there."""
+    if not set(map(type, items)) <= PLAIN_NUMBERS:
+        return None
+    return np.array(items, dtype=np.float64)  # raises for an integer without a float
+
+
+# --- as values ----------------------------------------------------------------------------------
+
 _WORD = 2**64
 _MICROSECONDS = 365 * 290_000 * 86_400 * 10**6  # that 64 bits can count, before and after 1970
 _EPOCH = datetime.date(1970, 1, 1)
+NANOSECONDS = {
+    "W": 604_800 * 10**9, "D": 86_400 * 10**9, "h": 3_600 * 10**9, "m": 60 * 10**9, "s": 10**9,
+    "ms": 10**6, "us": 1000, "ns": 1,
+}  # fmt: skip
 _DAYS = (datetime.date.min - _EPOCH).days, (datetime.date.max - _EPOCH).days
 # Of a number. One of more is missing: Python shows none if its user says so, of 640 digits or more.
 _DIGITS, _BITS = 600, 2_000
-_EXACT = decimal.Context(prec=2 * _DIGITS)  # so that trailing zeros go, and nothing else
+_CONTEXT = decimal.Context(prec=2 * _DIGITS)  # so that trailing zeros go, and nothing else
 _FAMILIES: dict[type, str] = {
     type(None): "missing", bool: "boolean", str: "text", bytes: "bytes", uuid.UUID: "uuid",
     datetime.date: "date", datetime.time: "time", np.timedelta64: "duration",
@@ -80,9 +194,6 @@ _VALUES = {*_FAMILIES, np.datetime64}  # what a cell may be read as
 _CLOSED = ("left", "right", "both", "neither")
 
 
-# --- reading --------------------------------------------------------------------------------------
-
-
 def read_cell(cell: Any) -> Any:
     """Return the value of a cell, None if it is missing; see the module's rule."""
     if type(cell) is str:
@@ -90,9 +201,10 @@ def read_cell(cell: Any) -> Any:
     return run_isolated(functools.partial(_read, cell), None, no_restart)
 
 
-def read_cells(cells: Iterable[Any]) -> list[Any]:
-    """Return the value of every cell, each read by itself."""
-    return [cell if type(cell) is str else read_cell(cell) for cell in cells]
+def stands_for_nothing(cell: Any) -> bool:
+    """Say whether a cell is missing, NaN and NaT included, and not of a type that has no value."""
+    near = run_isolated(functools.partial(number, cell), None, no_restart)
+    return near is not None and near != near
 
 
 def id_of(value: Any) -> Any:
@@ -102,11 +214,7 @@ def id_of(value: Any) -> Any:
         return int(value)
     if kind is float or kind is decimal.Decimal:
         return exact_number(value)
-    if kind is datetime.date:
-        return np.datetime64(value, "us")
-    if kind is np.datetime64:
-        return _moment(plain(value))
-    return value
+    return timestamp(ticks(value)) if kind in (datetime.date, np.datetime64) else value
 
 
 def _read(cell: Any) -> Any:
@@ -149,7 +257,7 @@ def exact_number(value: Any) -> Any:
         near = float(value)
         # 0.1, and what a float of it is in full, are both the float 0.1.
         same = near == value or decimal.Decimal(repr(near)) == value
-        return near if same else _EXACT.normalize(value)
+        return near if same else _CONTEXT.normalize(value)
     if type(value) is fractions.Fraction:
         if max(value.numerator.bit_length(), value.denominator.bit_length()) > _BITS:
             return None
@@ -181,7 +289,7 @@ def _of_numpy_date(cell: Any) -> Any:
         if np.isnat(cell) or days.astype(cell.dtype) != cell:
             return None
         return date_of_days(int(days.astype(np.int64)))
-    return _moment(plain(cell))
+    return timestamp(ticks(cell))
 
 
 def _of_date(cell: Any) -> Any:
@@ -192,16 +300,6 @@ def _of_time(cell: Any) -> Any:
     return None if cell.tzinfo is not None else datetime.time(
         cell.hour, cell.minute, cell.second, cell.microsecond
     )  # fmt: skip
-
-
-def _of_duration(cell: Any) -> Any:
-    found = plain(cell)
-    return duration(found[1]) if isinstance(found, tuple) else None
-
-
-def _moment(found: Any) -> Any:
-    """Return a timestamp as `plain` has it: a name, and nanoseconds since 1970."""
-    return timestamp(found[1]) if isinstance(found, tuple) else None
 
 
 _READERS: dict[type, Any] = {
@@ -216,34 +314,56 @@ _READERS: dict[type, Any] = {
     fractions.Fraction: lambda cell: (
         exact_number(cell) if type(cell) is fractions.Fraction else None
     ),
-    datetime.datetime: lambda cell: _moment(plain(cell)),
+    datetime.datetime: lambda cell: timestamp(ticks(cell)),
     datetime.date: _of_date,
     datetime.time: _of_time,
-    datetime.timedelta: _of_duration,
+    datetime.timedelta: lambda cell: duration(ticks(cell)),
     np.datetime64: _of_numpy_date,
-    np.timedelta64: _of_duration,
+    np.timedelta64: lambda cell: duration(ticks(cell)),
     bytes: lambda cell: bytes(memoryview(cell)),
     uuid.UUID: lambda cell: cell if type(cell) is uuid.UUID else None,
 }
 
 
-# --- values of dates and times --------------------------------------------------------------------
+# --- values of dates and times ------------------------------------------------------------------
 
 
-def timestamp(nanoseconds: int) -> np.datetime64 | None:
+def ticks(value: Any) -> int | None:
+    """Return nanoseconds since 1970 (of UTC, where there is a zone), or of a duration.
+
+    None for NaT, and for numpy's units that are no number of nanoseconds.
+    """
+    if isinstance(value, np.datetime64 | np.timedelta64):
+        unit, step = np.datetime_data(value.dtype)
+        if np.isnat(value) or unit not in NANOSECONDS:
+            return None
+        return int(value.astype(np.int64)) * step * NANOSECONDS[unit]
+    if not isinstance(value, datetime.datetime | datetime.timedelta):
+        return (value - _EPOCH).days * NANOSECONDS["D"]
+    more = int(getattr(value, "nanosecond", getattr(value, "nanoseconds", 0)) or 0)  # of pandas
+    if isinstance(value, datetime.datetime):
+        value = value - datetime.datetime(1970, 1, 1, tzinfo=value.tzinfo and datetime.UTC)
+    return (value.days * 86_400 + value.seconds) * 10**9 + value.microseconds * 1000 + more
+
+
+def timestamp(nanoseconds: int | None) -> np.datetime64 | None:
     """Return the timestamp so many nanoseconds after 1970; None beyond 290,000 years."""
-    whole, rest = divmod(nanoseconds, 1000)
-    if rest:
-        return np.datetime64(nanoseconds, "ns") if abs(nanoseconds) < 2**63 else None
-    return np.datetime64(whole, "us") if abs(whole) <= _MICROSECONDS else None
+    return _of_ticks(np.datetime64, nanoseconds)
 
 
-def duration(nanoseconds: int) -> np.timedelta64 | None:
-    """Return a duration of so many nanoseconds."""
+def duration(nanoseconds: int | None) -> np.timedelta64 | None:
+    """Return a duration of so many nanoseconds; None beyond 290,000 years."""
+    return _of_ticks(np.timedelta64, nanoseconds)
+
+
+def _of_ticks(kind: Any, nanoseconds: int | None) -> Any:
+    """Return microseconds; nanoseconds where there are any."""
+    if nanoseconds is None:
+        return None
     whole, rest = divmod(nanoseconds, 1000)
     if rest:
-        return np.timedelta64(nanoseconds, "ns") if abs(nanoseconds) < 2**63 else None
-    return np.timedelta64(whole, "us") if abs(whole) <= _MICROSECONDS else None
+        return kind(nanoseconds, "ns") if abs(nanoseconds) < 2**63 else None
+    return kind(whole, "us") if abs(whole) <= _MICROSECONDS else None
 
 
 def date_of_days(days: int) -> datetime.date | np.datetime64:
@@ -253,7 +373,29 @@ def date_of_days(days: int) -> datetime.date | np.datetime64:
     return np.datetime64(days, "D")
 
 
-# --- comparing, sorting, hashing ------------------------------------------------------------------
+# --- comparing, sorting, hashing ----------------------------------------------------------------
+
+MISSING: tuple[str, Any] = ("missing", None)
+_LARGEST = 2**63  # whole numbers of categories are smaller, unless a float holds them
+
+
+def cell_key(cell: Any) -> tuple[str, Any] | None:
+    """Return the family and value of a cell that is text, a number, a boolean or missing.
+
+    None for all others: infinite, dates, bytes and so on.
+    """
+    if type(cell) is str:
+        return "text", cell
+    value = read_cell(cell)
+    if value is None:
+        return MISSING if stands_for_nothing(cell) else None
+    kind = type(value)
+    if kind is int and abs(value) >= _LARGEST:
+        value = _nearest(value)
+        return ("number", value) if value == read_cell(cell) else None
+    if kind in (int, str, bool) or (kind is float and math.isfinite(value)):
+        return family(value), value
+    return None
 
 
 def family(value: Any) -> str:
@@ -261,6 +403,14 @@ def family(value: Any) -> str:
     if type(value) is np.datetime64:
         return "date" if np.datetime_data(value.dtype)[0] == "D" else "timestamp"
     return _FAMILIES.get(type(value), "interval")
+
+
+def compared(value: Any) -> Any:
+    """Return what classes and categories are compared by: True is 1, a date is its midnight."""
+    found = family(value)
+    if found in ("date", "timestamp"):
+        return "moment", ticks(value)
+    return ("span", ticks(value)) if found == "duration" else value
 
 
 def identity(value: Any) -> Any:
@@ -283,7 +433,7 @@ def key_order(key: Any) -> Any:
         return (0, "", key, kind.__name__)
     found = family(key)
     if found in ("date", "timestamp", "duration"):
-        return (1, found, plain(key)[1], "")
+        return (1, found, ticks(key), "")
     if found == "interval":
         return (1, found, (key_order(key.left), key_order(key.right)), key.closed)
     return (1, found, key, "")

@@ -1,11 +1,9 @@
-"""Private tables of cells of any types, coded by a public domain.
+"""Private tables of cells of any types as codes: of a public domain, or of a model's outcomes.
 
-Nothing is released here. `check_coded` codes a private table by a `Domain`, once, before any
-charge; after that no reader of the rows can fail. A row's codes depend on that row only, and are in
-range. Proofs: workloads.md.
-
-Cells outside of the domain are moved to a declared value, or the table is refused, as the domain
-says; refusing tells that there is such a cell, and nothing else.
+`check_coded` codes a private table by a `Domain`, once, before any charge. After it no reader of
+the rows can fail. The codes of a row depend on that row only, and are in range. Cells outside of
+the domain are moved to a declared value, or the table is refused, as the domain says: refusing
+shows that there is such a cell, and nothing else. Proofs: workloads.md.
 """
 
 from __future__ import annotations
@@ -17,12 +15,13 @@ from weakref import WeakKeyDictionary
 import numpy as np
 from numpy.typing import NDArray
 
+from skdp.tabular.columns import flat_array
 from skdp.tabular.containers import is_parts, kind_of
-from skdp.tabular.domain import REFUSE, Domain
+from skdp.tabular.domain import REFUSE, Bins, Domain
 from skdp.tabular.encoding import Schema, _column_part, table_schema
-from skdp.tabular.labels import _NO_LABELS, _NOT_FINITE, _OTHER_LENGTH, _flat
-from skdp.tabular.parts import ONE_PLACE, Form, checked_parts, heads_of, refuse_parts
-from skdp.tabular.rows import _NO_ROWS, Rows
+from skdp.tabular.labels import _NOT_FINITE, _OTHER_LENGTH, check_labels, label_column
+from skdp.tabular.parts import _NO_ROWS, ONE_PLACE, Form, checked_parts, heads_of, refuse_parts
+from skdp.tabular.rows import Rows
 from skdp.user_code import interruptible, suppress_warnings
 
 __all__ = ["CodedRows", "check_coded", "check_coded_target", "public_codes", "target_column"]
@@ -125,10 +124,9 @@ def check_coded_target(
 
 def target_column(y: Any, n: int, estimator: str) -> NDArray:
     """Return targets as a table of one column, or raise with a fixed text."""
-    cells, problem = (np.empty(0), _NO_LABELS) if y is None else _flat(y)
-    if not problem and len(cells) != n:
-        problem = _OTHER_LENGTH
-    if not problem and cells.dtype.kind == "f" and not np.isfinite(cells).all():
+    column, problem = label_column(y, n)
+    cells = np.empty(0) if problem else flat_array(column)
+    if cells.dtype.kind == "f" and not np.isfinite(cells).all():
         problem = _NOT_FINITE
     if problem:
         raise ValueError(problem.format(estimator=estimator, y="y"))
@@ -209,3 +207,91 @@ class CodedForm(Form):
         codes, strange = _coded(self.chosen(batch), self.domain)
         refused = strange and self.domain.outside == REFUSE
         return CodedRows(codes, self.domain.sizes), {0} if refused else set()
+
+
+# --- outcomes of a public model ---------------------------------------------------------------
+
+# What is known of a row is decided by its own pair: the codes of two labels and whether they are
+# one, the code of a label and the cell of a score, or a number and how far its prediction is from
+# it. How many rows there are is taken as private, so that they may be a selection.
+
+_FARTHEST = 1e100  # of a number: its square is finite
+
+
+def check_outcomes(y_true: Any, y_pred: Any, *, estimator: str, classes: NDArray) -> CodedRows:
+    """Return rows of three codes: the true class, the predicted one, and whether they are one.
+
+    A label that is none of the classes has the code behind the last one; it equals nothing.
+
+    Parameters
+    ----------
+    y_true, y_pred : array-like of shape (n_samples,)
+    estimator : str
+        Name for error messages.
+    classes : ndarray of shape (n_classes,)
+        Public, sorted.
+
+    Raises
+    ------
+    TypeError, ValueError
+        With a fixed text, if they have different lengths or other than one dimension, or a label is
+        missing, or their public type is none that the classes have.
+    """
+    true = _codes(y_true, classes, estimator, "y_true")
+    predicted = _codes(y_pred, classes, estimator, "y_pred")
+    _same_length(true, predicted, "y_pred")
+    size = len(classes)
+    right = (true == predicted) & (true < size)
+    return _coded_columns([true, predicted, right], (size + 1, size + 1, 2))
+
+
+def check_scores(
+    y_true: Any, y_score: Any, *, estimator: str, classes: NDArray, bins: Bins
+) -> CodedRows:
+    """Return rows of two codes: the class, and the cell of the score.
+
+    A score beyond the edges is in the nearest cell. Parameters and errors as `check_outcomes`; a
+    score that is no finite number is refused.
+    """
+    true = _codes(y_true, classes, estimator, "y_true")
+    scores = _numbers(y_score, estimator, "y_score")
+    _same_length(true, scores, "y_score")
+    cells, _ = bins.codes(scores)
+    return _coded_columns([true, cells], (len(classes) + 1, bins.size))
+
+
+def check_errors(y_true: Any, y_pred: Any, *, estimator: str, targets: bool) -> Rows:
+    """Return rows of how far a prediction is from its number; with `targets` that number first.
+
+    Numbers beyond 1e100 count as that. Errors as `check_outcomes`.
+    """
+    true = _numbers(y_true, estimator, "y_true")
+    predicted = _numbers(y_pred, estimator, "y_pred")
+    _same_length(true, predicted, "y_pred")
+    distance = np.abs(true - predicted)
+    columns = [true, distance] if targets else [distance]
+    return Rows(np.column_stack(columns), filtered=True)
+
+
+def _codes(labels: Any, classes: NDArray, estimator: str, name: str) -> NDArray[np.int64]:
+    refuse_parts(labels, estimator, ONE_PLACE, name=name)
+    codes, _ = check_labels(labels, None, estimator=estimator, classes=classes, name=name)
+    return np.where(codes < 0, len(classes), codes)
+
+
+def _numbers(numbers: Any, estimator: str, name: str) -> NDArray[np.float64]:
+    refuse_parts(numbers, estimator, ONE_PLACE, name=name)
+    found, _ = check_labels(numbers, None, estimator=estimator, name=name)
+    return np.clip(found, -_FARTHEST, _FARTHEST)
+
+
+def _same_length(first: NDArray, second: NDArray, name: str) -> None:
+    if len(first) != len(second):
+        raise ValueError(_OTHER_LENGTH.format(y=name).replace("X and", "y_true and"))
+
+
+def _coded_columns(columns: list[NDArray], sizes: tuple[int, ...]) -> CodedRows:
+    kind = np.uint8 if max(sizes) <= 2**8 else np.uint16
+    rows = CodedRows(np.column_stack(columns).astype(kind), sizes)
+    rows.filtered = True
+    return rows

@@ -14,41 +14,58 @@ from __future__ import annotations
 import datetime
 import decimal
 import uuid
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from importlib import import_module
 from importlib.util import find_spec
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 from numpy.typing import NDArray
 
-from skdp.tabular.canonical import as_list, plain
 from skdp.tabular.cells import (
+    NANOSECONDS,
     Interval,
+    compared,
     date_of_days,
     duration,
     family,
     id_of,
     identity,
+    is_missing,
+    numbers,
     read_cell,
-    read_cells,
+    stands_for_nothing,
+    ticks,
     timestamp,
     words_of,
 )
-from skdp.tabular.containers import reading, to_float
-from skdp.tabular.terms import Ints
-from skdp.tabular.values import is_missing, numbers
+from skdp.tabular.containers import (
+    as_list,
+    checked,
+    is_frame,
+    is_listed,
+    is_sliced_table,
+    object_rows,
+    reading,
+    to_float,
+)
 from skdp.user_code import no_restart, run_isolated
 
 __all__ = [
     "STATED_TYPES",
     "ColumnType",
+    "as_they_come",
     "coded",
     "coded_ids",
     "column_of_values",
+    "flat_array",
+    "flat_column",
     "numbers_of",
+    "places_by",
+    "readable_type",
     "shown_key",
+    "stated_places",
     "stated_type",
     "stated_value",
     "type_of_arrow",
@@ -58,6 +75,9 @@ __all__ = [
     "values_of",
     "with_types",
 ]
+
+
+Ints = NDArray[np.int64]
 
 
 @dataclass(frozen=True)
@@ -128,13 +148,12 @@ _NUMPY = {
     "O": "any",
 }  # fmt: skip
 _BITS = {"TINYINT": 8, "SMALLINT": 16, "INTEGER": 32, "BIGINT": 64, "HUGEINT": 128}
-_NANOSECONDS = {"s": 10**9, "ms": 10**6, "us": 1000, "ns": 1}
-_DAY = 86_400 * 10**9
+_DAY = NANOSECONDS["D"]
 _INFINITE = {32: 2**31 - 1, 64: 2**63 - 1}  # as DuckDB has it in dates of so many bits
 _AT_ONCE = 1000  # cells above which a column of text is coded by pandas
 
 
-# --- types ----------------------------------------------------------------------------------------
+# --- types --------------------------------------------------------------------------------------
 
 
 def _range(bits: int, signed: bool) -> tuple[int, int]:
@@ -207,7 +226,7 @@ def type_of_column(column: Any) -> ColumnType:
     if isinstance(dtype, np.dtype):
         return _type_of_numpy(dtype)
     if hasattr(dtype, "is_temporal"):  # polars
-        if str(dtype) in ("Object", "Null"):
+        if str(dtype) in ("Object", "Null") or not find_spec("pyarrow"):
             return ANY
         if type(dtype).__name__ in ("Enum", "Categorical"):  # whose categories may be private
             return ColumnType("text")
@@ -228,6 +247,12 @@ def type_of_column(column: Any) -> ColumnType:
     return ColumnType(_PANDAS.get(name, "other"), dtype=dtype)
 
 
+def readable_type(column: Any) -> ColumnType:
+    """Return the type by which a column of classes or categories is read, whatever is in it."""
+    kind = type_of_column(column)
+    return ANY if kind.kind == "other" else kind
+
+
 def stated_type(kind: Any, name: str) -> ColumnType:
     """Return a type that a caller states for a column.
 
@@ -240,7 +265,7 @@ def stated_type(kind: Any, name: str) -> ColumnType:
     return ColumnType(kind, 64 if kind == "float" else None)
 
 
-# --- values ---------------------------------------------------------------------------------------
+# --- values -------------------------------------------------------------------------------------
 
 
 def _as_type(value: Any, kind: str) -> Any:
@@ -256,7 +281,7 @@ def _as_type(value: Any, kind: str) -> Any:
         if kind == "float":
             return _as_float(value)
     if kind == "timestamp" and found == "date":
-        return timestamp(plain(value)[1])
+        return timestamp(ticks(value))
     if kind == "time" and found == "duration":  # since midnight, with nanoseconds
         return value
     if kind == "date" and found == "timestamp":
@@ -347,11 +372,17 @@ def stated_value(value: Any, kind: ColumnType, name: str) -> Any:
     return made
 
 
-# --- cells to codes -------------------------------------------------------------------------------
+# --- cells to codes -----------------------------------------------------------------------------
+
+
+MISSING_CODE, STRANGE_CODE = -1, -2
+_STRANGE = object()  # a cell that has no value, and is not missing
 
 
 def coded(column: Any, kind: ColumnType, own: ColumnType | None = None) -> tuple[Ints, list[Any]]:
-    """Return the code of each cell, -1 where it is missing, and the distinct values.
+    """Return the code of each cell, and the distinct values in the order of their codes.
+
+    The code is -1 where a cell is missing, -2 where it is of no type that `read_cell` knows.
 
     Parameters
     ----------
@@ -366,8 +397,16 @@ def coded(column: Any, kind: ColumnType, own: ColumnType | None = None) -> tuple
         return _merged(codes, [_as_type(value, kind.kind) for value in values])
 
 
+def as_they_come(codes: Ints, n_values: int) -> list[int]:
+    """Return the codes that occur, -1 and -2 among them, in the order of their first cells."""
+    first = np.full(n_values + 2, codes.size)
+    first[codes[::-1]] = np.arange(codes.size)[::-1]
+    order = np.argsort(first)[: np.count_nonzero(first < codes.size)].tolist()
+    return [code if code < n_values else code - n_values - 2 for code in order]
+
+
 def coded_ids(column: Any, kind: ColumnType) -> tuple[Ints, NDArray[np.uint64]]:
-    """Return the unit of each row, -1 where its id is missing, and a hash of each unit's id."""
+    """Return the unit of each row, below 0 where it has no id, and a hash of each unit's id."""
     with reading():
         codes, cells = _distinct(column, kind)
         if kind.kind == "integer" and len(cells) and isinstance(cells, np.ndarray):
@@ -377,18 +416,156 @@ def coded_ids(column: Any, kind: ColumnType) -> tuple[Ints, NDArray[np.uint64]]:
 
 
 def _merged(codes: Ints, values: list[Any]) -> tuple[Ints, list[Any]]:
-    """Return codes of values once each, and -1 for those that are missing."""
+    """Return codes of values once each; as `coded`."""
     places: dict[Any, int] = {}
     to = [
-        -1 if value is None else places.setdefault(identity(value), len(places)) for value in values
-    ]
+        MISSING_CODE if value is None
+        else STRANGE_CODE if value is _STRANGE
+        else places.setdefault(identity(value), len(places))
+        for value in values
+    ]  # fmt: skip
     if len(places) == len(values):
         return codes, values
     first: list[Any] = [None] * len(places)
     for place, value in zip(reversed(to), reversed(values), strict=True):
         if place >= 0:
             first[place] = value
-    return np.array([*to, -1], dtype=np.int64)[codes], first
+    return np.array([*to, STRANGE_CODE, MISSING_CODE], dtype=np.int64)[codes], first
+
+
+def places_by(values: Iterable[Any]) -> dict[Any, int]:
+    """Return the place of each stated value, by what cells are compared with in `stated_places`.
+
+    A value that no cell can have is left out.
+    """
+    places: dict[Any, int] = {}
+    for place, value in enumerate(values):
+        # As they are stated, so that keys of seeded noise, which hold them, stay as they were.
+        known = value.item() if isinstance(value, np.generic) else value
+        temporal = isinstance(value, np.datetime64 | np.timedelta64)
+        if temporal or type(known) not in (bool, int, float, str) or known != known:
+            known = _category(value)
+        if known is not None or stands_for_nothing(value):
+            places.setdefault(known, place)
+    return places
+
+
+def stated_places(column: Any, places: Mapping[Any, int]) -> Ints:
+    """Return the place of each cell among stated values; -2 where it is none, -1 where missing.
+
+    Equal numbers are one value, whatever holds them. A float of 16 or 32 bits is also the stated
+    float that rounds to it (0.1 is another number in 32 bits). A missing cell has the place of
+    None, if that is stated.
+
+    Parameters
+    ----------
+    column : list, or column of numpy, pandas, polars or pyarrow
+    places : mapping
+        From `places_by`.
+    """
+    missing = places.get(None, MISSING_CODE)
+    dtype = getattr(column, "dtype", None)
+    if isinstance(dtype, np.dtype) and dtype.kind in "biuf" and dtype.itemsize <= 8:
+        return _places_of_numbers(np.asarray(column), places, missing)
+    kind = readable_type(column)
+    if kind.kind == "any":
+        short: dict[type, dict[Any, int]] = {}
+        with reading():
+            cells = column if isinstance(column, list) else as_list(column)
+            found = [_place_of_cell(cell, places, missing, short) for cell in cells]
+        return np.array(found, dtype=np.int64)
+    codes, values = coded(column, kind)
+    bits = kind.detail if kind.kind == "float" else 64
+    rounded = _rounded(places, np.dtype(f"f{bits // 8}")) if bits < 64 else {}
+    at = [places.get(compared(value), rounded.get(value, STRANGE_CODE)) for value in values]
+    return np.array([*at, STRANGE_CODE, missing], dtype=np.int64)[codes]
+
+
+def _category(cell: Any) -> Any:
+    """Return what a category is compared by; a tuple may be one, of cells."""
+    return tuple(map(read_cell, cell)) if type(cell) is tuple else compared(read_cell(cell))
+
+
+def _place_of_cell(
+    cell: Any, places: Mapping[Any, int], missing: int, short: dict[type, dict[Any, int]]
+) -> int:
+    value = cell if type(cell) is str else _category(cell)
+    if value is None:
+        return missing if stands_for_nothing(cell) else STRANGE_CODE
+    place = places.get(value, STRANGE_CODE)
+    if place < 0 and (kind := type(cell)) in (np.float16, np.float32):
+        if kind not in short:
+            short[kind] = _rounded(places, np.dtype(kind))
+        place = short[kind].get(value, place)
+    return place
+
+
+def _rounded(places: Mapping[Any, int], dtype: np.dtype) -> dict[Any, int]:
+    """Return the places of stated floats as a shorter float type holds them."""
+    found: dict[Any, int] = {}
+    with np.errstate(all="ignore"):
+        for value, place in places.items():
+            if type(value) is float and np.isfinite(near := dtype.type(value)):
+                found.setdefault(near.item(), place)
+    return found
+
+
+def _places_of_numbers(cells: NDArray, places: Mapping[Any, int], missing: int) -> Ints:
+    """Return the places of numbers of one type, by a search among the stated ones of this type."""
+    known = _rounded(places, cells.dtype) if cells.dtype.kind == "f" else {}
+    for value, place in places.items():
+        if isinstance(value, bool | int | float) and _fits(value, cells.dtype):
+            known[cells.dtype.type(value).item()] = place
+    codes = np.full(cells.shape, STRANGE_CODE, dtype=np.int64)
+    if known:
+        values = np.array(sorted(known), dtype=cells.dtype)
+        at = np.minimum(np.searchsorted(values, cells), len(values) - 1)
+        order = np.array([known[value.item()] for value in values], dtype=np.int64)
+        codes = np.where(values[at] == cells, order[at], STRANGE_CODE)
+    return np.where(cells != cells, missing, codes)
+
+
+def _fits(value: Any, dtype: np.dtype) -> bool:
+    """Say whether a type has exactly this number."""
+    try:
+        with np.errstate(all="ignore"):
+            return bool(dtype.type(value).item() == value)
+    except OverflowError:
+        return False
+
+
+def flat_column(values: Any, name: str) -> Any:
+    """Return labels, targets or ids as one column of any library; None if they are no column.
+
+    A table of one column is this column, and a list of rows of one cell is one, too.
+    """
+    values = checked(values, name)
+    if is_frame(values) or (is_sliced_table(values) and not hasattr(values, "dtype")):
+        if values.shape[1] != 1:
+            return None
+        if is_frame(values):
+            return values.iloc[:, 0]
+        return values.column(0) if hasattr(values, "column_names") else values.to_series(0)
+    if hasattr(values, "iloc") or hasattr(values, "to_pylist") or hasattr(values, "to_arrow"):
+        return values
+    if hasattr(values, "to_series"):  # an index of pandas
+        return values.to_series()
+    with reading():
+        read = object_rows if is_listed(values) else np.asanyarray
+        array = run_isolated(lambda: read(values), None, no_restart)
+    if array is not None and array.ndim == 2 and array.shape[1] == 1:
+        array = array.reshape(-1)
+    return None if array is None or array.ndim != 1 else array
+
+
+def flat_array(column: Any) -> NDArray:
+    """Return a column as an array: of its type where that is numpy's, else of objects."""
+    dtype = getattr(column, "dtype", None)
+    temporal = getattr(dtype, "kind", "O") in "mM" or getattr(dtype, "is_temporal", bool)()
+    if (isinstance(dtype, np.dtype) or temporal) and getattr(dtype, "kind", "") != "O":
+        return np.asarray(column.to_numpy() if hasattr(column, "to_numpy") else column)
+    cells = column if isinstance(column, list) else as_list(column)
+    return np.fromiter(cells, dtype=object, count=len(cells))
 
 
 def _distinct(column: Any, kind: ColumnType) -> tuple[Ints, Any]:
@@ -409,14 +586,24 @@ def _distinct(column: Any, kind: ColumnType) -> tuple[Ints, Any]:
     if name == "ArrowDtype":
         return _of_arrow(values_of(import_module("pyarrow").array(column)), kind)
     if name == "CategoricalDtype":
-        return np.asarray(column.cat.codes, dtype=np.int64), read_cells(as_list(dtype.categories))
+        return np.asarray(column.cat.codes, dtype=np.int64), _values(as_list(dtype.categories))
     if name == "StringDtype" and dtype.storage == "python":
         # The codes of pandas would take half of a surrogate pair for its description.
         return _of_objects(column.to_numpy(dtype=object, na_value=None).tolist())
     if name == "DatetimeTZDtype":
         return _of_numpy(column.dt.tz_convert("UTC").dt.tz_localize(None).to_numpy(), kind)
     codes, values = column.factorize()
-    return np.asarray(codes, dtype=np.int64), read_cells(as_list(values))
+    return np.asarray(codes, dtype=np.int64), _values(as_list(values))
+
+
+def _values(cells: Iterable[Any]) -> list[Any]:
+    """Return the value of every cell, each read by itself."""
+    return [cell if type(cell) is str else _value(cell) for cell in cells]
+
+
+def _value(cell: Any) -> Any:
+    value = read_cell(cell)
+    return _STRANGE if value is None and not stands_for_nothing(cell) else value
 
 
 def _of_objects(cells: list[Any]) -> tuple[Ints, list[Any]]:
@@ -425,7 +612,7 @@ def _of_objects(cells: list[Any]) -> tuple[Ints, list[Any]]:
         texts = dict.fromkeys(cells)
         place = dict(zip(texts, range(len(texts)), strict=True))
         return np.fromiter(map(place.__getitem__, cells), np.int64, len(cells)), list(texts)
-    return np.arange(len(cells), dtype=np.int64), read_cells(cells)
+    return np.arange(len(cells), dtype=np.int64), _values(cells)
 
 
 def _of_numpy(cells: NDArray, kind: ColumnType) -> tuple[Ints, Any]:
@@ -436,7 +623,7 @@ def _of_numpy(cells: NDArray, kind: ColumnType) -> tuple[Ints, Any]:
     values, codes = np.unique(cells, return_inverse=True)
     codes = codes.reshape(-1).astype(np.int64)
     if cells.dtype.kind in "Mm":
-        return codes, read_cells(list(values))
+        return codes, _values(list(values))
     if cells.dtype.kind == "f":
         return codes, [None if cell != cell else cell for cell in values.tolist()]
     return codes, values.tolist() if cells.dtype.kind == "b" else values
@@ -510,7 +697,7 @@ def _plain_values(cells: list[Any], kind: str, own: Any) -> list[Any]:
         ]  # fmt: skip
     if kind in ("timestamp", "zoned", "time", "duration"):
         make = {"time": _time, "duration": duration}.get(kind, timestamp)
-        step = _NANOSECONDS[own.unit]
+        step = NANOSECONDS[own.unit]
         return [None if abs(cell) == _INFINITE[64] else make(cell * step) for cell in cells]
     return cells
 
@@ -608,7 +795,7 @@ def _valid_text(text: str) -> str | None:
     return text
 
 
-# --- released values ------------------------------------------------------------------------------
+# --- released values ----------------------------------------------------------------------------
 
 
 def column_of_values(values: Sequence[Any], kind: ColumnType, like: Any) -> Any:
@@ -663,17 +850,17 @@ def _plain(values: Sequence[Any]) -> list[Any]:
             for value in values]  # fmt: skip
 
 
-def _ticks(value: Any, unit: str) -> int | None:
+def _ticks_of(value: Any, unit: str) -> int | None:
     if value is None:
         return None
-    ticks, rest = divmod(plain(value)[1], _NANOSECONDS[unit])
+    whole, rest = divmod(cast(int, ticks(value)), NANOSECONDS[unit])
     if rest:  # cut, it would be shown as another key
         raise ValueError
-    return int(ticks)
+    return whole
 
 
 def _days(value: Any) -> int | None:
-    return None if value is None else plain(value)[1] // _DAY
+    return None if value is None else cast(int, ticks(value)) // _DAY
 
 
 def _polars_series(polars: Any, values: Sequence[Any], kind: ColumnType) -> Any:
@@ -682,8 +869,8 @@ def _polars_series(polars: Any, values: Sequence[Any], kind: ColumnType) -> Any:
         return polars.Series(list(map(_days, values)), dtype=polars.Int32).cast(dtype)
     if kind.kind not in ("timestamp", "zoned", "duration"):
         return polars.Series(values, dtype=dtype, strict=True)
-    ticks = [_ticks(value, dtype.time_unit) for value in values]
-    series = polars.Series(ticks, dtype=polars.Int64)
+    counts = [_ticks_of(value, dtype.time_unit) for value in values]
+    series = polars.Series(counts, dtype=polars.Int64)
     if kind.kind != "zoned":
         return series.cast(dtype)
     moments = series.cast(polars.Datetime(dtype.time_unit)).dt.replace_time_zone("UTC")
@@ -693,8 +880,8 @@ def _polars_series(polars: Any, values: Sequence[Any], kind: ColumnType) -> Any:
 def _arrow_array(values: Sequence[Any], kind: ColumnType) -> Any:
     pa = import_module("pyarrow")
     if kind.kind in ("timestamp", "zoned", "duration"):
-        ticks = [_ticks(value, kind.dtype.unit) for value in values]
-        return pa.array(ticks, pa.int64()).cast(kind.dtype)
+        counts = [_ticks_of(value, kind.dtype.unit) for value in values]
+        return pa.array(counts, pa.int64()).cast(kind.dtype)
     if kind.kind == "date" and kind.dtype.bit_width == 32:
         return pa.array(list(map(_days, values)), pa.int32()).cast(kind.dtype)
     if kind.kind == "text":  # whose bytes need not be UTF-8

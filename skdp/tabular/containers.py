@@ -1,7 +1,7 @@
-"""Tables of numpy, pandas, polars and pyarrow: how they are cut, and read as numbers.
+"""Tables of numpy, pandas, polars and pyarrow, and lists: how they are cut, and read as numbers.
 
-Nothing is released here. The image of a cell depends on that cell and on the type of its column,
-which is public; no library is asked for a common type of several columns, or of the cells of one.
+What a cell is read as depends on that cell and on the declared type of its column, which is public.
+No library is asked for a common type of several columns, or of the cells of one.
 """
 
 from __future__ import annotations
@@ -20,12 +20,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from skdp.engines import Source
-from skdp.tabular.values import is_missing, numbers, rows_of_numbers
-from skdp.user_code import interruptible, suppress_warnings
+from skdp.tabular.cells import PLAIN_NUMBERS, is_missing, numbers
+from skdp.user_code import interruptible, no_restart, run_isolated, suppress_warnings
 
 __all__ = [
     "alone",
     "any_type",
+    "array_of_rows",
+    "as_list",
     "as_table",
     "checked",
     "column_names",
@@ -39,8 +41,10 @@ __all__ = [
     "kind_of",
     "listed",
     "never_held",
+    "object_rows",
     "reading",
     "refused_type",
+    "rows_of_numbers",
     "table_of",
     "take",
     "to_float",
@@ -51,6 +55,7 @@ Floats = NDArray[np.float64]
 
 NUMBER, OBJECTS = "number", "objects"
 _AS_OBJECTS = ("StringDtype",)  # types of pandas that are objects in numpy, whatever is missing
+_STEP = 2**16  # cells of lists converted at a time
 _MOST_NAMED = 5  # columns in a message
 _MOST_LISTED = 12  # where one of them is looked for
 _LETTERS = f"{string.ascii_letters}{string.digits}_ "
@@ -65,7 +70,7 @@ def reading() -> Iterator[None]:
         yield
 
 
-# --- containers -------------------------------------------------------------------------------
+# --- containers -----------------------------------------------------------------------------
 
 
 def checked(X: Any, name: str = "X") -> Any:
@@ -144,7 +149,7 @@ def _gather(X: Any, positions: NDArray[np.intp]) -> Any:
     return X[positions]
 
 
-# --- types of columns ---------------------------------------------------------------------------
+# --- types of columns -------------------------------------------------------------------------
 
 
 def _type_of(dtype: Any) -> str:
@@ -299,7 +304,128 @@ def keeps_types(X: Any) -> bool:
     return all(isinstance(one, np.dtype) or type(one).__name__ in _AS_OBJECTS for one in types)
 
 
-# --- cells as numbers ---------------------------------------------------------------------------
+# --- lists of rows -----------------------------------------------------------------------------
+
+
+def _row_cells(row: Any) -> Any:
+    """Return what a row of a list iterates over: its cells; None if it is one cell.
+
+    A list, a tuple, another sequence or something that numpy makes an array of, but no text.
+    """
+    kind = type(row)
+    if kind is list or kind is tuple:
+        return row
+    if kind is float or kind is int or kind is str or row is None:
+        return None
+    return run_isolated(lambda: _cells_of(row), None, no_restart)
+
+
+def _cells_of(row: Any) -> Any:
+    if issubclass(type(row), str | bytes | bytearray | np.generic):
+        return None
+    if hasattr(type(row), "__array__"):
+        # One row by itself. Iterating gives numpy's scalars, so that dates stay dates.
+        array = np.asanyarray(row)
+        checked(array)
+        if array.ndim == 0:
+            return None
+        return list(array) if isinstance(array, np.ma.MaskedArray) else np.asarray(array)
+    return list(row) if isinstance(row, Sequence) else None
+
+
+def _rows(X: Iterable[Any]) -> tuple[list[Any], tuple[int, ...]] | None:
+    """Return the cells of each row of a list, and the shape of a row; of a flat list itself and ().
+
+    None if some rows have another shape than others.
+    """
+    items = list(X)
+    if run_isolated(lambda: set(map(type, items)) <= PLAIN_NUMBERS, False, no_restart):
+        return items, ()
+    rows = [_row_cells(row) for row in items]
+    shapes = {() if row is None else getattr(row, "shape", (len(row),)) for row in rows}
+    if len(shapes) > 1:
+        return None
+    shape = shapes.pop() if shapes else ()
+    return (rows if shape else items), shape
+
+
+def rows_of_numbers(X: Iterable[Any]) -> tuple[Floats | None, bool]:
+    """Return a list of rows, or of numbers, as float64, and whether any cell is no number.
+
+    None if the rows have different shapes, or some are none.
+    """
+    if (found := run_isolated(lambda: _rows(X), None, no_restart)) is None:
+        return None, False
+    rows, shape = found
+    if not shape:
+        return numbers(rows)
+    values = np.empty((len(rows), shape[0]))
+    strange = False
+    step = max(1, _STEP // max(shape[0], 1))
+    for start in range(0, len(rows), step):
+        part = rows[start : start + step]
+        flat, other = numbers(itertools.chain.from_iterable(part))
+        values[start : start + step] = flat.reshape(len(part), shape[0])
+        strange |= other
+    return values, strange
+
+
+def object_rows(X: Iterable[Any]) -> NDArray[np.object_] | None:
+    """Return a list of rows, or of cells, as an array of the cells as they are.
+
+    None if the rows have different shapes, or some are none.
+    """
+    if (found := run_isolated(lambda: _rows(X), None, no_restart)) is None:
+        return None
+    rows, shape = found
+    table = np.empty((len(rows), *shape), dtype=object)
+    for i, row in enumerate(rows):
+        if len(shape) == 1:
+            for j, cell in enumerate(row):
+                table[i, j] = cell
+        else:
+            table[i] = row
+    return table
+
+
+def array_of_rows(X: Iterable[Any]) -> NDArray | None:
+    """Return a list of rows as an array that reads as they do: of numbers, or of objects.
+
+    None if the rows have different shapes, or some are none.
+    """
+    with reading():
+        table = object_rows(X)
+    if table is not None and set(map(type, table.ravel().tolist())) <= {bool, int, float}:
+        return np.array(table.tolist()).reshape(table.shape)  # each cell to a number of its own
+    return table
+
+
+# --- cells ------------------------------------------------------------------------------------
+
+_UNREADABLE = object()  # no number, no category
+
+
+def as_list(cells: Any) -> list[Any]:
+    """Return the cells of a column as a list of Python objects; each is read by itself if need be.
+
+    One cell that its container cannot read must not decide about the others.
+    """
+    found: list[Any] | None = run_isolated(lambda: _listed_cells(cells), None, no_restart)
+    if found is not None:
+        return found
+    if len(cells) == 1:
+        return [_UNREADABLE]
+    return [cell for i in range(len(cells)) for cell in as_list(cut(cells, i, i + 1))]
+
+
+def _listed_cells(cells: Any) -> list[Any]:
+    if hasattr(cells, "to_pylist"):  # pyarrow
+        return list(cells.to_pylist())
+    if hasattr(cells, "to_list"):  # pandas, polars
+        return list(cells.to_list())
+    if cells.dtype.kind in "mM":
+        return list(cells)  # numpy's scalars: `tolist` would count ticks
+    return list(cells.tolist())
 
 
 def _array_values(array: NDArray) -> tuple[Floats, bool]:

@@ -1,22 +1,22 @@
-"""What units contribute by key: exact integers of rows that are sorted by unit and key.
+"""The bounded contributions of units to keys, added up exactly.
 
-A table is cut into buckets of whole units. Every answer is a sum over units. What one unit adds
-depends on its own rows, its own id and the secret number, so the buckets are answered one after the
-other and added up exactly: how many there are changes no integer.
+A table is divided into buckets. All rows of a unit are in one bucket. Every answer is a sum over
+units, and the share of a unit depends only on its own rows, its id and a secret number. So the
+buckets are answered one after the other and added up: their number changes no integer.
 
-Nothing is released here. What comes out bounds what a unit may contribute; by how much the
-integers move is said by the queries that ask (`skdp.queries.key_totals`,
-`skdp.queries.key_selection`).
+A unit contributes to the keys of its smallest ranks. The rank of a key is the upper half of a hash
+of the secret number, the id and the key. Where two keys of a unit have the same rank, the order of
+the keys decides.
 
-Ranks. A unit contributes to the keys of its smallest ranks. The rank of a key is the upper half of
-a hash of the secret, the id and the key; where two keys of a unit have the same half, the order of
-the keys decides. So no two ranks of a unit are equal.
+The queries state how much these integers move with a unit: `skdp.queries.key_totals`,
+`skdp.queries.key_selection`.
 """
 
 from __future__ import annotations
 
 import hashlib
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from operator import is_
 from typing import Any
 
@@ -25,32 +25,135 @@ from numpy.typing import NDArray
 
 from skdp._config import noise_is_seeded
 from skdp.core import noise as samplers
+from skdp.core.query import check_ascending, reviewed
 from skdp.tabular.cells import identity, key_order, words_of
-from skdp.tabular.columns import ColumnType, stated_value
-from skdp.tabular.terms import (
-    CENTER_BITS,
-    FRACTION_BITS,
-    VALUE_BITS,
-    Ints,
-    KeyTerm,
-    bounded,
-    place_of,
-    steps_of,
-    term_width,
-)
+from skdp.tabular.columns import ColumnType, Ints, stated_value
 
-__all__ = ["Bucket", "Contributions", "GroupedTable", "Words", "mixed_words"]
+__all__ = [
+    "CENTER_BITS",
+    "FRACTION_BITS",
+    "VALUE_BITS",
+    "Bucket",
+    "Contributions",
+    "Ints",
+    "KeyTerm",
+    "Words",
+    "bounded",
+    "mixed_words",
+    "place_of",
+    "steps_of",
+    "term_width",
+]
+
+
+# --- terms ---------------------------------------------------------------------------------------
+
+
+VALUE_BITS = 30  # a clipped value is an integer of so many bits
+FRACTION_BITS = 10  # a row of a histogram counts as an integer of so many bits
+CENTER_BITS = 15  # by so many bits a unit's sum about a centre is rounded before it is squared
+
+
+@reviewed
+@dataclass(frozen=True, eq=False)
+class KeyTerm:
+    """A statistic that is added up for every key.
+
+    Attributes
+    ----------
+    kind : {"rows", "units", "filled", "sum", "square", "bins", "leaves", "about"}
+        ``"filled"`` counts rows with a value; ``"bins"`` counts values in each bin of `edges`, and
+        ``"leaves"`` in 2**depth equal bins; ``"about"`` adds the square of a unit's sum relative to
+        the key's centre.
+    column : str
+    low, high : float
+        Values are clipped to these bounds.
+    zero : bool
+        For ``"sum"``: values are relative to 0, in steps of the larger bound. Otherwise they are
+        relative to the middle of the bounds.
+    edges : tuple of float
+    depth : int
+    centers : tuple of int
+        For ``"about"``: a centre for each key, in steps from the middle.
+    """
+
+    kind: str
+    column: str = ""
+    low: float = 0.0
+    high: float = 1.0
+    zero: bool = False
+    edges: tuple[float, ...] = ()
+    depth: int = 0
+    centers: tuple[int, ...] = ()
+
+    def __post_init__(self) -> None:
+        check_ascending(self.edges, "edges")
+
+    @property
+    def base(self) -> float:
+        """The value of step 0."""
+        return -max(abs(self.low), abs(self.high)) if self.zero else self.low
+
+    @property
+    def grid(self) -> float:
+        """The width of a step, in the user's units."""
+        width = -self.base if self.zero else self.high - self.low
+        return width / 2**VALUE_BITS
+
+    @property
+    def top(self) -> int:
+        """The largest step of a value."""
+        return 2 ** (VALUE_BITS + self.zero)
+
+    @property
+    def offset(self) -> int:
+        """The step that is subtracted from every row that counts: of the middle, or of 0."""
+        return self.top // 2 if self.kind in ("sum", "square", "about") else 0
+
+
+def term_width(term: KeyTerm) -> int:
+    """Return the number of integers of a term for one key."""
+    return {"bins": len(term.edges) - 1, "leaves": 2**term.depth}.get(term.kind, 1)
+
+
+def bounded(sums: Ints, rows: Ints, max_rows: int) -> Ints:
+    """Return sums over `rows` rows, times max_rows / rows where there are more, rounded down.
+
+    For sums in [0, rows top] the result is in [0, min(rows, max_rows) top].
+    """
+    out, many = sums.copy(), np.flatnonzero(rows > max_rows)
+    own, n = sums[many], rows[many]
+    out[many] = (own // n) * max_rows + ((own % n) * max_rows) // n
+    return out
+
+
+def place_of(values: NDArray[np.float64], term: KeyTerm) -> Ints:
+    """Return the bins of values. A bin includes its lower edge, the outer bins all beyond them."""
+    inner = np.array(term.edges[1:-1])
+    return np.asarray(np.searchsorted(inner, values, side="right"), dtype=np.int64)
+
+
+def steps_of(values: NDArray[np.float64], term: KeyTerm) -> Ints:
+    """Return clipped values in steps, rounded to the nearest integer."""
+    with np.errstate(all="ignore"):
+        clipped = np.minimum(np.maximum(values, term.low), term.high)
+        steps = np.floor((clipped - term.base) * (1.0 / term.grid) + 0.5)
+    return np.clip(steps, 0, term.top).astype(np.int64)
+
+
+# --- buckets and sums ----------------------------------------------------------------------------
 
 Words = NDArray[np.uint64]
 Columns = Mapping[str, NDArray[np.float64]]
 
 _WORD = 2**64
 _HALF = np.uint64(32)
-_BINNED = ("bins", "leaves")
+_BLOCK = 2**17  # pairs: their arrays fit into the caches of a processor
+_SMALL = 2**29  # of upper halves, and as a number of lower halves: sums are below 2**62
 
 
 def secret_number(random_state: Any, digest: Callable[[], bytes]) -> int:
-    """Return a secret 64-bit number: of the operating system, or of the seed of seeded noise."""
+    """Return a secret 64-bit number of the operating system, or of the seed of seeded noise."""
     entropy: Any = None
     if noise_is_seeded() and isinstance(random_state, int | np.integer):
         entropy = samplers.SeededEntropy(int(random_state), b"ranks" + digest())
@@ -58,7 +161,7 @@ def secret_number(random_state: Any, digest: Callable[[], bytes]) -> int:
 
 
 def mixed_words(units: NDArray, keys: NDArray, salt: int) -> Words:
-    """Return a salted hash of pairs of 64-bit words: a keyed mixing."""
+    """Return a hash of pairs of 64-bit words, keyed by a secret salt."""
     first, second = (np.uint64((salt * odd + 1) % _WORD) for odd in (0x9E3779B97F4A7C15, 3))
     with np.errstate(over="ignore"):
         word = (units.astype(np.uint64) + first) * np.uint64(0xBF58476D1CE4E5B9)
@@ -93,10 +196,11 @@ class Bucket:
     ) -> None:
         self.start, self.unit, self.key, self.rows = start, unit, key, rows
         self.words, self.columns = words, columns
+        self.latest: tuple[Any, int, tuple[Ints, Ints, Ints]] | None = None  # the latest ranking
 
     @classmethod
     def of_rows(cls, units: Ints, keys: Ints, words: Words, columns: Columns) -> Bucket:
-        """Sort rows; `units` and `keys` are numbers of the unit and the key of each."""
+        """Return the bucket of rows in any order; `units` and `keys` are their numbers, from 0."""
         bits = int(keys.max(initial=0)).bit_length()
         code = (units << bits) | keys
         values: Columns = {}
@@ -110,19 +214,37 @@ class Bucket:
         rows = np.diff(start, append=code.size)
         return cls(start, pair >> bits, pair & (2**bits - 1), rows, words, values)
 
+    def blocks(self) -> list[Bucket]:
+        """Return views of the rows of some units each, of about `_BLOCK` pairs."""
+        n, ends = self.unit.size, np.append(_starts(self.unit), self.unit.size)
+        cuts = ends[np.searchsorted(ends, np.arange(0, n + _BLOCK, _BLOCK).clip(max=n))]
+        rows = np.append(self.start, self.rows.sum())[cuts]
+        return [
+            Bucket(
+                self.start[first:last] - begin,
+                self.unit[first:last],
+                self.key[first:last],
+                self.rows[first:last],
+                self.words,
+                {name: values[begin:end] for name, values in self.columns.items()},
+            )
+            for first, last, begin, end in zip(cuts, cuts[1:], rows, rows[1:], strict=False)
+            if first < last
+        ]
+
     def ranked(
         self, chosen: Ints, words: Callable[[Ints], Words], order: Ints
     ) -> tuple[Ints, Ints, Ints]:
-        """Return pairs by unit and rank, their place in the unit, and its number of pairs.
+        """Return pairs sorted by unit and rank, their place in the unit, and its number of pairs.
 
         Parameters
         ----------
         chosen : ndarray of int
-            Ascending pairs.
+            Pairs, ascending.
         words : callable
             Maps pairs to their hashes.
-        order : ndarray of int
-            Of the keys: the place of each.
+        order : ndarray of int of shape (n_keys,)
+            The place of each key, which decides between equal ranks.
         """
         unit = self.unit[chosen]
         first = _starts(unit)
@@ -139,9 +261,17 @@ class Bucket:
         ranked[several] = pair[by_rank]
         return ranked, place, size
 
-    def _sums(self, values: Ints) -> Ints:
+    def _column(self, name: str) -> tuple[NDArray[np.float64], NDArray[np.bool_], Ints]:
+        """Return a column, which rows have a value, and how many of each pair do."""
+        values = self.columns[name]
+        filled = ~np.isnan(values)
+        return values, filled, self.rows if filled.all() else self._sums(filled)
+
+    def _sums(self, values: NDArray) -> Ints:
         """Add up integers of rows for every pair."""
-        return np.add.reduceat(values, self.start) if self.start.size else values[:0]
+        if not self.start.size:
+            return np.zeros(0, dtype=np.int64)
+        return np.add.reduceat(values, self.start, dtype=np.int64)
 
     def of_pairs(self, term: KeyTerm, max_rows: int, codes: Ints) -> Ints:
         """Return the bounded integer of a term for every pair; `codes` are places of keys."""
@@ -149,92 +279,94 @@ class Bucket:
             return np.ones(self.start.size, dtype=np.int64)
         if term.kind == "rows":
             return np.minimum(self.rows, max_rows)
-        values = self.columns[term.column]
-        there = ~np.isnan(values)
-        rows = self._sums(there.astype(np.int64))
+        values, filled, rows = self._column(term.column)
         counted = np.minimum(rows, max_rows)
         if term.kind == "filled":
             return counted
-        steps = steps_of(np.where(there, values, term.low), term)
+        steps = steps_of(np.where(filled, values, term.low), term)
         if term.kind == "square":
-            about = 2 * steps - term.top
-            steps = (about * about) >> VALUE_BITS
-        sums = self._sums(np.where(there, steps, 0))
-        total: Ints = bounded(sums, rows, max_rows) - counted * term.offset
+            steps = ((2 * steps - term.top) ** 2) >> VALUE_BITS
+        total: Ints = bounded(self._sums(steps * filled), rows, max_rows) - counted * term.offset
         if term.kind != "about":
             return total
         center = np.array(term.centers, dtype=np.int64)[np.maximum(codes[self.key], 0)]
         return ((total - center * counted) >> CENTER_BITS) ** 2
 
-    def cells(self, term: KeyTerm, max_rows: int, pairs: Ints, codes: Ints, n_keys: int) -> Ints:
-        """Return the rows of each key in every bin, in parts of a row, from some of the pairs.
+    def cells(self, term: KeyTerm, max_rows: int, pairs: Ints) -> tuple[Ints, Ints, Ints]:
+        """Return values of some pairs: the pair of each, its bin, and what it counts there.
 
-        Where a pair has at most `max_rows` values each counts in full, so the values of all such
-        pairs are counted together; those of other pairs by pair.
+        In a pair with at most `max_rows` values each counts in full. In other pairs the values of a
+        bin are counted together.
         """
-        width, values = term_width(term), self.columns[term.column]
-        there = ~np.isnan(values)
-        filled = self._sums(there.astype(np.int64))
-        kept = np.zeros(self.start.size, dtype=bool)
-        kept[pairs] = True
-        seen = np.flatnonzero(there & np.repeat(kept, self.rows))
+        width = term_width(term)
+        values, filled, rows = self._column(term.column)
+        chosen = np.zeros(self.start.size, dtype=bool)
+        chosen[pairs] = True
+        seen = np.flatnonzero(filled & np.repeat(chosen, self.rows))
         pair, values = np.repeat(np.arange(self.start.size), self.rows)[seen], values[seen]
         if term.kind == "bins":
             place = place_of(values, term)
         else:
             place = np.minimum(steps_of(values, term) >> (VALUE_BITS - term.depth), width - 1)
-        whole, to = filled[pair] <= max_rows, codes[self.key]
-        cell = to[pair[whole]] * width + place[whole]
-        counts = np.bincount(cell, minlength=n_keys * width).astype(np.int64) << FRACTION_BITS
-        cell, count = np.unique(pair[~whole] * width + place[~whole], return_counts=True)
-        pair = cell // width
-        part = bounded(count.astype(np.int64) << FRACTION_BITS, filled[pair], max_rows)
-        np.add.at(counts, to[pair] * width + cell % width, part)
-        return counts.reshape(n_keys, width)
-
-
-def _changes(ascending: Ints) -> NDArray[np.bool_]:
-    """Return whether a new value begins, for each place."""
-    return np.r_[np.ones(ascending[:1].size, dtype=bool), ascending[1:] != ascending[:-1]]
+        full = rows[pair] <= max_rows
+        cell, count = np.unique(pair[~full] * width + place[~full], return_counts=True)
+        several = cell // width
+        parts = bounded(count << FRACTION_BITS, rows[several], max_rows)
+        ones = np.full(np.count_nonzero(full), 1 << FRACTION_BITS)
+        return (
+            np.append(pair[full], several),
+            np.append(place[full], cell % width),
+            np.append(ones, parts),
+        )
 
 
 def _starts(ascending: Ints) -> Ints:
-    """Return where a new value begins."""
-    return np.flatnonzero(_changes(ascending))
+    """Return the places at which a new value begins."""
+    new = np.r_[True, ascending[1:] != ascending[:-1]]
+    return np.flatnonzero(new[: ascending.size])
 
 
 def _exact_sums(values: Ints, to: Ints, n: int) -> NDArray:
-    """Return sums by place as integers of Python: those of 64 bits may not be enough."""
+    """Return sums by place, as integers of Python where 64 bits might not be enough."""
     low, high = np.zeros(n, dtype=np.int64), np.zeros(n, dtype=np.int64)
     np.add.at(low, to, values & 0xFFFFFFFF)
     np.add.at(high, to, values >> 32)
+    if np.abs(high).max(initial=0) < _SMALL and values.size < _SMALL:
+        return (high << 32) + low
     return high.astype(object) * 2**32 + low
 
 
 class Contributions:
-    """What the units of a table contribute, by key; it has the face of `skdp.tabular.Rows`.
+    """The contributions of the units of a table, by key; a session reads it as `skdp.tabular.Rows`.
 
     Parameters
     ----------
     buckets : callable
         Yields the same buckets each time.
     names : list
-        Plain keys: a key's number is its place here.
+        The keys of the table. The number of a key is its place in this list.
     n_features : int
         Number of columns of values.
     random_state : object
-        A seed of the secret number where noise is seeded.
+        Seed of the secret number, used only where noise is seeded.
     unit_name : str or None
         None: each row is a unit.
     types : dict of ColumnType, default=None
-        Of each key column.
+        Type of each key column.
     release : callable, default=None
-        Removes what the buckets are read from.
+        Removes the files that the buckets are read from.
+
+    Attributes
+    ----------
+    kept : dict
+        Results that queries compute once.
+    hash : callable
+        Hash of ids and keys under a salt. Tests replace it.
     """
 
     filtered = False
-    n_is_private = True  # a unit may have no row on one side
-    units = None  # a row of this table is a unit already
+    n_is_private = True  # a unit may have rows in only one of two neighbouring tables
+    units = None  # each row that a session sees is a unit already
 
     def __init__(
         self,
@@ -249,20 +381,26 @@ class Contributions:
         self.n_features, self.unit_name = n_features, unit_name
         self.buckets, self._names, self.types = buckets, names, types or {}
         self._release = release
-        self._asked: tuple[Sequence[Any], Ints] | None = None
-        # Now, which is before the charge: after it nothing that a cell could make fail is computed.
-        if set(map(type, names)) <= {str}:
-            order = sorted(range(len(names)), key=names.__getitem__)
-        else:
-            order = sorted(range(len(names)), key=lambda i: key_order(names[i]))
-        # Hashes of the keys of the table, and their places once they are sorted. Another key may
-        # move a place, but not the order of two keys of a unit.
-        self._own = words_of(names).view(np.int64), np.argsort(np.array(order, dtype=np.int64))
-        self._last: tuple[Any, int, tuple[Ints, Ints, Ints]] | None = None  # what was ranked last
-        self.kept: dict[Any, Any] = {}  # what queries have computed
-        # Of a unit's own id and a key: other units have no part in it. Tests put in another one.
+        self._codes: tuple[Sequence[Any], Ints] = (), np.full(len(names), -1)
+        self._own: tuple[Ints, Ints] | None = None
+        self.kept: dict[Any, Any] = {}
         self.hash: Callable[[Words, NDArray, int], Words] = mixed_words
         self.secret = secret_number(random_state, self.digest)
+
+    def own_keys(self) -> tuple[Ints, Ints]:
+        """Return hashes of the keys of the table, and the place of each in sorted order.
+
+        Only private keys need them. A fit asks for them before the charge: after it, nothing is
+        computed from cells for the first time. Another key may change places, but not the order of
+        two keys of a unit.
+        """
+        if self._own is None:
+            text = set(map(type, self._names)) <= {str}
+            ordered = self._names if text else list(map(key_order, self._names))
+            order = sorted(range(len(ordered)), key=ordered.__getitem__)
+            places = np.argsort(np.array(order, dtype=np.int64))
+            self._own = words_of(self._names).view(np.int64), places
+        return self._own
 
     def salt(self, number: int) -> int:
         """Return one of the secret numbers that rank keys."""
@@ -285,17 +423,17 @@ class Contributions:
         return hashlib.blake2b(f"{count}|{total}".encode(), digest_size=32).digest()
 
     def close(self) -> None:
-        """Leave nothing behind."""
+        """Forget all results, and remove temporary files."""
         self.kept.clear()
         if self._release is not None:
             self._release()
 
     def spans(self, *, width: int = 1, least: int = 256) -> list[tuple[int, int]]:
-        """Refuse: no query but those of keys reads such a table."""
+        """Raise TypeError: only queries of keys read such a table."""
         raise TypeError("a table of units is read by queries of keys only")
 
     def chunk(self, start: int, stop: int) -> NDArray:
-        """Refuse, as `spans` does."""
+        """Raise TypeError, as `spans` does."""
         raise TypeError("a table of units is read by queries of keys only")
 
     def __repr__(self) -> str:
@@ -307,7 +445,7 @@ class Contributions:
     @property
     def _n(self) -> int:
         """The number of units."""
-        return sum(int(np.count_nonzero(_changes(bucket.unit))) for bucket in self.buckets())
+        return sum(_starts(bucket.unit).size for bucket in self.buckets())
 
     def stated_keys(self, keys: Sequence[Any]) -> tuple[Any, ...]:
         """Return stated keys as values of the types of their columns, sorted.
@@ -320,10 +458,9 @@ class Contributions:
         kinds = list(self.types.items())
         if kinds[0][1].kind in ("text", "any") and set(map(type, keys)) == {str}:
             return tuple(sorted(keys))
-        parts = [key if len(kinds) > 1 else (key,) for key in keys]
         made = []
-        for key in parts:
-            cells = zip(key, kinds, strict=True)
+        for key in keys:
+            cells = zip(key if len(kinds) > 1 else (key,), kinds, strict=True)
             made.append(tuple(stated_value(cell, kind, name) for cell, (name, kind) in cells))
         if len(set(map(identity, made))) < len(made):
             raise ValueError("keys must be at least one, and no key twice")
@@ -332,48 +469,51 @@ class Contributions:
 
     def _codes_of(self, keys: Sequence[Any]) -> Ints:
         """Return the place in `keys` of every key of the table, -1 for others."""
-        asked = self._asked
-        # By identity: 1 equals True, which is another key.
-        same = asked is not None and len(asked[0]) == len(keys) and all(map(is_, asked[0], keys))
-        if asked is None or not same:
+        known, codes = self._codes
+        # Compared by identity: 1 equals True, which is another key.
+        if len(known) != len(keys) or not all(map(is_, known, keys)):
             places = {identity(key): i for i, key in enumerate(keys)}
-            codes = [places.get(identity(name), -1) for name in self._names]
-            asked = self._asked = tuple(keys), np.array(codes, dtype=np.int64)
-        return asked[1]
+            found = [places.get(identity(name), -1) for name in self._names]
+            codes = np.array(found, dtype=np.int64)
+            self._codes = tuple(keys), codes
+        return codes
 
     def _ranked(
         self, bucket: Bucket, salt: int, codes: Ints | None, gone: Ints | None = None
     ) -> tuple[Ints, Ints, Ints]:
         """Return pairs of a bucket by unit and secret rank; see `Bucket.ranked`.
 
-        `codes`: places of public keys, which their hash is of; None for private keys, all but those
-        that have a place in `gone`.
+        With public keys, `codes` are the places of the keys of the table among them, and pairs of
+        other keys are left out. With private keys `codes` is None, and pairs of keys that have a
+        place in `gone` are left out.
         """
-        asked = bucket, codes, self.hash
-        last = self._last  # what is left out is asked for, then totals
+        last, asked = bucket.latest, (codes, self.hash)
+        # `left_out` and `totals` need the same ranking.
         if codes is not None and last and last[1] == salt and all(map(is_, last[0], asked)):
             return last[2]
-        words, order = self._own if codes is None else (codes, codes)
-        if codes is None and gone is None:
-            chosen = np.arange(bucket.key.size)
+        words, order = self.own_keys() if codes is None else (codes, codes)
+        if codes is not None:
+            chosen = np.flatnonzero((codes >= 0)[bucket.key])
+        elif gone is not None:
+            chosen = np.flatnonzero((gone < 0)[bucket.key])
         else:
-            public = (gone if codes is None else codes)[bucket.key] >= 0  # type: ignore[index]
-            chosen = np.flatnonzero(~public if codes is None else public)
+            chosen = np.arange(bucket.key.size)
 
         def hashes(pairs: Ints) -> Words:
             return self.hash(bucket.words[bucket.unit[pairs]], words[bucket.key[pairs]], salt)
 
         ranked = bucket.ranked(chosen, hashes, order)
-        self._last = asked, salt, ranked
+        bucket.latest = asked, salt, ranked
         return ranked
 
     def key_weights(
         self, weights: list[int], salt: int, without: Sequence[Any]
     ) -> tuple[list[Any], list[int]]:
-        """Return the keys that have rows and the sums of their units' weights.
+        """Return the keys that have rows, sorted, and the sums of their units' weights.
 
-        A unit counts in len(weights) of its keys at most, by secret rank, with weights[n - 1] where
-        it counts in n. Keys `without` are left out before that.
+        A unit counts in at most len(weights) of its keys, those of the smallest secret ranks. If it
+        counts in n keys, its weight in each is weights[n - 1]. Keys in `without` are left out
+        first.
         """
         gone = self._codes_of(without) if without else None
         most, each = len(weights), np.array(weights, dtype=np.int64)
@@ -385,18 +525,17 @@ class Contributions:
             key = bucket.key[chosen[kept]]
             np.add.at(totals, key, each[np.minimum(size[kept], most) - 1])
             seen[key] = True
-        order = self._own[1]
         present = np.flatnonzero(seen)
-        present = present[np.argsort(order[present])]
+        present = present[np.argsort(self.own_keys()[1][present])]
         return [self._names[i] for i in present.tolist()], totals[present].tolist()
 
     def shapes(
         self, keys: Sequence[Any] | None, key_edges: Sequence[int], row_edges: Sequence[int]
     ) -> Ints:
-        """Count units by their number of keys, then by the rows they have in one of these.
+        """Return a histogram of units by their number of keys, then one by their rows in a key.
 
-        The one of the smallest rank. Each in the last of the ascending edges, from 1, that it
-        reaches.
+        That key is the one of the smallest rank. A number is in the bin of the last edge that it
+        reaches; edges ascend from 1.
         """
         codes = None if keys is None else self._codes_of(keys)
         counts = [np.zeros(len(edges), dtype=np.int64) for edges in (key_edges, row_edges)]
@@ -410,17 +549,17 @@ class Contributions:
         return np.concatenate(counts)
 
     def spread(self, column: str, edges: Sequence[float]) -> Ints:
-        """Return how the values of units are spread over bins: a unit's shares of them, in parts.
+        """Return the sum over units of the fraction of a unit's values that are in each bin.
 
-        The outer bins hold what is beyond. A unit adds at most 2**FRACTION_BITS in all.
+        The outer bins include the values beyond them. A unit adds at most 2**FRACTION_BITS in all.
         """
         width = len(edges) - 1
         out = np.zeros(width, dtype=np.int64)
         for bucket in self.buckets():
             values = bucket.columns[column]
-            there = ~np.isnan(values)
-            unit = np.repeat(bucket.unit, bucket.rows)[there]
-            place = np.searchsorted(np.array(edges[1:-1]), values[there], side="right")
+            filled = ~np.isnan(values)
+            unit = np.repeat(bucket.unit, bucket.rows)[filled]
+            place = np.searchsorted(np.array(edges[1:-1]), values[filled], side="right")
             cell, counts = np.unique(unit * width + place, return_counts=True)
             rows = np.bincount(unit, minlength=1)[cell // width]
             np.add.at(out, cell % width, (counts << FRACTION_BITS) // rows)
@@ -429,10 +568,10 @@ class Contributions:
     def left_out(
         self, keys: Sequence[Any], max_keys: int, max_rows: int, most_keys: int, most_rows: int
     ) -> Ints:
-        """Return how many keys of units, and rows, bounding left out; each unit's at most so many.
+        """Return the number of (unit, key) pairs, and of rows, that bounding left out.
 
-        Of rows with these keys: those of keys that were left out, and in each of the others what is
-        beyond `max_rows`.
+        Rows are left out in the pairs that are left out, and in others beyond `max_rows`. A unit
+        adds at most `most_keys` pairs and `most_rows` rows. Rows of other keys do not count.
         """
         codes, out = self._codes_of(keys), np.zeros(2, dtype=np.int64)
         for bucket in self.buckets():
@@ -451,42 +590,21 @@ class Contributions:
         """Return the integers of terms for every key, (keys, widths of the terms): exact."""
         codes = self._codes_of(keys)
         starts = np.cumsum([0, *map(term_width, terms)]).tolist()
-        out = np.zeros((len(keys), starts[-1]), dtype=object)
+        out = np.zeros((len(keys), starts[-1]), dtype=np.int64)
         for bucket in self.buckets():
             chosen, place, _ = self._ranked(bucket, self.salt(-2), codes)
             chosen = chosen[place < max_keys]
             to = codes[bucket.key[chosen]]
-            for term, start, stop in zip(terms, starts, starts[1:], strict=False):
-                if term.kind in _BINNED:
-                    out[:, start:stop] += bucket.cells(term, max_rows, chosen, codes, len(keys))
+            for term, start in zip(terms, starts, strict=False):
+                if term.kind in ("bins", "leaves"):
+                    pair, bins, parts = bucket.cells(term, max_rows, chosen)
+                    cell = codes[bucket.key[pair]] * out.shape[1] + start + bins
+                    np.add.at(out.reshape(-1), cell, parts)
                 else:
-                    values = bucket.of_pairs(term, max_rows, codes)[chosen]
-                    out[:, start] += _exact_sums(values, to, len(keys))
+                    sums = _exact_sums(
+                        bucket.of_pairs(term, max_rows, codes)[chosen], to, len(keys)
+                    )
+                    if sums.dtype == object or np.abs(out[:, start]).max(initial=0) >= 2**62:
+                        out = out.astype(object)
+                    out[:, start] += sums
         return out
-
-
-class GroupedTable(Contributions):
-    """Rows in memory, by numbers of units and keys: one bucket.
-
-    Parameters
-    ----------
-    units, keys : ndarray of int of shape (n_rows,)
-    names : list
-        Keys.
-    columns : dict of ndarray
-        Values; NaN where they are missing.
-    random_state : object
-        As of `Contributions`.
-    """
-
-    def __init__(
-        self,
-        units: Ints,
-        keys: Ints,
-        names: list[Any],
-        columns: dict[str, NDArray[np.float64]],
-        random_state: Any = None,
-    ) -> None:
-        words = np.arange(int(units.max(initial=-1)) + 1, dtype=np.uint64)
-        bucket = Bucket.of_rows(units, keys, words, columns)
-        super().__init__(lambda: [bucket], names, len(columns), random_state)

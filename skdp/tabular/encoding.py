@@ -1,7 +1,4 @@
-"""Tables of cells of any types: what is public about them, and codes decoded after the release.
-
-Nothing is released here. Private tables are coded by `skdp.tabular.coding`.
-"""
+"""Tables of cells of any types: what is public about them, and released codes decoded again."""
 
 from __future__ import annotations
 
@@ -13,20 +10,19 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from skdp.tabular.bins import NUMBER, Bins
-from skdp.tabular.canonical import INSTANT, as_list, plain
+from skdp.tabular.cells import family, read_cell, stands_for_nothing, ticks
 from skdp.tabular.containers import (
     column_names,
     is_frame,
     is_listed,
     is_parts,
     is_sliced_table,
+    object_rows,
     reading,
 )
-from skdp.tabular.domain import Domain
+from skdp.tabular.domain import NUMBER, Bins, Domain
 from skdp.tabular.parts import heads_of
 from skdp.tabular.rows import _RAGGED, _container
-from skdp.tabular.values import object_rows
 from skdp.user_code import interruptible, no_restart, run_isolated, suppress_warnings
 
 __all__ = [
@@ -139,54 +135,38 @@ def _type_of(dtype: Any) -> Any:
 def _column_part(X: Any, j: int, start: int, stop: int) -> Any:
     """Return a part of one column in its own container."""
     if is_frame(X):
-        return _readable(X.iloc[start:stop, j])
+        return X.iloc[start:stop, j]
     if hasattr(X, "column_names"):  # pyarrow
         return X.column(j).slice(start, stop - start)
     if is_sliced_table(X):  # polars
-        return _readable(X[:, j].slice(start, stop - start))
+        column = X[:, j].slice(start, stop - start)
+        # Python may not have such a date. What has a zone becomes a timestamp of UTC.
+        return column.to_numpy() if column.dtype.is_temporal() else column
     return X[start:stop, j]
-
-
-def _readable(column: Any) -> Any:
-    """Return a column as one whose cells can be read, each by itself."""
-    dtype = getattr(column, "dtype", None)
-    if isinstance(dtype, np.dtype):
-        return column.to_numpy() if hasattr(column, "iloc") and dtype.kind in "biuf" else column
-    if dtype is None or not hasattr(dtype, "is_temporal") or not dtype.is_temporal():
-        return column
-    # Reading a date that Python cannot hold would be a panic, with a trace on stderr.
-    cells = column.to_numpy()
-    if getattr(column.dtype, "time_zone", None) is None:
-        return cells
-    instants = np.empty(len(cells), dtype=object)  # the array has lost the zone: it is of UTC
-    instants[:] = [
-        None if (key := plain(cell)) is None else (INSTANT, key[1]) for cell in as_list(cells)
-    ]
-    return instants
 
 
 def _known_again(domain: Domain, j: int, column: Any) -> bool:
     """Say whether all categories in a column of a container are read as what they are."""
     if str(getattr(column, "dtype", "")) == "Object":
         return False  # polars can do next to nothing with it
-    codes, outside = domain.codes(j, _readable(column))
+    codes, outside = domain.codes(j, column)
     return bool(np.array_equal(codes, np.arange(domain.sizes[j])) and not outside.any())
 
 
-def _ticks(values: Sequence[Any]) -> NDArray:
+def _moments_of(values: Sequence[Any]) -> NDArray:
     """Return dates or durations of any kinds as an array of nanoseconds."""
-    keys = [plain(value) for value in values]
-    kind = {key[0] for key in keys if key is not None}
-    dtype = {"moment": "M8[ns]", "span": "m8[ns]"}[kind.pop()]
-    if kind:
+    cells = [read_cell(value) for value in values]
+    kinds = {family(cell) for cell in cells if cell is not None}
+    dtype = "m8[ns]" if kinds == {"duration"} else "M8[ns]"
+    if not kinds <= ({"duration"} if dtype[0] == "m" else {"date", "timestamp"}):
         raise ValueError("dates and durations")
     lowest = np.iinfo(np.int64).min  # which stands for no date
-    return np.array([lowest if key is None else key[1] for key in keys], np.int64).view(dtype)
+    return np.array([lowest if c is None else ticks(c) for c in cells], np.int64).view(dtype)
 
 
 def _python(value: Any) -> Any:
     """Return a category as the containers of Python's own types hold it."""
-    if plain(value) is None:
+    if stands_for_nothing(value):
         return None
     if hasattr(value, "to_pydatetime") and not value.nanosecond:
         return value.to_pydatetime()
@@ -200,11 +180,13 @@ def _python(value: Any) -> Any:
 
 
 def _floats(values: Sequence[Any]) -> NDArray[np.float64]:
-    return np.array([np.nan if plain(v) is None else float(v) for v in values], dtype=np.float64)
+    return np.array(
+        [np.nan if stands_for_nothing(v) else float(v) for v in values], dtype=np.float64
+    )
 
 
 def _texts(values: Sequence[Any]) -> list[Any]:
-    return [None if plain(value) is None else str(value) for value in values]
+    return [None if stands_for_nothing(value) else str(value) for value in values]
 
 
 Forms = Iterator[Callable[[], Any]]
@@ -216,7 +198,7 @@ def _in_numpy(dtype: Any, values: list[Any], array: NDArray) -> Forms:
         yield lambda: array.astype(dtype) if array.dtype.kind in "fiub" else None
         yield lambda: _floats(values).astype(dtype)
     if kind in "mM":
-        yield lambda: _ticks(values).astype(dtype)
+        yield lambda: _moments_of(values).astype(dtype)
     yield lambda: array
 
 
@@ -225,9 +207,11 @@ def _in_pandas(module: Any, dtype: Any, values: list[Any], array: NDArray) -> Fo
     if isinstance(dtype, str):
         # Of the domain's categories, never of those of X, which may have been read off its rows;
         # and without an order, which the domain does not state.
-        present = [value for value in values if plain(value) is not None]
+        present = [value for value in values if not stands_for_nothing(value)]
         codes = np.full(len(values), -1)
-        codes[[i for i, v in enumerate(values) if plain(v) is not None]] = np.arange(len(present))
+        codes[[i for i, v in enumerate(values) if not stands_for_nothing(v)]] = np.arange(
+            len(present)
+        )
         labels = module.Index(present, tupleize_cols=False)
         yield lambda: series(module.Categorical.from_codes(codes, categories=labels))
     elif dtype is not None:
@@ -245,10 +229,10 @@ def _in_polars(module: Any, dtype: Any, values: list[Any], array: NDArray) -> Fo
     elif dtype is not None:
         yield lambda: series(cells, dtype=dtype).cast(dtype)  # dates may come in another type
         yield lambda: series(cells).cast(dtype)
-        yield lambda: series(_ticks(values)).cast(dtype)
+        yield lambda: series(_moments_of(values)).cast(dtype)
     yield lambda: series(array) if array.dtype.kind != "O" else None
     yield lambda: series(cells)
-    yield lambda: series(_ticks(values))
+    yield lambda: series(_moments_of(values))
     yield lambda: series(_floats(values), nan_to_null=True)
 
 
@@ -268,10 +252,10 @@ def _in_pyarrow(module: Any, dtype: Any, values: list[Any], array: NDArray) -> F
     elif dtype is not None:
         yield lambda: make(cells, type=dtype)
         yield lambda: make(cells).cast(dtype)
-        yield lambda: make(_ticks(values)).cast(dtype)
+        yield lambda: make(_moments_of(values)).cast(dtype)
     yield lambda: make(array) if array.dtype.kind != "O" else None
     yield lambda: make(cells)
-    yield lambda: make(_ticks(values))
+    yield lambda: make(_moments_of(values))
     yield lambda: make(_floats(values), from_pandas=True)
 
 

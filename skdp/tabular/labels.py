@@ -1,15 +1,17 @@
-"""Private labels and targets that travel with the rows; checked once, before any charge.
+"""Rows with private labels, targets or weights, which are checked with them.
 
-Nothing is released here. Labels become codes of public classes, targets become floats; every error
-text is fixed and quotes no label.
+Labels become codes of
+public classes (a label that is none of them has the code -1), targets become floats. A label is
+read by `skdp.tabular.cells.read_cell`, and its column's type by `skdp.tabular.columns`: no label
+decides what another one is. Every error text is fixed and quotes no label.
 """
 
 from __future__ import annotations
 
 import copy
-import functools
 import hashlib
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -17,46 +19,52 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
 
-from skdp.tabular.canonical import plain
-from skdp.tabular.containers import (
-    checked,
-    is_frame,
-    is_listed,
-    is_parts,
-    never_held,
-    reading,
-    refused_type,
-    to_float,
+from skdp.tabular.cells import cell_key, family, identity, key_order, read_cell
+from skdp.tabular.columns import (
+    MISSING_CODE,
+    STRANGE_CODE,
+    ColumnType,
+    as_they_come,
+    coded,
+    flat_column,
+    numbers_of,
+    places_by,
+    readable_type,
+    stated_places,
 )
+from skdp.tabular.containers import as_list, is_parts, never_held, refused_type, to_float
 from skdp.tabular.parts import (
     ONE_PLACE,
     Pair,
     PartsRows,
     checked_parts,
     chosen,
-    heads_of,
-    joined,
     refuse_parts,
+    with_target,
 )
 from skdp.tabular.rows import (
     NumericForm,
     Rows,
+    SparseRows,
     _flat_head,
     _numeric_container,
     check_rows,
+    check_sparse,
     check_table,
 )
-from skdp.tabular.sparse_rows import SparseRows, check_sparse
-from skdp.tabular.values import object_rows
-from skdp.user_code import no_restart, run_isolated
 
 __all__ = [
+    "UnselectedRows",
     "check_labelled",
     "check_labelled_table",
+    "check_labels",
+    "check_unselected",
     "check_with_target",
     "label_codes",
+    "label_column",
     "with_weights",
 ]
+
 _NO_LABELS = "{estimator} requires {y} to be passed, but the target {y} is None."
 _OTHER_LENGTH = "X and {y} must have the same number of rows."
 _NOT_FLAT = "{y} must be one-dimensional, of shape (n_samples,)."
@@ -72,7 +80,7 @@ _PARTS_WEIGHTS = (
 )
 
 
-# --- rows with labels -------------------------------------------------------------------------
+# --- rows with labels -----------------------------------------------------------------------
 
 
 class LabelledRows(Rows):
@@ -118,106 +126,47 @@ class SparseTargetRows(TargetRows, SparseRows):
     """The same of sparse rows, of which a chunk at a time is dense."""
 
 
-def _flat(y: Any, name: str = "y") -> tuple[NDArray, str]:
-    """Return labels as an array of one dimension, and a fixed text if they are none."""
-    y = checked(y, name)
-    with reading():  # a label's own conversion may raise anything, polars a panic
-        labels = run_isolated(lambda: _read(y), None, no_restart)
-    if labels is None or isinstance(labels, np.ma.MaskedArray):
-        return np.empty(0), _NOT_FLAT
-    labels = np.asarray(labels).view()
-    if labels.ndim == 2 and labels.shape[1] == 1:
-        labels = labels.reshape(-1)
-    if labels.ndim != 1:
-        return np.empty(0), _NOT_FLAT
-    return labels, ""
+# --- labels and targets -------------------------------------------------------------------------
 
 
-def _read(y: Any) -> Any:
-    """Return labels as numpy's, of one dimension or not; None if they are no column."""
-    if is_listed(y):
-        # Objects: a common dtype would be decided by all labels, one could turn the others to text.
-        return object_rows(y)
-    if hasattr(y, "column_names"):  # a pyarrow table, of one column
-        (column,) = y.columns
-        return object_rows(column.to_pylist())
-    if hasattr(y, "to_pylist"):  # pyarrow, whose arrays depend on what is missing
-        return object_rows(y.to_pylist())
-    return _of_column(y) if hasattr(y, "to_numpy") else np.asanyarray(y)
+def label_column(y: Any, n_rows: int | None, name: str = "y") -> tuple[Any, str]:
+    """Return labels as one column, and a text if they are none, or not one for each row."""
+    if y is None:
+        return None, _NO_LABELS
+    column = flat_column(y, name)
+    if column is None or isinstance(column, np.ma.MaskedArray):
+        return None, _NOT_FLAT
+    return column, "" if n_rows in (None, len(column)) else _OTHER_LENGTH
 
 
-def _of_column(y: Any) -> NDArray | None:
-    """Return labels from a column of pandas or polars, or a table of one such column.
+def label_codes(labels: Any, classes: Sequence[Any] | NDArray) -> NDArray[np.int64]:
+    """Return the position of each label among the classes, -1 for one that is not there.
 
-    Of a type that has missing cells, an array of all would be of floats as soon as one is missing.
+    Guarantee: an entry depends on its label and the declared type of the labels only, and nothing
+    raises.
     """
-    if hasattr(y, "columns"):
-        if len(y.columns) != 1:
-            return None
-        y = y.iloc[:, 0] if is_frame(y) else y.to_series(0)
-    kind = getattr(y.dtype, "kind", "O")
-    temporal = kind in "mM" or getattr(y.dtype, "is_temporal", bool)()
-    if temporal or (isinstance(y.dtype, np.dtype) and kind != "O"):
-        return np.asanyarray(y.to_numpy())  # numpy has a missing date
-    return object_rows(y.to_list())
+    return np.maximum(stated_places(labels, places_by(classes)), -1)
 
 
-def _is_missing(label: Any) -> bool:
-    """Say whether a label of any type is missing (None, NaN, NaT, NA) or infinite."""
-    if isinstance(label, float | np.floating):
-        return not math.isfinite(label)
-    missing: bool = run_isolated(lambda: plain(label) is None, False, no_restart)
-    return missing
+def _coded_labels(
+    labels: Any, classes: Sequence[Any] | NDArray
+) -> tuple[NDArray[np.int64], NDArray[np.bool_]]:
+    """Return the codes of labels, and which of them are missing or infinite."""
+    places = stated_places(labels, places_by(classes))
+    missing = places == MISSING_CODE
+    kind = readable_type(labels).kind
+    if kind == "float":
+        missing |= np.isinf(numbers_of(labels, ColumnType(kind)))
+    elif kind == "any":
+        cells = as_list(labels)
+        for i in np.flatnonzero(places == STRANGE_CODE).tolist():
+            missing[i] = read_cell(cells[i]) in (math.inf, -math.inf)
+    return np.maximum(places, -1), missing
 
 
-def _declared(y: Any, labels: NDArray) -> tuple[Any, str]:
-    """Return the declared type of labels, and of which library it is."""
-    if hasattr(y, "column_names") or hasattr(y, "to_pylist"):
-        return y.schema.types[0] if hasattr(y, "schema") else y.type, "pyarrow"
-    if hasattr(y, "columns"):  # a table of one column
-        dtype = next(iter(y.dtypes))
-    else:
-        dtype = getattr(y, "dtype", labels.dtype)
-    return dtype, "polars" if hasattr(dtype, "is_temporal") else "numpy"
-
-
-def _scalars(values: NDArray) -> list[Any]:
-    """Return the entries of an array; dates as such, and not as counts of their unit."""
-    return list(values) if values.dtype.kind in "mM" else values.tolist()
-
-
-def _comparable(a: np.dtype, b: np.dtype) -> bool:
-    """Say whether numbers of two types are compared exactly by numpy."""
-    if not {a.kind, b.kind} <= set("biuf"):
-        return False
-    longest = max([d.itemsize for d in (a, b) if d.kind in "iu"], default=0)
-    return np.result_type(a, b).kind != "f" or longest < 8
-
-
-def label_codes(labels: NDArray, classes: NDArray) -> NDArray[np.int64]:
-    """Return the position of each label in the sorted classes, -1 for one that is not there.
-
-    Numbers, dates and durations are the same whatever holds them. Guarantee: an entry depends on
-    its label only, and nothing raises.
-    """
-    if labels.dtype.kind == "f" and labels.dtype.itemsize < 8 and classes.dtype.kind == "f":
-        with np.errstate(all="ignore"):
-            narrow = classes.astype(labels.dtype)  # 0.1 is another number in 32 bits
-        classes = narrow if np.unique(narrow).size == classes.size else classes
-    if _comparable(labels.dtype, classes.dtype):
-        place = np.minimum(np.searchsorted(classes, labels), len(classes) - 1)
-        return np.where(classes[place] == labels, place, -1)
-    known = {plain(label): code for code, label in enumerate(_scalars(classes))}
-
-    def code(label: Any) -> int:
-        return known.get(plain(label), -1)
-
-    items = _scalars(labels)
-    # All at once, unless a label's own hash or comparison fails.
-    codes = run_isolated(lambda: [code(label) for label in items], None, no_restart)
-    if codes is None:
-        codes = [run_isolated(functools.partial(code, label), -1, no_restart) for label in items]
-    return np.array(codes, dtype=np.int64)
+def _declared(labels: Any) -> Any:
+    """Return the declared type of a column of labels."""
+    return labels.type if hasattr(labels, "to_pylist") else labels.dtype
 
 
 def check_labelled(
@@ -267,7 +216,7 @@ def check_labelled(
 
 def check_labels(
     y: Any,
-    n_rows: int,
+    n_rows: int | None,
     *,
     estimator: str,
     classes: NDArray | None = None,
@@ -285,38 +234,30 @@ def check_labels(
     name : str
         Of the parameter, for error messages.
     """
-    labels, problem = (np.empty(0), _NO_LABELS) if y is None else _flat(y, name)
-    if classes is not None and not problem and never_held(classes.tolist(), *_declared(y, labels)):
+    labels, problem = label_column(y, n_rows, name)
+    if classes is not None and labels is not None and never_held(classes, _declared(labels)):
         raise TypeError(_NEVER_HELD.format(estimator=estimator, y=name))
-    numbers, missing, problem = _numbers_of(labels, problem, n_rows, classes, omit=omit)
+    numbers, missing = np.empty(0), np.empty(0, dtype=bool)
+    if not problem:
+        numbers, missing, problem = _numbers_of(labels, classes, omit=omit)
     if problem:
         raise ValueError(problem.format(estimator=estimator, y=name))
     return numbers, missing
 
 
 def _numbers_of(
-    labels: NDArray, problem: str, n_rows: int, classes: NDArray | None, *, omit: bool
+    labels: Any, classes: NDArray | None, *, omit: bool
 ) -> tuple[NDArray, NDArray[np.bool_], str]:
     """Return codes or targets of labels, which are missing, and a text if they are refused."""
-    if not problem and len(labels) != n_rows:
-        problem = _OTHER_LENGTH
-    numbers: NDArray = np.empty(0)
-    missing = np.zeros(len(labels), dtype=bool)
-    if not problem and classes is not None:
-        if labels.dtype.kind == "f":
-            missing = ~np.isfinite(labels)
-        elif labels.dtype.kind in "OmM":
-            missing = np.array([_is_missing(label) for label in _scalars(labels)], dtype=bool)
-        numbers = label_codes(labels, classes)
-    elif not problem:
-        found, failed = to_float(labels)
-        if failed or found is None or labels.dtype.kind in "USmM":
-            problem = _NOT_REAL
-        else:
-            numbers, missing = found, ~np.isfinite(found)
-    if not (problem or omit) and missing.any():
-        problem = _NOT_FINITE
-    return numbers, missing, problem
+    numbers: NDArray
+    if classes is not None:
+        numbers, missing = _coded_labels(labels, classes)
+    else:
+        found, problem = to_float(labels)
+        if problem or found is None:
+            return np.empty(0), np.empty(0, dtype=bool), _NOT_REAL
+        numbers, missing = found, ~np.isfinite(found)
+    return numbers, missing, "" if omit or not missing.any() else _NOT_FINITE
 
 
 @dataclass(frozen=True)
@@ -407,22 +348,13 @@ class LabelForm(NumericForm):
             numbers: NDArray = found.reshape(-1)
             missing = ~np.isfinite(numbers)
             return numbers, missing, _NOT_FINITE if missing.any() else ""
-        labels, problem = _flat(_plain_labels(y))
-        return _numbers_of(labels, problem, n, self.classes, omit=self.omit)
+        labels, problem = label_column(y, n, self.name)
+        if problem:
+            return none, none.astype(bool), problem
+        return _numbers_of(labels, self.classes, omit=self.omit)
 
 
 _Y_PROBLEMS = (_OTHER_LENGTH, _NOT_FLAT, _NOT_REAL, _NOT_FINITE)
-
-
-def _plain_labels(y: Any) -> Any:
-    """Return a column of Arrow without missing numbers as numpy's, which is read at once."""
-    if not hasattr(y, "column_names") or len(y.columns) != 1:
-        return y
-    (column,) = y.columns
-    name = str(column.type)
-    if column.null_count == 0 and name.startswith(("int", "uint", "float", "double", "bool")):
-        return np.asarray(column)
-    return y
 
 
 def _labelled_parts(
@@ -442,29 +374,14 @@ def _labelled_parts(
         refuse_parts(side, estimator, one_place, name=what)
     if y is None:
         raise ValueError(_NO_LABELS.format(estimator=estimator, y=name))
-    if not is_parts(X):
-        raise TypeError(f"{name} is in parts, so X must be in parts, too")
-    columns: Any
-    if is_parts(y):
-        columns, heads = heads_of(X)
-        target, target_heads = heads_of(y)
-        if any(len(head.shape) > 1 and head.shape[1] != 1 for head in target_heads):
-            raise ValueError(_NOT_FLAT.format(y=name))
-        source = joined(X, y)
-    elif hasattr(y, "__len__") and not isinstance(y, str | bytes | tuple):
-        raise TypeError(
-            f"{name} must be the name of a column of X or a table in parts, as X is in parts"
-        )
-    else:
-        columns, heads = heads_of(X, without=y)
-        target, source = y, X
-        if classes is None:
-            for head in (chosen(one, (y,)) for one in X.heads):
-                if refused_type(head)[0]:
-                    raise ValueError(_NOT_REAL.format(y=name))
+    source, columns, heads, target, y_heads = with_target(X, y, name)
+    if any(len(head.shape) > 1 and head.shape[1] != 1 for head in y_heads):
+        raise ValueError(_NOT_FLAT.format(y=name))
+    if classes is None and any(refused_type(head)[0] for head in y_heads):
+        raise ValueError(_NOT_REAL.format(y=name))
     if classes is not None:
-        of_y = target_heads[0] if is_parts(y) else chosen(X.heads[0], (y,))
-        if never_held(classes.tolist(), *_declared(of_y, np.empty(0, dtype=object))):
+        labels = flat_column(y_heads[0], name)
+        if labels is not None and never_held(classes, _declared(labels)):
             raise TypeError(_NEVER_HELD.format(estimator=estimator, y=name))
     for head in heads:
         _numeric_container(_flat_head(head), estimator)
@@ -567,3 +484,115 @@ def check_with_target(
         return (SparseTargetRows if as_sparse else TargetRows)(rows._X, numbers, weights)
     options: Any = {"allow_empty": allow_empty, "one_place": one_place, "classes": None}
     return _labelled_parts(X, y, estimator=estimator, **options)
+
+
+# --- labels of which nobody stated the classes ------------------------------------------------
+
+_FAMILIES = ("text", "number", "boolean")
+_NO_CLASSES = ("date", "timestamp", "zoned", "time", "duration", "bytes")
+
+
+class UnselectedRows(LabelledRows):
+    """Rows with labels that have no codes until classes are released.
+
+    Parameters
+    ----------
+    X : array-like or table of shape (n_samples, n_features)
+        Already checked.
+    labels : column of shape (n_samples,)
+    """
+
+    def __init__(self, X: Any, labels: NDArray) -> None:
+        codes, values = coded(labels, readable_type(labels))
+        dtype = getattr(labels, "dtype", None)
+        self._kind = dtype.kind if isinstance(dtype, np.dtype) else "O"
+        self._dtype = dtype
+        # The order of keys, on which the stream of a seeded fit hangs: sorted, or as they come.
+        if self._kind in "biufU":
+            order = sorted(range(len(values)), key=values.__getitem__)
+        else:
+            order = [code for code in as_they_come(codes, len(values)) if code >= 0]
+        place = np.full(len(values) + 2, -1, dtype=np.int64)  # the last two are of no value
+        self._keys: list[Any] = []
+        for i in order:
+            key = cell_key(values[i])
+            if key is not None:
+                place[i] = len(self._keys)
+                self._keys.append(key[1])
+        super().__init__(X, place[codes])
+        self._codes: NDArray[np.int64] = np.full(len(self._keys) + 1, -1, dtype=np.int64)
+
+    def labelled(self, start: int, stop: int) -> tuple[NDArray[np.float64], NDArray[np.int64]]:
+        """Return rows start to stop with their codes: -1 before classes are known."""
+        values, places = super().labelled(start, stop)
+        return values, self._codes[places]
+
+    def salt(self, number: int) -> int:
+        """Return 0: a row has one label, so none is chosen by rank."""
+        return 0
+
+    def key_weights(
+        self, weights: list[int], salt: int, without: Sequence[Any]
+    ) -> tuple[list[Any], list[int]]:
+        """Return the labels that rows have, sorted, and the number of rows of each by weight."""
+        places = np.asarray(self._part(self._y, 0, self._n), dtype=np.int64)
+        counts = np.bincount(places[places >= 0], minlength=len(self._keys))
+        left = {identity(key) for key in without}
+        present = [i for i in np.flatnonzero(counts) if identity(self._keys[i]) not in left]
+        present.sort(key=lambda i: (type(self._keys[i]) is bool, key_order(self._keys[i])))
+        return [self._keys[i] for i in present], [weights[0] * int(counts[i]) for i in present]
+
+    def take_classes(self, released: Sequence[Any]) -> NDArray:
+        """Give each label its place among released keys, and return these as classes, sorted.
+
+        Of released keys of several families (text beside numbers), those of the family that has
+        most are classes; of equally many, text comes first, then numbers.
+        """
+        families = [family(key) for key in released]
+        best = max(_FAMILIES, key=families.count)
+        kept = [key for key, family in zip(released, families, strict=True) if family == best]
+        classes = np.unique(np.array(kept)) if kept else np.array(kept, dtype=np.int64)
+        if self._kind in "biuf":  # the type of y is public
+            classes = np.unique(classes.astype(self._dtype))
+        cells = np.empty(len(self._keys), dtype=object)
+        cells[:] = self._keys
+        # Of another family is of no class, though True and 1 are equal.
+        same = np.array([family(key) == best for key in self._keys], dtype=bool)
+        codes = label_codes(cells, classes) if kept else np.full(len(cells), -1)
+        self._codes = np.append(np.where(same, codes, -1), -1).astype(np.int64)
+        return classes
+
+    def digest(self) -> bytes:
+        """Return a hash of rows and labels; it keys the noise of seeded fits and nothing else."""
+        keys = repr(self._keys).encode()
+        return hashlib.blake2b(super().digest() + keys, digest_size=32).digest()
+
+
+def check_unselected(X: Any, y: Any, *, estimator: str, allow_empty: bool = False) -> Any:
+    """Validate private rows with private labels, whose classes will be selected privately.
+
+    Guarantee: as `check_labelled`.
+
+    Raises
+    ------
+    TypeError, ValueError
+        As `check_labelled`; for tables in parts, and labels that are dates by the type of y.
+    """
+    if is_parts(X) or is_parts(y):
+        raise ValueError(
+            f"{estimator}: classes must be given for a table in parts: they are selected privately "
+            "from labels in one place only"
+        )
+    rows = check_rows(X, estimator=estimator, allow_empty=allow_empty)
+    labels, problem = label_column(y, rows._n)
+    if not problem:
+        _, _, problem = _numbers_of(labels, np.arange(2), omit=False)
+    if problem:
+        raise ValueError(problem.format(estimator=estimator, y="y"))
+    kind = readable_type(labels)
+    if kind.kind in _NO_CLASSES or getattr(kind.dtype, "kind", "") == "c":
+        raise ValueError(
+            f"{estimator}: classes must be given where y is of type {kind.kind!r}: text, "
+            "numbers and booleans are selected privately"
+        )
+    return UnselectedRows(rows._X, labels)

@@ -1,10 +1,10 @@
 """Relations of DuckDB that compute their rows: refused by their plan alone where a cell can fail.
 
-Nothing is released here. A relation is a query that DuckDB runs again for everything that is asked
-of it. A cast of text to a number inside it fails on one cell, so whether a fit succeeds would show
-this cell, and no charge pays for that. So the plan is read, of which DuckDB makes JSON: operators,
-expressions and types, no row. Whatever is not known to have a value for every cell is refused.
-Constants are judged, too: a condition on a cell decides whether they are computed.
+A relation is a query, which DuckDB runs again each time it is read. A cast of text to a number
+inside it fails on one cell: whether a fit succeeds would show this cell, and no charge pays for
+that. So `check_plan` reads the plan, which DuckDB gives as JSON: operators, expressions and types,
+no row. Every operation that is not known to have a value for all cells is refused. Constants are
+checked, too, because a condition on a cell decides whether they are computed.
 """
 
 from __future__ import annotations

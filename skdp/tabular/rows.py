@@ -1,12 +1,10 @@
 """Where private rows enter: one check of the whole table, then chunks of float64.
 
-Nothing is released here. ``check_rows`` decides everything that may be an error (shape,
-type, NaN, infinity) once, before any charge, with fixed texts that quote no cell; after it
-no reader of the rows can fail. A ``Rows`` hands out chunks, so a memory-mapped array larger
-than memory works and no second copy of the data is held. It is the seam for other engines:
-whatever yields the same chunks gets the same statistics, because those are exact integers.
+`check_rows` decides everything that may be an error (shape, type, NaN, infinity) once, before any
+charge, with fixed texts that quote no cell. After it no reader of the rows can fail. `Rows` hands
+out chunks: a memory-mapped array may be larger than memory, and no second copy of the data is made.
 
-A privacy unit is one row, or all rows of one id: ``Rows`` with `units` know whose each row is, and
+A privacy unit is one row, or all rows of one id: `Rows` with `units` know whose each row is, and
 the core keeps so many rows of each unit (`skdp.core.units`).
 """
 
@@ -25,7 +23,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
 
-from skdp.core.table import MAX_FEATURES, _chunk_rows
+from skdp.core.table import MAX_FEATURES, REPLACE_ONE, _chunk_rows
 from skdp.tabular.containers import (
     alone,
     any_type,
@@ -38,23 +36,34 @@ from skdp.tabular.containers import (
     is_sliced_table,
     reading,
     refused_type,
+    rows_of_numbers,
     take,
     to_float,
 )
-from skdp.tabular.parts import ONE_PLACE, Form, PartsRows, checked_parts, heads_of, refuse_parts
+from skdp.tabular.parts import (
+    _NO_ROWS,
+    ONE_PLACE,
+    Form,
+    PartsRows,
+    checked_parts,
+    heads_of,
+    refuse_parts,
+)
+from skdp.tabular.sound import own_sparse
 from skdp.tabular.units import Units, check_units
-from skdp.tabular.values import rows_of_numbers
 from skdp.user_code import no_restart, run_isolated
 
 __all__ = [
     "Rows",
+    "as_dense",
     "check_marks",
     "check_public_array",
     "check_rows",
     "check_samples",
+    "check_sparse",
     "check_table",
+    "dense_blocks",
 ]
-
 
 _NOT_FINITE = (
     "Input X contains NaN or infinity; X must be finite. Fill such cells from public knowledge "
@@ -82,7 +91,6 @@ _NOT_MARKS = "y must mark every row of X: 1 for a private row, 0 for a public on
 _NO_PUBLIC = "y marks no public row (one class only): at least one must be 0."
 _NO_PRIVATE = "y marks no private row (one class only): at least one must be 1."
 _SAME_NAME = "X has columns of the same name; the names of its columns must be distinct."
-_NO_ROWS = "X has 0 sample(s) while a minimum of 1 is required."
 
 
 def _raise(problems: str | Iterable[str], X: Any = None) -> None:
@@ -218,11 +226,16 @@ class Rows:
     def __repr__(self) -> str:
         return f"Rows(n_features={self.n_features})"
 
-    def of_units(self, groups: Any, estimator: str) -> Self:
-        """Return these rows with whose they are, by an id for each row of the caller's table."""
+    def of_units(self, groups: Any, estimator: str, adjacency: str = REPLACE_ONE) -> Self:
+        """Return these rows with whose they are, by an id for each row of the caller's table.
+
+        Under "add_or_remove_one" rows without an id are left out. Each row decides about itself.
+        """
         copied = copy.copy(self)
-        copied.units = check_units(groups, self._length, estimator=estimator)
-        return copied
+        copied.units = check_units(groups, self._length, estimator=estimator, adjacency=adjacency)
+        if adjacency == REPLACE_ONE:
+            return copied
+        return copied.keep(np.flatnonzero(copied.unit_rows().codes >= 0))
 
     def unit_rows(self) -> Units:
         """Return whose each of these rows is."""
@@ -528,7 +541,7 @@ def check_public_array(
     return values
 
 
-# --- tables -----------------------------------------------------------------------------------
+# --- tables ---------------------------------------------------------------------------------
 
 
 def check_table(
@@ -595,3 +608,86 @@ def _as_columns(X: Any) -> tuple[Any, bool]:
     if not isinstance(table, np.ndarray) or table.ndim != 1:
         return table, False
     return table.reshape(-1, 1), True
+
+
+# --- sparse rows ---------------------------------------------------------------------------------
+
+_NOT_FINITE_SPARSE = "Input X contains NaN or infinity; the cells of a sparse X must be finite."
+
+
+class SparseRows(Rows):
+    """The rows of a matrix in compressed sparse rows, of which a chunk at a time is dense."""
+
+    def _part(self, table: Any, start: int, stop: int) -> Any:
+        part = super()._part(table, start, stop)
+        return part.toarray() if sparse.issparse(part) else part
+
+    @property
+    def head(self) -> NDArray[np.float64]:
+        """The table without rows, for what is public about it."""
+        return np.empty((0, self._X.shape[1]))
+
+
+def check_sparse(X: Any, *, estimator: str, allow_empty: bool = False) -> SparseRows:
+    """Validate a sparse private table; the container, its shape and its type are public.
+
+    Parameters
+    ----------
+    X : sparse matrix or array of shape (n_samples, n_features)
+    estimator : str
+    allow_empty : bool, default=False
+        As in `check_rows`.
+
+    Returns
+    -------
+    rows : SparseRows
+
+    Raises
+    ------
+    TypeError, ValueError
+        With a fixed text: no two dimensions, no numbers, not finite, no row, no column or too many,
+        or an index, in `indices` or `indptr`, that contradicts the shape.
+    """
+    table = _own_rows(X, estimator)
+    if table.shape[0] == 0 and not allow_empty:
+        raise ValueError(_NO_ROWS)
+    rows = SparseRows(table)
+    with np.errstate(all="ignore"):
+        if table.has_canonical_format:
+            bad = [not np.isfinite(table.data.astype(np.float64, copy=False)).all()]
+        else:  # of the chunks, not of the cells that are stored: what stands twice adds up
+            parts = (rows._part(table, start, stop) for start, stop in rows.spans())
+            bad = [not np.isfinite(part.astype(np.float64)).all() for part in parts]
+    if any(bad):
+        raise ValueError(_NOT_FINITE_SPARSE)
+    return rows
+
+
+def _own_rows(X: Any, estimator: str) -> sparse.csr_array:
+    """Return the caller's sparse rows as our own, or raise with a fixed text."""
+    if X.ndim != 2:
+        raise ValueError(f"Expected 2D array, got {X.ndim}D array instead: X must have rows")
+    kind = getattr(getattr(X, "dtype", None), "kind", "f")  # of no data at all, there is none
+    if kind == "c":
+        raise ValueError("Complex data not supported: X must be real.")
+    if kind not in "biuf":
+        raise TypeError(f"{estimator}: the cells of a sparse X must be real numbers")
+    table = own_sparse(X)
+    if not 1 <= table.shape[1] <= MAX_FEATURES:
+        raise ValueError(
+            f"Found array with {table.shape[1]} feature(s) while a minimum of 1 is required "
+            f"and at most {MAX_FEATURES} are possible."
+        )
+    return table
+
+
+def dense_blocks(X: Any, rows: int = 4096) -> Iterator[Any]:
+    """Yield the caller's own sparse rows as dense blocks; at least one, which may be empty."""
+    table = _own_rows(X, "predict or transform")
+    for start in range(0, max(table.shape[0], 1), rows):
+        yield table[start : start + rows].toarray()
+
+
+def as_dense(X: Any, name: str = "X") -> Any:
+    """Return a sparse matrix, public or the caller's own, as an array; everything else as it is."""
+    return own_sparse(X, name).toarray() if sparse.issparse(X) else X

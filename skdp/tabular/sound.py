@@ -69,7 +69,7 @@ def _demand(holds: object) -> None:
         raise ValueError
 
 
-# --- numpy --------------------------------------------------------------------------------------
+# --- numpy ------------------------------------------------------------------------------------
 
 
 def _array(X: Any) -> Any:
@@ -119,7 +119,7 @@ def _extent(owner: Any) -> tuple[int, int] | None:
     return np.lib.array_utils.byte_bounds(memory)
 
 
-# --- scipy --------------------------------------------------------------------------------------
+# --- scipy ------------------------------------------------------------------------------------
 
 
 def own_sparse(X: Any, name: str = "X") -> sparse.csr_array:
@@ -276,7 +276,7 @@ def _scipy(X: Any) -> Any:
     return made if isinstance(X, sparse.sparray) else sparse.csr_matrix(made)
 
 
-# --- pyarrow ------------------------------------------------------------------------------------
+# --- pyarrow ----------------------------------------------------------------------------------
 
 # Of texts: the type of the same layout whose cells may be any bytes (whether they are Unicode is a
 # question of one cell, and decides nothing), and the size of an offset.
@@ -373,7 +373,7 @@ def _copied(arrow: Any, chunk: Any, kind: Any, width: int, more: int = 0) -> Any
     return arrow.Array.from_buffers(kind, len(chunk), buffers, offset=rest)
 
 
-# --- pandas -------------------------------------------------------------------------------------
+# --- pandas -----------------------------------------------------------------------------------
 
 
 def _pandas(X: Any) -> Any:
@@ -443,7 +443,7 @@ def _extension(pandas: Any, values: Any, n: int) -> Any:
     return values
 
 
-# --- polars -------------------------------------------------------------------------------------
+# --- polars -----------------------------------------------------------------------------------
 
 
 def _polars(X: Any) -> Any:

@@ -1,4 +1,4 @@
-"""Ids that say whose a row is: checked once, before any charge, and made codes.
+"""The ids that say whose a row is: checked once, before any charge, and made codes.
 
 Two rows are of one unit if their ids are equal, as `skdp.tabular.cells` reads them: numbers by
 their value (1, 1.0 and True are one id), text character by character ("1" is another id than 1),
@@ -14,20 +14,20 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from skdp.core.table import REPLACE_ONE
 from skdp.core.units import UnitRows
-from skdp.tabular.canonical import as_list
-from skdp.tabular.columns import coded_ids, type_of_column
-from skdp.tabular.containers import checked, is_frame, is_listed, is_sliced_table
-from skdp.user_code import no_restart, run_isolated
+from skdp.tabular.columns import coded_ids, flat_array, flat_column, type_of_column
+from skdp.tabular.containers import is_frame, is_listed, is_sliced_table
 
 __all__ = ["UnitCounts", "Units", "check_units", "ids_of", "name_of_ids"]
 
 _NOT_FLAT = "{estimator}: groups must be one-dimensional, one id for each row of X."
 _OTHER_LENGTH = "{estimator}: groups must have as many entries as X has rows."
 _MISSING = (
-    "{estimator}: groups must have an id for every row, and some are missing (None, NaN, NaT or "
-    "NA) or are no numbers, text, bytes, dates or UUIDs. Give such rows an id of your own, "
-    "groups.fillna('unknown') say: all of them count as one unit then."
+    "{estimator}: groups must have an id for every row under adjacency='replace_one', because the "
+    "number of users is public there; some ids are missing (None, NaN, NaT or NA) or are no "
+    "numbers, text, bytes, dates or UUIDs. Use a budget with adjacency='add_or_remove_one', which "
+    "leaves such rows out, or drop the rows. Nothing was charged for this fit."
 )
 _STRANGE = (
     "{estimator}: groups must be numbers, texts, bytes, dates or UUIDs, one in each entry. Make a "
@@ -42,7 +42,7 @@ class Units:
     Attributes
     ----------
     codes : ndarray of int of shape (n_rows,)
-        Of the unit of each row, from 0 to the number of units.
+        Of the unit of each row, from 0; -1 for a row without an id, which is left out.
     words : ndarray of uint64
         A hash of each unit's id.
     """
@@ -66,7 +66,8 @@ class UnitCounts(UnitRows):
     filtered, units = True, None
 
     def __init__(self, units: Units, name: str) -> None:
-        super().__init__(np.bincount(units.codes, minlength=units.words.size).astype(np.int64))
+        codes = units.codes[units.codes >= 0]
+        super().__init__(np.bincount(codes, minlength=units.words.size).astype(np.int64))
         self.unit_name = name
 
 
@@ -80,7 +81,9 @@ def name_of_ids(groups: Any) -> str | None:
     return name if isinstance(name, str) and name else None
 
 
-def check_units(groups: Any, n_rows: int | None, *, estimator: str) -> Units:
+def check_units(
+    groups: Any, n_rows: int | None, *, estimator: str, adjacency: str = REPLACE_ONE
+) -> Units:
     """Return the units of rows by their ids.
 
     Guarantee: whether two rows are of one unit depends on their ids alone; nothing of an id is in
@@ -94,56 +97,39 @@ def check_units(groups: Any, n_rows: int | None, *, estimator: str) -> Units:
         None: as many as there are ids.
     estimator : str
         Name for error messages.
+    adjacency : str, default="replace_one"
+        Under "add_or_remove_one" rows may have no id: their code is -1.
 
     Raises
     ------
     ValueError
-        If groups has another length or more dimensions, or an id is missing.
+        If groups has another length or more dimensions; under "replace_one", if an id is missing.
     TypeError
         If an entry is no id.
     """
-    cells, problem = _column(groups)
-    if not problem and n_rows not in (None, len(cells)):
-        problem = _OTHER_LENGTH
-    if problem:
-        raise ValueError(problem.format(estimator=estimator))
+    cells = _column(groups)
+    if cells is None or n_rows not in (None, len(cells)):
+        text = _NOT_FLAT if cells is None else _OTHER_LENGTH
+        raise ValueError(text.format(estimator=estimator))
     kind = type_of_column(cells)
     if kind.kind in ("other", "interval") or hasattr(groups, "levels"):  # an index of several
         raise TypeError(_STRANGE.format(estimator=estimator))
     codes, words = coded_ids(cells, kind)
-    if (codes < 0).any():
+    if adjacency == REPLACE_ONE and (codes < 0).any():
         raise ValueError(_MISSING.format(estimator=estimator))
-    return Units(codes, words)
+    # A category, or an id under a mask, may have no row: it is no unit.
+    used = np.bincount(codes[codes >= 0], minlength=words.size) > 0
+    place = np.append(np.cumsum(used) - 1, [-1, -1])
+    return Units(place[codes], words[used])
 
 
 def ids_of(groups: Any) -> NDArray:
     """Return ids that `check_units` has accepted as an array, each entry as it was."""
-    cells, _ = _column(groups)
-    if isinstance(cells, np.ndarray):
-        return np.asarray(cells)
-    listed = cells if isinstance(cells, list) else as_list(cells)
-    return np.fromiter(listed, dtype=object, count=len(listed))
+    return flat_array(_column(groups))
 
 
-def _column(groups: Any) -> tuple[Any, str]:
-    """Return ids as a column of any library or a list, and what is wrong with their shape."""
+def _column(groups: Any) -> Any:
+    """Return ids as a column of any library or a list; None if they are none."""
     if isinstance(groups, str | bytes) or groups is None:
-        return (), _NOT_FLAT
-    groups = checked(groups, "groups")
-    if is_frame(groups) or (is_sliced_table(groups) and not hasattr(groups, "dtype")):
-        if groups.shape[1] != 1:
-            return (), _NOT_FLAT
-        if is_frame(groups):
-            groups = groups.iloc[:, 0]
-        else:
-            groups = groups.column(0) if hasattr(groups, "column") else groups.to_series(0)
-    if is_listed(groups):
-        return list(groups), ""
-    if hasattr(groups, "iloc") or hasattr(groups, "to_pylist") or hasattr(groups, "to_arrow"):
-        return groups, ""
-    if hasattr(groups, "to_series"):  # an index of pandas
-        return groups.to_series(), ""
-    array = run_isolated(lambda: np.asanyarray(groups), None, no_restart)
-    if array is None or array.ndim != 1:
-        return (), _NOT_FLAT
-    return array, ""
+        return None
+    return list(groups) if is_listed(groups) else flat_column(groups, "groups")

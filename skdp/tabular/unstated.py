@@ -1,45 +1,203 @@
-"""Tables of which nobody stated every column: what their types say, and rows without codes yet.
+"""Columns of which nobody stated the values: they are learned from rows that have no codes yet.
 
-Nothing is released here. A type of booleans, or a polars Enum, says by itself which values a column
-may have. The list in other types (pandas' `category`, Arrow's dictionaries) was read off the rows:
-it counts as public only where the user says so. What is left is learned from rows that have no
-codes yet (`UncodedRows`): numbers and dates by their values, anything else by keys, one a cell.
-What a cell is read as hangs on that cell alone. Once a domain is released, a row's codes are a
-function of that row and of the domain.
+The type of booleans, or a polars Enum, says by itself which values a column may have. The list in
+other types (pandas' `category`, Arrow's dictionaries) was read off the rows: it is public only
+where the user says so. All other columns are learned: numbers and dates by their values, anything
+else by keys. The key of a cell is its column, its family (text, number, boolean or missing) and its
+value (`skdp.tabular.cells.cell_key`); it depends on that cell alone. Once a domain is released, the
+codes of a row are a function of that row and of the domain.
 """
 
 from __future__ import annotations
 
+import functools
 import hashlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from skdp.tabular.bins import MOMENT, NUMBER, SPAN, Bins, as_ticks
-from skdp.tabular.canonical import as_list
+from skdp.tabular.cells import MISSING, cell_key, key_order
 from skdp.tabular.coding import CodedRows
+from skdp.tabular.columns import MISSING_CODE, as_they_come, coded, readable_type
 from skdp.tabular.containers import _type_of as type_says
-from skdp.tabular.containers import is_frame, to_float, type_name
-from skdp.tabular.domain import Domain, is_range
+from skdp.tabular.containers import as_list, is_frame, kind_of, to_float, type_name
+from skdp.tabular.domain import MOMENT, NUMBER, SPAN, Bins, Domain, as_ticks, is_range
 from skdp.tabular.encoding import Schema, _column_part, _number_type, table_schema
-from skdp.tabular.keyed import cell_key, weights_of_keys
-from skdp.tabular.parts import ONE_PLACE, refuse_parts
-from skdp.tabular.rows import _NO_ROWS, Rows, check_table
-from skdp.user_code import interruptible, no_restart, run_isolated, suppress_warnings
+from skdp.tabular.parts import _NO_ROWS, ONE_PLACE, refuse_parts
+from skdp.tabular.rows import Rows, check_table
+from skdp.user_code import interruptible, suppress_warnings
 
 __all__ = [
     "CATEGORIES",
+    "MISSING",
     "ColumnPlan",
+    "KeyedRows",
     "UncodedRows",
+    "array_of_cells",
+    "cell_codes",
+    "cell_key",
+    "check_categorical",
     "check_columns",
+    "check_keyed",
     "check_uncoded",
+    "column_cells",
     "column_plans",
     "stand_in",
     "stated_columns",
+    "weights_of_keys",
 ]
+
+
+# --- rows as keys --------------------------------------------------------------------------------
+
+_DATES = (
+    "{estimator}: the type of column {label!r} is of dates, times or durations, which are no "
+    "categories: make text or numbers of them first"
+)
+
+
+def cell_codes(cells: Any, code_of: Callable[[tuple[str, Any]], int]) -> NDArray[np.int64]:
+    """Return the code of each cell's key, -1 for one that has none; each decided by itself.
+
+    Parameters
+    ----------
+    cells : column of an array, or of a pandas, polars or pyarrow table
+    code_of : callable
+    """
+    codes, values = coded(cells, readable_type(cells))
+    found = np.full(len(values) + 2, -1, dtype=np.int64)
+    for code in as_they_come(codes, len(values)):
+        key = cell_key(values[code]) if code >= 0 else MISSING if code == MISSING_CODE else None
+        if key is not None:
+            found[code] = code_of(key)
+    return found[codes]
+
+
+def weights_of_keys(
+    places: NDArray[Any], keys: Sequence[Any], weights: list[int], without: Sequence[Any]
+) -> tuple[list[Any], list[int]]:
+    """Return the keys that rows have, sorted, and their weights: a row's keys share its own.
+
+    Parameters
+    ----------
+    places : ndarray of shape (n_rows, n_columns)
+        Of the key of each cell; -1 for a cell that has none.
+    keys : sequence
+    weights : list of int
+        Of each key of a row with 1, 2, ... keys.
+    without : sequence
+        Keys that do not count.
+    """
+    gone = set(without)
+    left = np.array([key not in gone for key in keys] + [False])  # -1 is the last
+    keys_of_row = left[places].sum(axis=1)
+    totals, present = [0] * len(keys), np.zeros(len(keys), dtype=bool)
+    for several in np.unique(keys_of_row[keys_of_row > 0]).tolist():
+        chosen = places[keys_of_row == several]
+        counts = np.bincount(chosen[left[chosen]], minlength=len(keys))
+        present |= counts > 0
+        for i in np.flatnonzero(counts).tolist():
+            totals[i] += weights[several - 1] * int(counts[i])
+    found = sorted(np.flatnonzero(present).tolist(), key=lambda i: key_order(keys[i]))
+    return [keys[i] for i in found], [totals[i] for i in found]
+
+
+class KeyedRows(Rows):
+    """Private rows as keys, at most one a column.
+
+    Parameters
+    ----------
+    places : ndarray of shape (n_rows, n_columns)
+        Of the key of each cell; -1 for a cell that has none.
+    keys : list of (column, family, value)
+    """
+
+    def __init__(self, places: NDArray[np.int32], keys: list[tuple[int, str, Any]]) -> None:
+        super().__init__(places)
+        self._keys = keys
+
+    def salt(self, number: int) -> int:
+        """Return 0: a row has no more keys than columns, so none is chosen by rank."""
+        return 0
+
+    def key_weights(
+        self, weights: list[int], salt: int, without: Sequence[Any]
+    ) -> tuple[list[Any], list[int]]:
+        """Return the keys that rows have, sorted, and their weights: a row's keys share its own."""
+        return weights_of_keys(self._part(self._X, 0, self._n), self._keys, weights, without)
+
+    def digest(self) -> bytes:
+        """Return a hash of the keys; it keys the noise of seeded fits and nothing else."""
+        keys = [[self._keys[i] if i >= 0 else None for i in row] for row in self._X.tolist()]
+        return hashlib.blake2b(repr(keys).encode(), digest_size=32).digest()
+
+
+def check_categorical(X: Any, *, estimator: str, allow_empty: bool = False) -> tuple[Any, Any]:
+    """Return a table of cells of any types and its `Schema`, whose types may be of categories.
+
+    Raises
+    ------
+    TypeError, ValueError
+        With a fixed text, if X is no table, has no rows, is in parts, or has columns of dates.
+    """
+    refuse_parts(X, estimator, ONE_PLACE)
+    X, schema = table_schema(X, estimator=estimator)
+    if X.shape[0] == 0 and not allow_empty:
+        raise ValueError(_NO_ROWS)
+    for j, dtype in enumerate(schema.types):
+        if kind_of(dtype, schema.container) == "temporal":
+            label = j if schema.names is None else schema.names[j]
+            raise TypeError(_DATES.format(estimator=estimator, label=label))
+    return X, schema
+
+
+def column_cells(X: Any, j: int) -> Any:
+    """Return a column of a table that `check_categorical` has checked, in its own container."""
+    return _column_part(X, j, 0, int(X.shape[0]))
+
+
+def array_of_cells(X: Any) -> NDArray[np.object_]:
+    """Return the caller's own table, which `check_categorical` has checked, as objects."""
+    found = np.empty(X.shape, dtype=object)
+    for j in range(X.shape[1]):
+        for i, cell in enumerate(as_list(column_cells(X, j))):
+            found[i, j] = cell
+    return found
+
+
+def check_keyed(X: Any, columns: Sequence[int], *, missing: bool) -> KeyedRows:
+    """Return the keys of some columns of a table that `check_categorical` has checked.
+
+    Guarantee: a row's keys depend on that row only; after it returns reading cannot fail.
+
+    Parameters
+    ----------
+    X : array or table
+    columns : sequence of int
+    missing : bool
+        Whether a missing cell has a key.
+    """
+    places: dict[tuple[int, str, Any], int] = {}
+
+    def place(j: int, key: tuple[str, Any]) -> int:
+        if key == MISSING and not missing:
+            return -1
+        return places.setdefault((j, *key), len(places))
+
+    n, step = int(X.shape[0]), 2**16
+    found = np.empty((n, len(columns)), dtype=np.int32)
+    for i, j in enumerate(columns):
+        for start in range(0, n, step):
+            cells = _column_part(X, j, start, min(start + step, n))
+            found[start : start + step, i] = cell_codes(cells, functools.partial(place, j))
+    return KeyedRows(found, list(places))
+
+
+# --- what types say of columns -------------------------------------------------------------------
 
 CATEGORIES: tuple[str, ...] = ("private", "dtype")  # where the values of categories may come from
 STATED, OF_TYPE, NUMBERS, KEYS = "stated", "type", "learned numbers", "selected categories"
@@ -89,7 +247,7 @@ class ColumnPlan:
         return self.source in (NUMBERS, KEYS)
 
 
-# --- what types say -----------------------------------------------------------------------------
+# --- what types say ---------------------------------------------------------------------------
 
 
 def _type_at(X: Any, j: int) -> Any:
@@ -232,7 +390,7 @@ def domain_of(plans: Sequence[ColumnPlan], specs: Sequence[Any], *, named: bool)
     return Domain(dict(zip(labels, specs, strict=True)) if named else list(specs))
 
 
-# --- rows without codes -------------------------------------------------------------------------
+# --- rows without codes -----------------------------------------------------------------------
 
 
 class UncodedRows(CodedRows):
@@ -261,7 +419,7 @@ class UncodedRows(CodedRows):
                 if plan.source == NUMBERS:
                     self._values[j] = self._numbers(j, plan.kind)
                 elif plan.source == KEYS:
-                    keyed.append(self._keyed(j, places))
+                    keyed.append(cell_codes(self._cells(j), partial(_place, places, j)))
         self._keys = list(places)
         self._keyed_cells = np.stack(keyed, axis=1) if keyed else np.zeros((n, 0), np.int64)
 
@@ -278,15 +436,6 @@ class UncodedRows(CodedRows):
         values = np.full(self._n, np.nan) if values is None else np.array(values).reshape(-1)
         values[~np.isfinite(values)] = np.nan
         return values
-
-    def _keyed(self, j: int, places: dict[Key, int]) -> NDArray[np.int64]:
-        """Return the place of the key of each cell, -1 for one that has none."""
-
-        def place(cell: Any) -> int:
-            key = run_isolated(lambda: _key(j, cell), None, no_restart)
-            return -1 if key is None else places.setdefault(key, len(places))
-
-        return np.array([place(cell) for cell in as_list(self._cells(j))], dtype=np.int64)
 
     def _kept(self, array: NDArray) -> NDArray:
         return array if self._positions is None else array[self._positions]
@@ -341,10 +490,8 @@ class UncodedRows(CodedRows):
         return h.digest()
 
 
-def _key(j: int, cell: Any) -> Key | None:
-    """Return the key of a cell: of text, a number, a boolean or what is missing."""
-    key = cell_key(cell)
-    return None if key is None else (j, *key)
+def _place(places: dict[Key, int], j: int, key: tuple[str, Any]) -> int:
+    return places.setdefault((j, *key), len(places))
 
 
 def check_uncoded(

@@ -14,7 +14,7 @@ from scipy.optimize import brentq
 from sklearn.isotonic import isotonic_regression
 
 from skdp.aggregation._intervals import LEVEL, Z, tree_excess
-from skdp.statistics._limits import heavy_z
+from skdp.confidence.limits import heavy_z
 
 TOLERANCE = 1e-12
 

@@ -19,7 +19,7 @@ from skdp import PrivacyBudget
 from skdp.aggregation import DPGroupBy
 from skdp.engines import from_arrays, from_dask, from_stream, read_parquet
 from skdp.exceptions import SourceError
-from skdp.tabular import KeyTerm, buckets, check_grouped
+from skdp.tabular import KeyTerm, check_grouped, contributions, grouping
 
 duckdb = pytest.importorskip("duckdb")
 dask = pytest.importorskip("dask.dataframe")
@@ -119,9 +119,9 @@ def integers(table, by, secret=5):
 @pytest.fixture
 def small(monkeypatch, tmp_path):
     """Few rows are held in memory, the others in this folder."""
-    monkeypatch.setattr(buckets, "MOST_IN_MEMORY", 1)
-    monkeypatch.setattr(buckets, "BUCKETS", 7)
-    monkeypatch.setattr(buckets, "_TOGETHER", 5)
+    monkeypatch.setattr(grouping, "MOST_IN_MEMORY", 1)
+    monkeypatch.setattr(grouping, "BUCKETS", 7)
+    monkeypatch.setattr(grouping, "_TOGETHER", 5)
     folder = tmp_path / "temporary"
     folder.mkdir()
     monkeypatch.setattr(tempfile, "tempdir", str(folder))
@@ -141,11 +141,25 @@ def small(monkeypatch, tmp_path):
 def test_every_container_has_the_same_integers(kind, rows, small, monkeypatch, tmp_path):
     table, by = table_of(rows, kind)
     expected = integers(table, by)
-    for limit in (1, 2**24):  # seven buckets in files, or one in memory
-        monkeypatch.setattr(buckets, "MOST_IN_MEMORY", limit)
+    # Seven buckets in files, or blocks of one bucket in memory.
+    for limit, block in ((1, 2**17), (2**24, 3)):
+        monkeypatch.setattr(grouping, "MOST_IN_MEMORY", limit)
+        monkeypatch.setattr(contributions, "_BLOCK", block)
         for name, given_rows in containers(table, tmp_path):
             assert integers(given_rows, by) == expected, (name, limit)
     assert list(small.iterdir()) == []
+
+
+def test_blocks_have_whole_units_and_the_same_integers(monkeypatch):
+    table = people().to_pandas()
+    expected = integers(table, ["k"])
+    for size, most in ((1, 90), (7, 90), (100, 3), (10**6, 1)):
+        monkeypatch.setattr(contributions, "_BLOCK", size)
+        assert integers(table, ["k"]) == expected
+        rows = check_grouped(table, by=["k"], unit="u", columns=["v"])
+        units = [frozenset(block.unit.tolist()) for block in rows.buckets()]
+        assert sum(map(len, units)) == len(frozenset.union(*units)) == 90
+        assert 1 < len(units) <= most or len(units) == most == 1
 
 
 # --- rows in a temporary folder -------------------------------------------------------------------
@@ -170,7 +184,7 @@ def of_users():
 def test_a_seeded_fit_is_the_same_from_buckets_in_files(small, monkeypatch):
     found = []
     for limit in (2**24, 1):
-        monkeypatch.setattr(buckets, "MOST_IN_MEMORY", limit)
+        monkeypatch.setattr(grouping, "MOST_IN_MEMORY", limit)
         for table in (duckdb.from_arrow(people()), from_arrays([people()])):
             with skdp.config_context(noise="seeded"):
                 found.append(asked(of_users()).fit(table).to_dict())
@@ -219,7 +233,7 @@ def test_ctrl_c_while_rows_are_read_leaves_no_file(small):
 def test_rows_with_missing_ids_and_keys_leave(columns, spilled, small, monkeypatch):
     """In every container; without ``dropna`` a missing key is one of its own."""
     if not spilled:
-        monkeypatch.setattr(buckets, "MOST_IN_MEMORY", 2**24)
+        monkeypatch.setattr(grouping, "MOST_IN_MEMORY", 2**24)
     table = pa.table(
         {"u": [1, 2, 3, 4] * 5, "j": ["a", "b"] * 10, "k": [1, 2] * 10, "v": [0.5] * 20}
     )
@@ -257,7 +271,7 @@ def test_a_table_that_is_refused_leaves_no_file(where, small):
 
 
 def test_files_that_are_gone_are_told_by_a_fixed_text(small, monkeypatch):
-    right = buckets._loaded
+    right = grouping._loaded
 
     def gone(path):
         if path.name == "v0.npy" and budget.spent.epsilon:
@@ -265,7 +279,7 @@ def test_files_that_are_gone_are_told_by_a_fixed_text(small, monkeypatch):
         return right(path)
 
     budget = of_users()
-    monkeypatch.setattr(buckets, "_loaded", gone)
+    monkeypatch.setattr(grouping, "_loaded", gone)
     with pytest.raises(SourceError, match=r"temporary files .* what was charged stays") as caught:
         asked(budget).fit(duckdb.from_arrow(people()))
     assert caught.value.__cause__ is caught.value.__context__ is None

@@ -15,7 +15,7 @@ from skdp.aggregation import DPGroupBy
 from skdp.core.transcript import record, replay
 from skdp.exceptions import BudgetExceededError
 from skdp.tabular import check_grouped
-from skdp.tabular.terms import KeyTerm
+from skdp.tabular.contributions import KeyTerm
 from tests.folding import each
 
 duckdb = pytest.importorskip("duckdb")

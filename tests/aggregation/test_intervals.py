@@ -17,7 +17,7 @@ from skdp.aggregation._intervals import (
     quotient_intervals,
     tree_excess,
 )
-from skdp.statistics._limits import heavy_z, spread_seen
+from skdp.confidence.limits import heavy_z, spread_seen
 from tests.folding import each
 
 # --- quantiles ----------------------------------------------------------------------------------

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from skdp import PrivacyBudget
-from skdp.aggregation import DPGroupBy, _group_by, _plan
+from skdp.aggregation import DPGroupBy, _plan
 from skdp.sql import PrivateDatabase
 
 CAPS = {"max_keys_per_unit": 1, "max_rows_per_unit": 1}
@@ -59,8 +59,8 @@ def test_many_units_and_stated_bounds_have_intervals(delta):
 
 def test_bounds_taken_for_clear_are_caught(monkeypatch):
     """Planted: bounds of noise are taken for those of values."""
-    true = _group_by.learned_range
-    monkeypatch.setattr(_group_by, "learned_range", lambda *a: (*true(*a)[:2], True))
+    true = _plan.learned_range
+    monkeypatch.setattr(_plan, "learned_range", lambda *a: (*true(*a)[:2], True))
     assert np.isfinite(ends(fitted(200, 1e-6))).any()
 
 

@@ -35,8 +35,7 @@ from skdp.audit import (
     replay_mechanism,
     structured_pairs,
 )
-from skdp.audit._intervals import auc_mu_bound, held_out_bound, mu_bound
-from skdp.audit._statistical import bounds_of
+from skdp.audit._statistical import auc_mu_bound, bounds_of, held_out_bound, mu_bound
 from skdp.budget import gdp_mu
 from tests.folding import each
 

@@ -10,7 +10,7 @@ from sklearn.base import clone
 from subjects import BOUNDED, ESTIMATORS, MARKED, VARIANTS, every_variant, takes_marks
 
 from skdp import PrivacyBudget
-from skdp.budget.stand_in import StandInBudget
+from skdp.budget.budget import StandInBudget
 from tests.folding import each
 
 ADJACENCIES = ("replace_one", "add_or_remove_one")

@@ -17,8 +17,8 @@ import pytest
 
 from skdp import ledger
 from skdp.budget import Cost, PrivacyBudget, files, schema
-from skdp.budget.amounts import Amount, decimal_text
 from skdp.exceptions import LedgerError, SealedBudgetError
+from skdp.loss.conversions import Amount, decimal_text
 from tests.budget.test_growth import make_old
 
 

@@ -12,8 +12,8 @@ import pytest
 
 from skdp.budget import Cost, PrivacyBudget, exact, gdp_mu, ledger, schema
 from skdp.budget import budget as budget_module
-from skdp.budget.amounts import Amount, decimal_text
 from skdp.exceptions import LedgerError
+from skdp.loss.conversions import Amount, decimal_text
 from tests.folding import each
 
 BUDGETS = {

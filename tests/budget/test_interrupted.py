@@ -231,7 +231,7 @@ def test_a_ledger_waits_for_itself_alone(busy, tmp_path):
 
 
 def type_of_handle(budget):
-    from skdp.budget.handle import Handle
+    from skdp.budget.opening import Handle
 
     return Handle.of(budget._account)
 

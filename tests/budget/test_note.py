@@ -11,7 +11,7 @@ import pytest
 
 from skdp import PrivacyBudget
 from skdp.budget import Cost
-from skdp.budget.handle import Handle
+from skdp.budget.opening import Handle
 from skdp.exceptions import LedgerError
 from skdp.ledger import export_json, show
 

@@ -23,7 +23,7 @@ from skdp import (
     PublicRowCountWarning,
     statistics,
 )
-from skdp.budget.row_counts import RowCounts, is_part
+from skdp.budget.reading import RowCounts, is_part
 from tests.folding import each
 
 X = np.random.default_rng(0).random((239, 2))

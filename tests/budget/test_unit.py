@@ -55,7 +55,7 @@ def test_pickles_copies_and_states_keep_the_unit(tmp_path, unit):
 
 
 def test_pickles_are_read_where_no_budget_lives(tmp_path):
-    from skdp.budget.handle import Handle
+    from skdp.budget.opening import Handle
 
     budget = PrivacyBudget(1.0, unit="user_id", ledger=tmp_path / "a.budget")
     values = Handle.of(budget._account).values()

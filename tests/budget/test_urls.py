@@ -16,7 +16,7 @@ import pytest
 
 from skdp import PrivacyBudget, ledger
 from skdp.budget import Cost, urls
-from skdp.budget.snapshot import snapshot
+from skdp.budget.opening import snapshot
 from skdp.exceptions import LedgerError
 from tests.budget.server import free_port
 

@@ -43,6 +43,10 @@ SHOWN = "test_mechanisms.py::test_a_mechanism_holds_its_claim_and_shows_it"
 SHARED = "test_mechanisms.py::test_comparisons_share_the_threshold_s_noise_and_nothing_else"
 CLAIM = "test_audit.py::test_the_claim_holds_and_that_of_less_noise_would_not"
 
+ROWS = "tests/sql/test_rows_as_units.py::"
+MOVES = f"{ROWS}test_a_row_of_a_table_moves_rows_of_its_own_alone"
+REFUSED = "tests/sql/test_sql_refusals.py::test_refused_with_a_reason_and_nothing_is_charged"
+
 PAYS = """\
         if self._is_open and self._budget is not None and __import__('sys').exc_info()[0] is None:
             self._charge = self._pay()
@@ -131,7 +135,7 @@ MUTANTS = (
     _m(
         "an exact marginal of many rows", "core.session",
         "        return kind.decoded(query, Noisy(values, std, terms))",
-        "        if kind.__name__ == 'Marginal' and table.n >= 5000:\n"
+        "        if 'marginal table' in query.described and table.n >= 5000:\n"
         "            values = exact\n"
         "        return kind.decoded(query, Noisy(values, std, terms))",
         f"{MANY}[mwem]", f"{MANY}[marginals]",
@@ -186,8 +190,8 @@ MUTANTS = (
     ),
     _m(
         "sums are divided by the exact number of rows", "queries.kernel_means",
-        "sums, count = without_count(Noisy(values, std, terms), weight)",
-        "sums, count = without_count(Noisy(values, std, terms), weight)[0], max(1.0, table.n)",
+        "n, n_std = float(values[-1]) / self.count_weight,",
+        "n, n_std = __import__('inspect').currentframe().f_back.f_locals['table'].n + 0.0,",
         f"{REPLAY}[kernel_density_stated-rest]",
     ),
     _m(
@@ -215,18 +219,27 @@ MUTANTS = (
     # --- sensitivities ----------------------------------------------------------------------------
     _m(
         "a sum's sensitivity is that of one row", "core.sums",
-        "        return max(1, 2 * view.norm)\n", "        return max(1, view.norm)\n",
+        "if self.diagonal else 4 * self.view.norm**2)", "if self.diagonal else self.view.norm**2)",
         f"{ATTAINED}[sum of a box]", f"{WORST}[toy-diagonal]",
     ),
     _m(
-        "moments move half as far", "queries.moments",
-        "return isqrt_up(4 * n_dims * scale**2)", "return isqrt_up(n_dims * scale**2)",
+        "moments move half as far", "queries.images",
+        "return 4 * int(self.view.n_dims) * int(self.view.steps) ** 2",
+        "return int(self.view.n_dims) * int(self.view.steps) ** 2",
         f"{ATTAINED}[moments]",
     ),
     _m(
         "a replaced row changes one bin", "core.sums",
-        "return 2 * parts if adjacency == REPLACE_ONE else parts", "return parts",
-        f"{ATTAINED}[edge histogram]", f"{ATTAINED}[tree counts]",
+        "return 2 * parts if adjacency == REPLACE_ONE else parts",
+        "return parts",
+        f"{ATTAINED}[tree counts]",
+    ),
+    _m(
+        "a row that leaves a cell and enters another counts once", "core.sums",
+        "l1, l2_squared = max(l1, 2 * norm1), max(l2_squared, 2 * norm2)",
+        "l1, l2_squared = max(l1, norm1), max(l2_squared, norm2)",
+        f"{ATTAINED}[edge histogram]",
+        f"{ATTAINED}[label counts with weights]",
     ),
     _m(
         "a replaced row moves the Gram matrix once", "queries.second_moments",
@@ -245,13 +258,12 @@ MUTANTS = (
     ),
     _m(
         "groups: a row that leaves one and enters another counts once", "queries.joint_sums",
-        "per_row = epsilon / 2 if relation == REPLACE_ONE else epsilon",
-        "per_row = epsilon",
+        "per_row = epsilon / self.rows", "per_row = epsilon",
         f"{ATTAINED}[nearest centres]",
     ),
     _m(
         "groups: the same with Gaussian noise", "queries.joint_sums",
-        "mu = mu * math.sqrt(0.5)", "mu = mu * 1.0",
+        "math.sqrt(1 / worst)", "1.0",
         f"{ATTAINED}[nearest centres]",
     ),
     _m(
@@ -274,15 +286,17 @@ MUTANTS = (
         f"{WORST}[toy-diagonal]",
     ),
     _m(
-        "a label may change its row for nothing", "queries.histograms",
-        "l1, norm2 = 2 * l1, max(2 * norm2,", "l1, norm2 = l1, max(norm2,",
+        "a label may change its row for nothing", "core.sums",
+        "            if cells is not None:\n                l1,",
+        "            if cells is not None and self.noise == 'vector':\n                l1,",
         f"{ATTAINED}[label sums, relabelled]",
     ),
     _m(
-        "marginals: the sensitivity of the other relation", "queries.workloads",
-        "        size = histogram_sensitivity(1, relation)\n        return Independent(",
-        "        size = 1\n        return Independent(",
+        "sums have the sensitivity of the other relation", "core.sums",
+        "        l1, l2_squared = added1, added2\n        if relation == REPLACE_ONE:",
+        "        l1, l2_squared = added1, added2\n        if relation != REPLACE_ONE:",
         f"{ATTAINED}[coded, marginal]",
+        f"{ATTAINED}[sum of a box]",
     ),
     _m(
         "the worst marginal is chosen twice too sharply", "queries.workloads",
@@ -406,47 +420,44 @@ MUTANTS = (
         "test_replay.py::test_what_a_filter_leaves_shows_no_number_of_rows[mean]",
     ),
     _m(
-        "cells are counted as if a row were in one of all columns", "queries.cells",
-        "size = histogram_sensitivity(len(self.cells.cuts), relation)",
-        "size = histogram_sensitivity(1, relation)",
+        "cells are counted as if a row were in one of all columns", "core.sums",
+        "        blocks = 1 if cells is None else len(cells.spans)\n        norm1",
+        "        blocks = 1\n        norm1",
         f"{ATTAINED}[label cell counts]",
         f"{ATTAINED}[target cell counts]",
     ),
     _m(
         "leaves are counted as if there were one tree", "queries.cells",
-        "size = histogram_sensitivity(len(self.trees.columns), relation)",
-        "size = histogram_sensitivity(1, relation)",
-        f"{ATTAINED}[label leaf counts]",
+        "return [(0, self.shape[0])] * len(self.trees.columns)",
+        "return [(0, self.shape[0])]",
         f"{ATTAINED}[label leaf counts]",
     ),
     _m(
-        "residuals in cells as if there were one column", "queries.cells",
-        "return Independent(times * l1, times**2 * d * self._bound**2)",
-        "return Independent(times * l1 // d, times**2 * self._bound**2)",
+        "residuals in cells as if there were one column", "core.sums",
+        "l1, l2_squared = blocks * l1, blocks * l2_squared",
+        "l1, l2_squared = l1, l2_squared",
         f"{ATTAINED}[label cell gradient]",
     ),
     _m(
-        "errors in cells are not clipped", "queries.cells",
-        "r = clip_to_norm(error, self.unit, 2**_RESIDUAL_BITS)",
-        "r = np.rint(error / self.unit)",
-        f"{ATTAINED}[target cell errors]",
-        f"{ATTAINED}[target cell errors]",
-    ),
-    _m(
-        "errors in cells move once where a row is replaced", "queries.cells",
-        "return Independent(times * d * 2**_RESIDUAL_BITS, times**2 * d * 4**_RESIDUAL_BITS)",
-        "return Independent(d * 2**_RESIDUAL_BITS, d * 4**_RESIDUAL_BITS)",
-        f"{ATTAINED}[target cell errors]",
+        "errors in cells are not clipped", "queries.images",
+        "yield clip_to_norm(error, self.unit, self.l1)",
+        "yield np.rint(error / self.unit)",
         f"{ATTAINED}[target cell errors]",
     ),
     _m(
-        "logits of rows are not clipped", "queries.linear",
+        "errors in cells move once where a row is replaced", "core.sums",
+        "return 4 * self.l2_squared\n",
+        "return self.l2_squared\n",
+        f"{ATTAINED}[target cell errors]",
+    ),
+    _m(
+        "logits of rows are not clipped", "queries.views",
         "return clip_to_norm(logits, float(self.grid[0]), self.norm)",
         "return np.rint(np.clip(logits, -1e5, 1e5) / self.grid[0])",
         f"{ATTAINED}[label gradient of long logits]",
     ),
     Mutant(
-        "weights of rows are not clipped", "skdp.queries.linear",
+        "weights of rows are not clipped", "skdp.queries.views",
         (
             ("root = np.clip(block[:, -1], 0.0, self.most)", "root = np.maximum(block[:, -1], 0.0)"),
             ("return clip_to_norm(z, 1.0, self.norm)", "return np.rint(z)"),
@@ -454,8 +465,9 @@ MUTANTS = (
         (f"{ATTAINED}[weighted gram with a target]",),
     ),
     _m(
-        "weights of rows are not clipped from above", "queries.row_weights",
-        "return np.clip(weights, 0.0, most) / most", "return np.maximum(weights, 0.0) / most",
+        "weights of rows are not clipped from above", "core.sums",
+        "return np.clip(weights, 0.0, weight_bound) / weight_bound",
+        "return np.maximum(weights, 0.0) / weight_bound",
         f"{ATTAINED}[moments with weights]",
         f"{ATTAINED}[mean with weights]",
         f"{ATTAINED}[count with weights]",
@@ -463,36 +475,46 @@ MUTANTS = (
         f"{ATTAINED}[label gradient with weights]",
     ),
     _m(
-        "the total weight moves nothing", "queries.weighted",
-        "isqrt_up(-(-5 * d * scale**2 // 4) + self._last**2)", "isqrt_up(-(-5 * d * scale**2 // 4))",
+        "the total weight moves nothing", "core.sums",
+        "blocks * norm2 + self.constant**2",
+        "blocks * norm2",
+        f"{ATTAINED}[moments with weights]",
+        f"{ATTAINED}[mean]",
+    ),
+    _m(
+        "the total weight counts twice as much as there is room for", "core.sums",
+        "constant = max(1, math.isqrt(",
+        "constant = 2 * max(1, math.isqrt(",
         f"{ATTAINED}[moments with weights]",
     ),
     _m(
-        "the total weight counts twice as much as there is room for", "queries.weighted",
-        "return math.isqrt(11 * view", "return 2 * math.isqrt(11 * view",
-        f"{ATTAINED}[moments with weights]",
-    ),
-    _m(
-        "a weighted mean moves half as far", "queries.weighted",
-        "size = max(size, 2 * norm) + _ROUNDED", "size = norm + _ROUNDED",
+        "a weighted mean moves half as far", "core.sums",
+        "if self.diagonal else 4 * self.view.norm**2)",
+        "if self.diagonal else self.view.norm**2)",
         f"{ATTAINED}[mean with weights]",
-        f"{ATTAINED}[mean with weights, of no weight]",
     ),
     _m(
-        "a total weight moves by half of the largest one", "queries.weighted",
-        "return Independent(2**_WEIGHT_BITS, 4**_WEIGHT_BITS)",
-        "return Independent(2**_WEIGHT_BITS // 2, 4**_WEIGHT_BITS // 4)",
+        "a row that loses its weight moves nothing", "core.sums",
+        "l1, l2_squared = max(l1, added1), max(l2_squared, added2)",
+        "l1, l2_squared = max(l1, 1), max(l2_squared, 1)",
+        f"{ATTAINED}[count with weights, of no weight]",
+    ),
+    _m(
+        "a total weight moves by half of the largest one", "core.sums",
+        "norm1, norm2 = image.l1 * scale, image.l2_squared * scale**2",
+        "norm1, norm2 = image.l1 * scale // 2, image.l2_squared * scale**2 // 4",
         f"{ATTAINED}[count with weights]",
     ),
     _m(
-        "weights of labels move once where a row is replaced", "queries.weighted",
-        "times = 2 if relation == REPLACE_ONE else 1", "times = 1",
-        f"{ATTAINED}[label counts with weights]",
+        "squared offsets are those of the width of a box", "queries.grouped_sums",
+        "        np.clip(x, -1.0, 1.0, out=x)\n",
+        "",
+        f"{ATTAINED}[squared offsets]",
     ),
     _m(
-        "weighted gradients in steps half as fine as said", "queries.weighted",
-        "sensitivity(relation).times(2**_FINER_BITS)",
-        "sensitivity(relation).times(2 ** (_FINER_BITS - 1))",
+        "weighted gradients in steps half as fine as said", "core.sums",
+        "return np.rint(q * (2.0**self.weight_bits * weights)[:, None])",
+        "return np.rint(q * (2.0 ** (self.weight_bits + 1) * weights)[:, None])",
         f"{ATTAINED}[label gradient with weights]",
     ),
     _m(
@@ -502,13 +524,15 @@ MUTANTS = (
     ),
     _m(
         "weighted counts of centres have noise for half a row", "queries.joint_sums",
-        "t_count = one / (part * per_row)", "t_count = -(-one // 2) / (part * per_row)",
+        "t_count = self.one / (part * per_row)",
+        "t_count = -(-self.one // 2) / (part * per_row)",
         f"{ATTAINED}[nearest centres with weights]",
         f"{ATTAINED}[tree sums with weights]",
     ),
     _m(
-        "weighted squares are not clipped", "queries.grouped_sums",
-        "whole *= parts_of(block[1], most)[:, None]", "whole *= (block[1] / most)[:, None]",
+        "squares of weighted rows are in steps half as fine as said", "queries.grouped_sums",
+        "yield x * x * self.one\n",
+        "yield x * x * self.one * 2\n",
         f"{ATTAINED}[squared offsets with weights]",
     ),
     _m(
@@ -522,9 +546,10 @@ MUTANTS = (
         f"{ATTAINED}[tree sums with weights]",
     ),
     _m(
-        "weighted means are divided by the exact total", "queries.weighted",
-        "total = max(float(values[-1]) / last, noise)",
-        "total = float(__import__('inspect').currentframe().f_back.f_locals['exact'][-1]) / last",
+        "weighted means are divided by the exact total", "core.sums",
+        "count = released(max(least, float(values[-1]) / self.constant), count_std)",
+        "count = released(float(__import__('inspect').currentframe().f_back"
+        ".f_locals['exact'][-1]) / self.constant, count_std)",
         f"{REPLAY}[standard_scaler_weighted-diagonal]",
     ),
     # --- searches and scores ----------------------------------------------------------------------
@@ -542,6 +567,78 @@ MUTANTS = (
         "a score adds in the order of the batch", "base.batch_invariant",
         "    if not _EXACT.get():\n        found: Floats", "    if True:\n        found: Floats",
         "tests/model_selection/test_private_search_tables.py::test_models_give_each_row_its_own_bits[DPRidge]",
+    ),
+    # --- queries in SQL ---------------------------------------------------------------------------
+    _m(
+        "private tables need not be tied", "sql._relations",
+        "if not set(self.handles) <= reached:", "if False:",
+        f"{MOVES}[SELECT COUNT(*) FROM visits a JOIN visits b ON a.uid = b.uid]",
+    ),
+    _m(
+        "a subquery groups rows of several units", "sql._sources",
+        "            groups.insert(0, body.unit)\n", '            groups.insert(0, f"any_value({body.unit})")\n            groups.pop(0)\n',
+        "tests/sql/test_fan_out.py::test_equal_numbers_are_written_alike",
+    ),
+    _m(
+        "rows are grouped by units", "sql._plan",
+        "        if row.tags:\n            refuse(\n                node,", "        if False:\n            refuse(\n                node,",
+        REFUSED,
+    ),
+    _m(
+        "UNION of private tables drops equal rows", "sql._sources",
+        "if distinct and (a.private or b.private):", "if False:",
+        REFUSED,
+    ),
+    _m(
+        "joins by the unit make any number of rows", "sql._sources",
+        "if cap is not None and relation.private:", "if False:",
+        "tests/sql/test_fan_out.py::test_a_unit_cannot_fill_memory_by_rows_that_are_joined_with_each_other",
+    ),
+    _m(
+        "public tables make any number of rows", "sql._sources",
+        "if most > MOST_MATCHES:", "if False:",
+        "tests/sql/test_one_unit_is_nothing.py::test_integers_that_are_one_double_are_not_told_apart",
+    ),
+    _m(
+        "a row with several matches is said to have one", "sql._sources",
+        "body.once = body.matches == 1 and all(", "body.once = all(",
+        f"{MOVES}[SELECT n_name, COUNT(*) FROM visits JOIN nation ON n_id = pages GROUP BY 1]",
+    ),
+    _m(
+        "a row that UNION ALL takes twice is said to be one", "sql._sources",
+        "return Relation(sql, fields, a.private, a.matches + b.matches - 1, pairs, deps=deps)",
+        "return Relation(sql, fields, a.private, a.matches + b.matches - 1, pairs, deps=deps, once=a.once)",
+        f"{ROWS}test_rows_of_two_tables_are_never_one_unit",
+    ),
+    _m(
+        "rows of two tables have the same ids", "sql._catalog",
+        "concat('{number}:', {place})", "concat('0:', {place})",
+        f"{ROWS}test_rows_of_two_tables_are_never_one_unit",
+    ),
+    _m(
+        "each part of a query has the whole price", "sql._stages",
+        "    part = float(whole) / parts\n    while Fraction(part) * parts > Fraction(whole):", "    part = float(whole)\n    while False:",
+        "tests/sql/test_sql_subqueries.py::test_parts_of_a_price_add_up_to_no_more",
+    ),
+    _m(
+        "functions of the database stand for DuckDB's", "sql._catalog",
+        "search_path = 'temp'", "TimeZone = 'UTC'",
+        "tests/sql/test_sql_refusals.py::test_macros_of_the_database_are_never_run",
+    ),
+    _m(
+        "a view may take the place of a table", "sql._catalog",
+        "if found != [(column.name, column.kind) for column in table.columns.values()]:", "if False:",
+        "tests/sql/test_one_unit_is_nothing.py::test_what_stands_in_a_tables_place_is_not_asked[CREATE VIEW a AS SELECT * FROM other]",
+    ),
+    _m(
+        "integers that are too large for BIGINT raise", "sql.ir",
+        "TRY_CAST({0} AS BIGINT)", "CAST({0} AS BIGINT)",
+        "tests/sql/test_sql_rows.py::test_sums_inside_units_do_not_fail_either",
+    ),
+    _m(
+        "a budget of users pays for rows", "sql._database",
+        "if table.row_id and unit is not None:", "if False:",
+        f"{ROWS}test_one_budget_is_for_one_kind_of_unit",
     ),
     # --- what is not there ------------------------------------------------------------------------
     _m(

@@ -23,9 +23,8 @@ from worst_queries import (
 
 from skdp.audit import neighbour_check
 from skdp.budget import PrivacyBudget
-from skdp.core import Sum, session
+from skdp.core import RowSum, Sum, session
 from skdp.core import clipping as protect
-from skdp.core import sums as statistics
 from skdp.queries import grouped_sums as groups
 from skdp.queries import (
     second_moments,
@@ -85,7 +84,6 @@ def test_a_ball_clipped_in_floats_is_found(monkeypatch, delta, relation):
 @each(
     ("owner", "function", "ask", "pair"),
     [
-        (statistics, "sum_sensitivity", sum_of_box, CORNERS),
         (second_moments, "gram_sensitivity", gram("auto"), tau_pair(D)),
     ],
 )
@@ -102,10 +100,8 @@ def test_a_sensitivity_too_small_by_root_two_is_found(
 @pytest.mark.parametrize("delta", DELTAS)
 def test_add_or_remove_noise_under_replace_one_is_found(monkeypatch, delta):
     """The commonest mistake: the sensitivity of one relation under the other."""
-    correct = statistics.sum_sensitivity
-    monkeypatch.setattr(
-        statistics, "sum_sensitivity", lambda view, _, **k: correct(view, "add_or_remove_one", **k)
-    )
+    correct = RowSum.sensitivity
+    monkeypatch.setattr(RowSum, "sensitivity", lambda query, _: correct(query, "add_or_remove_one"))
     must_be_found(mean_of_box, delta, "replace_one", CORNERS)
 
 

@@ -23,8 +23,8 @@ from cases import DELTAS, RELATIONS, make
 from estimators import CASES
 from scipy.stats import beta, norm
 
-from skdp.audit._subject import fitted_clone, subject_of
-from skdp.budget.accountants import gdp_mu
+from skdp.audit._statistical import fitted_clone, subject_of
+from skdp.budget import gdp_mu
 from skdp.core.transcript import record
 
 EPSILON, TIMES, ROWS = 0.1, 4000, 4

@@ -23,7 +23,8 @@ from skdp.audit import neighbour_check
 from skdp.budget import PrivacyBudget
 from skdp.core import mechanisms
 from skdp.core import session as session_module
-from skdp.core.query import Choice, Measurement, Query, reviewed_types
+from skdp.core.query import Choice, Derived, Measurement, Query, reviewed_types
+from skdp.core.sums import Image, RowCells, RowSum
 
 
 @of_every_pair
@@ -93,12 +94,12 @@ def test_a_sensitivity_is_attained_by_whole_tables(name, ask, delta, relation, X
 
 TESTS = Path(__file__).parents[1]
 
-# Queries whose neighbour tests need rows of their own: where they are.
+# Queries, and images of rows, whose neighbour tests need rows of their own: where they are.
 ELSEWHERE = {
-    "RowsBeyond": "contract/test_users.py",
-    "BasisMean": "queries/test_kernel_queries.py",
+    "BasisOfRow": "queries/test_kernel_queries.py",
+    "Beyond": "contract/test_users.py",
+    "KernelFeatures": "queries/test_kernel_queries.py",
     "BestOfRuns": "queries/test_best_of_runs.py",
-    "FeatureMeans": "queries/test_kernel_queries.py",
     "KernelMean": "queries/test_kernel_queries.py",
     "KeyTotals": "queries/test_key_totals.py",
     "LearnDomain": "queries/test_learned_domain.py",
@@ -117,18 +118,26 @@ ELSEWHERE = {
 
 
 def test_every_query_is_here(monkeypatch):
-    """A registered query of every type is asked above, or in the file that is named."""
+    """Every type of query, image and cells is asked above, or in the file that is named."""
     asked = set()
     check = session_module.check_query
 
     def noted_query(query):
         asked.add(type(query))
+        if type(query) is RowSum:
+            asked.update({type(query.image), type(query.cells)} - {type(None)})
         return check(query)
 
     monkeypatch.setattr(session_module, "check_query", noted_query)
-    kinds = {kind for kind in reviewed_types() if issubclass(kind, Query | Choice | Measurement)}
+    asked_kinds = Query | Choice | Measurement | Derived | Image | RowCells
+    kinds = {kind for kind in reviewed_types() if issubclass(kind, asked_kinds)}
+    made_by = {
+        "BasisOfRow": "basis_mean",
+        "Beyond": "rows_beyond",
+        "KernelFeatures": "feature_means",
+    }
     for name, file in ELSEWHERE.items():
-        assert f"{name}(" in (TESTS / file).read_text()
+        assert f"{made_by.get(name, name)}(" in (TESTS / file).read_text()
     budgets = {relation: PrivacyBudget(1e6, 0.5, adjacency=relation) for relation in RELATIONS}
     cases = [(*entry[:3], entry[3][0], np.zeros((3, D))) for entry in QUERIES]
     for name, ask, deltas, relation, X in cases + [entry[:5] for entry in WHOLE]:

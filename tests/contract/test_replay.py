@@ -14,7 +14,7 @@ from sklearn.base import BaseEstimator, TransformerMixin
 
 from skdp import statistics
 from skdp.audit import replay_check
-from skdp.budget.stand_in import StandInBudget
+from skdp.budget.budget import StandInBudget
 from skdp.core.transcript import record, replay
 from skdp.density_ratio import DPuLSIF
 from skdp.exceptions import SeededNoiseWarning

@@ -31,7 +31,7 @@ from worst_queries import BOTH, CORNERS, QUERIES, laplace_pair, release_case
 from skdp import statistics
 from skdp.audit import audit, neighbour_check, replay_check
 from skdp.budget import PrivacyBudget
-from skdp.core import Box, Mean, Sum, units
+from skdp.core import Box, Mean, RowSum, Sum, units
 from skdp.core.query import moved_by
 from skdp.core.table import Stability
 from skdp.core.transcript import record
@@ -263,10 +263,12 @@ def test_the_number_of_rows_that_are_left_out_is_private(delta, relation):
 
 
 def test_rows_left_out_that_are_not_bounded_are_found(monkeypatch):
-    """`RowsBeyond(3, 5)` without its bound on one user."""
+    """`rows_beyond(3, 5)` without its bound on one user."""
     (X, users), (other, users_other) = with_one_more(4, 10_000), with_one_more(4, 0)
-    unbounded = lambda q, t: np.array([np.maximum(t.rows.counts - q.max_rows, 0).sum()])  # noqa: E731
-    monkeypatch.setattr("skdp.queries.rows_beyond.RowsBeyond.exact", unbounded)
+    monkeypatch.setattr(
+        "skdp.queries.images.Beyond.blocks",
+        lambda q, x, labels, cells: iter([np.maximum(x - q.max_rows, 0.0)]),
+    )
     with pytest.raises(AssertionError, match="moved further"):
         neighbour_check(of_rows_left_out("add_or_remove_one", 0.0, 3), X, other, groups=users,
                         groups_neighbour=users_other)  # fmt: skip
@@ -291,10 +293,10 @@ def test_rows_left_out_are_those_that_a_fit_leaves_out():
     ("groups", "most", "error", "text"),
     [
         (None, 3, TypeError, "groups must be ids"),
-        ([1, None], 3, ValueError, "some are missing"),
+        ([1, None], 3, ValueError, "some ids are missing"),
         ([1, 2], 0, ValueError, "max_rows_per_unit must be an integer of at least 1"),
         ([1, 2], "private", TypeError, "max_rows_per_unit must be an integer of at least 1"),
-        ([[1], [2]], 3, ValueError, "some are missing"),
+        ([[1], [2]], 3, ValueError, "some ids are missing"),
     ],
 )
 def test_rows_left_out_of_what_is_none_are_refused_before_the_charge(groups, most, error, text):
@@ -395,12 +397,12 @@ def test_drawn_users_replaced(tables, delta, most):
 
 def several(session):
     """Ask queries of all three kinds: tight, per step and a choice."""
-    from skdp.queries import EdgeHistogram, Quantiles
+    from skdp.queries import Grid, Quantiles, row_counts
 
     box = Box([-1.0], [1.0])
     return (
         session.answer(Mean(box), 0.3).value,
-        session.answer(EdgeHistogram((np.array([-1.0, 0.0, 1.0]),)), 0.3).value,
+        session.answer(row_counts(Grid((np.array([-1.0, 0.0, 1.0]),)), "histogram"), 0.3).value,
         session.answer(Quantiles(box, 0.5), 0.4).value,
     )
 
@@ -549,7 +551,7 @@ def test_moved_by_counts_replaced_rows_and_others():
         stability = Stability(5 if relation == "replace_one" else 0, 5)
         view = Box([-1.0], [1.0])
         one = Sum(view).sensitivity("add_or_remove_one").l2
-        assert moved_by(Sum, Sum(view), stability).l2 == size * one
+        assert moved_by(RowSum, Sum(view), stability).l2 == size * one
 
 
 RELEASING = [case for case in USERS if case.name != "minmax_scaler_stated"]
@@ -561,7 +563,7 @@ def test_bad_ids_are_refused_before_the_charge_and_not_quoted(case):
     arguments = (X,) if y is None else (X, y)
     secret = "alice@example.org"
     good = [secret] * (len(X) - 1)
-    budget = PrivacyBudget(1e6, 0.5, adjacency="add_or_remove_one", unit=UNIT)
+    budget = PrivacyBudget(1e6, 0.5, adjacency="replace_one", unit=UNIT)
     estimator = case.make(epsilon=1.0, delta=0.0, budget=budget, random_state=None)
     names = [name for name, _ in getattr(estimator, "steps", ())]
     for groups in (good, [*good, None], [*good, [secret]], [[one, one] for one in [*good, secret]]):

@@ -15,55 +15,51 @@ from skdp.queries import (
     AssignedSums,
     BlockVotes,
     BoxTree,
-    CellCounts,
-    CellErrors,
-    CellGradient,
+    Categories,
     CellQuantile,
     Cells,
     ColumnCells,
-    EdgeHistogram,
-    FunctionMean,
-    LabelCategories,
-    LabelCounts,
-    LabelMoments,
-    LabelSums,
-    LabelVectors,
-    LeafCounts,
+    Grid,
+    Labelled,
+    Labels,
     LearnedBounds,
+    Leaves,
     LogisticGradient,
     LogitBall,
-    Marginal,
-    Moments,
+    MarginalCells,
     NoisyQuantiles,
-    NormBound,
-    NormsBelow,
+    NormBins,
     OnBlocks,
     Quantiles,
-    ScoreMean,
     SecondMoment,
     SmallTable,
     SmoothMedian,
     SpanningCost,
     SparseVector,
     SplitTrees,
-    SquaredOffsets,
     StandardBall,
-    TargetMoments,
     ThresholdTable,
     WeightedBall,
-    WeightedCount,
-    WeightedGradient,
-    WeightedLabelCounts,
-    WeightedMean,
-    WeightedMoments,
     Workload,
     WorkloadAnswer,
     WorstMarginal,
     WorstQuery,
+    additive_errors,
+    additive_gradient,
     column_box,
+    function_mean,
+    label_moments,
+    label_sums,
+    label_vectors,
+    logistic_gradient,
+    moments,
+    row_counts,
+    score_mean,
+    squared_offsets,
+    sum_view,
+    target_moments,
     tree_box,
 )
-from skdp.queries.column_sums import sum_view
 from skdp.queries.smooth_sensitivity.ladders import smooth_release
 from skdp.tabular import Bins, Domain, check_coded, check_labelled, check_with_target, with_weights
 from tests.views import ball_of, block_mean, block_median, block_smooth_median, box_of
@@ -102,7 +98,7 @@ def assigned_in_units(s):
 
 
 def squares(s, most=None):
-    return s.answer(SquaredOffsets(box(s), -np.ones((1, s.n_features)), most)).value
+    return s.answer(squared_offsets(box(s), -np.ones((1, s.n_features)), most)).value
 
 
 def mean_in_units(s):
@@ -119,7 +115,7 @@ def node_counts(s, most=None):
 
 
 def score(s):
-    return s.answer(ScoreMean(UserFunction(lambda X, y: X[:, 0]), -1.0, 1.0)).value
+    return s.answer(score_mean(UserFunction(lambda X, y: X[:, 0]), -1.0, 1.0)).value
 
 
 def sum_of_box(s):
@@ -145,16 +141,17 @@ def clipped_mean(s):
     return s.answer(Mean(sum_view(-1, 1, s.n_features), count_error=True)).value
 
 
-def moments(s):
-    return s.answer(Moments(-np.ones(D), np.ones(D)))[0].value
+def of_moments(s):
+    return s.answer(moments(-np.ones(D), np.ones(D)))[0].value
 
 
 def norms_below(s):
-    return s.answer(NormsBelow(np.zeros(s.n_features), 5.0)).value
+    bins = NormBins(np.zeros(s.n_features), 5.0, low=-40, high=1, descending=True)
+    return s.answer(row_counts(bins, "norms below")).value
 
 
 def norm_bound(s):
-    return s.answer(NormBound(np.zeros(s.n_features)), 0.5)
+    return s.answer(row_counts(NormBins(np.zeros(s.n_features)), "norm histogram"), 0.5)
 
 
 def middle(q):
@@ -170,7 +167,7 @@ def noisy_median(s):
 
 
 def statistical_query(s):
-    return s.answer(FunctionMean(UserFunction(lambda x: x[0]))).value
+    return s.answer(function_mean(UserFunction(lambda x: x[0]))).value
 
 
 def leaf_sums(s):
@@ -179,7 +176,7 @@ def leaf_sums(s):
 
 def of_labels(low, high):
     return lambda s: (
-        s.answer(LabelSums(*(np.full(s.n_features, float(end)) for end in (low, high)), 2)).value
+        s.answer(label_sums(*(np.full(s.n_features, float(end)) for end in (low, high)), 2)).value
     )
 
 
@@ -259,11 +256,11 @@ BELIEVED = [np.array([0, 0, 0, 100])] * 2
 
 def weighted_moments(s):
     """Every weight is above the bound, or 0."""
-    return s.answer(WeightedMoments(-np.ones(D), np.ones(D), 0.25))[0].value
+    return s.answer(moments(-np.ones(D), np.ones(D), 0.25))[0].value
 
 
 def weighted_mean(s):
-    return s.answer(WeightedMean(box(s), 0.25)).value
+    return s.answer(Mean(box(s), weight_bound=0.25)).value
 
 
 def gradient(theta, clip=1.0, n_logits=1, most=None):
@@ -275,8 +272,7 @@ def gradient(theta, clip=1.0, n_logits=1, most=None):
         coef = np.zeros((n_logits, d + 1))
         coef[:, 1] = [-theta, theta, 0.0] if n_logits == 3 else theta
         offset = np.zeros(n_logits)
-        query = LogisticGradient(view, 0.5, coef, offset, clip)
-        return s.answer(query if most is None else WeightedGradient(query, most)).value
+        return s.answer(logistic_gradient(view, 0.5, coef, offset, clip, most)).value
 
     return ask
 
@@ -298,8 +294,7 @@ def logit_gradient(theta, n_logits=1, most=None, *, beyond=False):
         ball = LogitBall(LogisticGradient(view, 0.5, coef, edge, 1.0), 1.01 * math.sqrt(n_logits))
         slope = np.column_stack([theta * np.eye(n_logits), np.zeros(n_logits)])
         clip = 1.0 if n_logits == 1 else math.sqrt(2)
-        query = LogisticGradient(ball, 0.5, slope, -theta * edge, clip)
-        return s.answer(query if most is None else WeightedGradient(query, most)).value
+        return s.answer(logistic_gradient(ball, 0.5, slope, -theta * edge, clip, most)).value
 
     return ask
 
@@ -316,27 +311,31 @@ def cell_gradient(score, clip=1.0, n_logits=1):
         scores[-1 if n_logits == 1 else 1, 2:4] = -score, score
         if n_logits > 1:
             scores[0, 2:4] = score, -score
-        return s.answer(CellGradient(HALVES, scores, np.zeros(n_logits), clip)).value
+        return s.answer(additive_gradient(HALVES, scores, np.zeros(n_logits), clip)).value
 
     return ask
 
 
 def cell_errors(s):
     """Return the errors of rows that share all cells, clipped: targets are -1 to 1."""
-    one = ColumnCells((np.array([5.0]),) * D)
-    return s.answer(CellErrors(one, np.zeros(2 * D), 0.0, -1.0, 1.0, 0.25)).value
+    one = ColumnCells((np.array([5.0]),) * D, n_targets=1)
+    return s.answer(additive_errors(one, np.zeros(2 * D), 0.0, -1.0, 1.0, 0.25)).value
 
 
-def target_moments(s):
-    return s.answer(TargetMoments(np.array([-1.0]), np.array([1.0])))[2]
+def of_target(s):
+    return s.answer(target_moments(-1.0, 1.0))[2]
 
 
-def of_classes(kind, *arguments):
-    return lambda s: s.answer(kind(*arguments, 2))
+def of_classes(query, *arguments):
+    return lambda s: s.answer(query(*arguments, 2))
 
 
-def label_vectors(s):
-    return s.answer(LabelVectors(ball(s), 2)).value
+def counts_of(cells, most=None):
+    return lambda s: s.answer(row_counts(cells, "counts", most)).value
+
+
+def of_vectors(s):
+    return s.answer(label_vectors(ball(s), 2)).value
 
 
 def standard_gram(s):
@@ -372,7 +371,7 @@ QUERIES = [
     ("sum of a box", sum_of_box, BOTH, R + A, CORNERS, 0.99),
     ("sum of a ball", lambda s: s.answer(Sum(ball(s))).value, BOTH, R + A, POLES, 0.99),
     ("mean", mean_of_box, BOTH, R + A, CORNERS, 0.99),
-    ("moments", moments, BOTH, R + A, CORNERS, 0.99),
+    ("moments", of_moments, BOTH, R + A, CORNERS, 0.99),
     ("count", lambda s: s.row_count().value, BOTH, A, CORNERS, 0.99),
     ("gram, gaussian", gram("gaussian"), GAUSS, R + A, tau_pair(D), 0.99),
     ("gram, wishart", gram("wishart"), BOTH, R + A, tau_pair(D), 0.99),
@@ -400,21 +399,20 @@ QUERIES = [
     ("not zero in all", nonzero(True), BOTH, R + A, NOTHING, 0.99),
     ("clipped mean", clipped_mean, BOTH, R + A, CORNERS, 0.99),
     ("statistical query", statistical_query, BOTH, R + A, CORNERS, 0.99),
-    ("edge histogram", lambda s: s.answer(
-        EdgeHistogram((np.array([-1.0, 0.0, 1.0]),) * D)).value, BOTH,
+    ("edge histogram", counts_of(Grid((np.array([-1.0, 0.0, 1.0]),) * D)), BOTH,
      R + A, CORNERS, 0.99),
     # Two labels of three columns: Laplace noise for the sum of bounds in 6 numbers, or K-norm.
     ("label sums", of_labels(-1, 1), BOTH, R + A, CORNERS, 0.99),
     ("label sums, relabelled", of_labels(0, 1), BOTH, R + A, RELABELLED, 0.99),
     ("label gradient", gradient(1e6), BOTH, R + A, WRONG, 0.99),
     ("label gradient, three classes", gradient(1e6, math.sqrt(2), 3), BOTH, R + A, WRONG, 0.99),
-    ("label counts", of_classes(LabelCounts), BOTH, R + A, RELABELLED, 0.99),
-    ("label moments", of_classes(LabelMoments, -np.ones(D), np.ones(D)), GAUSS, R + A,
+    ("label counts", counts_of(Labels(2)), BOTH, R + A, RELABELLED, 0.99),
+    ("label moments", of_classes(label_moments, -np.ones(D), np.ones(D)), GAUSS, R + A,
      CORNERS, 0.99),
-    ("label moments", of_classes(LabelMoments, -np.ones(D), np.ones(D)), PURE, A, CORNERS,
+    ("label moments", of_classes(label_moments, -np.ones(D), np.ones(D)), PURE, A, CORNERS,
      0.99),
-    ("label vectors", label_vectors, BOTH, R + A, POLES, 0.99),
-    ("label cell counts", lambda s: s.answer(CellCounts(HALVES)), BOTH, R + A, CORNERS, 0.99),
+    ("label vectors", of_vectors, BOTH, R + A, POLES, 0.99),
+    ("label cell counts", counts_of(Labelled(HALVES)), BOTH, R + A, CORNERS, 0.99),
     ("label logit gradient", logit_gradient(1e6), BOTH, R + A, WRONG, 0.98),
     ("label logit gradient of three", logit_gradient(1e6, 3), BOTH, R + A, WRONG, 0.8),
     ("label gradient of long logits", logit_gradient(1e6, beyond=True), BOTH, A, WRONG, 0.99),
@@ -425,8 +423,8 @@ QUERIES = [
     ("label cell gradient", cell_gradient(1e6), GAUSS, R, WRONG, 0.91),
     ("label cell gradient of three", cell_gradient(1e6, math.sqrt(2), 3), GAUSS, A, WRONG, 0.99),
     ("label cell gradient of three", cell_gradient(1e6, math.sqrt(2), 3), GAUSS, R, WRONG, 0.91),
-    ("label leaf counts", of_classes(LeafCounts, STUMPS), BOTH, R + A, CORNERS, 0.99),
-    ("label categories", of_classes(LabelCategories, SIGNS), BOTH, R + A, CORNERS, 0.99),
+    ("label leaf counts", counts_of(Leaves(STUMPS, 2)), BOTH, R + A, CORNERS, 0.99),
+    ("label categories", counts_of(Categories(SIGNS, 2)), BOTH, R + A, CORNERS, 0.99),
     ("weighted gram with a target", weighted_gram, BOTH, A, (np.array([-1.0, 0.0, 0.0]), None),
      0.99),
     ("weighted gram with a target, of no weight", weighted_gram, BOTH, R, (
@@ -441,19 +439,19 @@ QUERIES = [
     ("moments with weights, of no weight", weighted_moments, BOTH, R, NOTHING, 0.99),
     ("mean with weights", weighted_mean, BOTH, R + A, CORNERS, 0.99),
     ("mean with weights, of no weight", weighted_mean, BOTH, R, NOTHING, 0.99),
-    ("count with weights", lambda s: s.answer(WeightedCount(0.25)).value, BOTH, A, CORNERS, 0.99),
-    ("count with weights, of no weight", lambda s: s.answer(WeightedCount(0.25)).value, BOTH, R,
+    ("count with weights", counts_of(None, 0.25), BOTH, A, CORNERS, 0.99),
+    ("count with weights, of no weight", counts_of(None, 0.25), BOTH, R,
      NOTHING, 0.99),
-    ("label counts with weights", of_classes(lambda n: WeightedLabelCounts(n, 0.25)), BOTH, R + A,
+    ("label counts with weights", counts_of(Labels(2), 0.25), BOTH, R + A,
      RELABELLED, 0.99),
     ("label gradient with weights", gradient(1e6, most=0.25), BOTH, R + A, WRONG, 0.99),
     ("label logit gradient with weights", logit_gradient(1e6, most=0.25), BOTH, R + A, WRONG, 0.98),
     ("label gradient of three with weights", gradient(1e6, math.sqrt(2), 3, 0.25), BOTH, R + A,
      WRONG, 0.99),
-    ("target moments", target_moments, BOTH, R + A, CORNERS, 0.99),
-    ("target cell counts", lambda s: s.answer(CellCounts(HALVES, "with target")), BOTH, R + A,
+    ("target moments", of_target, BOTH, R + A, CORNERS, 0.99),
+    ("target cell counts", counts_of(ColumnCells(HALVES.cuts, n_targets=1)), BOTH, R + A,
      CORNERS, 0.99),
-    ("cell counts", lambda s: s.answer(CellCounts(HALVES, "columns")), BOTH, R + A, CORNERS, 0.99),
+    ("cell counts", counts_of(HALVES), BOTH, R + A, CORNERS, 0.99),
     ("target cell errors", cell_errors, BOTH, R + A, CORNERS, 0.99),
     ("threshold table", lambda s: s.answer(
         ThresholdTable(np.array([-1.0, 0.0, 1.0]), 2)), BOTH, R + A, CORNERS, 0.99),
@@ -461,7 +459,7 @@ QUERIES = [
     ("coded, worst query", of_queries(WorstQuery, np.zeros(8)), BOTH, R + A, CORNERS, 0.99),
     ("coded, worst marginal", of_queries(WorstMarginal, BELIEVED, np.zeros(2)), BOTH, R + A,
      CORNERS, 0.99),
-    ("coded, marginal", lambda s: s.answer(Marginal((2,) * D, (0, 1))).value, BOTH, R + A,
+    ("coded, marginal", counts_of(MarginalCells((2,) * D, (0, 1))), BOTH, R + A,
      CORNERS, 0.99),
     ("coded, small table", of_queries(SmallTable, 1), BOTH, R + A, CORNERS, 0.99),
     ("coded, above threshold", is_far, BOTH, R + A, CORNERS, 0.99),

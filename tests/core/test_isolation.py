@@ -21,7 +21,7 @@ import pytest
 
 from skdp.core import UserFunction, open_session
 from skdp.core.transcript import record
-from skdp.queries import BlockVotes, FunctionMean, OnBlocks, ScoreMean
+from skdp.queries import BlockVotes, OnBlocks, function_mean, score_mean
 from skdp.tabular import Domain, check_coded, check_labelled, check_rows, opaque_rows
 from skdp.user_code import suppress_warnings
 
@@ -36,7 +36,7 @@ def opened(X=ROWS, **options):
 def asked(query, X=ROWS):
     """Return the exact sum that a query is released from, in steps, and the released mean."""
     with record() as transcript, opened(X) as session:
-        value = float(session.answer(FunctionMean(UserFunction(query))).value)
+        value = float(session.answer(function_mean(UserFunction(query))).value)
     return transcript.entries[0].exact, value
 
 
@@ -71,7 +71,7 @@ def test_what_a_signal_raises_gets_through_alone(number, handler, expected):
     before = signal.signal(number, handler)
     try:
         with opened() as session, pytest.raises(expected) as caught:
-            session.answer(FunctionMean(UserFunction(query)))
+            session.answer(function_mean(UserFunction(query)))
         assert signal.getsignal(number) is handler
         assert "cell" not in "".join(traceback.format_exception(caught.value))
         error = caught.value
@@ -130,7 +130,7 @@ def test_a_scorer_sees_a_row_alone(kind):
         return [0.0]
 
     with opened(makers[kind](table)) as session:
-        session.answer(ScoreMean(UserFunction(score), 0, 1))
+        session.answer(score_mean(UserFunction(score), 0, 1))
     assert len(seen) == 6
     for i, X in enumerate(seen):
         np.testing.assert_array_equal(np.asarray(X), table[i : i + 1])

@@ -17,20 +17,23 @@ import pytest
 from scipy import stats
 
 from skdp import PrivacyBudget, PrivacyLeakError, SeededNoiseWarning, core
-from skdp.budget import conversions, gdp_delta, pure_mu
+from skdp.budget import gdp_delta, pure_mu
 from skdp.core import Ball, Box, Mean, Sum, UserFunction, mechanisms, transcript
 from skdp.core import noise as sampling
 from skdp.core import privacy_filter as release
 from skdp.core import sums as statistics
+from skdp.loss import conversions
 from skdp.queries import (
     AssignedSums,
     BoxTree,
     CellQuantile,
     LearnedBounds,
-    Moments,
-    NormBound,
-    ScoreMean,
+    NormBins,
     SecondMoment,
+    moments,
+    norm_from_bins,
+    row_counts,
+    score_mean,
     second_moments,
 )
 from skdp.tabular import check_rows, opaque_rows
@@ -311,7 +314,7 @@ def test_mean_score_sees_one_row_at_a_time_and_swallows_its_errors(adjacency):
     budget = PrivacyBudget(1e6, adjacency=adjacency)
     rows = opaque_rows(X, None)
     with core.open_session(rows, estimator="T", epsilon=1e4, budget=budget) as session:
-        result = session.answer(ScoreMean(UserFunction(score), -1.0, 1.0))
+        result = session.answer(score_mean(UserFunction(score), -1.0, 1.0))
     assert set(seen) == {1}
     expected = np.where(X[:, 0] > 0.8, -1.0, X[:, 0]).mean()
     assert float(result.value) == pytest.approx(expected, abs=1e-3)
@@ -331,7 +334,7 @@ def test_mean_score_in_blocks_equals_row_by_row():
             core.open_session(rows, estimator="T", epsilon=1e5, budget=budget) as session,
             transcript.record() as t,
         ):
-            session.answer(ScoreMean(UserFunction(score), 0.0, 1.0, blocks))
+            session.answer(score_mean(UserFunction(score), 0.0, 1.0, blocks))
         values.append(t.entries[0].exact.tolist())
     assert values[0] == values[1]
 
@@ -398,7 +401,8 @@ def test_gaussian_sum_matches_the_profile_of_balle_and_wang():
     p, q = stats.norm.pdf(x), stats.norm.pdf(x, loc=ratio)
     delta = np.trapezoid(np.maximum(p - math.e * q, 0), x)
     assert delta == pytest.approx(1e-6, rel=1e-3)
-    assert statistics.sum_sensitivity(Box([-1.0], [1.0]), "replace_one") == 2**18
+    view = Box([-1.0], [1.0])
+    assert statistics.RowSum(statistics.Values(view)).sensitivity("replace_one").l2 == 2**18
 
 
 # --- extremes ------------------------------------------------------------------------------------
@@ -416,7 +420,7 @@ def test_every_door_works_from_the_smallest_to_a_huge_epsilon(epsilon, delta, ad
         s.row_count(0.01).value,
         s.answer(Sum(box), 0.01).value,
         s.answer(Mean(box), 0.01).value,
-        s.answer(Moments([-1, -1], [1, 1]), 0.01)[0].value,
+        s.answer(moments([-1, -1], [1, 1]), 0.01)[0].value,
         s.answer(CellQuantile(box, 0.5), 0.01).value,
         s.answer(AssignedSums(box, [[0, 0]], 0.1, count_share=0.01), 0.01)[1].value,
         s.answer(BoxTree(box, 5)).sums(np.arange(32, 64), 0.01)[1].value,
@@ -425,7 +429,8 @@ def test_every_door_works_from_the_smallest_to_a_huge_epsilon(epsilon, delta, ad
         s.answer(SecondMoment(ball, noise="laplace"), 0.01).second_moment,
         s.answer(LearnedBounds(), 0.01).low,
     ]
-    bound = s.answer(NormBound(np.zeros(2)), 0.01)
+    counts = s.answer(row_counts(NormBins(np.zeros(2)), "norm histogram"), 0.01)
+    bound = norm_from_bins(counts.value, counts.std, NormBins(np.zeros(2)).low)
     assert bound > 0 or (np.isnan(bound) and epsilon < 1)  # noise hides all rows
     assert all(np.isfinite(v).all() for v in values)
 
@@ -537,7 +542,7 @@ def test_one_failing_row_moves_a_private_score_by_one_row_only():
             core.open_session(rows, estimator="T", epsilon=1.0) as session,
             transcript.record() as t,
         ):
-            session.answer(ScoreMean(UserFunction(score), 0.0, 1.0))
+            session.answer(score_mean(UserFunction(score), 0.0, 1.0))
         exact.append(t.entries[0])
     assert exact[0].distance(exact[0].exact, exact[1].exact) <= exact[0].sensitivity
 

@@ -15,7 +15,7 @@ import pytest
 from skdp import core
 from skdp.budget import gdp_mu
 from skdp.core import Sum, transcript
-from skdp.queries import BoxTree, CellQuantile, EdgeHistogram, SecondMoment
+from skdp.queries import BoxTree, CellQuantile, Grid, SecondMoment, row_counts
 from skdp.queries.joint_sums import joint_noise
 from skdp.tabular import check_rows
 from tests.core.sessions import X, open_session
@@ -39,7 +39,7 @@ def many(kind, delta, runs):
             r = session.answer(Sum(box_of(session, -1, 1)), 1.0)
             values.append(r.value / r.std)
         elif kind == "l1":
-            r = session.answer(EdgeHistogram((np.array([1.0, 2.0, 3.0]),) * 2), 1.0)
+            r = session.answer(row_counts(Grid((np.array([1.0, 2.0, 3.0]),) * 2), "histogram"), 1.0)
             values.append(r.value / r.std)  # all cells are empty
         elif kind == "gram":
             g = session.answer(SecondMoment(ball_of(session, 0, 1.0)), 1.0)
@@ -84,7 +84,7 @@ def test_stated_std_is_sensitivity_over_level(adjacency):
     assert p.answer(Sum(box_of(p, -1, 1)), 0.25).std[0] == pytest.approx(
         math.sqrt(3) * factor * math.sqrt(2) * 4, rel=1e-4
     )
-    cells = EdgeHistogram((np.array([-1.0, 0.0, 1.0]),) * 2)
+    cells = row_counts(Grid((np.array([-1.0, 0.0, 1.0]),) * 2), "histogram")
     # Discrete Laplace noise is a little narrower than the continuous one: 1 - 1 / (24 scale^2).
     assert p.answer(cells, 0.25).std == pytest.approx(math.sqrt(2) * factor * 4, rel=5e-3)
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import threading
+from dataclasses import replace
 from fractions import Fraction
 
 import joblib
@@ -16,12 +17,21 @@ from threadpoolctl import threadpool_limits
 
 from skdp.core import Ball, Box, ScaledBox, mechanisms
 from skdp.core import clipping as protect
-from skdp.core import sums as statistics
 from skdp.core import table as table_module
-from skdp.queries import Projection, histograms, moments, second_moments, trees
+from skdp.core.sums import RowSum, Values
+from skdp.queries import (
+    NormBins,
+    Projection,
+    WeightedBall,
+    histograms,
+    moments,
+    row_counts,
+    second_moments,
+    squared_offsets,
+    trees,
+)
 from skdp.queries import grouped_sums as groups
 from skdp.queries.learned_bounds import learning
-from skdp.queries.linear import WeightedBall
 from skdp.tabular import Rows, check_rows
 from tests.folding import each
 
@@ -31,6 +41,17 @@ MODERATE = st.floats(-10, 10, width=64)
 
 def rows_of(X) -> Rows:
     return check_rows(np.asarray(X, dtype=float), estimator="T")
+
+
+def exact(query, rows):
+    """Return the exact integers of a query."""
+    return query.exact(table_module.PrivateTable(rows, table_module.stability_of("replace_one")))
+
+
+def offsets_of(box, centers, weight_bound=None):
+    """Return the query of squared offsets in steps of 2**-20."""
+    query = squared_offsets(box, centers, weight_bound)
+    return replace(query, image=replace(query.image, one=2**20))
 
 
 def views(d: int) -> list:
@@ -125,17 +146,17 @@ def test_statistics_do_not_depend_on_order_block_size_or_threads(sample, monkeyp
         rows = rows_of(X)
         table = trees.cell_table(rows, box, geometry)
         parts = [
-            *statistics.exact_sum(rows, view),
+            exact(RowSum(Values(view)), rows),
             *second_moments.exact_gram(rows, view),
             *second_moments.exact_gram(rows, view.at(22)),
             *second_moments.exact_gram(rows, view.at(30)),
-            *statistics.exact_sum(rows, box.at(31)),
-            *moments.exact_moments(rows, ScaledBox(box.low, box.high)),
+            exact(RowSum(Values(box.at(31))), rows),
+            exact(moments(box.low, box.high), rows),
             *groups.center_sums(rows, box, centers, np.array([1e-3, 1e-5, 1e-4]), 50_000),
-            groups.square_sums(rows, box, centers, 2**20),
+            exact(offsets_of(box, centers), rows),
             *learning.distance_counts(rows, lambda block: block, np.zeros(3), edges),
             learning.outside_counts(rows, box.low / 2, box.high / 2),
-            histograms.norm_histogram(rows, np.zeros(3)),
+            exact(row_counts(NormBins(np.zeros(3)), "norms"), rows),
             histograms.grid_histograms(rows, box, 100),
             table.counts,
             table.sums,
@@ -155,9 +176,8 @@ def test_statistics_do_not_depend_on_order_block_size_or_threads(sample, monkeyp
 def test_sum_and_gram_equal_python_integers(sample, bits):
     view = Ball([0.1, 0.0, -0.2], 1.999, bits=bits)
     q = [[int(v) for v in row] for row in view.map(sample)]
-    total, n = statistics.exact_sum(rows_of(sample), view)
+    total = exact(RowSum(Values(view)), rows_of(sample))
     second, first, _ = second_moments.exact_gram(rows_of(sample), view)
-    assert n == len(sample)
     assert total.tolist() == first.tolist() == [sum(r[j] for r in q) for j in range(3)]
     assert second.tolist() == [[sum(r[i] * r[j] for r in q) for j in range(3)] for i in range(3)]
 
@@ -431,9 +451,9 @@ def test_the_moments_of_extreme_rows_are_within_their_sensitivities():
     x = np.concatenate(
         [ends, near, [0.5], ends[0] + 7 * rng.random(40), 4.0 - 2.0 ** -rng.random(9)]
     )
-    images = []
+    images, scale = [], view.steps
     for value in x:
-        total, scale, _ = moments.exact_moments(rows_of([[value]]), view)
+        total = exact(moments(view.low, view.high), rows_of([[value]]))
         images.append([int(v) for v in total])
     assert all(a**2 + b**2 <= 5 * scale**2 // 4 for a, b in images)
     pairs = [(u, v) for u in images for v in images]

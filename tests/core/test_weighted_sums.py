@@ -2,21 +2,24 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
-from skdp.core import Box, ScaledBox
+from skdp.core import Box, Mean, ScaledBox, sums
 from skdp.core import table as table_module
-from skdp.queries import grouped_sums as groups
-from skdp.queries import trees, weighted
-from skdp.queries.linear import LogisticGradient, StandardBall
-from skdp.queries.weighted import (
-    WeightedCount,
-    WeightedGradient,
-    WeightedLabelCounts,
-    WeightedMean,
-    WeightedMoments,
+from skdp.core.query import Terms
+from skdp.queries import (
+    Labels,
+    StandardBall,
+    logistic_gradient,
+    moments,
+    row_counts,
+    squared_offsets,
+    trees,
 )
+from skdp.queries import grouped_sums as groups
 from skdp.tabular import check_labelled, check_rows, with_weights
 
 
@@ -37,15 +40,15 @@ def weighted_sums(X, box):
     table = table_module.PrivateTable(rows, table_module.stability_of("replace_one"))
     view = StandardBall(box.low, box.high, np.zeros(3), np.ones(3), 2.0)
     theta = np.array([[1.0, -2.0, 0.3, 0.1]])
-    gradient = LogisticGradient(view, 0.25, theta, np.zeros(1), 0.5)
+    terms = Terms("add_or_remove_one", True, 1.0, None)
     return [
-        query.exact(table)
+        query.prepared(terms).exact(table)
         for query in (
-            WeightedMoments(box.low, box.high, 1.5),
-            WeightedMean(box.at(31), 1.5),
-            WeightedLabelCounts(2, 1.5),
-            WeightedCount(1.5),
-            WeightedGradient(gradient, 1.5),
+            moments(box.low, box.high, 1.5),
+            Mean(box, weight_bound=1.5),
+            row_counts(Labels(2), "labels", 1.5),
+            row_counts(None, "total", 1.5),
+            logistic_gradient(view, 0.25, theta, np.zeros(1), 0.5, 1.5),
         )
     ]
 
@@ -59,9 +62,11 @@ def weighted_groups(X, box, bits=24):
     rows = with_weights(rows_of(X), X[:, 0], estimator="rows")
     geometry = trees.tree_geometry(box.half, 5)
     table = trees.cell_table(rows, box, geometry, 1.5)
+    offsets = squared_offsets(box, WEIGHTED_CENTERS, 1.5)
+    offsets = replace(offsets, image=replace(offsets.image, one=2**20))
     return [
         *groups.weighted_center_sums(rows, box, WEIGHTED_CENTERS, OF_STEPS, 40_000, 1.5, bits),
-        groups.square_sums(rows, box, WEIGHTED_CENTERS, 2**20, 1.5),
+        offsets.exact(table_module.PrivateTable(rows, table_module.stability_of("replace_one"))),
         table.counts,
         table.sums,
     ]
@@ -144,7 +149,7 @@ def test_weighted_statistics_do_not_depend_on_order_chunks_or_threads(sample, mo
 def test_python_integers_take_over_where_int64_could_overflow(sample, monkeypatch):
     box = Box(np.full(3, -2.0), np.full(3, 2.0))
     reference = weighted_sums(sample, box) + weighted_groups(sample, box)
-    for module in (weighted, groups, trees):
+    for module in (sums, groups, trees):
         monkeypatch.setattr(module, "total_dtype", lambda rows, largest: object)
     for one, other in zip(
         reference, weighted_sums(sample, box) + weighted_groups(sample, box), strict=True
@@ -160,8 +165,10 @@ def test_a_gradient_with_full_weights_is_that_without(sample):
     plain = check_labelled(sample, labels, estimator="rows", classes=np.array([0, 1]))
     stability = table_module.stability_of("replace_one")
     view = StandardBall(box.low, box.high, np.zeros(3), np.ones(3), 2.0)
-    gradient = LogisticGradient(view, 0.25, np.array([[1.0, -2.0, 0.3, 0.1]]), np.zeros(1), 0.5)
-    exact = gradient.exact(table_module.PrivateTable(plain, stability)).astype(object)
+    asked = (view, 0.25, np.array([[1.0, -2.0, 0.3, 0.1]]), np.zeros(1), 0.5)
+    exact = (
+        logistic_gradient(*asked).exact(table_module.PrivateTable(plain, stability)).astype(object)
+    )
     full = with_weights(plain, np.full(len(sample), 7.0), estimator="rows")
     table = table_module.PrivateTable(full, stability)
-    np.testing.assert_array_equal(WeightedGradient(gradient, 7.0).exact(table), exact << 15)
+    np.testing.assert_array_equal(logistic_gradient(*asked, 7.0).exact(table), exact << 15)

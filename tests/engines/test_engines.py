@@ -18,11 +18,11 @@ from part_cases import Case, compare, fit
 
 from skdp import DPPCA, DPKMeans, DPStandardScaler, PrivacyBudget
 from skdp.engines import Source, from_arrays, from_dask, from_stream, read_parquet
-from skdp.engines._threads import Threads
+from skdp.engines._workers import Threads
 from skdp.exceptions import SourceError
 from skdp.linear_model import DPLogisticRegression
 from skdp.synthetic import Bins, DPMarginalSynthesizer
-from skdp.tabular import check_rows, part_tasks
+from skdp.tabular import check_rows, parts
 
 RNG = np.random.default_rng(0)
 FRAME = pd.DataFrame(RNG.normal(0, 0.7, size=(200, 3)), columns=["a", "b", "c"])
@@ -222,7 +222,7 @@ def _elsewhere(monkeypatch, patched):
 
 def test_another_version_is_refused_before_the_charge(monkeypatch):
     def other(there):
-        there.setattr(part_tasks, "_versions", lambda: ("0.1", "1.26"))
+        there.setattr(parts, "_versions", lambda: ("0.1", "1.26"))
 
     budget = PrivacyBudget(1.0)
     with pytest.raises(SourceError, match="same versions"):

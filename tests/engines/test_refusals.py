@@ -24,8 +24,8 @@ from skdp.core import Sum
 from skdp.core.clipping import Box
 from skdp.core.table import PrivateTable, _added, added, stability_of, total_dtype
 from skdp.engines import Source, from_arrays, from_stream, read_parquet
-from skdp.engines._readers import itself
-from skdp.engines._threads import Threads
+from skdp.engines._source import itself
+from skdp.engines._workers import Threads
 from skdp.exceptions import PrivacyLeakError, SourceError
 from skdp.linear_model import DPRidge
 from skdp.naive_bayes import DPGaussianNB

@@ -29,7 +29,7 @@ from skdp import DPKMeans, DPStandardScaler, PrivacyBudget
 from skdp.aggregation import DPGroupBy
 from skdp.core.transcript import record
 from skdp.engines import Source, from_arrays, from_dask, from_stream, read_parquet
-from skdp.engines._threads import Threads
+from skdp.engines._workers import Threads
 from skdp.exceptions import SourceError
 from skdp.model_selection import private_scorer
 

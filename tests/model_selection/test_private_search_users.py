@@ -178,7 +178,6 @@ REGRESSION = private_scorer("neg_mean_squared_error", epsilon=1, bounds=1)
         (search(), {}, "no groups= say to whom"),
         (search(), {"groups": pd.Series(USERS, name="visit")}, "groups are named 'visit'"),
         (search(), {"groups": USERS[:5]}, "as many entries as X has rows"),
-        (search(), {"groups": [None, *USERS[1:]]}, "id for every row"),
         (search(NoGroups(classes=[0, 1])), {"groups": USERS}, "NoGroups: its fit takes no groups="),
         (search(Priced()), {"groups": USERS}, "Priced: its fit takes no groups="),
         (
@@ -214,6 +213,15 @@ def test_what_cannot_protect_users_is_refused_before_the_charge(model, arguments
         model.fit(X, Y, **arguments)
     assert budget.charges == []
     assert not hasattr(model, "best_estimator_")
+
+
+def test_a_row_without_an_id_is_left_out_or_refused():
+    ids = [None, *USERS[1:]]
+    assert search(budget=budget_of()).fit(X, Y, groups=ids).privacy_.unit == "user_id"
+    budget = budget_of("replace_one")
+    with pytest.raises(ValueError, match="id for every row"):
+        search(budget=budget).fit(X, Y, groups=ids)
+    assert budget.charges == []
 
 
 def test_groups_without_a_unit_are_refused():

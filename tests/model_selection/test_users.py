@@ -128,8 +128,10 @@ def test_bad_groups_are_told():
     cv = PerRecordKFold(3)
     with pytest.raises(ValueError, match="PerRecordKFold: groups must have as many"):
         list(cv.split(X, groups=USERS[:5]))
-    with pytest.raises(ValueError, match="an id for every row"):
-        list(cv.split(X[:2], groups=["a", None]))
+    # Fits leave rows without an id out, or refuse them.
+    folds = [test.tolist() for _, test in cv.split(X[:4], groups=["a", None, "b", None])]
+    assert sorted(i for fold in folds for i in fold) == [0, 1, 2, 3]
+    assert sum({1, 3} <= set(fold) for fold in folds) == 1
 
 
 # --- groups arrive --------------------------------------------------------------------------------

@@ -7,7 +7,7 @@ from fractions import Fraction
 import numpy as np
 
 from skdp import core
-from skdp.budget.stand_in import StandInBudget
+from skdp.budget.budget import StandInBudget
 from skdp.queries import Quantiles
 from skdp.tabular import check_rows
 from tests.views import box_of

@@ -393,9 +393,9 @@ def test_only_queries_of_rows_are_asked_of_blocks():
     run = OnBlocks(UserFunction(lambda X, y, seed: [0.0]), 4)
     with opened(rows_of(np.zeros((9, 1)))) as session:
         for query in (Count(), block_mean(run, Box([0], [1]))):
-            with pytest.raises(TypeError, match="must be one of Mean, CellQuantile, SmoothMedian"):
+            with pytest.raises(TypeError, match="must be a Sum or Mean of a view, CellQuantile or"):
                 session.answer(OfBlocks(run, query))
         assert session.remaining == 1
         session.answer(block_mean(run, Box([0], [1])))
         (found,) = session.certificate().releases
-    assert found.query == "skdp.queries.blocks.OfBlocks, skdp.core.sums.Mean"
+    assert found.query == "skdp.queries.blocks.OfBlocks, skdp.core.sums.RowSum: clipped values"

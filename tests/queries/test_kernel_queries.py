@@ -18,7 +18,7 @@ from sklearn.metrics.pairwise import laplacian_kernel, rbf_kernel
 from skdp import core
 from skdp.budget import gdp_mu
 from skdp.core import Ball, Box, UserFunction, transcript
-from skdp.queries import BasisMean, FeatureMeans, KernelMap, KernelMean, LinearImage
+from skdp.queries import KernelMap, KernelMean, LinearImage, basis_mean, feature_means
 from skdp.tabular import check_rows
 from tests.folding import each
 from tests.queries.kernels import CENTERS, KERNELS, X, open_session, whitened
@@ -27,8 +27,8 @@ RELATIONS = ["replace_one", "add_or_remove_one"]
 DELTAS = [0.0, 1e-6]
 
 
-def basis_mean(basis, view, blocks=False):
-    return BasisMean(UserFunction(basis), view, blocks)
+def mean_of_basis(basis, view, blocks=False):
+    return basis_mean(UserFunction(basis), view, blocks)
 
 
 # --- queries ------------------------------------------------------------------------------------
@@ -45,7 +45,7 @@ def test_both_doors_reproduce_the_kernel_means(kind, adjacency, delta):
     exact = np.hstack([reference(snapped, k.centers, gamma=g).mean(axis=0) for g in (1.0, 0.5)])
     session = open_session(epsilon=1e8, delta=delta, adjacency=adjacency)
     white, n = session.answer(KernelMean(k, matrix), 0.5)
-    means, n_again = session.answer(FeatureMeans(k), 0.5)
+    means, n_again = session.answer(feature_means(k), 0.5)
     tolerance = 1e-6 if delta == 0 else 2e-5
     np.testing.assert_allclose(restore @ white.value, exact, atol=tolerance)
     np.testing.assert_allclose(means.value, exact, atol=tolerance)
@@ -58,12 +58,12 @@ def test_both_doors_reproduce_the_kernel_means(kind, adjacency, delta):
 def release_all(session):
     k = KernelMap(CENTERS, [0.5, 1.5])
     a, n = session.answer(KernelMean(k, whitened(k)[0]), 0.25)
-    c, m = session.answer(FeatureMeans(k), 0.25)
+    c, m = session.answer(feature_means(k), 0.25)
     e, p = session.answer(
-        basis_mean(lambda X: X**2, Box([0.0] * 3, [9.0] * 3)),
+        mean_of_basis(lambda X: X**2, Box([0.0] * 3, [9.0] * 3)),
         0.25,
     )
-    f, q = session.answer(BasisMean(UserFunction(lambda X: X), Ball([0.0] * 3, 2.0), True))
+    f, q = session.answer(basis_mean(UserFunction(lambda X: X), Ball([0.0] * 3, 2.0), True))
     return np.concatenate(
         [a.value, c.value, e.value, f.value, [n.value, m.value, p.value, q.value]]
     )
@@ -107,7 +107,7 @@ def test_noise_and_count_share_one_release_where_n_is_private():
     matrix, _ = whitened(k)
     with transcript.record() as t:
         session.answer(KernelMean(k, matrix), 0.5)
-        session.answer(FeatureMeans(k), 0.5)
+        session.answer(feature_means(k), 0.5)
     for entry, size in zip(t.entries, (len(matrix), 12), strict=True):
         assert entry.exact.shape == (size + 1,)
     step = LinearImage(k, matrix).step
@@ -129,10 +129,10 @@ def test_noise_has_the_stated_standard_deviation(query, delta):
         if query == "kernel_mean":
             r, _ = session.answer(KernelMean(k, matrix))
         elif query == "feature_means":
-            r, _ = session.answer(FeatureMeans(k))
+            r, _ = session.answer(feature_means(k))
         else:
             r, _ = session.answer(
-                BasisMean(UserFunction(lambda X: X * 0), Box([-1e3] * 3, [1e3] * 3)),
+                basis_mean(UserFunction(lambda X: X * 0), Box([-1e3] * 3, [1e3] * 3)),
                 1.0,
             )
         values.append(r.value / r.std)
@@ -157,7 +157,7 @@ def test_the_stated_std_follows_from_the_claim():
     p = open_session()
     r, n = p.answer(KernelMean(k, matrix), 0.25)
     assert r.std == pytest.approx(7 * math.sqrt(2) * 4 * math.sqrt(13) / n.value, rel=1e-4)
-    r, n = p.answer(FeatureMeans(k), 0.25)
+    r, n = p.answer(feature_means(k), 0.25)
     l1 = k.sensitivity("replace_one")[0] * 2.0**-30
     assert r.std == pytest.approx(math.sqrt(2) * 4 * l1 / n.value, rel=1e-4)
 
@@ -185,7 +185,7 @@ def test_centres_of_other_features_are_refused_before_any_charge():
     session = open_session()
     k = KernelMap(CENTERS[:, :2], 0.5)
     with pytest.raises(ValueError, match="features"):
-        session.answer(FeatureMeans(k), 0.5)
+        session.answer(feature_means(k), 0.5)
     with pytest.raises(ValueError, match="features"):
         session.answer(KernelMean(k, np.eye(12)), 0.5)
     assert session.remaining == 1
@@ -220,7 +220,7 @@ def test_rows_that_fail_count_as_the_centre_and_decide_for_themselves(adjacency)
         return bad_rows(X)
 
     session = open_session(epsilon=1e7, adjacency=adjacency)
-    mean, n = session.answer(basis_mean(basis, view))
+    mean, n = session.answer(mean_of_basis(basis, view))
     v = X[:, 0]
     good = v <= 0.6
     clipped = np.clip(np.c_[v, v**2], view.low, view.high)
@@ -243,7 +243,7 @@ def test_blocks_equal_rows_one_at_a_time():
     exact = []
     for blocks in (False, True):
         with transcript.record() as t:
-            open_session().answer(basis_mean(basis, view, blocks))
+            open_session().answer(mean_of_basis(basis, view, blocks))
         exact.append(t.entries[0].exact.tolist())
     assert exact[0] == exact[1]
 
@@ -262,7 +262,7 @@ def test_sparse_output_and_tables_are_taken():
         exact = []
         for basis in maps:
             with transcript.record() as t:
-                open_session(X[:50]).answer(basis_mean(basis, view, blocks))
+                open_session(X[:50]).answer(mean_of_basis(basis, view, blocks))
             exact.append(t.entries[0].exact.tolist())
         assert all(e == exact[0] for e in exact)
 
@@ -283,7 +283,7 @@ def test_the_map_gets_float64_arrays_of_its_own():
         before = repr(source)
         rows = check_rows(source, estimator="T")
         session = core.open_session(rows, estimator="T", epsilon=1e7)
-        session.answer(basis_mean(basis, Box([0.0], [1.0])))
+        session.answer(mean_of_basis(basis, Box([0.0], [1.0])))
         assert repr(source) == before
     assert {(type(k), k.dtype, k.shape) for k in kept} == {(np.ndarray, np.dtype(float), (1, 3))}
     assert all(k.base is None for k in kept)
@@ -300,7 +300,7 @@ def test_an_interrupt_in_the_map_leaves_without_its_text():
     before = signal.signal(signal.SIGINT, signal.default_int_handler)
     try:
         with pytest.raises(KeyboardInterrupt) as caught:
-            open_session().answer(basis_mean(basis, Box([0.0], [1.0])))
+            open_session().answer(mean_of_basis(basis, Box([0.0], [1.0])))
     finally:
         signal.signal(signal.SIGINT, before)
     assert caught.value.args == caught.value.__context__.args == ()
@@ -322,5 +322,5 @@ def test_an_interrupt_that_a_row_raises_is_a_failure_like_others():
     def basis(X):
         raise KeyboardInterrupt
 
-    mean, _ = open_session().answer(basis_mean(basis, Box([0.0], [1.0])))
+    mean, _ = open_session().answer(mean_of_basis(basis, Box([0.0], [1.0])))
     assert np.isfinite(mean.value).all()

@@ -13,7 +13,7 @@ from skdp.aggregation import DPGroupBy
 from skdp.queries.key_selection import keeping_probabilities
 from skdp.tabular import check_grouped
 from skdp.tabular.cells import key_order
-from skdp.tabular.terms import KeyTerm
+from skdp.tabular.contributions import KeyTerm
 
 
 def opened(table, secret=5):
@@ -84,11 +84,13 @@ def test_the_key_in_which_a_unit_counts_is_uniform_and_drawn_anew_for_each_salt(
     names = names if ids == "numbers" else np.char.add("user ", names.astype(str))
     table = {"u": np.repeat(names, n_keys), "k": np.tile(range(n_keys), units)}
     rows = opened(table)
-    (bucket,) = rows.buckets()
     first = []
     for salt in (rows.salt(-1), rows.salt(-2)):
-        chosen, place, _ = rows._ranked(bucket, salt, np.arange(n_keys))
-        first.append(bucket.key[chosen[place == 0]])
+        drawn = []
+        for bucket in rows.buckets():
+            chosen, place, _ = rows._ranked(bucket, salt, np.arange(n_keys))
+            drawn.append(bucket.key[chosen[place == 0]])
+        first.append(np.concatenate(drawn))
     cells = np.bincount(first[0] * n_keys + first[1], minlength=n_keys**2)
     assert cells.sum() == units
     assert np.abs(cells - units / n_keys**2).max() < 5 * np.sqrt(units / n_keys**2)

@@ -17,11 +17,18 @@ from skdp.core.table import PrivateTable, stability_of
 from skdp.core.transcript import record
 from skdp.queries import SelectKeys
 from skdp.queries import key_selection as selection
-from skdp.tabular.contributions import GroupedTable
+from skdp.tabular.contributions import Bucket, Contributions
 from tests.folding import each
 
 RELATIONS = ("add_or_remove_one", "replace_one")
 ALPHA = 1e-7  # of a statistical test, for all that it looks at
+
+
+def of_numbers(units, keys, names):
+    """Return rows by the numbers of their units and keys."""
+    words = np.arange(int(units.max(initial=-1)) + 1, dtype=np.uint64)
+    bucket = Bucket.of_rows(units, keys, words, {})
+    return Contributions(lambda: [bucket], names, 0)
 
 
 def table(baskets, names=None):
@@ -29,7 +36,7 @@ def table(baskets, names=None):
     units = np.repeat(np.arange(len(baskets)), [len(one) for one in baskets])
     keys = np.array([key for one in baskets for key in one], dtype=np.int64)
     width = int(keys.max(initial=-1)) + 1
-    return GroupedTable(units, keys, names or list(range(width)), {})
+    return of_numbers(units, keys, names or list(range(width)))
 
 
 def select(rows, query, *, epsilon=1.0, delta=0.0, apart=0.1, relation="add_or_remove_one"):
@@ -235,7 +242,7 @@ def zipf_baskets(rng, units, a, mean):
     p = 1 / np.arange(1, 200_001) ** a
     items = np.searchsorted(np.cumsum(p / p.sum()), rng.random(size.sum()))
     pairs = np.unique(np.repeat(np.arange(units), size) * 200_000 + items)
-    return GroupedTable(pairs // 200_000, pairs % 200_000, list(range(200_000)), {})
+    return of_numbers(pairs // 200_000, pairs % 200_000, list(range(200_000)))
 
 
 @pytest.mark.statistical

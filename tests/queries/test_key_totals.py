@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from skdp.queries import KeyTotals, LeftOut, UnitShapes, UnitSpread
 from skdp.queries.key_totals import term_bound
 from skdp.tabular import check_grouped
-from skdp.tabular.terms import KeyTerm, bounded, term_width
+from skdp.tabular.contributions import KeyTerm, bounded, term_width
 from tests.folding import each
 
 duckdb = pytest.importorskip("duckdb")

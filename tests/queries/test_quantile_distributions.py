@@ -10,7 +10,8 @@ import pytest
 from scipy.stats import chi2
 from scipy.stats import norm as normal
 
-from skdp.budget import conversions, gdp_mu, pure_mu
+from skdp.budget import gdp_mu, pure_mu
+from skdp.loss import conversions
 from skdp.queries import ranked_columns
 from tests.folding import each
 from tests.queries.ranks import PAIR, A, ask, open_session, oracle_scores

@@ -13,10 +13,11 @@ from hypothesis import strategies as st
 from scipy.stats import chi2
 
 from skdp import PrivacyBudget, core
-from skdp.budget import conversions, gdp_mu
-from skdp.budget.stand_in import StandInBudget
+from skdp.budget import gdp_mu
+from skdp.budget.budget import StandInBudget
 from skdp.core import transcript
 from skdp.core.privacy_filter import Meter
+from skdp.loss import conversions
 from skdp.queries import (
     Cells,
     Prefixes,

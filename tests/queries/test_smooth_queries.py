@@ -16,9 +16,9 @@ from scipy import stats
 
 from skdp import PrivacyBudget, core
 from skdp.budget import pure_mu
-from skdp.budget.conversions import pure_epsilon_from_mu
 from skdp.core import transcript
 from skdp.exceptions import PrivacyLeakError
+from skdp.loss.conversions import pure_epsilon_from_mu
 from skdp.queries import SmoothMedian, SpanningCost
 from skdp.queries.smooth_sensitivity import ladders as smooth
 from skdp.queries.smooth_sensitivity import order_statistics as order

@@ -15,12 +15,20 @@ import pytest
 from scipy.stats import chi2
 
 from skdp.budget import PrivacyBudget
-from skdp.budget.conversions import pure_epsilon_from_mu
 from skdp.core import noise as sampling
 from skdp.core import open_session
 from skdp.core.transcript import record, replay
 from skdp.exceptions import PrivacyLeakError, SeededNoiseWarning
-from skdp.queries import Cells, Marginal, SparseVector, Weighted, Workload, WorkloadAnswer
+from skdp.loss.conversions import pure_epsilon_from_mu
+from skdp.queries import (
+    Cells,
+    MarginalCells,
+    SparseVector,
+    Weighted,
+    Workload,
+    WorkloadAnswer,
+    row_counts,
+)
 from skdp.queries.sparse_vector import comparison_margin, threshold_scales
 from skdp.tabular import Domain, check_coded
 from tests.folding import each
@@ -235,8 +243,8 @@ def test_who_may_not_ask():
     for use in (copy.copy, copy.deepcopy, pickle.dumps):
         with pytest.raises(PrivacyLeakError):
             use(svt)
-    with pytest.raises(TypeError, match="must be a WorkloadAnswer, got Marginal"):
-        svt.is_far(Marginal(DOMAIN.sizes, (0,)), 0.0)
+    with pytest.raises(TypeError, match="must be a WorkloadAnswer, got RowSum"):
+        svt.is_far(row_counts(MarginalCells(DOMAIN.sizes, (0,)), "marginal"), 0.0)
     fine = Workload(DOMAIN.sizes, [Weighted([0], [[0.5, 0, 0, 1]])])
     with pytest.raises(PrivacyLeakError, match="unit"):
         svt.is_far(WorkloadAnswer(fine, 0), 0.0)

@@ -20,7 +20,7 @@ from skdp.sql._plan import planned
 from skdp.sql._stages import public_answer, staged
 from skdp.sql._syntax import parsed
 from skdp.tabular import check_grouped
-from skdp.tabular.terms import term_width
+from skdp.tabular.contributions import term_width
 from tests.sql.shop import database, shop
 
 NASTY = 999_999

@@ -141,21 +141,18 @@ def test_noise_of_a_replaced_row_is_twice_that_of_a_removed_one():
     assert widths["replace_one"] == pytest.approx(2 * widths["add_or_remove_one"], rel=0.1)
 
 
-@pytest.mark.parametrize(
-    ("unit", "of_budget", "text"),
-    [
+def test_one_budget_is_for_one_kind_of_unit():
+    for unit, of_budget, text in (
         (
             "uid",
             None,
             r"budget=PrivacyBudget\(\.\.\., unit='uid'\).*\{'visits': \{'unit': None\}\}",
         ),
         (None, "uid", r"tables=\{'visits': \{'unit': 'uid'\}\}.*budget=PrivacyBudget\(\.\.\.\)"),
-    ],
-)
-def test_another_unit_than_that_of_the_budget_is_refused_with_what_fits(unit, of_budget, text):
-    budget = PrivacyBudget(1, 1e-6, unit=of_budget)
-    with pytest.raises(ValueError, match=text):
-        PrivateDatabase(shop.shop(9), tables={"visits": {"unit": unit}}, budget=budget)
+    ):
+        budget = PrivacyBudget(1, 1e-6, unit=of_budget)
+        with pytest.raises(ValueError, match=text):
+            PrivateDatabase(shop.shop(9), tables={"visits": {"unit": unit}}, budget=budget)
 
 
 @pytest.mark.parametrize("column", ["ROWID", "rowid"])
@@ -172,7 +169,7 @@ def test_columns_of_objects_have_the_types_that_are_stated():
     for kind in ("integer", "float", "boolean", "text", "date"):
         spec = {"unit": None, "types": {"k": kind}}
         db = PrivateDatabase({"t": frame}, tables={"t": spec}, budget=PrivacyBudget(1, 0))
-        rows = db._catalog.cursor().execute("SELECT k, typeof(k) FROM t").fetchall()
+        rows = db._catalog.cursor().execute("SELECT k, typeof(k) FROM memory.t").fetchall()
         found[kind] = [row[0] for row in rows], rows[0][1]
     none = [None] * 8
     assert found == {

@@ -10,7 +10,7 @@ import pandas as pd
 import polars as pl
 import pytest
 
-from skdp import PrivacyBudget
+from skdp import PrivacyBudget, config_context
 from skdp.exceptions import QueryRefusedError
 from skdp.sql import PrivateDatabase, _catalog, _database, _stages
 from tests.folding import each
@@ -377,16 +377,20 @@ def test_views_generated_columns_and_collations_are_no_tables():
         "CREATE MACRO duckdb_functions() AS TABLE SELECT 'f' AS function_name, true AS internal",
     ],
 )
-def test_macros_that_shadow_functions_are_found_before_anything_is_run(macro):
-    con = shop(users=3)
-    db = database(con)
-    con.execute("CREATE MACRO mine(x) AS x + 1")
-    db.sql("SELECT COUNT(*) FROM visits")
-    spent = db.budget.spent.epsilon
-    con.execute(macro)
-    with pytest.raises(RuntimeError, match="names of built-in functions"):
-        db.sql("SELECT COUNT(*) FROM visits")
-    assert db.budget.spent.epsilon == spent
+def test_macros_of_the_database_are_never_run(macro):
+    con = shop(users=9)
+    query = (
+        "SELECT LOWER(browser), SUM(LEAST(pages + 1, 3)) FROM visits a JOIN customer ON uid = c_id "
+        "GROUP BY 1"
+    )
+    with config_context(noise="seeded"):
+        db = database(con)
+        expected = db.sql(query, random_state=1).fetchall()
+        con.execute(macro)
+        for later in (db, database(con)):
+            assert later.sql(query, random_state=1).fetchall() == expected
+    cursor = db._catalog.cursor()
+    assert cursor.execute("SELECT hash(1, 2, 3) <> 1, 1 + 1, lower('A')").fetchone()[1:] == (2, "a")
 
 
 def test_settings_of_the_connection_change_nothing():

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from skdp import statistics
-from skdp.budget.stand_in import StandInBudget
+from skdp.budget.budget import StandInBudget
 
 ADJACENCIES = ("replace_one", "add_or_remove_one")
 NOISELESS = 1e12

@@ -13,9 +13,9 @@ import pytest
 from scipy.stats import binom
 
 from skdp import PrivacyBudget, statistics
+from skdp.confidence import limits
+from skdp.confidence.limits import MeanLimits, Window
 from skdp.queries import Lattice
-from skdp.statistics import _limits
-from skdp.statistics._limits import MeanLimits, Window
 from tests.folding import each
 
 ALARM = 1e-6
@@ -83,10 +83,10 @@ def test_limits_a_fifth_too_small_are_seen(monkeypatch, sampled):
 
 
 def test_a_window_has_cells_for_the_population_and_for_the_rows():
-    edges = _limits._edges((0, 1200), (600, 610))
+    edges = limits._edges((0, 1200), (600, 610))
     assert edges.tolist() == [*range(0, 601, 100), *range(601, 611), *range(700, 1201, 100)]
-    assert _limits._edges((0, 3), (0, 3)).tolist() == [0, 1, 2, 3]
-    assert _limits._edges((5, 6), (5, 6)).tolist() == [5, 6]
+    assert limits._edges((0, 3), (0, 3)).tolist() == [0, 1, 2, 3]
+    assert limits._edges((5, 6), (5, 6)).tolist() == [5, 6]
 
 
 KINDS = {
@@ -224,5 +224,5 @@ def test_windows_close_in_on_a_median_that_bounds_hold_far_too_wide(monkeypatch)
     x = np.random.default_rng(0).lognormal(6, 1, 5000)
     ask = {"bounds": (0, 1e6), "epsilon": 5.0, "intervals": True}
     assert np.ptp(statistics.median(x, **ask).interval()) < 100
-    monkeypatch.setattr(_limits, "_WINDOWS", 1)
+    monkeypatch.setattr(limits, "_WINDOWS", 1)
     assert np.ptp(statistics.median(x, **ask).interval()) > 1e6 / 23

@@ -16,7 +16,8 @@ from numpy.testing import assert_array_equal
 from skdp import PrivacyBudget, PublicRowCountWarning, statistics
 from skdp.core import ScaledBox
 from skdp.core.transcript import record, replay
-from skdp.queries import column_sums, histograms
+from skdp.queries import label_sums
+from skdp.queries import views as maps
 from tests.folding import each
 from tests.statistics.calls import ADJACENCIES, CALLS, HIGH, IDS, LOW, UNMETERED, WHOLE
 
@@ -165,8 +166,8 @@ def test_the_sensitivities_of_sums_are_attained(adjacency):
 def test_label_sums_of_all_pairs_of_corners(adjacency):
     # Every corner of the box in every class, against every other: the bounds hold and one is met.
     for low, high in (((-1.0, -2.0), (1.0, 2.0)), ((3.0, 1.0), (4.0, 2.0))):
-        view = column_sums.AboutZero(low, high, per_feature=True)
-        l1, l2_squared = histograms.label_sensitivities(view, adjacency)
+        view = maps.AboutZero(low, high, per_feature=True)
+        size = label_sums(np.array(low), np.array(high), 2).sensitivity(adjacency)
         corners = view.map(np.array(list(itertools.product(*zip(low, high, strict=True)))))
         images = [np.concatenate([q, 0 * q]) for q in corners]
         images += [np.concatenate([0 * q, q]) for q in corners]
@@ -174,8 +175,8 @@ def test_label_sums_of_all_pairs_of_corners(adjacency):
         differences = images
         if adjacency == "replace_one":
             differences = (images[:, None] - images[None]).reshape(-1, 4)
-        assert np.abs(differences).sum(axis=1).max() == l1
-        assert (differences**2).sum(axis=1).max() == l2_squared
+        assert np.abs(differences).sum(axis=1).max() == size.l1
+        assert (differences**2).sum(axis=1).max() == size.l2_squared
 
 
 DELICATE = [0.0, -0.0, 5e-324, 1e300, -1e300, 1 / 3, 16.0, 2.0, 24.0, np.nextafter(24, 0), -60.0]
@@ -186,8 +187,8 @@ def test_views_map_each_row_alone_and_within_their_bounds(d):
     rng = np.random.default_rng(d)
     rows = rng.choice(DELICATE, size=(300, d)) * rng.choice([1.0, 1.0, 1 / 7], size=(300, 1))
     low, high = np.full(d, -3.0), np.linspace(1, 20, d)
-    boxes = [column_sums.AboutZero(low, high, per_feature=p) for p in (True, False)]
-    views = [*boxes, column_sums.NonZero(boxes[0]), column_sums.Total(boxes[1])]
+    boxes = [maps.AboutZero(low, high, per_feature=p) for p in (True, False)]
+    views = [*boxes, maps.NonZero(boxes[0]), maps.Total(boxes[1])]
     views += [ScaledBox(low, high), ScaledBox(low, high).at(6)]
     for view in views:
         q = view.map(rows)

@@ -296,7 +296,7 @@ def test_equality_clones_and_pickles():
         ([["a", "a"]], {}, ValueError, "must be distinct"),
         ([[1, True]], {}, ValueError, "must be distinct"),
         ([[None, math.nan]], {}, ValueError, "must be distinct"),
-        ([[[1], [2]]], {}, TypeError, "must be hashable"),
+        ([[[1], [2]]], {}, TypeError, "categories of column 0 must be text"),
         ([2], {"outside": "ignore"}, ValueError, "outside must be 'clip' or 'refuse'"),
         ([2], {"other": {0: 5}}, ValueError, "other of column 0 must be one of its categories"),
         ([2], {"other": {1: 0}}, ValueError, "names no column of the domain: 1"),

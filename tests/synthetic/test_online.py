@@ -18,7 +18,7 @@ from skdp.budget import PrivacyBudget
 from skdp.core import Session
 from skdp.core.transcript import record
 from skdp.exceptions import BudgetExceededError, PrivacyLeakError
-from skdp.queries import Marginal
+from skdp.queries import MarginalCells, row_counts
 from skdp.synthetic import Domain, PrivateMultiplicativeWeights, conjunctions
 from skdp.synthetic._online import _LIVE
 from skdp.tabular import Rows
@@ -103,7 +103,7 @@ def test_closing_and_fitting_again():
         first = _LIVE[fitted.fit(table(500))].session
         fitted.fit(table(500, seed=1))
         with pytest.raises(PrivacyLeakError, match="closed"):
-            first.answer(Marginal((2,) * 4, (0,)))
+            first.answer(row_counts(MarginalCells((2,) * 4, (0,)), "marginal"))
         fitted.answer(questions()[0])
     with pytest.raises(BudgetExceededError, match="closed"):
         fitted.answer(questions()[0])

@@ -16,7 +16,7 @@ from sklearn.base import clone
 
 from skdp import PrivacyBudget, SmallDBReleaser
 from skdp.budget import gdp_mu
-from skdp.budget.stand_in import StandInBudget
+from skdp.budget.budget import StandInBudget
 from skdp.core.transcript import record
 from skdp.queries import public_tables, table_rate
 from skdp.queries import small_databases as small_tables

@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy import stats
 
-from skdp.budget.stand_in import StandInBudget
+from skdp.budget.budget import StandInBudget
 from skdp.core import noise as sampling
 from skdp.core import open_session
 from skdp.core.transcript import record
@@ -20,7 +20,7 @@ from skdp.exceptions import PrivacyLeakError
 from skdp.queries import (
     Cells,
     Intervals,
-    Marginal,
+    MarginalCells,
     Prefixes,
     SparseVector,
     Weighted,
@@ -29,6 +29,7 @@ from skdp.queries import (
     WorstMarginal,
     WorstQuery,
     marginals,
+    row_counts,
 )
 from skdp.queries import workloads as workload
 from skdp.synthetic import Domain
@@ -187,8 +188,12 @@ ALL = Workload(SIZES, list(GROUPS.values()))
 TABLES = [np.eye(math.prod(SIZES[a] for a in s))[0] * 99 for s in ALL.attribute_sets]
 
 
+def table_of(sizes, attributes):
+    return row_counts(MarginalCells(sizes, attributes), "marginal")
+
+
 def marginal(s):
-    s.answer(Marginal(SIZES, (0, 2)))
+    s.answer(table_of(SIZES, (0, 2)))
 
 
 def measured(s):
@@ -243,7 +248,7 @@ def test_an_independent_count_of_the_noise():
     for relation in RELATIONS:
         with opened(X, relation, epsilon=2.0) as session:
             session.answer(WorkloadAnswer(work, 1), 0.25)
-            session.answer(Marginal(SIZES, (0, 2)), 0.25)
+            session.answer(table_of(SIZES, (0, 2)), 0.25)
             session.answer(WorstQuery(work, np.zeros(2)), 0.25)
             records = session.certificate().releases
         table = 2 if relation == "replace_one" else 1
@@ -319,7 +324,7 @@ def test_rows_must_be_coded_by_the_workload_s_domain():
         with pytest.raises(PrivacyLeakError, match="not coded"):
             session.answer(WorkloadAnswer(other, 0), 0.125)
         with pytest.raises(PrivacyLeakError, match="too large"):
-            session.answer(Marginal(SIZES, (2,) * 11), 0.125)
+            session.answer(table_of(SIZES, (2,) * 11), 0.125)
         assert session.remaining == 0.75  # what fails is paid for
     plain = check_rows(X, estimator="Test")
     session = open_session(plain, estimator="Test", epsilon=1.0, delta=0.0)

@@ -20,7 +20,7 @@ from skdp.density_ratio import stack_samples
 from skdp.model_selection import PerRecordKFold
 from skdp.synthetic import Bins, Domain
 from skdp.tabular import check_public_array, check_rows, check_samples, check_table, public_codes
-from skdp.tabular.values import number
+from skdp.tabular.cells import number
 from tests.folding import each
 from tests.tabular.cells import Counter, image, kept, outcome
 

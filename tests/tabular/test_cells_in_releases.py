@@ -10,11 +10,13 @@ import numpy as np
 import pandas as pd
 import polars as pl
 import pyarrow as pa
+import pyarrow.parquet
 import pytest
 
 from skdp import DPuLSIF, statistics
 from skdp.density_ratio import stack_samples
-from skdp.tabular import check_labelled, opaque_rows
+from skdp.engines import read_parquet
+from skdp.tabular import check_labelled, check_labelled_table, opaque_rows
 from tests.folding import each
 from tests.tabular.cells import Counter, kept, outcome
 
@@ -139,3 +141,19 @@ def test_a_cell_of_pyarrow_does_not_decide_whether_samples_go_together():
     for cell in (1, 2**53 + 1):
         stacked, marks = stack_samples(private=pa.table({"a": [cell, 2]}), public=public)
         assert stacked.num_rows == marks.size == 4
+
+
+@pytest.mark.parametrize("last", [0.5, None])
+def test_a_missing_label_does_not_change_what_short_floats_are(last, tmp_path):
+    """Of 32 bits 0.1 is another number, and is the class 0.1 in every container."""
+    labels, classes = pa.array([0.1, 0.1, last], pa.float32()), np.array([0.1, 0.5])
+    options = {"estimator": "T", "classes": classes, "omit": True}
+    for y in (labels, pl.Series([0.1, 0.1, last], dtype=pl.Float32)):
+        rows, _ = check_labelled_table(np.zeros((3, 1)), y, **options)
+        assert rows._y.tolist() == [0, 0, -1 if last is None else 1]
+    table = pa.table({"x": [0.0, 0.0, 0.0], "y": labels})
+    pa.parquet.write_table(table, tmp_path / "rows.parquet")
+    source = read_parquet(tmp_path / "rows.parquet")
+    parts, _ = check_labelled_table(source, "y", **options, one_place="")
+    (codes,) = parts.gather(lambda chunk: chunk[1], read="labelled")
+    assert codes.tolist()[:2] == [0, 0]

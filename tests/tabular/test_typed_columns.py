@@ -14,7 +14,7 @@ import pytest
 
 from skdp import statistics
 from skdp.tabular import check_public_array, check_rows
-from skdp.tabular.values import number
+from skdp.tabular.cells import number
 from tests.folding import each
 from tests.tabular.cells import image, kept, outcome
 

@@ -121,9 +121,12 @@ def test_a_text_of_its_own_class_is_its_text():
     ],
     ids=range(11),
 )
-def test_missing_ids_are_refused_with_the_way_out(groups):
-    with pytest.raises(ValueError, match=r"DPThing: groups must have an id for every row.*fillna"):
+def test_missing_ids_are_refused_with_the_way_out_or_have_no_code(groups):
+    with pytest.raises(ValueError, match=r"DPThing: groups must have an id for every row.*public"):
         check_units(groups, 3, estimator="DPThing")
+    units = check_units(groups, 3, estimator="DPThing", adjacency="add_or_remove_one")
+    assert (units.codes >= 0).tolist() == [True, False, True]
+    assert units.words.size == units.codes.max() + 1 == 2
 
 
 def test_filled_ids_are_one_unit():
@@ -192,7 +195,7 @@ def test_names():
 
 def test_numbers_of_any_size_are_read_at_once():
     huge = decimal.Decimal("1e999999999")  # its digits would fill the memory
-    with pytest.raises(ValueError, match="some are missing"):
+    with pytest.raises(ValueError, match="some ids are missing"):
         codes([huge, 1, huge])
 
 

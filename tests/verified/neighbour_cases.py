@@ -21,15 +21,13 @@ from neighbours import D
 from worst_queries import QUERIES, WHOLE, laplace_pair, release_case
 
 from skdp import config_context
-from skdp.audit._subject import fitted_clone, subject_of
-from skdp.budget.stand_in import StandInBudget
+from skdp.audit._statistical import fitted_clone, subject_of
+from skdp.budget.budget import StandInBudget
 from skdp.core import Ball, Box, Count, Mean, Sum, UserFunction, open_session
 from skdp.core.units import Unit
 from skdp.queries import (
-    BasisMean,
     BestOfRuns,
     CellQuantile,
-    FeatureMeans,
     KernelMap,
     KernelMean,
     KeyTotals,
@@ -37,19 +35,21 @@ from skdp.queries import (
     LearnedBounds,
     LeftOut,
     LogisticMinimiser,
-    Moments,
     NoisySample,
     OfColumn,
     PublishedRows,
     Quantiles,
     Repeats,
-    RowsBeyond,
     SelectCategories,
     SelectClasses,
     SelectKeys,
     SmoothMedian,
     UnitShapes,
     UnitSpread,
+    basis_mean,
+    feature_means,
+    moments,
+    rows_beyond,
 )
 from skdp.tabular import (
     UnitCounts,
@@ -63,8 +63,8 @@ from skdp.tabular import (
     opaque_rows,
     table_schema,
 )
-from skdp.tabular.keyed import check_keyed
-from skdp.tabular.terms import KeyTerm
+from skdp.tabular.contributions import KeyTerm
+from skdp.tabular.unstated import check_keyed
 
 R, A = RELATIONS
 DELTA = 1e-5
@@ -359,14 +359,14 @@ OWN = (
     Own("shortened sums", PAIRS, numbers, [Sum(SQUARE), Mean(SQUARE)], epsilon=1e-5),
     Own("kernel mean", PAIRS, numbers, [KernelMean(KERNEL, np.eye(6))]),
     Own("kernel mean, one image", PAIRS, numbers, [KernelMean(KERNEL, np.ones((1, 6)))]),
-    Own("feature means", PAIRS, numbers, [FeatureMeans(KERNEL)]),
+    Own("feature means", PAIRS, numbers, [feature_means(KERNEL)]),
     Own(
         "basis mean",
         PAIRS,
         numbers,
         [
-            BasisMean(UserFunction(lambda X: X**2), Box([0.0, 0.0], [4.0, 4.0])),
-            BasisMean(UserFunction(lambda X: X), Ball([0.0, 0.0], 2.0), True),
+            basis_mean(UserFunction(lambda X: X**2), Box([0.0, 0.0], [4.0, 4.0])),
+            basis_mean(UserFunction(lambda X: X), Ball([0.0, 0.0], 2.0), True),
         ],
     ),
     Own(
@@ -408,7 +408,7 @@ OWN = (
         [
             OfColumn(0, Count()),
             OfColumn(0, Mean(Box([-1.0], [1.0]))),
-            OfColumn(1, Moments(np.array([-1.0]), np.array([1.0]))),
+            OfColumn(1, moments(np.array([-1.0]), np.array([1.0]))),
             OfColumn(1, CellQuantile(Box([-1.0], [1.0]), 0.5)),
             OfColumn(0, Quantiles(Box([-1.0], [1.0]), 0.5)),
             OfColumn(1, LearnedBounds()),
@@ -482,7 +482,7 @@ OWN = (
         "rows beyond a bound",
         [1, 2, 4, 10_000],
         unit_counts,
-        [RowsBeyond(2, 3), RowsBeyond(1, 1)],
+        [rows_beyond(2, 3), rows_beyond(1, 1)],
         unit="user",
         always_added=True,
     ),

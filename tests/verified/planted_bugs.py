@@ -199,12 +199,12 @@ BUGS = (
     # --- queries ----------------------------------------------------------------------------------
     _bug(
         "a replaced row moves a sum by its norm", "core.sums",
-        "return max(1, 2 * view.norm)", "return max(1, view.norm)",
+        "if self.diagonal else 4 * self.view.norm**2)", "if self.diagonal else self.view.norm**2)",
         f"{NEIGHBOURS}test_queries_of_rows[replace_one]",
     ),
     _bug(
         "the count of a mean has no sensitivity", "core.sums",
-        "return max(1, isqrt_up(weight**2 + view.norm**2))", "return max(1, view.norm)",
+        "blocks * norm2 + self.constant**2", "blocks * norm2",
         f"{NEIGHBOURS}test_queries_of_rows[add_or_remove_one]",
     ),
     _bug(
@@ -220,13 +220,13 @@ BUGS = (
     ),
     # --- conversions ------------------------------------------------------------------------------
     _bug(
-        "the epsilon of a Gaussian level is rounded up", "budget.conversions",
+        "the epsilon of a Gaussian level is rounded up", "loss.conversions",
         "float(log_ndtr(mu / 2) - log_ndtr(-mu / 2)) * (1 - 1e-9)",
         "float(log_ndtr(mu / 2) - log_ndtr(-mu / 2)) * (1 + 1e-9)",
         f"{CONVERSIONS}test_pure_conversions_are_rounded_towards_privacy",
     ),
     _bug(
-        "the Gaussian level is that of a larger epsilon", "budget.conversions",
+        "the Gaussian level is that of a larger epsilon", "loss.conversions",
         "epsilon, delta = down(epsilon), down(delta)",
         "epsilon, delta = epsilon * (1 + 1e-8), delta",
         f"{CONVERSIONS}test_gdp_mu_is_never_too_large",

@@ -11,11 +11,11 @@ from fractions import Fraction
 import numpy as np
 import pytest
 
-from skdp.budget.conversions import gdp_delta, gdp_mu, pure_epsilon_from_mu, pure_mu
 from skdp.core.noise.exact import exp_bracket
+from skdp.loss.conversions import gdp_delta, gdp_mu, pure_epsilon_from_mu, pure_mu
 from tests.verified.balls import ball, flint_with
 
-ABOUT = ("skdp/budget/conversions.py", "skdp/core/noise/exact.py")
+ABOUT = ("skdp/loss/conversions.py", "skdp/core/noise/exact.py")
 NEEDS = ("flint",)
 BITS = 600
 

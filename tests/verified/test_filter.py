@@ -22,11 +22,11 @@ from typing import Any, NamedTuple
 import mpmath
 import pytest
 
-from skdp.budget.amounts import exact
 from skdp.core.privacy_filter import Meter, PrivacyFilter
 from skdp.exceptions import PrivacyLeakError
+from skdp.loss.conversions import exact
 
-ABOUT = ("skdp/budget/amounts.py", "skdp/budget/conversions.py", "skdp/core/privacy_filter.py")
+ABOUT = ("skdp/loss/conversions.py", "skdp/core/privacy_filter.py")
 NEEDS = ()
 
 SHARES = (

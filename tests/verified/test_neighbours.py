@@ -21,7 +21,7 @@ from toys import OneRelease
 
 from skdp.core import mechanisms
 from skdp.core import session as session_module
-from skdp.core.query import Choice, Measurement, Query, reviewed_types
+from skdp.core.query import Choice, Derived, Measurement, Query, reviewed_types
 from skdp.core.transcript import record, replay
 from skdp.core.units import RowsPerUnit
 from tests.verified.neighbour_cases import (
@@ -181,7 +181,7 @@ def test_every_registered_type_is_asked(monkeypatch, record_property):
             names.update(entry.name for entry in transcript.entries)
     if RowsPerUnit.name in names:  # `open_session` itself asks it, for units of private size
         asked.add(RowsPerUnit.__name__)
-    kinds = {k for k in reviewed_types() if issubclass(k, Query | Choice | Measurement)}
+    kinds = {k for k in reviewed_types() if issubclass(k, Query | Choice | Measurement | Derived)}
     assert {kind.__name__ for kind in kinds} - asked == set(NOT_ENUMERATED)
     assert not asked & set(NOT_ENUMERATED)
     record_property("types", len(kinds))

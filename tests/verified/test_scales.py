@@ -24,17 +24,16 @@ import mpmath
 import numpy as np
 import pytest
 
-from skdp.budget.stand_in import StandInBudget
+from skdp.budget.budget import StandInBudget
 from skdp.core import Ball, Box, Count, Mean, Query, Sum, noise, open_session, register_query
 from skdp.core import session as session_module
 from skdp.core.mechanisms import Independent
 from skdp.core.units import Unit
-from skdp.queries import CellQuantile, EdgeHistogram, Quantiles, quantiles, second_moments
+from skdp.queries import CellQuantile, Grid, Quantiles, quantiles, row_counts, second_moments
 from skdp.tabular import check_rows
 
 ABOUT = (
-    "skdp/budget/amounts.py",
-    "skdp/budget/conversions.py",
+    "skdp/loss/conversions.py",
     "skdp/core/clipping.py",
     "skdp/core/mechanisms.py",
     "skdp/core/privacy_filter.py",
@@ -232,7 +231,7 @@ QUERIES = (
     Asked(Count(), {R: (1, 1), A: (1, 1)}, samplers=LAPLACE),
     *(
         Asked(
-            EdgeHistogram((np.linspace(0.0, 1.0, bins + 1),)),
+            row_counts(Grid((np.linspace(0.0, 1.0, bins + 1),)), "histogram"),
             {R: (2, 2), A: (1, 1)},
             entries=bins,
             samplers=LAPLACE,

@@ -25,11 +25,11 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
-from skdp.budget import conversions
-from skdp.budget.amounts import round_up
 from skdp.core import noise as samplers
 from skdp.core.noise.exact import as_order, exp_bracket
 from skdp.core.privacy_filter import Share, exact_fraction
+from skdp.loss import conversions
+from skdp.loss.conversions import round_up
 from skdp.queries.smooth_sensitivity.heavy_tails import rounded_student_t
 
 if TYPE_CHECKING:

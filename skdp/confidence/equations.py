@@ -1,0 +1,171 @@
+"""Confidence intervals of quotients of released numbers, for their noise and for sampling.
+
+A metric is the root theta of A - theta B, where A and B are polynomials of degree one or two in
+numbers that were released with uncorrelated noise. Its interval holds all theta for which
+A - theta B is within some standard deviations of 0 (Fieller 1954). That covers however small B is,
+where a standard error of the quotient would not. The variance of A - theta B is quadratic in theta,
+so the ends are roots of a quadratic.
+"""
+
+from __future__ import annotations
+
+import math
+import numbers
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.stats import norm
+
+Floats = NDArray[np.float64]
+Pair = tuple[Floats, Floats]
+
+__all__ = [
+    "Equation",
+    "Floats",
+    "Noise",
+    "Pair",
+    "check_level",
+    "discrete_laplace_reach",
+    "proportion_equation",
+    "proportions",
+]
+
+
+def check_level(level: Any) -> float:
+    """Return the level of an interval, above 0 and below 1."""
+    if not isinstance(level, numbers.Real) or not 0 < float(level) < 1:
+        raise ValueError(f"level must be a number above 0 and below 1; got {level!r}.")
+    return float(level)
+
+
+def discrete_laplace_reach(std: Any, level: float) -> Any:
+    """Return the whole number that discrete Laplace noise stays within at this level.
+
+    P(|N| > k) = 2 p**(k + 1) / (1 + p), and the variance is 2 p / (1 - p)**2.
+    """
+    square = np.square(std)
+    # (s + 1 - sqrt(2 s + 1)) / s without cancellation.
+    p = np.maximum(square / (square + 1.0 + np.sqrt(2.0 * square + 1.0)), 1e-300)
+    return np.ceil(np.log((1.0 - level) * (1.0 + p) / 2.0) / np.log(p)) - 1.0
+
+
+@dataclass(frozen=True)
+class Noise:
+    """Independent noise of several released numbers, with one standard deviation.
+
+    `pure` noise has the tails of Laplace noise (or of sums of it), other noise is Gaussian. Noise
+    on whole numbers is `whole`.
+    """
+
+    std: float
+    pure: bool
+    whole: bool = True
+
+    def width(self, level: float) -> float:
+        """Return how many standard deviations a sum of such noise stays within at this level.
+
+        Sums of Laplace noises lie between one such noise and a Gaussian.
+        """
+        gaussian = float(norm.ppf(0.5 + level / 2))
+        return max(gaussian, -math.log(1.0 - level) / math.sqrt(2.0)) if self.pure else gaussian
+
+    def reach(self, level: float) -> float:
+        """Return the standard deviation for `width`, enlarged where noise is on whole numbers.
+
+        Rounding moves a Gaussian by up to a half, and sums of few discrete Laplace noises are at
+        most a half further than continuous ones.
+        """
+        if not self.whole or self.std <= 0:
+            return self.std
+        width = self.width(level)
+        if not self.pure:
+            return self.std + 0.5 / width
+        return max(self.std + 0.5 / width, float(discrete_laplace_reach(self.std, level)) / width)
+
+
+@dataclass(frozen=True)
+class Equation:
+    """A - theta B = 0; A - theta B has the variance alpha - 2 beta theta + gamma theta**2.
+
+    All five are numbers, or arrays of one shape.
+    """
+
+    a: Any
+    b: Any
+    alpha: Any
+    beta: Any
+    gamma: Any
+
+    @property
+    def root(self) -> Floats:
+        """The metric; NaN where B is 0 or below, because noise hides all rows."""
+        a, b = np.asarray(self.a, dtype=np.float64), np.asarray(self.b, dtype=np.float64)
+        with np.errstate(all="ignore"):
+            return np.asarray(np.where(b > 0, a / b, np.nan))
+
+    def more(self, alpha: Any, beta: Any, gamma: Any) -> Equation:
+        """Return the equation with a further independent variance."""
+        return Equation(self.a, self.b, self.alpha + alpha, self.beta + beta, self.gamma + gamma)
+
+    def interval(self, width: float, low: float, high: float) -> Pair:
+        """Return the hull of all theta in [low, high] with |A - theta B| <= `width` deviations.
+
+        If noise moves the root out of its range, the interval keeps its length on the other side,
+        so that it never shrinks to a point.
+        """
+        a, b, alpha, beta, gamma = (
+            np.asarray(term, dtype=np.float64)
+            for term in (self.a, self.b, self.alpha, self.beta, self.gamma)
+        )
+        w2 = width * width
+        with np.errstate(all="ignore"):
+            # (b**2 - w2 gamma) t**2 - 2 (a b - w2 beta) t + (a**2 - w2 alpha) <= 0
+            second, first, none = b * b - w2 * gamma, a * b - w2 * beta, a * a - w2 * alpha
+            clear = (second > 0) & (b > 0)
+            spread = np.sqrt(np.maximum(first * first - second * none, 0.0))
+            lower, upper = (first - spread) / second, (first + spread) / second
+            root = a / b
+            clear &= np.isfinite(spread)
+            inside = np.clip(root, low, high)
+            lower = np.minimum(lower, inside - (root - lower))
+            upper = np.maximum(upper, inside + (upper - root))
+        lower = np.where(clear, np.clip(lower, low, high), low)
+        upper = np.where(clear, np.clip(upper, low, high), high)
+        return lower, upper
+
+
+def proportion_equation(
+    part: Any, other: Any, cells: Any, others: Any, std: float, *, sampled: bool, clip: bool = True
+) -> Equation:
+    """Return the equation of part / (part + other), of noisy sums of so many counts each.
+
+    With `clip` sums below 0 count as 0, which moves them towards the truth. With `sampled` the rows
+    are drawn from a population: part - theta (part + other) then has the variance
+    n theta (1 - theta) more (Wilson 1927).
+    """
+    a, c = (np.asarray(total, dtype=np.float64) for total in (part, other))
+    if clip:
+        a, c = np.maximum(a, 0.0), np.maximum(c, 0.0)
+    square = std * std
+    # (1 - theta) part - theta other.
+    equation = Equation(
+        a,
+        a + c,
+        square * np.asarray(cells),
+        square * np.asarray(cells),
+        square * (np.asarray(cells) + np.asarray(others)),
+    )
+    return equation.more(0.0, -(a + c) / 2, -(a + c)) if sampled else equation
+
+
+def proportions(
+    part: Any, other: Any, cells: Any, others: Any, noise: Noise, level: float, *, sampled: bool
+) -> Pair:
+    """Return the intervals of part / (part + other); see `proportion_equation`."""
+    width = noise.width(level)
+    # Numbers of rows that are drawn are whole, too.
+    std = noise.reach(level) + (0.5 / width if sampled else 0.0)
+    equation = proportion_equation(part, other, cells, others, std, sampled=sampled)
+    return equation.interval(width, 0.0, 1.0)

@@ -1,0 +1,440 @@
+"""How charges add up: the filters "basic", "gdp", "gdp_residue", "zcdp", and "pld" for fixed plans.
+
+Every accountant but "pld" is a *filter*: it fixes two caps when the budget is made and grants a
+charge if and only if the exact sum of all charges stays within both. The whole history is then
+(epsilon, delta)-DP even though every fit may be chosen after looking at everything released before.
+(PROOFS.md, beside this file, says why the caps are fixed, and has the proof of "gdp_residue".)
+
+==========  ==================  =============================  ===============================
+accountant  first sum (capped)  second sum (capped)            why it is a filter
+==========  ==================  =============================  ===============================
+"basic"     epsilon             delta                          Rogers et al. 2016, Thm 3.6
+"gdp"       mu squared          delta of non-Gaussian charges  Smith & Thakurta 2022
+"gdp_..."   the same            the same                       PROOFS.md
+"zcdp"      rho                 delta of non-Gaussian charges  Whitehouse et al. 2023, Thm 1
+==========  ==================  =============================  ===============================
+
+"pld" adds up whole privacy loss distributions (`skdp.loss.pld`), which is tighter and no filter:
+it grants only what plans hold that were fixed before anything of them was drawn.
+
+All conversions are rounded towards privacy (less granted, more reported), and the line that
+does so says it.
+"""
+
+from __future__ import annotations
+
+import math
+from abc import ABC, abstractmethod
+from fractions import Fraction
+from functools import lru_cache
+from typing import TYPE_CHECKING
+
+from scipy.special import ndtr
+
+from skdp.loss.charge import Cost, PrivacyLoss
+from skdp.loss.conversions import (
+    Amount,
+    down,
+    exact,
+    gdp_delta,
+    gdp_mu,
+    largest,
+    pure_mu,
+    round_down,
+    round_up,
+    smallest,
+    up,
+    zcdp_delta,
+)
+
+if TYPE_CHECKING:
+    from skdp.loss.pld import PlanLoss
+
+__all__ = ["ACCOUNTANTS", "Accountant", "is_enough", "plan_epsilon", "pure_price"]
+
+
+class Accountant(ABC):
+    """A filter: two caps, the price of a charge, and what sums mean as (epsilon, delta).
+
+    `separate_delta` is the part of `delta` for charges that are not Gaussian ("gdp" and "zcdp").
+    """
+
+    name: str
+    planned = False  # whether it grants what a plan holds, and nothing else
+    stateful = False  # whether a price depends on what was charged before
+
+    def __init__(self, epsilon: float, delta: float, separate_delta: float = 0.0) -> None:
+        self.epsilon, self.delta, self.separate_delta = epsilon, delta, separate_delta
+        self.check()
+        self.cap = self.make_cap()
+
+    @abstractmethod
+    def check(self) -> None:
+        """Raise ValueError where this accountant cannot keep such a budget."""
+
+    @abstractmethod
+    def make_cap(self) -> Amount:
+        """Return what all charges together may sum to."""
+
+    @abstractmethod
+    def price_one(self, cost: Cost) -> Amount:
+        """Return what a single price adds to the sums."""
+
+    @abstractmethod
+    def loss(self, amount: Amount) -> PrivacyLoss:
+        """Return the (epsilon, delta) that charges of this sum amount to, rounded up."""
+
+    @abstractmethod
+    def room(self, amount: Amount) -> PrivacyLoss:
+        """Return the (epsilon, delta) of one more fit that this much room allows, rounded down."""
+
+    @abstractmethod
+    def epsilon_at(self, amount: Amount, delta: float) -> float:
+        """Return the epsilon of charges of this sum at another delta, rounded up."""
+
+    def price(self, cost: Cost) -> Amount:
+        """Return what `cost`, single or a sum, adds to the sums."""
+        (first, often), *others = cost.components
+        total = self.price_one(first) if often == 1 else often * self.price_one(first)
+        for single, times in others:
+            total = total + times * self.price_one(single)
+        return total
+
+    def price_at(self, cost: Cost, charged: Amount) -> Amount:
+        """Return the same after charges of this sum; never more than :meth:`price`."""
+        return self.price(cost)
+
+
+class BasicAccountant(Accountant):
+    """Sums of epsilon and of delta, of everything that was charged."""
+
+    name = "basic"
+
+    def check(self) -> None:
+        if self.separate_delta:
+            raise ValueError(
+                'separate_delta must be 0 under accountant="basic", which adds up every delta; '
+                'it is for accountant="gdp" and "zcdp".'
+            )
+
+    def make_cap(self) -> Amount:
+        return Amount(exact(self.epsilon), exact(self.delta))
+
+    def price_one(self, cost: Cost) -> Amount:
+        return Amount(exact(cost.epsilon), exact(cost.delta))
+
+    def loss(self, amount: Amount) -> PrivacyLoss:
+        return PrivacyLoss(round_up(amount.main), round_up(amount.apart))
+
+    def room(self, amount: Amount) -> PrivacyLoss:
+        return PrivacyLoss(round_down(amount.main), round_down(amount.apart))
+
+    def epsilon_at(self, amount: Amount, delta: float) -> float:
+        return round_up(amount.main) if amount.apart <= exact(delta) else math.inf
+
+
+class _GaussianAccountant(Accountant):
+    """What "gdp" and "zcdp" share: a Gaussian sum and a separate delta, each with its own cap."""
+
+    def check(self) -> None:
+        if self.delta == 0:
+            raise ValueError(
+                f'delta must be above 0 under accountant="{self.name}", which converts with it; '
+                'for delta=0 use accountant="basic".'
+            )
+        if self.separate_delta >= self.delta:
+            raise ValueError(f"separate_delta must be in [0, delta) = [0, {self.delta!r}).")
+        # exact difference of the two decimals, rounded down: the caps together never exceed delta
+        self.delta_gaussian = round_down(exact(self.delta) - exact(self.separate_delta))
+
+    @abstractmethod
+    def largest_main(self, epsilon: float) -> Fraction:
+        """Return the largest sum that gives (epsilon, delta_gaussian), rounded down."""
+
+    @abstractmethod
+    def mu_main(self, mu: float) -> Fraction:
+        """Return what one mu-GDP release adds to the sum."""
+
+    @abstractmethod
+    def main_delta(self, epsilon: float, main: float) -> float:
+        """Return an upper bound on the delta of a sum at this epsilon."""
+
+    @abstractmethod
+    def main_one(self, cost: Cost) -> Fraction:
+        """Return what a single price adds to the Gaussian sum."""
+
+    def make_cap(self) -> Amount:
+        return Amount(self.largest_main(self.epsilon), exact(self.separate_delta))
+
+    def price_one(self, cost: Cost) -> Amount:
+        # An (epsilon, delta) claim without mu is epsilon-DP but for an event of probability delta.
+        apart = cost.delta if cost.mu is None else cost.separate_delta
+        return Amount(self.main_one(cost), exact(apart))
+
+    def loss(self, amount: Amount) -> PrivacyLoss:
+        if amount.main == 0:
+            return PrivacyLoss(0.0, round_up(amount.apart))
+        epsilon = self.epsilon  # the caps were made for it, so it always bounds the loss
+        if amount.main < self.cap.main:
+            main = round_up(amount.main)
+            at_delta = smallest(
+                lambda e: self.main_delta(e, main) <= down(self.delta_gaussian), 1.0
+            )
+            epsilon = min(epsilon, up(at_delta))
+        return PrivacyLoss(epsilon, round_up(exact(self.delta_gaussian) + amount.apart))
+
+    def epsilon_at(self, amount: Amount, delta: float) -> float:
+        # exact difference, rounded down: what the separate deltas leave
+        left = down(round_down(exact(delta) - amount.apart))
+        if amount.main == 0 or left <= 0:
+            return 0.0 if amount.main == 0 and exact(delta) >= amount.apart else math.inf
+        main = round_up(amount.main)
+        return up(smallest(lambda e: self.main_delta(e, main) <= left, 1.0))
+
+    def room(self, amount: Amount) -> PrivacyLoss:
+        if amount.main <= 0:
+            return PrivacyLoss(0.0, 0.0)
+        epsilon, delta = self.epsilon, self.delta_gaussian
+        if self.mu_main(gdp_mu(epsilon, delta)) > amount.main:
+            mu = math.sqrt(amount.main / self.mu_main(1.0))
+            epsilon = min(epsilon, smallest(lambda e: gdp_delta(e, mu) <= delta, 1.0))
+        # Go down until a Gaussian fit calibrated to it from scratch, with all the rounding of
+        # that calibration, fits into what remains.
+        factor = 1e-15
+        while epsilon > 0 and factor < 1:
+            if self.mu_main(gdp_mu(epsilon, delta)) <= amount.main:
+                return PrivacyLoss(epsilon, delta)
+            epsilon, factor = epsilon * (1 - factor), 4 * factor
+        return PrivacyLoss(0.0, 0.0)
+
+
+class GDPAccountant(_GaussianAccountant):
+    """Sum of mu squared; exact for Gaussian noise, converted at the corner for pure epsilon."""
+
+    name = "gdp"
+
+    def largest_main(self, epsilon: float) -> Fraction:
+        return exact(gdp_mu(epsilon, self.delta_gaussian)) ** 2
+
+    def mu_main(self, mu: float) -> Fraction:
+        return exact(mu) ** 2
+
+    def main_delta(self, epsilon: float, main: float) -> float:
+        return gdp_delta(epsilon, up(math.sqrt(up(main))))  # upwards
+
+    def main_one(self, cost: Cost) -> Fraction:
+        return exact(pure_mu(cost.epsilon) if cost.mu is None else cost.mu) ** 2
+
+
+class GDPResidueAccountant(GDPAccountant):
+    """The same sum, but pure releases take only what they need inside what is left of it.
+
+    What a release takes depends on what is left (proof in PROOFS.md), so its price
+    is known when it is charged; that of "gdp" is an upper bound, which reservations set aside.
+    """
+
+    name = "gdp_residue"
+    stateful = True
+
+    def price_at(self, cost: Cost, charged: Amount) -> Amount:
+        left = self.cap.main - charged.main
+        total = Amount()
+        for single, times in cost.components:
+            plain = self.price_one(single)
+            if single.mu is None:
+                main = pure_price(single.epsilon, times, max(left - total.main, Fraction(0)))
+                total = total + Amount(main, times * plain.apart)
+            else:
+                total = total + times * plain
+        return total
+
+    def is_price(self, cost: Cost, charged: Amount, main: Fraction) -> bool:
+        """Whether `main` is at least what :meth:`price_at` asks for, but for its rounding."""
+        single = cost.components == ((cost, 1),) and cost.mu is None
+        if single and is_enough(cost.epsilon, self.cap.main - charged.main, main):
+            return True
+        return self.price_at(cost, charged).main <= main
+
+
+class ZCDPAccountant(_GaussianAccountant):
+    """Sum of rho: mu^2/2 of Gaussian noise, min(epsilon^2/2, epsilon) of pure epsilon.
+
+    Bun & Steinke 2016: the first is Proposition 1.6 with the dominance of mu-GDP by one Gaussian
+    pair; the second is Proposition 1.4, and D_alpha <= epsilon <= alpha epsilon.
+    """
+
+    name = "zcdp"
+
+    def largest_main(self, epsilon: float) -> Fraction:
+        # one ulp down covers the decimals that repr shows, and that of the result
+        epsilon, delta = down(epsilon), down(self.delta_gaussian)
+        return exact(down(largest(lambda rho: zcdp_delta(epsilon, rho) <= delta, 1.0)))
+
+    def mu_main(self, mu: float) -> Fraction:
+        return exact(mu) ** 2 / 2
+
+    def main_delta(self, epsilon: float, main: float) -> float:
+        return zcdp_delta(epsilon, up(main))
+
+    def main_one(self, cost: Cost) -> Fraction:
+        if cost.mu is not None:
+            return self.mu_main(cost.mu)
+        epsilon = exact(cost.epsilon)
+        return min(epsilon**2 / 2, epsilon)
+
+
+class PLDAccountant(BasicAccountant):
+    """Plans that are fixed before anything of them is drawn, each within a part of its own.
+
+    This is no filter: what a plan holds must not depend on what was released. Each plan has an
+    (epsilon, delta) of its own, fixed when the budget is made; its first draw pays for all of it.
+    PROOFS.md says why several plans add up as under "basic".
+    """
+
+    name = "pld"
+    planned = True
+
+    def check(self) -> None:
+        if self.delta == 0:
+            raise ValueError(
+                'delta must be above 0 under accountant="pld", which converts with it; for '
+                'delta=0 use accountant="basic".'
+            )
+        if self.separate_delta:
+            raise ValueError(
+                'separate_delta must be 0 under accountant="pld": every delta is part of its plan.'
+            )
+
+    def price(self, cost: Cost) -> Amount:
+        return self.plan_price(cost, self.delta)
+
+    def plan_price(self, cost: Cost, delta: float) -> Amount:
+        """Return the (epsilon, delta) of a plan of this price at this delta, rounded up."""
+        epsilon = plan_epsilon(cost, delta)
+        return Amount(_INFINITE if math.isinf(epsilon) else exact(epsilon), exact(delta))
+
+
+_INFINITE = Fraction(10) ** 400  # more than any budget
+
+
+@lru_cache(maxsize=16)
+def _plan_loss(cost: Cost) -> PlanLoss:
+    from skdp.loss.pld import plan_loss  # imported where a plan is made
+
+    return plan_loss(cost)
+
+
+def plan_epsilon(cost: Cost, delta: float) -> float:
+    """Return the smallest epsilon of a plan at this delta, rounded up (infinity if none exists).
+
+    Parameters
+    ----------
+    cost : Cost
+        The sum of the prices that are planned.
+    delta : float
+        In (0, 1).
+
+    Returns
+    -------
+    epsilon : float
+
+    Examples
+    --------
+    >>> from skdp.budget import Cost, plan_epsilon
+    >>> round(plan_epsilon(100 * Cost(0.1), 1e-6), 2)
+    4.77
+    """
+    return _plan_loss(cost).epsilon(down(delta))  # the decimal of repr may lie below the float
+
+
+ACCOUNTANTS: dict[str, type[Accountant]] = {
+    cls.name: cls
+    for cls in (BasicAccountant, GDPAccountant, GDPResidueAccountant, ZCDPAccountant, PLDAccountant)
+}
+
+
+# --- "gdp_residue" -------------------------------------------------------------------------------
+
+_REL = 1e-12  # relative error granted to each value of ndtr and the arithmetic round it
+_STEP = 3e-4  # by which a price may be above the best one
+_COUNTED = 2**16  # releases of one charge are priced one by one so far
+_SMALL = 1e-4  # below it floats seldom tell a better price from the plain one
+
+
+def _holds(epsilon: float, left: Fraction, price: Fraction) -> bool:
+    """Whether an epsilon-DP release may take `price` out of what is left of mu squared."""
+    if price > left:
+        return False
+    mu = down(math.sqrt(round_down(left)))  # downwards: a smaller allowance
+    r = up(math.sqrt(round_up(left - price)))  # upwards: more is left
+    share = 1 / (1 + math.exp(min(epsilon, 700.0)))
+    a, b = epsilon / r, r / 2
+    errors = share * float(ndtr(a - b)) + (1 - share) * float(ndtr(-a - b))
+    # The rounding of the arguments, at most an ulp of a + b, moves ndtr by that times (a + b + 1).
+    slack = _REL + 1e-15 * (a + b) * (a + b + 1)
+    allowed = float(ndtr(-mu / 2))
+    return allowed > 1e-290 and errors * (1 - slack) >= allowed * (1 + _REL)  # else no float says
+
+
+def is_enough(epsilon: float, left: Fraction, price: Fraction) -> bool:
+    """Whether one epsilon-DP release may take this price; False also where no float can say it.
+
+    Far faster than :func:`pure_price`, which looks for the smallest price.
+    """
+    return _holds(up(epsilon), left, price)
+
+
+def pure_price(epsilon: float, times: int, left: Fraction) -> Fraction:
+    """Return what `times` epsilon-DP releases take out of what is left of mu squared, rounded up.
+
+    The price is a finite decimal, never more than `times` prices of the plain filter, and more than
+    what is left where the releases do not fit.
+    """
+    plain = exact(pure_mu(epsilon)) ** 2
+    bound = up(epsilon)  # the decimal of repr may lie above the float
+    price, total, done = Fraction(0), Fraction(0), 0
+    while done < times:
+        rest = left - total
+        # The last one takes all that it takes by itself: it does not fit. Past the count, and where
+        # nothing is to be had, the rest takes the plain price, which is valid whatever is left.
+        if rest < plain or done == _COUNTED or (price == plain and epsilon < _SMALL):
+            return total + (times - done) * plain
+        if not price or not _holds(bound, rest, price):
+            price = _smallest_price(bound, rest, plain)
+        many = _as_many(bound, rest, plain, price, min(times, _COUNTED) - done)
+        total += many * price
+        done += many
+    return total
+
+
+def _as_many(epsilon: float, left: Fraction, plain: Fraction, price: Fraction, most: int) -> int:
+    """Return how many releases, at most `most`, take a price that is valid for the first of them.
+
+    A price is valid for all of them if it is valid for the last, and if the plain price still fits
+    before that one.
+    """
+
+    def fit(n: int) -> bool:
+        rest = left - (n - 1) * price
+        return n <= most and rest >= plain and _holds(epsilon, rest, price)
+
+    n = 1
+    while fit(2 * n):
+        n *= 2
+    low, high = n, min(2 * n, most + 1)  # `low` fit, `high` do not
+    while high - low > 1:
+        middle = (low + high) // 2
+        low, high = (middle, high) if fit(middle) else (low, middle)
+    return low
+
+
+def _smallest_price(epsilon: float, left: Fraction, plain: Fraction) -> Fraction:
+    """Return a price that is valid here, hardly above the best; the plain one at worst."""
+    best = smallest(lambda p: _holds(epsilon, left, exact(p)), float(plain))
+    if math.isfinite(best):
+        # A little more than the best is still enough a few releases later, when less is left.
+        for price in (best * (1 + _STEP), best * (1 + 2 * _STEP)):
+            short = exact(float(f"{price:.8g}"))
+            if short <= plain and _holds(epsilon, left, short):
+                return short
+    return plain

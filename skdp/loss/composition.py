@@ -1,0 +1,226 @@
+"""What several prices come to together: on disjoint parts of a table, and under each accountant.
+
+Of fits on disjoint parts the largest price counts under "add_or_remove_one", and the sum of the two
+largest under "replace_one", where a row may move from one part to another. PROOFS.md, beside this
+file, has the proof, and says for which changes of its part each price must hold.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from fractions import Fraction
+
+from skdp.loss.accountants import ACCOUNTANTS, plan_epsilon
+from skdp.loss.charge import Cost, check_cost, check_plan
+from skdp.loss.conversions import Amount, check_delta, exact, pure_mu, round_up, up
+
+
+def _counting(adjacency: str) -> int:
+    """Return how many parts change at most."""
+    if adjacency not in ("replace_one", "add_or_remove_one"):
+        raise ValueError(
+            f"adjacency must be one of 'replace_one', 'add_or_remove_one'; got {adjacency!r}."
+        )
+    return 2 if adjacency == "replace_one" else 1
+
+
+def parallel_cost(costs: Sequence[Cost], adjacency: str) -> Cost:
+    """Return one price for fits on disjoint parts; it holds under every accountant but "pld".
+
+    Parameters
+    ----------
+    costs : sequence of Cost
+        The price of all fits on each part. It must hold if one row is added to the part or removed
+        from it and, under "replace_one", also if one of its rows is replaced.
+    adjacency : {"replace_one", "add_or_remove_one"}
+        The neighbouring relation of the whole table, as the budget has it.
+
+    Returns
+    -------
+    cost : Cost
+        The largest price of the parts under "add_or_remove_one". Under "replace_one" the sum of the
+        two largest, because a row may move from one part to another. If prices differ in kind, the
+        largest of each quantity is taken.
+
+    Examples
+    --------
+    >>> from skdp.budget import Cost, parallel_cost
+    >>> parts = [Cost(0.5), Cost(0.2), Cost(0.1)]
+    >>> parallel_cost(parts, "add_or_remove_one").epsilon
+    0.5
+    >>> parallel_cost(parts, "replace_one").epsilon
+    0.7
+    """
+    often = _counting(adjacency)
+    if not isinstance(costs, list | tuple) or not costs:
+        raise TypeError("costs must be a list of skdp.budget.Cost, one for each part.")
+    parts = [check_cost(cost) for cost in costs]
+    if len(set(parts)) == 1:  # of the same kind and size: exact, with all components
+        return min(often, len(parts)) * parts[0]
+    flat = [_flat(cost) for cost in parts]
+    gaussian = any(cost.mu is not None for cost in flat)
+    places = []
+    for place in range(min(often, len(flat))):
+        places.append(
+            tuple(
+                sorted((quantity(cost) for cost in flat), reverse=True)[place]
+                for quantity in (lambda c: c.epsilon, lambda c: c.delta, _mu, _apart)
+            )
+        )
+    if not gaussian:
+        prices = [Cost(epsilon, delta) for epsilon, delta, _, _ in places]
+    elif all(delta for _, delta, _, _ in places):
+        prices = [Cost(epsilon, delta, mu, min(x, delta)) for epsilon, delta, mu, x in places]
+    else:  # one part has all of delta, and a price without delta has no mu: both in one price
+        epsilons, deltas, mus, aparts = zip(*places, strict=True)
+        epsilon = round_up(sum(map(exact, epsilons), Fraction(0)))
+        prices = [
+            Cost(
+                epsilon,
+                deltas[0],
+                _root(sum(exact(mu) ** 2 for mu in mus)),
+                min(aparts[0], deltas[0]),
+            )
+        ]
+    return prices[0] if len(prices) == 1 else prices[0] + prices[1]
+
+
+def _root(square: Fraction | int) -> float:
+    """Return the mu of Gaussian releases whose squares sum to this, rounded up."""
+    return up(math.sqrt(up(round_up(Fraction(square)))))
+
+
+def parts_cost(epsilon: float, delta: float, adjacency: str) -> Cost:
+    """Return the price of any number of disjoint parts with an allowance of (epsilon, delta) each.
+
+    The allowance is for changes by one row added or removed; `adjacency` is that of the whole
+    table. Raises ValueError under "replace_one" if delta is not below 1 / (1 + exp(epsilon)).
+    """
+    if _counting(adjacency) == 1:
+        return Cost(epsilon, delta)
+    if delta == 0:
+        return Cost(round_up(2 * exact(epsilon)))
+    replaced = exact(delta) * (1 + Fraction(up(math.exp(min(epsilon, 700.0)))))
+    if epsilon > 700.0 or replaced >= 1:
+        raise ValueError(
+            f"delta must be below 1 / (1 + exp(epsilon)) for parts under 'replace_one', where a "
+            f"replaced row costs (1 + exp(epsilon)) delta; got epsilon={epsilon!r}, "
+            f"delta={delta!r}. Take a smaller epsilon or delta, or delta=0."
+        )
+    return Cost(round_up(2 * exact(epsilon)), round_up(replaced))
+
+
+def _mu(cost: Cost) -> float:
+    return pure_mu(cost.epsilon) if cost.mu is None else cost.mu
+
+
+def _apart(cost: Cost) -> float:
+    return cost.delta if cost.mu is None else cost.separate_delta
+
+
+def _flat(cost: Cost) -> Cost:
+    """Return a single price that is no less than a sum, under every accountant."""
+    if len(cost.components) == 1 and cost.components[0][1] == 1:
+        return cost
+    if all(single.mu is None for single, _ in cost.components):
+        return Cost(cost.epsilon, cost.delta)
+    apart = sum(n * exact(_apart(single)) for single, n in cost.components)
+    mu = _root(sum(n * exact(_mu(single)) ** 2 for single, n in cost.components))
+    return Cost(cost.epsilon, cost.delta, mu, round_up(Fraction(apart)))
+
+
+# --- all accountants side by side -----------------------------------------------------------------
+
+_STEPS = 14  # of bisection: to 1e-4 of what a residue filter needs
+
+
+@dataclass(frozen=True)
+class Conversion:
+    """The total of some charges under one accountant.
+
+    Parameters
+    ----------
+    accountant : str
+        Its name.
+    epsilon : float
+        The smallest epsilon at the given delta; infinity if there is none.
+    loss : float
+        How much this is above the smallest epsilon of all accountants.
+    adaptive : bool
+        Whether a fit may be chosen based on earlier releases. If not, all fits must be fixed in
+        advance.
+    """
+
+    accountant: str
+    epsilon: float
+    loss: float
+    adaptive: bool
+
+
+def compare_accountants(cost: Cost | list[Cost], delta: float) -> list[Conversion]:
+    """Return the total of some charges under every accountant, at the same delta.
+
+    Parameters
+    ----------
+    cost : Cost or list of Cost
+        The prices of all fits.
+    delta : float
+        In (0, 1). Under "gdp", "gdp_residue" and "zcdp" the separate deltas of the charges are set
+        aside from it.
+
+    Returns
+    -------
+    conversions : list of Conversion
+        The smallest epsilon first.
+
+    Examples
+    --------
+    >>> from skdp.budget import Cost, compare_accountants
+    >>> for one in compare_accountants(100 * Cost(0.1), 1e-6):
+    ...     print(f"{one.accountant:12}{one.epsilon:6.2f}{one.loss:6.2f}")
+    pld           4.77  0.00
+    gdp_residue   4.92  0.15
+    zcdp          5.22  0.45
+    gdp           6.33  1.56
+    basic        10.00  5.23
+    """
+    plan, delta = check_plan(cost), check_delta(delta)
+    if not delta:
+        raise ValueError("delta must be above 0.")
+    epsilons = {name: _epsilon(name, plan, delta) for name in ACCOUNTANTS}
+    least = min(epsilons.values())
+    order = sorted(epsilons, key=lambda name: epsilons[name])
+    return [
+        Conversion(
+            name,
+            epsilons[name],
+            epsilons[name] - least if epsilons[name] > least else 0.0,
+            not ACCOUNTANTS[name].planned,
+        )
+        for name in order
+    ]
+
+
+def _epsilon(name: str, cost: Cost, delta: float) -> float:
+    kind = ACCOUNTANTS[name]
+    if kind.planned:
+        return plan_epsilon(cost, delta)
+    accountant = kind(1.0, delta)  # its own epsilon plays no part
+    amount = accountant.price(cost)
+    if accountant.stateful:
+        amount = Amount(_least(name, cost, delta, amount), amount.apart)
+    return accountant.epsilon_at(amount, delta)
+
+
+def _least(name: str, cost: Cost, delta: float, plain: Amount) -> Fraction:
+    """Return the least cap that these charges fit into, all at once."""
+    accountant = ACCOUNTANTS[name](1.0, delta)
+    low, high = plain.main / 2, plain.main
+    for _ in range(_STEPS):
+        middle = (low + high) / 2
+        accountant.cap = Amount(middle, plain.apart)
+        fits = accountant.price_at(cost, Amount()).main <= middle
+        low, high = (low, middle) if fits else (middle, high)
+    return high

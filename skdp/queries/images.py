@@ -1,0 +1,497 @@
+"""Images of rows: what `RowSum` adds up, each with the bounds that it states.
+
+Guarantee of every image: it is made of integers within the bounds that it states, and depends on
+its row and label alone, to the last bit: single IEEE operations on one number at a time, sums in
+the order of columns or classes, and products of integers that are exact. Proof of what is added up
+of these: PROOFS.md, "Sums".
+
+**Moments** (`Moments`). Each column adds (q, p), with q in [-Q, Q] and p = round(q**2 / Q) - Q/2.
+L1 3/2 d Q, squared L2 5/4 d Q**2; of a change 3 d Q and 4 d Q**2. Proof: moments.md.
+
+**Residuals** (`AdditiveResiduals`, `LogisticGradient`). p(logits) - onehot(label), of logits that
+depend on the row alone; clipped by `skdp.core.clipping.clip_to_norm`, which verifies it, to
+integers r with sum r_k**2 <= R**2, R = 2**16 clip. r = 0 for a label that is none of the classes.
+By Cauchy and Schwarz the L1 norm is at most sqrt(K) R for K logits. exp(x) is expit(x) / expit(-x),
+of which scipy evaluates one number at a time. *Attained* by a row whose label is certainly wrong.
+A change is at most twice that; in the same cells of an additive model two rows have the same p, and
+their residuals differ by 1. |r| <= 2**17, so sums over 2**16 rows are exact.
+
+**Errors** (`AdditiveErrors`). The prediction of a row with a target is the offset and the scores of
+its cells; its error is that less the target, clipped to public bounds, over a public unit, rounded
+and clipped to an integer |r| <= R = 2**16. *Attained* by targets a unit away, on either side.
+
+**Gradients** (`LogisticGradient`). A row gives r x (q, t): r its residuals, q its integers, t a
+public constant for the intercept. theta is rounded to integers k 2**-b such that ||k_c||
+sqrt(norm**2 + t**2) <= 2**52. By Cauchy and Schwarz no partial sum of k . (q, t) exceeds that, so
+products are exact in any order, and a row's logits depend on the row alone. The Frobenius norm of
+a row's part is at most R sqrt(norm**2 + t**2), that of a change twice that. *Attained* by a row
+whose label is certainly wrong; of a change by two such rows of opposite labels that differ in the
+direction of a large theta only. |r| <= 2**17 and |q| < 2**18, so a product over 2**16 rows is below
+2**51. With weights r becomes rint(2**15 s r): by the argument of PROOFS.md ("Sums") its norm is at
+most 2**15 R. It is cut in two, 2**16 h + l with |h| <= 2**16 and 0 <= l < 2**16; products with q
+over a chunk are below 2**16 2**16 2**18 = 2**50, and are put together as integers.
+
+**Rows beyond a bound** (`Beyond`). min(max(c - k, 0), M) of a unit with c rows: from 0 to M.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+from scipy.special import expit
+
+from skdp.core.clipping import (
+    GRID_BITS,
+    Floats,
+    ScaledBox,
+    View,
+    clip_to_norm,
+    isqrt_up,
+)
+from skdp.core.privacy_filter import Release, released
+from skdp.core.query import Terms, reviewed
+from skdp.core.sums import Image, RowSum, Values
+from skdp.core.table import as_total
+from skdp.queries.cells import ColumnCells, Labels, additive
+from skdp.queries.views import AboutZero, TargetBox
+
+__all__ = [
+    "AdditiveErrors",
+    "AdditiveResiduals",
+    "Beyond",
+    "LogisticGradient",
+    "Moments",
+    "additive_errors",
+    "additive_gradient",
+    "label_moments",
+    "label_sums",
+    "label_vectors",
+    "logistic_gradient",
+    "moments",
+    "rows_beyond",
+    "softmax",
+    "target_moments",
+]
+
+Ints = NDArray[np.int64]
+
+_RESIDUAL_BITS = 16
+_PRODUCT_BITS = 52
+_FINEST = 40  # bits of theta beyond the point, at most
+_HALF_BITS = 16  # of the lower half of weighted residuals
+
+
+# --- moments --------------------------------------------------------------------------------------
+
+
+@reviewed
+@dataclass(frozen=True, eq=False)
+class Moments(Image):
+    """Values relative to a box, u in [-1, 1], and their squares less one half: (u, u**2 - 1/2).
+
+    With a count the answer is (mean, mean square, count), in [-1, 1] and [0, 1]; the errors of the
+    first two are those of the noise on the sums alone. Without a count it is both sums.
+
+    Attributes
+    ----------
+    view : ScaledBox
+    """
+
+    what = "clipped values and their squares"
+    view: Any
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        return (2 * self.view.n_dims,)
+
+    @property
+    def unit(self) -> float:
+        return 1.0 / float(self.view.steps)
+
+    @property
+    def count_weight(self) -> int:
+        """The half width of a column."""
+        return int(self.view.steps)
+
+    @property
+    def l1(self) -> int:
+        return 3 * int(self.view.n_dims) * int(self.view.steps) // 2  # Q is even
+
+    @property
+    def l2_squared(self) -> int:
+        return -(-5 * int(self.view.n_dims) * int(self.view.steps) ** 2 // 4)
+
+    @property
+    def change_l2_squared(self) -> int:
+        return 4 * int(self.view.n_dims) * int(self.view.steps) ** 2
+
+    @property
+    def largest(self) -> int:
+        return int(self.view.steps)
+
+    def blocks(self, x: Any, labels: Any, cells: Any) -> Iterator[Floats]:
+        scale = self.view.steps
+        q = self.view.map(x)
+        yield q
+        # q**2 is above 2**53, so it is rounded: one operation on one number.
+        q *= q
+        q *= 1.0 / scale
+        np.rint(q, out=q)
+        q -= scale // 2
+        yield q
+
+    def decoded(self, sums: Floats, std: float, count: Release | None) -> Any:
+        d, scale = self.view.n_dims, self.view.steps
+        if count is None:
+            values, error = sums * self.unit, std * self.unit
+            return released(values[..., :d], error), released(values[..., d:], error)
+        n = float(count.value)
+        values, error = sums / n / scale, std / n / scale
+        mean, square = np.clip(values[:d], -1.0, 1.0), np.clip(values[d:] + 0.5, 0.0, 1.0)
+        return released(mean, error), released(square, error), count
+
+
+def moments(low: ArrayLike, high: ArrayLike, weight_bound: float | None = None) -> RowSum:
+    """Return the query of mean and mean square of each column, relative to a box, and the count.
+
+    The answer is (mean, mean square, count), the first two in [-1, 1] and [0, 1]. Of rows with
+    weights they are weighted, and the count is their total weight as a multiple of the bound.
+    """
+    name = "moments" if weight_bound is None else "weighted moments"
+    image = Moments(ScaledBox(low, high))
+    return RowSum(image, weight_bound=weight_bound, count=True, name=name)
+
+
+def target_moments(low: float, high: float) -> RowSum:
+    """Return the query of mean and mean square of the target, the last column, and the count."""
+    image = Moments(TargetBox(np.array([low]), np.array([high])))
+    return RowSum(image, count=True, name="moments of the target")
+
+
+def label_moments(low: Floats, high: Floats, n_labels: int) -> RowSum:
+    """Return the query of the sums of u and of u**2 - 1/2 of the rows of each label.
+
+    The answer has both, of shape (n_labels, d), with u in [-1, 1] relative to a box.
+    """
+    image = Moments(ScaledBox(low, high))
+    return RowSum(image, Labels(n_labels), noise="smaller", name="moments of labels")
+
+
+# --- sums by label --------------------------------------------------------------------------------
+
+
+def label_vectors(view: View, n_labels: int) -> RowSum:
+    """Return the query of the sums of a view's rows of each label, (n_labels, d)."""
+    return RowSum(Values(view), Labels(n_labels), name="vectors of labels")
+
+
+def label_sums(low: Floats, high: Floats, n_labels: int) -> RowSum:
+    """Return the query of the sums of the clipped rows of each label, (n_labels, d).
+
+    The box need not contain 0, so no counts are needed. Pure: Laplace or K-norm noise, whichever is
+    less.
+    """
+    image = Values(AboutZero(low, high, per_feature=True), diagonal=True)
+    return RowSum(image, Labels(n_labels), noise="smaller", name="label sums")
+
+
+# --- residuals of models --------------------------------------------------------------------------
+
+
+def softmax(logits: Floats) -> Floats:
+    """Return probabilities of the classes, (n, K), row by row; of one column expit of it, (n, 1).
+
+    Guarantee: a row's probabilities depend on its logits only, to the last bit.
+    """
+    if logits.shape[1] == 1:
+        return expit(logits)
+    below = logits - logits.max(axis=1, keepdims=True)
+    weights: Floats = expit(below) / expit(-below)
+    total = weights[:, 0].copy()
+    for column in weights.T[1:]:
+        total += column
+    weights /= total[:, None]
+    return weights
+
+
+def _residual_bound(clip: float) -> int:
+    """Return the bound on the norm of a row's residuals, in steps."""
+    return max(1, math.floor(min(clip, 2.0) * 2**_RESIDUAL_BITS))
+
+
+def _residuals(logits: Floats, labels: Ints, bound: int) -> Floats:
+    """Return p - onehot(label), clipped to integers; 0 for rows without a known label."""
+    residual = softmax(logits)
+    if residual.shape[1] == 1:
+        residual[:, 0] -= labels == 1
+    else:
+        residual -= labels[:, None] == np.arange(residual.shape[1])
+    residual[labels < 0] = 0.0
+    return clip_to_norm(residual, 2.0**-_RESIDUAL_BITS, bound)
+
+
+@reviewed
+@dataclass(frozen=True, eq=False)
+class AdditiveResiduals(Image):
+    """The residuals of an additive logistic model, whose logits are the scores of a row's cells.
+
+    Attributes
+    ----------
+    scores : ndarray of shape (K, number of cells)
+        What each cell adds to the logits. K is 1 for two classes.
+    offset : ndarray of shape (K,)
+        Public or released, added to the logits.
+    clip : float
+        Bound on the norm of a row's residuals, in (0, 2).
+    """
+
+    what = "residuals of an additive model"
+    unit = 2.0**-_RESIDUAL_BITS
+    needs_labels = True
+    scores: Floats
+    offset: Floats
+    clip: float
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        return (len(self.scores),)
+
+    @property
+    def l1(self) -> int:
+        return isqrt_up(len(self.scores) * self.l2_squared)
+
+    @property
+    def l2_squared(self) -> int:
+        return _residual_bound(self.clip) ** 2
+
+    @property
+    def largest(self) -> int:
+        return 2**18
+
+    def blocks(self, x: Any, labels: Any, cells: Any) -> Iterator[Floats]:
+        logits = self.offset + additive(self.scores, cells)
+        yield _residuals(logits, labels, _residual_bound(self.clip))
+
+
+@reviewed
+@dataclass(frozen=True, eq=False)
+class AdditiveErrors(Image):
+    """The errors of an additive model of a target, the last column, in units of `largest_error`.
+
+    Attributes
+    ----------
+    scores : ndarray of shape (number of cells,)
+        What each cell adds to the prediction, in user units.
+    offset : float
+        Public or released, added to the prediction.
+    low, high : float
+        Bounds of the target.
+    largest_error : float
+        Bound on the absolute error of a row, in user units, above 0.
+    """
+
+    what = "errors of an additive model"
+    unit = 2.0**-_RESIDUAL_BITS
+    l1, l2_squared = 2**_RESIDUAL_BITS, 4**_RESIDUAL_BITS
+    scores: Floats
+    offset: float
+    low: float
+    high: float
+    largest_error: float
+
+    def blocks(self, x: Any, labels: Any, cells: Any) -> Iterator[Floats]:
+        error = self.offset + additive(self.scores[None, :], cells)
+        error -= np.clip(x[:, -1:], self.low, self.high)
+        error /= self.largest_error
+        yield clip_to_norm(error, self.unit, self.l1)
+
+
+def additive_gradient(cells: ColumnCells, scores: Floats, offset: Floats, clip: float) -> RowSum:
+    """Return the query of the gradient of an additive logistic model, (K, number of cells)."""
+    image = AdditiveResiduals(scores, offset, clip)
+    return RowSum(image, cells, noise="entries", name="gradient of an additive model")
+
+
+def additive_errors(
+    cells: ColumnCells,
+    scores: Floats,
+    offset: float,
+    low: float,
+    high: float,
+    largest_error: float,
+) -> RowSum:
+    """Return the query of the errors of an additive model, summed in each cell.
+
+    They are predictions less targets, in units of `largest_error`. Rows have their target in the
+    column after those of the cells.
+    """
+    image = AdditiveErrors(scores, offset, low, high, largest_error)
+    return RowSum(image, cells, noise="entries", name="errors of an additive model")
+
+
+@reviewed
+@dataclass(frozen=True, eq=False)
+class LogisticGradient(Image):
+    """The gradient of the logistic loss of a labelled row.
+
+    Attributes
+    ----------
+    view : StandardBall or Ball
+    intercept : float
+        The constant last coordinate of each row, as a part of the view's radius; in [0, 1].
+    theta : ndarray of shape (K, d + 1)
+        Where: coefficients of the view's coordinates, and of the constant. K is 1 for two classes.
+    offset : ndarray of shape (K,)
+        Public or released, added to the logits.
+    clip : float
+        Bound on the norm of a row's residuals, in (0, 2).
+    """
+
+    what = "gradient of the logistic loss"
+    needs_labels = True
+    weight_bits = 15
+    view: Any
+    intercept: float
+    theta: Floats
+    offset: Floats
+    clip: float
+
+    def prepared(self, terms: Terms) -> LogisticGradient:
+        return replace(self, view=self.view.at(GRID_BITS))
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        return self.theta.shape
+
+    @property
+    def width(self) -> int:
+        return max(self.theta.shape)
+
+    @property
+    def unit(self) -> float:
+        return float(self.view.grid[0]) * 2.0**-_RESIDUAL_BITS
+
+    @property
+    def l1(self) -> int:
+        return isqrt_up(self.theta.size * self.l2_squared)
+
+    @property
+    def l2_squared(self) -> int:
+        # The square of a whole number of steps, which is what noise is scaled to.
+        return isqrt_up(_residual_bound(self.clip) ** 2 * self._norm2) ** 2
+
+    @property
+    def largest(self) -> int:
+        return 2**36
+
+    @property
+    def _last(self) -> int:
+        return int(min(max(round(self.intercept * self.view.norm), 0), self.view.norm))
+
+    @property
+    def _norm2(self) -> int:
+        return int(self.view.norm**2 + self._last**2)
+
+    def check_table(self, table: Any) -> None:
+        self.check_shapes()
+
+    def check_shapes(self) -> None:
+        """Refuse numbers that would be repeated over rows, or over logits."""
+        if self.theta.ndim != 2 or self.theta.shape[1] != self.view.n_dims + 1:
+            raise ValueError(f"theta must have {self.view.n_dims + 1} columns")
+        if self.offset.shape not in ((), (len(self.theta),)):
+            raise ValueError("offset must be a number for each row of theta")
+
+    def logits(self, q: Floats) -> Floats:
+        """Return the logits of mapped rows, each a function of its row to the last bit."""
+        largest = max(float(np.linalg.norm(self.theta, axis=1).max(initial=0.0)), 2.0**-60)
+        room = _PRODUCT_BITS - 1 - math.ceil(math.log2(math.sqrt(self._norm2) * largest))
+        bits = min(room, _FINEST)
+        k = np.rint(np.ldexp(self.theta, bits))
+        product = q @ k[:, :-1].T + float(self._last) * k[:, -1]
+        product *= float(self.view.grid[0]) * 2.0**-bits
+        return product + self.offset
+
+    def total(self, x: Any, labels: Any, weights: Floats | None, dtype: type) -> NDArray:
+        q = self.view.map(x)
+        r = _residuals(self.logits(q), labels, _residual_bound(self.clip))
+        if weights is None:
+            return self._products(r, q, dtype)
+        r = self.weighted(r, weights)  # at most 2**32
+        high = np.floor(r * 2.0**-_HALF_BITS)
+        r -= high * 2.0**_HALF_BITS
+        upper: NDArray = self._products(high, q, dtype) << _HALF_BITS
+        return upper + self._products(r, q, dtype)
+
+    def _products(self, r: Floats, q: Floats, dtype: type) -> NDArray:
+        """Return the sum of r x (q, t) over rows of integers."""
+        constant = as_total(r.sum(axis=0) * self._last, dtype)
+        return np.column_stack([as_total(r.T @ q, dtype), constant])
+
+
+def logistic_gradient(
+    view: View,
+    intercept: float,
+    theta: Floats,
+    offset: Floats,
+    clip: float,
+    weight_bound: float | None = None,
+) -> RowSum:
+    """Return the query of the gradient of the logistic loss, (K, d + 1); see `LogisticGradient`."""
+    name = "gradient of the logistic loss"
+    return RowSum(
+        LogisticGradient(view, intercept, theta, offset, clip),
+        weight_bound=weight_bound,
+        name=name if weight_bound is None else f"weighted {name}",
+    )
+
+
+# --- others ---------------------------------------------------------------------------------------
+
+
+@reviewed
+@dataclass(frozen=True, eq=False)
+class Beyond(Image):
+    """The rows of a unit beyond `max_rows`, at most `most`; rows are those of a table of units.
+
+    Attributes
+    ----------
+    max_rows, most : int
+        Positive.
+    """
+
+    what = "rows beyond a bound"
+    one_sign = True
+    max_rows: int
+    most: int
+
+    @property
+    def l1(self) -> int:
+        if min(self.max_rows, self.most) < 1:
+            raise ValueError("max_rows and most must be at least 1")
+        return self.most
+
+    @property
+    def l2_squared(self) -> int:
+        return self.most**2
+
+    @property
+    def change_l1(self) -> int:
+        return self.most
+
+    @property
+    def change_l2_squared(self) -> int:
+        return self.most**2
+
+    def blocks(self, x: Any, labels: Any, cells: Any) -> Iterator[Floats]:
+        yield np.clip(x - self.max_rows, 0.0, self.most)
+
+
+def rows_beyond(max_rows: int, most: int) -> RowSum:
+    """Return the query of the rows of units beyond `max_rows`, of each unit at most `most`."""
+    return RowSum(Beyond(max_rows, most), noise="entries", name="rows left out")
