@@ -147,11 +147,11 @@ def _n_rows(table: Any, name: str = "X") -> int:
 # Transformers of elementwise arithmetic and look-ups only, which give a row the same bits in every
 # batch. Those of BLAS or `np.interp`, whose path depends on how many rows there are, do not.
 _ELEMENTWISE = {
-    "DPMinMaxScaler": "skdp.preprocessing",
+    "DPMinMaxScaler": "skdp.preprocessing._scalers",
     "DPOneHotEncoder": "skdp.preprocessing._encoders",
     "DPOrdinalEncoder": "skdp.preprocessing._encoders",
     "DPSimpleImputer": "skdp.impute",
-    "DPStandardScaler": "skdp.preprocessing",
+    "DPStandardScaler": "skdp.preprocessing._scalers",
 }
 
 
