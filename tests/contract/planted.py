@@ -627,7 +627,7 @@ MUTANTS = (
     ),
     _m(
         "a view may take the place of a table", "sql._catalog",
-        "if found != [(column.name, column.kind) for column in table.columns.values()]:", "if False:",
+        "if result != [(column.name, column.kind) for column in table.columns.values()]:", "if False:",
         "tests/sql/test_one_unit_is_nothing.py::test_what_stands_in_a_tables_place_is_not_asked[CREATE VIEW a AS SELECT * FROM other]",
     ),
     _m(
