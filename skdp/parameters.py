@@ -491,8 +491,8 @@ SHARED_TEXTS = {
     "epsilon, delta": "Privacy loss of the call.",
     "groups": (
         "Id of the unit (a user, say) that each row belongs to. All rows of one id are protected "
-        "together. A budget with a `unit` needs groups; any other budget refuses them. Rows without "
-        "an id are left out if a unit is added or removed, and refused otherwise."
+        "together. A budget with a `unit` needs groups; any other budget refuses them. Rows "
+        "without an id are left out if a unit is added or removed, and refused otherwise."
     ),
     "max_rows_per_unit": (
         'With `groups`: how many rows of each unit are used at most. ``"private"`` chooses this '
