@@ -373,6 +373,7 @@ def test_views_generated_columns_and_collations_are_no_tables():
         "CREATE MACRO SUM(x) AS 3",
         "CREATE MACRO least(a, b) AS 7",
         "CREATE SCHEMA other; CREATE MACRO other.count(x) AS 7",
+        "CREATE SCHEMA memory.temp; CREATE MACRO memory.temp.lower(x) AS 'hacked'",
         # One that hides all others, and itself.
         "CREATE MACRO duckdb_functions() AS TABLE SELECT 'f' AS function_name, true AS internal",
     ],
