@@ -13,7 +13,6 @@ unreviewed. So nobody hands in a number with a sensitivity of their own beside i
 
 from __future__ import annotations
 
-import copy
 import dataclasses
 import datetime
 import functools
@@ -413,7 +412,7 @@ def check_query(query: Any) -> type[Any]:
 
 def owned(query: Any) -> Any:
     """Return a copy of a query with arrays of its own, which nobody else can change meanwhile."""
-    copied = copy.copy(query)
+    copied = object.__new__(type(query))  # without what is no field: it could hide a bound
     for field in dataclasses.fields(query):
         object.__setattr__(copied, field.name, _owned(getattr(query, field.name)))
     return copied

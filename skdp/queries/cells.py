@@ -71,7 +71,7 @@ class Labels(RowCells):
 
     def of_rows(self, x: Any, labels: Any) -> Ints:
         cells: Ints = labels[:, None]
-        return cells
+        return np.where(cells < self.n_labels, cells, -1)
 
 
 @reviewed
@@ -95,6 +95,9 @@ class Labelled(RowCells):
     def shape(self) -> tuple[int, ...]:
         shape: tuple[int, ...] = self.cells.shape
         return shape
+
+    def check_table(self, table: PrivateTable) -> None:
+        self.cells.check_table(table)
 
     def of_rows(self, x: Any, labels: Any) -> Ints:
         return np.where(labels[:, None] >= 0, self.cells.of_rows(x, labels), -1)

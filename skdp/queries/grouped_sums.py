@@ -430,7 +430,8 @@ class SquaredOffsets(Image):
         half = np.maximum(box.high / 2 - box.low / 2, 0.0)
         x = np.clip(x, box.low, box.high)
         x -= self.centers[Nearest(box.low, box.high, self.centers)(x)]
-        x /= np.where(half > 0, half, math.inf)
+        x /= np.where(half > 0, half, 1.0)
+        x[:, half <= 0] = 0.0
         np.clip(x, -1.0, 1.0, out=x)
         yield x * x * self.one
 

@@ -105,6 +105,10 @@ class Moments(Image):
     what = "clipped values and their squares"
     view: Any
 
+    def check_table(self, table: Any) -> None:
+        if self.view.steps % 2:
+            raise ValueError("moments need a view with an even number of steps: bits of 1 or more")
+
     @property
     def shape(self) -> tuple[int, ...]:
         return (2 * self.view.n_dims,)

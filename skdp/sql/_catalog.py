@@ -160,10 +160,10 @@ class Catalog:
                 "preserve_identifier_case = 'preserve_case'",
                 "python_enable_replacements = false",
                 # Only DuckDB's own functions have short names then, and no macro of the database.
-                "search_path = 'temp'",
+                "search_path = 'temp.main'",
             ):
                 cursor.execute(f"SET {setting}")
-            named = "SELECT current_setting('default_collation')"
+            named = "SELECT system.main.current_setting('default_collation')"
             collated = bool(cursor.execute(named).fetchone()[0])  # of the whole database, too
             if not collated:
                 cursor.begin()  # what is checked of tables holds until the last query
@@ -367,9 +367,9 @@ def _base_tables(cursor: Any) -> list[tuple[str, str, str, str]]:
     engine (SQLite, PostgreSQL, CSV) are none: to read one may fail on a cell.
     """
     result = cursor.execute(
-        "SELECT database_name, schema_name, table_name, sql FROM duckdb_tables() "
+        "SELECT database_name, schema_name, table_name, sql FROM system.main.duckdb_tables() "
         "WHERE NOT internal AND NOT temporary AND database_name IN "
-        "(SELECT database_name FROM duckdb_databases() WHERE type = 'duckdb')"
+        "(SELECT database_name FROM system.main.duckdb_databases() WHERE type = 'duckdb')"
     ).fetchall()
     return [
         (

@@ -77,6 +77,7 @@ MOST_PAIRS = 10**6
 MOST_OF_UNIONS = 4 * MOST_PAIRS
 _UNKNOWN = 10**9
 _ORDER = ("order", "limit", "offset")
+_EXACT = {("int", "decimal"), ("float", "double"), ("date", "time")}  # conversions
 
 
 class Compiler:
@@ -696,12 +697,19 @@ def equalities(node: exp.Expr | None, scope: RowScope) -> Iterable[Equality]:
 
 
 def _rounds(type_: Type, node: exp.Expr, other: exp.Expr, scope: RowScope) -> bool:
-    """Say whether an equation compares a column in floating point, where many values are one."""
-    if type_.kind not in ("int", "decimal", "double"):
-        return False
+    """Say whether an equation compares a column in a type in which values that differ may be one.
+
+    So do floating point, fewer digits, and times of a zone: a clock that is put forward makes two
+    local times one.
+    """
     own = scope.tree.leaf(type_, "NULL")
-    goal, _ = alike(scope.tree, node, [own, compiled(other, scope)])
-    return goal.kind != type_.kind and goal.kind in ("double", "float")
+    try:
+        goal, _ = alike(scope.tree, node, [own, compiled(other, scope)])
+    except QueryRefusedError:  # and so will the test itself be, with its own reason
+        return True
+    if goal.kind == type_.kind:
+        return goal.scale < type_.scale
+    return (type_.kind, goal.kind) not in _EXACT
 
 
 def deps_of(nodes: Iterable[Node]) -> int:

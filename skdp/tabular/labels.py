@@ -71,7 +71,8 @@ _NOT_FLAT = "{y} must be one-dimensional, of shape (n_samples,)."
 _NOT_FINITE = "Input {y} contains NaN or infinity, or is missing an entry; {y} must be finite."
 _NEVER_HELD = (
     "{estimator}: none of the stated classes or categories can be in {y}: they are text and {y} "
-    "has numbers, or the other way round. Convert either. Nothing was charged for this fit."
+    "has numbers, or the other way round. Convert either {y}, or the stated classes (labels, in "
+    "metrics). Nothing was charged for this fit."
 )
 _NOT_REAL = "Input {y} must be real numbers."
 _PARTS_WEIGHTS = (

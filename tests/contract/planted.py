@@ -622,7 +622,7 @@ MUTANTS = (
     ),
     _m(
         "functions of the database stand for DuckDB's", "sql._catalog",
-        "search_path = 'temp'", "TimeZone = 'UTC'",
+        "search_path = 'temp.main'", "TimeZone = 'UTC'",
         "tests/sql/test_sql_refusals.py::test_macros_of_the_database_are_never_run",
     ),
     _m(

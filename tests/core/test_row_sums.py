@@ -13,10 +13,14 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from skdp.core import Box
-from skdp.core.sums import Image, RowCells, RowSum
+from skdp.core import Box, ScaledBox
+from skdp.core.query import owned
+from skdp.core.sums import Image, One, RowCells, RowSum
 from skdp.core.table import PrivateTable, stability_of
 from skdp.queries import AssignedSums
+from skdp.queries.cells import Grid, Labelled, Labels
+from skdp.queries.grouped_sums import squared_offsets
+from skdp.queries.images import Moments
 
 RELATIONS = ("replace_one", "add_or_remove_one")
 BOUND = 2.0  # of weights; they are 0, 1/2 and 1 of it, and beyond
@@ -239,3 +243,28 @@ def test_a_unit_of_several_rows_replaces_some_and_adds_others():
     assert replaced.times(3).rows == 6
     assert set(added.times(4).either(replaced).changes) == {(16, 16), (2, 2), (0, 4)}
     assert added.times(4).either(replaced).rows == 4
+
+
+def test_what_no_bound_covers_is_refused_or_in_no_cell():
+    assert Labels(2).of_rows(None, np.array([0, 1, 2, -1]))[:, 0].tolist() == [0, 1, -1, -1]
+    with pytest.raises(ValueError, match="ascending"):
+        Labelled(Grid((np.array([0.0, 2.0, 1.0]),))).check_table(None)
+    with pytest.raises(ValueError, match="even number of steps"):
+        Moments(ScaledBox(np.array([-1.0]), np.array([1.0]), 0)).check_table(None)
+    Moments(ScaledBox(np.array([-1.0]), np.array([1.0]), 1)).check_table(None)
+
+
+def test_a_bound_that_is_set_on_a_part_of_a_query_is_not_taken():
+    image = One()
+    vars(image)["l1"] = vars(image)["l2_squared"] = 0
+    query = owned(RowSum(image, noise="entries"))
+    assert query.image.l1 == 1
+    assert query.sensitivity("add_or_remove_one").l1 == 1
+
+
+def test_centres_beyond_a_box_of_no_width_add_nothing():
+    box = Box(np.array([1.7e308]), np.array([1.7e308]))
+    image = squared_offsets(box, [[-1.7e308]]).image
+    with np.errstate(all="ignore"):
+        (block,) = image.blocks(np.array([[1.7e308]]), None, None)
+    assert block.tolist() == [[0.0]]

@@ -373,6 +373,7 @@ def test_views_generated_columns_and_collations_are_no_tables():
         "CREATE MACRO SUM(x) AS 3",
         "CREATE MACRO least(a, b) AS 7",
         "CREATE SCHEMA other; CREATE MACRO other.count(x) AS 7",
+        "CREATE SCHEMA memory.temp; CREATE MACRO memory.temp.lower(x) AS 'hacked'",
         # One that hides all others, and itself.
         "CREATE MACRO duckdb_functions() AS TABLE SELECT 'f' AS function_name, true AS internal",
     ],
@@ -466,9 +467,14 @@ def test_public_rows_that_come_after_planning_are_not_joined(monkeypatch):
 def test_tables_of_another_engine_are_none():
     con = shop(users=3)
     assert len(_catalog._base_tables(con)) == 6
-    other = "SELECT 'memory' AS database_name, 'sqlite' AS type"
-    con.execute(f"CREATE MACRO duckdb_databases() AS TABLE {other}")
-    assert _catalog._base_tables(con) == []
+
+    class OfAnotherEngine:
+        def execute(self, statement):
+            other = "(SELECT 'memory' AS database_name, 'sqlite' AS type)"
+            assert "system.main.duckdb_databases()" in statement
+            return con.execute(statement.replace("system.main.duckdb_databases()", other))
+
+    assert _catalog._base_tables(OfAnotherEngine()) == []
 
 
 @pytest.mark.parametrize("pair", [(240, 0), (5, 5), (0, float("inf")), (float("nan"), 1)])
