@@ -119,7 +119,7 @@ def table() -> str:
     """Return the figures as a table in Markdown."""
     lines = trusted_base()
     titles = {"accounting": "`skdp/loss`: " + ", ".join(f"`{name}`" for name in ACCOUNTING)}
-    titles["budget"] = "`skdp/budget`: ledgers and reports"
+    titles |= {"loss": "`skdp/loss`: the rest", "budget": "`skdp/budget`: ledgers and reports"}
     rows = "".join(f"| {titles.get(x, f'`skdp/{x}`')} | {n:,} |\n" for x, n in lines.items())
     everyone = lines["core"] + lines["accounting"]
     return (
