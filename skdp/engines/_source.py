@@ -202,7 +202,7 @@ def _state(path: str) -> tuple[int, ...]:
 
 @functools.lru_cache(maxsize=64)
 def _footer(path: str, state: tuple[int, ...]) -> Any:
-    """Return the footer of a file, which lists all row groups: it is read once for all of them."""
+    """Return the footer of a file, which lists all row groups, and is not read for each of them."""
     parquet = needed("pyarrow.parquet", "parquet")
     with parquet.ParquetFile(path) as file:
         return file.metadata
