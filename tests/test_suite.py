@@ -182,22 +182,34 @@ def test_everything_runs_where_nobody_can_know():
 @each(
     ("changed", "runs", "does_not"),
     [
-        ("skdp/cluster/_kmeans.py", "tests/test_cluster.py", "tests/sql/test_sql_rows.py"),
+        ("skdp/cluster/_kmeans.py", "tests/cluster/test_kmeans.py", "tests/sql/test_sql_rows.py"),
         # through a helper, through other modules, through a page of names, and by a patched name
-        ("skdp/cluster/_lloyd.py", "tests/contract/test_charges.py", "tests/test_quantile.py"),
+        (
+            "skdp/cluster/_lloyd.py",
+            "tests/contract/test_charges.py",
+            "tests/quantile/test_quantile.py",
+        ),
         (
             "skdp/queries/images.py",
             "tests/contract/test_users.py",
             "tests/test_oldest.py",
         ),
-        ("skdp/sql/_plan.py", "tests/sql/test_sql_rows.py", "tests/test_cluster.py"),
-        ("tests/test_cluster.py", "tests/test_cluster.py", "tests/test_decomposition.py"),
-        ("doc/support.md", "tests/test_readme.py", "tests/test_cluster.py"),
+        ("skdp/sql/_plan.py", "tests/sql/test_sql_rows.py", "tests/cluster/test_kmeans.py"),
+        (
+            "tests/cluster/test_kmeans.py",
+            "tests/cluster/test_kmeans.py",
+            "tests/test_decomposition.py",
+        ),
+        ("doc/support.md", "tests/test_readme.py", "tests/cluster/test_kmeans.py"),
         ("skdp/cluster/_kmeans.py", "skdp/cluster/_kmeans.py", "skdp/decomposition.py"),
         # scripts that a test runs, and the plugin of pytest
-        ("skdp/cluster/_kmeans.py", "tests/sklearns/test_substituted.py", "tests/test_quantile.py"),
+        (
+            "skdp/cluster/_kmeans.py",
+            "tests/sklearns/test_substituted.py",
+            "tests/quantile/test_quantile.py",
+        ),
         ("skdp/tabular/rows.py", "tests/bad_input/test_containers.py", "tests/test_oldest.py"),
-        ("skdp/audit/_black_box.py", "tests/audit/test_plugin.py", "tests/test_cluster.py"),
+        ("skdp/audit/_black_box.py", "tests/audit/test_plugin.py", "tests/cluster/test_kmeans.py"),
     ],
 )
 def test_what_imports_a_change_runs(changed, runs, does_not):

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from skdp.cluster._coreset import FromSquares, Leaves, PublicBox
-from tests.blobs import A, R, blobs, dpkmeans
+from tests.cluster.blobs import A, R, blobs, dpkmeans
 from tests.folding import each
 
 # --- what clipping takes ----------------------------------------------------------------------

@@ -19,7 +19,7 @@ from skdp import BudgetExceededError, PrivacyBudget
 from skdp.cluster import DPKMeans, _lloyd
 from skdp.cluster._coreset import NodeCounts, shrinkage, sphere_packing
 from skdp.core.transcript import record, replay
-from tests.blobs import A, R, blobs, dpkmeans, four_corners, matched
+from tests.cluster.blobs import A, R, blobs, dpkmeans, four_corners, matched
 from tests.folding import each
 
 DELTAS = (0.0, 1e-6)

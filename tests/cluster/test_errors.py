@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from skdp.cluster import DPKMeans
-from tests.blobs import A, R, blobs, dpkmeans, four_corners, matched
+from tests.cluster.blobs import A, R, blobs, dpkmeans, four_corners, matched
 
 DELTAS = (0.0, 1e-6)
 
