@@ -128,7 +128,7 @@ def _metric(name: str, pairs: str, **options: Any) -> Case:
     return Case(f"metrics.{name}", lambda **p: Called(call, {}, **p), relations=RELATIONS)
 
 
-# One for each kind of release: `tests/metrics/test_metrics.py` shows that the others release no more.
+# One for each kind of release; `tests/metrics/test_metrics.py` shows that the others add none.
 CALLS += (
     _metric("accuracy_score", "labels", labels=[0, 1, 2]),
     _metric("confusion_matrix", "labels", labels=[2, 1, 0]),
