@@ -22,18 +22,20 @@ from tests.folding import each
 @each("scale", [3, Fraction(1000, 3), 2.0**30, 2**45])
 @each("d", [1, 2, 7])
 @each("imprecise", [0.0, 0.6])
-def test_k_norm_equals_high_precision(scale, d, imprecise, slack, monkeypatch):
-    n = 12
-    g = deviates.draw_normal(n * d, SeededEntropy(9))
-    e = deviates.draw_laplace(n * d, SeededEntropy(10))
+@each("cube", [False, True])
+def test_k_norm_equals_high_precision(scale, d, imprecise, cube, slack, monkeypatch):
+    n, k = 12, d + cube
+    draw = deviates.draw_uniform if cube else deviates.draw_normal
+    g = draw(n * d, SeededEntropy(9))
+    e = deviates.draw_laplace(n * k, SeededEntropy(10))
     word = 0x9E3779B97F4A7C15
     source = Repeating(word)
-    monkeypatch.setattr(vectors, "draw_normal", lambda *_: deviates.Deviates(g.x.copy(), {}))
+    monkeypatch.setattr(vectors, draw.__name__, lambda *_: deviates.Deviates(g.x.copy(), {}))
     # one exponential is known to more bits already
-    held = {d: ((int(e.x[d] * 2**48) << 64) | word, 112)}
+    held = {k: ((int(e.x[k] * 2**48) << 64) | word, 112)}
     monkeypatch.setattr(vectors, "draw_laplace", lambda *_: deviates.Deviates(e.x.copy(), held))
     slack(imprecise)
-    got = sampling.k_norm(d, scale, n, entropy=source)
+    got = sampling.k_norm(d, scale, n, cube=cube, entropy=source)
     with mpmath.workdps(80):
 
         def real(x):
@@ -44,40 +46,52 @@ def test_k_norm_equals_high_precision(scale, d, imprecise, slack, monkeypatch):
         t = mpmath.mpf(t.numerator) / t.denominator
         for row in range(n):
             z = [real(x) for x in g.x[row * d : row * d + d].tolist()]
-            radius = sum(abs(real(x)) for x in e.x[row * d : row * d + d].tolist())
-            norm = mpmath.sqrt(sum(v * v for v in z))
+            radius = sum(abs(real(x)) for x in e.x[row * k : row * k + k].tolist())
+            norm = 1 if cube else mpmath.sqrt(sum(v * v for v in z))
             expected = [int(mpmath.nint(t * radius * v / norm)) for v in z]
             assert got[row].tolist() == expected
 
 
-def test_k_norm_intervals_hold_for_all_further_bits():
+@each("cube", [False, True])
+def test_k_norm_intervals_hold_for_all_further_bits(cube):
     # Prefixes of a few units, so that the intervals are wide: what is called certain must hold for
     # any further bits, those that make one factor large and another small among them.
     rng = np.random.default_rng(9)
     n, d = 400, 3
     m = rng.integers(32, 200, (n, d)) * rng.choice([-1, 1], (n, d))
-    r = rng.integers(32, 200, (n, d))
-    scale = Fraction(2**48, 40)
+    r = rng.integers(32, 200, (n, d + cube))
+    # coordinates of the cube are in units of 2**-48, those on the sphere in their norm
+    scale = Fraction(2**96, 4000) if cube else Fraction(2**48, 40)
     scales = np.array([scale] * n, dtype=object)
     args = [deviates.Deviates(a.ravel() * 2.0**-48) for a in (m, r)]
     values, sure = vectors._round_exactly(*args, scales, np.arange(n), d, 48, Repeating(1))
     assert 40 < sure.sum() < n - 40
     for trial in range(200):
-        q = [rng.integers(0, 2, (n, d)).astype(float) for _ in range(2)]
+        q = [rng.integers(0, 2, (n, k)).astype(float) for k in (d, d + cube)]
         if trial < 2:
-            q = [np.full((n, d), abs(trial - k)) for k in range(2)]
+            q = [np.full((n, d + i * cube), abs(trial - i)) for i in range(2)]
         g, e = m + q[0] * (1 - 1e-9), r + q[1] * (1 - 1e-9)
-        z = e.sum(axis=1, keepdims=True) * g / np.linalg.norm(g, axis=1, keepdims=True) / 40
+        norm = 100 if cube else np.linalg.norm(g, axis=1, keepdims=True)
+        z = e.sum(axis=1, keepdims=True) * g / norm / 40
         np.testing.assert_array_equal(np.rint(z)[sure], values[sure])
 
 
-def test_imprecise_filters_give_the_same_vectors(slack):
+@each("cube", [False, True])
+def test_imprecise_filters_give_the_same_vectors(cube, slack):
+    def drawn(scales, size=None):
+        return sampling.k_norm(5, scales, size, cube=cube, entropy=SeededEntropy(11))
+
     scales = [Fraction(k, 3) for k in range(1, 41)]
-    expected = sampling.k_norm(5, scales, entropy=SeededEntropy(11))
+    expected = drawn(scales)
     slack(0.3)
-    np.testing.assert_array_equal(sampling.k_norm(5, scales, entropy=SeededEntropy(11)), expected)
-    floats = np.array([float(s) for s in scales])
-    assert sampling.k_norm(5, floats, 40, entropy=SeededEntropy(11)).shape == (40, 5)
+    np.testing.assert_array_equal(drawn(scales), expected)
+    assert drawn(np.array([float(s) for s in scales]), 40).shape == (40, 5)
+
+
+def test_uniform_deviates_fill_the_interval():
+    # All 2**49 prefixes, once each: the top 49 bits of a word, as a signed integer.
+    for word, x in [(0, 0.0), (ONES, -(2.0**-48)), (1 << 63, -1.0), ((1 << 63) - 1, 1 - 2.0**-48)]:
+        assert deviates.draw_uniform(1, Repeating(word)).x.tolist() == [x]
 
 
 @each("scale", [2, Fraction(2**34, 3), 2.0**40 / 3, 2.0**45, 2**60])

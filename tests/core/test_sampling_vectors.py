@@ -21,13 +21,15 @@ from tests.folding import each
 
 
 @pytest.mark.parametrize("scale", [1.5, 2.5, 2**20])
-def test_k_norm_in_one_dimension_is_a_rounded_laplace(scale):
-    values = sampling.k_norm(1, scale, 50_000, entropy=SeededEntropy(39))[:, 0]
+@pytest.mark.parametrize("cube", [False, True])
+def test_k_norm_in_one_dimension_is_a_rounded_laplace(scale, cube):
+    def drawn(scale):
+        return sampling.k_norm(1, scale, 50_000, cube=cube, entropy=SeededEntropy(39))[:, 0]
+
     edges = edges_for(float(scale), stats.laplace.ppf)
-    assert p_of_bins(values, edges, rounded_laplace_cdf(scale)) > ALPHA
+    assert p_of_bins(drawn(scale), edges, rounded_laplace_cdf(scale)) > ALPHA
     for wrong in (2 / 3, 3 / 2):
-        noise = sampling.k_norm(1, scale * wrong, 50_000, entropy=SeededEntropy(39))[:, 0]
-        assert p_of_bins(noise, edges, rounded_laplace_cdf(scale)) < REJECT
+        assert p_of_bins(drawn(scale * wrong), edges, rounded_laplace_cdf(scale)) < REJECT
 
 
 @each("d", [2, 3, 10])
@@ -50,6 +52,30 @@ def test_k_norm_radius_and_direction(d, scale):
     skewed = z * np.linspace(1, 2, d)
     skewed = skewed[:, 0] / np.linalg.norm(skewed, axis=1)
     assert stats.kstest((1 + skewed) / 2, marginal).pvalue < REJECT
+
+
+@each("d", [2, 3, 10])
+@each("scale", [2**12, Fraction(2**31, 3)])
+def test_k_norm_of_the_cube(d, scale):
+    # The largest coordinate is Gamma(d); the others, relative to it, are uniform; its place and
+    # its sign are fair. Radius, two coordinates, place and sign: five comparisons.
+    z = sampling.k_norm(d, scale, 20_000, cube=True, entropy=SeededEntropy(48)) / float(scale)
+    place = np.abs(z).argmax(axis=1)
+    signed = z[np.arange(len(z)), place]
+    largest = np.abs(signed)
+    assert stats.kstest(largest, stats.gamma(d).cdf).pvalue > ALPHA
+    for wrong in (2 / 3, 3 / 2):
+        assert stats.kstest(largest * wrong, stats.gamma(d).cdf).pvalue < REJECT
+    assert stats.kstest(largest, stats.gamma(d + 1).cdf).pvalue < REJECT
+    for j in (0, d - 1):
+        others = (z[:, j] / largest)[place != j]
+        assert stats.kstest(others, stats.uniform(-1, 2).cdf).pvalue > ALPHA
+        assert stats.kstest(others * 1.2, stats.uniform(-1, 2).cdf).pvalue < REJECT
+    assert stats.chisquare(np.bincount(place, minlength=d)).pvalue > ALPHA
+    assert stats.binomtest(int((signed > 0).sum()), len(z)).pvalue > ALPHA
+    # a coordinate's variance, in standard errors of it: the fourth moment of z is finite
+    squares = z[:, 0] ** 2
+    assert abs(squares.mean() - (d + 1) * (d + 2) / 3) < 6 * squares.std() / math.sqrt(len(z))
 
 
 def test_k_norm_takes_a_scale_for_each_vector():

@@ -1,4 +1,4 @@
-"""Standard normal and Laplace deviates with unlimited precision: a dyadic prefix and lazy bits.
+"""Normal, Laplace and uniform deviates with unlimited precision: a dyadic prefix and lazy bits.
 
 A deviate is an ideal real number X of which we know a prefix: integers (m, b) with
 m * 2**-b <= X < (m + 1) * 2**-b. The bits after the prefix are independent and fair, and are drawn
@@ -51,6 +51,7 @@ __all__ = [
     "Deviates",
     "draw_laplace",
     "draw_normal",
+    "draw_uniform",
 ]
 
 BITS = 48  # of a prefix after the binary point: 6 for the cell, 42 for the position in it
@@ -395,3 +396,9 @@ def draw_normal(n: int, entropy: Entropy) -> Deviates:
 def draw_laplace(n: int, entropy: Entropy) -> Deviates:
     """Draw `n` standard Laplace deviates (density exp(-|x|)/2); |X| is a standard exponential."""
     return _draw(_envelope(False), n, entropy)
+
+
+def draw_uniform(n: int, entropy: Entropy) -> Deviates:
+    """Draw `n` deviates that are uniform in [-1, 1)."""
+    prefixes = entropy.words(n).view(np.int64) >> (63 - BITS)  # signed: in [-2**48, 2**48)
+    return Deviates(prefixes * 2.0**-BITS)

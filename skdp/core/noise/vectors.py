@@ -1,12 +1,18 @@
-"""K-norm noise for an L2 ball (pure epsilon): Gamma radius times a uniform direction, rounded.
+"""K-norm noise (pure epsilon) of the ball and of the cube: a Gamma radius times a point, rounded.
 
-The ideal vector Z = scale * R * g / ||g||, with R ~ Gamma(d, 1) and g standard normal in d
-dimensions, has density proportional to exp(-||z|| / scale): added to a statistic of L2 sensitivity
-s it is (s / scale)-DP (Hardt & Talwar 2010). The statistic is an integer vector, so rounding the
-ideal sum is adding the rounded ideal noise: post-processing. Each rounding is certified: pure
-epsilon stays pure.
+The ideal vector Z has a density proportional to exp(-||z|| / scale). Added to a statistic of
+sensitivity s in that norm it is (s / scale)-DP (Hardt & Talwar 2010). In d dimensions:
 
-R is the sum of d standard exponentials |E_i|. Everything is evaluated in float64 with a forward
+- Euclidean norm: Z = scale * R * g / ||g||, R ~ Gamma(d, 1), g standard normal.
+- largest coordinate: Z = scale * R * u, R ~ Gamma(d + 1, 1), u uniform in the cube [-1, 1)**d.
+  (Z given R is uniform in the cube of half width scale * R, so its density at z is the integral of
+  r**d exp(-r) / (d! (2 scale r)**d) over r > ||z|| / scale, which is exp(-||z|| / scale) up to a
+  constant.) A coordinate has variance scale**2 (d + 1)(d + 2) / 3.
+
+The statistic is an integer vector, so rounding the ideal sum is adding the rounded ideal noise:
+post-processing. Each rounding is certified: pure epsilon stays pure.
+
+R is a sum of standard exponentials |E_i|. Everything is evaluated in float64 with a forward
 error bound, and rows with a doubtful coordinate again in integers with more bits.
 
 References
@@ -23,7 +29,7 @@ from typing import Any
 import numpy as np
 
 from skdp.core.noise import exact
-from skdp.core.noise.deviates import BITS, Deviates, draw_laplace, draw_normal
+from skdp.core.noise.deviates import BITS, Deviates, draw_laplace, draw_normal, draw_uniform
 from skdp.core.noise.entropy import Entropy, resolve
 from skdp.core.noise.exact import as_order, as_rational, as_shape, check_scales, put
 
@@ -38,19 +44,26 @@ _ROWS = 1 << 14  # coordinates a float pass looks at
 
 
 def k_norm(
-    shape_d: int, scale: Any, size: int | None = None, *, entropy: Entropy | None = None
+    shape_d: int,
+    scale: Any,
+    size: int | None = None,
+    *,
+    cube: bool = False,
+    entropy: Entropy | None = None,
 ) -> np.ndarray:
     """Draw rounded vectors with density proportional to exp(-norm(z) / scale).
 
     Parameters
     ----------
     shape_d : int
-        Dimension d of a vector, which is also the shape of the Gamma radius.
+        Dimension d of a vector.
     scale : int, float, Fraction or array of shape (size,)
         Scale in grid steps, at its exact rational value; in [2**-100, 2**52]. One for all
         vectors, or one a vector.
     size : int or None
         Number of vectors; None for a single one (or as many as there are scales).
+    cube : bool
+        The norm is that of the largest coordinate, instead of the Euclidean one.
     entropy : Entropy or None
         Source of bits; None for the operating system.
 
@@ -68,8 +81,8 @@ def k_norm(
     Notes
     -----
     **Guarantee.** Each coordinate is the nearest integer to that of the ideal vector, exactly.
-    **Privacy.** Added to an integer statistic of L2 sensitivity s, it is (s / scale)-DP. The
-    caller charges.
+    **Privacy.** Added to an integer statistic of sensitivity s in that norm, it is
+    (s / scale)-DP. The caller charges.
 
     Examples
     --------
@@ -92,17 +105,20 @@ def k_norm(
         if scales.shape != (n,):
             raise ValueError("scale must be a scalar or an array of shape (size,).")
     source = resolve(entropy)
-    normals = draw_normal(n * d, source)
-    exponentials = draw_laplace(n * d, source)
+    k = d + cube  # exponentials of a radius
+    points = draw_uniform(n * d, source) if cube else draw_normal(n * d, source)
+    exponentials = draw_laplace(n * k, source)
     out = np.empty((n, d), dtype=np.int64)
     step = max(1, _ROWS // d)
-    doubtful = [np.unique(np.array([*normals.held, *exponentials.held], dtype=np.intp) // d)]
+    doubtful = [
+        np.array(list(points.held), dtype=np.intp) // d,
+        np.array(list(exponentials.held), dtype=np.intp) // k,
+    ]
     for start in range(0, n, step):
         part = slice(start, min(start + step, n))
-        flat = slice(part.start * d, part.stop * d)
         sure = _round_rows(
-            normals.x[flat].reshape(-1, d),
-            exponentials.x[flat].reshape(-1, d),
+            points.x[part.start * d : part.stop * d].reshape(-1, d),
+            exponentials.x[part.start * k : part.stop * k].reshape(-1, k),
             scales[part].astype(np.float64)[:, None],
             out[part],
         )
@@ -114,7 +130,7 @@ def k_norm(
         left = []
         for start in range(0, where.size, step):
             rows_now = where[start : start + step]
-            values, sure = _round_exactly(normals, exponentials, scales, rows_now, d, bits, source)
+            values, sure = _round_exactly(points, exponentials, scales, rows_now, d, bits, source)
             out = put(out.ravel(), _flat(rows_now[sure], d), values[sure].ravel().tolist())
             out = out.reshape(n, d)
             left.append(rows_now[~sure])
@@ -125,22 +141,25 @@ def k_norm(
 def _round_rows(g: np.ndarray, e: np.ndarray, scale: np.ndarray, out: np.ndarray) -> np.ndarray:
     """Round scale * sum|e| * g / ||g|| into `out`; return which rows are certain.
 
-    Bound, with u = 2**-53, w = 2**-48 and y the computed value: the sum of |e| has relative error
-    (d-1) u and d w / sum|e| from unknown bits; ||g|| has relative error (d+2) u / 2 + u and
-    sqrt(d) w / ||g|| (the norm of a difference is at least the difference of the norms); the scale,
-    two products and a quotient 4 u; g_i itself moves by w, that is y by (scale sum|e| / ||g||) w.
-    The first-order terms are taken 1.25 times, which covers the higher orders while their sum is
-    below 2**-10; other rows are not certain.
+    For the cube, which has one exponential more than coordinates, ||g|| is 1.
+
+    Bound, with u = 2**-53, w = 2**-48, k exponentials and y the computed value: the sum of |e| has
+    relative error (k-1) u and k w / sum|e| from unknown bits; ||g|| has relative error
+    (d+2) u / 2 + u and sqrt(d) w / ||g|| (the norm of a difference is at least the difference of
+    the norms), none for the cube; the scale, two products and a quotient 4 u; g_i itself moves by
+    w, that is y by (scale sum|e| / ||g||) w. The first-order terms are taken 1.25 times, which
+    covers the higher orders while their sum is below 2**-10; other rows are not certain.
     """
-    d = g.shape[1]
+    d, k = g.shape[1], e.shape[1]
     with np.errstate(all="ignore"):
         total = np.abs(e).sum(axis=1, keepdims=True)
-        norm = np.sqrt((g * g).sum(axis=1, keepdims=True))
-        factor = scale * total / norm
+        relative = (1.5 * k + 8) * 2.0**-53 + (k * 2.0**-BITS) / total
+        factor = scale * total
+        if k == d:
+            norm = np.sqrt((g * g).sum(axis=1, keepdims=True))
+            factor = factor / norm
+            relative = relative + (math.sqrt(d) * 2.0**-BITS) / norm
         y = factor * g
-        relative = (
-            (1.5 * d + 8) * 2.0**-53 + (d * 2.0**-BITS) / total + (math.sqrt(d) * 2.0**-BITS) / norm
-        )
         error = (np.abs(y) * relative + factor * 2.0**-BITS) * 1.25 + exact.SLACK
         nearest = np.rint(y)
         fits = np.abs(y) < 2.0**62
@@ -150,7 +169,7 @@ def _round_rows(g: np.ndarray, e: np.ndarray, scale: np.ndarray, out: np.ndarray
 
 
 def _round_exactly(
-    normals: Deviates,
+    points: Deviates,
     exponentials: Deviates,
     scales: np.ndarray,
     rows: np.ndarray,
@@ -163,15 +182,17 @@ def _round_exactly(
     All in integers: |g_i| in [m, m+1], sum|E| in [r_lo, r_hi] and ||g|| in [n_lo, n_hi], in units
     of 2**-bits, so |Z_i| is in [p r_lo m / (q n_hi 2**bits), p r_hi (m+1) / (q n_lo 2**bits)].
     """
-    where = _flat(rows, d)
-    m = normals.prefixes(where, bits, entropy).reshape(-1, d)
+    k = exponentials.x.size // scales.size
+    m = points.prefixes(_flat(rows, d), bits, entropy).reshape(-1, d)
     sign = np.where(m < 0, -1, 1).astype(object)
     m = np.where(m < 0, -m - 1, m)
-    r = exponentials.prefixes(where, bits, entropy).reshape(-1, d)
+    r = exponentials.prefixes(_flat(rows, k), bits, entropy).reshape(-1, k)
     r_lo = np.where(r < 0, -r - 1, r).sum(axis=1)
-    r_hi = r_lo + d
-    n_lo = np.array([math.isqrt(s) for s in (m * m).sum(axis=1)], dtype=object)
-    n_hi = np.array([math.isqrt(s) + 1 for s in ((m + 1) * (m + 1)).sum(axis=1)], dtype=object)
+    r_hi = r_lo + k
+    n_lo = n_hi = np.full(len(rows), 1 << bits, dtype=object)  # of the cube
+    if k == d:
+        n_lo = np.array([math.isqrt(s) for s in (m * m).sum(axis=1)], dtype=object)
+        n_hi = np.array([math.isqrt(s) + 1 for s in ((m + 1) * (m + 1)).sum(axis=1)], dtype=object)
     exact_scales = [Fraction(s) for s in scales[rows].tolist()]
     p = np.array([s.numerator for s in exact_scales], dtype=object)
     q = np.array([s.denominator for s in exact_scales], dtype=object)
