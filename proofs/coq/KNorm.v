@@ -1,21 +1,22 @@
-(* K-norm noise for an L2 ball, rounded to integers.
+(* K-norm noise of the ball and of the cube, rounded to integers.
 
    The ideal noise is a point of d real coordinates with density proportional to exp(-|z| / s), |z|
-   the Euclidean norm.  It is added to an integer vector f and the sum is rounded; so the integer
-   vector o is released with a probability proportional to the integral of the density over the
-   cube of side 1 around o - f.  Here this integral is the limit of its Riemann sums: n parts each
+   the Euclidean norm, or the largest coordinate.  It is added to an integer vector f and the sum is
+   rounded; so the integer vector o is released with a probability proportional to the integral of
+   the density over the cube of side 1 around o - f.  Here this integral is the limit of its Riemann sums: n parts each
    way, the density at the midpoint of each of the n^d small cubes.
 
    What is proved: the Riemann sums converge (so the integral exists, in every dimension); the
    integrals over all cubes have a finite positive sum (so the constant of proportion exists, and
-   the probabilities sum to 1, around every statistic); an integer statistic of L2 sensitivity Delta
-   with noise of scale Delta / eps is eps-DP.  Nothing about the integral is assumed.
+   the probabilities sum to 1, around every statistic); an integer statistic of sensitivity Delta in
+   the norm, with noise of scale Delta / eps, is eps-DP.  Nothing about the integral is assumed.
 
-   On paper: that a Gamma radius times a uniform direction has this density, which is how skdp draws
-   the point; the sampler's rounding is certified by its own error bound.
+   On paper: that a Gamma radius times a uniform direction, or a uniform point of the cube, has this
+   density, which is how skdp draws the point; the sampler's rounding is certified by its own error
+   bound.
 
    PROOFS.md: "Noise on integers".  Modules: skdp/core/noise/vectors.py (k_norm),
-   skdp/core/mechanisms.py (l2_noise). *)
+   skdp/core/mechanisms.py (l2_noise, cube_noise). *)
 Require Import Reals Lra Lia ZArith Psatz FunctionalExtensionality.
 From Skdp Require Import Sums Privacy Laplace.
 Open Scope R_scope.
@@ -109,13 +110,63 @@ Proof.
   induction d; [lia|]. simpl. pose proof (squares_0 d x) as P. unfold squares in P.
   destruct (Nat.eq_dec k d) as [->|N]; [lra|]. specialize (IHd ltac:(lia)). nra.
 Qed.
-Lemma norm_lipschitz d x y : Rabs (norm d x - norm d y) <= overR d (fun j => Rabs (x j - y j)).
+
+(* --- the largest coordinate ------------------------------------------------------------------- *)
+
+Fixpoint largest d (x : point) : R := match d with
+  | O => 0
+  | S k => Rmax (largest k x) (Rabs (x k)) end.
+Lemma largest_0 d x : 0 <= largest d x.
+Proof. induction d; simpl; [lra|]. eapply Rle_trans; [exact IHd|apply Rmax_l]. Qed.
+Lemma largest_ext d x y : (forall j, (j < d)%nat -> x j = y j) -> largest d x = largest d y.
 Proof.
-  pose proof (norm_triangle d (fun j => x j - y j) y) as A.
-  pose proof (norm_triangle d (fun j => y j - x j) x) as B.
-  rewrite (norm_ext d _ x) in A by (intros; ring). rewrite (norm_ext d _ y) in B by (intros; ring).
-  pose proof (norm_le_l1 d (fun j => x j - y j)) as C.
-  pose proof (norm_le_l1 d (fun j => y j - x j)) as D. cbv beta in *.
+  induction d; simpl; intros H; [reflexivity|]. rewrite H by lia. rewrite IHd; auto.
+Qed.
+Lemma largest_ge d x j : (j < d)%nat -> Rabs (x j) <= largest d x.
+Proof.
+  induction d; simpl; intros H; [lia|]. destruct (Nat.eq_dec j d) as [->|N]; [apply Rmax_r|].
+  eapply Rle_trans; [apply IHd; lia|apply Rmax_l].
+Qed.
+Lemma largest_le d x c : 0 <= c -> (forall j, (j < d)%nat -> Rabs (x j) <= c) -> largest d x <= c.
+Proof. intros C. induction d; simpl; intros H; [exact C|]. apply Rmax_lub; auto. Qed.
+Lemma largest_triangle d x y : largest d (fun j => x j + y j) <= largest d x + largest d y.
+Proof.
+  pose proof (largest_0 d x). pose proof (largest_0 d y). apply largest_le; [lra|]. intros j J.
+  pose proof (largest_ge d x j J). pose proof (largest_ge d y j J).
+  eapply Rle_trans; [apply Rabs_triang|]. lra.
+Qed.
+Lemma largest_le_l1 d x : largest d x <= overR d (fun j => Rabs (x j)).
+Proof.
+  induction d; simpl; [lra|]. pose proof (Rabs_pos (x d)).
+  assert (0 <= overR d (fun j => Rabs (x j))) by (apply overR_0; intros; apply Rabs_pos).
+  apply Rmax_lub; lra.
+Qed.
+Lemma largest_ge_l1 d x : overR d (fun j => Rabs (x j)) <= INR d * largest d x.
+Proof. rewrite <- overR_const. apply overR_le. intros. apply largest_ge; auto. Qed.
+
+(* --- what the noise needs of a norm ----------------------------------------------------------- *)
+
+Record a_norm := {
+  norm_at :> nat -> point -> R;
+  norm_at_0 : forall d x, 0 <= norm_at d x;
+  norm_at_ext : forall d x y, (forall j, (j < d)%nat -> x j = y j) -> norm_at d x = norm_at d y;
+  norm_at_triangle : forall d x y, norm_at d (fun j => x j + y j) <= norm_at d x + norm_at d y;
+  norm_at_le_l1 : forall d x, norm_at d x <= overR d (fun j => Rabs (x j));
+  norm_at_ge_l1 : forall d x, overR d (fun j => Rabs (x j)) <= INR d * norm_at d x }.
+Definition euclidean := Build_a_norm norm norm_0 norm_ext norm_triangle norm_le_l1 norm_ge_l1.
+Definition box_norm :=
+  Build_a_norm largest largest_0 largest_ext largest_triangle largest_le_l1 largest_ge_l1.
+
+Section Norm.
+Variable len : a_norm.
+Lemma norm_at_lipschitz d x y : Rabs (len d x - len d y) <= overR d (fun j => Rabs (x j - y j)).
+Proof.
+  pose proof (norm_at_triangle len d (fun j => x j - y j) y) as A.
+  pose proof (norm_at_triangle len d (fun j => y j - x j) x) as B.
+  rewrite (norm_at_ext len d _ x) in A by (intros; ring).
+  rewrite (norm_at_ext len d _ y) in B by (intros; ring).
+  pose proof (norm_at_le_l1 len d (fun j => x j - y j)) as C.
+  pose proof (norm_at_le_l1 len d (fun j => y j - x j)) as D. cbv beta in *.
   rewrite (overR_ext d (fun j => Rabs (y j - x j)) (fun j => Rabs (x j - y j))) in D
     by (intros; apply Rabs_minus_sym).
   apply Rabs_le. lra.
@@ -123,7 +174,7 @@ Qed.
 
 (* --- the density ------------------------------------------------------------------------------ *)
 
-Definition density (s : R) d (x : point) := exp (- norm d x / s).
+Definition density (s : R) d (x : point) := exp (- len d x / s).
 Lemma exp_lipschitz a b : 0 <= a -> 0 <= b -> Rabs (exp (- a) - exp (- b)) <= Rabs (a - b).
 Proof.
   assert (H : forall a b, 0 <= a -> a <= b -> Rabs (exp (- a) - exp (- b)) <= Rabs (a - b)).
@@ -140,10 +191,10 @@ Lemma density_lipschitz s d x y : 0 < s ->
   Rabs (density s d x - density s d y) <= / s * overR d (fun j => Rabs (x j - y j)).
 Proof.
   intros S. pose proof (Rinv_0_lt_compat s S) as I. unfold density, Rdiv.
-  rewrite !Ropp_mult_distr_l_reverse. pose proof (norm_0 d x). pose proof (norm_0 d y).
+  rewrite !Ropp_mult_distr_l_reverse. pose proof (norm_at_0 len d x). pose proof (norm_at_0 len d y).
   eapply Rle_trans; [apply exp_lipschitz; nra|].
   rewrite <- Rmult_minus_distr_r, Rabs_mult, (Rabs_right (/ s)) by lra.
-  rewrite Rmult_comm. apply Rmult_le_compat_l; [lra|]. apply norm_lipschitz.
+  rewrite Rmult_comm. apply Rmult_le_compat_l; [lra|]. apply norm_at_lipschitz.
 Qed.
 
 (* --- Riemann sums over a cube of side 1 ------------------------------------------------------- *)
@@ -345,20 +396,20 @@ Proof.
 Qed.
 Lemma CV_scale c u v : Un_cv u v -> Un_cv (fun n => c * u n) (c * v).
 Proof. intros H. apply (CV_mult (fun _ => c)); [apply CV_const|auto]. Qed.
-Definition norm2 d (v : vec) := norm d (real v).
+Definition len_of d (v : vec) := len d (real v).
 Theorem cube_ratio s d z z' : 0 < s ->
-  cube s d z <= exp (norm2 d (minus z' z) / s) * cube s d z'.
+  cube s d z <= exp (len_of d (minus z' z) / s) * cube s d z'.
 Proof.
   intros H. set (C := exp _).
   eapply Rle_cv_lim; [|apply cube_is_integral; auto
                       |apply (CV_scale C); apply cube_is_integral; auto].
   intros n. cbv beta.
   apply (grid_shifted (S n) d (density s d) (real (minus z' z)) C); auto; [lia| |].
-  - intros x y E. unfold C, density, norm2. rewrite <- exp_plus. apply exp_le.
+  - intros x y E. unfold C, density, len_of. rewrite <- exp_plus. apply exp_le.
     unfold Rdiv. rewrite <- Rmult_plus_distr_r. apply Rmult_le_compat_r.
     + left. apply Rinv_0_lt_compat; auto.
-    + pose proof (norm_triangle d x (real (minus z' z))) as T.
-      rewrite (norm_ext d _ y) in T by (intros; rewrite E; auto). lra.
+    + pose proof (norm_at_triangle len d x (real (minus z' z))) as T.
+      rewrite (norm_at_ext len d _ y) in T by (intros; rewrite E; auto). lra.
   - intros j _. unfold real, minus. rewrite minus_IZR. ring.
 Qed.
 Lemma cube_between s d z low high : 0 < s ->
@@ -376,13 +427,13 @@ Proof.
 Qed.
 Lemma cube_pos s d z : 0 < s -> 0 < cube s d z.
 Proof.
-  intros H. set (low := exp (- (norm d (real z) + INR d) / s)).
+  intros H. set (low := exp (- (len d (real z) + INR d) / s)).
   apply Rlt_le_trans with low; [apply exp_pos|].
   apply (cube_between s d z low 1 H). intros y Y. unfold low, density.
-  pose proof (Rinv_0_lt_compat s H) as I. pose proof (norm_0 d y) as P. split.
+  pose proof (Rinv_0_lt_compat s H) as I. pose proof (norm_at_0 len d y) as P. split.
   - apply exp_le. unfold Rdiv. apply Rmult_le_compat_r; [lra|].
-    pose proof (norm_lipschitz d y (real z)) as L.
-    pose proof (Rle_abs (norm d y - norm d (real z))).
+    pose proof (norm_at_lipschitz d y (real z)) as L.
+    pose proof (Rle_abs (len d y - len d (real z))).
     assert (O : overR d (fun j => Rabs (y j - real z j)) <= INR d * / 2)
       by (rewrite <- overR_const; apply overR_le; auto).
     pose proof (pos_INR d). lra.
@@ -416,15 +467,15 @@ Proof.
   apply (cube_between s d z 0); auto. intros y Y. split; [left; apply exp_pos|].
   unfold density. apply exp_le. unfold Rdiv. rewrite !Ropp_mult_distr_l_reverse.
   apply Ropp_le_contravar.
-  assert (A : overR d (fun j => Rabs (IZR (z j)) - / 2) <= INR (S d) * norm d y).
-  { pose proof (norm_ge_l1 d y) as G. pose proof (norm_0 d y). rewrite S_INR.
+  assert (A : overR d (fun j => Rabs (IZR (z j)) - / 2) <= INR (S d) * len d y).
+  { pose proof (norm_at_ge_l1 len d y) as G. pose proof (norm_at_0 len d y). rewrite S_INR.
     apply Rle_trans with (overR d (fun j => Rabs (y j))); [|lra].
     apply overR_le. intros j J. specialize (Y j J). unfold real in Y.
     pose proof (Rabs_triang (IZR (z j) - y j) (y j)) as T.
     replace (IZR (z j) - y j + y j) with (IZR (z j)) in T by ring.
     rewrite (Rabs_minus_sym (IZR (z j))) in T. lra. }
   pose proof (Rinv_0_lt_compat u U). unfold u at 1. rewrite Rinv_mult.
-  apply Rle_trans with (INR (S d) * norm d y * (/ s * / INR (S d))).
+  apply Rle_trans with (INR (S d) * len d y * (/ s * / INR (S d))).
   - apply Rmult_le_compat_r; auto. left. apply Rmult_lt_0_compat; apply Rinv_0_lt_compat; auto.
   - right. field. lra.
 Qed.
@@ -504,13 +555,34 @@ Proof.
   extensionality j. unfold minus, origin. ring.
 Qed.
 Theorem k_noise_ratio s d f g o : 0 < s ->
-  k_noise s d f o <= exp (norm2 d (minus f g) / s) * k_noise s d g o.
+  k_noise s d f o <= exp (len_of d (minus f g) / s) * k_noise s d g o.
 Proof.
   intros H. unfold k_noise, Rdiv. rewrite <- Rmult_assoc.
   apply Rmult_le_compat_r; [left; apply Rinv_0_lt_compat, everything_pos; auto|].
   replace (minus f g) with (minus (minus o g) (minus o f)); [apply cube_ratio; auto|].
   extensionality j. unfold minus. ring.
 Qed.
+(* Integer statistic of sensitivity Delta in this norm, scale Delta / eps: eps-DP. *)
+Theorem noise_dp {T} (near : T -> T -> Prop) (f : T -> vec) d (Delta : Z) eps :
+  (0 < Delta)%Z -> 0 < eps ->
+  (forall x y, near x y -> len_of d (minus (f x) (f y)) <= IZR Delta) ->
+  dp T near eps (fun x o => k_noise (IZR Delta / eps) d (f x) o).
+Proof.
+  intros HD E S x y N o. assert (D0 : 0 < IZR Delta) by (apply IZR_lt; auto).
+  assert (P : 0 < IZR Delta / eps) by (apply Rdiv_lt_0_compat; auto).
+  split; [left; apply k_noise_pos; auto|].
+  eapply Rle_trans; [apply k_noise_ratio with (g := f y); auto|].
+  apply Rmult_le_compat_r; [left; apply k_noise_pos; auto|]. apply exp_le.
+  pose proof (S x y N) as M. apply Rmult_le_reg_r with (r := IZR Delta / eps); auto.
+  replace (len_of d (minus (f x) (f y)) / (IZR Delta / eps) * (IZR Delta / eps))
+    with (len_of d (minus (f x) (f y))) by (field; lra).
+  replace (eps * (IZR Delta / eps)) with (IZR Delta) by (field; lra). exact M.
+Qed.
+End Norm.
+
+(* --- the two norms ---------------------------------------------------------------------------- *)
+
+Definition norm2 d (v : vec) := norm d (real v).
 Lemma norm2_squares d v : norm2 d v * norm2 d v = IZR (sq d v).
 Proof.
   unfold norm2. rewrite norm_sq. unfold squares, sq. induction d; simpl; [reflexivity|].
@@ -528,16 +600,16 @@ Qed.
 Theorem k_norm_dp {T} (near : T -> T -> Prop) (f : T -> vec) d (Delta : Z) eps :
   (0 < Delta)%Z -> 0 < eps ->
   (forall x y, near x y -> (sq d (minus (f x) (f y)) <= Delta * Delta)%Z) ->
-  dp T near eps (fun x o => k_noise (IZR Delta / eps) d (f x) o).
+  dp T near eps (fun x o => k_noise euclidean (IZR Delta / eps) d (f x) o).
 Proof.
-  intros HD E S x y N o. assert (D0 : 0 < IZR Delta) by (apply IZR_lt; auto).
-  assert (P : 0 < IZR Delta / eps) by (apply Rdiv_lt_0_compat; auto).
-  split; [left; apply k_noise_pos; auto|].
-  eapply Rle_trans; [apply k_noise_ratio with (g := f y); auto|].
-  apply Rmult_le_compat_r; [left; apply k_noise_pos; auto|]. apply exp_le.
-  assert (M : norm2 d (minus (f x) (f y)) <= IZR Delta) by (apply norm2_le; auto; lia).
-  apply Rmult_le_reg_r with (r := IZR Delta / eps); auto.
-  replace (norm2 d (minus (f x) (f y)) / (IZR Delta / eps) * (IZR Delta / eps))
-    with (norm2 d (minus (f x) (f y))) by (field; lra).
-  replace (eps * (IZR Delta / eps)) with (IZR Delta) by (field; lra). exact M.
+  intros HD E S. apply noise_dp; auto. intros x y N. apply norm2_le; [lia|auto].
+Qed.
+(* No entry of the integer statistic moves by more than Delta, scale Delta / eps: eps-DP. *)
+Theorem cube_dp {T} (near : T -> T -> Prop) (f : T -> vec) d (Delta : Z) eps :
+  (0 < Delta)%Z -> 0 < eps ->
+  (forall x y, near x y -> forall j, (j < d)%nat -> (Z.abs (f x j - f y j) <= Delta)%Z) ->
+  dp T near eps (fun x o => k_noise box_norm (IZR Delta / eps) d (f x) o).
+Proof.
+  intros HD E S. apply noise_dp; auto. intros x y N. apply largest_le; [apply IZR_le; lia|].
+  intros j J. unfold real, minus. rewrite <- abs_IZR. apply IZR_le. auto.
 Qed.

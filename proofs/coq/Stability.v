@@ -127,6 +127,22 @@ Proof.
   - apply IZR_le; auto.
   - apply IZR_le; auto.
 Qed.
+(* Bounds on every entry: what noise of the cube needs. *)
+Theorem total_moves_entry j (phi : Row -> vec) DR DA : (0 <= DR)%Z -> (0 <= DA)%Z ->
+  (forall x y, (Z.abs (phi x j - phi y j) <= DR)%Z) -> (forall x, (Z.abs (phi x j) <= DA)%Z) ->
+  forall T U, near T U ->
+  (Z.abs (total Row phi T j - total Row phi U j) <= Z.max (r * DR) (a * DA))%Z.
+Proof.
+  intros PR PA HR HA.
+  assert (E : forall v, l1 1 (fun _ => v j) = Z.abs (v j)) by (intros; unfold l1; simpl; lia).
+  intros T U N.
+  pose proof (total_moves_L1 1 (fun x _ => phi x j) DR DA PR PA) as M.
+  assert (F : forall V i, total Row (fun x (_ : nat) => phi x j) V i = total Row phi V j).
+  { intros V i. induction V; simpl; [reflexivity|]. rewrite <- IHV. reflexivity. }
+  unfold l1, minus in M. simpl in M.
+  specialize (M ltac:(intros x y; specialize (HR x y); lia)
+                ltac:(intros x; specialize (HA x); lia) T U N). rewrite !F in M. lia.
+Qed.
 (* Bounds on squares: what an Independent sensitivity states. *)
 Theorem total_moves_squares d (phi : Row -> vec) QR QA : (0 <= QR)%Z -> (0 <= QA)%Z ->
   (forall x y, (sq d (minus (phi x) (phi y)) <= QR)%Z) -> (forall x, (sq d (phi x) <= QA)%Z) ->
