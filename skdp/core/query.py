@@ -466,7 +466,8 @@ def _check_held(value: Any, kind: type, where: str, infinite: bool) -> None:
             # Of cuts that values are only compared with, an infinite one is beyond them all.
             only_compared = type(one) is np.ndarray and getattr(type(value), "compares", False)
             if not (only_compared and not np.isnan(one).any()):
-                _check_held(one, kind, f"{name} of {type(value).__name__}", infinite)
+                named = infinite or name in getattr(type(value), "names", ())
+                _check_held(one, kind, f"{name} of {type(value).__name__}", named)
         return
     if type(value) is np.ndarray and value.dtype.kind in "biuf":
         # Public answers that scores are held against are made integers by the choice itself.

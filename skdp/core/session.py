@@ -118,6 +118,10 @@ class Session:
         out: Release = self.answer(Count(), share, name=name)
         return out
 
+    def code_rows(self, domain: Any) -> None:
+        """Give rows their codes by a released domain: a function of each row alone."""
+        self._table.rows.take_domain(domain)
+
     # --- what is public -------------------------------------------------------------------------
 
     @property
