@@ -28,7 +28,7 @@ from skdp.budget.ambient import outside_level
 from skdp.core import ScaledBox, Session
 from skdp.parameters import Integers, Table, check_classes, naming
 from skdp.planning import bounds_in
-from skdp.queries import SecondMoment, SelectClasses, label_moments
+from skdp.queries import SecondMoment, label_moments, select_classes
 from skdp.tabular import (
     as_dense,
     check_labelled,
@@ -309,7 +309,7 @@ class DPSelectKBest(theirs.SelectorMixin, TargetErrorMixin, Transformer):
     def _score_classes(self, session: Session, stated: Any, classes: Any) -> None:
         """Release moments of classes, and set the scores."""
         if classes is None:
-            classes = session.answer(SelectClasses(), CLASSES_SHARE)
+            classes = session.answer(select_classes(), CLASSES_SHARE)
         self.classes_ = classes
         self.scores_, self.bounds_ = np.zeros(self.n_features_in_), stated
         if len(classes) < 2:

@@ -34,7 +34,7 @@ from skdp.budget import Cost, PrivacyBudget, gdp_mu
 from skdp.budget.ambient import outside_level
 from skdp.core import Mean, Session
 from skdp.parameters import FLAG, Table
-from skdp.queries import LearnDomain, MarginalCells, Quantiles, row_counts
+from skdp.queries import MarginalCells, Quantiles, learn_domain, row_counts
 from skdp.tabular import (
     MISSING,
     ColumnPlan,
@@ -355,7 +355,8 @@ class DPSimpleImputer(ExpectedErrorMixin, Transformer):
         delta, separate = self._deltas()
         with self._session(rows, delta=delta, separate_delta=separate) as session:
             if selects:
-                domain = session.answer(LearnDomain(1.0, 4), _CATEGORIES).domain
+                learned = learn_domain(session, plans, 1.0, 4, _CATEGORIES, named=named)
+                domain = learned.domain
             counts = []
             for j in range(d):
                 query = row_counts(MarginalCells(tuple(domain.sizes), (j,)), "marginal")

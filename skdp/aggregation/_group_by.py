@@ -35,6 +35,7 @@ from skdp.queries import (
     SelectKeys,
     UnitShapes,
     UnitSpread,
+    unit_sum,
 )
 from skdp.tabular import KeyTerm, check_grouped, column_of_values, shown_key, table_of
 from skdp.user_code import untracked
@@ -447,7 +448,7 @@ class DPGroupBy(BaseEstimator):
         terms = plan.distinct_terms(term for one in aggregates for term in terms_of(one))
         shapes = None
         if shares["shapes"]:
-            query = UnitShapes(listed, plan.KEY_EDGES, plan.ROW_EDGES)
+            query = unit_sum(UnitShapes(listed, plan.KEY_EDGES, plan.ROW_EDGES))
             shapes = session.answer(query, shares["shapes"])
         keys = listed
         if keys is None:
@@ -464,18 +465,18 @@ class DPGroupBy(BaseEstimator):
             return columns
         if shares["found"] and keys:
             shapes = session.answer(
-                UnitShapes(keys, plan.KEY_EDGES, plan.ROW_EDGES), shares["found"]
+                unit_sum(UnitShapes(keys, plan.KEY_EDGES, plan.ROW_EDGES)), shares["found"]
             )
         self._choose_caps(session, shapes, len(keys), aggregates, terms, shares)
         caps = self.max_keys_per_unit_, self.max_rows_per_unit_
         self.left_out_: dict[str, float] = {}
         if keys and shares["left_out"]:
-            out = session.answer(LeftOut(keys, *caps), shares["left_out"])
+            out = session.answer(unit_sum(LeftOut(keys, *caps)), shares["left_out"])
             self.left_out_ |= results.left_out_of(out, session.pure)
         self._noisy: dict[str, Any] = {}
         releases = {}
         for i, term in enumerate(terms if keys else ()):
-            query_of = KeyTotals(keys, tuple(terms), i, *caps)
+            query_of = unit_sum(KeyTotals(keys, tuple(terms), i, *caps))
             name = f"{term.kind} {term.column}".strip()
             releases[repr(term)] = session.answer(query_of, shares["term"], name=name)
         for one in aggregates:
@@ -500,7 +501,9 @@ class DPGroupBy(BaseEstimator):
         if one.kind != "mean":
             return out
         about = results.about_means(terms[1], out[one.name])
-        query = KeyTotals(keys, (about,), 0, self.max_keys_per_unit_, self.max_rows_per_unit_)
+        query = unit_sum(
+            KeyTotals(keys, (about,), 0, self.max_keys_per_unit_, self.max_rows_per_unit_)
+        )
         spread = session.answer(query, shares["spread"], name=f"spread {one.column}")
         whole = results.interval_of(one, terms, found, pure=session.pure, spread=spread)
         return out | self._known(one, whole)
@@ -514,7 +517,7 @@ class DPGroupBy(BaseEstimator):
         without = [one for one in aggregates if plan.learns(one)]
         unclear = set()
         for column in dict.fromkeys(one.column for one in without):
-            query, name = UnitSpread(column, plan.SPREAD_EDGES), f"bounds of {column}"
+            query, name = unit_sum(UnitSpread(column, plan.SPREAD_EDGES)), f"bounds of {column}"
             spread = session.answer(query, shares["learned"], name=name)
             learned[column], self.hidden_units_[column], clear = plan.learned_range(
                 spread.value, std_of(spread), session.pure

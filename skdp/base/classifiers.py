@@ -32,10 +32,10 @@ from skdp.planning import Allowance, bounds_in
 from skdp.queries import (
     Labels,
     LearnedBox,
-    SelectClasses,
     StandardBall,
     moments,
     row_counts,
+    select_classes,
     softmax,
 )
 from skdp.tabular import (
@@ -381,7 +381,7 @@ class LabelledClassifier(
         opened = self._session(rows, delta=delta, separate_delta=separate)
         with opened as session, np.errstate(all="ignore"):
             if classes is None:
-                classes = session.answer(SelectClasses(), CLASSES_SHARE)
+                classes = session.answer(select_classes(), CLASSES_SHARE)
             self.classes_ = classes
             if len(classes) > 1:
                 self._fit(session, public, len(classes), **options)

@@ -19,7 +19,7 @@ from sklearn.utils.validation import check_is_fitted
 from skdp.base.mixin import PrivateMixin
 from skdp.budget import Cost
 from skdp.core import Session
-from skdp.queries import SelectCategories
+from skdp.queries import select_categories
 from skdp.tabular import MISSING, Schema, cell_key
 
 Floats = NDArray[np.float64]
@@ -205,7 +205,7 @@ def listed(X: Any, j: int, schema: Schema) -> list[Any]:
 def selected(session: Session, columns: Sequence[int]) -> dict[int, list[Any]]:
     """Ask for the categories of columns, those of the session's rows, in order."""
     found: dict[int, list[Any]] = {j: [] for j in columns}
-    keys = session.answer(SelectCategories())
+    keys = session.answer(select_categories(session.n_features))
     for j, family, value in sorted(keys, key=lambda k: (k[0], _FAMILIES.index(k[1]), k[2])):
         found[j].append(np.nan if (family, value) == MISSING else value)
     return found

@@ -188,16 +188,16 @@ class Measurement:
 
     A subclass is a frozen dataclass of public values, registered like a `Query`; its proof stands
     in its file. `measure` is handed the private table and the session's privacy filter: those of
-    this package only. Its guarantee is for one step of ``table.relation``; where a unit may change
-    more, the filter gives each step its part of the allowance (group privacy).
+    this package only. Its guarantee is for one step, by default of ``table.relation``; where a unit
+    may change more, the filter gives each step its part of the allowance (group privacy).
     """
 
     name: ClassVar[str] = "measurement"
 
     @staticmethod
-    def holds_for_units(query: Any, table: PrivateTable) -> bool:
-        """Whether its guarantee is for all that one unit changes of this table; then no group."""
-        return False
+    def steps(query: Any, table: PrivateTable) -> int:
+        """Return how many of the steps that its guarantee is for one unit may change."""
+        return table.stability.steps
 
     def measure(self, table: PrivateTable, meter: Meter, share: Share, name: str) -> Any:
         """Release, and return what came out in the user's units."""
@@ -208,9 +208,8 @@ class Derived:
     """A query of a table that is derived from the private one: of one column, of blocks' answers.
 
     A subclass is a frozen dataclass of public values, registered like a `Query`, with the field
-    `query`; its proof stands in its file and says which stability the derived table has. The
-    session answers the query on that table, with its own sensitivity and the noise that this asks
-    for. Like a measurement it is handed the session's privacy filter, for one step.
+    `query`; its proof stands in its file and says which stability the derived table has, for a unit
+    of the caller's table. The session answers the query on that table.
     """
 
     name: ClassVar[str] = "derived table"
@@ -466,7 +465,8 @@ def _check_held(value: Any, kind: type, where: str, infinite: bool) -> None:
             # Of cuts that values are only compared with, an infinite one is beyond them all.
             only_compared = type(one) is np.ndarray and getattr(type(value), "compares", False)
             if not (only_compared and not np.isnan(one).any()):
-                _check_held(one, kind, f"{name} of {type(value).__name__}", infinite)
+                named = infinite or name in getattr(type(value), "names", ())
+                _check_held(one, kind, f"{name} of {type(value).__name__}", named)
         return
     if type(value) is np.ndarray and value.dtype.kind in "biuf":
         # Public answers that scores are held against are made integers by the choice itself.

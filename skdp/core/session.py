@@ -118,6 +118,10 @@ class Session:
         out: Release = self.answer(Count(), share, name=name)
         return out
 
+    def code_rows(self, domain: Any) -> None:
+        """Give rows their codes by a released domain: a function of each row alone."""
+        self._table.rows.take_domain(domain)
+
     # --- what is public -------------------------------------------------------------------------
 
     @property
@@ -186,20 +190,19 @@ def answer_query(
     described = f"{kind.__module__}.{kind.__qualname__}"
     if known and issubclass(kind, Query):
         described = query.described
-    # For mechanisms that say nothing of more than one step.
-    per_step = meter.per_step(table.stability.steps)
     with asked(described, reviewed=known):
         if issubclass(kind, Derived):
-            derived = kind.table(query, table, per_step, share, name)
-            return answer_query(query.query, derived, per_step, share, name)
+            derived = kind.table(query, table, meter, share, name)
+            return answer_query(query.query, derived, meter, share, name)
         if issubclass(kind, Measurement):
-            whole = kind.holds_for_units(query, table)
-            return kind.measure(query, table, meter if whole else per_step, share, name)
+            steps = kind.steps(query, table)
+            return kind.measure(query, table, meter.per_step(steps), share, name)
         if issubclass(kind, Choice):
             size = moved_by(kind, query, table.stability)
             scores = _computed(meter, share, name, lambda: kind.scores(query, table))
             return kind.decoded(query, exponential_mechanism(meter, name, scores, size, share))
-        terms = terms_of(table, per_step, share)
+        # What a query may know is for one step, like what a measurement may lose.
+        terms = terms_of(table, meter.per_step(table.stability.steps), share)
         query = kind.prepared(query, terms)
         size = moved_by(kind, query, table.stability)
         if not is_reviewed(type(size)):

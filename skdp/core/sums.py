@@ -81,6 +81,8 @@ class Image:
     needs_labels : bool
     least : int
         Rows that a pass should read at a time.
+    own_pass : bool
+        Whether `table_total` makes the sum, and not `blocks`. There are no cells and weights then.
     runs_user_code : bool
         Whether `user_total` makes the sum, from what a user's code makes of the rows.
     """
@@ -91,6 +93,7 @@ class Image:
     weight_bits = 0
     needs_labels = False
     least = 256
+    own_pass = False
     runs_user_code = False
 
     @property
@@ -160,6 +163,10 @@ class Image:
             q = self.weighted(block, weights)
             parts.append(as_total(np.ones(len(q)) @ q, dtype))
         return parts[0] if len(parts) == 1 else np.concatenate(parts)
+
+    def table_total(self, table: PrivateTable) -> NDArray:
+        """Return the sum, exactly: of rows that are read otherwise than in chunks."""
+        raise NotImplementedError
 
     def user_total(self, table: PrivateTable, meter: Meter, share: Share, name: str) -> NDArray:
         """Return the sum of the images that a user's code makes of rows, in isolation."""
@@ -308,6 +315,10 @@ class RowSum(Query):
     @property
     def of_values_alone(self) -> bool:
         """Whether it reads the values of rows alone: neither labels nor weights, in no cells."""
+        return not self.image.own_pass and self._is_plain
+
+    @property
+    def _is_plain(self) -> bool:
         return self.cells is None and self.weight_bound is None and not self.image.needs_labels
 
     # --- the exact sums ---------------------------------------------------------------------------
@@ -316,13 +327,15 @@ class RowSum(Query):
         self.image.check_table(table)
         if self.cells is not None:
             self.cells.check_table(table)
-        if self.image.runs_user_code and not self.of_values_alone:
-            raise TypeError("images that a user's code makes have neither cells nor weights")
+        if (self.image.runs_user_code or self.image.own_pass) and not self._is_plain:
+            raise TypeError("images with a pass of their own have neither cells nor weights")
 
     def exact(self, table: PrivateTable) -> NDArray:
         image, cells = self.image, self.cells
         if cells is None and self.weight_bound is None and type(image) is One:
             return np.array([table.n], dtype=np.int64)
+        if image.own_pass:
+            return self._counted(image.table_total(table), table, None)
         largest = max(image.largest * self._scale, self.constant)
         dtype = total_dtype(table.rows, largest)
         labelled = image.needs_labels or (cells is not None and cells.needs_labels)

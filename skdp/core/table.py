@@ -97,9 +97,14 @@ class Stability:
             return self.replacements
         return max(2 * self.replacements, self.additions)
 
+    @property
+    def changes(self) -> int:
+        """Rows that are changed at most, each replaced, added or removed."""
+        return max(self.replacements, self.additions)
+
     def filtered(self) -> Stability:
         """Return the stability of what a filter of each row leaves."""
-        return Stability(self.replacements, max(self.replacements, self.additions))
+        return Stability(self.replacements, self.changes)
 
 
 def stability_of(relation: str) -> Stability:

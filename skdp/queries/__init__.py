@@ -52,9 +52,9 @@ if TYPE_CHECKING:
     from skdp.queries.key_selection import (
         KEY_METHODS,
         MAX_KEYS_PER_UNIT,
-        SelectCategories,
-        SelectClasses,
         SelectKeys,
+        select_categories,
+        select_classes,
     )
     from skdp.queries.key_totals import (
         MAX_ROWS_PER_UNIT,
@@ -62,10 +62,11 @@ if TYPE_CHECKING:
         LeftOut,
         UnitShapes,
         UnitSpread,
+        unit_sum,
     )
     from skdp.queries.learned_bounds.decoding import LearnedBox
     from skdp.queries.learned_bounds.learning import LearnedBounds, LearningPlan, plan_learning
-    from skdp.queries.learned_domain import LearnDomain
+    from skdp.queries.learned_domain import learn_domain
     from skdp.queries.learned_ranges import DOUBT_FAR, DOUBT_ONE_VALUE, LearnedRange
     from skdp.queries.logistic import LogisticMinimiser, UnitBall
     from skdp.queries.quantiles import (
@@ -120,11 +121,11 @@ if TYPE_CHECKING:
         Prefixes,
         Weighted,
         Workload,
-        WorkloadAnswer,
         WorstMarginal,
         WorstQuery,
         cells_noise,
         marginals,
+        workload_answer,
     )
 else:
     __getattr__, __dir__ = page_of(
@@ -147,12 +148,12 @@ else:
             "kernel_maps": "KernelMap",
             "kernel_means": "KernelMean LinearImage basis_mean feature_means",
             "key_selection": (
-                "KEY_METHODS MAX_KEYS_PER_UNIT SelectCategories SelectClasses SelectKeys"
+                "KEY_METHODS MAX_KEYS_PER_UNIT SelectKeys select_categories select_classes"
             ),
-            "key_totals": "KeyTotals LeftOut MAX_ROWS_PER_UNIT UnitShapes UnitSpread",
+            "key_totals": "KeyTotals LeftOut MAX_ROWS_PER_UNIT UnitShapes UnitSpread unit_sum",
             "learned_bounds.decoding": "LearnedBox",
             "learned_bounds.learning": "LearnedBounds LearningPlan plan_learning",
-            "learned_domain": "LearnDomain",
+            "learned_domain": "learn_domain",
             "learned_ranges": "DOUBT_FAR DOUBT_ONE_VALUE LearnedRange",
             "logistic": "LogisticMinimiser UnitBall",
             "quantiles": (
@@ -176,7 +177,7 @@ else:
             "views": "LogitBall StandardBall TargetBox WeightedBall sum_view",
             "workloads": (
                 "Cells Group Intervals MAX_TABLE MarginalCells Prefixes QUERY_UNIT Weighted "
-                "Workload WorkloadAnswer WorstMarginal WorstQuery cells_noise marginals"
+                "Workload WorstMarginal WorstQuery cells_noise marginals workload_answer"
             ),
         },
     )
@@ -214,7 +215,6 @@ __all__ = [
     "Labelled",
     "Labels",
     "Lattice",
-    "LearnDomain",
     "LearnedBounds",
     "LearnedBox",
     "LearnedRange",
@@ -239,8 +239,6 @@ __all__ = [
     "Quantiles",
     "Repeats",
     "SecondMoment",
-    "SelectCategories",
-    "SelectClasses",
     "SelectKeys",
     "SmallTable",
     "SmoothMedian",
@@ -258,7 +256,6 @@ __all__ = [
     "Weighted",
     "WeightedBall",
     "Workload",
-    "WorkloadAnswer",
     "WorstMarginal",
     "WorstQuery",
     "additive",
@@ -284,6 +281,7 @@ __all__ = [
     "label_vectors",
     "laplace_kappa",
     "largest_threshold_size",
+    "learn_domain",
     "logistic_gradient",
     "marginals",
     "moments",
@@ -298,6 +296,8 @@ __all__ = [
     "row_counts",
     "rows_beyond",
     "score_mean",
+    "select_categories",
+    "select_classes",
     "softmax",
     "spread",
     "squared_offsets",
@@ -307,4 +307,6 @@ __all__ = [
     "target_moments",
     "threshold_scales",
     "tree_box",
+    "unit_sum",
+    "workload_answer",
 ]

@@ -241,9 +241,9 @@ class BestOfRuns(Measurement):
     separate: bool = False
 
     @staticmethod
-    def holds_for_units(query: Any, table: PrivateTable) -> bool:
-        """Say so of a table of units: one unit changes one part, and runs protect units."""
-        return isinstance(table.rows, WholeUnits)
+    def steps(query: Any, table: PrivateTable) -> int:
+        """Return 1 for a table of units: one unit changes one part, and runs protect units."""
+        return 1 if isinstance(table.rows, WholeUnits) else table.stability.steps
 
     def measure(self, table: PrivateTable, meter: Meter, share: Share, name: str) -> BestRun:
         if not meter.pure:

@@ -20,7 +20,7 @@ import hashlib
 import os
 import threading
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures.process import BrokenProcessPool
 from dataclasses import dataclass
 from functools import partial
@@ -135,6 +135,26 @@ def _in_parallel(
 # --- the blocks -------------------------------------------------------------------------------
 
 
+def _seeded_words(table: PrivateTable, key: bytes) -> NDArray[np.uint64]:
+    """Return one keyed hash a row, the same for rows that two neighbouring tables have in common.
+
+    Where rows are replaced, a row that replaces another has its word: the hash is of its place in
+    its unit, or in the caller's table. Where one is added or removed, it is of the row's content.
+    """
+    rows = table.rows
+    if not table.stability.replacements:
+        return _by_content(rows, key)
+    places: Iterable[Any] = range(rows._n) if rows._positions is None else rows._positions.tolist()
+    if rows.units is not None:
+        units, seen = rows.unit_rows(), Counter[int]()
+        places = []
+        for word in units.words[units.codes].tolist():
+            places.append((word, seen[word]))
+            seen[word] += 1
+    digests = (hashlib.blake2b(repr(place).encode(), digest_size=8, key=key) for place in places)
+    return np.array([int.from_bytes(one.digest(), "little") for one in digests], dtype=np.uint64)
+
+
 def _by_content(rows: Rows, key: bytes) -> NDArray[np.uint64]:
     """Return one keyed hash a row, of its content and of how many equal rows came before."""
     seen: Counter[bytes] = Counter()
@@ -192,10 +212,9 @@ def _blocks(
 ) -> list[Positions]:
     """Return the positions of the rows of each block: every row is in exactly one.
 
-    R: a public random permutation, dealt out in turn; sizes differ by at most one. A: by an
-    independent word a row. Under a seed that word is a hash of the row's content, so that the
-    blocks of two tables that differ in one row do so too, which audits compare; and rows are
-    in the order of their words, as their places differ.
+    Where the number of rows is public: by a public random permutation, in turn, so that sizes
+    differ by at most one. Otherwise by an independent word a row. Under a seed that word is a hash,
+    and rows are in the order of their words: audits compare two tables that differ in one unit.
     """
     n = table.n
     if table.n_is_public:
@@ -203,7 +222,7 @@ def _blocks(
         return [np.sort(order[k::n_blocks]) for k in range(n_blocks)]
     if meter.noise_seed is not None:
         key = hashlib.blake2b(repr(meter.noise_seed).encode() + meter.history()).digest()
-        words = _by_content(table.rows, key)
+        words = _seeded_words(table, key)
         blocks = _dealt(words, n_blocks)
         order = np.lexsort((words, blocks))
     else:
@@ -307,9 +326,9 @@ _STEP_BITS = 12  # a vote has so many steps, so that square roots lose less than
 class BlockVotes(Measurement):
     """The winner of each of several votes that disjoint blocks take part in.
 
-    A block has one vote in each; a number that is no class is an abstention. Guarantee: one
-    row changes one block, which changes at most one vote a query into another, under both
-    relations: L2 sensitivity of all queries' counts sqrt(2 n_queries). With two classes, the
+    A block has one vote in each; a number that is no class is an abstention. Guarantee: a row that
+    is replaced, added or removed changes one block, which changes at most one vote a query into
+    another: L2 sensitivity of all queries' counts sqrt(2 n_queries). With two classes, the
     difference of the counts is released (sensitivity 2 sqrt(n_queries)); with more, all
     counts under Gaussian noise, or in a pure session the winners by the exponential mechanism
     at an equal part of epsilon each, a count moving by at most 1.
@@ -327,6 +346,11 @@ class BlockVotes(Measurement):
     run: OnBlocks
     n_queries: int
     n_classes: int
+
+    @staticmethod
+    def steps(query: Any, table: PrivateTable) -> int:
+        """Return how many blocks one unit changes: one a row."""
+        return table.stability.changes
 
     def measure(
         self, table: PrivateTable, meter: Meter, share: Share, name: str
@@ -355,9 +379,9 @@ class OfBlocks(Derived):
     """A query of the table of what disjoint blocks answer, one row a block.
 
     A block returns a vector of as many numbers as the query's view has dimensions; what is not
-    finite is the view's centre. Guarantee: one row changes the answer of one block, under both
-    relations, and the number of blocks is public: a table of n_blocks rows under replace-one,
-    Stability(1, 0), whatever the relation of the rows. So the query's own guarantee holds.
+    finite is the view's centre. Guarantee: each row that is replaced, added or removed changes the
+    answer of one block, and the number of blocks is public. So the answers of blocks are a table of
+    Stability(k, 0) where a unit changes k rows, and the query's own guarantee holds for it.
 
     Attributes
     ----------
@@ -383,7 +407,7 @@ class OfBlocks(Derived):
             )
         meter.check(share, name)
         answers = BlockAnswers(table, meter, self.run, of_view.view.center)
-        return PrivateTable(answers, Stability(1, 0))
+        return PrivateTable(answers, Stability(table.stability.changes, 0))
 
 
 _OF_BLOCKS = (Values, CellQuantile, SmoothMedian)  # they read the rows of a view, and no labels

@@ -1,7 +1,6 @@
-"""A query of the rows that have a value in one column.
+"""Queries on columns with missing values, each of its non-missing rows.
 
-Released: what the query releases. Guarantee: whether a row is among them, and its value there, are
-decided by the row alone. Proof: columns.md.
+Whether a row has a value in a column, and which, depends on the row alone. Proof: columns.md.
 """
 
 from __future__ import annotations
@@ -12,7 +11,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 from skdp.core.privacy_filter import Share
 from skdp.core.query import Derived, reviewed
 from skdp.core.sums import RowSum
-from skdp.core.table import PrivateTable, stability_of
+from skdp.core.table import PrivateTable
 from skdp.queries.histograms import CellQuantile
 from skdp.queries.learned_bounds.learning import LearnedBounds
 from skdp.queries.quantiles import Quantiles
@@ -29,9 +28,9 @@ __all__ = ["OfColumn"]
 class OfColumn(Derived):
     """A query of one column, of the rows in which it is not missing.
 
-    Guarantee: that of the query, for the table that a filter of each row leaves: its number of rows
-    is private, unless the type of the column has no missing values. For rows from
-    `skdp.tabular.check_columns`.
+    The rows are from `skdp.tabular.check_columns` or `check_uncoded`. Guarantee: that of the query
+    on the table of these rows, whose number is private unless the type of the column has no missing
+    values.
 
     Attributes
     ----------
@@ -57,7 +56,7 @@ class OfColumn(Derived):
             )
         if not isinstance(table.rows, UncodedRows):
             raise TypeError("a column is asked of rows with columns of their own")
-        rows, stability = table.rows.column(self.column), stability_of(table.relation)
+        rows, stability = table.rows.column(self.column), table.stability
         if rows.filtered:
             stability = stability.filtered()
         return PrivateTable(rows, stability)

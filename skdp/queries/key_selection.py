@@ -26,7 +26,7 @@ import math
 from collections.abc import Callable
 from dataclasses import dataclass
 from fractions import Fraction
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -41,7 +41,6 @@ from skdp.core.query import Measurement, reviewed
 from skdp.core.table import REPLACE_ONE, Stability
 from skdp.loss import conversions
 from skdp.tabular.cells import key_order
-from skdp.tabular.unstated import KeyedRows
 
 if TYPE_CHECKING:
     from skdp.core.privacy_filter import Meter
@@ -50,13 +49,13 @@ if TYPE_CHECKING:
 __all__ = [
     "KEY_METHODS",
     "MAX_KEYS_PER_UNIT",
-    "SelectCategories",
-    "SelectClasses",
     "SelectKeys",
     "gaussian_threshold",
     "keeping_probabilities",
     "key_weights",
     "laplace_threshold",
+    "select_categories",
+    "select_classes",
     "usable_method",
 ]
 
@@ -203,127 +202,107 @@ def _as_released(keys: list[Any]) -> NDArray:
 class SelectKeys(Measurement):
     """The keys that may be named, sorted; see the methods in this module's description.
 
-    Guarantee: the share's level for keys that several units have; the session's separate delta for
-    keys of a single unit. Each row of the table is a unit, from `skdp.tabular.check_grouped`.
+    Rows have keys in one of three ways: a row is a unit with any number of keys (from
+    `skdp.tabular.check_grouped`), it has at most one key a column (categories), or it has one
+    label. Labels get their codes by the released keys, a function of each label alone.
+
+    Guarantee: the share's level for keys that several rows have; the session's separate delta for
+    keys of a single row. It is for a step of the table. Where a unit is several steps, the filter
+    gives each a part of the share and of the separate delta.
 
     Parameters
     ----------
     max_keys : int
-        Keys of a unit that count, chosen uniformly among its keys.
+        Keys of a row that count; where it has more, they are chosen uniformly among its keys.
     method : {"auto", "laplace", "optimal", "gaussian", "sips"}
         ``"gaussian"`` and ``"sips"`` need a session with Gaussian noise.
+    name : str
+        Of the release.
 
     Returns
     -------
     keys : list
+        Of labels: the array of classes, sorted. There may be none.
     """
 
-    name: ClassVar[str] = "keys"
     max_keys: int
     method: str = "auto"
+    name: str = "keys"  # type: ignore[misc]
 
-    def measure(self, table: PrivateTable, meter: Meter, share: Share, name: str) -> list[Any]:
+    def measure(self, table: PrivateTable, meter: Meter, share: Share, name: str) -> Any:
         if not 1 <= self.max_keys <= MAX_KEYS_PER_UNIT or self.method not in ("auto", *KEY_METHODS):
             raise ValueError(
                 f"max_keys must be in [1, {MAX_KEYS_PER_UNIT}], method one of the four"
             )
-        if table.stability not in (Stability(1, 0), Stability(0, 1)):
+        most = getattr(table.rows, "keys_per_row", 0)
+        if most == 0:
+            raise TypeError("keys are selected from rows that have keys")
+        if most is None and table.stability not in (Stability(1, 0), Stability(0, 1)):
             raise TypeError("keys are selected from a table whose rows are units")
-        return self.selected(table, meter, share, name)
+        if most is not None and self.max_keys < most:  # all keys of a row count
+            raise ValueError(f"max_keys must be at least {most}, the keys that a row may have")
+        keys = self._selected(table, meter, share, name)
+        coded = getattr(table.rows, "take_classes", None)
+        return keys if coded is None else coded(keys)
 
-    def selected(self, table: PrivateTable, meter: Meter, share: Share, name: str) -> list[Any]:
-        """Select for a step of the table's relation, by a filter that is for a step, too."""
-        replace = table.relation == REPLACE_ONE
+    def _selected(self, table: PrivateTable, meter: Meter, share: Share, name: str) -> list[Any]:
         delta = exact_fraction(meter.separate_delta)
         if delta < _SMALLEST_DELTA:
             if not meter.claimed_separate_delta:
                 raise ValueError("private keys need a delta of their own, separate_delta")
             return []  # next to nothing is left of it for one step: nothing may be named
         fraction = meter.fraction(share)
-        epsilon = (
-            meter.level(fraction)
-            if meter.pure
-            else conversions.pure_epsilon_from_mu(meter.level(fraction))
-        )
+        level = meter.level(fraction)
+        epsilon = level if meter.pure else conversions.pure_epsilon_from_mu(level)
         method = usable_method(self.method, self.max_keys, epsilon, gaussian=not meter.pure)
         if method in ("gaussian", "sips") and meter.pure:
             raise ValueError(f"method {method!r} needs Gaussian noise, a delta beside the keys'")
         meter.take_separate_delta(delta, name)
-        if method == "laplace":
-            return self._laplace(table, meter, fraction, name, delta, replace)
-        if method == "optimal":
-            return self._optimal(table, meter, fraction, name, delta, replace)
-        rounds = ROUNDS if method == "sips" else (1.0,)
-        # Under R both units may have keys of their own.
-        return self._gaussian(table, meter, fraction, name, delta / (1 + replace), rounds, replace)
+        if method in ("gaussian", "sips"):
+            rounds = ROUNDS if method == "sips" else (1.0,)
+            return self._weighed(table, meter, fraction, name, delta, rounds)
+        return self._counted(table, meter, fraction, name, delta, optimal=method == "optimal")
 
-    def _counts(self, table: PrivateTable) -> tuple[list[Any], list[int]]:
-        counts: tuple[list[Any], list[int]] = table.rows.key_weights(
-            [1] * self.max_keys, table.rows.salt(0), ()
-        )
-        return counts
-
-    def _laplace(
+    def _counted(
         self,
         table: PrivateTable,
         meter: Meter,
         fraction: Fraction,
         name: str,
         delta: Fraction,
-        replace: bool,
+        *,
+        optimal: bool,
     ) -> list[Any]:
-        """Count units, at most one a key and max_keys in all: L1 max_keys (A), twice that (R)."""
-        fraction, epsilon = meter.take(fraction, name)
-        moved = self.max_keys * (1 + replace)
-        scale = Fraction(moved) / epsilon
-        threshold = laplace_threshold(self.max_keys, scale, delta / (1 + replace))
-        keys, counts = self._counts(table)
+        """Count rows by key: max_keys counts move by one (A), twice as many (R).
 
-        def choose() -> NDArray:
-            drawn = samplers.discrete_laplace(scale, len(keys), entropy=meter.entropy)
-            return _shown(keys, counts, drawn, threshold)
-
-        shown = meter.release(name, _holder(keys, counts), moved, _distance(1), choose, (1,))
-        what = "discrete Laplace, threshold"
-        meter.record(name, what, "L1", moved, float(scale), fraction, delta=float(delta))
-        return list(shown[0])
-
-    def _optimal(
-        self,
-        table: PrivateTable,
-        meter: Meter,
-        fraction: Fraction,
-        name: str,
-        delta: Fraction,
-        replace: bool,
-    ) -> list[Any]:
-        """Keep every key with its optimal probability; so many keys move by one unit each."""
-        moved = self.max_keys * (1 + replace)
+        Then add Laplace noise, or keep each key with its optimal probability.
+        """
+        rows_moved = 2 if table.relation == REPLACE_ONE else 1
+        moved = self.max_keys * rows_moved
         level = meter.level(fraction)
         fraction, epsilon = meter.take(fraction, name)
-        each = epsilon / moved
-        if not meter.pure:
-            each = Fraction(conversions.pure_part(level, moved))
-        table_of = keeping_probabilities(each, delta / moved)
-        keys, counts = self._counts(table)
-        last = len(table_of) - 1
+        if optimal:
+            what, epsilon_of_key = "optimal selection", epsilon / moved
+            if not meter.pure:
+                epsilon_of_key = Fraction(conversions.pure_part(level, moved))
+            scale = 1 / epsilon_of_key
+            probabilities = keeping_probabilities(epsilon_of_key, delta / moved)
+        else:
+            what, scale = "discrete Laplace, threshold", Fraction(moved) / epsilon
+            threshold = laplace_threshold(self.max_keys, scale, delta / rows_moved)
+        keys, counts = table.rows.key_weights([1] * self.max_keys, table.rows.salt(0), ())
 
         def choose() -> NDArray:
-            bits = _PROBABILITY_BITS
-            source = samplers.OSEntropy() if meter.entropy is None else meter.entropy
-            kept = []
-            for key, count in zip(keys, counts, strict=True):
-                p = table_of[min(count, last)]
-                if int.from_bytes(source.bytes(bits // 8), "little") < p:
-                    kept.append(key)
-            return _as_released(kept)
+            if optimal:
+                return _with_probability(keys, counts, probabilities, meter)
+            drawn = samplers.discrete_laplace(scale, len(keys), entropy=meter.entropy)
+            return _above(keys, counts, drawn, threshold)
 
-        shown = meter.release(name, _holder(keys, counts), moved, _distance(1), choose, (1,))
-        what = "optimal selection"
-        meter.record(name, what, "L1", moved, float(1 / each), fraction, delta=float(delta))
-        return list(shown[0])
+        passed = meter.release(name, _holder(keys, counts), moved, _distance(1), choose, (1,))
+        meter.record(name, what, "L1", moved, float(scale), fraction, delta=float(delta))
+        return list(passed[0])
 
-    def _gaussian(
+    def _weighed(
         self,
         table: PrivateTable,
         meter: Meter,
@@ -331,95 +310,67 @@ class SelectKeys(Measurement):
         name: str,
         delta: Fraction,
         rounds: tuple[float, ...],
-        replace: bool,
     ) -> list[Any]:
-        """Weigh keys, a unit's by one over the root of their number, in rounds."""
+        """Weigh keys, a row's by one over the root of their number, in rounds."""
         weights = key_weights(self.max_keys)
-        one = weights[0]
-        moved = isqrt_up(2 * one * one) if replace else one
-        found: list[Any] = []
+        largest = weights[0]
+        # Under R both rows may have keys of their own.
+        rows_moved = 2 if table.relation == REPLACE_ONE else 1
+        moved = isqrt_up(2 * largest**2) if rows_moved == 2 else largest
+        selected: list[Any] = []
         for i, part in enumerate(rounds):
             title = name if len(rounds) == 1 else f"{name}, round {i + 1}"
             split = exact_fraction(part)
             taken, _ = meter.take(fraction * split, title)
             sigma = mechanisms.sigma_up(moved, meter.level(taken))
-            limit = float(delta * split) * (1 - 1e-12)
+            limit = float(delta / rows_moved * split) * (1 - 1e-12)
             threshold = gaussian_threshold(weights, sigma, limit)
-            keys, totals = table.rows.key_weights(weights, table.rows.salt(i), tuple(found))
-            shown = meter.release(
-                title,
-                _holder(keys, totals),
-                moved,
-                _distance(2),
-                functools.partial(_above, keys, totals, sigma, threshold, meter),
-                (1,),
-            )
-            what = "weighted Gaussian, threshold"
-            scale = sigma / one
-            spent = float(delta * split * (1 + replace))
-            meter.record(title, what, "L2", moved / one, scale, taken, delta=spent)
-            found += list(shown[0])
-        return sorted(found, key=key_order)
+            keys, totals = table.rows.key_weights(weights, table.rows.salt(i), tuple(selected))
+
+            def choose(
+                keys: list[Any] = keys,
+                totals: list[int] = totals,
+                sigma: float = sigma,
+                threshold: int = threshold,
+            ) -> NDArray:
+                drawn = samplers.rounded_gaussian(sigma, len(keys), entropy=meter.entropy)
+                return _above(keys, totals, drawn, threshold)
+
+            passed = meter.release(title, _holder(keys, totals), moved, _distance(2), choose, (1,))
+            what, spent = "weighted Gaussian, threshold", float(delta * split)
+            meter.record(title, what, "L2", moved / largest, sigma / largest, taken, delta=spent)
+            selected += list(passed[0])
+        return sorted(selected, key=key_order)
 
 
-@reviewed
-@dataclass(frozen=True, eq=False)
-class SelectClasses(Measurement):
-    """The classes of labels: labels that enough rows have; rows get their codes by them.
-
-    Guarantee: that of `SelectKeys` for a step of the table, a row with its one label; where a unit
-    is several steps, the filter gives each a part of the share and of the separate delta. A
-    label's code is a function of the label and of what was released.
-
-    Returns
-    -------
-    classes : ndarray of shape (n_classes,)
-        Sorted; there may be one, or none.
-    """
-
-    name: ClassVar[str] = "classes"
-
-    def measure(self, table: PrivateTable, meter: Meter, share: Share, name: str) -> NDArray:
-        if not hasattr(table.rows, "take_classes"):
-            raise TypeError("classes are selected from rows whose labels have no codes yet")
-        keys = SelectKeys(1, "gaussian").selected(table, meter, share, name)
-        classes: NDArray = table.rows.take_classes(keys)
-        return classes
+def select_classes() -> SelectKeys:
+    """Return the query of the classes of labels: those that enough rows have."""
+    return SelectKeys(1, "gaussian", "classes")
 
 
-@reviewed
-@dataclass(frozen=True, eq=False)
-class SelectCategories(Measurement):
-    """The categories of columns: values that enough rows have, from `skdp.tabular.check_keyed`.
-
-    Guarantee: that of `SelectKeys` for a step of the table, a row with at most one key a column;
-    where a unit is several steps, the filter gives each a part of the share and of the separate
-    delta.
-
-    Returns
-    -------
-    keys : list of (column, family, value)
-        Sorted; there may be none.
-    """
-
-    name: ClassVar[str] = "categories"
-
-    def measure(self, table: PrivateTable, meter: Meter, share: Share, name: str) -> list[Any]:
-        if not isinstance(table.rows, KeyedRows):
-            raise TypeError("categories are selected from rows with a key a column")
-        # In rounds, the rare values of a row get the weight of its common ones, which were found.
-        method = "gaussian" if table.n_features == 1 else "sips"
-        return SelectKeys(table.n_features, method).selected(table, meter, share, name)
+def select_categories(n_columns: int) -> SelectKeys:
+    """Return the query of the categories of columns, as a list of (column, family, value)."""
+    # In rounds, the rare values of a row get the weight of its common ones, which were found.
+    return SelectKeys(n_columns, "gaussian" if n_columns == 1 else "sips", "categories")
 
 
-def _above(
-    keys: list[Any], totals: list[int], sigma: float, threshold: int, meter: Meter
-) -> NDArray:
-    drawn = samplers.rounded_gaussian(sigma, len(keys), entropy=meter.entropy)
-    return _shown(keys, totals, drawn, threshold)
-
-
-def _shown(keys: list[Any], totals: list[int], drawn: NDArray, threshold: int) -> NDArray:
+def _above(keys: list[Any], totals: list[int], drawn: NDArray, threshold: int) -> NDArray:
     """Return the keys whose noisy totals reach the threshold."""
     noisy = np.array(totals, dtype=object) + drawn.astype(object)
     return _as_released([key for key, total in zip(keys, noisy, strict=True) if total >= threshold])
+
+
+def _with_probability(
+    keys: list[Any], counts: list[int], probabilities: tuple[int, ...], meter: Meter
+) -> NDArray:
+    """Return keys, each kept with the probability of its count, in units of 2**-160."""
+    source = samplers.OSEntropy() if meter.entropy is None else meter.entropy
+    last = len(probabilities) - 1
+    words = (int.from_bytes(source.bytes(_PROBABILITY_BITS // 8), "little") for _ in keys)
+    return _as_released(
+        [
+            key
+            for key, count, word in zip(keys, counts, words, strict=True)
+            if word < probabilities[min(count, last)]
+        ]
+    )

@@ -1,26 +1,27 @@
-"""A domain for columns that nobody stated: categories by selection, bins within learned bounds.
+"""A domain for columns that nobody stated: selected categories, bins within learned bounds.
 
-Released: for the columns of categories, those values that enough rows have; for each column of
-numbers or dates, bounds and quantiles within them, of which edges are made. Rows then get their
-codes by what was released. Proofs: learned_domain.md.
+`learn_domain` answers queries of single columns and makes the domain of their answers: the values
+that enough rows have, or edges at quantiles within learned bounds. Then rows get their codes by
+what was released. Proofs: learned_domain.md.
 """
 
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
-from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from skdp.core.clipping import Box
-from skdp.core.mechanisms import independent_noise
-from skdp.core.privacy_filter import Share
-from skdp.core.query import Measurement, reviewed
-from skdp.core.table import REPLACE_ONE, PrivateTable
-from skdp.queries.key_selection import MAX_KEYS_PER_UNIT, SelectKeys
+from skdp.core.query import reviewed
+from skdp.core.sums import Image, RowSum
+from skdp.core.table import PrivateTable
+from skdp.queries.columns import OfColumn
+from skdp.queries.key_selection import SelectKeys
 from skdp.queries.learned_bounds.learning import LearnedBounds
 from skdp.queries.learned_ranges import LearnedRange, range_of
 from skdp.queries.quantiles import Quantiles
@@ -28,17 +29,15 @@ from skdp.tabular.domain import NUMBER, Bins, Domain
 from skdp.tabular.unstated import KEYS, NUMBERS, OTHER, UNITS, ColumnPlan, domain_of
 
 if TYPE_CHECKING:
-    from skdp.core.privacy_filter import Meter
+    from skdp.core.session import Session
 
-__all__ = ["LearnDomain", "LearnedDomain"]
+__all__ = ["LearnedDomain", "learn_domain"]
 
-# Of what a column of numbers may take: for the number of missing values, and for bounds; what is
-# left is for quantiles.
+# Parts of the share of a column of numbers: for the number of missing values, and for bounds. The
+# remaining part is for quantiles.
 MISSING, BOUNDS = Fraction(1, 20), Fraction(11, 20)
-_CLEAR, _FEW_MISSING = (
-    4.0,
-    0.002,
-)  # standard deviations, and of all rows, that are not taken for none
+# So many missing values are taken for none: in standard deviations, and of all rows.
+_CLEAR, _FEW_MISSING = 4.0, 0.002
 MOST_CATEGORIES = 1000  # of one column: more would be more cells than rows
 _EXACT = 2.0**52  # whole numbers up to which halves are exact
 
@@ -93,98 +92,123 @@ class LearnedDomain(NamedTuple):
 
 @reviewed
 @dataclass(frozen=True, eq=False)
-class LearnDomain(Measurement):
-    """The domain of rows without codes; rows get their codes by it.
+class MissingCells(Image):
+    """Whether a row has no value in each of some columns of numbers: at most one a column.
 
-    Guarantee: of the categories that of `SelectKeys`, where a row has a key for each of these
-    columns; a row is without a value or not in each of d columns, L1 d, L2 sqrt(d), under both
-    relations; of each column of numbers those of `LearnedBounds` and `Quantiles` on the rows that
-    have a value in it, a filter of each row. A row's codes are a function of the row and of what
-    was released. For rows from `skdp.tabular.check_uncoded`, by shares of equal size a column.
+    Another row differs by at most one a column, too.
+    """
+
+    what = "missing values"
+    own_pass = True
+    columns: tuple[int, ...]
+
+    @property
+    def shape(self) -> tuple[int]:
+        return (len(self.columns),)
+
+    @property
+    def l1(self) -> int:
+        return len(self.columns)
+
+    @property
+    def l2_squared(self) -> int:
+        return len(self.columns)
+
+    @property
+    def change_l1(self) -> int:
+        return self.l1
+
+    @property
+    def change_l2_squared(self) -> int:
+        return self.l2_squared
+
+    def check_table(self, table: PrivateTable) -> None:
+        if not hasattr(table.rows, "missing_counts"):
+            raise TypeError("a domain is learned from rows that have no codes yet")
+
+    def table_total(self, table: PrivateTable) -> NDArray:
+        counts: NDArray = table.rows.missing_counts(self.columns)
+        return counts
+
+
+def learn_domain(
+    session: Session,
+    plans: Sequence[ColumnPlan],
+    n: float,
+    n_bins: int,
+    share: Fraction,
+    *,
+    named: bool,
+) -> LearnedDomain:
+    """Learn the domain of the session's rows, which have no codes, and give them codes by it.
+
+    The rows are from `skdp.tabular.check_uncoded`. Columns have equal shares.
 
     Parameters
     ----------
+    session : Session
+    plans : sequence of ColumnPlan
+        Of the session's rows.
     n : float
         The number of rows, as far as it is known.
     n_bins : int
         About so many bins for a column of numbers.
-
-    Returns
-    -------
-    learned : LearnedDomain
+    share : Fraction
+        Of the session's allowance, for all columns.
+    named : bool
+        Whether the domain has names.
     """
+    keyed = [j for j, plan in enumerate(plans) if plan.source == KEYS]
+    numbers = [j for j, plan in enumerate(plans) if plan.source == NUMBERS]
+    specs: dict[int, Any] = {}
+    ranges: dict[Any, LearnedRange] = {}
+    part = share / max(len(keyed) + len(numbers), 1)
+    if keyed:
+        keys = session.answer(SelectKeys(len(keyed), "sips", "categories"), part * len(keyed))
+        for j in keyed:
+            specs[j] = categories_of([key for key in keys if key[0] == j], plans[j])
+    incomplete: set[int] = set()
+    if nullable := tuple(j for j in numbers if plans[j].missing):
+        query = RowSum(MissingCells(nullable), noise="entries", name="missing values")
+        missing = session.answer(query, part * len(nullable) * MISSING)
+        clear = missing.value > max(_CLEAR * missing.std, _FEW_MISSING * n)
+        incomplete = {j for j, is_clear in zip(nullable, clear, strict=True) if is_clear}
+    for j in numbers:
+        plan = replace(plans[j], missing=j in incomplete)
+        specs[j], ranges[plan.label] = _learned_bins(session, j, plan, n, n_bins, part)
+    every = [specs.get(j, plan.spec) for j, plan in enumerate(plans)]
+    domain = domain_of(plans, every, named=named)
+    session.code_rows(domain)
+    return LearnedDomain(domain, ranges)
 
-    name: ClassVar[str] = "domain"
-    n: float
-    n_bins: int
 
-    def measure(self, table: PrivateTable, meter: Meter, share: Share, name: str) -> LearnedDomain:
-        rows = table.rows
-        if not hasattr(rows, "take_domain"):
-            raise TypeError("a domain is learned from rows that have no codes yet")
-        plans, fraction = rows.plans, meter.fraction(share)
-        keyed = [j for j, plan in enumerate(plans) if plan.source == KEYS]
-        numbers = [j for j, plan in enumerate(plans) if plan.source == NUMBERS]
-        specs: dict[int, Any] = {}
-        ranges: dict[Any, LearnedRange] = {}
-        each = fraction / max(len(keyed) + len(numbers), 1)
-        if keyed:
-            query = SelectKeys(min(len(keyed), MAX_KEYS_PER_UNIT), "sips")
-            keys = query.selected(table, meter, each * len(keyed), "categories")
-            for j in keyed:
-                specs[j] = categories_of([key for key in keys if key[0] == j], plans[j])
-        incomplete = self._incomplete(table, meter, each, [j for j in numbers if plans[j].missing])
-        for j in numbers:
-            plan = replace(plans[j], missing=j in incomplete)
-            specs[j], ranges[plan.label] = self._bins(table, meter, each, j, plan)
-        every = [specs.get(j, plan.spec) for j, plan in enumerate(plans)]
-        domain = domain_of(plans, every, named=rows.named)
-        rows.take_domain(domain)
-        return LearnedDomain(domain, ranges)
+def _learned_bins(
+    session: Session, j: int, plan: ColumnPlan, n: float, n_bins: int, share: Fraction
+) -> tuple[Bins, LearnedRange]:
+    """Return bins of the rows that have a value in one column, from bounds and quantiles."""
 
-    def _incomplete(
-        self, table: PrivateTable, meter: Meter, each: Fraction, columns: list[int]
-    ) -> set[int]:
-        """Return the columns of which so many rows are without a value that it gets a bin."""
-        if not columns:
-            return set()
-        d = len(columns)
-        exact = table.rows.missing_counts(columns)
-        noisy, std = independent_noise(meter, "missing values", exact, d, d, each * d * MISSING)
-        clear = noisy > max(_CLEAR * std, _FEW_MISSING * self.n)
-        return {j for j, found in zip(columns, clear, strict=True) if found}
+    def answer(query: Any, part: Fraction, what: str) -> Any:
+        return session.answer(OfColumn(j, query), share * part, name=f"{what} of {plan.label}")
 
-    def _bins(
-        self, table: PrivateTable, meter: Meter, share: Fraction, j: int, plan: ColumnPlan
-    ) -> tuple[Bins, LearnedRange]:
-        """Release bounds and quantiles of the rows that have a value in one column."""
-        part, each = PrivateTable(table.rows.column(j), table.stability), meter
-        if part.rows.filtered:
-            # A row replaced is one replaced, added or removed among those that are left.
-            part = PrivateTable(part.rows, table.stability.filtered())
-            each = meter.per_step(2) if table.relation == REPLACE_ONE else meter
-        bounds = LearnedBounds(n=max(self.n, 1.0), audit=False, spare=0.25 / self.n_bins)
-        box = bounds.measure(part, each, share * BOUNDS, f"bounds of {plan.label}")
-        low, high = float(box.low[0]), float(box.high[0])
-        if plan.whole:
-            low, high = float(math.floor(low)), float(math.ceil(high))
-        if not low < high:
-            low, high = low - 1.0, low + 1.0
-        levels = [(k + 1) / self.n_bins for k in range(self.n_bins - 1)]
-        if plan.whole and high - low < 2 * self.n_bins and max(-low, high) < _EXACT:
-            bins = Bins(np.arange(low, high + 2) - 0.5, integer=True, missing=plan.missing)
-            return bins, range_of(box, None, plan)
-        step = 1.0 if plan.whole else None
-        query = Quantiles(Box([low], [high]), levels, step)
-        found = query.measure(
-            part, each, share * (1 - BOUNDS - MISSING), f"quantiles of {plan.label}"
-        )
-        edges = edges_of(low, high, found.value[0], whole=plan.whole)
-        if plan.kind != NUMBER:
-            bins = ticks_between(edges, plan)
-        else:
-            bins = Bins(edges, integer=plan.whole, missing=plan.missing)
-        return bins, range_of(box, found.value[0], plan)
+    bounds = LearnedBounds(n=max(n, 1.0), audit=False, spare=0.25 / n_bins)
+    box = answer(bounds, BOUNDS, "bounds")
+    low, high = float(box.low[0]), float(box.high[0])
+    if plan.whole:
+        low, high = float(math.floor(low)), float(math.ceil(high))
+    if not low < high:
+        low, high = low - 1.0, low + 1.0
+    levels = [(k + 1) / n_bins for k in range(n_bins - 1)]
+    if plan.whole and high - low < 2 * n_bins and max(-low, high) < _EXACT:
+        bins = Bins(np.arange(low, high + 2) - 0.5, integer=True, missing=plan.missing)
+        return bins, range_of(box, None, plan)
+    query = Quantiles(Box([low], [high]), levels, 1.0 if plan.whole else None)
+    quantiles = answer(query, 1 - BOUNDS - MISSING, "quantiles").value[0]
+    edges = edges_of(low, high, quantiles, whole=plan.whole)
+    if plan.kind != NUMBER:
+        bins = ticks_between(edges, plan)
+    else:
+        bins = Bins(edges, integer=plan.whole, missing=plan.missing)
+    return bins, range_of(box, quantiles, plan)
 
 
 def ticks_between(edges: NDArray[np.float64], plan: ColumnPlan) -> Bins:
@@ -199,11 +223,11 @@ def ticks_between(edges: NDArray[np.float64], plan: ColumnPlan) -> Bins:
 
 
 def categories_of(keys: list[Any], plan: ColumnPlan) -> list[Any]:
-    """Return the categories of one column from its keys; those that were not found are the last."""
+    """Return the categories of one column from its keys; all others are the last."""
     values: list[Any] = []
     for _, _, value in keys:
         if value not in values:  # True and 1 are one category
             values.append(value)
-    rest = OTHER if plan.text and all(v is None or isinstance(v, str) for v in values) else None
-    values = [value for value in values if value != rest][:MOST_CATEGORIES]
-    return [*values, rest]
+    others = OTHER if plan.text and all(v is None or isinstance(v, str) for v in values) else None
+    values = [value for value in values if value != others][:MOST_CATEGORIES]
+    return [*values, others]

@@ -29,9 +29,9 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from skdp.core.clipping import Box, Floats
-from skdp.core.mechanisms import independent_noise
+from skdp.core.mechanisms import Independent
 from skdp.core.privacy_filter import Release, Share, current_transcript, exact_fraction, released
-from skdp.core.query import Measurement, reviewed
+from skdp.core.query import Measurement, Noisy, Query, reviewed
 from skdp.core.table import REPLACE_ONE
 from skdp.loss import conversions
 from skdp.loss.conversions import pure_mu
@@ -521,7 +521,7 @@ class Quantiles(Measurement):
 
 @reviewed
 @dataclass(frozen=True, eq=False)
-class NoisyQuantiles(Measurement):
+class NoisyQuantiles(Query):
     """Order statistics under noise for the whole width of the box: for comparison.
 
     The value of rank ceil(q n) of the clipped rows, the lower bound if there are none. One row
@@ -540,33 +540,28 @@ class NoisyQuantiles(Measurement):
     view: Box
     levels: Any
 
-    def measure(self, table: PrivateTable, meter: Meter, share: Share, name: str) -> Release:
-        view, levels = self.view, self.levels
-        exact_levels = check_levels(levels)
-        d, m = view.n_dims, len(exact_levels)
-        n = table.n
-        ranks = [min(max(math.ceil(q * n), 1), n) for q in exact_levels]
-        lattices = [
-            Lattice(float(low), float(high), None, "uniform")
-            for low, high in zip(view.low, view.high, strict=True)
-        ]
-        exact = np.zeros((d, m), dtype=np.int64)
+    @property
+    def _lattices(self) -> list[Lattice]:
+        bounds = zip(self.view.low, self.view.high, strict=True)
+        return [Lattice(float(low), float(high), None, "uniform") for low, high in bounds]
+
+    def exact(self, table: PrivateTable) -> NDArray:
+        n, levels = table.n, check_levels(self.levels)
+        ranks = [min(max(math.ceil(q * n), 1), n) for q in levels]
+        exact = np.zeros((self.view.n_dims, len(levels)), dtype=np.int64)
         if n:
-            for j, column in ranked_columns(table, lattices):
+            for j, column in ranked_columns(table, self._lattices):
                 exact[j] = column.at_ranks(ranks)
-        widths = [lattice.size - 1 for lattice in lattices]
-        noisy, std = independent_noise(
-            meter,
-            name,
-            exact,
-            max(1, m * sum(widths)),
-            max(1, m * sum(w * w for w in widths)),
-            share,
-        )
-        values = np.empty((d, m))
-        for j, lattice in enumerate(lattices):
-            inside = np.clip(noisy[j].astype(np.float64), 0, lattice.size - 1)
-            values[j] = lattice.value(inside.astype(np.int64))
+        return exact
+
+    def sensitivity(self, relation: str) -> Independent:
+        m, widths = len(check_levels(self.levels)), [lattice.size - 1 for lattice in self._lattices]
+        return Independent(max(1, m * sum(widths)), max(1, m * sum(w * w for w in widths)))
+
+    def decoded(self, noisy: Noisy) -> Release:
+        lattices, steps = self._lattices, noisy.values.astype(np.float64)
+        inside = [np.clip(row, 0, a.size - 1) for row, a in zip(steps, lattices, strict=True)]
+        values = [a.value(row.astype(np.int64)) for row, a in zip(inside, lattices, strict=True)]
         with np.errstate(over="ignore"):  # of a box as wide as floats are
-            error = std * np.array([lattice.grid for lattice in lattices])
-        return released(values, np.repeat(error[:, None], m, axis=1))
+            error = noisy.std * np.array([lattice.grid for lattice in lattices])
+        return released(np.array(values), np.repeat(error[:, None], steps.shape[1], axis=1))

@@ -29,6 +29,7 @@ from skdp.core import noise as samplers
 from skdp.core.mechanisms import l1
 from skdp.core.privacy_filter import Share
 from skdp.core.query import Measurement, check_query, reviewed
+from skdp.core.sums import RowSum
 from skdp.exceptions import PrivacyLeakError
 from skdp.queries.workloads import WorkloadAnswer
 
@@ -165,12 +166,13 @@ class AboveThreshold:
     def __deepcopy__(self, memo: dict[int, Any]) -> Any:
         return self.__reduce__()
 
-    def is_far(self, query: WorkloadAnswer, public: float) -> bool:
+    def is_far(self, query: RowSum, public: float) -> bool:
         """Release whether |exact - public| is above the threshold, under noise.
 
         Parameters
         ----------
-        query : WorkloadAnswer
+        query : RowSum
+            From `workload_answer`.
         public : float
             Public answer, in rows: a function of public values and earlier releases.
 
@@ -186,12 +188,13 @@ class AboveThreshold:
             If no positive answer is left, the session is closed or belongs to another process, or
             the workload's unit does not divide that of the comparisons.
         """
-        if check_query(query) is not WorkloadAnswer:
-            raise TypeError(f"query must be a WorkloadAnswer, got {type(query).__name__}")
-        up, rest = divmod(self._one, query.workload.one)
+        answer = query.image if check_query(query) is RowSum else query
+        if type(answer) is not WorkloadAnswer:
+            raise TypeError(f"query must be a workload_answer, got {type(answer).__name__}")
+        up, rest = divmod(self._one, answer.workload.one)
         if rest:
             raise PrivacyLeakError("the workload's unit does not divide that of the comparisons")
-        exact = int(query.exact(self._table)[0]) * up
+        exact = int(answer.table_total(self._table)[0]) * up
         score = abs(exact - round(Fraction(float(public)) * self._one))
         # One comparison at a time: two at once could both take the last positive answer.
         with self._meter.spending(self._name):

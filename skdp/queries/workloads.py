@@ -4,10 +4,9 @@ A query is a function q of a row with values in [0, 1]; its answer is the sum ov
 come in groups: those of a group are functions of the same columns, so that the group's answers are
 a small linear map of one marginal table. A `Workload` is public; it never sees a row.
 
-Released: the number of a query (or group) that is answered badly, chosen by the exponential
-mechanism (`WorstQuery`, `WorstMarginal`); noisy answers (`WorkloadAnswer`). Guarantee: coefficients
-are integers in [0, one], answers are exact integers in units of 1/one; a row more or less moves an
-answer by at most one, a row replaced too. Proofs: workloads.md.
+Queries of a session: which query (or group) is answered badly, chosen by the exponential mechanism
+(`WorstQuery`, `WorstMarginal`), and noisy answers (`workload_answer`). Coefficients are integers in
+[0, one], answers exact integers in units of 1/one. Proofs: workloads.md.
 """
 
 from __future__ import annotations
@@ -21,10 +20,8 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from skdp.core import mechanisms
-from skdp.core.mechanisms import Independent
-from skdp.core.privacy_filter import Release, released
-from skdp.core.query import Choice, Noisy, Query, reviewed
-from skdp.core.sums import Ints, RowCells, histogram_sensitivity
+from skdp.core.query import Choice, reviewed
+from skdp.core.sums import Image, Ints, RowCells, RowSum, histogram_sensitivity
 from skdp.core.table import PrivateTable, fold
 from skdp.exceptions import PrivacyLeakError
 from skdp.tabular.coding import CodedRows
@@ -44,6 +41,7 @@ __all__ = [
     "WorstQuery",
     "cells_noise",
     "marginals",
+    "workload_answer",
 ]
 
 MAX_TABLE = 2**20  # cells of one table that is written out: a marginal, or a whole domain
@@ -454,19 +452,18 @@ class MarginalCells(RowCells):
 
 @reviewed
 @dataclass(frozen=True, eq=False)
-class WorkloadAnswer(Query):
-    """The answer to one query of a workload: the sum of q over the rows.
+class WorkloadAnswer(Image):
+    """The value q(row) of one query of a workload, in [0, one]; two rows differ by at most `one`.
 
-    Guarantee: q(row) is in [0, one]. L1 and L2 `one`, under both relations.
-
-    Parameters
+    Attributes
     ----------
     workload : Workload
     query : int
         Position in the workload.
     """
 
-    name: ClassVar[str] = "answer"
+    what = "answer"
+    own_pass = True  # one pass serves all queries of the workload
     workload: Workload
     query: int
 
@@ -474,16 +471,29 @@ class WorkloadAnswer(Query):
     def unit(self) -> float:
         return 1 / self.workload.one
 
-    def exact(self, table: PrivateTable) -> NDArray:
+    @property
+    def l1(self) -> int:
+        return self.workload.one
+
+    @property
+    def l2_squared(self) -> int:
+        return self.workload.one**2
+
+    @property
+    def change_l1(self) -> int:
+        return self.l1
+
+    @property
+    def change_l2_squared(self) -> int:
+        return self.l2_squared
+
+    def table_total(self, table: PrivateTable) -> NDArray:
         return exact_answers(table, self.workload).answers[[int(self.query)]]
 
-    def sensitivity(self, relation: str) -> Independent:
-        one = self.workload.one
-        return Independent(one, one * one)
 
-    def decoded(self, noisy: Noisy) -> Release:
-        one = self.workload.one
-        return released(float(noisy.values[0]) / one, noisy.std / one)
+def workload_answer(workload: Workload, query: int) -> RowSum:
+    """Return the query of the answer to one query of a workload, by its position."""
+    return RowSum(WorkloadAnswer(workload, query), noise="entries", name="answer")
 
 
 @reviewed

@@ -34,7 +34,7 @@ from skdp.budget import Cost, gdp_mu
 from skdp.budget.ambient import outside_level
 from skdp.core import Session
 from skdp.planning import Allowance
-from skdp.queries import DOUBT_FAR, DOUBT_ONE_VALUE, LearnDomain, LearnedRange, marginals
+from skdp.queries import DOUBT_FAR, DOUBT_ONE_VALUE, LearnedRange, learn_domain, marginals
 from skdp.synthetic._queries import Functions, Queries, as_queries
 from skdp.tabular import (
     CATEGORIES,
@@ -199,7 +199,8 @@ class LearningMixin(PrivateMixin):
         readable = _READABLE * n / noise
         n_bins = int(min(max(readable, FEWEST_BINS), MOST_BINS))
         part = LEARNING_OF_FEW if readable < FEWEST_BINS else LEARNING
-        domain, self.learned_ranges_ = session.answer(LearnDomain(n, n_bins), part)
+        named = stated.names is not None
+        domain, self.learned_ranges_ = learn_domain(session, plans, n, n_bins, part, named=named)
         self._warn(plans, domain, few=readable < FEWEST_BINS / 2)
         return domain
 

@@ -30,11 +30,11 @@ from skdp.queries import (
     Cells,
     MarginalCells,
     Workload,
-    WorkloadAnswer,
     WorstMarginal,
     WorstQuery,
     marginals,
     row_counts,
+    workload_answer,
 )
 from skdp.synthetic._base import ReleaserMixin, by_label
 from skdp.synthetic._queries import conjunctions, workload_of
@@ -584,7 +584,7 @@ class _Rounds:
         if self._plan.chooses:
             public = work.answers(self.weights.p) * self._n
             query = session.answer(WorstQuery(work, public), self._choosing)
-        release = session.answer(WorkloadAnswer(work, query), self._measuring)
+        release = session.answer(workload_answer(work, query), self._measuring)
         where, place = work.locate(query)
         group = work.groups[where]
         weights = group.coefficients(work.sizes, np.array([place])) / group.one

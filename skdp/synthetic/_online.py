@@ -33,8 +33,8 @@ from skdp.queries import (
     AboveThreshold,
     SparseVector,
     Workload,
-    WorkloadAnswer,
     comparison_margin,
+    workload_answer,
 )
 from skdp.synthetic._base import PublicTable, ReleaserMixin
 from skdp.synthetic._mwem import AUTO, COUNT_SHARE, Weights, as_fractions, check_factored
@@ -310,7 +310,7 @@ class PrivateMultiplicativeWeights(ReleaserMixin, BaseEstimator):
             )
         session, n = live.session, self.n_samples_
         answer = float(work.answers(live.weights.p)[0])
-        asked = WorkloadAnswer(work, 0)
+        asked = workload_answer(work, 0)
         if live.comparisons.is_far(asked, answer * n):
             self.n_updates_left_ = live.comparisons.left
             release = session.answer(asked, live.answering)

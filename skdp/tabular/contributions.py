@@ -367,6 +367,7 @@ class Contributions:
     filtered = False
     n_is_private = True  # a unit may have rows in only one of two neighbouring tables
     units = None  # each row that a session sees is a unit already
+    keys_per_row = None  # any number; as many as a query asks for are chosen by rank
 
     def __init__(
         self,

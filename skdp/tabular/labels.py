@@ -503,6 +503,8 @@ class UnselectedRows(LabelledRows):
     labels : column of shape (n_samples,)
     """
 
+    keys_per_row = 1
+
     def __init__(self, X: Any, labels: NDArray) -> None:
         codes, values = coded(labels, readable_type(labels))
         dtype = getattr(labels, "dtype", None)

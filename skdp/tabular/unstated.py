@@ -118,7 +118,7 @@ class KeyedRows(Rows):
 
     def __init__(self, places: NDArray[np.int32], keys: list[tuple[int, str, Any]]) -> None:
         super().__init__(places)
-        self._keys = keys
+        self._keys, self.keys_per_row = keys, places.shape[1]
 
     def salt(self, number: int) -> int:
         """Return 0: a row has no more keys than columns, so none is chosen by rank."""
@@ -422,6 +422,7 @@ class UncodedRows(CodedRows):
                     keyed.append(cell_codes(self._cells(j), partial(_place, places, j)))
         self._keys = list(places)
         self._keyed_cells = np.stack(keyed, axis=1) if keyed else np.zeros((n, 0), np.int64)
+        self.keys_per_row = len(keyed)
 
     def _cells(self, j: int) -> Any:
         table, column = self._columns[j]
@@ -469,6 +470,8 @@ class UncodedRows(CodedRows):
 
     def take_domain(self, domain: Domain) -> None:
         """Give each row its codes by a released domain."""
+        if type(domain) is not Domain:
+            raise TypeError(f"domain must be a Domain, got {type(domain).__name__}")
         n = int(self._columns[0][0].shape[0])
         dtype = np.uint8 if max(domain.sizes) <= 2**8 else np.uint16
         codes, step = np.zeros((n, domain.n_columns), dtype=dtype), 2**16

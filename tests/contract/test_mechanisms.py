@@ -21,7 +21,7 @@ from skdp.audit import audit
 from skdp.core import open_session
 from skdp.core.mechanisms import exponential_mechanism, independent_noise, l2_noise
 from skdp.exceptions import PrivacyLeakError
-from skdp.queries import SmoothMedian, SparseVector, WorkloadAnswer
+from skdp.queries import SmoothMedian, SparseVector, workload_answer
 from skdp.queries.joint_sums import joint_noise
 from skdp.queries.second_moments import symmetric_noise
 from skdp.queries.sparse_vector import threshold_scales
@@ -136,7 +136,7 @@ MANY = 32
 
 def comparisons(s, threshold, times):
     asked = s.answer(SparseVector(threshold, times))
-    return lambda query, public=0.0: asked.is_far(WorkloadAnswer(PAIRS_OF_SIDES, query), public)
+    return lambda query, public=0.0: asked.is_far(workload_answer(PAIRS_OF_SIDES, query), public)
 
 
 def both_ways(s):

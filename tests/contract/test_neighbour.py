@@ -102,15 +102,13 @@ ELSEWHERE = {
     "BestOfRuns": "queries/test_best_of_runs.py",
     "KernelMean": "queries/test_kernel_queries.py",
     "KeyTotals": "queries/test_key_totals.py",
-    "LearnDomain": "queries/test_learned_domain.py",
     "LeftOut": "queries/test_key_totals.py",
     "LogisticMinimiser": "queries/test_logistic.py",
+    "MissingCells": "queries/test_learned_domain.py",
     "NoisySample": "queries/test_samples.py",
     "PublishedRows": "queries/test_samples.py",
     "OfColumn": "test_impute.py",
     "RowsPerUnit": "core/test_units.py",
-    "SelectCategories": "test_encoders.py",
-    "SelectClasses": "queries/test_class_selection.py",
     "SelectKeys": "queries/test_key_selection.py",
     "UnitShapes": "queries/test_key_totals.py",
     "UnitSpread": "queries/test_key_totals.py",
@@ -135,6 +133,7 @@ def test_every_query_is_here(monkeypatch):
         "BasisOfRow": "basis_mean",
         "Beyond": "rows_beyond",
         "KernelFeatures": "feature_means",
+        "MissingCells": "learn_domain",
     }
     for name, file in ELSEWHERE.items():
         assert f"{made_by.get(name, name)}(" in (TESTS / file).read_text()

@@ -41,7 +41,6 @@ from skdp.queries import (
     ThresholdTable,
     WeightedBall,
     Workload,
-    WorkloadAnswer,
     WorstMarginal,
     WorstQuery,
     additive_errors,
@@ -59,6 +58,7 @@ from skdp.queries import (
     sum_view,
     target_moments,
     tree_box,
+    workload_answer,
 )
 from skdp.queries.smooth_sensitivity.ladders import smooth_release
 from skdp.tabular import Bins, Domain, check_coded, check_labelled, check_with_target, with_weights
@@ -247,7 +247,7 @@ def of_queries(kind, *arguments):
 
 def is_far(s):
     comparisons = s.answer(SparseVector(2.0, 3))
-    return comparisons.is_far(WorkloadAnswer(PAIRS_OF_SIDES, ABOVE), 0.0)
+    return comparisons.is_far(workload_answer(PAIRS_OF_SIDES, ABOVE), 0.0)
 
 
 # A public table that a row which leaves `ABOVE` for the opposite cell is further from twice.
@@ -455,7 +455,7 @@ QUERIES = [
     ("target cell errors", cell_errors, BOTH, R + A, CORNERS, 0.99),
     ("threshold table", lambda s: s.answer(
         ThresholdTable(np.array([-1.0, 0.0, 1.0]), 2)), BOTH, R + A, CORNERS, 0.99),
-    ("coded, an answer", of_queries(WorkloadAnswer, ABOVE), BOTH, R + A, CORNERS, 0.99),
+    ("coded, an answer", of_queries(workload_answer, ABOVE), BOTH, R + A, CORNERS, 0.99),
     ("coded, worst query", of_queries(WorstQuery, np.zeros(8)), BOTH, R + A, CORNERS, 0.99),
     ("coded, worst marginal", of_queries(WorstMarginal, BELIEVED, np.zeros(2)), BOTH, R + A,
      CORNERS, 0.99),

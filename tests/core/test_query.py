@@ -48,6 +48,7 @@ from skdp.queries import (
     row_counts,
     rows_beyond,
     sum_view,
+    unit_sum,
 )
 from skdp.tabular import KeyTerm, check_grouped, check_labelled, check_rows
 from tests.folding import each
@@ -420,9 +421,9 @@ def test_a_matrix_shows_one_side_of_its_diagonal():
 @pytest.mark.parametrize("integer", [np.int64, np.int32, np.uint8])
 def test_numbers_of_numpy_do_not_wrap_in_a_sensitivity(integer):
     term = KeyTerm("sum", "v", 0.0, 1.0)
-    ours, theirs = (KeyTotals(("a",), (term,), 0, 1, r) for r in (200, integer(200)))
+    ours, theirs = (unit_sum(KeyTotals(("a",), (term,), 0, 1, r)) for r in (200, integer(200)))
     assert ours.sensitivity("replace_one") == theirs.sensitivity("replace_one")
-    assert type(theirs.max_rows) is int
+    assert type(theirs.image.max_rows) is int
     most = [rows_beyond(1, r).sensitivity("replace_one") for r in (200, integer(200))]
     assert most[0] == most[1]
     views = [ScaledBox([0.0] * 9, [1.0] * 9, bits=b) for b in (30, integer(30))]
@@ -437,7 +438,7 @@ def test_numbers_of_numpy_do_not_wrap_in_a_sensitivity(integer):
         lambda: row_counts(Grid((np.array([[0.0, 1.0]]),)), "histogram"),
         lambda: ColumnCells((np.array([1.0, 0.0]),)).codes(np.zeros((2, 1))),
         lambda: ThresholdTable(np.array([1.0, 0.0]), 1),
-        lambda: UnitSpread("v", (1.0, 0.0)),
+        lambda: unit_sum(UnitSpread("v", (1.0, 0.0))),
         lambda: KeyTerm("bins", "v", 0.0, 1.0, edges=(1.0, 0.0)),
     ],
     ids=["edges", "two dimensions", "cuts", "grid", "spread", "terms"],
@@ -453,7 +454,7 @@ def test_edges_that_descend_are_refused(make):
 @pytest.mark.parametrize("value", [math.nan, math.inf, -math.inf])
 def test_bounds_that_are_not_finite_are_refused(value):
     term = KeyTerm("sum", "v", 0.0, value)
-    session, query = asking(KeyTotals(("a",), (term,), 0, 1, 1), epsilon=1.0)
+    session, query = asking(unit_sum(KeyTotals(("a",), (term,), 0, 1, 1)), epsilon=1.0)
     with session, pytest.raises(ValueError, match="finite"):
         session.answer(query)
     assert session.remaining == 1

@@ -13,13 +13,14 @@ from sklearn.preprocessing import OneHotEncoder, OrdinalEncoder
 
 from skdp import DPLogisticRegression, DPStandardScaler, PrivacyBudget
 from skdp.audit import neighbour_check, replay_check
+from skdp.core import open_session
 from skdp.core.privacy_filter import PrivacyFilter
 from skdp.core.session import Session
 from skdp.core.table import PrivateTable, stability_of
 from skdp.model_selection import search_cost
 from skdp.preprocessing import DPOneHotEncoder, DPOrdinalEncoder
-from skdp.queries import SelectCategories
 from skdp.queries import key_selection as selection
+from skdp.queries import select_categories
 from skdp.tabular import cell_key, check_keyed, check_rows
 from tests.folding import each
 
@@ -252,7 +253,7 @@ def _shows(runs, relation):
     for _ in range(runs):
         whole = PrivacyFilter(rows.digest, separate_delta=0.1, **options)
         found = Session(PrivateTable(rows, stability_of(relation)), whole).answer(
-            SelectCategories()
+            select_categories(3)
         )
         seen += bool(found)
     return seen
@@ -299,5 +300,15 @@ def test_only_keyed_rows_are_selected_from():
         rows.digest, estimator="test", epsilon=1.0, delta=0.05, separate_delta=0.05, budget=None
     )
     session = Session(PrivateTable(rows, stability_of("replace_one")), whole)
-    with pytest.raises(TypeError, match="a key a column"):
-        session.answer(SelectCategories())
+    with pytest.raises(TypeError, match="rows that have keys"):
+        session.answer(select_categories(1))
+
+
+def test_all_keys_of_a_row_count():
+    """A row that has more keys than weights would fail, and whether it has them is private."""
+    rows = check_keyed(np.array([["a", 1], ["b", None]], dtype=object), [0, 1], missing=False)
+    options = {"epsilon": 1.0, "delta": 0.05, "separate_delta": 0.05}
+    with open_session(rows, estimator="test", **options) as session:
+        with pytest.raises(ValueError, match="at least 2"):
+            session.answer(select_categories(1))
+        assert session.remaining == 1

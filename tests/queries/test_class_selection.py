@@ -18,8 +18,8 @@ from skdp.ensemble import DPExplainableBoostingClassifier, DPRandomForestClassif
 from skdp.linear_model import DPLogisticRegression
 from skdp.naive_bayes import DPCategoricalNB, DPGaussianNB
 from skdp.neighbors import DPNearestCentroid
-from skdp.queries import SelectClasses
 from skdp.queries import key_selection as selection
+from skdp.queries import select_classes
 from skdp.tabular import check_unselected
 from tests.folding import each
 
@@ -199,7 +199,7 @@ def _shows(runs, relation):
     seen = 0
     for _ in range(runs):
         whole = PrivacyFilter(rows.digest, separate_delta=0.1, **options)
-        seen += len(Session(table, whole).answer(SelectClasses()))
+        seen += len(Session(table, whole).answer(select_classes()))
     return seen
 
 
@@ -221,9 +221,9 @@ def test_only_uncoded_labels_are_selected_from():
         open_session(
             rows, estimator="test", epsilon=1.0, delta=1e-6, separate_delta=1e-6
         ) as session,
-        pytest.raises(TypeError, match="no codes yet"),
+        pytest.raises(TypeError, match="rows that have keys"),
     ):
-        session.answer(SelectClasses())
+        session.answer(select_classes())
 
 
 @pytest.mark.slow

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from skdp.queries import KeyTotals, LeftOut, UnitShapes, UnitSpread
+from skdp.queries import KeyTotals, LeftOut, UnitShapes, UnitSpread, unit_sum
 from skdp.queries.key_totals import term_bound
 from skdp.tabular import check_grouped
 from skdp.tabular.contributions import KeyTerm, bounded, term_width
@@ -126,13 +126,13 @@ class Holder:
 
 QUERIES = [
     *(
-        lambda k, r, i=i: KeyTotals(KEYS, TERMS, i, k, r)
+        lambda k, r, i=i: unit_sum(KeyTotals(KEYS, TERMS, i, k, r))
         for i in range(len(TERMS))
     ),
-    lambda k, r: UnitShapes(KEYS, (1, 2, 3), ROWS),
-    lambda k, r: UnitShapes(None, (1, 2, 3), ROWS),
-    lambda k, r: LeftOut(KEYS, k, r),
-    lambda k, r: UnitSpread("v", (-4.0, -1.0, 0.0, 1.0, 4.0)),
+    lambda k, r: unit_sum(UnitShapes(KEYS, (1, 2, 3), ROWS)),
+    lambda k, r: unit_sum(UnitShapes(None, (1, 2, 3), ROWS)),
+    lambda k, r: unit_sum(LeftOut(KEYS, k, r)),
+    lambda k, r: unit_sum(UnitSpread("v", (-4.0, -1.0, 0.0, 1.0, 4.0))),
 ]  # fmt: skip
 
 
@@ -164,7 +164,7 @@ WORST = [(9, key, HIGH) for key in KEYS[:3] for _ in range(50)]
 @each("i", range(len(TERMS)))
 def test_a_sensitivity_is_attained(i):
     """By a unit with many rows in many keys, at a bound."""
-    query = KeyTotals(KEYS, TERMS, i, 2, 3)
+    query = unit_sum(KeyTotals(KEYS, TERMS, i, 2, 3))
     l1, l2 = moved(
         query, frame([(1, "a", 0.0), *WORST]), frame([(1, "a", 0.0)]), "add_or_remove_one"
     )
@@ -184,7 +184,7 @@ def test_what_a_unit_may_contribute_is_what_is_declared():
 
 def test_a_cap_that_counts_one_key_more_is_found():
     """The planted bug: rows of max_keys + 1 keys."""
-    query = KeyTotals(KEYS, TERMS, 0, 2, 3)
+    query = unit_sum(KeyTotals(KEYS, TERMS, 0, 2, 3))
     broken = type("Broken", (), {})()
     rows = opened(frame(WORST))
     rows.hash = lambda units, codes, salt: codes.astype(np.uint64)

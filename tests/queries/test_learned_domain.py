@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from fractions import Fraction
+
 import numpy as np
 import pandas as pd
 import pytest
@@ -14,10 +16,10 @@ from skdp.core import open_session
 from skdp.core.privacy_filter import PrivacyFilter
 from skdp.core.session import Session
 from skdp.core.table import PrivateTable, stability_of
-from skdp.queries import LearnDomain
 from skdp.queries import key_selection as selection
+from skdp.queries import learn_domain
 from skdp.synthetic import DPMarginalSynthesizer
-from skdp.tabular import check_rows, check_uncoded, column_plans, table_schema
+from skdp.tabular import ColumnPlan, check_rows, check_uncoded, column_plans, table_schema
 
 RELATIONS = ("add_or_remove_one", "replace_one")
 ALPHA = 1e-7
@@ -61,7 +63,8 @@ def test_neighbours(relation):
     found = neighbour_check(made("table", relation), *neighbours(relation))
     names = [one.name for one in found]
     assert "categories, round 1" in names
-    assert "missing values" in names
+    (missing,) = [one for one in found if one.name == "missing values"]
+    assert missing.distance == 1 == round(missing.sensitivity, 9)
     assert any(name.startswith("quantiles of whole") for name in names)
     keys = [one for one in found if one.name == "categories, round 1"]
     assert keys[0].distance > 0.99 * keys[0].sensitivity
@@ -92,7 +95,8 @@ def _shows(runs, relation):
         rows = check_uncoded(frame, plans, named=True)
         whole = PrivacyFilter(rows.digest, separate_delta=0.1, **options)
         session = Session(PrivateTable(rows, stability_of(relation)), whole)
-        seen += max(session.answer(LearnDomain(1.0, 4)).domain.sizes) > 1
+        learned = learn_domain(session, plans, 1.0, 4, Fraction(1), named=True)
+        seen += max(learned.domain.sizes) > 1
     return seen
 
 
@@ -116,9 +120,10 @@ def test_units_of_many_rows():
 
 
 def test_only_uncoded_rows_are_asked():
+    plan = ColumnPlan(0, "learned numbers", missing=True)
     rows = check_rows(np.zeros((3, 1)), estimator="test")
     with (
         open_session(rows, estimator="test", epsilon=1.0) as session,
         pytest.raises(TypeError, match="no codes yet"),
     ):
-        session.answer(LearnDomain(3.0, 4))
+        learn_domain(session, [plan], 3.0, 4, Fraction(1), named=False)

@@ -26,8 +26,8 @@ from skdp.queries import (
     SparseVector,
     Weighted,
     Workload,
-    WorkloadAnswer,
     row_counts,
+    workload_answer,
 )
 from skdp.queries.sparse_vector import comparison_margin, threshold_scales
 from skdp.tabular import Domain, check_coded
@@ -148,7 +148,7 @@ def opened(counts=(5, 3, 2, 0), *, seed=None, **options):
 
 
 def answer(query):
-    return WorkloadAnswer(WORK, query)
+    return workload_answer(WORK, query)
 
 
 def test_scales_are_exact_and_add_up():
@@ -243,11 +243,11 @@ def test_who_may_not_ask():
     for use in (copy.copy, copy.deepcopy, pickle.dumps):
         with pytest.raises(PrivacyLeakError):
             use(svt)
-    with pytest.raises(TypeError, match="must be a WorkloadAnswer, got RowSum"):
+    with pytest.raises(TypeError, match="must be a workload_answer, got One"):
         svt.is_far(row_counts(MarginalCells(DOMAIN.sizes, (0,)), "marginal"), 0.0)
     fine = Workload(DOMAIN.sizes, [Weighted([0], [[0.5, 0, 0, 1]])])
     with pytest.raises(PrivacyLeakError, match="unit"):
-        svt.is_far(WorkloadAnswer(fine, 0), 0.0)
+        svt.is_far(workload_answer(fine, 0), 0.0)
     if hasattr(os, "fork"):
         child = os.fork()
         if child == 0:  # pragma: no cover

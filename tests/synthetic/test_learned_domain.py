@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime
+from fractions import Fraction
 
 import numpy as np
 import pandas as pd
@@ -14,7 +15,7 @@ from sklearn.tree import DecisionTreeClassifier
 from skdp import DPTrainOnRelease, PrivacyBudget, config_context
 from skdp.core import PrivateTable, open_session
 from skdp.core.table import Stability
-from skdp.queries import LearnDomain
+from skdp.queries import learn_domain
 from skdp.queries.learned_domain import categories_of, edges_of
 from skdp.synthetic import Bins, Domain, DPMarginalSynthesizer, MWEMReleaser, conjunctions
 from skdp.tabular import ColumnPlan, check_uncoded, column_plans, table_schema
@@ -259,7 +260,7 @@ def test_a_domain_is_learned_of_rows_without_codes_only():
     table = PrivateTable(rows, Stability(1, 0))
     assert "people" not in repr(table)
     with open_session(rows, estimator="test", epsilon=1.0, delta=1e-6, separate_delta=1e-6) as s:
-        domain = s.answer(LearnDomain(100.0, 4), 0.5).domain
+        domain = learn_domain(s, rows.plans, 100.0, 4, Fraction(1, 2), named=True).domain
         assert rows.sizes == domain.sizes
         assert float(s.remaining) >= 0.5
 

@@ -25,11 +25,11 @@ from skdp.queries import (
     SparseVector,
     Weighted,
     Workload,
-    WorkloadAnswer,
     WorstMarginal,
     WorstQuery,
     marginals,
     row_counts,
+    workload_answer,
 )
 from skdp.queries import workloads as workload
 from skdp.synthetic import Domain
@@ -197,12 +197,12 @@ def marginal(s):
 
 
 def measured(s):
-    s.answer(WorkloadAnswer(ALL, 0))
+    s.answer(workload_answer(ALL, 0))
 
 
 def measured_weight(s):
     # "weights and ones": the first query is 1 in the first cell of column 2 and 0 in the last.
-    s.answer(WorkloadAnswer(ALL, ALL.n_queries - 2))
+    s.answer(workload_answer(ALL, ALL.n_queries - 2))
 
 
 def chosen(s):
@@ -247,7 +247,7 @@ def test_an_independent_count_of_the_noise():
     work = Workload(SIZES, [GROUPS["weights and ones"]])
     for relation in RELATIONS:
         with opened(X, relation, epsilon=2.0) as session:
-            session.answer(WorkloadAnswer(work, 1), 0.25)
+            session.answer(workload_answer(work, 1), 0.25)
             session.answer(table_of(SIZES, (0, 2)), 0.25)
             session.answer(WorstQuery(work, np.zeros(2)), 0.25)
             records = session.certificate().releases
@@ -267,10 +267,10 @@ def test_answers_are_unbiased_and_their_noise_is_as_stated():
     runs = 4000
     for delta in (0.0, 1e-5):
         with opened(X, epsilon=1.0, delta=delta) as session:
-            asked = [WorkloadAnswer(work, i % 4) for i in range(runs)]
+            asked = [workload_answer(work, i % 4) for i in range(runs)]
             found = [session.answer(query, 1 / runs) for query in asked]
         error = np.array(
-            [(r.value - exact[q.query]) / r.std for q, r in zip(asked, found, strict=True)]
+            [(r.value - exact[q.image.query]) / r.std for q, r in zip(asked, found, strict=True)]
         )
         assert np.abs(error.mean()) < 5 / math.sqrt(error.size)
         kurtosis = 2 if delta else 5
@@ -322,7 +322,7 @@ def test_rows_must_be_coded_by_the_workload_s_domain():
     other = Workload((3, 2), [Cells([0])])
     with opened(X) as session:
         with pytest.raises(PrivacyLeakError, match="not coded"):
-            session.answer(WorkloadAnswer(other, 0), 0.125)
+            session.answer(workload_answer(other, 0), 0.125)
         with pytest.raises(PrivacyLeakError, match="too large"):
             session.answer(table_of(SIZES, (2,) * 11), 0.125)
         # What fails on the rows is paid for, and not what public facts refuse.
@@ -330,7 +330,7 @@ def test_rows_must_be_coded_by_the_workload_s_domain():
     plain = check_rows(X, estimator="Test")
     session = open_session(plain, estimator="Test", epsilon=1.0, delta=0.0)
     with session, pytest.raises(PrivacyLeakError, match="not coded"):
-        session.answer(WorkloadAnswer(ALL, 0))
+        session.answer(workload_answer(ALL, 0))
 
 
 def test_public_numbers_of_another_shape_are_refused():
@@ -362,8 +362,8 @@ def test_groups_of_others_are_refused():
     with opened(X) as session:
         comparisons = session.answer(SparseVector(1.0, 1), 0.5)
         for ask in (
-            lambda: session.answer(WorkloadAnswer(work, 0)),
-            lambda: comparisons.is_far(WorkloadAnswer(work, 0), 0.0),
+            lambda: session.answer(workload_answer(work, 0)),
+            lambda: comparisons.is_far(workload_answer(work, 0), 0.0),
         ):
             with pytest.raises(TypeError, match="Thousandfold"):
                 ask()
@@ -377,7 +377,7 @@ def test_rows_are_counted_once_for_many_releases(monkeypatch):
     for _ in range(2):  # a session of other rows counts its own
         with opened(X) as session:
             for query in range(3):
-                session.answer(WorkloadAnswer(work, query), 0.1)
+                session.answer(workload_answer(work, query), 0.1)
                 session.answer(WorstQuery(work, np.zeros(work.n_queries)), 0.1)
             kept = session._table.rows.kept
     assert len(passes) == 2

@@ -24,6 +24,7 @@ from skdp import config_context
 from skdp.audit._statistical import fitted_clone, subject_of
 from skdp.budget.budget import StandInBudget
 from skdp.core import Ball, Box, Count, Mean, Sum, UserFunction, open_session
+from skdp.core.sums import RowSum
 from skdp.core.units import Unit
 from skdp.queries import (
     BestOfRuns,
@@ -31,7 +32,6 @@ from skdp.queries import (
     KernelMap,
     KernelMean,
     KeyTotals,
-    LearnDomain,
     LearnedBounds,
     LeftOut,
     LogisticMinimiser,
@@ -40,8 +40,6 @@ from skdp.queries import (
     PublishedRows,
     Quantiles,
     Repeats,
-    SelectCategories,
-    SelectClasses,
     SelectKeys,
     SmoothMedian,
     UnitShapes,
@@ -50,7 +48,11 @@ from skdp.queries import (
     feature_means,
     moments,
     rows_beyond,
+    select_categories,
+    select_classes,
+    unit_sum,
 )
+from skdp.queries.learned_domain import MissingCells
 from skdp.tabular import (
     UnitCounts,
     check_columns,
@@ -418,7 +420,7 @@ OWN = (
         "classes",
         ["a", "b", 7, dict],
         labelled,
-        [SelectClasses()],
+        [select_classes()],
         deltas=(DELTA,),
         separate_delta=0.1,
     ),
@@ -426,7 +428,7 @@ OWN = (
         "categories",
         [["a", 1.0], ["b", True], [None, 1.0], ["a", "a"]],
         categories,
-        [SelectCategories()],
+        [select_categories(2)],
         deltas=(DELTA,),
         separate_delta=0.1,
     ),
@@ -434,7 +436,12 @@ OWN = (
         "domain",
         [[-1.0, "a"], [NAN, "b"], [1e9, None]],
         undecided,
-        [LearnDomain(3.0, 4)],
+        [
+            SelectKeys(1, "sips", "categories"),
+            RowSum(MissingCells((0,)), noise="entries", name="missing values"),
+            OfColumn(0, LearnedBounds(n=3.0, audit=False)),
+            OfColumn(0, Quantiles(Box([-1.0], [1.0]), [0.25, 0.5, 0.75])),
+        ],
         deltas=(DELTA,),
         separate_delta=0.1,
     ),
@@ -465,13 +472,13 @@ OWN = (
         BASKETS,
         by_key,
         [
-            *(KeyTotals(KEYS, TERMS, i, 1, 2) for i in range(len(TERMS))),
-            *(KeyTotals(KEYS, TERMS, i, 2, 2) for i in range(len(TERMS))),
-            UnitShapes(KEYS, (1, 2, 3), (1, 2, 5)),
-            UnitShapes(None, (1, 2, 3), (1, 2, 5)),
-            LeftOut(KEYS, 1, 1),
-            LeftOut(KEYS, 2, 1),
-            UnitSpread("v", (-4.0, -1.0, 0.0, 1.0, 4.0)),
+            *(unit_sum(KeyTotals(KEYS, TERMS, i, 1, 2)) for i in range(len(TERMS))),
+            *(unit_sum(KeyTotals(KEYS, TERMS, i, 2, 2)) for i in range(len(TERMS))),
+            unit_sum(UnitShapes(KEYS, (1, 2, 3), (1, 2, 5))),
+            unit_sum(UnitShapes(None, (1, 2, 3), (1, 2, 5))),
+            unit_sum(LeftOut(KEYS, 1, 1)),
+            unit_sum(LeftOut(KEYS, 2, 1)),
+            unit_sum(UnitSpread("v", (-4.0, -1.0, 0.0, 1.0, 4.0))),
         ],
         unit="u",
         always_added=True,
