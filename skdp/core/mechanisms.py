@@ -13,6 +13,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass, replace
 from fractions import Fraction
+from functools import partial
 
 import numpy as np
 from numpy.typing import NDArray
@@ -33,6 +34,7 @@ __all__ = [
     "l1",
     "l2",
     "l2_noise",
+    "l_infinity",
     "laplace_std",
     "lengthened",
     "shortened",
@@ -55,6 +57,12 @@ def l1(a: NDArray, b: NDArray) -> float:
 def sigma_up(sensitivity: float, mu: float) -> float:
     """Return sensitivity / mu, rounded up: the Gaussian scale of a mu-GDP release."""
     return float(sensitivity) / mu * (1 + 2**-50)
+
+
+def l_infinity(a: NDArray, b: NDArray, cubes: int = 1) -> float:
+    """Return the largest difference of two entries of integer arrays; of parts, their sum."""
+    moved = np.abs(np.asarray(a, dtype=object) - np.asarray(b, dtype=object)).reshape(cubes, -1)
+    return float(moved.max(axis=1, initial=0).sum())
 
 
 def laplace_std(scale: float) -> float:
@@ -103,6 +111,21 @@ def after_shortening(sensitivity: int, bits: int, moved: int) -> int:
     return -(-sensitivity >> bits) + moved if bits else sensitivity
 
 
+def ball_spread(entries: int) -> float:
+    """Return the deviation of a coordinate of K-norm noise of the ball, of scale 1."""
+    return math.sqrt(entries + 1)
+
+
+def cube_spread(entries: int) -> float:
+    """Return the deviation of a coordinate of K-norm noise of the cube, of scale 1."""
+    return math.sqrt((entries + 1) * (entries + 2) / 3)
+
+
+def box_std(box: tuple[int, int], entries: int) -> float:
+    """Return the deviation of K-norm noise of cubes at epsilon 1, in steps; see `l2_noise`."""
+    return box[0] * cube_spread(entries // box[1])
+
+
 def l2_noise(
     meter: Meter,
     name: str,
@@ -111,10 +134,13 @@ def l2_noise(
     share: Share,
     *,
     unit: float = 1.0,
+    box: tuple[int, int] | None = None,
 ) -> tuple[NDArray, float]:
     """Release an integer vector with an L2 sensitivity: rounded Gaussian, or K-norm if pure.
 
-    Guarantee: level(share)-GDP, respectively epsilon-DP for the share's epsilon.
+    Guarantee: level(share)-GDP, respectively epsilon-DP for the share's epsilon. A `box` (b, c)
+    says that the largest changes in c equal parts of the vector add up to b at most. Then each part
+    gets K-norm noise of the cube, at the whole epsilon, where that is less.
 
     Returns
     -------
@@ -123,21 +149,28 @@ def l2_noise(
         Of one coordinate, in steps.
     """
     fraction, epsilon = meter.take(share, name)
-    bits = coarse_bits(sensitivity, meter.level(fraction), math.sqrt(exact.size + 1))
-    size = after_shortening(sensitivity, bits, isqrt_up(exact.size))
+    size, parts, rounded, kind = sensitivity, 1, isqrt_up(exact.size), ("K-norm", "L2")
+    spread = ball_spread(exact.size)
+    cube = meter.mu is None and box is not None and box_std(box, exact.size) < size * spread
+    if cube and box is not None:
+        size, parts = box
+        spread = cube_spread(exact.size // parts)
+        rounded, kind = parts if parts > 1 else 0, ("K-norm of the cube", "largest entry")
+    bits = coarse_bits(size, meter.level(fraction), spread)
+    size = after_shortening(size, bits, rounded)
     short, unit = shortened(exact, bits), unit * 2.0**bits
     if meter.mu is not None:
         released, std = _gaussian(meter, name, short, size, fraction, unit)
         return lengthened(released, bits), std * 2.0**bits
     scale = size / epsilon
     released = meter.add_noise(
-        name, short, size, l2,
+        name, short, size, partial(l_infinity, cubes=parts) if cube else l2,
         lambda: np.asarray(
-            samplers.k_norm(exact.size, scale, entropy=meter.entropy)
+            samplers.k_norm(exact.size // parts, scale, parts, cube=cube, entropy=meter.entropy)
         ).reshape(exact.shape),
     )  # fmt: skip
-    meter.record(name, "K-norm", "L2", size * unit, float(scale) * unit, fraction)
-    return lengthened(released, bits), float(scale) * math.sqrt(exact.size + 1) * 2.0**bits
+    meter.record(name, *kind, size * unit, float(scale) * unit, fraction)
+    return lengthened(released, bits), float(scale) * spread * 2.0**bits
 
 
 def independent_noise(
@@ -205,59 +238,97 @@ class Independent:
     l1, l2_squared : int
         Bounds on the L1 norm and on the squared L2 norm of a change, in steps.
     or_spherical : bool
-        In a pure session take K-norm noise for the L2 norm where that is less.
+        In a pure session take K-norm noise, of the ball or of the cube, where that is less.
+    box : (int, int) or None
+        Bound on the sum of the largest changes in so many equal parts of the entries.
     """
 
     l1: int
     l2_squared: int
     or_spherical: bool = False
+    box: tuple[int, int] | None = None
 
     def times(self, k: int) -> Independent:
         """Return the bounds for k rows."""
-        return replace(self, l1=k * self.l1, l2_squared=k * k * self.l2_squared)
+        l2_squared = k * k * self.l2_squared
+        return replace(self, l1=k * self.l1, l2_squared=l2_squared, box=_times(self.box, k))
 
     def either(self, other: Independent) -> Independent:
         """Return bounds for a change of this kind or of the other."""
-        l2_squared = max(self.l2_squared, other.l2_squared)
-        return replace(self, l1=max(self.l1, other.l1), l2_squared=l2_squared)
+        return replace(
+            self,
+            l1=max(self.l1, other.l1),
+            l2_squared=max(self.l2_squared, other.l2_squared),
+            box=_either(self.box, other.box),
+        )
+
+    def spread(self, entries: int) -> float:
+        """Return the deviation of pure noise on an entry at epsilon 1, in steps."""
+        laplace = math.sqrt(2) * self.l1
+        if not self.or_spherical:
+            return laplace
+        return min(laplace, Spherical(isqrt_up(self.l2_squared), self.box).spread(entries))
 
     def noised(
         self, meter: Meter, name: str, exact: NDArray, share: Share, unit: float
     ) -> tuple[NDArray, float]:
         """Return the integers with the noise that these bounds ask for, and its deviation."""
-        l2 = isqrt_up(self.l2_squared)
-        spherical = math.sqrt(2) * self.l1 >= math.sqrt(exact.size + 1) * l2
-        if self.or_spherical and meter.pure and spherical:
-            return l2_noise(meter, name, exact, l2, share, unit=unit)
+        l2, laplace = isqrt_up(self.l2_squared), math.sqrt(2) * self.l1
+        if self.or_spherical and meter.pure:
+            vector = Spherical(l2, self.box)
+            if laplace >= vector.spread(exact.size):
+                return vector.noised(meter, name, exact, share, unit)
         return independent_noise(meter, name, exact, self.l1, self.l2_squared, share, unit=unit)
 
 
 @reviewed
 @dataclass(frozen=True)
 class Spherical:
-    """The whole vector gets noise of one L2 scale: rounded Gaussian, or K-norm if pure.
+    """All entries get noise of one scale: rounded Gaussian, or K-norm if pure.
+
+    The K-norm is that of the ball, or that of the cube where its noise is less.
 
     Attributes
     ----------
     l2 : int
         Bound on the L2 norm of a change, in steps, rounded up.
+    box : (int, int) or None
+        Bound on the sum of the largest changes in so many equal parts of the entries.
     """
 
     l2: int
+    box: tuple[int, int] | None = None
 
     def times(self, k: int) -> Spherical:
-        """Return the bound for k rows."""
-        return Spherical(k * self.l2)
+        """Return the bounds for k rows."""
+        return Spherical(k * self.l2, _times(self.box, k))
 
     def either(self, other: Spherical) -> Spherical:
-        """Return a bound for a change of this kind or of the other."""
-        return Spherical(max(self.l2, other.l2))
+        """Return bounds for a change of this kind or of the other."""
+        return Spherical(max(self.l2, other.l2), _either(self.box, other.box))
+
+    def spread(self, entries: int) -> float:
+        """Return the deviation of pure noise on an entry at epsilon 1, in steps."""
+        ball = self.l2 * ball_spread(entries)
+        return ball if self.box is None else min(ball, box_std(self.box, entries))
 
     def noised(
         self, meter: Meter, name: str, exact: NDArray, share: Share, unit: float
     ) -> tuple[NDArray, float]:
         """Return the integers with the noise that this bound asks for, and its deviation."""
-        return l2_noise(meter, name, exact, self.l2, share, unit=unit)
+        return l2_noise(meter, name, exact, self.l2, share, unit=unit, box=self.box)
+
+
+Box = tuple[int, int] | None
+
+
+def _times(box: Box, k: int) -> Box:
+    return None if box is None else (k * box[0], box[1])
+
+
+def _either(a: Box, b: Box) -> Box:
+    """Return the larger of two bounds, None where one is not stated."""
+    return None if a is None or b is None else (max(a[0], b[0]), a[1])
 
 
 def exponential_mechanism(
@@ -288,14 +359,11 @@ def exponential_mechanism(
         each = 2 * Fraction(pure_part(meter.level(fraction), m))
     eta = each / (2 * sensitivity)
 
-    def largest(a: NDArray, b: NDArray) -> float:
-        return float(np.abs(np.asarray(a, object) - np.asarray(b, object)).max())
-
     def draw() -> NDArray:
         return np.array(
             [samplers.exponential_mechanism(s, eta, entropy=meter.entropy) for s in scores]
         )
 
-    released = meter.release(name, scores, sensitivity, largest, draw, (m,))
+    released = meter.release(name, scores, sensitivity, l_infinity, draw, (m,))
     meter.record(name, "exponential mechanism", "score", sensitivity, float(1 / eta), fraction)
     return released

@@ -23,7 +23,12 @@ a row is replaced              p max(change_l1, 2 L*)            p max(change_l2
 the same, with weights         the larger of the two above, and what rounding adds
 =============================  ================================  ===============================
 
-(*) only where there are cells. Proof: PROOFS.md, "Sums".
+(*) only where there are cells.
+
+Where the image bounds its coordinates, by B, and those of a change, by B', the largest changes of
+all cells (or of the one sum, with its count) add up to p max(B, C) at most if a row is added or
+removed, and to p max(B', 2 B*) if it is replaced; with weights to the larger of B' + 1 (rounding),
+2 B*, B and C. Proof: PROOFS.md, "Sums".
 """
 
 from __future__ import annotations
@@ -140,6 +145,11 @@ class Image:
     def largest(self) -> int:
         """Bound on the coordinates of an image, in steps."""
         return self.l1
+
+    @property
+    def entry_bounds(self) -> tuple[int, int] | None:
+        """Bounds on every coordinate of an image, and of a difference of two; None: not stated."""
+        return None
 
     def prepared(self, terms: Terms) -> Any:
         """Return the image with what it chooses by public terms: the number of its steps, say."""
@@ -292,17 +302,28 @@ class RowSum(Query):
         return f"{super().described}: {weighted}{self.image.what}{by}"
 
     def prepared(self, terms: Terms) -> RowSum:
-        image = self.image.prepared(terms)
-        constant = 0
-        if self.count and self.weight_bound is not None:
-            constant = image.count_weight
-            if terms.relation == REPLACE_ONE:
-                # The largest for which a row that loses its weight changes no more than one that
-                # is replaced: the total weight costs nothing.
-                constant = max(1, math.isqrt(image.change_l2_squared - image.l2_squared))
-        elif self.count and terms.n_rows is None:
-            constant = image.count_weight
-        return replace(self, image=image, constant=constant)
+        prepared = replace(self, image=self.image.prepared(terms), constant=0)
+        image, weighted = prepared.image, self.weight_bound is not None
+        if not self.count or not (weighted or terms.n_rows is None):
+            return prepared
+        replaced = weighted and terms.relation == REPLACE_ONE
+        constant = image.count_weight
+        if replaced:
+            # The largest for which a row that loses its weight changes no more than one that
+            # is replaced: the total weight costs nothing.
+            constant = max(1, math.isqrt(image.change_l2_squared - image.l2_squared))
+        choices = [replace(prepared, constant=constant)]
+        if (
+            terms.pure and image.entry_bounds is not None
+        ):  # noise of the cube: the largest that costs nothing
+            choices.append(replace(prepared, constant=max(1, image.entry_bounds[replaced])))
+
+        def noise(query: RowSum) -> float:
+            """Return the deviation of pure noise on a sum."""
+            moved = query.sensitivity(terms.relation)
+            return moved.spread(math.prod(image.shape) + 1) if terms.pure else 0.0
+
+        return min(choices, key=noise)
 
     @property
     def _scale(self) -> int:
@@ -417,6 +438,24 @@ class RowSum(Query):
 
     # --- by how much they move --------------------------------------------------------------------
 
+    def _box(self, relation: str) -> tuple[int, int] | None:
+        """Return a bound on the sum of the largest changes of all cells, and how many these are."""
+        image, cells = self.image, self.cells
+        if image.entry_bounds is None or (
+            cells is not None and (self.constant or cells.image_first)
+        ):
+            return None
+        norm, change = (self._scale * bound for bound in image.entry_bounds)
+        size = max(norm, self.constant)
+        if relation == REPLACE_ONE:
+            size = change
+            if self.weight_bound is not None:  # with weights two roundings may add a step
+                size = max(change + 1, norm, self.constant)
+            if cells is not None:
+                size = max(size, 2 * norm)
+        blocks, parts = (1, 1) if cells is None else (len(cells.spans), math.prod(cells.shape))
+        return max(1, blocks * size), parts
+
     def sensitivity(self, relation: str) -> Spherical | Independent:
         image, cells, scale = self.image, self.cells, self._scale
         blocks = 1 if cells is None else len(cells.spans)
@@ -437,10 +476,12 @@ class RowSum(Query):
         # At least 1: noise for a change of nothing would have no scale.
         l1, l2_squared = max(1, l1), max(1, l2_squared)
         if self.noise == "vector":
-            return Spherical(isqrt_up(l2_squared))
+            return Spherical(isqrt_up(l2_squared), self._box(relation))
         if self.noise not in ("entries", "smaller"):
             raise ValueError(f"noise must be 'vector', 'entries' or 'smaller', got {self.noise!r}")
-        return Independent(l1, l2_squared, or_spherical=self.noise == "smaller")
+        if self.noise == "entries":
+            return Independent(l1, l2_squared)
+        return Independent(l1, l2_squared, or_spherical=True, box=self._box(relation))
 
     # --- the answer -------------------------------------------------------------------------------
 
@@ -536,6 +577,10 @@ class Values(Image):
     @property
     def largest(self) -> int:
         return int(self.view.half.max(initial=0.0))
+
+    @property
+    def entry_bounds(self) -> tuple[int, int]:
+        return self.largest, int(self.view.widest) if self.diagonal else 2 * self.largest
 
     @property
     def count_weight(self) -> int:

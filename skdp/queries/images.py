@@ -138,6 +138,10 @@ class Moments(Image):
     def largest(self) -> int:
         return int(self.view.steps)
 
+    @property
+    def entry_bounds(self) -> tuple[int, int]:
+        return self.largest, 2 * self.largest
+
     def blocks(self, x: Any, labels: Any, cells: Any) -> Iterator[Floats]:
         scale = self.view.steps
         q = self.view.map(x)

@@ -246,6 +246,7 @@ class AboutZero:
         # By how many steps each coordinate may change.
         widths = [int(b) - int(a) for a, b in zip(*ends, strict=True)]
         self.diagonal_squared = sum(width**2 for width in widths)
+        self.widest = max(widths)
 
     def map(self, block: Floats) -> Floats:
         """Map float rows to integers with |q_j| <= half_j."""

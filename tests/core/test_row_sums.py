@@ -29,7 +29,7 @@ BOUND = 2.0  # of weights; they are 0, 1/2 and 1 of it, and beyond
 class Listed(Image):
     """An image from a list: the first number of a row says which."""
 
-    shape, l1, l2_squared = None, None, None
+    shape, l1, l2_squared, entry_bounds = None, None, None, None
 
     def __init__(self, *vectors, one_sign=False, bits=0):
         self.vectors = np.array(vectors, dtype=float)
@@ -38,6 +38,7 @@ class Listed(Image):
         changes = [a - b for a, b in itertools.product(self.vectors, repeat=2)]
         self.l1, self.l2_squared = largest(self.vectors)
         self._change = largest(changes)
+        self.entry_bounds = tuple(int(np.abs(v).max()) for v in (self.vectors, changes))
 
     @property
     def change_l1(self):
@@ -164,6 +165,28 @@ def test_no_sum_moves_further_and_one_moves_as_far(image, cells, weighted, const
     allowed = math.sqrt(replaced[1]) + 2 * math.sqrt(blocks * image.shape[0] + 1) + 3
     assert replaced[1] <= size.l2_squared <= allowed**2
     assert replaced[0] <= size.l1 == 2 * added[0]
+
+
+@pytest.mark.parametrize("constant", [0, 1, 3])
+@pytest.mark.parametrize("weighted", [False, True])
+@pytest.mark.parametrize("cells", CELLS)
+@pytest.mark.parametrize("image", IMAGES)
+def test_the_largest_changes_of_cells_add_up_to_the_box(image, cells, weighted, constant):
+    image, cells = IMAGES[image], CELLS[cells]
+    bound = BOUND if weighted else None
+    query = RowSum(image, cells, weight_bound=bound, constant=constant)
+    box = [query.sensitivity(relation).box for relation in RELATIONS]
+    if cells is not None and (constant or cells.image_first):
+        assert box == [None, None]  # a count is no cell, and numbers of a cell are not side by side
+        return
+    rows = all_rows(image, cells, weighted)
+    parts = np.array([query.exact(table_of([row])).ravel() for row in rows], dtype=np.int64)
+    changes = [parts[:, None] - parts, parts]
+    for (size, n_parts), change in zip(box, changes, strict=True):
+        each = np.abs(change).reshape(*change.shape[:-1], n_parts, -1).max(axis=-1)
+        moved = max(1, int(each.sum(axis=-1).max()))
+        rounded = len(cells.spans) if cells is not None else 1
+        assert moved <= size <= moved + (rounded if weighted else 0)
 
 
 def test_what_a_smaller_table_says_is_not_enough():

@@ -467,7 +467,7 @@ def test_the_ledger_lists_the_releases_of_a_charge_when_the_session_ends():
         session.answer(Sum(box_of(session, -1, 1)), 0.25, name="second")
         _ = 1 / 0
     assert [[r["name"] for r in c.releases] for c in budget.charges] == [["first"], ["second"]]
-    assert budget.charges[0].releases[0]["mechanism"] == "K-norm"
+    assert budget.charges[0].releases[0]["mechanism"] == "K-norm of the cube"
     assert budget.spent.epsilon == 1.0
 
 

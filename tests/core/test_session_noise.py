@@ -80,9 +80,13 @@ def test_stated_std_is_sensitivity_over_level(adjacency):
         factor * math.sqrt(2) / (mu / 2), rel=1e-4
     )
     p = open_session(adjacency=adjacency)
-    # K-norm in two dimensions at epsilon / 4: (d + 1) (Delta_2 / epsilon)^2.
+    # K-norm in d = 2 dimensions at epsilon / 4, of the ball: (d + 1) (Delta_2 / epsilon)^2,
+    assert p.answer(Sum(ball_of(p, np.zeros(2), 1.0)), 0.25).std[0] == pytest.approx(
+        math.sqrt(3) * factor * 4, rel=1e-4
+    )
+    # of the cube, which is less for a box: (d + 1) (d + 2) / 3 (Delta_inf / epsilon)^2.
     assert p.answer(Sum(box_of(p, -1, 1)), 0.25).std[0] == pytest.approx(
-        math.sqrt(3) * factor * math.sqrt(2) * 4, rel=1e-4
+        math.sqrt(4) * factor * 4, rel=1e-4
     )
     cells = row_counts(Grid((np.array([-1.0, 0.0, 1.0]),) * 2), "histogram")
     # Discrete Laplace noise is a little narrower than the continuous one: 1 - 1 / (24 scale^2).
