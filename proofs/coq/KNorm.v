@@ -16,7 +16,7 @@
    bound.
 
    PROOFS.md: "Noise on integers".  Modules: skdp/core/noise/vectors.py (k_norm),
-   skdp/core/mechanisms.py (l2_noise, cube_noise). *)
+   skdp/core/mechanisms.py (l2_noise). *)
 Require Import Reals Lra Lia ZArith Psatz FunctionalExtensionality.
 From Skdp Require Import Sums Privacy Laplace.
 Open Scope R_scope.
@@ -154,8 +154,70 @@ Record a_norm := {
   norm_at_le_l1 : forall d x, norm_at d x <= overR d (fun j => Rabs (x j));
   norm_at_ge_l1 : forall d x, overR d (fun j => Rabs (x j)) <= INR d * norm_at d x }.
 Definition euclidean := Build_a_norm norm norm_0 norm_ext norm_triangle norm_le_l1 norm_ge_l1.
+
+(* Parts of so many coordinates side by side, and the sum of their largest ones.  With one part it
+   is the largest coordinate of all. *)
+Section Parts.
+Variable part : nat -> nat. (* of which part a coordinate is; that of k is k at most *)
+Hypothesis part_le : forall j, (part j <= j)%nat.
+Definition in_part i (x : point) : point := fun j => if Nat.eqb (part j) i then x j else 0.
+Definition largests d (x : point) := overR d (fun i => largest d (in_part i x)).
+Lemma largests_0 d x : 0 <= largests d x.
+Proof. apply overR_0. intros. apply largest_0. Qed.
+Lemma largests_ext d x y : (forall j, (j < d)%nat -> x j = y j) -> largests d x = largests d y.
+Proof.
+  intros H. apply overR_ext. intros i _. apply largest_ext. intros j J. unfold in_part.
+  rewrite H; auto.
+Qed.
+Lemma largests_triangle d x y :
+  largests d (fun j => x j + y j) <= largests d x + largests d y.
+Proof.
+  unfold largests. rewrite <- overR_plus. apply overR_le. intros i _.
+  eapply Rle_trans; [|apply largest_triangle]. right. apply largest_ext. intros j _.
+  unfold in_part. destruct (Nat.eqb _ _); ring.
+Qed.
+Lemma largest_even d x y : (forall j, y j = - x j) -> largest d y = largest d x.
+Proof. intros H. induction d; simpl; [reflexivity|]. rewrite IHd, H, Rabs_Ropp. reflexivity. Qed.
+Lemma largests_even d x y : (forall j, y j = - x j) -> largests d y = largests d x.
+Proof.
+  intros H. apply overR_ext. intros i _. apply largest_even. intros j. unfold in_part.
+  destruct (Nat.eqb _ _); [apply H|ring].
+Qed.
+Lemma largests_le_parts d x :
+  largests d x <= overR d (fun _ => overR d (fun j => Rabs (x j))).
+Proof.
+  apply overR_le. intros i _. eapply Rle_trans; [apply largest_le_l1|]. apply overR_le.
+  intros j _. unfold in_part. destruct (Nat.eqb _ _); [lra|]. rewrite Rabs_R0. apply Rabs_pos.
+Qed.
+Lemma sum_of_parts d (x : point) n : (n <= d)%nat ->
+  overR d (fun i => overR n (fun j => Rabs (in_part i x j))) = overR n (fun j => Rabs (x j)).
+Proof.
+  induction n as [|n IH]; intros L; simpl.
+  - rewrite overR_const. ring.
+  - rewrite overR_plus, IH by lia. f_equal. pose proof (part_le n) as P. clear IH.
+    assert (E : forall e, (e <= d)%nat -> overR e (fun i => Rabs (in_part i x n))
+                = if Nat.ltb (part n) e then Rabs (x n) else 0).
+    { induction e as [|e IH]; intros M; simpl; [reflexivity|]. rewrite IH by lia. unfold in_part.
+      destruct (Nat.eqb_spec (part n) e) as [Q|Q].
+      - rewrite Q. replace (Nat.ltb e e) with false by (symmetry; apply Nat.ltb_ge; lia).
+        replace (Nat.ltb e (S e)) with true by (symmetry; apply Nat.ltb_lt; lia). ring.
+      - rewrite Rabs_R0. destruct (Nat.ltb_spec (part n) e), (Nat.ltb_spec (part n) (S e));
+        try lia; ring. }
+    rewrite E by lia. replace (Nat.ltb (part n) d) with true; auto.
+    symmetry. apply Nat.ltb_lt. lia.
+Qed.
+Lemma largests_le_l1 d x : largests d x <= overR d (fun j => Rabs (x j)).
+Proof.
+  rewrite <- (sum_of_parts d x d) by lia. apply overR_le. intros. apply largest_le_l1.
+Qed.
+Lemma largests_ge_l1 d x : overR d (fun j => Rabs (x j)) <= INR d * largests d x.
+Proof.
+  rewrite <- (sum_of_parts d x d) by lia. unfold largests. rewrite <- overR_scale.
+  apply overR_le. intros. apply largest_ge_l1.
+Qed.
 Definition box_norm :=
-  Build_a_norm largest largest_0 largest_ext largest_triangle largest_le_l1 largest_ge_l1.
+  Build_a_norm largests largests_0 largests_ext largests_triangle largests_le_l1 largests_ge_l1.
+End Parts.
 
 Section Norm.
 Variable len : a_norm.
@@ -604,12 +666,94 @@ Theorem k_norm_dp {T} (near : T -> T -> Prop) (f : T -> vec) d (Delta : Z) eps :
 Proof.
   intros HD E S. apply noise_dp; auto. intros x y N. apply norm2_le; [lia|auto].
 Qed.
-(* No entry of the integer statistic moves by more than Delta, scale Delta / eps: eps-DP. *)
-Theorem cube_dp {T} (near : T -> T -> Prop) (f : T -> vec) d (Delta : Z) eps :
-  (0 < Delta)%Z -> 0 < eps ->
-  (forall x y, near x y -> forall j, (j < d)%nat -> (Z.abs (f x j - f y j) <= Delta)%Z) ->
-  dp T near eps (fun x o => k_noise box_norm (IZR Delta / eps) d (f x) o).
+(* The largest changes of the parts of an integer statistic, as whole numbers, add up to Delta at
+   most, scale Delta / eps: eps-DP. *)
+Fixpoint largestZ d (v : vec) : Z := match d with
+  | O => 0%Z
+  | S k => Z.max (largestZ k v) (Z.abs (v k)) end.
+Definition in_partZ (part : nat -> nat) i (v : vec) : vec :=
+  fun j => if Nat.eqb (part j) i then v j else 0%Z.
+Definition largestsZ part d (v : vec) := over d (fun i => largestZ d (in_partZ part i v)).
+Lemma largestZ_real d v : IZR (largestZ d v) = largest d (real v).
 Proof.
-  intros HD E S. apply noise_dp; auto. intros x y N. apply largest_le; [apply IZR_le; lia|].
-  intros j J. unfold real, minus. rewrite <- abs_IZR. apply IZR_le. auto.
+  induction d; simpl; [reflexivity|]. rewrite <- IHd. unfold real. rewrite <- abs_IZR.
+  unfold Rmax. destruct (Rle_dec _ _) as [L|L]; [apply le_IZR in L|].
+  - rewrite Z.max_r; auto.
+  - rewrite Z.max_l; auto.
+    destruct (Z.le_gt_cases (Z.abs (v d)) (largestZ d v)); auto.
+    exfalso. apply L. apply IZR_le. lia.
+Qed.
+Lemma largestsZ_real part d v : IZR (largestsZ part d v) = largests part d (real v).
+Proof.
+  unfold largestsZ, largests.
+  assert (E : forall n, IZR (over n (fun i => largestZ d (in_partZ part i v)))
+              = overR n (fun i => largest d (in_part part i (real v)))).
+  { induction n; simpl; [reflexivity|]. rewrite plus_IZR, IHn, largestZ_real. f_equal.
+    apply largest_ext. intros j _. unfold real, in_part, in_partZ.
+    destruct (Nat.eqb _ _); reflexivity. }
+  apply E.
+Qed.
+(* mechanisms.shortened of n parts: n - 1 is added to the bound. *)
+Lemma over_below d n (g h : nat -> Z) : (forall i, (i < d)%nat -> 0 <= h i)%Z ->
+  (forall i, (i < d)%nat -> (n <= i)%nat -> g i = 0)%Z ->
+  (forall i, (i < d)%nat -> (i < n)%nat -> g i <= h i)%Z ->
+  (over d g <= over d h)%Z /\ forall c, (0 <= c)%Z ->
+  (over d (fun i => if Nat.ltb i n then c else 0) <= Z.of_nat n * c)%Z.
+Proof.
+  intros H0 HZ HL. split.
+  - apply over_le. intros i L. destruct (Nat.lt_ge_cases i n); [apply HL; auto|].
+    rewrite HZ by auto. apply H0; auto.
+  - intros c C. clear HZ HL H0 g h.
+    assert (E : forall e, (over e (fun i => if Nat.ltb i n then c else 0)
+                           = Z.of_nat (Nat.min e n) * c)%Z).
+    { induction e as [|e IH]; simpl over; [simpl; lia|]. rewrite IH.
+      destruct (Nat.ltb_spec e n).
+      - rewrite !Nat.min_l by lia. lia.
+      - rewrite !Nat.min_r by lia. lia. }
+    rewrite E. apply Z.mul_le_mono_nonneg_r; lia.
+Qed.
+Lemma largestZ_0 d v : (0 <= largestZ d v)%Z.
+Proof. induction d; simpl; lia. Qed.
+Theorem shortened_parts part n d t (f g : vec) D : (0 < t)%Z -> (0 < n)%nat ->
+  (forall j, (j < d)%nat -> (part j < n)%nat) -> (largestsZ part d (minus f g) <= D)%Z ->
+  (largestsZ part d (minus (fun j => shortened t (f j)) (fun j => shortened t (g j)))
+   <= after_shortening D t (Z.of_nat n - 1))%Z.
+Proof.
+  intros Ht N P H. unfold after_shortening.
+  set (k := (2 ^ t)%Z). assert (K : (0 < k)%Z) by (apply Z.pow_pos_nonneg; lia).
+  set (s := minus (fun j => shortened t (f j)) (fun j => shortened t (g j))).
+  assert (Q : forall i e, (k * largestZ e (in_partZ part i s)
+                           <= largestZ e (in_partZ part i (minus f g)) + (k - 1))%Z).
+  { intros i. induction e as [|e IH]; simpl; [lia|].
+    pose proof (shortened_entry t (f e) (g e) Ht) as B. fold k in B.
+    assert (S1 : (k * Z.abs (in_partZ part i s e)
+                  <= Z.abs (in_partZ part i (minus f g) e) + (k - 1))%Z).
+    { unfold in_partZ. destruct (Nat.eqb (part e) i); [unfold s, minus|]; lia. }
+    destruct (Z.max_spec (largestZ e (in_partZ part i s)) (Z.abs (in_partZ part i s e)))
+      as [[_ ->]|[_ ->]]; lia. }
+  assert (Z0 : forall i, (n <= i)%nat -> largestZ d (in_partZ part i s) = 0%Z).
+  { intros i L. assert (A : forall e, (e <= d)%nat -> largestZ e (in_partZ part i s) = 0%Z).
+    { induction e as [|e IH]; intros M; simpl; [reflexivity|]. rewrite IH by lia. unfold in_partZ.
+      destruct (Nat.eqb_spec (part e) i); [specialize (P e ltac:(lia)); lia|reflexivity]. }
+    apply A; auto. }
+  unfold largestsZ in *.
+  destruct (over_below d n (fun i => k * largestZ d (in_partZ part i s))%Z
+    (fun i => largestZ d (in_partZ part i (minus f g)) + (if Nat.ltb i n then k - 1 else 0))%Z)
+    as [A B].
+  - intros i L. pose proof (largestZ_0 d (in_partZ part i (minus f g))).
+    destruct (Nat.ltb i n); lia.
+  - intros i _ L. rewrite Z0 by auto. lia.
+  - intros i _ L. apply Nat.ltb_lt in L. rewrite L. apply Q.
+  - specialize (B (k - 1)%Z ltac:(lia)). rewrite over_scale, over_plus in A.
+    pose proof (Z.div_mod (- D) k ltac:(lia)). pose proof (Z.mod_pos_bound (- D) k ltac:(lia)).
+    set (x := (- D / k)%Z) in *. set (y := over d (fun i => largestZ d (in_partZ part i s))) in *.
+    nia.
+Qed.
+Theorem cube_dp {T} (near : T -> T -> Prop) (f : T -> vec) part
+  (H : forall j, (part j <= j)%nat) d (Delta : Z) eps : (0 < Delta)%Z -> 0 < eps ->
+  (forall x y, near x y -> (largestsZ part d (minus (f x) (f y)) <= Delta)%Z) ->
+  dp T near eps (fun x o => k_noise (box_norm part H) (IZR Delta / eps) d (f x) o).
+Proof.
+  intros HD E S. apply noise_dp; auto. intros x y N. unfold len_of. cbn [norm_at box_norm].
+  rewrite <- largestsZ_real. apply IZR_le. auto.
 Qed.

@@ -11,7 +11,7 @@
    skdp/core/mechanisms.py (Independent, Spherical), skdp/queries/histograms.py,
    skdp/core/units.py (RowsPerUnit). *)
 Require Import Reals Lra Lia ZArith List Permutation.
-From Skdp Require Import Sums Privacy Choice Stability.
+From Skdp Require Import Sums Privacy KNorm Choice Stability.
 Import ListNotations.
 Open Scope R_scope.
 
@@ -31,7 +31,9 @@ Notation table := (list Row).
 Inductive query :=
 | Independent (or_spherical : bool) (d : nat) (phi : Row -> vec) (l1R l1A sqR sqA : Z)
 | Spherical (d : nat) (phi : Row -> vec) (sizeR sizeA : Z)
-| Boxed (d : nat) (phi : Row -> vec) (boxR boxA : Z)
+(* of n parts; `part` says of which a coordinate is *)
+| Boxed (part : nat -> nat) (part_le : forall j, (part j <= j)%nat) (n d : nat)
+    (phi : Row -> vec) (boxR boxA : Z)
 | Choice (rounds : list (round table)) (sizeR sizeA : Z)
 | Measurement (M : R -> table -> answer -> R).
 (* What a query has to keep, on a table where a step is `step a`. *)
@@ -43,9 +45,10 @@ Definition well (a : Z) q := match q with
 | Spherical d phi sizeR sizeA => (0 < sizeR /\ 0 < sizeA)%Z /\
     (forall x y, sq d (minus (phi x) (phi y)) <= sizeR * sizeR)%Z /\
     (forall x, sq d (phi x) <= sizeA * sizeA)%Z
-| Boxed d phi boxR boxA => (0 < boxR /\ 0 < boxA)%Z /\
-    (forall x y j, (j < d)%nat -> Z.abs (phi x j - phi y j) <= boxR)%Z /\
-    (forall x j, (j < d)%nat -> Z.abs (phi x j) <= boxA)%Z
+| Boxed part _ n d phi boxR boxA => (0 < boxR /\ 0 < boxA)%Z /\ (0 < n)%nat /\
+    (forall j, (j < d)%nat -> (part j < n)%nat) /\
+    (forall x y, largestsZ part d (minus (phi x) (phi y)) <= boxR)%Z /\
+    (forall x, largestsZ part d (phi x) <= boxA)%Z
 | Choice rounds sizeR sizeA => (0 < sizeR /\ 0 < sizeA)%Z /\ rounds <> [] /\
     forall q, In q rounds -> choosable q /\ forall c,
     (forall T U, replace_one Row T U -> (Z.abs (score q T c - score q U c) <= sizeR)%Z) /\

@@ -38,11 +38,12 @@ Variable eps : R. Hypothesis eps0 : 0 < eps. (* what the session was charged wit
 Inductive question :=
 | AddLaplace (share : Q) (bits : Z) (d : nat) (f : D -> vec) (size : Z)
 | AddKNorm (share : Q) (bits : Z) (d : nat) (f : D -> vec) (size : Z)
-| AddCube (share : Q) (bits : Z) (d : nat) (f : D -> vec) (size : Z)
+| AddCubes (share : Q) (bits : Z) (part : nat -> nat) (part_le : forall j, (part j <= j)%nat)
+    (n d : nat) (f : D -> vec) (size : Z)
 | Choose (share : Q) (rounds : list (round D)) (size : Z)
 | Measure (share : Q) (M : R -> D -> answer -> R). (* by the epsilon that it may lose *)
 Definition share_of q := match q with
-| AddLaplace s _ _ _ _ => s | AddKNorm s _ _ _ _ => s | AddCube s _ _ _ _ => s
+| AddLaplace s _ _ _ _ => s | AddKNorm s _ _ _ _ => s | AddCubes s _ _ _ _ _ _ _ => s
 | Choose s _ _ => s | Measure s _ => s end.
 Definition short bits (v : vec) : vec := fun j =>
   if (bits =? 0)%Z then v j else shortened bits (v j).
@@ -57,8 +58,9 @@ Definition mechanism (e : R) q (T : D) (o : answer) : R := match q, o with
 | AddKNorm s bits d f size, Numbers v =>
     k_noise euclidean (IZR (size_of_short size bits (isqrt_up (Z.of_nat d))) / (Q2R s * e)) d
             (short bits (f T)) v
-| AddCube s bits d f size, Numbers v =>
-    k_noise box_norm (IZR (size_of_short size bits 0) / (Q2R s * e)) d (short bits (f T)) v
+| AddCubes s bits part H n d f size, Numbers v =>
+    k_noise (box_norm part H) (IZR (size_of_short size bits (Z.of_nat n - 1)) / (Q2R s * e)) d
+            (short bits (f T)) v
 | Choose s rounds size, Chosen c =>
     choose_all (Q2R s * e / INR (length rounds)) size rounds T c
 | Measure s M, _ => M (Q2R s * e) T o
@@ -70,8 +72,9 @@ Definition keeps q := (0 < share_of q)%Q /\ match q with
     forall T U, near T U -> (l1 d (minus (f T) (f U)) <= size)%Z
 | AddKNorm _ bits d f size => (0 < size)%Z /\ (0 <= bits)%Z /\
     forall T U, near T U -> (sq d (minus (f T) (f U)) <= size * size)%Z
-| AddCube _ bits d f size => (0 < size)%Z /\ (0 <= bits)%Z /\
-    forall T U, near T U -> forall j, (j < d)%nat -> (Z.abs (f T j - f U j) <= size)%Z
+| AddCubes _ bits part _ n d f size => (0 < size)%Z /\ (0 <= bits)%Z /\ (0 < n)%nat /\
+    (forall j, (j < d)%nat -> (part j < n)%nat) /\
+    forall T U, near T U -> (largestsZ part d (minus (f T) (f U)) <= size)%Z
 | Choose _ rounds size => (0 < size)%Z /\ rounds <> [] /\
     (forall q, In q rounds -> choosable q) /\
     forall q, In q rounds -> forall T U, near T U ->
@@ -93,7 +96,7 @@ Theorem mechanism_dp e q : 0 < e -> keeps q ->
 Proof.
   intros e0 [S K]. pose proof (Q2R_pos _ S) as P.
   assert (E : 0 < Q2R (share_of q) * e) by (apply Rmult_lt_0_compat; auto).
-  intros T U N o. destruct q as [s bits d f size|s bits d f size|s bits d f size|s rounds size|s M];
+  intros T U N o. destruct q as [s bits d f size|s bits d f size|s bits part PL n d f size|s rounds size|s M];
   simpl in *; try destruct K as (K1 & K2 & K3).
   - destruct o; [|lra].
     refine (laplace_dp near (fun T => short bits (f T)) d _ (Q2R s * e) _ E _ T U N v).
@@ -107,10 +110,11 @@ Proof.
     + intros x y M. unfold short, size_of_short.
       destruct (Z.eqb_spec bits 0); [apply (K3 x y M)|apply shortened_L2; auto; lia].
   - destruct o; [|lra].
-    refine (cube_dp near (fun T => short bits (f T)) d _ (Q2R s * e) _ E _ T U N v).
+    destruct K3 as (n0 & P0 & K3).
+    refine (cube_dp near (fun T => short bits (f T)) part PL d _ (Q2R s * e) _ E _ T U N v).
     + apply short_size_pos; auto. lia.
-    + intros x y M j J. unfold short, size_of_short.
-      destruct (Z.eqb_spec bits 0); [apply (K3 x y M j J)|apply shortened_max; [lia|auto]].
+    + intros x y M. unfold short, size_of_short.
+      destruct (Z.eqb_spec bits 0); [apply (K3 x y M)|apply shortened_parts; [lia|auto|auto|auto]].
   - destruct o; [lra|]. destruct K3 as [K3 K4].
     assert (L : 0 < INR (length rounds)).
     { apply lt_0_INR. destruct rounds; [contradiction|simpl; lia]. }
@@ -253,8 +257,8 @@ Definition asked v share bits (q : query (row v)) : question := match q with
       (isqrt_up (Z.max (r v * r v * sqR) (a v * a v * sqA)))
 | Spherical _ d phi sizeR sizeA =>
     AddKNorm share bits d (fun T => total (row v) phi (rows v T)) (moved (r v) (a v) sizeR sizeA)
-| Boxed _ d phi boxR boxA =>
-    AddCube share bits d (fun T => total (row v) phi (rows v T)) (moved (r v) (a v) boxR boxA)
+| Boxed _ part H n d phi boxR boxA =>
+    AddCubes share bits part H n d (fun T => total (row v) phi (rows v T)) (moved (r v) (a v) boxR boxA)
 | Queries.Choice _ rounds sizeR sizeA =>
     Choose share (map (seen_by v) rounds) (moved (r v) (a v) sizeR sizeA)
 | Measurement _ M =>
@@ -263,7 +267,7 @@ Theorem asked_keeps v share bits q : stable v -> (0 < share)%Q -> (0 <= bits)%Z 
   well (row v) (a v) q -> keeps (asked v share bits q).
 Proof.
   intros (r0 & a0 & ra & V) S B W.
-  destruct q as [[|] d phi l1R l1A sqR sqA|d phi sR sA|d phi sR sA|rounds sR sA|M];
+  destruct q as [[|] d phi l1R l1A sqR sqA|d phi sR sA|part PL n d phi sR sA|rounds sR sA|M];
   simpl in W; destruct W as (P & W); (split; [exact S|]); cbn [asked].
   - destruct W as [WR WA]. set (w := Z.max (r v * r v * sqR) (a v * a v * sqA)).
     assert (W0 : (0 < w)%Z) by (unfold w; nia).
@@ -274,8 +278,9 @@ Proof.
     apply (total_moves_L1 (row v) (r v) (a v)); auto; try lia; intros; [apply WR|apply WA].
   - destruct W as [WR WA]. split; [apply moved_pos; tauto|split; auto]. intros T U N.
     apply (total_moves_L2 (row v) (r v) (a v)); auto; lia.
-  - destruct W as [WR WA]. split; [apply moved_pos; tauto|split; auto]. intros T U N j J.
-    apply (total_moves_entry (row v) (r v) (a v)); auto; lia.
+  - destruct W as (n0 & P0 & WR & WA). split; [apply moved_pos; tauto|].
+    split; [auto|split; [auto|split; [auto|]]]. intros T U N.
+    apply (total_moves_parts (row v) (r v) (a v)); auto; lia.
   - destruct W as [NE W]. split; [apply moved_pos; tauto|].
     split; [intros E; apply map_eq_nil in E; auto|]. split.
     + intros q I. apply in_map_iff in I. destruct I as (p & <- & I). apply W in I. apply I.

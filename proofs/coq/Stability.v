@@ -127,21 +127,30 @@ Proof.
   - apply IZR_le; auto.
   - apply IZR_le; auto.
 Qed.
-(* Bounds on every entry: what noise of the cube needs. *)
-Theorem total_moves_entry j (phi : Row -> vec) DR DA : (0 <= DR)%Z -> (0 <= DA)%Z ->
-  (forall x y, (Z.abs (phi x j - phi y j) <= DR)%Z) -> (forall x, (Z.abs (phi x j) <= DA)%Z) ->
-  forall T U, near T U ->
-  (Z.abs (total Row phi T j - total Row phi U j) <= Z.max (r * DR) (a * DA))%Z.
+(* The largest changes of parts, added up: what noise of cubes needs. *)
+Theorem total_moves_parts part d (phi : Row -> vec) DR DA : (0 <= DR)%Z -> (0 <= DA)%Z ->
+  (forall x y, (largestsZ part d (minus (phi x) (phi y)) <= DR)%Z) ->
+  (forall x, (largestsZ part d (phi x) <= DA)%Z) -> forall T U, near T U ->
+  (largestsZ part d (minus (total Row phi T) (total Row phi U)) <= Z.max (r * DR) (a * DA))%Z.
 Proof.
-  intros PR PA HR HA.
-  assert (E : forall v, l1 1 (fun _ => v j) = Z.abs (v j)) by (intros; unfold l1; simpl; lia).
-  intros T U N.
-  pose proof (total_moves_L1 1 (fun x _ => phi x j) DR DA PR PA) as M.
-  assert (F : forall V i, total Row (fun x (_ : nat) => phi x j) V i = total Row phi V j).
-  { intros V i. induction V; simpl; [reflexivity|]. rewrite <- IHV. reflexivity. }
-  unfold l1, minus in M. simpl in M.
-  specialize (M ltac:(intros x y; specialize (HR x y); lia)
-                ltac:(intros x; specialize (HA x); lia) T U N). rewrite !F in M. lia.
+  intros PR PA HR HA T U N. apply le_IZR.
+  assert (E : IZR (Z.max (r * DR) (a * DA)) = Rmax (IZR r * IZR DR) (IZR a * IZR DA)).
+  { rewrite <- !mult_IZR. destruct (Z.max_spec (r * DR) (a * DA)) as [[L ->]|[L ->]].
+    - rewrite Rmax_right; auto. apply IZR_le; lia.
+    - rewrite Rmax_left; auto. apply IZR_le; lia. }
+  rewrite E. apply (total_moves (fun v => IZR (largestsZ part d v))); auto.
+  - intros u v H. rewrite !largestsZ_real. apply largests_ext. intros j _. unfold real.
+    rewrite H. reflexivity.
+  - rewrite largestsZ_real. apply Rle_antisym; [|apply largests_0].
+    eapply Rle_trans; [apply largests_le_parts|]. unfold real. rewrite Rabs_R0, !overR_const. right; ring.
+  - intros v. rewrite !largestsZ_real. apply largests_even.
+    intros; unfold real; apply opp_IZR.
+  - intros u v. rewrite !largestsZ_real. eapply Rle_trans; [|apply largests_triangle].
+    right. apply largests_ext. intros; unfold real; apply plus_IZR.
+  - intros. apply IZR_le, HR.
+  - intros. apply IZR_le, HA.
+  - apply IZR_le; auto.
+  - apply IZR_le; auto.
 Qed.
 (* Bounds on squares: what an Independent sensitivity states. *)
 Theorem total_moves_squares d (phi : Row -> vec) QR QA : (0 <= QR)%Z -> (0 <= QA)%Z ->

@@ -196,16 +196,6 @@ Proof.
   set (x := - D / k) in *. set (y := over d _) in *.
   assert (0 <= Z.of_nat d) by lia. nia.
 Qed.
-(* An entry by itself: nothing is added. *)
-Theorem shortened_max t f g D : 0 < t -> Z.abs (f - g) <= D ->
-  Z.abs (shortened t f - shortened t g) <= after_shortening D t 0.
-Proof.
-  intros Ht H. pose proof (shortened_entry t f g Ht) as P. unfold after_shortening.
-  set (k := 2 ^ t) in *. assert (K : 0 < k) by (apply Z.pow_pos_nonneg; lia).
-  pose proof (Z.div_mod (- D) k ltac:(lia)). pose proof (Z.mod_pos_bound (- D) k ltac:(lia)).
-  set (x := - D / k) in *. nia.
-Qed.
-
 (* --- the same in L2 --------------------------------------------------------------------------- *)
 
 (* Cauchy-Schwarz and the triangle inequality, in integers. *)

@@ -155,7 +155,7 @@ def l2_noise(
     if cube and box is not None:
         size, parts = box
         spread = cube_spread(exact.size // parts)
-        rounded, kind = parts if parts > 1 else 0, ("K-norm of the cube", "largest entry")
+        rounded, kind = parts - 1, ("K-norm of the cube", "largest entry")
     bits = coarse_bits(size, meter.level(fraction), spread)
     size = after_shortening(size, bits, rounded)
     short, unit = shortened(exact, bits), unit * 2.0**bits
