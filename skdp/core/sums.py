@@ -42,7 +42,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from skdp.core.clipping import SUM_BITS, Floats, isqrt_up
-from skdp.core.mechanisms import Independent, Spherical
+from skdp.core.mechanisms import Independent, Spherical, box_std
 from skdp.core.privacy_filter import Release, released
 from skdp.core.query import Noisy, Query, Terms, reviewed
 from skdp.core.table import REPLACE_ONE, PrivateTable, as_total, total_dtype
@@ -312,18 +312,16 @@ class RowSum(Query):
             # The largest for which a row that loses its weight changes no more than one that
             # is replaced: the total weight costs nothing.
             constant = max(1, math.isqrt(image.change_l2_squared - image.l2_squared))
-        choices = [replace(prepared, constant=constant)]
-        if (
-            terms.pure and image.entry_bounds is not None
-        ):  # noise of the cube: the largest that costs nothing
-            choices.append(replace(prepared, constant=max(1, image.entry_bounds[replaced])))
-
-        def noise(query: RowSum) -> float:
-            """Return the deviation of pure noise on a sum."""
-            moved = query.sensitivity(terms.relation)
-            return moved.spread(math.prod(image.shape) + 1) if terms.pure else 0.0
-
-        return min(choices, key=noise)
+        ball = replace(prepared, constant=constant)
+        if terms.pure and image.entry_bounds is not None:
+            # In a cube a count costs nothing that moves no further than the sums.
+            free = max(1, image.entry_bounds[replaced] * prepared._scale)
+            cube = replace(prepared, constant=free)
+            box, entries = cube._box(terms.relation), math.prod(image.shape) + 1
+            spread = ball.sensitivity(terms.relation).spread(entries)
+            if box is not None and box_std(box, entries) < spread:
+                return cube
+        return ball
 
     @property
     def _scale(self) -> int:

@@ -338,10 +338,18 @@ MUTANTS = (
     ),
     _m(
         "K-norm at half its scale", "core.mechanisms",
-        "    scale = size / epsilon\n    released = meter.add_noise(\n        name, short, size, l2",
-        "    scale = size / (2 * epsilon)\n    released = meter.add_noise(\n"
-        "        name, short, size, l2",
-        f"{SHOWN}[k-norm]",
+        "    scale = size / epsilon\n", "    scale = size / (2 * epsilon)\n",
+        f"{SHOWN}[k-norm]", f"{SHOWN}[cube]",
+    ),
+    _m(
+        "half the cube", "core.noise.deviates",
+        "view(np.int64) >> (63 - BITS)", "view(np.int64) >> (64 - BITS)",
+        f"{SHOWN}[cube]",
+    ),
+    _m(
+        "two cells of a box count as one", "core.sums",
+        "size = max(size, 2 * norm)", "size = max(size, norm)",
+        "tests/core/test_row_sums.py::test_the_largest_changes_of_cells_add_up_to_the_box",
     ),
     _m(
         "a matrix under half the Laplace noise", "queries.second_moments",

@@ -19,6 +19,7 @@ from worst_queries import ABOVE, PAIRS_OF_SIDES, SEVEN, SEVEN_R, CodedRelease
 
 from skdp.audit import audit
 from skdp.core import open_session
+from skdp.core.clipping import isqrt_up
 from skdp.core.mechanisms import exponential_mechanism, independent_noise, l2_noise
 from skdp.exceptions import PrivacyLeakError
 from skdp.queries import SmoothMedian, SparseVector, workload_answer
@@ -65,6 +66,15 @@ def of_vector(s, size=1000):
     return float(l2_noise(s._meter, "number", np.array([row(s) * size]), size, None)[0][0])
 
 
+def of_cube(s, size=1000, entries=2):
+    """Return by how much less the noise of the cube lost for the row than without it."""
+    exact = np.full(entries, row(s) * size)
+    l2 = isqrt_up(entries * size**2)
+    noisy = l2_noise(s._meter, "box", exact, l2, None, box=(size, 1))[0].astype(float)
+    assert s.certificate().releases[0].mechanism == "K-norm of the cube"
+    return float(np.abs(noisy).max() - np.abs(noisy - size).max())
+
+
 def of_groups(s, size=1000):
     """Return which of two groups' counts and sums say that the row is there."""
     here = row(s)
@@ -95,6 +105,7 @@ MECHANISMS = [
     ("laplace", of_scalar, ZERO, ONE, {}, 2000, 1.5),
     ("laplace, delta", of_scalar, ZERO, ONE, GAUSS, 2000, 2.0),
     ("k-norm", of_vector, ZERO, ONE, {}, 2000, 1.5),
+    ("cube", of_cube, ZERO, ONE, {}, 2000, 1.5),
     ("groups", of_groups, ZERO, ONE, {}, 2500, 2.0),
     ("groups, delta", of_groups, ZERO, ONE, GAUSS, 2500, 2.0),
 ]

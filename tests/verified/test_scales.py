@@ -17,7 +17,7 @@ import functools
 import itertools
 from dataclasses import dataclass
 from fractions import Fraction
-from math import isqrt
+from math import isqrt, sqrt
 from typing import Any, ClassVar
 
 import mpmath
@@ -147,6 +147,9 @@ class Asked:
         Whether the number of rows is one entry more where it is private.
     samplers : tuple of str
         With which noise a pure session may answer.
+    box : dict or None
+        By relation: how much the largest changes of `parts` parts add up to, for one row. With a
+        private number of rows it counts as much as the largest change of an entry does.
     """
 
     query: Any
@@ -155,6 +158,8 @@ class Asked:
     entries: int = 1
     counts: bool = False
     samplers: tuple = ("k_norm",)
+    box: dict | None = None
+    parts: int = 1
 
     def size(self, replaced, added):
         """Return (L1, squared L2) for all rows that one unit changes."""
@@ -165,31 +170,43 @@ class Asked:
         ]
         return tuple(max(size) for size in zip(*sizes, strict=True))
 
+    def pure_noise(self, replaced, added):
+        """Return the deviations at epsilon 1 of each kind of noise, and the size of the box."""
+        (l1, squared), m = self.size(replaced, added), self.entries + (self.counts and added > 0)
+        least = {"k_norm": sqrt((m + 1) * squared), "discrete_laplace": sqrt(2) * l1}
+        least = {name: least[name] for name in self.samplers}
+        if self.box is None:
+            return least, 0
+        box = max(k * self.box[relation] for k, relation in ((replaced, R), (added, A)) if k)
+        width = m // self.parts
+        return least | {"cube": box * sqrt((width + 1) * (width + 2) / 3)}, box
 
-def of_view(view, norm, n_columns):
-    """Return a sum and a mean over a map of rows whose norm has so many steps."""
+
+def of_view(view, norm, half, n_columns):
+    """Return a sum and a mean of rows whose norm and largest entry have so many steps."""
     weight = max(1, norm // 3)
     least = max(1, norm)
     sums = {R: (None, max(1, 2 * norm) ** 2), A: (None, least**2)}
     means = {R: sums[R], A: (None, root_up(weight**2 + norm**2) ** 2)}
+    box = {R: max(1, 2 * half), A: max(1, half)}
     return [
-        Asked(Sum(view), sums, n_columns, n_columns),
-        Asked(Mean(view), means, n_columns, n_columns, counts=True),
+        Asked(Sum(view), sums, n_columns, n_columns, box=box),
+        Asked(Mean(view), means, n_columns, n_columns, counts=True, box=box),
     ]
 
 
 def sums_and_means():
     """Return sums and means of boxes and balls."""
-    found = of_view(Box([0.25], [0.25]), 0, 1)
+    found = of_view(Box([0.25], [0.25]), 0, 0, 1)
     for d in COLUMNS:
         widths = np.array([(j % 5 + 1) / 3 if j != 3 else 0.0 for j in range(d)])
         exact = [Fraction(w) for w in widths]
         steps = [steps_in(w, 31, max(exact)) for w in exact]
-        found += of_view(Box(-widths, widths), root_up(sum(s * s for s in steps)), d)
+        norm = root_up(sum(s * s for s in steps))
+        found += of_view(Box(-widths, widths), norm, max(steps), d)
         radius = 1.7 * d
-        found += of_view(
-            Ball(np.zeros(d), radius), steps_in(Fraction(radius), 30, Fraction(radius)), d
-        )
+        norm = steps_in(Fraction(radius), 30, Fraction(radius))
+        found += of_view(Ball(np.zeros(d), radius), norm, norm, d)
     return found
 
 
@@ -203,25 +220,30 @@ class Stated(Query):
     replaced: tuple
     added: tuple
     or_spherical: bool
+    box: tuple | None = None
+    parts: int = 1
 
     def exact(self, table):
         return np.zeros(self.entries, dtype=np.int64)
 
     def sensitivity(self, relation):
         size = self.replaced if relation == R else self.added
-        return Independent(*size, or_spherical=self.or_spherical)
+        box = None if self.box is None else (self.box[relation == A], self.parts)
+        return Independent(*size, or_spherical=self.or_spherical, box=box)
 
     def decoded(self, noisy):
         return noisy.values
 
 
-def stated(entries, replaced, added, *, or_spherical=False):
-    """Return a query of independent entries with these (L1, squared L2)."""
+def stated(entries, replaced, added, *, or_spherical=False, box=None, parts=1):
+    """Return a query of independent entries with these (L1, squared L2), and boxes."""
     return Asked(
-        Stated(entries, replaced, added, or_spherical),
+        Stated(entries, replaced, added, or_spherical, box and (box[R], box[A]), parts),
         {R: replaced, A: added},
         entries=entries,
         samplers=("discrete_laplace", "k_norm") if or_spherical else ("discrete_laplace",),
+        box=box,
+        parts=parts,
     )
 
 
@@ -245,6 +267,13 @@ QUERIES = (
     stated(50, (200, 50), (200, 50), or_spherical=True),
     stated(2, (HUGE, HUGE**2), (HUGE, HUGE**2)),
     stated(7, (7 * HUGE, 7 * HUGE**2), (HUGE, HUGE**2), or_spherical=True),
+    stated(12, (40, 200), (20, 100), or_spherical=True, box={R: 4, A: 3}, parts=4),
+    stated(
+        *(6, (9 * HUGE, 9 * HUGE**2), (9 * HUGE, 8 * HUGE**2)),
+        or_spherical=True,
+        box={R: 2 * HUGE, A: HUGE},
+        parts=2,
+    ),
 )
 
 
@@ -344,9 +373,9 @@ class Drawn:
         self.calls.append(("discrete_laplace", scale))
         return np.ones(size, dtype=np.int64)
 
-    def k_norm(self, shape_d, scale, size=None, *, entropy=None):
-        self.calls.append(("k_norm", scale))
-        return np.ones(shape_d, dtype=np.int64)
+    def k_norm(self, shape_d, scale, size=None, *, cube=False, entropy=None):
+        self.calls.append(("cube" if cube else "k_norm", scale))
+        return np.ones((size, shape_d), dtype=np.int64)
 
     def rounded_gaussian(self, sigma, size=None, *, entropy=None):
         self.calls.append(("rounded_gaussian", sigma))
@@ -470,9 +499,11 @@ def check_noise(drawn, allowance, asked, changed, share):
         assert name == "rounded_gaussian"
         allowance.check_sigma(scale, squared if step == 1 else l2_short**2, share)
         return step
-    assert name in asked.samplers
-    size = l2_short if name == "k_norm" else shortened(l1, step, entries)
-    allowance.check_scale(scale, size, share)
+    least, box = asked.pure_noise(*changed)
+    assert least[name] <= min(least.values()) * (1 + 1e-9)
+    sizes = {"k_norm": l2_short, "discrete_laplace": shortened(l1, step, entries)}
+    sizes["cube"] = shortened(box, step, asked.parts - 1)
+    allowance.check_scale(scale, sizes[name], share)
     return step
 
 
@@ -546,7 +577,8 @@ def test_noise(claim, drawn, record_property):
         names.update(name for name, _ in drawn.calls)
         steps.add(check_noise(drawn, allowance, asked, changed, part))
         n_answers += 1
-    assert names == ({"discrete_laplace", "k_norm"} if delta == 0 else {"rounded_gaussian"})
+    pure = {"discrete_laplace", "k_norm", "cube"}
+    assert names == (pure if delta == 0 else {"rounded_gaussian"})
     assert len(steps) > 1, "nothing was shortened"
     record_property("answers", n_answers)
     record_property("most_bits_dropped", max(steps).bit_length() - 1)
