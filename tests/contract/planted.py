@@ -349,7 +349,8 @@ MUTANTS = (
     _m(
         "two cells of a box count as one", "core.sums",
         "size = max(size, 2 * norm)", "size = max(size, norm)",
-        "tests/core/test_row_sums.py::test_the_largest_changes_of_cells_add_up_to_the_box",
+        "tests/core/test_row_sums.py::test_the_largest_changes_of_cells_add_up_to_the_box"
+        "[of one sign-two cells-False-0]",
     ),
     _m(
         "a matrix under half the Laplace noise", "queries.second_moments",
