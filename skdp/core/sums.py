@@ -498,15 +498,12 @@ class Values(Image):
         Of the view's steps; None: as many as it has.
     count_error : bool
         Whether the error of a mean covers the noise on the number of rows (first order).
-    diagonal : bool
-        Whether a change is bounded by the diagonal of the view's box, which need not be about 0.
     """
 
     what = "clipped values"
     view: Any
     bits: int | None = None
     count_error: bool = False
-    diagonal: bool = False
 
     def prepared(self, terms: Terms) -> Values:
         return self if self.bits is None else replace(self, view=self.view.at(self.bits), bits=None)
@@ -526,12 +523,12 @@ class Values(Image):
 
     @property
     def l2_squared(self) -> int:
-        return int(self.view.norm_squared if self.diagonal else self.view.norm**2)
+        return int(getattr(self.view, "norm_squared", self.view.norm**2))
 
     @property
     def change_l2_squared(self) -> int:
-        """Twice the norm, or the diagonal of a box that is not about 0."""
-        return int(self.view.diagonal_squared if self.diagonal else 4 * self.view.norm**2)
+        # Rows in a box that is not about 0 differ by its diagonal at most.
+        return int(getattr(self.view, "diagonal_squared", 4 * self.view.norm**2))
 
     @property
     def largest(self) -> int:
