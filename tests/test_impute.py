@@ -10,7 +10,8 @@ from sklearn.pipeline import make_pipeline
 
 from skdp import DPLogisticRegression, DPOneHotEncoder, PrivacyBudget
 from skdp.audit import neighbour_check, replay_check
-from skdp.core import Mean, open_session
+from skdp.core import Box, Count, Mean, Sum, Unit, open_session
+from skdp.core.transcript import record, replay
 from skdp.impute import DPSimpleImputer
 from skdp.queries import MarginalCells, OfColumn, row_counts
 from skdp.tabular import check_columns, check_rows
@@ -214,6 +215,42 @@ def test_a_column_is_asked_a_few_queries_of_rows_of_its_own():
         pytest.raises(TypeError, match="columns of their own"),
     ):
         session.answer(OfColumn(0, Mean(box_of(session, [0.0], [1.0]))))
+
+
+@each("relation", ["replace_one", "add_or_remove_one"])
+@each("delta", [0.0, 1e-5])
+def test_a_column_of_a_unit_moves_by_as_many_rows_as_it_has(relation, delta):
+    """Not by twice as many where its rows are replaced: they may enter the column, or leave it."""
+    users = np.arange(20) // 2
+    X = np.where(users == 3, 1.0, np.linspace(-1, 1, 20))[:, None]
+    gone = np.where(users == 3, np.nan, X[:, 0])[:, None]
+    turned, removed = (
+        np.where(users == 3, -1.0, X[:, 0])[:, None],
+        (X[users != 3], users[users != 3]),
+    )
+    view = Box([-1.0], [1.0])
+    for query, other, least in (
+        (Count(), gone, 1.0),
+        (Sum(view), gone, 0.499 if relation == "replace_one" else 1.0),
+        (Sum(view), turned, 0.999),
+    ):
+        pairs = ((other, users) if relation == "replace_one" else removed), (X, users)
+        transcripts = []
+        for table, ids in pairs:
+            budget = PrivacyBudget(10.0, 0.1, adjacency=relation, unit="user")
+            rows = check_columns(table, estimator="test").of_units(ids, "test", relation)
+            noted = replay(transcripts[0]) if transcripts else record()
+            with (
+                noted as transcript,
+                open_session(
+                    rows, estimator="test", epsilon=1.0, delta=delta, budget=budget,
+                    unit=Unit("user", 2),
+                ) as session,
+            ):  # fmt: skip
+                session.answer(OfColumn(0, query))
+            transcripts.append(transcript)
+        (a,), (b,) = (transcript.entries for transcript in transcripts)
+        assert least * 0.999 < a.distance(a.exact, b.exact) / a.sensitivity <= 1.0
 
 
 def missing_some(rng, n):

@@ -537,15 +537,12 @@ class Values(Image):
         Of the view's steps; None: as many as it has.
     count_error : bool
         Whether the error of a mean covers the noise on the number of rows (first order).
-    diagonal : bool
-        Whether a change is bounded by the diagonal of the view's box, which need not be about 0.
     """
 
     what = "clipped values"
     view: Any
     bits: int | None = None
     count_error: bool = False
-    diagonal: bool = False
 
     def prepared(self, terms: Terms) -> Values:
         return self if self.bits is None else replace(self, view=self.view.at(self.bits), bits=None)
@@ -565,12 +562,18 @@ class Values(Image):
 
     @property
     def l2_squared(self) -> int:
-        return int(self.view.norm_squared if self.diagonal else self.view.norm**2)
+        return int(getattr(self.view, "norm_squared", self.view.norm**2))
+
+    @property
+    def _widths(self) -> list[int] | None:
+        """By how many steps each coordinate may change, in a box that need not be about 0."""
+        lowest = getattr(self.view, "lowest", None)
+        return None if lowest is None else [int(w) for w in self.view.highest - lowest]
 
     @property
     def change_l2_squared(self) -> int:
-        """Twice the norm, or the diagonal of a box that is not about 0."""
-        return int(self.view.diagonal_squared if self.diagonal else 4 * self.view.norm**2)
+        widths = self._widths
+        return 4 * int(self.view.norm) ** 2 if widths is None else sum(w**2 for w in widths)
 
     @property
     def largest(self) -> int:
@@ -578,7 +581,8 @@ class Values(Image):
 
     @property
     def entry_bounds(self) -> tuple[int, int]:
-        return self.largest, int(self.view.widest) if self.diagonal else 2 * self.largest
+        widths = self._widths
+        return self.largest, 2 * self.largest if widths is None else max(widths, default=0)
 
     @property
     def count_weight(self) -> int:

@@ -204,7 +204,7 @@ def label_sums(low: Floats, high: Floats, n_labels: int) -> RowSum:
     The box need not contain 0, so no counts are needed. Pure: Laplace or K-norm noise, whichever is
     less.
     """
-    image = Values(AboutZero(low, high, per_feature=True), diagonal=True)
+    image = Values(AboutZero(low, high, per_feature=True))
     return RowSum(image, Labels(n_labels), noise="smaller", name="label sums")
 
 

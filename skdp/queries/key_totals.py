@@ -18,7 +18,14 @@ from skdp.core.privacy_filter import Release, released
 from skdp.core.query import check_ascending, reviewed
 from skdp.core.sums import Image, RowSum
 from skdp.core.table import PrivateTable
-from skdp.tabular.contributions import CENTER_BITS, FRACTION_BITS, VALUE_BITS, KeyTerm, term_width
+from skdp.tabular.contributions import (
+    CENTER_BITS,
+    FRACTION_BITS,
+    VALUE_BITS,
+    KeyTerm,
+    steps_of,
+    term_width,
+)
 
 __all__ = [
     "MAX_ROWS_PER_UNIT",
@@ -33,27 +40,34 @@ __all__ = [
 MAX_ROWS_PER_UNIT = 2**14  # in a key: so that squares of a unit's sums are below 2**58
 
 
-def term_bound(term: KeyTerm, max_rows: int) -> tuple[int, int, bool]:
-    """Return a term's L1 and squared L2 bound for one unit in one key, and whether it has a sign.
+def term_bound(term: KeyTerm, max_rows: int) -> tuple[int, int, int]:
+    """Return a term's bounds for one unit in one key: L1, squared L2, and that of a change.
+
+    The change is that of two units in the same key, or in two.
 
     Examples
     --------
     >>> term_bound(KeyTerm("rows"), 7)
-    (7, 49, False)
+    (7, 49, 98)
     """
-    if term.kind == "units":
-        return 1, 1, False
+    l1, levels = 1, 1
     if term.kind in ("rows", "filled"):
-        return max_rows, max_rows**2, False
-    if term.kind in ("bins", "leaves"):  # a value is in one node of each level above the leaves
+        l1 = max_rows
+    elif term.kind in ("bins", "leaves"):
+        l1 = max_rows << FRACTION_BITS
+        # A value is in one node of each level below the root.
         levels = term.depth if term.kind == "leaves" else 1
-        rows = max_rows << FRACTION_BITS
-        return levels * rows, levels * rows**2, False
-    if term.kind == "about":
-        square = (max_rows << (VALUE_BITS - CENTER_BITS)) ** 2
-        return square, square**2, False
-    bound = max_rows * term.offset
-    return bound, bound**2, True
+    elif term.kind == "about":
+        l1 = (max_rows << (VALUE_BITS - CENTER_BITS)) ** 2
+    elif term.kind in ("sum", "square"):
+        l1 = max_rows * term.offset
+    change = 2 * levels * l1**2
+    if term.kind == "square":
+        change = 4 * l1**2
+    elif term.kind == "sum":
+        lowest, highest = (steps_of(np.array([term.low, term.high]), term) - term.offset).tolist()
+        change = max(change, (max_rows * (max(highest, 0) - min(lowest, 0))) ** 2)
+    return levels * l1, levels * l1**2, change
 
 
 def _nodes(leaves: NDArray) -> NDArray:
@@ -87,8 +101,8 @@ class KeyTotals(UnitImage):
     In the user's units: rows, units, values relative to the middle of their bounds or to 0, squares
     of half widths. For ``"leaves"``: all nodes of a binary tree below its root, level by level.
 
-    Guarantee: a unit adds to at most `max_keys` keys, to each at most b (b2 in squared L2). Where
-    no entry is negative, two units differ by at most 2 b2 in a key, else by 4 b2.
+    Guarantee: a unit adds to at most `max_keys` keys, and two units differ in twice as many; see
+    `term_bound`.
 
     Attributes
     ----------
@@ -143,8 +157,7 @@ class KeyTotals(UnitImage):
 
     @property
     def change_l2_squared(self) -> int:
-        has_sign = term_bound(self._term, self.max_rows)[2]
-        return (4 if has_sign else 2) * self.l2_squared
+        return self.max_keys * term_bound(self._term, self.max_rows)[2]
 
     def table_total(self, table: PrivateTable) -> NDArray:
         term = self._term

@@ -242,11 +242,7 @@ class AboutZero:
         self.half = np.rint(largest / self.grid)
         self.norm_squared = sum(int(h) ** 2 for h in self.half)
         self.norm = isqrt_up(self.norm_squared)
-        ends = [np.rint(end / self.grid) for end in (self.low, self.high)]
-        # By how many steps each coordinate may change.
-        widths = [int(b) - int(a) for a, b in zip(*ends, strict=True)]
-        self.diagonal_squared = sum(width**2 for width in widths)
-        self.widest = max(widths)
+        self.lowest, self.highest = np.rint(self.low / self.grid), np.rint(self.high / self.grid)
 
     def map(self, block: Floats) -> Floats:
         """Map float rows to integers with |q_j| <= half_j."""
@@ -269,6 +265,8 @@ class NonZero:
         self._base = base
         self.n_dims, self.grid, self.center = base.n_dims, base.grid, base.center
         self.half, self.norm = base.half, base.norm
+        if isinstance(base, AboutZero):  # the image is one of its two ends
+            self.lowest, self.highest = base.lowest, base.highest
 
     def at(self, bits: int) -> NonZero:
         """Return the view itself: its base has the steps of sums already."""
@@ -287,7 +285,7 @@ class Total:
     power of two that brings the bound below 2**36, so that blocks of rows add up exactly.
     """
 
-    def __init__(self, base: View) -> None:
+    def __init__(self, base: Any) -> None:
         self._base = base
         bound = int(base.half.sum())
         self._shrink = 2.0 ** max(bound.bit_length() - 36, 0)
@@ -296,6 +294,9 @@ class Total:
         self.center = np.array([base.center.sum()])
         self.half = np.rint(np.array([float(bound)]) / self._shrink)
         self.norm = int(self.half[0])
+        if hasattr(base, "lowest"):  # rounding ascends, so the total lies between those of the ends
+            self.lowest = np.rint(base.lowest.sum(keepdims=True) / self._shrink)
+            self.highest = np.rint(base.highest.sum(keepdims=True) / self._shrink)
 
     def at(self, bits: int) -> Total:
         """Return the view itself: its base has the steps of sums already."""

@@ -219,7 +219,7 @@ MUTANTS = (
     # --- sensitivities ----------------------------------------------------------------------------
     _m(
         "a sum's sensitivity is that of one row", "core.sums",
-        "if self.diagonal else 4 * self.view.norm**2)", "if self.diagonal else self.view.norm**2)",
+        '"diagonal_squared", 4 * self.view.norm**2)', '"diagonal_squared", self.view.norm**2)',
         f"{ATTAINED}[sum of a box]", f"{WORST}[toy-diagonal]",
     ),
     _m(
@@ -424,7 +424,7 @@ MUTANTS = (
     ),
     _m(
         "what a filter leaves is taken for a table of public length", "core.table",
-        "return Stability(self.replacements, max(self.replacements, self.additions))",
+        "return Stability(self.replacements, self.changes)",
         "return self",
         "test_replay.py::test_what_a_filter_leaves_shows_no_number_of_rows[mean]",
     ),
@@ -498,8 +498,7 @@ MUTANTS = (
     ),
     _m(
         "a weighted mean moves half as far", "core.sums",
-        "if self.diagonal else 4 * self.view.norm**2)",
-        "if self.diagonal else self.view.norm**2)",
+        '"diagonal_squared", 4 * self.view.norm**2)', '"diagonal_squared", self.view.norm**2)',
         f"{ATTAINED}[mean with weights]",
     ),
     _m(

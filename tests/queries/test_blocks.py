@@ -11,9 +11,10 @@ import pandas as pd
 import polars as pl
 import pytest
 
-from skdp.core import Box, Count, UserFunction
+from skdp import PrivacyBudget, config_context
+from skdp.core import Box, Count, Unit, UserFunction, open_session
 from skdp.core.transcript import record, replay
-from skdp.exceptions import PrivacyLeakError
+from skdp.exceptions import PrivacyLeakError, SeededNoiseWarning
 from skdp.queries import BlockVotes, OfBlocks, OnBlocks
 from skdp.tabular import check_labelled
 from tests.folding import each
@@ -52,6 +53,37 @@ def test_votes_move_by_their_sensitivity(relation, epsilon, delta, n_blocks, n_c
         session.answer(BlockVotes(OnBlocks(UserFunction(First(4, 0, 1)), n_blocks), 4, n_classes))
 
     assert 0.999 < moved(ask, relation, epsilon=epsilon, delta=delta) <= 1.0
+
+
+@relations
+@levels
+@each("query", [block_mean, block_median, None])
+def test_a_unit_moves_as_many_blocks_as_it_has_rows(relation, epsilon, delta, query):
+    """Not twice as many where its rows are replaced."""
+    X, users = np.random.default_rng(0).uniform(size=(40, 2)), np.arange(40) // 2
+    big, own = X.copy(), users == 3
+    big[own] = [[1e6], [2e6]]
+    pair = (X, users) if relation == R else (X[~own], users[~own])
+    run = OnBlocks(UserFunction(First(3, -1e300, 1e300) if query else First(3, 0, 1)), 200)
+    box = Box([-1.0, 0.0, -5.0], [1.0, 8.0, 5.0], per_feature=True)
+    transcripts = []
+    for table, ids in ((big, users), pair):
+        budget = PrivacyBudget(10.0, 0.1, adjacency=relation, unit="user")
+        rows = rows_of(table).of_units(ids, "test", relation)
+        replayed = replay(transcripts[0]) if transcripts else record()
+        with (
+            replayed as transcript,
+            config_context(noise="seeded"),
+            pytest.warns(SeededNoiseWarning),
+            open_session(
+                rows, estimator="test", epsilon=epsilon, delta=delta, budget=budget,
+                random_state=0, unit=Unit("user", 2),
+            ) as session,
+        ):  # fmt: skip
+            session.answer(query(run, box) if query else BlockVotes(run, 3, 3))
+        transcripts.append(transcript)
+    (a,), (b,) = (transcript.entries for transcript in transcripts)
+    assert 0.999 < a.distance(a.exact, b.exact) / a.sensitivity <= 1.0
 
 
 @relations

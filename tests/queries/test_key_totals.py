@@ -29,6 +29,7 @@ TERMS = (
     KeyTerm("bins", "v", edges=(LOW, 0.0, 1.0, HIGH)),
     KeyTerm("leaves", "v", LOW, HIGH, depth=3),
     KeyTerm("about", "v", LOW, HIGH, centers=(-(2**29), 0, 2**29, 7)),
+    KeyTerm("sum", "v", 0.0, HIGH, zero=True),
 )
 ROWS = (1, 2, 5)
 
@@ -174,6 +175,23 @@ def test_a_sensitivity_is_attained(i):
     if TERMS[i].kind in ("sum", "square") and not TERMS[i].zero:
         low = [(8, key, LOW if TERMS[i].kind == "sum" else -0.25) for _, key, _ in WORST]
         assert moved(query, frame(WORST), frame(low), "replace_one")[1] > 0.1
+
+
+@pytest.mark.parametrize(
+    ("low", "high", "keys"),
+    [(LOW, HIGH, "ab"), (-1.0, 0.25, "cd"), (0.0, HIGH, "cd"), (0.5, HIGH, "cd"), (LOW, 0.0, "cd")],
+)
+def test_the_change_of_a_sum_from_0_is_attained(low, high, keys):
+    """In the same keys by the whole width, in other keys by the larger bound of both."""
+    term = KeyTerm("sum", "v", low, high, zero=True)
+    query = unit_sum(KeyTotals(tuple("abcd"), (term,), 0, 2, 3))
+    far = low if abs(low) > abs(high) else high
+    others = high + low - far if keys == "ab" else far
+    one = frame([(9, key, far) for key in "ab" for _ in range(5)])
+    other = frame([(8, key, others) for key in keys for _ in range(5)])
+    l1, l2_squared = moved(query, one, other, "replace_one")
+    assert 0.999 < l2_squared <= 1
+    assert keys == "ab" or 0.999 < l1 <= 1
 
 
 def test_what_a_unit_may_contribute_is_what_is_declared():
