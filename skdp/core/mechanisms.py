@@ -13,6 +13,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass, replace
 from fractions import Fraction
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -103,6 +104,12 @@ def after_shortening(sensitivity: int, bits: int, moved: int) -> int:
     return -(-sensitivity >> bits) + moved if bits else sensitivity
 
 
+def _short_l2(sensitivity: int, entries: int, level: float) -> tuple[int, int]:
+    """Return by how many bits a vector is shortened, and its L2 sensitivity after that."""
+    bits = coarse_bits(sensitivity, level, math.sqrt(entries + 1))
+    return bits, after_shortening(sensitivity, bits, isqrt_up(entries))
+
+
 def l2_noise(
     meter: Meter,
     name: str,
@@ -123,8 +130,7 @@ def l2_noise(
         Of one coordinate, in steps.
     """
     fraction, epsilon = meter.take(share, name)
-    bits = coarse_bits(sensitivity, meter.level(fraction), math.sqrt(exact.size + 1))
-    size = after_shortening(sensitivity, bits, isqrt_up(exact.size))
+    bits, size = _short_l2(sensitivity, exact.size, meter.level(fraction))
     short, unit = shortened(exact, bits), unit * 2.0**bits
     if meter.mu is not None:
         released, std = _gaussian(meter, name, short, size, fraction, unit)
@@ -158,22 +164,18 @@ def independent_noise(
     std : float
     """
     fraction, epsilon = meter.take(share, name)
-    largest = isqrt_up(l2_sensitivity_squared) if meter.mu is not None else l1_sensitivity
-    bits = coarse_bits(largest, meter.level(fraction))
+    sensitivity = Independent(l1_sensitivity, l2_sensitivity_squared)
+    bits, size = sensitivity._short(exact.size, meter.level(fraction), pure=meter.pure)
     short, unit = shortened(exact, bits), unit * 2.0**bits
     if meter.mu is not None:
-        size = math.sqrt(l2_sensitivity_squared) * (1 + 2**-50)
-        if bits:
-            size = float(after_shortening(largest, bits, isqrt_up(exact.size)))
         released, std = _gaussian(meter, name, short, size, fraction, unit)
         return lengthened(released, bits), std * 2.0**bits
-    moved = after_shortening(l1_sensitivity, bits, exact.size)
-    scale = moved / epsilon
+    scale = size / epsilon
     released = meter.add_noise(
-        name, short, moved, l1,
+        name, short, size, l1,
         lambda: samplers.discrete_laplace(scale, exact.shape, entropy=meter.entropy),
     )  # fmt: skip
-    meter.record(name, "discrete Laplace", "L1", moved * unit, float(scale) * unit, fraction)
+    meter.record(name, "discrete Laplace", "L1", size * unit, float(scale) * unit, fraction)
     return lengthened(released, bits), laplace_std(float(scale)) * 2.0**bits
 
 
@@ -221,14 +223,33 @@ class Independent:
         l2_squared = max(self.l2_squared, other.l2_squared)
         return replace(self, l1=max(self.l1, other.l1), l2_squared=l2_squared)
 
+    def _short(self, entries: int, level: float, *, pure: bool) -> tuple[int, Any]:
+        """Return by how many bits a vector is shortened, and its sensitivity after that."""
+        largest = self.l1 if pure else isqrt_up(self.l2_squared)
+        bits = coarse_bits(largest, level)
+        if pure or bits:
+            return bits, after_shortening(largest, bits, entries if pure else isqrt_up(entries))
+        return 0, math.sqrt(self.l2_squared) * (1 + 2**-50)
+
+    def _spherical(self, entries: int, *, pure: bool) -> Spherical | None:
+        """Return the bound for K-norm noise where that is what is drawn."""
+        l2 = isqrt_up(self.l2_squared)
+        less = math.sqrt(2) * self.l1 >= math.sqrt(entries + 1) * l2
+        return Spherical(l2) if self.or_spherical and pure and less else None
+
+    def std(self, entries: int, level: float, *, pure: bool) -> float:
+        """Return the deviation, in steps, of the noise on an entry; level is epsilon or mu."""
+        if spherical := self._spherical(entries, pure=pure):
+            return spherical.std(entries, level, pure=pure)
+        bits, size = self._short(entries, level, pure=pure)
+        return (laplace_std(size / level) if pure else sigma_up(size, level)) * 2.0**bits
+
     def noised(
         self, meter: Meter, name: str, exact: NDArray, share: Share, unit: float
     ) -> tuple[NDArray, float]:
         """Return the integers with the noise that these bounds ask for, and its deviation."""
-        l2 = isqrt_up(self.l2_squared)
-        spherical = math.sqrt(2) * self.l1 >= math.sqrt(exact.size + 1) * l2
-        if self.or_spherical and meter.pure and spherical:
-            return l2_noise(meter, name, exact, l2, share, unit=unit)
+        if spherical := self._spherical(exact.size, pure=meter.pure):
+            return spherical.noised(meter, name, exact, share, unit)
         return independent_noise(meter, name, exact, self.l1, self.l2_squared, share, unit=unit)
 
 
@@ -252,6 +273,12 @@ class Spherical:
     def either(self, other: Spherical) -> Spherical:
         """Return a bound for a change of this kind or of the other."""
         return Spherical(max(self.l2, other.l2))
+
+    def std(self, entries: int, level: float, *, pure: bool) -> float:
+        """Return the deviation, in steps, of the noise on an entry; level is epsilon or mu."""
+        bits, size = _short_l2(self.l2, entries, level)
+        scale = math.sqrt(entries + 1) * size / level if pure else sigma_up(size, level)
+        return scale * 2.0**bits
 
     def noised(
         self, meter: Meter, name: str, exact: NDArray, share: Share, unit: float

@@ -313,6 +313,12 @@ class RowSum(Query):
         return float(np.max(self.image.unit)) / self._scale
 
     @property
+    def entries(self) -> int:
+        """How many integers are released, once the query is prepared."""
+        n_cells = 1 if self.cells is None else math.prod(self.cells.shape)
+        return math.prod(self.image.shape) * n_cells + (self.constant > 0)
+
+    @property
     def of_values_alone(self) -> bool:
         """Whether it reads the values of rows alone: neither labels nor weights, in no cells."""
         return not self.image.own_pass and self._is_plain
