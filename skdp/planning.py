@@ -1,8 +1,9 @@
-"""What a plan may count on: allowances, the noise that they leave, numbers of rows, bounds.
+"""What a plan may count on: allowances, their noise, numbers of rows, bounds.
 
-An estimator plans with the same `Allowance` before a fit (`expected_error`) and in it. Its numbers
-are public and approximate: the session derives sensitivities and calibrates noise by itself.
-`row_count` and `bounds_in` query an open session.
+An estimator plans with the same `Allowance` before a fit (`expected_error`) and in it. `query_std`
+is the noise that a session would draw for a query. The other deviations are for queries of whose
+view only the norm is known; `tests/test_planning.py` compares both. The session derives
+sensitivities and calibrates noise by itself. `row_count` and `bounds_in` query an open session.
 """
 
 from __future__ import annotations
@@ -15,7 +16,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from skdp.core import Session
+from skdp.core import RowSum, Session, Terms
+from skdp.core.mechanisms import Independent
+from skdp.core.sums import histogram_sensitivity
 from skdp.loss.conversions import pure_epsilon_from_mu
 
 if TYPE_CHECKING:  # what learns bounds is imported when they are learned
@@ -88,6 +91,13 @@ class Allowance:
 
     # --- standard deviations of noise -------------------------------------------------------------
 
+    def query_std(self, query: RowSum) -> float:
+        """Return that of an entry of a sum, in user units, by the query's own sensitivity."""
+        terms = Terms(self.adjacency, self.pure, self.level, 1 if self.replace else None)
+        query = query.prepared(terms)
+        sensitivity = query.sensitivity(self.adjacency)
+        return sensitivity.std(query.entries, self.level, pure=self.pure) * query.unit
+
     def vector_std(self, l2: float, size: int) -> float:
         """Return that of an entry of a vector with this L2 sensitivity: K-norm or Gaussian."""
         return l2 * (math.sqrt(size + 1) if self.pure else 1.0) / self.level
@@ -103,11 +113,15 @@ class Allowance:
         return (math.sqrt(2) if self.pure else 1.0) / self.count_level
 
     @property
-    def cells_noise(self) -> tuple[float, float]:
-        """That of a count of one of many disjoint bins, and its mean absolute noise."""
-        from skdp.queries import cells_noise
+    def cell_std(self) -> float:
+        """That of a count of one of many disjoint bins."""
+        moved = histogram_sensitivity(1, self.adjacency)
+        return Independent(moved, moved).std(1, self.level, pure=self.pure)
 
-        return cells_noise(self.level, self.adjacency, pure=self.pure)
+    @property
+    def mean_cell_noise(self) -> float:
+        """The mean absolute noise of a count of one of many disjoint bins."""
+        return 1 / self.count_level if self.pure else self.cell_std * math.sqrt(2 / math.pi)
 
     def sum_std(self, radius: float, size: int) -> float:
         """Return that of a sum of rows in a ball, with their number where it is private."""

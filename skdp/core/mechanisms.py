@@ -14,6 +14,7 @@ import math
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from functools import partial
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -73,6 +74,8 @@ def laplace_std(scale: float) -> float:
     return math.sqrt(0.5) / math.sinh(min(0.5 / scale, 700.0))
 
 
+Box = tuple[int, int] | None  # the largest changes of so many equal parts, added up
+
 _FINE_BITS = 40  # of the noise: finer steps would only cost time
 _SIZE_BITS = 36  # of a sensitivity: rounding adds at most a few steps to it
 _NOISE_BITS = 50  # the most, so that entries stay below what the samplers draw exactly
@@ -126,6 +129,22 @@ def box_std(box: tuple[int, int], entries: int) -> float:
     return box[0] * cube_spread(entries // box[1])
 
 
+def _vector(
+    l2_bound: int, box: Box, entries: int, level: float, *, pure: bool
+) -> tuple[int, int, float, int]:
+    """Return how a vector gets noise of one scale.
+
+    By how many bits it is shortened, its sensitivity then, the deviation of pure noise of scale 1,
+    and the number of cubes, 0 for a ball.
+    """
+    size, rounded, spread, cubes = l2_bound, isqrt_up(entries), ball_spread(entries), 0
+    if pure and box is not None and box_std(box, entries) < size * spread:
+        size, cubes = box
+        rounded, spread = cubes - 1, cube_spread(entries // cubes)
+    bits = coarse_bits(size, level, spread)
+    return bits, after_shortening(size, bits, rounded), spread, cubes
+
+
 def l2_noise(
     meter: Meter,
     name: str,
@@ -134,7 +153,7 @@ def l2_noise(
     share: Share,
     *,
     unit: float = 1.0,
-    box: tuple[int, int] | None = None,
+    box: Box = None,
 ) -> tuple[NDArray, float]:
     """Release an integer vector with an L2 sensitivity: rounded Gaussian, or K-norm if pure.
 
@@ -149,24 +168,21 @@ def l2_noise(
         Of one coordinate, in steps.
     """
     fraction, epsilon = meter.take(share, name)
-    size, parts, rounded, kind = sensitivity, 1, isqrt_up(exact.size), ("K-norm", "L2")
-    spread = ball_spread(exact.size)
-    cube = meter.mu is None and box is not None and box_std(box, exact.size) < size * spread
-    if cube and box is not None:
-        size, parts = box
-        spread = cube_spread(exact.size // parts)
-        rounded, kind = parts - 1, ("K-norm of the cube", "largest entry")
-    bits = coarse_bits(size, meter.level(fraction), spread)
-    size = after_shortening(size, bits, rounded)
+    bits, size, spread, cubes = _vector(
+        sensitivity, box, exact.size, meter.level(fraction), pure=meter.pure
+    )
     short, unit = shortened(exact, bits), unit * 2.0**bits
     if meter.mu is not None:
         released, std = _gaussian(meter, name, short, size, fraction, unit)
         return lengthened(released, bits), std * 2.0**bits
     scale = size / epsilon
+    parts, kind = cubes or 1, ("K-norm of the cube", "largest entry") if cubes else ("K-norm", "L2")
     released = meter.add_noise(
-        name, short, size, partial(l_infinity, cubes=parts) if cube else l2,
+        name, short, size, partial(l_infinity, cubes=cubes) if cubes else l2,
         lambda: np.asarray(
-            samplers.k_norm(exact.size // parts, scale, parts, cube=cube, entropy=meter.entropy)
+            samplers.k_norm(
+                exact.size // parts, scale, parts, cube=cubes > 0, entropy=meter.entropy
+            )
         ).reshape(exact.shape),
     )  # fmt: skip
     meter.record(name, *kind, size * unit, float(scale) * unit, fraction)
@@ -191,22 +207,18 @@ def independent_noise(
     std : float
     """
     fraction, epsilon = meter.take(share, name)
-    largest = isqrt_up(l2_sensitivity_squared) if meter.mu is not None else l1_sensitivity
-    bits = coarse_bits(largest, meter.level(fraction))
+    sensitivity = Independent(l1_sensitivity, l2_sensitivity_squared)
+    bits, size = sensitivity._short(exact.size, meter.level(fraction), pure=meter.pure)
     short, unit = shortened(exact, bits), unit * 2.0**bits
     if meter.mu is not None:
-        size = math.sqrt(l2_sensitivity_squared) * (1 + 2**-50)
-        if bits:
-            size = float(after_shortening(largest, bits, isqrt_up(exact.size)))
         released, std = _gaussian(meter, name, short, size, fraction, unit)
         return lengthened(released, bits), std * 2.0**bits
-    moved = after_shortening(l1_sensitivity, bits, exact.size)
-    scale = moved / epsilon
+    scale = size / epsilon
     released = meter.add_noise(
-        name, short, moved, l1,
+        name, short, size, l1,
         lambda: samplers.discrete_laplace(scale, exact.shape, entropy=meter.entropy),
     )  # fmt: skip
-    meter.record(name, "discrete Laplace", "L1", moved * unit, float(scale) * unit, fraction)
+    meter.record(name, "discrete Laplace", "L1", size * unit, float(scale) * unit, fraction)
     return lengthened(released, bits), laplace_std(float(scale)) * 2.0**bits
 
 
@@ -246,7 +258,7 @@ class Independent:
     l1: int
     l2_squared: int
     or_spherical: bool = False
-    box: tuple[int, int] | None = None
+    box: Box = None
 
     def times(self, k: int) -> Independent:
         """Return the bounds for k rows."""
@@ -262,22 +274,33 @@ class Independent:
             box=_either(self.box, other.box),
         )
 
-    def spread(self, entries: int) -> float:
-        """Return the deviation of pure noise on an entry at epsilon 1, in steps."""
-        laplace = math.sqrt(2) * self.l1
-        if not self.or_spherical:
-            return laplace
-        return min(laplace, Spherical(isqrt_up(self.l2_squared), self.box).spread(entries))
+    def _short(self, entries: int, level: float, *, pure: bool) -> tuple[int, Any]:
+        """Return by how many bits a vector is shortened, and its sensitivity after that."""
+        largest = self.l1 if pure else isqrt_up(self.l2_squared)
+        bits = coarse_bits(largest, level)
+        if pure or bits:
+            return bits, after_shortening(largest, bits, entries if pure else isqrt_up(entries))
+        return 0, math.sqrt(self.l2_squared) * (1 + 2**-50)
+
+    def _spherical(self, entries: int, *, pure: bool) -> Spherical | None:
+        """Return the bound for K-norm noise where that is what is drawn."""
+        vector = Spherical(isqrt_up(self.l2_squared), self.box)
+        less = math.sqrt(2) * self.l1 >= vector.least(entries)
+        return vector if self.or_spherical and pure and less else None
+
+    def std(self, entries: int, level: float, *, pure: bool) -> float:
+        """Return the deviation, in steps, of the noise on an entry; level is epsilon or mu."""
+        if spherical := self._spherical(entries, pure=pure):
+            return spherical.std(entries, level, pure=pure)
+        bits, size = self._short(entries, level, pure=pure)
+        return (laplace_std(size / level) if pure else sigma_up(size, level)) * 2.0**bits
 
     def noised(
         self, meter: Meter, name: str, exact: NDArray, share: Share, unit: float
     ) -> tuple[NDArray, float]:
         """Return the integers with the noise that these bounds ask for, and its deviation."""
-        l2, laplace = isqrt_up(self.l2_squared), math.sqrt(2) * self.l1
-        if self.or_spherical and meter.pure:
-            vector = Spherical(l2, self.box)
-            if laplace >= vector.spread(exact.size):
-                return vector.noised(meter, name, exact, share, unit)
+        if spherical := self._spherical(exact.size, pure=meter.pure):
+            return spherical.noised(meter, name, exact, share, unit)
         return independent_noise(meter, name, exact, self.l1, self.l2_squared, share, unit=unit)
 
 
@@ -297,7 +320,7 @@ class Spherical:
     """
 
     l2: int
-    box: tuple[int, int] | None = None
+    box: Box = None
 
     def times(self, k: int) -> Spherical:
         """Return the bounds for k rows."""
@@ -307,19 +330,21 @@ class Spherical:
         """Return bounds for a change of this kind or of the other."""
         return Spherical(max(self.l2, other.l2), _either(self.box, other.box))
 
-    def spread(self, entries: int) -> float:
-        """Return the deviation of pure noise on an entry at epsilon 1, in steps."""
+    def least(self, entries: int) -> float:
+        """Return the deviation, in steps, of pure noise on an entry at epsilon 1."""
         ball = self.l2 * ball_spread(entries)
         return ball if self.box is None else min(ball, box_std(self.box, entries))
+
+    def std(self, entries: int, level: float, *, pure: bool) -> float:
+        """Return the deviation, in steps, of the noise on an entry; level is epsilon or mu."""
+        bits, size, spread, _ = _vector(self.l2, self.box, entries, level, pure=pure)
+        return (spread * size / level if pure else sigma_up(size, level)) * 2.0**bits
 
     def noised(
         self, meter: Meter, name: str, exact: NDArray, share: Share, unit: float
     ) -> tuple[NDArray, float]:
         """Return the integers with the noise that this bound asks for, and its deviation."""
         return l2_noise(meter, name, exact, self.l2, share, unit=unit, box=self.box)
-
-
-Box = tuple[int, int] | None
 
 
 def _times(box: Box, k: int) -> Box:

@@ -317,9 +317,9 @@ class RowSum(Query):
             # In a cube a count costs nothing that moves no further than the sums.
             free = max(1, image.entry_bounds[replaced] * prepared._scale)
             cube = replace(prepared, constant=free)
-            box, entries = cube._box(terms.relation), math.prod(image.shape) + 1
-            spread = ball.sensitivity(terms.relation).spread(entries)
-            if box is not None and box_std(box, entries) < spread:
+            box = cube._box(terms.relation)
+            least = ball.sensitivity(terms.relation).std(ball.entries, 1.0, pure=True)
+            if box is not None and box_std(box, cube.entries) < least:
                 return cube
         return ball
 
@@ -330,6 +330,12 @@ class RowSum(Query):
     @property
     def unit(self) -> float:
         return float(np.max(self.image.unit)) / self._scale
+
+    @property
+    def entries(self) -> int:
+        """How many integers are released, once the query is prepared."""
+        n_cells = 1 if self.cells is None else math.prod(self.cells.shape)
+        return math.prod(self.image.shape) * n_cells + (self.constant > 0)
 
     @property
     def of_values_alone(self) -> bool:

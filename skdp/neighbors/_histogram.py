@@ -235,7 +235,7 @@ class DPHistogramDensity(BoxDensity):
         if edges is None:
             if each is None:
                 assert n is not None
-                std = Allowance.left(session).cells_noise[0]
+                std = Allowance.left(session).cell_std
                 each = [auto_bins(n, session.n_features, std)] * session.n_features
             edges = _all_edges(each, bounds)
         release = session.answer(row_counts(Grid(tuple(edges)), "histogram"))

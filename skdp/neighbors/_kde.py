@@ -342,7 +342,7 @@ class DPKernelDensity(BoxDensity):
             return peak(bounds, h) * by_feature(math.prod(Lattice.sizes(bounds, h, spacing)))
 
         def by_cells(h: float) -> float:
-            one = allowance.cells_noise[0] / n
+            one = allowance.cell_std / n
             # The root of the sum over cells of squared kernels.
             widths = (bounds[1] - bounds[0]) / h
             return (

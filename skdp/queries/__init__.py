@@ -123,7 +123,6 @@ if TYPE_CHECKING:
         Workload,
         WorstMarginal,
         WorstQuery,
-        cells_noise,
         marginals,
         workload_answer,
     )
@@ -177,7 +176,7 @@ else:
             "views": "LogitBall StandardBall TargetBox WeightedBall sum_view",
             "workloads": (
                 "Cells Group Intervals MAX_TABLE MarginalCells Prefixes QUERY_UNIT Weighted "
-                "Workload WorstMarginal WorstQuery cells_noise marginals workload_answer"
+                "Workload WorstMarginal WorstQuery marginals workload_answer"
             ),
         },
     )
@@ -265,7 +264,6 @@ __all__ = [
     "base_level",
     "basis_mean",
     "cauchy_kappa",
-    "cells_noise",
     "check_graph",
     "check_levels",
     "check_small_tables",

@@ -19,7 +19,6 @@ from typing import Any, ClassVar
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from skdp.core import mechanisms
 from skdp.core.query import Choice, reviewed
 from skdp.core.sums import Image, Ints, RowCells, RowSum, histogram_sensitivity
 from skdp.core.table import PrivateTable, fold
@@ -39,7 +38,6 @@ __all__ = [
     "WorkloadAnswer",
     "WorstMarginal",
     "WorstQuery",
-    "cells_noise",
     "marginals",
     "workload_answer",
 ]
@@ -210,19 +208,6 @@ class Weighted(Group):
 
 
 # --- marginal tables ----------------------------------------------------------------------------
-
-
-def cells_noise(level: float, adjacency: str, *, pure: bool) -> tuple[float, float]:
-    """Return the standard deviation and the mean size of the noise of counts of disjoint cells.
-
-    For planning before a release: what counts of cells (`row_counts`) add at this level, epsilon or
-    mu).
-    """
-    size = histogram_sensitivity(1, adjacency)
-    if pure:
-        return mechanisms.laplace_std(size / level), size / level
-    std = math.sqrt(size) / level
-    return std, std * math.sqrt(2 / math.pi)
 
 
 def marginals(table: NDArray, sets: Iterable[Sequence[int]]) -> dict[tuple[int, ...], NDArray]:

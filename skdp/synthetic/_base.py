@@ -195,7 +195,7 @@ class LearningMixin(PrivateMixin):
             return stated
         columns = max(len(plans), 1)
         share = Fraction(1, 10 * columns)
-        noise = Allowance.left(session, share).cells_noise[1]
+        noise = Allowance.left(session, share).mean_cell_noise
         readable = _READABLE * n / noise
         n_bins = int(min(max(readable, FEWEST_BINS), MOST_BINS))
         part = LEARNING_OF_FEW if readable < FEWEST_BINS else LEARNING

@@ -468,7 +468,7 @@ class Rounds:
 
     def noise(self, share: Fraction) -> float:
         """Return the mean absolute noise of a table's cell."""
-        return Allowance.left(self.session, share).cells_noise[1]
+        return Allowance.left(self.session, share).mean_cell_noise
 
     def cells(self, columns: Clique) -> int:
         """Return the number of cells of a table."""

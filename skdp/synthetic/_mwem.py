@@ -576,7 +576,7 @@ class _Rounds:
 
     def _noise(self) -> float:
         """Return the mean absolute noise of a cell of a measured table, in rows."""
-        return Allowance.left(self._session, self._measuring).cells_noise[1]
+        return Allowance.left(self._session, self._measuring).mean_cell_noise
 
     def _query(self, t: int) -> tuple[int, ...]:
         work, session = self._plan.workload, self._session
