@@ -21,7 +21,6 @@ import contextlib
 import functools
 import os
 import pickle
-import re
 import sys
 import threading
 import warnings
@@ -36,7 +35,7 @@ from typing import TYPE_CHECKING, Any, cast
 from joblib.parallel import BatchedCalls, Parallel
 
 from skdp import _forks
-from skdp.exceptions import UncountedFitWarning
+from skdp.exceptions import UncountedFitWarning, action_of_filters, outside_level
 
 if TYPE_CHECKING:
     from skdp.budget.budget import PrivacyBudget
@@ -56,8 +55,6 @@ class Block:
         source = self.source
         return source.budget() if isinstance(source, _Sent) else source
 
-
-_LIBRARIES = ("skdp", "sklearn", "joblib", "contextlib")
 
 _HERE: ContextVar[Block | None] = ContextVar("skdp_budget", default=None)
 # The open blocks of this process, in the order of entering. Changed and read by single operations
@@ -339,30 +336,6 @@ def ledger_of(budget: PrivacyBudget | None) -> str | None:
 def live() -> bool:
     """Whether a budget was made or opened in this process and is still there."""
     return len(_LIVE) > 0
-
-
-def outside_level() -> int:
-    """Return the `stacklevel` of the first caller outside of skdp and what runs it."""
-    level, frame = 1, sys._getframe(1)
-    while frame.f_back is not None:
-        if frame.f_globals.get("__name__", "").partition(".")[0] not in _LIBRARIES:
-            return level
-        level, frame = level + 1, frame.f_back
-    return level
-
-
-def action_of_filters(text: str, category: type[Warning], frame: FrameType) -> str:
-    """Return what the filters of now do with a warning of a frame's line: "ignore", "error", ..."""
-    module = frame.f_globals.get("__name__", "")
-    for action, message, kind, where, line in warnings.filters:
-        if (
-            issubclass(category, kind)
-            and (message is None or re.match(message, text))
-            and (where is None or re.match(where, module))
-            and line in (0, frame.f_lineno)
-        ):
-            return action  # the first of the list counts
-    return "default"
 
 
 # -- fits that no budget counts -------------------------------------------------------------------

@@ -11,7 +11,6 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from fractions import Fraction
 
-from skdp.budget import ambient
 from skdp.budget.account import Account, accountant_of, free_part
 from skdp.budget.ledger import Ledger
 from skdp.budget.operations import Known, LedgerOperations
@@ -22,6 +21,7 @@ from skdp.exceptions import (
     LedgerError,
     PublicRowCountWarning,
     SealedBudgetError,
+    outside_level,
 )
 from skdp.loss.accountants import Accountant, plan_epsilon
 from skdp.loss.charge import Charge, Cost, PrivacyLoss, ReservationRecord
@@ -362,7 +362,7 @@ def warn_unexpected(name: str) -> None:
         "this number is public, state it: PrivacyBudget(..., n_rows=[...]); else use "
         'adjacency="add_or_remove_one".',
         PublicRowCountWarning,
-        stacklevel=ambient.outside_level(),
+        stacklevel=outside_level(),
     )
 
 
@@ -376,7 +376,7 @@ def warn_of_delta(name: str, delta: float, n_rows: int) -> None:
             f"{name}: delta={delta:g} is 1/n or more for n={n_rows} rows: such a delta permits "
             "publishing a row. State one that is far below 1/n.",
             LargeDeltaWarning,
-            stacklevel=ambient.outside_level(),
+            stacklevel=outside_level(),
         )
 
 
