@@ -28,10 +28,8 @@ from typing import Any, NoReturn
 
 from skdp._version import __version__
 from skdp.budget.account import accountant_of, plain_sum
-from skdp.budget.arguments import ledger_path, path_of
-from skdp.budget.files import is_url
 from skdp.budget.ledger import Ledger
-from skdp.budget.opening import opened, snapshot
+from skdp.budget.opening import ledger_path, opened, path_of, snapshot
 from skdp.budget.plans import Plan
 from skdp.budget.plans import read as read_plans
 from skdp.budget.reading import Statement
@@ -45,6 +43,7 @@ from skdp.budget.reports.html import (
 )
 from skdp.budget.reports.verification import UNKNOWABLE, UNREADABLE, verify
 from skdp.budget.schema import Contents, Terms, Totals, cost_of, reservation_of
+from skdp.budget.urls import is_url
 from skdp.exceptions import LedgerError, SealedBudgetError
 from skdp.loss.charge import Charge, PrivacyLoss, ReservationRecord
 from skdp.loss.conversions import Amount

@@ -16,9 +16,9 @@ from types import TracebackType
 from typing import Any
 
 from skdp.budget import schema
-from skdp.budget.arguments import check_public, check_text
 from skdp.budget.operations import Known, LedgerOperations, releases_json
 from skdp.budget.schema import Terms
+from skdp.budget.urls import check_public, check_text
 from skdp.exceptions import BudgetExceededError, LedgerError, SealedBudgetError
 from skdp.loss.accountants import ACCOUNTANTS, Accountant, PLDAccountant, plan_epsilon
 from skdp.loss.charge import Charge, Cost, PrivacyLoss, check_cost

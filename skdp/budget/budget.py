@@ -18,17 +18,18 @@ from joblib.hashing import Hasher
 
 from skdp.budget import ambient
 from skdp.budget.account import Account, Reservation
-from skdp.budget.arguments import (
+from skdp.budget.ledger import Ledger
+from skdp.budget.opening import (
+    Handle,
     check_parts,
-    check_public,
     checked_facts,
     checked_terms,
     ledger_path,
     ledgers_of_parts,
+    open_or_create,
+    opened,
     path_of,
 )
-from skdp.budget.ledger import Ledger
-from skdp.budget.opening import Handle, open_or_create, opened
 from skdp.budget.reading import (
     BudgetReader,
     RowCounts,
@@ -37,6 +38,7 @@ from skdp.budget.reading import (
     warn_unexpected,
 )
 from skdp.budget.schema import Terms
+from skdp.budget.urls import check_public
 from skdp.exceptions import LedgerError, PrivacyLeakError, SealedBudgetError
 from skdp.loss.charge import Charge, Cost, check_plan
 from skdp.loss.composition import parts_cost

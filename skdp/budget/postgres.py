@@ -52,7 +52,7 @@ from typing import Any
 
 from skdp.budget import locks, schema
 from skdp.budget.exchange import Line, Silence, here, with_addresses
-from skdp.budget.files import remove
+from skdp.budget.ledger import remove
 from skdp.budget.operations import Known, LedgerOperations, timestamp
 from skdp.budget.urls import NAME, parts_of, secrets_of
 from skdp.exceptions import LedgerError, SealedBudgetError

@@ -66,6 +66,11 @@ def _forms(text: str) -> list[str]:
     return [unicodedata.normalize("NFKC", form).lower() for form in dict.fromkeys(forms)]
 
 
+def is_url(ledger: object) -> bool:
+    """Whether a user means a database: the prefix of its URL says so."""
+    return isinstance(ledger, str) and ledger.startswith(("postgresql://", "postgres://"))
+
+
 def check_path(name: str, *, explicit: bool) -> None:
     """Raise ValueError if the name of a file has the form of a connection.
 
@@ -84,6 +89,20 @@ def check_no_secret(text: str, name: str) -> None:
     """Raise ValueError if a public text holds the login of a connection."""
     if any(_LOGIN.search(form) or _WORDS.search(form) for form in _forms(text)):
         raise ValueError(f"{name} must be public, and must not hold the password of a connection.")
+
+
+def check_text(value: object, name: str) -> str:
+    """Return a str, or raise."""
+    if not isinstance(value, str):
+        raise TypeError(f"{name} must be a str; got {type(value).__name__}.")
+    return value
+
+
+def check_public(value: object, name: str) -> str:
+    """Return a str that stands in the ledger, or raise if it holds the login of a connection."""
+    text = check_text(value, name)
+    check_no_secret(text, name)
+    return text
 
 
 @functools.cache

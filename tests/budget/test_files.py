@@ -16,7 +16,7 @@ import time
 import pytest
 
 from skdp import ledger
-from skdp.budget import Cost, PrivacyBudget, files, schema
+from skdp.budget import Cost, PrivacyBudget, schema
 from skdp.exceptions import LedgerError, SealedBudgetError
 from skdp.loss.conversions import Amount, decimal_text
 from tests.budget.test_growth import make_old
@@ -375,7 +375,7 @@ def test_a_busy_file_is_waited_for_in_python(tmp_path, monkeypatch):
     path = tmp_path / "a.budget"
     budget = PrivacyBudget(3.0, ledger=path)
     waits = []
-    monkeypatch.setattr(files.time, "sleep", waits.append)
+    monkeypatch.setattr("time.sleep", waits.append)
     budget._ledger.timeout = 0.2
     with contextlib.closing(sqlite3.connect(path, isolation_level=None)) as holder:
         holder.execute("BEGIN EXCLUSIVE")

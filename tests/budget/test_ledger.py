@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pytest
 
-from skdp.budget import Cost, PrivacyBudget, PrivacyLoss, files
+from skdp.budget import Cost, PrivacyBudget, PrivacyLoss
 from skdp.budget import ledger as ledger_module
 from skdp.exceptions import BudgetExceededError, LedgerError, SealedBudgetError
 from tests.folding import each
@@ -156,7 +156,7 @@ def test_a_file_system_without_hard_links(tmp_path, monkeypatch):
     draft = tmp_path / "draft"
     draft.touch()
     with pytest.raises(FileExistsError):  # never replaces a ledger
-        files.publish(str(draft), str(path))
+        ledger_module.publish(str(draft), str(path))
 
 
 def test_a_temporary_ledger_is_private_to_its_owner():
