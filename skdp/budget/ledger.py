@@ -1,15 +1,12 @@
 """The ledger: an SQLite file of charges and reservations, shared by threads and processes.
 
-No row of data ever reaches this file. The ledger promises that
+The ledger promises that
 
 - a charge is granted and written in one transaction, so that no interleaving of threads and
-  processes can grant more than the cap, whatever other code of these processes does with the file
-  (`skdp.budget.locks`);
-- when :meth:`Ledger.record` returns, the charge is on the disk, also after a power failure; a
-  process killed before that may leave a charge for noise that was never drawn, and never noise
-  without its charge;
-- amounts are decimal text, added as exact fractions, and a charge costs the same however many
-  there were (`skdp.budget.schema`).
+  processes can grant more than the cap (`skdp.budget.locks`);
+- when :meth:`Ledger.record` returns, the charge is on the disk, also after a power failure. A
+  process killed before that may leave a charge for noise that was never drawn, but never noise
+  without its charge.
 
 Journal mode: DELETE with ``synchronous=EXTRA``, not WAL. A ledger at rest is then one file that can
 be copied, and an empty sidecar that is locked. EXTRA also syncs the directory after the journal is
@@ -17,9 +14,15 @@ removed; with FULL, a power failure just after the commit could bring the journa
 paid charge back. While a transaction runs there is a ``-journal`` file beside the ledger, from
 which the next user of the file rolls a dead process's unfinished transaction back.
 
-A ledger without a path is held in memory by the process that made it, until that process shares it
-(pickles it or forks): then it becomes a file, in a memory file system where there is one. It ends
-with its process, so nothing of it is ever synced to a disk.
+A file is finished under another name before it is published, so nobody ever sees half a ledger, and
+none replaces another by accident.
+
+A ledger without a path is in the memory of its process until the process shares it (pickles it or
+forks). Then it becomes a file, in a memory file system where there is one, and is never synced. A
+process that exits removes its files, a worker of multiprocessing too. One that is killed, or ends
+by ``os._exit``, cannot: the next process of the same user that shares a ledger does it. A process
+whose ledgers are files holds an ``flock`` on a file of its own as long as it lives, so what can be
+locked belongs to the dead.
 """
 
 from __future__ import annotations
@@ -49,7 +52,7 @@ try:
 except ImportError:  # Windows
     fcntl = None  # type: ignore[assignment]
 
-_TIMEOUT = 10.0  # seconds to wait for another process's transaction
+TIMEOUT = 10.0  # seconds to wait for another thread's or process's transaction
 _Result = TypeVar("_Result")
 
 # Seconds that SQLite waits by itself, in C, where no Ctrl-C reaches it; longer waits are Python's.
@@ -68,21 +71,21 @@ def may_be_ledger(path: str) -> bool:
     # Closing the file would drop the record locks of a transaction of another thread.
     with contextlib.suppress(OSError):
         turn = locks.turn_of_file(path)
-        with turn.taken(_TIMEOUT), open(path, "rb", opener=_without_waiting) as file:
+        with turn.taken(TIMEOUT), open(path, "rb", opener=_open_now) as file:
             if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
                 return False
             return file.read(72)[68:] == schema.APPLICATION_ID.to_bytes(4, "big")
     return True
 
 
-def _without_waiting(path: str, flags: int) -> int:
-    return os.open(path, flags | getattr(os, "O_NONBLOCK", 0))
+def _open_now(path: str, flags: int) -> int:
+    return os.open(path, flags | getattr(os, "O_NONBLOCK", 0))  # no waiting for a pipe's writer
 
 
 def check_regular(path: str) -> None:
     """Raise LedgerError if a file that a ledger needs is a pipe, a device, a folder or a link.
 
-    To open some of these waits forever. The ledger itself may be called by a link.
+    To open some of these waits forever. The name of the ledger itself may be a link.
     """
     for name in (path, locks.sidecar(path), path + "-journal", path + "-wal", path + "-shm"):
         try:
@@ -110,8 +113,8 @@ def patiently(act: Callable[[], _Result], deadline: float) -> _Result:
         time.sleep(0.002)
 
 
-def copy_whole(source: sqlite3.Connection, target: sqlite3.Connection, timeout: float) -> None:
-    """Copy a database; wait for others at most so many seconds."""
+def copy_all(source: sqlite3.Connection, target: sqlite3.Connection, timeout: float) -> None:
+    """Copy a database; wait for others at most `timeout` seconds."""
     deadline = time.monotonic() + timeout
 
     def progress(status: int, remaining: int, total: int) -> None:
@@ -136,12 +139,14 @@ def publish(draft: str, path: str) -> None:
     os.replace(draft, path)
 
 
+_LOCKED = "is locked by another process (waited {timeout:g} s)"
+_READ_ONLY = "cannot be written; the file and its directory must be writable"
 _REASONS = {
-    sqlite3.SQLITE_BUSY: "is locked by another process (waited {timeout:g} s)",
-    sqlite3.SQLITE_LOCKED: "is locked by another process (waited {timeout:g} s)",
-    sqlite3.SQLITE_READONLY: "cannot be written; the file and its directory must be writable",
-    sqlite3.SQLITE_PERM: "cannot be written; the file and its directory must be writable",
-    sqlite3.SQLITE_AUTH: "cannot be written; the file and its directory must be writable",
+    sqlite3.SQLITE_BUSY: _LOCKED,
+    sqlite3.SQLITE_LOCKED: _LOCKED,
+    sqlite3.SQLITE_READONLY: _READ_ONLY,
+    sqlite3.SQLITE_PERM: _READ_ONLY,
+    sqlite3.SQLITE_AUTH: _READ_ONLY,
     sqlite3.SQLITE_CANTOPEN: "cannot be opened; the file and its directory must be writable",
     sqlite3.SQLITE_FULL: "cannot grow: the disk is full",
     sqlite3.SQLITE_IOERR: "cannot be read or written: the disk reports an error or is full",
@@ -164,10 +169,10 @@ def other_file(path: str, ledger_id: str) -> LedgerError | SealedBudgetError:
 
 
 @contextlib.contextmanager
-def errors(path: str, shown: str, ledger_id: str, timeout: float) -> Iterator[None]:
+def errors(path: str, shown: str, ledger_id: str, timeout: float = TIMEOUT) -> Iterator[None]:
     """Turn errors of SQLite and of the file into LedgerError, with a text that says what to do.
 
-    `shown` is the name that messages use; `ledger_id` is empty where no ledger is there yet.
+    `shown` is the name in messages; `ledger_id` is empty where any ledger is right.
     """
     try:
         yield
@@ -183,18 +188,17 @@ def errors(path: str, shown: str, ledger_id: str, timeout: float) -> Iterator[No
 
 # --- ledgers without a path -----------------------------------------------------------------------
 
-
 _MEMORY_FOLDER = "/dev/shm"  # a file system in memory, on Linux
 _SIGN = re.compile(r"(skdp-[0-9a-f]{32})\.process")
 
 
 class _Process:
-    """What files of this process are called, and the file that it holds in each folder."""
+    """The names of this process's files, and the file that it locks in each folder."""
 
     def __init__(self) -> None:
         self.stem = f"skdp-{uuid.uuid4().hex}"
         self.numbers = itertools.count()
-        self.held: dict[str, int] = {}
+        self.signs: dict[str, int] = {}
         # No fork waits for it: a fork may itself be what makes files.
         self.turn = locks.Turn("in memory", network=True)
 
@@ -204,7 +208,7 @@ _process = _Process()
 
 def _after_fork_in_child() -> None:
     global _process
-    for file in _process.held.values():  # or the parent would seem alive after its end
+    for file in _process.signs.values():  # or the parent would seem alive after its end
         with contextlib.suppress(OSError):
             os.close(file)
     _process = _Process()
@@ -215,7 +219,7 @@ if hasattr(os, "register_at_fork"):  # not on Windows, which cannot fork
 
 
 def new_path() -> str:
-    """Return a name for a ledger, in memory or in the temporary folder; nothing is made."""
+    """Return a name for a file in memory or in the temporary folder, without making it."""
     folder = _MEMORY_FOLDER
     if not (os.path.isdir(folder) and os.access(folder, os.W_OK | os.X_OK)):
         folder = os.path.realpath(tempfile.gettempdir())
@@ -225,21 +229,24 @@ def new_path() -> str:
 def claim(path: str) -> None:
     """Sign as alive in the folder of a ledger before it is made; remove what the dead left."""
     folder = os.path.dirname(path)
-    if folder in _process.held:
+    if folder in _process.signs:
         return
-    with _process.turn.taken(_TIMEOUT):
-        if folder in _process.held:
+    with _process.turn.taken(TIMEOUT):
+        if folder in _process.signs:
             return
-        _process.held[folder] = _sign(os.path.join(folder, f"{_process.stem}.process"))
+        _process.signs[folder] = _sign(os.path.join(folder, f"{_process.stem}.process"))
         # Unlike atexit, Finalize also runs in children of multiprocessing, and here after the
         # children of this process have ended. It does nothing in a forked child.
         Finalize(None, _remove, args=(folder, _process.stem), exitpriority=-10)
         if fcntl is not None:
-            _remove_what_the_dead_left(folder)
+            with contextlib.suppress(OSError):
+                for name in os.listdir(folder):
+                    if (match := _SIGN.fullmatch(name)) and match[1] != _process.stem:
+                        _remove_if_dead(folder, match[1])
 
 
 def _sign(path: str) -> int:
-    """Make and lock the file of this process; return its descriptor."""
+    """Make and lock the file that shows that this process lives; return its descriptor."""
     while True:
         file = os.open(path, os.O_CREAT | os.O_RDWR | getattr(os, "O_NOFOLLOW", 0), 0o600)
         if fcntl is None:
@@ -252,7 +259,7 @@ def _sign(path: str) -> int:
 
 
 def _remove(folder: str, stem: str) -> None:
-    """Remove the files of a process: ledgers, sidecars, journals, and last what it signed."""
+    """Remove the files of a process: ledgers, sidecars, journals, and last its locked file."""
     with contextlib.suppress(OSError):
         for name in os.listdir(folder):
             if name.startswith(f"{stem}-"):
@@ -261,15 +268,8 @@ def _remove(folder: str, stem: str) -> None:
         os.unlink(os.path.join(folder, f"{stem}.process"))
 
 
-def _remove_what_the_dead_left(folder: str) -> None:
-    """Remove the files of processes of this user that have ended."""
-    with contextlib.suppress(OSError):
-        for name in os.listdir(folder):
-            if (match := _SIGN.fullmatch(name)) and match[1] != _process.stem:
-                _remove_if_dead(folder, match[1])
-
-
 def _remove_if_dead(folder: str, stem: str) -> None:
+    """Remove the files of a process of this user, if it has ended."""
     path = os.path.join(folder, f"{stem}.process")
     with contextlib.suppress(OSError):
         file = os.open(path, os.O_RDWR | os.O_NOFOLLOW)
@@ -283,7 +283,7 @@ def _remove_if_dead(folder: str, stem: str) -> None:
 
 # --- the ledger -----------------------------------------------------------------------------------
 
-# The ledgers of this process that are in its memory alone; a fork makes files of them.
+# The ledgers in the memory of this process; a fork makes files of them.
 _IN_MEMORY: weakref.WeakValueDictionary[int, Ledger] = weakref.WeakValueDictionary()
 # The files (and identities) whose totals this process has checked.
 _CHECKED: set[tuple[str, str]] = set()
@@ -320,14 +320,13 @@ def _closing(connection: sqlite3.Connection) -> Iterator[sqlite3.Connection]:
 class Ledger(LedgerOperations):
     """An SQLite file that holds the terms of one budget and all its charges.
 
-    `path` is absolute; a file whose identity is not `ledger_id` was replaced by another one. A
-    temporary ledger ends with the process that made it, and is never synced to a disk.
+    `path` is absolute. A file with another identity than `ledger_id` has replaced the ledger.
     """
 
     def __init__(self, path: str, ledger_id: str, *, temporary: bool = False) -> None:
         self.path, self.id, self.temporary = path, ledger_id, temporary
         self.shown = path  # the name that messages use
-        self.timeout = _TIMEOUT
+        self.timeout = TIMEOUT
         self._memory: sqlite3.Connection | None = None
         self._pid = 0  # of the process that has it in memory, or had
         self._own_turn: locks.Turn | None = None  # of a ledger that was made in memory
@@ -337,12 +336,7 @@ class Ledger(LedgerOperations):
 
     @classmethod
     def create(cls, path: str, terms: Terms, facts: Mapping[str, Any]) -> Ledger:
-        """Make a new ledger at `path`, where no file may exist, and return it.
-
-        The file is written under another name and then linked to `path`, so that nobody ever
-        sees half a ledger and of two processes that create the same one, one gets
-        FileExistsError. `facts` are what it says beside its terms.
-        """
+        """Make a new ledger at `path`; raise FileExistsError if another process was faster."""
         draft = f"{path}.{uuid.uuid4().hex}.new"
         ledger = cls(draft, uuid.uuid4().hex)
         ledger.shown = path
@@ -365,8 +359,7 @@ class Ledger(LedgerOperations):
         """Make a ledger that ends with this process, and is a file only once it is shared."""
         ledger = cls(new_path(), uuid.uuid4().hex, temporary=True)
         ledger._own_turn = locks.Turn("in memory")
-        memory = sqlite3.connect(":memory:", isolation_level=None, check_same_thread=False)
-        memory.row_factory = sqlite3.Row
+        memory = schema.in_memory(check_same_thread=False)
         with ledger._errors():
             ledger._write_new(memory, terms, facts)
         ledger._memory, ledger._pid = memory, os.getpid()
@@ -378,9 +371,7 @@ class Ledger(LedgerOperations):
     def _write_new(
         self, connection: sqlite3.Connection, terms: Terms, facts: Mapping[str, Any]
     ) -> None:
-        connection.execute(f"PRAGMA application_id = {schema.APPLICATION_ID}")
-        connection.execute(f"PRAGMA user_version = {schema.FORMAT}")
-        connection.executescript("BEGIN IMMEDIATE;" + schema.SCHEMA)
+        connection.executescript(f"{schema.HEAD}BEGIN IMMEDIATE;{schema.SCHEMA}")
         row = {**schema.new_row(self.id, timestamp(), terms), **facts}
         schema.insert(connection, "ledger", row)
         connection.execute("COMMIT")
@@ -392,7 +383,6 @@ class Ledger(LedgerOperations):
                 self._share()
 
     def _share(self) -> None:
-        """Do so while this thread has the turn."""
         memory = self._memory
         if memory is None or os.getpid() != self._pid or memory.in_transaction:
             return
@@ -403,7 +393,7 @@ class Ledger(LedgerOperations):
                 locks.turn_of_file(self.path, self._own_turn)
                 with contextlib.closing(self._connect("rw")) as file:
                     file.execute("PRAGMA synchronous = OFF")
-                    copy_whole(memory, file, self.timeout)
+                    copy_all(memory, file, self.timeout)
             except OSError:
                 raise LedgerError(f"The ledger {self.path} cannot be made.") from None
             except BaseException:
@@ -415,7 +405,7 @@ class Ledger(LedgerOperations):
 
     @classmethod
     def open(cls, path: str) -> tuple[Ledger, dict[str, Any]]:
-        """Open the ledger at `path`; return it and what it says of itself. It must be writable."""
+        """Open the ledger at `path`, which must be writable; return it and its row of facts."""
         ledger = cls(path, "")  # any identity will do
         if not may_be_ledger(path):
             raise other_file(ledger.path, ledger.id)  # before a sidecar is put beside it
@@ -431,18 +421,16 @@ class Ledger(LedgerOperations):
 
     def backup(self, path: str) -> None:
         """Copy the ledger to `path`, marked as a copy of this one; see `PrivacyBudget.backup`."""
-        memory = sqlite3.connect(":memory:", isolation_level=None)
-        memory.row_factory = sqlite3.Row
-        with contextlib.closing(memory):
+        with contextlib.closing(schema.in_memory()) as memory:
             with self._transaction(write=False, upgrade=False) as connection:
-                copy_whole(connection, memory, self.timeout)
+                copy_all(connection, memory, self.timeout)
             self.write_copy(memory, self.path, path)
 
     @classmethod
     def write_copy(cls, memory: sqlite3.Connection, source: str, path: str) -> None:
         """Write a copy in memory of the ledger `source` to `path`, marked as a copy of it."""
         draft = f"{path}.{uuid.uuid4().hex}.new"
-        with errors(source, source, "", _TIMEOUT):
+        with errors(source, source, ""):
             schema.upgrade(memory)  # of the copy alone: the ledger stays as it is
             (ledger_id,) = memory.execute("SELECT id FROM ledger").fetchone()
             memory.execute("UPDATE ledger SET backup_of = ?", (source,))
@@ -450,15 +438,14 @@ class Ledger(LedgerOperations):
         copy.shown = path
         replaces = os.path.lexists(path)
         # In this order: no sidecar is put beside what is no ledger.
-        is_copy = os.path.isfile(path) and may_be_ledger(path)
-        if replaces and not (is_copy and cls(path, "")._look().get("id") == ledger_id):
+        if replaces and not (may_be_ledger(path) and cls.is_at(path, ledger_id)):
             raise LedgerError(f"A backup never replaces another file, and {path} is one.")
         if replaces and os.path.exists(source) and os.path.samefile(path, source):
             raise LedgerError(f"A ledger cannot be its own backup: {path}.")
         try:
             with copy._errors(), contextlib.closing(copy._connect("rwc")) as file:
                 file.execute("PRAGMA synchronous = EXTRA")
-                copy_whole(memory, file, copy.timeout)
+                copy_all(memory, file, copy.timeout)
             if replaces:
                 os.replace(draft, path)
             else:
@@ -492,7 +479,7 @@ class Ledger(LedgerOperations):
         self._local = True
 
     def _turn(self) -> locks.Turn:
-        """Return the turn of the threads of this process."""
+        """Return the turn at this ledger that the threads of this process take."""
         if self._own_turn is not None:
             return self._own_turn
         try:
@@ -587,13 +574,9 @@ class Ledger(LedgerOperations):
 
     def _check(self, connection: sqlite3.Connection) -> int:
         """Return the format, or raise unless this is a ledger and, if an id is known, this one."""
-        if connection.execute("PRAGMA application_id").fetchone()[0] != schema.APPLICATION_ID:
+        if not schema.is_ledger(connection):
             raise other_file(self.path, self.id)
-        version: int = connection.execute("PRAGMA user_version").fetchone()[0]
-        if not 1 <= version <= schema.FORMAT:
-            raise LedgerError(
-                f"The ledger {self.path} has format {version}; this skdp reads {schema.FORMAT}."
-            )
+        version = schema.format_of(connection, self.path)
         ids = [row["id"] for row in connection.execute("SELECT id FROM ledger")]
         if len(ids) != 1:
             raise LedgerError(f"The ledger {self.path} is damaged.")
@@ -602,9 +585,8 @@ class Ledger(LedgerOperations):
         return version
 
     def _look(self) -> dict[str, Any]:
-        """Return what a file says of itself, without changing it; nothing if it is no ledger."""
-        turn = locks.turn_of_file(self.path)
-        with turn.taken(self.timeout):
+        """Return the row of terms and facts in a file; {} if it is no ledger."""
+        with locks.turn_of_file(self.path).taken(self.timeout):
             try:
                 check_regular(self.path)
                 with (
@@ -612,7 +594,7 @@ class Ledger(LedgerOperations):
                     contextlib.closing(self._connect("rw")) as connection,
                 ):
                     deadline = time.monotonic() + self.timeout
-                    return patiently(lambda: self._said(connection), deadline)
+                    return patiently(lambda: self._facts(connection), deadline)
             except locks.Busy:  # it may well be one
                 raise
             except sqlite3.OperationalError as error:
@@ -623,9 +605,8 @@ class Ledger(LedgerOperations):
         return {}
 
     @staticmethod
-    def _said(connection: sqlite3.Connection) -> dict[str, Any]:
-        head = connection.execute("PRAGMA application_id").fetchone()
-        if head[0] != schema.APPLICATION_ID:
+    def _facts(connection: sqlite3.Connection) -> dict[str, Any]:
+        if not schema.is_ledger(connection):
             return {}
         schema.check_tables(connection)
         return dict(connection.execute("SELECT * FROM ledger").fetchone() or {})

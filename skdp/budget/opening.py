@@ -1,4 +1,4 @@
-"""Opening the ledger of a budget, what a pickle of a budget says of it, and copies to look at.
+"""Opening the ledger of a budget: the checks of what a user states, pickles, and copies.
 
 A ledger is made if it is not there, and compared with the terms of the budget if it is. One table
 has one ledger: a second one of the same data set in the same folder is refused, and so is the
@@ -20,7 +20,15 @@ from typing import Any, ClassVar
 
 from skdp.budget import locks, schema
 from skdp.budget.account import Account
-from skdp.budget.ledger import BUSY, Ledger, check_regular, copy_whole, errors, may_be_ledger
+from skdp.budget.ledger import (
+    BUSY,
+    TIMEOUT,
+    Ledger,
+    check_regular,
+    copy_all,
+    errors,
+    may_be_ledger,
+)
 from skdp.budget.operations import LedgerOperations
 from skdp.budget.schema import Terms
 from skdp.budget.urls import check_path, check_public, check_text, is_url, normal_url
@@ -28,6 +36,8 @@ from skdp.exceptions import LedgerError, SealedBudgetError
 from skdp.loss.accountants import ACCOUNTANTS
 from skdp.loss.conversions import check_delta, check_positive, exact
 from skdp.parameters import shown
+
+# --- what a user states ---------------------------------------------------------------------------
 
 
 def path_of(ledger: object) -> str:
@@ -64,9 +74,7 @@ def check_choice(value: object, name: str, allowed: Sequence[str]) -> str:
 
 
 def check_n_rows(value: object) -> tuple[int, ...]:
-    """Return the numbers of rows that a user states, in order, each once."""
-    if value is None:
-        return ()
+    """Return the numbers of rows that a user states, sorted, without repetition."""
     message = "n_rows must be None, an integer of at least 1, or a list of such."
     stated = (value,) if isinstance(value, numbers.Integral) else value
     if not isinstance(stated, list | tuple | set | frozenset) or not stated:
@@ -87,7 +95,7 @@ def checked_terms(
     plans: object,
     unit: object = None,
 ) -> Terms:
-    """Return the terms of a budget, or raise; whether its accountant can keep them is its own."""
+    """Return the terms of a budget, or raise; its accountant checks whether it can keep them."""
     terms = Terms(
         check_positive(epsilon, "epsilon"),
         check_delta(delta),
@@ -129,17 +137,14 @@ def check_plans(plans: object, terms: Terms) -> tuple[tuple[float, float], ...]:
     )
     if not isinstance(plans, list | tuple) or not plans:
         raise TypeError(message + ".")
-    parts = []
-    for pair in plans:
-        if not isinstance(pair, list | tuple) or len(pair) != 2:
-            raise TypeError(message + ".")
-        part = check_positive(pair[0], "epsilon of a plan"), check_delta(pair[1])
-        if not part[1]:
-            raise ValueError(message + "; got a delta of 0.")
-        parts.append(part)
-    for i, (name, whole) in enumerate((("epsilon", terms.epsilon), ("delta", terms.delta))):
-        if sum(exact(part[i]) for part in parts) > exact(whole):
-            raise ValueError(f"The {name}s of all plans must add up to at most {whole!r}.")
+    if any(not isinstance(pair, list | tuple) or len(pair) != 2 for pair in plans):
+        raise TypeError(message + ".")
+    parts = [(check_positive(e, "epsilon of a plan"), check_delta(d)) for e, d in plans]
+    if not all(delta for _, delta in parts):
+        raise ValueError(message + "; got a delta of 0.")
+    for i, (name, total) in enumerate((("epsilon", terms.epsilon), ("delta", terms.delta))):
+        if sum(exact(part[i]) for part in parts) > exact(total):
+            raise ValueError(f"The {name}s of all plans must add up to at most {total!r}.")
     return tuple(parts)
 
 
@@ -150,8 +155,8 @@ def checked_facts(dataset: object, n_rows: object, terms: Terms) -> dict[str, st
         facts["dataset"] = check_public(dataset, "dataset")
         if not dataset:
             raise ValueError("dataset must be None or a name; got an empty one.")
-    counts = check_n_rows(n_rows)
-    if counts:
+    if n_rows is not None:
+        counts = check_n_rows(n_rows)
         if terms.unit is not None:
             raise ValueError(
                 f"n_rows must be None where the unit is {terms.unit!r}: how many rows one unit has "
@@ -166,16 +171,6 @@ def checked_facts(dataset: object, n_rows: object, terms: Terms) -> dict[str, st
     return facts
 
 
-def ledgers_of_parts(parts: object) -> dict[str, str]:
-    """Return the path of each part's ledger, or raise; {} where parts are names alone."""
-    if not isinstance(parts, Mapping):
-        return {}
-    paths = {name: ledger_path(path, must_exist=False) for name, path in parts.items()}
-    if len(set(paths.values())) < len(paths):
-        raise ValueError("each of parts must have a ledger of its own; two have the same path.")
-    return paths
-
-
 def check_parts(parts: object) -> list[str]:
     """Return the names of disjoint parts, or raise."""
     if isinstance(parts, str) or not isinstance(parts, Mapping | Sequence) or not len(parts):
@@ -186,23 +181,31 @@ def check_parts(parts: object) -> list[str]:
     return names
 
 
+def ledgers_of_parts(parts: object) -> dict[str, str]:
+    """Return the path of each part's ledger, or raise; {} where parts are names alone."""
+    if not isinstance(parts, Mapping):
+        return {}
+    paths = {name: ledger_path(path, must_exist=False) for name, path in parts.items()}
+    if len(set(paths.values())) < len(paths):
+        raise ValueError("each of parts must have a ledger of its own; two have the same path.")
+    return paths
+
+
 # --- ledgers --------------------------------------------------------------------------------------
 
-# The parameter that a column of the ledger holds, where their names differ.
-_SHOWN = {"delta_apart": "separate_delta"}
 
-
-def differences(stored: Mapping[str, str | None], terms: Terms) -> list[str]:
-    """Return in what the terms of a ledger file differ from those of a budget."""
-    return [
-        f"{_SHOWN.get(name, name)}={stored[name]}, not {text}"
-        for name, text in terms.texts().items()
-        if stored[name] != text
-    ]
+def differences(
+    stored: Mapping[str, str | None], terms: Terms, facts: Mapping[str, str]
+) -> list[str]:
+    """Return what differs between a ledger and the terms and facts that a budget states."""
+    names = {"delta_apart": "separate_delta"}  # the column keeps its first name
+    wrong = [(name, text) for name, text in terms.texts().items() if stored[name] != text]
+    wrong += [(name, text) for name, text in facts.items() if stored[name] not in (None, text)]
+    return [f"{names.get(name, name)}={stored[name]}, not {text}" for name, text in wrong]
 
 
 def ledger_at(path: str, ledger_id: str, *, temporary: bool = False) -> LedgerOperations:
-    """Return the ledger at a path or URL, which need not be there."""
+    """Return an object for the ledger at a path or URL, which need not be there."""
     if is_url(path):
         from skdp.budget import postgres  # imported where there is one
 
@@ -211,25 +214,22 @@ def ledger_at(path: str, ledger_id: str, *, temporary: bool = False) -> LedgerOp
 
 
 def opened(path: str) -> LedgerOperations:
-    """Return the ledger that is at a path or URL."""
+    """Open the ledger at a path or URL."""
     return ledger_at(path, "") if is_url(path) else Ledger.open(path)[0]
 
 
 def open_or_create(
     path: str, terms: Terms, facts: dict[str, str], *, must_exist: bool = False
 ) -> tuple[LedgerOperations, dict[str, Any]]:
-    """Return the ledger at `path`, made if it is not there, and what it says of itself."""
+    """Return the ledger at `path`, made if it is not there, and its row of terms and facts."""
     if is_url(path):
         from skdp.budget import postgres
 
-        return _completed(
-            *postgres.PostgresLedger.open_or_create(path, terms, facts, must_exist=must_exist),
-            terms,
-            facts,
-        )
-    folder = os.path.dirname(path)
+        create = postgres.PostgresLedger.open_or_create
+        return _completed(*create(path, terms, facts, must_exist=must_exist), terms, facts)
     named = "dataset" in facts
-    with locks.folder_locked(folder, 10.0) if named else contextlib.nullcontext():
+    lock = locks.folder_locked(os.path.dirname(path), 10.0) if named else contextlib.nullcontext()
+    with lock:
         if not os.path.exists(path):
             if named:
                 _refuse_second(path, facts["dataset"])
@@ -242,22 +242,16 @@ def open_or_create(
 def _completed(
     ledger: LedgerOperations, stored: dict[str, Any], terms: Terms, facts: Mapping[str, str]
 ) -> tuple[LedgerOperations, dict[str, Any]]:
-    """Return a ledger that was there and what it says, with what is stated for the first time."""
+    """Check a ledger that was there, and write facts into it that it does not hold yet."""
     path = ledger.path
-    wrong = differences(stored, terms) + [
-        f"{name}={stored[name]}, not {value}"
-        for name, value in facts.items()
-        if stored[name] not in (None, value)
-    ]
-    if wrong:
+    if wrong := differences(stored, terms, facts):
         raise ValueError(
             f"The ledger {path} was made with " + "; ".join(wrong) + ". Open it with what it "
             "was made with; another promise is another ledger, and both add up."
         )
     new: dict[str, Any] = {name: value for name, value in facts.items() if stored[name] is None}
     if isinstance(ledger, Ledger):
-        original = stored["backup_of"]
-        if original is not None:
+        if (original := stored["backup_of"]) is not None:
             if original != path and Ledger.is_at(original, ledger.id):
                 raise LedgerError(
                     f"The ledger {path} is a backup of {original}, which still exists: open that "
@@ -273,8 +267,7 @@ def _completed(
 
 def _refuse_second(path: str, dataset: str) -> None:
     """Raise if another ledger of the same data set lies in the folder."""
-    others = Ledger.others_of(path, dataset)
-    if others:
+    if others := Ledger.others_of(path, dataset):
         raise LedgerError(
             f"One table has one ledger, and dataset={dataset!r} would have two: {path} and "
             f"{others[0]}. If one is a copy of the other, delete the copy, or the one that lacks "
@@ -296,10 +289,9 @@ _NAMES = (
 
 @dataclass(frozen=True)
 class Handle:
-    """Where a ledger is, and what it should say: what a pickle of a budget holds.
+    """What a pickle of a budget holds: where its ledger is, and its terms.
 
-    It never changes while its budget lives, so hashes of estimators that hold the budget (joblib's
-    cache) do not either.
+    A handle never changes while its budget lives, so joblib's hash of an estimator does not either.
     """
 
     LENGTH: ClassVar[int] = len(_NAMES)
@@ -317,16 +309,15 @@ class Handle:
 
     @classmethod
     def from_values(cls, values: Sequence[Any]) -> Handle:
-        """Return the handle that has these values.
+        """Return the handle of a pickle; those of 0.1 lack the last three values of `_NAMES`.
 
-        Pickles of 0.1 do not have the last three; those of budgets without plans and without a unit
-        not the last two, those without a unit not the last.
+        Later pickles lack the last one or two where the budget has no unit or no plans.
         """
         path, ledger_id, epsilon, delta, adjacency, accountant, separate_delta, *rest = values
-        plans = rest[1] if len(rest) > 1 else ()
-        unit = rest[2] if len(rest) > 2 else None
+        defaults: list[Any] = [False, (), None]
+        temporary, plans, unit = rest + defaults[len(rest) :]
         terms = Terms(epsilon, delta, adjacency, accountant, separate_delta, plans, unit)
-        return cls(path, ledger_id, terms, bool(rest and rest[0]))
+        return cls(path, ledger_id, terms, bool(temporary))
 
     @classmethod
     def from_state(cls, state: Mapping[str, Any]) -> Handle:
@@ -336,13 +327,11 @@ class Handle:
         return cls.from_values([state[name] for name in _NAMES if name in state])
 
     def values(self, note: str = "") -> tuple[Any, ...]:
-        """Return the values that a pickle holds; a note, if there is one, is the last."""
-        t = self.terms
-        terms = (t.epsilon, t.delta, t.adjacency, t.accountant, t.separate_delta)
-        more: tuple[Any, ...] = (t.plans, t.unit) if t.unit is not None else (t.plans,)
-        more = more if any(more) else ()
-        if note:
-            more = (t.plans, t.unit, note)
+        """Return what a pickle holds: no trailing values without content, and last any note."""
+        *terms, plans, unit = dataclasses.astuple(self.terms)
+        more: list[Any] = [plans, unit, note]
+        while more and not more[-1]:
+            more.pop()
         return (self.path, self.ledger_id, *terms, self.temporary, *more)
 
     def state(self) -> dict[str, Any]:
@@ -350,7 +339,7 @@ class Handle:
         return dict(zip(_NAMES, self.values(), strict=False))
 
     def account(self, note: str = "") -> tuple[Account, Mapping[str, Any]]:
-        """Return the account of this ledger, sealed if it is not there, and what that says."""
+        """Return the account of this ledger, sealed if it is not there, and its row of facts."""
         account = Account(self.terms, note)
         account.ledger = ledger_at(self.path, self.ledger_id, temporary=self.temporary)
         try:
@@ -359,23 +348,20 @@ class Handle:
             account.sealed = True
             return account, {}
         # The file decides what the budget is, not the pickle.
-        if differences(stored, self.terms):
+        if differences(stored, self.terms, {}):
             raise LedgerError(f"The pickled budget and its ledger {self.path} disagree.")
         return account, stored
 
 
 # --- copies to look at ----------------------------------------------------------------------------
 
-_TIMEOUT = 10.0  # seconds to wait for another process's transaction
-
 
 def snapshot(path: str | os.PathLike[str]) -> tuple[sqlite3.Connection, int]:
     """Return a copy of a ledger in memory, in this version's format, and the format of its file.
 
-    `path` is that of a file, which may be read-only, or the URL of a ledger in PostgreSQL. The copy
-    is to be looked at and checked, never to be charged; the file is not changed. It is copied by
-    SQLite's backup under the lock of the ledger, so a charge that is being written is in it as a
-    whole or not at all. Raises LedgerError if there is no ledger, or it cannot be read.
+    `path` is that of a file, which may be read-only, or a URL. The copy is to be read, never to be
+    charged. SQLite makes it under the lock of the ledger, so a charge that is being written is in
+    it as a whole or not at all. Raises LedgerError if there is no ledger that can be read.
     """
     if is_url(path):
         from skdp.budget import postgres
@@ -387,8 +373,7 @@ def snapshot(path: str | os.PathLike[str]) -> tuple[sqlite3.Connection, int]:
     check_regular(name)
     if not may_be_ledger(name):
         raise LedgerError(f"{name} is no ledger of skdp.")
-    memory = sqlite3.connect(":memory:", isolation_level=None)
-    memory.row_factory = sqlite3.Row
+    memory = schema.in_memory()
     writable = os.access(name, os.W_OK) and os.access(os.path.dirname(name), os.W_OK)
     # Where no lock can be made, and none is there, nobody has charged this file from here.
     locked = writable or os.path.exists(locks.sidecar(name))
@@ -396,34 +381,25 @@ def snapshot(path: str | os.PathLike[str]) -> tuple[sqlite3.Connection, int]:
     uri = f"{Path(name).as_uri()}?mode={'rw' if writable else 'ro'}"
     try:
         with (
-            turn.taken(_TIMEOUT),
-            locks.FileLock(name, _TIMEOUT) if locked else contextlib.nullcontext(),
-            errors(name, name, "", _TIMEOUT),
+            turn.taken(TIMEOUT),
+            locks.FileLock(name, TIMEOUT) if locked else contextlib.nullcontext(),
+            errors(name, name, ""),
             contextlib.closing(sqlite3.connect(uri, uri=True, timeout=BUSY)) as file,
         ):
-            copy_whole(file, memory, _TIMEOUT)
-        with errors(name, name, "", _TIMEOUT):
-            return memory, _brought_up_to_date(memory, name)
+            copy_all(file, memory, TIMEOUT)
+        with errors(name, name, ""):
+            if not schema.is_ledger(memory):
+                raise LedgerError(f"{name} is no ledger of skdp.")
+            version = schema.format_of(memory, name)
+            schema.check_tables(memory)
+            if memory.execute("SELECT COUNT(*) FROM ledger").fetchone()[0] != 1:
+                raise LedgerError(f"The ledger {name} is damaged.")
+            if version < schema.FORMAT:
+                memory.execute("BEGIN")
+                schema.upgrade(memory)
+                memory.execute("COMMIT")
+            schema.check_columns(memory)
+            return memory, version
     except BaseException:
         memory.close()
         raise
-
-
-def _brought_up_to_date(memory: sqlite3.Connection, name: str) -> int:
-    """Bring a copy to this version's format; return the format that it had."""
-    if memory.execute("PRAGMA application_id").fetchone()[0] != schema.APPLICATION_ID:
-        raise LedgerError(f"{name} is no ledger of skdp.")
-    version: int = memory.execute("PRAGMA user_version").fetchone()[0]
-    if not 1 <= version <= schema.FORMAT:
-        raise LedgerError(
-            f"The ledger {name} has format {version}; this skdp reads {schema.FORMAT}."
-        )
-    schema.check_tables(memory)
-    if memory.execute("SELECT COUNT(*) FROM ledger").fetchone()[0] != 1:
-        raise LedgerError(f"The ledger {name} is damaged.")
-    if version < schema.FORMAT:
-        memory.execute("BEGIN")
-        schema.upgrade(memory)
-        memory.execute("COMMIT")
-    schema.check_columns(memory)
-    return version
