@@ -108,9 +108,12 @@ class LedgerOperations(abc.ABC):
     def state(self, facts: Mapping[str, Any]) -> None:
         """Write down facts that the ledger does not hold yet."""
         with self._transaction(write=True) as connection:
-            for name, value in facts.items():
-                connection.execute(f"UPDATE ledger SET {name} = ?", (value,))
+            self._state(connection, facts)
             self._commit(connection)
+
+    def _state(self, connection: Any, facts: Mapping[str, Any]) -> None:
+        for name, value in facts.items():
+            connection.execute(f"UPDATE ledger SET {name} = ?", (value,))
 
     # -- reading ------------------------------------------------------------------------------
 

@@ -1,34 +1,32 @@
-"""The ledger of many hosts: a PostgreSQL schema with the tables that an SQLite ledger has.
+"""The ledger of many hosts: a PostgreSQL schema with the tables of an SQLite ledger.
 
-No row of data ever reaches the database. What `skdp.budget.ledger`
-promises of a file holds here by other means:
+What `skdp.budget.ledger` promises of a file holds here by other means:
 
 - **One writer.** Every writing transaction is READ COMMITTED and first locks the row of running
   totals, ``SELECT ... FOR UPDATE``; whatever it reads after that is what the last one committed.
-- **Durable before noise.** ``synchronous_commit`` is on, set by the transaction itself, whatever
-  the server or the role says, and a server with ``fsync=off`` is refused. A standby that is
-  promoted has lost the charges that had not reached it: where one stands by, its name belongs into
-  ``synchronous_standby_names``.
+- **Durable before noise.** The transaction sets ``synchronous_commit`` to on, and a server with
+  ``fsync=off`` is refused. A standby that is promoted has lost the charges that had not reached it:
+  its name belongs into ``synchronous_standby_names``.
 - **A commit whose answer is lost** is asked about. Each writing transaction leaves a key of its
-  own in ``commits``. Whoever gets no answer connects again and takes the same lock, which waits
-  until the lost transaction has ended, and looks for its key: a charge that is there counts once,
-  and one that is not was never made. Where nobody answers, an error says so, and no noise is drawn.
+  own in ``commits``. Whoever gets no answer connects again, takes the same lock, which waits until
+  the lost transaction has ended, and looks for its key: a charge that is there counts once, and one
+  that is not was never made. Where nobody answers, an error says so, and no noise is drawn.
 - **A client that hangs** holds the lock for at most `_IDLE` seconds; then the server ends its
   transaction, and nothing of it counts.
 - **A server that hangs** holds up one ledger, for about a minute at most. Every exchange has a
-  deadline on this side (`skdp.budget.exchange`). The error says whether a charge may count. What
-  is shown of a budget is what this process saw last, with its time, and a fork does not wait.
-- **Nothing of others is executed.** A name in a database may lead to a view, or to a table with
-  rules, triggers, policies or defaults, which run functions of whoever made them. So nothing is
-  read or written before PostgreSQL's own catalog has said that each table is a plain one, with the
-  columns, defaults and indexes of a ledger, and belongs to the owner of its schema. The catalog is
-  read with ``search_path`` set to ``pg_catalog``, so that no operator or function of others takes
-  part; a schema that has such is refused. The owner of a ledger is trusted with its contents, and
-  not to exchange tables in the middle of a transaction.
-- **One table has one ledger.** Which ledgers of a database there are, and of which data sets,
-  stands in a comment on one table of each (`_marker`). PostgreSQL lets nobody but the owner write
-  it, and reading it runs nothing. Whoever may make a schema can lie there, so that a new ledger is
-  refused, but cannot hide the ledgers of others or change them.
+  deadline on this side (`skdp.budget.exchange`). What is shown of a budget is what this process saw
+  last, with its time, and a fork does not wait.
+- **No code of others is run.** A name in a database may lead to a view, or to a table with rules,
+  triggers, policies or defaults, which run functions of whoever made them. So nothing is read or
+  written before PostgreSQL's own catalog has said that each table is a plain one, with the columns,
+  defaults and indexes of a ledger, and belongs to the owner of its schema. The catalog is read with
+  ``search_path`` set to ``pg_catalog``, so that no operator or function of others takes part; a
+  schema that has such is refused. The owner of a ledger is trusted with its contents, and not to
+  exchange tables in the middle of a transaction.
+- **One table has one ledger.** A comment on one table of each ledger names it and its data set
+  (`_register`). PostgreSQL lets nobody but the owner write it, and reading it runs nothing. Whoever
+  may make a schema can lie there, so that a new ledger is refused, but cannot hide or change the
+  ledgers of others.
 
 Passwords stay in the process that was given them (`skdp.budget.urls`). Worker processes take theirs
 from ``PGPASSWORD``, ``~/.pgpass`` or a service file, as any client does.
@@ -61,9 +59,7 @@ _CONNECT = 10  # seconds to reach one address
 _ADDRESSES = 3  # addresses at most for which that much time is allowed
 _LOCK = 30  # seconds to wait for another process's transaction
 _MORE = 5.0  # seconds until the answer that this was in vain must be here
-_IDLE = (
-    15  # seconds that a transaction may wait for its client; less than _LOCK, so locks come free
-)
+_IDLE = 15  # seconds that a transaction waits for its client; below _LOCK, so that locks come free
 _ANSWER = 20.0  # seconds to wait for the answer to one statement
 _WHOLE = 60.0  # seconds for all statements of a transaction, and to read a whole ledger
 _COMMIT = 15.0  # seconds to wait for the answer to a commit, before it is asked about
@@ -71,13 +67,11 @@ _ASK = 60.0  # seconds during which a lost commit is asked about
 _TURN = 60.0  # seconds to wait for another thread of this process
 _TABLES = ("ledger", "charges", "reservations", "totals", "plans", "items", "draws")
 
-# One connection for each ledger; those of the process that forked are kept, and never used.
+# One connection for each ledger. Those of a parent process are kept: to close one would end it.
 _OPEN: dict[str, tuple[int, Line]] = {}
 _FORKED: list[Line] = []
-# The ledgers whose totals this process has checked.
-_CHECKED: set[tuple[str, str]] = set()
-# What this process saw last of each ledger.
-_KNOWN: dict[tuple[str, str], Known] = {}
+_CHECKED: set[tuple[str, str]] = set()  # the ledgers whose totals this process has checked
+_KNOWN: dict[tuple[str, str], Known] = {}  # what this process saw last of each ledger
 
 # The totals, and the parts of the budget that plans have taken.
 _STATE = (
@@ -155,7 +149,7 @@ def _check_of(name: str) -> str:
 
 
 def _problem(rows: Sequence[Any]) -> str | None:
-    """Return why the tables of a schema are not read, in words; None if they can be."""
+    """Return in words why the tables of a schema must not be read; None if they may be."""
     for row in rows:
         if row["problem"] is not None:
             return (
@@ -166,18 +160,14 @@ def _problem(rows: Sequence[Any]) -> str | None:
     return f"it has no table {missing[0]}" if missing else None
 
 
-def _key_of(text: str) -> int:
-    """Return the number of an advisory lock for a text."""
-    return int.from_bytes(hashlib.sha256(text.encode()).digest()[:8], "big", signed=True)
+def _has_format(rows: Sequence[Any]) -> bool:
+    """Whether a schema claims to be a ledger."""
+    return any(row["there"] and row["name"] == "skdp_format" for row in rows)
 
 
-def _marker(ledger_id: str, dataset: str | None) -> str:
-    """Return what the comment of a ledger says; the name of its data set only as a hash.
-
-    Everybody who may connect to a database can read the comments in it.
-    """
-    named = "none" if dataset is None else f"sha256:{hashlib.sha256(dataset.encode()).hexdigest()}"
-    return f"skdp ledger {ledger_id}, data set {named}"
+def _hash_of(dataset: str | None) -> str:
+    """Return the data set as the comment of a ledger says it: everybody can read comments."""
+    return "none" if dataset is None else f"sha256:{hashlib.sha256(dataset.encode()).hexdigest()}"
 
 
 def _read_marker(comment: str | None) -> str | None:
@@ -188,7 +178,7 @@ def _read_marker(comment: str | None) -> str | None:
 
 def _register(name: str, ledger_id: str, dataset: str | None) -> str:
     """Return the statement that writes the comment of a ledger."""
-    text = _marker(ledger_id, dataset)
+    text = f"skdp ledger {ledger_id}, data set {_hash_of(dataset)}"
     if not _MARKER.fullmatch(text):
         raise ValueError("The identity of a ledger has letters and digits alone.")
     return f"COMMENT ON TABLE \"{name}\".skdp_format IS '{text}'"
@@ -232,8 +222,8 @@ def _rows(cursor: Any) -> type[_Row]:
 class _Statements:
     """A connection that takes the statements of `skdp.budget.operations`.
 
-    `shown` is the name of the ledger in messages. All statements must have been answered at the
-    time `until` (of `time.monotonic`), and each within `answer` seconds.
+    `shown` is the name of the ledger in messages. Each statement has `answer` seconds, and all have
+    until `until` (of `time.monotonic`).
     """
 
     def __init__(self, line: Line, shown: str, until: float, answer: float = _ANSWER) -> None:
@@ -266,28 +256,23 @@ class _Statements:
         self._ask(call, None)
 
     def _ask(self, call: Callable[[Any], Any], timeout: float | None) -> Any:
-        left = self._until - time.monotonic()
-        result, error = self.line.ask(call, min(left, self._answer if timeout is None else timeout))
+        seconds = self._answer if timeout is None else timeout
+        result, error = self.line.ask(call, min(self._until - time.monotonic(), seconds))
         if error is not None:
             raise _failed(self._shown, error)
         return result
 
-    @property
-    def in_transaction(self) -> bool:
-        """Whether a transaction is open."""
-        return self.line.in_transaction()
-
     def roll_back(self) -> None:
         """End a transaction that is open; where that fails, end the connection."""
-        if self.in_transaction:
+        if self.line.in_transaction():
             with contextlib.suppress(LedgerError):
                 self.execute("ROLLBACK", timeout=5.0)
-            if self.in_transaction:
+            if self.line.in_transaction():
                 self.line.drop()
 
 
 def _failed(shown: str, error: BaseException) -> BaseException:
-    """Return the error for what a server answered, or that it did not; it quotes nothing."""
+    """Return the error for a server's answer, or its silence, without a word of the answer."""
     if isinstance(error, Silence):
         return LedgerError(
             f"The ledger {shown} does not answer ({error}). Nothing was charged or released."
@@ -297,20 +282,20 @@ def _failed(shown: str, error: BaseException) -> BaseException:
     return error
 
 
+_HOST = "".join(
+    f"ALTER TABLE {table} ADD COLUMN host TEXT NOT NULL DEFAULT '';"
+    for table in ("charges", "reservations")
+)
+
+
 def _tables() -> str:
     """Return the statements that make the tables, from those of an SQLite ledger."""
     text = schema.SCHEMA.replace(" WITHOUT ROWID", "").replace("INTEGER", "BIGINT")
-    own = "number BIGINT GENERATED BY DEFAULT AS IDENTITY PRIMARY KEY, at TEXT NOT NULL, pid BIGINT"
+    # SQLite numbers reservations by itself; here that must be said.
     head, table, tail = text.partition("CREATE TABLE reservations (")
-    text = (
-        head
-        + table
-        + tail.replace("number BIGINT PRIMARY KEY, at TEXT NOT NULL, pid BIGINT", own, 1)
-    )
-    return text + (
-        "ALTER TABLE charges ADD COLUMN host TEXT NOT NULL DEFAULT '';"
-        "ALTER TABLE charges ADD COLUMN client_key TEXT UNIQUE;"
-        "ALTER TABLE reservations ADD COLUMN host TEXT NOT NULL DEFAULT '';"
+    numbered = "number BIGINT GENERATED BY DEFAULT AS IDENTITY PRIMARY KEY"
+    return (head + table + tail.replace("number BIGINT PRIMARY KEY", numbered, 1)) + (
+        f"{_HOST}ALTER TABLE charges ADD COLUMN client_key TEXT UNIQUE;"
         "CREATE TABLE commits (key TEXT PRIMARY KEY);"
         "CREATE TABLE skdp_format (version BIGINT NOT NULL);"
         f"INSERT INTO skdp_format VALUES ({schema.FORMAT});"
@@ -320,9 +305,9 @@ def _tables() -> str:
 def grants(role: str, name: str = "skdp") -> str:
     """Return the statements that let a role charge a ledger, and do no more than that.
 
-    Run them as the owner, who made the ledger. The role can insert charges, and move the totals;
-    it can neither remove nor rewrite a charge. `python -m skdp.ledger verify URL` recomputes the
-    totals.
+    Run them as the owner, who made the ledger. The role can insert charges and move the totals
+    (which `python -m skdp.ledger verify URL` recomputes); it can neither remove nor rewrite a
+    charge.
 
     Parameters
     ----------
@@ -345,13 +330,11 @@ def grants(role: str, name: str = "skdp") -> str:
         "plans": "drawn",
         "items": "unused",
     }
+    insert = ("charges", "reservations", "plans", "items", "draws", "commits")
     lines = [
         f'GRANT USAGE ON SCHEMA "{name}" TO {to};',
         f'GRANT SELECT ON ALL TABLES IN SCHEMA "{name}" TO {to};',
-        *(
-            f'GRANT INSERT ON "{name}".{table} TO {to};'
-            for table in ("charges", "reservations", "plans", "items", "draws", "commits")
-        ),
+        *(f'GRANT INSERT ON "{name}".{table} TO {to};' for table in insert),
         *(f'GRANT UPDATE ({columns}) ON "{name}".{t} TO {to};' for t, columns in update.items()),
     ]
     return "\n".join(lines) + "\n"
@@ -385,8 +368,8 @@ def _reason(error: BaseException) -> str:
 class PostgresLedger(LedgerOperations):
     """A schema of a PostgreSQL database that holds the terms of one budget and all its charges.
 
-    `path` is the URL without secrets, as `normal_url` returns it; a ledger whose identity is not
-    `ledger_id` was replaced by another one.
+    `path` is a URL without secrets (`normal_url`). A ledger with another identity than `ledger_id`
+    has replaced this one.
     """
 
     remote = True
@@ -394,7 +377,8 @@ class PostgresLedger(LedgerOperations):
     def __init__(self, path: str, ledger_id: str) -> None:
         self.path, self.id = path, ledger_id
         self._server, self._options, self.name = parts_of(path)
-        self._key, self._own = "", False  # of the transaction; whether this role owns the ledger
+        self._key = ""  # of the transaction, in the table commits
+        self._is_owner = False  # whether this role owns the ledger
         self._turn = locks.shared_turn(("postgresql", path), path, network=True)
 
     # -- making and opening -------------------------------------------------------------------
@@ -403,14 +387,13 @@ class PostgresLedger(LedgerOperations):
     def open_or_create(
         cls, path: str, terms: schema.Terms, facts: Mapping[str, Any], *, must_exist: bool
     ) -> tuple[PostgresLedger, dict[str, Any]]:
-        """Return the ledger at a URL, made if it is not there, and what it says of itself."""
+        """Return the ledger at a URL, made if it is not there, and its row of facts."""
         ledger = cls(path, "")
         with ledger._begun("READ COMMITTED", ledger_exists=False) as connection:
             # Of two clients that create the same ledger, one waits here and then finds it.
             ledger._lock(connection, f"ledger {ledger.name}")
             rows = connection.execute(_check_of(ledger.name)).fetchall()
-            there = {row["name"] for row in rows if row["there"]}
-            if "skdp_format" in there:
+            if _has_format(rows):
                 connection.roll_back()
             elif must_exist:
                 raise LedgerError(f"ledger must exist, because must_exist=True; {path} does not.")
@@ -441,33 +424,32 @@ class PostgresLedger(LedgerOperations):
         connection.execute(f'CREATE SCHEMA "{self.name}"')
         # Nobody else sees this schema yet. A type or table of pg_temp never comes first.
         connection.execute(f'SET LOCAL search_path TO "{self.name}", pg_temp; {_tables()}')
-        names, marks = ", ".join(row), ", ".join("?" * len(row))
-        connection.execute(f"INSERT INTO ledger ({names}) VALUES ({marks})", tuple(row.values()))
+        schema.insert(connection, "ledger", row)
         connection.execute(_register(self.name, row["id"], dataset))
         self._end(connection)
 
     @staticmethod
     def _lock(connection: _Statements, text: str) -> None:
         """Wait for other clients that are about to make the same thing."""
-        connection.execute(
-            f"SELECT pg_catalog.pg_advisory_xact_lock({_key_of(f'skdp {text}')})",
-            timeout=_LOCK + _MORE,
-        )
+        digest = hashlib.sha256(f"skdp {text}".encode()).digest()
+        key = int.from_bytes(digest[:8], "big", signed=True)
+        connection.execute(f"SELECT pg_catalog.pg_advisory_xact_lock({key})", timeout=_LOCK + _MORE)
 
     def _refuse_second(self, connection: _Statements, dataset: str) -> None:
         """Raise if another ledger of the same data set lies in the database.
 
         The comments of all ledgers say so. Ledgers of earlier versions have none: those of this
-        very role are read, and get one; those of others cannot be, until their owner opens them.
+        role get one now; those of others get theirs when their owner opens them.
         """
         self._lock(connection, f"data set {dataset}")
-        wanted = _read_marker(_marker("x", dataset))
         connection.execute("SET LOCAL search_path TO pg_catalog, pg_temp")
         for name, comment, mine in connection.execute(_REGISTERED).fetchall():
-            said = _read_marker(comment)
-            if said is None and mine and name != self.name and NAME.fullmatch(name):
-                said = self._registered_now(connection, name)
-            if said == wanted and name != self.name:
+            if name == self.name:
+                continue
+            registered = _read_marker(comment)
+            if registered is None and mine and NAME.fullmatch(name):
+                registered = self._registered_now(connection, name)
+            if registered == _hash_of(dataset):
                 raise LedgerError(
                     f"One table has one ledger, and that of dataset={dataset!r} is ledger={name!r} "
                     f"of this database; {self.path} would be a second one."
@@ -483,26 +465,22 @@ class PostgresLedger(LedgerOperations):
         if len(rows) != 1 or not str(rows[0]["id"]).isalnum():
             return None
         connection.execute(_register(name, *rows[0]))
-        return _read_marker(_marker(*rows[0]))
+        return _hash_of(rows[0]["dataset"])
 
     def _register_earlier(self, connection: _Statements, stored: Mapping[str, Any]) -> bool:
         """Write the comment of a ledger of an earlier version, if this role may; say whether."""
         rows = connection.execute(_REGISTERED).fetchall()
-        said = [comment for name, comment, _ in rows if name == self.name]
-        if not self._own or _read_marker(said[0] if said else None) is not None:
+        comments = [comment for name, comment, _ in rows if name == self.name]
+        if not self._is_owner or any(_read_marker(comment) for comment in comments):
             return False
         connection.execute(_register(self.name, stored["id"], stored["dataset"]))
         return True
 
-    def state(self, facts: Mapping[str, Any]) -> None:
-        """Write down facts that the ledger does not hold yet."""
-        with self._transaction(write=True) as connection:
-            if "dataset" in facts:
-                self._refuse_second(connection, facts["dataset"])
-                connection.execute(_register(self.name, self.id, facts["dataset"]))
-            for name, value in facts.items():
-                connection.execute(f"UPDATE ledger SET {name} = ?", (value,))
-            self._commit(connection)
+    def _state(self, connection: Any, facts: Mapping[str, Any]) -> None:
+        if "dataset" in facts:
+            self._refuse_second(connection, facts["dataset"])
+            connection.execute(_register(self.name, self.id, facts["dataset"]))
+        super()._state(connection, facts)
 
     def known(self) -> Known | None:
         """Return what this process saw last of the ledger."""
@@ -535,11 +513,10 @@ class PostgresLedger(LedgerOperations):
         """Return this process's connection, made if there is none, and whether it was made now."""
         pid, line = _OPEN.get(self.path, (0, None))
         if line is not None and pid != os.getpid():
-            _FORKED.append(line)  # closing it would end the parent's
-            line = None
-        if line is not None and line.usable():
-            return line, False
-        if line is not None:
+            _FORKED.append(line)
+        elif line is not None:
+            if line.usable():
+                return line, False
             line.drop()
         psycopg, stated = _psycopg(), _CONNECT
         options: dict[str, Any] = {
@@ -557,23 +534,19 @@ class PostgresLedger(LedgerOperations):
         options["connect_timeout"] = min(stated, _CONNECT) if stated > 0 else _CONNECT
 
         def connect() -> Any:
-            asked = psycopg.conninfo.conninfo_to_dict(self._server, **options)
-            return psycopg.connect(
-                "", **with_addresses(asked), autocommit=True, row_factory=_rows,
-                prepare_threshold=None,
-            )  # fmt: skip
+            stated = psycopg.conninfo.conninfo_to_dict(self._server, **options)
+            ours = {"autocommit": True, "row_factory": _rows, "prepare_threshold": None}
+            return psycopg.connect("", **with_addresses(stated), **ours)
 
         # A host may have two addresses, one of which (often that of IPv6) leads nowhere.
         addresses = min(self.path.count(",") + self.path.count("%2C") + 2, _ADDRESSES)
         try:
             line = Line(connect)
         except RuntimeError:  # the interpreter is ending: it starts no more threads
-            line = None
-        if line is None:
             raise LedgerError(
                 f"The ledger {self.path} cannot be reached any more: this process is ending. "
                 "Nothing was charged or released."
-            )
+            ) from None
         _OPEN[self.path] = (os.getpid(), line)
         error = line.open(min(float(_CONNECT * addresses), timeout))
         if error is not None:
@@ -639,19 +612,18 @@ class PostgresLedger(LedgerOperations):
     def _check(self, connection: _Statements, tables: list[Any]) -> None:
         """Raise unless this is a ledger of this format and, if an id is known, this one.
 
-        From here on, names are those of its tables.
+        Afterwards, names in statements are those of its tables.
         """
-        if not any(row["there"] and row["name"] == "skdp_format" for row in tables):
+        if not _has_format(tables):
             raise SealedBudgetError(
                 "The ledger of this budget is not there, so nothing can be charged to it here: "
                 f"{self.path}"
             )
-        problem = _problem(tables)
-        if problem is not None:
+        if problem := _problem(tables):
             raise LedgerError(
                 f"The ledger {self.path} is not used, because {problem}. Nothing was released."
             )
-        self._own = bool(tables[0]["own"])
+        self._is_owner = bool(tables[0]["own"])
         rows = connection.execute(
             f'SET LOCAL search_path TO "{self.name}", pg_temp; SELECT'
             " (SELECT pg_catalog.count(*) FROM ledger) AS ledgers,"
@@ -675,13 +647,8 @@ class PostgresLedger(LedgerOperations):
         self._saw(row["id"], row)
 
     def _saw(self, ledger_id: str, row: Any) -> None:
-        """Remember what the ledger says, to be shown."""
-        totals = schema.Totals(
-            row["charges"],
-            schema.amount_of(row["charged_main"], row["charged_apart"]),
-            schema.amount_of(row["aside_main"], row["aside_apart"]),
-        )
-        now = datetime.datetime.now(datetime.UTC)
+        """Remember the totals, to be shown."""
+        now, totals = datetime.datetime.now(datetime.UTC), schema.Totals.of(row)
         _KNOWN[self.path, ledger_id] = Known(now, totals, frozenset(row["taken"]))
 
     @contextlib.contextmanager
@@ -712,9 +679,7 @@ class PostgresLedger(LedgerOperations):
         key, answer = self._key, None
         with contextlib.suppress(LedgerError):
             answer = connection.execute("COMMIT", timeout=_COMMIT).statusmessage
-        if answer == "COMMIT":
-            return
-        written: bool | None = False
+        written: bool | None = answer == "COMMIT"
         if answer is None:
             connection.line.drop()
             # A child that was forked in here would find the charge of its parent.
@@ -756,24 +721,17 @@ class PostgresLedger(LedgerOperations):
     def _insert(self, connection: Any, table: str, row: dict[str, Any]) -> int:
         if table == "charges":
             row = {**row, "client_key": self._key}
-        names, marks = ", ".join(row), ", ".join("?" * len(row))
-        statement = f"INSERT INTO {table} ({names}) VALUES ({marks}) RETURNING number"
-        number: int = connection.execute(statement, tuple(row.values())).fetchone()[0]
+        number: int = schema.insert(connection, table, row, " RETURNING number").fetchone()[0]
         return number
 
 
 def snapshot(path: str) -> sqlite3.Connection:
     """Return a copy, as of one moment, as an SQLite ledger in memory."""
     ledger = PostgresLedger(path, "")
-    memory = sqlite3.connect(":memory:", isolation_level=None)
-    memory.row_factory = sqlite3.Row
+    memory = schema.in_memory()
     try:
         with ledger._transaction(write=False) as connection:
-            memory.execute(f"PRAGMA application_id = {schema.APPLICATION_ID}")
-            memory.execute(f"PRAGMA user_version = {schema.FORMAT}")
-            memory.executescript(schema.SCHEMA + "DELETE FROM totals;")
-            for table in ("charges", "reservations"):
-                memory.execute(f"ALTER TABLE {table} ADD COLUMN host TEXT NOT NULL DEFAULT ''")
+            memory.executescript(schema.HEAD + schema.SCHEMA + "DELETE FROM totals;" + _HOST)
             for table in _TABLES:
                 names = [row[1] for row in memory.execute(f"PRAGMA table_info({table})")]
                 marks = ", ".join("?" * len(names))

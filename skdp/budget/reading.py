@@ -1,4 +1,4 @@
-"""What can be read of a budget without spending: its terms, its charges, what still fits."""
+"""What can be read of a budget: its terms, its charges, and what still fits."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from fractions import Fraction
 
-from skdp.budget.account import Account, accountant_of, free_part
+from skdp.budget.account import Account, accountant_of, free_amount
 from skdp.budget.ledger import Ledger
 from skdp.budget.operations import Known, LedgerOperations
 from skdp.budget.schema import Contents, Terms
@@ -31,7 +31,7 @@ _GLANCE = 0.05  # seconds that repr waits for another process's transaction
 
 
 def short_number(value: float) -> str:
-    """Return a number for one line of text."""
+    """Return a number with at most ten characters, for a `repr`."""
     text = repr(value)
     return text if len(text) <= 10 else f"{value:.4g}"
 
@@ -43,10 +43,9 @@ def time_of_day(when: datetime.datetime) -> str:
 
 
 def remaining_shown(budget: BudgetReader) -> tuple[PrivacyLoss, str]:
-    """Return what remains, and as of when if this process last saw it then on a server.
+    """Return what remains and, of a ledger on a server, when this process saw that.
 
-    Raises LedgerError or SealedBudgetError if the ledger cannot be read, or is on a server and was
-    not seen yet.
+    Raises LedgerError or SealedBudgetError if the ledger cannot be read, or was not seen yet.
     """
     if not budget._ledger.remote:
         return budget.remaining, ""
@@ -85,7 +84,7 @@ class BudgetReader:
 
     @property
     def adjacency(self) -> str:
-        """The neighbouring relation, "replace_one" or "add_or_remove_one"."""
+        """The neighbouring relation: "replace_one" or "add_or_remove_one"."""
         return self._terms.adjacency
 
     @property
@@ -125,7 +124,7 @@ class BudgetReader:
 
     @property
     def sealed(self) -> bool:
-        """Whether the ledger cannot be reached from here; nothing can then be charged."""
+        """Whether the ledger cannot be reached, so nothing can be charged."""
         self._account.sealed = not self._ledger.present()
         return self._account.sealed
 
@@ -140,13 +139,13 @@ class BudgetReader:
     def remaining(self) -> PrivacyLoss:
         """The (epsilon, delta) available for one more fit (not spent, not set aside), rounded down.
 
-        Under "gdp" and "zcdp", that fit must have Gaussian noise. Under "pld", it must be a plan.
+        Under "gdp" and "zcdp", the fit must have Gaussian noise. Under "pld", it must be a plan.
         """
         return self._account.remaining
 
     @property
     def charges(self) -> list[Charge]:
-        """Every charge, oldest first: what was released, by which estimator, when, how."""
+        """Every charge, oldest first."""
         with self._account.noting_seal():
             return self._ledger.charges(self.adjacency)
 
@@ -159,10 +158,7 @@ class BudgetReader:
     # -- what it amounts to, and what still fits -----------------------------------------------
 
     def _remaining_at_a_glance(self) -> str:
-        """Return `remaining` for `repr`, which waits for nobody; "" where it would have to.
-
-        Of a ledger on a server, this is what was seen last, with its time.
-        """
+        """Return `remaining` for `repr`, which waits for nobody; "" where it would have to."""
         ledger, account = self._ledger, copy.copy(self._account)
         if isinstance(ledger, Ledger):
             if account.sealed:
@@ -170,21 +166,19 @@ class BudgetReader:
             account.ledger = quick = copy.copy(ledger)
             quick.timeout = _GLANCE
         try:
-            left, when = (account.remaining, "") if not ledger.remote else remaining_shown(self)
+            loss, when = (account.remaining, "") if not ledger.remote else remaining_shown(self)
         except (SealedBudgetError, LedgerError):
             self._account.sealed = account.sealed
             return ""
-        return f"({short_number(left.epsilon)}, {short_number(left.delta)}){when}"
+        return f"({short_number(loss.epsilon)}, {short_number(loss.delta)}){when}"
 
     def _known(self) -> Known:
-        """Return what this process saw last of a ledger on a server."""
         known = self._ledger.known()
         if known is None:
             raise LedgerError("This process has not seen the ledger yet: budget.remaining asks it.")
         return known
 
     def _statement(self, last: int | None = None) -> Statement:
-        """Return what the ledger says, or its last rows alone."""
         account = self._account
         with account.noting_seal():
             contents = self._ledger.contents(last)
@@ -201,12 +195,12 @@ class BudgetReader:
         Returns
         -------
         epsilons : list of float
-            Infinity if a delta is too small. Under "pld", every plan that has been charged counts
-            as a whole.
+            Infinity if a delta is too small. Under "pld", a plan that was charged counts as a
+            whole.
 
         Notes
         -----
-        This curve assumes that the charges did not depend on earlier releases. The (epsilon, delta)
+        The curve assumes that the charges did not depend on earlier releases; the (epsilon, delta)
         of the budget holds in any case.
 
         Examples
@@ -241,9 +235,8 @@ class BudgetReader:
         Returns
         -------
         count : int
-            This includes what reservations of this process hold. Under "pld": how many fits of this
-            price the plans still contain. Under "gdp_residue", a number above 1,000 is a lower
-            bound.
+            Reservations of this process included. Under "pld": how many the plans still contain.
+            Under "gdp_residue", a number above 1,000 is a lower bound.
 
         Examples
         --------
@@ -264,11 +257,10 @@ class BudgetReader:
         Returns
         -------
         shares : dict of str to float
-            An epsilon for each name. Their decimal sum is exactly what remains: the last share
-            takes the rounding error of the others. (If weights differ by more than nine digits,
-            each share is rounded down by itself.) Under "gdp" and "zcdp", the shares are for
-            Gaussian fits at ``remaining.delta``. They leave something over, because such fits add
-            up to less than the sum of their epsilons.
+            An epsilon for each name. Their decimal sum is exactly what remains, unless weights
+            differ by more than nine digits (then each share is rounded down). Under "gdp" and
+            "zcdp", the shares are for Gaussian fits at ``remaining.delta``, which add up to less
+            than the sum of their epsilons.
 
         Raises
         ------
@@ -285,11 +277,11 @@ class BudgetReader:
         """
         if not weights:
             raise ValueError("split needs at least one weight: split(name=1, other=3).")
-        exacts = {name: exact(check_positive(w, name)) for name, w in weights.items()}
-        left = exact(self.remaining.epsilon)
-        if left == 0:
+        exacts = [exact(check_positive(w, name)) for name, w in weights.items()]
+        remaining = exact(self.remaining.epsilon)
+        if remaining == 0:
             raise BudgetExceededError("Nothing of the budget remains to be split.")
-        shares = dict(zip(weights, exact_shares(left, list(exacts.values())), strict=True))
+        shares = dict(zip(weights, exact_shares(remaining, exacts), strict=True))
         if min(shares.values()) <= 0:
             raise ValueError("The weights differ too much: a share would round to zero.")
         return shares
@@ -297,27 +289,25 @@ class BudgetReader:
 
 # --- numbers of rows ------------------------------------------------------------------------------
 
-# Under "replace_one" the number of rows of the table is public, and every fit shows the number that
-# it saw. The number of rows of a *filtered* table is not public, as far as the filter reads private
-# values. So a budget knows the stated numbers of the table, or the first one that it saw, and warns
-# once of another. This is a reminder and no proof: a filter may hit a number that is expected.
+# Under "replace_one" every fit shows its number of rows, which is public for the table, but not for
+# a table that was *filtered* by private values. So a budget knows the stated numbers of the table,
+# or the first that it saw, and warns once of another. This is a reminder, no proof: a filtered
+# table may have a number of rows that is expected.
 
-_PARTS = sorted(
-    {(j, k) for k in range(2, 11) for j in (1, k - 1)} | {(j, 10) for j in range(1, 10)}
-)
+_PARTS = {(j, k) for k in range(2, 11) for j in (1, k - 1)} | {(j, 10) for j in range(1, 10)}
 
 
-def is_part(part: int, whole: int) -> bool:
-    """Say whether a table of `whole` rows has a part of `part` rows in a cross-validation.
+def is_part(part: int, total: int) -> bool:
+    """Say whether a table of `total` rows has a part of `part` rows in a cross-validation.
 
     That is: one part out of k or all but one, for k up to 10; tenths, for other training and test
     sets; one row alone or all but one. A fraction of a row is rounded either way, as folds do.
     """
-    if part >= whole:
-        return part == whole
-    if part in (1, whole - 1):
+    if part >= total:
+        return part == total
+    if part in (1, total - 1):
         return True
-    return any(part in (whole * j // k, -(-whole * j // k)) for j, k in _PARTS)
+    return any(part in (total * j // k, -(-total * j // k)) for j, k in _PARTS)
 
 
 class RowCounts:
@@ -330,7 +320,7 @@ class RowCounts:
     def __init__(self, stated: tuple[int, ...], *, binds: bool) -> None:
         self.stated, self.binds, self.warned = stated, binds, False
         self._pid = os.getpid()
-        self._whole: int | None = None  # the largest number, of which others may be parts
+        self._largest: int | None = None  # of which other numbers may be parts
         self._last: int | None = None
 
     def expects(self, n_rows: int) -> bool:
@@ -338,23 +328,22 @@ class RowCounts:
         if self.warned:
             return True
         if self.stated:
-            expected = any(is_part(n_rows, whole) for whole in self.stated)
+            expected = any(is_part(n_rows, total) for total in self.stated)
         elif not self.binds or os.getpid() != self._pid:
             return True
-        elif self._whole is None or is_part(self._whole, n_rows):
-            self._whole, expected = n_rows, True  # what was seen before was a fold of this one
+        elif self._largest is None or is_part(self._largest, n_rows):
+            self._largest, expected = n_rows, True  # what was seen before was a fold of this one
         else:
             # Training folds differ by one row; or it is the test fold of the last training fold.
-            wholes = (self._whole, self._whole + 1)
-            expected = any(is_part(n_rows, whole) for whole in wholes) or (
-                self._last is not None and is_part(self._last, self._last + n_rows)
-            )
+            expected = is_part(n_rows, self._largest) or is_part(n_rows, self._largest + 1)
+            if self._last is not None:
+                expected = expected or is_part(self._last, self._last + n_rows)
         self._last, self.warned = n_rows, not expected
         return expected
 
 
 def warn_unexpected(name: str) -> None:
-    """Warn that an estimator or function of this name shows a number of rows not yet public."""
+    """Warn that an estimator or function shows a number of rows that may be private."""
     warnings.warn(
         f"{name} shows a number of rows that is not that of the table of this budget, nor of a "
         'part of it in a cross-validation. Under adjacency="replace_one" the number of rows '
@@ -367,10 +356,7 @@ def warn_unexpected(name: str) -> None:
 
 
 def warn_of_delta(name: str, delta: float, n_rows: int) -> None:
-    """Warn of a delta of 1/n or more, for n rows, with which the publication of a row is private.
-
-    Whoever publishes each row with probability 1/n is (0, 1/n)-private.
-    """
+    """Warn of a delta of 1/n or more for n rows, which permits publishing a row."""
     if delta * n_rows >= 1:
         warnings.warn(
             f"{name}: delta={delta:g} is 1/n or more for n={n_rows} rows: such a delta permits "
@@ -385,10 +371,9 @@ def warn_of_delta(name: str, delta: float, n_rows: int) -> None:
 
 @dataclass(frozen=True)
 class Statement:
-    """What a ledger says as of one moment, and what it amounts to; values only, no connection.
+    """What a ledger holds as of one moment, and what that amounts to.
 
-    `charged` is the sum of the prices of all charges, whatever was charged before each; `spent` is
-    that sum, and `remaining` what one more fit may cost, as (epsilon, delta).
+    `charged` is the sum of all prices, as if no price depended on what was charged before.
     """
 
     contents: Contents
@@ -399,29 +384,18 @@ class Statement:
 
     @classmethod
     def of(cls, contents: Contents, plain: Amount) -> Statement:
-        """Return what the contents of a ledger amount to under its accountant.
-
-        `plain` is the sum of the prices of all charges, whatever was charged before each; it counts
-        where a price depends on that.
-        """
+        """Return the statement of contents whose plain prices sum to `plain` (see `Account`)."""
         terms, totals = contents.terms, contents.totals
         accountant = accountant_of(terms)
-        free = accountant.cap - totals.charged - totals.aside
-        if accountant.planned:
-            free = free_part(terms, {plan.part for plan in contents.plans if plan.taken})
+        taken = {plan.part for plan in contents.plans if plan.taken}
+        free = free_amount(accountant, terms, totals, taken)
         charged = plain if accountant.stateful else totals.charged
-        return cls(
-            contents=contents,
-            accountant=accountant,
-            charged=charged,
-            spent=accountant.loss(charged),
-            remaining=accountant.room(free.positive()),
-        )
+        loss, room = accountant.loss(charged), accountant.room(free.positive())
+        return cls(contents, accountant, charged, loss, room)
 
     def history(self) -> list[tuple[datetime.datetime, PrivacyLoss]]:
         """Return what was spent after charges, at most 200 of them and the last, with its time."""
-        charges, accountant = self.contents.charges, self.accountant
-        paid = self.contents.paid
+        charges, accountant, paid = self.contents.charges, self.accountant, self.contents.paid
         if accountant.stateful:
             paid = tuple(accountant.price(charge.cost) for charge in charges)
         stride = max(len(charges) // 200, 1)
@@ -438,10 +412,10 @@ class Statement:
             return self.accountant.epsilon_at(self.charged, delta)
         # Plans share the delta as their own deltas are to each other: any shares are valid.
         drawn = [plan for plan in self.contents.plans if plan.drawn]
-        whole = sum(self.contents.terms.plans[plan.part][1] for plan in drawn)
+        deltas = [self.contents.terms.plans[plan.part][1] for plan in drawn]
         total = Fraction(0)
-        for plan in drawn:
-            part = delta * (1 - 1e-9) * self.contents.terms.plans[plan.part][1] / whole
+        for plan, own_delta in zip(drawn, deltas, strict=True):
+            part = delta * (1 - 1e-9) * own_delta / sum(deltas)
             epsilon = plan_epsilon(plan.cost, part) if part else math.inf
             if math.isinf(epsilon):
                 return epsilon

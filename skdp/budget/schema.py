@@ -328,9 +328,7 @@ def _run(connection: sqlite3.Connection, script: str) -> None:
             connection.execute(statement)
 
 
-def insert(
-    connection: sqlite3.Connection, table: str, row: Mapping[str, object], returning: str = ""
-) -> Any:
+def insert(connection: Any, table: str, row: Mapping[str, object], returning: str = "") -> Any:
     """Write a row; return the cursor."""
     names, marks = ", ".join(row), ", ".join("?" * len(row))
     statement = f"INSERT INTO {table} ({names}) VALUES ({marks}){returning}"
