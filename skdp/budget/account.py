@@ -30,11 +30,7 @@ _LEFT = (
 
 
 class Account:
-    """A ledger and its accountant, for one `PrivacyBudget`.
-
-    `ledger` is set once it is open; `sealed` says whether it could not be reached the last time;
-    `tokens` are those of the reservations that are open here, oldest first.
-    """
+    """A ledger and its accountant; `tokens` are those of the reservations open here, oldest first."""
 
     __slots__ = ("_plain", "accountant", "ledger", "note", "sealed", "terms", "tokens")
 
@@ -285,10 +281,7 @@ def accountant_of(terms: Terms) -> Accountant:
 
 
 def plain_sum(accountant: Accountant, components: Mapping[str, int]) -> Amount:
-    """Return the sum of plain prices: those that do not depend on what was charged before.
-
-    `components` are texts of the ledger (`components_json`), with how often each occurs.
-    """
+    """Return the sum of the plain prices of components, each text with how often it occurs."""
     amount = Amount()
     for text, often in components.items():
         for single, times in schema.singles_of(text):

@@ -44,10 +44,7 @@ class _Answer:
 
 
 class Line:
-    """A connection to a server, and the thread that alone uses it.
-
-    `connect` is called in that thread and returns the connection, as psycopg does.
-    """
+    """A connection to a server (made by `connect`), and the thread that alone uses it."""
 
     def __init__(self, connect: Callable[[], Any]) -> None:
         self.pid = os.getpid()

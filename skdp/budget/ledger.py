@@ -83,10 +83,7 @@ def _open_now(path: str, flags: int) -> int:
 
 
 def check_regular(path: str) -> None:
-    """Raise LedgerError if a file that a ledger needs is a pipe, a device, a folder or a link.
-
-    To open some of these waits forever. The name of the ledger itself may be a link.
-    """
+    """Raise LedgerError if a file that a ledger needs may block whoever opens it, or is a link."""
     for name in (path, locks.sidecar(path), path + "-journal", path + "-wal", path + "-shm"):
         try:
             mode = (os.stat if name == path else os.lstat)(name).st_mode
@@ -170,10 +167,7 @@ def other_file(path: str, ledger_id: str) -> LedgerError | SealedBudgetError:
 
 @contextlib.contextmanager
 def errors(path: str, shown: str, ledger_id: str, timeout: float = TIMEOUT) -> Iterator[None]:
-    """Turn errors of SQLite and of the file into LedgerError, with a text that says what to do.
-
-    `shown` is the name in messages; `ledger_id` is empty where any ledger is right.
-    """
+    """Turn errors of SQLite and of the file into LedgerError; `ledger_id` is "" for any ledger."""
     try:
         yield
     except (sqlite3.Error, UnicodeDecodeError) as error:
@@ -318,10 +312,7 @@ def _closing(connection: sqlite3.Connection) -> Iterator[sqlite3.Connection]:
 
 
 class Ledger(LedgerOperations):
-    """An SQLite file that holds the terms of one budget and all its charges.
-
-    `path` is absolute. A file with another identity than `ledger_id` has replaced the ledger.
-    """
+    """An SQLite file that holds the terms of one budget and all its charges; `path` is absolute."""
 
     def __init__(self, path: str, ledger_id: str, *, temporary: bool = False) -> None:
         self.path, self.id, self.temporary = path, ledger_id, temporary
@@ -495,10 +486,7 @@ class Ledger(LedgerOperations):
 
     @contextlib.contextmanager
     def _transaction(self, write: bool, upgrade: bool = True) -> Iterator[sqlite3.Connection]:
-        """Open the ledger, check that it is this one, and close it, rolling back what is open.
-
-        Without `upgrade`, a ledger of an earlier format stays as it is, and is only copied.
-        """
+        """Open the ledger, check that it is this one, and close it, rolling back what is open."""
         turn = self._turn()
         with turn.taken(self.timeout):
             self._begun_by = os.getpid()

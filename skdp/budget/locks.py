@@ -125,10 +125,7 @@ def shared_turn(key: Hashable, shown: str, *, network: bool = False) -> Turn:
 
 
 def turn_of_file(path: str, turn: Turn | None = None) -> Turn:
-    """Return the turn of a file (or folder), whatever it is called; `turn` becomes that of it.
-
-    Record locks belong to the process and the file: two names of a file share one turn.
-    """
+    """Return the turn of a file or folder, by inode, because record locks belong to the inode."""
     status = os.stat(path)
     key = (status.st_dev, status.st_ino)
     if turn is not None:
@@ -197,10 +194,7 @@ def sidecar(path: str) -> str:
 
 
 class FileLock:
-    """An exclusive lock on the sidecar file of the ledger at `path`, for one transaction.
-
-    Other processes are waited for at most `timeout` seconds.
-    """
+    """An exclusive lock on the sidecar file of the ledger at `path`, for one transaction."""
 
     def __init__(self, path: str, timeout: float) -> None:
         self.path, self.timeout = path, timeout

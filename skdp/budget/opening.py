@@ -289,10 +289,7 @@ _NAMES = (
 
 @dataclass(frozen=True)
 class Handle:
-    """What a pickle of a budget holds: where its ledger is, and its terms.
-
-    A handle never changes while its budget lives, so joblib's hash of an estimator does not either.
-    """
+    """The ledger and terms in a pickle; they never change, as joblib hashes estimators by them."""
 
     LENGTH: ClassVar[int] = len(_NAMES)
 
@@ -309,10 +306,7 @@ class Handle:
 
     @classmethod
     def from_values(cls, values: Sequence[Any]) -> Handle:
-        """Return the handle of a pickle; those of 0.1 lack the last three values of `_NAMES`.
-
-        Later pickles lack the last one or two where the budget has no unit or no plans.
-        """
+        """Return the handle of a pickle; those of 0.1 lack three values, others trailing ones."""
         path, ledger_id, epsilon, delta, adjacency, accountant, separate_delta, *rest = values
         defaults: list[Any] = [False, (), None]
         temporary, plans, unit = rest + defaults[len(rest) :]

@@ -92,10 +92,7 @@ def write(connection: sqlite3.Connection, number: int, part: int, cost: Cost) ->
 
 
 def _open_to(connection: sqlite3.Connection, tokens: Sequence[str]) -> list[sqlite3.Row]:
-    """Return the plans that a holder of these (hidden) tokens may draw from, in order.
-
-    First the open ones whose token it has, newest first, then those that are closed.
-    """
+    """Return the plans that hashed tokens draw from: open ones, newest first, then closed ones."""
     mine = f"token IN ({', '.join('?' * len(tokens))})" if tokens else "1 = 0"
     return connection.execute(
         "SELECT number, drawn FROM plans JOIN reservations"
@@ -184,10 +181,7 @@ def draw(
 def read(
     connection: sqlite3.Connection, cost_of: Callable[[str], Cost], *, every: bool = True
 ) -> tuple[Plan, ...]:
-    """Return the plans of a ledger, oldest first: every one, or those that take a part of it.
-
-    `cost_of` reads a price.
-    """
+    """Return the plans of a ledger, oldest first: every one, or those that take a part of it."""
     which = "" if every else " WHERE drawn = 1 OR closed IS NULL"
     rows = connection.execute(
         "SELECT number, part, drawn, closed, components FROM plans JOIN reservations USING (number)"
@@ -212,10 +206,7 @@ def read(
 
 
 def left_as_drawn(connection: sqlite3.Connection, costs: Iterable[tuple[int, Cost]]) -> bool:
-    """Whether every charge drew what pays for it, and plans hold what was not drawn.
-
-    `costs` are the numbers and prices of all charges.
-    """
+    """Whether charges (number, price) drew what pays for them, and plans hold what was not drawn."""
     drawn: dict[int, Counter[str]] = {}
     used: Counter[tuple[int, str]] = Counter()
     for row in connection.execute("SELECT * FROM draws"):

@@ -220,11 +220,7 @@ def _rows(cursor: Any) -> type[_Row]:
 
 
 class _Statements:
-    """A connection that takes the statements of `skdp.budget.operations`.
-
-    `shown` is the name of the ledger in messages. Each statement has `answer` seconds, and all have
-    until `until` (of `time.monotonic`).
-    """
+    """A connection that takes the statements of `skdp.budget.operations`, until a time."""
 
     def __init__(self, line: Line, shown: str, until: float, answer: float = _ANSWER) -> None:
         self.line, self._shown, self._until, self._answer = line, shown, until, answer
@@ -232,10 +228,7 @@ class _Statements:
     def execute(
         self, statement: str, values: Sequence[Any] = (), *, timeout: float | None = None
     ) -> Any:
-        """Run a statement whose values are marked by ``?``; return the cursor with its rows.
-
-        Of several statements, these are the rows of the last.
-        """
+        """Run a statement with values marked by ``?`` (the last of several); return the cursor."""
         text = statement.replace("?", "%s") if values else statement
 
         def call(raw: Any) -> Any:
@@ -366,11 +359,7 @@ def _reason(error: BaseException) -> str:
 
 
 class PostgresLedger(LedgerOperations):
-    """A schema of a PostgreSQL database that holds the terms of one budget and all its charges.
-
-    `path` is a URL without secrets (`normal_url`). A ledger with another identity than `ledger_id`
-    has replaced this one.
-    """
+    """The schema of one budget and its charges; `path` is a URL without secrets."""
 
     remote = True
 
@@ -610,10 +599,7 @@ class PostgresLedger(LedgerOperations):
             connection.roll_back()
 
     def _check(self, connection: _Statements, tables: list[Any]) -> None:
-        """Raise unless this is a ledger of this format and, if an id is known, this one.
-
-        Afterwards, names in statements are those of its tables.
-        """
+        """Raise unless this is a ledger of this format and, if an id is known, this one."""
         if not _has_format(tables):
             raise SealedBudgetError(
                 "The ledger of this budget is not there, so nothing can be charged to it here: "

@@ -43,10 +43,7 @@ def time_of_day(when: datetime.datetime) -> str:
 
 
 def remaining_shown(budget: BudgetReader) -> tuple[PrivacyLoss, str]:
-    """Return what remains and, of a ledger on a server, when this process saw that.
-
-    Raises LedgerError or SealedBudgetError if the ledger cannot be read, or was not seen yet.
-    """
+    """Return what remains and, of a ledger on a server, when this process saw that; or raise."""
     if not budget._ledger.remote:
         return budget.remaining, ""
     known = budget._known()
@@ -311,11 +308,7 @@ def is_part(part: int, total: int) -> bool:
 
 
 class RowCounts:
-    """The numbers of rows of one table: those that the user stated, or those that fits showed.
-
-    `binds` says whether the first number that is seen counts, where none is stated. It does not in
-    workers, which see folds first.
-    """
+    """The stated or shown numbers of rows; in workers, which see folds first, no number `binds`."""
 
     def __init__(self, stated: tuple[int, ...], *, binds: bool) -> None:
         self.stated, self.binds, self.warned = stated, binds, False
@@ -371,10 +364,7 @@ def warn_of_delta(name: str, delta: float, n_rows: int) -> None:
 
 @dataclass(frozen=True)
 class Statement:
-    """What a ledger holds as of one moment, and what that amounts to.
-
-    `charged` is the sum of all prices, as if no price depended on what was charged before.
-    """
+    """What a ledger holds as of one moment; `charged` is the sum of all plain prices."""
 
     contents: Contents
     accountant: Accountant

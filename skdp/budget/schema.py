@@ -216,11 +216,7 @@ class Contents:
     def read(
         cls, connection: sqlite3.Connection, last: int | None = None, before: int | None = None
     ) -> Contents:
-        """Read it, inside the caller's transaction.
-
-        `last` limits charges and reservations to the latest, and plans to those that take a part of
-        the budget; only charges with a number below `before` are read.
-        """
+        """Read all, or the `last` rows; of charges, only those with a number below `before`."""
         facts = dict(connection.execute("SELECT * FROM ledger").fetchone())
         totals = Totals.read(connection)
         end = totals.charges + 1 if before is None else before
@@ -300,10 +296,7 @@ def verify(connection: sqlite3.Connection) -> None:
 
 
 def upgrade(connection: sqlite3.Connection) -> None:
-    """Bring a ledger of an earlier format to this one, inside the caller's transaction.
-
-    An earlier skdp, which knows no totals, plans or units, refuses the ledger from then on.
-    """
+    """Bring a ledger of an earlier format to this one, inside the caller's transaction."""
     (version,) = connection.execute("PRAGMA user_version").fetchone()
     if version == FORMAT:
         return

@@ -72,10 +72,7 @@ def is_url(ledger: object) -> bool:
 
 
 def check_path(name: str, *, explicit: bool) -> None:
-    """Raise ValueError if the name of a file has the form of a connection.
-
-    Of a path that came as an `os.PathLike` (`explicit`), only one made from a URL is refused.
-    """
+    """Raise ValueError for the form of a connection; of an `explicit` path, only of a URL."""
     patterns = (_CONNECTION[3],) if explicit else _CONNECTION
     if any(pattern.search(form) for form in _forms(name) for pattern in patterns):
         raise ValueError(

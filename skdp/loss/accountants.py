@@ -1,9 +1,9 @@
-"""How charges add up: the filters "basic", "gdp", "gdp_residue", "zcdp", and "pld" for fixed plans.
+"""Accountants: how charges add up ("basic", "gdp", "gdp_residue", "zcdp", "pld").
 
 Every accountant but "pld" is a *filter*: it fixes two caps when the budget is made and grants a
 charge if and only if the exact sum of all charges stays within both. The whole history is then
 (epsilon, delta)-DP even though every fit may be chosen after looking at everything released before.
-(PROOFS.md, beside this file, says why the caps are fixed, and has the proof of "gdp_residue".)
+PROOFS.md, beside this file, says why the caps are fixed, and has the proof of "gdp_residue".
 
 ==========  ==================  =============================  ===============================
 accountant  first sum (capped)  second sum (capped)            why it is a filter
@@ -14,24 +14,24 @@ accountant  first sum (capped)  second sum (capped)            why it is a filte
 "zcdp"      rho                 delta of non-Gaussian charges  Whitehouse et al. 2023, Thm 1
 ==========  ==================  =============================  ===============================
 
-"pld" adds up whole privacy loss distributions (`skdp.loss.pld`), which is tighter and no filter:
-it grants only what plans hold that were fixed before anything of them was drawn.
+"pld" adds up whole privacy loss distributions (`skdp.loss.pld`), which is tighter but no filter: it
+grants only charges of plans that were fixed before their first charge.
 
-All conversions are rounded towards privacy (less granted, more reported), and the line that
-does so says it.
+All conversions are rounded towards privacy (less granted, more reported).
 """
 
 from __future__ import annotations
 
 import math
 from abc import ABC, abstractmethod
+from collections.abc import Sequence
 from fractions import Fraction
 from functools import lru_cache
 from typing import TYPE_CHECKING
 
 from scipy.special import ndtr
 
-from skdp.loss.charge import Cost, PrivacyLoss
+from skdp.loss.charge import Cost, PrivacyLoss, non_gaussian_delta
 from skdp.loss.conversions import (
     Amount,
     down,
@@ -50,17 +50,14 @@ from skdp.loss.conversions import (
 if TYPE_CHECKING:
     from skdp.loss.pld import PlanLoss
 
-__all__ = ["ACCOUNTANTS", "Accountant", "is_enough", "plan_epsilon", "pure_price"]
+__all__ = ["ACCOUNTANTS", "Accountant", "plan_epsilon", "pure_price"]
 
 
 class Accountant(ABC):
-    """A filter: two caps, the price of a charge, and what sums mean as (epsilon, delta).
-
-    `separate_delta` is the part of `delta` for charges that are not Gaussian ("gdp" and "zcdp").
-    """
+    """Two caps, the price of a charge, and the (epsilon, delta) of sums of prices."""
 
     name: str
-    planned = False  # whether it grants what a plan holds, and nothing else
+    planned = False  # whether it grants charges of plans alone
     stateful = False  # whether a price depends on what was charged before
 
     def __init__(self, epsilon: float, delta: float, separate_delta: float = 0.0) -> None:
@@ -70,11 +67,11 @@ class Accountant(ABC):
 
     @abstractmethod
     def check(self) -> None:
-        """Raise ValueError where this accountant cannot keep such a budget."""
+        """Raise ValueError if this accountant cannot keep such a budget."""
 
     @abstractmethod
     def make_cap(self) -> Amount:
-        """Return what all charges together may sum to."""
+        """Return the caps of the two sums."""
 
     @abstractmethod
     def price_one(self, cost: Cost) -> Amount:
@@ -82,11 +79,11 @@ class Accountant(ABC):
 
     @abstractmethod
     def loss(self, amount: Amount) -> PrivacyLoss:
-        """Return the (epsilon, delta) that charges of this sum amount to, rounded up."""
+        """Return the (epsilon, delta) of charges of this sum, rounded up."""
 
     @abstractmethod
     def room(self, amount: Amount) -> PrivacyLoss:
-        """Return the (epsilon, delta) of one more fit that this much room allows, rounded down."""
+        """Return the (epsilon, delta) of one more fit that fits into this room, rounded down."""
 
     @abstractmethod
     def epsilon_at(self, amount: Amount, delta: float) -> float:
@@ -94,19 +91,23 @@ class Accountant(ABC):
 
     def price(self, cost: Cost) -> Amount:
         """Return what `cost`, single or a sum, adds to the sums."""
-        (first, often), *others = cost.components
+        return self.price_all(cost.components)
+
+    def price_all(self, singles: Sequence[tuple[Cost, int]]) -> Amount:
+        """Return what single prices, each with how often it occurs, add to the sums."""
+        (first, often), *others = singles
         total = self.price_one(first) if often == 1 else often * self.price_one(first)
         for single, times in others:
             total = total + times * self.price_one(single)
         return total
 
     def price_at(self, cost: Cost, charged: Amount) -> Amount:
-        """Return the same after charges of this sum; never more than :meth:`price`."""
+        """Return the price after charges of this sum; never more than :meth:`price`."""
         return self.price(cost)
 
 
 class BasicAccountant(Accountant):
-    """Sums of epsilon and of delta, of everything that was charged."""
+    """Sums of epsilon and of delta."""
 
     name = "basic"
 
@@ -134,7 +135,7 @@ class BasicAccountant(Accountant):
 
 
 class _GaussianAccountant(Accountant):
-    """What "gdp" and "zcdp" share: a Gaussian sum and a separate delta, each with its own cap."""
+    """A Gaussian sum and a sum of separate deltas, each with its own cap ("gdp", "zcdp")."""
 
     def check(self) -> None:
         if self.delta == 0:
@@ -167,29 +168,27 @@ class _GaussianAccountant(Accountant):
         return Amount(self.largest_main(self.epsilon), exact(self.separate_delta))
 
     def price_one(self, cost: Cost) -> Amount:
-        # An (epsilon, delta) claim without mu is epsilon-DP but for an event of probability delta.
-        apart = cost.delta if cost.mu is None else cost.separate_delta
-        return Amount(self.main_one(cost), exact(apart))
+        return Amount(self.main_one(cost), exact(non_gaussian_delta(cost)))
 
     def loss(self, amount: Amount) -> PrivacyLoss:
         if amount.main == 0:
             return PrivacyLoss(0.0, round_up(amount.apart))
         epsilon = self.epsilon  # the caps were made for it, so it always bounds the loss
         if amount.main < self.cap.main:
-            main = round_up(amount.main)
-            at_delta = smallest(
-                lambda e: self.main_delta(e, main) <= down(self.delta_gaussian), 1.0
-            )
-            epsilon = min(epsilon, up(at_delta))
+            epsilon = min(epsilon, self._main_epsilon(amount.main, down(self.delta_gaussian)))
         return PrivacyLoss(epsilon, round_up(exact(self.delta_gaussian) + amount.apart))
 
     def epsilon_at(self, amount: Amount, delta: float) -> float:
-        # exact difference, rounded down: what the separate deltas leave
-        left = down(round_down(exact(delta) - amount.apart))
-        if amount.main == 0 or left <= 0:
+        # exact difference, rounded down: the delta that the separate deltas leave
+        remaining = down(round_down(exact(delta) - amount.apart))
+        if amount.main == 0 or remaining <= 0:
             return 0.0 if amount.main == 0 and exact(delta) >= amount.apart else math.inf
-        main = round_up(amount.main)
-        return up(smallest(lambda e: self.main_delta(e, main) <= left, 1.0))
+        return self._main_epsilon(amount.main, remaining)
+
+    def _main_epsilon(self, main: Fraction, delta: float) -> float:
+        """Return the epsilon of a Gaussian sum at a delta, rounded up."""
+        rounded = round_up(main)
+        return up(smallest(lambda e: self.main_delta(e, rounded) <= delta, 1.0))
 
     def room(self, amount: Amount) -> PrivacyLoss:
         if amount.main <= 0:
@@ -209,7 +208,7 @@ class _GaussianAccountant(Accountant):
 
 
 class GDPAccountant(_GaussianAccountant):
-    """Sum of mu squared; exact for Gaussian noise, converted at the corner for pure epsilon."""
+    """Sum of mu squared: exact for Gaussian noise; of a pure release, that of `pure_mu`."""
 
     name = "gdp"
 
@@ -227,11 +226,7 @@ class GDPAccountant(_GaussianAccountant):
 
 
 class GDPResidueAccountant(GDPAccountant):
-    """The same sum, but pure releases take only what they need inside what is left of it.
-
-    What a release takes depends on what is left (proof in PROOFS.md), so its price
-    is known when it is charged; that of "gdp" is an upper bound, which reservations set aside.
-    """
+    """The same sum, of which a pure release takes less where less is left (PROOFS.md)."""
 
     name = "gdp_residue"
     stateful = True
@@ -250,8 +245,9 @@ class GDPResidueAccountant(GDPAccountant):
 
     def is_price(self, cost: Cost, charged: Amount, main: Fraction) -> bool:
         """Whether `main` is at least what :meth:`price_at` asks for, but for its rounding."""
-        single = cost.components == ((cost, 1),) and cost.mu is None
-        if single and is_enough(cost.epsilon, self.cap.main - charged.main, main):
+        is_one_pure = cost.components == ((cost, 1),) and cost.mu is None
+        # Far faster than to look for the smallest price.
+        if is_one_pure and _holds(up(cost.epsilon), self.cap.main - charged.main, main):
             return True
         return self.price_at(cost, charged).main <= main
 
@@ -284,11 +280,11 @@ class ZCDPAccountant(_GaussianAccountant):
 
 
 class PLDAccountant(BasicAccountant):
-    """Plans that are fixed before anything of them is drawn, each within a part of its own.
+    """Plans that are fixed in advance, each within its own part of the budget.
 
-    This is no filter: what a plan holds must not depend on what was released. Each plan has an
-    (epsilon, delta) of its own, fixed when the budget is made; its first draw pays for all of it.
-    PROOFS.md says why several plans add up as under "basic".
+    A plan must not depend on what was released. Its part, an (epsilon, delta), is fixed when the
+    budget is made; its first draw pays for all of it. PROOFS.md says why several plans add up as
+    under "basic".
     """
 
     name = "pld"
@@ -357,12 +353,12 @@ ACCOUNTANTS: dict[str, type[Accountant]] = {
 
 _REL = 1e-12  # relative error granted to each value of ndtr and the arithmetic round it
 _STEP = 3e-4  # by which a price may be above the best one
-_COUNTED = 2**16  # releases of one charge are priced one by one so far
+_COUNTED = 2**16  # of the releases of one charge, so many have prices below the plain one
 _SMALL = 1e-4  # below it floats seldom tell a better price from the plain one
 
 
 def _holds(epsilon: float, left: Fraction, price: Fraction) -> bool:
-    """Whether an epsilon-DP release may take `price` out of what is left of mu squared."""
+    """Whether an epsilon-DP release may take `price` of mu squared; False if floats cannot tell."""
     if price > left:
         return False
     mu = down(math.sqrt(round_down(left)))  # downwards: a smaller allowance
@@ -373,22 +369,13 @@ def _holds(epsilon: float, left: Fraction, price: Fraction) -> bool:
     # The rounding of the arguments, at most an ulp of a + b, moves ndtr by that times (a + b + 1).
     slack = _REL + 1e-15 * (a + b) * (a + b + 1)
     allowed = float(ndtr(-mu / 2))
-    return allowed > 1e-290 and errors * (1 - slack) >= allowed * (1 + _REL)  # else no float says
-
-
-def is_enough(epsilon: float, left: Fraction, price: Fraction) -> bool:
-    """Whether one epsilon-DP release may take this price; False also where no float can say it.
-
-    Far faster than :func:`pure_price`, which looks for the smallest price.
-    """
-    return _holds(up(epsilon), left, price)
+    return allowed > 1e-290 and errors * (1 - slack) >= allowed * (1 + _REL)
 
 
 def pure_price(epsilon: float, times: int, left: Fraction) -> Fraction:
-    """Return what `times` epsilon-DP releases take out of what is left of mu squared, rounded up.
+    """Return the price of `times` epsilon-DP releases with `left` of mu squared, rounded up.
 
-    The price is a finite decimal, never more than `times` prices of the plain filter, and more than
-    what is left where the releases do not fit.
+    It is a finite decimal, at most `times` plain prices; above `left` if the releases do not fit.
     """
     plain = exact(pure_mu(epsilon)) ** 2
     bound = up(epsilon)  # the decimal of repr may lie above the float
@@ -408,11 +395,7 @@ def pure_price(epsilon: float, times: int, left: Fraction) -> Fraction:
 
 
 def _as_many(epsilon: float, left: Fraction, plain: Fraction, price: Fraction, most: int) -> int:
-    """Return how many releases, at most `most`, take a price that is valid for the first of them.
-
-    A price is valid for all of them if it is valid for the last, and if the plain price still fits
-    before that one.
-    """
+    """Return for how many releases, at most `most`, a price is valid that is so for the first."""
 
     def fit(n: int) -> bool:
         rest = left - (n - 1) * price
@@ -429,7 +412,7 @@ def _as_many(epsilon: float, left: Fraction, plain: Fraction, price: Fraction, m
 
 
 def _smallest_price(epsilon: float, left: Fraction, plain: Fraction) -> Fraction:
-    """Return a price that is valid here, hardly above the best; the plain one at worst."""
+    """Return a valid price, hardly above the best; the plain one at worst."""
     best = smallest(lambda p: _holds(epsilon, left, exact(p)), float(plain))
     if math.isfinite(best):
         # A little more than the best is still enough a few releases later, when less is left.

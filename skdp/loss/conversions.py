@@ -64,10 +64,7 @@ def round_down(amount: Fraction) -> float:
 
 
 def decimal_text(amount: Fraction) -> str:
-    """Return `amount` written as a decimal, exactly; its denominator must divide a power of ten.
-
-    Every amount of the ledger is a sum of products of decimals, so this never rounds.
-    """
+    """Return the decimal of a sum of products of decimals, exactly."""
     denominator = amount.denominator
     twos = (denominator & -denominator).bit_length() - 1
     fives, rest = 0, denominator >> twos
@@ -226,11 +223,7 @@ def gdp_delta(epsilon: float, mu: float) -> float:
 
 
 def _bisect(holds: Callable[[float], bool], start: float) -> tuple[float, float]:
-    """Return (low, high), next to each other: `holds` at low and not at high.
-
-    Low is 0.0, where `holds` is not asked, if it holds nowhere; high is infinity if it holds
-    everywhere.
-    """
+    """Return adjacent (low, high), `holds` at low (or low is 0), not at high (or high is inf)."""
     low, high = 0.0, start
     while holds(high):
         low, high = high, 2 * high
@@ -304,10 +297,7 @@ def pure_mu(epsilon: float) -> float:
 
 
 def pure_epsilon_from_mu(mu: float) -> float:
-    """Return an epsilon such that every epsilon-DP release is mu-GDP, rounded down.
-
-    The inverse of `pure_mu`: epsilon = log Phi(mu/2) - log Phi(-mu/2); mu is above 0.
-    """
+    """Return an epsilon such that every epsilon-DP release is mu-GDP, rounded down; mu > 0."""
     # log_ndtr is good to about 1e-13; their difference is at least 0.79 mu and the two terms are
     # at most log 2 + mu**2 / 8 + ..., so 1e-9 covers it for mu >= 1e-3. Below, the tangent
     # epsilon = sqrt(2 / pi) mu bounds the curve from below (it is convex and starts at 0).
@@ -414,10 +404,7 @@ def guessing_chance(epsilon: float, delta: float = 0.0, prior: float = 0.5) -> f
 
 
 def attacker_sentence(epsilon: float, delta: float, adjacency: str, unit: str | None = None) -> str:
-    """Say what a loss lets an attacker do; "" for no loss.
-
-    `adjacency` is "" where it is not known; `unit` is None for one row.
-    """
+    """Say what a loss lets an attacker do; `adjacency` is "" where it is not known."""
     if not epsilon and not delta:
         return ""
     chance = guessing_chance(epsilon, min(delta, 1.0)) if math.isfinite(epsilon) else 1.0

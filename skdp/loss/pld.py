@@ -167,23 +167,15 @@ def _gaussian_deltas(epsilons: NDArray[np.float64], mu: float) -> NDArray[np.flo
 
 @dataclass(frozen=True)
 class PlanLoss:
-    """What releases that were fixed in advance amount to together.
+    """What releases that were fixed in advance amount to together."""
 
-    `losses` are those of the pure releases, on a grid of width `step`; `mu` is that of the Gaussian
-    releases together; `separate` is the probability that one of the separate deltas happens.
-    """
-
-    losses: Losses
-    step: float
-    mu: float
-    separate: float
+    losses: Losses  # of the pure releases
+    step: float  # of their grid
+    mu: float  # of all Gaussian releases
+    separate: float  # the probability that one of the separate deltas happens
 
     def delta(self, epsilon: float) -> float:
-        """Return an upper bound on the smallest delta at this epsilon (at least 0), in [0, 1].
-
-        delta(epsilon) is the mean, over the losses of the pure releases, of the delta that the
-        Gaussian ones have at what is left of epsilon.
-        """
+        """Return an upper bound on the smallest delta at this epsilon (at least 0), in [0, 1]."""
         losses = self.losses
         points = (losses.first + np.arange(losses.masses.size)) * self.step
         left = (epsilon - points) - 4 * _U * (epsilon + np.abs(points))  # downwards: more delta

@@ -146,10 +146,7 @@ def _charges(charges: Sequence[Charge], count: int) -> str:
 def budget_html(
     terms: Terms, content: Statement | Known | str, dataset: str | None, ledger: str | None
 ) -> str:
-    """Return the HTML view of a budget, a fragment without scripts or links.
-
-    `content` is a statement, or what was seen last of a ledger on a server, or why there is none.
-    """
+    """Return the HTML view of a budget; `content` is a str where the ledger cannot be read."""
     title = (
         f"<div><strong>PrivacyBudget</strong> epsilon={terms.epsilon!r}, "
         f"delta={terms.delta!r}, accountant {escape(terms.accountant)}, "
@@ -194,10 +191,7 @@ def _body(terms: Terms, statement: Statement) -> str:
 
 
 def fit_html(cost: Cost | None, budget: PrivacyBudget | None, released: str) -> str:
-    """Return the price of a fit (None: it releases nothing), its budget, and its certificate.
-
-    `released` is the HTML of the certificate, empty before a fit.
-    """
+    """Return the price of a fit (None: no release), its budget, and its certificate `released`."""
     head = '<details open style="line-height:1.4"><summary>Privacy</summary>'
     if cost is None:
         return f"{head}<div>A fit releases nothing, and costs nothing.</div>{released}</details>"
@@ -221,11 +215,7 @@ def fit_html(cost: Cost | None, budget: PrivacyBudget | None, released: str) -> 
 
 
 def grouped_releases(releases: Sequence[Any]) -> list[tuple[str, ...]]:
-    """Return the releases as rows under `_CERTIFICATE_HEAD`.
-
-    Releases that differ in a number of their name alone share a row, which adds up their shares
-    and the deltas that they took beside the shares.
-    """
+    """Return the releases as rows; those that differ only in a number of their name share a row."""
     alike: dict[tuple[str, ...], list[Any]] = {}
     for r in releases:
         shown = (
