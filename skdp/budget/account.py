@@ -30,11 +30,11 @@ _LEFT = (
 
 
 class Account:
-    """A ledger and its accountant; `tokens` are those of the reservations open here, oldest first."""
+    """A ledger and its accountant; `tokens` are those of reservations open here, oldest first."""
 
     __slots__ = ("_plain", "accountant", "ledger", "note", "sealed", "terms", "tokens")
 
-    ledger: LedgerOperations
+    ledger: LedgerOperations  # set once it is open
 
     def __init__(self, terms: Terms, note: str = "") -> None:
         self.terms, self.note, self.sealed = terms, note, False

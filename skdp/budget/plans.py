@@ -206,7 +206,7 @@ def read(
 
 
 def left_as_drawn(connection: sqlite3.Connection, costs: Iterable[tuple[int, Cost]]) -> bool:
-    """Whether charges (number, price) drew what pays for them, and plans hold what was not drawn."""
+    """Whether charges (number, price) drew what pays for them, and plans hold what is left."""
     drawn: dict[int, Counter[str]] = {}
     used: Counter[tuple[int, str]] = Counter()
     for row in connection.execute("SELECT * FROM draws"):
