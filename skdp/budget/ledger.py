@@ -321,7 +321,7 @@ class Ledger(LedgerOperations):
         self._memory: sqlite3.Connection | None = None
         self._pid = 0  # of the process that has it in memory, or had
         self._own_turn: locks.Turn | None = None  # of a ledger that was made in memory
-        self._local = False  # whether its file system was found to be no network's
+        self._is_local = False  # whether its file system was found to be no network's
 
     # -- making and opening -------------------------------------------------------------------
 
@@ -429,7 +429,8 @@ class Ledger(LedgerOperations):
         copy.shown = path
         replaces = os.path.lexists(path)
         # In this order: no sidecar is put beside what is no ledger.
-        if replaces and not (may_be_ledger(path) and cls.is_at(path, ledger_id)):
+        is_ledger = os.path.isfile(path) and may_be_ledger(path)
+        if replaces and not (is_ledger and cls.is_at(path, ledger_id)):
             raise LedgerError(f"A backup never replaces another file, and {path} is one.")
         if replaces and os.path.exists(source) and os.path.samefile(path, source):
             raise LedgerError(f"A ledger cannot be its own backup: {path}.")
@@ -467,7 +468,7 @@ class Ledger(LedgerOperations):
                 f"The ledger {path} lies on a network file system ({kind}), where locks can be "
                 "lost, and charges with them; put it on a local disk. Nothing was released."
             )
-        self._local = True
+        self._is_local = True
 
     def _turn(self) -> locks.Turn:
         """Return the turn at this ledger that the threads of this process take."""
@@ -496,7 +497,7 @@ class Ledger(LedgerOperations):
                 return
             if self._own_turn is not None and not os.path.exists(self.path):
                 raise self._gone()
-            if not self._local:
+            if not self._is_local:
                 self._check_file_system(self.path)
             check_regular(self.path)
             with (

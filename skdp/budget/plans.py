@@ -33,8 +33,8 @@ CREATE TABLE draws (
 """
 
 
-_PLANS = "FROM plans JOIN reservations USING (number)"
-_TAKEN = " WHERE drawn = 1 OR closed IS NULL"
+PLANS = "FROM plans JOIN reservations USING (number)"
+TAKEN = " WHERE drawn = 1 OR closed IS NULL"
 
 
 @dataclass(frozen=True)
@@ -70,7 +70,7 @@ def kinds(cost: Cost) -> Counter[str]:
 
 def taken(connection: sqlite3.Connection) -> set[int]:
     """Return the parts of the budget that plans have taken."""
-    return {part for (part,) in connection.execute(f"SELECT part {_PLANS}{_TAKEN}")}
+    return {part for (part,) in connection.execute(f"SELECT part {PLANS}{TAKEN}")}
 
 
 def write(connection: sqlite3.Connection, number: int, part: int, cost: Cost) -> None:
@@ -86,7 +86,7 @@ def _open_to(connection: sqlite3.Connection, tokens: Sequence[str]) -> list[sqli
     """Return the plans that hashed tokens draw from: open ones, newest first, then closed ones."""
     mine = f"token IN ({', '.join('?' * len(tokens))})" if tokens else "1 = 0"
     return connection.execute(
-        f"SELECT number, drawn {_PLANS}"
+        f"SELECT number, drawn {PLANS}"
         f" WHERE (closed IS NULL AND {mine}) OR (closed IS NOT NULL AND drawn = 1)"
         " ORDER BY closed IS NOT NULL, CASE WHEN closed IS NULL THEN -number ELSE number END",
         list(tokens),
@@ -166,7 +166,7 @@ def read(
     """Return the plans of a ledger, oldest first: every one, or those that take a part of it."""
     rows = connection.execute(
         "SELECT number, part, drawn, closed IS NULL, components"
-        f" {_PLANS}{'' if every else _TAKEN} ORDER BY number"
+        f" {PLANS}{'' if every else TAKEN} ORDER BY number"
     ).fetchall()
     items = "SELECT kind, times, unused FROM items WHERE plan = ? ORDER BY kind"
     return tuple(

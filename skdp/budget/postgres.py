@@ -48,10 +48,11 @@ import uuid
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
-from skdp.budget import locks, schema
+from skdp.budget import locks, plans, schema
 from skdp.budget.exchange import Line, Silence, here, with_addresses
-from skdp.budget.ledger import remove
+from skdp.budget.ledger import Ledger
 from skdp.budget.operations import Known, LedgerOperations, timestamp
+from skdp.budget.schema import Terms
 from skdp.budget.urls import NAME, parts_of, secrets_of
 from skdp.exceptions import LedgerError, SealedBudgetError
 
@@ -65,6 +66,10 @@ _WHOLE = 60.0  # seconds for all statements of a transaction, and to read a whol
 _COMMIT = 15.0  # seconds to wait for the answer to a commit, before it is asked about
 _ASK = 60.0  # seconds during which a lost commit is asked about
 _TURN = 60.0  # seconds to wait for another thread of this process
+_LIBPQ: dict[str, Any] = {
+    "keepalives_idle": 10, "keepalives_interval": 5, "keepalives_count": 3,
+    "tcp_user_timeout": 20_000, "application_name": "skdp",
+}
 _TABLES = ("ledger", "charges", "reservations", "totals", "plans", "items", "draws")
 
 # One connection for each ledger. Those of a parent process are kept: to close one would end it.
@@ -74,10 +79,7 @@ _CHECKED: set[tuple[str, str]] = set()  # the ledgers whose totals this process 
 _KNOWN: dict[tuple[str, str], Known] = {}  # what this process saw last of each ledger
 
 # The totals, and the parts of the budget that plans have taken.
-_STATE = (
-    "totals.*, ARRAY(SELECT part FROM plans JOIN reservations USING (number)"
-    " WHERE drawn = 1 OR closed IS NULL) AS taken FROM totals"
-)
+_STATE = f"totals.*, ARRAY(SELECT part {plans.PLANS}{plans.TAKEN}) AS taken FROM totals"
 
 
 # --- what the catalog says ------------------------------------------------------------------------
@@ -142,22 +144,17 @@ ORDER BY n.nspname
 
 def _check_of(name: str) -> str:
     """Return the statement that asks the catalog about the tables of a schema."""
-    tables = ", ".join(
-        f"('{table}'::pg_catalog.name)" for table in (*_TABLES, "commits", "skdp_format")
-    )
-    return _CHECK.format(name=name, tables=tables)
+    tables = (f"('{table}'::pg_catalog.name)" for table in (*_TABLES, "commits", "skdp_format"))
+    return _CHECK.format(name=name, tables=", ".join(tables))
 
 
 def _problem(rows: Sequence[Any]) -> str | None:
     """Return in words why the tables of a schema must not be read; None if they may be."""
     for row in rows:
         if row["problem"] is not None:
-            return (
-                f"its table {row['name']} {row['problem']}, so that reading or writing it could "
-                "run code of others"
-            )
-    missing = [row["name"] for row in rows if not row["there"]]
-    return f"it has no table {missing[0]}" if missing else None
+            what = f"its table {row['name']} {row['problem']}"
+            return f"{what}, so that reading or writing it could run code of others"
+    return next((f"it has no table {row['name']}" for row in rows if not row["there"]), None)
 
 
 def _has_format(rows: Sequence[Any]) -> bool:
@@ -226,7 +223,7 @@ class _Statements:
         self.line, self._shown, self._until, self._answer = line, shown, until, answer
 
     def execute(
-        self, statement: str, values: Sequence[Any] = (), *, timeout: float | None = None
+        self, statement: str, values: Sequence[Any] = (), timeout: float | None = None
     ) -> Any:
         """Run a statement with values marked by ``?`` (the last of several); return the cursor."""
         text = statement.replace("?", "%s") if values else statement
@@ -374,7 +371,7 @@ class PostgresLedger(LedgerOperations):
 
     @classmethod
     def open_or_create(
-        cls, path: str, terms: schema.Terms, facts: Mapping[str, Any], *, must_exist: bool
+        cls, path: str, terms: Terms, facts: Mapping[str, Any], *, must_exist: bool
     ) -> tuple[PostgresLedger, dict[str, Any]]:
         """Return the ledger at a URL, made if it is not there, and its row of facts."""
         ledger = cls(path, "")
@@ -402,9 +399,7 @@ class PostgresLedger(LedgerOperations):
         ledger.id = stored["id"]
         return ledger, stored
 
-    def _create(
-        self, connection: _Statements, terms: schema.Terms, facts: Mapping[str, Any]
-    ) -> None:
+    def _create(self, connection: _Statements, terms: Terms, facts: Mapping[str, Any]) -> None:
         """Make the tables of a new ledger, and commit."""
         dataset = facts.get("dataset")
         if dataset is not None:
@@ -477,17 +472,8 @@ class PostgresLedger(LedgerOperations):
 
     def backup(self, path: str) -> None:
         """Copy the ledger to an SQLite file, marked as a copy of this one."""
-        if os.path.exists(path):
-            raise LedgerError(f"A backup never replaces another file, and {path} is one.")
         with contextlib.closing(snapshot(self.path)) as memory:
-            memory.execute("UPDATE ledger SET backup_of = ?", (self.path,))
-            try:
-                with contextlib.closing(sqlite3.connect(path)) as file:
-                    file.execute("PRAGMA synchronous = EXTRA")
-                    memory.backup(file)
-            except sqlite3.Error:
-                remove(path)
-                raise LedgerError(f"The backup {path} cannot be written.") from None
+            Ledger.write_copy(memory, self.path, path)
 
     def present(self) -> bool:
         """Whether the ledger can be reached, and is still the same one."""
@@ -508,15 +494,7 @@ class PostgresLedger(LedgerOperations):
                 return line, False
             line.drop()
         psycopg, stated = _psycopg(), _CONNECT
-        options: dict[str, Any] = {
-            "keepalives_idle": 10,
-            "keepalives_interval": 5,
-            "keepalives_count": 3,
-            "tcp_user_timeout": 20_000,
-            "application_name": "skdp",
-            **self._options,
-            **secrets_of(self.path),
-        }
+        options = {**_LIBPQ, **self._options, **secrets_of(self.path)}
         with contextlib.suppress(ValueError):  # 0 and less would be no limit
             stated = int(str(options.get("connect_timeout", _CONNECT)))
         # libpq has no shorter one than two seconds, and then goes on to the next host.
@@ -639,17 +617,14 @@ class PostgresLedger(LedgerOperations):
 
     @contextlib.contextmanager
     def _transaction(self, write: bool) -> Iterator[Any]:
-        if not write:
-            with self._begun("REPEATABLE READ READ ONLY") as connection:
-                yield connection
-            return
-        with self._begun("READ COMMITTED") as connection:
-            connection.execute("SELECT charges FROM totals FOR UPDATE", timeout=_LOCK + _MORE)
-            if not self.id or (self.path, self.id) not in _CHECKED:
-                schema.verify(connection)  # type: ignore[arg-type]
-                if self.id:
-                    _CHECKED.add((self.path, self.id))
-            self._key = uuid.uuid4().hex
+        with self._begun("READ COMMITTED" if write else "REPEATABLE READ READ ONLY") as connection:
+            if write:
+                connection.execute("SELECT charges FROM totals FOR UPDATE", timeout=_LOCK + _MORE)
+                if not self.id or (self.path, self.id) not in _CHECKED:
+                    schema.verify(connection)  # type: ignore[arg-type]
+                    if self.id:
+                        _CHECKED.add((self.path, self.id))
+                self._key = uuid.uuid4().hex
             yield connection
 
     def _commit(self, connection: Any) -> None:

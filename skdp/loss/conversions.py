@@ -32,7 +32,7 @@ def exact(value: float) -> Fraction:
     Parameters
     ----------
     value : float
-        A finite number.
+        Finite.
 
     Returns
     -------
@@ -83,24 +83,22 @@ def decimal_text(amount: Fraction) -> str:
 def exact_shares(total: Fraction, weights: Sequence[Fraction]) -> list[float]:
     """Share `total` by weight into decimals that add up to it exactly; both are above 0.
 
-    All shares but the last are rounded down to fifteen digits of the total, and the last takes the
-    remainder. If no float shows that remainder, one share is a little smaller. If the weights
-    differ so much that a share would have fewer than six digits, every share is rounded down by
-    itself, and something remains.
+    The last share takes the remainder. If the weights differ so much that a share would have fewer
+    than six digits, every share is rounded down by itself, and something remains.
     """
-    whole = sum(weights, Fraction(0))
+    exact_parts = [total * weight / sum(weights, Fraction(0)) for weight in weights]
     step = Fraction(10) ** (math.floor(math.log10(total)) - 14)
-    first = [total * weight / whole // step * step for weight in weights[:-1]]
+    first = [part // step * step for part in exact_parts[:-1]]
     largest = first.index(max(first)) if first else 0
-    coarse = total * min(weights) / whole < 10**6 * step
-    for _ in range(0 if coarse else 200):
+    is_coarse = min(exact_parts) < 10**6 * step
+    for _ in range(0 if is_coarse else 200):
         shares = [*first, total - sum(first, Fraction(0))]
         if min(shares) > 0 and all(exact(float(share)) == share for share in shares):
             return [float(share) for share in shares]
         if not first:
             break
-        first[largest] -= step
-    return [round_down(total * weight / whole) for weight in weights]
+        first[largest] -= step  # until a float shows the remainder
+    return [round_down(part) for part in exact_parts]
 
 
 def _real(value: object, name: str, allowed: str) -> float:
@@ -133,14 +131,10 @@ def check_delta(value: object, name: str = "delta") -> float:
 
 @dataclass(frozen=True)
 class Amount:
-    """What an accountant adds up: two exact numbers, capped separately.
+    """What an accountant adds up: two exact numbers, capped separately."""
 
-    `main` is epsilon ("basic"), mu squared ("gdp") or rho ("zcdp"); `apart` is delta ("basic"), or
-    the delta of charges that are not Gaussian ("gdp", "zcdp").
-    """
-
-    main: Fraction = Fraction(0)
-    apart: Fraction = Fraction(0)
+    main: Fraction = Fraction(0)  # epsilon ("basic"), mu squared ("gdp") or rho ("zcdp")
+    apart: Fraction = Fraction(0)  # delta ("basic"), or that of charges that are not Gaussian
 
     def __add__(self, other: Amount) -> Amount:
         return Amount(self.main + other.main, self.apart + other.apart)
@@ -250,8 +244,7 @@ def gdp_mu(epsilon: float, delta: float) -> float:
     Parameters
     ----------
     epsilon : float
-        Finite, above 0. It counts as the decimal number of its `repr`, as everywhere in this
-        package.
+        Finite, above 0; the decimal number of its `repr`, as everywhere in this package.
     delta : float
         In (0, 1).
 
@@ -354,9 +347,8 @@ def zcdp_delta(epsilon: float, rho: float) -> float:
 def guessing_chance(epsilon: float, delta: float = 0.0, prior: float = 0.5) -> float:
     """Return how often the best attacker guesses which of two neighbouring tables was used.
 
-    The attacker knows both tables: one has a certain row, the other does not have it (or has
-    another row instead). The attacker knows how likely each table was beforehand, and sees
-    everything that was released.
+    The attacker knows both tables and how likely each was beforehand, and sees everything that was
+    released.
 
     Parameters
     ----------
@@ -376,9 +368,9 @@ def guessing_chance(epsilon: float, delta: float = 0.0, prior: float = 0.5) -> f
     -----
     A guess is a test. If its false positive rate is x, its power is at most min(1, exp(epsilon)
     x + delta); the same holds with the tables exchanged [1]_. The chance of a correct guess is
-    linear in both rates, so it is largest at a corner of the region of possible rates: always guess
-    the likelier table, or the corner ((1 - delta) / (1 + exp(epsilon)),
-    (exp(epsilon) + delta) / (1 + exp(epsilon))), or (0, delta), or (1 - delta, 1).
+    linear in both rates, so it is largest at a corner of the possible rates: (0, delta),
+    (1 - delta, 1), or ((1 - delta) / (1 + exp(epsilon)),
+    (exp(epsilon) + delta) / (1 + exp(epsilon))).
 
     References
     ----------

@@ -1,4 +1,4 @@
-"""Privacy loss distributions: what a plan of releases, fixed in advance, amounts to together.
+"""Privacy loss distributions: the total of releases that were planned in advance.
 
 Every price stands for a pair of distributions that dominates the release: randomized response for
 epsilon-DP, two normal distributions for mu-GDP, and for a delta a draw that tells everything. What
@@ -69,14 +69,11 @@ class Losses:
 
     def times(self, n: int) -> Losses:
         """Return the losses of `n` such releases together."""
-        power, total = self, None
-        while True:
+        power, total = self, self if n % 2 else None
+        while n := n // 2:
+            power = power.and_(power).trimmed()
             if n % 2:
                 total = power if total is None else total.and_(power).trimmed()
-            n //= 2
-            if not n:
-                break
-            power = power.and_(power).trimmed()
         assert total is not None
         return total
 
@@ -124,15 +121,6 @@ def _step(charges: Mapping[Fraction, int]) -> Fraction:
     denominator = math.lcm(*(epsilon.denominator for epsilon in charges))
     common = Fraction(math.gcd(*(int(e * denominator) for e in charges)), denominator)
     return common if reach <= _POINTS * common else Fraction(reach / _POINTS)
-
-
-def _finer(charges: Mapping[Fraction, int], step: Fraction) -> dict[Fraction, int]:
-    """Return the charges that the grid is too wide for, which Gaussian ones stand for.
-
-    Split onto points that are `step` apart, a loss of epsilon has a square of epsilon * step. The
-    normal distributions that dominate it have 1.58 epsilon^2, which is less.
-    """
-    return {epsilon: n for epsilon, n in charges.items() if 2 * epsilon < step}
 
 
 def _compose(charges: Mapping[Fraction, int], step: Fraction) -> Losses:
@@ -223,7 +211,10 @@ def plan_loss(cost: Cost) -> PlanLoss:
     if sum(n * epsilon for epsilon, n in charges.items()) > _LARGEST or square > _LARGEST:
         return _ALL
     step = _step(charges) if charges else Fraction(1)
-    fine = _finer(charges, step)
+    # Where the grid is too wide, Gaussian releases stand for pure ones: split onto points that are
+    # `step` apart, a loss of epsilon has a square of epsilon * step. The normal distributions that
+    # dominate it have 1.58 epsilon^2, which is less.
+    fine = {epsilon: n for epsilon, n in charges.items() if 2 * epsilon < step}
     square += sum(n * exact(pure_mu(float(epsilon))) ** 2 for epsilon, n in fine.items())
     losses = _compose({e: n for e, n in charges.items() if e not in fine}, step)
     mu = math.nextafter(math.sqrt(round_up(square)) * (1 + 4 * _U), math.inf) if square else 0.0
