@@ -149,26 +149,22 @@ class Account:
         cost: Cost,
         *,
         estimator: str,
-        seeded: bool,
-        releases: Sequence[Mapping[str, Any]],
-        note: str,
+        seeded: bool = False,
+        releases: Sequence[Mapping[str, Any]] = (),
+        note: str = "",
     ) -> Charge:
         """Write a charge if it fits, in one transaction; see `PrivacyBudget.charge`."""
         price_after = self._price(check_cost(cost))
-        facts: dict[str, Any] = {
+        facts = {
             "estimator": check_text(estimator, "estimator"),
-            "seeded": bool(seeded),
+            "seeded": int(bool(seeded)),
             "releases": releases_json(releases),
             "note": ": ".join(filter(None, (self.note, check_public(note, "note")))),
         }
+        tokens, cap = tuple(self.tokens), self.accountant.cap
         with self.noting_seal():
             charge, room = self.ledger.record(
-                cost,
-                price_after,
-                self.accountant.cap,
-                adjacency=self.terms.adjacency,
-                tokens=tuple(self.tokens),
-                **facts,
+                cost, price_after, cap, tokens, self.terms.adjacency, facts
             )
         if charge is not None:
             return charge

@@ -93,8 +93,7 @@ class PrivacyBudget(BudgetReader):
         private under both relations.
     separate_delta : float, default=0.0
         Under "gdp", "gdp_residue" and "zcdp": the part of `delta` for charges that are
-        (epsilon, delta)-DP but not Gaussian, fixed in advance (:mod:`skdp.loss.accountants` says
-        why).
+        (epsilon, delta)-DP but not Gaussian (see :mod:`skdp.loss.accountants`).
     must_exist : bool, default=False
         Whether the ledger must exist already. If False, a wrong path silently begins a new ledger
         with nothing spent.
@@ -125,23 +124,20 @@ class PrivacyBudget(BudgetReader):
     TypeError, ValueError
         If a parameter is out of range, or differs from that of the existing ledger.
     LedgerError
-        If the ledger cannot be used (another kind of file, damaged, on a network file system, not
-        readable and writable), must exist and does not, or the folder has another ledger of the
-        same `dataset`.
+        If the ledger cannot be used (another kind of file, damaged, read-only, on a network file
+        system) or is missing, or the folder has another ledger of the same `dataset`.
 
     Notes
     -----
-    **With block.** Inside ``with budget:``, every fit, statistic and score of this process that
-    names no budget is charged to this one, in any thread and in joblib's workers. Estimators that
-    are cloned or pickled inside the block keep it. Other workers cannot know the block, and refuse
-    a fit without a budget.
+    **With block.** Inside ``with budget:``, every fit, statistic and score that names no budget is
+    charged to this one, in any thread and in joblib's workers. Estimators that are cloned or
+    pickled inside the block keep it. Other workers refuse a fit without a budget.
 
     **Amounts are decimals.** ``0.1`` means one tenth, and sums are exact.
 
     **One object.** Clones, copies and unpickled copies in the same process are the budget itself;
-    another process connects to the same ledger. If that is gone or was replaced, the budget is
-    *sealed*: it can be shown and pickled, but charging raises
-    :class:`~skdp.exceptions.SealedBudgetError`.
+    another process connects to the same ledger. If that is gone, the budget is *sealed*: it can be
+    shown and pickled, but charging raises :class:`~skdp.exceptions.SealedBudgetError`.
 
     **Files.** Every transaction locks an empty file beside the ledger, ``<ledger>.lock``. Network
     file systems are refused. Copy a ledger with :meth:`backup`. The ledger protects against
@@ -331,9 +327,7 @@ class PrivacyBudget(BudgetReader):
         ambient.leave(block)
 
     def expect_rows(self, n_rows: int, name: str) -> None:
-        """Warn once if a fit shows a number of rows that is not known to be public.
-
-        Called by the session, under "replace_one" only.
+        """Warn once if a fit shows a number of rows that may be private (called by the session).
 
         Parameters
         ----------
@@ -433,10 +427,10 @@ class PrivacyBudget(BudgetReader):
                 search.fit(X)
 
         Entering the block sets aside the whole price in one transaction. Inside it, charges are
-        paid first from what is set aside (newest first), then from what is free. This holds in this
-        process, in processes forked inside the block, and in workers that get a budget pickled
-        inside it (the pickle carries a secret token). Leaving the block frees what is unused. If
-        the process is killed, the price stays set aside until :meth:`release_reservations`.
+        paid first from what is set aside (newest first), then from what is free: in this process,
+        its forks, and workers that get a budget pickled inside the block (with a secret token).
+        Leaving the block frees what is unused. If the process is killed, the price stays set aside
+        until :meth:`release_reservations`.
 
         Under "pld" the price is a plan: a fixed list of prices, each for one fit. Its first charge
         pays for all of it, and nothing is freed from then on; after the block, anyone who charges
@@ -474,8 +468,7 @@ class PrivacyBudget(BudgetReader):
     ) -> dict[str, PrivacyBudget]:
         """Pay once for fits on disjoint parts of the table; return a budget for each part.
 
-        Split the table by a public rule that reads each row alone (such as the value of a column),
-        and fit each part with its own budget. The costs of the parts then do not add up::
+        Split the table by a public rule that reads each row alone, such as the value of a column::
 
             parts = budget.parallel(["north", "south"], epsilon=0.5)
             for name, of_part in parts.items():
@@ -506,10 +499,9 @@ class PrivacyBudget(BudgetReader):
 
         Notes
         -----
-        **Privacy.** Charged, once, at this call: (epsilon, delta) under "add_or_remove_one", for
-        any number of parts; (2 epsilon, (1 + exp(epsilon)) delta) under "replace_one", because a
-        row may move to another part or be replaced within its part. Proof and source:
-        :mod:`skdp.loss.composition`.
+        **Privacy.** Charged, once, at this call, for any number of parts: (epsilon, delta) under
+        "add_or_remove_one"; (2 epsilon, (1 + exp(epsilon)) delta) under "replace_one", because a
+        row may move to another part (see :mod:`skdp.loss.composition`).
 
         Examples
         --------
@@ -522,21 +514,16 @@ class PrivacyBudget(BudgetReader):
         names = check_parts(parts)
         if self._account.accountant.planned:
             raise ValueError(
-                f'parts cannot be in parallel under accountant="{self._terms.accountant}"; take '
-                "another accountant."
+                f'parts cannot be in parallel under accountant="{self.accountant}"; take another '
+                "accountant."
             )
         paths = ledgers_of_parts(parts)
         cost = parts_cost(check_positive(epsilon, "epsilon"), check_delta(delta), self.adjacency)
         terms: dict[str, Any] = {"adjacency": "add_or_remove_one", "unit": self.unit}
         for path in filter(os.path.exists, paths.values()):  # that of another promise is refused
             PrivacyBudget(epsilon, delta, ledger=path, **terms)
-        self._account.grant(
-            cost,
-            estimator="PrivacyBudget.parallel",
-            seeded=False,
-            releases=(),
-            note=f"disjoint parts: {', '.join(names)}",
-        )
+        note = f"disjoint parts: {', '.join(names)}"
+        self._account.grant(cost, estimator="PrivacyBudget.parallel", note=note)
         return {n: PrivacyBudget(epsilon, delta, ledger=paths.get(n), **terms) for n in names}
 
     def backup(self, path: str | os.PathLike[str]) -> None:
@@ -561,8 +548,8 @@ class PrivacyBudget(BudgetReader):
     def release_reservations(self) -> int:
         """Free all reservations, for example those of a process that was killed.
 
-        ``python -m skdp.ledger release`` frees single ones. Running searches may then be unable to
-        pay for all their fits. Nothing can be overspent.
+        Running searches may then be unable to pay for all their fits. ``python -m skdp.ledger
+        release`` frees single ones.
 
         Returns
         -------

@@ -172,15 +172,11 @@ class LedgerOperations(abc.ABC):
         cost: Cost,
         price_after: Callable[[Amount], Amount] | None,
         cap: Amount,
-        *,
+        tokens: Sequence[str],
         adjacency: str,
-        estimator: str,
-        seeded: bool,
-        releases: str,
-        note: str,
-        tokens: Sequence[str] = (),
+        facts: Mapping[str, Any],
     ) -> tuple[Charge | None, Amount]:
-        """Write a charge if it fits; return it (or None) and the room.
+        """Write a charge with these facts if it fits; return it (or None) and the room.
 
         The charge draws from the open reservations whose token it has, newest first, then from
         what is free. `price_after` gives its price after what was charged. If None, the charge
@@ -204,18 +200,11 @@ class LedgerOperations(abc.ABC):
             if not granted:
                 connection.execute("ROLLBACK")
                 return None, free + drawn
-            main, apart = texts_of(price)
-            row: dict[str, Any] = {
+            row = {
                 "number": number,
-                "at": timestamp(),
-                **self._process(),
-                "estimator": estimator,
-                "components": schema.components_json(cost),
-                "seeded": int(seeded),
-                "releases": releases,
-                "note": note,
-                "main": main,
-                "apart": apart,
+                **self._new_row(cost),
+                **facts,
+                **dict(zip(("main", "apart"), texts_of(price), strict=True)),
                 "skdp_version": __version__,
             }
             self._insert(connection, "charges", row)
@@ -257,14 +246,10 @@ class LedgerOperations(abc.ABC):
             if price is None or not price.fits(free):
                 connection.execute("ROLLBACK")
                 return 0, free
-            main, apart = texts_of(price)
             row = {
-                "at": timestamp(),
-                **self._process(),
-                "components": schema.components_json(cost),
+                **self._new_row(cost),
                 "note": note,
-                "unused_main": main,
-                "unused_apart": apart,
+                **dict(zip(("unused_main", "unused_apart"), texts_of(price), strict=True)),
                 "token": _hidden(token),
             }
             number = self._insert(connection, "reservations", row)
@@ -297,9 +282,9 @@ class LedgerOperations(abc.ABC):
         """Write a row; return its number."""
         return schema.insert(connection, table, row).lastrowid or 0
 
-    def _process(self) -> dict[str, Any]:
-        """Return the columns about the process that writes."""
-        return {"pid": os.getpid()}
+    def _new_row(self, cost: Cost) -> dict[str, Any]:
+        """Return the columns that charges and reservations share."""
+        return {"at": timestamp(), "pid": os.getpid(), "components": schema.components_json(cost)}
 
     @staticmethod
     def _open_to(connection: Any, tokens: Sequence[str]) -> list[tuple[int, Amount]]:

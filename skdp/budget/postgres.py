@@ -55,6 +55,7 @@ from skdp.budget.operations import Known, LedgerOperations, timestamp
 from skdp.budget.schema import Terms
 from skdp.budget.urls import NAME, parts_of, secrets_of
 from skdp.exceptions import LedgerError, SealedBudgetError
+from skdp.loss.charge import Cost
 
 _CONNECT = 10  # seconds to reach one address
 _ADDRESSES = 3  # addresses at most for which that much time is allowed
@@ -67,8 +68,11 @@ _COMMIT = 15.0  # seconds to wait for the answer to a commit, before it is asked
 _ASK = 60.0  # seconds during which a lost commit is asked about
 _TURN = 60.0  # seconds to wait for another thread of this process
 _LIBPQ: dict[str, Any] = {
-    "keepalives_idle": 10, "keepalives_interval": 5, "keepalives_count": 3,
-    "tcp_user_timeout": 20_000, "application_name": "skdp",
+    "keepalives_idle": 10,
+    "keepalives_interval": 5,
+    "keepalives_count": 3,
+    "tcp_user_timeout": 20_000,
+    "application_name": "skdp",
 }
 _TABLES = ("ledger", "charges", "reservations", "totals", "plans", "items", "draws")
 
@@ -676,8 +680,8 @@ class PostgresLedger(LedgerOperations):
 
     # -- what rows say ------------------------------------------------------------------------
 
-    def _process(self) -> dict[str, Any]:
-        return {"pid": os.getpid(), "host": socket.gethostname()}
+    def _new_row(self, cost: Cost) -> dict[str, Any]:
+        return super()._new_row(cost) | {"host": socket.gethostname()}
 
     def _insert(self, connection: Any, table: str, row: dict[str, Any]) -> int:
         if table == "charges":

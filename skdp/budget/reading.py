@@ -192,8 +192,7 @@ class BudgetReader:
         Returns
         -------
         epsilons : list of float
-            Infinity if a delta is too small. Under "pld", a plan that was charged counts as a
-            whole.
+            Infinity if a delta is too small. Under "pld", a plan that was charged counts whole.
 
         Notes
         -----

@@ -27,10 +27,11 @@ SHOWN = 50  # charges in the table; older ones are counted
 
 CHARGE_HEAD = ["#", "when (UTC)", "estimator", "epsilon", "delta", "noise", "releases", "note"]
 _CERTIFICATE_HEAD = ("release", "mechanism", "sensitivity", "noise scale", "share")
+_GDP = ("Gaussian allowance (mu squared)", "separate delta")
 _LABELS = {
     "basic": ("epsilon", "delta"),
-    "gdp": ("Gaussian allowance (mu squared)", "separate delta"),
-    "gdp_residue": ("Gaussian allowance (mu squared)", "separate delta"),
+    "gdp": _GDP,
+    "gdp_residue": _GDP,
     "pld": ("epsilon of the plans", "delta of the plans"),
     "zcdp": ("Gaussian allowance (rho)", "separate delta"),
 }
@@ -133,16 +134,6 @@ def charge_cells(charge: Charge) -> list[object]:
     ]
 
 
-def _charges(charges: Sequence[Charge], count: int) -> str:
-    if not count:
-        return "<div>Nothing was charged yet.</div>"
-    charges = charges[-SHOWN:]
-    caption = f"{count} charge" + ("s" if count > 1 else "")
-    if count > len(charges):
-        caption += f", the last {len(charges)} of them"
-    return html_table(CHARGE_HEAD, [charge_cells(charge) for charge in charges], caption)
-
-
 def budget_html(
     terms: Terms, content: Statement | Known | str, dataset: str | None, ledger: str | None
 ) -> str:
@@ -181,10 +172,16 @@ def _body(terms: Terms, statement: Statement) -> str:
         f"remaining: epsilon={remaining.epsilon!r}, delta={remaining.delta!r}</div>"
         f"<div>{escape(meaning)}</div>"
     )
+    bars = _bars(terms, contents.totals, statement.accountant.cap)
+    charges, count = contents.charges[-SHOWN:], contents.totals.charges
+    caption = f"{count} charge" + ("s" if count > 1 else "")
+    if count > len(charges):
+        caption += f", the last {len(charges)} of them"
+    table = html_table(CHARGE_HEAD, [charge_cells(charge) for charge in charges], caption)
+    table = table if count else "<div>Nothing was charged yet.</div>"
     notes = dict.fromkeys(entry.note for entry in contents.reservations[-SHOWN:] if entry.note)
     remarks = "".join(f"<div>Reservation: {escape(note)}</div>" for note in notes)
-    bars = _bars(terms, contents.totals, statement.accountant.cap)
-    return words + bars + _charges(contents.charges, contents.totals.charges) + remarks
+    return words + bars + table + remarks
 
 
 # --- a fit and its certificate --------------------------------------------------------------------
