@@ -321,10 +321,7 @@ def _is_meant(source: PrivacyBudget | _Sent) -> bool:
 
 
 def ambient_budget() -> PrivacyBudget | None:
-    """Return the budget of the innermost block, or None.
-
-    Raises ValueError if several budgets are ambient in other threads, and none in this one.
-    """
+    """Return the budget of the innermost block, or None; raise ValueError if threads disagree."""
     block = _resolved()[0]
     return None if block is None else block.budget
 

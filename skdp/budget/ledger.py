@@ -550,16 +550,16 @@ class Ledger(LedgerOperations):
                 "This process was forked in the middle of a transaction, which is its parent's: "
                 f"nothing was charged to the ledger {self.shown} here."
             )
-        if self._memory is None and not self._lock.holds():
+        if self._memory is not None:
+            connection.execute("COMMIT")
+            return
+        if not self._lock.holds():
             connection.execute("ROLLBACK")
             raise LedgerError(
                 f"The lock file of the ledger {self.path} was removed or replaced while it was "
                 "held. Nothing was released."
             )
-        if self._memory is None:
-            patiently(lambda: connection.execute("COMMIT"), self._deadline)
-        else:
-            connection.execute("COMMIT")
+        patiently(lambda: connection.execute("COMMIT"), self._deadline)
 
     def _check(self, connection: sqlite3.Connection) -> int:
         """Return the format, or raise unless this is a ledger and, if an id is known, this one."""

@@ -38,8 +38,7 @@ CREATE INDEX open_reservations ON reservations (token) WHERE closed IS NULL;
 
 _NO_TOTALS = "INSERT INTO totals VALUES (0, '0', '0', '0', '0');"
 
-SCHEMA = (
-    """
+SCHEMA = f"""
 CREATE TABLE ledger (
     id TEXT NOT NULL, created TEXT NOT NULL, epsilon TEXT NOT NULL, delta TEXT NOT NULL,
     adjacency TEXT NOT NULL, accountant TEXT NOT NULL, delta_apart TEXT NOT NULL,
@@ -53,24 +52,17 @@ CREATE TABLE reservations (
     number INTEGER PRIMARY KEY, at TEXT NOT NULL, pid INTEGER NOT NULL,
     components TEXT NOT NULL, note TEXT NOT NULL,
     unused_main TEXT NOT NULL, unused_apart TEXT NOT NULL, closed TEXT, token TEXT NOT NULL);
-"""
-    + _TOTALS
-    + plans.TABLES
-    + _NO_TOTALS
-)
+{_TOTALS}{plans.TABLES}{_NO_TOTALS}"""
 
 # Whatever 0.1 set aside has no token: nobody can draw from it until it is freed.
-_FROM_1 = (
-    """
+_FROM_1 = f"""
 ALTER TABLE ledger ADD COLUMN skdp_version TEXT NOT NULL DEFAULT '0.1.0';
 ALTER TABLE ledger ADD COLUMN dataset TEXT;
 ALTER TABLE ledger ADD COLUMN n_rows TEXT;
 ALTER TABLE ledger ADD COLUMN backup_of TEXT;
 ALTER TABLE charges ADD COLUMN skdp_version TEXT NOT NULL DEFAULT '0.1.0';
 ALTER TABLE reservations ADD COLUMN token TEXT NOT NULL DEFAULT '';
-"""
-    + _TOTALS
-)
+{_TOTALS}"""
 
 _FROM_2 = "ALTER TABLE ledger ADD COLUMN plans TEXT;" + plans.TABLES
 # Whatever was charged before was for one row.
