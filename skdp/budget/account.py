@@ -44,15 +44,13 @@ class Account:
 
     @contextlib.contextmanager
     def noting_seal(self) -> Iterator[None]:
-        """Remember, for `repr`, whether the ledger was reachable."""
+        """Remember in `sealed`, for `repr`, whether the ledger was there."""
         try:
             yield
             self.sealed = False
         except SealedBudgetError:
             self.sealed = True
             raise
-
-    # -- how it stands ------------------------------------------------------------------------
 
     def sums(self) -> tuple[Amount, Amount]:
         """Return what was charged, and what is set aside."""
@@ -278,11 +276,8 @@ def accountant_of(terms: Terms) -> Accountant:
 
 def plain_sum(accountant: Accountant, components: Mapping[str, int]) -> Amount:
     """Return the sum of the plain prices of components, each text with how often it occurs."""
-    amount = Amount()
-    for text, often in components.items():
-        for single, times in schema.singles_of(text):
-            amount = amount + often * times * accountant.price_one(single)
-    return amount
+    prices = (n * accountant.price_all(schema.singles_of(text)) for text, n in components.items())
+    return sum(prices, Amount())
 
 
 def free_part(terms: Terms, taken: Collection[int]) -> Amount:

@@ -449,8 +449,6 @@ class Ledger(LedgerOperations):
         finally:
             remove(draft)
 
-    # -- inside -------------------------------------------------------------------------------
-
     def _errors(self) -> contextlib.AbstractContextManager[None]:
         return errors(self.path, self.shown, self.id, self.timeout)
 

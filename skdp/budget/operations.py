@@ -276,8 +276,6 @@ class LedgerOperations(abc.ABC):
             self._commit(connection)
         return len(rows)
 
-    # -- inside -------------------------------------------------------------------------------
-
     def _insert(self, connection: Any, table: str, row: dict[str, Any]) -> int:
         """Write a row; return its number."""
         return schema.insert(connection, table, row).lastrowid or 0

@@ -471,16 +471,13 @@ class PostgresLedger(LedgerOperations):
         super()._state(connection, facts)
 
     def known(self) -> Known | None:
-        """Return what this process saw last of the ledger."""
         return _KNOWN.get((self.path, self.id))
 
     def backup(self, path: str) -> None:
-        """Copy the ledger to an SQLite file, marked as a copy of this one."""
         with contextlib.closing(snapshot(self.path)) as memory:
             Ledger.write_copy(memory, self.path, path)
 
     def present(self) -> bool:
-        """Whether the ledger can be reached, and is still the same one."""
         try:
             return super().present()
         except LedgerError:
@@ -505,9 +502,9 @@ class PostgresLedger(LedgerOperations):
         options["connect_timeout"] = min(stated, _CONNECT) if stated > 0 else _CONNECT
 
         def connect() -> Any:
-            stated = psycopg.conninfo.conninfo_to_dict(self._server, **options)
+            parameters = psycopg.conninfo.conninfo_to_dict(self._server, **options)
             ours = {"autocommit": True, "row_factory": _rows, "prepare_threshold": None}
-            return psycopg.connect("", **with_addresses(stated), **ours)
+            return psycopg.connect("", **with_addresses(parameters), **ours)
 
         # A host may have two addresses, one of which (often that of IPv6) leads nowhere.
         addresses = min(self.path.count(",") + self.path.count("%2C") + 2, _ADDRESSES)
@@ -615,7 +612,6 @@ class PostgresLedger(LedgerOperations):
         self._saw(row["id"], row)
 
     def _saw(self, ledger_id: str, row: Any) -> None:
-        """Remember the totals, to be shown."""
         now, totals = datetime.datetime.now(datetime.UTC), schema.Totals.of(row)
         _KNOWN[self.path, ledger_id] = Known(now, totals, frozenset(row["taken"]))
 
@@ -677,8 +673,6 @@ class PostgresLedger(LedgerOperations):
                     connection.roll_back()
             time.sleep(0.5)
         return None
-
-    # -- what rows say ------------------------------------------------------------------------
 
     def _new_row(self, cost: Cost) -> dict[str, Any]:
         return super()._new_row(cost) | {"host": socket.gethostname()}

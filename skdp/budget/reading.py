@@ -125,8 +125,6 @@ class BudgetReader:
         self._account.sealed = not self._ledger.present()
         return self._account.sealed
 
-    # -- what happened ------------------------------------------------------------------------
-
     @property
     def spent(self) -> PrivacyLoss:
         """The (epsilon, delta) of all charges so far under the accountant, rounded up."""
@@ -254,9 +252,8 @@ class BudgetReader:
         -------
         shares : dict of str to float
             An epsilon for each name. Their decimal sum is exactly what remains, unless weights
-            differ by more than nine digits (then each share is rounded down). Under "gdp" and
-            "zcdp", the shares are for Gaussian fits at ``remaining.delta``, which add up to less
-            than the sum of their epsilons.
+            differ by more than nine digits. Under "gdp" and "zcdp", the shares are for Gaussian
+            fits at ``remaining.delta``, which add up to less than the sum of their epsilons.
 
         Raises
         ------

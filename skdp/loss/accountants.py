@@ -59,9 +59,15 @@ class Accountant(ABC):
     name: str
     planned = False  # whether it grants charges of plans alone
     stateful = False  # whether a price depends on what was charged before
+    needs_delta = True
 
     def __init__(self, epsilon: float, delta: float, separate_delta: float = 0.0) -> None:
         self.epsilon, self.delta, self.separate_delta = epsilon, delta, separate_delta
+        if self.needs_delta and delta == 0:
+            raise ValueError(
+                f'delta must be above 0 under accountant="{self.name}", which converts with it; '
+                'for delta=0 use accountant="basic".'
+            )
         self.check()
         self.cap = self.make_cap()
 
@@ -110,6 +116,7 @@ class BasicAccountant(Accountant):
     """Sums of epsilon and of delta."""
 
     name = "basic"
+    needs_delta = False
 
     def check(self) -> None:
         if self.separate_delta:
@@ -138,11 +145,6 @@ class _GaussianAccountant(Accountant):
     """A Gaussian sum and a sum of separate deltas, each with its own cap ("gdp", "zcdp")."""
 
     def check(self) -> None:
-        if self.delta == 0:
-            raise ValueError(
-                f'delta must be above 0 under accountant="{self.name}", which converts with it; '
-                'for delta=0 use accountant="basic".'
-            )
         if self.separate_delta >= self.delta:
             raise ValueError(f"separate_delta must be in [0, delta) = [0, {self.delta!r}).")
         # exact difference of the two decimals, rounded down: the caps together never exceed delta
@@ -282,20 +284,14 @@ class ZCDPAccountant(_GaussianAccountant):
 class PLDAccountant(BasicAccountant):
     """Plans that are fixed in advance, each within its own part of the budget.
 
-    A plan must not depend on what was released. Its part, an (epsilon, delta), is fixed when the
-    budget is made; its first draw pays for all of it. PROOFS.md says why several plans add up as
-    under "basic".
+    A plan must not depend on what was released; its first draw pays for all of it. PROOFS.md says
+    why several plans add up as under "basic".
     """
 
     name = "pld"
-    planned = True
+    planned = needs_delta = True
 
     def check(self) -> None:
-        if self.delta == 0:
-            raise ValueError(
-                'delta must be above 0 under accountant="pld", which converts with it; for '
-                'delta=0 use accountant="basic".'
-            )
         if self.separate_delta:
             raise ValueError(
                 'separate_delta must be 0 under accountant="pld": every delta is part of its plan.'

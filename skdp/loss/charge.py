@@ -194,8 +194,7 @@ class Charge:
     seeded : bool
         Whether the noise came from a `random_state`. If so, whoever knows the seed can remove it.
     releases : tuple of dict
-        Public facts about every release of the fit (name, share, noise), as JSON values. Empty
-        until the fit is finished.
+        Public facts about each release (name, share, noise); empty until the fit is finished.
     note : str
         Free text.
     pid : int
