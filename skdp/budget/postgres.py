@@ -471,13 +471,16 @@ class PostgresLedger(LedgerOperations):
         super()._state(connection, facts)
 
     def known(self) -> Known | None:
+        """Return what this process saw last of the ledger."""
         return _KNOWN.get((self.path, self.id))
 
     def backup(self, path: str) -> None:
+        """Copy the ledger to an SQLite file, marked as a copy of this one."""
         with contextlib.closing(snapshot(self.path)) as memory:
             Ledger.write_copy(memory, self.path, path)
 
     def present(self) -> bool:
+        """Whether the ledger can be reached, and is still the same one."""
         try:
             return super().present()
         except LedgerError:
