@@ -20,15 +20,7 @@ from typing import Any, ClassVar
 
 from skdp.budget import locks, schema
 from skdp.budget.account import Account
-from skdp.budget.ledger import (
-    BUSY,
-    TIMEOUT,
-    Ledger,
-    check_regular,
-    copy_all,
-    errors,
-    may_be_ledger,
-)
+from skdp.budget.ledger import BUSY, TIMEOUT, Ledger, check_regular, copy_all, errors, may_be_ledger
 from skdp.budget.operations import LedgerOperations
 from skdp.budget.schema import Terms
 from skdp.budget.urls import check_path, check_public, check_text, is_url, normal_url
