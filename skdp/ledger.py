@@ -5,13 +5,14 @@ writes a file, and only ``release`` changes a ledger. `PATH` may be the URL of a
 PostgreSQL; no message repeats its password.
 
 - ``show`` prints the terms, what is spent, what is left, the charges, reservations and plans.
-- ``verify`` recomputes every sum and price, and lists what a ledger cannot tell. It ends with
-  status 1 if something is wrong.
+- ``verify`` recomputes every sum from the charges and reservations, every price from its
+  components, and the rest of every plan. It lists what a ledger cannot tell, and ends with status 1
+  if something is wrong.
 - ``export`` prints the ledger as JSON or HTML.
 - ``backup`` copies the ledger as of one moment; others may charge it meanwhile.
-- ``release`` gives back what reservations hold and nobody will use, because their process was
-  killed or lost its connection. `show` lists them with their numbers. A search that still runs may
-  then be unable to pay for all its fits; more than the budget can never be spent.
+- ``release`` gives back what reservations hold whose process was killed or lost its connection.
+  `show` lists them with their numbers. A search that still runs may then be unable to pay for all
+  its fits; more than the budget can never be spent.
 """
 
 from __future__ import annotations
@@ -59,7 +60,7 @@ _SHOWN = 50  # charges that `show` prints; the older ones are counted
 
 @contextlib.contextmanager
 def _readable(path: str | os.PathLike[str]) -> Iterator[tuple[sqlite3.Connection, int]]:
-    """Open a copy of a ledger; yield it and its format. A row that is no ledger's is an error."""
+    """Open a copy of a ledger; yield it and its format."""
     connection, version = snapshot(path)
     with contextlib.closing(connection), _rows_of(path):
         yield connection, version
@@ -67,7 +68,7 @@ def _readable(path: str | os.PathLike[str]) -> Iterator[tuple[sqlite3.Connection
 
 @contextlib.contextmanager
 def _rows_of(path: str | os.PathLike[str]) -> Iterator[None]:
-    """Turn what a row that no ledger wrote raises into an error that says so."""
+    """Raise LedgerError for a row that no ledger wrote."""
     try:
         yield
     except UNREADABLE as error:
@@ -79,9 +80,8 @@ def _rows_of(path: str | os.PathLike[str]) -> Iterator[None]:
 def _statement(
     connection: sqlite3.Connection, last: int | None = None, before: int | None = None
 ) -> Statement:
-    contents = Contents.read(connection, last, before)
+    contents, plain = Contents.read(connection, last, before), Amount()
     accountant = accountant_of(contents.terms)
-    plain = Amount()
     if accountant.stateful:
         rows = connection.execute("SELECT components, COUNT(*) FROM charges GROUP BY components")
         plain = plain_sum(accountant, dict(rows.fetchall()))
@@ -164,27 +164,28 @@ def _table(connection: sqlite3.Connection, every: bool, page: int) -> str:
     statement = _statement(connection) if every else _statement(connection, _SHOWN, end)
     all_plans = plans.read(connection, cost_of)
     (reserved,) = connection.execute("SELECT COUNT(*) FROM reservations").fetchone()
-    # Those that are open are shown, however old they are: somebody may have to give them back.
+    # Open ones are shown however old they are: somebody may have to give them back.
     still_open = connection.execute(
         "SELECT * FROM reservations WHERE closed IS NULL ORDER BY number LIMIT 1000"
     ).fetchall()
     reservations = {record.number: record for record in map(reservation_of, still_open)}
-    contents, spent, left = statement.contents, statement.spent, statement.remaining
-    terms, charges = contents.terms, contents.charges
+    contents, terms, charges = (
+        statement.contents,
+        statement.contents.terms,
+        statement.contents.charges,
+    )
     named = f", data set {contents.facts['dataset']}" if contents.facts["dataset"] else ""
     unit = "" if terms.unit is None else f", unit {terms.unit}"
     what = f"accountant {terms.accountant}, adjacency {terms.adjacency}{unit}{named}"
     lines = [
         f"budget epsilon={terms.epsilon!r}, delta={terms.delta!r}, {printable(what)}",
-        f"spent {_pair(spent)}; remaining {_pair(left)}",
+        f"spent {_pair(statement.spent)}; remaining {_pair(statement.remaining)}",
         "",
     ]
-    if len(charges) < count and page == 1:
-        lines.append(
-            f"{count} charges, the last {len(charges)} of them (the others: --page, --all):"
-        )
-    elif len(charges) < count:
-        lines.append(f"{count} charges, page {page} of {-(-count // _SHOWN)}, from the last:")
+    if len(charges) < count:
+        which = f"page {page} of {-(-count // _SHOWN)}, from the last:"
+        last = f"the last {len(charges)} of them (the others: --page, --all):"
+        lines.append(f"{count} charges, {last if page == 1 else which}")
     if charges:
         head = [*CHARGE_HEAD[:-1], "process", "note"]
         lines += text_table(head, [_charge_row(charge) for charge in charges])
@@ -199,7 +200,7 @@ def _table(connection: sqlite3.Connection, every: bool, page: int) -> str:
             lines += ["", f"{reserved} reservations, {len(rows)} of them (open, or the last):"]
         lines += ["", *text_table(head, rows)]
     if all_plans:
-        lines += ["", *_plan_lines(statement.contents.terms, all_plans)]
+        lines += ["", *_plan_lines(terms, all_plans)]
     return "\n".join(lines) + "\n"
 
 
@@ -213,7 +214,7 @@ UNKNOWABLE = (
     "whether the clocks of the machines that charged were right",
 )
 
-# What reading a row raises that was not written by a ledger.
+# What a row may raise that was not written by a ledger.
 UNREADABLE = (
     ArithmeticError,
     AttributeError,
@@ -230,22 +231,14 @@ _SLACK, _ROUNDING = Fraction("0.999"), Fraction(1, 10**9)
 
 @dataclass(frozen=True)
 class Finding:
-    """One thing that was checked.
+    """One thing that was checked."""
 
-    Parameters
-    ----------
-    level : {"ok", "note", "wrong"}
-        "note": nothing is broken, and a reader should know it.
-    text : str
-        What was checked, or what is wrong.
-    """
-
-    level: str
+    level: str  # "ok", "note" (nothing is broken, but a reader should know it) or "wrong"
     text: str
 
 
 def verify(connection: sqlite3.Connection) -> list[Finding]:
-    """Check a ledger, given a snapshot of it; the ledger is sound if no finding is "wrong"."""
+    """Check a snapshot of a ledger, which is sound if no finding is "wrong"."""
     try:
         (verdict,) = connection.execute("PRAGMA integrity_check").fetchone()
         if verdict != "ok":
@@ -256,24 +249,18 @@ def verify(connection: sqlite3.Connection) -> list[Finding]:
         return [Finding("wrong", reason)]
 
 
-_COLUMNS = "number, at, seeded, releases, components, main, apart, skdp_version"
-Row = tuple[int, str, int, str, str, str, str, str]
-
-
 def _findings(connection: sqlite3.Connection) -> Iterator[Finding]:
     facts = dict(connection.execute("SELECT * FROM ledger").fetchone())
     terms = Terms.of(facts)
     accountant = accountant_of(terms)
-    rows: list[Row] = [
-        tuple(row) for row in connection.execute(f"SELECT {_COLUMNS} FROM charges ORDER BY number")
-    ]
-    numbers = [row[0] for row in rows]
+    rows = connection.execute("SELECT * FROM charges ORDER BY number").fetchall()
+    numbers = [row["number"] for row in rows]
     yield _judged(
         numbers == list(range(1, len(rows) + 1)),
         f"its {len(rows)} charges are numbered without a gap",
         "charges are missing in it, or numbered twice",
     )
-    times = [datetime.datetime.fromisoformat(row[1]) for row in rows]
+    times = [datetime.datetime.fromisoformat(row["at"]) for row in rows]
     yield _judged(
         times == sorted(times),
         "their times are in order",
@@ -292,7 +279,7 @@ def _findings(connection: sqlite3.Connection) -> Iterator[Finding]:
         "more was charged or set aside than the budget allows",
     )
     if accountant.planned:
-        costs = [(row[0], cost_of(row[4])) for row in rows]
+        costs = [(row["number"], cost_of(row["components"])) for row in rows]
         yield from _of_plans(connection, terms, costs)
     else:
         wrong = _wrong_prices(accountant, rows)
@@ -301,18 +288,18 @@ def _findings(connection: sqlite3.Connection) -> Iterator[Finding]:
             "every charge has the price of its components",
             f"charges whose price is not that of their components: {_some(wrong)}",
         )
-    seeded = [row[0] for row in rows if row[2]]
+    seeded = [row["number"] for row in rows if row["seeded"]]
     if seeded:
         yield Finding(
             "note", f"seeded noise, which whoever knows the seed can remove: {_some(seeded)}"
         )
-    unread = [row[0] for row in rows if not _is_list(row[3])]
+    unread = [row["number"] for row in rows if not _is_list(row["releases"])]
     yield _judged(
         not unread,
         "the descriptions of releases can be read",
         f"charges whose releases cannot be read: they were changed by others: {_some(unread)}",
     )
-    silent = [row[0] for row in rows if row[3] == "[]"]
+    silent = [row["number"] for row in rows if row["releases"] == "[]"]
     if silent:
         yield Finding(
             "note",
@@ -320,14 +307,14 @@ def _findings(connection: sqlite3.Connection) -> Iterator[Finding]:
         )
     if facts["backup_of"] is not None:
         yield Finding("note", f"this is a backup of {facts['backup_of']}")
-    versions = Counter(row[7] for row in rows)
+    versions = Counter(row["skdp_version"] for row in rows)
     if versions:
         words = ", ".join(f"{version} ({n})" for version, n in sorted(versions.items()))
         yield Finding("note", f"charged by skdp {words}; made by skdp {facts['skdp_version']}")
 
 
-def _judged(fine: bool, yes: str, no: str, level: str = "wrong") -> Finding:
-    return Finding("ok", yes) if fine else Finding(level, no)
+def _judged(is_sound: bool, yes: str, no: str, level: str = "wrong") -> Finding:
+    return Finding("ok", yes) if is_sound else Finding(level, no)
 
 
 def _some(numbers: list[int]) -> str:
@@ -336,7 +323,7 @@ def _some(numbers: list[int]) -> str:
 
 
 def _is_list(text: object) -> bool:
-    """Say whether a text is a JSON list of objects, as releases are written."""
+    """Whether a text is a JSON list of objects, as releases are written."""
     if text == "[]":
         return True
     try:
@@ -346,53 +333,48 @@ def _is_list(text: object) -> bool:
     return isinstance(releases, list) and all(isinstance(release, dict) for release in releases)
 
 
-def _wrong_prices(accountant: Accountant, rows: list[Row]) -> list[int]:
-    """Return the numbers of charges whose price is not what its components have."""
+def _wrong_prices(accountant: Accountant, rows: list[sqlite3.Row]) -> list[int]:
+    """Return the numbers of charges whose price is not that of their components."""
     if isinstance(accountant, GDPResidueAccountant):
         return _wrong_residues(accountant, rows)
     wrong = []
-    for number, _, _, _, components, main, apart, _ in rows:
-        price = accountant.price_all(schema.singles_of(components))
-        fine = _is(apart, price.apart) and (
-            _is(main, price.main) or _nearly(accountant, main, price.main)
-        )
-        if not fine:
-            wrong.append(number)
+    for row in rows:
+        price, main = accountant.price_all(schema.singles_of(row["components"])), row["main"]
+        is_main = _is(main, price.main) or _nearly(accountant, main, price.main)
+        if not (is_main and _is(row["apart"], price.apart)):
+            wrong.append(row["number"])
     return wrong
 
 
-def _wrong_residues(accountant: GDPResidueAccountant, rows: list[Row]) -> list[int]:
-    """Return the numbers of charges that paid less than what they took of the allowance.
-
-    The last charges come first: a price that is valid there is valid where more was left, too
-    (`skdp.loss.accountants`).
-    """
+def _wrong_residues(accountant: GDPResidueAccountant, rows: list[sqlite3.Row]) -> list[int]:
+    """Return the numbers of charges that paid less than what they took of the allowance."""
     valid: set[tuple[str, str, str]] = set()
     wrong = []
-    amounts = [schema.amount_of(row[5], row[6]) for row in rows]
+    amounts = [schema.amount_of(row["main"], row["apart"]) for row in rows]
     charged = Fraction(sum(amount.main for amount in amounts))
-    for row, found in zip(reversed(rows), reversed(amounts), strict=True):
-        number, components, paid = row[0], row[4], (row[4], row[5], row[6])
-        charged -= found.main
-        if paid in valid:
+    # The last charges come first: a price that is valid there is valid where more was left, too.
+    for row, paid in zip(reversed(rows), reversed(amounts), strict=True):
+        components, texts = row["components"], (row["components"], row["main"], row["apart"])
+        charged -= paid.main
+        if texts in valid:
             continue
         price = accountant.price_all(schema.singles_of(components))
         # A ledger may hold charges at the plain price, too: that is more, never less.
-        fine = found.apart == price.apart and found.main <= price.main
-        if fine and found.main != price.main:
+        is_sound = paid.apart == price.apart and paid.main <= price.main
+        if is_sound and paid.main != price.main:
             cost = cost_of(components)
-            fine = accountant.is_price(cost, Amount(charged), found.main / _SLACK)
-        if fine:
-            valid.add(paid)
+            is_sound = accountant.is_price(cost, Amount(charged), paid.main / _SLACK)
+        if is_sound:
+            valid.add(texts)
         else:
-            wrong.append(number)
+            wrong.append(row["number"])
     return wrong[::-1]
 
 
 def _is(text: str, amount: Fraction) -> bool:
     """Whether a decimal text says exactly this; faster than to make a fraction of the text."""
-    whole, _, digits = schema.checked_amount(text).partition(".")
-    return int(whole + digits) * amount.denominator == amount.numerator * 10 ** len(digits)
+    integer, _, digits = schema.checked_amount(text).partition(".")
+    return int(integer + digits) * amount.denominator == amount.numerator * 10 ** len(digits)
 
 
 def _nearly(accountant: Accountant, text: str, price: Fraction) -> bool:
@@ -421,11 +403,8 @@ def _of_plans(
         " ORDER BY number"
     ):
         paid.setdefault(row["plan"], []).append(schema.amount_of(row["main"], row["apart"]))
-    late = [
-        plan.number
-        for plan in holders
-        if plan.drawn and not _is_paid(plan, terms, paid[plan.number])
-    ]
+    drawn = [plan for plan in holders if plan.drawn]
+    late = [plan.number for plan in drawn if not _is_paid(plan, terms, paid[plan.number])]
     yield _judged(
         not late,
         "the first draw of every plan paid for all of it, and no later one paid again",
@@ -457,7 +436,7 @@ def verified(path: str | os.PathLike[str]) -> tuple[bool, str]:
     -------
     sound : bool
     text : str
-        A line for each check, and what a ledger cannot tell.
+        A line for each check, and what no ledger can tell.
     """
     with _readable(path) as (connection, version):
         findings = verify(connection)
@@ -471,10 +450,8 @@ def verified(path: str | os.PathLike[str]) -> tuple[bool, str]:
 def _fields(record: Any, names: str) -> dict[str, Any]:
     """Return attributes of a record by name, times as text."""
     values = {name: getattr(record, name) for name in names.split()}
-    return {
-        name: value.isoformat() if isinstance(value, datetime.datetime) else value
-        for name, value in values.items()
-    }
+    times = {n: t.isoformat() for n, t in values.items() if isinstance(t, datetime.datetime)}
+    return values | times
 
 
 _PRICE = "epsilon delta mu separate_delta"
@@ -511,10 +488,10 @@ def export_json(path: str | os.PathLike[str]) -> str:
     text : str
     """
     with _readable(path) as (connection, version):
-        return json.dumps(_whole(connection, version), indent=2) + "\n"
+        return json.dumps(_everything(connection, version), indent=2) + "\n"
 
 
-def _whole(connection: sqlite3.Connection, version: int) -> dict[str, Any]:
+def _everything(connection: sqlite3.Connection, version: int) -> dict[str, Any]:
     findings, statement = verify(connection), _statement(connection)
     contents, terms = statement.contents, statement.contents.terms
     facts = {
@@ -611,19 +588,14 @@ def release(path: str | os.PathLike[str], numbers: Sequence[int] | None = None) 
         when = f"{record.when:%Y-%m-%d %H:%M:%S} UTC"
         what = f"reservation {number} of process {_process(record)} ({when})"
         lines.append(f"{what} {'was given back' if freed else 'had been closed meanwhile'}")
-    return _text(lines or ["No reservation is open."])
-
-
-def _text(lines: Sequence[str]) -> str:
-    # What a terminal would obey is shown as an escape.
-    return "".join(f"{printable(line)}\n" for line in lines)
+    return "".join(f"{printable(line)}\n" for line in lines or ["No reservation is open."])
 
 
 class _Parser(argparse.ArgumentParser):
-    """A parser whose errors do not repeat what was typed: it may be a URL with a password."""
+    """A parser whose errors do not repeat the arguments, which may hold a password."""
 
     def error(self, message: str) -> NoReturn:
-        """Say what is missing, or that the arguments are not right, and exit."""
+        """Print what is missing, or that the arguments are wrong, and exit."""
         if not message.startswith("the following arguments are required"):
             message = "these are not the arguments of a command"
         self.print_usage(sys.stderr)
