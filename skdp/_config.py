@@ -241,5 +241,5 @@ def pad_time(seconds: float) -> Iterator[None]:
         yield
     finally:
         end = started + step * max(1, math.ceil((time.monotonic() - started) / step))
-        while (left := end - time.monotonic()) > 0:
-            time.sleep(left)
+        while (remaining := end - time.monotonic()) > 0:
+            time.sleep(remaining)

@@ -267,9 +267,9 @@ def _findings(connection: sqlite3.Connection) -> Iterator[Finding]:
         "the times of its charges are not in order: a clock was set back, or they were changed",
         "note",
     )
-    kept, counted = Totals.read(connection), Totals.counted(connection)
+    stated, counted = Totals.read(connection), Totals.counted(connection)
     yield _judged(
-        kept == counted,
+        stated == counted,
         "its totals are the sums of its charges and open reservations",
         "its totals are not the sums of its charges and open reservations",
     )
@@ -341,7 +341,7 @@ def _wrong_prices(accountant: Accountant, rows: list[sqlite3.Row]) -> list[int]:
     for row in rows:
         price, main = accountant.price_all(schema.singles_of(row["components"])), row["main"]
         is_main = _is(main, price.main) or _nearly(accountant, main, price.main)
-        if not (is_main and _is(row["apart"], price.apart)):
+        if not (is_main and _is(row["apart"], price.separate)):
             wrong.append(row["number"])
     return wrong
 
@@ -360,7 +360,7 @@ def _wrong_residues(accountant: GDPResidueAccountant, rows: list[sqlite3.Row]) -
             continue
         price = accountant.price_all(schema.singles_of(components))
         # A ledger may hold charges at the plain price, too: that is more, never less.
-        is_sound = paid.apart == price.apart and paid.main <= price.main
+        is_sound = paid.separate == price.separate and paid.main <= price.main
         if is_sound and paid.main != price.main:
             cost = cost_of(components)
             is_sound = accountant.is_price(cost, Amount(charged), paid.main / _SLACK)
@@ -419,7 +419,7 @@ def _is_paid(plan: Plan, terms: Terms, draws: list[Amount]) -> bool:
     price = plan_epsilon(plan.cost, delta)
     return (
         price * float(_SLACK) <= first.main <= exact(epsilon)
-        and first.apart == exact(delta)
+        and first.separate == exact(delta)
         and others == [Amount()] * len(others)
     )
 

@@ -107,7 +107,7 @@ class Account:
                 return count
             count, charged, room = count + 1, charged + price, room - price
         price = self.accountant.price(cost)
-        parts = ((room.main, price.main), (room.apart, price.apart))
+        parts = ((room.main, price.main), (room.separate, price.separate))
         return count + min(have // need for have, need in parts if need)
 
     def _price(self, cost: Cost) -> Callable[[Amount], Amount] | None:

@@ -295,7 +295,7 @@ class LedgerOperations(abc.ABC):
             " ORDER BY number DESC",
             [_hidden(token) for token in tokens],
         ).fetchall()
-        return [(number, schema.amount_of(main, apart)) for number, main, apart in rows]
+        return [(number, schema.amount_of(*texts)) for number, *texts in rows]
 
     def _draw(
         self, connection: Any, cost: Cost, tokens: Sequence[str], charge: int

@@ -100,7 +100,7 @@ class Terms:
             "delta": repr(self.delta),
             "adjacency": self.adjacency,
             "accountant": self.accountant,
-            "delta_apart": repr(self.separate_delta),  # the file keeps its first version's name
+            "delta_apart": repr(self.separate_delta),  # columns keep the names of 0.1: "apart"
             "plans": json.dumps(self.plans) if self.plans else None,
             "unit": self.unit,
         }
@@ -134,19 +134,19 @@ def checked_amount(text: object) -> str:
     raise _damaged("an amount in it is no decimal number >= 0")
 
 
-def amount_of(main: object, apart: object) -> Amount:
+def amount_of(main: object, separate: object) -> Amount:
     """Return the amount that these texts say."""
-    return Amount(Fraction(checked_amount(main)), Fraction(checked_amount(apart)))
+    return Amount(Fraction(checked_amount(main)), Fraction(checked_amount(separate)))
 
 
 def _sum(texts: Iterable[tuple[object, object]]) -> tuple[int, Amount]:
     """Return how many amounts there are, and their exact sum; far faster than fractions."""
-    count, main, apart = 0, decimal.Decimal(0), decimal.Decimal(0)
-    for main_text, apart_text in texts:
+    count, main, separate = 0, decimal.Decimal(0), decimal.Decimal(0)
+    for main_text, separate_text in texts:
         count += 1
         main = _EXACT.add(main, decimal.Decimal(checked_amount(main_text)))
-        apart = _EXACT.add(apart, decimal.Decimal(checked_amount(apart_text)))
-    return count, Amount(Fraction(main), Fraction(apart))
+        separate = _EXACT.add(separate, decimal.Decimal(checked_amount(separate_text)))
+    return count, Amount(Fraction(main), Fraction(separate))
 
 
 @dataclass(frozen=True)
@@ -343,7 +343,7 @@ def cost_of(text: str) -> Cost:
 
 def texts_of(amount: Amount) -> tuple[str, str]:
     """Return the texts of an amount, as `amount_of` reads them."""
-    return decimal_text(amount.main), decimal_text(amount.apart)
+    return decimal_text(amount.main), decimal_text(amount.separate)
 
 
 def charge_of(

@@ -132,13 +132,13 @@ class BasicAccountant(Accountant):
         return Amount(exact(cost.epsilon), exact(cost.delta))
 
     def loss(self, amount: Amount) -> PrivacyLoss:
-        return PrivacyLoss(round_up(amount.main), round_up(amount.apart))
+        return PrivacyLoss(round_up(amount.main), round_up(amount.separate))
 
     def room(self, amount: Amount) -> PrivacyLoss:
-        return PrivacyLoss(round_down(amount.main), round_down(amount.apart))
+        return PrivacyLoss(round_down(amount.main), round_down(amount.separate))
 
     def epsilon_at(self, amount: Amount, delta: float) -> float:
-        return round_up(amount.main) if amount.apart <= exact(delta) else math.inf
+        return round_up(amount.main) if amount.separate <= exact(delta) else math.inf
 
 
 class _GaussianAccountant(Accountant):
@@ -174,17 +174,17 @@ class _GaussianAccountant(Accountant):
 
     def loss(self, amount: Amount) -> PrivacyLoss:
         if amount.main == 0:
-            return PrivacyLoss(0.0, round_up(amount.apart))
+            return PrivacyLoss(0.0, round_up(amount.separate))
         epsilon = self.epsilon  # the caps were made for it, so it always bounds the loss
         if amount.main < self.cap.main:
             epsilon = min(epsilon, self._main_epsilon(amount.main, down(self.delta_gaussian)))
-        return PrivacyLoss(epsilon, round_up(exact(self.delta_gaussian) + amount.apart))
+        return PrivacyLoss(epsilon, round_up(exact(self.delta_gaussian) + amount.separate))
 
     def epsilon_at(self, amount: Amount, delta: float) -> float:
         # exact difference, rounded down: the delta that the separate deltas leave
-        remaining = down(round_down(exact(delta) - amount.apart))
+        remaining = down(round_down(exact(delta) - amount.separate))
         if amount.main == 0 or remaining <= 0:
-            return 0.0 if amount.main == 0 and exact(delta) >= amount.apart else math.inf
+            return 0.0 if amount.main == 0 and exact(delta) >= amount.separate else math.inf
         return self._main_epsilon(amount.main, remaining)
 
     def _main_epsilon(self, main: Fraction, delta: float) -> float:
@@ -240,7 +240,7 @@ class GDPResidueAccountant(GDPAccountant):
             plain = self.price_one(single)
             if single.mu is None:
                 main = pure_price(single.epsilon, times, max(left - total.main, Fraction(0)))
-                total = total + Amount(main, times * plain.apart)
+                total = total + Amount(main, times * plain.separate)
             else:
                 total = total + times * plain
         return total

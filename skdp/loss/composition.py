@@ -189,8 +189,8 @@ def _epsilon(name: str, cost: Cost, delta: float) -> float:
         low, high = amount.main / 2, amount.main
         for _ in range(_STEPS):
             middle = (low + high) / 2
-            accountant.cap = Amount(middle, amount.apart)
+            accountant.cap = Amount(middle, amount.separate)
             fits = accountant.price_at(cost, Amount()).main <= middle
             low, high = (low, middle) if fits else (middle, high)
-        amount = Amount(high, amount.apart)
+        amount = Amount(high, amount.separate)
     return accountant.epsilon_at(amount, delta)

@@ -134,28 +134,28 @@ class Amount:
     """What an accountant adds up: two exact numbers, capped separately."""
 
     main: Fraction = Fraction(0)  # epsilon ("basic"), mu squared ("gdp") or rho ("zcdp")
-    apart: Fraction = Fraction(0)  # delta ("basic"), or that of charges that are not Gaussian
+    separate: Fraction = Fraction(0)  # delta ("basic"), or that of charges that are not Gaussian
 
     def __add__(self, other: Amount) -> Amount:
-        return Amount(self.main + other.main, self.apart + other.apart)
+        return Amount(self.main + other.main, self.separate + other.separate)
 
     def __sub__(self, other: Amount) -> Amount:
-        return Amount(self.main - other.main, self.apart - other.apart)
+        return Amount(self.main - other.main, self.separate - other.separate)
 
     def __rmul__(self, times: int) -> Amount:
-        return Amount(times * self.main, times * self.apart)
+        return Amount(times * self.main, times * self.separate)
 
     def fits(self, room: Amount) -> bool:
         """Whether both parts are at most those of `room`."""
-        return self.main <= room.main and self.apart <= room.apart
+        return self.main <= room.main and self.separate <= room.separate
 
     def overlap(self, other: Amount) -> Amount:
         """Return the smaller of the two, part by part."""
-        return Amount(min(self.main, other.main), min(self.apart, other.apart))
+        return Amount(min(self.main, other.main), min(self.separate, other.separate))
 
     def positive(self) -> Amount:
         """Return the amount with negative parts replaced by zero."""
-        return Amount(max(self.main, Fraction(0)), max(self.apart, Fraction(0)))
+        return Amount(max(self.main, Fraction(0)), max(self.separate, Fraction(0)))
 
 
 # --- conversions ---------------------------------------------------------------------------------

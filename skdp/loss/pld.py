@@ -83,10 +83,10 @@ class Losses:
             return self
         low = int(np.searchsorted(np.cumsum(self.masses), _TAIL))
         high = int(np.searchsorted(np.cumsum(self.masses[::-1]), _TAIL))
-        kept = self.masses[low : self.masses.size - high].copy()
-        kept[0] += self.masses[:low].sum()
+        masses = self.masses[low : self.masses.size - high].copy()
+        masses[0] += self.masses[:low].sum()
         infinite = self.infinite + (1 + 1e-9) * float(self.masses[self.masses.size - high :].sum())
-        return Losses(self.first + low, kept, infinite, self.error + self.masses.size * _U)
+        return Losses(self.first + low, masses, infinite, self.error + self.masses.size * _U)
 
 
 def _pure(epsilon: Fraction, step: Fraction) -> Losses:
@@ -166,8 +166,10 @@ class PlanLoss:
         """Return an upper bound on the smallest delta at this epsilon (at least 0), in [0, 1]."""
         losses = self.losses
         points = (losses.first + np.arange(losses.masses.size)) * self.step
-        left = (epsilon - points) - 4 * _U * (epsilon + np.abs(points))  # downwards: more delta
-        mean = float(np.sum(losses.masses * _gaussian_deltas(left, self.mu)))
+        remaining = (epsilon - points) - 4 * _U * (
+            epsilon + np.abs(points)
+        )  # downwards: more delta
+        mean = float(np.sum(losses.masses * _gaussian_deltas(remaining, self.mu)))
         error = losses.error + (losses.masses.size + 64) * _U
         mean = min(1.0, mean * (1 + 2 * error) + losses.infinite * (1 + 8 * _U))
         bound = (self.separate + (1 - self.separate) * mean) * (1 + 8 * _U)

@@ -311,7 +311,7 @@ def fill(budget, n):
             row = {
                 "number": number, "at": "2026-01-01T00:00:00+00:00", "pid": 1, "estimator": "x",
                 "components": schema.components_json(cost), "seeded": 0, "releases": "[{}]",
-                "note": "", "main": decimal_text(price.main), "apart": decimal_text(price.apart),
+                "note": "", "main": decimal_text(price.main), "apart": decimal_text(price.separate),
                 "skdp_version": "0",
             }  # fmt: skip
             schema.insert(connection, "charges", row)

@@ -115,7 +115,7 @@ def _bar(label: str, spent: Fraction, aside: Fraction, cap: Fraction) -> str:
 def _bars(terms: Terms, totals: Totals, cap: Amount) -> str:
     return "".join(
         _bar(label, getattr(totals.charged, part), getattr(totals.aside, part), getattr(cap, part))
-        for label, part in zip(_LABELS[terms.accountant], ("main", "apart"), strict=True)
+        for label, part in zip(_LABELS[terms.accountant], ("main", "separate"), strict=True)
         if getattr(cap, part) > 0
     )
 
