@@ -303,7 +303,7 @@ def test_a_new_ledger_in_a_read_only_folder_and_an_unreadable_ledger(open_folder
 
 
 def test_a_locked_ledger_is_waited_for_and_then_refused(tmp_path, monkeypatch):
-    monkeypatch.setattr(ledger_module, "_TIMEOUT", 0.2)
+    monkeypatch.setattr(ledger_module, "TIMEOUT", 0.2)
     path = tmp_path / "a.budget"
     budget = PrivacyBudget(3.0, ledger=path)
     holder = sqlite3.connect(path, isolation_level=None)
