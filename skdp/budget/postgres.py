@@ -350,6 +350,7 @@ _REASONS = {
 
 
 def _reason(error: BaseException) -> str:
+    """Return what an error of the server means, in words of our own."""
     code = getattr(error, "sqlstate", None) or ""
     if not code and ("authentication failed" in str(error) or "no password" in str(error)):
         code = "28"  # libpq has no code where there is no connection yet

@@ -81,12 +81,6 @@ def check_path(name: str, *, explicit: bool) -> None:
         )
 
 
-def check_no_secret(text: str, name: str) -> None:
-    """Raise ValueError if a public text holds the login of a connection."""
-    if any(_LOGIN.search(form) or _WORDS.search(form) for form in _forms(text)):
-        raise ValueError(f"{name} must be public, and must not hold the password of a connection.")
-
-
 def check_text(value: object, name: str) -> str:
     """Return a str, or raise."""
     if not isinstance(value, str):
@@ -97,7 +91,8 @@ def check_text(value: object, name: str) -> str:
 def check_public(value: object, name: str) -> str:
     """Return a str that stands in the ledger, or raise if it holds the login of a connection."""
     text = check_text(value, name)
-    check_no_secret(text, name)
+    if any(_LOGIN.search(form) or _WORDS.search(form) for form in _forms(text)):
+        raise ValueError(f"{name} must be public, and must not hold the password of a connection.")
     return text
 
 

@@ -123,16 +123,6 @@ def _step(charges: Mapping[Fraction, int]) -> Fraction:
     return common if reach <= _POINTS * common else Fraction(reach / _POINTS)
 
 
-def _compose(charges: Mapping[Fraction, int], step: Fraction) -> Losses:
-    """Return the losses of all pure charges together."""
-    total = Losses(0, np.ones(1))
-    for i, epsilon in enumerate(sorted(charges)):
-        total = total.and_(_pure(epsilon, step).times(charges[epsilon]))
-        if i % 16 == 15:
-            total = total.trimmed()
-    return total.trimmed()
-
-
 def _gaussian_deltas(epsilons: NDArray[np.float64], mu: float) -> NDArray[np.float64]:
     """Return upper bounds on the delta of mu-GDP at each epsilon, of any sign; see `gdp_delta`."""
     if mu == 0:
@@ -218,7 +208,12 @@ def plan_loss(cost: Cost) -> PlanLoss:
     # dominate it have 1.58 epsilon^2, which is less.
     fine = {epsilon: n for epsilon, n in charges.items() if 2 * epsilon < step}
     square += sum(n * exact(pure_mu(float(epsilon))) ** 2 for epsilon, n in fine.items())
-    losses = _compose({e: n for e, n in charges.items() if e not in fine}, step)
+    losses = Losses(0, np.ones(1))
+    for i, epsilon in enumerate(sorted(charges.keys() - fine.keys())):
+        losses = losses.and_(_pure(epsilon, step).times(charges[epsilon]))
+        if i % 16 == 15:
+            losses = losses.trimmed()
+    losses = losses.trimmed()
     mu = math.nextafter(math.sqrt(round_up(square)) * (1 + 4 * _U), math.inf) if square else 0.0
     separate = min(1.0, -math.expm1(safe) * (1 + 1e-12))  # upwards
     return PlanLoss(losses, float(step), mu, separate)
