@@ -62,15 +62,15 @@ class LedgerError(RuntimeError):
     """The ledger cannot be used: not a ledger, read-only, locked, the disk is full, no answer.
 
     No noise was drawn. Nothing was charged, unless the message says that a server did not answer a
-    commit: then the charge counts if it was made.
+    commit: such a charge may count.
     """
 
 
 class PrivacyLeakError(RuntimeError):
-    """Code asked a session for private information that no release covers.
+    """Code asked a session for private information that no release covers: a bug in the caller.
 
-    Examples are the number of rows where the neighbouring relation makes it private, or a
-    release beyond the session's allowance. It indicates a bug in the caller. Nothing was released.
+    Examples are a number of rows that is private, or a release beyond the session's allowance.
+    Nothing was released.
     """
 
 
@@ -85,8 +85,8 @@ class QueryRefusedError(ValueError):
 class SourceError(RuntimeError):
     """A table in parts cannot be read, or has changed since it was checked.
 
-    Unlike a table in memory, files may vanish or grow, and engines may fail. The message is fixed,
-    and quotes neither a cell nor the part. Nothing is released; what was charged stays charged.
+    The message is fixed, and quotes neither a cell nor the part. Nothing is released; what was
+    charged stays charged.
     """
 
 
@@ -117,8 +117,8 @@ class NonPrivatePartWarning(UserWarning):
 class PublicRowCountWarning(UserWarning):
     """A fit under "replace_one" shows a number of rows that is not known to be public.
 
-    Under this relation the number of rows of the table counts as public. The number of rows of a
-    table that was filtered by private values is not public.
+    Under this relation the number of rows of the table is public, but not that of a table that was
+    filtered by private values.
     """
 
 
