@@ -6,11 +6,12 @@ and writes it to a ledger that every clone, thread, process and pickled copy sha
 
 from __future__ import annotations
 
+import copy
 import datetime
 import json
 import os
 import weakref
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from joblib.hashing import Hasher
@@ -29,24 +30,26 @@ from skdp.budget.opening import (
     opened,
     path_of,
 )
-from skdp.budget.operations import releases_json
-from skdp.budget.reading import (
-    BudgetReader,
-    RowCounts,
-    short_number,
-    warn_of_delta,
-    warn_unexpected,
-)
+from skdp.budget.operations import Known, LedgerOperations, releases_json
+from skdp.budget.reading import RowCounts, Statement, time_of_day, warn_of_delta, warn_unexpected
 from skdp.budget.schema import Terms
 from skdp.budget.urls import check_public
-from skdp.exceptions import LedgerError, PrivacyLeakError, SealedBudgetError
-from skdp.loss.charge import Charge, Cost, check_plan
+from skdp.exceptions import BudgetExceededError, LedgerError, PrivacyLeakError, SealedBudgetError
+from skdp.loss.charge import Charge, Cost, PrivacyLoss, ReservationRecord, check_plan
 from skdp.loss.composition import parts_cost
-from skdp.loss.conversions import check_delta, check_positive
+from skdp.loss.conversions import Amount, check_delta, check_positive, exact, exact_shares
+
+_GLANCE = 0.05  # seconds that repr waits for another process's transaction
 
 # The budgets of this process: unpickling gives the live object back, because a second object on the
 # same ledger would not know the reservations that are open here.
 _LIVE: weakref.WeakValueDictionary[tuple[str, str], PrivacyBudget] = weakref.WeakValueDictionary()
+
+
+def _short(value: float) -> str:
+    """Return a number with at most ten characters, for a `repr`."""
+    text = repr(value)
+    return text if len(text) <= 10 else f"{value:.4g}"
 
 
 def _unpickle(*values: Any) -> PrivacyBudget:
@@ -58,7 +61,7 @@ def _unpickle(*values: Any) -> PrivacyBudget:
     return budget
 
 
-class PrivacyBudget(BudgetReader):
+class PrivacyBudget:
     """An (epsilon, delta) budget for one table, to which every fit on the table is charged.
 
     Pass the same object as ``budget=`` to every estimator that reads the table. Each fit (in any
@@ -168,7 +171,10 @@ class PrivacyBudget(BudgetReader):
 
     __slots__ = ("__weakref__", "_account", "_dataset", "_entered", "_n_rows")
 
+    _account: Account
+    _dataset: str | None
     _entered: list[ambient.Block]
+    _n_rows: RowCounts
 
     def __init_subclass__(cls) -> None:
         if cls.__module__ != __name__:  # StandInBudget, below, is the only one
@@ -268,6 +274,233 @@ class PrivacyBudget(BudgetReader):
             ambient._LIVE.add(budget)
         return budget
 
+    # -- the terms ----------------------------------------------------------------------------
+
+    @property
+    def _ledger(self) -> LedgerOperations:
+        return self._account.ledger
+
+    @property
+    def _terms(self) -> Terms:
+        return self._account.terms
+
+    @property
+    def epsilon(self) -> float:
+        """Total epsilon."""
+        return self._terms.epsilon
+
+    @property
+    def delta(self) -> float:
+        """Total delta."""
+        return self._terms.delta
+
+    @property
+    def adjacency(self) -> str:
+        """The neighbouring relation: "replace_one" or "add_or_remove_one"."""
+        return self._terms.adjacency
+
+    @property
+    def unit(self) -> str | None:
+        """The privacy unit: the name of the column of ids; None: one row."""
+        return self._terms.unit
+
+    @property
+    def accountant(self) -> str:
+        """How charges add up: "basic", "gdp", "gdp_residue", "zcdp" or "pld"."""
+        return self._terms.accountant
+
+    @property
+    def separate_delta(self) -> float:
+        """The part of delta for charges that are not Gaussian ("gdp", "gdp_residue" and "zcdp")."""
+        return self._terms.separate_delta
+
+    @property
+    def ledger(self) -> str | None:
+        """The absolute path of the ledger; None if it ends with the process that made it."""
+        return None if self._ledger.temporary else self._ledger.path
+
+    @property
+    def note(self) -> str:
+        """What is written with each charge that is made through this object."""
+        return self._account.note
+
+    @property
+    def dataset(self) -> str | None:
+        """The name of the table, if the ledger has one."""
+        return self._dataset
+
+    @property
+    def n_rows(self) -> tuple[int, ...]:
+        """The numbers of rows that were stated as public; empty if none were."""
+        return self._n_rows.stated
+
+    @property
+    def sealed(self) -> bool:
+        """Whether the ledger cannot be reached, so nothing can be charged."""
+        self._account.sealed = not self._ledger.present()
+        return self._account.sealed
+
+    @property
+    def spent(self) -> PrivacyLoss:
+        """The (epsilon, delta) of all charges so far under the accountant, rounded up."""
+        return self._account.spent
+
+    @property
+    def remaining(self) -> PrivacyLoss:
+        """The (epsilon, delta) available for one more fit (not spent, not set aside), rounded down.
+
+        Under "gdp" and "zcdp", the fit must have Gaussian noise. Under "pld", it must be a plan.
+        """
+        return self._account.remaining
+
+    @property
+    def charges(self) -> list[Charge]:
+        """Every charge, oldest first."""
+        with self._account.noting_seal():
+            return self._ledger.charges(self.adjacency)
+
+    @property
+    def reservations(self) -> list[ReservationRecord]:
+        """Every reservation, oldest first, open or not, with its note."""
+        with self._account.noting_seal():
+            return self._ledger.reservations()
+
+    # -- what it amounts to, and what still fits -----------------------------------------------
+
+    def _remaining_at_a_glance(self) -> str:
+        """Return `remaining` for `repr`, which waits for nobody; "" where it would have to."""
+        ledger, account = self._ledger, copy.copy(self._account)
+        if isinstance(ledger, Ledger):
+            if account.sealed:
+                return ""
+            account.ledger = quick = copy.copy(ledger)
+            quick.timeout = _GLANCE
+        try:
+            loss, when = (account.remaining, "") if not ledger.remote else self._remaining_shown()
+        except (SealedBudgetError, LedgerError):
+            self._account.sealed = account.sealed
+            return ""
+        return f"({_short(loss.epsilon)}, {_short(loss.delta)}){when}"
+
+    def _remaining_shown(self) -> tuple[PrivacyLoss, str]:
+        """Return what remains and, of a ledger on a server, when this process saw that."""
+        if not self._ledger.remote:
+            return self.remaining, ""
+        known = self._known()
+        return self._account.remaining_at(known), f" as of {time_of_day(known.when)}"
+
+    def _known(self) -> Known:
+        known = self._ledger.known()
+        if known is None:
+            raise LedgerError("This process has not seen the ledger yet: budget.remaining asks it.")
+        return known
+
+    def _statement(self, last: int | None = None) -> Statement:
+        account = self._account
+        with account.noting_seal():
+            contents = self._ledger.contents(last)
+        return Statement.of(contents, account.plain() if account.accountant.stateful else Amount())
+
+    def curve(self, deltas: Iterable[float]) -> list[float]:
+        """Return the epsilon of all charges so far at each delta, rounded up.
+
+        Parameters
+        ----------
+        deltas : iterable of float
+            Each in [0, 1).
+
+        Returns
+        -------
+        epsilons : list of float
+            Infinity if a delta is too small. Under "pld", a plan that was charged counts whole.
+
+        Notes
+        -----
+        The curve assumes that the charges did not depend on earlier releases; the (epsilon, delta)
+        of the budget holds in any case.
+
+        Examples
+        --------
+        >>> from skdp.budget import Cost, PrivacyBudget
+        >>> budget = PrivacyBudget(1.0, 1e-6)
+        >>> _ = budget.charge(Cost(0.5, 1e-7), estimator="DPPCA")
+        >>> budget.curve([1e-8, 1e-6])
+        [inf, 0.5]
+        """
+        statement = self._statement(last=0)
+        return [statement.epsilon(check_delta(delta)) for delta in deltas]
+
+    def history(self) -> list[tuple[datetime.datetime, PrivacyLoss]]:
+        """Return when charges were made, and what was spent after each.
+
+        Returns
+        -------
+        history : list of (datetime.datetime, PrivacyLoss)
+            In order, for the last charge and at most about 200 others.
+        """
+        return self._statement().history()
+
+    def fits(self, cost: Cost) -> int:
+        """Return how many more charges of this price are granted now.
+
+        Parameters
+        ----------
+        cost : Cost
+            The price of one fit.
+
+        Returns
+        -------
+        count : int
+            Reservations of this process included. Under "pld": how many the plans still contain.
+            Under "gdp_residue", a number above 1,000 is a lower bound.
+
+        Examples
+        --------
+        >>> from skdp.budget import Cost, PrivacyBudget
+        >>> PrivacyBudget(1.0).fits(Cost(0.3))
+        3
+        """
+        return self._account.fits(cost)
+
+    def split(self, **weights: float) -> dict[str, float]:
+        """Share the remaining epsilon by weight.
+
+        Parameters
+        ----------
+        **weights : float
+            Positive weights, one for each name.
+
+        Returns
+        -------
+        shares : dict of str to float
+            An epsilon for each name. Their decimal sum is exactly what remains, unless weights
+            differ by more than nine digits. Under "gdp" and "zcdp", the shares are for Gaussian
+            fits at ``remaining.delta``, which add up to less than the sum of their epsilons.
+
+        Raises
+        ------
+        ValueError, TypeError
+            If there is no weight, or one is not a finite number above 0.
+        BudgetExceededError
+            If nothing remains.
+
+        Examples
+        --------
+        >>> from skdp.budget import PrivacyBudget
+        >>> PrivacyBudget(1.0).split(scale=1, pca=2, kmeans=2)
+        {'scale': 0.2, 'pca': 0.4, 'kmeans': 0.4}
+        """
+        if not weights:
+            raise ValueError("split needs at least one weight: split(name=1, other=3).")
+        exacts = [exact(check_positive(w, name)) for name, w in weights.items()]
+        remaining = exact(self.remaining.epsilon)
+        if remaining == 0:
+            raise BudgetExceededError("Nothing of the budget remains to be split.")
+        shares = dict(zip(weights, exact_shares(remaining, exacts), strict=True))
+        if min(shares.values()) <= 0:
+            raise ValueError("The weights differ too much: a share would round to zero.")
+        return shares
+
     # -- one object, everywhere ---------------------------------------------------------------
 
     def __sklearn_clone__(self) -> PrivacyBudget:
@@ -298,7 +531,7 @@ class PrivacyBudget(BudgetReader):
             setattr(self, name, getattr(live, name))
 
     def __repr__(self) -> str:
-        text = f"epsilon={short_number(self.epsilon)}, delta={short_number(self.delta)}"
+        text = f"epsilon={_short(self.epsilon)}, delta={_short(self.delta)}"
         if remaining := self._remaining_at_a_glance():
             text += f", remaining={remaining}"
         text += "" if self.unit is None else f", unit={self.unit!r}"

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from skdp.budget.account import Account
 from skdp.budget.operations import Known
-from skdp.budget.reading import Statement, remaining_shown, time_of_day
+from skdp.budget.reading import Statement, time_of_day
 from skdp.budget.schema import Terms, Totals
 from skdp.exceptions import LedgerError, SealedBudgetError
 from skdp.loss.charge import Charge, Cost
@@ -200,7 +200,7 @@ def fit_html(cost: Cost | None, budget: PrivacyBudget | None, released: str) -> 
         words.append("No budget counts it: budget=PrivacyBudget(...) would.")
     else:
         try:
-            remaining, when = remaining_shown(budget)  # no server is asked for this
+            remaining, when = budget._remaining_shown()  # no server is asked for this
             words.append(
                 f"Its budget has epsilon={remaining.epsilon!r} of {budget.epsilon!r} left, "
                 f"delta={remaining.delta!r} of {budget.delta!r}{when}."
