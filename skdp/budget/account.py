@@ -98,6 +98,7 @@ class Account:
             if planned:
                 return self.ledger.planned(cost, tokens)
             cap = self.accountant.cap
+            # With the cap as the price, all that own reservations hold counts as room.
             room = self.ledger.room(cap, cap, tokens).positive()
             charged = self.ledger.sums()[0]
         count = 0

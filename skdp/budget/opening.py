@@ -220,6 +220,7 @@ def open_or_create(
         create = postgres.PostgresLedger.open_or_create
         return _completed(*create(path, terms, facts, must_exist=must_exist), terms, facts)
     named = "dataset" in facts
+    # Otherwise two processes could make a ledger of the same data set at the same time.
     lock = locks.folder_locked(os.path.dirname(path), 10.0) if named else contextlib.nullcontext()
     with lock:
         if not os.path.exists(path):

@@ -192,6 +192,7 @@ class LedgerOperations(abc.ABC):
                 drawn = price
             else:
                 price = price_after(totals.charged)
+                # The rollback below undoes this if the rest of the price does not fit.
                 for which, unused in self._open_to(connection, tokens):
                     part = unused.overlap(price - drawn)
                     drawn = drawn + part
@@ -215,6 +216,7 @@ class LedgerOperations(abc.ABC):
     def describe(self, charge: Charge, releases: str) -> None:
         """Write down what a charge released, unless that was done; its price does not change."""
         with self._transaction(write=True) as connection:
+            # The number alone may be that of another charge, where an older copy was put back.
             connection.execute(
                 "UPDATE charges SET releases = ?"
                 " WHERE number = ? AND at = ? AND pid = ? AND releases = '[]'",

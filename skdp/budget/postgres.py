@@ -97,16 +97,11 @@ SELECT want.name, pg_catalog.current_setting('fsync') AS fsync, n.oid IS NOT NUL
     c.oid IS NOT NULL AS there,
     pg_catalog.pg_has_role(n.nspowner, 'USAGE') AS own,
     CASE WHEN c.oid IS NULL THEN NULL
-    WHEN c.relkind <> 'r' OR c.relpersistence <> 'p' OR c.relispartition
-        THEN 'is no plain table'
-    WHEN c.relowner <> n.nspowner
-        THEN 'belongs to another role than its schema'
-    WHEN EXISTS (SELECT FROM pg_catalog.pg_rewrite WHERE ev_class = c.oid)
-        THEN 'has rules'
-    WHEN EXISTS (SELECT FROM pg_catalog.pg_trigger WHERE tgrelid = c.oid)
-        THEN 'has triggers'
-    WHEN c.relrowsecurity OR c.relforcerowsecurity
-        THEN 'has row security'
+    WHEN c.relkind <> 'r' OR c.relpersistence <> 'p' OR c.relispartition THEN 'is no plain table'
+    WHEN c.relowner <> n.nspowner THEN 'belongs to another role than its schema'
+    WHEN EXISTS (SELECT FROM pg_catalog.pg_rewrite WHERE ev_class = c.oid) THEN 'has rules'
+    WHEN EXISTS (SELECT FROM pg_catalog.pg_trigger WHERE tgrelid = c.oid) THEN 'has triggers'
+    WHEN c.relrowsecurity OR c.relforcerowsecurity THEN 'has row security'
     WHEN EXISTS (SELECT FROM pg_catalog.pg_inherits WHERE inhrelid = c.oid OR inhparent = c.oid)
         THEN 'inherits, or is inherited'
     WHEN EXISTS (SELECT FROM pg_catalog.pg_constraint
@@ -120,8 +115,7 @@ SELECT want.name, pg_catalog.current_setting('fsync') AS fsync, n.oid IS NOT NUL
         THEN 'has defaults that a ledger does not have'
     WHEN EXISTS (SELECT FROM pg_catalog.pg_index WHERE indrelid = c.oid AND (indexprs IS NOT NULL
             OR pg_catalog.replace(pg_catalog.pg_get_expr(indpred, indrelid), '"', '')
-                <> '(closed IS NULL)'))
-        THEN 'has indexes that a ledger does not have'
+                <> '(closed IS NULL)')) THEN 'has indexes that a ledger does not have'
     WHEN EXISTS (SELECT FROM pg_catalog.pg_depend WHERE refobjid = n.oid
             AND refclassid = 'pg_catalog.pg_namespace'::pg_catalog.regclass
             AND classid IN ('pg_catalog.pg_proc'::pg_catalog.regclass,

@@ -160,6 +160,7 @@ class Totals:
     @classmethod
     def read(cls, connection: sqlite3.Connection) -> Totals:
         """Return the totals; raise LedgerError if their count is not that of the charges."""
+        # All amounts are compared when a ledger is opened; this much can be seen at each charge.
         rows = connection.execute(
             "SELECT *, (SELECT MAX(number) FROM charges) AS last FROM totals"
         ).fetchall()
