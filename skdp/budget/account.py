@@ -70,8 +70,9 @@ class Account:
         if number < counted:  # an older copy of the ledger was put back
             self._plain = (0, Amount())
             return self.plain()
-        self._plain = (number, amount + plain_sum(self.accountant, components))
-        return self._plain[1]
+        amount = amount + plain_sum(self.accountant, components)
+        self._plain = (number, amount)
+        return amount
 
     @property
     def remaining(self) -> PrivacyLoss:
