@@ -21,11 +21,10 @@ from skdp.budget.account import Account, Reservation
 from skdp.budget.ledger import Ledger
 from skdp.budget.opening import (
     Handle,
-    check_parts,
     checked_facts,
+    checked_parts,
     checked_terms,
     ledger_path,
-    ledgers_of_parts,
     open_or_create,
     opened,
     path_of,
@@ -744,20 +743,20 @@ class PrivacyBudget:
         >>> budget.spent.epsilon, parts["north"].remaining.epsilon
         (0.5, 0.5)
         """
-        names = check_parts(parts)
         if self._account.accountant.planned:
             raise ValueError(
                 f'parts cannot be in parallel under accountant="{self.accountant}"; take another '
                 "accountant."
             )
-        paths = ledgers_of_parts(parts)
+        paths = checked_parts(parts)
         cost = parts_cost(check_positive(epsilon, "epsilon"), check_delta(delta), self.adjacency)
         terms: dict[str, Any] = {"adjacency": "add_or_remove_one", "unit": self.unit}
-        for path in filter(os.path.exists, paths.values()):  # that of another promise is refused
-            PrivacyBudget(epsilon, delta, ledger=path, **terms)
-        note = f"disjoint parts: {', '.join(names)}"
+        for path in paths.values():  # a ledger with other terms is refused before the charge
+            if path is not None and os.path.exists(path):
+                PrivacyBudget(epsilon, delta, ledger=path, **terms)
+        note = f"disjoint parts: {', '.join(paths)}"
         self._account.grant(cost, estimator="PrivacyBudget.parallel", note=note)
-        return {n: PrivacyBudget(epsilon, delta, ledger=paths.get(n), **terms) for n in names}
+        return {n: PrivacyBudget(epsilon, delta, ledger=p, **terms) for n, p in paths.items()}
 
     def backup(self, path: str | os.PathLike[str]) -> None:
         """Copy the whole ledger, as of one moment, to another file; others may charge it meanwhile.

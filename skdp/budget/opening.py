@@ -163,24 +163,19 @@ def checked_facts(dataset: object, n_rows: object, terms: Terms) -> dict[str, st
     return facts
 
 
-def check_parts(parts: object) -> list[str]:
-    """Return the names of disjoint parts, or raise."""
+def checked_parts(parts: object) -> dict[str, str | None]:
+    """Return the names of disjoint parts, each with the path of its ledger (if any), or raise."""
     if isinstance(parts, str) or not isinstance(parts, Mapping | Sequence) or not len(parts):
         raise TypeError("parts must be a list of names, or a dict of names and ledgers' paths.")
     names = [check_text(name, "a name of parts") for name in parts]
     if len(set(names)) < len(names) or not all(names):
         raise ValueError("parts must be different names, none of them empty.")
-    return names
-
-
-def ledgers_of_parts(parts: object) -> dict[str, str]:
-    """Return the path of each part's ledger, or raise; {} where parts are names alone."""
     if not isinstance(parts, Mapping):
-        return {}
-    paths = {name: ledger_path(path, must_exist=False) for name, path in parts.items()}
-    if len(set(paths.values())) < len(paths):
+        return dict.fromkeys(names)
+    paths = [ledger_path(parts[name], must_exist=False) for name in names]
+    if len(set(paths)) < len(paths):
         raise ValueError("each of parts must have a ledger of its own; two have the same path.")
-    return paths
+    return dict(zip(names, paths, strict=True))
 
 
 # --- ledgers --------------------------------------------------------------------------------------
