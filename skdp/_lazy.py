@@ -1,4 +1,4 @@
-"""Packages whose modules are imported when a name is first used, to save import time."""
+"""Packages whose modules are imported when a name is first used."""
 
 from __future__ import annotations
 

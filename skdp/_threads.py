@@ -1,4 +1,4 @@
-"""Threads of a fit: their number, the threads of BLAS, and how they end."""
+"""Threads of a fit: their number, BLAS, and how they end."""
 
 from __future__ import annotations
 

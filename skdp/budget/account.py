@@ -1,4 +1,4 @@
-"""A ledger and its accountant: what was charged, what still fits, and why not."""
+"""A ledger with its accountant: charges, what remains, refusals."""
 
 from __future__ import annotations
 

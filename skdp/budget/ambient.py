@@ -1,4 +1,4 @@
-"""Which budget counts a fit that names none: the innermost ``with budget:``.
+"""The budget of a fit that names none: the innermost ``with budget:``.
 
 A block is entered in one thread, and a search inside it fits in others. So a fit looks for a block
 of its own context first (thread or asynchronous task), then for the innermost block of the process.

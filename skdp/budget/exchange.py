@@ -1,4 +1,4 @@
-"""Exchanges with a server that may never answer: they have deadlines, and Ctrl-C ends them.
+"""Exchanges with a server that may never answer, with deadlines.
 
 A driver waits inside C code, where interrupts work differently in each version. So each connection
 is used by a thread of its own (`Line`), for which callers wait until a deadline. A connection that

@@ -1,4 +1,4 @@
-"""The ledger: an SQLite file of charges and reservations, shared by threads and processes.
+"""The ledger: an SQLite file that threads and processes share.
 
 The ledger promises that
 

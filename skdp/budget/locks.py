@@ -1,4 +1,4 @@
-"""The locks of a ledger: between the threads of a process, and between processes.
+"""The locks of a ledger: between threads, and between processes.
 
 SQLite locks a file with POSIX record locks, which belong to the process: they vanish as soon as
 *any* code of the process closes *any* descriptor of that file (a backup, a hash, a look at it). So

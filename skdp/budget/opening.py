@@ -1,4 +1,4 @@
-"""Opening the ledger of a budget: the checks of what a user states, pickles, and copies.
+"""Opening a budget: checks of its arguments, its ledger, pickles, copies.
 
 A ledger is made if it is not there, and compared with the terms of the budget if it is. One table
 has one ledger: a second one of the same data set in the same folder is refused, and so is the

@@ -1,4 +1,4 @@
-"""What a ledger does in a transaction: reads sums, charges, sets aside, frees.
+"""The operations of a ledger: reading sums, charging, reserving, freeing.
 
 A store (an SQLite file, a PostgreSQL database) brings transactions in which nobody else writes.
 Statements are in the SQL that both stores read, with ``?`` for values.

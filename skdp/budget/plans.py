@@ -1,4 +1,4 @@
-"""Plans of a ledger: their prices, what was drawn from them, and the parts they take.
+"""Plans of a ledger: their prices, their draws, their parts.
 
 Under accountant="pld" a reservation is a plan: its list of prices is fixed when it is set aside,
 and it takes one part of the budget. Its first draw pays for all of it, so nothing is freed from

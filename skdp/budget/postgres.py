@@ -1,4 +1,4 @@
-"""The ledger of many hosts: a PostgreSQL schema with the tables of an SQLite ledger.
+"""The ledger of many hosts: tables in a PostgreSQL schema.
 
 What `skdp.budget.ledger` promises of a file holds here by other means:
 

@@ -1,4 +1,4 @@
-"""What a ledger amounts to, and which numbers of rows are public."""
+"""The total of a ledger, and public numbers of rows."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The tables of a ledger, its running totals, and the formats of earlier versions.
+"""The tables of a ledger, its totals, and earlier formats.
 
 Amounts are decimal text, added as exact fractions. The totals of all charges, and of what is set
 aside, stand in the ledger, so that a charge costs the same however many there were. They are

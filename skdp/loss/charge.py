@@ -1,4 +1,4 @@
-"""What a fit costs, and what a ledger says about it: PrivacyLoss, Cost, Charge, ReservationRecord.
+"""Prices and lines of a ledger: PrivacyLoss, Cost, Charge, ReservationRecord.
 
 A price is known before the data is touched; a charge repeats it with the names of the releases.
 """

@@ -1,4 +1,4 @@
-"""The total of several prices: on disjoint parts of a table, and under each accountant.
+"""The total of several prices, and of disjoint parts of a table.
 
 PROOFS.md, beside this file, proves the prices of disjoint parts.
 """

@@ -1,4 +1,4 @@
-"""Exact amounts, and conversions between epsilon, delta, mu and rho, rounded towards privacy.
+"""Exact amounts, and conversions between epsilon, delta, mu and rho.
 
 An amount that a user writes as a float is read as the decimal that ``repr`` shows (``0.1`` is one
 tenth, not the nearest binary fraction), so that ten charges of 0.1 fill a budget of 1.0 exactly.

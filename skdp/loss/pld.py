@@ -1,4 +1,4 @@
-"""Privacy loss distributions: the total of releases that were planned in advance.
+"""Privacy loss distributions: the total of planned releases.
 
 Every price stands for a pair of distributions that dominates the release: randomized response for
 epsilon-DP, two normal distributions for mu-GDP, and for a delta a draw that tells everything. What

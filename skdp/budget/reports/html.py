@@ -1,4 +1,4 @@
-"""Budgets, fits and certificates as HTML for notebooks and text for terminals.
+"""Budgets, fits and certificates as HTML or text.
 
 Every text that somebody could have chosen (names, notes, paths) is escaped. Colours come from the
 notebook (``currentColor``), for light and dark themes; no information is in colour alone.
