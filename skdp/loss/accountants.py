@@ -234,12 +234,12 @@ class GDPResidueAccountant(GDPAccountant):
     stateful = True
 
     def price_at(self, cost: Cost, charged: Amount) -> Amount:
-        left = self.cap.main - charged.main
+        remaining = self.cap.main - charged.main
         total = Amount()
         for single, times in cost.components:
             plain = self.price_one(single)
             if single.mu is None:
-                main = pure_price(single.epsilon, times, max(left - total.main, Fraction(0)))
+                main = pure_price(single.epsilon, times, max(remaining - total.main, Fraction(0)))
                 total = total + Amount(main, times * plain.separate)
             else:
                 total = total + times * plain
@@ -353,12 +353,12 @@ _COUNTED = 2**16  # of the releases of one charge, so many have prices below the
 _SMALL = 1e-4  # below it floats seldom tell a better price from the plain one
 
 
-def _holds(epsilon: float, left: Fraction, price: Fraction) -> bool:
+def _holds(epsilon: float, remaining: Fraction, price: Fraction) -> bool:
     """Whether an epsilon-DP release may take `price` of mu squared; False if floats cannot tell."""
-    if price > left:
+    if price > remaining:
         return False
-    mu = down(math.sqrt(round_down(left)))  # downwards: a smaller allowance
-    r = up(math.sqrt(round_up(left - price)))  # upwards: more is left
+    mu = down(math.sqrt(round_down(remaining)))  # downwards: a smaller allowance
+    r = up(math.sqrt(round_up(remaining - price)))  # upwards: more is left
     share = 1 / (1 + math.exp(min(epsilon, 700.0)))
     a, b = epsilon / r, r / 2
     errors = share * float(ndtr(a - b)) + (1 - share) * float(ndtr(-a - b))
@@ -368,16 +368,16 @@ def _holds(epsilon: float, left: Fraction, price: Fraction) -> bool:
     return allowed > 1e-290 and errors * (1 - slack) >= allowed * (1 + _REL)
 
 
-def pure_price(epsilon: float, times: int, left: Fraction) -> Fraction:
-    """Return the price of `times` epsilon-DP releases with `left` of mu squared, rounded up.
+def pure_price(epsilon: float, times: int, remaining: Fraction) -> Fraction:
+    """Return the price of `times` epsilon-DP releases with `remaining` of mu squared, rounded up.
 
-    It is a finite decimal, at most `times` plain prices; above `left` if the releases do not fit.
+    It is a finite decimal, at most `times` plain prices; more than is left if they do not fit.
     """
     plain = exact(pure_mu(epsilon)) ** 2
     bound = up(epsilon)  # the decimal of repr may lie above the float
     price, total, done = Fraction(0), Fraction(0), 0
     while done < times:
-        rest = left - total
+        rest = remaining - total
         # The last one takes all that it takes by itself: it does not fit. Past the count, and where
         # nothing is to be had, the rest takes the plain price, which is valid whatever is left.
         if rest < plain or done == _COUNTED or (price == plain and epsilon < _SMALL):
@@ -390,11 +390,13 @@ def pure_price(epsilon: float, times: int, left: Fraction) -> Fraction:
     return total
 
 
-def _as_many(epsilon: float, left: Fraction, plain: Fraction, price: Fraction, most: int) -> int:
+def _as_many(
+    epsilon: float, remaining: Fraction, plain: Fraction, price: Fraction, most: int
+) -> int:
     """Return for how many releases, at most `most`, a price is valid that is so for the first."""
 
     def fit(n: int) -> bool:
-        rest = left - (n - 1) * price
+        rest = remaining - (n - 1) * price
         return n <= most and rest >= plain and _holds(epsilon, rest, price)
 
     n = 1
@@ -407,13 +409,13 @@ def _as_many(epsilon: float, left: Fraction, plain: Fraction, price: Fraction, m
     return low
 
 
-def _smallest_price(epsilon: float, left: Fraction, plain: Fraction) -> Fraction:
+def _smallest_price(epsilon: float, remaining: Fraction, plain: Fraction) -> Fraction:
     """Return a valid price, hardly above the best; the plain one at worst."""
-    best = smallest(lambda p: _holds(epsilon, left, exact(p)), float(plain))
+    best = smallest(lambda p: _holds(epsilon, remaining, exact(p)), float(plain))
     if math.isfinite(best):
         # A little more than the best is still enough a few releases later, when less is left.
         for price in (best * (1 + _STEP), best * (1 + 2 * _STEP)):
             short = exact(float(f"{price:.8g}"))
-            if short <= plain and _holds(epsilon, left, short):
+            if short <= plain and _holds(epsilon, remaining, short):
                 return short
     return plain
