@@ -269,6 +269,7 @@ class PrivacyBudget:
         if budget is None:
             self = cls.__new__(cls)
             self._set_up(*handle.account(note), origin=False)
+            # Of threads that unpickle at the same time, all get the object of the first.
             budget = _LIVE.setdefault((handle.path, handle.ledger_id), self)
             ambient._LIVE.add(budget)
         return budget
@@ -554,6 +555,7 @@ class PrivacyBudget:
         return self
 
     def __exit__(self, *error: object) -> None:
+        # Several threads may be inside the same budget: leave the block of this one.
         block = next((b for b in self._entered if b is ambient.here()), self._entered[-1])
         self._entered.remove(block)
         ambient.leave(block)

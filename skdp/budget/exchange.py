@@ -123,7 +123,7 @@ class Line:
 
     def drop(self) -> None:
         """Give the connection up, without a word to the server and without waiting."""
-        if self.pid != os.getpid():
+        if self.pid != os.getpid():  # a shutdown by a child would end its parent's transaction
             return
         self._dropped = True
         self._calls.put(None)

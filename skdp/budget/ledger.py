@@ -381,6 +381,7 @@ class Ledger(LedgerOperations):
             try:
                 claim(self.path)
                 os.close(os.open(self.path, os.O_CREAT | os.O_EXCL | os.O_RDWR, 0o600))
+                # Threads that wait for the turn in memory must have the turn of the file next.
                 locks.turn_of_file(self.path, self._own_turn)
                 with contextlib.closing(self._connect("rw")) as file:
                     file.execute("PRAGMA synchronous = OFF")

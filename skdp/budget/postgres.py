@@ -557,6 +557,7 @@ class PostgresLedger(LedgerOperations):
                 "use of a ledger. Nothing was charged or released."
             )
         with self._turn.taken(_TURN):
+            # Twice: a connection that was lost unnoticed is tried before a new one is made.
             connection, tables = self._begin(isolation, time.monotonic() + _WHOLE + 2 * _CONNECT)
             try:
                 if tables[0]["fsync"] != "on":

@@ -109,6 +109,7 @@ def _flat(cost: Cost) -> Cost:
         return cost
     if all(single.mu is None for single, _ in cost.components):
         return Cost(cost.epsilon, cost.delta)
+    # The mu of pure releases counts as well, so that the result covers them under "gdp", too.
     separate = sum(n * exact(non_gaussian_delta(single)) for single, n in cost.components)
     mu = _root(sum(n * exact(_mu(single)) ** 2 for single, n in cost.components))
     return Cost(cost.epsilon, cost.delta, mu, round_up(Fraction(separate)))
