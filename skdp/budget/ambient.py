@@ -76,7 +76,7 @@ def _after_fork_in_child() -> None:
         blocks.append(block)
     _inherited = (*_inherited, *blocks)
     _OPEN.clear()
-    # Blocks that travel are inherited; the rest of this thread's blocks are the child's own.
+    # A block that does not travel still counts in the thread that forked.
     while block is not None and not (block.open and not block.travels):
         block = block.outer
     _HERE.set(block)
