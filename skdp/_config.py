@@ -1,17 +1,16 @@
-"""Settings of a block of code: where its noise comes from, what may stay uncounted, its time.
+"""Settings of a block of code: its noise, its uncounted fits, its time.
 
-Noise is the operating system's. `random_state` seeds noise only inside an explicit
+Noise comes from the operating system. `random_state` seeds noise only inside an explicit
 `config_context`, because scikit-learn's ensembles put integers into every ``random_state`` that
 they find, and whoever knows the seed can subtract the noise.
 
-The context has to reach the threads and processes in which scikit-learn fits clones, and it must
-not reach anybody else: not other threads of the process, not other asyncio tasks of its thread, not
-a model that is saved inside of it, not a worker that outlives it. scikit-learn's own configuration
-goes nearly there: it belongs to a thread, and `sklearn.utils.parallel` sets it in a worker for the
-time of one task. So the context is a mark on one of its values, ``working_memory``, whose number
-stays as it is; in the thread that entered it, a context variable says which task did. Where the
-mark is lost (a plain `joblib.Parallel`, a thread of the caller's own, another ``working_memory``),
-the defaults hold.
+The context has to reach the threads and processes in which scikit-learn fits clones, and nothing
+else: no other thread, no other asyncio task, no model that is saved inside, no worker that outlives
+it. scikit-learn's own configuration does nearly that: it belongs to a thread, and
+`sklearn.utils.parallel` sets it in a worker for the time of one task. So the context is a mark on
+one of its values, ``working_memory``, whose number stays; a context variable says which task of the
+thread entered it. Where the mark is lost (a plain `joblib.Parallel`, a thread of the caller's own,
+another ``working_memory``), the defaults hold.
 """
 
 from __future__ import annotations
@@ -60,15 +59,11 @@ class _MarkedNumber(float):
 
     @property
     def holds(self) -> bool:
-        """Whether the context is open.
-
-        It is where a task brought it, for the time of the task. It is not in a process that was
-        forked inside the context, and may outlive it; nor in another asyncio task of the thread.
-        """
-        if self.owner is None:
+        """Whether the context is open in this process, thread and asyncio task."""
+        if self.owner is None:  # a task brought it, for the time of the task
             return True
         if self.owner != os.getpid() or self.number not in _entered:
-            return False
+            return False  # a process that was forked inside the context may outlive it
         # In any other thread it is only where scikit-learn has brought it.
         return self.thread != threading.get_ident() or self.number in _of_task.get()
 
@@ -80,12 +75,12 @@ def _settings() -> dict[str, str]:
 
 
 def noise_is_seeded() -> bool:
-    """Say whether a ``random_state`` seeds noise here and now."""
+    """Whether a ``random_state`` seeds noise here and now."""
     return _settings().get("noise") == SEEDED
 
 
 def uncounted_fits_are_allowed() -> bool:
-    """Say whether fits that no budget counts are meant to be so, here and now."""
+    """Whether fits that no budget counts are allowed here and now."""
     return _settings().get("uncounted_fits") == ALLOW
 
 
@@ -97,10 +92,6 @@ def get_config() -> dict[str, str]:
     config : dict
         ``noise``: "system" or "seeded"; ``uncounted_fits``: "warn" or "allow". See
         `config_context`.
-
-    Notes
-    -----
-    **Privacy.** Nothing is released.
 
     Examples
     --------
@@ -118,9 +109,8 @@ def config_context(
 ) -> Iterator[None]:
     """Set for a block of code how noise is drawn, and whether fits may go uncounted.
 
-    Outside such a block, noise always comes from the operating system. ``random_state`` then seeds
-    post-processing only (such as the restarts of k-means on released points, or the choice among
-    equal candidates).
+    Outside such a block, noise always comes from the operating system, and ``random_state`` seeds
+    post-processing only (such as the restarts of k-means on released points).
 
     Parameters
     ----------
@@ -129,9 +119,8 @@ def config_context(
         reproducible noise. "system" restores the default for an inner block. None changes nothing.
     uncounted_fits : {"allow", "warn"}, default=None
         What happens to a fit that names no budget, outside of all ``with budget:`` blocks. By
-        default ("warn") it warns where the process has a budget, and raises in a worker process
-        that cannot know whether there is such a block. "allow" permits it without a word. None
-        changes nothing.
+        default ("warn") it warns if the process has a budget, and raises in a worker process that
+        cannot know whether there is such a block. "allow" permits it. None changes nothing.
 
     Yields
     ------
@@ -139,11 +128,10 @@ def config_context(
 
     Notes
     -----
-    **Privacy.** Nothing is released. *A fit under "seeded" is not private*: whoever knows or
-    guesses the seed can subtract the noise. Such a fit is marked ``seeded`` in its certificate and
-    in the ledger, and warns with `SeededNoiseWarning` if it charges a budget. A session that is
-    opened inside the block keeps its noise after the block. Fits under "allow" add up as all do,
-    but no ledger shows it.
+    **Privacy.** *A fit under "seeded" is not private*: whoever knows or guesses the seed can
+    subtract the noise. Such a fit is marked ``seeded`` in its certificate and in the ledger, and
+    warns with `SeededNoiseWarning` if it charges a budget. A session that is opened inside the
+    block keeps its noise after the block. Fits under "allow" add up, but no ledger shows it.
 
     **Reach.** Like scikit-learn's ``config_context``, the block affects its own thread, and the
     workers (threads, loky, multiprocessing, dask) in which scikit-learn fits for it. It does not
@@ -215,11 +203,10 @@ def pad_time(seconds: float) -> Iterator[None]:
 
     Notes
     -----
-    **Privacy.** Nothing is released. The end of the block only reveals how many multiples of
-    `seconds` it took: nothing if that is always one, at most log2(k) bits if it is at most k. A
-    wait is as exact as the system's clock, and does not depend on rows. Not hidden are the load of
-    the machine, its memory, and what other processes see (lines written, locks held):
-    `doc/sharp_edges.md`, "Time and memory".
+    **Privacy.** The end of the block only reveals how many multiples of `seconds` it took: nothing
+    if that is always one, at most log2(k) bits if it is at most k. A wait is as exact as the
+    system's clock, and does not depend on rows. Not hidden are the load of the machine, its memory,
+    and what other processes see (`doc/sharp_edges.md`, "Time and memory").
 
     Examples
     --------
@@ -241,5 +228,5 @@ def pad_time(seconds: float) -> Iterator[None]:
         yield
     finally:
         end = started + step * max(1, math.ceil((time.monotonic() - started) / step))
-        while (left := end - time.monotonic()) > 0:
-            time.sleep(left)
+        while (remaining := end - time.monotonic()) > 0:
+            time.sleep(remaining)

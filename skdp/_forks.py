@@ -1,8 +1,8 @@
-"""What a process that was forked can know of the blocks of those that it was forked from.
+"""What a forked process knows of the blocks of its parents.
 
-A process that has imported skdp counts how often its blocks (`skdp.budget.ambient`) have changed,
-where its forked children can read it. ``import skdp`` sets these hooks, before budgets are
-imported: a worker may be forked in between. So this imports little.
+A process counts the changes of its blocks (`skdp.budget.ambient`) in memory that its forked
+children can read. ``import skdp`` sets these hooks before budgets are imported, because a worker
+may be forked in between; so this module imports little.
 """
 
 from __future__ import annotations
@@ -32,21 +32,21 @@ ancestors: tuple[_Ancestor, ...] = ()
 
 
 def changed() -> None:
-    """Tell forked children that what they have inherited holds no more; after the change."""
+    """Tell forked children that their inherited blocks are out of date; called after the change."""
     _changes[:] = next(_numbers).to_bytes(8, "little")
 
 
 def knows_parents() -> bool:
-    """Say whether this process knows all blocks of those who may hand it tasks.
+    """Whether this process knows all blocks of the processes that may hand it tasks.
 
-    It does if nobody does, or if its parent has forked it and has changed no block since. Workers
-    that were started otherwise (spawn, forkserver, loky, dask) do not.
+    It does if there are none, or if its parent has forked it and has changed no block since.
+    Workers that were started otherwise (spawn, forkserver, loky, dask) do not.
     """
-    if not all(one.knew and one.changes[:] == one.at_fork for one in ancestors):
+    if not all(ancestor.knew and ancestor.changes[:] == ancestor.at_fork for ancestor in ancestors):
         return False
     process = sys.modules.get("multiprocessing.process")  # imported in each of its children
     parent = process and process.parent_process()
-    return not parent or parent.pid in [one.pid for one in ancestors]
+    return not parent or parent.pid in [ancestor.pid for ancestor in ancestors]
 
 
 def _before_fork() -> None:

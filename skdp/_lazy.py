@@ -1,8 +1,4 @@
-"""Pages of names whose modules are imported when a name is first asked for.
-
-An estimator that asks two queries is there before the other forty are
-read: import time is that of what is used.
-"""
+"""Packages whose modules are imported when a name is first used."""
 
 from __future__ import annotations
 
@@ -19,13 +15,8 @@ def page_of(
 ) -> tuple[Callable[[str], Any], Callable[[], list[str]]]:
     """Return the ``__getattr__`` and the ``__dir__`` of a package.
 
-    Parameters
-    ----------
-    package : str
-        Its name.
-    names : mapping of str to str
-        By the name of a module below it: what the package shows of it, separated by blanks. None
-        of these may be the name of a module of the package, which would hide it.
+    `names` are its public names, separated by blanks, by the module that holds them. None of them
+    may be the name of a module of the package.
 
     Examples
     --------
@@ -39,7 +30,7 @@ def page_of(
         if name not in homes:
             raise AttributeError(f"module {package!r} has no attribute {name!r}")
         value = getattr(import_module(f"{package}.{homes[name]}"), name)
-        setattr(sys.modules[package], name, value)  # so that it is asked for once
+        setattr(sys.modules[package], name, value)  # the next time, Python finds it
         return value
 
     def names_of() -> list[str]:

@@ -1,7 +1,4 @@
-"""Threads of a fit: how many there are, BLAS beside them, and how they end.
-
-Nothing of a row is read here: the work is the caller's.
-"""
+"""Threads of a fit: their number, BLAS, and how they end."""
 
 from __future__ import annotations
 
@@ -25,23 +22,22 @@ def _blas() -> ThreadpoolController:
 
 
 def usable_cores() -> int:
-    """Return the cores that this process may use.
+    """Return how many cores this process may use, by its own limits and by those of BLAS.
 
-    No more than its CPU affinity, its control group and `LOKY_MAX_CPU_COUNT` allow, and no more
-    than BLAS may use: who limits its threads (OMP_NUM_THREADS, a worker process of joblib, an
-    enclosing fold) has given the other cores away.
+    Whoever limits the threads of BLAS (OMP_NUM_THREADS, a worker of joblib, an enclosing fold) has
+    given the other cores away.
     """
     allowed = [library["num_threads"] for library in _blas().info()]
     return max(1, min([joblib.cpu_count(), *allowed]))
 
 
 def one_thread_of_blas() -> Any:
-    """Return a context in which BLAS has one thread, for who has several of his own."""
+    """Return a context in which BLAS has one thread, for callers with several threads."""
     return _blas().limit(limits=1)
 
 
 def in_threads(work: Callable[[int, threading.Event], Any], threads: int) -> list[Any]:
-    """Return ``work(i, stop)`` for each i, in so many threads.
+    """Return ``work(i, stop)`` for each i below `threads`, in so many threads.
 
     Ctrl-C sets `stop`: what is returned then is not used. Where no thread can be started (the
     interpreter is ending, or the process may have no more), this one does the work.
@@ -49,8 +45,8 @@ def in_threads(work: Callable[[int, threading.Event], Any], threads: int) -> lis
     stop, taken, results = threading.Event(), dict[int, object](), dict[int, Any]()
 
     def run(i: int) -> None:
-        me = object()
-        if taken.setdefault(i, me) is me:  # no other thread was faster
+        claim = object()
+        if taken.setdefault(i, claim) is claim:  # no other thread was faster
             results[i] = work(i, stop)
 
     if threads == 1:

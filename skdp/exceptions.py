@@ -1,11 +1,15 @@
 """The errors and warnings of skdp. Their messages contain public values only.
 
-Each class derives from the built-in class that callers of scikit-learn
-would catch for the same reason, so existing error handling keeps working.
+Each class derives from the built-in class that callers of scikit-learn would catch for the same
+reason, so existing error handling keeps working.
 """
 
 from __future__ import annotations
 
+import re
+import sys
+import warnings
+from types import FrameType
 from typing import Any
 
 __all__ = [
@@ -28,10 +32,8 @@ __all__ = [
 class BudgetExceededError(ValueError):
     """The privacy budget does not cover the requested charge; nothing was charged for it.
 
-    Earlier fits stay charged, such as those of the earlier steps of a pipeline.
-
-    What to do then is in "Get started", "When nothing is left": use what was released, fit
-    with what ``budget.remaining`` says, or open a second ledger, whose total adds up.
+    Earlier fits stay charged, such as those of the earlier steps of a pipeline. What to do then is
+    in "Get started", "When nothing is left".
 
     Parameters
     ----------
@@ -60,15 +62,15 @@ class LedgerError(RuntimeError):
     """The ledger cannot be used: not a ledger, read-only, locked, the disk is full, no answer.
 
     No noise was drawn. Nothing was charged, unless the message says that a server did not answer a
-    commit: then the charge counts if it was made.
+    commit: such a charge may count.
     """
 
 
 class PrivacyLeakError(RuntimeError):
-    """Code asked a session for private information that no release covers.
+    """Code asked a session for private information that no release covers: a bug in the caller.
 
-    Examples are the number of rows where the neighbouring relation makes it private, or a
-    release beyond the session's allowance. It indicates a bug in the caller. Nothing was released.
+    Examples are a number of rows that is private, or a release beyond the session's allowance.
+    Nothing was released.
     """
 
 
@@ -83,8 +85,8 @@ class QueryRefusedError(ValueError):
 class SourceError(RuntimeError):
     """A table in parts cannot be read, or has changed since it was checked.
 
-    Unlike a table in memory, files may vanish or grow, and engines may fail. The message is fixed,
-    and quotes neither a cell nor the part. Nothing is released; what was charged stays charged.
+    The message is fixed, and quotes neither a cell nor the part. Nothing is released; what was
+    charged stays charged.
     """
 
 
@@ -115,8 +117,8 @@ class NonPrivatePartWarning(UserWarning):
 class PublicRowCountWarning(UserWarning):
     """A fit under "replace_one" shows a number of rows that is not known to be public.
 
-    Under this relation the number of rows of the table counts as public. The number of rows of a
-    table that was filtered by private values is not public.
+    Under this relation the number of rows of the table is public, but not that of a table that was
+    filtered by private values.
     """
 
 
@@ -137,3 +139,32 @@ class SeededNoiseWarning(UserWarning):
 
 class UncountedFitWarning(UserWarning):
     """A fit names no budget in a process that has one, so no ledger counts what it releases."""
+
+
+# --- where a warning points -----------------------------------------------------------------------
+
+_LIBRARIES = ("skdp", "sklearn", "joblib", "contextlib")
+
+
+def outside_level() -> int:
+    """Return the `stacklevel` of the first caller outside skdp and the libraries that run it."""
+    level, frame = 1, sys._getframe(1)
+    while frame.f_back is not None:
+        if frame.f_globals.get("__name__", "").partition(".")[0] not in _LIBRARIES:
+            return level
+        level, frame = level + 1, frame.f_back
+    return level
+
+
+def action_of_filters(text: str, category: type[Warning], frame: FrameType) -> str:
+    """Return the current filters' action for a warning at this frame's line, such as "ignore"."""
+    module = frame.f_globals.get("__name__", "")
+    for action, message, kind, where, line in warnings.filters:
+        if (
+            issubclass(category, kind)
+            and (message is None or re.match(message, text))
+            and (where is None or re.match(where, module))
+            and line in (0, frame.f_lineno)
+        ):
+            return action  # the first of the list counts
+    return "default"

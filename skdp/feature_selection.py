@@ -24,8 +24,8 @@ from skdp.base.classifiers import (
 from skdp.base.expected_error import TargetErrorMixin
 from skdp.base.transformers import Floats, Transformer
 from skdp.budget import Cost, PrivacyBudget, gdp_mu
-from skdp.budget.ambient import outside_level
 from skdp.core import ScaledBox, Session
+from skdp.exceptions import outside_level
 from skdp.parameters import Integers, Table, check_classes, naming
 from skdp.planning import bounds_in
 from skdp.queries import SecondMoment, label_moments, select_classes

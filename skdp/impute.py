@@ -31,8 +31,8 @@ from skdp.base.transformers import (
     per_column,
 )
 from skdp.budget import Cost, PrivacyBudget, gdp_mu
-from skdp.budget.ambient import outside_level
 from skdp.core import Mean, Session
+from skdp.exceptions import outside_level
 from skdp.parameters import FLAG, Table
 from skdp.queries import MarginalCells, Quantiles, learn_domain, row_counts
 from skdp.tabular import (

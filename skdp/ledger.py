@@ -5,13 +5,14 @@ writes a file, and only ``release`` changes a ledger. `PATH` may be the URL of a
 PostgreSQL; no message repeats its password.
 
 - ``show`` prints the terms, what is spent, what is left, the charges, reservations and plans.
-- ``verify`` recomputes every sum and price, and lists what a ledger cannot tell. It ends with
-  status 1 if something is wrong.
+- ``verify`` recomputes every sum from the charges and reservations, every price from its
+  components, and the rest of every plan. It lists what a ledger cannot tell, and ends with status 1
+  if something is wrong.
 - ``export`` prints the ledger as JSON or HTML.
 - ``backup`` copies the ledger as of one moment; others may charge it meanwhile.
-- ``release`` gives back what reservations hold and nobody will use, because their process was
-  killed or lost its connection. `show` lists them with their numbers. A search that still runs may
-  then be unable to pay for all its fits; more than the budget can never be spent.
+- ``release`` gives back what reservations hold whose process was killed or lost its connection.
+  `show` lists them with their numbers. A search that still runs may then be unable to pay for all
+  its fits; more than the budget can never be spent.
 """
 
 from __future__ import annotations
@@ -23,17 +24,18 @@ import json
 import os
 import sqlite3
 import sys
+from collections import Counter
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from fractions import Fraction
 from typing import Any, NoReturn
 
 from skdp._version import __version__
+from skdp.budget import plans, schema
 from skdp.budget.account import accountant_of, plain_sum
-from skdp.budget.arguments import ledger_path, path_of
-from skdp.budget.files import is_url
 from skdp.budget.ledger import Ledger
-from skdp.budget.opening import opened, snapshot
+from skdp.budget.opening import ledger_path, opened, path_of, snapshot
 from skdp.budget.plans import Plan
-from skdp.budget.plans import read as read_plans
 from skdp.budget.reading import Statement
 from skdp.budget.reports.html import (
     CHARGE_HEAD,
@@ -43,11 +45,12 @@ from skdp.budget.reports.html import (
     printable,
     text_table,
 )
-from skdp.budget.reports.verification import UNKNOWABLE, UNREADABLE, verify
 from skdp.budget.schema import Contents, Terms, Totals, cost_of, reservation_of
+from skdp.budget.urls import is_url
 from skdp.exceptions import LedgerError, SealedBudgetError
-from skdp.loss.charge import Charge, PrivacyLoss, ReservationRecord
-from skdp.loss.conversions import Amount
+from skdp.loss.accountants import Accountant, GDPResidueAccountant, plan_epsilon
+from skdp.loss.charge import Charge, Cost, PrivacyLoss, ReservationRecord
+from skdp.loss.conversions import Amount, exact
 
 __all__ = ["backup", "export_html", "export_json", "main", "release", "show", "verified"]
 
@@ -57,7 +60,7 @@ _SHOWN = 50  # charges that `show` prints; the older ones are counted
 
 @contextlib.contextmanager
 def _readable(path: str | os.PathLike[str]) -> Iterator[tuple[sqlite3.Connection, int]]:
-    """Open a copy of a ledger; yield it and its format. A row that is no ledger's is an error."""
+    """Open a copy of a ledger; yield it and its format."""
     connection, version = snapshot(path)
     with contextlib.closing(connection), _rows_of(path):
         yield connection, version
@@ -65,7 +68,7 @@ def _readable(path: str | os.PathLike[str]) -> Iterator[tuple[sqlite3.Connection
 
 @contextlib.contextmanager
 def _rows_of(path: str | os.PathLike[str]) -> Iterator[None]:
-    """Turn what a row that no ledger wrote raises into an error that says so."""
+    """Raise LedgerError for a row that no ledger wrote."""
     try:
         yield
     except UNREADABLE as error:
@@ -77,9 +80,8 @@ def _rows_of(path: str | os.PathLike[str]) -> Iterator[None]:
 def _statement(
     connection: sqlite3.Connection, last: int | None = None, before: int | None = None
 ) -> Statement:
-    contents = Contents.read(connection, last, before)
+    contents, plain = Contents.read(connection, last, before), Amount()
     accountant = accountant_of(contents.terms)
-    plain = Amount()
     if accountant.stateful:
         rows = connection.execute("SELECT components, COUNT(*) FROM charges GROUP BY components")
         plain = plain_sum(accountant, dict(rows.fetchall()))
@@ -107,9 +109,9 @@ def _reservation_row(record: ReservationRecord, now: datetime.datetime) -> list[
     return [record.number, when, state, *losses, _process(record), record.note]
 
 
-def _plan_lines(terms: Terms, plans: Sequence[Plan]) -> list[str]:
+def _plan_lines(terms: Terms, all_plans: Sequence[Plan]) -> list[str]:
     lines = []
-    for plan in plans:
+    for plan in all_plans:
         epsilon, delta = terms.plans[plan.part]
         state = "open" if plan.open else "drawn from" if plan.drawn else "freed"
         lines.append(f"plan {plan.number}, {state}, of at most ({epsilon!r}, {delta!r}):")
@@ -160,29 +162,30 @@ def _table(connection: sqlite3.Connection, every: bool, page: int) -> str:
     count = Totals.read(connection).charges
     end = max(count + 1 - _SHOWN * (page - 1), 1)
     statement = _statement(connection) if every else _statement(connection, _SHOWN, end)
-    plans = read_plans(connection, cost_of)
+    all_plans = plans.read(connection, cost_of)
     (reserved,) = connection.execute("SELECT COUNT(*) FROM reservations").fetchone()
-    # Those that are open are shown, however old they are: somebody may have to give them back.
+    # Open ones are shown however old they are: somebody may have to give them back.
     still_open = connection.execute(
         "SELECT * FROM reservations WHERE closed IS NULL ORDER BY number LIMIT 1000"
     ).fetchall()
     reservations = {record.number: record for record in map(reservation_of, still_open)}
-    contents, spent, left = statement.contents, statement.spent, statement.remaining
-    terms, charges = contents.terms, contents.charges
+    contents, terms, charges = (
+        statement.contents,
+        statement.contents.terms,
+        statement.contents.charges,
+    )
     named = f", data set {contents.facts['dataset']}" if contents.facts["dataset"] else ""
     unit = "" if terms.unit is None else f", unit {terms.unit}"
     what = f"accountant {terms.accountant}, adjacency {terms.adjacency}{unit}{named}"
     lines = [
         f"budget epsilon={terms.epsilon!r}, delta={terms.delta!r}, {printable(what)}",
-        f"spent {_pair(spent)}; remaining {_pair(left)}",
+        f"spent {_pair(statement.spent)}; remaining {_pair(statement.remaining)}",
         "",
     ]
-    if len(charges) < count and page == 1:
-        lines.append(
-            f"{count} charges, the last {len(charges)} of them (the others: --page, --all):"
-        )
-    elif len(charges) < count:
-        lines.append(f"{count} charges, page {page} of {-(-count // _SHOWN)}, from the last:")
+    if len(charges) < count:
+        which = f"page {page} of {-(-count // _SHOWN)}, from the last:"
+        last = f"the last {len(charges)} of them (the others: --page, --all):"
+        lines.append(f"{count} charges, {last if page == 1 else which}")
     if charges:
         head = [*CHARGE_HEAD[:-1], "process", "note"]
         lines += text_table(head, [_charge_row(charge) for charge in charges])
@@ -196,9 +199,229 @@ def _table(connection: sqlite3.Connection, every: bool, page: int) -> str:
         if len(rows) < reserved:
             lines += ["", f"{reserved} reservations, {len(rows)} of them (open, or the last):"]
         lines += ["", *text_table(head, rows)]
-    if plans:
-        lines += ["", *_plan_lines(statement.contents.terms, plans)]
+    if all_plans:
+        lines += ["", *_plan_lines(terms, all_plans)]
     return "\n".join(lines) + "\n"
+
+
+# --- checks ---------------------------------------------------------------------------------------
+
+UNKNOWABLE = (
+    "whether the file was replaced by an older copy, or its last charges and totals undone",
+    "whether there were fits on the same table with no budget, or with another ledger",
+    "whether the noise that was drawn is the described noise, and who drew it",
+    "whether the table, its unit and its neighbouring relation are those that the budget is for",
+    "whether the clocks of the machines that charged were right",
+)
+
+# What a row may raise that was not written by a ledger.
+UNREADABLE = (
+    ArithmeticError,
+    AttributeError,
+    LookupError,
+    RecursionError,
+    TypeError,
+    ValueError,
+    sqlite3.Error,
+)
+
+# Prices that were searched for may differ a little between versions of scipy, exact sums never.
+_SLACK, _ROUNDING = Fraction("0.999"), Fraction(1, 10**9)
+
+
+@dataclass(frozen=True)
+class Finding:
+    """One thing that was checked."""
+
+    level: str  # "ok", "note" (nothing is broken, but a reader should know it) or "wrong"
+    text: str
+
+
+def verify(connection: sqlite3.Connection) -> list[Finding]:
+    """Check a snapshot of a ledger, which is sound if no finding is "wrong"."""
+    try:
+        (verdict,) = connection.execute("PRAGMA integrity_check").fetchone()
+        if verdict != "ok":
+            return [Finding("wrong", "SQLite finds that the file is damaged")]
+        return [Finding("ok", "SQLite finds no damage in the file"), *_findings(connection)]
+    except (LedgerError, *UNREADABLE) as error:
+        reason = str(error) if isinstance(error, LedgerError) else "a row of it cannot be read"
+        return [Finding("wrong", reason)]
+
+
+def _findings(connection: sqlite3.Connection) -> Iterator[Finding]:
+    facts = dict(connection.execute("SELECT * FROM ledger").fetchone())
+    terms = Terms.of(facts)
+    accountant = accountant_of(terms)
+    rows = connection.execute("SELECT * FROM charges ORDER BY number").fetchall()
+    numbers = [row["number"] for row in rows]
+    yield _judged(
+        numbers == list(range(1, len(rows) + 1)),
+        f"its {len(rows)} charges are numbered without a gap",
+        "charges are missing in it, or numbered twice",
+    )
+    times = [datetime.datetime.fromisoformat(row["at"]) for row in rows]
+    yield _judged(
+        times == sorted(times),
+        "their times are in order",
+        "the times of its charges are not in order: a clock was set back, or they were changed",
+        "note",
+    )
+    stated, counted = Totals.read(connection), Totals.counted(connection)
+    yield _judged(
+        stated == counted,
+        "its totals are the sums of its charges and open reservations",
+        "its totals are not the sums of its charges and open reservations",
+    )
+    yield _judged(
+        (counted.charged + counted.aside).fits(accountant.cap),
+        "what was charged and what is set aside stay within the budget",
+        "more was charged or set aside than the budget allows",
+    )
+    if accountant.planned:
+        costs = [(row["number"], cost_of(row["components"])) for row in rows]
+        yield from _of_plans(connection, terms, costs)
+    else:
+        wrong = _wrong_prices(accountant, rows)
+        yield _judged(
+            not wrong,
+            "every charge has the price of its components",
+            f"charges whose price is not that of their components: {_some(wrong)}",
+        )
+    seeded = [row["number"] for row in rows if row["seeded"]]
+    if seeded:
+        yield Finding(
+            "note", f"seeded noise, which whoever knows the seed can remove: {_some(seeded)}"
+        )
+    unread = [row["number"] for row in rows if not _is_list(row["releases"])]
+    yield _judged(
+        not unread,
+        "the descriptions of releases can be read",
+        f"charges whose releases cannot be read: they were changed by others: {_some(unread)}",
+    )
+    silent = [row["number"] for row in rows if row["releases"] == "[]"]
+    if silent:
+        yield Finding(
+            "note",
+            f"charges that list no release (the fit failed, or is still running): {_some(silent)}",
+        )
+    if facts["backup_of"] is not None:
+        yield Finding("note", f"this is a backup of {facts['backup_of']}")
+    versions = Counter(row["skdp_version"] for row in rows)
+    if versions:
+        words = ", ".join(f"{version} ({n})" for version, n in sorted(versions.items()))
+        yield Finding("note", f"charged by skdp {words}; made by skdp {facts['skdp_version']}")
+
+
+def _judged(is_sound: bool, yes: str, no: str, level: str = "wrong") -> Finding:
+    return Finding("ok", yes) if is_sound else Finding(level, no)
+
+
+def _some(numbers: list[int]) -> str:
+    shown = ", ".join(f"#{number}" for number in numbers[:10])
+    return shown + (f" and {len(numbers) - 10} more" if len(numbers) > 10 else "")
+
+
+def _is_list(text: object) -> bool:
+    """Whether a text is a JSON list of objects, as releases are written."""
+    if text == "[]":
+        return True
+    try:
+        releases = json.loads(text) if isinstance(text, str) else None
+    except (ValueError, RecursionError):
+        return False
+    return isinstance(releases, list) and all(isinstance(release, dict) for release in releases)
+
+
+def _wrong_prices(accountant: Accountant, rows: list[sqlite3.Row]) -> list[int]:
+    """Return the numbers of charges whose price is not that of their components."""
+    if isinstance(accountant, GDPResidueAccountant):
+        return _wrong_residues(accountant, rows)
+    wrong = []
+    for row in rows:
+        price, main = accountant.price_all(schema.singles_of(row["components"])), row["main"]
+        is_main = _is(main, price.main) or _nearly(accountant, main, price.main)
+        if not (is_main and _is(row["apart"], price.separate)):
+            wrong.append(row["number"])
+    return wrong
+
+
+def _wrong_residues(accountant: GDPResidueAccountant, rows: list[sqlite3.Row]) -> list[int]:
+    """Return the numbers of charges that paid less than what they took of the allowance."""
+    valid: set[tuple[str, str, str]] = set()
+    wrong = []
+    amounts = [schema.amount_of(row["main"], row["apart"]) for row in rows]
+    charged = Fraction(sum(amount.main for amount in amounts))
+    # The last charges come first: a price that is valid there is valid where more was left, too.
+    for row, paid in zip(reversed(rows), reversed(amounts), strict=True):
+        components, texts = row["components"], (row["components"], row["main"], row["apart"])
+        charged -= paid.main
+        if texts in valid:
+            continue
+        price = accountant.price_all(schema.singles_of(components))
+        # A ledger may hold charges at the plain price, too: that is more, never less.
+        is_sound = paid.separate == price.separate and paid.main <= price.main
+        if is_sound and paid.main != price.main:
+            cost = cost_of(components)
+            is_sound = accountant.is_price(cost, Amount(charged), paid.main / _SLACK)
+        if is_sound:
+            valid.add(texts)
+        else:
+            wrong.append(row["number"])
+    return wrong[::-1]
+
+
+def _is(text: str, amount: Fraction) -> bool:
+    """Whether a decimal text says exactly this; faster than to make a fraction of the text."""
+    integer, _, digits = schema.checked_amount(text).partition(".")
+    return int(integer + digits) * amount.denominator == amount.numerator * 10 ** len(digits)
+
+
+def _nearly(accountant: Accountant, text: str, price: Fraction) -> bool:
+    slack = 0 if accountant.name == "basic" else price * _ROUNDING
+    return abs(Fraction(text) - price) <= slack
+
+
+def _of_plans(
+    connection: sqlite3.Connection, terms: Terms, costs: list[tuple[int, Cost]]
+) -> Iterator[Finding]:
+    yield _judged(
+        plans.left_as_drawn(connection, costs),
+        "every charge was drawn from a plan, and what is left of each is what was not drawn",
+        "what is left of its plans is not what its charges left of them",
+    )
+    holders = [plan for plan in plans.read(connection, cost_of) if plan.taken]
+    parts = [plan.part for plan in holders]
+    yield _judged(
+        len(set(parts)) == len(parts) and all(0 <= part < len(terms.plans) for part in parts),
+        "every plan has a part of the budget of its own",
+        "two plans take the same part of the budget, or one that is not there",
+    )
+    paid: dict[int, list[Amount]] = {}
+    for row in connection.execute(
+        "SELECT DISTINCT plan, number, main, apart FROM draws JOIN charges ON charge = number"
+        " ORDER BY number"
+    ):
+        paid.setdefault(row["plan"], []).append(schema.amount_of(row["main"], row["apart"]))
+    drawn = [plan for plan in holders if plan.drawn]
+    late = [plan.number for plan in drawn if not _is_paid(plan, terms, paid[plan.number])]
+    yield _judged(
+        not late,
+        "the first draw of every plan paid for all of it, and no later one paid again",
+        f"plans whose first draw did not pay for all of them, or another paid: {_some(late)}",
+    )
+
+
+def _is_paid(plan: Plan, terms: Terms, draws: list[Amount]) -> bool:
+    """Whether the first draw of a plan has its price, within its part, and the others none."""
+    epsilon, delta = terms.plans[plan.part]
+    first, *others = draws
+    price = plan_epsilon(plan.cost, delta)
+    return (
+        price * float(_SLACK) <= first.main <= exact(epsilon)
+        and first.separate == exact(delta)
+        and others == [Amount()] * len(others)
+    )
 
 
 def verified(path: str | os.PathLike[str]) -> tuple[bool, str]:
@@ -213,7 +436,7 @@ def verified(path: str | os.PathLike[str]) -> tuple[bool, str]:
     -------
     sound : bool
     text : str
-        A line for each check, and what a ledger cannot tell.
+        A line for each check, and what no ledger can tell.
     """
     with _readable(path) as (connection, version):
         findings = verify(connection)
@@ -227,10 +450,8 @@ def verified(path: str | os.PathLike[str]) -> tuple[bool, str]:
 def _fields(record: Any, names: str) -> dict[str, Any]:
     """Return attributes of a record by name, times as text."""
     values = {name: getattr(record, name) for name in names.split()}
-    return {
-        name: value.isoformat() if isinstance(value, datetime.datetime) else value
-        for name, value in values.items()
-    }
+    times = {n: t.isoformat() for n, t in values.items() if isinstance(t, datetime.datetime)}
+    return values | times
 
 
 _PRICE = "epsilon delta mu separate_delta"
@@ -267,10 +488,10 @@ def export_json(path: str | os.PathLike[str]) -> str:
     text : str
     """
     with _readable(path) as (connection, version):
-        return json.dumps(_whole(connection, version), indent=2) + "\n"
+        return json.dumps(_everything(connection, version), indent=2) + "\n"
 
 
-def _whole(connection: sqlite3.Connection, version: int) -> dict[str, Any]:
+def _everything(connection: sqlite3.Connection, version: int) -> dict[str, Any]:
     findings, statement = verify(connection), _statement(connection)
     contents, terms = statement.contents, statement.contents.terms
     facts = {
@@ -367,19 +588,14 @@ def release(path: str | os.PathLike[str], numbers: Sequence[int] | None = None) 
         when = f"{record.when:%Y-%m-%d %H:%M:%S} UTC"
         what = f"reservation {number} of process {_process(record)} ({when})"
         lines.append(f"{what} {'was given back' if freed else 'had been closed meanwhile'}")
-    return _text(lines or ["No reservation is open."])
-
-
-def _text(lines: Sequence[str]) -> str:
-    # What a terminal would obey is shown as an escape.
-    return "".join(f"{printable(line)}\n" for line in lines)
+    return "".join(f"{printable(line)}\n" for line in lines or ["No reservation is open."])
 
 
 class _Parser(argparse.ArgumentParser):
-    """A parser whose errors do not repeat what was typed: it may be a URL with a password."""
+    """A parser whose errors do not repeat the arguments, which may hold a password."""
 
     def error(self, message: str) -> NoReturn:
-        """Say what is missing, or that the arguments are not right, and exit."""
+        """Print what is missing, or that the arguments are wrong, and exit."""
         if not message.startswith("the following arguments are required"):
             message = "these are not the arguments of a command"
         self.print_usage(sys.stderr)

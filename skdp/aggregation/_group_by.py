@@ -22,8 +22,8 @@ from skdp.aggregation._results import std_of
 from skdp.base import CallContext, unchanged_on_error
 from skdp.base.context import public_key, unit_of
 from skdp.budget import Cost, gdp_mu
-from skdp.budget.ambient import outside_level
 from skdp.core import Release, Session
+from skdp.exceptions import outside_level
 from skdp.parameters import Integers, Reals, check_kinds, check_parameter, naming
 from skdp.planning import Allowance
 from skdp.queries import (

@@ -38,8 +38,7 @@ from skdp.base.leaks import (
     leaks_of_function,
     scorers_in,
 )
-from skdp.budget.ambient import action_of_filters
-from skdp.exceptions import NonPrivatePartWarning
+from skdp.exceptions import NonPrivatePartWarning, action_of_filters
 
 _IMPORTANCES = "yellowbrick.model_selection.importances"
 

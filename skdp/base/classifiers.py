@@ -24,8 +24,8 @@ from sklearn.utils.validation import validate_data
 from skdp.base.expected_error import TargetErrorMixin
 from skdp.base.mixin import PrivateMixin, weighted_rows
 from skdp.budget import Cost, PrivacyBudget, gdp_mu
-from skdp.budget.ambient import outside_level
 from skdp.core import Mean, ScaledBox, Session
+from skdp.exceptions import outside_level
 from skdp.loss.conversions import check_delta
 from skdp.parameters import check_bounds, check_classes, check_size
 from skdp.planning import Allowance, bounds_in

@@ -46,9 +46,9 @@ from skdp.base.callers import (
 )
 from skdp.base.context import CallContext, public_key, unit_of
 from skdp.budget import Cost, PrivacyBudget
-from skdp.budget.ambient import ambient_budget, outside_level
+from skdp.budget.ambient import ambient_budget
 from skdp.core import PRIVATE_ROWS, Session, check_allowance
-from skdp.exceptions import FoldsWarning
+from skdp.exceptions import FoldsWarning, outside_level
 from skdp.parameters import (
     PRIVATE,
     Reals,

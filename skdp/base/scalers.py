@@ -27,8 +27,8 @@ from skdp.base.expected_error import (
 )
 from skdp.base.mixin import in_precision_of, keeps_precision
 from skdp.base.transformers import Transformer
-from skdp.budget.ambient import outside_level
 from skdp.core import Box, Count, Session
+from skdp.exceptions import outside_level
 from skdp.planning import Allowance, bounds_in, row_count
 from skdp.queries import CellQuantile, LearnedBounds, LearnedBox, OfColumn, moments
 from skdp.tabular import ONE_PLACE, ColumnPlan, check_columns, check_public_array

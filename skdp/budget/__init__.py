@@ -1,4 +1,4 @@
-"""What a release costs, and whether the budget can pay for it. This package never sees data.
+"""Privacy budgets and their ledgers. This package never sees data.
 
 :class:`PrivacyBudget` is the object that users pass to estimators. :class:`Cost` is the price of a
 fit; it is known before any data is touched. Accountants are the rules by which prices add up.

@@ -1,8 +1,4 @@
-"""Joins a ledger with the accountant that its terms name: what was charged, and what still fits.
-
-`PrivacyBudget` is the object round an :class:`Account` that users hold. A refusal says what does
-not fit, and what to do about it.
-"""
+"""A ledger with its accountant: charges, what remains, refusals."""
 
 from __future__ import annotations
 
@@ -11,20 +7,21 @@ import functools
 import math
 import os
 import uuid
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from types import TracebackType
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from typing import Any
 
 from skdp.budget import schema
-from skdp.budget.arguments import check_public, check_text
 from skdp.budget.operations import Known, LedgerOperations, releases_json
-from skdp.budget.schema import Terms
+from skdp.budget.schema import Terms, Totals
+from skdp.budget.urls import check_public, check_text
 from skdp.exceptions import BudgetExceededError, LedgerError, SealedBudgetError
 from skdp.loss.accountants import ACCOUNTANTS, Accountant, PLDAccountant, plan_epsilon
-from skdp.loss.charge import Charge, Cost, PrivacyLoss, check_cost
+from skdp.loss.charge import Charge, Cost, PrivacyLoss, check_cost, non_gaussian_delta
 from skdp.loss.conversions import Amount, exact
 
-_COUNTED = 1_000  # prices that depend on what was charged before are counted one by one so far
+# `fits` counts this many charges one by one where prices depend on what was charged before; the
+# rest count at the plain price, so that the call ends.
+_COUNTED = 1_000
 
 _LEFT = (
     "budget.remaining says what is left, budget.charges what was spent; the total of a ledger "
@@ -33,34 +30,27 @@ _LEFT = (
 
 
 class Account:
-    """A ledger and its accountant.
-
-    `terms` are ones that the accountant can keep; `note` is written with each charge; `ledger` is
-    given once it is open; `sealed` says whether the ledger could not be reached when it was last
-    asked; `tokens` are those of the reservations that are open here, oldest first.
-    """
+    """A ledger and its accountant; `tokens` are those of reservations open here, oldest first."""
 
     __slots__ = ("_plain", "accountant", "ledger", "note", "sealed", "terms", "tokens")
 
-    ledger: LedgerOperations
+    ledger: LedgerOperations  # set once it is open
 
     def __init__(self, terms: Terms, note: str = "") -> None:
         self.terms, self.note, self.sealed = terms, note, False
         self.tokens: dict[str, None] = {}
         self.accountant = accountant_of(terms)
-        self._plain = (0, Amount())  # the number of the last charge in a sum, and the sum
+        self._plain = (0, Amount())  # the sum of plain prices up to the charge of this number
 
     @contextlib.contextmanager
     def noting_seal(self) -> Iterator[None]:
-        """Remember, for `repr`, whether the ledger was reachable."""
+        """Remember in `sealed`, for `repr`, whether the ledger was there."""
         try:
             yield
             self.sealed = False
         except SealedBudgetError:
             self.sealed = True
             raise
-
-    # -- how it stands ------------------------------------------------------------------------
 
     def sums(self) -> tuple[Amount, Amount]:
         """Return what was charged, and what is set aside."""
@@ -69,14 +59,11 @@ class Account:
 
     @property
     def spent(self) -> PrivacyLoss:
-        """What was charged as (epsilon, delta), rounded up."""
+        """The (epsilon, delta) of all charges, rounded up."""
         return self.accountant.loss(self.plain() if self.accountant.stateful else self.sums()[0])
 
     def plain(self) -> Amount:
-        """Return the sum of the prices of all charges, whatever was charged before each.
-
-        Only charges that this object has not seen yet are read.
-        """
+        """Return the sum of the plain prices of all charges; only charges not seen yet are read."""
         counted, amount = self._plain
         with self.noting_seal():
             number, components = self.ledger.components(counted)
@@ -94,14 +81,10 @@ class Account:
 
     def remaining_at(self, known: Known) -> PrivacyLoss:
         """Return what remained when this process last saw the ledger."""
-        if self.accountant.planned:
-            free = free_part(self.terms, set(known.taken))
-        else:
-            free = self.accountant.cap - known.totals.charged - known.totals.aside
+        free = free_amount(self.accountant, self.terms, known.totals, known.taken)
         return self.accountant.room(free.positive())
 
     def _free(self) -> Amount:
-        """Return what is neither spent nor set aside: of plans, the largest part that is free."""
         if self.accountant.planned:
             with self.noting_seal():
                 return free_part(self.terms, self.ledger.taken())
@@ -116,6 +99,7 @@ class Account:
             if planned:
                 return self.ledger.planned(cost, tokens)
             cap = self.accountant.cap
+            # With the cap as the price, all that own reservations hold counts as room.
             room = self.ledger.room(cap, cap, tokens).positive()
             charged = self.ledger.sums()[0]
         count = 0
@@ -125,29 +109,25 @@ class Account:
                 return count
             count, charged, room = count + 1, charged + price, room - price
         price = self.accountant.price(cost)
-        parts = ((room.main, price.main), (room.apart, price.apart))
+        parts = ((room.main, price.main), (room.separate, price.separate))
         return count + min(have // need for have, need in parts if need)
 
     def _price(self, cost: Cost) -> Callable[[Amount], Amount] | None:
         """Return what a charge adds, as a function of what was charged; None where plans say it."""
-        accountant = self.accountant
-        if accountant.planned:
+        if self.accountant.planned:
             return None
-        if accountant.stateful:
-            return functools.partial(accountant.price_at, cost)
-        price = accountant.price(cost)
+        if self.accountant.stateful:
+            return functools.partial(self.accountant.price_at, cost)
+        price = self.accountant.price(cost)
         return lambda charged: price
 
     def _prices(self, cost: Cost) -> list[Amount | None]:
-        """Return what a reservation sets aside, for each part that it may take."""
+        """Return what a reservation sets aside in each part of the budget; None where too small."""
         accountant = self.accountant
         if not isinstance(accountant, PLDAccountant):
             return [accountant.price(cost)]
-        prices: list[Amount | None] = []
-        for epsilon, delta in self.terms.plans:
-            price = accountant.plan_price(cost, delta)
-            prices.append(price if price.main <= exact(epsilon) else None)
-        return prices
+        prices = [(accountant.plan_price(cost, delta), exact(e)) for e, delta in self.terms.plans]
+        return [price if price.main <= epsilon else None for price, epsilon in prices]
 
     # -- spending -----------------------------------------------------------------------------
 
@@ -169,40 +149,28 @@ class Account:
         cost: Cost,
         *,
         estimator: str,
-        seeded: bool,
-        releases: Sequence[Mapping[str, Any]],
-        note: str,
+        seeded: bool = False,
+        releases: Sequence[Mapping[str, Any]] = (),
+        note: str = "",
     ) -> Charge:
         """Write a charge if it fits, in one transaction; see `PrivacyBudget.charge`."""
         price_after = self._price(check_cost(cost))
-        facts: dict[str, Any] = {
+        facts = {
             "estimator": check_text(estimator, "estimator"),
-            "seeded": bool(seeded),
+            "seeded": int(bool(seeded)),
             "releases": releases_json(releases),
             "note": ": ".join(filter(None, (self.note, check_public(note, "note")))),
         }
+        tokens, cap = tuple(self.tokens), self.accountant.cap
         with self.noting_seal():
             charge, room = self.ledger.record(
-                cost,
-                price_after,
-                self.accountant.cap,
-                adjacency=self.terms.adjacency,
-                tokens=tuple(self.tokens),
-                **facts,
+                cost, price_after, cap, tokens, self.terms.adjacency, facts
             )
         if charge is not None:
             return charge
-        raise (
-            self.unplanned(cost, estimator)
-            if price_after is None
-            else self.exceeded(cost, room, estimator)
-        )
-
-    def describe(self, charge: Charge, releases: Sequence[Mapping[str, Any]]) -> None:
-        """Write down what a charge released; see `PrivacyBudget.describe`."""
-        text = releases_json(releases)
-        with self.noting_seal():
-            self.ledger.describe(charge, text)
+        if price_after is None:
+            raise self.unplanned(cost, estimator)
+        raise self.exceeded(cost, room, estimator)
 
     def reserve(self, cost: Cost, note: str) -> tuple[int, str]:
         """Set a price aside; return the number of the reservation, and its token."""
@@ -219,33 +187,31 @@ class Account:
 
     def check_reserve(self, cost: Cost) -> None:
         """Raise what :meth:`reserve` would raise for this price; record nothing."""
-        prices = self._prices(check_cost(cost))
+        prices, taken = self._prices(check_cost(cost)), set[int]()
         if self.accountant.planned:
             with self.noting_seal():
                 taken = self.ledger.taken()
-            free = [price for i, price in enumerate(prices) if i not in taken and price]
-            if not free:
-                raise self.exceeded(cost, free_part(self.terms, taken))
-            return
-        room, (price,) = self._free(), prices
-        if price is None or not price.fits(room):
+            room = free_part(self.terms, taken)
+        else:
+            room = self._free()
+        free = [price for i, price in enumerate(prices) if price and i not in taken]
+        if not any(self.accountant.planned or price.fits(room) for price in free):
             raise self.exceeded(cost, room)
 
     # -- refusals -----------------------------------------------------------------------------
 
     def exceeded(self, cost: Cost, room: Amount, who: str = "") -> BudgetExceededError:
         """Return the error for a price that does not fit into this room."""
-        terms, left = self.terms, self.accountant.room(room.positive())
+        terms, remaining = self.terms, self.accountant.room(room.positive())
         named = f"{who}: the" if who else "The"
         return BudgetExceededError(
             f"{named} price is epsilon={cost.epsilon!r}, delta={cost.delta!r} ({cost.mechanism}); "
             f"the budget of epsilon={terms.epsilon!r}, delta={terms.delta!r} has "
-            f"epsilon={left.epsilon!r}, delta={left.delta!r} left under "
-            f'accountant="{terms.accountant}". {_kept(who)}'
-            f" {self._way_out(cost, left)}"
-            f"{self._apart_hint(cost)}",
+            f"epsilon={remaining.epsilon!r}, delta={remaining.delta!r} left under "
+            f'accountant="{terms.accountant}". {_still_charged(who)}'
+            f" {self._way_out(cost, remaining)}{self._separate_hint(cost)}",
             cost=cost,
-            remaining=left,
+            remaining=remaining,
         )
 
     def unplanned(self, cost: Cost, who: str = "") -> BudgetExceededError:
@@ -257,17 +223,17 @@ class Account:
             f'accountant="{self.terms.accountant}" grants only what was planned before the first '
             "charge of the plan: "
             "`with budget.reserve([first.privacy_cost(), second.privacy_cost()]):` "
-            f"around all fits of a plan. {_kept(who)}"
+            f"around all fits of a plan. {_still_charged(who)}"
         )
 
-    def _way_out(self, cost: Cost, left: PrivacyLoss) -> str:
+    def _way_out(self, cost: Cost, remaining: PrivacyLoss) -> str:
         """Say which of epsilon and delta does not fit, and what to do about it."""
         if self.accountant.planned:
-            price = plan_epsilon(cost, left.delta) if left.delta else math.inf
+            price = plan_epsilon(cost, remaining.delta) if remaining.delta else math.inf
             if math.isinf(price):
                 return "All of its plans are taken, or its deltas do not fit into one."
             return f"As a plan it comes to epsilon={price:.6g} there: plan less."
-        if not left.epsilon:
+        if not remaining.epsilon:
             return (
                 "Its epsilon is spent. You may use what was released as often as you like. "
                 "Further releases about this table need a second budget (another ledger, and "
@@ -276,34 +242,27 @@ class Account:
             )
         if self.terms.accountant != "basic":
             return f"State a smaller epsilon. {_LEFT}"
-        by_delta = cost.delta > left.delta
-        by_epsilon = cost.epsilon > left.epsilon
-        if by_delta and not by_epsilon:
-            short, way = (
-                "delta does",
-                "delta=0 (other noise)" if not left.delta else "a smaller delta",
-            )
-        elif by_delta:
-            short, way = "epsilon and delta do", "smaller ones"
-        else:
-            short, way = "epsilon does", "a smaller epsilon"
-        return f"The {short} not fit: state {way}. {_LEFT}"
+        if cost.delta <= remaining.delta:
+            return f"The epsilon does not fit: state a smaller epsilon. {_LEFT}"
+        if cost.epsilon > remaining.epsilon:
+            return f"The epsilon and delta do not fit: state smaller ones. {_LEFT}"
+        way = "a smaller delta" if remaining.delta else "delta=0 (other noise)"
+        return f"The delta does not fit: state {way}. {_LEFT}"
 
-    def _apart_hint(self, cost: Cost) -> str:
-        """Say what a price with a separate delta needs, where the accountant keeps such apart."""
-        apart = cost.delta if cost.mu is None else cost.separate_delta
-        set_aside = self.terms.separate_delta
-        if not apart or self.terms.accountant == "basic" or apart <= set_aside:
+    def _separate_hint(self, cost: Cost) -> str:
+        """Say how much separate delta a price needs, if the accountant has less."""
+        needed, stated = non_gaussian_delta(cost), self.terms.separate_delta
+        if self.terms.accountant == "basic" or needed <= stated:
             return ""
         return (
-            f" A release that is not Gaussian needs a separate delta of {apart!r}; the budget has "
-            f"only separate_delta={set_aside!r} for all such releases: state more with "
+            f" A release that is not Gaussian needs a separate delta of {needed!r}; the budget has "
+            f"only separate_delta={stated!r} for all such releases: state more with "
             "PrivacyBudget(..., separate_delta=...)."
         )
 
 
-def _kept(who: str) -> str:
-    """Say what a refusal leaves as it was; `who` is refused, or "" for a plan of fits."""
+def _still_charged(who: str) -> str:
+    """Say what was charged beside a refused fit of `who` ("": a plan of fits)."""
     if not who:
         return "Nothing was charged."
     return (
@@ -318,22 +277,25 @@ def accountant_of(terms: Terms) -> Accountant:
 
 
 def plain_sum(accountant: Accountant, components: Mapping[str, int]) -> Amount:
-    """Return the sum of the prices that charges have whatever was charged before them.
-
-    `components` are theirs, as the ledger writes them, with how often each occurs.
-    """
-    amount = Amount()
-    for text, often in components.items():
-        for single, times in schema.singles_of(text):
-            amount = amount + often * times * accountant.price_one(single)
-    return amount
+    """Return the sum of the plain prices of components, each text with how often it occurs."""
+    prices = (n * accountant.price_all(schema.singles_of(text)) for text, n in components.items())
+    return sum(prices, Amount())
 
 
-def free_part(terms: Terms, taken: set[int]) -> Amount:
+def free_part(terms: Terms, taken: Collection[int]) -> Amount:
     """Return the largest part of a budget of plans that no plan has taken; nothing if none is."""
     free = [part for i, part in enumerate(terms.plans) if i not in taken]
     epsilon, delta = max(free, default=(0.0, 0.0))
     return Amount(exact(epsilon), exact(delta))
+
+
+def free_amount(
+    accountant: Accountant, terms: Terms, totals: Totals, taken: Collection[int]
+) -> Amount:
+    """Return what is neither spent nor set aside: of plans, the largest part that is free."""
+    if accountant.planned:
+        return free_part(terms, taken)
+    return accountant.cap - totals.charged - totals.aside
 
 
 class Reservation:
@@ -361,12 +323,7 @@ class Reservation:
         self._pid = os.getpid()
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
+    def __exit__(self, kind: object, error: BaseException | None, traceback: object) -> None:
         if os.getpid() != self._pid:
             return  # a forked child that leaves the block does not end its parent's reservation
         self._account.tokens.pop(self._token, None)

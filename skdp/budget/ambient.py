@@ -1,15 +1,14 @@
-"""Which budget counts a fit that names none: the innermost ``with budget:``.
+"""The budget of a fit that names none: the innermost ``with budget:``.
 
-A block is entered in one thread, and a search inside it fits in others. So a fit asks the block of
-its own context first (of its thread or asynchronous task), and then the blocks of the whole
-process, where one of them is the innermost of all. Where blocks of several threads stand side by
-side and a thread has none of its own, nobody can tell which is meant, and that is an error before
+A block is entered in one thread, and a search inside it fits in others. So a fit looks for a block
+of its own context first (thread or asynchronous task), then for the innermost block of the process.
+If several threads have blocks and this one has none, it is unclear which is meant: an error, before
 any charge.
 
 Other processes learn of a block in three ways:
 
 - Estimators that are cloned or pickled inside a block take its budget with them.
-- Tasks of joblib take along the budget of whoever called `Parallel`, or that there was no block.
+- Tasks of joblib carry the budget of the block that called `Parallel`, or that there was none.
 - A process that is forked inside a block is inside it, until its parent may mean another one.
 
 A worker that has learned nothing refuses a fit that names no budget.
@@ -21,7 +20,6 @@ import contextlib
 import functools
 import os
 import pickle
-import re
 import sys
 import threading
 import warnings
@@ -36,7 +34,7 @@ from typing import TYPE_CHECKING, Any, cast
 from joblib.parallel import BatchedCalls, Parallel
 
 from skdp import _forks
-from skdp.exceptions import UncountedFitWarning
+from skdp.exceptions import UncountedFitWarning, action_of_filters, outside_level
 
 if TYPE_CHECKING:
     from skdp.budget.budget import PrivacyBudget
@@ -56,8 +54,6 @@ class Block:
         source = self.source
         return source.budget() if isinstance(source, _Sent) else source
 
-
-_LIBRARIES = ("skdp", "sklearn", "joblib", "contextlib")
 
 _HERE: ContextVar[Block | None] = ContextVar("skdp_budget", default=None)
 # The open blocks of this process, in the order of entering. Changed and read by single operations
@@ -80,6 +76,7 @@ def _after_fork_in_child() -> None:
         blocks.append(block)
     _inherited = (*_inherited, *blocks)
     _OPEN.clear()
+    # A block that does not travel still counts in the thread that forked.
     while block is not None and not (block.open and not block.travels):
         block = block.outer
     _HERE.set(block)
@@ -90,7 +87,7 @@ if hasattr(os, "register_at_fork"):
 
 
 def _runs_task_of_others() -> bool:
-    """Say whether dask or Spark runs this thread's task, for whoever is connected to them."""
+    """Whether dask or Spark runs this thread's task, perhaps for another process."""
     if dask := sys.modules.get("distributed"):
         with contextlib.suppress(ValueError, AttributeError):  # not in a worker
             return not dask.get_worker().address.startswith("inproc:")
@@ -100,29 +97,29 @@ def _runs_task_of_others() -> bool:
 
 # -- tasks of joblib ------------------------------------------------------------------------------
 
-# An attribute of a task that was called in no block: whether there was a budget; None if it may
-# have been in one.
+# An attribute of a task that was called in no block: whether the caller had a budget, or None where
+# the caller may have been in a block.
 _OUTSIDE = "skdp_fits_are_uncounted_beside_a_budget"
 
 # Budgets of the last tasks: a worker connects to a ledger once, not once a task.
-_kept: deque[PrivacyBudget] = deque(maxlen=4)
+_recent: deque[PrivacyBudget] = deque(maxlen=4)
 
 
 class _Sent:
-    """A budget that a task has brought along, opened by the first fit that asks for it."""
+    """A budget that a task has brought along, opened by its first fit."""
 
     def __init__(self, pickled: bytes) -> None:
         self.pickled = pickled
 
     def budget(self) -> PrivacyBudget:
         budget = cast("PrivacyBudget", pickle.loads(self.pickled))
-        if budget not in _kept:
-            _kept.append(budget)
+        if budget not in _recent:
+            _recent.append(budget)
         return budget
 
 
 class _Call:
-    """What counts the fits of one call of `Parallel`, where it was called."""
+    """The budget that counts the fits of one call of `Parallel`."""
 
     def __init__(self) -> None:
         self.source: PrivacyBudget | _Sent | None = None
@@ -134,8 +131,7 @@ class _Call:
         if block is not None:
             self.source, self.travels = block.source, block.travels
         elif is_known:
-            told = _outside()
-            self.outside = live() if told is None else told
+            self.outside = _is_beside_a_budget()
 
     def __reduce__(self) -> tuple[Any, ...]:
         source = self.source
@@ -160,8 +156,8 @@ class _Task:
         if self.call.source is not None and self.call.travels:
             return functools.partial, (_run_in_block, self.call, self.function)
         # No code of skdp: other tasks than fits may go where it is not installed.
-        told = {_OUTSIDE: self.call.outside}
-        return functools.partial, (self.function,), (self.function, (), {}, told)
+        attributes = {_OUTSIDE: self.call.outside}
+        return functools.partial, (self.function,), (self.function, (), {}, attributes)
 
 
 def _run_in_block(sent: _Sent, function: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
@@ -173,7 +169,7 @@ def _run_in_block(sent: _Sent, function: Callable[..., Any], *args: Any, **kwarg
 
 
 class _Tasks:
-    """An iterable of tasks that knows how many they are."""
+    """An iterable of tasks with a length."""
 
     def __init__(self, tasks: Iterator[Any], n: int) -> None:
         self._tasks, self._n = tasks, n
@@ -191,11 +187,11 @@ _parallel = Parallel.__call__
 @functools.wraps(_parallel)
 def _call_in_block(self: Parallel, iterable: Any) -> Any:
     # joblib takes tasks from the iterable, pickles and runs them in threads of its own, perhaps
-    # after the block. Only here it is known who calls; all backends are called from here.
+    # after the block. Only here the caller is known; all backends are called from here.
     call, last = _Call(), None
 
     def task(function: Callable[..., Any]) -> _Task:
-        nonlocal last
+        nonlocal last  # tasks of one function share one object, which is pickled once
         wrapped = last
         if wrapped is None or wrapped.function is not function:
             wrapped = last = _Task(function, call)
@@ -209,7 +205,7 @@ Parallel.__call__ = _call_in_block
 
 
 def _outside() -> bool | None:
-    """Return what the task that runs here was told outside of all blocks, else None."""
+    """Return the mark `_OUTSIDE` of the task of joblib that runs here, else None."""
     stacks: list[FrameType | None] = [sys._getframe(1), None]
     if not _runs_task_of_others():  # a task of the main thread may have started this one
         stacks[1] = sys._current_frames().get(threading.main_thread().ident or 0)
@@ -223,14 +219,20 @@ def _outside() -> bool | None:
                 tasks = batch.items if is_of_joblib else frame.f_locals.get("tasks")
                 task = tasks[0] if isinstance(tasks, list) and tasks else None
                 if isinstance(task, list | tuple) and task:
-                    told = getattr(task[0], "__dict__", {})
-                    if _OUTSIDE in told:
-                        return cast("bool | None", told[_OUTSIDE])
+                    attributes = getattr(task[0], "__dict__", {})
+                    if _OUTSIDE in attributes:
+                        return cast("bool | None", attributes[_OUTSIDE])
                 is_batch = is_batch or (i == 1 and is_of_joblib)
             frame = frame.f_back
-    # A process that has not imported this module tells nothing, and is in no block. That holds for
-    # one that is no worker itself; names of their children have a colon.
+    # A caller that has not imported this module marks nothing, and is in no block. That holds for
+    # callers that are no workers themselves; names of the children of workers have a colon.
     return False if is_batch and ":" not in current_process().name else None
+
+
+def _is_beside_a_budget() -> bool:
+    """Whether this process, or the caller of its task, has a budget."""
+    mark = _outside()
+    return len(_LIVE) > 0 if mark is None else mark
 
 
 # -- blocks ---------------------------------------------------------------------------------------
@@ -263,10 +265,7 @@ def leave(block: Block) -> None:
 
 @contextlib.contextmanager
 def only_here(source: PrivacyBudget | _Sent, *, travels: bool = False) -> Iterator[None]:
-    """Make a budget ambient in this thread or task alone.
-
-    `travels` says whether fits of other processes may be charged to it.
-    """
+    """Make a budget ambient in this thread or task; in other processes, too, if it `travels`."""
     block = Block(source, _innermost(_HERE.get()), travels=travels)
     token = _HERE.set(block)
     if not _is_meant(source):  # else children that were forked go on as they are
@@ -284,7 +283,7 @@ def here() -> Block | None:
 
 
 def _resolved() -> tuple[Block | None, bool]:
-    """Return the block that counts a fit of here and now, and whether that can be known."""
+    """Return the block that counts a fit here and now, and whether that is known."""
     return (own, True) if (own := here()) is not None else _resolved_elsewhere()
 
 
@@ -304,8 +303,8 @@ def _resolved_elsewhere() -> tuple[Block | None, bool]:
         while block is not None:
             around.add(id(block))
             block = _innermost(block.outer)
-        apart = [block for block in blocks if id(block) not in around]
-        if any(block.budget is not blocks[-1].budget for block in apart):
+        beside = [block for block in blocks if id(block) not in around]
+        if any(block.budget is not blocks[-1].budget for block in beside):
             raise ValueError(
                 "budget must be stated here: several threads are inside `with budget:` blocks of "
                 "different budgets, and this thread is in none of its own. Pass budget=..."
@@ -314,7 +313,7 @@ def _resolved_elsewhere() -> tuple[Block | None, bool]:
 
 
 def _is_meant(source: PrivacyBudget | _Sent) -> bool:
-    """Say whether every thread of this process charges this budget."""
+    """Whether every thread of this process charges this budget."""
     try:
         block = _resolved_elsewhere()[0]
     except ValueError:
@@ -323,10 +322,7 @@ def _is_meant(source: PrivacyBudget | _Sent) -> bool:
 
 
 def ambient_budget() -> PrivacyBudget | None:
-    """Return the budget of the innermost block; None outside of all, or where none is known.
-
-    Raises ValueError if several budgets are ambient in other threads, and none in this one.
-    """
+    """Return the budget of the innermost block, or None; raise ValueError if threads disagree."""
     block = _resolved()[0]
     return None if block is None else block.budget
 
@@ -334,35 +330,6 @@ def ambient_budget() -> PrivacyBudget | None:
 def ledger_of(budget: PrivacyBudget | None) -> str | None:
     """Return the identity of a budget's ledger, which several budgets may have opened."""
     return None if budget is None else budget._ledger.id
-
-
-def live() -> bool:
-    """Whether a budget was made or opened in this process and is still there."""
-    return len(_LIVE) > 0
-
-
-def outside_level() -> int:
-    """Return the `stacklevel` of the first caller outside of skdp and what runs it."""
-    level, frame = 1, sys._getframe(1)
-    while frame.f_back is not None:
-        if frame.f_globals.get("__name__", "").partition(".")[0] not in _LIBRARIES:
-            return level
-        level, frame = level + 1, frame.f_back
-    return level
-
-
-def action_of_filters(text: str, category: type[Warning], frame: FrameType) -> str:
-    """Return what the filters of now do with a warning of a frame's line: "ignore", "error", ..."""
-    module = frame.f_globals.get("__name__", "")
-    for action, message, kind, where, line in warnings.filters:
-        if (
-            issubclass(category, kind)
-            and (message is None or re.match(message, text))
-            and (where is None or re.match(where, module))
-            and line in (0, frame.f_lineno)
-        ):
-            return action  # the first of the list counts
-    return "default"
 
 
 # -- fits that no budget counts -------------------------------------------------------------------
@@ -382,17 +349,13 @@ _shown: set[str] = set()  # Python forgets what it has shown whenever a fit chan
 
 
 def check_counted(name: str) -> None:
-    """Refuse a fit without a budget where one may be meant; warn beside a budget.
-
-    Raises ValueError, with the way out, in a worker that cannot know; nothing has been charged.
-    """
+    """Refuse a fit without a budget where one may be meant; warn beside a budget."""
     if not _resolved()[1]:
         raise ValueError(_UNKNOWN.format(name=name))
     text = _UNCOUNTED.format(name=name)
     level = outside_level()
     frame = sys._getframe(level - 1)
-    told = _outside()
-    if not (live() if told is None else told):
+    if not _is_beside_a_budget():
         return
     # By default once a process; a filter for more (an error, always) is left to Python.
     before = action_of_filters(text, UncountedFitWarning, frame)

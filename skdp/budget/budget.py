@@ -1,49 +1,54 @@
-"""PrivacyBudget: one (epsilon, delta) for everything that is released about one table.
+"""PrivacyBudget: one (epsilon, delta) for everything released about one table.
 
-A budget never sees data. It grants a charge if and only if all charges together keep the promise
-under the accountant in force, and writes it to a ledger that every clone, thread, process and
-pickled copy shares.
+A budget grants a charge if and only if all charges together keep the promise under its accountant,
+and writes it to a ledger that every clone, thread, process and pickled copy shares.
 """
 
 from __future__ import annotations
 
+import copy
 import datetime
 import json
 import os
 import weakref
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from joblib.hashing import Hasher
 
 from skdp.budget import ambient
 from skdp.budget.account import Account, Reservation
-from skdp.budget.arguments import (
-    check_parts,
-    check_public,
+from skdp.budget.ledger import Ledger
+from skdp.budget.opening import (
+    Handle,
     checked_facts,
+    checked_parts,
     checked_terms,
     ledger_path,
-    ledgers_of_parts,
+    open_or_create,
+    opened,
     path_of,
 )
-from skdp.budget.ledger import Ledger
-from skdp.budget.opening import Handle, open_or_create, opened
-from skdp.budget.reading import (
-    BudgetReader,
-    RowCounts,
-    short_number,
-    warn_of_delta,
-    warn_unexpected,
-)
+from skdp.budget.operations import Known, LedgerOperations, releases_json
+from skdp.budget.reading import RowCounts, Statement, time_of_day, warn_of_delta, warn_unexpected
 from skdp.budget.schema import Terms
-from skdp.exceptions import LedgerError, PrivacyLeakError, SealedBudgetError
-from skdp.loss.charge import Charge, Cost, check_plan
+from skdp.budget.urls import check_public
+from skdp.exceptions import BudgetExceededError, LedgerError, PrivacyLeakError, SealedBudgetError
+from skdp.loss.charge import Charge, Cost, PrivacyLoss, ReservationRecord, check_plan
 from skdp.loss.composition import parts_cost
-from skdp.loss.conversions import check_delta, check_positive
+from skdp.loss.conversions import Amount, check_delta, check_positive, exact, exact_shares
 
-# The budgets of this process, so that unpickling here gives the live object back.
+_GLANCE = 0.05  # seconds that repr waits for another process's transaction
+
+# The budgets of this process: unpickling gives the live object back, because a second object on the
+# same ledger would not know the reservations that are open here.
 _LIVE: weakref.WeakValueDictionary[tuple[str, str], PrivacyBudget] = weakref.WeakValueDictionary()
+
+
+def _short(value: float) -> str:
+    """Return a number with at most ten characters, for a `repr`."""
+    text = repr(value)
+    return text if len(text) <= 10 else f"{value:.4g}"
 
 
 def _unpickle(*values: Any) -> PrivacyBudget:
@@ -51,17 +56,16 @@ def _unpickle(*values: Any) -> PrivacyBudget:
     *handle, tokens = values if len(values) > 8 else (*values, ())  # pickles of 0.1 have no tokens
     note = handle.pop() if len(handle) > Handle.LENGTH else ""
     budget = PrivacyBudget._attach(Handle.from_values(handle), note)
-    for token in tokens:
-        budget._account.tokens.setdefault(token)
+    budget._account.tokens |= dict.fromkeys(tokens)
     return budget
 
 
-class PrivacyBudget(BudgetReader):
+class PrivacyBudget:
     """An (epsilon, delta) budget for one table, to which every fit on the table is charged.
 
     Pass the same object as ``budget=`` to every estimator that reads the table. Each fit (in any
-    clone, thread or process) charges its price here before it draws any noise. If the price does
-    not fit, it raises :class:`~skdp.exceptions.BudgetExceededError` and releases nothing.
+    clone, thread or process) is charged before it draws any noise, or raises
+    :class:`~skdp.exceptions.BudgetExceededError` and releases nothing.
 
     Parameters
     ----------
@@ -72,16 +76,16 @@ class PrivacyBudget(BudgetReader):
     ledger : str or os.PathLike or None, default=None
         File on a local disk that records the charges, or ``"postgresql://user@host/database"`` for
         many hosts. A str that looks like another form of connection is refused; a `pathlib.Path` is
-        always a file. A missing ledger is created. An existing one is reopened with what was spent;
+        always a file. A missing ledger is created. An existing one is reopened with its charges;
         the other parameters must then be the same. None: the ledger ends with this process. It is
-        in memory until the budget is shared (pickled, or the process forks); then it is in a file
-        in ``/dev/shm``, or in the temporary folder if there is no ``/dev/shm``.
+        in memory until the budget is pickled or the process forks, then in a file in ``/dev/shm``
+        (or in the temporary folder).
     accountant : {"basic", "gdp", "gdp_residue", "zcdp", "pld"}, default="basic"
         How charges add up. "basic" adds epsilon and delta. "gdp" adds mu squared (tight for
-        Gaussian noise). So does "gdp_residue", but the price of a pure release depends on what is
-        left, and is never more than under "gdp". "zcdp" adds rho. "pld" composes whole privacy loss
-        distributions; it is the tightest, but grants only what was planned with :meth:`reserve`
-        before the first charge of the plan. All but "basic" need ``delta > 0``.
+        Gaussian noise). "gdp_residue" does, too, but charges a pure release less when little budget
+        remains. "zcdp" adds rho. "pld" composes whole privacy loss distributions; it is the
+        tightest, but grants only what was planned with :meth:`reserve` before the first charge of
+        the plan. All but "basic" need ``delta > 0``.
     adjacency : {"replace_one", "add_or_remove_one"}, default="replace_one"
         Which tables are neighbours: one row is replaced (the number of rows is public), or one row
         is added or removed (the number of rows is private).
@@ -91,26 +95,24 @@ class PrivacyBudget(BudgetReader):
         private under both relations.
     separate_delta : float, default=0.0
         Under "gdp", "gdp_residue" and "zcdp": the part of `delta` for charges that are
-        (epsilon, delta)-DP but not Gaussian. It is fixed in advance, because granting from whatever
-        is left of delta is not a valid privacy filter (see :mod:`skdp.loss.accountants`).
+        (epsilon, delta)-DP but not Gaussian (see :mod:`skdp.loss.accountants`).
     must_exist : bool, default=False
-        Whether the ledger must exist already. If True, a wrong path is refused; otherwise it would
-        silently begin a new ledger with nothing spent.
+        Whether the ledger must exist already. If False, a wrong path silently begins a new ledger
+        with nothing spent.
     dataset : str or None, default=None
         A public name of the table. One table has one ledger: a second ledger with the same name in
         the same folder is refused. None: the name in the ledger, if there is one.
     n_rows : int or list of int or None, default=None
-        Under ``"replace_one"``: the public number of rows of the table, or several such numbers;
-        written into the ledger. None: the number of rows of the first fit, which is not written
-        down. A fit on another number of rows warns once
-        (:class:`~skdp.exceptions.PublicRowCountWarning`), unless it is a part of a cross-validation
-        of such a table.
+        Under ``"replace_one"``: the public number of rows of the table, or several, written into
+        the ledger. None: the number of rows of the first fit, which is not written down. A fit on
+        another number warns once (:class:`~skdp.exceptions.PublicRowCountWarning`), unless it may
+        be a part of such a table in a cross-validation.
     plans : list of (float, float) or None, default=None
-        Under "pld": the (epsilon, delta) of each plan. They are fixed now, and may sum to at most
-        those of the budget. None: one plan with the whole budget.
+        Under "pld": the (epsilon, delta) of each plan, which sum to at most those of the budget.
+        None: one plan with the whole budget.
     note : str, default=""
-        Written with each charge that is made through this object and its copies in worker
-        processes: who spends, and what for. It must be public.
+        Public remark, written with each charge of this object and its copies in worker processes:
+        who spends, and what for.
 
     Attributes
     ----------
@@ -124,30 +126,27 @@ class PrivacyBudget(BudgetReader):
     TypeError, ValueError
         If a parameter is out of range, or differs from that of the existing ledger.
     LedgerError
-        If the file is not an skdp ledger, is a directory, is damaged, lies on a network file
-        system, or cannot be read and written; if it must exist and does not; if the folder has
-        another ledger of the same `dataset`.
+        If the ledger cannot be used (another kind of file, damaged, read-only, on a network file
+        system) or is missing, or the folder has another ledger of the same `dataset`.
 
     Notes
     -----
-    **With block.** Inside ``with budget:``, every fit, statistic and score of this process that
-    names no budget is charged to this one, in any thread, and in the workers to which joblib sends
-    its tasks. Estimators that are cloned or pickled inside the block keep it. Other workers cannot
-    know the block, and refuse a fit without a budget.
+    **With block.** Inside ``with budget:``, every fit, statistic and score that names no budget is
+    charged to this one, in any thread and in joblib's workers. Estimators that are cloned or
+    pickled inside the block keep it. Other workers refuse a fit without a budget.
 
     **Amounts are decimals.** ``0.1`` means one tenth, and sums are exact.
 
     **One object.** Clones, copies and unpickled copies in the same process are the budget itself;
-    another process connects to the same file. If the file is gone, or is another ledger, the budget
-    is *sealed*: it can be shown and pickled, but charging raises
-    :class:`~skdp.exceptions.SealedBudgetError`.
+    another process connects to the same ledger. If that is gone, the budget is *sealed*: it can be
+    shown and pickled, but charging raises :class:`~skdp.exceptions.SealedBudgetError`.
 
     **Files.** Every transaction locks an empty file beside the ledger, ``<ledger>.lock``. Network
     file systems are refused. Copy a ledger with :meth:`backup`. The ledger protects against
     mistakes, races and crashes, but not against somebody who replaces the file with an older copy.
 
-    **Privacy.** A budget releases nothing and holds no data. Its ledger contains public facts
-    only (names, prices, noise scales, times) and may be published with the results.
+    **Privacy.** A budget holds no data. Its ledger contains public facts only (names, prices, noise
+    scales, times) and may be published with the results.
 
     References
     ----------
@@ -171,10 +170,13 @@ class PrivacyBudget(BudgetReader):
 
     __slots__ = ("__weakref__", "_account", "_dataset", "_entered", "_n_rows")
 
+    _account: Account
+    _dataset: str | None
     _entered: list[ambient.Block]
+    _n_rows: RowCounts
 
     def __init_subclass__(cls) -> None:
-        if cls.__module__ != __name__:  # the stand-in below says that it charges nothing
+        if cls.__module__ != __name__:  # StandInBudget, below, is the only one
             raise TypeError(
                 "PrivacyBudget cannot be subclassed: a subclass that charges differently would "
                 "give no guarantee."
@@ -215,28 +217,28 @@ class PrivacyBudget(BudgetReader):
             path = ledger_path(ledger, must_exist)
             account.ledger, stored = open_or_create(path, terms, facts, must_exist=must_exist)
         if account.accountant.stateful:
-            account.plain()  # now, as opening reads every charge anyway, and not when it is shown
+            account.plain()  # opening reads every charge anyway; showing the budget should not
         self._set_up(account, stored, origin=True)
         _LIVE.setdefault((self._ledger.path, self._ledger.id), self)
         if type(self) is PrivacyBudget:
             ambient._LIVE.add(self)
 
     def _set_up(self, account: Account, facts: Mapping[str, Any], *, origin: bool) -> None:
-        """Take over an account, and what its ledger says beside the terms."""
+        """Take over an account, and the facts in its ledger."""
         self._account, self._entered = account, []
         self._dataset = facts.get("dataset")
         self._n_rows = RowCounts(tuple(json.loads(facts.get("n_rows") or "[]")), binds=origin)
 
     @classmethod
     def open(cls, ledger: str | os.PathLike[str], *, note: str = "") -> PrivacyBudget:
-        """Return the budget of an existing ledger, with the promise that it was made with.
+        """Return the budget of an existing ledger, with the terms that it was made with.
 
         Parameters
         ----------
         ledger : str or os.PathLike
             Path or URL.
         note : str, default=""
-            Written with each charge; see the class.
+            As in the class.
 
         Raises
         ------
@@ -262,14 +264,242 @@ class PrivacyBudget(BudgetReader):
 
     @classmethod
     def _attach(cls, handle: Handle, note: str = "") -> PrivacyBudget:
-        """Return the live budget on a ledger, or one on its file, sealed if that is not there."""
+        """Return the live budget of a ledger, or a new one, sealed if the ledger is not there."""
         budget = _LIVE.get((handle.path, handle.ledger_id))
         if budget is None:
             self = cls.__new__(cls)
             self._set_up(*handle.account(note), origin=False)
+            # Of threads that unpickle at the same time, all get the object of the first.
             budget = _LIVE.setdefault((handle.path, handle.ledger_id), self)
             ambient._LIVE.add(budget)
         return budget
+
+    # -- the terms ----------------------------------------------------------------------------
+
+    @property
+    def _ledger(self) -> LedgerOperations:
+        return self._account.ledger
+
+    @property
+    def _terms(self) -> Terms:
+        return self._account.terms
+
+    @property
+    def epsilon(self) -> float:
+        """Total epsilon."""
+        return self._terms.epsilon
+
+    @property
+    def delta(self) -> float:
+        """Total delta."""
+        return self._terms.delta
+
+    @property
+    def adjacency(self) -> str:
+        """The neighbouring relation: "replace_one" or "add_or_remove_one"."""
+        return self._terms.adjacency
+
+    @property
+    def unit(self) -> str | None:
+        """The privacy unit: the name of the column of ids; None: one row."""
+        return self._terms.unit
+
+    @property
+    def accountant(self) -> str:
+        """How charges add up: "basic", "gdp", "gdp_residue", "zcdp" or "pld"."""
+        return self._terms.accountant
+
+    @property
+    def separate_delta(self) -> float:
+        """The part of delta for charges that are not Gaussian ("gdp", "gdp_residue" and "zcdp")."""
+        return self._terms.separate_delta
+
+    @property
+    def ledger(self) -> str | None:
+        """The absolute path of the ledger; None if it ends with the process that made it."""
+        return None if self._ledger.temporary else self._ledger.path
+
+    @property
+    def note(self) -> str:
+        """What is written with each charge that is made through this object."""
+        return self._account.note
+
+    @property
+    def dataset(self) -> str | None:
+        """The name of the table, if the ledger has one."""
+        return self._dataset
+
+    @property
+    def n_rows(self) -> tuple[int, ...]:
+        """The numbers of rows that were stated as public; empty if none were."""
+        return self._n_rows.stated
+
+    @property
+    def sealed(self) -> bool:
+        """Whether the ledger cannot be reached, so nothing can be charged."""
+        self._account.sealed = not self._ledger.present()
+        return self._account.sealed
+
+    @property
+    def spent(self) -> PrivacyLoss:
+        """The (epsilon, delta) of all charges so far under the accountant, rounded up."""
+        return self._account.spent
+
+    @property
+    def remaining(self) -> PrivacyLoss:
+        """The (epsilon, delta) available for one more fit (not spent, not set aside), rounded down.
+
+        Under "gdp" and "zcdp", the fit must have Gaussian noise. Under "pld", it must be a plan.
+        """
+        return self._account.remaining
+
+    @property
+    def charges(self) -> list[Charge]:
+        """Every charge, oldest first."""
+        with self._account.noting_seal():
+            return self._ledger.charges(self.adjacency)
+
+    @property
+    def reservations(self) -> list[ReservationRecord]:
+        """Every reservation, oldest first, open or not, with its note."""
+        with self._account.noting_seal():
+            return self._ledger.reservations()
+
+    # -- what it amounts to, and what still fits -----------------------------------------------
+
+    def _remaining_at_a_glance(self) -> str:
+        """Return `remaining` for `repr`, which waits for nobody; "" where it would have to."""
+        ledger, account = self._ledger, copy.copy(self._account)
+        if isinstance(ledger, Ledger):
+            if account.sealed:
+                return ""
+            account.ledger = quick = copy.copy(ledger)
+            quick.timeout = _GLANCE
+        try:
+            loss, when = (account.remaining, "") if not ledger.remote else self._remaining_shown()
+        except (SealedBudgetError, LedgerError):
+            self._account.sealed = account.sealed
+            return ""
+        return f"({_short(loss.epsilon)}, {_short(loss.delta)}){when}"
+
+    def _remaining_shown(self) -> tuple[PrivacyLoss, str]:
+        """Return what remains and, of a ledger on a server, when this process saw that."""
+        if not self._ledger.remote:
+            return self.remaining, ""
+        known = self._known()
+        return self._account.remaining_at(known), f" as of {time_of_day(known.when)}"
+
+    def _known(self) -> Known:
+        known = self._ledger.known()
+        if known is None:
+            raise LedgerError("This process has not seen the ledger yet: budget.remaining asks it.")
+        return known
+
+    def _statement(self, last: int | None = None) -> Statement:
+        account = self._account
+        with account.noting_seal():
+            contents = self._ledger.contents(last)
+        return Statement.of(contents, account.plain() if account.accountant.stateful else Amount())
+
+    def curve(self, deltas: Iterable[float]) -> list[float]:
+        """Return the epsilon of all charges so far at each delta, rounded up.
+
+        Parameters
+        ----------
+        deltas : iterable of float
+            Each in [0, 1).
+
+        Returns
+        -------
+        epsilons : list of float
+            Infinity if a delta is too small. Under "pld", a plan that was charged counts whole.
+
+        Notes
+        -----
+        The curve assumes that the charges did not depend on earlier releases; the (epsilon, delta)
+        of the budget holds in any case.
+
+        Examples
+        --------
+        >>> from skdp.budget import Cost, PrivacyBudget
+        >>> budget = PrivacyBudget(1.0, 1e-6)
+        >>> _ = budget.charge(Cost(0.5, 1e-7), estimator="DPPCA")
+        >>> budget.curve([1e-8, 1e-6])
+        [inf, 0.5]
+        """
+        statement = self._statement(last=0)
+        return [statement.epsilon(check_delta(delta)) for delta in deltas]
+
+    def history(self) -> list[tuple[datetime.datetime, PrivacyLoss]]:
+        """Return when charges were made, and what was spent after each.
+
+        Returns
+        -------
+        history : list of (datetime.datetime, PrivacyLoss)
+            In order, for the last charge and at most about 200 others.
+        """
+        return self._statement().history()
+
+    def fits(self, cost: Cost) -> int:
+        """Return how many more charges of this price are granted now.
+
+        Parameters
+        ----------
+        cost : Cost
+            The price of one fit.
+
+        Returns
+        -------
+        count : int
+            Reservations of this process included. Under "pld": how many the plans still contain.
+            Under "gdp_residue", a number above 1,000 is a lower bound.
+
+        Examples
+        --------
+        >>> from skdp.budget import Cost, PrivacyBudget
+        >>> PrivacyBudget(1.0).fits(Cost(0.3))
+        3
+        """
+        return self._account.fits(cost)
+
+    def split(self, **weights: float) -> dict[str, float]:
+        """Share the remaining epsilon by weight.
+
+        Parameters
+        ----------
+        **weights : float
+            Positive weights, one for each name.
+
+        Returns
+        -------
+        shares : dict of str to float
+            An epsilon for each name. Their decimal sum is exactly what remains, unless weights
+            differ by more than nine digits. Under "gdp" and "zcdp", the shares are for Gaussian
+            fits at ``remaining.delta``, which add up to less than the sum of their epsilons.
+
+        Raises
+        ------
+        ValueError, TypeError
+            If there is no weight, or one is not a finite number above 0.
+        BudgetExceededError
+            If nothing remains.
+
+        Examples
+        --------
+        >>> from skdp.budget import PrivacyBudget
+        >>> PrivacyBudget(1.0).split(scale=1, pca=2, kmeans=2)
+        {'scale': 0.2, 'pca': 0.4, 'kmeans': 0.4}
+        """
+        if not weights:
+            raise ValueError("split needs at least one weight: split(name=1, other=3).")
+        exacts = [exact(check_positive(w, name)) for name, w in weights.items()]
+        remaining = exact(self.remaining.epsilon)
+        if remaining == 0:
+            raise BudgetExceededError("Nothing of the budget remains to be split.")
+        shares = dict(zip(weights, exact_shares(remaining, exacts), strict=True))
+        if min(shares.values()) <= 0:
+            raise ValueError("The weights differ too much: a share would round to zero.")
+        return shares
 
     # -- one object, everywhere ---------------------------------------------------------------
 
@@ -284,13 +514,12 @@ class PrivacyBudget(BudgetReader):
 
     def __reduce__(self) -> tuple[Any, ...]:
         self._ledger.share()
-        account = self._account
-        values = Handle.of(account).values(note=account.note)
-        return _unpickle, (*values, tuple(account.tokens))
+        values = Handle.of(self._account).values(note=self._account.note)
+        return _unpickle, (*values, tuple(self._account.tokens))
 
     def __getstate__(self) -> dict[str, Any]:
-        # For formats without functions (skops), which set a state where pickle calls _unpickle. No
-        # token travels: such a file is no worker.
+        # For formats without functions (skops), which set a state where pickle calls _unpickle.
+        # Tokens of reservations stay out: such a file is kept, and is no worker's.
         self._ledger.share()
         return Handle.of(self._account).state()
 
@@ -298,20 +527,16 @@ class PrivacyBudget(BudgetReader):
         if hasattr(self, "_account"):
             raise RuntimeError("A budget stays with its ledger; it takes no other state.")
         live = PrivacyBudget._attach(Handle.from_state(state))
-        for name in PrivacyBudget.__slots__:  # another object of the same ledger
-            if name != "__weakref__":
-                setattr(self, name, getattr(live, name))
+        for name in PrivacyBudget.__slots__[1:]:  # all but __weakref__
+            setattr(self, name, getattr(live, name))
 
     def __repr__(self) -> str:
-        where = "" if self._ledger.temporary else f", ledger={self._ledger.path!r}"
-        left = self._remaining_at_a_glance()
-        left = f", remaining={left}" if left else ""
-        seal = ", sealed" if self._account.sealed else ""
-        unit = "" if self.unit is None else f", unit={self.unit!r}"
-        return (
-            f"PrivacyBudget(epsilon={short_number(self.epsilon)}, delta={short_number(self.delta)}"
-            f"{left}{unit}{where}{seal})"
-        )
+        text = f"epsilon={_short(self.epsilon)}, delta={_short(self.delta)}"
+        if remaining := self._remaining_at_a_glance():
+            text += f", remaining={remaining}"
+        text += "" if self.unit is None else f", unit={self.unit!r}"
+        text += "" if self.ledger is None else f", ledger={self.ledger!r}"
+        return f"PrivacyBudget({text}{', sealed' if self._account.sealed else ''})"
 
     def _repr_html_(self) -> str:
         from skdp.budget.reports.html import SHOWN, budget_html  # imported where it is shown
@@ -325,19 +550,18 @@ class PrivacyBudget(BudgetReader):
     # -- ambient ------------------------------------------------------------------------------
 
     def __enter__(self) -> PrivacyBudget:
-        """Count the fits of this process, and of joblib's workers, that name no budget."""
+        """Count the fits of this process and of joblib's workers that name no budget."""
         self._entered.append(ambient.enter(self))
         return self
 
     def __exit__(self, *error: object) -> None:
+        # Several threads may be inside the same budget: leave the block of this one.
         block = next((b for b in self._entered if b is ambient.here()), self._entered[-1])
         self._entered.remove(block)
         ambient.leave(block)
 
     def expect_rows(self, n_rows: int, name: str) -> None:
-        """Warn once if a fit shows a number of rows that is not known to be public.
-
-        Called by the session, under "replace_one" only. Nothing is written into the ledger.
+        """Warn once if a fit shows a number of rows that may be private (called by the session).
 
         Parameters
         ----------
@@ -361,12 +585,8 @@ class PrivacyBudget(BudgetReader):
 
         Raises
         ------
-        BudgetExceededError
-            If it does not fit.
-        SealedBudgetError
-            If the ledger is gone.
-        LedgerError
-            If the ledger cannot be read.
+        BudgetExceededError, SealedBudgetError, LedgerError
+            If it does not fit; if the ledger is gone; if it cannot be read.
         """
         self._account.check(cost)
 
@@ -381,7 +601,7 @@ class PrivacyBudget(BudgetReader):
     ) -> Charge:
         """Charge a fit: check, write and commit in one transaction, before any noise is drawn.
 
-        Called by the session; users need not call it. A charge is never refunded.
+        Called by the session. A charge is never refunded.
 
         Parameters
         ----------
@@ -392,9 +612,9 @@ class PrivacyBudget(BudgetReader):
         seeded : bool, default=False
             Whether its noise comes from a `random_state`.
         releases : sequence of mapping, default=()
-            Public facts about each release, as JSON can hold them; no data.
+            Public facts about each release, as JSON can hold them.
         note : str, default=""
-            Any public remark for readers of the ledger.
+            Any public remark.
 
         Returns
         -------
@@ -403,10 +623,8 @@ class PrivacyBudget(BudgetReader):
 
         Raises
         ------
-        BudgetExceededError
-            If it does not fit; nothing was charged for this fit.
-        SealedBudgetError
-            If the ledger is gone; nothing was charged.
+        BudgetExceededError, SealedBudgetError
+            If it does not fit, or the ledger is gone; nothing was charged for this fit.
         LedgerError
             If the ledger cannot be written: read-only, locked for 10 seconds, disk full.
         """
@@ -415,7 +633,7 @@ class PrivacyBudget(BudgetReader):
         )
 
     def describe(self, charge: Charge, releases: Sequence[Mapping[str, Any]]) -> None:
-        """Record what a charge released, once that is known; the price does not change.
+        """Record what a charge released; the price does not change.
 
         Called once by the session, after a fit. An existing description is kept. If the ledger
         cannot be written, this raises, and the charge stands.
@@ -425,9 +643,11 @@ class PrivacyBudget(BudgetReader):
         charge : Charge
             As `charge` returned it.
         releases : sequence of mapping
-            Public facts about each release, as JSON can hold them; no data.
+            Public facts about each release, as JSON can hold them.
         """
-        self._account.describe(charge, releases)
+        text = releases_json(releases)
+        with self._account.noting_seal():
+            self._ledger.describe(charge, text)
 
     # -- planning -----------------------------------------------------------------------------
 
@@ -440,24 +660,23 @@ class PrivacyBudget(BudgetReader):
             with budget.reserve(price_of_the_search):
                 search.fit(X)
 
-        Entering the block sets aside the whole price in one transaction. Inside the block, charges
-        are paid first from what is set aside (newest first), then from what is free. This holds for
-        charges of this process, of processes forked inside the block, and of workers that get a
-        budget pickled inside the block (the pickle carries a secret token). All others are paid
-        from what is free only. Leaving the block frees what is unused. If the process is killed,
-        the price stays set aside until :meth:`release_reservations`.
+        Entering the block sets aside the whole price in one transaction. Inside it, charges are
+        paid first from what is set aside (newest first), then from what is free: in this process,
+        its forks, and workers that get a budget pickled inside the block (with a secret token).
+        Leaving the block frees what is unused. If the process is killed, the price stays set aside
+        until :meth:`release_reservations`.
 
         Under "pld" the price is a plan: a fixed list of prices, each for one fit. Its first charge
-        pays for all of it. Nothing is freed from then on; after the block, anyone who charges this
-        ledger may use the rest.
+        pays for all of it, and nothing is freed from then on; after the block, anyone who charges
+        this ledger may use the rest.
 
         Parameters
         ----------
         cost : Cost or list of Cost
             The whole price, such as ``16 * estimator.privacy_cost()``.
         note : str or None, default=None
-            Recorded in the ledger: for example, what the price does not cover. None: the `note` of
-            `cost`, if it has one (as from :func:`skdp.model_selection.search_cost`).
+            Recorded in the ledger. None: the `note` of `cost`, if it has one (as from
+            :func:`skdp.model_selection.search_cost`).
 
         Returns
         -------
@@ -483,46 +702,40 @@ class PrivacyBudget(BudgetReader):
     ) -> dict[str, PrivacyBudget]:
         """Pay once for fits on disjoint parts of the table; return a budget for each part.
 
-        Split the table by a public rule that reads each row alone (such as the value of a column),
-        and fit each part with its own budget. The costs of the parts then do not add up::
+        Split the table by a public rule that reads each row alone, such as the value of a column::
 
             parts = budget.parallel(["north", "south"], epsilon=0.5)
             for name, of_part in parts.items():
                 DPStandardScaler(epsilon=0.5, budget=of_part).fit(X[X["region"] == name])
 
-        That no row (or user, if that is the unit) is in two parts cannot be checked here: you
-        promise it by calling this. :func:`skdp.model_selection.fit_parts` splits by a column
-        itself.
+        You promise that no row (or user, if that is the unit) is in two parts; this cannot be
+        checked here. :func:`skdp.model_selection.fit_parts` splits by a column itself.
 
         Parameters
         ----------
         parts : list of str, or dict of str to path
-            Public names of all possible parts, because it is private whether a part has rows. A
-            dict gives the path of each part's ledger; without it, their ledgers end with this
-            process.
+            Public names of all possible parts (whether a part has rows is private). A dict gives
+            the path of each part's ledger; otherwise their ledgers end with this process.
         epsilon, delta : float
             The allowance of each part, for all fits on it.
 
         Returns
         -------
         budgets : dict of str to PrivacyBudget
-            Their relation is ``"add_or_remove_one"``, because the number of rows of a part is
-            private.
+            Their relation is ``"add_or_remove_one"``: the number of rows of a part is private.
 
         Raises
         ------
         BudgetExceededError
             If the price does not fit; nothing was charged.
         ValueError
-            Under "pld", because a plan cannot contain parts. Under "replace_one", if delta is not
-            below 1 / (1 + exp(epsilon)).
+            Under "pld". Under "replace_one", if delta is not below 1 / (1 + exp(epsilon)).
 
         Notes
         -----
-        **Privacy.** Charged, once, at this call: (epsilon, delta) under "add_or_remove_one", for
-        any number of parts; (2 epsilon, (1 + exp(epsilon)) delta) under "replace_one", because a
-        row may move to another part or be replaced within its part. Proof and source:
-        :mod:`skdp.loss.composition`.
+        **Privacy.** Charged, once, at this call, for any number of parts: (epsilon, delta) under
+        "add_or_remove_one"; (2 epsilon, (1 + exp(epsilon)) delta) under "replace_one", because a
+        row may move to another part (see :mod:`skdp.loss.composition`).
 
         Examples
         --------
@@ -532,31 +745,26 @@ class PrivacyBudget(BudgetReader):
         >>> budget.spent.epsilon, parts["north"].remaining.epsilon
         (0.5, 0.5)
         """
-        names = check_parts(parts)
         if self._account.accountant.planned:
             raise ValueError(
-                f'parts cannot be in parallel under accountant="{self._terms.accountant}"; take '
-                "another accountant."
+                f'parts cannot be in parallel under accountant="{self.accountant}"; take another '
+                "accountant."
             )
-        paths = ledgers_of_parts(parts)
+        paths = checked_parts(parts)
         cost = parts_cost(check_positive(epsilon, "epsilon"), check_delta(delta), self.adjacency)
         terms: dict[str, Any] = {"adjacency": "add_or_remove_one", "unit": self.unit}
-        for path in filter(os.path.exists, paths.values()):  # that of another promise is refused
-            PrivacyBudget(epsilon, delta, ledger=path, **terms)
-        self._account.grant(
-            cost,
-            estimator="PrivacyBudget.parallel",
-            seeded=False,
-            releases=(),
-            note=f"disjoint parts: {', '.join(names)}",
-        )
-        return {n: PrivacyBudget(epsilon, delta, ledger=paths.get(n), **terms) for n in names}
+        for path in paths.values():  # a ledger with other terms is refused before the charge
+            if path is not None and os.path.exists(path):
+                PrivacyBudget(epsilon, delta, ledger=path, **terms)
+        note = f"disjoint parts: {', '.join(paths)}"
+        self._account.grant(cost, estimator="PrivacyBudget.parallel", note=note)
+        return {n: PrivacyBudget(epsilon, delta, ledger=p, **terms) for n, p in paths.items()}
 
     def backup(self, path: str | os.PathLike[str]) -> None:
         """Copy the whole ledger, as of one moment, to another file; others may charge it meanwhile.
 
-        The copy cannot be used as a second ledger: it is refused while this one exists. If this one
-        is lost, open the copy, and charge again what was charged after the last backup.
+        The copy is refused as a ledger while this one exists. If this one is lost, open the copy,
+        and charge again what was charged after the last backup.
 
         Parameters
         ----------
@@ -566,7 +774,7 @@ class PrivacyBudget(BudgetReader):
         Raises
         ------
         SealedBudgetError, LedgerError
-            If the ledger is gone or cannot be read, or the copy cannot be written.
+            If the ledger is gone, or cannot be read; if the copy cannot be written.
         """
         with self._account.noting_seal():
             self._ledger.backup(path_of(path))
@@ -574,9 +782,8 @@ class PrivacyBudget(BudgetReader):
     def release_reservations(self) -> int:
         """Free all reservations, for example those of a process that was killed.
 
-        (``python -m skdp.ledger release`` gives back single ones.)
-
-        Running searches may then be unable to pay for all their fits. Nothing can be overspent.
+        Running searches may then be unable to pay for all their fits. ``python -m skdp.ledger
+        release`` frees single ones.
 
         Returns
         -------
@@ -592,11 +799,11 @@ def _save_hash(hasher: Any, budget: PrivacyBudget) -> None:
     hasher.save_reduce(_unpickle, Handle.of(budget._account).values(), obj=budget)
 
 
-# joblib's cache tells estimators apart by their hashes, which its pickler makes of their state.
+# joblib's cache identifies an estimator by a hash that its pickler makes of the state.
 Hasher.dispatch[PrivacyBudget] = _save_hash
 
 
-# --- a stand-in for audits ------------------------------------------------------------------------
+# --- a dry run ------------------------------------------------------------------------------------
 
 _HERE_ONLY = "what a run of a search fits, it fits in its own process: elsewhere nobody counts it"
 
@@ -604,10 +811,9 @@ _HERE_ONLY = "what a run of a search fits, it fits in its own process: elsewhere
 class StandInBudget(PrivacyBudget):
     """A budget for audits: grants every charge, writes none, and lists them in `asked`.
 
-    A fit that is given one is charged to no ledger, and its certificate says so. `asked` holds, for
-    each charge, (cost, estimator, note), and for each fit what the ledger would publish of its
-    releases. With `here_only` it refuses to charge, or to be pickled, in another process, whose
-    charges `asked` would miss.
+    The certificate of a fit says so. `asked` holds (cost, estimator, note) for each charge, and for
+    each fit what the ledger would publish of its releases. With `here_only`, it refuses to charge
+    or to be pickled in another process, whose charges `asked` would miss.
     """
 
     __slots__ = ("_pid", "asked")
@@ -638,7 +844,7 @@ class StandInBudget(PrivacyBudget):
         releases: Sequence[Mapping[str, Any]] = (),
         note: str = "",
     ) -> Charge:
-        """Grant the charge and remember the parts of it that the ledger would publish."""
+        """Grant the charge and list it."""
         if self._pid not in (None, os.getpid()):
             raise PrivacyLeakError(_HERE_ONLY)
         self.asked.append((cost, estimator, note))
@@ -659,8 +865,8 @@ class StandInBudget(PrivacyBudget):
         )
 
     def expect_rows(self, n_rows: int, name: str) -> None:
-        """Expect any number of rows: it stands for no table."""
+        """Accept any number of rows."""
 
     def describe(self, charge: Charge, releases: Sequence[Mapping[str, Any]]) -> None:
-        """Remember what the ledger would publish of the fit's releases."""
+        """List what the ledger would publish of the fit's releases."""
         self.asked.append([dict(release) for release in releases])

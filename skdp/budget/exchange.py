@@ -1,10 +1,9 @@
-"""Exchanges with a server that may never answer: each has a deadline, and Ctrl-C ends it.
+"""Exchanges with a server that may never answer, with deadlines.
 
-A driver waits inside C code: for a name server, a handshake, an answer. What it does there when it
-is interrupted differs between its versions. So each connection is used by one thread of its own
-(`Line`), and whoever asks waits for that thread, no longer than until a deadline. A connection that
+A driver waits inside C code, where interrupts work differently in each version. So each connection
+is used by a thread of its own (`Line`), for which callers wait until a deadline. A connection that
 did not answer in time is dropped: its socket is shut down, which also ends the wait of its thread.
-It is never used again, because nobody knows where in the protocol it stands.
+It is never used again, because its place in the protocol is unknown.
 
 A fork copies no threads. The child must not use the lines of its parent; closing them would end the
 parent's transactions.
@@ -22,13 +21,11 @@ from collections.abc import Callable
 from typing import Any
 
 _SLICE = 0.5  # seconds; where waiting for a lock cannot be interrupted (Windows), Ctrl-C takes this
+_THREAD = "skdp ledger"
 
 
 class Silence(Exception):
     """No answer came before the deadline, so the connection was dropped."""
-
-
-_THREAD = "skdp ledger"
 
 
 def here() -> bool:
@@ -44,16 +41,12 @@ class _Answer:
 
 
 class Line:
-    """A connection to a server, and the thread that alone uses it.
-
-    `connect` is called in that thread and returns the connection, as psycopg does.
-    """
+    """A connection to a server (made by `connect`), and the thread that alone uses it."""
 
     def __init__(self, connect: Callable[[], Any]) -> None:
         self.pid = os.getpid()
         self._connect = connect
-        self._calls: queue.SimpleQueue[tuple[Callable[[Any], Any], _Answer] | None]
-        self._calls = queue.SimpleQueue()
+        self._calls = queue.SimpleQueue[tuple[Callable[[Any], Any], _Answer] | None]()
         self._dropped = False
         self._raw: Any = None
         self._socket: socket.socket | None = None
@@ -67,14 +60,11 @@ class Line:
     # -- in the thread ------------------------------------------------------------------------
 
     def _run(self) -> None:
-        while not self._dropped:
-            task = self._calls.get()
-            if task is None:
-                break
+        while not self._dropped and (task := self._calls.get()) is not None:
             call, answer = task
             try:
                 answer.result = call(self._raw)
-            except BaseException as error:  # noqa: BLE001  it is for whoever asked
+            except BaseException as error:  # noqa: BLE001  for the thread that waits
                 answer.error = error
             answer.done.set()
             del task, call, answer  # a result may be large
@@ -91,7 +81,7 @@ class Line:
         self._socket = socket.fromfd(raw.fileno(), socket.AF_INET, socket.SOCK_STREAM)
         self._raw = raw
 
-    # -- in the threads that ask --------------------------------------------------------------
+    # -- in other threads ---------------------------------------------------------------------
 
     def open(self, timeout: float) -> BaseException | None:
         """Connect; return why that failed, if it did."""
@@ -124,16 +114,16 @@ class Line:
         return not self._dropped and self.pid == os.getpid()
 
     def usable(self) -> bool:
-        """Whether the connection is open, as far as this side knows."""
+        """Whether the connection seems open."""
         return self.mine() and self._raw is not None and not self._raw.closed
 
     def in_transaction(self) -> bool:
-        """Whether a transaction is open; nobody may be asking meanwhile."""
+        """Whether a transaction is open; not to be called during an exchange."""
         return self.usable() and self._raw.info.transaction_status != 0
 
     def drop(self) -> None:
         """Give the connection up, without a word to the server and without waiting."""
-        if self.pid != os.getpid():
+        if self.pid != os.getpid():  # a shutdown by a child would end its parent's transaction
             return
         self._dropped = True
         self._calls.put(None)
@@ -150,10 +140,9 @@ class Line:
 
 
 def with_addresses(options: dict[str, Any]) -> dict[str, Any]:
-    """Return the options of a connection with the addresses of its hosts; OSError if none has one.
+    """Return the options of a connection with the addresses of its hosts, or raise OSError.
 
-    libpq asks name servers itself, and a driver may hold Python's global lock meanwhile, which
-    stops the whole process. So this is done before, where other threads go on.
+    libpq asks name servers itself, and may hold Python's global lock meanwhile.
     """
     if options.get("hostaddr") or options.get("service") or os.environ.get("PGSERVICE"):
         return options
@@ -162,22 +151,19 @@ def with_addresses(options: dict[str, Any]) -> dict[str, Any]:
     if len(ports) not in (1, len(hosts)) or os.environ.get("PGHOSTADDR"):
         return options  # libpq says what is wrong
     ports = ports * len(hosts) if len(ports) == 1 else ports
-    places, problem = [], None
+    places = []
     for host, port in zip(hosts, ports, strict=True):
         if not host or host.startswith(("/", "@")):
             places.append((host, "", port))  # a socket of this machine
             continue
-        try:
+        with contextlib.suppress(OSError, UnicodeError):
             answers = socket.getaddrinfo(host, None, type=socket.SOCK_STREAM)
-        except (OSError, UnicodeError):
-            problem = OSError("no address")
-            continue
-        addresses = dict.fromkeys(str(answer[4][0]) for answer in answers)
-        places += [(host, address, port) for address in addresses]
+            addresses = dict.fromkeys(str(answer[4][0]) for answer in answers)
+            places += [(host, address, port) for address in addresses]
     if not places:
-        raise problem or OSError("no host")
+        raise OSError("no address")
     if not any(address for _, address, _ in places):
         return options
-    names, addresses_, numbers = (",".join(part) for part in zip(*places, strict=True))
-    given = {**options, "host": names, "hostaddr": addresses_}
-    return {**given, "port": numbers} if any(part for part in numbers.split(",")) else given
+    names, numeric, port_list = (",".join(part) for part in zip(*places, strict=True))
+    resolved = {**options, "host": names, "hostaddr": numeric}
+    return {**resolved, "port": port_list} if any(port_list.split(",")) else resolved

@@ -1,10 +1,10 @@
-"""The locks of a ledger: a turn for the threads of a process, a file for its processes.
+"""The locks of a ledger: between threads, and between processes.
 
-SQLite locks a file with POSIX record locks, which belong to the process:
-they vanish as soon as *any* code of the process closes *any* descriptor of that file (a backup, a
-hash, a look at it). So every transaction holds an ``flock`` on a sidecar file, ``<ledger>.lock``,
-beside the ledger. Such a lock belongs to the open file description, which nobody else has:
-whatever else reads, copies or closes the ledger or the sidecar does not touch it.
+SQLite locks a file with POSIX record locks, which belong to the process: they vanish as soon as
+*any* code of the process closes *any* descriptor of that file (a backup, a hash, a look at it). So
+every transaction holds an ``flock`` on a sidecar file, ``<ledger>.lock``. Such a lock belongs to
+the open file description, which nobody else has: whatever reads, copies or closes the ledger or the
+sidecar does not touch it.
 
 - **Threads**: the threads of a process take turns at each ledger (`Turn`), from the opening of a
   transaction to its closing. Code that interrupts a transaction (a signal handler, a destructor)
@@ -12,13 +12,13 @@ whatever else reads, copies or closes the ledger or the sidecar does not touch i
 - **Forks**: a fork waits, for a while, until it has the turns of all ledgers in files and in
   memory, so no child inherits a transaction. A signal handler that forks in the middle of one
   cannot wait: the child's copy of that transaction cannot be committed. A child that C code forks
-  may hold a copy of the descriptor for a moment; the lock is released explicitly, for all copies,
-  and not by closing the file.
-- **A sidecar that is removed or replaced**: the lock counts only while the name still leads to
-  the file that was locked. That is asked after locking, and again before a commit.
-- **Network file systems** (NFS, CIFS, FUSE and the like) are refused: there, a lock may be one
-  machine's own, may be lost with the connection, or may be a record lock in disguise. Linux says
-  what a file system is; elsewhere this is not checked.
+  may have a copy of the descriptor; so the lock is released explicitly, for all copies, and not by
+  closing the file.
+- **A sidecar that is removed or replaced**: the lock counts only while the name still leads to the
+  file that was locked. This is checked after locking, and again before a commit.
+- **Network file systems** (NFS, CIFS, FUSE and the like) are refused: a lock there may hold on one
+  machine alone, or be lost with the connection. Other systems than Linux do not say what a file
+  system is, so nothing is checked there.
 - **Windows** has no ``flock``, and does not need it: SQLite's locks belong to the handle there.
 """
 
@@ -53,8 +53,8 @@ _NETWORK = re.compile(
 _FORK = 10.0  # seconds that a fork waits for the transactions of other threads
 _BEFORE_FORK: list[Callable[[set[Turn]], None]] = []
 
-# A process that charges in a loop, on a slow disk, would take the lock back before one that waits
-# has woken up. So whoever held it for long lets this many seconds pass before it asks again.
+# A process that charges in a loop on a slow disk would take the lock back before a waiting process
+# has woken up. So after holding it for long, a process pauses so many seconds.
 _PAUSE = 0.002
 _free_again = 0.0  # when this process may ask
 
@@ -116,7 +116,7 @@ _SHARED: weakref.WeakValueDictionary[Hashable, Turn] = weakref.WeakValueDictiona
 
 
 def shared_turn(key: Hashable, shown: str, *, network: bool = False) -> Turn:
-    """Return the turn of this process for a key; who asks must keep it while it is needed."""
+    """Return the turn of this process for a key; the caller must keep it while it is needed."""
     turn = _SHARED.get(key)
     if turn is None:
         turn = _SHARED.setdefault(key, Turn(shown, network=network))
@@ -125,10 +125,7 @@ def shared_turn(key: Hashable, shown: str, *, network: bool = False) -> Turn:
 
 
 def turn_of_file(path: str, turn: Turn | None = None) -> Turn:
-    """Return the turn of a file (or folder), whatever it is called; `turn` becomes that of it.
-
-    Record locks belong to the process and the file: two names of a file share one turn.
-    """
+    """Return the turn of a file or folder, by inode, because record locks belong to the inode."""
     status = os.stat(path)
     key = (status.st_dev, status.st_ino)
     if turn is not None:
@@ -197,10 +194,7 @@ def sidecar(path: str) -> str:
 
 
 class FileLock:
-    """An exclusive lock on the sidecar file of the ledger at `path`, for one transaction.
-
-    Other processes are waited for at most `timeout` seconds.
-    """
+    """An exclusive lock on the sidecar file of the ledger at `path`, for one transaction."""
 
     def __init__(self, path: str, timeout: float) -> None:
         self.path, self.timeout = path, timeout
@@ -235,7 +229,7 @@ class FileLock:
                 fcntl.flock(self._file, fcntl.LOCK_EX | fcntl.LOCK_NB)
                 return
             except BlockingIOError:
-                # The kernel wakes those that wait in turn; who polls might never have its turn.
+                # The kernel wakes waiting threads in order; polling might never succeed.
                 file, self._file = self._file, -1
                 if _wait_for(file, deadline):
                     self._file = file
@@ -307,7 +301,7 @@ class FileLock:
 
 def _unlock(file: int) -> None:
     with contextlib.suppress(OSError):
-        fcntl.flock(file, fcntl.LOCK_UN)  # for copies in forked children, too
+        fcntl.flock(file, fcntl.LOCK_UN)  # also ends the lock of copies in forked children
     os.close(file)
 
 
@@ -344,8 +338,8 @@ def _poll(file: int, deadline: float) -> bool:
         while time.monotonic() < deadline:
             with contextlib.suppress(BlockingIOError):
                 fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-                kept, file = True, -1
-                return kept
+                file = -1
+                return True
             time.sleep(_PAUSE)
     finally:
         if file >= 0:

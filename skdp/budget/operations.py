@@ -1,8 +1,7 @@
-"""What any ledger does inside a transaction: reads its sums, charges, sets aside, frees.
+"""The operations of a ledger: reading sums, charging, reserving, freeing.
 
-The arithmetic is Python's, exact; a store (an SQLite file, a PostgreSQL
-database) brings transactions in which nobody else writes. Statements are those that both stores
-read, with ``?`` for values.
+A store (an SQLite file, a PostgreSQL database) brings transactions in which nobody else writes.
+Statements are in the SQL that both stores read, with ``?`` for values.
 """
 
 from __future__ import annotations
@@ -20,10 +19,10 @@ from typing import Any
 
 from skdp._version import __version__
 from skdp.budget import plans, schema
-from skdp.budget.schema import Contents, Totals
+from skdp.budget.schema import Contents, Totals, texts_of
 from skdp.exceptions import SealedBudgetError
 from skdp.loss.charge import Charge, Cost, ReservationRecord
-from skdp.loss.conversions import Amount, decimal_text
+from skdp.loss.conversions import Amount
 
 
 def timestamp() -> str:
@@ -40,28 +39,22 @@ def _plain(value: Any) -> Any:
 
 def releases_json(releases: Sequence[Mapping[str, Any]]) -> str:
     """Return the metadata of releases as JSON, or raise a TypeError of fixed text."""
-    text = None
     with contextlib.suppress(TypeError, ValueError):  # the text of those may quote a value
-        text = json.dumps([dict(release) for release in releases], default=_plain, allow_nan=False)
-    if text is None:
-        raise TypeError(
-            "releases must be a sequence of mappings that JSON can hold: str, int, finite float, "
-            "bool, None, and lists and dicts of them (no arrays)."
-        )
-    return text
+        return json.dumps([dict(release) for release in releases], default=_plain, allow_nan=False)
+    raise TypeError(
+        "releases must be a sequence of mappings that JSON can hold: str, int, finite float, "
+        "bool, None, and lists and dicts of them (no arrays)."
+    )
 
 
 def _hidden(token: str) -> str:
-    """Return what the ledger keeps of a reservation's token: who reads it cannot draw."""
+    """Return the hash of a reservation's token: whoever reads the ledger cannot draw from it."""
     return hashlib.sha256(token.encode()).hexdigest()
 
 
 @dataclass(frozen=True)
 class Known:
-    """What a process saw last of a ledger on a server, at a time in UTC by its own clock.
-
-    `taken` are the parts of the budget that plans have taken.
-    """
+    """What a process saw last of a ledger on a server; `taken` are the parts that plans have."""
 
     when: datetime.datetime
     totals: Totals
@@ -71,9 +64,8 @@ class Known:
 class LedgerOperations(abc.ABC):
     """What a ledger does; a store says how a transaction begins and ends.
 
-    `path` is a file or a URL without a password; `id` is the identity that the ledger must carry; a
-    `temporary` one ends with the process that made it; a `remote` one is on a server, for which
-    nothing that is shown waits.
+    `path` is a file or a URL without a password; `id` is the identity that the ledger must have; a
+    `temporary` one ends with its process; a `repr` does not wait for a `remote` one.
     """
 
     path: str
@@ -93,11 +85,11 @@ class LedgerOperations(abc.ABC):
     def backup(self, path: str) -> None:
         """Copy the ledger to the file `path`, marked as a copy; see `PrivacyBudget.backup`."""
 
-    def share(self) -> None:  # noqa: B027  a ledger that others can reach is shared already
+    def share(self) -> None:  # noqa: B027  most ledgers can be reached by others
         """Let other processes charge it."""
 
     def known(self) -> Known | None:
-        """Return what this process saw last of a ledger on a server, if it saw anything."""
+        """Return what this process saw last of a ledger on a server, if it saw it at all."""
         return None
 
     def present(self) -> bool:
@@ -109,21 +101,24 @@ class LedgerOperations(abc.ABC):
             return False
 
     def stated(self) -> dict[str, Any]:
-        """Return what the ledger says of itself."""
+        """Return the row of terms and facts."""
         with self._transaction(write=False) as connection:
             return dict(connection.execute("SELECT * FROM ledger").fetchone())
 
     def state(self, facts: Mapping[str, Any]) -> None:
         """Write down facts that the ledger does not hold yet."""
         with self._transaction(write=True) as connection:
-            for name, value in facts.items():
-                connection.execute(f"UPDATE ledger SET {name} = ?", (value,))
+            self._state(connection, facts)
             self._commit(connection)
+
+    def _state(self, connection: Any, facts: Mapping[str, Any]) -> None:
+        for name, value in facts.items():
+            connection.execute(f"UPDATE ledger SET {name} = ?", (value,))
 
     # -- reading ------------------------------------------------------------------------------
 
     def sums(self) -> tuple[Amount, Amount]:
-        """Return what was charged, and what is set aside and unused."""
+        """Return what was charged, and what is set aside."""
         with self._transaction(write=False) as connection:
             totals = Totals.read(connection)
             return totals.charged, totals.aside
@@ -132,17 +127,17 @@ class LedgerOperations(abc.ABC):
         """Return the room for a charge of this price by a holder of these tokens."""
         with self._transaction(write=False) as connection:
             totals = Totals.read(connection)
-            reserved = self._held(connection, tokens)
+            reserved = self._open_to(connection, tokens)
         mine = sum((unused for _, unused in reserved), Amount())
         return cap - totals.charged - totals.aside + mine.overlap(price)
 
     def contents(self, last: int | None = None) -> Contents:
-        """Return what the ledger holds, or its last rows alone, as of one moment."""
+        """Return what the ledger holds as of one moment, or its last rows."""
         with self._transaction(write=False) as connection:
             return Contents.read(connection, last)
 
     def components(self, after: int) -> tuple[int, Mapping[str, int]]:
-        """Return the number of the last charge, and the components of those after another one."""
+        """Return the number of the last charge, and the components of charges after another."""
         with self._transaction(write=False) as connection:
             rows = connection.execute("SELECT components FROM charges WHERE number > ?", (after,))
             counts = Counter(row[0] for row in rows.fetchall())
@@ -177,30 +172,28 @@ class LedgerOperations(abc.ABC):
         cost: Cost,
         price_after: Callable[[Amount], Amount] | None,
         cap: Amount,
-        *,
+        tokens: Sequence[str],
         adjacency: str,
-        estimator: str,
-        seeded: bool,
-        releases: str,
-        note: str,
-        tokens: Sequence[str] = (),
+        facts: Mapping[str, Any],
     ) -> tuple[Charge | None, Amount]:
-        """Write a charge if it fits, and return it, or None and the room there is.
+        """Write a charge with these facts if it fits; return it (or None) and the room.
 
         The charge draws from the open reservations whose token it has, newest first, then from
-        what is free. `price_after` says what it adds to what was charged. Without one, it draws
-        from the plans: the first draw from one pays for all of it.
+        what is free. `price_after` gives its price after what was charged. If None, the charge
+        draws from a plan, and the first draw pays for the whole plan.
         """
         with self._transaction(write=True) as connection:
             totals = Totals.read(connection)
             free = cap - totals.charged - totals.aside
-            number, plan, drawn = totals.charges + 1, None, Amount()
+            number, drawn = totals.charges + 1, Amount()
             if price_after is None:
-                plan, price = self._draw(connection, cost, tokens, number)
-                drawn, granted = price, plan is not None
+                plan_price = self._draw(connection, cost, tokens, number)
+                granted, price = plan_price is not None, plan_price or Amount()
+                drawn = price
             else:
                 price = price_after(totals.charged)
-                for which, unused in self._held(connection, tokens):
+                # The rollback below undoes this if the rest of the price does not fit.
+                for which, unused in self._open_to(connection, tokens):
                     part = unused.overlap(price - drawn)
                     drawn = drawn + part
                     self._set_unused(connection, which, unused - part)
@@ -208,17 +201,11 @@ class LedgerOperations(abc.ABC):
             if not granted:
                 connection.execute("ROLLBACK")
                 return None, free + drawn
-            row: dict[str, Any] = {
+            row = {
                 "number": number,
-                "at": timestamp(),
-                **self._process(),
-                "estimator": estimator,
-                "components": schema.components_json(cost),
-                "seeded": int(seeded),
-                "releases": releases,
-                "note": note,
-                "main": decimal_text(price.main),
-                "apart": decimal_text(price.apart),
+                **self._new_row(cost),
+                **facts,
+                **dict(zip(("main", "apart"), texts_of(price), strict=True)),
                 "skdp_version": __version__,
             }
             self._insert(connection, "charges", row)
@@ -228,13 +215,13 @@ class LedgerOperations(abc.ABC):
 
     def describe(self, charge: Charge, releases: str) -> None:
         """Write down what a charge released, unless that was done; its price does not change."""
-        query = (
-            "UPDATE charges SET releases = ?"
-            " WHERE number = ? AND at = ? AND pid = ? AND releases = '[]'"
-        )
-        values = (releases, charge.number, charge.when.isoformat(), charge.pid)
         with self._transaction(write=True) as connection:
-            connection.execute(query, values)
+            # The number alone may be that of another charge, where an older copy was put back.
+            connection.execute(
+                "UPDATE charges SET releases = ?"
+                " WHERE number = ? AND at = ? AND pid = ? AND releases = '[]'",
+                (releases, charge.number, charge.when.isoformat(), charge.pid),
+            )
             self._commit(connection)
 
     def reserve(
@@ -249,25 +236,22 @@ class LedgerOperations(abc.ABC):
     ) -> tuple[int, Amount]:
         """Set a price aside if it fits into what is free; return its number or 0, and the room.
 
-        There is one price, or one for each part of a budget of plans, None where the plan does
-        not fit into the part: the first free part that it fits into is taken.
+        There is one price, or one for each part of a budget of plans (None where the plan is too
+        large for the part): the first free part that holds the plan is taken.
         """
         with self._transaction(write=True) as connection:
             totals = Totals.read(connection)
             free = cap - totals.charged - totals.aside
-            parts = set(range(len(prices))) - plans.taken(connection)
-            part = min((i for i in parts if prices[i] is not None), default=None)
-            price = None if part is None else prices[part]
-            if part is None or price is None or not price.fits(free):
+            taken = plans.taken(connection)
+            fitting = ((i, p) for i, p in enumerate(prices) if p is not None and i not in taken)
+            part, price = next(fitting, (0, None))
+            if price is None or not price.fits(free):
                 connection.execute("ROLLBACK")
                 return 0, free
             row = {
-                "at": timestamp(),
-                **self._process(),
-                "components": schema.components_json(cost),
+                **self._new_row(cost),
                 "note": note,
-                "unused_main": decimal_text(price.main),
-                "unused_apart": decimal_text(price.apart),
+                **dict(zip(("unused_main", "unused_apart"), texts_of(price), strict=True)),
                 "token": _hidden(token),
             }
             number = self._insert(connection, "reservations", row)
@@ -279,37 +263,32 @@ class LedgerOperations(abc.ABC):
 
     def release(self, number: int | None) -> int:
         """Free what is unused of one reservation, or of all open ones; return how many."""
-        which, values = "closed IS NULL", []
-        if number is not None:
-            which, values = "closed IS NULL AND number = ?", [number]
+        values = [] if number is None else [number]
+        where = "WHERE closed IS NULL" + " AND number = ?" * len(values)
         with self._transaction(write=True) as connection:
             totals = Totals.read(connection)
             rows = connection.execute(
-                f"SELECT unused_main, unused_apart FROM reservations WHERE {which}", values
+                f"SELECT unused_main, unused_apart FROM reservations {where}", values
             ).fetchall()
             freed = sum((schema.amount_of(*row) for row in rows), Amount())
             connection.execute(
-                f"UPDATE reservations SET closed = ? WHERE {which}", [timestamp(), *values]
+                f"UPDATE reservations SET closed = ? {where}", [timestamp(), *values]
             )
             Totals(totals.charges, totals.charged, totals.aside - freed).write(connection)
             self._commit(connection)
         return len(rows)
 
-    # -- inside -------------------------------------------------------------------------------
-
     def _insert(self, connection: Any, table: str, row: dict[str, Any]) -> int:
-        return schema.insert(connection, table, row)
+        """Write a row; return its number."""
+        return schema.insert(connection, table, row).lastrowid or 0
 
-    def _process(self) -> dict[str, Any]:
-        """Return what the ledger says of the process that writes."""
-        return {"pid": os.getpid()}
+    def _new_row(self, cost: Cost) -> dict[str, Any]:
+        """Return the columns that charges and reservations share."""
+        return {"at": timestamp(), "pid": os.getpid(), "components": schema.components_json(cost)}
 
     @staticmethod
-    def _held(connection: Any, tokens: Sequence[str]) -> list[tuple[int, Amount]]:
-        """Return the open reservations with one of these tokens and what is unused of them.
-
-        The newest comes first.
-        """
+    def _open_to(connection: Any, tokens: Sequence[str]) -> list[tuple[int, Amount]]:
+        """Return the open reservations of these tokens, newest first, and what is unused."""
         if not tokens:
             return []
         rows = connection.execute(
@@ -318,27 +297,27 @@ class LedgerOperations(abc.ABC):
             " ORDER BY number DESC",
             [_hidden(token) for token in tokens],
         ).fetchall()
-        return [(number, schema.amount_of(main, apart)) for number, main, apart in rows]
+        return [(number, schema.amount_of(*texts)) for number, *texts in rows]
 
     def _draw(
         self, connection: Any, cost: Cost, tokens: Sequence[str], charge: int
-    ) -> tuple[int | None, Amount]:
-        """Take a price out of one plan; return its number and what that costs, if one holds it."""
+    ) -> Amount | None:
+        """Take a price out of a plan; return what that costs now, or None if no plan holds it."""
         drawn = plans.draw(connection, cost, [_hidden(token) for token in tokens], charge)
         if drawn is None:
-            return None, Amount()
-        plan, first = drawn
-        if not first:
-            return plan, Amount()
+            return None
+        plan, is_first = drawn
+        if not is_first:
+            return Amount()
         row = connection.execute(
             "SELECT unused_main, unused_apart FROM reservations WHERE number = ?", (plan,)
         ).fetchone()
         self._set_unused(connection, plan, Amount())
-        return plan, schema.amount_of(*row)
+        return schema.amount_of(*row)
 
     @staticmethod
     def _set_unused(connection: Any, number: int, unused: Amount) -> None:
         connection.execute(
             "UPDATE reservations SET unused_main = ?, unused_apart = ? WHERE number = ?",
-            (decimal_text(unused.main), decimal_text(unused.apart), number),
+            (*texts_of(unused), number),
         )

@@ -1,10 +1,9 @@
-"""The plans of a ledger: what each holds, what was drawn from it, and which part it takes.
+"""Plans of a ledger: their prices, their draws, their parts.
 
-Under accountant="pld" a reservation is a plan: its list of prices is
-fixed when it is set aside, and it takes one of the parts of the budget. Its first draw pays for all
-of it, so nothing is freed from then on; what was not drawn stays there, for whoever charges this
-ledger once the reservation is closed. A plan of which nothing was drawn is freed as if it had never
-been: nothing was released.
+Under accountant="pld" a reservation is a plan: its list of prices is fixed when it is set aside,
+and it takes one part of the budget. Its first draw pays for all of it, so nothing is freed from
+then on; once the reservation is closed, whoever charges this ledger may draw the rest. A plan of
+which nothing was drawn is freed.
 
 A price of a plan pays for one fit of its kind that is no larger: of at most its epsilon if it is
 pure, of at most its mu and separate delta if it is Gaussian. The pair of distributions that
@@ -34,22 +33,20 @@ CREATE TABLE draws (
 """
 
 
+PLANS = "FROM plans JOIN reservations USING (number)"
+TAKEN = " WHERE drawn = 1 OR closed IS NULL"
+
+
 @dataclass(frozen=True)
 class Plan:
-    """A plan as the ledger holds it.
+    """A plan as the ledger holds it."""
 
-    `number` is that of its reservation; `part` is the part of the budget that it takes, from 0;
-    `drawn` says whether anything was drawn from it, `open` whether its reservation is open; `cost`
-    is what was planned; `items` are the kind of each price, how often it was planned, and how often
-    it is left.
-    """
-
-    number: int
-    part: int
-    drawn: bool
-    open: bool
+    number: int  # of its reservation
+    part: int  # of the budget, from 0
+    drawn: bool  # whether anything was drawn from it
+    open: bool  # whether its reservation is open
     cost: Cost
-    items: tuple[tuple[str, int, int], ...]
+    items: tuple[tuple[str, int, int], ...]  # kind of price, how often planned, how often unused
 
     @property
     def taken(self) -> bool:
@@ -58,7 +55,7 @@ class Plan:
 
 
 def kinds(cost: Cost) -> Counter[str]:
-    """Return the kinds of the single prices in a price, with how often each occurs."""
+    """Return the kinds of single prices in a price, with how often each occurs."""
     counts: Counter[str] = Counter()
     for single, times in cost.components:
         if single.mu is not None:
@@ -73,13 +70,7 @@ def kinds(cost: Cost) -> Counter[str]:
 
 def taken(connection: sqlite3.Connection) -> set[int]:
     """Return the parts of the budget that plans have taken."""
-    return {
-        part
-        for (part,) in connection.execute(
-            "SELECT part FROM plans JOIN reservations USING (number)"
-            " WHERE drawn = 1 OR closed IS NULL"
-        )
-    }
+    return {part for (part,) in connection.execute(f"SELECT part {PLANS}{TAKEN}")}
 
 
 def write(connection: sqlite3.Connection, number: int, part: int, cost: Cost) -> None:
@@ -92,15 +83,11 @@ def write(connection: sqlite3.Connection, number: int, part: int, cost: Cost) ->
 
 
 def _open_to(connection: sqlite3.Connection, tokens: Sequence[str]) -> list[sqlite3.Row]:
-    """Return the plans that a holder of these (hidden) tokens may draw from, in order.
-
-    First the open ones whose token it has, newest first, then those that are closed.
-    """
+    """Return the plans that hashed tokens draw from: open ones, newest first, then closed ones."""
     mine = f"token IN ({', '.join('?' * len(tokens))})" if tokens else "1 = 0"
     return connection.execute(
-        "SELECT number, drawn FROM plans JOIN reservations"
-        f" USING (number) WHERE (closed IS NULL AND {mine})"
-        " OR (closed IS NOT NULL AND drawn = 1)"
+        f"SELECT number, drawn {PLANS}"
+        f" WHERE (closed IS NULL AND {mine}) OR (closed IS NOT NULL AND drawn = 1)"
         " ORDER BY closed IS NOT NULL, CASE WHEN closed IS NULL THEN -number ELSE number END",
         list(tokens),
     ).fetchall()
@@ -114,40 +101,32 @@ def covers(planned: str, wanted: str) -> bool:
 
 
 def allocated(planned: Mapping[str, int], wanted: Mapping[str, int]) -> Counter[str] | None:
-    """Return which of the prices held pay for those wanted; None if they do not."""
-    left, taken = Counter(planned), Counter[str]()
+    """Return which of the planned prices pay for those wanted; None if they do not."""
+    unused, taken = Counter(planned), Counter[str]()
     sizes = {kind: json.loads(kind)[1:] for kind in (*planned, *wanted)}
     for kind in sorted(wanted, key=lambda k: sizes[k], reverse=True):
         need = wanted[kind]
-        larger = sorted((k for k in planned if covers(k, kind)), key=lambda k: sizes[k])
-        for other in larger:  # the same price is the smallest of these
-            used = min(need, left[other])
-            if used:
-                left[other] -= used
-                taken[other] += used
-                need -= used
+        # Of the prices that cover a kind, the kind itself is the smallest.
+        for other in sorted((k for k in planned if covers(k, kind)), key=lambda k: sizes[k]):
+            if times := min(need, unused[other]):
+                unused[other] -= times
+                taken[other] += times
+                need -= times
         if need:
             return None
     return taken
 
 
-def _left(connection: sqlite3.Connection, plan: int) -> dict[str, int]:
+def _unused(connection: sqlite3.Connection, plan: int) -> dict[str, int]:
     rows = connection.execute("SELECT kind, unused FROM items WHERE plan = ?", (plan,))
     return {row["kind"]: row["unused"] for row in rows}
-
-
-def _same(connection: sqlite3.Connection, plan: int, kind: str) -> int:
-    row = connection.execute(
-        "SELECT unused FROM items WHERE plan = ? AND kind = ?", (plan, kind)
-    ).fetchone()
-    return row["unused"] if row else 0
 
 
 def fits(connection: sqlite3.Connection, cost: Cost, tokens: Sequence[str]) -> int:
     """Return how many charges of this price the plans still hold for these tokens."""
     wanted, total = kinds(cost), 0
     for row in _open_to(connection, tokens):
-        unused = _left(connection, row["number"])
+        unused = _unused(connection, row["number"])
         low, high = 0, sum(unused.values()) // wanted.total() + 1  # fits `low` times, not `high`
         while high - low > 1:
             middle = (low + high) // 2
@@ -160,14 +139,14 @@ def fits(connection: sqlite3.Connection, cost: Cost, tokens: Sequence[str]) -> i
 def draw(
     connection: sqlite3.Connection, cost: Cost, tokens: Sequence[str], charge: int
 ) -> tuple[int, bool] | None:
-    """Take a price out of one plan for a charge; return its number, and whether it is the first."""
+    """Take a price out of a plan for a charge; return its number, and whether it is the first."""
     wanted = kinds(cost)
+    holds = "SELECT 1 FROM items WHERE plan = ? AND kind = ? AND unused >= ?"
     for row in _open_to(connection, tokens):
         plan = row["number"]
-        same = {kind: _same(connection, plan, kind) for kind in wanted}
         # Most charges are what was planned: then the rest of a long plan need not be read.
-        exact = all(same[kind] >= times for kind, times in wanted.items())
-        taken = wanted if exact else allocated(_left(connection, plan), wanted)
+        exact = all(connection.execute(holds, (plan, *item)).fetchone() for item in wanted.items())
+        taken = wanted if exact else allocated(_unused(connection, plan), wanted)
         if taken is None:
             continue
         for kind, times in taken.items():
@@ -184,38 +163,27 @@ def draw(
 def read(
     connection: sqlite3.Connection, cost_of: Callable[[str], Cost], *, every: bool = True
 ) -> tuple[Plan, ...]:
-    """Return the plans of a ledger, oldest first: every one, or those that take a part of it.
-
-    `cost_of` reads a price.
-    """
-    which = "" if every else " WHERE drawn = 1 OR closed IS NULL"
+    """Return the plans of a ledger, oldest first: every one, or those that take a part of it."""
     rows = connection.execute(
-        "SELECT number, part, drawn, closed, components FROM plans JOIN reservations USING (number)"
-        f"{which} ORDER BY number"
+        "SELECT number, part, drawn, closed IS NULL, components"
+        f" {PLANS}{'' if every else TAKEN} ORDER BY number"
     ).fetchall()
+    items = "SELECT kind, times, unused FROM items WHERE plan = ? ORDER BY kind"
     return tuple(
         Plan(
-            row["number"],
-            row["part"],
-            bool(row["drawn"]),
-            row["closed"] is None,
-            cost_of(row["components"]),
-            tuple(
-                (item["kind"], item["times"], item["unused"])
-                for item in connection.execute(
-                    "SELECT * FROM items WHERE plan = ? ORDER BY kind", (row["number"],)
-                )
-            ),
+            number,
+            part,
+            bool(drawn),
+            bool(is_open),
+            cost_of(components),
+            tuple(map(tuple, connection.execute(items, (number,)))),
         )
-        for row in rows
+        for number, part, drawn, is_open, components in rows
     )
 
 
 def left_as_drawn(connection: sqlite3.Connection, costs: Iterable[tuple[int, Cost]]) -> bool:
-    """Whether every charge drew what pays for it, and plans hold what was not drawn.
-
-    `costs` are the numbers and prices of all charges.
-    """
+    """Whether charges (number, price) drew what pays for them, and plans hold what is left."""
     drawn: dict[int, Counter[str]] = {}
     used: Counter[tuple[int, str]] = Counter()
     for row in connection.execute("SELECT * FROM draws"):
@@ -225,8 +193,8 @@ def left_as_drawn(connection: sqlite3.Connection, costs: Iterable[tuple[int, Cos
         wanted, taken = kinds(cost), drawn.pop(number, Counter())
         if taken.total() != wanted.total() or allocated(taken, wanted) is None:
             return False
-    rows = connection.execute("SELECT plan, kind, times, unused FROM items").fetchall()
-    left = all(
-        0 <= row["unused"] == row["times"] - used.pop((row["plan"], row["kind"]), 0) for row in rows
+    is_as_drawn = all(
+        0 <= unused == times - used.pop((plan, kind), 0)
+        for plan, kind, times, unused in connection.execute("SELECT * FROM items").fetchall()
     )
-    return left and not drawn and not used
+    return is_as_drawn and not drawn and not used

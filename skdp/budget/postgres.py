@@ -1,34 +1,32 @@
-"""The ledger of many hosts: a PostgreSQL schema with the tables that an SQLite ledger has.
+"""The ledger of many hosts: tables in a PostgreSQL schema.
 
-No row of data ever reaches the database. What `skdp.budget.ledger`
-promises of a file holds here by other means:
+What `skdp.budget.ledger` promises of a file holds here by other means:
 
 - **One writer.** Every writing transaction is READ COMMITTED and first locks the row of running
   totals, ``SELECT ... FOR UPDATE``; whatever it reads after that is what the last one committed.
-- **Durable before noise.** ``synchronous_commit`` is on, set by the transaction itself, whatever
-  the server or the role says, and a server with ``fsync=off`` is refused. A standby that is
-  promoted has lost the charges that had not reached it: where one stands by, its name belongs into
-  ``synchronous_standby_names``.
+- **Durable before noise.** The transaction sets ``synchronous_commit`` to on, and a server with
+  ``fsync=off`` is refused. A standby that is promoted has lost the charges that had not reached it:
+  its name belongs into ``synchronous_standby_names``.
 - **A commit whose answer is lost** is asked about. Each writing transaction leaves a key of its
-  own in ``commits``. Whoever gets no answer connects again and takes the same lock, which waits
-  until the lost transaction has ended, and looks for its key: a charge that is there counts once,
-  and one that is not was never made. Where nobody answers, an error says so, and no noise is drawn.
+  own in ``commits``. Whoever gets no answer connects again, takes the same lock, which waits until
+  the lost transaction has ended, and looks for its key: a charge that is there counts once, and one
+  that is not was never made. Where nobody answers, an error says so, and no noise is drawn.
 - **A client that hangs** holds the lock for at most `_IDLE` seconds; then the server ends its
   transaction, and nothing of it counts.
 - **A server that hangs** holds up one ledger, for about a minute at most. Every exchange has a
-  deadline on this side (`skdp.budget.exchange`). The error says whether a charge may count. What
-  is shown of a budget is what this process saw last, with its time, and a fork does not wait.
-- **Nothing of others is executed.** A name in a database may lead to a view, or to a table with
-  rules, triggers, policies or defaults, which run functions of whoever made them. So nothing is
-  read or written before PostgreSQL's own catalog has said that each table is a plain one, with the
-  columns, defaults and indexes of a ledger, and belongs to the owner of its schema. The catalog is
-  read with ``search_path`` set to ``pg_catalog``, so that no operator or function of others takes
-  part; a schema that has such is refused. The owner of a ledger is trusted with its contents, and
-  not to exchange tables in the middle of a transaction.
-- **One table has one ledger.** Which ledgers of a database there are, and of which data sets,
-  stands in a comment on one table of each (`_marker`). PostgreSQL lets nobody but the owner write
-  it, and reading it runs nothing. Whoever may make a schema can lie there, so that a new ledger is
-  refused, but cannot hide the ledgers of others or change them.
+  deadline on this side (`skdp.budget.exchange`). What is shown of a budget is what this process saw
+  last, with its time, and a fork does not wait.
+- **No code of others is run.** A name in a database may lead to a view, or to a table with rules,
+  triggers, policies or defaults, which run functions of whoever made them. So nothing is read or
+  written before PostgreSQL's own catalog has said that each table is a plain one, with the columns,
+  defaults and indexes of a ledger, and belongs to the owner of its schema. The catalog is read with
+  ``search_path`` set to ``pg_catalog``, so that no operator or function of others takes part; a
+  schema that has such is refused. The owner of a ledger is trusted with its contents, and not to
+  exchange tables in the middle of a transaction.
+- **One table has one ledger.** A comment on one table of each ledger names it and its data set
+  (`_register`). PostgreSQL lets nobody but the owner write it, and reading it runs nothing. Whoever
+  may make a schema can lie there, so that a new ledger is refused, but cannot hide or change the
+  ledgers of others.
 
 Passwords stay in the process that was given them (`skdp.budget.urls`). Worker processes take theirs
 from ``PGPASSWORD``, ``~/.pgpass`` or a service file, as any client does.
@@ -50,40 +48,42 @@ import uuid
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
-from skdp.budget import locks, schema
+from skdp.budget import locks, plans, schema
 from skdp.budget.exchange import Line, Silence, here, with_addresses
-from skdp.budget.files import remove
+from skdp.budget.ledger import Ledger
 from skdp.budget.operations import Known, LedgerOperations, timestamp
+from skdp.budget.schema import Terms
 from skdp.budget.urls import NAME, parts_of, secrets_of
 from skdp.exceptions import LedgerError, SealedBudgetError
+from skdp.loss.charge import Cost
 
 _CONNECT = 10  # seconds to reach one address
 _ADDRESSES = 3  # addresses at most for which that much time is allowed
 _LOCK = 30  # seconds to wait for another process's transaction
 _MORE = 5.0  # seconds until the answer that this was in vain must be here
-_IDLE = (
-    15  # seconds that a transaction may wait for its client; less than _LOCK, so locks come free
-)
+_IDLE = 15  # seconds that a transaction waits for its client; below _LOCK, so that locks come free
 _ANSWER = 20.0  # seconds to wait for the answer to one statement
 _WHOLE = 60.0  # seconds for all statements of a transaction, and to read a whole ledger
 _COMMIT = 15.0  # seconds to wait for the answer to a commit, before it is asked about
 _ASK = 60.0  # seconds during which a lost commit is asked about
 _TURN = 60.0  # seconds to wait for another thread of this process
+_LIBPQ: dict[str, Any] = {
+    "keepalives_idle": 10,
+    "keepalives_interval": 5,
+    "keepalives_count": 3,
+    "tcp_user_timeout": 20_000,
+    "application_name": "skdp",
+}
 _TABLES = ("ledger", "charges", "reservations", "totals", "plans", "items", "draws")
 
-# One connection for each ledger; those of the process that forked are kept, and never used.
+# One connection for each ledger. Those of a parent process are kept: to close one would end it.
 _OPEN: dict[str, tuple[int, Line]] = {}
 _FORKED: list[Line] = []
-# The ledgers whose totals this process has checked.
-_CHECKED: set[tuple[str, str]] = set()
-# What this process saw last of each ledger.
-_KNOWN: dict[tuple[str, str], Known] = {}
+_CHECKED: set[tuple[str, str]] = set()  # the ledgers whose totals this process has checked
+_KNOWN: dict[tuple[str, str], Known] = {}  # what this process saw last of each ledger
 
 # The totals, and the parts of the budget that plans have taken.
-_STATE = (
-    "totals.*, ARRAY(SELECT part FROM plans JOIN reservations USING (number)"
-    " WHERE drawn = 1 OR closed IS NULL) AS taken FROM totals"
-)
+_STATE = f"totals.*, ARRAY(SELECT part {plans.PLANS}{plans.TAKEN}) AS taken FROM totals"
 
 
 # --- what the catalog says ------------------------------------------------------------------------
@@ -97,16 +97,11 @@ SELECT want.name, pg_catalog.current_setting('fsync') AS fsync, n.oid IS NOT NUL
     c.oid IS NOT NULL AS there,
     pg_catalog.pg_has_role(n.nspowner, 'USAGE') AS own,
     CASE WHEN c.oid IS NULL THEN NULL
-    WHEN c.relkind <> 'r' OR c.relpersistence <> 'p' OR c.relispartition
-        THEN 'is no plain table'
-    WHEN c.relowner <> n.nspowner
-        THEN 'belongs to another role than its schema'
-    WHEN EXISTS (SELECT FROM pg_catalog.pg_rewrite WHERE ev_class = c.oid)
-        THEN 'has rules'
-    WHEN EXISTS (SELECT FROM pg_catalog.pg_trigger WHERE tgrelid = c.oid)
-        THEN 'has triggers'
-    WHEN c.relrowsecurity OR c.relforcerowsecurity
-        THEN 'has row security'
+    WHEN c.relkind <> 'r' OR c.relpersistence <> 'p' OR c.relispartition THEN 'is no plain table'
+    WHEN c.relowner <> n.nspowner THEN 'belongs to another role than its schema'
+    WHEN EXISTS (SELECT FROM pg_catalog.pg_rewrite WHERE ev_class = c.oid) THEN 'has rules'
+    WHEN EXISTS (SELECT FROM pg_catalog.pg_trigger WHERE tgrelid = c.oid) THEN 'has triggers'
+    WHEN c.relrowsecurity OR c.relforcerowsecurity THEN 'has row security'
     WHEN EXISTS (SELECT FROM pg_catalog.pg_inherits WHERE inhrelid = c.oid OR inhparent = c.oid)
         THEN 'inherits, or is inherited'
     WHEN EXISTS (SELECT FROM pg_catalog.pg_constraint
@@ -120,8 +115,7 @@ SELECT want.name, pg_catalog.current_setting('fsync') AS fsync, n.oid IS NOT NUL
         THEN 'has defaults that a ledger does not have'
     WHEN EXISTS (SELECT FROM pg_catalog.pg_index WHERE indrelid = c.oid AND (indexprs IS NOT NULL
             OR pg_catalog.replace(pg_catalog.pg_get_expr(indpred, indrelid), '"', '')
-                <> '(closed IS NULL)'))
-        THEN 'has indexes that a ledger does not have'
+                <> '(closed IS NULL)')) THEN 'has indexes that a ledger does not have'
     WHEN EXISTS (SELECT FROM pg_catalog.pg_depend WHERE refobjid = n.oid
             AND refclassid = 'pg_catalog.pg_namespace'::pg_catalog.regclass
             AND classid IN ('pg_catalog.pg_proc'::pg_catalog.regclass,
@@ -148,36 +142,27 @@ ORDER BY n.nspname
 
 def _check_of(name: str) -> str:
     """Return the statement that asks the catalog about the tables of a schema."""
-    tables = ", ".join(
-        f"('{table}'::pg_catalog.name)" for table in (*_TABLES, "commits", "skdp_format")
-    )
-    return _CHECK.format(name=name, tables=tables)
+    tables = (f"('{table}'::pg_catalog.name)" for table in (*_TABLES, "commits", "skdp_format"))
+    return _CHECK.format(name=name, tables=", ".join(tables))
 
 
 def _problem(rows: Sequence[Any]) -> str | None:
-    """Return why the tables of a schema are not read, in words; None if they can be."""
+    """Return in words why the tables of a schema must not be read; None if they may be."""
     for row in rows:
         if row["problem"] is not None:
-            return (
-                f"its table {row['name']} {row['problem']}, so that reading or writing it could "
-                "run code of others"
-            )
-    missing = [row["name"] for row in rows if not row["there"]]
-    return f"it has no table {missing[0]}" if missing else None
+            what = f"its table {row['name']} {row['problem']}"
+            return f"{what}, so that reading or writing it could run code of others"
+    return next((f"it has no table {row['name']}" for row in rows if not row["there"]), None)
 
 
-def _key_of(text: str) -> int:
-    """Return the number of an advisory lock for a text."""
-    return int.from_bytes(hashlib.sha256(text.encode()).digest()[:8], "big", signed=True)
+def _has_format(rows: Sequence[Any]) -> bool:
+    """Whether a schema claims to be a ledger."""
+    return any(row["there"] and row["name"] == "skdp_format" for row in rows)
 
 
-def _marker(ledger_id: str, dataset: str | None) -> str:
-    """Return what the comment of a ledger says; the name of its data set only as a hash.
-
-    Everybody who may connect to a database can read the comments in it.
-    """
-    named = "none" if dataset is None else f"sha256:{hashlib.sha256(dataset.encode()).hexdigest()}"
-    return f"skdp ledger {ledger_id}, data set {named}"
+def _hash_of(dataset: str | None) -> str:
+    """Return the data set as the comment of a ledger says it: everybody can read comments."""
+    return "none" if dataset is None else f"sha256:{hashlib.sha256(dataset.encode()).hexdigest()}"
 
 
 def _read_marker(comment: str | None) -> str | None:
@@ -188,7 +173,7 @@ def _read_marker(comment: str | None) -> str | None:
 
 def _register(name: str, ledger_id: str, dataset: str | None) -> str:
     """Return the statement that writes the comment of a ledger."""
-    text = _marker(ledger_id, dataset)
+    text = f"skdp ledger {ledger_id}, data set {_hash_of(dataset)}"
     if not _MARKER.fullmatch(text):
         raise ValueError("The identity of a ledger has letters and digits alone.")
     return f"COMMENT ON TABLE \"{name}\".skdp_format IS '{text}'"
@@ -230,22 +215,15 @@ def _rows(cursor: Any) -> type[_Row]:
 
 
 class _Statements:
-    """A connection that takes the statements of `skdp.budget.operations`.
-
-    `shown` is the name of the ledger in messages. All statements must have been answered at the
-    time `until` (of `time.monotonic`), and each within `answer` seconds.
-    """
+    """A connection that takes the statements of `skdp.budget.operations`, until a time."""
 
     def __init__(self, line: Line, shown: str, until: float, answer: float = _ANSWER) -> None:
         self.line, self._shown, self._until, self._answer = line, shown, until, answer
 
     def execute(
-        self, statement: str, values: Sequence[Any] = (), *, timeout: float | None = None
+        self, statement: str, values: Sequence[Any] = (), timeout: float | None = None
     ) -> Any:
-        """Run a statement whose values are marked by ``?``; return the cursor with its rows.
-
-        Of several statements, these are the rows of the last.
-        """
+        """Run a statement with values marked by ``?`` (the last of several); return the cursor."""
         text = statement.replace("?", "%s") if values else statement
 
         def call(raw: Any) -> Any:
@@ -266,28 +244,23 @@ class _Statements:
         self._ask(call, None)
 
     def _ask(self, call: Callable[[Any], Any], timeout: float | None) -> Any:
-        left = self._until - time.monotonic()
-        result, error = self.line.ask(call, min(left, self._answer if timeout is None else timeout))
+        seconds = self._answer if timeout is None else timeout
+        result, error = self.line.ask(call, min(self._until - time.monotonic(), seconds))
         if error is not None:
             raise _failed(self._shown, error)
         return result
 
-    @property
-    def in_transaction(self) -> bool:
-        """Whether a transaction is open."""
-        return self.line.in_transaction()
-
     def roll_back(self) -> None:
         """End a transaction that is open; where that fails, end the connection."""
-        if self.in_transaction:
+        if self.line.in_transaction():
             with contextlib.suppress(LedgerError):
                 self.execute("ROLLBACK", timeout=5.0)
-            if self.in_transaction:
+            if self.line.in_transaction():
                 self.line.drop()
 
 
 def _failed(shown: str, error: BaseException) -> BaseException:
-    """Return the error for what a server answered, or that it did not; it quotes nothing."""
+    """Return the error for a server's answer, or its silence, without a word of the answer."""
     if isinstance(error, Silence):
         return LedgerError(
             f"The ledger {shown} does not answer ({error}). Nothing was charged or released."
@@ -297,20 +270,20 @@ def _failed(shown: str, error: BaseException) -> BaseException:
     return error
 
 
+_HOST = "".join(
+    f"ALTER TABLE {table} ADD COLUMN host TEXT NOT NULL DEFAULT '';"
+    for table in ("charges", "reservations")
+)
+
+
 def _tables() -> str:
     """Return the statements that make the tables, from those of an SQLite ledger."""
     text = schema.SCHEMA.replace(" WITHOUT ROWID", "").replace("INTEGER", "BIGINT")
-    own = "number BIGINT GENERATED BY DEFAULT AS IDENTITY PRIMARY KEY, at TEXT NOT NULL, pid BIGINT"
+    # SQLite numbers reservations by itself; here that must be said.
     head, table, tail = text.partition("CREATE TABLE reservations (")
-    text = (
-        head
-        + table
-        + tail.replace("number BIGINT PRIMARY KEY, at TEXT NOT NULL, pid BIGINT", own, 1)
-    )
-    return text + (
-        "ALTER TABLE charges ADD COLUMN host TEXT NOT NULL DEFAULT '';"
-        "ALTER TABLE charges ADD COLUMN client_key TEXT UNIQUE;"
-        "ALTER TABLE reservations ADD COLUMN host TEXT NOT NULL DEFAULT '';"
+    numbered = "number BIGINT GENERATED BY DEFAULT AS IDENTITY PRIMARY KEY"
+    return (head + table + tail.replace("number BIGINT PRIMARY KEY", numbered, 1)) + (
+        f"{_HOST}ALTER TABLE charges ADD COLUMN client_key TEXT UNIQUE;"
         "CREATE TABLE commits (key TEXT PRIMARY KEY);"
         "CREATE TABLE skdp_format (version BIGINT NOT NULL);"
         f"INSERT INTO skdp_format VALUES ({schema.FORMAT});"
@@ -320,9 +293,9 @@ def _tables() -> str:
 def grants(role: str, name: str = "skdp") -> str:
     """Return the statements that let a role charge a ledger, and do no more than that.
 
-    Run them as the owner, who made the ledger. The role can insert charges, and move the totals;
-    it can neither remove nor rewrite a charge. `python -m skdp.ledger verify URL` recomputes the
-    totals.
+    Run them as the owner, who made the ledger. The role can insert charges and move the totals
+    (which `python -m skdp.ledger verify URL` recomputes); it can neither remove nor rewrite a
+    charge.
 
     Parameters
     ----------
@@ -345,13 +318,11 @@ def grants(role: str, name: str = "skdp") -> str:
         "plans": "drawn",
         "items": "unused",
     }
+    insert = ("charges", "reservations", "plans", "items", "draws", "commits")
     lines = [
         f'GRANT USAGE ON SCHEMA "{name}" TO {to};',
         f'GRANT SELECT ON ALL TABLES IN SCHEMA "{name}" TO {to};',
-        *(
-            f'GRANT INSERT ON "{name}".{table} TO {to};'
-            for table in ("charges", "reservations", "plans", "items", "draws", "commits")
-        ),
+        *(f'GRANT INSERT ON "{name}".{table} TO {to};' for table in insert),
         *(f'GRANT UPDATE ({columns}) ON "{name}".{t} TO {to};' for t, columns in update.items()),
     ]
     return "\n".join(lines) + "\n"
@@ -373,6 +344,7 @@ _REASONS = {
 
 
 def _reason(error: BaseException) -> str:
+    """Return what an error of the server means, in words of our own."""
     code = getattr(error, "sqlstate", None) or ""
     if not code and ("authentication failed" in str(error) or "no password" in str(error)):
         code = "28"  # libpq has no code where there is no connection yet
@@ -383,34 +355,30 @@ def _reason(error: BaseException) -> str:
 
 
 class PostgresLedger(LedgerOperations):
-    """A schema of a PostgreSQL database that holds the terms of one budget and all its charges.
-
-    `path` is the URL without secrets, as `normal_url` returns it; a ledger whose identity is not
-    `ledger_id` was replaced by another one.
-    """
+    """The schema of one budget and its charges; `path` is a URL without secrets."""
 
     remote = True
 
     def __init__(self, path: str, ledger_id: str) -> None:
         self.path, self.id = path, ledger_id
         self._server, self._options, self.name = parts_of(path)
-        self._key, self._own = "", False  # of the transaction; whether this role owns the ledger
+        self._key = ""  # of the transaction, in the table commits
+        self._is_owner = False  # whether this role owns the ledger
         self._turn = locks.shared_turn(("postgresql", path), path, network=True)
 
     # -- making and opening -------------------------------------------------------------------
 
     @classmethod
     def open_or_create(
-        cls, path: str, terms: schema.Terms, facts: Mapping[str, Any], *, must_exist: bool
+        cls, path: str, terms: Terms, facts: Mapping[str, Any], *, must_exist: bool
     ) -> tuple[PostgresLedger, dict[str, Any]]:
-        """Return the ledger at a URL, made if it is not there, and what it says of itself."""
+        """Return the ledger at a URL, made if it is not there, and its row of facts."""
         ledger = cls(path, "")
         with ledger._begun("READ COMMITTED", ledger_exists=False) as connection:
             # Of two clients that create the same ledger, one waits here and then finds it.
             ledger._lock(connection, f"ledger {ledger.name}")
             rows = connection.execute(_check_of(ledger.name)).fetchall()
-            there = {row["name"] for row in rows if row["there"]}
-            if "skdp_format" in there:
+            if _has_format(rows):
                 connection.roll_back()
             elif must_exist:
                 raise LedgerError(f"ledger must exist, because must_exist=True; {path} does not.")
@@ -430,9 +398,7 @@ class PostgresLedger(LedgerOperations):
         ledger.id = stored["id"]
         return ledger, stored
 
-    def _create(
-        self, connection: _Statements, terms: schema.Terms, facts: Mapping[str, Any]
-    ) -> None:
+    def _create(self, connection: _Statements, terms: Terms, facts: Mapping[str, Any]) -> None:
         """Make the tables of a new ledger, and commit."""
         dataset = facts.get("dataset")
         if dataset is not None:
@@ -441,33 +407,32 @@ class PostgresLedger(LedgerOperations):
         connection.execute(f'CREATE SCHEMA "{self.name}"')
         # Nobody else sees this schema yet. A type or table of pg_temp never comes first.
         connection.execute(f'SET LOCAL search_path TO "{self.name}", pg_temp; {_tables()}')
-        names, marks = ", ".join(row), ", ".join("?" * len(row))
-        connection.execute(f"INSERT INTO ledger ({names}) VALUES ({marks})", tuple(row.values()))
+        schema.insert(connection, "ledger", row)
         connection.execute(_register(self.name, row["id"], dataset))
         self._end(connection)
 
     @staticmethod
     def _lock(connection: _Statements, text: str) -> None:
         """Wait for other clients that are about to make the same thing."""
-        connection.execute(
-            f"SELECT pg_catalog.pg_advisory_xact_lock({_key_of(f'skdp {text}')})",
-            timeout=_LOCK + _MORE,
-        )
+        digest = hashlib.sha256(f"skdp {text}".encode()).digest()
+        key = int.from_bytes(digest[:8], "big", signed=True)
+        connection.execute(f"SELECT pg_catalog.pg_advisory_xact_lock({key})", timeout=_LOCK + _MORE)
 
     def _refuse_second(self, connection: _Statements, dataset: str) -> None:
         """Raise if another ledger of the same data set lies in the database.
 
         The comments of all ledgers say so. Ledgers of earlier versions have none: those of this
-        very role are read, and get one; those of others cannot be, until their owner opens them.
+        role get one now; those of others get theirs when their owner opens them.
         """
         self._lock(connection, f"data set {dataset}")
-        wanted = _read_marker(_marker("x", dataset))
         connection.execute("SET LOCAL search_path TO pg_catalog, pg_temp")
         for name, comment, mine in connection.execute(_REGISTERED).fetchall():
-            said = _read_marker(comment)
-            if said is None and mine and name != self.name and NAME.fullmatch(name):
-                said = self._registered_now(connection, name)
-            if said == wanted and name != self.name:
+            if name == self.name:
+                continue
+            registered = _read_marker(comment)
+            if registered is None and mine and NAME.fullmatch(name):
+                registered = self._registered_now(connection, name)
+            if registered == _hash_of(dataset):
                 raise LedgerError(
                     f"One table has one ledger, and that of dataset={dataset!r} is ledger={name!r} "
                     f"of this database; {self.path} would be a second one."
@@ -483,26 +448,22 @@ class PostgresLedger(LedgerOperations):
         if len(rows) != 1 or not str(rows[0]["id"]).isalnum():
             return None
         connection.execute(_register(name, *rows[0]))
-        return _read_marker(_marker(*rows[0]))
+        return _hash_of(rows[0]["dataset"])
 
     def _register_earlier(self, connection: _Statements, stored: Mapping[str, Any]) -> bool:
         """Write the comment of a ledger of an earlier version, if this role may; say whether."""
         rows = connection.execute(_REGISTERED).fetchall()
-        said = [comment for name, comment, _ in rows if name == self.name]
-        if not self._own or _read_marker(said[0] if said else None) is not None:
+        comments = [comment for name, comment, _ in rows if name == self.name]
+        if not self._is_owner or any(_read_marker(comment) for comment in comments):
             return False
         connection.execute(_register(self.name, stored["id"], stored["dataset"]))
         return True
 
-    def state(self, facts: Mapping[str, Any]) -> None:
-        """Write down facts that the ledger does not hold yet."""
-        with self._transaction(write=True) as connection:
-            if "dataset" in facts:
-                self._refuse_second(connection, facts["dataset"])
-                connection.execute(_register(self.name, self.id, facts["dataset"]))
-            for name, value in facts.items():
-                connection.execute(f"UPDATE ledger SET {name} = ?", (value,))
-            self._commit(connection)
+    def _state(self, connection: Any, facts: Mapping[str, Any]) -> None:
+        if "dataset" in facts:
+            self._refuse_second(connection, facts["dataset"])
+            connection.execute(_register(self.name, self.id, facts["dataset"]))
+        super()._state(connection, facts)
 
     def known(self) -> Known | None:
         """Return what this process saw last of the ledger."""
@@ -510,17 +471,8 @@ class PostgresLedger(LedgerOperations):
 
     def backup(self, path: str) -> None:
         """Copy the ledger to an SQLite file, marked as a copy of this one."""
-        if os.path.exists(path):
-            raise LedgerError(f"A backup never replaces another file, and {path} is one.")
         with contextlib.closing(snapshot(self.path)) as memory:
-            memory.execute("UPDATE ledger SET backup_of = ?", (self.path,))
-            try:
-                with contextlib.closing(sqlite3.connect(path)) as file:
-                    file.execute("PRAGMA synchronous = EXTRA")
-                    memory.backup(file)
-            except sqlite3.Error:
-                remove(path)
-                raise LedgerError(f"The backup {path} cannot be written.") from None
+            Ledger.write_copy(memory, self.path, path)
 
     def present(self) -> bool:
         """Whether the ledger can be reached, and is still the same one."""
@@ -535,45 +487,32 @@ class PostgresLedger(LedgerOperations):
         """Return this process's connection, made if there is none, and whether it was made now."""
         pid, line = _OPEN.get(self.path, (0, None))
         if line is not None and pid != os.getpid():
-            _FORKED.append(line)  # closing it would end the parent's
-            line = None
-        if line is not None and line.usable():
-            return line, False
-        if line is not None:
+            _FORKED.append(line)
+        elif line is not None:
+            if line.usable():
+                return line, False
             line.drop()
         psycopg, stated = _psycopg(), _CONNECT
-        options: dict[str, Any] = {
-            "keepalives_idle": 10,
-            "keepalives_interval": 5,
-            "keepalives_count": 3,
-            "tcp_user_timeout": 20_000,
-            "application_name": "skdp",
-            **self._options,
-            **secrets_of(self.path),
-        }
+        options = {**_LIBPQ, **self._options, **secrets_of(self.path)}
         with contextlib.suppress(ValueError):  # 0 and less would be no limit
             stated = int(str(options.get("connect_timeout", _CONNECT)))
         # libpq has no shorter one than two seconds, and then goes on to the next host.
         options["connect_timeout"] = min(stated, _CONNECT) if stated > 0 else _CONNECT
 
         def connect() -> Any:
-            asked = psycopg.conninfo.conninfo_to_dict(self._server, **options)
-            return psycopg.connect(
-                "", **with_addresses(asked), autocommit=True, row_factory=_rows,
-                prepare_threshold=None,
-            )  # fmt: skip
+            parameters = psycopg.conninfo.conninfo_to_dict(self._server, **options)
+            ours = {"autocommit": True, "row_factory": _rows, "prepare_threshold": None}
+            return psycopg.connect("", **with_addresses(parameters), **ours)
 
         # A host may have two addresses, one of which (often that of IPv6) leads nowhere.
         addresses = min(self.path.count(",") + self.path.count("%2C") + 2, _ADDRESSES)
         try:
             line = Line(connect)
         except RuntimeError:  # the interpreter is ending: it starts no more threads
-            line = None
-        if line is None:
             raise LedgerError(
                 f"The ledger {self.path} cannot be reached any more: this process is ending. "
                 "Nothing was charged or released."
-            )
+            ) from None
         _OPEN[self.path] = (os.getpid(), line)
         error = line.open(min(float(_CONNECT * addresses), timeout))
         if error is not None:
@@ -618,6 +557,7 @@ class PostgresLedger(LedgerOperations):
                 "use of a ledger. Nothing was charged or released."
             )
         with self._turn.taken(_TURN):
+            # Twice: a connection that was lost unnoticed is tried before a new one is made.
             connection, tables = self._begin(isolation, time.monotonic() + _WHOLE + 2 * _CONNECT)
             try:
                 if tables[0]["fsync"] != "on":
@@ -637,21 +577,17 @@ class PostgresLedger(LedgerOperations):
             connection.roll_back()
 
     def _check(self, connection: _Statements, tables: list[Any]) -> None:
-        """Raise unless this is a ledger of this format and, if an id is known, this one.
-
-        From here on, names are those of its tables.
-        """
-        if not any(row["there"] and row["name"] == "skdp_format" for row in tables):
+        """Raise unless this is a ledger of this format and, if an id is known, this one."""
+        if not _has_format(tables):
             raise SealedBudgetError(
                 "The ledger of this budget is not there, so nothing can be charged to it here: "
                 f"{self.path}"
             )
-        problem = _problem(tables)
-        if problem is not None:
+        if problem := _problem(tables):
             raise LedgerError(
                 f"The ledger {self.path} is not used, because {problem}. Nothing was released."
             )
-        self._own = bool(tables[0]["own"])
+        self._is_owner = bool(tables[0]["own"])
         rows = connection.execute(
             f'SET LOCAL search_path TO "{self.name}", pg_temp; SELECT'
             " (SELECT pg_catalog.count(*) FROM ledger) AS ledgers,"
@@ -675,28 +611,19 @@ class PostgresLedger(LedgerOperations):
         self._saw(row["id"], row)
 
     def _saw(self, ledger_id: str, row: Any) -> None:
-        """Remember what the ledger says, to be shown."""
-        totals = schema.Totals(
-            row["charges"],
-            schema.amount_of(row["charged_main"], row["charged_apart"]),
-            schema.amount_of(row["aside_main"], row["aside_apart"]),
-        )
-        now = datetime.datetime.now(datetime.UTC)
+        now, totals = datetime.datetime.now(datetime.UTC), schema.Totals.of(row)
         _KNOWN[self.path, ledger_id] = Known(now, totals, frozenset(row["taken"]))
 
     @contextlib.contextmanager
     def _transaction(self, write: bool) -> Iterator[Any]:
-        if not write:
-            with self._begun("REPEATABLE READ READ ONLY") as connection:
-                yield connection
-            return
-        with self._begun("READ COMMITTED") as connection:
-            connection.execute("SELECT charges FROM totals FOR UPDATE", timeout=_LOCK + _MORE)
-            if not self.id or (self.path, self.id) not in _CHECKED:
-                schema.verify(connection)  # type: ignore[arg-type]
-                if self.id:
-                    _CHECKED.add((self.path, self.id))
-            self._key = uuid.uuid4().hex
+        with self._begun("READ COMMITTED" if write else "REPEATABLE READ READ ONLY") as connection:
+            if write:
+                connection.execute("SELECT charges FROM totals FOR UPDATE", timeout=_LOCK + _MORE)
+                if not self.id or (self.path, self.id) not in _CHECKED:
+                    schema.verify(connection)  # type: ignore[arg-type]
+                    if self.id:
+                        _CHECKED.add((self.path, self.id))
+                self._key = uuid.uuid4().hex
             yield connection
 
     def _commit(self, connection: Any) -> None:
@@ -712,9 +639,7 @@ class PostgresLedger(LedgerOperations):
         key, answer = self._key, None
         with contextlib.suppress(LedgerError):
             answer = connection.execute("COMMIT", timeout=_COMMIT).statusmessage
-        if answer == "COMMIT":
-            return
-        written: bool | None = False
+        written: bool | None = answer == "COMMIT"
         if answer is None:
             connection.line.drop()
             # A child that was forked in here would find the charge of its parent.
@@ -748,32 +673,23 @@ class PostgresLedger(LedgerOperations):
             time.sleep(0.5)
         return None
 
-    # -- what rows say ------------------------------------------------------------------------
-
-    def _process(self) -> dict[str, Any]:
-        return {"pid": os.getpid(), "host": socket.gethostname()}
+    def _new_row(self, cost: Cost) -> dict[str, Any]:
+        return super()._new_row(cost) | {"host": socket.gethostname()}
 
     def _insert(self, connection: Any, table: str, row: dict[str, Any]) -> int:
         if table == "charges":
             row = {**row, "client_key": self._key}
-        names, marks = ", ".join(row), ", ".join("?" * len(row))
-        statement = f"INSERT INTO {table} ({names}) VALUES ({marks}) RETURNING number"
-        number: int = connection.execute(statement, tuple(row.values())).fetchone()[0]
+        number: int = schema.insert(connection, table, row, " RETURNING number").fetchone()[0]
         return number
 
 
 def snapshot(path: str) -> sqlite3.Connection:
     """Return a copy, as of one moment, as an SQLite ledger in memory."""
     ledger = PostgresLedger(path, "")
-    memory = sqlite3.connect(":memory:", isolation_level=None)
-    memory.row_factory = sqlite3.Row
+    memory = schema.in_memory()
     try:
         with ledger._transaction(write=False) as connection:
-            memory.execute(f"PRAGMA application_id = {schema.APPLICATION_ID}")
-            memory.execute(f"PRAGMA user_version = {schema.FORMAT}")
-            memory.executescript(schema.SCHEMA + "DELETE FROM totals;")
-            for table in ("charges", "reservations"):
-                memory.execute(f"ALTER TABLE {table} ADD COLUMN host TEXT NOT NULL DEFAULT ''")
+            memory.executescript(schema.HEAD + schema.SCHEMA + "DELETE FROM totals;" + _HOST)
             for table in _TABLES:
                 names = [row[1] for row in memory.execute(f"PRAGMA table_info({table})")]
                 marks = ", ".join("?" * len(names))

@@ -1,15 +1,13 @@
-"""What stands in a ledger file: its tables, its running totals, and ledgers of skdp 0.1.
+"""The tables of a ledger, its totals, and earlier formats.
 
-No row of data ever reaches a ledger. Amounts are decimal text, added
-as exact fractions. The totals of all charges, and of what is set aside, stand in the ledger, so
-that a charge costs the same however many there were; they are checked against the charges when a
-ledger is opened.
+Amounts are decimal text, added as exact fractions. The totals of all charges, and of what is set
+aside, stand in the ledger, so that a charge costs the same however many there were. They are
+checked against the charges when a ledger is opened.
 """
 
 from __future__ import annotations
 
 import contextlib
-import dataclasses
 import datetime
 import decimal
 import functools
@@ -29,6 +27,7 @@ from skdp.loss.conversions import Amount, decimal_text
 
 APPLICATION_ID = 0x736B6470  # "skdp", in the header of the file
 FORMAT = 4  # user_version of the file; 0.1 wrote 1, 2 has no plans, 3 no unit
+HEAD = f"PRAGMA application_id = {APPLICATION_ID}; PRAGMA user_version = {FORMAT};"
 
 _TOTALS = """
 CREATE TABLE totals (
@@ -37,8 +36,9 @@ CREATE TABLE totals (
 CREATE INDEX open_reservations ON reservations (token) WHERE closed IS NULL;
 """
 
-SCHEMA = (
-    """
+_NO_TOTALS = "INSERT INTO totals VALUES (0, '0', '0', '0', '0');"
+
+SCHEMA = f"""
 CREATE TABLE ledger (
     id TEXT NOT NULL, created TEXT NOT NULL, epsilon TEXT NOT NULL, delta TEXT NOT NULL,
     adjacency TEXT NOT NULL, accountant TEXT NOT NULL, delta_apart TEXT NOT NULL,
@@ -52,24 +52,17 @@ CREATE TABLE reservations (
     number INTEGER PRIMARY KEY, at TEXT NOT NULL, pid INTEGER NOT NULL,
     components TEXT NOT NULL, note TEXT NOT NULL,
     unused_main TEXT NOT NULL, unused_apart TEXT NOT NULL, closed TEXT, token TEXT NOT NULL);
-"""
-    + _TOTALS
-    + plans.TABLES
-    + "INSERT INTO totals VALUES (0, '0', '0', '0', '0');"
-)
+{_TOTALS}{plans.TABLES}{_NO_TOTALS}"""
 
 # Whatever 0.1 set aside has no token: nobody can draw from it until it is freed.
-_FROM_1 = (
-    """
+_FROM_1 = f"""
 ALTER TABLE ledger ADD COLUMN skdp_version TEXT NOT NULL DEFAULT '0.1.0';
 ALTER TABLE ledger ADD COLUMN dataset TEXT;
 ALTER TABLE ledger ADD COLUMN n_rows TEXT;
 ALTER TABLE ledger ADD COLUMN backup_of TEXT;
 ALTER TABLE charges ADD COLUMN skdp_version TEXT NOT NULL DEFAULT '0.1.0';
 ALTER TABLE reservations ADD COLUMN token TEXT NOT NULL DEFAULT '';
-"""
-    + _TOTALS
-)
+{_TOTALS}"""
 
 _FROM_2 = "ALTER TABLE ledger ADD COLUMN plans TEXT;" + plans.TABLES
 # Whatever was charged before was for one row.
@@ -97,25 +90,24 @@ class Terms:
     unit: str | None = None  # the column whose value says whose a row is; None: one row
 
     def arguments(self) -> dict[str, Any]:
-        """Return them by name, as `PrivacyBudget` takes them."""
-        named = {field.name: getattr(self, field.name) for field in dataclasses.fields(self)}
-        return named | {"plans": list(self.plans) or None}
+        """Return the arguments of `PrivacyBudget`."""
+        return vars(self) | {"plans": list(self.plans) or None}
 
     def texts(self) -> dict[str, str | None]:
-        """Return the terms as the ledger stores them."""
+        """Return the columns of the ledger."""
         return {
             "epsilon": repr(self.epsilon),
             "delta": repr(self.delta),
             "adjacency": self.adjacency,
             "accountant": self.accountant,
-            "delta_apart": repr(self.separate_delta),  # the file keeps its first version's name
+            "delta_apart": repr(self.separate_delta),  # columns keep the names of 0.1: "apart"
             "plans": json.dumps(self.plans) if self.plans else None,
             "unit": self.unit,
         }
 
     @classmethod
     def of(cls, row: Mapping[str, Any]) -> Terms:
-        """Return the terms that a ledger states."""
+        """Return the terms in a row of the ledger."""
         try:
             parts = json.loads(row["plans"]) if row["plans"] else ()
             return cls(
@@ -136,34 +128,30 @@ def _damaged(what: str) -> LedgerError:
 
 
 def checked_amount(text: object) -> str:
-    """Return the text of an amount, or raise LedgerError."""
+    """Return the text of an amount, or raise LedgerError unless it is a decimal >= 0."""
     if isinstance(text, str) and _DECIMAL.fullmatch(text) and len(text) < _DIGITS:
         return text
     raise _damaged("an amount in it is no decimal number >= 0")
 
 
-def amount_of(main: object, apart: object) -> Amount:
-    """Read the texts of an amount; anything else than two decimals >= 0 was never written here."""
-    return Amount(Fraction(checked_amount(main)), Fraction(checked_amount(apart)))
+def amount_of(main: object, separate: object) -> Amount:
+    """Return the amount that these texts say."""
+    return Amount(Fraction(checked_amount(main)), Fraction(checked_amount(separate)))
 
 
 def _sum(texts: Iterable[tuple[object, object]]) -> tuple[int, Amount]:
     """Return how many amounts there are, and their exact sum; far faster than fractions."""
-    count, main, apart = 0, decimal.Decimal(0), decimal.Decimal(0)
-    add = _EXACT.add
-    for main_text, apart_text in texts:
+    count, main, separate = 0, decimal.Decimal(0), decimal.Decimal(0)
+    for main_text, separate_text in texts:
         count += 1
-        main = add(main, decimal.Decimal(checked_amount(main_text)))
-        apart = add(apart, decimal.Decimal(checked_amount(apart_text)))
-    return count, Amount(Fraction(main), Fraction(apart))
+        main = _EXACT.add(main, decimal.Decimal(checked_amount(main_text)))
+        separate = _EXACT.add(separate, decimal.Decimal(checked_amount(separate_text)))
+    return count, Amount(Fraction(main), Fraction(separate))
 
 
 @dataclass(frozen=True)
 class Totals:
-    """The running totals of a ledger: the number of charges, and two exact sums.
-
-    `charged` is the sum of all charges, `aside` what open reservations hold and nobody used.
-    """
+    """The running totals of a ledger: how many charges, their sum, and what is set aside."""
 
     charges: int
     charged: Amount
@@ -171,13 +159,18 @@ class Totals:
 
     @classmethod
     def read(cls, connection: sqlite3.Connection) -> Totals:
-        """Return the totals, if they can be those of the charges that are there."""
+        """Return the totals; raise LedgerError if their count is not that of the charges."""
+        # All amounts are compared when a ledger is opened; this much can be seen at each charge.
         rows = connection.execute(
             "SELECT *, (SELECT MAX(number) FROM charges) AS last FROM totals"
         ).fetchall()
         if len(rows) != 1 or rows[0]["charges"] != (rows[0]["last"] or 0):
             raise _damaged("its totals are not those of its charges")
-        row = rows[0]
+        return cls.of(rows[0])
+
+    @classmethod
+    def of(cls, row: Mapping[str, Any] | sqlite3.Row) -> Totals:
+        """Return the totals in a row."""
         return cls(
             row["charges"],
             amount_of(row["charged_main"], row["charged_apart"]),
@@ -186,34 +179,17 @@ class Totals:
 
     @classmethod
     def counted(cls, connection: sqlite3.Connection) -> Totals:
-        """Return the totals as the charges and reservations themselves have them."""
+        """Return the totals, added up from the charges and reservations."""
         count, charged = _sum(connection.execute("SELECT main, apart FROM charges"))
-        _, aside = _sum(
-            connection.execute(
-                "SELECT unused_main, unused_apart FROM reservations WHERE closed IS NULL"
-            )
-        )
-        return cls(count, charged, aside)
+        still_open = "SELECT unused_main, unused_apart FROM reservations WHERE closed IS NULL"
+        return cls(count, charged, _sum(connection.execute(still_open))[1])
 
     def write(self, connection: sqlite3.Connection) -> None:
         """Replace the totals of the ledger."""
         connection.execute(
             "UPDATE totals SET charges = ?, charged_main = ?, charged_apart = ?,"
             " aside_main = ?, aside_apart = ?",
-            self._texts(),
-        )
-
-    def insert(self, connection: sqlite3.Connection) -> None:
-        """Give a ledger its first totals."""
-        connection.execute("INSERT INTO totals VALUES (?, ?, ?, ?, ?)", self._texts())
-
-    def _texts(self) -> tuple[int, str, str, str, str]:
-        return (
-            self.charges,
-            decimal_text(self.charged.main),
-            decimal_text(self.charged.apart),
-            decimal_text(self.aside.main),
-            decimal_text(self.aside.apart),
+            (self.charges, *texts_of(self.charged), *texts_of(self.aside)),
         )
 
 
@@ -233,21 +209,17 @@ class Contents:
     def read(
         cls, connection: sqlite3.Connection, last: int | None = None, before: int | None = None
     ) -> Contents:
-        """Read it, inside the caller's transaction.
-
-        `last`: at most so many charges and reservations, and the plans that take a part of the
-        budget. `before`: only charges with a smaller number.
-        """
+        """Read all, or the `last` rows; of charges, only those with a number below `before`."""
         facts = dict(connection.execute("SELECT * FROM ledger").fetchone())
         totals = Totals.read(connection)
         end = totals.charges + 1 if before is None else before
-        first = 1 if last is None else end - last
+        limit = _EVERY if last is None else last
         charges = connection.execute(
-            "SELECT * FROM charges WHERE number >= ? AND number < ? ORDER BY number", (first, end)
+            "SELECT * FROM charges WHERE number >= ? AND number < ? ORDER BY number",
+            (end - limit, end),
         ).fetchall()
         reservations = connection.execute(
-            "SELECT * FROM reservations ORDER BY number DESC LIMIT ?",
-            (_EVERY if last is None else last,),
+            "SELECT * FROM reservations ORDER BY number DESC LIMIT ?", (limit,)
         ).fetchall()
         return cls(
             facts,
@@ -260,8 +232,29 @@ class Contents:
         )
 
 
+def in_memory(**options: Any) -> sqlite3.Connection:
+    """Return an empty database in memory, whose rows are read by name."""
+    memory = sqlite3.connect(":memory:", isolation_level=None, **options)
+    memory.row_factory = sqlite3.Row
+    return memory
+
+
+def is_ledger(connection: sqlite3.Connection) -> bool:
+    """Whether the head of a database says that it is a ledger."""
+    (application,) = connection.execute("PRAGMA application_id").fetchone()
+    return bool(application == APPLICATION_ID)
+
+
+def format_of(connection: sqlite3.Connection, path: str) -> int:
+    """Return the format of a ledger; raise LedgerError unless this version reads it."""
+    version: int = connection.execute("PRAGMA user_version").fetchone()[0]
+    if not 1 <= version <= FORMAT:
+        raise LedgerError(f"The ledger {path} has format {version}; this skdp reads {FORMAT}.")
+    return version
+
+
 def check_tables(connection: sqlite3.Connection) -> None:
-    """Raise LedgerError if the file has what runs by itself: views and triggers."""
+    """Raise LedgerError if the file has views or triggers, which run code of their own."""
     query = "SELECT COUNT(*) FROM sqlite_master WHERE type NOT IN ('table', 'index')"
     virtual = " OR upper(sql) LIKE 'CREATE VIRTUAL%'"
     if connection.execute(query + virtual).fetchone()[0]:
@@ -269,7 +262,6 @@ def check_tables(connection: sqlite3.Connection) -> None:
 
 
 def _columns(connection: sqlite3.Connection) -> set[tuple[str, str]]:
-    """Return the columns of all tables, each with its table."""
     query = "SELECT m.name, c.name FROM sqlite_master m, pragma_table_info(m.name) c"
     return {(table, column) for table, column in connection.execute(query)}
 
@@ -297,11 +289,7 @@ def verify(connection: sqlite3.Connection) -> None:
 
 
 def upgrade(connection: sqlite3.Connection) -> None:
-    """Bring a ledger of an earlier format to this one, inside the caller's transaction.
-
-    Its version is raised, so that a skdp that knows no totals, plans or units refuses it from then
-    on.
-    """
+    """Bring a ledger of an earlier format to this one, inside the caller's transaction."""
     (version,) = connection.execute("PRAGMA user_version").fetchone()
     if version == FORMAT:
         return
@@ -311,7 +299,8 @@ def upgrade(connection: sqlite3.Connection) -> None:
         (last,) = connection.execute("SELECT MAX(number) FROM charges").fetchone()
         if counted.charges != (last or 0):
             raise _damaged("charges are missing in it")
-        counted.insert(connection)
+        connection.execute(_NO_TOTALS)
+        counted.write(connection)
     if version < 3:
         _run(connection, _FROM_2)
     _run(connection, _FROM_3)
@@ -325,13 +314,11 @@ def _run(connection: sqlite3.Connection, script: str) -> None:
             connection.execute(statement)
 
 
-def insert(connection: sqlite3.Connection, table: str, row: Mapping[str, object]) -> int:
-    """Write a row; return its number."""
+def insert(connection: Any, table: str, row: Mapping[str, object], returning: str = "") -> Any:
+    """Write a row; return the cursor."""
     names, marks = ", ".join(row), ", ".join("?" * len(row))
-    cursor = connection.execute(
-        f"INSERT INTO {table} ({names}) VALUES ({marks})", tuple(row.values())
-    )
-    return cursor.lastrowid or 0
+    statement = f"INSERT INTO {table} ({names}) VALUES ({marks}){returning}"
+    return connection.execute(statement, tuple(row.values()))
 
 
 def components_json(cost: Cost) -> str:
@@ -355,10 +342,15 @@ def cost_of(text: str) -> Cost:
     return total(singles_of(text))
 
 
+def texts_of(amount: Amount) -> tuple[str, str]:
+    """Return the texts of an amount, as `amount_of` reads them."""
+    return decimal_text(amount.main), decimal_text(amount.separate)
+
+
 def charge_of(
     row: Mapping[str, Any] | sqlite3.Row, adjacency: str, cost: Cost | None = None
 ) -> Charge:
-    """Return a row of the ledger as a charge; whoever has its price need not read it again."""
+    """Return a row of the ledger as a charge; `cost` is its price, if that is known."""
     cost = cost_of(row["components"]) if cost is None else cost
     return Charge(
         number=row["number"],
@@ -380,7 +372,7 @@ def charge_of(
 
 
 def reservation_of(row: sqlite3.Row) -> ReservationRecord:
-    """Return a row of the ledger as a reservation; its token is nobody's business."""
+    """Return a row of the ledger as a reservation, without its token, which is secret."""
     cost = cost_of(row["components"])
     return ReservationRecord(
         when=datetime.datetime.fromisoformat(row["at"]),
@@ -395,5 +387,5 @@ def reservation_of(row: sqlite3.Row) -> ReservationRecord:
 
 
 def new_row(ledger_id: str, created: str, terms: Terms) -> dict[str, Any]:
-    """Return the row that says what a new ledger is."""
+    """Return the row of terms of a new ledger."""
     return {"id": ledger_id, "created": created, **terms.texts(), "skdp_version": __version__}

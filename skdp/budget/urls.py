@@ -1,8 +1,7 @@
-"""How a user names a ledger in a database, and which parts of such a name are secret.
+"""URLs of ledgers in a database, and the secrets in them.
 
-A ledger is named by a path or by a URL. A text that looks like another form of connection
-(``host=... password=...``, ``jdbc:postgresql://...``) is refused: as a file it would carry its
-password in its name. A `pathlib.Path` is always a file.
+A text that looks like another form of connection (``host=... password=...``) is refused as a path:
+a file would carry the password in its name. A `pathlib.Path` is always a file.
 
 Secrets are the options that libpq itself hides (those that it displays as ``*``, and those for
 debugging), and whatever is called like one. They stay in the memory of this process, beside the
@@ -66,11 +65,13 @@ def _forms(text: str) -> list[str]:
     return [unicodedata.normalize("NFKC", form).lower() for form in dict.fromkeys(forms)]
 
 
-def check_path(name: str, *, explicit: bool) -> None:
-    """Raise ValueError if the name of a file has the form of a connection.
+def is_url(ledger: object) -> bool:
+    """Whether a user means a database: the prefix of its URL says so."""
+    return isinstance(ledger, str) and ledger.startswith(("postgresql://", "postgres://"))
 
-    Of a path that came as an `os.PathLike` (`explicit`), only one made from a URL is refused.
-    """
+
+def check_path(name: str, *, explicit: bool) -> None:
+    """Raise ValueError for the form of a connection; of an `explicit` path, only of a URL."""
     patterns = (_CONNECTION[3],) if explicit else _CONNECTION
     if any(pattern.search(form) for form in _forms(name) for pattern in patterns):
         raise ValueError(
@@ -80,10 +81,19 @@ def check_path(name: str, *, explicit: bool) -> None:
         )
 
 
-def check_no_secret(text: str, name: str) -> None:
-    """Raise ValueError if a public text holds the login of a connection."""
+def check_text(value: object, name: str) -> str:
+    """Return a str, or raise."""
+    if not isinstance(value, str):
+        raise TypeError(f"{name} must be a str; got {type(value).__name__}.")
+    return value
+
+
+def check_public(value: object, name: str) -> str:
+    """Return a str that stands in the ledger, or raise if it holds the login of a connection."""
+    text = check_text(value, name)
     if any(_LOGIN.search(form) or _WORDS.search(form) for form in _forms(text)):
         raise ValueError(f"{name} must be public, and must not hold the password of a connection.")
+    return text
 
 
 @functools.cache
@@ -105,31 +115,29 @@ def _bad(why: str) -> ValueError:
     return ValueError(f"ledger must be a URL {_FORM}: {why}.")
 
 
-def _host(text: str) -> bool:
+def _is_host(text: str) -> bool:
     """Whether a text is a host, an address in brackets or a folder of sockets, with its port."""
-    host, colon, port = text.partition(":") if "[" not in text else text.partition("]:")
-    if colon and port and not (port.isascii() and port.isdecimal()):
+    host, _, port = text.partition(":") if "[" not in text else text.partition("]:")
+    if port and not (port.isascii() and port.isdecimal()):
         return False
     if host.startswith("["):
         return re.fullmatch(r"\[[0-9A-Fa-f:.]+(?:%\w+)?\]?", host) is not None
-    plain = urllib.parse.unquote(host)
-    return re.fullmatch(r"[\w.~/-]*", plain) is not None
+    return re.fullmatch(r"[\w.~/-]*", urllib.parse.unquote(host)) is not None
 
 
 def normal_url(ledger: str) -> str:
     """Return the URL without secrets, which this process remembers, or raise ValueError.
 
-    The form is ``postgresql://user@host:port/database?ledger=name``. Other parameters are those of
-    libpq, each given once. `name` is the schema, "skdp" unless given. Several hosts are separated
-    by commas. A URL with a part that is shown and may hold a secret is refused.
+    The form is ``postgresql://user@host,host:port/database?ledger=name``, with parameters of libpq;
+    `name` is the schema, "skdp" by default. A visible part that may hold a secret is refused.
     """
     if re.search(r"[\s\x00-\x1f\x7f#\\]", ledger):
         raise _bad("blanks and the characters # and \\ must be percent-encoded")
-    whole, _, query = ledger.partition("://")[2].partition("?")
-    authority, slash, database = whole.partition("/")
+    address, _, query = ledger.partition("://")[2].partition("?")
+    authority, slash, database = address.partition("/")
     login, _, hosts = authority.rpartition("@")
     user, has_password, password = login.partition(":")
-    if not all(_host(host) for host in hosts.split(",")):
+    if not all(map(_is_host, hosts.split(","))):
         raise _bad("its hosts and ports cannot be read")
     if "@" in user:
         raise _bad("an @ in the name of a user or in a password is written %40")
@@ -180,8 +188,7 @@ def _options(query: str) -> dict[str, str]:
 def parts_of(shown: str) -> tuple[str, dict[str, str], str]:
     """Return the server, the options and the schema of a URL without secrets, or raise.
 
-    Such a URL may come from a file that somebody else made: its name stands in statements, and an
-    option may name a file to write to.
+    The URL may come from somebody else's file: an option may name a file to write to.
     """
     server, _, query = shown.partition("?")
     options = dict(urllib.parse.parse_qsl(query, keep_blank_values=True))
@@ -193,5 +200,5 @@ def parts_of(shown: str) -> tuple[str, dict[str, str], str]:
 
 
 def secrets_of(shown: str) -> dict[str, str]:
-    """Return what this process was given beside a URL without secrets."""
+    """Return the secrets that this process was given beside a URL."""
     return _SECRETS.get(shown, {})

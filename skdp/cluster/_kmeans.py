@@ -29,10 +29,10 @@ from skdp.base import PrivateMixin, in_precision_of, keeps_precision, names_of
 from skdp.base.expected_error import ExpectedErrorMixin, rehearsal, repeated
 from skdp.base.mixin import WEIGHT_BOUND, weighted_rows
 from skdp.budget import PrivacyBudget
-from skdp.budget.ambient import outside_level
 from skdp.cluster._coreset import Clustering, PublicBox
 from skdp.cluster._lloyd import MANY_FEATURES, cluster, mean_error
 from skdp.core import Session, public_generator
+from skdp.exceptions import outside_level
 from skdp.parameters import Integers, Table, check_size
 from skdp.planning import bounds_in
 from skdp.tabular import check_public_array

@@ -32,9 +32,8 @@ from sklearn.preprocessing import (
 from skdp.base import check_bounds
 from skdp.base.nystroem import LEAST_SIGNAL
 from skdp.budget import PrivacyBudget
-from skdp.budget.ambient import outside_level
 from skdp.density_ratio._base import check_candidates
-from skdp.exceptions import PublishedRowsWarning
+from skdp.exceptions import PublishedRowsWarning, outside_level
 from skdp.loss.conversions import round_up
 from skdp.queries import KernelMap
 from skdp.tabular import as_dense

@@ -24,9 +24,9 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 
 from skdp.base import check_integer
 from skdp.budget import PrivacyBudget
-from skdp.budget.ambient import outside_level
 from skdp.core import PrivacyCertificate
 from skdp.ensemble._blocks import COLUMN, Floats, check_model, seeded
+from skdp.exceptions import outside_level
 from skdp.parameters import Integers, Table, naming
 from skdp.planning import row_count
 from skdp.synthetic._base import (

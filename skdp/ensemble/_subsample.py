@@ -25,7 +25,6 @@ from skdp.base.callers import listener
 from skdp.base.classifiers import ExactScoreMixin
 from skdp.base.expected_error import ExpectedErrorMixin
 from skdp.budget import PrivacyBudget
-from skdp.budget.ambient import outside_level
 from skdp.core import Ball, Box, Mean, Session, UserFunction
 from skdp.ensemble._blocks import (
     AUTO,
@@ -52,6 +51,7 @@ from skdp.ensemble._blocks import (
     seeded,
     stated,
 )
+from skdp.exceptions import outside_level
 from skdp.parameters import Integers, Table, check_classes, check_parameter, naming
 from skdp.planning import row_count
 from skdp.queries import BlockVotes, CellQuantile, OfBlocks, OnBlocks, SmoothMedian

@@ -1,9 +1,9 @@
-"""How charges add up: the filters "basic", "gdp", "gdp_residue", "zcdp", and "pld" for fixed plans.
+"""Accountants: how charges add up ("basic", "gdp", "gdp_residue", "zcdp", "pld").
 
 Every accountant but "pld" is a *filter*: it fixes two caps when the budget is made and grants a
 charge if and only if the exact sum of all charges stays within both. The whole history is then
 (epsilon, delta)-DP even though every fit may be chosen after looking at everything released before.
-(PROOFS.md, beside this file, says why the caps are fixed, and has the proof of "gdp_residue".)
+PROOFS.md, beside this file, says why the caps are fixed, and has the proof of "gdp_residue".
 
 ==========  ==================  =============================  ===============================
 accountant  first sum (capped)  second sum (capped)            why it is a filter
@@ -14,24 +14,24 @@ accountant  first sum (capped)  second sum (capped)            why it is a filte
 "zcdp"      rho                 delta of non-Gaussian charges  Whitehouse et al. 2023, Thm 1
 ==========  ==================  =============================  ===============================
 
-"pld" adds up whole privacy loss distributions (`skdp.loss.pld`), which is tighter and no filter:
-it grants only what plans hold that were fixed before anything of them was drawn.
+"pld" adds up whole privacy loss distributions (`skdp.loss.pld`), which is tighter but no filter: it
+grants only charges of plans that were fixed before their first charge.
 
-All conversions are rounded towards privacy (less granted, more reported), and the line that
-does so says it.
+All conversions are rounded towards privacy (less granted, more reported).
 """
 
 from __future__ import annotations
 
 import math
 from abc import ABC, abstractmethod
+from collections.abc import Sequence
 from fractions import Fraction
 from functools import lru_cache
 from typing import TYPE_CHECKING
 
 from scipy.special import ndtr
 
-from skdp.loss.charge import Cost, PrivacyLoss
+from skdp.loss.charge import Cost, PrivacyLoss, non_gaussian_delta
 from skdp.loss.conversions import (
     Amount,
     down,
@@ -50,31 +50,34 @@ from skdp.loss.conversions import (
 if TYPE_CHECKING:
     from skdp.loss.pld import PlanLoss
 
-__all__ = ["ACCOUNTANTS", "Accountant", "is_enough", "plan_epsilon", "pure_price"]
+__all__ = ["ACCOUNTANTS", "Accountant", "plan_epsilon", "pure_price"]
 
 
 class Accountant(ABC):
-    """A filter: two caps, the price of a charge, and what sums mean as (epsilon, delta).
-
-    `separate_delta` is the part of `delta` for charges that are not Gaussian ("gdp" and "zcdp").
-    """
+    """Two caps, the price of a charge, and the (epsilon, delta) of sums of prices."""
 
     name: str
-    planned = False  # whether it grants what a plan holds, and nothing else
+    planned = False  # whether it grants charges of plans alone
     stateful = False  # whether a price depends on what was charged before
+    needs_delta = True
 
     def __init__(self, epsilon: float, delta: float, separate_delta: float = 0.0) -> None:
         self.epsilon, self.delta, self.separate_delta = epsilon, delta, separate_delta
+        if self.needs_delta and delta == 0:
+            raise ValueError(
+                f'delta must be above 0 under accountant="{self.name}", which converts with it; '
+                'for delta=0 use accountant="basic".'
+            )
         self.check()
         self.cap = self.make_cap()
 
     @abstractmethod
     def check(self) -> None:
-        """Raise ValueError where this accountant cannot keep such a budget."""
+        """Raise ValueError if this accountant cannot keep such a budget."""
 
     @abstractmethod
     def make_cap(self) -> Amount:
-        """Return what all charges together may sum to."""
+        """Return the caps of the two sums."""
 
     @abstractmethod
     def price_one(self, cost: Cost) -> Amount:
@@ -82,11 +85,11 @@ class Accountant(ABC):
 
     @abstractmethod
     def loss(self, amount: Amount) -> PrivacyLoss:
-        """Return the (epsilon, delta) that charges of this sum amount to, rounded up."""
+        """Return the (epsilon, delta) of charges of this sum, rounded up."""
 
     @abstractmethod
     def room(self, amount: Amount) -> PrivacyLoss:
-        """Return the (epsilon, delta) of one more fit that this much room allows, rounded down."""
+        """Return the (epsilon, delta) of one more fit that fits into this room, rounded down."""
 
     @abstractmethod
     def epsilon_at(self, amount: Amount, delta: float) -> float:
@@ -94,21 +97,26 @@ class Accountant(ABC):
 
     def price(self, cost: Cost) -> Amount:
         """Return what `cost`, single or a sum, adds to the sums."""
-        (first, often), *others = cost.components
+        return self.price_all(cost.components)
+
+    def price_all(self, singles: Sequence[tuple[Cost, int]]) -> Amount:
+        """Return what single prices, each with how often it occurs, add to the sums."""
+        (first, often), *others = singles
         total = self.price_one(first) if often == 1 else often * self.price_one(first)
         for single, times in others:
             total = total + times * self.price_one(single)
         return total
 
     def price_at(self, cost: Cost, charged: Amount) -> Amount:
-        """Return the same after charges of this sum; never more than :meth:`price`."""
+        """Return the price after charges of this sum; never more than :meth:`price`."""
         return self.price(cost)
 
 
 class BasicAccountant(Accountant):
-    """Sums of epsilon and of delta, of everything that was charged."""
+    """Sums of epsilon and of delta."""
 
     name = "basic"
+    needs_delta = False
 
     def check(self) -> None:
         if self.separate_delta:
@@ -124,24 +132,19 @@ class BasicAccountant(Accountant):
         return Amount(exact(cost.epsilon), exact(cost.delta))
 
     def loss(self, amount: Amount) -> PrivacyLoss:
-        return PrivacyLoss(round_up(amount.main), round_up(amount.apart))
+        return PrivacyLoss(round_up(amount.main), round_up(amount.separate))
 
     def room(self, amount: Amount) -> PrivacyLoss:
-        return PrivacyLoss(round_down(amount.main), round_down(amount.apart))
+        return PrivacyLoss(round_down(amount.main), round_down(amount.separate))
 
     def epsilon_at(self, amount: Amount, delta: float) -> float:
-        return round_up(amount.main) if amount.apart <= exact(delta) else math.inf
+        return round_up(amount.main) if amount.separate <= exact(delta) else math.inf
 
 
 class _GaussianAccountant(Accountant):
-    """What "gdp" and "zcdp" share: a Gaussian sum and a separate delta, each with its own cap."""
+    """A Gaussian sum and a sum of separate deltas, each with its own cap ("gdp", "zcdp")."""
 
     def check(self) -> None:
-        if self.delta == 0:
-            raise ValueError(
-                f'delta must be above 0 under accountant="{self.name}", which converts with it; '
-                'for delta=0 use accountant="basic".'
-            )
         if self.separate_delta >= self.delta:
             raise ValueError(f"separate_delta must be in [0, delta) = [0, {self.delta!r}).")
         # exact difference of the two decimals, rounded down: the caps together never exceed delta
@@ -167,29 +170,27 @@ class _GaussianAccountant(Accountant):
         return Amount(self.largest_main(self.epsilon), exact(self.separate_delta))
 
     def price_one(self, cost: Cost) -> Amount:
-        # An (epsilon, delta) claim without mu is epsilon-DP but for an event of probability delta.
-        apart = cost.delta if cost.mu is None else cost.separate_delta
-        return Amount(self.main_one(cost), exact(apart))
+        return Amount(self.main_one(cost), exact(non_gaussian_delta(cost)))
 
     def loss(self, amount: Amount) -> PrivacyLoss:
         if amount.main == 0:
-            return PrivacyLoss(0.0, round_up(amount.apart))
+            return PrivacyLoss(0.0, round_up(amount.separate))
         epsilon = self.epsilon  # the caps were made for it, so it always bounds the loss
         if amount.main < self.cap.main:
-            main = round_up(amount.main)
-            at_delta = smallest(
-                lambda e: self.main_delta(e, main) <= down(self.delta_gaussian), 1.0
-            )
-            epsilon = min(epsilon, up(at_delta))
-        return PrivacyLoss(epsilon, round_up(exact(self.delta_gaussian) + amount.apart))
+            epsilon = min(epsilon, self._main_epsilon(amount.main, down(self.delta_gaussian)))
+        return PrivacyLoss(epsilon, round_up(exact(self.delta_gaussian) + amount.separate))
 
     def epsilon_at(self, amount: Amount, delta: float) -> float:
-        # exact difference, rounded down: what the separate deltas leave
-        left = down(round_down(exact(delta) - amount.apart))
-        if amount.main == 0 or left <= 0:
-            return 0.0 if amount.main == 0 and exact(delta) >= amount.apart else math.inf
-        main = round_up(amount.main)
-        return up(smallest(lambda e: self.main_delta(e, main) <= left, 1.0))
+        # exact difference, rounded down: the delta that the separate deltas leave
+        remaining = down(round_down(exact(delta) - amount.separate))
+        if amount.main == 0 or remaining <= 0:
+            return 0.0 if amount.main == 0 and exact(delta) >= amount.separate else math.inf
+        return self._main_epsilon(amount.main, remaining)
+
+    def _main_epsilon(self, main: Fraction, delta: float) -> float:
+        """Return the epsilon of a Gaussian sum at a delta, rounded up."""
+        rounded = round_up(main)
+        return up(smallest(lambda e: self.main_delta(e, rounded) <= delta, 1.0))
 
     def room(self, amount: Amount) -> PrivacyLoss:
         if amount.main <= 0:
@@ -209,7 +210,7 @@ class _GaussianAccountant(Accountant):
 
 
 class GDPAccountant(_GaussianAccountant):
-    """Sum of mu squared; exact for Gaussian noise, converted at the corner for pure epsilon."""
+    """Sum of mu squared: exact for Gaussian noise; of a pure release, that of `pure_mu`."""
 
     name = "gdp"
 
@@ -227,31 +228,28 @@ class GDPAccountant(_GaussianAccountant):
 
 
 class GDPResidueAccountant(GDPAccountant):
-    """The same sum, but pure releases take only what they need inside what is left of it.
-
-    What a release takes depends on what is left (proof in PROOFS.md), so its price
-    is known when it is charged; that of "gdp" is an upper bound, which reservations set aside.
-    """
+    """The same sum, of which a pure release takes less where less is left (PROOFS.md)."""
 
     name = "gdp_residue"
     stateful = True
 
     def price_at(self, cost: Cost, charged: Amount) -> Amount:
-        left = self.cap.main - charged.main
+        remaining = self.cap.main - charged.main
         total = Amount()
         for single, times in cost.components:
             plain = self.price_one(single)
             if single.mu is None:
-                main = pure_price(single.epsilon, times, max(left - total.main, Fraction(0)))
-                total = total + Amount(main, times * plain.apart)
+                main = pure_price(single.epsilon, times, max(remaining - total.main, Fraction(0)))
+                total = total + Amount(main, times * plain.separate)
             else:
                 total = total + times * plain
         return total
 
     def is_price(self, cost: Cost, charged: Amount, main: Fraction) -> bool:
         """Whether `main` is at least what :meth:`price_at` asks for, but for its rounding."""
-        single = cost.components == ((cost, 1),) and cost.mu is None
-        if single and is_enough(cost.epsilon, self.cap.main - charged.main, main):
+        is_one_pure = cost.components == ((cost, 1),) and cost.mu is None
+        # Far faster than to look for the smallest price.
+        if is_one_pure and _holds(up(cost.epsilon), self.cap.main - charged.main, main):
             return True
         return self.price_at(cost, charged).main <= main
 
@@ -284,22 +282,16 @@ class ZCDPAccountant(_GaussianAccountant):
 
 
 class PLDAccountant(BasicAccountant):
-    """Plans that are fixed before anything of them is drawn, each within a part of its own.
+    """Plans that are fixed in advance, each within its own part of the budget.
 
-    This is no filter: what a plan holds must not depend on what was released. Each plan has an
-    (epsilon, delta) of its own, fixed when the budget is made; its first draw pays for all of it.
-    PROOFS.md says why several plans add up as under "basic".
+    A plan must not depend on what was released; its first draw pays for all of it. PROOFS.md says
+    why several plans add up as under "basic".
     """
 
     name = "pld"
-    planned = True
+    planned = needs_delta = True
 
     def check(self) -> None:
-        if self.delta == 0:
-            raise ValueError(
-                'delta must be above 0 under accountant="pld", which converts with it; for '
-                'delta=0 use accountant="basic".'
-            )
         if self.separate_delta:
             raise ValueError(
                 'separate_delta must be 0 under accountant="pld": every delta is part of its plan.'
@@ -357,44 +349,35 @@ ACCOUNTANTS: dict[str, type[Accountant]] = {
 
 _REL = 1e-12  # relative error granted to each value of ndtr and the arithmetic round it
 _STEP = 3e-4  # by which a price may be above the best one
-_COUNTED = 2**16  # releases of one charge are priced one by one so far
+_COUNTED = 2**16  # of the releases of one charge, so many have prices below the plain one
 _SMALL = 1e-4  # below it floats seldom tell a better price from the plain one
 
 
-def _holds(epsilon: float, left: Fraction, price: Fraction) -> bool:
-    """Whether an epsilon-DP release may take `price` out of what is left of mu squared."""
-    if price > left:
+def _holds(epsilon: float, remaining: Fraction, price: Fraction) -> bool:
+    """Whether an epsilon-DP release may take `price` of mu squared; False if floats cannot tell."""
+    if price > remaining:
         return False
-    mu = down(math.sqrt(round_down(left)))  # downwards: a smaller allowance
-    r = up(math.sqrt(round_up(left - price)))  # upwards: more is left
+    mu = down(math.sqrt(round_down(remaining)))  # downwards: a smaller allowance
+    r = up(math.sqrt(round_up(remaining - price)))  # upwards: more is left
     share = 1 / (1 + math.exp(min(epsilon, 700.0)))
     a, b = epsilon / r, r / 2
     errors = share * float(ndtr(a - b)) + (1 - share) * float(ndtr(-a - b))
     # The rounding of the arguments, at most an ulp of a + b, moves ndtr by that times (a + b + 1).
     slack = _REL + 1e-15 * (a + b) * (a + b + 1)
     allowed = float(ndtr(-mu / 2))
-    return allowed > 1e-290 and errors * (1 - slack) >= allowed * (1 + _REL)  # else no float says
+    return allowed > 1e-290 and errors * (1 - slack) >= allowed * (1 + _REL)
 
 
-def is_enough(epsilon: float, left: Fraction, price: Fraction) -> bool:
-    """Whether one epsilon-DP release may take this price; False also where no float can say it.
+def pure_price(epsilon: float, times: int, remaining: Fraction) -> Fraction:
+    """Return the price of `times` epsilon-DP releases with `remaining` of mu squared, rounded up.
 
-    Far faster than :func:`pure_price`, which looks for the smallest price.
-    """
-    return _holds(up(epsilon), left, price)
-
-
-def pure_price(epsilon: float, times: int, left: Fraction) -> Fraction:
-    """Return what `times` epsilon-DP releases take out of what is left of mu squared, rounded up.
-
-    The price is a finite decimal, never more than `times` prices of the plain filter, and more than
-    what is left where the releases do not fit.
+    It is a finite decimal, at most `times` plain prices; more than is left if they do not fit.
     """
     plain = exact(pure_mu(epsilon)) ** 2
     bound = up(epsilon)  # the decimal of repr may lie above the float
     price, total, done = Fraction(0), Fraction(0), 0
     while done < times:
-        rest = left - total
+        rest = remaining - total
         # The last one takes all that it takes by itself: it does not fit. Past the count, and where
         # nothing is to be had, the rest takes the plain price, which is valid whatever is left.
         if rest < plain or done == _COUNTED or (price == plain and epsilon < _SMALL):
@@ -407,15 +390,13 @@ def pure_price(epsilon: float, times: int, left: Fraction) -> Fraction:
     return total
 
 
-def _as_many(epsilon: float, left: Fraction, plain: Fraction, price: Fraction, most: int) -> int:
-    """Return how many releases, at most `most`, take a price that is valid for the first of them.
-
-    A price is valid for all of them if it is valid for the last, and if the plain price still fits
-    before that one.
-    """
+def _as_many(
+    epsilon: float, remaining: Fraction, plain: Fraction, price: Fraction, most: int
+) -> int:
+    """Return for how many releases, at most `most`, a price is valid that is so for the first."""
 
     def fit(n: int) -> bool:
-        rest = left - (n - 1) * price
+        rest = remaining - (n - 1) * price
         return n <= most and rest >= plain and _holds(epsilon, rest, price)
 
     n = 1
@@ -428,13 +409,13 @@ def _as_many(epsilon: float, left: Fraction, plain: Fraction, price: Fraction, m
     return low
 
 
-def _smallest_price(epsilon: float, left: Fraction, plain: Fraction) -> Fraction:
-    """Return a price that is valid here, hardly above the best; the plain one at worst."""
-    best = smallest(lambda p: _holds(epsilon, left, exact(p)), float(plain))
+def _smallest_price(epsilon: float, remaining: Fraction, plain: Fraction) -> Fraction:
+    """Return a valid price, hardly above the best; the plain one at worst."""
+    best = smallest(lambda p: _holds(epsilon, remaining, exact(p)), float(plain))
     if math.isfinite(best):
         # A little more than the best is still enough a few releases later, when less is left.
         for price in (best * (1 + _STEP), best * (1 + 2 * _STEP)):
             short = exact(float(f"{price:.8g}"))
-            if short <= plain and _holds(epsilon, left, short):
+            if short <= plain and _holds(epsilon, remaining, short):
                 return short
     return plain

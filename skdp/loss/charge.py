@@ -1,7 +1,6 @@
-"""What a fit costs and what the ledger says about it: PrivacyLoss, Cost, Charge, ReservationRecord.
+"""Prices and lines of a ledger: PrivacyLoss, Cost, Charge, ReservationRecord.
 
-No object of this module holds data: a price is known before the data is touched, and a charge
-repeats the price with the names of what was released.
+A price is known before the data is touched; a charge repeats it with the names of the releases.
 """
 
 from __future__ import annotations
@@ -45,9 +44,9 @@ class Cost:
     delta : float
         Delta of the claim, in [0, 1). Zero means pure epsilon-DP.
     mu : float or None, default=None
-        If given, the whole fit is mu-GDP, apart from `separate_delta`: its noise is Gaussian. Then
-        `delta` must be above 0, because Gaussian noise is never purely private. The claim
-        ``(epsilon, delta - separate_delta)`` must follow from `mu`; this is not checked here.
+        If given, the whole fit but `separate_delta` is mu-GDP: its noise is Gaussian, which needs
+        `delta` above 0. The claim ``(epsilon, delta - separate_delta)`` must follow from `mu`; this
+        is not checked here.
     separate_delta : float, default=0.0
         The part of `delta` that pays for non-Gaussian releases; in [0, delta].
 
@@ -58,9 +57,9 @@ class Cost:
 
     Notes
     -----
-    ``a + b``, ``n * a`` and ``sum([a, b, c])`` add prices. A sum keeps its components, so that each
-    accountant can compose them in its own way. Its `epsilon`, `delta` and `separate_delta` are
-    exact decimal sums, rounded up.
+    ``a + b``, ``n * a`` and ``sum([a, b, c])`` add prices. A sum keeps its components, which each
+    accountant composes in its own way. Its `epsilon`, `delta` and `separate_delta` are exact
+    decimal sums, rounded up.
 
     Examples
     --------
@@ -112,7 +111,7 @@ class Cost:
         return total(((self, 1), (other, 1)))
 
     def __radd__(self, other: object) -> Cost:
-        return self if other == 0 else NotImplemented  # the start value of sum()
+        return self if other == 0 else NotImplemented  # sum() starts with 0
 
     def __mul__(self, times: object) -> Cost:
         if isinstance(times, bool) or not isinstance(times, numbers.Integral):
@@ -130,34 +129,29 @@ def _kind(cost: Cost) -> str:
     return "approximate" if cost.mu is None else "gaussian"
 
 
+def non_gaussian_delta(cost: Cost) -> float:
+    """Return the part of delta that pays for what is not Gaussian."""
+    # An (epsilon, delta) claim without mu is epsilon-DP but for an event of probability delta.
+    return cost.delta if cost.mu is None else cost.separate_delta
+
+
 def total(parts: Iterable[tuple[Cost, int]]) -> Cost:
-    """Return the sum of prices, each as often as said; thousands are added in one go."""
-    parts = list(parts)
-    if len(parts) == 1 and parts[0][1] == 1:
-        return parts[0][0]
+    """Return the sum of prices, each with how often it occurs, whatever their order."""
     terms: Counter[Cost] = Counter()
     for cost, times in parts:
         for single, n in cost.components:
             terms[single] += n * times
-    return _total(terms)
-
-
-def _total(terms: Counter[Cost]) -> Cost:
-    """Return the sum of single prices; the order of the terms does not matter."""
     if terms.total() == 1:
         return next(iter(terms))
     ordered = sorted(terms.items(), key=lambda term: repr(term[0]))
-    epsilon, delta, apart = (  # rounded up: never less than the exact sum
-        round_up(sum((n * exact(getattr(single, name)) for single, n in ordered), Fraction(0)))
+    sums = {  # rounded up: never less than the exact sum
+        name: round_up(sum((n * exact(getattr(c, name)) for c, n in ordered), Fraction(0)))
         for name in ("epsilon", "delta", "separate_delta")
-    )
-    total = object.__new__(Cost)  # the terms were checked one by one; their delta may exceed 1
-    values = (epsilon, delta, None, apart, tuple(ordered))
-    for name, value in zip(
-        ("epsilon", "delta", "mu", "separate_delta", "_terms"), values, strict=True
-    ):
-        object.__setattr__(total, name, value)  # the dataclass is frozen
-    return total
+    }
+    price = object.__new__(Cost)  # its terms were checked one by one; their delta may exceed 1
+    for name, value in {**sums, "mu": None, "_terms": tuple(ordered)}.items():
+        object.__setattr__(price, name, value)  # the dataclass is frozen
+    return price
 
 
 def check_plan(cost: object) -> Cost:
@@ -179,7 +173,7 @@ def check_cost(cost: object) -> Cost:
 
 @dataclass(frozen=True)
 class Charge:
-    """One line of the ledger: what was released, by which estimator and process, when. No data.
+    """One line of the ledger: what was released, by which estimator and process, when.
 
     Parameters
     ----------
@@ -200,10 +194,9 @@ class Charge:
     seeded : bool
         Whether the noise came from a `random_state`. If so, whoever knows the seed can remove it.
     releases : tuple of dict
-        Public facts about every release of the fit (name, share, noise), as JSON values. Empty
-        until the fit is finished, and for a fit that was not finished.
+        Public facts about each release (name, share, noise); empty until the fit is finished.
     note : str
-        Free text, written with the charge.
+        Free text.
     pid : int
         The process that charged.
     cost : Cost

@@ -1,8 +1,6 @@
-"""What several prices come to together: on disjoint parts of a table, and under each accountant.
+"""The total of several prices, and of disjoint parts of a table.
 
-Of fits on disjoint parts the largest price counts under "add_or_remove_one", and the sum of the two
-largest under "replace_one", where a row may move from one part to another. PROOFS.md, beside this
-file, has the proof, and says for which changes of its part each price must hold.
+PROOFS.md, beside this file, proves the prices of disjoint parts.
 """
 
 from __future__ import annotations
@@ -13,11 +11,11 @@ from dataclasses import dataclass
 from fractions import Fraction
 
 from skdp.loss.accountants import ACCOUNTANTS, plan_epsilon
-from skdp.loss.charge import Cost, check_cost, check_plan
+from skdp.loss.charge import Cost, check_cost, check_plan, non_gaussian_delta, total
 from skdp.loss.conversions import Amount, check_delta, exact, pure_mu, round_up, up
 
 
-def _counting(adjacency: str) -> int:
+def _changed_parts(adjacency: str) -> int:
     """Return how many parts change at most."""
     if adjacency not in ("replace_one", "add_or_remove_one"):
         raise ValueError(
@@ -53,38 +51,28 @@ def parallel_cost(costs: Sequence[Cost], adjacency: str) -> Cost:
     >>> parallel_cost(parts, "replace_one").epsilon
     0.7
     """
-    often = _counting(adjacency)
+    count = _changed_parts(adjacency)
     if not isinstance(costs, list | tuple) or not costs:
         raise TypeError("costs must be a list of skdp.budget.Cost, one for each part.")
     parts = [check_cost(cost) for cost in costs]
+    count = min(count, len(parts))
     if len(set(parts)) == 1:  # of the same kind and size: exact, with all components
-        return min(often, len(parts)) * parts[0]
+        return count * parts[0]
     flat = [_flat(cost) for cost in parts]
-    gaussian = any(cost.mu is not None for cost in flat)
-    places = []
-    for place in range(min(often, len(flat))):
-        places.append(
-            tuple(
-                sorted((quantity(cost) for cost in flat), reverse=True)[place]
-                for quantity in (lambda c: c.epsilon, lambda c: c.delta, _mu, _apart)
-            )
-        )
-    if not gaussian:
-        prices = [Cost(epsilon, delta) for epsilon, delta, _, _ in places]
-    elif all(delta for _, delta, _, _ in places):
-        prices = [Cost(epsilon, delta, mu, min(x, delta)) for epsilon, delta, mu, x in places]
+    epsilons, deltas, mus, separates = (  # the `count` largest of each quantity
+        sorted((quantity(cost) for cost in flat), reverse=True)[:count]
+        for quantity in (lambda c: c.epsilon, lambda c: c.delta, _mu, non_gaussian_delta)
+    )
+    if all(cost.mu is None for cost in flat):
+        prices = [Cost(*price) for price in zip(epsilons, deltas, strict=True)]
+    elif all(deltas):
+        places = zip(epsilons, deltas, mus, separates, strict=True)
+        prices = [Cost(e, delta, mu, min(separate, delta)) for e, delta, mu, separate in places]
     else:  # one part has all of delta, and a price without delta has no mu: both in one price
-        epsilons, deltas, mus, aparts = zip(*places, strict=True)
         epsilon = round_up(sum(map(exact, epsilons), Fraction(0)))
-        prices = [
-            Cost(
-                epsilon,
-                deltas[0],
-                _root(sum(exact(mu) ** 2 for mu in mus)),
-                min(aparts[0], deltas[0]),
-            )
-        ]
-    return prices[0] if len(prices) == 1 else prices[0] + prices[1]
+        mu = _root(sum(exact(mu) ** 2 for mu in mus))
+        prices = [Cost(epsilon, deltas[0], mu, min(separates[0], deltas[0]))]
+    return total((price, 1) for price in prices)
 
 
 def _root(square: Fraction | int) -> float:
@@ -93,12 +81,11 @@ def _root(square: Fraction | int) -> float:
 
 
 def parts_cost(epsilon: float, delta: float, adjacency: str) -> Cost:
-    """Return the price of any number of disjoint parts with an allowance of (epsilon, delta) each.
+    """Return the price of disjoint parts with an allowance of (epsilon, delta) each.
 
-    The allowance is for changes by one row added or removed; `adjacency` is that of the whole
-    table. Raises ValueError under "replace_one" if delta is not below 1 / (1 + exp(epsilon)).
+    The allowance is for one row added or removed; `adjacency` is that of the whole table.
     """
-    if _counting(adjacency) == 1:
+    if _changed_parts(adjacency) == 1:
         return Cost(epsilon, delta)
     if delta == 0:
         return Cost(round_up(2 * exact(epsilon)))
@@ -116,19 +103,16 @@ def _mu(cost: Cost) -> float:
     return pure_mu(cost.epsilon) if cost.mu is None else cost.mu
 
 
-def _apart(cost: Cost) -> float:
-    return cost.delta if cost.mu is None else cost.separate_delta
-
-
 def _flat(cost: Cost) -> Cost:
     """Return a single price that is no less than a sum, under every accountant."""
     if len(cost.components) == 1 and cost.components[0][1] == 1:
         return cost
     if all(single.mu is None for single, _ in cost.components):
         return Cost(cost.epsilon, cost.delta)
-    apart = sum(n * exact(_apart(single)) for single, n in cost.components)
+    # The mu of pure releases counts as well, so that the result covers them under "gdp", too.
+    separate = sum(n * exact(non_gaussian_delta(single)) for single, n in cost.components)
     mu = _root(sum(n * exact(_mu(single)) ** 2 for single, n in cost.components))
-    return Cost(cost.epsilon, cost.delta, mu, round_up(Fraction(apart)))
+    return Cost(cost.epsilon, cost.delta, mu, round_up(Fraction(separate)))
 
 
 # --- all accountants side by side -----------------------------------------------------------------
@@ -191,36 +175,23 @@ def compare_accountants(cost: Cost | list[Cost], delta: float) -> list[Conversio
         raise ValueError("delta must be above 0.")
     epsilons = {name: _epsilon(name, plan, delta) for name in ACCOUNTANTS}
     least = min(epsilons.values())
-    order = sorted(epsilons, key=lambda name: epsilons[name])
-    return [
-        Conversion(
-            name,
-            epsilons[name],
-            epsilons[name] - least if epsilons[name] > least else 0.0,
-            not ACCOUNTANTS[name].planned,
-        )
-        for name in order
+    return [  # both may be infinite
+        Conversion(name, e, e - least if e > least else 0.0, not ACCOUNTANTS[name].planned)
+        for name, e in sorted(epsilons.items(), key=lambda item: item[1])
     ]
 
 
 def _epsilon(name: str, cost: Cost, delta: float) -> float:
-    kind = ACCOUNTANTS[name]
-    if kind.planned:
+    if ACCOUNTANTS[name].planned:
         return plan_epsilon(cost, delta)
-    accountant = kind(1.0, delta)  # its own epsilon plays no part
+    accountant = ACCOUNTANTS[name](1.0, delta)  # its own epsilon plays no part
     amount = accountant.price(cost)
-    if accountant.stateful:
-        amount = Amount(_least(name, cost, delta, amount), amount.apart)
+    if accountant.stateful:  # the least cap that all of these charges fit into
+        low, high = amount.main / 2, amount.main
+        for _ in range(_STEPS):
+            middle = (low + high) / 2
+            accountant.cap = Amount(middle, amount.separate)
+            fits = accountant.price_at(cost, Amount()).main <= middle
+            low, high = (low, middle) if fits else (middle, high)
+        amount = Amount(high, amount.separate)
     return accountant.epsilon_at(amount, delta)
-
-
-def _least(name: str, cost: Cost, delta: float, plain: Amount) -> Fraction:
-    """Return the least cap that these charges fit into, all at once."""
-    accountant = ACCOUNTANTS[name](1.0, delta)
-    low, high = plain.main / 2, plain.main
-    for _ in range(_STEPS):
-        middle = (low + high) / 2
-        accountant.cap = Amount(middle, plain.apart)
-        fits = accountant.price_at(cost, Amount()).main <= middle
-        low, high = (low, middle) if fits else (middle, high)
-    return high

@@ -1,4 +1,4 @@
-"""Exact amounts, and conversions between epsilon, delta, mu and rho, rounded towards privacy.
+"""Exact amounts, and conversions between epsilon, delta, mu and rho.
 
 An amount that a user writes as a float is read as the decimal that ``repr`` shows (``0.1`` is one
 tenth, not the nearest binary fraction), so that ten charges of 0.1 fill a budget of 1.0 exactly.
@@ -32,7 +32,7 @@ def exact(value: float) -> Fraction:
     Parameters
     ----------
     value : float
-        A finite number.
+        Finite.
 
     Returns
     -------
@@ -64,10 +64,7 @@ def round_down(amount: Fraction) -> float:
 
 
 def decimal_text(amount: Fraction) -> str:
-    """Return `amount` written as a decimal, exactly; its denominator must divide a power of ten.
-
-    Every amount of the ledger is a sum of products of decimals, so this never rounds.
-    """
+    """Return the decimal of a sum of products of decimals, exactly."""
     denominator = amount.denominator
     twos = (denominator & -denominator).bit_length() - 1
     fives, rest = 0, denominator >> twos
@@ -86,24 +83,22 @@ def decimal_text(amount: Fraction) -> str:
 def exact_shares(total: Fraction, weights: Sequence[Fraction]) -> list[float]:
     """Share `total` by weight into decimals that add up to it exactly; both are above 0.
 
-    All shares but the last are rounded down to fifteen digits of the total, and the last takes the
-    remainder. If no float shows that remainder, one share is a little smaller. If the weights
-    differ so much that a share would have fewer than six digits, every share is rounded down by
-    itself, and something remains.
+    The last share takes the remainder. If the weights differ so much that a share would have fewer
+    than six digits, every share is rounded down by itself, and something remains.
     """
-    whole = sum(weights, Fraction(0))
+    exact_parts = [total * weight / sum(weights, Fraction(0)) for weight in weights]
     step = Fraction(10) ** (math.floor(math.log10(total)) - 14)
-    first = [total * weight / whole // step * step for weight in weights[:-1]]
+    first = [part // step * step for part in exact_parts[:-1]]
     largest = first.index(max(first)) if first else 0
-    coarse = total * min(weights) / whole < 10**6 * step
-    for _ in range(0 if coarse else 200):
+    is_coarse = min(exact_parts) < 10**6 * step
+    for _ in range(0 if is_coarse else 200):
         shares = [*first, total - sum(first, Fraction(0))]
         if min(shares) > 0 and all(exact(float(share)) == share for share in shares):
             return [float(share) for share in shares]
         if not first:
             break
-        first[largest] -= step
-    return [round_down(total * weight / whole) for weight in weights]
+        first[largest] -= step  # until a float shows the remainder
+    return [round_down(part) for part in exact_parts]
 
 
 def _real(value: object, name: str, allowed: str) -> float:
@@ -136,35 +131,31 @@ def check_delta(value: object, name: str = "delta") -> float:
 
 @dataclass(frozen=True)
 class Amount:
-    """What an accountant adds up: two exact numbers, capped separately.
+    """What an accountant adds up: two exact numbers, capped separately."""
 
-    `main` is epsilon ("basic"), mu squared ("gdp") or rho ("zcdp"); `apart` is delta ("basic"), or
-    the delta of charges that are not Gaussian ("gdp", "zcdp").
-    """
-
-    main: Fraction = Fraction(0)
-    apart: Fraction = Fraction(0)
+    main: Fraction = Fraction(0)  # epsilon ("basic"), mu squared ("gdp") or rho ("zcdp")
+    separate: Fraction = Fraction(0)  # delta ("basic"), or that of charges that are not Gaussian
 
     def __add__(self, other: Amount) -> Amount:
-        return Amount(self.main + other.main, self.apart + other.apart)
+        return Amount(self.main + other.main, self.separate + other.separate)
 
     def __sub__(self, other: Amount) -> Amount:
-        return Amount(self.main - other.main, self.apart - other.apart)
+        return Amount(self.main - other.main, self.separate - other.separate)
 
     def __rmul__(self, times: int) -> Amount:
-        return Amount(times * self.main, times * self.apart)
+        return Amount(times * self.main, times * self.separate)
 
     def fits(self, room: Amount) -> bool:
         """Whether both parts are at most those of `room`."""
-        return self.main <= room.main and self.apart <= room.apart
+        return self.main <= room.main and self.separate <= room.separate
 
     def overlap(self, other: Amount) -> Amount:
         """Return the smaller of the two, part by part."""
-        return Amount(min(self.main, other.main), min(self.apart, other.apart))
+        return Amount(min(self.main, other.main), min(self.separate, other.separate))
 
     def positive(self) -> Amount:
         """Return the amount with negative parts replaced by zero."""
-        return Amount(max(self.main, Fraction(0)), max(self.apart, Fraction(0)))
+        return Amount(max(self.main, Fraction(0)), max(self.separate, Fraction(0)))
 
 
 # --- conversions ---------------------------------------------------------------------------------
@@ -226,11 +217,7 @@ def gdp_delta(epsilon: float, mu: float) -> float:
 
 
 def _bisect(holds: Callable[[float], bool], start: float) -> tuple[float, float]:
-    """Return (low, high), next to each other: `holds` at low and not at high.
-
-    Low is 0.0, where `holds` is not asked, if it holds nowhere; high is infinity if it holds
-    everywhere.
-    """
+    """Return adjacent (low, high), `holds` at low (or low is 0), not at high (or high is inf)."""
     low, high = 0.0, start
     while holds(high):
         low, high = high, 2 * high
@@ -257,8 +244,7 @@ def gdp_mu(epsilon: float, delta: float) -> float:
     Parameters
     ----------
     epsilon : float
-        Finite, above 0. It counts as the decimal number of its `repr`, as everywhere in this
-        package.
+        Finite, above 0; the decimal number of its `repr`, as everywhere in this package.
     delta : float
         In (0, 1).
 
@@ -304,10 +290,7 @@ def pure_mu(epsilon: float) -> float:
 
 
 def pure_epsilon_from_mu(mu: float) -> float:
-    """Return an epsilon such that every epsilon-DP release is mu-GDP, rounded down.
-
-    The inverse of `pure_mu`: epsilon = log Phi(mu/2) - log Phi(-mu/2); mu is above 0.
-    """
+    """Return an epsilon such that every epsilon-DP release is mu-GDP, rounded down; mu > 0."""
     # log_ndtr is good to about 1e-13; their difference is at least 0.79 mu and the two terms are
     # at most log 2 + mu**2 / 8 + ..., so 1e-9 covers it for mu >= 1e-3. Below, the tangent
     # epsilon = sqrt(2 / pi) mu bounds the curve from below (it is convex and starts at 0).
@@ -364,9 +347,8 @@ def zcdp_delta(epsilon: float, rho: float) -> float:
 def guessing_chance(epsilon: float, delta: float = 0.0, prior: float = 0.5) -> float:
     """Return how often the best attacker guesses which of two neighbouring tables was used.
 
-    The attacker knows both tables: one has a certain row, the other does not have it (or has
-    another row instead). The attacker knows how likely each table was beforehand, and sees
-    everything that was released.
+    The attacker knows both tables and how likely each was beforehand, and sees everything that was
+    released.
 
     Parameters
     ----------
@@ -386,9 +368,9 @@ def guessing_chance(epsilon: float, delta: float = 0.0, prior: float = 0.5) -> f
     -----
     A guess is a test. If its false positive rate is x, its power is at most min(1, exp(epsilon)
     x + delta); the same holds with the tables exchanged [1]_. The chance of a correct guess is
-    linear in both rates, so it is largest at a corner of the region of possible rates: always guess
-    the likelier table, or the corner ((1 - delta) / (1 + exp(epsilon)),
-    (exp(epsilon) + delta) / (1 + exp(epsilon))), or (0, delta), or (1 - delta, 1).
+    linear in both rates, so it is largest at a corner of the possible rates: (0, delta),
+    (1 - delta, 1), or ((1 - delta) / (1 + exp(epsilon)),
+    (exp(epsilon) + delta) / (1 + exp(epsilon))).
 
     References
     ----------
@@ -414,10 +396,7 @@ def guessing_chance(epsilon: float, delta: float = 0.0, prior: float = 0.5) -> f
 
 
 def attacker_sentence(epsilon: float, delta: float, adjacency: str, unit: str | None = None) -> str:
-    """Say what a loss lets an attacker do; "" for no loss.
-
-    `adjacency` is "" where it is not known; `unit` is None for one row.
-    """
+    """Say what a loss lets an attacker do; `adjacency` is "" where it is not known."""
     if not epsilon and not delta:
         return ""
     chance = guessing_chance(epsilon, min(delta, 1.0)) if math.isfinite(epsilon) else 1.0

@@ -1,4 +1,4 @@
-"""Privacy loss distributions: what a plan of releases, fixed in advance, amounts to together.
+"""Privacy loss distributions: the total of planned releases.
 
 Every price stands for a pair of distributions that dominates the release: randomized response for
 epsilon-DP, two normal distributions for mu-GDP, and for a delta a draw that tells everything. What
@@ -69,14 +69,11 @@ class Losses:
 
     def times(self, n: int) -> Losses:
         """Return the losses of `n` such releases together."""
-        power, total = self, None
-        while True:
+        power, total = self, self if n % 2 else None
+        while n := n // 2:
+            power = power.and_(power).trimmed()
             if n % 2:
                 total = power if total is None else total.and_(power).trimmed()
-            n //= 2
-            if not n:
-                break
-            power = power.and_(power).trimmed()
         assert total is not None
         return total
 
@@ -86,10 +83,10 @@ class Losses:
             return self
         low = int(np.searchsorted(np.cumsum(self.masses), _TAIL))
         high = int(np.searchsorted(np.cumsum(self.masses[::-1]), _TAIL))
-        kept = self.masses[low : self.masses.size - high].copy()
-        kept[0] += self.masses[:low].sum()
+        masses = self.masses[low : self.masses.size - high].copy()
+        masses[0] += self.masses[:low].sum()
         infinite = self.infinite + (1 + 1e-9) * float(self.masses[self.masses.size - high :].sum())
-        return Losses(self.first + low, kept, infinite, self.error + self.masses.size * _U)
+        return Losses(self.first + low, masses, infinite, self.error + self.masses.size * _U)
 
 
 def _pure(epsilon: Fraction, step: Fraction) -> Losses:
@@ -126,25 +123,6 @@ def _step(charges: Mapping[Fraction, int]) -> Fraction:
     return common if reach <= _POINTS * common else Fraction(reach / _POINTS)
 
 
-def _finer(charges: Mapping[Fraction, int], step: Fraction) -> dict[Fraction, int]:
-    """Return the charges that the grid is too wide for, which Gaussian ones stand for.
-
-    Split onto points that are `step` apart, a loss of epsilon has a square of epsilon * step. The
-    normal distributions that dominate it have 1.58 epsilon^2, which is less.
-    """
-    return {epsilon: n for epsilon, n in charges.items() if 2 * epsilon < step}
-
-
-def _compose(charges: Mapping[Fraction, int], step: Fraction) -> Losses:
-    """Return the losses of all pure charges together."""
-    total = Losses(0, np.ones(1))
-    for i, epsilon in enumerate(sorted(charges)):
-        total = total.and_(_pure(epsilon, step).times(charges[epsilon]))
-        if i % 16 == 15:
-            total = total.trimmed()
-    return total.trimmed()
-
-
 def _gaussian_deltas(epsilons: NDArray[np.float64], mu: float) -> NDArray[np.float64]:
     """Return upper bounds on the delta of mu-GDP at each epsilon, of any sign; see `gdp_delta`."""
     if mu == 0:
@@ -167,27 +145,21 @@ def _gaussian_deltas(epsilons: NDArray[np.float64], mu: float) -> NDArray[np.flo
 
 @dataclass(frozen=True)
 class PlanLoss:
-    """What releases that were fixed in advance amount to together.
+    """What releases that were fixed in advance amount to together."""
 
-    `losses` are those of the pure releases, on a grid of width `step`; `mu` is that of the Gaussian
-    releases together; `separate` is the probability that one of the separate deltas happens.
-    """
-
-    losses: Losses
-    step: float
-    mu: float
-    separate: float
+    losses: Losses  # of the pure releases
+    step: float  # of their grid
+    mu: float  # of all Gaussian releases
+    separate: float  # the probability that one of the separate deltas happens
 
     def delta(self, epsilon: float) -> float:
-        """Return an upper bound on the smallest delta at this epsilon (at least 0), in [0, 1].
-
-        delta(epsilon) is the mean, over the losses of the pure releases, of the delta that the
-        Gaussian ones have at what is left of epsilon.
-        """
+        """Return an upper bound on the smallest delta at this epsilon (at least 0), in [0, 1]."""
         losses = self.losses
         points = (losses.first + np.arange(losses.masses.size)) * self.step
-        left = (epsilon - points) - 4 * _U * (epsilon + np.abs(points))  # downwards: more delta
-        mean = float(np.sum(losses.masses * _gaussian_deltas(left, self.mu)))
+        remaining = (epsilon - points) - 4 * _U * (
+            epsilon + np.abs(points)
+        )  # downwards: more delta
+        mean = float(np.sum(losses.masses * _gaussian_deltas(remaining, self.mu)))
         error = losses.error + (losses.masses.size + 64) * _U
         mean = min(1.0, mean * (1 + 2 * error) + losses.infinite * (1 + 8 * _U))
         bound = (self.separate + (1 - self.separate) * mean) * (1 + 8 * _U)
@@ -231,9 +203,17 @@ def plan_loss(cost: Cost) -> PlanLoss:
     if sum(n * epsilon for epsilon, n in charges.items()) > _LARGEST or square > _LARGEST:
         return _ALL
     step = _step(charges) if charges else Fraction(1)
-    fine = _finer(charges, step)
+    # Where the grid is too wide, Gaussian releases stand for pure ones: split onto points that are
+    # `step` apart, a loss of epsilon has a square of epsilon * step. The normal distributions that
+    # dominate it have 1.58 epsilon^2, which is less.
+    fine = {epsilon: n for epsilon, n in charges.items() if 2 * epsilon < step}
     square += sum(n * exact(pure_mu(float(epsilon))) ** 2 for epsilon, n in fine.items())
-    losses = _compose({e: n for e, n in charges.items() if e not in fine}, step)
+    losses = Losses(0, np.ones(1))
+    for i, epsilon in enumerate(sorted(charges.keys() - fine.keys())):
+        losses = losses.and_(_pure(epsilon, step).times(charges[epsilon]))
+        if i % 16 == 15:
+            losses = losses.trimmed()
+    losses = losses.trimmed()
     mu = math.nextafter(math.sqrt(round_up(square)) * (1 + 4 * _U), math.inf) if square else 0.0
     separate = min(1.0, -math.expm1(safe) * (1 + 1e-12))  # upwards
     return PlanLoss(losses, float(step), mu, separate)

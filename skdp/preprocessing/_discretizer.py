@@ -23,8 +23,8 @@ from skdp.base.expected_error import (
 )
 from skdp.base.transformers import Floats, Transformer, codes_of, indicators, input_names
 from skdp.budget import PrivacyBudget
-from skdp.budget.ambient import outside_level
 from skdp.core import Box
+from skdp.exceptions import outside_level
 from skdp.parameters import STEP, Integers, Table
 from skdp.planning import bounds_in
 from skdp.quantile import DPQuantile

@@ -35,7 +35,7 @@ from skdp.base.transformers import (
     selected,
 )
 from skdp.budget import Cost, PrivacyBudget, gdp_mu
-from skdp.budget.ambient import outside_level
+from skdp.exceptions import outside_level
 from skdp.parameters import FLAG, Table, naming, shown
 from skdp.tabular import (
     MISSING,

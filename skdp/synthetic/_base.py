@@ -31,8 +31,8 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 from skdp.base import PrivateMixin, check_integer, refuse_units
 from skdp.base.expected_error import ExpectedErrorMixin, mean_error, rehearsal, repeated, unanswered
 from skdp.budget import Cost, gdp_mu
-from skdp.budget.ambient import outside_level
 from skdp.core import Session
+from skdp.exceptions import outside_level
 from skdp.planning import Allowance
 from skdp.queries import DOUBT_FAR, DOUBT_ONE_VALUE, LearnedRange, learn_domain, marginals
 from skdp.synthetic._queries import Functions, Queries, as_queries

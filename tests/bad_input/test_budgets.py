@@ -102,7 +102,7 @@ def test_ledger_of_another_kind(kind, fitted, tmp_path):
 @fitted_or_not
 @every_estimator
 def test_ledger_locked(kind, fitted, tmp_path, monkeypatch):
-    monkeypatch.setattr(ledger_module, "_TIMEOUT", 0.05)
+    monkeypatch.setattr(ledger_module, "TIMEOUT", 0.05)
     path = tmp_path / "a.budget"
     estimator = ledgered(kind, fitted, path)
     before = estimator.budget.charges

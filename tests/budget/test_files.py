@@ -16,7 +16,7 @@ import time
 import pytest
 
 from skdp import ledger
-from skdp.budget import Cost, PrivacyBudget, files, schema
+from skdp.budget import Cost, PrivacyBudget, schema
 from skdp.exceptions import LedgerError, SealedBudgetError
 from skdp.loss.conversions import Amount, decimal_text
 from tests.budget.test_growth import make_old
@@ -311,7 +311,7 @@ def fill(budget, n):
             row = {
                 "number": number, "at": "2026-01-01T00:00:00+00:00", "pid": 1, "estimator": "x",
                 "components": schema.components_json(cost), "seeded": 0, "releases": "[{}]",
-                "note": "", "main": decimal_text(price.main), "apart": decimal_text(price.apart),
+                "note": "", "main": decimal_text(price.main), "apart": decimal_text(price.separate),
                 "skdp_version": "0",
             }  # fmt: skip
             schema.insert(connection, "charges", row)
@@ -375,7 +375,7 @@ def test_a_busy_file_is_waited_for_in_python(tmp_path, monkeypatch):
     path = tmp_path / "a.budget"
     budget = PrivacyBudget(3.0, ledger=path)
     waits = []
-    monkeypatch.setattr(files.time, "sleep", waits.append)
+    monkeypatch.setattr("time.sleep", waits.append)
     budget._ledger.timeout = 0.2
     with contextlib.closing(sqlite3.connect(path, isolation_level=None)) as holder:
         holder.execute("BEGIN EXCLUSIVE")

@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pytest
 
-from skdp.budget import Cost, PrivacyBudget, PrivacyLoss, files
+from skdp.budget import Cost, PrivacyBudget, PrivacyLoss
 from skdp.budget import ledger as ledger_module
 from skdp.exceptions import BudgetExceededError, LedgerError, SealedBudgetError
 from tests.folding import each
@@ -156,7 +156,7 @@ def test_a_file_system_without_hard_links(tmp_path, monkeypatch):
     draft = tmp_path / "draft"
     draft.touch()
     with pytest.raises(FileExistsError):  # never replaces a ledger
-        files.publish(str(draft), str(path))
+        ledger_module.publish(str(draft), str(path))
 
 
 def test_a_temporary_ledger_is_private_to_its_owner():
@@ -303,7 +303,7 @@ def test_a_new_ledger_in_a_read_only_folder_and_an_unreadable_ledger(open_folder
 
 
 def test_a_locked_ledger_is_waited_for_and_then_refused(tmp_path, monkeypatch):
-    monkeypatch.setattr(ledger_module, "_TIMEOUT", 0.2)
+    monkeypatch.setattr(ledger_module, "TIMEOUT", 0.2)
     path = tmp_path / "a.budget"
     budget = PrivacyBudget(3.0, ledger=path)
     holder = sqlite3.connect(path, isolation_level=None)

@@ -165,9 +165,9 @@ def test_a_sealed_budget_works_again_where_the_ledger_is_back(tmp_path):
 def test_a_temporary_ledger_ends_with_the_process_that_made_it(tmp_path):
     code = """
 import multiprocessing, os, pickle, sys
-from skdp.budget import Cost, PrivacyBudget, files
+from skdp.budget import Cost, PrivacyBudget, ledger
 
-files._MEMORY_FOLDER = ""  # as where there is no file system in memory
+ledger._MEMORY_FOLDER = ""  # as where there is no file system in memory
 
 def make():
     global other
@@ -208,9 +208,9 @@ print(path)
 
 COLLECTED = """
 import os, pickle, sys
-from skdp.budget import Cost, PrivacyBudget, files
+from skdp.budget import Cost, PrivacyBudget, ledger
 
-files._MEMORY_FOLDER = ""  # as where there is no file system in memory
+ledger._MEMORY_FOLDER = ""  # as where there is no file system in memory
 
 def files():
     return [name for name in sorted(os.listdir(os.environ["TMPDIR"])) if name.endswith("budget")]
@@ -243,9 +243,9 @@ def test_a_temporary_ledger_that_nobody_else_can_hold_goes_with_its_budget(tmp_p
 
 LEAVES = """
 import os, pickle, signal, sys
-from skdp.budget import Cost, PrivacyBudget, files
+from skdp.budget import Cost, PrivacyBudget, ledger
 
-files._MEMORY_FOLDER = ""  # as where there is no file system in memory
+ledger._MEMORY_FOLDER = ""  # as where there is no file system in memory
 budget = PrivacyBudget(3.0)
 pickle.dumps(budget)
 budget.charge(Cost(1.0), estimator="x")

@@ -97,6 +97,23 @@ def test_it_does_what_a_file_does(server, name, tmp_path):
     assert f"spent {ledger._pair(budgets[1].spent)}" in ledger.show(tmp_path / "copy.budget")
 
 
+def test_a_backup_replaces_an_earlier_one_and_nothing_else(server, name, tmp_path):
+    budget, copy = PrivacyBudget(1.0, ledger=server.url(name)), tmp_path / "copy.budget"
+    budget.backup(copy)
+    budget.charge(Cost(0.25), estimator="A")
+    budget.backup(copy)
+    assert "spent epsilon=0.25, delta=0.0" in ledger.show(copy)
+    other = tmp_path / "other.budget"
+    PrivacyBudget(1.0, ledger=other)
+    (tmp_path / "photo").write_bytes(b"no ledger")
+    for path in (other, tmp_path / "photo"):
+        before = path.read_bytes()
+        with pytest.raises(LedgerError, match="never replaces another file"):
+            budget.backup(path)
+        assert path.read_bytes() == before
+    assert sorted(p.name for p in tmp_path.iterdir() if ".new" in p.name) == []
+
+
 def test_plans_are_drawn_from_as_in_a_file(server, name):
     budget = PrivacyBudget(5.0, 1e-6, accountant="pld", ledger=server.url(name))
     with budget.reserve([Cost(0.1)] * 3):

@@ -219,7 +219,7 @@ def test_a_long_text_is_looked_through_in_linear_time():
     for part in parts:
         text = part * (200_000 // len(part))
         for call in (
-            lambda text=text: urls.check_no_secret(text, "note"),
+            lambda text=text: urls.check_public(text, "note"),
             lambda text=text: urls.check_path(text, explicit=False),
             lambda text=text: urls.normal_url(f"postgresql://h/x?options={text}"),
         ):

@@ -228,7 +228,7 @@ def test_separate_delta_is_capped_apart():
         assert (3 * some.price(claim)).fits(some.cap)
         assert not (4 * some.price(claim)).fits(some.cap)
         assert some.cap.main < none.cap.main
-        assert some.price(Cost(0.5, 2e-7, mu=0.01, separate_delta=1e-7)).apart == exact(1e-7)
+        assert some.price(Cost(0.5, 2e-7, mu=0.01, separate_delta=1e-7)).separate == exact(1e-7)
         assert some.loss(3 * some.price(claim)).delta <= 1e-6
 
 
@@ -237,7 +237,7 @@ def test_separate_delta_is_capped_apart():
 @each(("epsilon", "delta"), [(1.0, 1e-6), (0.1, 1e-9), (8.0, 1e-3)])
 def test_one_gaussian_fit_of_all_that_remains_fits(name, used, epsilon, delta):
     accountant = ACCOUNTANTS[name](epsilon, delta)
-    room = Amount(accountant.cap.main * Fraction(1 - used), accountant.cap.apart)
+    room = Amount(accountant.cap.main * Fraction(1 - used), accountant.cap.separate)
     left = accountant.room(room)
     cost = Cost(left.epsilon, left.delta, mu=gdp_mu(left.epsilon, left.delta))
     assert accountant.price(cost).fits(room)

@@ -1,4 +1,4 @@
-"""What a ledger and a certificate say, to be read by people.
+"""Ledgers and certificates as people read them.
 
 The modules of this package are imported where something is shown, so that a fit does not wait for
 them.

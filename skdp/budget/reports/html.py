@@ -1,8 +1,7 @@
-"""How a budget, a fit and a certificate are shown: HTML for notebooks, text for terminals.
+"""Budgets, fits and certificates as HTML or text.
 
-The view of a budget shows its ledger, which holds no data. Every text that somebody could have
-chosen (names, notes, paths) is escaped. Colours come from the notebook: text is ``currentColor``,
-so light and dark themes both work, and no information is in colour alone.
+Every text that somebody could have chosen (names, notes, paths) is escaped. Colours come from the
+notebook (``currentColor``), for light and dark themes; no information is in colour alone.
 """
 
 from __future__ import annotations
@@ -15,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from skdp.budget.account import Account
 from skdp.budget.operations import Known
-from skdp.budget.reading import Statement, remaining_shown, time_of_day
+from skdp.budget.reading import Statement, time_of_day
 from skdp.budget.schema import Terms, Totals
 from skdp.exceptions import LedgerError, SealedBudgetError
 from skdp.loss.charge import Charge, Cost
@@ -28,10 +27,11 @@ SHOWN = 50  # charges in the table; older ones are counted
 
 CHARGE_HEAD = ["#", "when (UTC)", "estimator", "epsilon", "delta", "noise", "releases", "note"]
 _CERTIFICATE_HEAD = ("release", "mechanism", "sensitivity", "noise scale", "share")
+_GDP = ("Gaussian allowance (mu squared)", "separate delta")
 _LABELS = {
     "basic": ("epsilon", "delta"),
-    "gdp": ("Gaussian allowance (mu squared)", "separate delta"),
-    "gdp_residue": ("Gaussian allowance (mu squared)", "separate delta"),
+    "gdp": _GDP,
+    "gdp_residue": _GDP,
     "pld": ("epsilon of the plans", "delta of the plans"),
     "zcdp": ("Gaussian allowance (rho)", "separate delta"),
 }
@@ -44,14 +44,14 @@ _ASIDE = "background:repeating-linear-gradient(45deg,#3b82c4 0 3px,transparent 3
 # --- tables ---------------------------------------------------------------------------------------
 
 
-def _on_the_right(rows: Sequence[Sequence[object]], n_columns: int) -> list[bool]:
-    """Say which columns hold numbers, which stand to the right."""
+def _is_numeric(rows: Sequence[Sequence[object]], n_columns: int) -> list[bool]:
+    """Return for each column whether it holds numbers, which stand to the right."""
     return [bool(rows) and isinstance(rows[0][i], int | float) for i in range(n_columns)]
 
 
 def html_table(head: Sequence[str], rows: Sequence[Sequence[object]], caption: str = "") -> str:
-    """Return a table as HTML; all texts are escaped, and numbers stand to the right."""
-    right = _on_the_right(rows, len(head))
+    """Return a table as HTML, with all texts escaped."""
+    right = _is_numeric(rows, len(head))
 
     def line(cells: Sequence[object], tag: str) -> str:
         return "".join(
@@ -70,15 +70,15 @@ def html_table(head: Sequence[str], rows: Sequence[Sequence[object]], caption: s
 
 
 def printable(cell: object) -> str:
-    """Return a text on one line; what a terminal would obey is shown as an escape."""
+    """Return a text on one line; control characters become escapes, so no terminal obeys them."""
     return "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in str(cell))
 
 
 def text_table(head: Sequence[str], rows: Sequence[Sequence[object]]) -> list[str]:
-    """Return the lines of a table; numbers stand to the right."""
+    """Return the lines of a table."""
     texts = [[printable(cell) for cell in row] for row in rows]
-    widths = [max(len(row[i]) for row in [list(head), *texts]) for i in range(len(head))]
-    right = _on_the_right(rows, len(head))
+    widths = [max(map(len, column)) for column in zip(head, *texts, strict=True)]
+    right = _is_numeric(rows, len(head))
 
     def line(cells: Sequence[str]) -> str:
         parts = zip(cells, widths, right, strict=True)
@@ -90,13 +90,11 @@ def text_table(head: Sequence[str], rows: Sequence[Sequence[object]]) -> list[st
 # --- a budget -------------------------------------------------------------------------------------
 
 
-def _percent(part: Fraction, whole: Fraction) -> float:
-    return float(max(min(part / whole, Fraction(1)), Fraction(0))) * 100
-
-
 def _bar(label: str, spent: Fraction, aside: Fraction, cap: Fraction) -> str:
-    """Return one bar; a screen reader hears its text."""
-    spent_share, aside_share = _percent(spent, cap), _percent(aside, cap)
+    """Return one bar, with its text for screen readers."""
+    spent_share, aside_share = (
+        float(max(min(part / cap, Fraction(1)), Fraction(0))) * 100 for part in (spent, aside)
+    )
     words = f"{label}: {spent_share:.3g}% spent"
     if aside_share:
         words += f", {aside_share:.3g}% set aside"
@@ -117,13 +115,13 @@ def _bar(label: str, spent: Fraction, aside: Fraction, cap: Fraction) -> str:
 def _bars(terms: Terms, totals: Totals, cap: Amount) -> str:
     return "".join(
         _bar(label, getattr(totals.charged, part), getattr(totals.aside, part), getattr(cap, part))
-        for label, part in zip(_LABELS[terms.accountant], ("main", "apart"), strict=True)
+        for label, part in zip(_LABELS[terms.accountant], ("main", "separate"), strict=True)
         if getattr(cap, part) > 0
     )
 
 
 def charge_cells(charge: Charge) -> list[object]:
-    """Return a charge as the cells of a row of a table; see `CHARGE_HEAD`."""
+    """Return the cells of a charge under `CHARGE_HEAD`."""
     return [
         charge.number,
         charge.when.strftime("%Y-%m-%d %H:%M:%S"),
@@ -136,24 +134,10 @@ def charge_cells(charge: Charge) -> list[object]:
     ]
 
 
-def _charges(charges: Sequence[Charge], count: int) -> str:
-    """Return the table of the last of so many charges."""
-    if not count:
-        return "<div>Nothing was charged yet.</div>"
-    charges = charges[-SHOWN:]
-    caption = f"{count} charge" + ("s" if count > 1 else "")
-    if count > len(charges):
-        caption += f", the last {len(charges)} of them"
-    return html_table(CHARGE_HEAD, [charge_cells(charge) for charge in charges], caption)
-
-
 def budget_html(
     terms: Terms, content: Statement | Known | str, dataset: str | None, ledger: str | None
 ) -> str:
-    """Return the HTML view of a budget, a fragment without scripts or links.
-
-    `content` is what the ledger says, what a server's ledger said last, or why neither can be read.
-    """
+    """Return the HTML view of a budget; `content` is a str where the ledger cannot be read."""
     title = (
         f"<div><strong>PrivacyBudget</strong> epsilon={terms.epsilon!r}, "
         f"delta={terms.delta!r}, accountant {escape(terms.accountant)}, "
@@ -170,11 +154,10 @@ def budget_html(
 
 
 def _last_seen(terms: Terms, known: Known) -> str:
-    """Return what this process saw last of a ledger on a server, which is not asked again."""
     account = Account(terms)
-    left, count = account.remaining_at(known), known.totals.charges
+    remaining, count = account.remaining_at(known), known.totals.charges
     words = (
-        f"<div>remaining: epsilon={left.epsilon!r}, delta={left.delta!r}, after {count} "
+        f"<div>remaining: epsilon={remaining.epsilon!r}, delta={remaining.delta!r}, after {count} "
         f"charge{'s' if count != 1 else ''}, as of {time_of_day(known.when)}</div>"
     )
     more = "<div>The server was not asked again: budget.remaining and budget.charges ask it.</div>"
@@ -182,32 +165,34 @@ def _last_seen(terms: Terms, known: Known) -> str:
 
 
 def _body(terms: Terms, statement: Statement) -> str:
-    spent, left, contents = statement.spent, statement.remaining, statement.contents
+    spent, remaining, contents = statement.spent, statement.remaining, statement.contents
     meaning = attacker_sentence(spent.epsilon, spent.delta, terms.adjacency, terms.unit)
     words = (
         f"<div>spent: epsilon={spent.epsilon!r}, delta={spent.delta!r}; "
-        f"remaining: epsilon={left.epsilon!r}, delta={left.delta!r}</div>"
+        f"remaining: epsilon={remaining.epsilon!r}, delta={remaining.delta!r}</div>"
         f"<div>{escape(meaning)}</div>"
     )
+    bars = _bars(terms, contents.totals, statement.accountant.cap)
+    charges, count = contents.charges[-SHOWN:], contents.totals.charges
+    caption = f"{count} charge" + ("s" if count > 1 else "")
+    if count > len(charges):
+        caption += f", the last {len(charges)} of them"
+    table = html_table(CHARGE_HEAD, [charge_cells(charge) for charge in charges], caption)
+    table = table if count else "<div>Nothing was charged yet.</div>"
     notes = dict.fromkeys(entry.note for entry in contents.reservations[-SHOWN:] if entry.note)
     remarks = "".join(f"<div>Reservation: {escape(note)}</div>" for note in notes)
-    bars = _bars(terms, contents.totals, statement.accountant.cap)
-    return words + bars + _charges(contents.charges, contents.totals.charges) + remarks
+    return words + bars + table + remarks
 
 
 # --- a fit and its certificate --------------------------------------------------------------------
 
 
 def fit_html(cost: Cost | None, budget: PrivacyBudget | None, released: str) -> str:
-    """Return what a fit costs (None: it releases nothing), who counts it and what it released.
-
-    The ledger of `budget` is read; `released` is the HTML of a certificate, empty before a fit.
-    """
+    """Return the price of a fit (None: no release), its budget, and its certificate `released`."""
     head = '<details open style="line-height:1.4"><summary>Privacy</summary>'
     if cost is None:
         return f"{head}<div>A fit releases nothing, and costs nothing.</div>{released}</details>"
-    relation = "replace_one" if budget is None else budget.adjacency
-    unit = None if budget is None else budget.unit
+    relation, unit = ("replace_one", None) if budget is None else (budget.adjacency, budget.unit)
     words = [f"A fit costs epsilon={cost.epsilon!r}, delta={cost.delta!r}."]
     if not released:  # a certificate says so itself
         words.append(attacker_sentence(cost.epsilon, cost.delta, relation, unit))
@@ -215,10 +200,10 @@ def fit_html(cost: Cost | None, budget: PrivacyBudget | None, released: str) -> 
         words.append("No budget counts it: budget=PrivacyBudget(...) would.")
     else:
         try:
-            left, when = remaining_shown(budget)  # no server is asked for this
+            remaining, when = budget._remaining_shown()  # no server is asked for this
             words.append(
-                f"Its budget has epsilon={left.epsilon!r} of {budget.epsilon!r} left, "
-                f"delta={left.delta!r} of {budget.delta!r}{when}."
+                f"Its budget has epsilon={remaining.epsilon!r} of {budget.epsilon!r} left, "
+                f"delta={remaining.delta!r} of {budget.delta!r}{when}."
             )
         except (LedgerError, SealedBudgetError):
             words.append("The ledger of its budget cannot be read.")
@@ -227,11 +212,7 @@ def fit_html(cost: Cost | None, budget: PrivacyBudget | None, released: str) -> 
 
 
 def grouped_releases(releases: Sequence[Any]) -> list[tuple[str, ...]]:
-    """Return the releases as rows of text; those that differ in a number of their name are merged.
-
-    Each row is (what, mechanism, sensitivity, noise scale, share), the share that of all of them;
-    with the delta that they took apart from it, if any.
-    """
+    """Return the releases as rows; those that differ only in a number of their name share a row."""
     alike: dict[tuple[str, ...], list[Any]] = {}
     for r in releases:
         shown = (
@@ -240,27 +221,27 @@ def grouped_releases(releases: Sequence[Any]) -> list[tuple[str, ...]]:
             r.mechanism,
             f"{r.sensitivity:.4g} ({r.norm})",
             f"{r.scale:.4g}",
-            "delta" if r.delta else "share",
+            "delta" if r.delta else "",
         )
         alike.setdefault(shown, []).append(r)
     rows = []
-    for (_, unreviewed, *cells, kind), records in alike.items():
+    for (_, unreviewed, *cells, takes_delta), records in alike.items():
         names = list(dict.fromkeys(r.name for r in records))
         name = names[0] if len(names) == 1 else f"{names[0]} … {names[-1]}"
         times = f"{len(records)} × " if len(records) > 1 else ""
         share, delta = sum(r.share for r in records), sum(r.delta for r in records)
         # A release may take both: keys take a share of the noise's allowance, and a delta.
-        parts = [f"{share:.1%}"] if share or kind == "share" else []
-        parts += [f"delta {delta:.4g}"] if kind == "delta" else []
+        parts = [f"{share:.1%}"] if share or not takes_delta else []
+        parts += [f"delta {delta:.4g}"] if takes_delta else []
         rows.append((f"{times}{name}{unreviewed}", *cells, ", ".join(parts)))
     return rows
 
 
 def _claim(certificate: Any) -> list[str]:
-    """Return which guarantee a fit has, and what it means."""
+    """Return the guarantee of a fit, and what it means."""
     charged = "yes" if certificate.charged else "no: no budget counts this fit"
-    most = certificate.max_rows_per_unit
-    rows = "" if most is None else f" ({most:,} of its rows at most)"
+    max_rows = certificate.max_rows_per_unit
+    rows = "" if max_rows is None else f" ({max_rows:,} of its rows at most)"
     seeded = " Seeded: the noise can be reproduced." if certificate.seeded else ""
     unit = None if certificate.unit == "row" else certificate.unit
     epsilon, delta, adjacency = certificate.epsilon, certificate.delta, certificate.adjacency
@@ -273,15 +254,15 @@ def _claim(certificate: Any) -> list[str]:
 
 
 def certificate_html(certificate: Any) -> str:
-    """Return what a fit has released as a table for notebooks."""
+    """Return a certificate as HTML for notebooks."""
     table = html_table(_CERTIFICATE_HEAD, grouped_releases(certificate.releases))
     return f"<div><p>{escape(' '.join(_claim(certificate)))}</p>{table}</div>"
 
 
 def certificate_text(certificate: Any) -> str:
-    """Return what a fit has released as a text for terminals and files."""
-    lines = [*_claim(certificate), ""]
-    lines += text_table(_CERTIFICATE_HEAD, grouped_releases(certificate.releases))
+    """Return a certificate as text for terminals and files."""
+    table = text_table(_CERTIFICATE_HEAD, grouped_releases(certificate.releases))
+    lines = [*_claim(certificate), "", *table]
     queries = sorted({r.query for r in certificate.releases if r.query})
     if queries:
         lines += ["", f"answered by: {', '.join(queries)} (the module of each names its proof)"]
