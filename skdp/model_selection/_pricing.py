@@ -65,6 +65,11 @@ def _is_private(name: str, value: Any) -> bool:
     return name.rpartition("__")[2] == "budget" and value is None
 
 
+def below(path: str, name: str) -> str:
+    """Return the path of a step as ``set_params`` takes it."""
+    return f"{path}__{name}" if path else name
+
+
 def private_parts(estimator: Any, path: str = "") -> list[tuple[str, Any]]:
     """Return the estimators and searches that one fit of `estimator` fits, each once, by name."""
     if isinstance(estimator, FrozenEstimator):
@@ -75,11 +80,7 @@ def private_parts(estimator: Any, path: str = "") -> list[tuple[str, Any]]:
         return []  # "drop", "passthrough", None, a function
     steps = steps_of(estimator)
     if steps is not None:
-        return [
-            part
-            for name, step, _ in steps
-            for part in private_parts(step, f"{path}__{name}" if path else name)
-        ]
+        return [part for name, step, _ in steps for part in private_parts(step, below(path, name))]
     inside = estimator.get_params(deep=True)
     if any(_is_private(name, value) for name, value in inside.items()):
         name, does = type(estimator).__name__, what_it_does(estimator)
