@@ -13,6 +13,7 @@ from typing import Any, ClassVar, Self
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
+from sklearn import config_context
 from sklearn.base import (
     BaseEstimator,
     MetaEstimatorMixin,
@@ -44,7 +45,6 @@ from skdp.model_selection._candidates import (
     check_candidate,
     check_first_steps,
     check_targets_of,
-    fit_with_groups,
     gaussian_epsilon,
     needs_separate_delta,
 )
@@ -71,7 +71,7 @@ def _best_has(method: str) -> Any:
 
 
 class PrivateSearch(MetaEstimatorMixin, PrivateMixin, BaseEstimator, ABC):
-    """What both searches share; they differ in their candidates."""
+    """A private search; subclasses say what its candidates are."""
 
     _parameter_table: ClassVar[Table] = {
         "n_runs": ("auto", Integers(2, 10**6)),
@@ -88,13 +88,13 @@ class PrivateSearch(MetaEstimatorMixin, PrivateMixin, BaseEstimator, ABC):
 
     @abstractmethod
     def _candidate_params(self) -> list[Mapping[str, Any]]:
-        """Return the parameters of all candidates; no row decides them."""
+        """Return the parameters of all candidates; they must not depend on rows."""
 
     @abstractmethod
     def _n_candidates(self) -> int:
         """Return how many candidates there are."""
 
-    # --- what it costs ------------------------------------------------------------------------
+    # --- costs --------------------------------------------------------------------------------
 
     def _repeats(self) -> Repeats:
         mean = self.n_runs
@@ -121,23 +121,23 @@ class PrivateSearch(MetaEstimatorMixin, PrivateMixin, BaseEstimator, ABC):
         return Cost(epsilon=epsilon, delta=delta, separate_delta=delta)
 
     def run_cost(self) -> Cost:
-        """Return the allowance of the fit in one run; the score has the same, for other rows.
+        """Return the allowance of the fit in a run; the score has as much, for other rows.
 
         Returns
         -------
         cost : skdp.budget.Cost
             For all private steps together; they share it in proportion to their ``epsilon``. Its
-            ``separate_delta`` is for what steps learn (categories, classes).
+            ``separate_delta`` is for categories and classes that steps learn.
         """
         self._check_parameters()
         base = self._base(self._unfitted(self._candidate_params()))
-        noise, apart = self._noise_cost(base), base.separate_delta
-        if not apart:
+        noise, separate = self._noise_cost(base), base.separate_delta
+        if not separate:
             return noise
-        return Cost(noise.epsilon, noise.delta + apart, mu=noise.mu, separate_delta=apart)
+        return Cost(noise.epsilon, noise.delta + separate, mu=noise.mu, separate_delta=separate)
 
     def _base(self, candidates: Sequence[Any]) -> BaseRun:
-        """Return what a run of these candidates may lose; their parameters are public."""
+        """Return the privacy loss that a run of these candidates may have."""
         epsilon, delta = float(self.epsilon), float(self.delta)
         separate = any(needs_separate_delta(candidate, delta) for candidate in candidates)
         check_allowance(epsilon, delta)
@@ -150,16 +150,21 @@ class PrivateSearch(MetaEstimatorMixin, PrivateMixin, BaseEstimator, ABC):
         return base
 
     def _noise_cost(self, base: BaseRun) -> Cost:
-        """Return what the noise of a run may cost."""
+        """Return the part of a run's cost that is for noise."""
         if base.mu is None:
             return Cost(float(base.epsilon or 0.0))
         delta = float(self.delta)
         return Cost(gaussian_epsilon(base.mu, delta), delta, mu=base.mu)
 
-    # --- what is checked before ----------------------------------------------------------------
+    # --- checks before the charge --------------------------------------------------------------
+
+    @property
+    def _unit(self) -> str | None:
+        budget = self._context().budget
+        return None if budget is None else budget.unit
 
     def _scoring(self) -> PrivateScorer:
-        """Return what scores a run; its epsilon is not used."""
+        """Return the scorer of runs, whose epsilon is not used."""
         scoring = self.scoring
         if scoring is None:
             if not is_classifier(self.estimator):
@@ -182,13 +187,11 @@ class PrivateSearch(MetaEstimatorMixin, PrivateMixin, BaseEstimator, ABC):
         return scorer
 
     def _unfitted(self, params: Sequence[Mapping[str, Any]]) -> list[Any]:
-        """Return the candidates, each with the budget of a run, which it has not read yet."""
-        context = self._context()
-        unit = None if context.budget is None else context.budget.unit
+        """Return the candidates, each with a budget that never refuses."""
         if not hasattr(self.estimator, "get_params") or isinstance(self.estimator, type):
             raise TypeError(f"estimator must be an estimator, got {type(self.estimator).__name__}")
-        # Of which nothing is asked: each run has its own.
-        roomy = PrivacyBudget(1e15, delta=0.5, adjacency=context.adjacency, unit=unit)
+        adjacency = self._context().adjacency
+        roomy = PrivacyBudget(1e15, delta=0.5, adjacency=adjacency, unit=self._unit)
         candidates = []
         for choice in params:
             candidate = clone(self.estimator).set_params(**clone(dict(choice), safe=False))
@@ -203,7 +206,7 @@ class PrivateSearch(MetaEstimatorMixin, PrivateMixin, BaseEstimator, ABC):
     def _candidates(
         self, params: Sequence[Mapping[str, Any]], unit: str | None
     ) -> tuple[list[Any], BaseRun]:
-        """Return the candidates, each with its parts of a run, and that; raise for a wrong one."""
+        """Return the checked candidates, whose steps share a run, and the run's allowance."""
         candidates = self._unfitted(params)
         base = self._base(candidates)
         for candidate in candidates:
@@ -214,23 +217,21 @@ class PrivateSearch(MetaEstimatorMixin, PrivateMixin, BaseEstimator, ABC):
 
     def _check_without_rows(self) -> None:
         super()._check_without_rows()
-        context = self._context()
-        unit = None if context.budget is None else context.budget.unit
         scorer = self._scoring()
-        _, base = self._candidates(self._candidate_params(), unit)
-        self._check_score(scorer, base, unit)
+        _, base = self._candidates(self._candidate_params(), self._unit)
+        self._check_score(scorer, base, self._unit)
 
     def _check_score(self, scorer: PrivateScorer, base: BaseRun, unit: str | None) -> Any:
-        """Return how many rows of a unit count in a score; refuse so many that nothing is left."""
+        """Return how many rows of a unit a score uses; refuse numbers that leave no allowance."""
         cost = self._noise_cost(base)
         claimed = check_allowance(cost.epsilon, cost.delta)
         if not base.covers([Cost(cost.epsilon, cost.delta, mu=claimed)]):
             raise ValueError(f"epsilon={self.epsilon!r} is too large for a search to divide")
-        most = scorer.max_rows_per_unit
-        most = self.max_rows_per_unit if most == PRIVATE_ROWS else most
+        max_rows = scorer.max_rows_per_unit
+        max_rows = self.max_rows_per_unit if max_rows == PRIVATE_ROWS else max_rows
         if unit is not None:
-            check_unit(Unit(unit, most), self._context().adjacency, cost.epsilon, cost.delta)
-        return most
+            check_unit(Unit(unit, max_rows), self._context().adjacency, cost.epsilon, cost.delta)
+        return max_rows
 
     # --- the search ---------------------------------------------------------------------------
 
@@ -242,14 +243,12 @@ class PrivateSearch(MetaEstimatorMixin, PrivateMixin, BaseEstimator, ABC):
         Parameters
         ----------
         X : array-like or table of shape (n_samples, n_features)
-            Private rows, of whatever the first steps take: text for encoders, numbers otherwise.
-            Rows in parts (`skdp.engines`) are refused.
+            Private rows, as the first steps take them: text for encoders, numbers otherwise. Rows
+            in parts (`skdp.engines`) are refused.
         y : array-like of shape (n_samples,), default=None
             Private targets, if the estimator or the metric needs them.
         groups : array-like of shape (n_samples,), default=None
-            Id of the unit (a user, say) that each row belongs to. All rows of one id are protected
-            together, and are in the same part. A budget with a `unit` needs groups; any other
-            budget refuses them.
+            ... In each run, all rows of an id are in the same part.
 
         Returns
         -------
@@ -257,34 +256,34 @@ class PrivateSearch(MetaEstimatorMixin, PrivateMixin, BaseEstimator, ABC):
         """
         with self._all_or_nothing(groups):
             self._check_parameters()
-            whole = self._context().unit()
-            unit = None if whole is None else whole.name
+            protected = self._context().unit()
+            unit = None if protected is None else protected.name
             scorer = self._scoring()
             metric, bounds = scorer.check_parameters()
             params = self._candidate_params()
             candidates, base = self._candidates(params, unit)
-            most = self._check_score(scorer, base, unit)
+            max_rows = self._check_score(scorer, base, unit)
             if needs_targets(metric) and y is None:
                 raise ValueError(
                     f"{type(self).__name__} requires y to be passed, but the target y is None: "
                     f"metric={metric!r} compares predictions with it"
                 )
-            # What fits refuse is refused here, not in runs: which of them fail would tell of a row.
+            # Refuse here what the fits of runs would refuse: failed runs would tell of a row.
             for candidate in candidates:
                 check_scored(metric, candidate, fitted=False)
                 check_first_steps(candidate, X, type(self).__name__, self._allow_empty)
             validate_data(self, X, skip_check_array=True)
             self._check_lengths(X, y)
             y = self._check_targets(y, candidates)
-            name = type(self).__name__
             rows: Any = dealt_rows(X, y)
             if unit is not None:
-                relation = self._context().adjacency
+                # The relation of units: that of rows (`_adjacency`) counts rows as private.
+                relation, name = self._context().adjacency, type(self).__name__
                 options: Any = {"unit_name": unit, "estimator": name, "adjacency": relation}
                 rows = whole_units(X, y, groups, **options)
             query = BestOfRuns(
                 UserFunction(self._fit_run(candidates, is_listed(y))),
-                UserFunction(self._score_run(metric, bounds, base, most)),
+                UserFunction(self._score_run(metric, bounds, base, max_rows)),
                 len(candidates),
                 self._repeats(),
                 float(self.test_size),
@@ -313,7 +312,7 @@ class PrivateSearch(MetaEstimatorMixin, PrivateMixin, BaseEstimator, ABC):
             )
 
     def _check_targets(self, y: Any, candidates: list[Any]) -> Any:
-        """Return y flat; refuse what fits refuse: missing labels, targets that are not finite."""
+        """Return y flat; refuse missing labels and targets that are not finite, as fits do."""
         if y is None:
             return y
         # Labels may be of any class; only regressors need numbers.
@@ -321,7 +320,7 @@ class PrivateSearch(MetaEstimatorMixin, PrivateMixin, BaseEstimator, ABC):
         check_labels(y, _length(y), estimator=type(self).__name__, classes=classes)
         for candidate in candidates if classes is None else ():
             check_targets_of(candidate, y)
-        warn_of_column(y)  # runs are silent
+        warn_of_column(y)  # here, because runs are silent
         if isinstance(y, np.ndarray) and y.shape[1:] == (1,):
             y = y.ravel()
         return y
@@ -336,27 +335,28 @@ class PrivateSearch(MetaEstimatorMixin, PrivateMixin, BaseEstimator, ABC):
             _set_all(model, "random_state", seed)
             if listed:  # as the caller had it: estimators take no labels from an array of objects
                 y = list(y)
-            if groups is not None:
-                return fit_with_groups(model, X, y, groups)
-            return model.fit(X) if y is None else model.fit(X, y)
+            targets = () if y is None else (y,)
+            if groups is None:
+                return model.fit(X, *targets)
+            with config_context(enable_metadata_routing=True):  # of this thread only
+                return model.fit(X, *targets, groups=groups)
 
         return fit
 
-    def _score_run(self, metric: str, bounds: tuple[float, float], base: BaseRun, most: Any) -> Any:
+    def _score_run(self, metric: str, bounds: Any, base: BaseRun, max_rows: Any) -> Any:
         cost, name = self._noise_cost(base), f"{type(self).__name__} score"
 
         def score(
             model: Any, X: Any, y: Any, budget: Any, seed: int | None, groups: Any = None
         ) -> float:
-            context = CallContext(
-                name, cost.epsilon, cost.delta, budget, seed, groups=groups, max_rows_per_unit=most
-            )
+            options = {"groups": groups, "max_rows_per_unit": max_rows}
+            context = CallContext(name, cost.epsilon, cost.delta, budget, seed, **options)
             return score_in(context, metric, bounds, model, X, y)
 
         return score
 
     def _handed_over(self, model: Any) -> Any:
-        """Return the model as the user's: refits charge the user's budget, not the stand-in."""
+        """Return the model with the user's budget, which further fits will charge."""
         _set_all(model, "budget", self.budget)
         _set_all(model, "random_state", None)
         for _, part in private_parts(model):
@@ -366,9 +366,9 @@ class PrivateSearch(MetaEstimatorMixin, PrivateMixin, BaseEstimator, ABC):
 
     # --- the best model -------------------------------------------------------------------------
 
-    def _ask(self, method: str, X: Any) -> Any:
+    def _from_best(self, method: str, *rows: Any) -> Any:
         check_is_fitted(self, "best_estimator_")
-        return getattr(self.best_estimator_, method)(X)
+        return getattr(self.best_estimator_, method)(*rows)
 
     @property
     def classes_(self) -> NDArray:
@@ -391,7 +391,7 @@ class PrivateSearch(MetaEstimatorMixin, PrivateMixin, BaseEstimator, ABC):
         -------
         y : ndarray of shape (n_samples,)
         """
-        return np.asarray(self._ask("predict", X))
+        return np.asarray(self._from_best("predict", X))
 
     @available_if(_best_has("predict_proba"))
     def predict_proba(self, X: ArrayLike) -> NDArray:
@@ -405,7 +405,7 @@ class PrivateSearch(MetaEstimatorMixin, PrivateMixin, BaseEstimator, ABC):
         -------
         probabilities : ndarray of shape (n_samples, n_classes)
         """
-        return np.asarray(self._ask("predict_proba", X))
+        return np.asarray(self._from_best("predict_proba", X))
 
     @available_if(_best_has("decision_function"))
     def decision_function(self, X: ArrayLike) -> NDArray:
@@ -419,7 +419,7 @@ class PrivateSearch(MetaEstimatorMixin, PrivateMixin, BaseEstimator, ABC):
         -------
         values : ndarray of shape (n_samples,) or (n_samples, n_classes)
         """
-        return np.asarray(self._ask("decision_function", X))
+        return np.asarray(self._from_best("decision_function", X))
 
     @available_if(_best_has("transform"))
     def transform(self, X: ArrayLike) -> Any:
@@ -433,7 +433,7 @@ class PrivateSearch(MetaEstimatorMixin, PrivateMixin, BaseEstimator, ABC):
         -------
         X_new : ndarray of shape (n_samples, n_features_out)
         """
-        return self._ask("transform", X)
+        return self._from_best("transform", X)
 
     @available_if(_best_has("transform"))
     def fit_transform(
@@ -469,8 +469,7 @@ class PrivateSearch(MetaEstimatorMixin, PrivateMixin, BaseEstimator, ABC):
         score : float
             Exact, so as private as the rows are.
         """
-        check_is_fitted(self, "best_estimator_")
-        return float(self.best_estimator_.score(X, y))
+        return float(self._from_best("score", X, y))
 
     def __sklearn_tags__(self) -> Any:
         tags, inner = super().__sklearn_tags__(), get_tags(self.estimator)
@@ -478,12 +477,12 @@ class PrivateSearch(MetaEstimatorMixin, PrivateMixin, BaseEstimator, ABC):
         tags.classifier_tags, tags.regressor_tags = inner.classifier_tags, inner.regressor_tags
         tags.target_tags, tags.input_tags = inner.target_tags, inner.input_tags
         tags.transformer_tags = inner.transformer_tags
-        tags.input_tags.sparse = False  # rows are dealt out from dense tables alone
+        tags.input_tags.sparse = False  # only dense tables can be partitioned at random
         return tags
 
 
 def _length(table: Any) -> int:
-    """Return the number of rows of what is an array or becomes one."""
+    """Return the number of rows of an array, table or list."""
     if hasattr(table, "shape"):
         return int(table.shape[0])
     return len(table) if hasattr(table, "__len__") else len(np.asarray(table))
@@ -499,7 +498,7 @@ def _set_all(estimator: Any, parameter: str, value: Any) -> None:
 
 
 def _counted(candidates: int) -> int:
-    """Return a number of candidates, if a search can have so many."""
+    """Return a number of candidates; refuse none and too many."""
     if not 1 <= candidates <= _MOST_CANDIDATES:
         raise ValueError(f"from 1 to {_MOST_CANDIDATES} candidates can be tried, got {candidates}")
     return candidates
@@ -508,19 +507,18 @@ def _counted(candidates: int) -> int:
 class DPGridSearchCV(PrivateSearch):
     """Search a grid of parameters of a private estimator, at one cost for a grid of any size.
 
-    The private counterpart of scikit-learn's ``GridSearchCV``. There, a grid of 20 candidates in 5
-    folds needs 100 fits, and their costs add up. This search makes a secret number of runs instead.
-    Each run draws a candidate at random, fits it on a random part of the rows, and scores it with
-    noise on the other rows. Only the best run is released. The whole search costs as much as three
-    runs (less with delta > 0), so each run gets a third of epsilon, not a hundredth.
+    The private counterpart of scikit-learn's ``GridSearchCV``, where the costs of all fits add up.
+    This search makes a secret number of runs instead. Each run draws a candidate at random, fits it
+    on a random part of the rows, and scores it with noise on the other rows. Only the best run is
+    released. The whole search costs as much as three runs (less with delta > 0).
 
     Parameters
     ----------
     estimator : estimator
         A private estimator of skdp, or a pipeline whose steps are private or learn nothing from
-        rows. Its ``epsilon``, ``delta`` and ``budget`` are not used, except that private steps
-        share the allowance of a run in proportion to their ``epsilon``. What they learn for a part
-        of delta (categories, classes) has half of `delta` of the search.
+        rows. Private steps share the allowance of a run in proportion to their ``epsilon``; their
+        ``delta`` and ``budget`` are not used. Categories and classes that they learn have half of
+        `delta` of the search.
     param_grid : dict or list of dict
         As for ``GridSearchCV``; public. If it contains the ``epsilon`` of steps, the search tries
         different ways of sharing the allowance.
@@ -530,8 +528,7 @@ class DPGridSearchCV(PrivateSearch):
         may choose a model that never predicts it; "neg_brier_score" needs probabilities.
     n_runs : "auto" or int, default="auto"
         Expected number of runs, at least 2; public. ``"auto"``: two for each candidate, but from 10
-        to 100. More runs find better candidates and take longer. They cost nothing with pure noise,
-        and little otherwise.
+        to 100. More runs cost nothing with pure noise, and little otherwise.
     runs : {"geometric", "logarithmic"}, default="geometric"
         Distribution of the number of runs. ``"logarithmic"`` costs as much as two pure runs instead
         of three, but often makes very few runs.
@@ -539,19 +536,16 @@ class DPGridSearchCV(PrivateSearch):
         Part of the rows on which a run is scored. Each row (or unit) is in it with this
         probability.
     epsilon : float, default=1.0
-        Privacy loss of a fit; finite, above 0. Here a fit is the whole search.
+        ... Here a fit is the whole search.
     delta : float, default=0.0
-        In [0, 1). For the whole search. Zero: pure noise in every run. Above: Gaussian noise.
+        ... For the whole search. Above: Gaussian noise in every run.
     max_rows_per_unit : int or "private", default="private"
         With `groups`: how many rows of each unit are used at most, in each fit and each score,
         unless a step or the scorer states its own number. ``"private"``: each of them chooses the
         number, for 10% of its allowance.
     budget : PrivacyBudget or None, default=None
-        Budget to charge; it also sets the neighbouring relation. None: the budget of an enclosing
-        ``with budget:`` block, if there is one.
     random_state : int, RandomState or None, default=None
-        Seeds post-processing, and noise only inside ``skdp.config_context(noise="seeded")``. The
-        random draws of a search are secret; they are seeded only there, too.
+        ... The random draws of a search are secret; they are seeded only there, too.
 
     Attributes
     ----------
@@ -567,7 +561,6 @@ class DPGridSearchCV(PrivateSearch):
     classes_ : ndarray
         Only for a classifier: its classes.
     n_features_in_, feature_names_in_ : int, ndarray of shape (n_features_in_,)
-        Number of columns; their names, if X has names that are strings.
     privacy_ : skdp.core.PrivacyCertificate
         The one charge.
 
@@ -579,7 +572,6 @@ class DPGridSearchCV(PrivateSearch):
         NaN, infinity); with `groups`, if their unit is not the budget's, or if a step takes no
         groups.
     BudgetExceededError, SealedBudgetError, LedgerError
-        In `fit`, if the budget cannot grant (epsilon, delta).
     RuntimeError
         In `fit`, after the charge: if every run failed.
 
@@ -689,40 +681,33 @@ class DPRandomizedSearchCV(PrivateSearch):
     scoring : {"accuracy", "neg_brier_score"} or PrivateScorer, default=None
         As in `DPGridSearchCV`.
     n_runs : "auto" or int, default="auto"
-        Expected number of runs. ``"auto"``: two for each candidate, but from 10 to 100.
+        Expected number of runs, as in `DPGridSearchCV`.
     runs : {"geometric", "logarithmic"}, default="geometric"
         Distribution of the number of runs.
     test_size : float, default=0.25
         Part of the rows on which a run is scored.
     epsilon : float, default=1.0
-        Privacy loss of a fit; finite, above 0. Here a fit is the whole search.
+        ... Here a fit is the whole search.
     delta : float, default=0.0
-        In [0, 1). For the whole search.
+        ... For the whole search.
     max_rows_per_unit : int or "private", default="private"
-        With `groups`: how many rows of each unit are used at most, in each fit and each score,
-        unless a step or the scorer states its own number. ``"private"``: each of them chooses the
-        number, for 10% of its allowance.
     budget : PrivacyBudget or None, default=None
-        Budget to charge; it also sets the neighbouring relation. None: the budget of an enclosing
-        ``with budget:`` block, if there is one.
     random_state : int, RandomState or None, default=None
-        Seeds post-processing, and noise only inside ``skdp.config_context(noise="seeded")``. The
-        random draws of a search are secret; they are seeded only there, too.
+        ... The random draws of a search are secret; they are seeded only there, too.
 
     Attributes
     ----------
     best_estimator_ : estimator
-        The model of the best run, fitted on a part of the rows. There is no refit.
+        The model of the best run.
     best_params_ : dict
         Parameters of the best run, as drawn.
     best_score_ : float
-        The noisy score of the best run. It is the highest of many, so it is usually too high.
+        The noisy score of the best run, which is usually too high.
     scorer_ : str
         The metric.
     classes_ : ndarray
         Only for a classifier: its classes.
     n_features_in_, feature_names_in_ : int, ndarray of shape (n_features_in_,)
-        Number of columns; their names, if X has names that are strings.
     privacy_ : skdp.core.PrivacyCertificate
         The one charge.
 
@@ -731,7 +716,6 @@ class DPRandomizedSearchCV(PrivateSearch):
     TypeError, ValueError
         In `fit`, before anything is charged, as for `DPGridSearchCV`.
     BudgetExceededError, SealedBudgetError, LedgerError
-        In `fit`, if the budget cannot grant (epsilon, delta).
     RuntimeError
         In `fit`, after the charge: if every run failed.
 
@@ -741,14 +725,12 @@ class DPRandomizedSearchCV(PrivateSearch):
 
     Notes
     -----
-    **Privacy.** *Released*: parameters, model and noisy score of the best run. *Sensitivity* and
-    *mechanism*: those of `DPGridSearchCV`; candidates are drawn without reading rows. *Charged*:
-    (epsilon, delta), once, before any row is read. Time is not protected. Proof:
-    ``skdp/queries/best_of_runs.md``.
+    **Privacy.** *Released*, *sensitivity*, *mechanism* and *charged*: as for `DPGridSearchCV`;
+    candidates are drawn without reading rows. Time is not protected.
 
     References
     ----------
-    Papernot & Steinke 2022, "Hyperparameter tuning with Renyi differential privacy", Corollary 3.
+    As for `DPGridSearchCV`.
 
     Examples
     --------
