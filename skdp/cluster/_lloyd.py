@@ -101,14 +101,6 @@ _UPDATE = 2.0  # standard errors that a noisy count needs before its centre move
 # --- moving centres ----------------------------------------------------------------------------
 
 
-def _sum_count_share(d: int) -> float:
-    """Return the counts' part of a joint release of counts and residual sums.
-
-    It minimises the error of means if residuals have norms of about a third of their bound.
-    """
-    return 1 / (1 + math.sqrt(d) / 0.35)
-
-
 def _refinement_plan(session: Session, n: float, n_clusters: int) -> tuple[int, float]:
     """Return how many refinements to make and where to clip, in root mean square residuals.
 
@@ -124,15 +116,18 @@ def _refinement_plan(session: Session, n: float, n_clusters: int) -> tuple[int, 
     return 1, _RESIDUAL_RMS
 
 
+def _diagonal(box: PublicBox, units: Floats) -> float:
+    """Return half the diagonal of the box, in the units; constant columns have unit 0."""
+    return float(np.linalg.norm(box.half[units > 0] / units[units > 0]))
+
+
 def _largest_radius(box: PublicBox, units: Floats) -> float:
     """Return the largest useful clipping norm of residuals, in the units.
 
     The half diagonal of the box; less where columns are many, since noise grows with the radius in
     all columns, and a shorter residual keeps its direction.
     """
-    used = units > 0
-    diagonal = float(np.linalg.norm(box.half[used] / units[used]))
-    return diagonal * min(1.0, 2.0 / math.sqrt(max(int(used.sum()), 1)))
+    return _diagonal(box, units) * min(1.0, 2.0 / math.sqrt(max(int((units > 0).sum()), 1)))
 
 
 def _residuals(session: Session, box: PublicBox, centers: Floats, rms: Floats, n: float) -> Floats:
@@ -228,7 +223,8 @@ def _refine(
             centers,
             radius,
             units=units,
-            count_share=_sum_count_share(d),
+            # This minimises the error of means if norms are about a third of their bound.
+            count_share=1 / (1 + math.sqrt(d) / 0.35),
             most=box.most,
         ),
         share,
@@ -291,13 +287,10 @@ def _fit_mean(
     """Put every centre at the private mean, the best answer where noise drowns all structure."""
     if n_clusters == 1:
         value, std = _mean(session, box, session.remaining)
-        unknown = np.full(std.size, np.nan)
-        return Clustering(
-            box.clip(value)[None], std[None], std[None], np.array([n]), n_std, unknown
-        )
+        return _at_one_point(box.clip(value), std, std, n, n_std, 1)
     d = session.n_features
     units = column_units(box.half)
-    diagonal = float(np.linalg.norm(box.half[units > 0] / units[units > 0]))
+    diagonal = _diagonal(box, units)
     # The noise of one mean at the full allowance, against that of a second one at half of it: rows
     # lie closer to a first mean than to the corners of the box.
     noise, first = (
@@ -315,14 +308,16 @@ def _fit_mean(
     else:
         center, std = _shrunk_mean(session, box, session.remaining)
         center, noise_std = box.clip(center), std
-    return Clustering(
-        np.tile(center, (n_clusters, 1)),
-        np.tile(std, (n_clusters, 1)),
-        np.tile(noise_std, (n_clusters, 1)),
-        np.full(n_clusters, n / n_clusters),
-        n_std / n_clusters,
-        np.full(d, np.nan),
-    )
+    return _at_one_point(center, std, noise_std, n, n_std, n_clusters)
+
+
+def _at_one_point(
+    center: Floats, std: Floats, noise_std: Floats, n: float, n_std: float, n_clusters: int
+) -> Clustering:
+    """Return a clustering whose centres coincide, each with an equal part of the n rows."""
+    centers, stds, noise = (np.tile(v, (n_clusters, 1)) for v in (center, std, noise_std))
+    counts, unknown = np.full(n_clusters, n / n_clusters), np.full(center.size, np.nan)
+    return Clustering(centers, stds, noise, counts, n_std / n_clusters, unknown)
 
 
 def mean_error(box: PublicBox, allowance: Allowance, n: int) -> float:
@@ -331,8 +326,7 @@ def mean_error(box: PublicBox, allowance: Allowance, n: int) -> float:
     used = units > 0
     if not used.any():
         return 0.0
-    norm = float(np.linalg.norm(box.half[used] / units[used]))
-    d = box.half.size
+    norm, d = _diagonal(box, units), box.half.size
     if not allowance.replace:  # the number of rows is released, and once more with the sum
         allowance = allowance.part(1 - COUNT_SHARE)
     noise = allowance.sum_std(norm, d) / n
@@ -373,25 +367,20 @@ def _step(session: Session, share: Fraction) -> Allowance:
     return Allowance(level, None if allowance.pure else level)
 
 
-def _noise_edge(session: Session, d: int, share: Fraction, n: float) -> float:
-    """Estimate the largest eigenvalue of the noise on a second moment of rows of norm 1."""
-    allowance = Allowance.left(session, share)
-    edge = allowance.spectral_edge(d, "wishart" if allowance.pure else "gaussian")
-    return edge * (1 + _TAU**2) / max(n, 1.0)
-
-
 def _fit_in_subspace(
     session: Session, box: PublicBox, n: float, n_std: float, n_clusters: int
 ) -> Clustering:
     """Find a private subspace, cluster in it as `_fit_in_box` does, refine in all features."""
     d = session.n_features
     shares = _PURE_SHARES if session.pure else _GAUSSIAN_SHARES
-    rest = session.remaining
-    if _noise_edge(session, d, rest * shares.gram, n) > _HOPELESS_EDGE[session.pure]:
+    remaining = session.remaining
+    allowance = Allowance.left(session, remaining * shares.gram)
+    edge = allowance.spectral_edge(d, "wishart" if allowance.pure else "gaussian")
+    if edge * (1 + _TAU**2) / max(n, 1.0) > _HOPELESS_EDGE[session.pure]:
         return _fit_mean(session, box, n, n_std, n_clusters)
-    mean, mean_std = _shrunk_mean(session, box, rest * shares.mean)
+    mean, mean_std = _shrunk_mean(session, box, remaining * shares.mean)
     radius = max(_SUBSPACE_RADIUS * box.radius, np.finfo(float).tiny)
-    gram = session.answer(SecondMoment(Ball(mean, radius), _TAU), rest * shares.gram)
+    gram = session.answer(SecondMoment(Ball(mean, radius), _TAU), remaining * shares.gram)
     # The augmented row has measured the mean again: the two estimates are averaged by precision.
     size = max(gram.n, 1.0)
     offset = gram.total / size / radius
@@ -405,7 +394,8 @@ def _fit_in_subspace(
     k = int(np.clip(np.sum(values > edge), 1, _SUBSPACE_DIMS))
     width = radius * np.clip(_SUBSPACE_WIDTH * np.sqrt(values[:k]), 1e-3, 1.0)
     view = Projection(Ball(mean, radius), vectors[:, :k].T, width)
-    coreset = grow(session, view, n=n, n_std=n_std, n_clusters=n_clusters, share=rest * shares.tree)
+    share = remaining * shares.tree
+    coreset = grow(session, view, n=n, n_std=n_std, n_clusters=n_clusters, share=share)
     points, msq = weighted_kmeans(coreset, n_clusters, session.post_processing_rng())
     centers = box.clip(mean + coreset.unit * points @ view.components)
     # A column's residual inside the subspace, and outside of it. The second is noisy, most of all
@@ -434,7 +424,7 @@ def _fit_lloyd(session: Session, box: PublicBox, n_clusters: int, max_iter: int)
     centers = box.clip(box.middle + start * box.radius)
     share = session.remaining / max_iter
     units = column_units(box.half)
-    radius = float(np.linalg.norm(box.half[units > 0] / units[units > 0]))
+    radius = _diagonal(box, units)
     for step in told_steps(max_iter):
         counts, sums = session.answer(
             AssignedSums(
@@ -488,15 +478,8 @@ def cluster(
     n, n_std = max(float(count.value), 1.0), float(count.std)
     if one_point:
         # Public bounds leave one point: there is nothing to learn.
-        return Clustering(
-            np.tile(box.middle, (n_clusters, 1)),
-            np.tile(box.half, (n_clusters, 1)),
-            np.tile(box.half, (n_clusters, 1)),
-            np.full(n_clusters, n / n_clusters),
-            n_std / n_clusters,
-            np.full(box.half.size, np.nan),
-            n_iter=0,
-        )
+        point = _at_one_point(box.middle, box.half, box.half, n, n_std, n_clusters)
+        return replace(point, n_iter=0)
     if n_clusters == 1:
         return _fit_mean(session, box, n, n_std, n_clusters)
     if session.n_features > MANY_FEATURES:

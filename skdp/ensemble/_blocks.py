@@ -368,16 +368,6 @@ def number_of_blocks(noise: Noise, n: int, stated: int | None, numbers: int) -> 
     return min(stated, n) if n else stated
 
 
-def number_of_directions(noise: Noise, n: int, blocks: int | None, most: int) -> tuple[int, int]:
-    """Return the number of blocks, and of directions in which scores are released."""
-    width = 1 if noise.n_classes == 2 else noise.n_classes
-    number = min(most, _MOST_DIRECTIONS, max(MOST_TOGETHER // width, 1))
-    blocks = number_of_blocks(noise, n, blocks, number * width)
-    while number > 2 and noise.error(number * width, blocks) > _LOUD_SCORES:
-        number -= 1
-    return blocks, number
-
-
 @dataclass(frozen=True)
 class Plan:
     """Numbers of blocks and queries (or parameters), from public or released numbers.
@@ -416,8 +406,13 @@ def planned(
     noise = Noise(how, n_classes, allowance)
     if how == SCORES:
         rows = min(MOST_QUERIES if queries is None else queries, n_public)
-        n_blocks, number = number_of_directions(noise, n, blocks, rows)
-        return Plan(noise, n_blocks, rows, number)
+        width = 1 if n_classes == 2 else n_classes
+        number = min(rows, _MOST_DIRECTIONS, max(MOST_TOGETHER // width, 1))
+        blocks = number_of_blocks(noise, n, blocks, number * width)
+        # Fewer directions where their noise together would hide unanimous scores.
+        while number > 2 and noise.error(number * width, blocks) > _LOUD_SCORES:
+            number -= 1
+        return Plan(noise, blocks, rows, number)
     if n_numbers is None:
         n_numbers = number_of_queries(noise, n, blocks, queries, n_public)
     return Plan(noise, number_of_blocks(noise, n, blocks, n_numbers), n_numbers, n_numbers)

@@ -361,7 +361,7 @@ def _keeps_nan(step: Any) -> bool:
 def _may_have_nan(steps: list[Any]) -> bool:
     """Say whether steps take missing cells, or fill them before one that does not."""
     for step in _flat(steps):
-        if not _takes_nan(step):
+        if not (hasattr(step, "get_params") and get_tags(step).input_tags.allow_nan):
             return False
         if not _keeps_nan(step):
             return True
@@ -377,10 +377,6 @@ def _nullable(X: Any) -> bool:
     """Say whether X has nullable columns, whose missing cells scikit-learn refuses to stack."""
     types = getattr(X, "dtypes", ())
     return hasattr(X, "iloc") and any(not isinstance(dtype, np.dtype) for dtype in types)
-
-
-def _takes_nan(step: Any) -> bool:
-    return hasattr(step, "get_params") and bool(get_tags(step).input_tags.allow_nan)
 
 
 class _Reader(BaseEstimator):

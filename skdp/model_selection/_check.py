@@ -286,12 +286,8 @@ class _Walk:
         for name, step, columns in steps_of(estimator) or []:
             self.visit(step, below(path, name), columns)
         if isinstance(estimator, Pipeline) and estimator.memory is not None:
-            self.add(
-                MEDIUM,
-                where,
-                "memory= writes transformed private rows to disk",
-                "memory=None, or a folder that is kept as the table is",
-            )
+            what = "memory= writes transformed private rows to disk"
+            self.add(MEDIUM, where, what, "memory=None, or a folder that is kept as the table is")
         for what, way_out in container_leaks(estimator):
             self.add(MEDIUM, where, what, way_out)
 
@@ -316,12 +312,8 @@ class _Walk:
         if kind == "FunctionTransformer":
             functions = (estimator.func, estimator.inverse_func)
             if any(not (f is None or isinstance(f, np.ufunc)) for f in functions):
-                self.add(
-                    LOW,
-                    where,
-                    "its function is not looked into",
-                    "see that it treats each row by itself, and keeps their number and order",
-                )
+                way_out = "see that it treats each row by itself, and keeps their number and order"
+                self.add(LOW, where, "its function is not looked into", way_out)
         elif not learns_nothing(estimator):
             self.add(HIGH, where, LEARNS, instead_of(estimator))
 
@@ -331,20 +323,13 @@ class _Walk:
         """Look at the parameters of a private step, or of a private scorer."""
         self.parts.append((where, estimator))
         if getattr(estimator, "random_state", None) is not None:
+            severity = LOW
+            what = "random_state seeds post-processing only: its noise is fresh in every fit"
+            way_out = "nothing; config_context(noise='seeded') is for tests and teaching"
             if noise_is_seeded():
-                self.add(
-                    HIGH,
-                    where,
-                    "random_state seeds its noise here: whoever knows it can subtract the noise",
-                    "leave config_context(noise='seeded')",
-                )
-            else:
-                self.add(
-                    LOW,
-                    where,
-                    "random_state seeds post-processing only: its noise is fresh in every fit",
-                    "nothing; config_context(noise='seeded') is for tests and teaching",
-                )
+                severity, way_out = HIGH, "leave config_context(noise='seeded')"
+                what = "random_state seeds its noise here: whoever knows it can subtract the noise"
+            self.add(severity, where, what, way_out)
         meaning = _meaning(estimator)
         if meaning is not None:
             self.add(meaning[0], where, *meaning[1:])
@@ -362,16 +347,10 @@ class _Walk:
         for _, budget in charging:
             if budget is not None and ledger_of(budget) not in map(ledger_of, stated):
                 stated.append(budget)
-        for where, budget in charging:
-            if budget is not None:
-                continue
+        for where in [where for where, budget in charging if budget is None]:
             if stated:
-                self.add(
-                    HIGH,
-                    where,
-                    "has no budget beside steps that have one: the ledger does not count it",
-                    "the same budget=",
-                )
+                what = "has no budget beside steps that have one: the ledger does not count it"
+                self.add(HIGH, where, what, "the same budget=")
             else:
                 self.add(LOW, where, "has no budget: no ledger counts its fits", "budget=")
         for budget in stated:
@@ -383,19 +362,13 @@ class _Walk:
                 self.add(HIGH, ", ".join(mine), what, "a budget whose ledger is there")
         if len(stated) > 1:
             relations = {(other.adjacency, other.unit) for other in stated}
-            where = ", ".join(
-                dict.fromkeys(where for where, budget in charging if budget is not None)
-            )
+            severity = MEDIUM
+            what = f"{len(stated)} different budgets: no ledger has the sum for these rows"
             if len(relations) > 1:
+                severity = HIGH
                 what = "steps under two neighbouring relations or units have no guarantee together"
-                self.add(HIGH, where, what, "one budget= for all steps")
-            else:
-                self.add(
-                    MEDIUM,
-                    where,
-                    f"{len(stated)} different budgets: no ledger has the sum for these rows",
-                    "one budget= for all steps",
-                )
+            where = ", ".join(dict.fromkeys(w for w, budget in charging if budget is not None))
+            self.add(severity, where, what, "one budget= for all steps")
 
     def compare_prices(self, budget: PrivacyBudget) -> None:
         """Look for prices that the ledger cannot grant any more, one by one or in sum."""
@@ -588,11 +561,7 @@ def _unit_without_ids(part: Any) -> str | None:
     if budget is None or budget.unit is None:
         return None
     routes = bool(get_config()["enable_metadata_routing"])
-    return None if routes and _asks_for_groups(part) else budget.unit
-
-
-def _asks_for_groups(part: Any) -> bool:
-    """Say whether scikit-learn's metadata routing hands groups to a part."""
     request = part.get_metadata_routing()
     requested = [getattr(request, method).requests.get("groups") for method in ("fit", "score")]
-    return any(alias is True or isinstance(alias, str) for alias in requested)
+    requests = any(alias is True or isinstance(alias, str) for alias in requested)
+    return None if routes and requests else budget.unit

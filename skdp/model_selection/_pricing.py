@@ -253,8 +253,7 @@ class Pricer:
         dearest = _cover(costs)
         halving = is_halving(search)
         if halving:
-            first = len(costs) if number is None else number
-            number = halving_fits(first, params["factor"])
+            number = _halving_fits(len(costs) if number is None else number, params["factor"])
         if number is None:
             fits = [(1, cost, [c]) for cost, c in zip(costs, candidates, strict=True)]
         else:
@@ -389,7 +388,7 @@ def _first_round(params: Mapping[str, Any], n_samples: int | None, groups: Any) 
     return int(most // least)
 
 
-def halving_fits(n_candidates: int, factor: float) -> int:
+def _halving_fits(n_candidates: int, factor: float) -> int:
     """Return an upper bound on the candidates that successive halving fits, over all rounds."""
     fits, remaining = 0, n_candidates
     for _ in range(1 + math.floor(math.log(n_candidates, factor))):
