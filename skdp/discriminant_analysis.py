@@ -126,6 +126,7 @@ class DPLinearDiscriminantAnalysis(LabelledClassifier):
         edge = 2.0 * gram.std / n * math.sqrt(d) * tails
         self.noise_level_ = edge
         within = gram.second_moment / n - (mean.T * self.priors_) @ mean
+        # Eigenvalues that noise hides are raised to its edge: dividing by them would amplify it.
         w, V = np.linalg.eigh((within + within.T) / 2)
         w = np.maximum(w, max(edge, 1e-9 * radius**2))
         self._view = view

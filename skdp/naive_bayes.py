@@ -105,6 +105,7 @@ class DPGaussianNB(LabelledClassifier):
         n, std = self.class_count_[:, None], float(np.mean(sums.std))
         mean = np.clip(sums.value / n, -1.0, 1.0)
         square = np.clip(squares.value / n + 0.5, 0.0, 1.0)
+        # A variance below its noise would make rows far from the mean all but impossible.
         floor = np.clip(2 * std / n, _RESOLUTION, _UNIFORM)
         variance = np.maximum(square - mean**2, floor)
         self.theta_ = middle + mean * half

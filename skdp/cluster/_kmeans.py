@@ -192,7 +192,7 @@ class DPKMeans(
     """
 
     _in_parts = True
-    _n_progress_tasks = 1  # of mechanism="lloyd"
+    _n_progress_tasks = 1  # of algorithm="lloyd"
 
     def __init__(
         self,

@@ -122,6 +122,7 @@ def _descend(
     rate = min(_LENGTH / rounds, step / n_columns)
     before = np.zeros_like(scores)
     for number in told_steps(rounds):
+        # Equal shares: with Gaussian noise, all rounds together are as noisy as one.
         share = session.remaining / (rounds - number)
         release = session.answer(query(scores), share, name=f"{name} {number + 1}")
         gradient, std = release.value, float(np.mean(release.std))
@@ -295,6 +296,7 @@ class DPExplainableBoostingClassifier(_Additive, LabelledClassifier):
         cells, weights = _released_bins(session, *self.bounds_, int(self.n_bins))
         chances = counts / counts.sum()
         chances = chances[1:] if two else chances
+        # The second derivative of the loss at the start stands for that in all rounds.
         rows = np.maximum(weights, 0.0) * (chances * (1 - chances))[:, None]
         scores, self.n_iter_ = _descend(
             session,

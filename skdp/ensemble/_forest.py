@@ -36,6 +36,7 @@ def random_trees(
 
     A node without such a column sends all rows to the left.
     """
+    # Cumulative counts of rows, and of cells with rows, for each column.
     starts, inner = cells.starts, 2**depth - 1
     d, widest = len(cells.cuts), max(cells.sizes)
     rows = np.zeros((d, widest + 1))
@@ -203,6 +204,7 @@ class DPRandomForestClassifier(LabelledClassifier):
         self.class_count_ = counts
         cells = ColumnCells(even_cuts(*self.bounds_, _CELLS))
         counted = session.answer(row_counts(Labelled(cells), "counts of cells"), _CELLS_SHARE)
+        # Cells whose count noise may explain count as empty, so that no split isolates them.
         seen = _CELL_NOISE * float(np.mean(counted.std))
         weights = np.where(counted.value > seen, counted.value, 0.0)
         n_trees, depth = self._size(Allowance.left(session), float(counts.sum()), n_classes)

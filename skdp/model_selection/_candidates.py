@@ -66,9 +66,11 @@ def needs_separate_delta(estimator: Any, delta: float) -> bool:
 
 def _learning(part: Any, mu: float, separate: float) -> dict[str, float]:
     """Return the epsilon and delta with which a step has at most this mu and separate delta."""
+    # A little less, so that rounding cannot push the steps together above the run's delta.
     separate *= 1 - 1e-9
     part.set_params(delta=separate)
-    used = _separate_delta(part) / separate  # a part of delta; the rest is for noise
+    # The separate delta is proportional to delta; the remainder is for noise.
+    used = _separate_delta(part) / separate
     delta = separate / used
     epsilon = gaussian_epsilon(mu, delta * (1 - used)) if used < 1 else _pure_epsilon(mu)
     return {"epsilon": epsilon, "delta": delta}
@@ -90,6 +92,7 @@ def allot(estimator: Any, base: BaseRun, delta: float) -> Any:
             assert base.epsilon is not None
             part.set_params(epsilon=round_down(exact(base.epsilon) * share))
             continue
+        # Squares of mu add up over steps; the last factor covers rounding.
         mu = base.mu * float(share) ** 0.5 * (1 - 1e-12)
         if part in learning:
             part.set_params(**_learning(part, mu, base.separate_delta / len(learning)))

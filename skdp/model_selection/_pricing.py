@@ -220,9 +220,9 @@ class Pricer:
             lists = [[s for s in scorers if has_price(s) and self.mine(s)] for scorers in lists]
             parts += [leaf for candidate in candidates for leaf in self.leaves(candidate)]
             parts += [scorer for scorers in lists for scorer in scorers]
-            dearest_scores.append(
-                (max(map(len, lists)), _cover([_sum([s.privacy_cost() for s in x]) for x in lists]))
-            )
+            # Which candidate is scored is not known, so each score counts as the dearest one.
+            prices = [_sum([scorer.privacy_cost() for scorer in scorers]) for scorers in lists]
+            dearest_scores.append((max(map(len, lists)), _cover(prices)))
         adjacencies = {relation_of(budget_of(part)) for part in parts}
         classifier = is_classifier(estimator)
         check_splits(cv, splitter, adjacencies, self.n_samples)
@@ -341,7 +341,7 @@ def _drawn(
     number = _first_round(params, n_samples, groups) if halving else int(params["n_iter"])
     random_state, distributions = params["random_state"], params["param_distributions"]
     known = check_random_state(random_state) is not check_random_state(None)
-    # A halving search draws again from a generator that it shares with its splitter.
+    # A halving search shares a RandomState with its splitter, so its draws cannot be repeated.
     if known and not (halving and isinstance(random_state, np.random.RandomState)):
         sampler = ParameterSampler(distributions, number, random_state=copy.deepcopy(random_state))
         return list(sampler), None

@@ -252,7 +252,7 @@ def score_in(
     in_parts = is_parts(X) or (needs_y and is_parts(y))
     if not in_parts and needs_y and _n_rows(X) != _n_rows(y, "y"):
         raise ValueError("X and y must have the same number of rows")
-    context.unit()
+    context.unit()  # refuses missing groups before the charge
     if not (in_parts or context.allows_empty) and _n_rows(X) == 0:
         raise ValueError("X has 0 sample(s) while a minimum of 1 is required.")
     rows = opaque_rows(X, y if needs_y else None, allow_empty=context.allows_empty)
