@@ -177,7 +177,7 @@ class DPExplainableBoostingClassifier(_Additive, LabelledClassifier):
     bounds : "private" or tuple (low, high) or mapping, default="private"
     epsilon : float, default=1.0
     delta : float, default=0.0
-        ... Then rounds are few. Above: Gaussian noise, which is much smaller here.
+        ... Above: Gaussian noise, which is much smaller here, in more rounds.
     max_rows_per_unit : int or "private", default="private"
     budget : PrivacyBudget or None, default=None
     random_state : int, RandomState or None, default=None
@@ -348,7 +348,7 @@ class DPExplainableBoostingRegressor(_Additive, TargetRegressor):
         cost of learning is that of all columns and the target.
     epsilon : float, default=1.0
     delta : float, default=0.0
-        ... Then rounds are few. Above: Gaussian noise, which is much smaller here.
+        ... Above: Gaussian noise, which is much smaller here, in more rounds.
     max_rows_per_unit : int or "private", default="private"
     budget : PrivacyBudget or None, default=None
     random_state : int, RandomState or None, default=None

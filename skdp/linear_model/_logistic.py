@@ -263,7 +263,7 @@ class DPLogisticRegression(LabelledClassifier):
     weight_bound : float or None, default=None
     epsilon : float, default=1.0
     delta : float, default=0.0
-        ... Then steps are few. Above: Gaussian noise, which is much smaller here.
+        ... Above: Gaussian noise, which is much smaller here, in more steps.
     max_rows_per_unit : int or "private", default="private"
     budget : PrivacyBudget or None, default=None
     random_state : int, RandomState or None, default=None

@@ -538,7 +538,7 @@ class DPGridSearchCV(PrivateSearch):
     epsilon : float, default=1.0
         ... Here a fit is the whole search.
     delta : float, default=0.0
-        ... For the whole search. Above: Gaussian noise in every run.
+        ... Above: Gaussian noise in every run. Here a fit is the whole search.
     max_rows_per_unit : int or "private", default="private"
         With `groups`: how many rows of each unit are used at most, in each fit and each score,
         unless a step or the scorer states its own number. ``"private"``: each of them chooses the
@@ -689,7 +689,7 @@ class DPRandomizedSearchCV(PrivateSearch):
     epsilon : float, default=1.0
         ... Here a fit is the whole search.
     delta : float, default=0.0
-        ... For the whole search.
+        ... Here a fit is the whole search.
     max_rows_per_unit : int or "private", default="private"
     budget : PrivacyBudget or None, default=None
     random_state : int, RandomState or None, default=None
