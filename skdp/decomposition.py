@@ -1,10 +1,8 @@
-"""Private principal component analysis.
+"""Private principal component analysis: `DPPCA`.
 
-A fit releases the following, under one (epsilon, delta). First come the centre and the radius of
-the ball that the rows are clipped to, unless the caller states them, and the number of rows where
-it is private. Then comes one noisy matrix, which holds the second moment and the sum of the rows
-about the centre. Everything that `DPPCA` shows is computed from these releases and from public
-parameters.
+A fit releases the number of rows, where it is private; the centre and the radius of the ball that
+rows are clipped to, unless stated; and one noisy matrix, which holds the second moment and the sum
+of the rows about the centre.
 """
 
 from __future__ import annotations
@@ -30,36 +28,32 @@ from skdp.tabular import check_public_array, check_sparse, dense_blocks
 
 __all__ = ["DPPCA"]
 
-# --- plans before the data, spectra after it ------------------------------------------------------
-
 Floats = NDArray[np.float64]
 
-# Shares of the fit's allowance (of epsilon, or of mu**2 where noise is Gaussian); what is left
-# goes to the second moment.
-COUNT_SHARE = 0.02  # a private number of rows: ten times sharper than the Gram's own entry
+# Shares of the fit's allowance (of epsilon, or of mu**2 where noise is Gaussian). The second moment
+# takes the remainder.
+COUNT_SHARE = 0.02  # a private number of rows: ten times more precise than the Gram's own entry
 _RADIUS_SHARES = (0.005, 0.05)  # least and most for a private radius
-_SEEN_SHARE = 0.25  # the most, where rows are so few that they would not be seen at all
-_SEEN = 7.5 * math.sqrt(
-    8
-)  # rows in eight bins of the norm are seen above so many times a count's noise
+# Noise hides rows in eight bins of the norm unless they are so many times a count's noise. Few rows
+# may need a larger share to be seen.
+_SEEN, _SEEN_SHARE = 7.5 * math.sqrt(8), 0.25
 _MEAN_SHARES = (0.03, 0.25)  # least and most for a private centre
 _MEAN_ERROR = 0.1  # aim: an error of the centre of a tenth of the radius
 _MEAN_USELESS = 0.5  # above half the radius a private centre is no better than the origin
-_PROBED = 0.1  # above this share for a centre, a third of it says whether one is needed
+_PROBED = 0.1  # above this share for a centre, a third of it tests whether one is needed
 _TIGHTEN_SHARE = 0.03  # at most, for a radius inside a stated one
-_BLIND = 0.7  # of the rows: counts with more noise say nothing of a radius
-# Standard deviations that a learned radius wants between a count and nothing.
-_CLEAR_OF_NOISE = 10.6
+_BLIND = 0.7  # counts with more noise than this part of the rows tell nothing of a radius
+_CLEAR_OF_NOISE = 10.6  # standard deviations above which a learned radius counts rows
 # The constant feature of the augmented row, as a part of the radius: 2% more noise on the second
-# moment; the mean's noise is 1 / (0.15 sqrt(2)) = 4.7 times what its own release would have.
+# moment; the mean's noise is 1 / (0.15 sqrt(2)) = 4.7 times that of its own release.
 TAU = 0.15
 
-# --- before the data: what noise to expect ----------------------------------------------------
+# --- shares and clipping, before the data ---------------------------------------------------------
 
 
 @dataclass(frozen=True)
 class Plan:
-    """What public numbers decide before a row counts: shares, and how far to clip."""
+    """Shares of a fit, and how far to clip, from public or released numbers."""
 
     allowance: Allowance
     dims: int
@@ -78,11 +72,11 @@ class Plan:
 
     @property
     def relative_noise(self) -> float:
-        """The noise's edge if the whole allowance were spent on it."""
+        """The noise's edge of a second moment that takes the whole allowance."""
         return self.edge(self.allowance)
 
     def left(self, center: Floats | None, bound: float | None) -> float:
-        """Return the least share of a second moment; refuse to learn a radius that noise hides."""
+        """Return the least share of a second moment; refuse a radius that noise would hide."""
         share = 1.0 if self.allowance.replace else 1 - COUNT_SHARE
         if center is None and self.mean_share:
             share -= self.mean_share + self.radius_share
@@ -100,17 +94,15 @@ class Plan:
     def radius_share(self) -> float:
         """Share for learning a radius.
 
-        The learned radius covers the bins of the norm whose noisy count stands clear
-        of the noise. A smaller share thus costs less and leaves out a longer tail, which pays
-        where noise grows with the radius: r costs spectral noise of ``relative_noise * r**2``,
-        and a leading component loses about a tenth of what rows are shortened by. So the tail to
-        leave out is ten times ``relative_noise`` of the rows, at most 30%.
+        The radius covers the bins of the norm whose count is clear of the noise, so a smaller share
+        leaves out a longer tail. A radius r costs spectral noise of ``relative_noise * r**2``, and
+        a leading component loses about a tenth of the length that rows lose: see `tail`.
         """
-        clear = _CLEAR_OF_NOISE * self._count_noise
+        noise = self.allowance.count_std
         low, high = _RADIUS_SHARES
         power = 1 if self.pure else 2
-        share = min(max((clear / self.tail) ** power, low), high)
-        return min(max((_SEEN * self._count_noise / self.n) ** power, share), _SEEN_SHARE)
+        share = min(max((_CLEAR_OF_NOISE * noise / self.tail) ** power, low), high)
+        return min(max((_SEEN * noise / self.n) ** power, share), _SEEN_SHARE)
 
     @property
     def sees_rows(self) -> bool:
@@ -119,12 +111,8 @@ class Plan:
 
     @property
     def tail(self) -> float:
-        """Number of rows that a radius may leave out: see `radius_share`."""
+        """Number of rows that a radius may leave out: ten times the noise, at most 30%."""
         return self.n * min(10 * self.relative_noise, 0.3)
-
-    @property
-    def _count_noise(self) -> float:
-        return self.allowance.count_std
 
     @property
     def tighten_share(self) -> float:
@@ -134,11 +122,7 @@ class Plan:
 
     @property
     def probe_share(self) -> float:
-        """Part of `mean_share` that says whether the rest would pay, or 0: no question.
-
-        Rows that were centred beforehand need no private centre. A third of a large share tells,
-        unless its noise would hide a mean of half the radius.
-        """
+        """Part of `mean_share` that tests whether rows are off the origin; 0 if that cannot pay."""
         share = self.mean_share
         if share <= _PROBED:
             return 0.0
@@ -158,9 +142,8 @@ class Plan:
     def mean_share(self) -> float:
         """Share for a private centre, or 0 where it would not pay.
 
-        The error of a private mean of n rows of norm at most r is about factor * r at full share
-        (L2 sensitivity 2r, or sqrt(1 + 1/9) r with a private n); it grows as share**-1/2 under
-        Gaussian noise and as 1 / share under the K-norm mechanism.
+        The error of a private mean is about `_mean_factor` of the radius at full share. It grows as
+        share**-1/2 under Gaussian noise and as 1 / share under the K-norm mechanism.
         """
         power = 1.0 if self.pure else 0.5
         low, high = _MEAN_SHARES
@@ -170,15 +153,15 @@ class Plan:
     def radius(self, bound: float) -> float:
         """Return the radius to clip to, given a bound on the norms: less where noise dominates.
 
-        Clipping keeps the directions of rows, and no row's part in the second moment shrinks
-        faster than the noise. So where the noise's edge is above three times the average variance
-        that rows on the sphere would have, the radius is lowered, to three quarters at most.
+        Clipping keeps the directions of rows, and shrinks the noise as fast as the second moment.
+        So the radius is lowered, to three quarters at most, if the noise's edge is above three
+        times the average variance of rows on the sphere.
         """
         excess = self.relative_noise * self.dims
         return bound * (1.0 if excess <= 3 else max(math.sqrt(3 / excess), 0.75))
 
 
-# --- after the release: spectra ---------------------------------------------------------------
+# --- spectra, after the release -------------------------------------------------------------------
 
 
 def shrink_to_zero(vector: Floats, std: float) -> Floats:
@@ -198,7 +181,7 @@ def flip_signs(components: Floats) -> Floats:
 
 @dataclass(frozen=True)
 class Spectrum:
-    """Eigenvectors of a noisy covariance with the variances they explain."""
+    """Eigenvectors of a noisy covariance, and the variances that they explain."""
 
     components: Floats  # (d, d), rows, by decreasing noisy eigenvalue
     variances: Floats  # (d,)
@@ -207,7 +190,7 @@ class Spectrum:
     edge: float  # of a semicircle with the variance of the noise
 
     def number(self, wanted: int | float) -> int:
-        """Return how many components to keep: a number, or those of more than a part of all."""
+        """Return the number of components: stated, or enough for a part of the variance."""
         if isinstance(wanted, int):
             return wanted
         parts = np.cumsum(self.variances) / self.total if self.total > 0 else self.variances
@@ -219,16 +202,15 @@ def explained_by_noisy_vectors(noisy: Floats, total: float, edge: float) -> Floa
 
     In spiked models an eigenvalue l shows as w = l + s**2 / l, with an edge of the noise of 2 s,
     and the noisy eigenvector explains l (1 - s**2 / l**2) = sqrt(w**2 - edge**2) (Gavish &
-    Donoho 2017). An eigenvector below the edge is noise: it explains the average of what the
-    others leave.
+    Donoho 2017). Eigenvectors below the edge are noise, and share the remaining variance equally.
     """
     strong = noisy > edge
     # sqrt(w**2 - edge**2), of which the squares would overflow under the largest norm bounds.
     root = np.sqrt(np.maximum(noisy - edge, 0.0)) * np.sqrt(np.maximum(noisy + edge, 0.0))
     variances = np.where(strong, root, 0.0)
-    rest = max(total - float(variances.sum()), 0.0) / max(noisy.size - int(strong.sum()), 1)
+    average = max(total - float(variances.sum()), 0.0) / max(noisy.size - int(strong.sum()), 1)
     # The average may exceed a variance just above the edge; decreasing order is the contract.
-    return np.sort(np.where(strong, variances, rest))[::-1]
+    return np.sort(np.where(strong, variances, average))[::-1]
 
 
 def spectrum_of(
@@ -236,9 +218,8 @@ def spectrum_of(
 ) -> Spectrum:
     """Return the spectrum of M / n - mean mean' (with n - 1 degrees of freedom), never negative.
 
-    M is the released sum of (x - c)(x - c)', with noise `std` in an off-diagonal entry; `mean` is
-    that of x - c, whose norm is at most `radius`: no covariance has a trace above radius**2 n / (n
-    - 1).
+    M is the released sum of (x - c)(x - c)', with noise `std` in an off-diagonal entry. Norms of x
+    - c are at most `radius`, so no covariance has a trace above radius**2 n / (n - 1).
     """
     d = mean.size
     unbiased = n / (n - 1) if n >= 2 else 1.0
@@ -259,8 +240,6 @@ def spectrum_of(
 # --- the estimator --------------------------------------------------------------------------------
 
 _LARGEST_ROW = 1e290  # of the caller's rows: sums of 8192 products stay finite
-
-# --- parameters -------------------------------------------------------------------------------
 
 
 def _check_center(value: Any, n_features: int) -> Floats | None:
@@ -289,10 +268,10 @@ def _check_components(value: Any, most: int | None = None) -> int | float | None
             "noise. Take a number, a part of the variance such as 0.95, or the n_resolved_ of a "
             "fit with n_components=None"
         )
-    found: int | float | None = check_parameter(
+    n_components: int | float | None = check_parameter(
         value, "n_components", None, Integers(1, most), FRACTION
     )
-    return found
+    return n_components
 
 
 class DPPCA(
@@ -305,40 +284,36 @@ class DPPCA(
     """Principal component analysis with differential privacy.
 
     The rows are clipped to a ball. Their second moment and their sum are released as one noisy
-    symmetric matrix. The components are the eigenvectors of the covariance that follows from it.
-    Noise makes eigenvalues larger and eigenvectors less accurate; the variances are corrected for
-    both effects.
+    symmetric matrix. The components are the eigenvectors of the covariance that follows from it;
+    the variances are corrected for the effects of noise.
 
     Parameters
     ----------
     n_components : int or float, default=None
         Number of components, at most ``n_features``; None keeps all. A number between 0 and 1 keeps
-        as many components as explain more than this part of the variance, according to the released
-        spectrum. Components that are only noise explain little, so with few rows many of them may
-        be kept: compare ``n_resolved_``.
+        as many components as explain more than this part of the released variance; with few rows
+        many of them may be noise: compare ``n_resolved_``.
     whiten : bool, default=False
         Divide the transformed coordinates by the square root of ``explained_variance_``.
     center : "private", float or array-like of shape (n_features,), default="private"
         Centre of the ball that rows are clipped to. State it where it is public knowledge (0 after
         a private scaler): a stated centre costs nothing. ``"private"`` learns a centre with 3% to
-        25% of the allowance: more where ``epsilon * n`` is smaller. If ``epsilon * n`` is too small
-        for any useful centre, the origin is used. If the share is above 10%, a third of it may
-        first test whether the rows lie off the origin at all; if they do not, the rest goes to the
-        second moment. ``mean_`` is learned in any case.
+        25% of the allowance, more where ``epsilon * n`` is smaller; the origin is used if none
+        would be useful. Above 10%, a third of the share may first test whether the rows lie off the
+        origin at all. ``mean_`` is learned in any case.
     norm_bound : "private" or float, default="private"
         Euclidean norm, in units of X, to which ``x - center`` is clipped. With ``center="private"``
         it bounds the norm of ``x`` itself, and a radius about the private centre is learned too.
         Rows outside are moved onto the sphere, never rejected. ``"private"`` learns the norm with
-        at most 5% of the allowance, or up to 25% where rows are few. Where noise dominates (judged
-        by public numbers alone), the radius in use, ``norm_bound_``, is lower by up to a quarter.
+        at most 5% of the allowance, or up to 25% where rows are few. Where noise dominates, the
+        radius in use, ``norm_bound_``, is lower by up to a quarter.
     noise : {"auto", "gaussian", "wishart", "laplace"}, default="auto"
-        Noise on the second moment. ``"gaussian"`` needs ``delta > 0``. ``"auto"`` takes
-        ``"wishart"`` for ``delta = 0``. For ``delta > 0`` it takes ``"gaussian"`` or ``"wishart"``,
-        whichever has the smaller spectral norm.
+        Noise on the second moment. ``"gaussian"`` needs ``delta > 0``; ``"auto"`` takes it or
+        ``"wishart"``, whichever has the smaller spectral norm, and ``"wishart"`` for ``delta = 0``.
     epsilon : float, default=1.0
     delta : float, default=0.0
         ... With few features and a large epsilon, a pure fit may have less noise: compare
-        `expected_error` for both.
+        `expected_error`.
     max_rows_per_unit : int or "private", default="private"
     budget : PrivacyBudget or None, default=None
     random_state : int, RandomState or None, default=None
@@ -346,13 +321,12 @@ class DPPCA(
     Attributes
     ----------
     components_ : ndarray of shape (n_components, n_features)
-        Orthonormal directions, in order of decreasing noisy variance. The entry of largest absolute
-        value in each of them is positive.
+        Orthonormal directions, in order of decreasing noisy variance. The largest entry of each (in
+        absolute value) is positive.
     explained_variance_ : ndarray of shape (n_components,)
         Estimated variance of the clipped rows along each component.
     explained_variance_ratio_ : ndarray of shape (n_components,)
-        ``explained_variance_`` divided by the estimated total variance (zeros if the total is
-        zero).
+        ``explained_variance_`` over the estimated total variance (zeros if the total is zero).
     singular_values_ : ndarray of shape (n_components,)
         ``sqrt(explained_variance_ * (n_samples_ - 1))``: an estimate from the released values.
     mean_ : ndarray of shape (n_features,)
@@ -368,9 +342,9 @@ class DPPCA(
     noise_variance_ : float
         Average variance in the directions that were left out; zero if none were.
     norm_bound_ : float
-        Radius of the ball in use. If noise hides all rows, it cannot be learned. It is then the
-        square root of the number of features, as for standardised rows; ``noise_level_`` is NaN and
-        ``n_resolved_`` is 0. State `norm_bound`, or use a larger epsilon.
+        Radius of the ball in use. If noise hides all rows, it is the root of the number of
+        features, as for standardised rows; ``noise_level_`` is then NaN and ``n_resolved_`` 0.
+        State `norm_bound`, or use a larger epsilon.
     center_ : ndarray of shape (n_features,)
         Centre of the ball, stated or learned.
     noise_ : {"gaussian", "wishart", "laplace"}
@@ -408,23 +382,19 @@ class DPPCA(
     noise, to ``budget``.
 
     **Few or odd rows.** No error or warning depends on the values in the rows. There are always
-    ``n_components`` orthonormal components, even with constant columns, a single row, fewer rows
-    than features, or equal rows; the components beyond ``n_resolved_`` are directions of noise. If
-    rows are so few that the noise exceeds any possible variance, the variances lie between zero and
-    twice the square of the radius.
+    ``n_components`` orthonormal components, even for a single row or equal rows; those beyond
+    ``n_resolved_`` are directions of noise.
 
-    **Variances.** Eigenvalues are corrected for noise. Let e be the edge of the noise: the largest
-    eigenvalue that noise alone would show. An eigenvalue w above e counts as ``sqrt(w**2 - e**2)``,
-    the variance that its eigenvector explains in expectation. The eigenvalues below e share equally
-    what remains of the trace. Without noise this is scikit-learn's PCA. The mean is shrunk towards
-    the centre by the James-Stein rule.
+    **Variances.** Let e be the edge of the noise: the largest eigenvalue that noise alone would
+    show. An eigenvalue w above e counts as ``sqrt(w**2 - e**2)``, the variance that its eigenvector
+    explains in expectation. The eigenvalues below e share the remaining trace equally. Without
+    noise this is scikit-learn's PCA. The mean is shrunk towards the centre by the James-Stein rule.
 
     ``transform`` adds no noise: its output on private rows is as private as the rows.
 
-    **Expected error.** `expected_error` is the largest eigenvalue of the noise on the covariance,
-    in units of the square of ``norm_bound_`` (``noise_level_ / norm_bound_**2`` of a fit). This is
-    about the smallest variance that a component needs to stand out from the noise. It needs no
-    rows. For a private centre it assumes the highest cost that a centre may have.
+    **Expected error.** The largest eigenvalue of the noise on the covariance, in units of the
+    square of ``norm_bound_``: about the smallest variance that a component needs to stand out from
+    the noise. It needs no rows. For a private centre it assumes the highest possible cost.
 
     References
     ----------
@@ -504,8 +474,8 @@ class DPPCA(
         Parameters
         ----------
         X : array-like, sparse matrix or table of shape (n_samples, n_features)
-            Private rows of finite numbers. Sparse rows are read in dense chunks; the time this
-            takes depends on how many cells they store. May be in parts (`skdp.engines`).
+            Private rows of finite numbers. The time for sparse rows depends on how many cells they
+            store. May be in parts (`skdp.engines`).
         y : None, ignored
         groups : array-like of shape (n_samples,), default=None
 
@@ -544,14 +514,13 @@ class DPPCA(
     def _keep(self, spectrum: Spectrum, k: int, n: float) -> None:
         """Set the attributes that depend on the number of components."""
         d = spectrum.variances.size
-        kept = spectrum.variances[:k]
+        variances, total = spectrum.variances[:k].copy(), spectrum.total
         self.n_components_ = k
         self.components_ = spectrum.components[:k].copy()
-        self.explained_variance_ = kept.copy()
-        total = spectrum.total
-        self.explained_variance_ratio_ = kept / total if total > 0 else np.zeros(k)
-        self.singular_values_ = np.sqrt(kept * max(n - 1, 0.0))
-        self.noise_variance_ = max(total - float(kept.sum()), 0.0) / (d - k) if k < d else 0.0
+        self.explained_variance_ = variances
+        self.explained_variance_ratio_ = variances / total if total > 0 else np.zeros(k)
+        self.singular_values_ = np.sqrt(variances * max(n - 1, 0.0))
+        self.noise_variance_ = max(total - float(variances.sum()), 0.0) / (d - k) if k < d else 0.0
         # The spectrum of Wishart noise has longer tails than a semicircle of its variance.
         tails = WISHART_EDGE / SEMICIRCLE_EDGE if self.noise_ == "wishart" else 1.0
         self.noise_level_ = spectrum.edge * tails
@@ -578,7 +547,7 @@ class DPPCA(
         return self.components_.shape[0]
 
     def _scale(self) -> Floats:
-        """Return what whitening divides by; one where a component explains nothing."""
+        """Return the divisors of whitening; 1 where a component explains nothing."""
         scale = np.sqrt(self.explained_variance_)
         smallest = np.finfo(np.float64).eps * scale.max(initial=0.0)
         return np.where(scale > smallest, scale, 1.0)
@@ -599,7 +568,7 @@ class DPPCA(
         if sparse.issparse(X):
             check_is_fitted(self)
             return np.vstack([self.transform(block) for block in dense_blocks(X)])
-        # A huge row must not become NaN here: the next step's error would tell of it.
+        # A huge row must not become NaN here: the next step's error would reveal it.
         values = np.clip(self._public_array(X), -_LARGEST_ROW, _LARGEST_ROW)
         projected = values @ self.components_.T - self.mean_ @ self.components_.T
         if self.whiten:
@@ -664,8 +633,7 @@ class DPPCA(
         Returns
         -------
         log_likelihood : ndarray of shape (n_samples,)
-            Minus infinity if the model has no variance in some direction, for example with
-            ``n_components=None`` if a variance was estimated as 0.
+            Minus infinity if the model has no variance in some direction.
         """
         if sparse.issparse(X):
             check_is_fitted(self)
@@ -679,9 +647,7 @@ class DPPCA(
         return -0.5 * (distances + np.log(2 * math.pi * variances).sum())
 
     def score(self, X: ArrayLike, y: Any = None) -> float:
-        """Return the mean log-likelihood of the caller's rows: the mean of `score_samples`.
-
-        The score is exact. So on private rows, it is as private as the rows are.
+        """Return the mean log-likelihood of the caller's rows, as private as these rows are.
 
         Parameters
         ----------
@@ -693,8 +659,8 @@ class DPPCA(
         log_likelihood : float
             0 without rows.
         """
-        each = self.score_samples(X)
-        return float(each.mean()) if each.size else 0.0
+        likelihoods = self.score_samples(X)
+        return float(likelihoods.mean()) if likelihoods.size else 0.0
 
     def _expected_error(self, n: int, d: int, like: Any) -> float:
         plan = Plan(self._allowance(), d, float(n), self.noise)
@@ -705,10 +671,9 @@ class DPPCA(
 def _ball(
     session: Session, plan: Plan, center: Floats | None, bound: float | None
 ) -> tuple[Floats, float, bool]:
-    """Return centre and radius of the rows' ball, stated or learned, and whether it is known.
+    """Return centre and radius of the rows' ball, stated or learned.
 
-    Every decision is made on public values and on releases that the session has paid for. Where
-    noise hides all rows, the radius is that of standardised ones.
+    Also False where noise hides all rows, so that the radius is that of standardised rows.
     """
     first = np.zeros(plan.dims) if center is None else center
     known = True
@@ -729,7 +694,7 @@ def _ball(
         part = std**2 / (std**2 + again_std**2)
         mean, std = mean + part * (again - mean), std * again_std / math.hypot(std, again_std)
     mean = shrink_to_zero(mean, std)
-    # Rows about a mean close to the origin are hardly shorter than about the origin.
+    # A mean close to the origin hardly makes rows shorter, so the first radius is good enough.
     if np.linalg.norm(mean) > outer / 2:
         nearer = _norm_bound(session, mean, plan.radius_share)
         outer = min(outer, nearer) if math.isfinite(nearer) else outer
@@ -737,7 +702,7 @@ def _ball(
 
 
 def _norm_bound(session: Session, center: Floats, share: Any) -> float:
-    """Release a bound on the distance from a centre that most rows keep; NaN if noise hides all."""
+    """Release a bound on most rows' distance from a centre; NaN if noise hides all rows."""
     bins = NormBins(center)
     counts = session.answer(row_counts(bins, "norm histogram"), share)
     return norm_from_bins(counts.value, float(counts.std), bins.low)
@@ -762,10 +727,8 @@ def _tightened(session: Session, plan: Plan, center: Floats, bound: float) -> fl
     """Return a radius within the stated bound, lower where hardly a row is near the bound.
 
     Steps down by quarter-power bins as long as the rows further out are no more than those that a
-    learned radius leaves out, or than noise can tell from none, however much noise there is:
-    clipping too many rows keeps their directions, while a radius far beyond all rows multiplies the
-    noise. (Standardised breast cancer at epsilon = 1, bound 100, pure replace-one: .75 of the
-    variance; .20 where steps end as soon as noise could hide most rows.)
+    learned radius leaves out, or than noise can hide: clipping too many rows keeps their
+    directions, but a radius far beyond all rows multiplies the noise.
     """
     share = plan.tighten_share
     if not share:
@@ -773,8 +736,8 @@ def _tightened(session: Session, plan: Plan, center: Floats, bound: float) -> fl
     # Norms from the bound down to a thousandth of it, the longest rows first.
     bins = NormBins(center, bound, low=-40, high=1, descending=True)
     counts = session.answer(row_counts(bins, "norms below"), share)
-    beyond = np.cumsum(counts.value)[:-1]
-    noise = 2 * float(counts.std) * np.sqrt(np.arange(1, beyond.size + 1))
-    allowed = beyond <= np.maximum(plan.tail, noise)
+    outside = np.cumsum(counts.value)[:-1]
+    noise = 2 * float(counts.std) * np.sqrt(np.arange(1, outside.size + 1))
+    allowed = outside <= np.maximum(plan.tail, noise)
     steps = int(np.argmin(allowed)) if not allowed.all() else allowed.size
     return bound * 2.0 ** (-max(steps - 1, 0) / 4)

@@ -1,8 +1,8 @@
 """Private linear discriminant analysis: `DPLinearDiscriminantAnalysis`.
 
-A fit releases, under one (epsilon, delta): bounds, unless they are stated; the number of rows of
-each class; the means and mean squares of the columns, unless noise would hide them; the sum of the
-clipped rows of each class; and the second moment of all rows.
+A fit releases bounds, unless stated; the number of rows of each class; the means and mean squares
+of the columns, unless noise would hide them; the sum of the clipped rows of each class; and the
+second moment of all rows.
 """
 
 from __future__ import annotations
@@ -91,9 +91,8 @@ class DPLinearDiscriminantAnalysis(LabelledClassifier):
     Gaussian noise. *Charged*: (epsilon, delta), once, before any noise, to ``budget``.
 
     **Clipping.** If noise is small enough, `radius_` is so large that no row within the bounds
-    exceeds it. Otherwise it is about half the norm of typical rows, and longer rows are shortened:
-    this separates classes as well, with a fraction of the noise. The mean of shortened rows is
-    nearer to `center_` than the mean of the full rows.
+    exceeds it. Otherwise it is about half the norm of typical rows, and longer rows are shortened,
+    so that their means are nearer to `center_`: this separates classes as well, with less noise.
 
     References
     ----------
@@ -127,11 +126,12 @@ class DPLinearDiscriminantAnalysis(LabelledClassifier):
         edge = 2.0 * gram.std / n * math.sqrt(d) * tails
         self.noise_level_ = edge
         within = gram.second_moment / n - (mean.T * self.priors_) @ mean
+        # Eigenvalues that noise hides are raised to its edge: dividing by them would amplify it.
         w, V = np.linalg.eigh((within + within.T) / 2)
         w = np.maximum(w, max(edge, 1e-9 * radius**2))
         self._view = view
         self._weights = mean @ (V / w) @ V.T
-        # What the noise of a mean adds to its length, on average.
+        # Noise adds this to the squared length of a mean, on average.
         added = (float(np.mean(sums.std)) / counts) ** 2 * float((1 / w).sum())
         lengths = np.maximum((self._weights * mean).sum(axis=1) - added, 0.0)
         self._offset = np.log(self.priors_) - lengths / 2

@@ -1,9 +1,7 @@
 """Private naive Bayes: `DPGaussianNB` and `DPCategoricalNB`.
 
-A fit releases, under one (epsilon, delta), the number of rows of each class. `DPGaussianNB` also
-releases the sums and sums of squares of the columns in each class; `DPCategoricalNB` the number of
-rows of each class in each category. Means, variances, probabilities and predictions are computed
-from these.
+A fit releases the number of rows of each class, and for each class the sums and sums of squares of
+the columns (`DPGaussianNB`) or the number of rows in each category (`DPCategoricalNB`).
 """
 
 from __future__ import annotations
@@ -23,7 +21,7 @@ from skdp.queries import Categories, Labels, label_moments, row_counts
 __all__ = ["DPCategoricalNB", "DPGaussianNB"]
 
 _COUNT_SHARE = 0.1
-_UNIFORM = 1 / 3  # variance of a column of which nothing is known, in squares of half its width
+_UNIFORM = 1 / 3  # variance of a uniform column, in squares of half its width
 _RESOLUTION = 2.0**-28
 
 
@@ -107,6 +105,7 @@ class DPGaussianNB(LabelledClassifier):
         n, std = self.class_count_[:, None], float(np.mean(sums.std))
         mean = np.clip(sums.value / n, -1.0, 1.0)
         square = np.clip(squares.value / n + 0.5, 0.0, 1.0)
+        # A variance below its noise would make rows far from the mean all but impossible.
         floor = np.clip(2 * std / n, _RESOLUTION, _UNIFORM)
         variance = np.maximum(square - mean**2, floor)
         self.theta_ = middle + mean * half
@@ -119,20 +118,13 @@ class DPGaussianNB(LabelledClassifier):
 
     def _logits(self, X: Any) -> Floats:
         values = np.clip(self._public_array(X), *self.bounds_)
+        classes = zip(self.class_prior_, self.theta_, self.var_, strict=True)
         with np.errstate(all="ignore"):
-            return np.stack(
-                [
-                    np.clip(
-                        math.log(prior) - 0.5 * row_sums(np.log(var) + (values - mean) ** 2 / var),
-                        -1e300,
-                        1e300,
-                    )
-                    for prior, mean, var in zip(
-                        self.class_prior_, self.theta_, self.var_, strict=True
-                    )
-                ],
-                axis=1,
-            )
+            logs = [
+                math.log(prior) - 0.5 * row_sums(np.log(var) + (values - mean) ** 2 / var)
+                for prior, mean, var in classes
+            ]
+            return np.clip(np.stack(logs, axis=1), -1e300, 1e300)
 
 
 def _check_categories(categories: Any, n_features: int) -> tuple[Floats, ...]:
@@ -145,16 +137,16 @@ def _check_categories(categories: Any, n_features: int) -> tuple[Floats, ...]:
         raise ValueError(text)
     if len(categories) != n_features:
         raise ValueError(f"{text}: got {len(categories)} for {n_features} columns")
-    found = []
-    for one in categories:
+    columns = []
+    for column in categories:
         try:
-            values = np.unique(np.asarray(one, dtype=np.float64))
+            values = np.unique(np.asarray(column, dtype=np.float64))
         except (TypeError, ValueError, OverflowError):
             raise ValueError(text) from None
-        if np.ndim(one) != 1 or not values.size or not np.isfinite(values).all():
+        if np.ndim(column) != 1 or not values.size or not np.isfinite(values).all():
             raise ValueError(text)
-        found.append(values)
-    return tuple(found)
+        columns.append(values)
+    return tuple(columns)
 
 
 class DPCategoricalNB(LabelledClassifier):
@@ -267,14 +259,12 @@ class DPCategoricalNB(LabelledClassifier):
         self.categories_ = list(public)
         self.class_count_ = np.maximum(counted.value, 1.0)
         self.class_log_prior_ = np.log(self.class_count_ / self.class_count_.sum())
-        cuts = np.cumsum([len(one) for one in public])[:-1]
+        cuts = np.cumsum([len(column) for column in public])[:-1]
         counts = np.split(np.maximum(cells.value, 0.0), cuts, axis=1)
         self.category_count_ = counts
         self.category_count_std_error_ = float(np.mean(cells.std))
-        alpha = float(self.alpha)
-        self.feature_log_prob_ = [
-            np.log((one + alpha) / (one + alpha).sum(axis=1, keepdims=True)) for one in counts
-        ]
+        smoothed = [column + float(self.alpha) for column in counts]
+        self.feature_log_prob_ = [np.log(c / c.sum(axis=1, keepdims=True)) for c in smoothed]
 
     def _logits(self, X: Any) -> Floats:
         values = self._public_array(X)

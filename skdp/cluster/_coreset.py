@@ -1,10 +1,9 @@
-"""Weighted representatives of private rows, grown on a released tree, and k-means on them.
+"""Weighted representatives of private rows from a released tree, and k-means on them.
 
-Released (by `grow`, within the share it is given): noisy counts of the frontier of a binary tree
-over a bounded box, once a round, and at the end noisy counts and sums of its leaves. A record lies
-in one node of each frontier, so a round's noise does not grow with the number of nodes. Everything
-else here is post-processing of those releases: which node to split next, counts made consistent by
-least squares, one representative point a leaf, and k-means with restarts on the representatives.
+`grow` releases noisy counts of the frontier of a binary tree over a bounded box, once a round, and
+at the end noisy counts and sums of its leaves. A row lies in one node of each frontier, so the
+noise of a round does not grow with the number of nodes. From these releases follow which node to
+split next, counts made consistent by least squares, and one representative point a leaf.
 
 References
 ----------
@@ -18,7 +17,6 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 from fractions import Fraction
-from typing import Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -30,17 +28,14 @@ from skdp.planning import Allowance
 from skdp.queries import BoxTree, ColumnBox, Projection, Tree
 from skdp.user_code import suppress_warnings
 
-# --- the public box, and what a fit ends with -----------------------------------------------------
-
 Floats = NDArray[np.float64]
+
+# --- the public box, and the results of a fit -----------------------------------------------------
 
 
 @dataclass(frozen=True)
 class PublicBox:
-    """The public box of a fit, in user units, and the public bound of its rows' weights, if any.
-
-    Rows with weights count by the part of the bound that their weight is, everywhere.
-    """
+    """The public box of a fit, in user units, and the public bound on weights, if there are any."""
 
     low: Floats
     high: Floats
@@ -68,11 +63,9 @@ class PublicBox:
 
 @dataclass(frozen=True)
 class Clustering:
-    """Centers (k, d), counts (k,) and their standard errors at the end of a fit.
+    """Results of a fit: centers (k, d), counts (k,), residuals (d,) and their errors.
 
-    `noise_std` is the part of `center_std` that is noise alone. `residuals` (d,) are released root
-    mean square residuals; NaN where none was released, or where the truth may be more than six
-    times as large. `n_iter` counts releases of sums by nearest center.
+    They become the attributes of `DPKMeans`, which describes them.
     """
 
     centers: Floats
@@ -84,20 +77,17 @@ class Clustering:
     n_iter: int = 1
 
 
-# --- how far centers may be from the means of their rows ------------------------------------------
+# --- errors of centres beside the noise -----------------------------------------------------------
 
-# How far released centres may be from the means of their rows, besides the noise on them.
+# A released centre differs from the mean of its rows by more than noise: clipping residuals to a
+# norm takes something from their sums, and means move when rows change their nearest centre after
+# the last step. `FromLeaves` and `FromSquares` bound or estimate both from earlier releases.
 #
-# Two things count beside the noise: what clipping residuals to a norm takes from their sums, and
-# how far means move when rows change their nearest centre after the last step. Both are bounded or
-# estimated from what is released already (noisy counts and means of the leaves of a tree, mean
-# squares of residuals) and from public bounds.
-#
-# A residual r of norm x, above the radius R, loses the part w(x) = 1 - R / x of itself. What a
-# column of clipped sums misses is the sum of r_j w(x) over rows. Of rows that lie at most A above
-# and B below their centre, with norms of at most X, w is at most w(X), x**2 K and x k, where K and
-# k are the largest w(x) / x**2 and w(x) / x for x up to X. So the mean of the positive part of r_j
-# w(x) is at most
+# A residual r of norm x, above the radius R, loses the part w(x) = 1 - R / x of itself. So a column
+# of clipped sums misses the sum of r_j w(x) over rows. Of rows that lie at most A above and B below
+# their centre, with norms of at most X, w is at most w(X), x**2 K and x k, where K and k are the
+# largest w(x) / x**2 and w(x) / x for x up to X. So the mean of the positive part of r_j w(x) is at
+# most
 #
 # - A times the mean of w, itself at most w(X) and K times the mean of x**2;
 # - w(X) times the mean of the positive part of r_j, which is at most A (B + m) / (A + B) where the
@@ -110,22 +100,6 @@ _DRAWS = 2**14  # points that stand for all rows
 _TINY = float(np.finfo(float).tiny)
 
 
-class CenterErrors(Protocol):
-    """What is known of the rows about centres, all in user units."""
-
-    def lost(
-        self, centers: Floats, units: Floats, radius: float, sizes: Floats, offsets: Floats
-    ) -> tuple[Floats, Floats]:
-        """Return a noisy bound (k, d) on what clipping takes from sums of residuals, and its error.
-
-        Residuals are clipped to `radius` in `units` (d,). `sizes` (k,) are noisy numbers of rows,
-        `offsets` (k, d) noisy means of clipped residuals.
-        """
-
-    def moved(self, before: Floats, after: Floats) -> Floats:
-        """Return about how far means of rows move where these centres take the place of those."""
-
-
 def _parts(reach: Floats, radius: float) -> tuple[Floats, Floats, Floats]:
     """Return the largest w(x), w(x) / x and w(x) / x**2 for x up to `reach`; see above."""
     radius = max(radius, _TINY)
@@ -135,6 +109,7 @@ def _parts(reach: Floats, radius: float) -> tuple[Floats, Floats, Floats]:
         at = np.minimum(x, limit * radius)
         return 1 - radius / at, at
 
+    # w(x) / x is largest at 2 R, and w(x) / x**2 at 1.5 R.
     (once, at), (twice, far) = part(2.0), part(1.5)
     return 1 - radius / x, once / at, twice / far**2
 
@@ -149,10 +124,9 @@ def _quotients(values: Floats, units: Floats) -> Floats:
 
 @dataclass(frozen=True)
 class Leaves:
-    """Released leaves of a tree, in the tree's units: boxes (l, d), means, numbers of rows.
+    """Released leaves of a tree, in its units: boxes and means (l, d), numbers of rows (l,).
 
-    Means are NaN where none stands clear of the noise. `errors` are those of the numbers of rows
-    (l,).
+    A mean is NaN if noise hides it. `errors` (l,) are those of the numbers of rows.
     """
 
     low: Floats
@@ -162,36 +136,26 @@ class Leaves:
     errors: Floats
 
     def _about(self, centers: Floats) -> tuple[NDArray[np.intp], NDArray[np.bool_], Floats, Floats]:
-        """Return the nearest centre of each leaf; where means are known; means and mean squares.
-
-        In a leaf with a mean m rows have at most the variance (high - m)(m - low), whatever their
-        distribution; where no mean stands clear of the noise, all are in the farthest corner.
-        """
+        """Return the nearest centre of each leaf; where means are known; means and mean squares."""
         known = np.isfinite(self.means)
         middle = np.where(known, self.means, self.low / 2 + self.high / 2)
-        apart = np.square(middle[:, None] - centers).sum(axis=2)
-        group = np.argmin(apart, axis=1)
+        distances = np.square(middle[:, None] - centers).sum(axis=2)
+        group = np.argmin(distances, axis=1)
         center = centers[group]
+        # Rows of mean m have at most this variance; without a mean, all are in the farthest corner.
         corner = np.maximum(self.high - center, center - self.low)
         variance = (self.high - middle) * (middle - self.low)
         squares = np.where(known, (middle - center) ** 2 + variance, corner**2)
         return group, known, middle - center, squares
 
     def most_squares(self, centers: Floats, n: float) -> Floats:
-        """Return mean squares by column of n rows about their centre: the most there can be.
-
-        Two standard errors of the leaves' counts are added.
-        """
+        """Return an upper bound, by two standard errors, on mean squares of n rows by column."""
         *_, squares = self._about(centers)
         total = np.maximum(self.rows, 0.0) @ squares
         return (total + 2 * np.sqrt(self.errors**2 @ squares**2)) / n
 
     def most_lost(self, centers: Floats, units: Floats, radius: float) -> tuple[Floats, Floats]:
-        """Return what clipping takes from each centre's sum at most, by column, and its doubt.
-
-        A bound for the rows of a leaf, times the noisy number of them. Counts below 0 are summed
-        as they are: the noise of many empty leaves adds up to nothing.
-        """
+        """Return a bound on the loss of each centre's sum by clipping, and the bound's error."""
         group, known, offset, squares = self._about(centers)
         above, below = self.high - centers[group], centers[group] - self.low
         corner = _quotients(np.maximum(above, below), units)
@@ -207,21 +171,22 @@ class Leaves:
             part = np.where(other <= 0, mean, np.maximum(ends, 0.0))
             part = np.where(known, part, far) * whole[:, None]
             lost = np.minimum(np.minimum(part, far * weight), average)
+            # Counts below 0 stay: the noise of many empty leaves adds up to nothing.
             most = np.maximum(most, own @ (self.rows[:, None] * lost))
             doubt = np.maximum(doubt, np.sqrt(own @ (self.errors[:, None] * lost) ** 2))
         return most, doubt
 
     def _points(self, ends: NDArray[np.bool_]) -> tuple[Floats, Floats]:
-        """Return points that stand for rows, and their weights, from a fixed sequence.
+        """Return points that stand for rows, with the mean of their leaf, and their weights.
 
-        In each leaf and column they have the leaf's mean: uniform on both sides of it, or all at
-        the two ends of the leaf, where `ends` says so.
+        They are uniform on both sides of the mean, or, in columns of `ends`, at the ends of the
+        leaf.
         """
-        kept = np.isfinite(self.means).all(axis=1)
-        low, high, mean = self.low[kept], self.high[kept], self.means[kept]
-        each, d = max(_DRAWS // max(len(low), 1), 1), low.shape[1]
+        known = np.isfinite(self.means).all(axis=1)
+        low, high, mean = self.low[known], self.high[known], self.means[known]
+        per_leaf, d = max(_DRAWS // max(len(low), 1), 1), low.shape[1]
         steps = _irrational(2 * d)
-        index = np.arange(1.0, each * len(low) + 1).reshape(len(low), each, 1)
+        index = np.arange(1.0, per_leaf * len(low) + 1).reshape(len(low), per_leaf, 1)
         draws = np.mod(index * steps, 1.0)
         side, along = draws[..., :d], draws[..., d:]
         width = np.maximum(high - low, _TINY)
@@ -229,29 +194,26 @@ class Leaves:
         end = np.where(upper, high[:, None], low[:, None])
         middle = mean[:, None]
         points = np.where(ends, end, middle + (end - middle) * along)
-        weights = np.repeat(np.maximum(self.rows[kept], 0.0) / each, each)
+        weights = np.repeat(np.maximum(self.rows[known], 0.0) / per_leaf, per_leaf)
         return points.reshape(-1, d), weights
 
     def moved(self, before: Floats, after: Floats) -> Floats:
-        """Return about how far means of rows move from one assignment to the next.
-
-        Points that stand for the rows are assigned twice. All that come and all that go count by
-        their distance, without their signs, so that chance cannot balance them. In a column that
-        is not cut rows may be uniform or at both ends (0 and 1): the larger counts.
-        """
+        """Estimate how far means of rows move when centres move: points are assigned twice."""
         uncut = (np.ptp(self.low, axis=0) == 0) & (np.ptp(self.high, axis=0) == 0)
-        found = np.zeros_like(after)
+        largest = np.zeros_like(after)
+        # In a column that is not cut, rows may be uniform or at both ends: the larger move counts.
         for ends in (np.zeros_like(uncut), uncut) if uncut.any() else (uncut,):
             points, weights = self._points(ends)
             old, new = _nearest(points, before), _nearest(points, after)
             change = np.flatnonzero(old != new)
             total = np.zeros_like(after)
+            # Distances have no sign, so that rows that come and rows that go cannot cancel.
             for group in (old[change], new[change]):
                 distance = np.abs(points[change] - after[group])
                 np.add.at(total, group, distance * weights[change, None])
             size = np.bincount(new, weights=weights, minlength=len(after))
-            found = np.maximum(found, total / np.maximum(size, 1.0)[:, None])
-        return found
+            largest = np.maximum(largest, total / np.maximum(size, 1.0)[:, None])
+        return largest
 
 
 def _irrational(d: int) -> Floats:
@@ -270,7 +232,7 @@ def _nearest(points: Floats, centers: Floats) -> NDArray[np.intp]:
 
 @dataclass(frozen=True)
 class FromLeaves:
-    """What the leaves of a tree say; the tree's unit and the middle of its box are public."""
+    """Errors of centres from the leaves of a tree, whose unit and middle are public."""
 
     leaves: Leaves
     middle: Floats
@@ -279,13 +241,19 @@ class FromLeaves:
     def lost(
         self, centers: Floats, units: Floats, radius: float, sizes: Floats, offsets: Floats
     ) -> tuple[Floats, Floats]:
+        """Return a bound (k, d) on the loss of sums of residuals by clipping, and its error.
+
+        Residuals are clipped to `radius` in `units` (d,). `sizes` (k,) are noisy numbers of rows,
+        `offsets` (k, d) noisy means of clipped residuals.
+        """
         at = (centers - self.middle) / self.unit
         most, std = self.leaves.most_lost(at, units / self.unit, radius)
         return self.unit * most, self.unit * std
 
     def moved(self, before: Floats, after: Floats) -> Floats:
-        one, two = ((centers - self.middle) / self.unit for centers in (before, after))
-        return self.unit * self.leaves.moved(one, two)
+        """Estimate how far means of rows move when centres move from `before` to `after`."""
+        old, new = ((centers - self.middle) / self.unit for centers in (before, after))
+        return self.unit * self.leaves.moved(old, new)
 
 
 # --- without leaves ------------------------------------------------------------------------------
@@ -293,7 +261,7 @@ class FromLeaves:
 
 @dataclass(frozen=True)
 class FromSquares:
-    """Bounds from root mean square residuals (d,) of n rows, which may all be in one cluster."""
+    """Errors of centres from root mean squares (d,) of residuals of n rows."""
 
     box: PublicBox
     rms: Floats
@@ -302,6 +270,7 @@ class FromSquares:
     def lost(
         self, centers: Floats, units: Floats, radius: float, sizes: Floats, offsets: Floats
     ) -> tuple[Floats, Floats]:
+        """Return a bound (k, d) as `FromLeaves` does, if all rows could be in one cluster."""
         above, below = self.box.high - centers, centers - self.box.low
         corner = _quotients(np.maximum(above, below), units)
         whole, once, twice = (
@@ -330,27 +299,19 @@ class FromSquares:
 Nodes = NDArray[np.int64]
 Boxed = ColumnBox | Projection
 
-# The tree. A node is split while its noisy count is above _SPLIT standard errors of a round's
-# noise and above 1/_PARTS of an average cluster; a leaf counts only above _KEEP standard errors,
-# because a k-means restart would gladly put a centre on noise.
 MIN_DEPTH, MAX_DEPTH = 3, 14
-_SPLIT = 2.5
-_PARTS = 16
-_KEEP = 3.0
-_COUNT_PART = Fraction(1, 2)  # of the tree's share, for its rounds; leaf sums take what is left
+# A node is split while its noisy count is above _SPLIT standard errors of a round's noise and above
+# 1/_PARTS of an average cluster. A leaf counts only above _KEEP standard errors, because a restart
+# of k-means could put a centre on noise.
+_SPLIT, _PARTS, _KEEP = 2.5, 16, 3.0
+_COUNT_PART = Fraction(1, 2)  # of the tree's share, for its rounds; leaf sums take the remainder
 _LEAF_COUNT_SHARE = 0.2  # of the leaf release: rounds have counted most leaves already
 _RESTARTS = 20
 _MOST_PACKED = 1000  # points of a packing
 
 
 def shrinkage(squared_norm: float, noise: float) -> float:
-    """Return the positive-part James-Stein factor of a vector with this expected squared noise.
-
-    Examples
-    --------
-    >>> shrinkage(4.0, 1.0), shrinkage(1.0, 4.0), shrinkage(0.0, 0.0)
-    (0.75, 0.0, 0.0)
-    """
+    """Return the positive-part James-Stein factor of a vector with this expected squared noise."""
     return max(0.0, 1.0 - noise / squared_norm) if squared_norm > 0.0 else 0.0
 
 
@@ -378,7 +339,7 @@ class NodeCounts:
         self._precision[nodes] += precision
 
     def split(self, nodes: Nodes) -> Nodes:
-        """Split nodes and return their children, which have to be measured before `estimate`."""
+        """Split nodes and return their children; measure these before `estimate`."""
         self._split[nodes] = True
         children = np.concatenate([2 * nodes, 2 * nodes + 1])
         self._levels = max(self._levels, int(children.max()).bit_length() - 1)
@@ -387,8 +348,8 @@ class NodeCounts:
     def estimate(self, nodes: Nodes) -> tuple[Floats, Floats]:
         """Return the least-squares estimate of each node's count and its standard error.
 
-        Two passes over the split nodes, level by level: upwards, what a subtree says of its root;
-        downwards, the gap between a node and its children goes to them by their variances.
+        Two passes by level: upwards, the estimate of a node from its subtree; downwards, the gap
+        between a node and its children, which is distributed by their variances.
         """
         size = 2 ** (self._levels + 1)
         weighted, precision = self._weighted[:size].copy(), self._precision[:size].copy()
@@ -407,11 +368,11 @@ class NodeCounts:
             own = 1 / precision[left], 1 / precision[right]
             below = weighted[left] * own[0], weighted[right] * own[1]
             gap = value[ids] - below[0] - below[1]
-            both = own[0] + own[1]
+            total = own[0] + own[1]
             for child, mine, mean in ((left, own[0], below[0]), (right, own[1], below[1])):
-                part = mine / both
+                part = mine / total
                 value[child] = mean + part * gap
-                variance[child] = own[0] * own[1] / both + part**2 * variance[ids]
+                variance[child] = own[0] * own[1] / total + part**2 * variance[ids]
         return value[nodes], np.sqrt(variance[nodes])
 
 
@@ -420,11 +381,10 @@ class NodeCounts:
 
 @dataclass(frozen=True)
 class Coreset:
-    """Released representatives, in units of `unit` about the center of the view's box.
+    """Released representatives, in units of `unit` (half the longest side) about the box's middle.
 
-    `points` (m, d) have positive `weights` (m,). `spread` (d,) is the weighted mean over leaves of
-    a column's squared distance of a row to its representative, as if rows were uniform in their
-    leaf. `unit` is half of the box's longest side in user units, 1 for a box of zero width.
+    `points` (m, d) have positive `weights` (m,). `spread` (d,) is the mean square distance of rows
+    to their representative by column, as if rows were uniform in their leaf.
     """
 
     points: Floats
@@ -434,23 +394,17 @@ class Coreset:
     leaves: Leaves
 
 
-def _depth(level: float, n: float) -> int:
-    """Return the depth at which an average leaf of n rows drowns in the noise of its count."""
-    return int(np.clip(round(math.log2(max(n * level, 1.0))) + 2, MIN_DEPTH, MAX_DEPTH))
-
-
 def _frontier(
     tree: Tree, counts: NodeCounts, n: float, n_clusters: int, share: Fraction
 ) -> tuple[Nodes, Fraction]:
     """Split nodes round by round; return the leaves and the share that the rounds have used.
 
-    Every round measures the whole frontier: the new nodes, empty or not, and once more those that
-    were not split. That costs nothing, since a record is in one node of the frontier, and it makes
-    early leaves sharper (they may yet be split). Rounds end when nothing is left to split.
+    Every round measures the whole frontier, also nodes that were not split: that costs nothing,
+    since a row is in one node of the frontier, and makes their counts more precise.
     """
     leaves = np.array([1], dtype=np.int64)
     used, noise = Fraction(0), 0.0
-    each = share / tree.depth
+    per_round = share / tree.depth
     floor = max(n, 1.0) / (_PARTS * n_clusters)
     for _ in range(tree.depth):
         value, _ = counts.estimate(leaves)
@@ -458,8 +412,8 @@ def _frontier(
         if not grown.any():
             break
         leaves = np.concatenate([counts.split(leaves[grown]), leaves[~grown]])
-        release = tree.counts(leaves, each)
-        used += each
+        release = tree.counts(leaves, per_round)
+        used += per_round
         noise = float(release.std)
         counts.add(leaves, release.value, noise)
     return np.sort(leaves), used
@@ -468,9 +422,8 @@ def _frontier(
 def _pooled(means: Floats, noise: Floats, before: Floats) -> Floats:
     """Return noisy means of leaves (m, d) shrunk to their common mean, column by column.
 
-    For columns that no leaf is cut along: the differences of leaves are estimated (DerSimonian and
-    Laird's moments), and are often zero. `noise` is the variance of the means, `before` what is
-    known of the common mean.
+    Differences between leaves are estimated by DerSimonian and Laird's moments. `noise` is the
+    variance of the means, `before` the prior variance of the common mean.
     """
     weight = 1 / noise
     total = weight.sum(axis=0)
@@ -494,13 +447,14 @@ def grow(
     share: Fraction,
     most: float | None = None,
 ) -> Coreset:
-    """Release a tree over the view's box and return a representative for each leaf that counts.
+    """Release a tree over the view's box, for all of `share`; return a point for each clear leaf.
 
-    `n` is the released number of rows and `n_std` its standard error (0 where it is public); all of
-    `share` is used; `most` bounds the weights of rows. If no leaf stands clear of the noise there
-    is one point, at the center of the box.
+    `n` is the released number of rows and `n_std` its standard error. `most` bounds the weights of
+    rows. If noise hides all leaves, the only point is the middle of the box.
     """
-    depth = _depth(Allowance.left(session, share).count_level, n)
+    # The depth at which noise hides the count of an average leaf.
+    level = Allowance.left(session, share).count_level
+    depth = int(np.clip(round(math.log2(max(n * level, 1.0))) + 2, MIN_DEPTH, MAX_DEPTH))
     tree = session.answer(BoxTree(view, depth, most))
     counts = NodeCounts(tree.depth)
     counts.add(np.array([1]), np.array([n]), n_std)
@@ -527,7 +481,7 @@ def grow(
     all_low, all_high = ((side - middle) / unit for side in tree.boxes(leaves))
     low, high = all_low[kept], all_high[kept]
     center = (tree.centers(ids) - middle) / unit
-    # The mean of a leaf, shrunk to its centre by what is known before: rows uniform in the leaf.
+    # The mean of a leaf, shrunk to its centre; the prior is that rows are uniform in the leaf.
     before = (high - low) ** 2 / 12
     noise = (np.asarray(sums.std)[kept] / unit / weights[:, None]) ** 2
     trust = before / (before + noise + np.finfo(float).tiny)
@@ -551,15 +505,14 @@ def weighted_kmeans(
 ) -> tuple[Floats, Floats]:
     """Return centres (in the coreset's units) and each column's mean squared distance to them.
 
-    Post-processing: scikit-learn's k-means on released points, with restarts. With fewer distinct
-    points than clusters, the centres left over lie at the weighted mean.
+    With fewer distinct points than clusters, the remaining centres lie at the weighted mean.
     """
     points, weights = coreset.points, coreset.weights
     distinct = min(n_clusters, len(np.unique(points, axis=0)))
     seed = int(rng.integers(2**31 - 1))
     model = KMeans(distinct, n_init=_RESTARTS, tol=1e-6, random_state=seed)
     with suppress_warnings():
-        # Points closer together than float64 tells apart are one cluster; that is an answer too.
+        # KMeans warns if points are so close that float64 cannot separate them.
         model.fit(points, sample_weight=weights)
     surplus = np.average(points, axis=0, weights=weights)
     centers = np.vstack([model.cluster_centers_, np.tile(surplus, (n_clusters - distinct, 1))])
@@ -572,40 +525,29 @@ def sphere_packing(
 ) -> Floats:
     """Return points of the box [-half, half] far from one another and from its faces.
 
-    Uniform draws are kept if they are at least 2a from the points kept before and a from every
-    face; a is the largest (to 1%) at which all points find a place. No data are involved. More than
-    a thousand points are uniform draws: the search compares all with one another.
-
-    References
-    ----------
-    Su et al. 2016, "Differentially private k-means clustering", section 3.1.
-
-    Examples
-    --------
-    >>> points = sphere_packing(4, np.ones(2), np.random.Generator(np.random.PCG64(0)))
-    >>> points.shape, bool(np.abs(points).max() <= 1)
-    ((4, 2), True)
+    Draws at least 2a from each other and a from every face, with the largest a (to 1%) at which all
+    points find a place: Su et al. 2016, section 3.1. More than a thousand points are uniform draws.
     """
 
     def pack(radius: float) -> Floats | None:
         inner = np.maximum(half - radius, 0.0)
-        kept = np.empty((n_clusters, half.size))
+        points = np.empty((n_clusters, half.size))
         for i in range(n_clusters):
             draws = rng.uniform(-1.0, 1.0, size=(tries, half.size)) * inner
             if i:
-                draws = draws[euclidean_distances(draws, kept[:i]).min(axis=1) >= 2 * radius]
+                draws = draws[euclidean_distances(draws, points[:i]).min(axis=1) >= 2 * radius]
             if not len(draws):
                 return None
-            kept[i] = draws[0]
-        return kept
+            points[i] = draws[0]
+        return points
 
     best = rng.uniform(-1.0, 1.0, size=(n_clusters, half.size)) * half
     low, high = 0.0, float(np.linalg.norm(half))
     for _ in range(10 if n_clusters <= _MOST_PACKED else 0):
         radius = (low + high) / 2
-        found = pack(radius)
-        if found is None:
+        packed = pack(radius)
+        if packed is None:
             high = radius
         else:
-            best, low = found, radius
+            best, low = packed, radius
     return best

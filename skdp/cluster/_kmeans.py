@@ -1,10 +1,8 @@
-"""Private k-means clustering.
+"""Private k-means clustering: `DPKMeans`.
 
-Released, under the (epsilon, delta) of one fit: noisy counts and noisy sums of rows in public or
-released regions (boxes of a tree, nearest centres), where features are many also the mean and the
-second moment that choose a subspace, and, unless the caller states them, bounds of every feature.
-Noise falls on every region, empty or not. The centres and all that `DPKMeans` shows are computed
-from these releases and from public parameters.
+A fit releases bounds, unless stated; where features are many, the mean and the second moment that
+choose a subspace; and noisy counts and sums of rows in public or released regions (boxes of a tree,
+nearest centres), empty or not. Centres and errors are computed from these.
 """
 
 from __future__ import annotations
@@ -29,9 +27,9 @@ from skdp.base import PrivateMixin, in_precision_of, keeps_precision, names_of
 from skdp.base.expected_error import ExpectedErrorMixin, rehearsal, repeated
 from skdp.base.mixin import WEIGHT_BOUND, weighted_rows
 from skdp.budget import PrivacyBudget
-from skdp.cluster._coreset import Clustering, PublicBox
+from skdp.cluster._coreset import PublicBox
 from skdp.cluster._lloyd import MANY_FEATURES, cluster, mean_error
-from skdp.core import Session, public_generator
+from skdp.core import public_generator
 from skdp.exceptions import outside_level
 from skdp.parameters import Integers, Table, check_size
 from skdp.planning import bounds_in
@@ -39,11 +37,11 @@ from skdp.tabular import check_public_array
 
 Floats = NDArray[np.float64]
 
-# Squares of what is allowed, and sums of them, stay inside the range of float64.
-_LARGEST_BOUND = 1e100
+_LARGEST_BOUND = 1e100  # whose squares, and sums of them, stay inside the range of float64
 _MOST_CLUSTERS = 2**16
-_MOST_REHEARSED, _FEW_ROWS, _MADE_UP = 2**20, 2**17, 20_000  # rows; rows about centres
-_REHEARSALS, _FEW_REHEARSALS = 25, 9  # up to _FEW_ROWS rows, and above
+# Fits for an expected error: up to _FEW_ROWS rows, and above, of at most _MOST_REHEARSED rows.
+_REHEARSALS, _FEW_REHEARSALS, _FEW_ROWS, _MOST_REHEARSED = 25, 9, 2**17, 2**20
+_MADE_UP = 20_000  # rows drawn around the centres of an earlier fit
 _WEIGHTS_OF_MANY = (
     "DPKMeans: sample_weight with more than {} features needs algorithm='lloyd': the subspace of "
     "'tree' is that of rows without weights. Or reduce columns first (DPPCA), or leave weights "
@@ -64,11 +62,11 @@ class DPKMeans(
 
     The default algorithm counts and sums the rows in the boxes of a noisy adaptive tree, runs
     k-means with restarts on the released boxes, which costs nothing, and moves the centres by one
-    to three private steps. The guarantee does not get weaker with more clusters or more restarts.
+    to three private steps. The guarantee does not get weaker with more clusters.
 
-    There is no ``labels_`` and no ``inertia_``: both are exact functions of private rows. There is
-    no ``n_init``: restarts happen on released points. `predict` and `score` compute both for rows
-    that you hand in.
+    There is no ``labels_`` and no ``inertia_``: both are exact functions of private rows. `predict`
+    and `score` compute them for rows of the caller. There is no ``n_init``: restarts happen on
+    released points.
 
     Parameters
     ----------
@@ -76,16 +74,15 @@ class DPKMeans(
         Number of centres.
     algorithm : {"tree", "lloyd"}, default="tree"
         ``"tree"``: see above; with more than 12 features the tree is grown in a private subspace
-        of at most 6 dimensions. ``"lloyd"``: the textbook method, ``max_iter`` iterations of
-        noisy counts and noisy sums from a start that ignores the data (sphere packing).
+        of at most 6 dimensions. ``"lloyd"``: ``max_iter`` iterations of noisy counts and sums from
+        a start that ignores the data (sphere packing).
     max_iter : int, default=5
-        Iterations of ``"lloyd"``, all of which are run: the allowance is split between them.
-        ``"tree"`` ignores it.
+        Iterations of ``"lloyd"``, which share its allowance; all are run.
     bounds : "private" or tuple (low, high) or mapping, default="private"
         Range of each column, from public knowledge: two numbers, two arrays, or a mapping from
         column name to (low, high); within +-1e100. Rows outside are clipped, never rejected.
         ``"private"`` learns them, for a part of the allowance that falls with n_samples * epsilon /
-        n_features; `privacy_` says how large it was.
+        n_features, as `privacy_` shows.
     weight_bound : float or None, default=None
     epsilon : float, default=1.0
     delta : float, default=0.0
@@ -98,40 +95,35 @@ class DPKMeans(
     cluster_centers_ : ndarray of shape (n_clusters, n_features)
         Centres, inside the bounds. They coincide if noise hides all clusters.
     cluster_centers_std_ : ndarray of shape (n_clusters, n_features)
-        Standard error of each coordinate of each centre, in units of X, relative to the mean of the
-        rows (clipped to ``bounds_``) that are nearest to it: 95% of these means, or more, are
-        within two of them. It covers the noise; what shrinking the last step withheld; rows that
-        are nearest to another centre after it (estimated from the tree; with ``"lloyd"`` and with
-        more than 12 features, the length of the step); and, for ``"tree"``, half of the most that
-        clipping residuals can take from a mean, given released counts and means. The last is 0
-        where no row can lie so far out. Where a few distant rows may be hidden by noise, it is most
-        of the error, which tighter bounds make smaller. For a centre whose noisy count is too
-        small, it is the half width of the bounds.
+        Standard error of each coordinate of each centre, in units of X. The target is the mean of
+        the clipped rows nearest to that centre; at least 95% of these means lie within two standard
+        errors. Included: (1) noise; (2) shrinkage of the last step; (3) rows that change their
+        centre in it (estimated from the tree; with ``"lloyd"`` and with more than 12 features, the
+        length of the step); (4) for ``"tree"``, half of the most that clipping residuals can take
+        from a mean. Where noise may hide a few distant rows, (4) is most of the error; tighter
+        bounds make it smaller. The half width of the bounds for a centre with too small a count.
     cluster_centers_noise_std_ : ndarray of shape (n_clusters, n_features)
-        The part of `cluster_centers_std_` that is the noise of the last release alone (before the
-        step is shrunk). A larger epsilon and more rows make it smaller.
+        The noise in `cluster_centers_std_` alone. A larger epsilon and more rows make it smaller.
     cluster_counts_ : ndarray of shape (n_clusters,)
-        Noisy number of rows nearest to each centre (before its last step), at least 0. Where noise
-        made ``"tree"`` put all centres at one point (``n_distinct_`` is 1), equal parts of the
-        noisy number of all rows, though `predict` gives every row to centre 0. With `sample_weight`
-        noisy sums of clipped weights.
+        Noisy number of rows nearest to each centre (before its last step), at least 0. If noise
+        hides all clusters (``n_distinct_`` is 1), equal parts of the noisy number of all rows. With
+        `sample_weight` noisy sums of clipped weights.
     cluster_counts_std_ : float
         Standard deviation of the noise on a count.
     bounds_ : tuple of two ndarrays of shape (n_features,)
         Bounds (low, high), stated or learned.
     residual_scale_ : ndarray of shape (n_features,)
-        About the root mean square distance of rows to their centre, by column, in units of X,
-        computed from the leaves of the tree; it sets the units of the noise. A rough scale, without
-        a standard error: with up to 12 features the true value is at most six times as large (given
-        the released counts and two standard errors), and it may be a third of this one for a column
-        that the tree rarely splits. NaN if a few distant rows, which noise hides, could make it
+        About the root mean square distance of rows to their centre, by column, in units of X, from
+        the leaves of the tree. A rough scale: with up to 12 features the true value is at most six
+        times as large (given the released counts and two standard errors), and it may be a third of
+        this one for a column that the tree rarely splits. NaN if noise could hide rows that make it
         larger, and if nothing was released (one centre, ``"lloyd"``, or noise hides all clusters).
     n_distinct_ : int
         Number of different centres. If it is 1 while `n_clusters` is larger, noise hides all
-        clusters, and every centre is the same private mean. More rows or a larger epsilon help;
-        `expected_error` tells before the fit whether this is to be expected.
+        clusters, and every centre is the same private mean: use more rows or a larger epsilon.
+        `expected_error` tells before the fit whether this is likely.
     n_iter_ : int
-        Private steps: releases of sums by nearest centre.
+        Number of releases of sums by nearest centre.
     n_features_in_, feature_names_in_ : int, ndarray of shape (n_features_in_,)
     max_rows_per_unit_ : int
     privacy_ : skdp.core.PrivacyCertificate
@@ -162,33 +154,28 @@ class DPKMeans(
     (epsilon, delta), once, by `fit`, before any noise is drawn.
 
     **Weights.** A row and its weight are protected together. A row of weight v counts v / b times,
-    v clipped to [0, b] and rounded to a small part of b, the `weight_bound`: in counts, sums and
-    squares. It adds no more than a row of weight b, so *sensitivities* are those above. The sum of
-    weights is private under both relations, and released (2% of the allowance). Centres and errors
-    are for weighted means; `cluster_counts_` are sums of weights. The noise is as large as for
-    sum(v) / b rows, so state a bound near the weights of most rows. Bounds are learned without
-    weights. Proof: ``skdp/queries/grouped_sums.md``.
+    where b is the `weight_bound` and v is clipped to [0, b]: in counts, sums and squares. It adds
+    no more than a row of weight b, so *sensitivities* are those above. The sum of weights is
+    private under both relations, and released (2% of the allowance). Centres and errors are for
+    weighted means. The noise is as large as for sum(v) / b rows, so state a bound near the weights
+    of most rows. Bounds are learned without weights. Proof: ``skdp/queries/grouped_sums.md``.
 
-    Whether there are fewer rows than clusters, or a feature is constant, is private. So such fits
-    raise no error: their centres coincide, or lie in the middle of the bounds. If all of them
-    coincide, which the released centres show, a warning says so.
+    Whether there are fewer rows than clusters, or a feature is constant, is private, so such fits
+    raise no error. If all released centres coincide, a warning says so.
 
-    **Expected error.** The distance of centres from the means of their rows, in half widths of a
-    column's bounds: for each row, the nearest centre minus the mean of the rows nearest to that
-    centre; of this the root mean square over columns and rows, in the median fit. It depends on how
-    many rows a centre has and how far they lie from it, so it needs `like`, unless there is one
-    centre and bounds are stated. It is measured by 25 fits (nine above 131,072 rows) with seeded
-    noise. Pass at least as many public rows as you will fit: fewer are repeated, and the answer may
-    be too large. It is refused if in most of these fits all centres coincide. An earlier fit, as
-    `like`, needs a finite `residual_scale_`: rows are drawn around its centres. Above 2**20 rows,
-    it is extrapolated from 2**20.
+    **Expected error.** For each row, the nearest centre minus the mean of the rows nearest to that
+    centre, in half widths of the bounds: the root mean square over columns and rows, in the median
+    of 25 fits with seeded noise (nine above 131,072 rows; above 2**20 rows it is extrapolated). It
+    needs `like`, unless there is one centre and bounds are stated: at least as many public rows as
+    you will fit (fewer are repeated, and the answer may be too large), or an earlier fit with a
+    finite `residual_scale_`, around whose centres rows are drawn. It is refused if in most of these
+    fits all centres coincide.
 
     References
     ----------
     Blum, Dwork, McSherry & Nissim 2005, "Practical privacy: the SuLQ framework", section 4
     (private Lloyd iterations). Su, Cao, Li, Bertino & Jin 2016, "Differentially private k-means
-    clustering", sections 3 and 4 (sphere packing, clustering of released boxes). Balle & Wang 2018,
-    "Improving the Gaussian mechanism", Theorem 8.
+    clustering", sections 3 and 4 (sphere packing, clustering of released boxes).
 
     Examples
     --------
@@ -205,7 +192,7 @@ class DPKMeans(
     """
 
     _in_parts = True
-    _n_progress_tasks = 1  # of mechanism="lloyd"
+    _n_progress_tasks = 1  # of algorithm="lloyd"
 
     def __init__(
         self,
@@ -246,8 +233,8 @@ class DPKMeans(
         y : None, ignored
         sample_weight : array-like of shape (n_samples,), default=None
             Private weights of rows, finite numbers, clipped to [0, `weight_bound`], which must be
-            stated. A row and its weight are protected together. With rows in one table only; of
-            more than 12 features with ``algorithm="lloyd"`` only.
+            stated. With rows in one table only; for more than 12 features with
+            ``algorithm="lloyd"`` only.
         groups : array-like of shape (n_samples,), default=None
 
         Returns
@@ -255,29 +242,36 @@ class DPKMeans(
         self : DPKMeans
         """
         with self._all_or_nothing(groups):
-            rows, most = weighted_rows(self, self._open(X), sample_weight)
-            if most is not None and self.algorithm == "tree" and rows.n_features > MANY_FEATURES:
+            rows, weight_bound = weighted_rows(self, self._open(X), sample_weight)
+            if (
+                weight_bound is not None
+                and self.algorithm == "tree"
+                and rows.n_features > MANY_FEATURES
+            ):
                 raise ValueError(_WEIGHTS_OF_MANY.format(MANY_FEATURES))
             bounds = self._stated_bounds(rows.n_features)
             check_size("n_clusters", int(self.n_clusters) * (rows.n_features + 1))
             with self._session(rows) as session:
                 (low, high), _ = bounds_in(session, bounds, share=None)
-                found = self._cluster(session, low, high, most)
-                self.cluster_centers_ = found.centers
-                self.cluster_centers_std_ = found.center_std
-                self.cluster_centers_noise_std_ = found.noise_std
-                self.cluster_counts_ = found.counts * (most or 1)
-                self.cluster_counts_std_ = found.count_std * (most or 1)
+                clustering = cluster(
+                    session,
+                    PublicBox(low, high, weight_bound),
+                    int(self.n_clusters),
+                    algorithm=self.algorithm,
+                    max_iter=int(self.max_iter),
+                    smallest=1 / _LARGEST_BOUND,
+                )
+                self.cluster_centers_ = clustering.centers
+                self.cluster_centers_std_ = clustering.center_std
+                self.cluster_centers_noise_std_ = clustering.noise_std
+                self.cluster_counts_ = clustering.counts * (weight_bound or 1)
+                self.cluster_counts_std_ = clustering.count_std * (weight_bound or 1)
                 self.bounds_ = (low, high)
-                self.residual_scale_ = found.residuals
-                self.n_iter_ = found.n_iter
-                self.n_distinct_ = len(np.unique(found.centers, axis=0))
+                self.residual_scale_ = clustering.residuals
+                self.n_iter_ = clustering.n_iter
+                self.n_distinct_ = len(np.unique(clustering.centers, axis=0))
                 self.privacy_ = session.certificate()
-        self._warn_of_one_place()
-        return self
-
-    def _warn_of_one_place(self) -> None:
-        """Warn if noise hides all clusters: centres are released, so anyone may see it."""
+        # Centres are released, so a warning about them reveals nothing more.
         if self.n_distinct_ == 1 < len(self.cluster_centers_):
             warnings.warn(
                 f"{type(self).__name__}: all {len(self.cluster_centers_)} centres coincide: noise "
@@ -286,19 +280,7 @@ class DPKMeans(
                 ConvergenceWarning,
                 stacklevel=outside_level(),
             )
-
-    def _cluster(
-        self, session: Session, low: Floats, high: Floats, most: float | None
-    ) -> Clustering:
-        """Run the algorithm on the rest of the session's allowance."""
-        return cluster(
-            session,
-            PublicBox(low, high, most),
-            int(self.n_clusters),
-            algorithm=self.algorithm,
-            max_iter=int(self.max_iter),
-            smallest=1 / _LARGEST_BOUND,
-        )
+        return self
 
     _parameter_table: ClassVar[Table] = {
         "n_clusters": Integers(1, _MOST_CLUSTERS),
@@ -321,8 +303,8 @@ class DPKMeans(
     ) -> NDArray[np.int64]:
         """Fit, then assign the rows of X to the private centres.
 
-        The result is private data, transformed: it says of each row which centre is nearest, and
-        the guarantee of the fit does not cover it. Keep it where X is kept.
+        The labels are private data, which the guarantee of the fit does not cover. Keep them where
+        X is kept.
 
         Parameters
         ----------
@@ -338,7 +320,7 @@ class DPKMeans(
         """
         return self.fit(X, sample_weight=sample_weight, groups=groups).predict(X)
 
-    # --- with public centres and the caller's own rows -------------------------------------------
+    # --- released centres and the caller's own rows ----------------------------------------------
 
     def _finite_squares(self, X: ArrayLike) -> Floats:
         """Return the caller's X, limited to where squared distances stay finite."""
@@ -409,23 +391,29 @@ class DPKMeans(
 
     def _expected_error(self, n: int, d: int, like: Any) -> float:
         if like is None:
-            self._refuse_without_rows()
-        if like is None:
-            return self._error_of_one_mean(n, d)
+            if self.n_clusters > 1 or isinstance(self.bounds, str) or self.algorithm != "tree":
+                raise ValueError(
+                    "expected_error depends on how the rows are distributed around their centres "
+                    "(sizes of clusters, residuals, learned bounds), which no parameter tells: "
+                    "give like=, public rows that resemble them or an earlier private fit"
+                )
+            low, high = self._stated_bounds(d) or (np.zeros(d), np.ones(d))
+            return mean_error(PublicBox(low, high), self._allowance(), n)
         rows = self._rows_like(like)
         bounds = self._stated_bounds(d, names_of(like))
         m = min(n, _MOST_REHEARSED)
         runs = _REHEARSALS if m <= _FEW_ROWS else _FEW_REHEARSALS
-        squares, together = [], 0
-        with rehearsal(self, self._adjacency) as made:
+        squares, hidden = [], 0
+        with rehearsal(self, self._adjacency) as rehearsed:
             for number in range(runs):
                 table = rows[repeated(len(rows), m, number)]
-                fitted = made(number, bounds="private" if bounds is None else bounds).fit(table)
+                stated = {"bounds": "private" if bounds is None else bounds}
+                fitted = rehearsed(number, **stated).fit(table)
                 low, high = fitted.bounds_
                 clipped = np.clip(table, low, high)
                 squares.append(_squared_error(clipped, fitted.cluster_centers_, low, high))
-                together += self.n_clusters > 1 and fitted.n_distinct_ == 1
-        if 2 * together > runs:
+                hidden += self.n_clusters > 1 and fitted.n_distinct_ == 1
+        if 2 * hidden > runs:
             raise ValueError(
                 f"expected_error: with n_samples={n} and epsilon={self.epsilon} noise hides the "
                 f"{self.n_clusters} clusters, and all centres are one private mean. Give more rows "
@@ -433,28 +421,11 @@ class DPKMeans(
             )
         return float(np.sqrt(np.median(squares))) * m / n
 
-    def _refuse_without_rows(self) -> None:
-        """Refuse where rows decide about the error."""
-        if self.n_clusters > 1 or isinstance(self.bounds, str) or self.algorithm != "tree":
-            raise ValueError(
-                "expected_error depends on how the rows are distributed around their centres "
-                "(sizes of clusters, residuals, learned bounds), which no parameter tells: give "
-                "like=, public rows that resemble them or an earlier private fit"
-            )
-
-    def _error_of_one_mean(self, n: int, d: int) -> float:
-        """Return `expected_error` where no row decides about it."""
-        bounds = self._stated_bounds(d)
-        low, high = bounds or (np.zeros(d), np.ones(d))
-        return mean_error(PublicBox(low, high), self._allowance(), n)
-
     def _rows_like(self, like: Any) -> Floats:
-        """Return rows that are public: the given ones, or made-up ones about released centres."""
+        """Return the given public rows, or rows drawn around released centres."""
         if not isinstance(like, DPKMeans):
-            return np.asarray(
-                check_public_array(like, estimator="expected_error(like=...)"),
-                dtype=np.float64,
-            )
+            rows = check_public_array(like, estimator="expected_error(like=...)")
+            return np.asarray(rows, dtype=np.float64)
         scale = getattr(like, "residual_scale_", None)
         if scale is None or not np.isfinite(scale).all():
             raise ValueError(

@@ -1,15 +1,8 @@
-"""The steps of private k-means: which regions to count, how to move centres, what they cost.
+"""The steps of private k-means: regions to count, moves of centres, their shares.
 
-Everything here is decided on public parameters and on what the session has released. Columns may
-be of any width: noise falls on each in a unit of its own (`column_units`), from half widths
-where nothing is known yet and from released root mean square residuals afterwards. Which centre
-is nearest, and which side of a box is cut, is decided in the caller's units.
-
-References
-----------
-Blum, Dwork, McSherry & Nissim 2005, "Practical privacy: the SuLQ framework", section 4 (private
-Lloyd iterations). Su, Cao, Li, Bertino & Jin 2016, "Differentially private k-means clustering",
-sections 3 and 4 (sphere packing, clustering of released boxes).
+All decisions depend on public parameters and earlier releases. Noise falls on each column in a unit
+of its own (`column_units`): its half width at first, its released root mean square residual later.
+Nearest centres and cuts of boxes are decided in the caller's units. References: see `DPKMeans`.
 """
 
 from __future__ import annotations
@@ -24,7 +17,6 @@ from scipy import linalg
 
 from skdp.base.callers import told_steps
 from skdp.cluster._coreset import (
-    CenterErrors,
     Clustering,
     FromLeaves,
     FromSquares,
@@ -48,10 +40,11 @@ from skdp.queries import (
 )
 
 Floats = NDArray[np.float64]
+CenterErrors = FromLeaves | FromSquares
 
-# Shares of the allowance that the bounds have left (of epsilon, or of mu**2 under Gaussian noise).
+# Shares of the allowance that bounds leave (of epsilon, or of mu**2 under Gaussian noise).
 COUNT_SHARE = Fraction(1, 50)  # a private number of rows
-_TREE_SHARE = Fraction(65, 100)  # the refinement takes what is left
+_TREE_SHARE = Fraction(65, 100)  # the refinement takes the remainder
 
 # More features than this are projected first: a tree of depth 14 would not even cut each once.
 MANY_FEATURES = 12
@@ -59,7 +52,7 @@ MANY_FEATURES = 12
 
 @dataclass(frozen=True)
 class _Shares:
-    """Shares of a fit in a subspace: private mean, second moment, tree; the rest refines."""
+    """Shares of a fit in a subspace; the refinement takes the remainder."""
 
     mean: Fraction
     gram: Fraction
@@ -75,55 +68,44 @@ _SUBSPACE_RADIUS = 0.5  # of the half diagonal: rows about the mean are clipped 
 _SUBSPACE_DIMS = 6
 _SUBSPACE_WIDTH = 2.0  # half width of the subspace's box in standard deviations
 
-# Nothing but the mean is worth its noise: below so many rows times the counts' allowance (of a
-# tree), or with an edge of the noise above this part of the squared radius (second moment).
+# Only the mean is worth its noise below so many rows times the counts' allowance (of a tree), or
+# with an edge of the noise above this part of the squared radius (second moment).
 _HOPELESS_COUNT = {False: 20.0, True: 60.0}  # Gaussian, pure
 _HOPELESS_EDGE = {False: 0.27, True: 0.14}
 _HOPELESS_RADIUS = 0.4  # of the half diagonal, about the first private mean
 _WORTH_A_SECOND = 0.9  # of the noise of one mean at the full allowance
 
-# What is known of a mean or a residual before any release, in half widths of the bounds.
+# Prior standard deviations of a mean, a residual and a step, in half widths of the bounds.
 _MEAN_BEFORE = 0.6
 _RESIDUAL_BEFORE = 0.3
 _STEP_BEFORE = 0.25
 _RESIDUALS = (1e-3, 1.0)  # least and most
-_RESIDUAL_TOLD = 6.0  # a released residual is shown if the truth is at most so many times as large
+_RESIDUAL_SHOWN = 6.0  # a residual is shown if the truth is at most so many times as large
 
 # The refinement clips residuals at this many root mean squares of the released residual, or
 # further out while noise costs less than _FREE_NOISE of the inertia.
 _RESIDUAL_RMS = 2.5
 _FREE_NOISE = 5e-4
 _MOST_STEPS = 3
-# Squared residuals are measured with the least of these parts of what the refinement has that keeps
-# the noise, in squares of half widths, below the aim; not at all if it would be useless.
+# Squared residuals get the least of these parts of the refinement's share that keeps the noise, in
+# squares of half widths, below _SQUARES_NOISE; none if the noise is above _SQUARES_USELESS.
 _SQUARES_SHARES = tuple(Fraction(part, 100) for part in (2, 5, 10, 20))
 _SQUARES_NOISE = 0.01
 _HARDLY_CUT = 0.4  # half widths: of rows that are uniform over the bounds, 0.58
 _SQUARES_USELESS = 0.03
-_NEXT_STEP = 1.0  # of the last step: about what a further one would still move
-_OWN_SIGNAL = 0.1  # part of what a centre's step is trusted by that is its own length
+_NEXT_STEP = 1.0  # length of a further step, as a part of the last one
+_OWN_SIGNAL = 0.1  # weight of a centre's own step in its signal; the others have the remainder
 _UPDATE = 2.0  # standard errors that a noisy count needs before its centre moves
 
 
 # --- moving centres ----------------------------------------------------------------------------
 
 
-def _sum_count_share(d: int) -> float:
-    """Return the counts' part of a joint release of counts and residual sums.
-
-    It is what makes the mean's error least where residuals have norms of about a third of their
-    bound, of which the count's error moves the quotient.
-    """
-    return 1 / (1 + math.sqrt(d) / 0.35)
-
-
 def _refinement_plan(session: Session, n: float, n_clusters: int) -> tuple[int, float]:
     """Return how many refinements to make and where to clip, in root mean square residuals.
 
-    From public and released numbers only. A second and a third step are made where their noise is
-    free: below `_FREE_NOISE` of the mean squared residual in a cluster of average size. Clipping
-    at a small radius saves noise and moves the centre of a skewed cluster, so the radius too grows
-    as long as noise stays free.
+    Noise below `_FREE_NOISE` of the mean squared residual in an average cluster is free: then there
+    are more steps, and a larger radius, since clipping moves the centre of a skewed cluster.
     """
     d = session.n_features
     for steps in range(_MOST_STEPS, 0, -1):
@@ -134,24 +116,25 @@ def _refinement_plan(session: Session, n: float, n_clusters: int) -> tuple[int, 
     return 1, _RESIDUAL_RMS
 
 
-def _largest_radius(box: PublicBox, units: Floats) -> float:
-    """Return the largest norm, in the units, that residuals are worth being clipped to.
+def _diagonal(box: PublicBox, units: Floats) -> float:
+    """Return half the diagonal of the box, in the units; constant columns have unit 0."""
+    return float(np.linalg.norm(box.half[units > 0] / units[units > 0]))
 
-    The half diagonal of the box, and less where columns are many: in a joint step of all columns
-    noise grows with the radius in every one of them, while a shorter residual still points the
-    right way.
+
+def _largest_radius(box: PublicBox, units: Floats) -> float:
+    """Return the largest useful clipping norm of residuals, in the units.
+
+    The half diagonal of the box; less where columns are many, since noise grows with the radius in
+    all columns, and a shorter residual keeps its direction.
     """
-    used = units > 0
-    diagonal = float(np.linalg.norm(box.half[used] / units[used]))
-    return diagonal * min(1.0, 2.0 / math.sqrt(max(int(used.sum()), 1)))
+    return _diagonal(box, units) * min(1.0, 2.0 / math.sqrt(max(int((units > 0).sum()), 1)))
 
 
 def _residuals(session: Session, box: PublicBox, centers: Floats, rms: Floats, n: float) -> Floats:
     """Return each column's root mean square residual, measured where that is cheap.
 
-    What the tree knows of a column that it has not cut is the width of its bounds. Where there is
-    such a column, a release of mean squares is worth its share if its noise, known beforehand, is
-    small beside squares of half widths.
+    For a column that the tree has not cut, it knows only the width of the bounds. Then a release of
+    mean squares is worth its share if its noise is small beside squares of half widths.
     """
     wide = rms > _HARDLY_CUT * box.half
     if not wide.any():
@@ -184,9 +167,9 @@ def _refine_by_plan(
     n_std: float,
     most_rms: Floats,
 ) -> Clustering:
-    """Spend the rest of the allowance on refinements, given each column's released residual.
+    """Spend the remaining allowance on refinements, given each column's released residual.
 
-    Shown is a residual that the largest which the releases allow does not exceed by far.
+    A residual is shown unless its largest possible value, `most_rms`, is much larger.
     """
     rms = _residuals(session, box, centers, rms, n)
     steps, reach = _refinement_plan(session, n, len(centers))
@@ -195,20 +178,18 @@ def _refine_by_plan(
     radius = min(reach, _largest_radius(box, units))
     share = session.remaining / steps
     for _ in range(steps):
-        found = _refine(session, box, centers, units, radius, share, n, n_std, errors)
-        centers = found.centers
-    shown = np.where(most_rms <= _RESIDUAL_TOLD * rms, rms, np.nan)
-    return replace(found, n_iter=steps, residuals=shown)
+        result = _refine(session, box, centers, units, radius, share, n, n_std, errors)
+        centers = result.centers
+    shown = np.where(most_rms <= _RESIDUAL_SHOWN * rms, rms, np.nan)
+    return replace(result, n_iter=steps, residuals=shown)
 
 
 def _trust(steps: Floats, noise: Floats, clear: NDArray[np.bool_], most: Floats) -> Floats:
     """Return the factors by which each center's step is shrunk, column by column.
 
-    The steps of all centers together decide most of the trust in a column, by moments; the rest is
-    the length of the step itself, for single clusters that are far off. Where no center moves along
-    a column by more than its noise, none is moved. `noise` (k,) is the variance of a coordinate of
-    each of the `steps` (k, d), `clear` (k,) are the centers that move, `most` (d,) the largest
-    variance believed.
+    The signal of a column is estimated by moments of all steps (k, d), and to a small part from a
+    center's own step, for single clusters that are far off; at most `most` (d,). `noise` (k,) is
+    the variance of a coordinate, `clear` (k,) are the centers that move.
     """
     excess = (steps**2 / noise[:, None] - 1)[clear].sum(axis=0)
     columns = np.maximum(excess, 0.0) / (1 / noise[clear]).sum()
@@ -230,12 +211,10 @@ def _refine(
 ) -> Clustering:
     """Move centres by one private Lloyd step on clipped residuals, each step shrunk.
 
-    The mean residual of all rows is shrunk and added to every centre first: it has the least
-    noise and mends an error that the centres share (that of a private mean). What is left of each
-    cluster's own step is shrunk by its own noise. A centre whose noisy count does not stand clear
-    of the noise only moves with the others; no cluster has more rows than there are (by two
-    standard errors), whatever its noisy count says. What clipping may have taken from a step, and
-    rows that are nearest to another centre after it, are in the standard error.
+    The mean residual of all rows is shrunk and added to every centre: it has the least noise, and
+    corrects an error that all centres share. The remaining step of each centre is shrunk by its own
+    noise. A centre whose count noise may hide does not move. No cluster counts more rows than there
+    are (by two standard errors).
     """
     d, most = session.n_features, n + 2 * n_std
     counts, sums = session.answer(
@@ -244,14 +223,14 @@ def _refine(
             centers,
             radius,
             units=units,
-            count_share=_sum_count_share(d),
+            # This minimises the error of means if norms are about a third of their bound.
+            count_share=1 / (1 + math.sqrt(d) / 0.35),
             most=box.most,
         ),
         share,
         name="refinement",
     )
-    # In units of the radius, so that squares neither overflow nor vanish; columns that are
-    # constant stay where they are.
+    # In units of the radius, so that squares neither overflow nor vanish. Constant columns stay.
     length = units * radius
     scale = np.where(length > 0, length, 1.0)
     total_step, std = sums.value / scale, np.asarray(sums.std) / scale
@@ -273,12 +252,12 @@ def _refine(
         # Noise of the sum, and of the count that divides it.
         alone = np.hypot(std * length, offset * float(counts.std)) / size[:, None]
         noises = np.where(clear[:, None], np.minimum(alone, box.half), noises)
-        found = np.hypot(alone, doubt / size[:, None])
-        # What shrinking withholds of a step may have been true, and rows may change their centre.
-        found = np.hypot(np.hypot(found, offset - step), errors.moved(centers, moved))
-        # What clipping takes is no noise: half of the most it may be, so that two errors hold it.
-        found += lost / size[:, None] / 2
-        error = np.where(clear[:, None], np.minimum(found, box.half), error)
+        total_error = np.hypot(alone, doubt / size[:, None])
+        # The bias of shrinking, and of rows that change their centre.
+        total_error = np.hypot(np.hypot(total_error, offset - step), errors.moved(centers, moved))
+        # The bias of clipping is no noise: half of its bound, so that two errors cover it.
+        total_error += lost / size[:, None] / 2
+        error = np.where(clear[:, None], np.minimum(total_error, box.half), error)
     sizes = np.maximum(counts.value, 0.0)
     return Clustering(moved, error, noises, sizes, float(counts.std), np.full(d, np.nan))
 
@@ -289,8 +268,7 @@ def _refine(
 def _mean(session: Session, box: PublicBox, share: Fraction) -> tuple[Floats, Floats]:
     """Release the mean, every column in units of its half width; and its noise by column."""
     view = column_box(box.low, box.high, column_units(box.half), session.level())
-    query = Mean(view, weight_bound=box.most)
-    release = session.answer(query, share)
+    release = session.answer(Mean(view, weight_bound=box.most), share)
     return np.array(release.value), np.array(release.std)
 
 
@@ -309,15 +287,12 @@ def _fit_mean(
     """Put every centre at the private mean, the best answer where noise drowns all structure."""
     if n_clusters == 1:
         value, std = _mean(session, box, session.remaining)
-        unknown = np.full(std.size, np.nan)
-        return Clustering(
-            box.clip(value)[None], std[None], std[None], np.array([n]), n_std, unknown
-        )
+        return _at_one_point(box.clip(value), std, std, n, n_std, 1)
     d = session.n_features
     units = column_units(box.half)
-    diagonal = float(np.linalg.norm(box.half[units > 0] / units[units > 0]))
-    # The noise of one mean at the full allowance, in these units, against that of a second one at
-    # half of it: rows about a first mean lie closer to it than the corners of the box.
+    diagonal = _diagonal(box, units)
+    # The noise of one mean at the full allowance, against that of a second one at half of it: rows
+    # lie closer to a first mean than to the corners of the box.
     noise, first = (
         diagonal * _step(session, share).vector_std(math.sqrt(d), d) / n
         for share in (session.remaining, session.remaining / 2)
@@ -325,24 +300,24 @@ def _fit_mean(
     radius = math.hypot(_HOPELESS_RADIUS * diagonal, min(first, diagonal))
     if radius < _WORTH_A_SECOND * diagonal * noise / first:
         mean, _ = _shrunk_mean(session, box, session.remaining / 2)
-        # No residual is released: no rows spread wider than half a box from their mean.
-        errors = FromSquares(box, box.half, n)
-        found = _refine(
-            session, box, mean[None], units, radius, session.remaining, n, n_std, errors
-        )
-        center, std, noise_std = found.centers[0], found.center_std[0], found.noise_std[0]
-        n, n_std = float(found.counts[0]), found.count_std
+        # Without released residuals: no rows spread wider than half a box from their mean.
+        errors, share = FromSquares(box, box.half, n), session.remaining
+        result = _refine(session, box, mean[None], units, radius, share, n, n_std, errors)
+        center, std, noise_std = result.centers[0], result.center_std[0], result.noise_std[0]
+        n, n_std = float(result.counts[0]), result.count_std
     else:
         center, std = _shrunk_mean(session, box, session.remaining)
         center, noise_std = box.clip(center), std
-    return Clustering(
-        np.tile(center, (n_clusters, 1)),
-        np.tile(std, (n_clusters, 1)),
-        np.tile(noise_std, (n_clusters, 1)),
-        np.full(n_clusters, n / n_clusters),
-        n_std / n_clusters,
-        np.full(d, np.nan),
-    )
+    return _at_one_point(center, std, noise_std, n, n_std, n_clusters)
+
+
+def _at_one_point(
+    center: Floats, std: Floats, noise_std: Floats, n: float, n_std: float, n_clusters: int
+) -> Clustering:
+    """Return a clustering whose centres coincide, each with an equal part of the n rows."""
+    centers, stds, noise = (np.tile(v, (n_clusters, 1)) for v in (center, std, noise_std))
+    counts, unknown = np.full(n_clusters, n / n_clusters), np.full(center.size, np.nan)
+    return Clustering(centers, stds, noise, counts, n_std / n_clusters, unknown)
 
 
 def mean_error(box: PublicBox, allowance: Allowance, n: int) -> float:
@@ -351,8 +326,7 @@ def mean_error(box: PublicBox, allowance: Allowance, n: int) -> float:
     used = units > 0
     if not used.any():
         return 0.0
-    norm = float(np.linalg.norm(box.half[used] / units[used]))
-    d = box.half.size
+    norm, d = _diagonal(box, units), box.half.size
     if not allowance.replace:  # the number of rows is released, and once more with the sum
         allowance = allowance.part(1 - COUNT_SHARE)
     noise = allowance.sum_std(norm, d) / n
@@ -387,17 +361,10 @@ def _fit_in_box(
 
 
 def _step(session: Session, share: Fraction) -> Allowance:
-    """Return the allowance of sums by region: two of them change where a row is replaced."""
-    found = Allowance.left(session, share)
-    level = found.count_level
-    return Allowance(level, None if found.pure else level)
-
-
-def _noise_edge(session: Session, d: int, share: Fraction, n: float) -> float:
-    """Return about the largest eigenvalue of the noise on a second moment of rows of norm 1."""
+    """Return the allowance of sums by region, of which two change where a row is replaced."""
     allowance = Allowance.left(session, share)
-    edge = allowance.spectral_edge(d, "wishart" if allowance.pure else "gaussian")
-    return edge * (1 + _TAU**2) / max(n, 1.0)
+    level = allowance.count_level
+    return Allowance(level, None if allowance.pure else level)
 
 
 def _fit_in_subspace(
@@ -406,12 +373,14 @@ def _fit_in_subspace(
     """Find a private subspace, cluster in it as `_fit_in_box` does, refine in all features."""
     d = session.n_features
     shares = _PURE_SHARES if session.pure else _GAUSSIAN_SHARES
-    rest = session.remaining
-    if _noise_edge(session, d, rest * shares.gram, n) > _HOPELESS_EDGE[session.pure]:
+    remaining = session.remaining
+    allowance = Allowance.left(session, remaining * shares.gram)
+    edge = allowance.spectral_edge(d, "wishart" if allowance.pure else "gaussian")
+    if edge * (1 + _TAU**2) / max(n, 1.0) > _HOPELESS_EDGE[session.pure]:
         return _fit_mean(session, box, n, n_std, n_clusters)
-    mean, mean_std = _shrunk_mean(session, box, rest * shares.mean)
+    mean, mean_std = _shrunk_mean(session, box, remaining * shares.mean)
     radius = max(_SUBSPACE_RADIUS * box.radius, np.finfo(float).tiny)
-    gram = session.answer(SecondMoment(Ball(mean, radius), _TAU), rest * shares.gram)
+    gram = session.answer(SecondMoment(Ball(mean, radius), _TAU), remaining * shares.gram)
     # The augmented row has measured the mean again: the two estimates are averaged by precision.
     size = max(gram.n, 1.0)
     offset = gram.total / size / radius
@@ -425,11 +394,12 @@ def _fit_in_subspace(
     k = int(np.clip(np.sum(values > edge), 1, _SUBSPACE_DIMS))
     width = radius * np.clip(_SUBSPACE_WIDTH * np.sqrt(values[:k]), 1e-3, 1.0)
     view = Projection(Ball(mean, radius), vectors[:, :k].T, width)
-    coreset = grow(session, view, n=n, n_std=n_std, n_clusters=n_clusters, share=rest * shares.tree)
+    share = remaining * shares.tree
+    coreset = grow(session, view, n=n, n_std=n_std, n_clusters=n_clusters, share=share)
     points, msq = weighted_kmeans(coreset, n_clusters, session.post_processing_rng())
     centers = box.clip(mean + coreset.unit * points @ view.components)
-    # A column's residual: what is left in the subspace, and what the subspace leaves out. The
-    # second is noisy, most of all for a narrow column, and then what is known before counts.
+    # A column's residual inside the subspace, and outside of it. The second is noisy, most of all
+    # for a narrow column, and is shrunk to its prior.
     loading = vectors[:, :k] ** 2
     inside = coreset.unit**2 * loading @ (msq + coreset.spread)
     outside = radius**2 * (np.diag(covariance) - loading @ values[:k])
@@ -454,7 +424,7 @@ def _fit_lloyd(session: Session, box: PublicBox, n_clusters: int, max_iter: int)
     centers = box.clip(box.middle + start * box.radius)
     share = session.remaining / max_iter
     units = column_units(box.half)
-    radius = float(np.linalg.norm(box.half[units > 0] / units[units > 0]))
+    radius = _diagonal(box, units)
     for step in told_steps(max_iter):
         counts, sums = session.answer(
             AssignedSums(
@@ -468,20 +438,20 @@ def _fit_lloyd(session: Session, box: PublicBox, n_clusters: int, max_iter: int)
             share,
             name=f"iteration {step + 1}",
         )
-        # A cluster that the noise may have made up stays where it is; so does an empty one.
+        # A centre whose count noise may explain stays where it is.
         clear = (counts.value > max(_UPDATE * float(counts.std), 0.5))[:, None]
         size = np.where(clear, counts.value[:, None], 1.0)
         moved = box.clip(centers + np.where(clear, sums.value / size, 0.0))
         noise = np.minimum(np.asarray(sums.std) / size, box.half)
-        # Not converged: a further step would move a centre by about as much as this one.
+        # A further step would move a centre by about as much as this one.
         error = np.minimum(np.hypot(noise, _NEXT_STEP * (moved - centers)), box.half)
-        error, noise = (np.where(clear, one, box.half) for one in (error, noise))
+        error, noise = (np.where(clear, std, box.half) for std in (error, noise))
         centers = moved
     sizes, unknown = np.maximum(counts.value, 0.0), np.full(d, np.nan)
     return Clustering(centers, error, noise, sizes, float(counts.std), unknown, max_iter)
 
 
-# --- which of them -----------------------------------------------------------------------------
+# --- the choice of steps -----------------------------------------------------------------------
 
 
 def cluster(
@@ -507,16 +477,9 @@ def cluster(
         count = session.row_count(part if session.adjacency != "replace_one" else None)
     n, n_std = max(float(count.value), 1.0), float(count.std)
     if one_point:
-        # Public bounds leave one point (or squares that vanish): there is nothing to learn.
-        return Clustering(
-            np.tile(box.middle, (n_clusters, 1)),
-            np.tile(box.half, (n_clusters, 1)),
-            np.tile(box.half, (n_clusters, 1)),
-            np.full(n_clusters, n / n_clusters),
-            n_std / n_clusters,
-            np.full(box.half.size, np.nan),
-            n_iter=0,
-        )
+        # Public bounds leave one point: there is nothing to learn.
+        point = _at_one_point(box.middle, box.half, box.half, n, n_std, n_clusters)
+        return replace(point, n_iter=0)
     if n_clusters == 1:
         return _fit_mean(session, box, n, n_std, n_clusters)
     if session.n_features > MANY_FEATURES:

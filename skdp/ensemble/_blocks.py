@@ -1,8 +1,8 @@
-"""What runs on a block, how many blocks and queries a fit takes, and scores in few directions.
+"""Tasks that run on blocks of rows, numbers of blocks and queries, and directions of scores.
 
-The queries of blocks call what runs on a block: they clip what it returns, count failures as a
-public default and drop whatever is printed. Numbers of blocks and queries follow from parameters
-and from numbers of rows that are public, or released before.
+Queries of blocks call these tasks: they clip the results, count failures as a public default and
+drop whatever is printed. Numbers of blocks and queries follow from parameters and from numbers of
+rows that are public, or released before.
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 from sklearn.base import clone, is_classifier, is_regressor
+from sklearn.utils import Tags, get_tags
 
 from skdp.core import public_generator
 from skdp.planning import Allowance
@@ -23,44 +24,48 @@ from skdp.queries import choose_noise
 from skdp.tabular import as_table, label_codes
 from skdp.user_code import suppress_warnings
 
-# --- what is run on a block -----------------------------------------------------------------------
-
 Floats = NDArray[np.float64]
 
 AUTO = "auto"
-COLUMN = (
-    "A column-vector y was passed when a 1d array was expected. Please change the shape of y to "
-    "(n_samples, ), for example using ravel()."
-)
 _PROBE_ROWS = 200
 _FAR = 1e300
 
-# --- what is run on a block -------------------------------------------------------------------
+# --- tasks of a block -----------------------------------------------------------------------------
 
 
 def seeded(estimator: Any, seed: int) -> Any:
     """Return a clone in which every random state that is not stated is this seed."""
-    made = clone(estimator)
+    copied = clone(estimator)
     unset = {
         name: seed
-        for name, value in made.get_params(deep=True).items()
+        for name, value in copied.get_params(deep=True).items()
         if value is None and name.rpartition("__")[2] == "random_state"
     }
-    return made.set_params(**unset) if unset else made
+    return copied.set_params(**unset) if unset else copied
 
 
 def bare(estimator: Any, seed: int) -> Any:
-    """Return a seeded clone without callbacks: those of its own would be given private rows."""
-    made = seeded(estimator, seed)
-    for part in [made, *made.get_params(deep=True).values()]:
+    """Return a seeded clone without callbacks, which would get private rows."""
+    copied = seeded(estimator, seed)
+    for part in [copied, *copied.get_params(deep=True).values()]:
         if hasattr(part, "set_callbacks") and not isinstance(part, type):
             part.set_callbacks()
-    return made
+    return copied
 
 
 def _predicted(fitted: Any, queries: Any) -> NDArray:
-    """Predict a copy: what works in place would pass something on to the next block."""
+    """Predict a copy of the queries, which an estimator could change for the next block."""
     return np.asarray(fitted.predict(copy.deepcopy(queries)))
+
+
+def with_tags_of(estimator: Any, tags: Tags) -> Tags:
+    """Return tags changed to those of a classifier or a regressor, as the estimator is."""
+    tags.target_tags.required = True
+    if hasattr(estimator, "__sklearn_tags__"):
+        inner = get_tags(estimator)
+        tags.estimator_type = inner.estimator_type
+        tags.classifier_tags, tags.regressor_tags = inner.classifier_tags, inner.regressor_tags
+    return tags
 
 
 @dataclass(frozen=True)
@@ -77,7 +82,7 @@ class Vote:
         if not known.all():
             X, codes = as_table(np.asarray(X)[known], X), codes[known]
         present = np.unique(codes)
-        if present.size <= 1:  # few estimators take that; the vote is clear
+        if present.size <= 1:  # few estimators fit a single class; the vote is clear
             return np.full(self.n_queries, present[0] if present.size else -1)
         fitted = bare(self.estimator, seed).fit(X, self.classes[codes])
         return label_codes(_predicted(fitted, self.queries), self.classes)
@@ -87,9 +92,8 @@ class Vote:
 class Scores:
     """Fits on a block and returns its scores of the classes at public rows, by direction.
 
-    Scores are probabilities where the estimator has them, else 1 for what it predicts. Of two
-    classes their difference, of more their distance from equal ones: the parts have at most the
-    norm of one row's (`skdp.ensemble._blocks.radius`).
+    Scores are probabilities where the estimator has them, else 1 for the predicted class: the
+    difference of two classes, or the excess over equal scores of more. `radius` bounds their norm.
     """
 
     estimator: Any
@@ -104,7 +108,7 @@ class Scores:
             X, codes = as_table(np.asarray(X)[known], X), codes[known]
         scores = np.zeros((self.n_queries, len(self.classes)))
         present = np.unique(codes)
-        if present.size == 1:  # few estimators take that; the scores are clear
+        if present.size == 1:  # few estimators fit a single class; the scores are clear
             scores[:, present[0]] = 1.0
         elif present.size:
             fitted = bare(self.estimator, seed).fit(X, self.classes[codes])
@@ -120,8 +124,8 @@ class Scores:
     def _scores(self, fitted: Any) -> Floats:
         scores = np.zeros((self.n_queries, len(self.classes)))
         if hasattr(fitted, "predict_proba"):
-            found = np.asarray(fitted.predict_proba(copy.deepcopy(self.queries)))
-            scores[:, np.searchsorted(self.classes, fitted.classes_)] = np.clip(found, 0.0, 1.0)
+            chances = np.asarray(fitted.predict_proba(copy.deepcopy(self.queries)))
+            scores[:, np.searchsorted(self.classes, fitted.classes_)] = np.clip(chances, 0.0, 1.0)
             return scores
         codes = label_codes(_predicted(fitted, self.queries), self.classes)
         known = np.flatnonzero(codes >= 0)
@@ -157,10 +161,10 @@ class Parameters:
             known = y >= 0
             X, y = as_table(np.asarray(X)[known], X), y[known]
             present = np.unique(y)
-            if present.size == 1:  # an intercept says so; it will be clipped
+            if present.size == 1:  # an extreme intercept, which will be clipped
                 side = 1 if self.n_intercepts == 1 else np.arange(self.n_intercepts)
-                one = np.where(present[0] == side, _FAR, -_FAR)
-                return np.append(np.zeros(self.n_coefs), one)
+                intercepts = np.where(present[0] == side, _FAR, -_FAR)
+                return np.append(np.zeros(self.n_coefs), intercepts)
             y = self.classes[y]
         return parameters_of(bare(self.estimator, seed).fit(X, y))
 
@@ -171,27 +175,24 @@ def parameters_of(fitted: Any) -> Floats:
 
 
 def replaceable(fitted: Any, other: Any, X: Any) -> bool:
-    """Say whether a fitted model predicts like another once it has that one's parameters.
-
-    If not, predictions depend on more than ``coef_`` and ``intercept_``, or these cannot be set.
-    """
+    """Say whether predictions follow from ``coef_`` and ``intercept_`` alone, which can be set."""
     model = copy.deepcopy(fitted)
     try:
         model.coef_, model.intercept_ = other.coef_.copy(), np.copy(other.intercept_)
         with np.errstate(all="ignore"):
-            one, two = np.asarray(model.predict(X)), np.asarray(other.predict(X))
+            copied, original = np.asarray(model.predict(X)), np.asarray(other.predict(X))
     except Exception:  # noqa: BLE001  public rows: any failure is the model's
         return False
-    if one.dtype.kind == "f":
-        return bool(np.allclose(one, two, rtol=1e-6, atol=1e-9))
-    return bool(np.all(one == two))
+    if copied.dtype.kind == "f":
+        return bool(np.allclose(copied, original, rtol=1e-6, atol=1e-9))
+    return bool(np.all(copied == original))
 
 
 # --- checks -----------------------------------------------------------------------------------
 
 
 def check_model(value: Any, name: str) -> None:
-    """Refuse what is no classifier or regressor, and what would charge a budget in each block."""
+    """Refuse all but classifiers and regressors, and those that would charge a budget."""
     good = not isinstance(value, type) and all(
         hasattr(value, name) for name in ("fit", "predict", "get_params", "__sklearn_tags__")
     )
@@ -219,10 +220,9 @@ def probe(
     classes: NDArray | None,
     targets: tuple[Floats, Floats] | None,
 ) -> Any:
-    """Fit the estimator on public rows with made-up targets, or raise.
+    """Return the estimator fitted on public rows with made-up targets, or raise.
 
-    An estimator that cannot be fitted would fail in every block, after the charge. Returns the
-    fitted estimator, whose parameters have the shapes of those of the blocks.
+    An estimator that cannot be fitted would fail in every block, after the charge.
     """
     rng = public_generator(b"probe")
     rows = rng.normal(size=(_PROBE_ROWS, public.shape[1]))
@@ -246,12 +246,12 @@ def probe(
     if not good:
         raise ValueError("estimator must predict one label or number a row")
     linear = all(hasattr(fitted, name) for name in ("coef_", "intercept_"))
-    if output == "parameters" and not linear:
-        raise TypeError(
-            "estimator must have coef_ and intercept_ for output='parameters', as linear "
-            f"models have; {type(fitted).__name__} has not"
-        )
     if output == "parameters":
+        if not linear:
+            raise TypeError(
+                "estimator must have coef_ and intercept_ for output='parameters', as linear "
+                f"models have; {type(fitted).__name__} has not"
+            )
         with suppress_warnings():
             elsewhere = as_table(3.0 * rows[::-1] + 1.0, like)
             other = bare(estimator, 0).fit(elsewhere, y)
@@ -264,25 +264,24 @@ def probe(
     return fitted
 
 
-# --- how many blocks and queries ------------------------------------------------------------------
+# --- numbers of blocks and queries ----------------------------------------------------------------
 
 SCORES = "scores"
 SMOOTH = "smooth_median"
 
-COUNT_SHARE = 0.05  # where the number of rows is private: what the number of blocks needs of it
+COUNT_SHARE = 0.05  # for the number of rows, where it is private and decides the number of blocks
 
 # "auto": the noise as a part of a unanimous vote, or of half a width.
 _AIM = {"vote": 0.25, "mean": 0.05, "median": 0.05, SCORES: 0.1, SMOOTH: 0.05}
 _LEAST_BLOCKS = 10
+_LEAST_ROWS = 20  # of a block
 _LEAST_ROWS_OF_SCORES = 10  # of a block: a mean of many rough scores is better than of few good
 _LOUD_SCORES = 0.2  # the noise of all directions, as a part of unanimous scores
 _MOST_DIRECTIONS = 33
-_HEARD = 0.5  # noise of a margin up to which votes teach a student
-_ENOUGH_QUERIES = 100
-_LEAST_ROWS = 20  # of a block
+# Votes teach a student if so many queries have at most this noise of a margin.
+_ENOUGH_QUERIES, _CLEAR_VOTE = 100, 0.5
 _PLANNED_ROWS = 50  # of a block, when queries are chosen
 MOST_QUERIES = 1000
-
 MOST_TOGETHER = 8192  # numbers of one release of vectors
 
 
@@ -322,11 +321,10 @@ class Noise:
         return self.allowance.vector_std(2 * math.sqrt(numbers), numbers)
 
     def error(self, numbers: int, blocks: int) -> float:
-        """Return the noise as a part of what unanimous blocks give.
+        """Return the noise as a part of the answer of unanimous blocks.
 
-        Of a smooth median, whose noise depends on the blocks: its scale over half the width if they
-        are unanimous, the least it can be. The smooth sensitivity is the width then, less a factor
-        exp(-beta) for each of blocks / 2 changes.
+        For a smooth median the scale over half the width, if blocks are unanimous: the smooth
+        sensitivity is then the width times exp(-beta) for each of blocks / 2 changes.
         """
         if self.how != SMOOTH:
             return self._std(numbers) / blocks
@@ -334,7 +332,7 @@ class Noise:
         return 2 * kappa * math.exp(-beta * (blocks // 2))
 
     def wanted(self, numbers: int) -> int:
-        """Return the least number of blocks whose error is the one that is aimed at."""
+        """Return the least number of blocks whose noise is that of `_AIM`."""
         aim = _AIM[self.how]
         if self.how != SMOOTH:
             return math.ceil(self._std(numbers) / aim)
@@ -345,15 +343,15 @@ class Noise:
 def number_of_queries(
     noise: Noise, n: int, blocks: int | None, queries: int | None, most: int
 ) -> int:
-    """Return the number of queries: as stated, or from n rows, at most `most` public rows.
+    """Return the number of queries: as stated, or from n rows; at most `most` public rows.
 
-    n is public or released; 0 if it is neither, and then nothing is automatic.
+    n is public or released. It is 0 if it is neither, which needs stated numbers.
     """
     if queries is not None:
         return min(queries, most)
     blocks = n // _PLANNED_ROWS if blocks is None else blocks
     low, high = min(10, most), min(MOST_QUERIES, most)
-    while low < high:  # the largest with little enough noise; it grows with their number
+    while low < high:  # the largest number with little enough noise
         middle = (low + high + 1) // 2
         if noise.wanted(middle) <= blocks:
             low = middle
@@ -363,39 +361,18 @@ def number_of_queries(
 
 
 def number_of_blocks(noise: Noise, n: int, stated: int | None, numbers: int) -> int:
-    """Return the number of blocks for this many queries or parameters; `n` as above."""
+    """Return the number of blocks for so many numbers; `n` as in `number_of_queries`."""
     if stated is None:
         rows = _LEAST_ROWS_OF_SCORES if noise.how == SCORES else _LEAST_ROWS
         stated = max(min(noise.wanted(numbers), n // rows), _LEAST_BLOCKS)
     return min(stated, n) if n else stated
 
 
-def number_of_directions(noise: Noise, n: int, blocks: int | None, most: int) -> tuple[int, int]:
-    """Return the numbers of blocks and of directions in which scores are released.
-
-    Arguments as for `number_of_queries`.
-    """
-    each = 1 if noise.n_classes == 2 else noise.n_classes
-    most = min(most, _MOST_DIRECTIONS, max(MOST_TOGETHER // each, 1))
-    blocks = number_of_blocks(noise, n, blocks, most * each)
-    number = most
-    while number > 2 and noise.error(number * each, blocks) > _LOUD_SCORES:
-        number -= 1
-    return blocks, number
-
-
-def votes_are_heard(noise: Noise, blocks: int, queries: int, stated: int | None, most: int) -> bool:
-    """Say whether votes on as many queries teach a student enough; else scores teach it more."""
-    enough = min(_ENOUGH_QUERIES if stated is None else stated, most)
-    return queries >= enough and noise.error(queries, blocks) <= _HEARD
-
-
 @dataclass(frozen=True)
 class Plan:
-    """What a fit will ask, decided by public or released numbers.
+    """Numbers of blocks and queries (or parameters), from public or released numbers.
 
-    `queries` counts parameters where these are released. Noise is for `numbers`: queries,
-    parameters, or directions of scores.
+    Noise is for `numbers`: queries, parameters, or directions of scores.
     """
 
     noise: Noise
@@ -414,29 +391,35 @@ def planned(
     n_public: int,
     n_numbers: int | None,
 ) -> Plan:
-    """Return how many blocks and queries an aggregate has.
+    """Return how many blocks and queries an aggregate has; `n` as in `number_of_queries`.
 
-    ``how="auto"`` takes votes where noise leaves them readable, else scores. n is public or
-    released, 0 if it is neither, and then nothing is automatic. `n_numbers` counts parameters; None
-    for predictions.
+    ``how="auto"`` takes votes if they teach a student enough, else scores. `n_numbers` counts
+    parameters; None for predictions.
     """
-    if how == "auto":
-        voted = planned("vote", n_classes, allowance, n, blocks, queries, n_public, None)
-        if votes_are_heard(voted.noise, voted.blocks, voted.queries, queries, n_public):
-            return voted
+    if how == AUTO:
+        votes = planned("vote", n_classes, allowance, n, blocks, queries, n_public, None)
+        enough = min(_ENOUGH_QUERIES if queries is None else queries, n_public)
+        clear = votes.noise.error(votes.queries, votes.blocks) <= _CLEAR_VOTE
+        if votes.queries >= enough and clear:
+            return votes
         how = SCORES
     noise = Noise(how, n_classes, allowance)
     if how == SCORES:
-        asked = min(MOST_QUERIES if queries is None else queries, n_public)
-        found, number = number_of_directions(noise, n, blocks, asked)
-        return Plan(noise, found, asked, number)
+        rows = min(MOST_QUERIES if queries is None else queries, n_public)
+        width = 1 if n_classes == 2 else n_classes
+        number = min(rows, _MOST_DIRECTIONS, max(MOST_TOGETHER // width, 1))
+        blocks = number_of_blocks(noise, n, blocks, number * width)
+        # Fewer directions where their noise together would hide unanimous scores.
+        while number > 2 and noise.error(number * width, blocks) > _LOUD_SCORES:
+            number -= 1
+        return Plan(noise, blocks, rows, number)
     if n_numbers is None:
         n_numbers = number_of_queries(noise, n, blocks, queries, n_public)
     return Plan(noise, number_of_blocks(noise, n, blocks, n_numbers), n_numbers, n_numbers)
 
 
 def check_noise(noise: Noise, queries: int | None, n_public: int, n_numbers: int | None) -> None:
-    """Refuse before the charge what the session would refuse after it."""
+    """Refuse before the charge a smooth median that the session would refuse after it."""
     if noise.how != SMOOTH:
         return
     if n_numbers is None:
@@ -451,11 +434,8 @@ def check_noise(noise: Noise, queries: int | None, n_public: int, n_numbers: int
 
 # --- scores of classes in a few directions --------------------------------------------------------
 
-# Scores of classes at public rows in a few public directions: what few blocks can still tell.
-#
-# A block's scores at P public rows are P numbers, and noise for all of them would drown what few
-# blocks say. Their parts along a few directions that are smooth in the public rows are few numbers,
-# and noise for these is small. Directions come from public rows alone.
+# Noise on a block's scores at all public rows would hide what few blocks tell. Their components
+# along a few directions that are smooth in the public rows are few numbers with little noise.
 
 _FLAT = 1e-9  # of the largest singular value: no direction
 
@@ -475,10 +455,9 @@ def directions(public: Floats, most: int) -> Floats:
         centred = scaled - scaled.mean(axis=0)
         width = np.sqrt(np.mean(np.square(centred), axis=0))
         z = np.where(width > _FLAT, centred / np.where(width > _FLAT, width, 1.0), 0.0)
-    found = [np.full((n, 1), n**-0.5)]
     left, sizes, _ = np.linalg.svd(z, full_matrices=False)
-    found.append(left[:, sizes > _FLAT * max(float(sizes.max(initial=0.0)), 1e-300)])
-    basis = np.column_stack(found)
+    left = left[:, sizes > _FLAT * max(float(sizes.max(initial=0.0)), 1e-300)]
+    basis = np.column_stack([np.full((n, 1), n**-0.5), left])
     if basis.shape[1] < most:
         squares = np.square(z).sum(axis=1)
         distances = np.maximum(squares[:, None] + squares - 2.0 * (z @ z.T), 0.0)
@@ -492,22 +471,20 @@ def directions(public: Floats, most: int) -> Floats:
 
 
 def _joined(basis: Floats, more: Floats) -> Floats:
-    """Return an orthonormal basis of both, the first columns kept, repetitions left out."""
+    """Return an orthonormal basis extended by more columns, without those that it spans."""
     for column in more.T:
-        rest = column
         for _ in range(2):  # once leaves rounding
-            rest = rest - basis @ (basis.T @ rest)
-        size = float(np.linalg.norm(rest))
+            column = column - basis @ (basis.T @ column)
+        size = float(np.linalg.norm(column))
         if size > 1e-3:
-            basis = np.column_stack([basis, rest / size])
+            basis = np.column_stack([basis, column / size])
     return basis
 
 
 def radius(n_classes: int) -> float:
-    """Return the largest norm of a block's parts: that of a row's scores, less equal ones.
+    """Return the largest norm of a block's scores, in all directions together.
 
-    Scores of two classes are one number, their difference, in [-1, 1]; those of more are parts of
-    1, from which 1/n_classes is taken.
+    The difference of two classes is in [-1, 1]; more scores have sum 1, less 1/n_classes each.
     """
     return 1.0 if n_classes == 2 else float((1.0 - 1.0 / n_classes) ** 0.5)
 
@@ -515,9 +492,9 @@ def radius(n_classes: int) -> float:
 def restored(parts: Floats, basis: Floats, n_classes: int) -> Floats:
     """Return scores at the public rows, shape (n_rows, n_classes), from released parts."""
     n, k = basis.shape
-    found = n**0.5 * (basis @ parts.reshape(k, -1))
+    scores = n**0.5 * (basis @ parts.reshape(k, -1))
     if n_classes == 2:
-        found = np.column_stack([0.5 - found[:, 0] / 2, 0.5 + found[:, 0] / 2])
+        scores = np.column_stack([0.5 - scores[:, 0] / 2, 0.5 + scores[:, 0] / 2])
     else:
-        found = found + 1.0 / n_classes
-    return np.asarray(np.clip(found, 0.0, 1.0))
+        scores = scores + 1.0 / n_classes
+    return np.asarray(np.clip(scores, 0.0, 1.0))

@@ -1,14 +1,14 @@
-"""A private additive model by boosting on cells of columns: `DPExplainableBoostingClassifier`.
+"""Private additive models by boosting on binned columns, for labels and numbers.
 
-Released, under the (epsilon, delta) of one fit: bounds, unless stated; the number of rows of each
-class and of each cell of each column; and the noisy gradient of the loss in all cells a round.
-Scores, intercept and predictions are computed from these.
+A fit releases bounds, unless stated; the number of rows of each class, or mean and mean square of
+the target; the number of rows in each cell of each column; and in each round the noisy gradient of
+the loss in all cells.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, ClassVar
 
 import numpy as np
@@ -32,13 +32,24 @@ from skdp.queries import (
 )
 
 _CELLS_SHARE = 0.05
-_CELL_NOISE, _LEAST_ROWS = 2.0, 20.0  # rows of a bin at least: in standard errors of one; and ever
-_CLIPS = (0.5, 0.35)  # on the norm of a row's residuals, for two classes and for more
+# A bin has at least so many rows, and so many standard errors of a cell's count.
+_LEAST_ROWS, _CELL_NOISE = 20.0, 2.0
 _ROUNDS, _MOST_ROUNDS, _PURE_ROUNDS = 20, 60, 5
-_LENGTH, _LENGTH_OF_COLUMNS = 4.0, 3.0  # of all steps; of one, over the number of columns
-_SHRINKAGE = 8.0  # rows of residual that a cell must beat, in the noise of all rounds together
-_SHORTER = 0.7
+_LENGTH = 4.0  # of all steps together
+_SHORTER = 0.7  # factor on the length after a step that turned back
 _LARGEST = 1e300
+
+# For labels: bounds on the norm of a row's residuals (two classes, more), the length of a step
+# times the number of columns, and the rows that a cell must beat, in the noise of all rounds.
+_CLIPS, _STEP, _SHRINKAGE = (0.5, 0.35), 3.0, 8.0
+
+# For numbers: the same, with noise in units of the target's standard deviation.
+_TARGET_STEP, _TARGET_SHRINKAGE = 1.5, 12.0
+_TARGET_SHARE = 0.04
+# Errors are clipped to so many standard deviations of the target (from, to) that the noise of a
+# prediction, if cells were queried once and not shrunk, would be this part of a deviation.
+_WIDE, _NOISE = (0.7, 4.0), 0.15
+_LEAST = 1e-300
 
 
 def check_cells(n_features: int, n_bins: int) -> None:
@@ -53,32 +64,108 @@ def check_cells(n_features: int, n_bins: int) -> None:
 def even_cuts(low: Floats, high: Floats, n_cells: int) -> tuple[Floats, ...]:
     """Return the cuts of columns into equal cells; none where a column's bounds are equal."""
     part = np.arange(1, n_cells) / n_cells
-    made = (np.unique(a * (1 - part) + b * part) for a, b in zip(low, high, strict=True))
-    return tuple(cuts[(cuts > a) & (cuts < b)] for cuts, a, b in zip(made, low, high, strict=True))
+    inner = (np.unique(a * (1 - part) + b * part) for a, b in zip(low, high, strict=True))
+    return tuple(cuts[(cuts > a) & (cuts < b)] for cuts, a, b in zip(inner, low, high, strict=True))
 
 
 def merged(cuts: Floats, counts: Floats, least: float) -> Floats:
-    """Return the cuts that are left when neighbouring cells have at least so many rows together."""
-    kept, rows = [], 0.0
+    """Merge neighbouring cells until each has `least` rows; return the remaining cuts."""
+    remaining, rows = [], 0.0
     for cut, count in zip(cuts, counts[:-1], strict=True):
         rows += max(float(count), 0.0)
         if rows >= least:
-            kept.append(cut)
+            remaining.append(cut)
             rows = 0.0
-    if kept and rows + max(float(counts[-1]), 0.0) < least:
-        kept.pop()
-    return np.array(kept, dtype=np.float64)
+    if remaining and rows + max(float(counts[-1]), 0.0) < least:
+        remaining.pop()
+    return np.array(remaining, dtype=np.float64)
 
 
-class DPExplainableBoostingClassifier(LabelledClassifier):
+def _released_bins(
+    session: Session, low: Floats, high: Floats, n_cells: int, n_targets: int = 0
+) -> tuple[ColumnCells, Floats]:
+    """Release the counts of equal cells; return bins with enough rows, and their counts.
+
+    Rows have labels, or their target in the column after those with cells.
+    """
+    fine = ColumnCells(even_cuts(low, high, n_cells), n_targets)
+    query = row_counts(fine if n_targets else Labelled(fine), "counts of cells")
+    counts = session.answer(query, _CELLS_SHARE)
+    least = max(_CELL_NOISE * float(np.mean(counts.std)), _LEAST_ROWS)
+    cuts, weights = [], []
+    for old, column in zip(fine.cuts, np.split(counts.value, fine.starts[1:-1]), strict=True):
+        cuts.append(merged(old, column, least))
+        places = np.searchsorted(old, cuts[-1]) + 1
+        weights += [float(part.sum()) for part in np.split(column, places)]
+    return ColumnCells(tuple(cuts), n_targets), np.array(weights)
+
+
+def _descend(
+    session: Session,
+    query: Callable[[Floats], Any],
+    name: str,
+    scores: Floats,
+    weights: Floats,
+    n_columns: int,
+    step: float,
+    shrinkage: float,
+    unit: float = 1.0,
+    spread: float = 1.0,
+) -> tuple[Floats, int]:
+    """Return the scores of all cells after a noisy descent, and the number of its rounds.
+
+    A cell takes a Newton step: its gradient, in this `unit`, over its weight. `shrinkage` is what a
+    weight must beat, in noise over `spread`.
+    """
+    rounds = min(max(_ROUNDS, math.ceil(_LENGTH * n_columns / step)), _MOST_ROUNDS)
+    rounds = _PURE_ROUNDS if session.pure else rounds
+    rate = min(_LENGTH / rounds, step / n_columns)
+    before = np.zeros_like(scores)
+    for number in told_steps(rounds):
+        # Equal shares: with Gaussian noise, all rounds together are as noisy as one.
+        share = session.remaining / (rounds - number)
+        release = session.answer(query(scores), share, name=f"{name} {number + 1}")
+        gradient, std = release.value, float(np.mean(release.std))
+        # A step that turns back, by more than noise does, was too long.
+        if number and float((gradient * before).sum()) < -3 * std**2 * math.sqrt(scores.size):
+            rate *= _SHORTER
+        before = gradient
+        rows = weights + shrinkage * std / math.sqrt(rounds) * (unit / spread) + 1.0
+        scores = np.clip(scores - rate * unit * gradient / rows, -_LARGEST, _LARGEST)
+    return scores, rounds
+
+
+class _Additive:
+    """The terms of a fitted additive model."""
+
+    _n_progress_tasks = 1
+    _parameter_table: ClassVar[Table] = {"n_bins": Integers(2, 1024)}
+
+    def _set_terms(self, scores: Floats, cells: ColumnCells, weights: Floats) -> Floats:
+        """Set the fitted terms, less their means over rows; return the sum of these means."""
+        split = cells.starts[1:-1]
+        self._cells = cells
+        self.bin_cuts_ = list(cells.cuts)
+        self.bin_weights_ = np.split(np.maximum(weights, 0.0), split)
+        terms = np.split(scores, split, axis=1)
+        means = [
+            term @ rows / max(float(rows.sum()), 1.0)
+            for term, rows in zip(terms, self.bin_weights_, strict=True)
+        ]
+        terms = [term - mean[:, None] for term, mean in zip(terms, means, strict=True)]
+        self._scores_of_cells = np.concatenate(terms, axis=1)
+        self.term_scores_ = [np.array(term[0] if len(term) == 1 else term.T) for term in terms]
+        self.term_scores_std_error_ = [np.full(term.shape, math.nan) for term in self.term_scores_]
+        return np.asarray(np.sum(means, axis=0))
+
+
+class DPExplainableBoostingClassifier(_Additive, LabelledClassifier):
     """A boosted additive model of binned columns: each column has a curve of its own.
 
     The private counterpart of ``ExplainableBoostingClassifier`` of ``interpret``, without pairs of
     columns. In scikit-learn it is closest to ``HistGradientBoostingClassifier(max_leaf_nodes=2)``.
-    It finds thresholds and curves that linear models miss. The whole model can be read:
-    `term_scores_` holds what each bin of each column adds to the logits.
-
-    With scikit-learn 1.9 or later ``set_callbacks(ProgressBar())`` shows how many steps are done.
+    The whole model can be read: `term_scores_` holds what each bin of each column adds to the
+    logits. ``set_callbacks(ProgressBar())`` of scikit-learn 1.9 shows how many rounds are done.
 
     Parameters
     ----------
@@ -88,13 +175,9 @@ class DPExplainableBoostingClassifier(LabelledClassifier):
         k - 1), each code has a cell of its own if k is at most `n_bins`.
     classes : "private" or array-like of shape (n_classes,), default="private"
     bounds : "private" or tuple (low, high) or mapping, default="private"
-        Range of each column, from public knowledge: two numbers, two arrays, or a mapping from
-        column name to (low, high); values beyond them are in the first or the last bin.
-        ``"private"`` learns them, for at most a fifth of the allowance.
     epsilon : float, default=1.0
     delta : float, default=0.0
-        In [0, 1). Zero: pure epsilon-DP by Laplace noise, in few rounds. Above: Gaussian noise,
-        which is much smaller here.
+        ... Above: Gaussian noise, which is much smaller here, in more rounds.
     max_rows_per_unit : int or "private", default="private"
     budget : PrivacyBudget or None, default=None
     random_state : int, RandomState or None, default=None
@@ -106,15 +189,14 @@ class DPExplainableBoostingClassifier(LabelledClassifier):
         Noisy number of rows of each class, at least 1.
     bin_cuts_ : list of ndarray
         For each column, the cuts between its bins, in the units of X. A value equal to a cut is in
-        the bin above it. A column with a single bin has no cuts.
+        the bin above it.
     bin_weights_ : list of ndarray of shape (n_bins,)
         For each column, the noisy number of rows in each bin, at least 0.
     term_scores_ : list of ndarray of shape (n_bins,) or (n_bins, n_classes)
-        For each column, what its bins add to the logits: to the logit of the second class with two
-        classes, to that of each class with more. Their mean over rows is 0.
+        For each column, what its bins add to the logit of the second class with two classes, or of
+        each class with more. Their mean over rows is 0.
     term_scores_std_error_ : list of ndarray, as `term_scores_`
-        Always NaN: boosting stops early, so there is no exact solution that an error could be
-        measured from.
+        Always NaN: boosting stops early, so no exact solution exists to measure an error from.
     intercept_ : ndarray of shape (1,) or (n_classes,)
     n_iter_ : int
         Number of rounds.
@@ -148,17 +230,15 @@ class DPExplainableBoostingClassifier(LabelledClassifier):
     the above. *Mechanism*: discrete Laplace (``delta=0``) or rounded Gaussian noise, with equal
     shares for all rounds. *Charged*: (epsilon, delta), once, before any noise, to ``budget``.
 
-    **Boosting.** All columns are boosted at once. Each cell takes a Newton step, based on the
-    released counts, so a fit reads its rows once in each round. The step of a cell is shrunk if its
-    rows are few compared with the noise. With Gaussian noise, the answers of all rounds together
-    are as noisy as a single answer with the whole allowance. So further rounds do not add noise,
-    and with them, correlated columns share an effect.
+    **Boosting.** All columns are boosted at once, and each cell takes a Newton step, shrunk if its
+    rows are few compared with the noise. With Gaussian noise, all rounds together are as noisy as a
+    single answer with the whole allowance. So further rounds do not add noise, and with them,
+    correlated columns share an effect.
 
     References
     ----------
     Nori, Caruana, Bu, Shen & Kulkarni 2021, "Accuracy, interpretability, and differential privacy
-    via explainable boosting", ICML (boosts one column after the other, with trees of random splits;
-    here all columns and all cells at once).
+    via explainable boosting", ICML (one column after the other, with trees of random splits).
 
     Dong, Roth & Su 2022, "Gaussian differential privacy", Corollary 2 (rounds compose).
 
@@ -177,10 +257,6 @@ class DPExplainableBoostingClassifier(LabelledClassifier):
     >>> model.score(X, y) > 0.9
     True
     """
-
-    _n_progress_tasks = 1
-
-    _parameter_table: ClassVar[Table] = {"n_bins": Integers(2, 1024)}
 
     def __init__(
         self,
@@ -217,23 +293,23 @@ class DPExplainableBoostingClassifier(LabelledClassifier):
         logs -= logs.mean()
         two = n_classes == 2
         offset = logs[1:] - logs[:1] if two else logs
+        cells, weights = _released_bins(session, *self.bounds_, int(self.n_bins))
+        chances = counts / counts.sum()
+        chances = chances[1:] if two else chances
+        # The second derivative of the loss at the start stands for that in all rounds.
+        rows = np.maximum(weights, 0.0) * (chances * (1 - chances))[:, None]
+        scores, self.n_iter_ = _descend(
+            session,
+            lambda scores: additive_gradient(cells, scores, offset, _CLIPS[not two]),
+            "gradient",
+            np.zeros((len(offset), weights.size)),
+            rows,
+            len(cells.cuts),
+            _STEP,
+            _SHRINKAGE,
+        )
         self.class_count_ = counts
-        cells, weights = released_bins(session, *self.bounds_, int(self.n_bins))
-        scores, self.n_iter_ = _boosted(session, cells, weights, offset, counts / counts.sum())
-        self._cells, self._weights = cells, weights
-        self._set_terms(scores, offset)
-
-    def _set_terms(self, scores: Floats, offset: Floats) -> None:
-        """Set the fitted terms, of mean 0 over rows, and the intercept that takes their means."""
-        split = self._cells.starts[1:-1]
-        self.bin_cuts_ = list(self._cells.cuts)
-        self.bin_weights_ = np.split(np.maximum(self._weights, 0.0), split)
-        terms, means = centred_terms(scores, self._cells, self.bin_weights_)
-        self.intercept_ = offset + means
-        self._scores_of_cells = np.concatenate(terms, axis=1)
-        shown = [term[0] if len(term) == 1 else term.T for term in terms]
-        self.term_scores_ = [np.array(term) for term in shown]
-        self.term_scores_std_error_ = [np.full(term.shape, math.nan) for term in shown]
+        self.intercept_ = offset + self._set_terms(scores, cells, weights)
 
     def _logits(self, X: Any) -> Floats:
         values = self._public_array(X)
@@ -255,111 +331,24 @@ class DPExplainableBoostingClassifier(LabelledClassifier):
         return logits[:, 0] if logits.shape[1] == 1 else logits
 
 
-def centred_terms(
-    scores: Floats, cells: ColumnCells, weights: list[Floats]
-) -> tuple[list[Floats], Floats]:
-    """Return the scores of each column less their mean over rows, and the sum of these means."""
-    terms = np.split(scores, cells.starts[1:-1], axis=1)
-    means = [
-        term @ one / max(float(one.sum()), 1.0) for term, one in zip(terms, weights, strict=True)
-    ]
-    terms = [term - mean[:, None] for term, mean in zip(terms, means, strict=True)]
-    return terms, np.sum(means, axis=0)
-
-
-def released_bins(
-    session: Session, low: Floats, high: Floats, n_cells: int, *, n_targets: int = 0
-) -> tuple[ColumnCells, Floats]:
-    """Release the counts of equal cells; return bins with enough rows, and their counts.
-
-    Rows have labels, or their target in the column after those with cells.
-    """
-    fine = ColumnCells(even_cuts(low, high, n_cells), n_targets)
-    counted_cells = fine if n_targets else Labelled(fine)
-    counted = session.answer(row_counts(counted_cells, "counts of cells"), _CELLS_SHARE)
-    least = max(_CELL_NOISE * float(np.mean(counted.std)), _LEAST_ROWS)
-    columns = np.split(counted.value, fine.starts[1:-1])
-    cuts = tuple(merged(*one, least) for one in zip(fine.cuts, columns, strict=True))
-    kept = [np.searchsorted(old, new) + 1 for old, new in zip(fine.cuts, cuts, strict=True)]
-    weights = [
-        [float(part.sum()) for part in np.split(column, places)]
-        for column, places in zip(columns, kept, strict=True)
-    ]
-    return ColumnCells(cuts, n_targets), np.concatenate(weights)
-
-
-def _boosted(
-    session: Session, cells: ColumnCells, weights: Floats, offset: Floats, parts: Floats
-) -> tuple[Floats, int]:
-    """Return the scores of all cells after a noisy descent, and the number of its steps.
-
-    A step that turns back, by more than noise does, was too long: those after it are shorter.
-    """
-    d, n_logits = len(cells.cuts), len(offset)
-    rounds = min(max(_ROUNDS, math.ceil(_LENGTH * d / _LENGTH_OF_COLUMNS)), _MOST_ROUNDS)
-    rounds = _PURE_ROUNDS if session.pure else rounds
-    rate = min(_LENGTH / rounds, _LENGTH_OF_COLUMNS / d)
-    chances = parts[1:] if n_logits == 1 else parts
-    curvature = (chances * (1 - chances))[:, None]
-    clip = _CLIPS[n_logits > 1]
-    scores, before = (np.zeros((n_logits, weights.size)) for _ in range(2))
-    for step in told_steps(rounds):
-        share = session.remaining / (rounds - step)
-        query = additive_gradient(cells, scores, offset, clip)
-        release = session.answer(query, share, name=f"gradient {step + 1}")
-        gradient, std = release.value, float(np.mean(release.std))
-        if step and float((gradient * before).sum()) < -3 * std**2 * math.sqrt(scores.size):
-            rate *= _SHORTER
-        before = gradient
-        rows = np.maximum(weights, 0.0) * curvature + _SHRINKAGE * std / math.sqrt(rounds) + 1.0
-        scores = np.clip(scores - rate * gradient / rows, -_LARGEST, _LARGEST)
-    return scores, rounds
-
-
-# --- the regressor --------------------------------------------------------------------------------
-
-# A private additive model of a number: `DPExplainableBoostingRegressor`.
-#
-# Released, under the (epsilon, delta) of one fit: bounds, unless stated; mean and mean square of
-# the target, and the number of rows where it is private; the number of rows in each cell of each
-# column; and the noisy sum of errors in all cells a round. Everything else is computed from these.
-
-_TARGET_SHARE = 0.04
-# Errors are clipped to so many standard deviations of the target: as many as leave predictions this
-# noise, in such deviations, were they asked once and not shrunk.
-_WIDE, _NOISE = (0.7, 4.0), 0.15
-_LENGTH_OF_TARGET = 1.5  # of a step, over the number of columns
-_TARGET_SHRINKAGE = (
-    12.0  # rows that a cell must beat, in noise of all rounds over the target's deviation
-)
-_LEAST = 1e-300
-
-
-class DPExplainableBoostingRegressor(TargetRegressor):
+class DPExplainableBoostingRegressor(_Additive, TargetRegressor):
     """A boosted additive regression on binned columns: each column has a curve of its own.
 
-    The private counterpart of ``ExplainableBoostingRegressor`` of ``interpret``, without pairs of
-    columns. In scikit-learn it is closest to ``HistGradientBoostingRegressor(max_leaf_nodes=2)``.
-    It finds thresholds and curves that linear models miss. The whole model can be read:
+    `DPExplainableBoostingClassifier` for a number. In scikit-learn it is closest to
+    ``HistGradientBoostingRegressor(max_leaf_nodes=2)``. The whole model can be read:
     `term_scores_` holds what each bin of each column adds to a prediction.
 
     Parameters
     ----------
     n_bins : int, default=64
-        Number of cells of equal width between the bounds of each column, in [2, 1024]. Neighbouring
-        cells with few rows are merged. For a column of category codes 0 to k - 1 with bounds (0,
-        k - 1), each code has a cell of its own if k is at most `n_bins`.
+        As in `DPExplainableBoostingClassifier`.
     bounds : "private" or tuple (low, high) or mapping, default="private"
-        Range of each column, from public knowledge: two numbers, two arrays, or a mapping from
-        column name to (low, high); values beyond them are in the first or the last bin.
-        ``"private"`` learns them, for at most a fifth of the allowance.
     target_bounds : "private" or tuple (low, high), default="private"
-        Range of the target, stated in the same way; the target is clipped to it. If either this or
-        `bounds` is not stated, the cost of learning is that of all columns and the target.
+        Range of the target, to which it is clipped. If either this or `bounds` is not stated, the
+        cost of learning is that of all columns and the target.
     epsilon : float, default=1.0
     delta : float, default=0.0
-        In [0, 1). Zero: pure epsilon-DP by Laplace noise, in few rounds. Above: Gaussian noise,
-        which is much smaller here.
+        ... Above: Gaussian noise, which is much smaller here, in more rounds.
     max_rows_per_unit : int or "private", default="private"
     budget : PrivacyBudget or None, default=None
     random_state : int, RandomState or None, default=None
@@ -368,17 +357,14 @@ class DPExplainableBoostingRegressor(TargetRegressor):
     ----------
     n_samples_ : float
         Number of rows; noisy where it is private.
-    bin_cuts_ : list of ndarray
-        For each column, the cuts between its bins, in the units of X. A value equal to a cut is in
-        the bin above it. A column with a single bin has no cuts.
-    bin_weights_ : list of ndarray of shape (n_bins,)
-        For each column, the noisy number of rows in each bin, at least 0.
+    bin_cuts_, bin_weights_ : list of ndarray
+        Cuts between the bins of each column, and noisy numbers of rows in them, as in
+        `DPExplainableBoostingClassifier`.
     term_scores_ : list of ndarray of shape (n_bins,)
         For each column, what its bins add to the prediction, in the unit of y. Their mean over rows
         is 0.
     term_scores_std_error_ : list of ndarray of shape (n_bins,)
-        Always NaN: boosting clips and stops early, so there is no exact solution that an error
-        could be measured from.
+        Always NaN: boosting stops early, so no exact solution exists to measure an error from.
     intercept_ : float
         The noisy mean of the target.
     largest_error_ : float
@@ -413,25 +399,17 @@ class DPExplainableBoostingRegressor(TargetRegressor):
     target, clipped to `largest_error_`) of the rows of each cell. *Sensitivity* for d columns, if a
     row is added or removed: of the counts, d in L1 and sqrt(d) in L2; of the errors, the same in
     units of `largest_error_`. If a row is replaced: of the counts, 2 d in L1 and sqrt(2 d) in L2;
-    of the errors, twice the above. *Mechanism*: discrete Laplace (``delta=0``) or rounded Gaussian
-    noise, with equal shares for all rounds. *Charged*: (epsilon, delta), once, before any noise, to
-    ``budget``.
+    of the errors, twice the above. *Mechanism* and *Charged*: as in
+    `DPExplainableBoostingClassifier`.
 
-    **Clipped errors.** `largest_error_` is chosen from the expected noise and from the spread of
-    the target: the more noise, the smaller it is. Larger errors count as `largest_error_`, so a
-    target with a heavy tail is fitted nearer to its median; `intercept_` corrects the mean. If the
-    target is a steep linear function of a column over a wide range, use
-    `skdp.linear_model.DPRidge`.
+    **Clipped errors.** `largest_error_` follows from the expected noise and the spread of the
+    target: the more noise, the smaller it is. So a target with a heavy tail is fitted nearer to its
+    median; `intercept_` corrects the mean. For a steep linear function of a column over a wide
+    range, use `skdp.linear_model.DPRidge`.
 
     References
     ----------
-    Nori, Caruana, Bu, Shen & Kulkarni 2021, "Accuracy, interpretability, and differential privacy
-    via explainable boosting", ICML (one column after the other, trees of random splits; here all
-    columns and all cells at once, and clipped errors).
-
-    Dong, Roth & Su 2022, "Gaussian differential privacy", Corollary 2 (rounds compose).
-
-    ``skdp/core/PROOFS.md``, "Sums" (the sensitivities, in integers).
+    As for `DPExplainableBoostingClassifier`.
 
     Examples
     --------
@@ -446,10 +424,6 @@ class DPExplainableBoostingRegressor(TargetRegressor):
     >>> model.score(X, y) > 0.7
     True
     """
-
-    _n_progress_tasks = 1
-
-    _parameter_table: ClassVar[Table] = {"n_bins": Integers(2, 1024)}
 
     def __init__(
         self,
@@ -481,21 +455,24 @@ class DPExplainableBoostingRegressor(TargetRegressor):
         low, high, _, _ = self._boxed(session, columns, target, width)
         sides = float(low[d]), float(high[d])
         center, spread, n = _target(session, *sides)
-        cells, weights = released_bins(session, low[:d], high[:d], int(self.n_bins), n_targets=1)
+        cells, weights = _released_bins(session, low[:d], high[:d], int(self.n_bins), n_targets=1)
         wide = min(max(_NOISE / _noise(session, weights, d, n), _WIDE[0]), _WIDE[1])
         reach = max(sides[1] - center, center - sides[0], _LEAST)
         largest = min(wide * spread, reach)
-        scores, self.n_iter_ = _boosted_target(
-            session, cells, weights, center, sides, largest, spread
+        scores, self.n_iter_ = _descend(
+            session,
+            lambda scores: additive_errors(cells, scores, center, *sides, largest),
+            "errors",
+            np.zeros(weights.size),
+            np.maximum(weights, 0.0),
+            d,
+            _TARGET_STEP,
+            _TARGET_SHRINKAGE,
+            largest,
+            spread,
         )
-        self._cells = cells
-        self.bin_cuts_ = list(cells.cuts)
-        self.bin_weights_ = np.split(np.maximum(weights, 0.0), cells.starts[1:-1])
-        terms, _ = centred_terms(scores, cells, self.bin_weights_)
-        self._scores_of_cells = np.concatenate(terms, axis=1)
+        self._set_terms(scores[None, :], cells, weights)
         self.intercept_ = center
-        self.term_scores_ = [np.array(term[0]) for term in terms]
-        self.term_scores_std_error_ = [np.full(one.shape, math.nan) for one in self.term_scores_]
         self.n_samples_, self.largest_error_ = n, largest
         self.bounds_, self.target_bounds_ = (low[:d].copy(), high[:d].copy()), sides
 
@@ -513,8 +490,8 @@ class DPExplainableBoostingRegressor(TargetRegressor):
         """
         values = self._public_array(X)
         with np.errstate(over="ignore", invalid="ignore"):
-            found = self.intercept_ + additive(self._scores_of_cells, self._cells.codes(values))
-        return np.clip(np.nan_to_num(found[:, 0]), *self.target_bounds_)
+            sums = self.intercept_ + additive(self._scores_of_cells, self._cells.codes(values))
+        return np.clip(np.nan_to_num(sums[:, 0]), *self.target_bounds_)
 
 
 def _target(session: Session, low: float, high: float) -> tuple[float, float, float]:
@@ -530,38 +507,6 @@ def _target(session: Session, low: float, high: float) -> tuple[float, float, fl
 
 
 def _noise(session: Session, weights: Floats, d: int, n: float) -> float:
-    """Return the noise of a prediction whose cells were asked once, with errors clipped to 1."""
+    """Return the noise of a prediction if cells were queried once, with errors clipped to 1."""
     std = Allowance.left(session, 1.0).sum_std(math.sqrt(d), d)
     return max(std * math.sqrt(float(np.sum(1.0 / np.maximum(weights, 1.0))) / n), _LEAST)
-
-
-def _boosted_target(
-    session: Session,
-    cells: ColumnCells,
-    weights: Floats,
-    offset: float,
-    sides: tuple[float, float],
-    largest: float,
-    spread: float,
-) -> tuple[Floats, int]:
-    """Return the scores of all cells after a noisy descent, (1, cells), and its number of steps.
-
-    A step that turns back, by more than noise does, was too long: those after it are shorter.
-    """
-    d = len(cells.cuts)
-    rounds = min(max(_ROUNDS, math.ceil(_LENGTH * d / _LENGTH_OF_TARGET)), _MOST_ROUNDS)
-    rounds = _PURE_ROUNDS if session.pure else rounds
-    rate = min(_LENGTH / rounds, _LENGTH_OF_TARGET / d)
-    scores, before = np.zeros(weights.size), np.zeros(weights.size)
-    for step in told_steps(rounds):
-        share = session.remaining / (rounds - step)
-        query = additive_errors(cells, scores, offset, *sides, largest)
-        release = session.answer(query, share, name=f"errors {step + 1}")
-        errors, std = release.value, float(np.mean(release.std))
-        if step and float((errors * before).sum()) < -3 * std**2 * math.sqrt(scores.size):
-            rate *= _SHORTER
-        before = errors
-        beaten = _TARGET_SHRINKAGE * std / math.sqrt(rounds) * (largest / spread)
-        rows = np.maximum(weights, 0.0) + beaten + 1.0
-        scores = np.clip(scores - rate * largest * errors / rows, -_LARGEST, _LARGEST)
-    return scores[None, :], rounds

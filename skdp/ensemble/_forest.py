@@ -1,8 +1,8 @@
 """A private random forest: `DPRandomForestClassifier`.
 
-Released, under the (epsilon, delta) of one fit: bounds, unless stated; the number of rows of each
-class and of each cell of each column; and the number of rows of each class in each leaf of trees
-whose splits are drawn at random among those cells. Predictions are computed from these.
+A fit releases bounds, unless stated; the number of rows of each class and of each cell of each
+column; and the number of rows of each class in each leaf of trees whose splits are drawn at random
+among those cells.
 """
 
 from __future__ import annotations
@@ -26,16 +26,17 @@ __all__ = ["DPRandomForestClassifier"]
 _CELLS, _CELLS_SHARE, _CELL_NOISE = 64, 0.1, 2.0
 _TREES, _PURE_TREES = 100, 10
 _LEAF_NOISE, _DEEPEST = 4.0, 10  # rows of a leaf, at least, in standard errors of its count
-_PRIOR = 4.0  # rows of no leaf that each counts as well, in standard errors of a count
+_PRIOR = 4.0  # weight of the shares of the classes in each leaf, in standard errors of a count
 
 
 def random_trees(
     rng: np.random.Generator, cells: ColumnCells, counts: Floats, n_trees: int, depth: int
 ) -> SplitTrees:
-    """Draw splits: of a random column that has two cells with rows left, at a random row of it.
+    """Draw splits, each at a random row of a random column that has two cells with rows.
 
-    A node without such a column sends all to the left.
+    A node without such a column sends all rows to the left.
     """
+    # Cumulative counts of rows, and of cells with rows, for each column.
     starts, inner = cells.starts, 2**depth - 1
     d, widest = len(cells.cuts), max(cells.sizes)
     rows = np.zeros((d, widest + 1))
@@ -44,8 +45,8 @@ def random_trees(
         own = counts[starts[j] : starts[j + 1]]
         rows[j, 1 : size + 1] = np.cumsum(own)
         filled[j, 1 : size + 1] = np.cumsum(own > 0)
-    rows, filled = (np.maximum.accumulate(one, axis=1) for one in (rows, filled))
-    every = np.arange(d)
+    rows, filled = (np.maximum.accumulate(sums, axis=1) for sums in (rows, filled))
+    all_columns = np.arange(d)
     columns = np.zeros((n_trees, inner), dtype=np.int64)
     cuts = np.full((n_trees, inner), math.inf)
     for tree in range(n_trees):
@@ -56,15 +57,17 @@ def random_trees(
             left, right = 2 * node + 1, 2 * node + 2
             low[left] = low[right] = low[node]
             high[left] = high[right] = high[node]
-            able = np.flatnonzero(filled[every, high[node]] - filled[every, low[node]] > 1)
+            able = np.flatnonzero(
+                filled[all_columns, high[node]] - filled[all_columns, low[node]] > 1
+            )
             if not able.size:
-                high[right] = low[node]  # nothing gets there
+                high[right] = low[node]  # no rows
                 continue
             j = int(able[rng.integers(able.size)])
             a, b = int(low[node, j]), int(high[node, j])
             row = rng.uniform(rows[j, a], rows[j, b])
             place = int(np.searchsorted(rows[j, a + 1 : b + 1], row)) + a + int(rng.integers(2))
-            # Rows on both sides: after the first cell that has some, before the last.
+            # A cut after the first cell with rows and before the last leaves rows on both sides.
             first = int(np.searchsorted(filled[j], filled[j, a], side="right"))
             last = int(np.searchsorted(filled[j], filled[j, b])) - 1
             place = min(max(place, first), last)
@@ -76,30 +79,24 @@ def random_trees(
 class DPRandomForestClassifier(LabelledClassifier):
     """A forest of trees whose splits are drawn at random, with private counts in their leaves.
 
-    The private counterpart of scikit-learn's ``RandomForestClassifier``, or rather of
-    ``ExtraTreesClassifier(max_features=1)``: splits do not depend on the labels, so most of the
-    allowance is left for the leaves. If each column is informative by itself,
-    `DPExplainableBoostingClassifier` is more accurate.
+    The private counterpart of scikit-learn's ``ExtraTreesClassifier(max_features=1)``: splits do
+    not depend on the labels, so most of the allowance is left for the leaves. If each column is
+    informative by itself, `DPExplainableBoostingClassifier` is more accurate.
 
     Parameters
     ----------
     n_estimators : int or "auto", default="auto"
         Number of trees, in [1, 1000]. ``"auto"`` takes 100 if `delta` is above 0, otherwise 10.
-        Every row is in every tree, so the noise grows with the number of trees (with its square
-        root if `delta` is above 0).
+        The noise grows with the number of trees (with its square root if `delta` is above 0).
     max_depth : int or "auto", default="auto"
         Number of splits from root to leaf, in [1, 10]. ``"auto"`` takes the largest number at which
-        the average leaf still has at least four times as many rows as the standard error of its
-        count. It is computed from the released number of rows.
+        the average leaf still has four standard errors of its count, by the released number of
+        rows.
     classes : "private" or array-like of shape (n_classes,), default="private"
     bounds : "private" or tuple (low, high) or mapping, default="private"
-        Range of each column, from public knowledge: two numbers, two arrays, or a mapping from
-        column name to (low, high); splits lie between them. ``"private"`` learns them, for at most
-        a fifth of the allowance.
     epsilon : float, default=1.0
     delta : float, default=0.0
-        In [0, 1). Zero: pure epsilon-DP by Laplace noise. Above: Gaussian noise, which is smaller
-        where there are several trees.
+        ... Above: Gaussian noise, which is smaller where there are several trees.
     max_rows_per_unit : int or "private", default="private"
     budget : PrivacyBudget or None, default=None
     random_state : int, RandomState or None, default=None
@@ -148,9 +145,8 @@ class DPRandomForestClassifier(LabelledClassifier):
     discrete Laplace (``delta=0``) or rounded Gaussian noise. *Charged*: (epsilon, delta), once,
     before any noise, to ``budget``.
 
-    The probabilities of a leaf are shrunk towards those of all rows. The weight of all rows in this
-    is about four standard errors of a count. The probabilities of the trees are combined by their
-    geometric mean.
+    The probabilities of a leaf are shrunk towards those of all rows, which have a weight of about
+    four standard errors of a count. Trees are combined by the geometric mean of probabilities.
 
     References
     ----------
@@ -208,6 +204,7 @@ class DPRandomForestClassifier(LabelledClassifier):
         self.class_count_ = counts
         cells = ColumnCells(even_cuts(*self.bounds_, _CELLS))
         counted = session.answer(row_counts(Labelled(cells), "counts of cells"), _CELLS_SHARE)
+        # Cells whose count noise may explain count as empty, so that no split isolates them.
         seen = _CELL_NOISE * float(np.mean(counted.std))
         weights = np.where(counted.value > seen, counted.value, 0.0)
         n_trees, depth = self._size(Allowance.left(session), float(counts.sum()), n_classes)
@@ -229,10 +226,7 @@ class DPRandomForestClassifier(LabelledClassifier):
         check_size("classes, n_estimators and max_depth", n_classes * trees * 2**depth)
 
     def _size(self, allowance: Allowance, n: float, n_classes: int = 2) -> tuple[int, int]:
-        """Return the number of trees, and their depth, from public and released numbers.
-
-        An automatic depth is such that all leaves fit the memory.
-        """
+        """Return the number of trees, and their depth, from public and released numbers."""
         trees, depth = self.n_estimators, self.max_depth
         if isinstance(trees, str):
             trees = _PURE_TREES if allowance.pure else _TREES
@@ -240,7 +234,7 @@ class DPRandomForestClassifier(LabelledClassifier):
             grown = trees if allowance.pure else math.sqrt(trees)
             leaves = n / (_LEAF_NOISE * grown * allowance.count_std + 1.0)
             depth = min(max(math.floor(math.log2(max(leaves, 1.0))), 1), _DEEPEST)
-            while depth > 1 and trees * n_classes * 2**depth > MOST_NUMBERS:
+            while depth > 1 and trees * n_classes * 2**depth > MOST_NUMBERS:  # in memory
                 depth -= 1
         return int(trees), int(depth)
 

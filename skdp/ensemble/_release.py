@@ -1,8 +1,7 @@
-"""DPTrainOnRelease: any scikit-learn estimator, trained on a synthetic table made for its target.
+"""Any scikit-learn estimator, trained on a private synthetic table: `DPTrainOnRelease`.
 
-Released: noisy tables of every column with the target, and of pairs and triples of columns, chosen
-one after the other by the exponential mechanism. Every fit is (epsilon, delta)-differentially
-private as a whole. The synthetic rows, and whatever is trained on them, are post-processing.
+A fit releases noisy tables of every column with the target, and of pairs and triples of columns,
+chosen one after the other by the exponential mechanism. Synthetic rows follow from these.
 """
 
 from __future__ import annotations
@@ -16,16 +15,16 @@ import numpy as np
 from numpy.typing import NDArray
 from sklearn.base import BaseEstimator, is_classifier
 from sklearn.dummy import DummyClassifier, DummyRegressor
-from sklearn.exceptions import DataConversionWarning
-from sklearn.utils import Tags, check_random_state, get_tags
+from sklearn.utils import Tags, check_random_state
 from sklearn.utils.metaestimators import available_if
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from skdp.base import check_integer
+from skdp.base.classifiers import warn_of_column
 from skdp.budget import PrivacyBudget
 from skdp.core import PrivacyCertificate
-from skdp.ensemble._blocks import COLUMN, Floats, check_model, seeded
+from skdp.ensemble._blocks import Floats, check_model, seeded, with_tags_of
 from skdp.exceptions import outside_level
 from skdp.parameters import Integers, Table, naming
 from skdp.planning import row_count
@@ -85,38 +84,33 @@ class DPTrainOnRelease(LearningMixin, BaseEstimator):
     """Train any classifier or regressor on a private synthetic table made for its target.
 
     First it measures the table of every column together with the target, with as much of the
-    allowance as that needs: all of it if there are few rows, or if epsilon is small. With the rest
-    it measures pairs and triples of columns (with the target among them, or two other columns). It
-    chooses them one after the other, preferring those that the distribution fitted so far describes
-    worst. Then `estimator` is trained on synthetic rows drawn from the fitted distribution. Only
-    this one release is charged: other models, searches and refits on `released_xy` are free.
+    allowance as that needs. With the rest it measures pairs and triples of columns, one after the
+    other, preferring those that the distribution fitted so far describes worst. Then `estimator` is
+    trained on synthetic rows drawn from the fitted distribution. Only this one release is charged:
+    other models, searches and refits on `released_xy` are free.
 
     Parameters
     ----------
     estimator : classifier or regressor
-        Any scikit-learn estimator, also a pipeline or a search. It is fitted on synthetic rows
-        only, which have the form of X. If it cannot read text, it needs a step that encodes text.
+        Any scikit-learn estimator, also a pipeline or a search, fitted on synthetic rows in the
+        form of X. If it cannot read text, it needs a step that encodes text.
     target : name or int, default=None
         The column of `domain` to predict; None: the last column.
     domain : Domain, mapping or sequence of columns, Bins, int or None, default=None
         The values that each column may have, including the target, from public knowledge. A mapping
         (by name, in any order) or a sequence of columns, as `Domain` takes them. A single `Bins` or
-        int k (the whole numbers below k) holds for every column. A target with `Bins` is a number;
-        for training, it is the middle of its bin. The values of columns that a mapping leaves out
-        (of all columns with None) are public if their type lists them (booleans, polars' Enum);
-        otherwise they are learned: see Notes.
+        int k (the whole numbers below k) holds for every column. A target with `Bins` is a number:
+        the middle of its bin. The values of columns that a mapping leaves out (of all columns with
+        None) are public if their type lists them (booleans, polars' Enum), else learned: see Notes.
     categories : {"private", "dtype"}, default="private"
         ``"dtype"`` declares that the lists of values in pandas' `category` columns and Arrow's
-        dictionaries are public. Such lists usually come from the private rows, unless you have
-        stated them yourself.
+        dictionaries are public. Unless you stated them, they come from the private rows.
     max_cells : int, default=65536
-        In [8, 2**22]. The fitted distribution is a product of tables; this is how many cells these
-        tables may have, apart from those of single columns. More cells can describe more, and take
-        more time.
+        In [8, 2**22]. How many cells the tables of the fitted distribution may have, apart from
+        those of single columns. More cells can describe more, and take more time.
     epsilon : float, default=1.0
     delta : float, default=0.0
-        In [0, 1). Above zero: rounded Gaussian noise, whose privacy losses add up more slowly over
-        the many tables. Set it if you can: with 1e-6, noise is several times smaller.
+        ... Above: Gaussian noise, which is several times smaller here.
     max_rows_per_unit : int or "private", default="private"
     budget : PrivacyBudget or None, default=None
     random_state : int, RandomState or None, default=None
@@ -124,26 +118,24 @@ class DPTrainOnRelease(LearningMixin, BaseEstimator):
     Attributes
     ----------
     estimator_ : estimator
-        `estimator`, fitted on `released_xy`. If it cannot be fitted, for example because all
-        synthetic rows have the same label, a constant predictor.
+        `estimator`, fitted on `released_xy`; a constant predictor if it cannot be fitted, for
+        example because all synthetic rows have the same label.
     classes_ : ndarray of shape (n_classes,)
         Only for classifiers: the labels of the synthetic rows, sorted.
     target_ : int
         Position of the target in `domain_`.
     n_samples_ : int
-        Number of synthetic rows: the number of rows of X if it is public, otherwise a released
-        number; at most 2**20.
+        Number of synthetic rows: that of X, released where it is private; at most 2**20.
     measured_ : list of tuple
         The sets of columns whose tables were released: by name, or by position in `domain_` if
         columns have no names.
     domain_ : Domain
-        The domain of all columns; ``domain_.columns`` shows it by name.
+        The domain of all columns.
     domain_source_ : dict
         For each column, where its values come from: "stated", "type", "learned numbers" or
         "selected categories".
     learned_ranges_ : dict
-        For each column of learned numbers or dates, its range and the noisy counts at the ends, as
-        in `skdp.synthetic.DPMarginalSynthesizer`.
+        As in `skdp.synthetic.DPMarginalSynthesizer`.
     n_features_in_, feature_names_in_ : int, ndarray of shape (n_features_in_,)
         Number of columns without the target; their names, if X has names that are strings.
     max_rows_per_unit_ : int
@@ -173,20 +165,17 @@ class DPTrainOnRelease(LearningMixin, BaseEstimator):
     *Mechanism*: discrete Laplace or rounded Gaussian noise; the exponential mechanism for choices.
     *Charged*: (epsilon, delta), once, before any noise, to ``budget``.
 
-    The estimator sees synthetic rows only, so nothing that it does costs anything. **Scores on
-    synthetic rows**, such as ``cv_results_`` of a search, show how well it predicts synthetic rows.
-    They are good for choosing between models, but may be higher or lower than scores on private
-    rows. `score` is exact, so on private rows it is as private as the rows are. Use
-    `skdp.model_selection.private_scorer`, or public rows.
+    **Scores on synthetic rows**, such as ``cv_results_`` of a search, are good for choosing between
+    models, but may be higher or lower than scores on private rows. `score` is exact: on private
+    rows it is as private as the rows are. Use `skdp.model_selection.private_scorer`, or public
+    rows.
 
     **Domains that are not stated** are learned as `skdp.synthetic.DPMarginalSynthesizer` does it,
     at the same price and with the same risk. The labels of a classifier's target are selected like
     other categories; synthetic rows with a label that was not found are left out.
 
-    Domain and target are public, and refusals about them reveal nothing. Two errors depend on the
-    values in the rows: one for a missing target in `y`, and one for a value outside a domain with
-    ``outside="refuse"``. They reveal that there is such a cell. No other error depends on the
-    values.
+    Two errors depend on the values in the rows, and reveal that there is such a cell: for a missing
+    target in `y`, and for a value outside a domain with ``outside="refuse"``.
 
     References
     ----------
@@ -262,18 +251,10 @@ class DPTrainOnRelease(LearningMixin, BaseEstimator):
 
     def __sklearn_tags__(self) -> Tags:
         """Return scikit-learn's tags: a classifier or a regressor as the estimator is."""
-        tags = super().__sklearn_tags__()
-        tags.target_tags.required = True
-        tags.input_tags.string = True
-        tags.input_tags.categorical = True
-        tags.input_tags.allow_nan = True
-        if hasattr(self.estimator, "__sklearn_tags__"):
-            inner = get_tags(self.estimator)
-            tags.estimator_type = inner.estimator_type
-            tags.classifier_tags = inner.classifier_tags
-            tags.regressor_tags = inner.regressor_tags
-            if tags.classifier_tags is not None:
-                tags.classifier_tags.multi_label = False
+        tags = with_tags_of(self.estimator, super().__sklearn_tags__())
+        tags.input_tags.string = tags.input_tags.categorical = tags.input_tags.allow_nan = True
+        if tags.classifier_tags is not None:
+            tags.classifier_tags.multi_label = False
         return tags
 
     # --- fitting ------------------------------------------------------------------------------
@@ -284,8 +265,8 @@ class DPTrainOnRelease(LearningMixin, BaseEstimator):
         Parameters
         ----------
         X : array-like or table of shape (n_samples, n_features)
-            Private rows, of the types that the domain describes. Without `y`, a table with all
-            columns of the domain, including the target. Rows in parts (`skdp.engines`) are refused.
+            Private rows; without `y`, with the target among their columns. Rows in parts
+            (`skdp.engines`) are refused.
         y : array-like of shape (n_samples,), default=None
             Private targets, if they are not a column of X.
         groups : array-like of shape (n_samples,), default=None
@@ -299,7 +280,7 @@ class DPTrainOnRelease(LearningMixin, BaseEstimator):
             domain, max_cells = self.domain_, int(self.max_cells)
             every = range(domain.n_columns)
             sets = [s for s in combinations(every, min(3, len(every))) if self.target_ in s]
-            candidate_sets(sets, domain.sizes, max_cells)  # raises what it has to, and now
+            candidate_sets(sets, domain.sizes, max_cells)  # refuses too many cells
             self._rehearse(type(self).__name__)
             delta, separate = self._deltas(domain.n_columns)
             with self._session(rows, delta=delta, separate_delta=separate) as session:
@@ -352,19 +333,18 @@ class DPTrainOnRelease(LearningMixin, BaseEstimator):
                 f"{name} requires y to be passed, but the target y is None: X has as many "
                 "columns as the domain without the target"
             )
-        shape = getattr(y, "shape", None)
-        if isinstance(shape, tuple) and shape[1:] == (1,):
-            warnings.warn(COLUMN, DataConversionWarning, stacklevel=outside_level())
+        warn_of_column(y)
         rows = self._coded(X, y, column)
         if y is None:
             X, schema = without_column(X, schema, self.target_)
         self._schema = schema
         validate_data(self, X, skip_check_array=True)
-        self._decoded(np.zeros((0, domain.n_columns), dtype=np.int64), None)  # raises now, or never
+        # A domain that cannot be decoded into the form of X is refused here.
+        self._decoded(np.zeros((0, domain.n_columns), dtype=np.int64), None)
         return rows
 
     def _coded(self, X: Any, y: Any, column: NDArray | None) -> Any:
-        """Return the rows with codes of the domain, or without codes where it has to be learned."""
+        """Return the rows as codes of the domain; not coded if the domain has to be learned."""
         domain, empty = self.domain_, self._allow_empty
         options: dict[str, Any] = {"estimator": type(self).__name__, "allow_empty": empty}
         if self._plans is not None and any(plan.learned for plan in self._plans):
@@ -382,16 +362,14 @@ class DPTrainOnRelease(LearningMixin, BaseEstimator):
         if domain.names is None or schema.names is None:
             return domain
         target = domain.names[at]
-        names = [one for one in schema.names if one != target]
-        if list(schema.names if in_X else names) != [
-            one for one in domain.names if in_X or one != target
-        ]:
-            domain = domain.ordered(schema.names if in_X else [*names, target])
+        names = list(schema.names) if in_X else [n for n in schema.names if n != target]
+        if names != [name for name in domain.names if in_X or name != target]:
+            domain = domain.ordered(names if in_X else [*names, target])
             self.target_ = domain.position(target)
         return domain
 
     def _plans_of(self, X: Any, schema: Schema, column: NDArray | None) -> list[ColumnPlan] | None:
-        """Return where the values of each column come from, the target's too; None if stated."""
+        """Return the source of the values of each column and the target; None if all are stated."""
         stated = unstated(self.domain, schema, schema.n_columns + (column is not None))
         if stated is None:
             return None
@@ -408,9 +386,9 @@ class DPTrainOnRelease(LearningMixin, BaseEstimator):
             label = self.target
         elif names is None and self.target not in (None, label):
             raise ValueError(f"target must be None or {label}, the column after those of X")
-        rest = {key: spec for key, spec in stated.items() if key != label}
+        columns = {key: spec for key, spec in stated.items() if key != label}
         of_target = {0: stated[label]} if label in stated else {}
-        plans = plans_of(self, rest, X, schema)
+        plans = plans_of(self, columns, X, schema)
         y_schema = Schema(1, None, "numpy", (column.dtype,))
         (plan,) = column_plans(of_target, column, y_schema, labels=[0] if classes else [])
         return [*plans, replace(plan, label=label)]
@@ -432,7 +410,7 @@ class DPTrainOnRelease(LearningMixin, BaseEstimator):
             raise ValueError(f"target: {error}") from None
 
     def _rehearse(self, name: str) -> None:
-        """Fit the estimator on a few made-up rows: what fails on all rows fails before a charge."""
+        """Refuse an estimator that cannot be fitted on made-up rows of the domain."""
         domain = self.domain_
         rng = check_random_state(0)
         draws = (rng.randint(size, size=_PROBE_ROWS) for size in domain.sizes)
@@ -440,7 +418,7 @@ class DPTrainOnRelease(LearningMixin, BaseEstimator):
         classes = max(domain.sizes[self.target_] - self._selects_classes, 1)
         codes[:, self.target_] = np.arange(_PROBE_ROWS) % classes
         X, y = self._decoded(codes, rng)
-        text = (  # without that of the error, which may list categories
+        text = (  # without the text of the error, which may list categories
             f"{name}: estimator cannot be fitted on made-up rows of the domain. Columns of text "
             "need a step that encodes them, such as OneHotEncoder(handle_unknown='ignore'). "
             "Nothing was charged for this fit."
@@ -451,7 +429,7 @@ class DPTrainOnRelease(LearningMixin, BaseEstimator):
             )
 
     def _trained(self) -> Any:
-        """Return the estimator fitted on the release; a constant if it cannot be."""
+        """Return the estimator fitted on the release, or a constant predictor."""
         X, y = self.released_xy()
         with suppress_warnings():
             try:
@@ -462,13 +440,13 @@ class DPTrainOnRelease(LearningMixin, BaseEstimator):
                 # Numbers of which none was selected are None, which no model takes.
                 none = self._selects_classes and all(label is None for label in y.tolist())
                 constant.fit(X, np.full(len(y), OTHER) if none else y)
-        if self._plans is not None:  # what was learned may have surprised it
+        if self._plans is not None:  # it may not take the learned values
             warnings.warn(
                 _CONSTANT.format(type(self).__name__, problem), stacklevel=outside_level()
             )
         return constant
 
-    # --- what was released ----------------------------------------------------------------------
+    # --- synthetic rows -------------------------------------------------------------------------
 
     def released_xy(self, n_samples: int | None = None, random_state: Any = None) -> Any:
         """Return synthetic rows and targets, for any model and any search, at no further cost.
@@ -483,10 +461,9 @@ class DPTrainOnRelease(LearningMixin, BaseEstimator):
         Returns
         -------
         X : ndarray or table of shape (n_samples, n_features)
-            In the form of the fitted rows. A column with `Bins` gets a uniformly random point of
-            the cell.
+            In the form of the fitted rows. With `Bins`, a random point of the bin.
         y : ndarray of shape (n_samples,)
-            With `Bins`, the middle of the cell.
+            With `Bins`, the middle of the bin.
         """
         check_is_fitted(self, "_model")
         n = self.n_samples_
@@ -503,15 +480,10 @@ class DPTrainOnRelease(LearningMixin, BaseEstimator):
         """Return released codes as a table like X, and targets."""
         domain, t = self.domain_, self.target_
         others = [j for j in range(domain.n_columns) if j != t]
-        part = domain.of(others)
-        X = decoded(
-            part,
-            codes[:, others],
-            names=self._schema.names or part.names,
-            container=self._schema.container,
-            types=self._schema.types,
-            rng=rng,
-        )
+        part, form = domain.of(others), self._schema
+        names = form.names or part.names
+        options: Any = {"names": names, "container": form.container, "types": form.types}
+        X = decoded(part, codes[:, others], rng=rng, **options)
         y = domain.values(t, codes[:, t])
         if self._selects_classes and y.dtype == object:
             y = np.array(y.tolist(), dtype=object if None in y.tolist() else None)
@@ -531,8 +503,8 @@ class DPTrainOnRelease(LearningMixin, BaseEstimator):
             raise ValueError("Found array with 0 sample(s) while a minimum of 1 is required.")
         return X
 
-    def _told(self, X: Any, method: str, *more: Any, **options: Any) -> Any:
-        """Return what the estimator says of the caller's rows, which its own errors would quote."""
+    def _called(self, X: Any, method: str, *more: Any, **options: Any) -> Any:
+        """Call the fitted estimator; its own errors, which may quote cells, are replaced."""
         rows = self._features(X)
         return or_raise(
             lambda: getattr(self.estimator_, method)(rows, *more, **options),
@@ -551,7 +523,7 @@ class DPTrainOnRelease(LearningMixin, BaseEstimator):
         -------
         y : ndarray of shape (n_samples,)
         """
-        return np.asarray(self._told(X, "predict"))
+        return np.asarray(self._called(X, "predict"))
 
     @available_if(_has_model_method("predict_proba"))
     def predict_proba(self, X: Any) -> Floats:
@@ -566,7 +538,7 @@ class DPTrainOnRelease(LearningMixin, BaseEstimator):
         probabilities : ndarray of shape (n_samples, n_classes)
             In the order of `classes_`.
         """
-        return np.asarray(self._told(X, "predict_proba"))
+        return np.asarray(self._called(X, "predict_proba"))
 
     @available_if(_has_model_method("decision_function"))
     def decision_function(self, X: Any) -> Floats:
@@ -580,7 +552,7 @@ class DPTrainOnRelease(LearningMixin, BaseEstimator):
         -------
         values : ndarray of shape (n_samples,) or (n_samples, n_classes)
         """
-        return np.asarray(self._told(X, "decision_function"))
+        return np.asarray(self._called(X, "decision_function"))
 
     def score(self, X: Any, y: Any, sample_weight: Any = None) -> float:
         """Return the score of the fitted estimator on the caller's rows.
@@ -597,4 +569,4 @@ class DPTrainOnRelease(LearningMixin, BaseEstimator):
             Exact, so as private as the rows are. On `released_xy` it is a score on synthetic rows.
         """
         weights = {} if sample_weight is None else {"sample_weight": sample_weight}
-        return float(self._told(X, "score", y, **weights))
+        return float(self._called(X, "score", y, **weights))

@@ -1,13 +1,12 @@
-"""DPSubsampleAggregate: any scikit-learn estimator made private by sample and aggregate.
+"""Any scikit-learn estimator made private by sample and aggregate: `DPSubsampleAggregate`.
 
-Releases what models fitted on disjoint blocks of the private rows agree on: their votes or
-predictions at public rows, or their parameters. A row is in one block, so it changes one of many
-models, whatever the estimator does with it: pure epsilon-DP or (epsilon, delta)-DP.
+A fit releases an aggregate over models fitted on disjoint blocks of the private rows: of their
+votes or predictions at public rows, or of their parameters. A row is in one block, so it changes
+one of many models, whatever the estimator does with it.
 """
 
 from __future__ import annotations
 
-import warnings
 from functools import partial
 from typing import Any, ClassVar, Self, cast
 
@@ -15,20 +14,18 @@ import numpy as np
 from numpy.typing import NDArray
 from sklearn.base import BaseEstimator, is_classifier
 from sklearn.dummy import DummyClassifier, DummyRegressor
-from sklearn.exceptions import DataConversionWarning
-from sklearn.utils import Tags, get_tags
+from sklearn.utils import Tags
 from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from skdp.base import PrivateMixin, check_bounds
 from skdp.base.callers import listener
-from skdp.base.classifiers import ExactScoreMixin
+from skdp.base.classifiers import ExactScoreMixin, warn_of_column
 from skdp.base.expected_error import ExpectedErrorMixin
 from skdp.budget import PrivacyBudget
 from skdp.core import Ball, Box, Mean, Session, UserFunction
 from skdp.ensemble._blocks import (
     AUTO,
-    COLUMN,
     COUNT_SHARE,
     MOST_TOGETHER,
     SCORES,
@@ -50,10 +47,10 @@ from skdp.ensemble._blocks import (
     restored,
     seeded,
     stated,
+    with_tags_of,
 )
-from skdp.exceptions import outside_level
 from skdp.parameters import Integers, Table, check_classes, check_parameter, naming
-from skdp.planning import row_count
+from skdp.planning import Allowance, row_count
 from skdp.queries import BlockVotes, CellQuantile, OfBlocks, OnBlocks, SmoothMedian
 from skdp.tabular import as_table, check_labelled, check_public_array
 from skdp.user_code import suppress_warnings
@@ -83,11 +80,9 @@ AGGREGATES: dict[str, tuple[str, Any]] = {
 class DPSubsampleAggregate(ExactScoreMixin, ExpectedErrorMixin, PrivateMixin, BaseEstimator):
     """Make any classifier or regressor private by fitting it on disjoint blocks of the rows.
 
-    Clones of `estimator` are fitted on disjoint blocks. What they predict, or their parameters, is
-    aggregated with noise, and the clones are discarded. With ``output="predictions"`` they predict
-    public rows: classifiers vote, or their scores are averaged; for regressors, the mean or median
-    of the predictions is taken. A `student` is fitted on the public rows with these answers.
-    `predict` uses the student, for any rows, at no further cost.
+    Clones of `estimator` are fitted on disjoint blocks. With ``output="predictions"`` they predict
+    public rows, and votes, mean scores, means or medians of their predictions are released with
+    noise. A `student` is fitted on the public rows with these answers; `predict` uses the student.
     With ``output="parameters"`` the ``coef_`` and ``intercept_`` of linear models are aggregated,
     and no public rows are needed.
 
@@ -106,26 +101,22 @@ class DPSubsampleAggregate(ExactScoreMixin, ExpectedErrorMixin, PrivateMixin, Ba
     aggregate : {"auto", "vote", "scores", "mean", "median", "smooth_median"}, default="auto"
         For predictions of classifiers: ``"vote"``, whose noise grows with the number of queries, or
         ``"scores"``, the mean of the blocks' probabilities (0 or 1 if `estimator` has none) along a
-        few directions in which the public rows differ most. The noise of scores does not grow with
-        the number of queries. So a student learns as much from a few hundred private rows with
-        scores as from many thousands with votes. But differences outside these directions are lost.
+        few directions in which the public rows differ most. Its noise does not grow with the number
+        of queries, so it suits few private rows; differences outside these directions are lost.
         ``"auto"`` takes votes if 100 queries (or `n_queries`, or all) have noise of at most half a
-        unanimous vote. For other outputs: ``"mean"`` (also ``"auto"``), or ``"median"`` of each
-        number. A few outlying blocks do not change the median, but its noise grows faster with the
-        number of numbers.
-        ``"smooth_median"`` adds noise scaled to the smooth sensitivity of the blocks' median. It is
-        small only if nearly all blocks agree closely and there are few numbers.
+        unanimous vote. For other outputs: ``"mean"`` (also ``"auto"``); ``"median"`` of each
+        number, which a few outlying blocks do not change, but whose noise grows faster with the
+        number of numbers; or ``"smooth_median"``, whose noise is small only if nearly all blocks
+        agree closely and there are few numbers.
     n_blocks : int or "auto", default="auto"
-        More blocks mean less noise and worse models. ``"auto"`` takes as many as bring the standard
-        deviation of the noise (see `expected_error`) to a quarter of a unanimous vote, or to 5% of
-        half the width of `bounds`; for scores, to a tenth of unanimous scores. It keeps at least 20
-        rows in each block (10 for scores), but takes at least 10 blocks. For a smooth median, as
-        many as bring the scale of the noise to 5% if the blocks agree.
+        More blocks mean less noise and worse models. ``"auto"`` brings the noise (see
+        `expected_error`) to a quarter of a unanimous vote, a tenth of unanimous scores, or 5% of
+        half the width of `bounds`. It keeps at least 20 rows in each block (10 for scores), but
+        takes at least 10 blocks.
     n_queries : int or "auto", default="auto"
         Number of public rows, chosen at random, that the blocks predict. The noise of votes grows
         with it (with its square root if delta > 0). ``"auto"`` takes as many as blocks of 50 rows
-        can answer at the above noise, at least 10 and at most 1000; for scores all rows, at most
-        1000.
+        can answer at the above noise, from 10 to 1000; for scores all rows, at most 1000.
     classes : array-like, default=None
         For classifiers: all labels, from public knowledge. Rows with other labels are left out.
     bounds : tuple (low, high), default=None
@@ -136,7 +127,7 @@ class DPSubsampleAggregate(ExactScoreMixin, ExpectedErrorMixin, PrivateMixin, Ba
         Number of blocks fitted at the same time, by joblib. It does not change the charge.
     epsilon : float, default=1.0
     delta : float, default=0.0
-        In [0, 1). Above zero, noise is Gaussian, and many more queries can be answered.
+        ... Above: Gaussian noise, with which many more queries can be answered.
     max_rows_per_unit : int or "private", default="private"
     budget : PrivacyBudget or None, default=None
     random_state : int, RandomState or None, default=None
@@ -144,8 +135,8 @@ class DPSubsampleAggregate(ExactScoreMixin, ExpectedErrorMixin, PrivateMixin, Ba
     Attributes
     ----------
     student_ : estimator
-        Used by `predict`: the student, or the linear model with the released parameters. If the
-        student cannot be fitted (if all answers are equal, say), a constant predictor.
+        Used by `predict`: the student, or the linear model with the released parameters. A constant
+        predictor if the student cannot be fitted (if all answers are equal, say).
     n_blocks_ : int
         Number of blocks.
     queries_ : ndarray of shape (n_queries,)
@@ -153,8 +144,8 @@ class DPSubsampleAggregate(ExactScoreMixin, ExpectedErrorMixin, PrivateMixin, Ba
     answers_ : ndarray of shape (n_queries,)
         The released answers for them: labels or numbers.
     votes_ : ndarray of shape (n_queries, n_classes) or None
-        Noisy counts, each up to a constant that is the same for all classes of a query. None if
-        only the winners (more than two classes and delta = 0) or scores were released.
+        Noisy counts, up to a constant for each query. None if only the winners (more than two
+        classes and delta = 0) or scores were released.
     scores_ : ndarray of shape (n_queries, n_classes)
         Only with scores: the noisy mean scores, in [0, 1].
     coef_, intercept_ : ndarray
@@ -192,22 +183,18 @@ class DPSubsampleAggregate(ExactScoreMixin, ExpectedErrorMixin, PrivateMixin, Ba
     No error depends on the values in the rows. A block with a single class votes for it. A block
     without rows, or whose fit fails, abstains, or counts as the middle of `bounds`. Warnings and
     output of fits are dropped. The guarantee does not cover files and global variables that fits
-    write.
+    write. `score` is exact: on private rows it is as private as the rows are.
 
     With scikit-learn 1.9 or later ``set_callbacks(ProgressBar())`` shows how many blocks are done.
-    Callbacks get the estimator and numbers of tasks, never rows, labels or models of blocks. They
-    are not passed on to `estimator`, and its own callbacks are not called. If a callback raises,
-    the fit ends, and stays charged.
+    Callbacks get the estimator and numbers of tasks, never rows, labels or models of blocks. Those
+    of `estimator` are not called. If a callback raises, the fit ends, and stays charged.
 
-    `score` is exact: on private rows it is as private as the rows are.
-
-    **Expected error.** The noise of an answer, divided by the answer of unanimous blocks. It needs
-    no rows. For votes: the standard deviation of the noise on the margin between two classes, over
-    the number of blocks. For scores: the root mean square, over public rows, of the noise of the
-    difference of two classes' mean scores (before they are cut to [0, 1]). For a mean: the standard
-    deviation of the noise over half the width of its bounds. Not available for medians and winners
-    of votes (more than two classes, delta = 0), whose noise depends on how far the blocks agree.
-    It does not include the error that models have because each is fitted on one block only.
+    **Expected error.** The standard deviation of the noise of an answer, divided by the answer of
+    unanimous blocks, without any rows. For votes: of the margin between two classes, over the
+    number of blocks. For scores: of the difference of two classes' mean scores, the root mean
+    square over public rows. For a mean: over half the width of its bounds. Not available for
+    medians and winners of votes (more than two classes, delta = 0), whose noise depends on how far
+    the blocks agree. It does not include the error of models that are fitted on one block only.
 
     References
     ----------
@@ -275,14 +262,7 @@ class DPSubsampleAggregate(ExactScoreMixin, ExpectedErrorMixin, PrivateMixin, Ba
 
     def __sklearn_tags__(self) -> Tags:
         """Return scikit-learn's tags: a classifier or a regressor as the estimator is."""
-        tags = super().__sklearn_tags__()
-        tags.target_tags.required = True
-        if hasattr(self.estimator, "__sklearn_tags__"):
-            inner = get_tags(self.estimator)
-            tags.estimator_type = inner.estimator_type
-            tags.classifier_tags = inner.classifier_tags
-            tags.regressor_tags = inner.regressor_tags
-        return tags
+        return with_tags_of(self.estimator, super().__sklearn_tags__())
 
     _progress_task, _n_progress_tasks = "block", 1
 
@@ -300,9 +280,9 @@ class DPSubsampleAggregate(ExactScoreMixin, ExpectedErrorMixin, PrivateMixin, Ba
 
     @property
     def _how(self) -> str:
-        """The way of aggregating; of ``"auto"`` for classes `_planned` decides, knowing n."""
-        found: str = self.aggregate
-        return found if found != AUTO or self._votes else "mean"
+        """The way of aggregating; ``"auto"`` where it depends on the number of rows."""
+        aggregate: str = self.aggregate
+        return aggregate if aggregate != AUTO or self._votes else "mean"
 
     def _check_parameters(self) -> None:
         super()._check_parameters()
@@ -325,7 +305,7 @@ class DPSubsampleAggregate(ExactScoreMixin, ExpectedErrorMixin, PrivateMixin, Ba
             )
 
     def _public_rows(self, n_features: int) -> Floats:
-        """Return the public rows as floats; none where parameters are aggregated."""
+        """Return the public rows as floats; no rows where parameters are aggregated."""
         if self.output == "parameters":
             return np.empty((0, n_features))
         name = f"{type(self).__name__}(public=...)"
@@ -354,27 +334,22 @@ class DPSubsampleAggregate(ExactScoreMixin, ExpectedErrorMixin, PrivateMixin, Ba
         targets = self._bounds_of(1) if classes is None and len(public) else None
         return probe(self.estimator, self.output, public, like, classes, targets)
 
-    def _noise(self, how: str, n_classes: int) -> Noise:
-        """Return the noise of the aggregate."""
-        return Noise(how, n_classes, self._allowance().part(self._share()))
-
-    def _share(self) -> float:
-        """Return the part of the allowance that is left for the aggregate."""
-        counted = self._adjacency == "add_or_remove_one" and self._is_auto
-        return 1.0 - COUNT_SHARE if counted else 1.0
-
     @property
     def _is_auto(self) -> bool:
         queries = self.output == "predictions" and self.n_queries == AUTO
         return queries or self.n_blocks == AUTO
 
+    def _left(self) -> Allowance:
+        """Return the allowance of the aggregate, less what counting the rows takes."""
+        counted = self._adjacency == "add_or_remove_one" and self._is_auto
+        return self._allowance().part(1.0 - COUNT_SHARE if counted else 1.0)
+
     def _planned(
         self, how: str, n_classes: int, n: int, n_public: int, n_numbers: int | None
     ) -> Plan:
-        """Return what is asked of how many blocks; `how` as of `_how`."""
+        """Return the numbers of blocks and queries; `how` is that of `_how`."""
         blocks, queries = stated(self.n_blocks), stated(self.n_queries)
-        allowance = self._allowance().part(self._share())
-        return planned(how, n_classes, allowance, n, blocks, queries, n_public, n_numbers)
+        return planned(how, n_classes, self._left(), n, blocks, queries, n_public, n_numbers)
 
     def fit(self, X: Any, y: Any, *, groups: Any = None) -> Self:
         """Fit on disjoint blocks of private rows and release what their models agree on.
@@ -396,9 +371,7 @@ class DPSubsampleAggregate(ExactScoreMixin, ExpectedErrorMixin, PrivateMixin, Ba
             self._check_parameters()
             how = self._how
             classes = check_classes(self.classes) if is_classifier(self.estimator) else None
-            shape = getattr(y, "shape", None)
-            if isinstance(shape, tuple) and shape[1:] == (1,):
-                warnings.warn(COLUMN, DataConversionWarning, stacklevel=outside_level())
+            warn_of_column(y)
             rows = check_labelled(
                 X, y, estimator=type(self).__name__, classes=classes, allow_empty=self._allow_empty
             )
@@ -422,17 +395,16 @@ class DPSubsampleAggregate(ExactScoreMixin, ExpectedErrorMixin, PrivateMixin, Ba
             bounds: tuple[Floats, Floats] | None = None
             if how not in (AUTO, "vote", SCORES):
                 bounds = self._bounds_of(n_numbers or 1)
-                check_noise(
-                    self._noise(how, n_classes), stated(self.n_queries), len(public), n_numbers
-                )
+                noise = Noise(how, n_classes, self._left())
+                check_noise(noise, stated(self.n_queries), len(public), n_numbers)
             with self._session(rows) as session:
                 needed = session.adjacency == "replace_one" or self._is_auto
                 n = round(row_count(session, COUNT_SHARE)) if needed else 0
                 plan = self._planned(how, n_classes, n, len(public), n_numbers)
                 self.n_blocks_, n_numbers, how = plan.blocks, plan.queries, plan.noise.how
-                heard = listener()
-                told = None if heard is None else UserFunction(heard)
-                on_blocks = partial(OnBlocks, n_jobs=self.n_jobs, progress=told)
+                listen = listener()
+                progress = None if listen is None else UserFunction(listen)
+                on_blocks = partial(OnBlocks, n_jobs=self.n_jobs, progress=progress)
                 if classes is not None:
                     self.classes_ = classes
                 if self.output == "parameters":
@@ -441,18 +413,18 @@ class DPSubsampleAggregate(ExactScoreMixin, ExpectedErrorMixin, PrivateMixin, Ba
                     rng = session.post_processing_rng()
                     chosen = rng.permutation(len(public))[:n_numbers]
                     self.queries_ = np.sort(chosen)
-                    asked = as_table(public[self.queries_], like)
+                    queries = as_table(public[self.queries_], like)
                     self.votes_: Floats | None = None
                     if how == SCORES:
                         basis = directions(public[self.queries_], plan.numbers)
-                        self._release_scores(session, asked, basis, on_blocks)
+                        self._release_scores(session, queries, basis, on_blocks)
                     else:
-                        self._release_answers(session, asked, how, bounds, on_blocks)
-                    self._fit_student(asked, session)
+                        self._release_answers(session, queries, how, bounds, on_blocks)
+                    self._fit_student(queries, session)
                 self.privacy_ = session.certificate()
         return self
 
-    def _ran(self, on_blocks: Any, task: Any) -> OnBlocks:
+    def _run(self, on_blocks: Any, task: Any) -> OnBlocks:
         return cast(OnBlocks, on_blocks(UserFunction(task), self.n_blocks_))
 
     def _release_parameters(
@@ -463,32 +435,34 @@ class DPSubsampleAggregate(ExactScoreMixin, ExpectedErrorMixin, PrivateMixin, Ba
         classes = self.classes_ if is_classifier(self.estimator) else None
         task = Parameters(self.estimator, classes, np.size(model.coef_), np.size(model.intercept_))
         name, query = AGGREGATES[how]
-        values = session.answer(OfBlocks(self._ran(on_blocks, task), query(view)), name=name).value
+        values = session.answer(OfBlocks(self._run(on_blocks, task), query(view)), name=name).value
         self.coef_ = values[: np.size(model.coef_)].reshape(np.shape(model.coef_)).copy()
         self.intercept_ = values[self.coef_.size :].reshape(np.shape(model.intercept_)).copy()
         model.coef_, model.intercept_ = self.coef_.copy(), self.intercept_.copy()
         self.student_ = model
 
-    def _release_scores(self, session: Session, asked: Any, basis: Floats, on_blocks: Any) -> None:
+    def _release_scores(
+        self, session: Session, queries: Any, basis: Floats, on_blocks: Any
+    ) -> None:
         """Release the blocks' mean scores of the classes, in the directions of a public basis."""
         n_classes = len(self.classes_)
         width = basis.shape[1] * (1 if n_classes == 2 else n_classes)
-        task = Scores(self.estimator, asked, len(self.queries_), self.classes_, basis)
+        task = Scores(self.estimator, queries, len(self.queries_), self.classes_, basis)
         view = Ball(np.zeros(width), radius(n_classes))
-        mean = OfBlocks(self._ran(on_blocks, task), Mean(view))
+        mean = OfBlocks(self._run(on_blocks, task), Mean(view))
         parts = session.answer(mean, name="mean scores of blocks").value
         self.scores_ = restored(parts, basis, n_classes)
         self.answers_ = self.classes_[self.scores_.argmax(axis=1)]
 
     def _release_answers(
-        self, session: Session, asked: Any, how: str, bounds: Any, on_blocks: Any
+        self, session: Session, queries: Any, how: str, bounds: Any, on_blocks: Any
     ) -> None:
         """Release what the blocks answer for public rows."""
         n_queries = len(self.queries_)
         if how == "vote":
-            task = Vote(self.estimator, asked, n_queries, self.classes_)
+            task = Vote(self.estimator, queries, n_queries, self.classes_)
             winners, votes = session.answer(
-                BlockVotes(self._ran(on_blocks, task), n_queries, len(self.classes_))
+                BlockVotes(self._run(on_blocks, task), n_queries, len(self.classes_))
             )
             self.answers_ = self.classes_[winners]
             if votes is not None:
@@ -496,25 +470,25 @@ class DPSubsampleAggregate(ExactScoreMixin, ExpectedErrorMixin, PrivateMixin, Ba
             return
         low, high = (float(side[0]) for side in bounds)
         view = Box(np.full(n_queries, low), np.full(n_queries, high))
-        predict = Prediction(self.estimator, asked, low, high)
+        predict = Prediction(self.estimator, queries, low, high)
         name, query = AGGREGATES[how]
-        of_blocks = OfBlocks(self._ran(on_blocks, predict), query(view))
+        of_blocks = OfBlocks(self._run(on_blocks, predict), query(view))
         self.answers_ = session.answer(of_blocks, name=name).value.copy()
 
-    def _fit_student(self, asked: Any, session: Session) -> None:
-        """Fit the student on public rows and released answers; a constant if it cannot be."""
+    def _fit_student(self, queries: Any, session: Session) -> None:
+        """Fit the student, or a constant predictor, on public rows and released answers."""
         model = self.estimator if self.student is None else self.student
         seed = int(session.post_processing_rng().integers(0, 2**31 - 1))
         with suppress_warnings():
             try:
-                student = seeded(model, seed).fit(asked, self.answers_)
-                student.predict(asked)
+                student = seeded(model, seed).fit(queries, self.answers_)
+                student.predict(queries)
             except Exception:  # noqa: BLE001  answers may be all equal, or too few
                 constant = DummyClassifier() if is_classifier(model) else DummyRegressor()
-                student = constant.fit(asked, self.answers_)
+                student = constant.fit(queries, self.answers_)
         self.student_ = student
 
-    def _ask(self, X: Any, method: str) -> Any:
+    def _from_student(self, X: Any, method: str) -> Any:
         values = self._public_array(X)
         named = hasattr(self, "feature_names_in_")
         return getattr(self.student_, method)(as_table(values, X if named else None))
@@ -531,7 +505,7 @@ class DPSubsampleAggregate(ExactScoreMixin, ExpectedErrorMixin, PrivateMixin, Ba
         y : ndarray of shape (n_samples,)
         """
         check_is_fitted(self)
-        return np.asarray(self._ask(X, "predict"))
+        return np.asarray(self._from_student(X, "predict"))
 
     @available_if(_has_model_method("predict_proba"))
     def predict_proba(self, X: Any) -> Floats:
@@ -547,7 +521,7 @@ class DPSubsampleAggregate(ExactScoreMixin, ExpectedErrorMixin, PrivateMixin, Ba
             In the order of `classes_`; zero for a class that won no query.
         """
         check_is_fitted(self)
-        known = np.asarray(self._ask(X, "predict_proba"))
+        known = np.asarray(self._from_student(X, "predict_proba"))
         probabilities = np.zeros((len(known), len(self.classes_)))
         probabilities[:, np.searchsorted(self.classes_, self.student_.classes_)] = known
         return probabilities
@@ -565,7 +539,7 @@ class DPSubsampleAggregate(ExactScoreMixin, ExpectedErrorMixin, PrivateMixin, Ba
         values : ndarray of shape (n_samples,) or (n_samples, n_classes)
         """
         check_is_fitted(self)
-        return np.asarray(self._ask(X, "decision_function"))
+        return np.asarray(self._from_student(X, "decision_function"))
 
     def _expected_error(self, n: int, d: int, like: Any) -> float:
         how = self._how
@@ -576,7 +550,8 @@ class DPSubsampleAggregate(ExactScoreMixin, ExpectedErrorMixin, PrivateMixin, Ba
         if self.output == "parameters":
             numbers = parameters_of(self._probe(public, None, classes)).size
         if how not in (AUTO, "vote", SCORES):
-            check_noise(self._noise(how, n_classes), stated(self.n_queries), len(public), numbers)
+            noise = Noise(how, n_classes, self._left())
+            check_noise(noise, stated(self.n_queries), len(public), numbers)
         plan = self._planned(how, n_classes, n, len(public), numbers)
         if plan.noise.how in ("median", SMOOTH):
             raise ValueError(
@@ -589,5 +564,5 @@ class DPSubsampleAggregate(ExactScoreMixin, ExpectedErrorMixin, PrivateMixin, Ba
                 "winners are chosen depends on how far the blocks agree. State delta > 0, which "
                 "releases counts, or aggregate='scores'"
             )
-        each = n_classes if plan.noise.how == SCORES and n_classes > 2 else 1
-        return plan.noise.error(plan.numbers * each, plan.blocks)
+        width = n_classes if plan.noise.how == SCORES and n_classes > 2 else 1
+        return plan.noise.error(plan.numbers * width, plan.blocks)

@@ -1,9 +1,8 @@
 """Private logistic regression by noisy gradient descent: `DPLogisticRegression`.
 
-Released, under the (epsilon, delta) of one fit: bounds, unless stated; the number of rows of each
-class; the mean of every column and, where noise allows, its mean square; one noisy gradient of the
-loss over all rows a step of the descent; and four gradients of its slope and offsets.
-Coefficients and predictions are computed from these.
+A fit releases bounds, unless stated; the number of rows of each class; the mean of every column
+and, where noise allows, its mean square; in each step of the descent a noisy gradient of the loss
+over all rows; and four gradients of its slope and offsets.
 """
 
 from __future__ import annotations
@@ -30,35 +29,33 @@ from skdp.queries import LogisticGradient, LogitBall, StandardBall, logistic_gra
 
 # --- slope and offsets ----------------------------------------------------------------------------
 
-# Slope and offsets of a released logit: a few gradients of as many parameters as there are logits.
-#
 # A descent with clipped residuals that stops early ranks rows well, but its probabilities are
 # wrong: clipping weighs the rows of a rare class less, and early stopping leaves coefficients
-# short. What is asked here is the gradient of the unclipped loss of a u(x) + b, where u is the
-# released logit, a one number and b one for each logit. Its noise is that of these few numbers, not
+# short. So a few gradients of the unclipped loss of a u(x) + b are released, where u is the logit
+# of the descent, a one number and b one for each logit. The noise is that of these few numbers, not
 # of all coefficients.
 #
-# Everything but these gradients is post-processing: they are compared to those of a model, in which
-# logits are normal, of unknown spread. The last points are near the solution, where only the
-# derivative of the gradient is the model's, so that the solution is right for other logits too.
+# The gradients are compared to those of a model in which logits are normal, of unknown spread. The
+# last points are near the solution, where only the derivative of the gradient is the model's, so
+# that the solution is right for other logits too.
 
-CALIBRATION_SHARE = Fraction(1, 10)  # of what is left for gradients
-# Noise of a gradient, in rows, above which none is asked: of one logit, and of a class of more.
+CALIBRATION_SHARE = Fraction(1, 10)  # of the share of all gradients
+# Noise of a gradient, in rows, above which none is released: of one logit, and of a class of more.
 _MOST_NOISE = (0.1, 0.18)
-# Of the gradients, of what is left.
+# Shares of the four gradients, each of the remaining share.
 _PARTS = (Fraction(3, 20), Fraction(4, 17), Fraction(6, 13), Fraction(1))
 _CONSTANT = 0.7  # as a part of the bound on logits
-# Standard errors of what is expected: of the logarithms of slope and spread, and of offsets.
+# Prior standard deviations of the logarithms of slope and spread, and of offsets.
 _SLOPE, _SPREAD, _OFFSET = 0.5, 0.5, 0.5
+_LIMIT = 4.0  # on the distance of these logarithms from their prior means
 _LEAST_SIGNAL = 0.19  # a part of the squares of coefficients
-_MISFIT = 0.15  # of the model's gradients, relative
-_COUNT_MISFIT = 0.05  # of the model's shares of classes, relative
+# Relative errors of the model: of its gradients, and of its shares of classes.
+_MISFIT, _COUNT_MISFIT = 0.15, 0.05
 _N_POINTS = 512
-_LIMIT = 4.0  # of those logarithms
 
 
 def is_useful(allowance: Allowance, n: float, n_logits: int) -> bool:
-    """Say whether gradients for a part of this allowance say more than their noise."""
+    """Say whether gradients for a part of this allowance are larger than their noise."""
     part = allowance.part(CALIBRATION_SHARE)
     norm = math.hypot(1.0, _CONSTANT) / _CONSTANT * (1.0 if n_logits == 1 else math.sqrt(2))
     std = part.vector_std((1 + allowance.replace) * norm, n_logits * (n_logits + 1))
@@ -67,11 +64,11 @@ def is_useful(allowance: Allowance, n: float, n_logits: int) -> bool:
 
 @dataclass
 class Calibration:
-    """What is known of the slope and the offsets (n_logits,): at first what is expected.
+    """The slope and the offsets (n_logits,), fitted to released gradients; at first the prior.
 
-    `points` (m, n_logits) are logits of the model without offset, of spread 1. `counts` and
-    `spread` are those of the rows of each logit's class and their noise. `asked` keeps slope,
-    offset, the gradient's parts and their standard errors, of each point.
+    `points` (m, n_logits) are logits of the model without offset, of spread 1. `counts` are the
+    rows of each logit's class, with noise `spread`. `gradients` keeps, of each release, slope,
+    offset, the gradient's parts and their standard errors.
     """
 
     points: Floats
@@ -80,7 +77,7 @@ class Calibration:
     n: float
     slope: float
     offset: Floats
-    asked: list[tuple[float, Floats, Floats, Floats]] = field(default_factory=list)
+    gradients: list[tuple[float, Floats, Floats, Floats]] = field(default_factory=list)
 
     def __post_init__(self) -> None:
         self._expected = np.concatenate([[math.log(self.slope), 0.0], self.offset])
@@ -88,7 +85,7 @@ class Calibration:
         self._at = self._expected.copy()
 
     def _distance(self, at: Floats) -> Floats:
-        """Return by how much everything known is missed, in standard errors."""
+        """Return the distances from the prior and all releases, in standard errors."""
         u = self.points * math.exp(at[1])
         p = softmax(math.exp(at[0]) * u + at[2:])
         error = np.hypot(self.spread, _COUNT_MISFIT * self.counts)
@@ -96,45 +93,44 @@ class Calibration:
             (at - self._expected) / self._errors,
             (self.n * p.mean(axis=0) - self.counts) / error,
         ]
-        for slope, offset, parts, errors in self.asked:
+        for slope, offset, parts, errors in self.gradients:
             r = softmax(slope * u + offset) - p
-            found = self.n * np.append((r * u).sum(axis=1).mean(), r.mean(axis=0))
-            out.append((found - parts) / errors)
+            modelled = self.n * np.append((r * u).sum(axis=1).mean(), r.mean(axis=0))
+            out.append((modelled - parts) / errors)
         return np.nan_to_num(np.concatenate(out), posinf=1e9, neginf=-1e9)
 
     def solve(self) -> None:
-        """Set slope and offset to what misses least."""
+        """Set slope and offset by least squares."""
         reach = np.concatenate([[_LIMIT, _LIMIT], np.full(self.offset.size, 20.0)])
         low, high = self._expected - reach, self._expected + reach
         start = np.clip(self._at, low + 1e-6, high - 1e-6)
-        found = least_squares(self._distance, start, bounds=(low, high), max_nfev=30)
-        self._at = found.x
-        self.slope, self.offset = math.exp(found.x[0]), found.x[2:].copy()
+        self._at = least_squares(self._distance, start, bounds=(low, high), max_nfev=30).x
+        self.slope, self.offset = math.exp(self._at[0]), self._at[2:].copy()
 
-    def ask(
+    def release(
         self, session: Session, share: Any, view: LogitBall, most: float | None, name: str
     ) -> None:
-        """Ask for the gradient at slope and offset."""
+        """Release the gradient at slope and offset."""
         k = self.offset.size
         theta = np.column_stack([self.slope * np.eye(k), np.zeros(k)])
-        clip = 1.0 if k == 1 else 1.4143  # none: the largest norm of residuals
+        clip = 1.0 if k == 1 else 1.4143  # the largest norm of residuals, so no clipping
         query = logistic_gradient(view, _CONSTANT, theta, self.offset, clip, most)
         release = session.answer(query, share, name=name)
         std, constant = float(np.mean(release.std)), _CONSTANT * view.radius
         parts = np.append(np.trace(release.value[:, :-1]), release.value[:, -1] / constant)
         noise = np.append(std * math.sqrt(k), np.full(k, std / constant))
         errors = np.hypot(noise, _MISFIT * np.abs(parts))
-        self.asked.append((self.slope, self.offset, parts, np.maximum(errors, 1e-9 * self.n)))
+        self.gradients.append((self.slope, self.offset, parts, np.maximum(errors, 1e-9 * self.n)))
 
 
 def _normal_points(m: int, d: int) -> Floats:
-    """Return points of a normal law, spread evenly: quantiles of multiples of irrational steps."""
+    """Return evenly spread normal points: quantiles of multiples of irrational steps."""
     root = 2.0
     for _ in range(60):  # to the solution of root**(d + 1) = root + 1
         root = (1.0 + root) ** (1.0 / (d + 1))
     steps = root ** -np.arange(1.0, d + 1)
-    found: Floats = ndtri((0.5 + np.arange(1, m + 1)[:, None] * steps) % 1.0)
-    return np.clip(found, -4.0, 4.0)
+    quantiles = ndtri((0.5 + np.arange(1, m + 1)[:, None] * steps) % 1.0)
+    return np.asarray(np.clip(quantiles, -4.0, 4.0))
 
 
 def calibrated(
@@ -150,11 +146,11 @@ def calibrated(
     useful: bool,
     most: float | None,
 ) -> tuple[float, Floats]:
-    """Return slope and offsets of the logits ``theta @ q``, with all that is left in the session.
+    """Return slope and offsets of the logits ``theta @ q``, for the session's remaining share.
 
-    `theta` (n_logits, d) has noise `noise` on each number; `offset` (n_logits,) is that without
-    calibration; `spread_of_logits` is expected, relative to normal rows. Nothing is asked, and
-    nothing changes, unless `useful`. `most` bounds weights.
+    `theta` (n_logits, d) has noise `noise` on each number. Unless `useful`, nothing is released,
+    the slope is 1 and `offset` is returned. `spread_of_logits` is relative to normal rows; `most`
+    bounds weights.
     """
     if not useful:
         return 1.0, offset
@@ -162,34 +158,32 @@ def calibrated(
     axes, sizes, _ = np.linalg.svd(np.nan_to_num(theta), full_matrices=False)
     half = _normal_points(_N_POINTS // 2, sizes.size) @ (axes * sizes).T
     points = np.concatenate([half, -half])
-    # Of coefficients that are mostly noise, less: the slope of a regression on them.
+    # The prior slope: that of a regression on noisy coefficients, so less if they are mostly noise.
     signal = 1.0 - theta.size * noise**2 / max(float((theta**2).sum()), 1e-300)
     expected = min(1.0, 1.5 * math.sqrt(max(signal, _LEAST_SIGNAL)))
-    known = Calibration(
-        points * spread_of_logits, counts[1:] if k == 1 else counts, spread, n, expected, offset
-    )
-    known.solve()
+    own = counts[1:] if k == 1 else counts
+    fitted = Calibration(points * spread_of_logits, own, spread, n, expected, offset)
+    fitted.solve()
     radius = view.radius * max(float(np.linalg.norm(theta, 2)), 1e-9)
     padded = np.column_stack([theta, np.zeros(k)])
     ball = LogitBall(LogisticGradient(view, 0.0, padded, np.zeros(k), 1.0), radius)
-    best = known.slope
+    best = fitted.slope
     for i, part in enumerate(_PARTS):
-        known.slope = best if i else 0.0  # where logits are all the same, for their spread
+        fitted.slope = best if i else 0.0  # at slope 0 the gradient shows the spread of logits
         name = f"gradient of slope and offsets {i + 1}"
-        known.ask(session, part * session.remaining, ball, most, name)
+        fitted.release(session, part * session.remaining, ball, most, name)
         if i:
-            known.solve()
-            best = known.slope
-    return known.slope, known.offset
+            fitted.solve()
+            best = fitted.slope
+    return fitted.slope, fitted.offset
 
 
 # --- the estimator --------------------------------------------------------------------------------
 
 _CENTER_SHARES = (0.2, 0.05)  # for two classes, and for more
-# The intercept's coordinate, as a part of the radius: less where the parts of the classes, from
-# which it starts, say nearly all.
+# The intercept's coordinate, as a part of the radius, for two classes and for more.
 _CONSTANTS = (0.25, 0.1)
-# Bounds on a row's residuals and norm: the least, the most, and the noise times the most.
+# Bounds on a row's residuals and norm: the least and the most; between, a factor over the noise.
 _CLIPS, _CLIP_NOISE, _CLIP_OF_MORE = (0.25, 0.5), 0.15, 0.3
 _RADII, _RADIUS_NOISE, _RADIUS_OF_MORE = (0.4, 1.0), 0.01, 0.6
 _SHORTER = 0.7
@@ -198,10 +192,9 @@ _LARGEST = 1e300
 
 @dataclass(frozen=True)
 class _Plan:
-    """The settings of the descent, computed from public numbers and the allowance for gradients.
+    """Settings of the descent, from public or released numbers and the allowance for gradients.
 
-    `n` rows, public or released; `n_logits` is 1 for two classes; `dims` counts columns and the
-    constant.
+    `n_logits` is 1 for two classes; `dims` counts columns and the constant.
     """
 
     allowance: Allowance
@@ -211,20 +204,17 @@ class _Plan:
 
     @property
     def relative_noise(self) -> float:
-        """Norm of the noise of a gradient that takes the whole allowance, with unclipped residuals.
-
-        For rows of norm 1, whose mean gradient has a norm of at most 1.
-        """
+        """Norm of the noise of one gradient for all of the allowance, for rows of norm 1."""
         size = self.n_logits * self.dims
         noise = self.allowance.vector_std(1 + self.allowance.replace, size)
         return noise * math.sqrt(size) / self.n
 
     @property
     def clip(self) -> float:
-        """Bound on the norm of a row's residuals.
+        """Bound on the norm of a row's residuals, which else is 1, or sqrt(2) for more classes.
 
-        Without it, they are at most 1 for two classes, and sqrt(2) for more. A lower bound shrinks
-        the noise of all gradients, but only the first gradients: later residuals are small anyway.
+        It shrinks the noise of all gradients, but only the first gradients: later residuals are
+        small anyway.
         """
         if self.n_logits > 1:
             return _CLIP_OF_MORE
@@ -234,8 +224,8 @@ class _Plan:
     def n_steps(self) -> int:
         """Number of gradients.
 
-        With Gaussian noise, many short steps together have as much noise as a single one. With pure
-        noise they have more, by the square root of their number.
+        Together they have as much noise as a single one with Gaussian noise, and more, by the
+        square root of their number, with pure noise.
         """
         if self.allowance.pure:
             return int(min(max(round(0.4 / self.relative_noise), 1), 20))
@@ -264,9 +254,7 @@ class DPLogisticRegression(LabelledClassifier):
     The private counterpart of scikit-learn's ``LogisticRegression``. There are no parameters to
     tune: the number of steps, their length and the clipping are computed from public numbers. There
     is no penalty: stopping early has the same effect. Probabilities are calibrated, unless rows are
-    few.
-
-    With scikit-learn 1.9 or later ``set_callbacks(ProgressBar())`` shows how many steps are done.
+    few. ``set_callbacks(ProgressBar())`` of scikit-learn 1.9 shows how many steps are done.
 
     Parameters
     ----------
@@ -275,8 +263,7 @@ class DPLogisticRegression(LabelledClassifier):
     weight_bound : float or None, default=None
     epsilon : float, default=1.0
     delta : float, default=0.0
-        In [0, 1). Zero: pure epsilon-DP by K-norm noise, with few steps. Above: Gaussian noise,
-        which is much smaller here.
+        ... Above: Gaussian noise, which is much smaller here, in more steps.
     max_rows_per_unit : int or "private", default="private"
     budget : PrivacyBudget or None, default=None
     random_state : int, RandomState or None, default=None
@@ -291,14 +278,12 @@ class DPLogisticRegression(LabelledClassifier):
         Coefficients, in the units of X.
     intercept_ : ndarray of shape (1,) or (n_classes,)
     coef_std_error_ : ndarray, as `coef_`
-        Always NaN: the descent stops early, so there is no exact solution that an error could be
-        measured from.
+        Always NaN: the descent stops early, so no exact solution exists to measure an error from.
     bounds_ : tuple of two ndarrays of shape (n_features,)
     center_, scale_ : ndarray of shape (n_features,)
         Columns are centred and scaled by these values before rows are clipped.
     radius_ : float
-        The norm to which a centred and scaled row is clipped, in `fit` and in predictions: longer
-        rows are shortened before `coef_` and `intercept_` are applied.
+        The norm to which a centred and scaled row is clipped, in `fit` and in predictions.
     n_iter_ : int
         Number of steps.
     n_features_in_, feature_names_in_ : int, ndarray of shape (n_features_in_,)
@@ -324,13 +309,11 @@ class DPLogisticRegression(LabelledClassifier):
     means and mean squares of the columns, or the means only, unless noise would hide them (at most
     20%); then, in each step, a gradient: the sum over rows of the outer product of r and z. Here z
     is the clipped row with a constant, and r the predicted probabilities minus the indicator of the
-    label, clipped in norm. Last, for a tenth of what is left for gradients, unless noise would hide
-    them, four such gradients in which z is the logit of the descent, a released linear function of
-    the clipped row (for several classes: their logits), and r is not clipped. *Sensitivity* of a
-    gradient in L2, where R is the product of the bounds
-    on the norms of r and z: R if a row is added or removed, 2 R if one is replaced. *Mechanism*:
-    K-norm noise (``delta=0``) or rounded Gaussian noise, with equal shares for all steps of the
-    descent.
+    label, clipped in norm. Last, for a tenth of the gradients' share, unless noise would hide them,
+    four gradients in which z is the logit of the descent (for several classes: their logits), and r
+    is not clipped. *Sensitivity* of a gradient in L2, where R is the product of the bounds on the
+    norms of r and z: R if a row is added or removed, 2 R if one is replaced. *Mechanism*: K-norm
+    noise (``delta=0``) or rounded Gaussian noise, with equal shares for all steps of the descent.
     *Charged*: (epsilon, delta), once, before any noise, to ``budget``.
 
     **Weights.** A row and its weight are protected together. A row of weight v counts v / b times,
@@ -338,21 +321,19 @@ class DPLogisticRegression(LabelledClassifier):
     moments of the columns (with which the total weight is released) and in the gradients. It adds
     no more than a row of weight b, which has the *sensitivity* above. The noise is as large as for
     sum(v) / b rows, so state a bound near the weights of most rows. Classes are selected, and
-    bounds are learned, without weights. If nearly all weights are 0, coefficients are only noise.
-    Proof: ``skdp/core/PROOFS.md``.
+    bounds are learned, without weights. Proof: ``skdp/core/PROOFS.md``.
 
-    **Descent.** It starts at the logarithms of the shares of the classes. The first gradient is
-    then the difference between the means of the classes and the mean of all rows. The result is the
-    mean of the second half of the steps. Shortening all rows to nearly the same length loses
-    little, because their directions separate the classes; and it reduces the noise.
+    **Descent.** It starts at the logarithms of the shares of the classes. The result is the mean of
+    the second half of the steps. Shortening all rows to nearly the same length loses little,
+    because their directions separate the classes; and it reduces the noise.
 
-    **Probabilities.** The descent ranks rows, but clipped r weigh rare classes less, and stopping
-    early moves coefficients. So a slope, common to all logits, and an offset for each are fitted to
-    gradients without clipping: mean probabilities are then the shares of the classes, up to noise.
-    Coefficients are those of shortened rows, so they are somewhat larger than those of whole rows.
-    Where noise would hide the gradients they are not asked, and probabilities are not calibrated:
-    without delta, under "replace_one", below about 1,700 rows of two classes at epsilon 0.5 (900 at
-    1), and below 3,200 of three at 1. Under "add_or_remove_one" half as many rows are enough.
+    **Probabilities.** Clipped r weigh rare classes less, and stopping early moves coefficients. So
+    a slope, common to all logits, and an offset for each are fitted to gradients without clipping:
+    mean probabilities are then the shares of the classes, up to noise. Coefficients are those of
+    shortened rows, so they are somewhat larger than those of whole rows. Where noise would hide
+    these gradients, probabilities are not calibrated: without delta, under "replace_one", below
+    about 1,700 rows of two classes at epsilon 0.5 (900 at 1), and below 3,200 of three at 1. Under
+    "add_or_remove_one" half as many rows are enough.
 
     References
     ----------
@@ -416,8 +397,7 @@ class DPLogisticRegression(LabelledClassifier):
             Private labels.
         sample_weight : array-like of shape (n_samples,), default=None
             Private weights of the losses of rows, finite numbers, clipped to [0, `weight_bound`],
-            which must be stated. A row and its weight are protected together. With rows in one
-            table only.
+            which must be stated. With rows in one table only.
         groups : array-like of shape (n_samples,), default=None
 
         Returns
@@ -451,17 +431,9 @@ class DPLogisticRegression(LabelledClassifier):
         theta = theta[:, :-1]
         if n_logits > 1:
             theta, offset = theta - theta.mean(axis=0), offset - offset.mean()
+        counted = start.counts, start.spread, min(1.0, plan.radius)
         slope, offset = calibrated(
-            session,
-            view,
-            theta,
-            offset,
-            start.counts,
-            start.spread,
-            min(1.0, plan.radius),
-            noise,
-            useful=useful,
-            most=most,
+            session, view, theta, offset, *counted, noise, useful=useful, most=most
         )
         theta = slope * theta
         coef = theta / standard.scale
@@ -502,31 +474,29 @@ def _descend(
     view: StandardBall,
     offset: Floats,
     most: float | None,
-    whole: Fraction,
+    share: Fraction,
 ) -> tuple[Floats, float]:
-    """Return the mean of the second half of the points of a noisy descent, for a share in all.
+    """Return the mean of the second half of the points of a noisy descent, and its noise.
 
-    And the noise on each number of it, where the loss is flat.
-
-    A step that turns back, by more than noise does, was too long: those after it are shorter.
+    The noise is that on each number, where the loss is flat.
     """
     theta, before = (np.zeros((plan.n_logits, plan.dims)) for _ in range(2))
-    total, kept, variance = np.zeros_like(theta), 0, 0.0
+    total, n_points, variance = np.zeros_like(theta), 0, 0.0
     steps = plan.n_steps
     unit = plan.n * view.radius**2
     rate = plan.rate
     for step in told_steps(steps):
-        share = whole / steps
         query = logistic_gradient(view, plan.constant, theta, offset, plan.clip, most)
-        release = session.answer(query, share, name=f"gradient {step + 1}")
+        release = session.answer(query, share / steps, name=f"gradient {step + 1}")
         gradient, std = release.value, float(np.mean(release.std))
+        # A step that turns back, by more than noise does, was too long.
         if step and float((gradient * before).sum()) < -3 * std**2 * math.sqrt(theta.size):
             rate *= _SHORTER
         before = gradient
         theta = theta - rate / unit * gradient
-        first = max(step, steps // 2)  # of those that have this step in them and are kept
+        first = max(step, steps // 2)  # of the points in the mean that contain this step
         variance += (rate / unit * std * (steps - first) / (steps - steps // 2)) ** 2
         if 2 * (step + 1) > steps:
-            total, kept = total + theta, kept + 1
-    mean: Floats = total / max(kept, 1)
+            total, n_points = total + theta, n_points + 1
+    mean: Floats = total / max(n_points, 1)
     return mean, math.sqrt(variance)

@@ -1,10 +1,8 @@
 """Private least squares: `DPRidge` and `DPLinearRegression`.
 
-A fit releases, under one (epsilon, delta): bounds, unless they are stated; the number of rows,
-where it is private; the mean and mean square of every column and of the target, unless noise would
-hide them; and one noisy matrix. The matrix is the second moment of the rows with their targets,
-after they are standardised and clipped to a norm. Coefficients, standard errors and predictions are
-computed from these releases.
+A fit releases bounds, unless stated; the number of rows, where it is private; the mean and mean
+square of every column and of the target, unless noise would hide them; and one noisy matrix: the
+second moment of the rows with their targets, standardised and clipped to a norm.
 """
 
 from __future__ import annotations
@@ -32,8 +30,8 @@ __all__ = ["DPLinearRegression", "DPRidge"]
 
 _MOMENTS_SHARE = 0.1
 _TAU = 0.25  # the constant feature, as a part of the radius
-# A row's norm is clipped to so many times the root of the number of columns: at most, where noise
-# is small, and at least. Between, noise has this edge beside a variance of 1.
+# A row's norm is clipped to so many times the root of the number of columns (from, to) that noise
+# has this edge beside a variance of 1.
 _RADII, _EDGE = (0.3, 4.0), 0.05
 _CLEAR = 4.0  # times the noise's edge: an eigenvalue above it is not shrunk
 _LARGEST = 1e300
@@ -54,10 +52,7 @@ class _Solution:
 
 
 def _radius(allowance: Allowance, n: float, dims: int, reach: float) -> float:
-    """Return what norms of standardised rows are clipped to.
-
-    What all of them keep, where its noise is small; less where noise dominates.
-    """
+    """Return the clipping norm of standardised rows: all of `reach`, or less if noise dominates."""
     edge = allowance.spectral_edge(dims, allowance.gram_noise("auto", dims)) / n
     if edge * reach**2 <= _EDGE:
         return reach
@@ -66,11 +61,10 @@ def _radius(allowance: Allowance, n: float, dims: int, reach: float) -> float:
 
 
 def _solve(gram: GramRelease, penalty: Floats, n: float, radius: float) -> _Solution:
-    """Return least squares by a noisy second moment of (columns, target), with an intercept.
+    """Return least squares from a noisy second moment of (columns, target), with an intercept.
 
     In the eigenbasis of the noisy covariance, b / w becomes b w / (w**2 + edge**2) for eigenvalues
-    w that are not clear of the noise's edge, and 0 for negative ones: what the noise can make of
-    any w is not divided by.
+    w that noise may explain, and 0 for negative ones.
     """
     d = len(penalty)
     second, mean = gram.second_moment / n, gram.total / n
@@ -108,22 +102,21 @@ def _solve(gram: GramRelease, penalty: Floats, n: float, radius: float) -> _Solu
     return _Solution(coef, intercept, full, inverse, max(residual, 0.0), edge)
 
 
-def _weighted(made: GramRelease, radius: float) -> tuple[GramRelease, bool]:
-    """Return the moments of weighted rows whose last column is the constant; whether they count.
+def _weighted(gram: GramRelease, radius: float) -> tuple[GramRelease, bool]:
+    """Split the constant off the moments of weighted rows; say whether noise hides their weight.
 
-    Its sum of squares is that of the weights, in parts of the largest one.
+    The constant's sum of squares is that of the weights, in parts of the largest one.
     """
     t = _TAU * radius
-    moment = made.second_moment
-    total, error = float(moment[-1, -1]) / t**2, made.diagonal_std / t**2
-    gram = replace(
-        made, second_moment=moment[:-1, :-1], total=moment[:-1, -1] / t, n=max(total, 1.0)
-    )
-    return gram, total > _SEEN * error
+    moment = gram.second_moment
+    weight, error = float(moment[-1, -1]) / t**2, gram.diagonal_std / t**2
+    total = moment[:-1, -1] / t
+    gram = replace(gram, second_moment=moment[:-1, :-1], total=total, n=max(weight, 1.0))
+    return gram, weight > _SEEN * error
 
 
 class _LeastSquares(TargetRegressor):
-    """What the two estimators share: all but the penalty."""
+    """Least squares, without or with a penalty."""
 
     _takes_sparse = True
 
@@ -140,14 +133,13 @@ class _LeastSquares(TargetRegressor):
         Parameters
         ----------
         X : array-like, sparse matrix or table of shape (n_samples, n_features)
-            Private rows of finite numbers. Sparse rows are read in dense chunks; the time this
-            takes depends on how many cells they store. May be in parts (`skdp.engines`).
+            Private rows of finite numbers. The time for sparse rows depends on how many cells they
+            store. May be in parts (`skdp.engines`).
         y : array-like of shape (n_samples,)
             Private targets, finite numbers.
         sample_weight : array-like of shape (n_samples,), default=None
             Private weights of the squared errors of the rows: finite numbers, clipped to [0,
-            `weight_bound`]. `weight_bound` must be stated. A row and its weight are protected
-            together.
+            `weight_bound`], which must be stated.
         groups : array-like of shape (n_samples,), default=None
 
         Returns
@@ -193,26 +185,26 @@ class _LeastSquares(TargetRegressor):
         scale, units = standard.scale[:d], standard.scale[d]
         squares = np.maximum(scale, 1e-150) ** 2  # never 0, by which no penalty is NaN
         penalty = np.minimum(float(self.alpha) / squares / (most or 1.0), _LARGEST)
-        found = _solve(gram, penalty, total, radius)
-        coef = found.coef * units / scale
+        solution = _solve(gram, penalty, total, radius)
+        coef = solution.coef * units / scale
         self.coef_ = np.clip(np.nan_to_num(coef), -_LARGEST, _LARGEST)
-        intercept = standard.center[d] + units * found.intercept
+        intercept = standard.center[d] + units * solution.intercept
         intercept -= float(self.coef_ @ standard.center[:d])
         self.intercept_ = float(np.clip(intercept, -_LARGEST, _LARGEST))
         # In user units; of the intercept, at the origin of X.
         back = np.diag(np.append(units / scale, units))
         back[d, :d] = -standard.center[:d] * units / scale
-        noisy = back @ found.noise @ back.T
+        noisy = back @ solution.noise @ back.T
         if learned is not None and most is None:
-            noisy = noisy + self._beyond(learned, standard, found, back, known)
-        # Of a penalty that is cut, coefficients are not those of the one that was asked for.
-        cut = bool(np.any(penalty >= _LARGEST))
-        if radius < reach or not seen or cut or (learned is not None and most is not None):
+            noisy = noisy + self._beyond(learned, standard, solution, back, known)
+        # Shortened rows, a limited penalty and weights with learned bounds give other coefficients.
+        limited = bool(np.any(penalty >= _LARGEST))
+        if radius < reach or not seen or limited or (learned is not None and most is not None):
             noisy = noisy + math.nan
-        sampled = noisy + back @ found.inverse @ back.T * found.residual / n
+        sampled = noisy + back @ solution.inverse @ back.T * solution.residual / n
         error, population = (np.sqrt(np.maximum(np.diag(m), 0.0)) for m in (noisy, sampled))
-        # Rows of one unit are alike: what they say of a population is not told by their number.
-        # Nor do weights tell of it whether errors are larger where they are small.
+        # Rows of one unit are alike, so their number does not tell the error for a population; and
+        # errors may be larger where weights are small.
         if self.alpha or most is not None or session.max_rows_per_unit not in (None, 1):
             population = population + math.nan
         self.coef_std_error_ = error[:d]
@@ -222,21 +214,23 @@ class _LeastSquares(TargetRegressor):
         self.bounds_ = low[:d].copy(), high[:d].copy()
         self.target_bounds_ = float(low[d]), float(high[d])
         self.center_, self.scale_, self.radius_ = standard.center, standard.scale, radius
-        self.noise_level_ = float(found.edge)
+        self.noise_level_ = float(solution.edge)
 
     @staticmethod
-    def _beyond(learned: Any, standard: Any, found: _Solution, back: Floats, stated: Any) -> Floats:
-        """Return the square of what rows beyond learned bounds do to the coefficients."""
-        d = len(found.coef)
+    def _beyond(
+        learned: Any, standard: Any, solution: _Solution, back: Floats, stated: Any
+    ) -> Floats:
+        """Return the squared effect of rows beyond learned bounds on the coefficients."""
+        d = len(solution.coef)
         products = learned.product_errors(standard.center)
         means = learned.mean_error()
-        # Stated columns are clipped to what is stated, which is what is asked for.
+        # Clipping to stated bounds is no error.
         products[np.ix_(stated, stated)] = 0.0
         means = np.where(stated, 0.0, means) / standard.scale
         products = products / np.outer(standard.scale, standard.scale)
-        u = np.abs(np.append(found.coef, 1.0))
-        moved = np.append(products[:d] @ u + means[:d] * abs(found.intercept), means @ u)
-        reach: Floats = np.abs(back @ found.inverse) @ moved
+        u = np.abs(np.append(solution.coef, 1.0))
+        moved = np.append(products[:d] @ u + means[:d] * abs(solution.intercept), means @ u)
+        reach: Floats = np.abs(back @ solution.inverse) @ moved
         return np.diag(reach**2)
 
     # --- predicting ---------------------------------------------------------------------------
@@ -269,21 +263,16 @@ class DPRidge(_LeastSquares):
     Parameters
     ----------
     alpha : float, default=1.0
-        Weight of the penalty ``alpha * ||coef||**2``, which is added to the sum of squared errors,
-        as in ``Ridge``; at least 0. In directions that noise hides, coefficients are shrunk further
-        (see Notes).
+        Weight of the penalty ``alpha * ||coef||**2``, as in ``Ridge``; at least 0. In directions
+        that noise hides, coefficients are shrunk further (see Notes).
     bounds : "private" or tuple (low, high) or mapping, default="private"
-        Range of each column, from public knowledge: two numbers, two arrays, or a mapping from
-        column name to (low, high); values beyond them count as the nearest bound. ``"private"``
-        learns them from the rows.
     target_bounds : "private" or tuple (low, high), default="private"
-        Range of the target, stated in the same way. If either this or `bounds` is not stated, the
-        cost of learning is that of all columns and the target.
+        Range of the target. If either this or `bounds` is not stated, the cost of learning is that
+        of all columns and the target.
     weight_bound : float or None, default=None
     epsilon : float, default=1.0
     delta : float, default=0.0
-        In [0, 1). Zero: pure epsilon-DP by symmetrised Wishart noise. Above: Gaussian noise, which
-        is much smaller where there are several columns.
+        ... Above: Gaussian noise, which is much smaller where there are several columns.
     max_rows_per_unit : int or "private", default="private"
     budget : PrivacyBudget or None, default=None
     random_state : int, RandomState or None, default=None
@@ -294,16 +283,15 @@ class DPRidge(_LeastSquares):
         Coefficients, in the units of X and y.
     intercept_ : float
     coef_std_error_ : ndarray of shape (n_features,)
-        Standard error of `coef_` due to noise and, with learned bounds, due to the rows that lie
-        beyond them. It is relative to the coefficients of all rows, clipped to stated bounds only.
-        NaN if noise hides a direction, so that `coef_` is shrunk; if rows are shortened (see
-        Notes); or if learned bounds cannot be trusted.
+        Standard error of `coef_` due to noise and, with learned bounds, rows beyond them; relative
+        to the coefficients of all rows, clipped to stated bounds only. NaN if noise hides a
+        direction, if rows are shortened (see Notes), or if learned bounds cannot be trusted.
     intercept_std_error_ : float
         Standard error of `intercept_`, in the same sense.
     coef_population_std_error_ : ndarray of shape (n_features,)
-        Standard error due to noise and sampling, relative to the coefficients of the population
-        that the rows are drawn from. It assumes that the errors of all rows have the same variance.
-        NaN as above, with a penalty above 0, and if a unit may have several rows (`groups`).
+        Standard error due to noise and sampling, relative to the coefficients of the population, if
+        the errors of all rows have the same variance. NaN as above, with a penalty above 0, and if
+        a unit may have several rows (`groups`).
     n_samples_ : float
         Number of rows: exact under ``"replace_one"``, where it is public; otherwise noisy.
     bounds_ : tuple of two ndarrays of shape (n_features,)
@@ -344,26 +332,22 @@ class DPRidge(_LeastSquares):
     ``budget``.
 
     **Clipping.** Values are clipped to their bounds. Then rows are centred and scaled, together
-    with their targets, and clipped to the norm `radius_`. If the noise is small enough, `radius_`
-    is so large that no row within the bounds exceeds it. If noise dominates, it is lower, and long
-    rows are shortened. Shortening a row together with its target keeps a linear relation through
-    the center; it only gives the row less weight. The coefficients are then those of weighted rows.
-    How far they are from the coefficients of all rows could only be found out with the noise that
-    shortening avoids, so their errors are NaN. With more rows, a larger epsilon or narrower bounds
-    there are errors.
+    with their targets, and clipped to the norm `radius_`. If the noise is small enough, no row
+    within the bounds exceeds it. If noise dominates, long rows are shortened together with their
+    targets, which keeps a linear relation through the center, but gives the row less weight. How
+    far the coefficients then are from those of all rows is not known, so their errors are NaN. More
+    rows, a larger epsilon or narrower bounds help.
 
     **Weights.** With `sample_weight` the matrix is the second moment of sqrt(v / b) z, where v is
     the clipped weight of a row and b is `weight_bound`. These vectors lie in the same ball, so the
-    sensitivity is the same. Noise then matters as much as for a table of sum(v) / b rows, so a
-    bound far above most weights costs accuracy. `coef_` estimates the coefficients of
-    scikit-learn's ``fit(X, y, sample_weight=v)``. Standard errors are relative to the coefficients
-    of all rows with their clipped weights. They are NaN with learned bounds;
-    `coef_population_std_error_` is always NaN.
+    sensitivity is the same. Noise is as large as for sum(v) / b rows, so state a bound near the
+    weights of most rows. Standard errors are relative to the coefficients of all rows with their
+    clipped weights. They are NaN with learned bounds; `coef_population_std_error_` is always NaN.
 
     **Shrinkage.** Let e be the edge of the noise: the largest eigenvalue that noise alone would
     show. In the eigenbasis of the noisy covariance, a direction whose eigenvalue w is well above e
     is divided by w, as in least squares. The other directions are multiplied by w / (w**2 + e**2),
-    or by 0 where w is negative. AdaSSP (Wang 2018) adds a multiple of e to all eigenvalues instead.
+    or by 0 where w is negative.
 
     References
     ----------
@@ -426,14 +410,12 @@ class DPLinearRegression(_LeastSquares):
     Parameters
     ----------
     bounds : "private" or tuple (low, high) or mapping, default="private"
-        Range of each column, from public knowledge: two numbers, two arrays, or a mapping from
-        column name to (low, high); see `DPRidge`.
     target_bounds : "private" or tuple (low, high), default="private"
-        Range of the target, stated in the same way.
+        Range of the target.
     weight_bound : float or None, default=None
     epsilon : float, default=1.0
     delta : float, default=0.0
-        In [0, 1). Zero: pure epsilon-DP by symmetrised Wishart noise. Above: Gaussian noise.
+        ... Above: Gaussian noise, which is much smaller where there are several columns.
     max_rows_per_unit : int or "private", default="private"
     budget : PrivacyBudget or None, default=None
     random_state : int, RandomState or None, default=None

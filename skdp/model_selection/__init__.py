@@ -1,25 +1,19 @@
-"""Price a search before it runs, split its records into folds, and score candidates privately.
+"""Prices of searches, folds of records, and private searches and scores.
 
-What each of these releases:
-
-- `search_cost` and `cross_val_cost` release nothing. They add up what every fit and every private
-  score of a search will charge. With this price, `PrivacyBudget.reserve` can refuse a search before
-  any row is read. Otherwise a search that runs out of budget would continue with a part of its
-  candidates, because scikit-learn turns an exception in ``fit`` into a NaN score.
-- `plan` releases nothing: it lists every future charge, with the error that it buys.
-- `check_pipeline` releases nothing: it reads parameters, and reports what no ledger can see.
-- `private_scorer` releases one noisy mean of clipped per-row scores in each call; it is ε-DP.
-- `fit_parts` fits a clone on each disjoint part of a table; each fit is charged to the budget of
-  its part.
+- `search_cost` and `cross_val_cost` add up what all fits and private scores of a search will
+  charge, so that `PrivacyBudget.reserve` can refuse a search before any row is read. (A search that
+  runs out of budget would continue with some of its candidates, because scikit-learn turns an
+  exception in ``fit`` into a NaN score.) `plan` lists every future charge, with its error.
+- `check_pipeline` reads parameters, and reports what no ledger can see.
+- `private_scorer` releases one noisy mean of clipped per-row scores in each call.
 - `DPGridSearchCV` and `DPRandomizedSearchCV` release the best of a secret number of runs, for one
   charge.
-- `PerRecordKFold` releases nothing: it assigns each record to a fold by a keyed hash of its
-  content, so that the folds of neighbouring tables are neighbouring tables.
+- `PerRecordKFold` assigns each record to a fold by a keyed hash of its content. `fit_parts` fits a
+  clone on each disjoint part of a table, charged to the budget of its part.
 
 **The ledger covers the fits, not the choice.** ``best_params_``, ``best_score_`` and
-``cv_results_`` of a search come from scores on private folds. They are private only if the scorer
-is private (`private_scorer`). Otherwise the search releases them without a charge, and no ledger
-shows it.
+``cv_results_`` of scikit-learn's searches come from scores on private folds. They are private only
+if the scorer is private. Otherwise the search releases them, and no ledger shows it.
 """
 
 from skdp.model_selection._check import Finding, PipelineCheck, check_pipeline

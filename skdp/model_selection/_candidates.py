@@ -1,20 +1,17 @@
-"""The candidates of a private search: their shares of a run, and what is checked before the charge.
+"""Candidates of a private search: shares of a run, and checks before the charge.
 
-The private steps of a candidate share the allowance of one run as their own ``epsilon`` says: as
-weights, of epsilon where noise is pure, of mu squared where it is Gaussian. Steps with a delta
-apart from that of noise (learned categories, say) share the separate delta of a run equally.
+The private steps of a candidate share the allowance of one run in proportion to their ``epsilon``
+(of epsilon where noise is pure, of mu squared where it is Gaussian). Steps that need a delta beside
+that of noise, to learn categories, share the separate delta of a run equally.
 
-A cell that a step refuses makes each run fail that fits its row, and that tells of the row, as the
-error of a fit by itself does. So the steps that read cells of X make their own checks of them,
-once, before the charge. What steps without noise make of X (public ones, and private ones with
-everything stated) is checked for the steps behind them, and so are the cells that a private step
-passes on as they are: missing ones, and text. Not followed is what public steps make of the output
-of noisy ones.
+A cell that a step refuses makes each run fail that fits its row, which would tell of the row. So
+the steps that read cells of X check them once, before the charge. The output of steps without noise
+is checked for the steps behind them, and so are the cells that a private step passes on unchanged
+(missing ones, and text). What public steps make of noisy output is not followed.
 """
 
 from __future__ import annotations
 
-import functools
 import inspect
 import math
 from fractions import Fraction
@@ -44,7 +41,7 @@ from skdp.user_code import no_restart, run_isolated, silent
 
 @lru_cache(maxsize=1024)
 def gaussian_epsilon(mu: float, delta: float) -> float:
-    """Return the largest epsilon for which (epsilon, delta) buys at most this mu."""
+    """Return the largest epsilon for which (epsilon, delta) gives at most this mu."""
     return largest(lambda e: gdp_mu(e, delta) <= mu, mu) * (1 - 1e-12)
 
 
@@ -54,49 +51,48 @@ def _pure_epsilon(mu: float) -> float:
 
 
 def _separate_delta(part: Any) -> float:
-    """Return the delta that a step has apart from that of its noise, in its present parameters."""
+    """Return the delta of a step that is not for noise, with its present parameters."""
     cost = price_or_none(part)
-    if cost is None:
-        return 0.0
-    return float(sum(times * single.separate_delta for single, times in cost.components))
+    components = () if cost is None else cost.components
+    return float(sum(times * single.separate_delta for single, times in components))
 
 
 def needs_separate_delta(estimator: Any, delta: float) -> bool:
-    """Say whether a step learns something for a delta of its own, if it has a delta."""
+    """Say whether a step would need a delta beside that of its noise."""
     parts = [clone(part) for _, part in private_parts(estimator)]
     able = [part for part in parts if "delta" in part.get_params(deep=False)]
     return delta > 0 and any(_separate_delta(part.set_params(delta=delta)) > 0 for part in able)
 
 
-def _learning(part: Any, mu: float, apart: float) -> dict[str, float]:
-    """Return the epsilon and delta with which a step has this mu and this delta apart, at most."""
-    apart *= 1 - 1e-9
-    part.set_params(delta=apart)
-    used = _separate_delta(part) / apart  # a part of delta; the rest is for noise
-    delta = apart / used
+def _learning(part: Any, mu: float, separate: float) -> dict[str, float]:
+    """Return the epsilon and delta with which a step has at most this mu and separate delta."""
+    # A little less, so that rounding cannot push the steps together above the run's delta.
+    separate *= 1 - 1e-9
+    part.set_params(delta=separate)
+    # The separate delta is proportional to delta; the remainder is for noise.
+    used = _separate_delta(part) / separate
+    delta = separate / used
     epsilon = gaussian_epsilon(mu, delta * (1 - used)) if used < 1 else _pure_epsilon(mu)
     return {"epsilon": epsilon, "delta": delta}
 
 
 def allot(estimator: Any, base: BaseRun, delta: float) -> Any:
-    """Give the private steps of an estimator their parts of a run, in place, and return it.
-
-    Steps that release nothing, as all is stated, get none.
-    """
-    every = [part for _, part in private_parts(estimator)]
-    for part in every:
+    """Set epsilon and delta of the private steps that release something; return the estimator."""
+    parts = [part for _, part in private_parts(estimator)]
+    for part in parts:
         if "delta" in part.get_params(deep=False):
             part.set_params(delta=0.0 if base.mu is None else delta)
-    weights = [exact(check_positive(part.epsilon, "epsilon")) for part in every]
-    paying = [(p, w) for p, w in zip(every, weights, strict=True) if price_or_none(p) is not None]
-    whole = sum((weight for _, weight in paying), start=Fraction(0))
+    weights = [exact(check_positive(part.epsilon, "epsilon")) for part in parts]
+    paying = [(p, w) for p, w in zip(parts, weights, strict=True) if price_or_none(p) is not None]
+    total = sum((weight for _, weight in paying), start=Fraction(0))
     learning = [p for p, _ in paying if base.separate_delta > 0 and _separate_delta(p) > 0]
     for part, weight in paying:
-        share = weight / whole
+        share = weight / total
         if base.mu is None:
             assert base.epsilon is not None
             part.set_params(epsilon=round_down(exact(base.epsilon) * share))
             continue
+        # Squares of mu add up over steps; the last factor covers rounding.
         mu = base.mu * float(share) ** 0.5 * (1 - 1e-12)
         if part in learning:
             part.set_params(**_learning(part, mu, base.separate_delta / len(learning)))
@@ -112,12 +108,12 @@ def _named(path: str, part: Any) -> str:
 
 
 def _at(where: str, part: Any, error: TypeError | ValueError) -> TypeError | ValueError:
-    """Return the error of a step with its place before it, and the name of its class once."""
+    """Return an error of a step that begins with its place."""
     return type(error)(f"{where}: {str(error).removeprefix(type(part).__name__ + ': ')}")
 
 
 def check_candidate(candidate: Any, base: BaseRun) -> None:
-    """Raise TypeError or ValueError, with the step and the way out, for what no run may fit."""
+    """Refuse a candidate that no run may fit; the error names the step and the way out."""
     parts = private_parts(candidate)
     if not parts:
         raise TypeError(
@@ -172,17 +168,15 @@ _TARGETS_WITHOUT_GROUPS = (
 )
 
 
-def ask_for_groups(candidate: Any, unit: str, most: Any, adjacency: str) -> None:
-    """Have the private steps of a candidate asked for groups, in place; raise where one cannot.
+def ask_for_groups(candidate: Any, unit: str, max_rows: Any, adjacency: str) -> None:
+    """Let the private steps of a candidate request groups, in place; refuse steps that cannot.
 
-    `most` is the number of rows of a unit (or "private") that count in steps that state none. The
-    steps must have their parts of a run.
+    `max_rows` of a unit count in steps that state no number. Steps must have their share of a run.
     """
     for path, part in private_parts(candidate):
-        where = f"step {path} ({type(part).__name__})" if path else type(part).__name__
-        if is_search(part) or not hasattr(part, "set_fit_request"):
-            raise TypeError(_NO_GROUPS.format(where=where, unit=unit))
-        if "groups" not in inspect.signature(part.fit).parameters:
+        where = _named(path, part)
+        takes = not is_search(part) and hasattr(part, "set_fit_request")
+        if not (takes and "groups" in inspect.signature(part.fit).parameters):
             raise TypeError(_NO_GROUPS.format(where=where, unit=unit))
         outer = candidate.get_params(deep=True).get(path.rpartition("__")[0], candidate)
         inner = path.rpartition("__")[2]
@@ -190,7 +184,7 @@ def ask_for_groups(candidate: Any, unit: str, most: Any, adjacency: str) -> None
             raise TypeError(_TARGETS_WITHOUT_GROUPS.format(where=where))
         request_groups(part)
         if getattr(part, "max_rows_per_unit", None) == PRIVATE_ROWS:
-            part.set_params(max_rows_per_unit=most)
+            part.set_params(max_rows_per_unit=max_rows)
         stated = getattr(part, "max_rows_per_unit", PRIVATE_ROWS)
         cost = part.privacy_cost()
         if cost is not None and stated != PRIVATE_ROWS:
@@ -199,13 +193,6 @@ def ask_for_groups(candidate: Any, unit: str, most: Any, adjacency: str) -> None
                 check_unit(Unit(unit, stated), adjacency, cost.epsilon, delta)
             except ValueError as error:
                 raise ValueError(f"{where}: {error}") from None
-
-
-def fit_with_groups(model: Any, X: Any, y: Any, groups: Any) -> Any:
-    """Fit a candidate whose steps ask for groups."""
-    arguments = (X,) if y is None else (X, y)
-    with config_context(enable_metadata_routing=True):  # of this thread only
-        return model.fit(*arguments, groups=groups)
 
 
 # --- cells that steps refuse ----------------------------------------------------------------------
@@ -230,10 +217,9 @@ _NAN_CODES = (
 
 
 def check_first_steps(candidate: Any, X: Any, estimator: str, allow_empty: bool) -> None:
-    """Raise what the steps of a candidate that read X would raise for its cells, before any charge.
+    """Refuse cells that the steps of a candidate would refuse, with the fixed texts of fits.
 
-    The steps must have their parts of a run. Texts are fixed, as those of fits of the steps by
-    themselves.
+    Steps must have their share of a run.
     """
     refuse_parts(X, estimator, ONE_PLACE)
     if sparse.issparse(X):
@@ -243,24 +229,22 @@ def check_first_steps(candidate: Any, X: Any, estimator: str, allow_empty: bool)
 
 
 def check_targets_of(candidate: Any, y: Any) -> None:
-    """Raise if a candidate makes targets of y (finite numbers) that are not finite."""
+    """Refuse a candidate that makes targets of finite y that are not finite."""
     for part in [candidate, *candidate.get_params(deep=True).values()]:
         if isinstance(part, TransformedTargetRegressor) and part.func is not None:
             targets = np.asarray(y, dtype=np.float64).reshape(-1, 1)
+
+            def transform(function: Any = part.func, targets: Any = targets) -> Any:
+                return np.asarray(function(targets), dtype=np.float64)
+
             with silent(), np.errstate(all="ignore"):
-                transformed = run_isolated(
-                    functools.partial(_as_floats, part.func, targets), None, no_restart
-                )
+                transformed = run_isolated(transform, None, no_restart)
             if transformed is None or not np.isfinite(transformed).all():
                 raise ValueError(_TARGETS)
 
 
-def _as_floats(function: Any, values: Any) -> Any:
-    return np.asarray(function(values), dtype=np.float64)
-
-
 class _Numbers(BaseEstimator):
-    """Stands for what is behind a ColumnTransformer or FeatureUnion, and reads cells of X there."""
+    """Stands for a step that reads numbers behind a ColumnTransformer or FeatureUnion."""
 
     def __init__(self, missing: bool) -> None:
         self.missing = missing
@@ -273,7 +257,7 @@ class _Check:
         self.estimator, self.allow_empty = estimator, allow_empty
 
     def read(self, steps: list[Any], X: Any) -> None:
-        """Check X for the first of some steps, and what that makes of it for the others."""
+        """Check X for the first step, and its output for the others."""
         steps = _flat(steps)
         if not steps:
             return
@@ -298,7 +282,7 @@ class _Check:
             self._leaf(step, behind, X)
 
     def _parts(self, step: Any, behind: list[Any], X: Any) -> None:
-        """Check what each part of a container reads, and that numbers are what it passes on."""
+        """Check the columns that each part of a container reads, and that it passes on numbers."""
         if step.transformer_weights is not None:
             raise ValueError(_WEIGHTS.format(name=type(step).__name__))
         if behind and not _takes_text(behind[0]):
@@ -319,13 +303,13 @@ class _Check:
         ColumnTransformer(parts, remainder=reader(step.remainder), sparse_threshold=0).fit(X)
 
     def _made(self, step: Any, X: Any) -> Any:
-        """Return what a step that releases nothing makes of X; raise if it cannot."""
+        """Return the output of a step that releases nothing; refuse X if it fails."""
         copied = step if isinstance(step, FrozenEstimator) else clone(step)
         for _, part in private_parts(copied):
             if "budget" in part.get_params(deep=False):
                 part.set_params(budget=PrivacyBudget(1.0, adjacency="add_or_remove_one"))
         with silent():
-            if has_price(copied):  # what it refuses, it says in public words
+            if has_price(copied):  # the errors of skdp quote no cell
                 return copied.fit(X).transform(X)
             output = run_isolated(lambda: copied.fit(X).transform(X), None, no_restart)
         if output is None:
@@ -343,12 +327,12 @@ class _Check:
         check(X, estimator=self.estimator, allow_empty=self.allow_empty)
 
     def _leaf(self, step: Any, behind: list[Any], X: Any) -> None:
-        """Check X as the fit of a private step does, and what that passes on."""
+        """Check X as the fit of a private step does, and the cells that it passes on."""
         tags = get_tags(step).input_tags
         if tags.string or tags.categorical:
-            if hasattr(step, "transform"):  # tables of other columns are read by `learned` plans
+            if hasattr(step, "transform"):  # other estimators of text learn a domain from any table
                 check_categorical(X, estimator=self.estimator, allow_empty=self.allow_empty)
-            fills = hasattr(step, "strategy")  # and leaves all other cells
+            fills = hasattr(step, "strategy")  # an imputer leaves all other cells as they are
             if fills and behind and not _takes_text(behind[0]):
                 self._numbers(X, missing=True)
         else:
@@ -362,7 +346,7 @@ class _Check:
 
 
 def _flat(steps: list[Any]) -> list[Any]:
-    """Return steps without those that pass everything on, pipelines as their steps."""
+    """Return the steps inside pipelines, without those that pass everything on."""
     flat: list[Any] = []
     for step in steps:
         if isinstance(step, Pipeline):
@@ -380,7 +364,7 @@ def _keeps_nan(step: Any) -> bool:
 def _may_have_nan(steps: list[Any]) -> bool:
     """Say whether steps take missing cells, or fill them before one that does not."""
     for step in _flat(steps):
-        if not _takes_nan(step):
+        if not (hasattr(step, "get_params") and get_tags(step).input_tags.allow_nan):
             return False
         if not _keeps_nan(step):
             return True
@@ -393,17 +377,13 @@ def _takes_text(step: Any) -> bool:
 
 
 def _nullable(X: Any) -> bool:
-    """Say whether X has columns of numbers whose missing cells scikit-learn refuses to stack."""
+    """Say whether X has nullable columns, whose missing cells scikit-learn refuses to stack."""
     types = getattr(X, "dtypes", ())
     return hasattr(X, "iloc") and any(not isinstance(dtype, np.dtype) for dtype in types)
 
 
-def _takes_nan(step: Any) -> bool:
-    return hasattr(step, "get_params") and bool(get_tags(step).input_tags.allow_nan)
-
-
 class _Reader(BaseEstimator):
-    """A part of a ColumnTransformer that checks its columns and makes nothing of them."""
+    """A part of a ColumnTransformer that only checks its columns."""
 
     def __init__(self, check: Any, step: Any, behind: Any) -> None:
         self.check = check

@@ -1,14 +1,13 @@
-"""What is wrong with a pipeline or a search, seen from its parameters: `check_pipeline`.
+"""Problems of a pipeline or search that its parameters show: `check_pipeline`.
 
-Only parameters are read. The ledger counts what private steps charge. It cannot see that another
-step learns from the same rows without noise, that a row comes several times, or that a fold moves
-with a private value; most of that stands in the parameters, and is found here.
+The ledger counts what private steps charge. It cannot see that another step learns from the same
+rows without noise, that a row counts several times, or that folds depend on private values.
 """
 
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -57,428 +56,16 @@ from skdp.model_selection._folds import (
     relation_of,
     splitter_of,
 )
-from skdp.model_selection._pricing import Pricer, budget_of, candidates_of, price_or_none, releases
+from skdp.model_selection._pricing import (
+    Pricer,
+    below,
+    budget_of,
+    candidates_of,
+    price_or_none,
+    releases,
+)
 
 _MOST_CANDIDATES = 100  # of a search that are looked at one by one
-
-
-def check_pipeline(estimator: Any) -> PipelineCheck:
-    """Report what the ledger of a pipeline or search cannot see, before anything is fitted.
-
-    It looks inside `Pipeline`, `FeatureUnion`, `ColumnTransformer`, `TransformedTargetRegressor`,
-    voting and other meta-estimators, and searches with their candidates, at any depth. It reports
-
-    - steps that are fitted on private rows and are not private;
-    - splitters that turn neighbouring tables into folds that are not neighbouring, and searches
-      that reveal the number of rows where it is private;
-    - scorers that read private folds;
-    - resampling (SMOTE, bootstrap), which makes one row count several times;
-    - steps that release something without a budget, or with different budgets; prices (of one step,
-      of all steps or of a whole search) that exceed what the budget has left;
-    - steps that do not get the ids of users (`groups`) that a budget with a `unit` needs;
-    - parameters that every fit would refuse, as far as a step can tell without rows, and parameters
-      with another meaning than in scikit-learn;
-    - seeds, memory caches, and meta-estimators whose fits no cost can know.
-
-    Parameters
-    ----------
-    estimator : estimator or search
-        Not fitted and not changed.
-
-    Returns
-    -------
-    findings : PipelineCheck
-        A sequence of `Finding`, worst first; empty if nothing was found.
-
-    Notes
-    -----
-    **Privacy.** Nothing is released: parameters are read, rows are not. *No finding is not a
-    proof.* The check does not see what happens outside the estimator (how rows were chosen,
-    filtered and sorted, or how scores and predictions are used), inside functions, or in classes
-    that behave differently from what their parameters say.
-
-    It does not see parameters that are wrong only for certain rows, such as more components than
-    columns, or bounds for columns that X does not have. For density ratios, density estimators and
-    `skdp.synthetic` it checks only some parameters; for third-party estimators, only what their
-    `privacy_cost` refuses.
-
-    Examples
-    --------
-    >>> from sklearn.pipeline import make_pipeline
-    >>> from sklearn.preprocessing import StandardScaler
-    >>> from skdp import DPKMeans, PrivacyBudget, check_pipeline
-    >>> budget = PrivacyBudget(1.0)
-    >>> for one in check_pipeline(make_pipeline(StandardScaler(), DPKMeans(budget=budget))):
-    ...     print(one.where, "->", one.way_out)
-    standardscaler (StandardScaler) -> DPStandardScaler
-    """
-    known = hasattr(estimator, "fit") or hasattr(estimator, "get_params")
-    if isinstance(estimator, type) or not known:
-        raise TypeError(
-            f"estimator must be an estimator or a search, got {type(estimator).__name__}"
-        )
-    return look_into(estimator)
-
-
-def look_into(
-    estimator: Any, n_samples: int | None = None, groups: Any = None, *, passes_ids: bool = False
-) -> PipelineCheck:
-    """Do what `check_pipeline` does; with what the cost of a search may depend on.
-
-    With `passes_ids`, whoever fits the estimator hands every step the ids of units.
-    """
-    walk = _Walk(n_samples, groups)
-    walk.visit(estimator, "")
-    walk.compare_budgets()
-    if not passes_ids:
-        walk.findings += steps_without_ids(estimator)
-    return PipelineCheck(walk.findings)
-
-
-def _grants(budget: PrivacyBudget, cost: Cost) -> bool:
-    """Say whether the ledger grants this cost now, beside what is charged and set aside."""
-    try:
-        budget.check(cost)
-    except BudgetExceededError:
-        return False
-    return True
-
-
-def _refusal(part: Any) -> str:
-    """Return what every fit says about these parameters; empty where it takes them."""
-    try:
-        cost = part.privacy_cost()
-        check_without_rows(part)
-        if cost is not None:
-            noise_delta = 0.0 if cost.mu is None else cost.delta - cost.separate_delta
-            check_allowance(cost.epsilon, noise_delta)
-    except (TypeError, ValueError) as error:
-        return str(error).rstrip(".")
-    return ""
-
-
-def _below(path: str, name: str) -> str:
-    return f"{path}__{name}" if path else name
-
-
-def _public(columns: Any) -> str:
-    """Return columns of a `ColumnTransformer` as text: names are public."""
-    if callable(columns):
-        return f"columns chosen by {type(columns).__name__}"
-    text = repr(columns.tolist() if isinstance(columns, np.ndarray) else columns)
-    return f"columns {text if len(text) <= 80 else text[:77] + '...'}"
-
-
-class _Walk:
-    """What `check_pipeline` has seen so far."""
-
-    def __init__(self, n_samples: int | None, groups: Any) -> None:
-        self.n_samples, self.groups = n_samples, groups
-        self.findings: list[Finding] = []
-        self.parts: list[tuple[str, Any]] = []  # all that charges, with where it stands
-        self.in_searches: set[int] = set()  # those of searches, which fit them many times
-        self.searches: list[tuple[str, Any]] = []  # that are in no other, and can be priced
-        self.depth = 0  # searches around
-
-    def add(self, severity: str, where: str, what: str, way_out: str) -> None:
-        self.findings.append(Finding(severity, where, what, way_out))
-
-    def visit(self, estimator: Any, path: str, columns: Any = None) -> None:
-        """Look at an estimator and at everything inside it."""
-        if estimator is None or isinstance(estimator, str | type):
-            return  # "drop", "passthrough"
-        if isinstance(estimator, FrozenEstimator):
-            return  # never fitted again
-        name = type(estimator).__name__
-        where = f"{path} ({name})" if path else name
-        if columns is not None:
-            where += f", {_public(columns)}"
-        if is_search(estimator):
-            self.search(estimator, path, where)
-        elif has_price(estimator):
-            self.private(estimator, where)
-        elif steps_of(estimator) is not None:
-            self.container(estimator, path, where)
-        elif hasattr(estimator, "fit_resample"):
-            self.add(HIGH, where, RESAMPLES, NO_RESAMPLING)
-        elif hasattr(estimator, "fit"):
-            self.other(estimator, path, where)
-
-    def container(self, estimator: Any, path: str, where: str) -> None:
-        """Look at what fits each of its steps once."""
-        for name, step, columns in steps_of(estimator) or []:
-            self.visit(step, _below(path, name), columns)
-        if isinstance(estimator, Pipeline) and estimator.memory is not None:
-            self.add(
-                MEDIUM,
-                where,
-                "memory= writes transformed private rows to disk",
-                "memory=None, or a folder that is kept as the table is",
-            )
-        for what, way_out in container_leaks(estimator):
-            self.add(MEDIUM, where, what, way_out)
-
-    def other(self, estimator: Any, path: str, where: str) -> None:
-        """Look at what is not private itself."""
-        if not hasattr(estimator, "get_params"):
-            self.add(HIGH, where, "is fitted on private rows and is not private", ANY)
-            return
-        before = len(self.parts)
-        seen = len(self.findings)
-        for name, inner in nested(estimator):
-            self.visit(inner, _below(path, name))
-        if len(self.parts) > before:
-            does = what_it_does(estimator)
-            name = type(estimator).__name__
-            # What shows nothing of the rows without noise is only not priced.
-            severity = HIGH if any(leaks_of(estimator, private_n=True)) else MEDIUM
-            self.add(severity, where, does or UNKNOWN, whole(name) if does else PRICE_IT)
-            return
-        del self.findings[seen:]  # nothing inside is private: the whole is what is not
-        for what, way_out in (*telling_leaks(estimator), *quoted_cells(estimator)):
-            self.add(MEDIUM, where, what, way_out)
-        name = type(estimator).__name__
-        if name == "FunctionTransformer":
-            functions = (estimator.func, estimator.inverse_func)
-            if any(not (f is None or isinstance(f, np.ufunc)) for f in functions):
-                self.add(
-                    LOW,
-                    where,
-                    "its function is not looked into",
-                    "see that it treats each row by itself, and keeps their number and order",
-                )
-            return
-        if learns_nothing(estimator):
-            return
-        self.add(HIGH, where, LEARNS, instead_of(estimator))
-
-    # --- what charges ---------------------------------------------------------------------------
-
-    def private(self, estimator: Any, where: str) -> None:
-        """Look at the parameters of a private step, or of a private scorer."""
-        self.parts.append((where, estimator))
-        if getattr(estimator, "random_state", None) is not None:
-            if noise_is_seeded():
-                self.add(
-                    HIGH,
-                    where,
-                    "random_state seeds its noise here: whoever knows it can subtract the noise",
-                    "leave config_context(noise='seeded')",
-                )
-            else:
-                self.add(
-                    LOW,
-                    where,
-                    "random_state seeds post-processing only: its noise is fresh in every fit",
-                    "nothing; config_context(noise='seeded') is for tests and teaching",
-                )
-        meanings = [look(estimator) for look in _MEANINGS.get(type(estimator).__name__, ())]
-        meant_otherwise = [m for m in meanings if m is not None]
-        for severity, what, way_out in meant_otherwise:
-            self.add(severity, where, what, way_out)
-        is_wrong = any(severity == HIGH for severity, *_ in meant_otherwise)
-        if not is_wrong and (refusal := _refusal(estimator)):
-            self.add(HIGH, where, refusal, "other parameters, as the message says")
-
-    def compare_budgets(self) -> None:
-        """Look for steps that charge another ledger than the others, or none."""
-        stated: list[PrivacyBudget] = []
-        charging = [
-            (where, budget_of(part))
-            for where, part in self.parts
-            if hasattr(part, "budget") and releases(part)
-        ]
-        for _, budget in charging:
-            if budget is not None and ledger_of(budget) not in map(ledger_of, stated):
-                stated.append(budget)
-        for where, budget in charging:
-            if budget is not None:
-                continue
-            if stated:
-                self.add(
-                    HIGH,
-                    where,
-                    "has no budget beside steps that have one: the ledger does not count it",
-                    "the same budget=",
-                )
-            else:
-                self.add(LOW, where, "has no budget: no ledger counts its fits", "budget=")
-        for budget in stated:
-            try:
-                self.compare_prices(budget)
-            except (LedgerError, SealedBudgetError):
-                what = "the ledger of its budget cannot be read from here: fit is refused"
-                mine = [w for w, other in charging if other is budget]
-                self.add(HIGH, ", ".join(mine), what, "a budget whose ledger is there")
-        if len(stated) > 1:
-            relations = {(other.adjacency, other.unit) for other in stated}
-            where = ", ".join(
-                dict.fromkeys(where for where, budget in charging if budget is not None)
-            )
-            if len(relations) > 1:
-                what = "steps under two neighbouring relations or units have no guarantee together"
-                self.add(HIGH, where, what, "one budget= for all steps")
-            else:
-                self.add(
-                    MEDIUM,
-                    where,
-                    f"{len(stated)} different budgets: no ledger has the sum for these rows",
-                    "one budget= for all steps",
-                )
-
-    def compare_prices(self, budget: PrivacyBudget) -> None:
-        """Look for prices that the ledger cannot grant any more, one by one or in sum."""
-        left = budget.remaining
-        mine = [
-            (where, part, price_or_none(part))
-            for where, part in self.parts
-            if (own := budget_of(part)) is not None and ledger_of(own) == ledger_of(budget)
-        ]
-        priced = [(where, part, cost) for where, part, cost in mine if cost is not None]
-        room = f"remaining: epsilon={left.epsilon:g}, delta={left.delta:g}"
-        refused = [(where, cost) for where, _, cost in priced if not _grants(budget, cost)]
-        for where, cost in refused:
-            by_delta = budget.accountant == "basic" and cost.delta > left.delta
-            short = f"delta={cost.delta:g}" if by_delta else f"epsilon={cost.epsilon:g}"
-            way = "a smaller delta" if left.delta > 0 else "delta=0 here"
-            self.add(
-                HIGH,
-                where,
-                f"its {short} is more than the budget has left ({room}): fit is refused",
-                way if by_delta else "a smaller epsilon",
-            )
-        # Searches have a cost of their own: they fit each candidate many times.
-        steps = [(where, cost) for where, part, cost in priced if id(part) not in self.in_searches]
-        for where, search in self.searches:
-            pricer = Pricer(self.n_samples, self.groups, budget)
-            with contextlib.suppress(ValueError):  # it charges others only
-                steps.append((where, pricer.search(search).total()))
-        if refused or not steps:
-            return
-        everything = total((cost, 1) for _, cost in steps)
-        if not _grants(budget, everything):
-            several = len(steps) > 1
-            self.add(
-                HIGH,
-                ", ".join(dict.fromkeys(where for where, _ in steps)),
-                f"{'their prices' if several else 'the cost of all its fits and scores'} "
-                f"(epsilon={everything.epsilon:g}, delta={everything.delta:g}) "
-                f"{'are together' if several else 'is'} more than the budget has left ({room}): a "
-                "fit is refused after others are charged",
-                "budget.split(...), which gives each step its epsilon"
-                if several
-                else "a smaller epsilon, fewer candidates or fewer folds",
-            )
-
-    # --- searches -------------------------------------------------------------------------------
-
-    def search(self, search: Any, path: str, where: str) -> None:
-        """Look at a search: its candidates, its splitter, its scorers and its cost."""
-        before, seen = len(self.parts), len(self.findings)
-        inside = _below(path, "estimator")
-        self.depth += 1
-        self.visit(search.estimator, inside)
-        try:
-            candidates, _ = candidates_of(search, self.n_samples, self.groups)
-        except (TypeError, ValueError) as error:
-            self.add(MEDIUM, where, f"its candidates are not known: {error}", "state them")
-            candidates = []
-        for candidate in candidates[:_MOST_CANDIDATES]:
-            self.visit(candidate, inside)
-        self.depth -= 1
-        scorers = scorers_in(search.scoring)
-        for scorer in scorers:
-            if has_price(scorer):
-                self.private(scorer, f"{_below(path, 'scoring')} ({type(scorer).__name__})")
-        for what, way_out in search_leaks(search):
-            self.add(MEDIUM, where, what, way_out)
-        parts = [part for _, part in self.parts[before:]]
-        self.in_searches |= {id(part) for part in parts}
-        self.splits(search, where, parts)
-        self.findings += without_ids(parts, where)
-        if self.depth or not candidates or not parts:
-            return
-        try:
-            Pricer(self.n_samples, self.groups, None).search(search).total()
-        except (TypeError, ValueError) as error:
-            if all(finding.severity != HIGH for finding in self.findings[seen:]):
-                self.add(LOW, where, f"its cost is not known: {error}", "search_cost(search, ...)")
-        else:
-            self.searches.append((where, search))
-
-    def splits(self, search: Any, where: str, parts: Sequence[Any]) -> None:
-        """Look at the splitter of a search, under the relations of what it fits."""
-        relations = {relation_of(budget_of(part)) for part in parts if releases(part)}
-        classifier = is_classifier(search.estimator)
-        try:
-            splitter = splitter_of(search.cv)
-            notes = fold_notes(search.cv, splitter, classifier, relations)
-            check_splits(search.cv, splitter, relations, None)
-            notes += check_halving(search, classifier, relations)
-        except (TypeError, ValueError) as error:
-            what, _, way_out = str(error).partition(WAY_OUT)
-            self.add(HIGH, where, what, way_out or "another cv=")
-            return
-        relation = "KFold" if relations <= {"replace_one"} else "PerRecordKFold"
-        for note in notes:
-            self.add(MEDIUM, where, note, f"cv={relation}(...)")
-
-
-# --- parameters that mean something else here ---------------------------------------------------
-
-Meaning = Callable[[Any], tuple[str, str, str] | None]
-
-
-def _lloyd(kmeans: Any) -> tuple[str, str, str] | None:
-    if not isinstance(kmeans.max_iter, int | np.integer) or kmeans.max_iter <= 10:
-        return None
-    if kmeans.algorithm != "lloyd":
-        what = f"max_iter={kmeans.max_iter} is for algorithm='lloyd'; 'tree' does not read it"
-        return LOW, what, "leave it out"
-    what = (
-        f"algorithm='lloyd' runs all of max_iter={kmeans.max_iter} iterations and splits its "
-        "allowance between them, where scikit-learn stops when centres rest: each has "
-        f"1/{kmeans.max_iter} of it"
-    )
-    return MEDIUM, what, "algorithm='tree', or max_iter=5"
-
-
-def _levels(transformer: Any) -> tuple[str, str, str] | None:
-    n = transformer.n_quantiles
-    if not isinstance(n, int | np.integer) or n <= 129:
-        return None
-    rounds = int(n - 2).bit_length()
-    what = f"n_quantiles={n} takes {rounds} rounds, which share the allowance (5 for 33)"
-    return LOW, what, "the default, 33"
-
-
-def _components(pca: Any) -> tuple[str, str, str] | None:
-    n = pca.n_components
-    if n is None or (isinstance(n, int | np.integer) and not isinstance(n, bool)):
-        return None
-    what = (
-        "n_components must be an integer or None: a share of the variance, or 'mle', would choose "
-        "their number by private rows"
-    )
-    return HIGH, what, "an integer"
-
-
-def _no_public(aggregate: Any) -> tuple[str, str, str] | None:
-    if aggregate.output != "predictions" or aggregate.public is not None:
-        return None
-    what = "has no public rows, for which the blocks are asked: fit is refused"
-    return HIGH, what, "public=, rows that resemble the private ones, or output='parameters'"
-
-
-_MEANINGS: dict[str, tuple[Meaning, ...]] = {
-    "DPKMeans": (_lloyd,),
-    "DPPCA": (_components,),
-    "DPQuantileTransformer": (_levels,),
-    "DPSubsampleAggregate": (_no_public,),
-}
-
-
-# --- findings -------------------------------------------------------------------------------------
 
 HIGH, MEDIUM, LOW = "high", "medium", "low"
 _ORDER = (HIGH, MEDIUM, LOW)
@@ -491,8 +78,8 @@ class Finding:
     Parameters
     ----------
     severity : {"high", "medium", "low"}
-        As in the guide's "sharp edges". "high": the guarantee is lost without notice. "medium":
-        something else leaks, or utility is lost. "low": a surprise.
+        "high": the guarantee is lost without notice. "medium": something else leaks, or utility is
+        lost. "low": a surprise. See "sharp edges" in the guide.
     where : str
         The step (by the name that ``set_params`` takes), its class, and its columns, if any.
     what : str
@@ -565,45 +152,380 @@ class PipelineCheck(Sequence[Finding]):
         return html_table(("severity", "where", "what", "instead"), rows)
 
 
+def check_pipeline(estimator: Any) -> PipelineCheck:
+    """Report what the ledger of a pipeline or search cannot see, before anything is fitted.
+
+    It looks inside pipelines, meta-estimators and searches, at any depth, and reports
+
+    - steps that are fitted on private rows and are not private;
+    - splitters whose folds of neighbouring tables are not neighbouring, and searches that reveal
+      the number of rows where it is private;
+    - scorers that read private folds;
+    - resampling (SMOTE, bootstrap), which makes one row count several times;
+    - steps without a budget, or with different budgets; prices (of one step, of all steps or of a
+      whole search) that exceed what the budget has left;
+    - steps that do not get the ids of users (`groups`) that a budget with a `unit` needs;
+    - parameters that every fit would refuse, or that mean something else in scikit-learn;
+    - seeds, memory caches, and meta-estimators whose fits no cost can know.
+
+    Parameters
+    ----------
+    estimator : estimator or search
+        Not fitted and not changed.
+
+    Returns
+    -------
+    findings : PipelineCheck
+        A sequence of `Finding`, worst first; empty if nothing was found.
+
+    Notes
+    -----
+    **Privacy.** Only parameters are read, no rows. *No finding is not a proof.* The check does not
+    see what happens outside the estimator (how rows were chosen, or how scores are used), inside
+    functions, or in classes that do something else than their parameters say. It does not see
+    parameters that are wrong for certain rows only, such as more components than columns. For
+    density ratios, density estimators and `skdp.synthetic` it checks some parameters; for
+    third-party estimators, only what their `privacy_cost` refuses.
+
+    Examples
+    --------
+    >>> from sklearn.pipeline import make_pipeline
+    >>> from sklearn.preprocessing import StandardScaler
+    >>> from skdp import DPKMeans, PrivacyBudget, check_pipeline
+    >>> budget = PrivacyBudget(1.0)
+    >>> for finding in check_pipeline(make_pipeline(StandardScaler(), DPKMeans(budget=budget))):
+    ...     print(finding.where, "->", finding.way_out)
+    standardscaler (StandardScaler) -> DPStandardScaler
+    """
+    known = hasattr(estimator, "fit") or hasattr(estimator, "get_params")
+    if isinstance(estimator, type) or not known:
+        raise TypeError(
+            f"estimator must be an estimator or a search, got {type(estimator).__name__}"
+        )
+    return look_into(estimator)
+
+
+def look_into(
+    estimator: Any, n_samples: int | None = None, groups: Any = None, *, passes_ids: bool = False
+) -> PipelineCheck:
+    """Do what `check_pipeline` does; with `passes_ids`, every step will get the ids of units."""
+    walk = _Walk(n_samples, groups)
+    walk.visit(estimator, "")
+    walk.compare_budgets()
+    if not passes_ids:
+        walk.findings += _steps_without_ids(estimator)
+    return PipelineCheck(walk.findings)
+
+
+def _grants(budget: PrivacyBudget, cost: Cost) -> bool:
+    """Say whether the ledger grants this cost now, beside what is charged and set aside."""
+    try:
+        budget.check(cost)
+    except BudgetExceededError:
+        return False
+    return True
+
+
+def _refusal(part: Any) -> str:
+    """Return what every fit says about these parameters; empty where it takes them."""
+    try:
+        cost = part.privacy_cost()
+        check_without_rows(part)
+        if cost is not None:
+            noise_delta = 0.0 if cost.mu is None else cost.delta - cost.separate_delta
+            check_allowance(cost.epsilon, noise_delta)
+    except (TypeError, ValueError) as error:
+        return str(error).rstrip(".")
+    return ""
+
+
+def _public(columns: Any) -> str:
+    """Return the columns of a step of a `ColumnTransformer` as text; their names are public."""
+    if callable(columns):
+        return f"columns chosen by {type(columns).__name__}"
+    text = repr(columns.tolist() if isinstance(columns, np.ndarray) else columns)
+    return f"columns {text if len(text) <= 80 else text[:77] + '...'}"
+
+
+class _Walk:
+    """What `check_pipeline` has seen so far."""
+
+    def __init__(self, n_samples: int | None, groups: Any) -> None:
+        self.n_samples, self.groups = n_samples, groups
+        self.findings: list[Finding] = []
+        self.parts: list[tuple[str, Any]] = []  # all that charges, with its place
+        self.in_searches: set[int] = set()  # ids of the parts that searches fit many times
+        self.searches: list[tuple[str, Any]] = []  # the outermost ones that can be priced
+        self.depth = 0  # number of searches around the present step
+
+    def add(self, severity: str, where: str, what: str, way_out: str) -> None:
+        self.findings.append(Finding(severity, where, what, way_out))
+
+    def visit(self, estimator: Any, path: str, columns: Any = None) -> None:
+        """Look at an estimator and at everything inside it."""
+        # None, "drop" and "passthrough" fit nothing; a frozen estimator is never fitted again.
+        if estimator is None or isinstance(estimator, str | type | FrozenEstimator):
+            return
+        name = type(estimator).__name__
+        where = f"{path} ({name})" if path else name
+        if columns is not None:
+            where += f", {_public(columns)}"
+        if is_search(estimator):
+            self.search(estimator, path, where)
+        elif has_price(estimator):
+            self.private(estimator, where)
+        elif steps_of(estimator) is not None:
+            self.container(estimator, path, where)
+        elif hasattr(estimator, "fit_resample"):
+            self.add(HIGH, where, RESAMPLES, NO_RESAMPLING)
+        elif hasattr(estimator, "fit"):
+            self.other(estimator, path, where)
+
+    def container(self, estimator: Any, path: str, where: str) -> None:
+        """Look at an estimator that fits each of its steps once."""
+        for name, step, columns in steps_of(estimator) or []:
+            self.visit(step, below(path, name), columns)
+        if isinstance(estimator, Pipeline) and estimator.memory is not None:
+            what = "memory= writes transformed private rows to disk"
+            self.add(MEDIUM, where, what, "memory=None, or a folder that is kept as the table is")
+        for what, way_out in container_leaks(estimator):
+            self.add(MEDIUM, where, what, way_out)
+
+    def other(self, estimator: Any, path: str, where: str) -> None:
+        """Look at an estimator that is not private itself."""
+        if not hasattr(estimator, "get_params"):
+            self.add(HIGH, where, "is fitted on private rows and is not private", ANY)
+            return
+        kind = type(estimator).__name__
+        n_parts, n_findings = len(self.parts), len(self.findings)
+        for name, inner in nested(estimator):
+            self.visit(inner, below(path, name))
+        if len(self.parts) > n_parts:
+            does = what_it_does(estimator)
+            # A meta-estimator that shows nothing of the rows without noise only lacks a price.
+            severity = HIGH if any(leaks_of(estimator, private_n=True)) else MEDIUM
+            self.add(severity, where, does or UNKNOWN, whole(kind) if does else PRICE_IT)
+            return
+        del self.findings[n_findings:]  # nothing inside is private: one finding for the whole
+        for what, way_out in (*telling_leaks(estimator), *quoted_cells(estimator)):
+            self.add(MEDIUM, where, what, way_out)
+        if kind == "FunctionTransformer":
+            functions = (estimator.func, estimator.inverse_func)
+            if any(not (f is None or isinstance(f, np.ufunc)) for f in functions):
+                way_out = "see that it treats each row by itself, and keeps their number and order"
+                self.add(LOW, where, "its function is not looked into", way_out)
+        elif not learns_nothing(estimator):
+            self.add(HIGH, where, LEARNS, instead_of(estimator))
+
+    # --- private steps and scorers --------------------------------------------------------------
+
+    def private(self, estimator: Any, where: str) -> None:
+        """Look at the parameters of a private step, or of a private scorer."""
+        self.parts.append((where, estimator))
+        if getattr(estimator, "random_state", None) is not None:
+            severity = LOW
+            what = "random_state seeds post-processing only: its noise is fresh in every fit"
+            way_out = "nothing; config_context(noise='seeded') is for tests and teaching"
+            if noise_is_seeded():
+                severity, way_out = HIGH, "leave config_context(noise='seeded')"
+                what = "random_state seeds its noise here: whoever knows it can subtract the noise"
+            self.add(severity, where, what, way_out)
+        meaning = _meaning(estimator)
+        if meaning is not None:
+            self.add(meaning[0], where, *meaning[1:])
+        if (meaning is None or meaning[0] != HIGH) and (refusal := _refusal(estimator)):
+            self.add(HIGH, where, refusal, "other parameters, as the message says")
+
+    def compare_budgets(self) -> None:
+        """Look for steps without a budget, or with different budgets."""
+        stated: list[PrivacyBudget] = []
+        charging = [
+            (where, budget_of(part))
+            for where, part in self.parts
+            if hasattr(part, "budget") and releases(part)
+        ]
+        for _, budget in charging:
+            if budget is not None and ledger_of(budget) not in map(ledger_of, stated):
+                stated.append(budget)
+        for where in [where for where, budget in charging if budget is None]:
+            if stated:
+                what = "has no budget beside steps that have one: the ledger does not count it"
+                self.add(HIGH, where, what, "the same budget=")
+            else:
+                self.add(LOW, where, "has no budget: no ledger counts its fits", "budget=")
+        for budget in stated:
+            try:
+                self.compare_prices(budget)
+            except (LedgerError, SealedBudgetError):
+                what = "the ledger of its budget cannot be read from here: fit is refused"
+                mine = [w for w, other in charging if other is budget]
+                self.add(HIGH, ", ".join(mine), what, "a budget whose ledger is there")
+        if len(stated) > 1:
+            relations = {(other.adjacency, other.unit) for other in stated}
+            severity = MEDIUM
+            what = f"{len(stated)} different budgets: no ledger has the sum for these rows"
+            if len(relations) > 1:
+                severity = HIGH
+                what = "steps under two neighbouring relations or units have no guarantee together"
+            where = ", ".join(dict.fromkeys(w for w, budget in charging if budget is not None))
+            self.add(severity, where, what, "one budget= for all steps")
+
+    def compare_prices(self, budget: PrivacyBudget) -> None:
+        """Look for prices that the ledger cannot grant any more, one by one or in sum."""
+        left = budget.remaining
+        priced = [
+            (where, part, cost)
+            for where, part in self.parts
+            if (own := budget_of(part)) is not None
+            and ledger_of(own) == ledger_of(budget)
+            and (cost := price_or_none(part)) is not None
+        ]
+        room = f"remaining: epsilon={left.epsilon:g}, delta={left.delta:g}"
+        refused = [(where, cost) for where, _, cost in priced if not _grants(budget, cost)]
+        for where, cost in refused:
+            by_delta = budget.accountant == "basic" and cost.delta > left.delta
+            short = f"delta={cost.delta:g}" if by_delta else f"epsilon={cost.epsilon:g}"
+            way = "a smaller delta" if left.delta > 0 else "delta=0 here"
+            self.add(
+                HIGH,
+                where,
+                f"its {short} is more than the budget has left ({room}): fit is refused",
+                way if by_delta else "a smaller epsilon",
+            )
+        # Searches have a cost of their own: they fit each candidate many times.
+        steps = [(where, cost) for where, part, cost in priced if id(part) not in self.in_searches]
+        for where, search in self.searches:
+            pricer = Pricer(self.n_samples, self.groups, budget)
+            with contextlib.suppress(ValueError):  # it charges other budgets only
+                steps.append((where, pricer.search(search).total()))
+        if refused or not steps:
+            return
+        everything = total((cost, 1) for _, cost in steps)
+        if not _grants(budget, everything):
+            several = len(steps) > 1
+            self.add(
+                HIGH,
+                ", ".join(dict.fromkeys(where for where, _ in steps)),
+                f"{'their prices' if several else 'the cost of all its fits and scores'} "
+                f"(epsilon={everything.epsilon:g}, delta={everything.delta:g}) "
+                f"{'are together' if several else 'is'} more than the budget has left ({room}): a "
+                "fit is refused after others are charged",
+                "budget.split(...), which gives each step its epsilon"
+                if several
+                else "a smaller epsilon, fewer candidates or fewer folds",
+            )
+
+    # --- searches -------------------------------------------------------------------------------
+
+    def search(self, search: Any, path: str, where: str) -> None:
+        """Look at a search: its candidates, its splitter, its scorers and its cost."""
+        n_parts, n_findings = len(self.parts), len(self.findings)
+        inside = below(path, "estimator")
+        self.depth += 1
+        self.visit(search.estimator, inside)
+        try:
+            candidates, _ = candidates_of(search, self.n_samples, self.groups)
+        except (TypeError, ValueError) as error:
+            self.add(MEDIUM, where, f"its candidates are not known: {error}", "state them")
+            candidates = []
+        for candidate in candidates[:_MOST_CANDIDATES]:
+            self.visit(candidate, inside)
+        self.depth -= 1
+        for scorer in scorers_in(search.scoring):
+            if has_price(scorer):
+                self.private(scorer, f"{below(path, 'scoring')} ({type(scorer).__name__})")
+        for what, way_out in search_leaks(search):
+            self.add(MEDIUM, where, what, way_out)
+        parts = [part for _, part in self.parts[n_parts:]]
+        self.in_searches |= {id(part) for part in parts}
+        self.splits(search, where, parts)
+        for part in dict.fromkeys(parts):
+            if (unit := _unit_without_ids(part)) is None:
+                continue
+            self.add(
+                HIGH,
+                where,
+                f"{type(part).__name__} inside it gets no groups, and its budget protects one "
+                f"{unit!r}: each fit is refused",
+                "sklearn.set_config(enable_metadata_routing=True), and "
+                f".set_{'score' if hasattr(part, 'metric') else 'fit'}_request(groups=True) on it",
+            )
+        if self.depth or not candidates or not parts:
+            return
+        try:
+            Pricer(self.n_samples, self.groups, None).search(search).total()
+        except (TypeError, ValueError) as error:
+            if all(finding.severity != HIGH for finding in self.findings[n_findings:]):
+                self.add(LOW, where, f"its cost is not known: {error}", "search_cost(search, ...)")
+        else:
+            self.searches.append((where, search))
+
+    def splits(self, search: Any, where: str, parts: Sequence[Any]) -> None:
+        """Look at the splitter of a search, under the relations of its budgets."""
+        relations = {relation_of(budget_of(part)) for part in parts if releases(part)}
+        classifier = is_classifier(search.estimator)
+        try:
+            splitter = splitter_of(search.cv)
+            notes = fold_notes(search.cv, splitter, classifier, relations)
+            check_splits(search.cv, splitter, relations, None)
+            notes += check_halving(search, classifier, relations)
+        except (TypeError, ValueError) as error:
+            what, _, way_out = str(error).partition(WAY_OUT)
+            self.add(HIGH, where, what, way_out or "another cv=")
+            return
+        relation = "KFold" if relations <= {"replace_one"} else "PerRecordKFold"
+        for note in notes:
+            self.add(MEDIUM, where, note, f"cv={relation}(...)")
+
+
+# --- parameters that mean something else here ---------------------------------------------------
+
+
+def _is_above(value: Any, most: int) -> bool:
+    return isinstance(value, int | np.integer) and bool(value > most)
+
+
+def _meaning(part: Any) -> tuple[str, str, str] | None:
+    """Return which parameter means something else in scikit-learn: severity, what and way out."""
+    name = type(part).__name__
+    if name == "DPKMeans" and _is_above(n := part.max_iter, 10):
+        if part.algorithm != "lloyd":
+            what = f"max_iter={n} is for algorithm='lloyd'; 'tree' does not read it"
+            return LOW, what, "leave it out"
+        what = (
+            f"algorithm='lloyd' runs all of max_iter={n} iterations and splits its allowance "
+            f"between them, where scikit-learn stops when centres rest: each has 1/{n} of it"
+        )
+        return MEDIUM, what, "algorithm='tree', or max_iter=5"
+    if name == "DPQuantileTransformer" and _is_above(n := part.n_quantiles, 129):
+        rounds = int(n - 2).bit_length()
+        what = f"n_quantiles={n} takes {rounds} rounds, which share the allowance (5 for 33)"
+        return LOW, what, "the default, 33"
+    if name == "DPSubsampleAggregate" and part.output == "predictions" and part.public is None:
+        what = "has no public rows, for which the blocks are asked: fit is refused"
+        way_out = "public=, rows that resemble the private ones, or output='parameters'"
+        return HIGH, what, way_out
+    return None
+
+
 # --- ids of users ---------------------------------------------------------------------------------
 
 
-def without_ids(search_parts: Sequence[Any], where: str) -> Iterator[Finding]:
-    """Find parts of a search that are not handed the ids that their budget needs."""
-    for part in dict.fromkeys(search_parts):
-        if (unit := _unit_without_ids(part)) is None:
-            continue
-        yield Finding(
-            HIGH,
-            where,
-            f"{type(part).__name__} inside it gets no groups, and its budget protects one "
-            f"{unit!r}: each fit is refused",
-            "sklearn.set_config(enable_metadata_routing=True), and "
-            f".set_{'score' if hasattr(part, 'metric') else 'fit'}_request(groups=True) on it",
-        )
+def _steps_without_ids(
+    container: Any, path: str = "", prefix: str | None = ""
+) -> Iterator[Finding]:
+    """Find steps, at any depth but not in searches, that do not get the ids their budget needs.
 
-
-def steps_without_ids(container: Any) -> Iterator[Finding]:
-    """Find steps of pipelines, at any depth, that are not handed the ids that their budget needs.
-
-    A search inside is looked at by itself.
-    """
-    return _steps(container, "", "")
-
-
-def _steps(container: Any, path: str, prefix: str | None) -> Iterator[Finding]:
-    """Find them below a path.
-
-    Without metadata routing, what `fit` is handed as ``<prefix>groups`` reaches the container; None
-    if nothing does.
+    Without metadata routing, what `fit` gets as ``<prefix>groups`` reaches the container; None if
+    nothing does.
     """
     for name, step, _ in steps_of(container) or []:
         if isinstance(step, str | type | FrozenEstimator) or step is None or is_search(step):
             continue
-        inner = f"{path}__{name}" if path else name
+        inner = below(path, name)
         reached = _passed_on(container, name, prefix)
         if not has_price(step):
-            yield from _steps(step, inner, reached)
+            yield from _steps_without_ids(step, inner, reached)
             continue
         if (unit := _unit_without_ids(step)) is None:
             continue
@@ -624,7 +546,7 @@ def _steps(container: Any, path: str, prefix: str | None) -> Iterator[Finding]:
 
 
 def _passed_on(container: Any, name: str, prefix: str | None) -> str | None:
-    """Return the prefix of what a container passes on to a step without metadata routing."""
+    """Return the prefix of the arguments that a container hands to a step without routing."""
     if prefix is None:
         return None
     if isinstance(container, Pipeline):
@@ -634,16 +556,12 @@ def _passed_on(container: Any, name: str, prefix: str | None) -> str | None:
 
 
 def _unit_without_ids(part: Any) -> str | None:
-    """Return the unit of the budget of a part to which no ids are routed; None: all is well."""
+    """Return the unit of a part's budget if no ids are routed to the part; None: all is well."""
     budget = budget_of(part)
     if budget is None or budget.unit is None:
         return None
     routes = bool(get_config()["enable_metadata_routing"])
-    return None if routes and _asks_for_groups(part) else budget.unit
-
-
-def _asks_for_groups(part: Any) -> bool:
-    """Say whether scikit-learn's metadata routing hands groups to a part."""
     request = part.get_metadata_routing()
     requested = [getattr(request, method).requests.get("groups") for method in ("fit", "score")]
-    return any(alias is True or isinstance(alias, str) for alias in requested)
+    requests = any(alias is True or isinstance(alias, str) for alias in requested)
+    return None if routes and requests else budget.unit

@@ -1,7 +1,4 @@
-"""The epsilon that buys an error: `choose_epsilon`, the inverse of ``expected_error``.
-
-It inverts expected errors, which need public numbers only. Nothing is charged.
-"""
+"""The epsilon that buys an error: `choose_epsilon`, the inverse of ``expected_error``."""
 
 from __future__ import annotations
 
@@ -21,7 +18,7 @@ _TOLERANCE = 1.005  # how close the search comes, as a ratio; then digits are cu
 
 
 def _answers(estimator: Any, n_samples: int, options: dict[str, Any]) -> Callable[[float], Any]:
-    """Return the function that says which error an epsilon has."""
+    """Return a function from epsilon to the expected error."""
     if isinstance(estimator, str):
         return lambda epsilon: statistics.expected_error(
             estimator, n_samples, epsilon=epsilon, **options
@@ -46,7 +43,7 @@ def _answers(estimator: Any, n_samples: int, options: dict[str, Any]) -> Callabl
 
 
 def _cut(epsilon: float) -> float:
-    """Return the next number above that has three digits."""
+    """Round up to three digits."""
     unit = 10.0 ** (math.floor(math.log10(epsilon)) - 2)
     return float(f"{math.ceil(epsilon / unit - 1e-9) * unit:.3g}")
 
@@ -81,8 +78,8 @@ def choose_epsilon(
     Returns
     -------
     epsilon : float
-        With three digits, rounded up; `low` if that is enough. If fits are rehearsed to estimate
-        the error, it is only as precise as they are (about 5%).
+        With three digits, rounded up; `low` if that is enough. Precise to about 5% if the error is
+        estimated by rehearsed fits.
 
     Raises
     ------
@@ -94,14 +91,12 @@ def choose_epsilon(
 
     Notes
     -----
-    **Privacy.** *Released*: nothing. *Sensitivity*, *mechanism*: none, as no private row is read.
-    *Charged*: nothing. The rows of ``like`` must be public.
+    **Privacy.** *Released*, *sensitivity*, *mechanism*, *charged*: nothing, because no private row
+    is read. The rows of ``like`` and their number must be public. Choose `error` by the purpose of
+    the result, not by looking at results on the private rows.
 
-    What clipping to stated bounds changes is not in the error, unless the Notes of the estimator
-    say so: it is relative to the rows as clipped, and bounds that are too narrow make it small.
-
-    The number of rows counts as public here. Choose `error` by the purpose of the result, not by
-    looking at results on the private rows.
+    The error is relative to the clipped rows, unless the Notes of the estimator say otherwise, so
+    bounds that are too narrow make it small.
 
     Examples
     --------
@@ -126,16 +121,16 @@ def choose_epsilon(
         check_integer(width, "n_features", low=1, high=2**20)
     answer = _answers(estimator, n_samples, options)
 
-    def met(found: Any) -> bool:
-        return bool(np.all(np.asarray(found, dtype=np.float64) <= limit))  # NaN is not
+    def met(errors: Any) -> bool:
+        return bool(np.all(np.asarray(errors, dtype=np.float64) <= limit))  # NaN is not
 
     def enough(epsilon: float) -> bool:
         try:
             return met(answer(epsilon))
-        except ValueError:  # of too much noise: at `high` there was an answer
+        except ValueError:  # too much noise, because there was an answer at `high`
             return False
 
-    least = answer(high)  # tells first what is wrong with the arguments
+    least = answer(high)  # refuses wrong arguments first
     if not met(least):
         raise ValueError(
             f"At epsilon={high:g} the expected error is {np.asarray(least)}, more than "
@@ -148,7 +143,7 @@ def choose_epsilon(
         middle = math.sqrt(below * above)
         below, above = (below, middle) if enough(middle) else (middle, above)
     epsilon = _cut(above)
-    while not enough(epsilon):  # where rehearsed errors do not fall evenly
+    while not enough(epsilon):  # rehearsed errors do not fall evenly
         epsilon = _cut(epsilon * _TOLERANCE)
         if epsilon >= high:
             return high

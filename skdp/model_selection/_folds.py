@@ -1,26 +1,18 @@
-"""How rows are split: folds by content, which splitters suit which relation, parts of a table.
+"""Folds by content, rules for other splitters, and parts of a table.
 
-`PerRecordKFold`: the fold of a record is a keyed hash of that record alone, so that
-under adjacency="add_or_remove_one" the folds of neighbouring tables are neighbouring tables:
-removing one record takes it out of one test fold and out of the other training folds, and moves
-no other. A splitter by position cannot give this where the number of rows is private: removing
-the first row moves up to one row across each border of an unshuffled `KFold`, and hundreds of
-rows of a shuffled one.
+`PerRecordKFold`: the fold of a record is a keyed hash of that record alone. So under
+adjacency="add_or_remove_one" removing a record takes it out of one test fold and out of the other
+training folds, and moves no other: the folds of neighbouring tables are neighbouring tables. No
+splitter by position can give this where the number of rows is private.
 
-Its hash is a function of one row at a time. That is easy to lose: the categories of a
-column, the item size of a string array and the dtype that numpy or pandas chooses for a column
-all depend on the *other* rows. So numbers are hashed as the bits of their float64 value whatever
-the column's dtype, text as its characters, times as microseconds, missing values (None, NaN, NA,
-NaT) as one word, and the rows of a list cell by cell, because they may differ in length.
-Integer arithmetic modulo 2**64 makes it exact, and the same in every batch.
+The hash must be a function of one row at a time, but the categories of a column, the item size of
+a string array and the dtype that numpy or pandas chooses depend on the *other* rows. So numbers
+are hashed as the bits of their float64 value, text as its characters, times as microseconds,
+missing values (None, NaN, NA, NaT) as one word, and the rows of a list cell by cell. Integer
+arithmetic modulo 2**64 makes the hash exact, and the same in every batch.
 
-Other splitters: under "replace_one" the number of rows is public, and folds that are a function of
-the positions alone are neighbouring. Under "add_or_remove_one" it is private: positions shift, so
-that only folds by content are neighbouring; and what fits once a row, or on a number of rows that
-follows from that of the table, tells it.
-
-Parts (`fit_parts`): a row is in the part that its own key names, or in none, so the parts are
-disjoint whatever the rows hold, as `PrivacyBudget.parallel` asks.
+`fit_parts`: the key of a row alone names its part, so parts are disjoint whatever the rows hold, as
+`PrivacyBudget.parallel` needs.
 """
 
 from __future__ import annotations
@@ -64,8 +56,8 @@ from skdp.user_code import or_raise, suppress_warnings
 
 Words = NDArray[np.uint64]
 
-_FIRST_OF_Y = 2**32  # the key of y's first column: rows of X may differ in length
-_BLOCK = 2**16  # rows hashed at a time, so that no second copy of X is held
+_FIRST_OF_Y = 2**32  # number of y's first column, above those of X, whose rows may be of any length
+_BLOCK = 2**16  # rows hashed at a time, so that no second copy of X is needed
 _COMPLEX = "Complex data not supported: X and y must be real."
 _NO_CONTENT = (
     "X and y must hold real numbers, text, times, missing values or sequences of these: an object "
@@ -83,10 +75,6 @@ def _mix(words: Words) -> Words:
 
 class _Refused(Exception):
     """Why records have no hash: a type of error and its fixed text."""
-
-    def __init__(self, kind: type[Exception], text: str) -> None:
-        super().__init__(text)
-        self.problem = kind, text
 
 
 def _digest(content: bytes, key: bytes) -> int:
@@ -146,22 +134,21 @@ def _words(values: NDArray, key: bytes) -> Words:
         return _time_words(values)
     if values.dtype.kind == "c":
         raise _Refused(ValueError, _COMPLEX)
-    known: dict[str, int] = {}
-    out = np.empty(values.shape, dtype=np.uint64)
-    flat = out.reshape(-1)
-    for i, cell in enumerate(values.reshape(-1)):
-        if type(cell) is str or type(cell) is np.str_:
-            word = known.get(cell)
-            if word is None:
-                word = known[str(cell)] = _cell_word(str(cell), key)
-        else:
-            word = _cell_word(cell, key)
-        flat[i] = word
-    return out
+    known: dict[str, int] = {}  # most columns of text have few different texts
+
+    def word(cell: Any) -> int:
+        if type(cell) is not str and type(cell) is not np.str_:
+            return _cell_word(cell, key)
+        if cell not in known:
+            known[str(cell)] = _cell_word(str(cell), key)
+        return known[cell]
+
+    flat = np.fromiter(map(word, values.reshape(-1)), np.uint64, values.size)
+    return flat.reshape(values.shape)
 
 
 def _is_sequence(cell: Any) -> bool:
-    """Say whether a cell has cells of its own (what numpy would make a dimension of)."""
+    """Say whether a cell has cells of its own, of which numpy would make a dimension."""
     if isinstance(cell, str | bytes | np.generic) or is_missing(cell):
         return False
     return isinstance(cell, Sequence) or hasattr(cell, "__array__")
@@ -186,10 +173,7 @@ def _column_keys(first: int, width: int, key: bytes) -> Words:
 
 
 def _row_words(rows: Sequence[Any], key: bytes, first: int) -> Words:
-    """Return the sum of the mixed words of each row of a list, whatever its length.
-
-    The same as of an array, for rows that would make one.
-    """
+    """Return the hash of each row of a list: the same as of an array, if rows are of one length."""
     flat = [_flat(row) for row in rows]
     lengths = [len(row) for row in flat]
     cells = np.empty(sum(lengths), dtype=object)
@@ -205,10 +189,10 @@ def _row_words(rows: Sequence[Any], key: bytes, first: int) -> Words:
 
 
 def _columns(table: Any) -> list[Any]:
-    """Return the columns of a table, or a whole array, as arrays with a first axis of rows."""
+    """Return a table as arrays with a first axis of rows, or as one list of rows."""
     table = checked(table)
     if sparse.issparse(table):
-        return [table]  # in rows
+        return [table]
     if hasattr(table, "iloc"):
         if table.ndim == 1:
             return [table.to_numpy()]
@@ -229,16 +213,13 @@ def _columns(table: Any) -> list[Any]:
         values = np.empty(0)
     if values.dtype.kind in "biuf" and values.ndim and len(values) == len(table):
         return [values]
-    # Text, times or rows of different lengths. The array that numpy would make of them (numbers
-    # beside text turn into text) depends on all rows, so each row is taken by itself.
+    # Text, times or rows of different lengths: the array that numpy would make depends on all rows
+    # (numbers beside text turn into text), so each row is hashed by itself.
     return [list(table)]
 
 
 def _add_words(total: Words, column: Any, key: bytes, first: int) -> int:
-    """Add the words of a column's rows to `total`, in place; return how many keys it used.
-
-    uint64 sums wrap, so neither the order of the additions nor the blocks count.
-    """
+    """Add the words of a column's rows to `total`, in place; return its number of columns."""
     n, rows = len(total), isinstance(column, list)
     width = 1 if rows else int(np.prod(column.shape[1:], dtype=np.int64))
     keys = _column_keys(first, width, key)
@@ -249,6 +230,7 @@ def _add_words(total: Words, column: Any, key: bytes, first: int) -> int:
             continue
         block = block.toarray() if sparse.issparse(block) else block
         words = _words(block, key).reshape(len(block), width)
+        # uint64 sums wrap, so that neither the order of the additions nor the blocks matter.
         total[start : start + _BLOCK] += _mix(words + keys).sum(axis=1, dtype=np.uint64)
     return width
 
@@ -256,20 +238,18 @@ def _add_words(total: Words, column: Any, key: bytes, first: int) -> int:
 def record_words(X: Any, y: Any, key: bytes) -> Words:
     """Return one keyed 64-bit hash for each record (a row of X with its entry of y, if any).
 
-    Guarantee: entry i is a function of `key` (at most 64 bytes) and record i, in every container.
-    Text is hashed by keyed BLAKE2b; the words of a record are added up after mixing each with the
-    key of its column.
+    Entry i is a function of `key` (at most 64 bytes) and record i alone, in every container.
     """
-    with suppress_warnings():  # a warning would tell of a cell
+    with suppress_warnings():  # a warning could quote a cell
         try:
-            # An error of a cell's own code may quote the cell.
+            # An error of a cell's own code could quote the cell, too.
             words: Words = or_raise(
                 lambda: _record_words(X, y, key), lambda: TypeError(_NO_CONTENT), own=(_Refused,)
             )
             return words
         except _Refused as refused:
-            problem = refused.problem
-    raise problem[0](problem[1])
+            kind, text = refused.args
+    raise kind(text)
 
 
 def _record_words(X: Any, y: Any, key: bytes) -> Words:
@@ -292,12 +272,11 @@ class PerRecordKFold(BaseCrossValidator):
 
     This is the splitter for adjacency="add_or_remove_one". The fold of a record does not depend on
     other records, on its position or on the number of rows. So if two tables differ in one record,
-    their folds differ in that record only. The sum of the charges of a search is then a guarantee
+    their folds differ in that record only, and the sum of the charges of a search is a guarantee
     for the whole search.
 
-    Records with the same content (a row of X with its entry of y) are always in the same fold.
-    The values of a record are hashed: the same table with another dtype, container or order gives
-    the same folds; a rescaled table gives others.
+    Records with the same content (a row of X with its entry of y) are always in the same fold, in
+    every dtype, container and order. A rescaled table has other folds.
 
     Parameters
     ----------
@@ -305,20 +284,18 @@ class PerRecordKFold(BaseCrossValidator):
         Number of folds, at least 2.
     random_state : int or None, default=None
         The key of the hash. None draws a key from the operating system when the splitter is made;
-        all candidates of a search, and all copies of the splitter, use the same key. The key need
-        not be secret, but must not be chosen after looking at the data.
+        copies of the splitter have the same key. It need not be secret, but must not be chosen
+        after looking at the data.
 
     Notes
     -----
-    **Privacy.** Nothing is released. Fold sizes are random, and private. In a table that is small
-    or has few different records, a fold or a training part may be empty. This raises no error:
-    under "add_or_remove_one" an empty training part is fitted and charged like any other, and a
-    `private_scorer` scores an empty fold like any other. Under "replace_one" the number of rows of
-    every fold would have to be public: use `KFold` instead.
+    **Privacy.** Fold sizes are random, and private. In a small table a fold or a training part may
+    be empty. Under "add_or_remove_one" it is fitted, scored and charged like any other. Under
+    "replace_one" the number of rows of every fold would have to be public: use `KFold` instead.
 
-    With `groups`, the fold of a user is a keyed hash of the id alone. All rows of one user are in
-    one fold, and if two tables differ in one user, their folds differ in that user only. So this is
-    also the splitter for a budget with a `unit`, under both relations.
+    With `groups`, the fold of a user is a keyed hash of the id alone: if two tables differ in one
+    user, their folds differ in that user only. So this is also the splitter for a budget with a
+    `unit`, under both relations.
 
     References
     ----------
@@ -338,16 +315,18 @@ class PerRecordKFold(BaseCrossValidator):
     """
 
     def __init__(self, n_splits: int = 5, *, random_state: int | None = None) -> None:
-        for name, value in (("n_splits", n_splits), ("random_state", random_state)):
-            if value is None and name == "random_state":
-                continue
+        for value, text in (
+            (n_splits, "n_splits must be an integer >= 2"),
+            (
+                0 if random_state is None else random_state,
+                "random_state must be an integer or None",
+            ),
+        ):
             if not isinstance(value, numbers.Integral) or isinstance(value, bool):
-                allowed = "an integer >= 2" if name == "n_splits" else "an integer or None"
-                raise TypeError(f"{name} must be {allowed}, got {type(value).__name__}")
+                raise TypeError(f"{text}, got {type(value).__name__}")
         if n_splits < 2:
             raise ValueError(f"n_splits must be an integer >= 2, got {n_splits}")
-        self.n_splits = int(n_splits)
-        self.random_state = random_state
+        self.n_splits, self.random_state = int(n_splits), random_state
         if random_state is None:
             self._key = public_generator(None).bytes(32)
         else:
@@ -368,19 +347,17 @@ class PerRecordKFold(BaseCrossValidator):
         """
         return self.n_splits
 
-    # scikit-learn's metadata routing hands them to `split`, where there are any.
+    # scikit-learn's metadata routing hands groups to `split`.
     __metadata_request__split: ClassVar[dict[str, bool]] = {"groups": True}
 
     def _user_words(self, X: Any, groups: Any) -> Words:
         """Return one keyed hash of its id for each row."""
         n = int(X.shape[0]) if hasattr(X, "shape") else len(X)
-        # Rows without an id go to one fold: fits leave them out, or refuse them.
         name = type(self).__name__
         units = check_units(groups, n, estimator=name, adjacency="add_or_remove_one")
-        first, second = (
-            np.uint64(_digest(name, self._key)) for name in (b"user", b"fold of a user")
-        )
+        first, second = (np.uint64(_digest(b, self._key)) for b in (b"user", b"fold of a user"))
         words = _mix(_mix(units.words ^ first) + second)
+        # Rows without an id (code -1) go to one fold: fits leave them out, or refuse them.
         return np.append(words, np.uint64(0))[units.codes]
 
     def split(
@@ -419,8 +396,8 @@ class PerRecordKFold(BaseCrossValidator):
 
 # --- splitters ------------------------------------------------------------------------------------
 
-# The relations under which folds are looked at; of a budget whose unit has many rows, both count as
-# the last: the number of rows is private, and a user is all of one fold or in none of it.
+# The relations that decide which folds are neighbouring. Of a budget with a unit, both count as
+# USERS: the number of rows is private, and all rows of a user are in one fold.
 REPLACE, ADD, USERS = "replace_one", "add_or_remove_one", "users"
 
 WAY_OUT = ". Use "  # between what is refused and what to do instead
@@ -498,7 +475,7 @@ def splitter_of(cv: Any) -> Any:
 
 
 def number_of_splits(splitter: Any, n_samples: int | None, groups: Any) -> int:
-    """Return the number of splits, from the number of rows at most."""
+    """Return the number of splits, which may depend on the number of rows but not on the rows."""
     if n_samples is None:
         if isinstance(splitter, LeaveOneOut | LeavePOut):
             raise ValueError(
@@ -511,7 +488,7 @@ def number_of_splits(splitter: Any, n_samples: int | None, groups: Any) -> int:
 
 
 def relation_of(budget: Any) -> str:
-    """Return the relation under which folds are looked at, of a budget or None."""
+    """Return the relation of a budget, or of none, that decides which folds are neighbouring."""
     if getattr(budget, "unit", None) is not None:
         return USERS
     return str(getattr(budget, "adjacency", REPLACE))
@@ -523,17 +500,16 @@ def _is_stated(cv: Any) -> bool:
 
 
 def fold_notes(cv: Any, splitter: Any, classifier: bool, adjacencies: set[str]) -> list[str]:
-    """Say where the folds of neighbouring tables are not neighbouring tables."""
+    """Return why folds of neighbouring tables are not neighbouring under these relations."""
     kind = type(splitter)
     per_record = isinstance(splitter, PerRecordKFold)
+    stated = _is_stated(cv) or kind is PredefinedSplit
     notes = []
     if USERS in adjacencies and not per_record:
-        stated = _is_stated(cv) or kind is PredefinedSplit
         notes.append(_STATED_USERS_NOTE if stated else _USERS_NOTE.format(name=kind.__name__))
-    if "add_or_remove_one" in adjacencies and not per_record:
-        stated = _is_stated(cv) or kind is PredefinedSplit
+    if ADD in adjacencies and not per_record:
         notes.append(_STATED_NOTE if stated else _INDEX_NOTE.format(name=kind.__name__))
-    if "replace_one" in adjacencies:
+    if REPLACE in adjacencies:
         stratified = classifier and (cv is None or isinstance(cv, numbers.Integral))
         if per_record:
             notes.append(_PER_ROW_NOTE)
@@ -547,16 +523,13 @@ def fold_notes(cv: Any, splitter: Any, classifier: bool, adjacencies: set[str]) 
 
 
 def check_splits(cv: Any, splitter: Any, adjacencies: set[str], n_samples: int | None) -> None:
-    """Refuse splits that tell the number of rows, or that count one row several times.
-
-    Raises ValueError with the way out.
-    """
+    """Refuse splits that reveal a private number of rows, or that count one row several times."""
     kind, why = refused_for_users(splitter)
     if USERS in adjacencies and kind:
         raise ValueError(
             f"cv: {kind} {why}{WAY_OUT}PerRecordKFold, which draws the fold of each user alone"
         )
-    if "add_or_remove_one" in adjacencies and isinstance(splitter, LeaveOneOut | LeavePOut):
+    if ADD in adjacencies and isinstance(splitter, LeaveOneOut | LeavePOut):
         raise ValueError(
             f"cv: {type(splitter).__name__} fits once a row or more, so the ledger would tell the "
             f"number of rows, which is private under adjacency='add_or_remove_one'{WAY_OUT}"
@@ -580,24 +553,17 @@ def check_splits(cv: Any, splitter: Any, adjacencies: set[str], n_samples: int |
 
 
 def check_halving(search: Any, classifier: bool, adjacencies: set[str]) -> list[str]:
-    """Refuse a halving search that tells the number of rows; else return what is to be noted.
-
-    Raises ValueError with the way out.
-    """
+    """Refuse a halving search that reveals a private number of rows; else return notes."""
     if not is_halving(search) or search.resource != "n_samples":
         return []
+    refused = f"{type(search).__name__} with resource='n_samples' is refused"
+    instead = f"{HALVES}{WAY_OUT}GridSearchCV or RandomizedSearchCV with PerRecordKFold"
     if USERS in adjacencies:
+        raise ValueError(f"{refused} where a user has many rows: {instead}, or another resource=")
+    if ADD in adjacencies:
         raise ValueError(
-            f"{type(search).__name__} with resource='n_samples' is refused where a user has many "
-            f"rows: {HALVES}{WAY_OUT}GridSearchCV or "
-            "RandomizedSearchCV with PerRecordKFold, or another resource="
-        )
-    if "add_or_remove_one" in adjacencies:
-        raise ValueError(
-            f"{type(search).__name__} with resource='n_samples' is refused under "
-            f"adjacency='add_or_remove_one': {HALVES}{WAY_OUT}GridSearchCV or "
-            "RandomizedSearchCV with PerRecordKFold, another resource=, or a budget "
-            "with adjacency='replace_one'"
+            f"{refused} under adjacency='add_or_remove_one': {instead}, another resource=, or a "
+            "budget with adjacency='replace_one'"
         )
     if classifier and isinstance(search.min_resources, str):
         return [_CLASSES_NOTE.format(value=search.min_resources)]
@@ -638,8 +604,8 @@ def fit_parts(
 
     Notes
     -----
-    **Privacy.** Released: what each fit releases about its part; it is charged to the budget of
-    that part. The key of a row alone decides its part, so each row is in at most one part.
+    **Privacy.** Each fit is charged to the budget of its part. The key of a row alone decides its
+    part, so each row is in at most one part.
     """
     _check_parts(parts)
     split = split_by_key(X, y, by, list(parts))
@@ -650,7 +616,7 @@ def fit_parts(
 
 
 def _check_parts(parts: Any) -> None:
-    """Raise if these are no budgets of parts."""
+    """Refuse parts that are not budgets of `PrivacyBudget.parallel`."""
     if not isinstance(parts, Mapping) or not parts:
         raise TypeError("parts must be what PrivacyBudget.parallel returned: a dict of budgets.")
     for name, budget in parts.items():

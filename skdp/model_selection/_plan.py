@@ -1,13 +1,12 @@
-"""What will be charged, before any row is read: `plan`, `search_cost` and `cross_val_cost`.
+"""Future charges, before any row is read: `plan`, `search_cost` and `cross_val_cost`.
 
-The price of a search is the sum of what every fit of every candidate, every private score and the
-refit will charge; `PrivacyBudget.reserve` sets it aside, so that a search that cannot be paid is
+`PrivacyBudget.reserve` sets the price of a search aside, so that a search that cannot be paid is
 refused before it starts. (scikit-learn turns an exception in ``fit`` into a NaN score: a search
-whose budget runs out half-way would go on with what is left of its candidates.)
+whose budget runs out half-way would go on with some of its candidates.)
 
-Which folds keep the sum of the charges a guarantee for the search as a whole: under "replace_one"
-the folds by position, under "add_or_remove_one" the folds by content of `PerRecordKFold`.
-Everything else is said in the cost's `note`, which a reservation can write into the ledger.
+The sum of the charges is a guarantee for the search as a whole if folds of neighbouring tables are
+neighbouring: folds by position under "replace_one", folds by content (`PerRecordKFold`) under
+"add_or_remove_one". The `note` of a cost says what else it does not cover.
 """
 
 from __future__ import annotations
@@ -16,6 +15,7 @@ import html
 import inspect
 import math
 import numbers
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -32,7 +32,7 @@ from skdp.budget import Cost
 from skdp.budget.reports.html import html_table, text_table
 from skdp.loss.charge import total
 from skdp.model_selection._check import Finding, PipelineCheck, look_into
-from skdp.model_selection._pricing import Bill, Pricer, private_parts
+from skdp.model_selection._pricing import Bill, Pricer, naming_step, private_parts
 from skdp.parameters import FLAG, check_integer, check_parameter, naming
 
 
@@ -66,7 +66,7 @@ class PlannedCharge:
     note: str = ""
 
     def cells(self) -> tuple[Any, ...]:
-        """Return the line as plain values: step, estimator, times, epsilon, delta, error, note.
+        """Return the line as values: step, estimator, times, epsilon, delta, error, note.
 
         Returns
         -------
@@ -142,7 +142,7 @@ class ChargePlan(Sequence[PlannedCharge]):
 
 
 def _error(part: Any, n_samples: int | None, width: int | None) -> tuple[float, str]:
-    """Return what one fit's error will be, or NaN and why."""
+    """Return the error of one fit; NaN, and why, if it is not known."""
     if not hasattr(part, "expected_error"):
         return math.nan, "has no expected error"
     if n_samples is None:
@@ -152,7 +152,7 @@ def _error(part: Any, n_samples: int | None, width: int | None) -> tuple[float, 
     try:
         errors = part.expected_error(n_samples, **options)
     except (TypeError, ValueError) as error:
-        if "like must be" in str(error):  # which `plan` does not take: every step needs its own
+        if "like must be" in str(error):  # each step needs rows of its own
             call = f"{type(part).__name__}.expected_error({n_samples}, like=...)"
             return math.nan, f"depends on the rows: ask {call}"
         if width is None and "n_features must be given" in str(error):
@@ -162,64 +162,46 @@ def _error(part: Any, n_samples: int | None, width: int | None) -> tuple[float, 
 
 
 def _widths(estimator: Any, n_features: int | None) -> dict[int, int | None]:
-    """Return how many columns each step gets, as far as parameters tell."""
+    """Return the number of columns that each step gets, as far as parameters tell, by its id."""
+    widths: dict[int, int | None] = {id(estimator): n_features}
     if isinstance(estimator, ColumnTransformer):
-        inside: dict[int, int | None] = {}
         for _, step, columns in estimator.transformers:
-            width = len(columns) if isinstance(columns, list | tuple) else None
-            inside |= {id(step): width, **_widths(step, width)}
-        return inside
-    if not isinstance(estimator, Pipeline):
-        return {id(estimator): n_features}
-    widths: dict[int, int | None] = {}
-    width = n_features
-    for _, step in estimator.steps:
-        widths |= {id(step): width, **_widths(step, width)}
-        kept = isinstance(step, OneToOneFeatureMixin) or step in ("passthrough", None)
-        number = getattr(step, "n_components", None)
-        if not kept:
-            width = number if isinstance(number, int) else None
+            widths |= _widths(step, len(columns) if isinstance(columns, list | tuple) else None)
+    elif isinstance(estimator, Pipeline):
+        width = n_features
+        for _, step in estimator.steps:
+            widths |= _widths(step, width)
+            if not (isinstance(step, OneToOneFeatureMixin) or step in ("passthrough", None)):
+                number = getattr(step, "n_components", None)
+                width = number if isinstance(number, int) else None
     return widths
 
 
-def _checked(path: str, part: Any) -> None:
-    """Raise what every fit of a part would raise for its parameters, with the name of the step."""
-    try:
-        check_without_rows(part)
-    except (TypeError, ValueError) as error:
-        if not path:
-            raise
-        raise type(error)(f"step {path}: {error}") from None
-
-
-def _lines(estimator: Any, pricer: Pricer, times: int, n_features: int | None) -> list[Any]:
-    """Return the charges of so many fits of an estimator, without those of searches inside."""
+def _lines(estimator: Any, pricer: Pricer, n_features: int | None) -> list[PlannedCharge]:
+    """Return the charges of one fit; of a search inside, equal charges as one line."""
     widths, lines = _widths(estimator, n_features), []
     for path, part in private_parts(estimator):
         name = type(part).__name__
         if is_search(part) and not has_price(part):
             bill = pricer.search(part)
-            lines += _of_bill(bill, path, name)
+            pricer.notes = [*bill.notes, *pricer.notes]
+            counts: Counter[tuple[Cost, str]] = Counter()
+            for times, cost, what in bill.lines:
+                counts[cost, what] += times
+            lines += [
+                PlannedCharge(path, name, times, cost, note=what)
+                for (cost, what), times in counts.items()
+                if times
+            ]
         elif pricer.mine(part):
-            _checked(path, part)
-            cost = pricer.price(path, part)
+            with naming_step(path):
+                check_without_rows(part)
+            price = pricer.price(path, part)
             error, note = _error(part, pricer.n_samples, widths.get(id(part)))
-            if cost is None:
+            if price is None:
                 error, note = math.nan, "nothing is released"
-            lines.append(PlannedCharge(path, name, times, cost, error, note))
+            lines.append(PlannedCharge(path, name, 1, price, error, note))
     return lines
-
-
-def _of_bill(bill: Bill, path: str, name: str) -> list[PlannedCharge]:
-    """Return the charges of a search, equal ones as one line."""
-    counts: dict[tuple[Cost, str], int] = {}
-    for times, cost, what in bill.lines:
-        counts[cost, what] = counts.get((cost, what), 0) + times
-    return [
-        PlannedCharge(path, name, times, cost, note=what)
-        for (cost, what), times in counts.items()
-        if times
-    ]
 
 
 def plan(
@@ -240,8 +222,8 @@ def plan(
     n_samples : int, default=None
         Number of rows, as far as it is public. Without it no error is shown.
     n_features : int, default=None
-        Number of columns of X. After a step that changes the columns, their number is used as far
-        as parameters determine it.
+        Number of columns of X. Parameters tell the number after a step that changes it, or no error
+        is shown.
     groups : array-like of shape (n_samples,), default=None
         Passed to ``get_n_splits`` of a splitter that counts groups.
     budget : PrivacyBudget, default=None
@@ -263,10 +245,9 @@ def plan(
 
     Notes
     -----
-    **Privacy.** *Released*: nothing. *Sensitivity*, *mechanism*: none, because no row is read.
-    *Charged*: nothing.
+    **Privacy.** *Released*, *sensitivity*, *mechanism*, *charged*: nothing, because no row is read.
 
-    Each fit of a search uses fewer than `n_samples` rows, so its error is larger. It is not shown.
+    Errors of the fits of a search are not shown: each uses fewer than `n_samples` rows.
 
     Examples
     --------
@@ -276,19 +257,14 @@ def plan(
     ...     skdp.DPMinMaxScaler(bounds=(0, 100)), skdp.DPKMeans(4, bounds=(0, 1), epsilon=0.5)
     ... )
     >>> planned = skdp.plan(pipeline, n_samples=10_000, n_features=3)
-    >>> [(one.step, one.times) for one in planned], float(planned.total.epsilon)
+    >>> [(charge.step, charge.times) for charge in planned], float(planned.total.epsilon)
     ([('dpminmaxscaler', 1), ('dpkmeans', 1)], 0.5)
     """
     if not hasattr(estimator, "get_params") or isinstance(estimator, type):
         raise TypeError(f"estimator must be an estimator, got {type(estimator).__name__}")
     pricer = Pricer(n_samples, groups, budget)
-    if is_search(estimator) and not has_price(estimator):
-        bill = pricer.search(estimator)
-        lines = _of_bill(bill, "", type(estimator).__name__)
-        notes = [*bill.notes, *pricer.notes]
-    else:
-        lines = _lines(estimator, pricer, 1, n_features)
-        notes = list(pricer.notes)
+    lines = _lines(estimator, pricer, n_features)
+    notes = pricer.notes
     if findings := look_into(estimator, pricer.n_samples, groups):
         what = "1 finding" if len(findings) == 1 else f"{len(findings)} findings"
         notes.append(f"check_pipeline has {what} beside these charges")
@@ -300,7 +276,7 @@ def plan(
 
 
 class SearchCost(Cost):
-    """The cost of a search: a `Cost` that also shows what it consists of.
+    """The cost of a search: a `Cost` with its numbers of fits and scores, and notes.
 
     Parameters
     ----------
@@ -350,13 +326,13 @@ class SearchCost(Cost):
         )
 
 
-def _cost_of(bill: Bill, of: Any, pricer: Pricer) -> SearchCost:
+def _cost_of(bill: Bill, estimator: Any, pricer: Pricer) -> SearchCost:
     return SearchCost(
         bill.total(),
         n_fits=bill.n_fits,
         n_scores=bill.n_scores,
         note="; ".join(dict.fromkeys((*bill.notes, *pricer.notes))),
-        findings=look_into(of, pricer.n_samples, pricer.groups),
+        findings=look_into(estimator, pricer.n_samples, pricer.groups),
     )
 
 
@@ -365,43 +341,34 @@ def search_cost(
 ) -> SearchCost:
     """Return the price of a search before it runs: all fits, private scores and the refit.
 
-    Each candidate is made as in the search (``clone`` and ``set_params``), so ``epsilon`` itself
-    may be searched over. The private estimators are found in the search's estimator and in
-    `Pipeline`, `FeatureUnion`, `ColumnTransformer`, `TransformedTargetRegressor`, voting estimators
-    and nested searches.
+    Each candidate is made as in the search, so ``epsilon`` itself may be searched over. Private
+    estimators count at any depth: in pipelines, column transformers, voting, nested searches.
 
-    **What the cost covers.** The fits and the private scores. With C candidates and K folds, each
-    candidate has a record in K - 1 training folds and in one test fold; the refit has it once more.
-    By sequential composition its privacy loss is at most C ((K - 1)
-    epsilon_fit + epsilon_score) + epsilon_refit. The ledger adds all C K + 1 fits and C K scores,
-    which is a little more, because it does not know which rows a fit read. The cost does not cover
+    **What the cost covers.** The fits and the private scores: of C candidates and K folds, C K + 1
+    fits and C K scores. (A record is in K - 1 training folds and one test fold, so its privacy loss
+    is a little less, but the ledger does not know which rows a fit read.) The cost does not cover
     the *choice*: ``best_params_`` and ``cv_results_`` come from scores on private folds, and are
     private only with a `private_scorer`. The `note` says so if the scorer is not private, and if
-    folds of neighbouring tables are not neighbouring. A private scorer inside a function or lambda
-    is not seen: it is missing from the cost, and the note calls it not private. Pass the scorer
-    itself.
+    folds of neighbouring tables are not neighbouring. Pass the scorer itself: inside a function or
+    lambda it is not seen.
 
     Parameters
     ----------
     search : GridSearchCV, RandomizedSearchCV, HalvingGridSearchCV or HalvingRandomSearchCV
-        An unfitted search. A random search with ``random_state=None`` must have no distributions;
-        its price is that of the most expensive candidate, times the number of candidates. The price
-        of a halving search is an upper bound.
+        An unfitted search. A random search with ``random_state=None`` must have lists only; all its
+        candidates count as the most expensive one. The price of halving is an upper bound.
     n_samples : int, default=None
-        Number of rows that the search will be fitted on. Only needed if the number of splits, the
-        price of an estimator or the number of candidates
-        (``HalvingRandomSearchCV(n_candidates="exhaust")``) depends on it.
+        Number of rows that the search will be fitted on. Only needed if the number of splits, a
+        price or the number of candidates (``n_candidates="exhaust"``) depends on it.
     groups : array-like of shape (n_samples,), default=None
         Passed to ``get_n_splits`` of splitters that need the groups.
     budget : PrivacyBudget, default=None
-        Count only what is charged to this budget. None counts everything, including estimators with
-        a budget of their own or without one.
+        Count only what is charged to this budget; None counts everything.
 
     Returns
     -------
     cost : SearchCost
-        Set it aside with ``budget.reserve(cost, note=cost.note)``. Its `findings` are those of
-        `check_pipeline`.
+        Set it aside with ``budget.reserve(cost, note=cost.note)``.
 
     Raises
     ------
@@ -444,7 +411,7 @@ def search_cost(
 
 
 def _check_splits(cv: Any) -> None:
-    """Refuse what makes no splits; an iterator of them is refused where they are counted."""
+    """Refuse a cv that makes no splits; iterators are refused where splits are counted."""
     if isinstance(cv, numbers.Integral):
         check_integer(cv, "cv", low=2, high=2**40)
     splits = check_cv(cv)
@@ -478,10 +445,9 @@ def cross_val_cost(
     n_samples : int, default=None
         Number of rows; only needed if the number of splits depends on it.
     scoring : callable, str, list, dict or None, default=None
-        As given to ``cross_val_score``. Private scorers are counted, unless they are inside a
-        function or lambda. None takes the scorer of a search.
+        As given to ``cross_val_score``. None takes the scorer of a search.
     return_train_score : bool, default=False
-        Whether the training folds are scored too; private scorers charge for these calls as well.
+        Whether the training folds are scored (and charged for), too.
     groups : array-like of shape (n_samples,), default=None
         Passed to ``get_n_splits`` of splitters that need the groups.
     budget : PrivacyBudget, default=None

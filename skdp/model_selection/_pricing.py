@@ -1,12 +1,13 @@
-"""What the parts of a search charge: fits of its candidates, private scores, the refit."""
+"""Prices of searches: fits of their candidates, private scores, the refit."""
 
 from __future__ import annotations
 
+import contextlib
 import copy
 import math
 import numbers
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -40,7 +41,7 @@ _MEMORY_NOTE = "an upper bound: steps that Pipeline(memory=...) takes from its c
 
 @dataclass
 class Bill:
-    """Costs with their multiplicities and what they are for, and what has to be said of them."""
+    """The charges of a search, as (times, cost, purpose), and notes on what they do not cover."""
 
     lines: list[tuple[int, Cost, str]]
     notes: list[str]
@@ -48,7 +49,7 @@ class Bill:
     n_scores: int = 0
 
     def total(self) -> Cost:
-        """Add the lines up."""
+        """Return the sum of all charges."""
         parts = [(cost, times) for times, cost, _ in self.lines if times]
         if not parts:
             raise ValueError(
@@ -59,27 +60,28 @@ class Bill:
 
 
 def _is_private(name: str, value: Any) -> bool:
-    """Say whether this parameter tells of charges: a private part, a search or a ledger."""
+    """Say whether a parameter may charge: a private estimator, a search or a budget."""
     if has_price(value) or is_search(value) or isinstance(value, PrivacyBudget):
         return True
     return name.rpartition("__")[2] == "budget" and value is None
 
 
+def below(path: str, name: str) -> str:
+    """Return the path of a step as ``set_params`` takes it."""
+    return f"{path}__{name}" if path else name
+
+
 def private_parts(estimator: Any, path: str = "") -> list[tuple[str, Any]]:
-    """Return the estimators and searches that one fit of `estimator` fits, each once, by name."""
+    """Return the private estimators and searches that one fit of `estimator` fits, with paths."""
     if isinstance(estimator, FrozenEstimator):
-        return []  # never fitted again; it passes on the attributes of what it holds
+        return []  # never fitted again, though it has all attributes of the estimator inside
     if has_price(estimator) or is_search(estimator):
         return [(path, estimator)]
     if not hasattr(estimator, "get_params") or isinstance(estimator, type):
         return []  # "drop", "passthrough", None, a function
     steps = steps_of(estimator)
     if steps is not None:
-        return [
-            part
-            for name, step, _ in steps
-            for part in private_parts(step, f"{path}__{name}" if path else name)
-        ]
+        return [part for name, step, _ in steps for part in private_parts(step, below(path, name))]
     inside = estimator.get_params(deep=True)
     if any(_is_private(name, value) for name, value in inside.items()):
         name, does = type(estimator).__name__, what_it_does(estimator)
@@ -100,53 +102,34 @@ def budget_of(part: Any) -> PrivacyBudget | None:
     return budget if isinstance(budget, PrivacyBudget) else None
 
 
+@contextlib.contextmanager
+def naming_step(path: str) -> Iterator[None]:
+    """Let an error of a step's parameters name the step."""
+    try:
+        yield
+    except (TypeError, ValueError) as error:
+        if not path:
+            raise
+        raise type(error)(f"step {path}: {error}") from None
+
+
 def price_or_none(part: Any) -> Cost | None:
     """Return the cost of one fit; None if it releases nothing, or its parameters are wrong."""
-    try:
+    with contextlib.suppress(TypeError, ValueError):
         cost: Cost | None = part.privacy_cost()
-    except (TypeError, ValueError):
-        return None
-    return cost
+        return cost
+    return None
 
 
 def releases(part: Any) -> bool:
-    """Say whether a fit of a part releases anything, so that a ledger has to count it."""
-    try:
+    """Say whether a ledger has to count a fit: unless it certainly releases nothing."""
+    with contextlib.suppress(TypeError, ValueError):
         return part.privacy_cost() is not None
-    except (TypeError, ValueError):
-        return True
-
-
-def _scorer_lists(
-    estimator: Any, scoring: Any, n_samples: int | None, groups: Any
-) -> list[list[Any]]:
-    """Return what may score `estimator`: lists of scorers, of which each score calls one list.
-
-    With ``scoring=None`` that is the ``score`` method, which a pipeline takes from its last step
-    and a search from its own ``scoring``, or else from its best candidate.
-    """
-    if scoring is not None:
-        return [scorers_in(scoring)]
-    if isinstance(estimator, FrozenEstimator):
-        return _scorer_lists(estimator.estimator, None, n_samples, groups)
-    if isinstance(estimator, Pipeline) and estimator.steps:
-        return _scorer_lists(estimator.steps[-1][1], None, n_samples, groups)
-    if not is_search(estimator):
-        return [[None]]
-    if isinstance(estimator.scoring, Mapping) and isinstance(estimator.refit, str):
-        return [[estimator.scoring.get(estimator.refit)]]
-    if estimator.scoring is not None:
-        return [scorers_in(estimator.scoring)]
-    candidates, _ = candidates_of(estimator, n_samples, groups)
-    return [
-        scorers
-        for candidate in candidates
-        for scorers in _scorer_lists(candidate, None, n_samples, groups)
-    ]
+    return True
 
 
 class Pricer:
-    """What the helpers below share: the caller's n_samples, groups and budget."""
+    """Prices for the caller's n_samples, groups and budget (None: for every budget)."""
 
     def __init__(self, n_samples: int | None, groups: Any, budget: Any) -> None:
         if n_samples is not None:
@@ -166,22 +149,32 @@ class Pricer:
         """Say whether the charges of this part are asked for."""
         return self.budget is None or ledger_of(budget_of(part)) == ledger_of(self.budget)
 
-    def charges(self, scorer: Any) -> bool:
-        """Say whether a scorer charges what is asked for."""
-        return has_price(scorer) and self.mine(scorer)
-
     def scorers(self, estimator: Any, scoring: Any) -> list[list[Any]]:
-        """Return what may score `estimator`."""
-        return _scorer_lists(estimator, scoring, self.n_samples, self.groups)
+        """Return what may score `estimator`: lists of scorers, of which each score calls one list.
+
+        With ``scoring=None`` that is the ``score`` method, which a pipeline takes from its last
+        step and a search from its own ``scoring``, or else from its best candidate.
+        """
+        if scoring is not None:
+            return [scorers_in(scoring)]
+        if isinstance(estimator, FrozenEstimator):
+            return self.scorers(estimator.estimator, None)
+        if isinstance(estimator, Pipeline) and estimator.steps:
+            return self.scorers(estimator.steps[-1][1], None)
+        if not is_search(estimator):
+            return [[None]]
+        if isinstance(estimator.scoring, Mapping) and isinstance(estimator.refit, str):
+            return [[estimator.scoring.get(estimator.refit)]]
+        if estimator.scoring is not None:
+            return [scorers_in(estimator.scoring)]
+        candidates, _ = candidates_of(estimator, self.n_samples, self.groups)
+        return [scorers for candidate in candidates for scorers in self.scorers(candidate, None)]
 
     def price(self, path: str, part: Any) -> Cost | None:
-        """Return the cost of a part; an error of its parameters names the step."""
-        try:
-            return part.privacy_cost(n_samples=self.n_samples)
-        except (TypeError, ValueError) as error:
-            if not path:
-                raise
-            raise type(error)(f"step {path}: {error}") from None
+        """Return the cost of a part, None if it releases nothing."""
+        with naming_step(path):
+            cost: Cost | None = part.privacy_cost(n_samples=self.n_samples)
+            return cost
 
     def one_fit(self, estimator: Any) -> Cost | None:
         """Return the cost of one fit of `estimator`; None if it charges nothing."""
@@ -193,18 +186,18 @@ class Pricer:
                 costs += [times * cost for times, cost, _ in bill.lines if times]
             elif self.mine(part):
                 cost = self.price(path, part)
-                costs += [] if cost is None else [cost]  # None: it releases nothing
+                costs += [] if cost is None else [cost]
         return _sum(costs)
 
     def leaves(self, estimator: Any) -> list[Any]:
-        """Return the private estimators that a fit of `estimator` reaches, in any depth."""
+        """Return the private estimators that a fit of `estimator` charges for, at any depth."""
         leaves = []
         for path, part in private_parts(estimator):
             if is_search(part):
                 leaves += self.leaves(part.estimator)
-            elif self.price(path, part) is not None:
+            elif self.price(path, part) is not None and self.mine(part):
                 leaves.append(part)
-        return [part for part in leaves if self.mine(part)]
+        return leaves
 
     def folds(
         self,
@@ -217,35 +210,33 @@ class Pricer:
     ) -> Bill:
         """Price `fits` on every split, with their scores.
 
-        A fit is (times, cost, what may be fitted).
+        A fit is (times, cost, candidates that it may be of).
         """
         splitter = splitter_of(cv)
-        parts = self.leaves(estimator)
+        bill, parts, private, dearest_scores = Bill([], []), self.leaves(estimator), True, []
         for _, _, candidates in fits:
+            lists = [scorers for c in candidates for scorers in self.scorers(c, scoring)]
+            private &= all(has_price(scorer) for scorers in lists for scorer in scorers)
+            lists = [[s for s in scorers if has_price(s) and self.mine(s)] for scorers in lists]
             parts += [leaf for candidate in candidates for leaf in self.leaves(candidate)]
-            lists = [list_ for c in candidates for list_ in self.scorers(c, scoring)]
-            parts += [s for list_ in lists for s in list_ if self.charges(s)]
+            parts += [scorer for scorers in lists for scorer in scorers]
+            # Which candidate is scored is not known, so each score counts as the dearest one.
+            prices = [_sum([scorer.privacy_cost() for scorer in scorers]) for scorers in lists]
+            dearest_scores.append((max(map(len, lists)), _cover(prices)))
         adjacencies = {relation_of(budget_of(part)) for part in parts}
         classifier = is_classifier(estimator)
         check_splits(cv, splitter, adjacencies, self.n_samples)
         halving = [] if search is None else check_halving(search, classifier, adjacencies)
         n_splits = number_of_splits(splitter, self.n_samples, self.groups)
-        bill = Bill([], [])
-        private = True
-        for times, cost, candidates in fits:
+        for (times, cost, _), (n_scorers, score) in zip(fits, dearest_scores, strict=True):
             n_fits = times * n_splits
+            n_scores = n_fits * (2 if return_train_score else 1)
             bill.n_fits += n_fits
+            bill.n_scores += n_scores * n_scorers
             if cost is not None:
                 bill.lines.append((n_fits, cost, "fits on training folds"))
-            lists = [list_ for c in candidates for list_ in self.scorers(c, scoring)]
-            private &= all(has_price(s) for list_ in lists for s in list_)
-            lists = [[s for s in list_ if self.charges(s)] for list_ in lists]
-            calls = n_fits * (2 if return_train_score else 1)
-            sums = [_sum([s.privacy_cost() for s in list_]) for list_ in lists if list_]
-            dearest = _cover([cost for cost in sums if cost is not None])
-            if dearest is not None:
-                bill.lines.append((calls, dearest, "private scores"))
-            bill.n_scores += calls * max(len(list_) for list_ in lists)
+            if score is not None:
+                bill.lines.append((n_scores, score, "private scores"))
         bill.notes += [*fold_notes(cv, splitter, classifier, adjacencies), *halving]
         if not private:
             bill.notes.append(_SCORE_NOTE)
@@ -259,11 +250,10 @@ class Pricer:
         params = search.get_params(deep=False)
         candidates, number = candidates_of(search, self.n_samples, self.groups)
         costs = [self.one_fit(candidate) for candidate in candidates]
-        dearest = _cover([cost for cost in costs if cost is not None])
+        dearest = _cover(costs)
         halving = is_halving(search)
         if halving:
-            first = len(costs) if number is None else number
-            number = halving_fits(first, params["factor"])
+            number = _halving_fits(len(costs) if number is None else number, params["factor"])
         if number is None:
             fits = [(1, cost, [c]) for cost, c in zip(costs, candidates, strict=True)]
         else:
@@ -280,8 +270,9 @@ class Pricer:
         return bill
 
 
-def _cover(costs: Sequence[Cost]) -> Cost | None:
-    """Return a cost that none of `costs` exceeds: which candidate is refitted is not known."""
+def _cover(prices: Sequence[Cost | None]) -> Cost | None:
+    """Return a cost that no price exceeds: which candidate is refitted is not known."""
+    costs = [cost for cost in prices if cost is not None]
     if not costs:
         return None
     sums = np.array([_sums(cost) for cost in costs])
@@ -301,20 +292,20 @@ def _sum(costs: Sequence[Cost]) -> Cost | None:
 
 
 def _sums(cost: Cost) -> list[float]:
-    """Return everything that an accountant may add up of a cost."""
-    epsilon = delta = mu_squared = rho = apart = 0.0
+    """Return the sums that accountants keep of a cost."""
+    epsilon = delta = mu_squared = rho = separate = 0.0
     for single, times in cost.components:
         epsilon += times * single.epsilon
         delta += times * single.delta
         if single.mu is None:
             mu_squared += times * pure_mu(single.epsilon) ** 2
             rho += times * min(single.epsilon**2 / 2, single.epsilon)
-            apart += times * single.delta
+            separate += times * single.delta
         else:
             mu_squared += times * single.mu**2
             rho += times * single.mu**2 / 2
-            apart += times * single.separate_delta
-    return [epsilon, delta, mu_squared, rho, apart]
+            separate += times * single.separate_delta
+    return [epsilon, delta, mu_squared, rho, separate]
 
 
 # --- candidates of a search -----------------------------------------------------------------------
@@ -325,21 +316,10 @@ _MOST_CHOICES = 1000  # candidates that are priced one by one where the draw is 
 def candidates_of(
     search: Any, n_samples: int | None = None, groups: Any = None
 ) -> tuple[list[Any], int | None]:
-    """Return the candidates of a search, or (what they may be, how many) if they are random.
+    """Return the candidates of a search, or (all that may be drawn, how many are) if random.
 
     Raises TypeError or ValueError, with the way out, if they cannot be known.
     """
-    chosen, number = _choices(search, n_samples, groups)
-    candidates = [
-        clone(search.estimator).set_params(**clone(choice, safe=False)) for choice in chosen
-    ]
-    return candidates, number
-
-
-def _choices(
-    search: Any, n_samples: int | None, groups: Any
-) -> tuple[list[dict[str, Any]], int | None]:
-    """Return the parameters of the candidates, or (what they may be, how many) if random."""
     params = search.get_params(deep=False)
     if "param_grid" in params:
         choices, number = list(ParameterGrid(params["param_grid"])), None
@@ -347,24 +327,25 @@ def _choices(
         choices, number = _drawn(search, params, n_samples, groups)
     if params.get("resource", "n_samples") != "n_samples":
         # The resource grows from round to round; no round uses more than max_resources.
-        most = {params["resource"]: params["max_resources"]}
-        choices = [{**choice, **most} for choice in choices]
-    return choices, number
+        resource = {params["resource"]: params["max_resources"]}
+        choices = [{**choice, **resource} for choice in choices]
+    base = search.estimator
+    return [clone(base).set_params(**clone(c, safe=False)) for c in choices], number
 
 
 def _drawn(
     search: Any, params: Mapping[str, Any], n_samples: int | None, groups: Any
 ) -> tuple[list[dict[str, Any]], int | None]:
-    """Return what is drawn from lists and distributions, or what may be, and how many are."""
+    """Return the parameters that a random search draws, or (all that may be, how many are)."""
     halving = is_halving(search)
     number = _first_round(params, n_samples, groups) if halving else int(params["n_iter"])
     random_state, distributions = params["random_state"], params["param_distributions"]
     known = check_random_state(random_state) is not check_random_state(None)
-    # A halving search draws again from a generator that it shares with its splitter.
+    # A halving search shares a RandomState with its splitter, so its draws cannot be repeated.
     if known and not (halving and isinstance(random_state, np.random.RandomState)):
         sampler = ParameterSampler(distributions, number, random_state=copy.deepcopy(random_state))
         return list(sampler), None
-    # Any parameter may change the cost, so all that may be drawn are priced.
+    # Any parameter may change the cost, so all candidates that may be drawn are priced.
     grids = [distributions] if isinstance(distributions, Mapping) else list(distributions)
     drawn = [name for grid in grids for name, values in grid.items() if hasattr(values, "rvs")]
     if drawn:
@@ -407,10 +388,10 @@ def _first_round(params: Mapping[str, Any], n_samples: int | None, groups: Any) 
     return int(most // least)
 
 
-def halving_fits(n_candidates: int, factor: float) -> int:
-    """Return an upper bound of the candidates that successive halving fits, over all rounds."""
-    fits, left = 0, n_candidates
+def _halving_fits(n_candidates: int, factor: float) -> int:
+    """Return an upper bound on the candidates that successive halving fits, over all rounds."""
+    fits, remaining = 0, n_candidates
     for _ in range(1 + math.floor(math.log(n_candidates, factor))):
-        fits += left
-        left = math.ceil(left / factor)
+        fits += remaining
+        remaining = math.ceil(remaining / factor)
     return fits

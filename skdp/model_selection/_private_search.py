@@ -1,28 +1,504 @@
-"""A search over private estimators at one cost: `DPGridSearchCV`, `DPRandomizedSearchCV`.
+"""Searches over private estimators at one cost: `DPGridSearchCV`, `DPRandomizedSearchCV`.
 
 Released, under the (epsilon, delta) of the search: the parameters, the fitted model and the noisy
-score of the best of a secret number of runs. Nothing of the other runs: no table of results, no
+score of the best of a secret number of runs, and nothing of the other runs: no table of results, no
 progress, no line in the ledger.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any, ClassVar
+from abc import ABC, abstractmethod
+from collections.abc import Mapping, Sequence
+from typing import Any, ClassVar, Self
 
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+from sklearn import config_context
+from sklearn.base import (
+    BaseEstimator,
+    MetaEstimatorMixin,
+    clone,
+    is_classifier,
+    is_clusterer,
+    is_regressor,
+)
 from sklearn.model_selection import ParameterGrid, ParameterSampler
+from sklearn.utils import get_tags
+from sklearn.utils.metaestimators import available_if
+from sklearn.utils.validation import check_is_fitted, validate_data
 
 from skdp._config import noise_is_seeded
-from skdp.budget import PrivacyBudget
-from skdp.core import public_generator
-from skdp.model_selection._search_base import PrivateSearch
-from skdp.parameters import Integers, Table, naming
+from skdp.base import CallContext, PrivateMixin
+from skdp.base.classifiers import warn_of_column
+from skdp.budget import Cost, PrivacyBudget
+from skdp.core import (
+    PRIVATE_ROWS,
+    Unit,
+    UserFunction,
+    check_allowance,
+    check_unit,
+    public_generator,
+)
+from skdp.model_selection._candidates import (
+    allot,
+    ask_for_groups,
+    check_candidate,
+    check_first_steps,
+    check_targets_of,
+    gaussian_epsilon,
+    needs_separate_delta,
+)
+from skdp.model_selection._pricing import private_parts
+from skdp.model_selection._scorer import PrivateScorer, check_scored, needs_targets, score_in
+from skdp.parameters import Integers, Reals, Table, naming
+from skdp.queries import BaseRun, BestOfRuns, Repeats, base_level
+from skdp.tabular import check_labels, dealt_rows, is_listed, whole_units
 
 _MOST_CANDIDATES = 10**5  # each is checked before the charge
+_RUNS_A_CANDIDATE, _FEWEST_RUNS, _MOST_RUNS = 2, 10, 100
+_NO_MODEL = (
+    "every run of the search failed; the search is charged. Fit one candidate by itself on public "
+    "rows that resemble the private ones to see why"
+)
+
+
+def _best_has(method: str) -> Any:
+    def check(self: Any) -> bool:
+        getattr(getattr(self, "best_estimator_", self.estimator), method)
+        return True
+
+    return check
+
+
+class PrivateSearch(MetaEstimatorMixin, PrivateMixin, BaseEstimator, ABC):
+    """A private search; subclasses say what its candidates are."""
+
+    _parameter_table: ClassVar[Table] = {
+        "n_runs": ("auto", Integers(2, 10**6)),
+        "runs": ("geometric", "logarithmic"),
+        "test_size": Reals(0, 1, "()"),
+    }
+
+    estimator: Any
+    scoring: Any
+    n_runs: Any
+    runs: str
+    test_size: float
+    max_rows_per_unit: Any
+
+    @abstractmethod
+    def _candidate_params(self) -> list[Mapping[str, Any]]:
+        """Return the parameters of all candidates; they must not depend on rows."""
+
+    @abstractmethod
+    def _n_candidates(self) -> int:
+        """Return how many candidates there are."""
+
+    # --- costs --------------------------------------------------------------------------------
+
+    def _repeats(self) -> Repeats:
+        mean = self.n_runs
+        if mean == "auto":
+            wanted = _RUNS_A_CANDIDATE * self._n_candidates()
+            mean = min(max(wanted, _FEWEST_RUNS), _MOST_RUNS)
+        return Repeats.of_mean(int(mean), logarithmic=self.runs == "logarithmic")
+
+    def privacy_cost(self, n_samples: int | None = None, n_features: int | None = None) -> Cost:
+        """Return the cost of the whole search, before any data is touched.
+
+        Parameters
+        ----------
+        n_samples, n_features : int, default=None
+            Not used: the cost does not depend on them.
+
+        Returns
+        -------
+        cost : skdp.budget.Cost
+            (epsilon, delta), for any set of candidates.
+        """
+        self._context()
+        epsilon, delta = float(self.epsilon), float(self.delta)
+        return Cost(epsilon=epsilon, delta=delta, separate_delta=delta)
+
+    def run_cost(self) -> Cost:
+        """Return the allowance of the fit in a run; the score has as much, for other rows.
+
+        Returns
+        -------
+        cost : skdp.budget.Cost
+            For all private steps together; they share it in proportion to their ``epsilon``. Its
+            ``separate_delta`` is for categories and classes that steps learn.
+        """
+        self._check_parameters()
+        base = self._base(self._unfitted(self._candidate_params()))
+        noise, separate = self._noise_cost(base), base.separate_delta
+        if not separate:
+            return noise
+        return Cost(noise.epsilon, noise.delta + separate, mu=noise.mu, separate_delta=separate)
+
+    def _base(self, candidates: Sequence[Any]) -> BaseRun:
+        """Return the privacy loss that a run of these candidates may have."""
+        epsilon, delta = float(self.epsilon), float(self.delta)
+        separate = any(needs_separate_delta(candidate, delta) for candidate in candidates)
+        check_allowance(epsilon, delta)
+        base = base_level(epsilon, delta, self._repeats(), separate=separate)
+        if delta and gaussian_epsilon(base.mu, delta) <= 0:
+            raise ValueError(
+                f"delta={self.delta!r} alone covers the noise of a run, which leaves it no "
+                "epsilon: state a smaller delta"
+            )
+        return base
+
+    def _noise_cost(self, base: BaseRun) -> Cost:
+        """Return the part of a run's cost that is for noise."""
+        if base.mu is None:
+            return Cost(float(base.epsilon or 0.0))
+        delta = float(self.delta)
+        return Cost(gaussian_epsilon(base.mu, delta), delta, mu=base.mu)
+
+    # --- checks before the charge --------------------------------------------------------------
+
+    @property
+    def _unit(self) -> str | None:
+        budget = self._context().budget
+        return None if budget is None else budget.unit
+
+    def _scoring(self) -> PrivateScorer:
+        """Return the scorer of runs, whose epsilon is not used."""
+        scoring = self.scoring
+        if scoring is None:
+            if not is_classifier(self.estimator):
+                metric = "inertia" if is_clusterer(self.estimator) else "mean_squared_error"
+                raise ValueError(
+                    "scoring must be stated unless estimator is a classifier: "
+                    f"private_scorer('neg_{metric}', epsilon=1, bounds=...), say; its epsilon is "
+                    "not used"
+                )
+            scoring = "accuracy"
+        with naming("scoring"):
+            scorer = PrivateScorer(scoring) if isinstance(scoring, str) else scoring
+        if not isinstance(scorer, PrivateScorer):
+            raise TypeError(
+                "scoring must be the name of a metric or a private_scorer, got "
+                f"{type(scoring).__name__}"
+            )
+        with naming("scoring"):
+            scorer.check_parameters()
+        return scorer
+
+    def _unfitted(self, params: Sequence[Mapping[str, Any]]) -> list[Any]:
+        """Return the candidates, each with a budget that never refuses."""
+        if not hasattr(self.estimator, "get_params") or isinstance(self.estimator, type):
+            raise TypeError(f"estimator must be an estimator, got {type(self.estimator).__name__}")
+        adjacency = self._context().adjacency
+        roomy = PrivacyBudget(1e15, delta=0.5, adjacency=adjacency, unit=self._unit)
+        candidates = []
+        for choice in params:
+            candidate = clone(self.estimator).set_params(**clone(dict(choice), safe=False))
+            for part in [candidate, *candidate.get_params(deep=True).values()]:
+                if hasattr(part, "set_callbacks") and not isinstance(part, type):
+                    part.set_callbacks()  # they would count the runs
+            _set_all(candidate, "budget", roomy)
+            _set_all(candidate, "random_state", None)
+            candidates.append(candidate)
+        return candidates
+
+    def _candidates(
+        self, params: Sequence[Mapping[str, Any]], unit: str | None
+    ) -> tuple[list[Any], BaseRun]:
+        """Return the checked candidates, whose steps share a run, and the run's allowance."""
+        candidates = self._unfitted(params)
+        base = self._base(candidates)
+        for candidate in candidates:
+            check_candidate(allot(candidate, base, float(self.delta)), base)
+            if unit is not None:
+                ask_for_groups(candidate, unit, self.max_rows_per_unit, self._context().adjacency)
+        return candidates, base
+
+    def _check_without_rows(self) -> None:
+        super()._check_without_rows()
+        scorer = self._scoring()
+        _, base = self._candidates(self._candidate_params(), self._unit)
+        self._check_score(scorer, base, self._unit)
+
+    def _check_score(self, scorer: PrivateScorer, base: BaseRun, unit: str | None) -> Any:
+        """Return how many rows of a unit a score uses; refuse numbers that leave no allowance."""
+        cost = self._noise_cost(base)
+        claimed = check_allowance(cost.epsilon, cost.delta)
+        if not base.covers([Cost(cost.epsilon, cost.delta, mu=claimed)]):
+            raise ValueError(f"epsilon={self.epsilon!r} is too large for a search to divide")
+        max_rows = scorer.max_rows_per_unit
+        max_rows = self.max_rows_per_unit if max_rows == PRIVATE_ROWS else max_rows
+        if unit is not None:
+            check_unit(Unit(unit, max_rows), self._context().adjacency, cost.epsilon, cost.delta)
+        return max_rows
+
+    # --- the search ---------------------------------------------------------------------------
+
+    def fit(
+        self, X: ArrayLike, y: ArrayLike | None = None, *, groups: ArrayLike | None = None
+    ) -> Self:
+        """Charge the budget, search, and keep the best run.
+
+        Parameters
+        ----------
+        X : array-like or table of shape (n_samples, n_features)
+            Private rows, as the first steps take them: text for encoders, numbers otherwise. Rows
+            in parts (`skdp.engines`) are refused.
+        y : array-like of shape (n_samples,), default=None
+            Private targets, if the estimator or the metric needs them.
+        groups : array-like of shape (n_samples,), default=None
+            ... In each run, all rows of an id are in the same part.
+
+        Returns
+        -------
+        self : object
+        """
+        with self._all_or_nothing(groups):
+            self._check_parameters()
+            protected = self._context().unit()
+            unit = None if protected is None else protected.name
+            scorer = self._scoring()
+            metric, bounds = scorer.check_parameters()
+            params = self._candidate_params()
+            candidates, base = self._candidates(params, unit)
+            max_rows = self._check_score(scorer, base, unit)
+            if needs_targets(metric) and y is None:
+                raise ValueError(
+                    f"{type(self).__name__} requires y to be passed, but the target y is None: "
+                    f"metric={metric!r} compares predictions with it"
+                )
+            # Refuse here what the fits of runs would refuse: failed runs would tell of a row.
+            for candidate in candidates:
+                check_scored(metric, candidate, fitted=False)
+                check_first_steps(candidate, X, type(self).__name__, self._allow_empty)
+            validate_data(self, X, skip_check_array=True)
+            self._check_lengths(X, y)
+            y = self._check_targets(y, candidates)
+            rows: Any = dealt_rows(X, y)
+            if unit is not None:
+                # The relation of units: that of rows (`_adjacency`) counts rows as private.
+                relation, name = self._context().adjacency, type(self).__name__
+                options: Any = {"unit_name": unit, "estimator": name, "adjacency": relation}
+                rows = whole_units(X, y, groups, **options)
+            query = BestOfRuns(
+                UserFunction(self._fit_run(candidates, is_listed(y))),
+                UserFunction(self._score_run(metric, bounds, base, max_rows)),
+                len(candidates),
+                self._repeats(),
+                float(self.test_size),
+                separate=base.separate_delta > 0,
+            )
+            with self._session(rows, delta=0.0, separate_delta=float(self.delta)) as session:
+                best = session.answer(query)
+                certificate = session.certificate()
+            if best.model is None:
+                raise RuntimeError(_NO_MODEL)
+            self.privacy_ = certificate
+            self.best_params_ = dict(params[best.candidate])
+            self.best_estimator_ = self._handed_over(best.model)
+            self.best_score_ = best.score
+            self.scorer_ = metric
+        return self
+
+    def _check_lengths(self, X: Any, y: Any) -> None:
+        n = _length(X)
+        if y is not None and n != _length(y):
+            raise ValueError("X and y must have the same number of rows")
+        if self._adjacency == "replace_one" and n < 2:
+            raise ValueError(
+                f"X: found array with {n} sample(s) while a minimum of 2 is required: one part is "
+                "fitted on, another is scored"
+            )
+
+    def _check_targets(self, y: Any, candidates: list[Any]) -> Any:
+        """Return y flat; refuse missing labels and targets that are not finite, as fits do."""
+        if y is None:
+            return y
+        # Labels may be of any class; only regressors need numbers.
+        classes = None if any(map(is_regressor, candidates)) else np.empty(0)
+        check_labels(y, _length(y), estimator=type(self).__name__, classes=classes)
+        for candidate in candidates if classes is None else ():
+            check_targets_of(candidate, y)
+        warn_of_column(y)  # here, because runs are silent
+        if isinstance(y, np.ndarray) and y.shape[1:] == (1,):
+            y = y.ravel()
+        return y
+
+    @staticmethod
+    def _fit_run(candidates: list[Any], listed: bool) -> Any:
+        def fit(
+            candidate: int, X: Any, y: Any, budget: Any, seed: int | None, groups: Any = None
+        ) -> Any:
+            model = clone(candidates[candidate])
+            _set_all(model, "budget", budget)
+            _set_all(model, "random_state", seed)
+            if listed:  # as the caller had it: estimators take no labels from an array of objects
+                y = list(y)
+            targets = () if y is None else (y,)
+            if groups is None:
+                return model.fit(X, *targets)
+            with config_context(enable_metadata_routing=True):  # of this thread only
+                return model.fit(X, *targets, groups=groups)
+
+        return fit
+
+    def _score_run(self, metric: str, bounds: Any, base: BaseRun, max_rows: Any) -> Any:
+        cost, name = self._noise_cost(base), f"{type(self).__name__} score"
+
+        def score(
+            model: Any, X: Any, y: Any, budget: Any, seed: int | None, groups: Any = None
+        ) -> float:
+            options = {"groups": groups, "max_rows_per_unit": max_rows}
+            context = CallContext(name, cost.epsilon, cost.delta, budget, seed, **options)
+            return score_in(context, metric, bounds, model, X, y)
+
+        return score
+
+    def _handed_over(self, model: Any) -> Any:
+        """Return the model with the user's budget, which further fits will charge."""
+        _set_all(model, "budget", self.budget)
+        _set_all(model, "random_state", None)
+        for _, part in private_parts(model):
+            if hasattr(part, "privacy_"):
+                part.privacy_ = self.privacy_  # what the release of this model cost
+        return model
+
+    # --- the best model -------------------------------------------------------------------------
+
+    def _from_best(self, method: str, *rows: Any) -> Any:
+        check_is_fitted(self, "best_estimator_")
+        return getattr(self.best_estimator_, method)(*rows)
+
+    @property
+    def classes_(self) -> NDArray:
+        """The classes of the best model."""
+        if not hasattr(self, "best_estimator_"):
+            raise AttributeError("classes_")
+        classes: NDArray = self.best_estimator_.classes_
+        return classes
+
+    @available_if(_best_has("predict"))
+    def predict(self, X: ArrayLike) -> NDArray:
+        """Predict with the best model.
+
+        Parameters
+        ----------
+        X : array-like or table of shape (n_samples, n_features)
+            Rows of the caller.
+
+        Returns
+        -------
+        y : ndarray of shape (n_samples,)
+        """
+        return np.asarray(self._from_best("predict", X))
+
+    @available_if(_best_has("predict_proba"))
+    def predict_proba(self, X: ArrayLike) -> NDArray:
+        """Return the probabilities of the classes from the best model.
+
+        Parameters
+        ----------
+        X : array-like or table of shape (n_samples, n_features)
+
+        Returns
+        -------
+        probabilities : ndarray of shape (n_samples, n_classes)
+        """
+        return np.asarray(self._from_best("predict_proba", X))
+
+    @available_if(_best_has("decision_function"))
+    def decision_function(self, X: ArrayLike) -> NDArray:
+        """Return the decision function of the best model.
+
+        Parameters
+        ----------
+        X : array-like or table of shape (n_samples, n_features)
+
+        Returns
+        -------
+        values : ndarray of shape (n_samples,) or (n_samples, n_classes)
+        """
+        return np.asarray(self._from_best("decision_function", X))
+
+    @available_if(_best_has("transform"))
+    def transform(self, X: ArrayLike) -> Any:
+        """Transform rows with the best model.
+
+        Parameters
+        ----------
+        X : array-like or table of shape (n_samples, n_features)
+
+        Returns
+        -------
+        X_new : ndarray of shape (n_samples, n_features_out)
+        """
+        return self._from_best("transform", X)
+
+    @available_if(_best_has("transform"))
+    def fit_transform(
+        self, X: ArrayLike, y: ArrayLike | None = None, *, groups: ArrayLike | None = None
+    ) -> Any:
+        """Search, and transform the rows with the best model; see `fit` and `transform`.
+
+        Parameters
+        ----------
+        X : array-like or table of shape (n_samples, n_features)
+            Private rows.
+        y : array-like of shape (n_samples,), default=None
+        groups : array-like of shape (n_samples,), default=None
+
+        Returns
+        -------
+        X_new : ndarray of shape (n_samples, n_features_out)
+            As private as the rows are.
+        """
+        return self.fit(X, y, groups=groups).transform(X)
+
+    @available_if(_best_has("score"))
+    def score(self, X: ArrayLike, y: ArrayLike | None = None) -> float:
+        """Return the score of the best model on rows of the caller, without noise.
+
+        Parameters
+        ----------
+        X : array-like or table of shape (n_samples, n_features)
+        y : array-like of shape (n_samples,), default=None
+
+        Returns
+        -------
+        score : float
+            Exact, so as private as the rows are.
+        """
+        return float(self._from_best("score", X, y))
+
+    def __sklearn_tags__(self) -> Any:
+        tags, inner = super().__sklearn_tags__(), get_tags(self.estimator)
+        tags.estimator_type = inner.estimator_type
+        tags.classifier_tags, tags.regressor_tags = inner.classifier_tags, inner.regressor_tags
+        tags.target_tags, tags.input_tags = inner.target_tags, inner.input_tags
+        tags.transformer_tags = inner.transformer_tags
+        tags.input_tags.sparse = False  # only dense tables can be partitioned at random
+        return tags
+
+
+def _length(table: Any) -> int:
+    """Return the number of rows of an array, table or list."""
+    if hasattr(table, "shape"):
+        return int(table.shape[0])
+    return len(table) if hasattr(table, "__len__") else len(np.asarray(table))
+
+
+def _set_all(estimator: Any, parameter: str, value: Any) -> None:
+    """Set a parameter of this name wherever an estimator or a part of it has one."""
+    names = [n for n in estimator.get_params(deep=True) if n.rpartition("__")[2] == parameter]
+    estimator.set_params(**dict.fromkeys(names, value))
+
+
+# --- the two searches ---------------------------------------------------------------------------
 
 
 def _counted(candidates: int) -> int:
-    """Return a number of candidates, if a search can have so many."""
+    """Return a number of candidates; refuse none and too many."""
     if not 1 <= candidates <= _MOST_CANDIDATES:
         raise ValueError(f"from 1 to {_MOST_CANDIDATES} candidates can be tried, got {candidates}")
     return candidates
@@ -31,19 +507,18 @@ def _counted(candidates: int) -> int:
 class DPGridSearchCV(PrivateSearch):
     """Search a grid of parameters of a private estimator, at one cost for a grid of any size.
 
-    The private counterpart of scikit-learn's ``GridSearchCV``. There, a grid of 20 candidates in 5
-    folds needs 100 fits, and their costs add up. This search makes a secret number of runs instead.
-    Each run draws a candidate at random, fits it on a random part of the rows, and scores it with
-    noise on the other rows. Only the best run is released. The whole search costs as much as three
-    runs (less with delta > 0), so each run gets a third of epsilon, not a hundredth.
+    The private counterpart of scikit-learn's ``GridSearchCV``, where the costs of all fits add up.
+    This search makes a secret number of runs instead. Each run draws a candidate at random, fits it
+    on a random part of the rows, and scores it with noise on the other rows. Only the best run is
+    released. The whole search costs as much as three runs (less with delta > 0).
 
     Parameters
     ----------
     estimator : estimator
         A private estimator of skdp, or a pipeline whose steps are private or learn nothing from
-        rows. Its ``epsilon``, ``delta`` and ``budget`` are not used, except that private steps
-        share the allowance of a run in proportion to their ``epsilon``. What they learn for a part
-        of delta (categories, classes) has half of `delta` of the search.
+        rows. Private steps share the allowance of a run in proportion to their ``epsilon``; their
+        ``delta`` and ``budget`` are not used. Categories and classes that they learn have half of
+        `delta` of the search.
     param_grid : dict or list of dict
         As for ``GridSearchCV``; public. If it contains the ``epsilon`` of steps, the search tries
         different ways of sharing the allowance.
@@ -53,8 +528,7 @@ class DPGridSearchCV(PrivateSearch):
         may choose a model that never predicts it; "neg_brier_score" needs probabilities.
     n_runs : "auto" or int, default="auto"
         Expected number of runs, at least 2; public. ``"auto"``: two for each candidate, but from 10
-        to 100. More runs find better candidates and take longer. They cost nothing with pure noise,
-        and little otherwise.
+        to 100. More runs cost nothing with pure noise, and little otherwise.
     runs : {"geometric", "logarithmic"}, default="geometric"
         Distribution of the number of runs. ``"logarithmic"`` costs as much as two pure runs instead
         of three, but often makes very few runs.
@@ -62,19 +536,16 @@ class DPGridSearchCV(PrivateSearch):
         Part of the rows on which a run is scored. Each row (or unit) is in it with this
         probability.
     epsilon : float, default=1.0
-        Privacy loss of a fit; finite, above 0. Here a fit is the whole search.
+        ... Here a fit is the whole search.
     delta : float, default=0.0
-        In [0, 1). For the whole search. Zero: pure noise in every run. Above: Gaussian noise.
+        ... Above: Gaussian noise in every run. Here a fit is the whole search.
     max_rows_per_unit : int or "private", default="private"
         With `groups`: how many rows of each unit are used at most, in each fit and each score,
         unless a step or the scorer states its own number. ``"private"``: each of them chooses the
         number, for 10% of its allowance.
     budget : PrivacyBudget or None, default=None
-        Budget to charge; it also sets the neighbouring relation. None: the budget of an enclosing
-        ``with budget:`` block, if there is one.
     random_state : int, RandomState or None, default=None
-        Seeds post-processing, and noise only inside ``skdp.config_context(noise="seeded")``. The
-        random draws of a search are secret; they are seeded only there, too.
+        ... The random draws of a search are secret; they are seeded only there, too.
 
     Attributes
     ----------
@@ -90,7 +561,6 @@ class DPGridSearchCV(PrivateSearch):
     classes_ : ndarray
         Only for a classifier: its classes.
     n_features_in_, feature_names_in_ : int, ndarray of shape (n_features_in_,)
-        Number of columns; their names, if X has names that are strings.
     privacy_ : skdp.core.PrivacyCertificate
         The one charge.
 
@@ -102,7 +572,6 @@ class DPGridSearchCV(PrivateSearch):
         NaN, infinity); with `groups`, if their unit is not the budget's, or if a step takes no
         groups.
     BudgetExceededError, SealedBudgetError, LedgerError
-        In `fit`, if the budget cannot grant (epsilon, delta).
     RuntimeError
         In `fit`, after the charge: if every run failed.
 
@@ -212,40 +681,33 @@ class DPRandomizedSearchCV(PrivateSearch):
     scoring : {"accuracy", "neg_brier_score"} or PrivateScorer, default=None
         As in `DPGridSearchCV`.
     n_runs : "auto" or int, default="auto"
-        Expected number of runs. ``"auto"``: two for each candidate, but from 10 to 100.
+        Expected number of runs, as in `DPGridSearchCV`.
     runs : {"geometric", "logarithmic"}, default="geometric"
         Distribution of the number of runs.
     test_size : float, default=0.25
         Part of the rows on which a run is scored.
     epsilon : float, default=1.0
-        Privacy loss of a fit; finite, above 0. Here a fit is the whole search.
+        ... Here a fit is the whole search.
     delta : float, default=0.0
-        In [0, 1). For the whole search.
+        ... Here a fit is the whole search.
     max_rows_per_unit : int or "private", default="private"
-        With `groups`: how many rows of each unit are used at most, in each fit and each score,
-        unless a step or the scorer states its own number. ``"private"``: each of them chooses the
-        number, for 10% of its allowance.
     budget : PrivacyBudget or None, default=None
-        Budget to charge; it also sets the neighbouring relation. None: the budget of an enclosing
-        ``with budget:`` block, if there is one.
     random_state : int, RandomState or None, default=None
-        Seeds post-processing, and noise only inside ``skdp.config_context(noise="seeded")``. The
-        random draws of a search are secret; they are seeded only there, too.
+        ... The random draws of a search are secret; they are seeded only there, too.
 
     Attributes
     ----------
     best_estimator_ : estimator
-        The model of the best run, fitted on a part of the rows. There is no refit.
+        The model of the best run.
     best_params_ : dict
         Parameters of the best run, as drawn.
     best_score_ : float
-        The noisy score of the best run. It is the highest of many, so it is usually too high.
+        The noisy score of the best run, which is usually too high.
     scorer_ : str
         The metric.
     classes_ : ndarray
         Only for a classifier: its classes.
     n_features_in_, feature_names_in_ : int, ndarray of shape (n_features_in_,)
-        Number of columns; their names, if X has names that are strings.
     privacy_ : skdp.core.PrivacyCertificate
         The one charge.
 
@@ -254,7 +716,6 @@ class DPRandomizedSearchCV(PrivateSearch):
     TypeError, ValueError
         In `fit`, before anything is charged, as for `DPGridSearchCV`.
     BudgetExceededError, SealedBudgetError, LedgerError
-        In `fit`, if the budget cannot grant (epsilon, delta).
     RuntimeError
         In `fit`, after the charge: if every run failed.
 
@@ -264,14 +725,12 @@ class DPRandomizedSearchCV(PrivateSearch):
 
     Notes
     -----
-    **Privacy.** *Released*: parameters, model and noisy score of the best run. *Sensitivity* and
-    *mechanism*: those of `DPGridSearchCV`; candidates are drawn without reading rows. *Charged*:
-    (epsilon, delta), once, before any row is read. Time is not protected. Proof:
-    ``skdp/queries/best_of_runs.md``.
+    **Privacy.** *Released*, *sensitivity*, *mechanism* and *charged*: as for `DPGridSearchCV`;
+    candidates are drawn without reading rows. Time is not protected.
 
     References
     ----------
-    Papernot & Steinke 2022, "Hyperparameter tuning with Renyi differential privacy", Corollary 3.
+    As for `DPGridSearchCV`.
 
     Examples
     --------

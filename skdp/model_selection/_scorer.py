@@ -1,12 +1,9 @@
-"""Scores that are private: `private_scorer`.
+"""Private scores for searches: `private_scorer`.
 
-A call releases one number, the mean over the scored rows of a per-row score clipped to public
-bounds, under epsilon-DP, charged to the budget before the noise is drawn. Sums of clipped
-per-row values are the only scores here, because their sensitivity is known for every
-estimator: what an estimator does with one row cannot move the clipped value of another. Scores
-that are ratios of private quantities (r2), or that compare rows with each other (silhouette,
-whose sensitivity is of order one; ROC AUC), are refused here; `skdp.metrics` releases r2 and ROC
-AUC by other sums, with intervals.
+A call releases one number under epsilon-DP: the mean over rows of a per-row score, clipped to
+public bounds. The sensitivity of such sums is known for every estimator: what an estimator does
+with one row cannot move the clipped value of another. Ratios (r2) and scores that compare rows with
+each other (silhouette, ROC AUC) are refused; `skdp.metrics` releases r2 and ROC AUC.
 """
 
 from __future__ import annotations
@@ -30,6 +27,7 @@ from skdp.base.batch_invariant import exact_rows, row_sums
 from skdp.base.context import public_key
 from skdp.budget import Cost, PrivacyBudget
 from skdp.core import UserFunction
+from skdp.parameters import shared_texts
 from skdp.queries import score_mean
 from skdp.tabular import is_parts, keeps_types, opaque_rows
 from skdp.user_code import or_raise
@@ -48,14 +46,14 @@ def _labels(y: Any) -> NDArray:
 
 
 def _accuracy(estimator: Any, X: Any, y: Any) -> Floats:
-    """1 for every row whose prediction equals its label (all of its labels)."""
+    """Return 1 for every row whose prediction equals its label (all of its labels)."""
     y = _labels(y)
     equal = np.asarray(np.asarray(estimator.predict(X)) == y)
     return np.asarray(equal.reshape(len(y), -1).all(axis=1), dtype=np.float64)
 
 
 def _errors(estimator: Any, X: Any, y: Any) -> Floats:
-    """Prediction minus target, shape (n_samples, n_outputs)."""
+    """Return prediction minus target, shape (n_samples, n_outputs)."""
     y = np.asarray(y, dtype=np.float64)
     predicted = np.asarray(estimator.predict(X), dtype=np.float64)
     return (predicted.reshape(y.shape) - y).reshape(len(y), -1)
@@ -72,14 +70,14 @@ def _neg_squared_error(estimator: Any, X: Any, y: Any) -> Floats:
 
 
 def _neg_brier_score(estimator: Any, X: Any, y: Any) -> Floats:
-    """Minus half the squared distance of the probabilities from 1 for the label, 0 for others."""
+    """Return minus half the squared distance of the probabilities from those of the label."""
     chances = np.asarray(estimator.predict_proba(X), dtype=np.float64)
     hit = np.asarray(_labels(y)[:, None] == np.asarray(estimator.classes_), dtype=np.float64)
     return -row_sums((chances - hit) ** 2) / 2
 
 
 def _neg_inertia(estimator: Any, X: Any, y: Any) -> Floats:
-    """Minus the squared distance to the nearest centre, behind a pipeline's transformers."""
+    """Return minus the squared distance to the nearest centre, after a pipeline's transformers."""
     *transformers, last = _steps(estimator)
     for step in transformers:
         X = step.transform(X)
@@ -90,7 +88,7 @@ def _neg_inertia(estimator: Any, X: Any, y: Any) -> Floats:
     return -nearest
 
 
-# name: (per-row score, whether it needs y, what the fitted estimator must have, fixed bounds)
+# name: (per-row score, whether it needs y, attribute that the estimator needs, fixed bounds)
 _METRICS: dict[str, tuple[Callable[..., Floats], bool, str, tuple[float, float] | None]] = {
     "accuracy": (_accuracy, True, "predict", (0.0, 1.0)),
     "neg_brier_score": (_neg_brier_score, True, "predict_proba", (-1.0, 0.0)),
@@ -131,7 +129,7 @@ def _steps(estimator: Any) -> list[Any]:
 
 
 def _n_rows(table: Any, name: str = "X") -> int:
-    """Return the number of rows of what has rows, or raise."""
+    """Return the number of rows of a table, or refuse it."""
 
     def counted() -> int:
         shape = getattr(table, "shape", None)
@@ -156,14 +154,14 @@ _ELEMENTWISE = {
 
 
 def _is_elementwise(step: Any, stable: bool) -> bool:
-    """Say whether a fitted step makes the same bits of a row whatever rows are beside it.
+    """Say whether a fitted step gives a row the same bits whatever rows are beside it.
 
-    `stable` says so of the table itself, as numpy sees it: scikit-learn stacks the columns that it
-    passes on, and of whole numbers it makes others if one is missing.
+    `stable` says so of the table: scikit-learn stacks the columns that it passes on, and converts
+    whole numbers if one is missing.
     """
     if step is None or isinstance(step, str):
         return stable or step == "drop"
-    kind = type(step)  # of a subclass nothing is known
+    kind = type(step)  # a subclass may do anything
     if kind is Pipeline:
         return all(_is_elementwise(part, stable) for _, part in step.steps)
     if kind is FeatureUnion:
@@ -172,16 +170,12 @@ def _is_elementwise(step: Any, stable: bool) -> bool:
         return all(_is_elementwise(part, stable) for _, part, _ in step.transformers_)
     if kind is FunctionTransformer:
         return stable and step.func is None  # "passthrough", as ColumnTransformer fits it
-    # Of sparse rows none is cut out.
+    # Sparse rows cannot be scored one by one.
     known = _ELEMENTWISE.get(kind.__name__) == kind.__module__
     return known and not step.get_params(deep=False).get("sparse_output")
 
 
-def _is_ours(step: Any) -> bool:
-    return type(step).__module__.partition(".")[0] == "skdp"
-
-
-# Whose predictions within `exact_rows` have the same bits in every batch.
+# Estimators whose predictions within `exact_rows` have the same bits in every batch.
 _EXACT = {
     "DPCategoricalNB": "skdp.naive_bayes",
     "DPExplainableBoostingClassifier": "skdp.ensemble._boosting",
@@ -199,21 +193,21 @@ _EXACT = {
 def _is_exact(metric: str, estimator: Any, X: Any) -> bool:
     """Say whether a row's score has the same bits in every block, so that blocks may be scored.
 
-    So it has where the steps before the last are elementwise, and the last is one of those above,
-    or its centers alone are asked for, whose distances are summed from left to right.
+    True where the steps before the last are elementwise, and the last is one of the above. For
+    "neg_inertia" it only needs centres, whose distances are summed from left to right.
     """
     *head, last = _steps(estimator)
     kind = type(last)
     known = _EXACT.get(kind.__name__) == kind.__module__
     if metric == "neg_inertia":
-        known = _is_ours(last)
-    whole = type(estimator) is Pipeline or last is estimator
+        known = kind.__module__.partition(".")[0] == "skdp"
+    known = known and (type(estimator) is Pipeline or last is estimator)
     stable = not is_parts(X) and keeps_types(X)
-    return known and whole and all(_is_elementwise(step, stable) for step in head)
+    return known and all(_is_elementwise(step, stable) for step in head)
 
 
 def _without_budget(estimator: Any) -> Any:
-    """Return a copy of a fitted estimator that may travel: no part of it has a budget."""
+    """Return a copy of a fitted estimator, without budgets, that may go to other processes."""
     copied = copy.deepcopy(estimator)
     waiting, seen = [copied], set()
     while waiting:
@@ -231,7 +225,7 @@ def _without_budget(estimator: Any) -> Any:
 
 
 def check_scored(metric: str, estimator: Any, *, fitted: bool = True) -> None:
-    """Raise if a fitted estimator lacks what a metric needs; an unfitted one a method of these."""
+    """Refuse an estimator that lacks what a metric needs; `fitted` also looks for attributes."""
     attribute = _METRICS[metric][2]
     last = _steps(estimator)[-1]
     if not (hasattr(last, attribute) or (attribute.endswith("_") and not fitted)):
@@ -258,7 +252,7 @@ def score_in(
     in_parts = is_parts(X) or (needs_y and is_parts(y))
     if not in_parts and needs_y and _n_rows(X) != _n_rows(y, "y"):
         raise ValueError("X and y must have the same number of rows")
-    context.unit()
+    context.unit()  # refuses missing groups before the charge
     if not (in_parts or context.allows_empty) and _n_rows(X) == 0:
         raise ValueError("X has 0 sample(s) while a minimum of 1 is required.")
     rows = opaque_rows(X, y if needs_y else None, allow_empty=context.allows_empty)
@@ -278,6 +272,7 @@ def score_in(
     return float(release.value)
 
 
+@shared_texts
 class PrivateScorer(AmbientBudgetMixin, BaseEstimator):
     """A scorer that releases a noisy mean of clipped per-row scores; see `private_scorer`.
 
@@ -292,13 +287,8 @@ class PrivateScorer(AmbientBudgetMixin, BaseEstimator):
     bounds : float, (float, float) or None
         Of a row's score.
     max_rows_per_unit : int or "private"
-        With `groups`: how many rows of each unit are used at most. ``"private"`` chooses this
-        number for 10% of the allowance, so that about 99 in 100 units keep all their rows.
     budget : PrivacyBudget or None
-        Budget to charge; it also sets the neighbouring relation. None: the budget of an enclosing
-        ``with budget:`` block, if there is one.
     random_state : int, RandomState or None
-        Seeds post-processing, and noise only inside ``skdp.config_context(noise="seeded")``.
 
     Examples
     --------
@@ -339,9 +329,8 @@ class PrivateScorer(AmbientBudgetMixin, BaseEstimator):
         return Cost(epsilon=self.epsilon, delta=0.0)
 
     def _context(self, groups: Any = None) -> CallContext:
-        name = f"private_scorer({self.metric})"
         return CallContext(
-            name,
+            f"private_scorer({self.metric})",
             self.epsilon,
             0.0,
             self.budget,
@@ -387,18 +376,17 @@ class PrivateScorer(AmbientBudgetMixin, BaseEstimator):
     def __call__(self, estimator: Any, X: Any, y: Any = None, *, groups: Any = None) -> float:
         """Release the private score of a fitted estimator; greater is better, within the bounds.
 
-        The estimator must be private itself: what it remembers of its training rows is not
-        protected here. Rows in parts (`skdp.engines`) are scored where they lie; then `y` is the
-        name of a column or another table in parts. A budget with a `unit` needs `groups`, the id of
-        the unit of each row; any other budget refuses them. Raises BudgetExceededError, before any
-        charge, if the budget does not cover epsilon, and TypeError if the estimator lacks what the
-        metric needs or `y` is missing.
+        The estimator must be private itself: its memory of training rows is not protected here. For
+        rows in parts (`skdp.engines`), `y` is the name of a column or another table in parts. A
+        budget with a `unit` needs `groups`, the id of the unit of each row; any other budget
+        refuses them. Raises BudgetExceededError, before any charge, if the budget does not cover
+        epsilon, and TypeError if the estimator lacks what the metric needs or `y` is missing.
         """
         metric, bounds = self.check_parameters()
-        context = self._context(groups)
-        return score_in(context, metric, bounds, estimator, X, y)
+        return score_in(self._context(groups), metric, bounds, estimator, X, y)
 
 
+@shared_texts
 def private_scorer(
     metric: str,
     *,
@@ -416,7 +404,7 @@ def private_scorer(
         The score of a row, whose mean over rows is released: "accuracy", "neg_brier_score",
         "neg_inertia", "neg_mean_absolute_error" or "neg_mean_squared_error". "neg_brier_score" is
         minus half the sum of (probability - 1 for the label, 0 for other classes) squared, from -1
-        to 0; it tells models apart where one class is rare, and accuracy does not. "neg_inertia"
+        to 0; unlike accuracy, it separates models where one class is rare. "neg_inertia"
         is minus the squared distance to the nearest centre, *per row* (`KMeans.score` returns the
         sum). In a pipeline, the distance is measured after its transformers, so do not compare
         candidates that scale differently.
@@ -429,19 +417,13 @@ def private_scorer(
         exceeded. A tighter range means less noise and more clipping. None for "accuracy"
         and "neg_brier_score".
     max_rows_per_unit : int or "private", default="private"
-        With `groups`: how many rows of each unit are used at most. ``"private"`` chooses this
-        number for 10% of the allowance, so that about 99 in 100 units keep all their rows.
     budget : PrivacyBudget or None, default=None
-        Budget to charge; it also sets the neighbouring relation. None: the budget of an enclosing
-        ``with budget:`` block, if there is one.
     random_state : int, RandomState or None, default=None
-        Seeds post-processing, and noise only inside ``skdp.config_context(noise="seeded")``.
 
     Returns
     -------
     scorer : PrivateScorer
-        ``scorer(estimator, X, y=None) -> float``. It can be pickled, and charges the same ledger
-        from every worker.
+        ``scorer(estimator, X, y=None) -> float``.
 
     Raises
     ------
@@ -456,14 +438,12 @@ def private_scorer(
     sum of scores relative to the middle of the bounds moves by at most w/2 and the number of rows
     by one; both are released together. *Mechanism*: K-norm noise on integers (in one dimension
     Laplace noise), pure epsilon-DP. *Charged*: `epsilon`, to `budget`, by every call, before the
-    noise is drawn. Rows are scored one by one, and scores are clipped; if scoring a row fails, its
-    score is ``low``. The estimator itself must be private, and must score each row from that row
-    alone. An estimator that remembers rows (in a cache, or in a state that `predict` changes) is
-    not covered.
+    noise is drawn. If scoring a row fails, its score is ``low``. The estimator itself must be
+    private, and must score each row from that row alone: one that remembers rows (in a cache, or in
+    a state that `predict` changes) is not covered.
 
-    **Time.** Scoring rows one by one takes about 0.2-0.5 ms for each row. "neg_inertia" alone, or
-    after `DPMinMaxScaler` and `DPStandardScaler`, is scored in blocks; after a `DPPCA` or a
-    transformer that is not from skdp it is scored row by row.
+    **Time.** Models of skdp, alone or after its scalers, score blocks of rows. After a `DPPCA` or a
+    transformer that is not from skdp, rows are scored one by one, 0.2 to 0.5 ms for each.
 
     Examples
     --------

@@ -1,7 +1,8 @@
-"""What private densities share: grids of kernel centres, bounds, log densities, samples.
+"""Shared by private densities: grids of kernel centres, bounds, log densities, samples.
 
-A density lives in a public or released box and is kept relative to the uniform one there, so that
-no volume overflows. `BoxDensity` asks an open session for bounds and for a number of rows.
+A density lives in a public or released box, relative to the uniform one there, so that no volume
+overflows. Gaussian kernels are products over features, each with a factor width / (sqrt(2 pi) h),
+so sums over a grid of centres are taken one feature at a time.
 """
 
 from __future__ import annotations
@@ -10,6 +11,7 @@ import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import reduce
 from typing import Any
 
 import numpy as np
@@ -26,19 +28,13 @@ from skdp.queries import MAX_CELLS, LearnedBox
 
 # --- product grids --------------------------------------------------------------------------------
 
-# Product grids of kernel centres and of points: public arithmetic, nothing private or released.
-#
-# Gaussian kernels are products over features, so that sums over a grid of centres are taken one
-# feature at a time. Densities are relative to the uniform one over the bounds: each feature brings
-# a factor width / (sqrt(2 pi) h), and no volume overflows.
-
 Floats = NDArray[np.float64]
 Pair = tuple[Floats, Floats]
 
 MOST_CENTERS = 2000
 MOST_FEATURES = 10  # two centres a feature at least
 _CHOSEN_CENTERS = 400  # where the bandwidth is chosen; 1024 in ten features
-_MARGIN_FEATURES = 3  # up to so many the grid reaches one centre beyond the bounds
+_MARGIN_FEATURES = 3  # with at most so many features, the grid reaches one centre beyond the bounds
 _PER_BANDWIDTH = 8.0  # points of the tabulated density
 LOUD = 0.25  # noise of the smallest bandwidth tried, relative to the uniform density
 
@@ -51,26 +47,23 @@ def axis_kernel(x: Floats, centers: Floats, bandwidth: float, width: float) -> F
 
 
 def along(matrices: list[Floats], tensor: Floats) -> Floats:
-    """Multiply a tensor by one matrix a dimension."""
+    """Multiply a tensor by one matrix in each dimension."""
     for j, matrix in enumerate(matrices):
         tensor = np.moveaxis(np.tensordot(matrix, tensor, axes=(1, j)), 0, j)
     return tensor
 
 
 def _kron(matrices: list[Floats]) -> Floats:
-    """Return the Kronecker product of one matrix a feature."""
-    product: Floats = np.ones((1, 1))
-    for matrix in matrices:
-        product = np.asarray(np.kron(product, matrix), dtype=np.float64)
-    return product
+    """Return the Kronecker product of the matrices of all features."""
+    return reduce(lambda left, right: np.asarray(np.kron(left, right)), matrices, np.ones((1, 1)))
 
 
 @dataclass(frozen=True)
 class Lattice:
     """A product grid of centres: the coordinates of each feature.
 
-    `blur` is the standard deviation, in each feature, of the mass at a centre itself: 0 for
-    kernels, width / sqrt(12) for cells. A kernel density on top of it has that much less.
+    `blur` is the standard deviation of the mass at a centre in each feature: 0 for kernels, width /
+    sqrt(12) for cells. The kernel at a centre is narrower by that.
     """
 
     axes: tuple[Floats, ...]
@@ -97,7 +90,7 @@ class Lattice:
         return cls(tuple(axes), tuple(blur))
 
     def rounded(self, centers: Floats) -> Lattice:
-        """Return the grid of these centres, which are `centers` up to rounding."""
+        """Return the grid of its centres after rounding."""
         table = centers.reshape(*self.shape, len(self.axes))
         axes = [
             np.array(np.moveaxis(table[..., j], j, 0).reshape(size, -1)[:, 0])
@@ -116,38 +109,31 @@ class Lattice:
         return np.stack(places, axis=-1).reshape(-1, len(self.axes))
 
     def edges(self) -> list[Floats]:
-        """Return the edges of cells around the centres, one array a feature."""
-        found = []
+        """Return the edges of cells around the centres, one array for each feature."""
+        edges = []
         for axis in self.axes:
             half = np.diff(axis[[0, 1, -2, -1]])[[0, 2]] / 2
             middle = axis[:-1] / 2 + axis[1:] / 2
-            found.append(np.concatenate([[axis[0] - half[0]], middle, [axis[-1] + half[1]]]))
-        return found
+            edges.append(np.concatenate([[axis[0] - half[0]], middle, [axis[-1] + half[1]]]))
+        return edges
 
     def kernels(
         self, points: Sequence[Floats], bandwidth: float, bounds: Pair, times: float = 1.0
     ) -> list[Floats]:
-        """Return kernel densities of points at the centres, relative to uniform, by feature.
-
-        `times` widens what the bandwidth and the blur leave of the kernel.
-        """
-        widths = bounds[1] - bounds[0]
-        own = [times * width for width in self.own(bandwidth)]
-        return [
-            axis_kernel(x, c, h, float(w))
-            for x, c, h, w in zip(points, self.axes, own, widths, strict=True)
-        ]
+        """Return kernel densities of points at the centres, by feature; `times` widens kernels."""
+        columns = zip(points, self.axes, self.own(bandwidth), bounds[1] - bounds[0], strict=True)
+        return [axis_kernel(x, c, times * h, float(width)) for x, c, h, width in columns]
 
     def own(self, bandwidth: float) -> list[float]:
         """Return the standard deviation of the kernel at a centre in each feature."""
         return [bandwidth * math.sqrt(1.0 - (blur / bandwidth) ** 2) for blur in self.blur]
 
     def gram(self, bandwidth: float, bounds: Pair, times: float = 1.0) -> Floats:
-        """Return the kernel densities of all centres at all centres, (b, b)."""
+        """Return the kernel densities of the centres at the centres, (b, b)."""
         return _kron(self.kernels(self.axes, bandwidth, bounds, times))
 
     def second_moment(self, bounds: Pair, bandwidth: float) -> Floats:
-        """Return the mean over the box of f(x) f(x)', f the kernel densities, (b, b)."""
+        """Return the mean over the box of f(x) f(x)' for kernel densities f, (b, b)."""
         parts = []
         points = node_axes(bounds, bandwidth, 3.0)
         for values in self.kernels(points, bandwidth, bounds):
@@ -159,7 +145,7 @@ class Lattice:
     def root_mean_square(self, matrix: Floats | None, bandwidth: float, bounds: Pair) -> float:
         """Return the root mean square over the box of the norm of matrix @ f(x).
 
-        Times the standard deviation of the noise of a feature, that of the noise of the density.
+        This factor turns the noise of a feature into that of the density.
         """
         moment = self.second_moment(bounds, bandwidth)
         if matrix is None:
@@ -169,15 +155,12 @@ class Lattice:
 
 
 def _margin(n_features: int) -> int:
-    """Return how many centres stand beyond the bounds, on either side."""
+    """Return how many centres lie beyond the bounds, on either side."""
     return 1 if n_features <= _MARGIN_FEATURES else 0
 
 
 def node_axes(bounds: Pair, bandwidth: float, fineness: float = _PER_BANDWIDTH) -> list[Floats]:
-    """Return points in each feature on which a density of this bandwidth is tabulated.
-
-    So many a bandwidth, or fewer where that would make more than 2**20.
-    """
+    """Return points in each feature on which a density is tabulated, at most 2**20 in all."""
     widths = bounds[1] - bounds[0]
     while True:
         cells = np.maximum(np.ceil(np.minimum(fineness * widths / bandwidth, 1e7)), 1.0)
@@ -192,15 +175,13 @@ def node_axes(bounds: Pair, bandwidth: float, fineness: float = _PER_BANDWIDTH) 
 
 
 def least_bandwidth(bounds: Pair, spacing: float, most: int) -> float:
-    """Return the smallest bandwidth whose grid has at most so many centres, rounded up a little."""
+    """Return the smallest bandwidth whose grid has at most `most` centres."""
     widest = float(np.max(bounds[1] - bounds[0]))
     low, high = widest * 1e-5, widest * 4.0  # at 1 / spacing the grid has its least size
     for _ in range(60):
         middle = math.sqrt(low) * math.sqrt(high)
-        if math.prod(Lattice.sizes(bounds, middle, spacing)) <= most:
-            high = middle
-        else:
-            low = middle
+        fits = math.prod(Lattice.sizes(bounds, middle, spacing)) <= most
+        low, high = (low, middle) if fits else (middle, high)
     return high * (1.0 + 1e-12)
 
 
@@ -209,11 +190,9 @@ def candidates(
 ) -> list[float]:
     """Return bandwidths to choose from, ascending: factors of √2 up to a quarter of the box.
 
-    The grid of the smallest is quick to work with, and its noise is no larger than the error of
-    sampling for n rows, or than `loud`, for a uniform density of 1. Peaks are less sensitive to
-    noise than that: of values of `loud` from 0.03 to 1, a quarter was best for three densities of
-    one feature. `noise` maps a bandwidth to the standard deviation of the noise, relative to the
-    uniform density.
+    The noise of the smallest is no larger than the error of sampling for n rows, or than `loud`,
+    for a uniform density of 1. Of values of `loud` from 0.03 to 1, a quarter was best for three
+    densities of one feature. `noise` maps a bandwidth to the standard deviation of the noise.
     """
     widths = bounds[1] - bounds[0]
     d = len(widths)
@@ -239,14 +218,14 @@ def peak(bounds: Pair, bandwidth: float) -> float:
     return float(np.prod(widths / (math.sqrt(2 * math.pi) * bandwidth)))
 
 
-# --- what densities share -------------------------------------------------------------------------
+# --- the base of densities ------------------------------------------------------------------------
 
-COUNT_SHARE = 0.02  # where the number of rows is private: what planning needs of it
-_FAR = 1e100  # bounds end here: squares and their sums stay finite
+COUNT_SHARE = 0.02  # for the number of rows, where it is private
+_FAR = 1e100  # the largest bound, so that squares and their sums stay finite
 
 
 def _usable(low: Floats, high: Floats) -> Pair:
-    """Return learned bounds within 1e100 of 0 that enclose a volume; post-processing."""
+    """Return learned bounds within 1e100 of 0 that enclose a volume."""
     low, high = np.clip(low, -_FAR, _FAR), np.clip(high, -_FAR, _FAR)
     least = np.maximum((np.abs(low) + np.abs(high)) / 8, 1 / _FAR)
     flat = high - low < least
@@ -254,11 +233,10 @@ def _usable(low: Floats, high: Floats) -> Pair:
 
 
 def mixed(relative: Floats, weights: Floats, n: float) -> tuple[Floats, float]:
-    """Return a density from a noisy one: cut off at 0, of integral 1, nowhere 0.
+    """Return a noisy density cut off at 0 and scaled, and the factor that scaled it.
 
-    One row more than the n rows is spread evenly over the box, so that logarithms are finite.
-    `relative` is relative to the uniform density, on parts of the box whose `weights` sum to 1.
-    Also returns the factor by which what is above 0 was multiplied. Uniform if nothing is above 0.
+    One more row is spread evenly over the box, so that logarithms are finite. `relative` is
+    relative to the uniform density, on parts of the box whose `weights` sum to 1.
     """
     positive = np.maximum(relative, 0.0)
     total = float((weights * positive).sum())
@@ -269,13 +247,13 @@ def mixed(relative: Floats, weights: Floats, n: float) -> tuple[Floats, float]:
 
 
 class BoxDensity(ExpectedErrorMixin, PrivateMixin, DensityMixin, BaseEstimator, ABC):
-    """A density over a box: its methods after a fit."""
+    """A density over a box."""
 
     bounds: Any
     bounds_: Pair
     n_features_in_: int
 
-    # --- what an estimator adds -----------------------------------------------------------------
+    # --- defined by each density ----------------------------------------------------------------
 
     @abstractmethod
     def _relative(self, values: Floats) -> Floats:
@@ -283,7 +261,7 @@ class BoxDensity(ExpectedErrorMixin, PrivateMixin, DensityMixin, BaseEstimator, 
 
     @abstractmethod
     def _relative_std(self, values: Floats) -> Floats:
-        """Return what noise makes of it, as a standard deviation, before it is cut off at 0."""
+        """Return the standard deviation of `_relative` due to noise, before it is cut off at 0."""
 
     @abstractmethod
     def _draw(self, n: int, random: Any) -> Floats:
@@ -292,20 +270,20 @@ class BoxDensity(ExpectedErrorMixin, PrivateMixin, DensityMixin, BaseEstimator, 
     # --- the fit --------------------------------------------------------------------------------
 
     def _stated_bounds(self, n_features: int, names: Sequence[Any] | None = None) -> Pair | None:
-        """Return the bounds that the user states, or None; a flat box gets a volume."""
+        """Return the stated bounds, or None; a flat box gets a volume."""
         stated = super()._stated_bounds(n_features, names)
         if stated is None:
             return None
         if max(np.abs(side).max() for side in stated) > _FAR:
             raise ValueError("bounds must be 'private' or a pair (low, high) within 1e100 of 0")
         low, high = stated
-        # As numpy: bounds without width are given some.
+        # As in numpy's histograms, bounds without width are widened.
         half = np.where(high - low < 1 / _FAR, np.maximum(0.5, np.abs(low) / 8), 0.0)
         return low - half, high + half
 
     @staticmethod
     def _box_in(session: Session, stated: Pair | None) -> tuple[Pair, LearnedBox | None]:
-        """Return the stated bounds, or learn a box privately, and what was learned."""
+        """Return the stated bounds, or a box learned privately, and the release."""
         pair, learned = bounds_in(session, stated, spare=0.002)
         return (pair if learned is None else _usable(*pair)), learned
 
@@ -352,7 +330,7 @@ class BoxDensity(ExpectedErrorMixin, PrivateMixin, DensityMixin, BaseEstimator, 
         return result
 
     def pdf(self, X: ArrayLike, return_std: bool = False) -> Any:
-        """Return the density at the caller's rows, and if asked how noisy it is.
+        """Return the density at the caller's rows, and its noise if `return_std` is true.
 
         Parameters
         ----------
@@ -365,8 +343,7 @@ class BoxDensity(ExpectedErrorMixin, PrivateMixin, DensityMixin, BaseEstimator, 
             Zero outside ``bounds_``.
         std : ndarray of shape (n_samples,)
             Only with ``return_std=True``: the standard deviation of the density due to noise,
-            before the density is cut off at 0. It does not include the errors of sampling and
-            smoothing.
+            before it is cut off at 0, without the errors of sampling and smoothing.
         """
         values = self._public_array(X)
         inside = self._inside(values)
@@ -380,9 +357,7 @@ class BoxDensity(ExpectedErrorMixin, PrivateMixin, DensityMixin, BaseEstimator, 
         return density, std
 
     def score(self, X: ArrayLike, y: Any = None) -> float:
-        """Return the log-likelihood of the caller's rows: the sum of `score_samples`.
-
-        The score is exact. So on private rows, it is as private as the rows are.
+        """Return the log-likelihood of the caller's rows, as private as these rows are.
 
         Parameters
         ----------
@@ -397,14 +372,13 @@ class BoxDensity(ExpectedErrorMixin, PrivateMixin, DensityMixin, BaseEstimator, 
         return float(self.score_samples(X).sum())
 
     def sample(self, n_samples: int = 1, random_state: Any = None) -> Floats:
-        """Draw rows from the released density. This uses nothing else of the private rows.
+        """Draw rows from the released density, at no further cost.
 
         Parameters
         ----------
         n_samples : int, default=1
         random_state : int, RandomState or None, default=None
-            Separate from the randomness of the noise, so samples may be repeated with the same
-            seed.
+            Independent of the noise, so samples may be repeated with the same seed.
 
         Returns
         -------

@@ -1,8 +1,7 @@
 """Private nearest centroids: `DPNearestCentroid`.
 
-Released, under the (epsilon, delta) of one fit: bounds, unless stated; the number of rows of each
-class; the mean of the columns, and their mean square where noise allows; the sum of the clipped
-rows of each class.
+A fit releases bounds, unless stated; the number of rows of each class; the mean of the columns, and
+their mean square where noise allows; the sum of the clipped rows of each class.
 """
 
 from __future__ import annotations
@@ -82,14 +81,13 @@ class DPNearestCentroid(LabelledClassifier):
     added or removed, twice the radius if one is replaced. *Mechanism*: K-norm noise (``delta=0``)
     or rounded Gaussian noise. *Charged*: (epsilon, delta), once, before any noise, to ``budget``.
 
-    **Distances** are between scaled and clipped rows. The noise of a centroid adds to its distance
-    from every row; its average is subtracted, because otherwise rare classes would be far from
-    every row. A class is not predicted if, in the noisy counts, it has no rows.
+    **Distances** are between scaled and clipped rows. The average of what noise adds to them is
+    subtracted, because otherwise rare classes would be far from every row. A class is not predicted
+    if, in the noisy counts, it has no rows.
 
     **Clipping.** If noise is small enough, `radius_` is so large that no row within the bounds
-    exceeds it. Otherwise it is about half the norm of typical rows, and longer rows are shortened:
-    this separates classes as well, with a fraction of the noise. The mean of shortened rows is
-    nearer to `center_` than the mean of the full rows.
+    exceeds it. Otherwise it is about half the norm of typical rows, and longer rows are shortened,
+    so that their means are nearer to `center_`: this separates classes as well, with less noise.
 
     References
     ----------

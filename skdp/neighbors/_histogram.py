@@ -1,12 +1,12 @@
-"""DPHistogramDensity: a private density that is constant in each of many public cells.
+"""A private density that is constant in each of many cells: `DPHistogramDensity`.
 
-Releases the numbers of rows in the cells with discrete Laplace (pure epsilon-DP) or rounded
-Gaussian noise ((epsilon, delta)-DP). The density and its samples are post-processing.
+A fit releases bounds, unless stated, and the noisy numbers of rows in the cells.
 """
 
 from __future__ import annotations
 
 import math
+from functools import reduce
 from typing import Any, Self
 
 import numpy as np
@@ -20,22 +20,21 @@ from skdp.planning import Allowance, row_count
 from skdp.queries import MAX_CELLS, Grid, row_counts
 from skdp.statistics._histograms import Bins, _bins, _bins_of_each, _edges
 
-_MOST_BINS = 2**10  # of a feature, by themselves
+_MOST_BINS = 2**10  # of a feature
 _MOST_FEATURES = 64  # dimensions of an array of numpy
 
 
 def _most_bins(n_features: int) -> int:
-    """Return the largest number of bins that `auto_bins` gives."""
+    """Return the largest number of automatic bins."""
     return min(math.floor(MAX_CELLS ** (1.0 / n_features) + 1e-9), _MOST_BINS)
 
 
 def auto_bins(n: float, n_features: int, std: float) -> int:
-    """Return a number of bins a feature, from public or released numbers.
+    """Return a number of bins for each feature, from public or released numbers.
 
-    2 n**(1/(d+2)) balances the error of sampling and that of cells of some width for a smooth
-    density; beside it, a cell holds four standard deviations `std` of the noise on average. Above
-    4, the number is cut to a power of two or one and a half of one: noise in a released n then
-    hardly ever moves it, and edges stay where they are from fit to fit.
+    2 n**(1/(d+2)) balances the errors of sampling and of the width of cells for a smooth density; a
+    cell holds at least four standard deviations `std` of the noise on average. Above 4, the number
+    is rounded down to 2**k or 1.5 * 2**k, so that noise in a released n hardly ever moves it.
     """
     smooth = 2.0 * n ** (1.0 / (n_features + 2.0))
     loud = (n / (4.0 * std)) ** (1.0 / n_features)
@@ -56,10 +55,9 @@ class DPHistogramDensity(BoxDensity):
     ----------
     bins : "auto", int or list, default="auto"
         An int: the number of cells of equal width between the bounds, the same for each feature. A
-        list with one entry for each feature: each entry is such a number, or public edges in
-        increasing order. For a single feature, the edges themselves. At most 2**20 cells
-        altogether. ``"auto"`` computes the number from the number of rows (noisy where it is
-        private), epsilon and delta.
+        list: for each feature such a number, or public edges in increasing order; for a single
+        feature, the edges themselves. At most 2**20 cells altogether. ``"auto"`` computes the
+        number from the number of rows (noisy where it is private), epsilon and delta.
     bounds : "private" or tuple (low, high) or mapping, default="private"
         Range of each column, from public knowledge: two numbers, two arrays, or a mapping from
         column name to (low, high); rows outside are in no cell. ``"private"`` learns the box for at
@@ -67,8 +65,8 @@ class DPHistogramDensity(BoxDensity):
         column; with fewer rows the box may be far off. Not used for columns with stated edges.
     epsilon : float, default=1.0
     delta : float, default=0.0
-        In [0, 1). Above zero, noise is Gaussian: here larger than Laplace noise, unless the bounds
-        of many features are learned.
+        ... Above: Gaussian noise, here larger than Laplace noise, unless the bounds of many
+        features are learned.
     max_rows_per_unit : int or "private", default="private"
     budget : PrivacyBudget or None, default=None
     random_state : int, RandomState or None, default=None
@@ -77,7 +75,7 @@ class DPHistogramDensity(BoxDensity):
     ----------
     edges_ : tuple of ndarrays
         Edges of the cells, one array for each feature.
-    probabilities_ : ndarray, one dimension a feature
+    probabilities_ : ndarray, one dimension for each feature
         Probabilities of the cells, with sum 1.
     bounds_ : tuple of two ndarrays of shape (n_features,)
         The box, stated or learned.
@@ -105,18 +103,16 @@ class DPHistogramDensity(BoxDensity):
     ``"add_or_remove_one"`` with ``bins="auto"``, the number of rows (2%); and the number of rows in
     each cell. *Sensitivity* of the counts: 1 if a row is added or removed; if one is replaced, 2 in
     L1 and sqrt(2) in L2. *Mechanism*: discrete Laplace noise, or rounded Gaussian if delta > 0.
-    *Charged*: (epsilon, delta), once, before any noise, to `budget`. Densities and samples are
-    computed from what was released, so any number of them costs nothing more.
+    *Charged*: (epsilon, delta), once, before any noise, to `budget`. Any number of densities and
+    samples costs nothing more.
 
     One additional row is spread evenly over the box, so that the logarithm of the density is finite
     everywhere in the box.
 
-    **Expected error.** How far noise will move the density, in total variation distance (at most
-    1). This is half the integral of the absolute difference from the histogram without noise, of
-    the same cells and of the rows within ``bounds_``, averaged over fits. It needs `like`: public
-    rows, or an earlier fit, from which rows are drawn. The rows matter because negative noise is
-    cut off where the density is 0: a density with few peaks therefore has less noise than an even
-    one.
+    **Expected error.** How far noise will move the density, in total variation distance: half the
+    integral of the absolute difference from the histogram of the same cells without noise, averaged
+    over fits. It needs `like`: public rows, or an earlier fit, from which rows are drawn. The rows
+    matter because negative noise is cut off: a density with few peaks has less noise.
 
     References
     ----------
@@ -161,7 +157,7 @@ class DPHistogramDensity(BoxDensity):
         self.budget = budget
         self.random_state = random_state
 
-    def _each_bins(self, n_features: int) -> list[Bins] | None:
+    def _bins_of_features(self, n_features: int) -> list[Bins] | None:
         """Return bins or edges of each feature, None for "auto"; refuse too many cells."""
         if n_features > _MOST_FEATURES:
             raise ValueError(
@@ -175,17 +171,17 @@ class DPHistogramDensity(BoxDensity):
         given = _bins_of_each(self.bins) if isinstance(self.bins, list) else _bins(self.bins)
         if isinstance(given, np.ndarray) and n_features > 1:
             raise ValueError("bins must be a list with one entry for each feature, if it has edges")
-        each = given if isinstance(given, list) else [given] * n_features
-        if len(each) != n_features:
-            raise ValueError(f"bins must have {n_features} entries, one a feature, got {len(each)}")
-        sizes = [b if isinstance(b, int) else b.size - 1 for b in each]
+        bins = given if isinstance(given, list) else [given] * n_features
+        if len(bins) != n_features:
+            raise ValueError(f"bins must have {n_features} entries, one a feature, got {len(bins)}")
+        sizes = [b if isinstance(b, int) else b.size - 1 for b in bins]
         if math.prod(sizes) > MAX_CELLS:
             raise ValueError(
                 f"bins must make at most {MAX_CELLS} cells, got {math.prod(sizes)}: "
                 f"{' x '.join(map(str, sizes[:8]))}{' x ...' if len(sizes) > 8 else ''}; "
                 "take fewer bins or columns, or bins='auto'"
             )
-        return each
+        return bins
 
     def fit(self, X: ArrayLike, y: Any = None, *, groups: Any = None) -> Self:
         """Charge the budget, release the histogram, and compute the density.
@@ -203,47 +199,34 @@ class DPHistogramDensity(BoxDensity):
         """
         with self._all_or_nothing(groups):
             rows = self._open(X)
-            each = self._each_bins(rows.n_features)
             d = rows.n_features
+            bins = self._bins_of_features(d)
             stated = self._stated_bounds(d)
-            if each is not None and not any(isinstance(b, int) for b in each):
-                stated = np.zeros(rows.n_features), np.ones(rows.n_features)  # edges say it all
-            edges = None
+            if bins is not None and not any(isinstance(b, int) for b in bins):
+                stated = np.zeros(d), np.ones(d)  # not used: all edges are stated
             if stated is not None:
                 # Refuse here bounds that are too close for the bins that a release may have.
-                edges = _all_edges(each or [_most_bins(d)] * d, stated)
-            if each is None:
-                edges = None
+                _all_edges(bins or [_most_bins(d)] * d, stated)
             with self._session(rows) as session:
-                self._release(session, each, stated, edges)
+                self._release(session, bins, stated)
                 self.privacy_ = session.certificate()
         return self
 
-    def _release(
-        self,
-        session: Session,
-        each: list[Bins] | None,
-        stated: Pair | None,
-        edges: list[Floats] | None,
-    ) -> None:
+    def _release(self, session: Session, bins: list[Bins] | None, stated: Pair | None) -> None:
         """Release the histogram and set the fitted attributes."""
         bounds, learned = self._box_in(session, stated)
-        replace = session.adjacency == "replace_one"
-        n: float | None = None
-        if replace or each is None:
+        n = math.nan
+        if session.adjacency == "replace_one" or bins is None:
             n = row_count(session, COUNT_SHARE, learned)
-        if edges is None:
-            if each is None:
-                assert n is not None
-                std = Allowance.left(session).cell_std
-                each = [auto_bins(n, session.n_features, std)] * session.n_features
-            edges = _all_edges(each, bounds)
+        if bins is None:
+            std = Allowance.left(session).cell_std
+            bins = [auto_bins(n, session.n_features, std)] * session.n_features
+        edges = _all_edges(bins, bounds)
         release = session.answer(row_counts(Grid(tuple(edges)), "histogram"))
         counts = release.value
-        if n is None:
-            n = max(1.0, float(counts.sum()))
-        parts = [np.diff(edge) / (edge[-1] - edge[0]) for edge in edges]
-        cells = _outer(parts)
+        n = max(1.0, float(counts.sum())) if math.isnan(n) else n
+        widths = [np.diff(edge) / (edge[-1] - edge[0]) for edge in edges]
+        cells = reduce(np.multiply.outer, widths, np.ones(()))
         self.bounds_ = np.array([e[0] for e in edges]), np.array([e[-1] for e in edges])
         self.edges_ = tuple(edges)
         relative, self._factor = mixed(counts / cells, cells, n)
@@ -254,7 +237,7 @@ class DPHistogramDensity(BoxDensity):
     # --- post-processing --------------------------------------------------------------------------
 
     def _cells(self, values: Floats) -> tuple[tuple[Any, ...], Floats]:
-        """Return the cells of rows within the box, and which part of the box each cell is."""
+        """Return the cells of rows within the box, and their shares of the box."""
         index, part = [], np.ones(len(values))
         for j, edge in enumerate(self.edges_):
             cell = np.searchsorted(edge, values[:, j], side="right") - 1
@@ -284,27 +267,19 @@ class DPHistogramDensity(BoxDensity):
 
     def _expected_error(self, n: int, d: int, like: Any) -> float:
         rows = self._like(n, d, like)
-        self._each_bins(d)
-        with rehearsal(self, self._adjacency) as made:
+        self._bins_of_features(d)
+        with rehearsal(self, self._adjacency) as rehearsed:
 
-            def once(number: int) -> float:
+            def distance(number: int) -> float:
                 public = rows(number)
-                fitted = made(number).fit(public)
+                fitted = rehearsed(number).fit(public)
                 counts, _ = np.histogramdd(public, fitted.edges_)
                 exact = counts / max(counts.sum(), 1.0)
                 return 0.5 * float(np.abs(fitted.probabilities_ - exact).sum())
 
-            return mean_error(once)
+            return mean_error(distance)
 
 
-def _all_edges(each: list[Bins], bounds: Pair) -> list[Floats]:
+def _all_edges(bins: list[Bins], bounds: Pair) -> list[Floats]:
     """Return the edges of every feature."""
-    return [_edges(b, float(a), float(z)) for b, a, z in zip(each, *bounds, strict=True)]
-
-
-def _outer(parts: list[Floats]) -> Floats:
-    """Return the product of one vector a feature, one dimension a feature."""
-    cells = np.ones(())
-    for part in parts:
-        cells = np.multiply.outer(cells, part)
-    return cells
+    return [_edges(b, float(a), float(z)) for b, a, z in zip(bins, *bounds, strict=True)]

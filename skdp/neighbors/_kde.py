@@ -1,8 +1,8 @@
-"""DPKernelDensity: a private Gaussian kernel density.
+"""A private Gaussian kernel density: `DPKernelDensity`.
 
-Releases the mean over the rows of whitened kernel features at a public grid of centres, once:
-pure epsilon-DP (K-norm noise) or (epsilon, delta)-DP (Gaussian noise, which makes the estimate the
-kernel density plus a Gaussian process). Bandwidth, densities and samples are post-processing.
+A fit releases bounds, unless stated, and the mean over the rows of whitened kernel features at a
+public grid of centres. Gaussian noise makes the estimate the kernel density plus a Gaussian
+process. Bandwidth, densities and samples follow from the release.
 """
 
 from __future__ import annotations
@@ -48,15 +48,14 @@ _RULES: dict[str, Callable[[float, int], float]] = {
 }
 _CAUTION = 0.25  # standard deviations of the criterion, as in density ratios
 _BLOCK_VALUES = 2**20
-_LOUD_PURE = 0.1  # what `candidates` asks of K-norm noise
+_LOUD_PURE = 0.1  # `LOUD` for K-norm noise
 
 
 @dataclass(frozen=True)
 class Plan:
-    """What a fit releases, decided before it sees a row.
+    """The release of a fit: for the first of the bandwidths `tried`.
 
-    The release is made for the first of the bandwidths `tried`. `map` is None for cells; `matrix`
-    (r, b) maps kernel values to released features.
+    `map` is None for cells; `matrix` (r, b) maps kernel values to released features.
     """
 
     tried: list[float]
@@ -68,25 +67,23 @@ class Plan:
 class DPKernelDensity(BoxDensity):
     """Differentially private kernel density with a Gaussian kernel.
 
-    Rows are read once, as kernel features at a public grid of centres. The released estimate gives
-    the density at any point and any number of samples, at no further cost.
+    The released estimate gives the density at any point and any number of samples, at no further
+    cost.
 
     Parameters
     ----------
     bandwidth : {"private", "scott", "silverman"} or float, default="private"
         Standard deviation of the kernel in every feature, 1e-100 to 1e100. ``"private"`` chooses it
-        from the release by least-squares cross-validation that takes the noise into account, which
-        costs no privacy. If features have different units, first scale them by public bounds, for
-        example with ``DPMinMaxScaler(bounds=...)``, which is free. ``"scott"`` and ``"silverman"``
-        are scikit-learn's rules, n**(-1 / (d + 4)) and (n (d + 2) / 4)**(-1 / (d + 4)) for n rows
-        of d features. They assume features of variance 1, and use no values. If the grid would have
-        more than 2000 centres, ``bandwidth_`` is larger than the rule says.
+        from the release by least-squares cross-validation that allows for the noise, at no cost. If
+        features have different units, first scale them by public bounds, for example with
+        ``DPMinMaxScaler(bounds=...)``, which is free. ``"scott"`` and ``"silverman"`` are
+        scikit-learn's rules for features of variance 1, n**(-1 / (d + 4)) and
+        (n (d + 2) / 4)**(-1 / (d + 4)), or the least bandwidth with at most 2000 centres.
     features : {"kernel", "cells"}, default="kernel"
         What is released. ``"kernel"``: whitened kernel values at the centres. ``"cells"``: counts
-        of the rows in cells around the centres, which are smoothed afterwards. In a pure fit of few
-        rows, cells have as little as half the noise. But they move each row to the middle of its
-        cell. This is visible if values repeat (integers, say) and the bandwidth is about as large
-        as the distance between them.
+        of the rows in cells around the centres. In a pure fit of few rows, cells have as little as
+        half the noise, but they move each row to the middle of its cell, which shows if values
+        repeat (integers, say).
     spacing : float, default=0.8
         The largest distance of neighbouring centres, in bandwidths; 0.4 to 1.5. A smaller distance
         reproduces the kernel more exactly: see Notes.
@@ -98,7 +95,7 @@ class DPKernelDensity(BoxDensity):
         box may be far off.
     epsilon : float, default=1.0
     delta : float, default=0.0
-        In [0, 1). Above zero, noise is Gaussian, and does not depend on the number of centres.
+        ... Above: Gaussian noise, which does not depend on the number of centres.
     max_rows_per_unit : int or "private", default="private"
     budget : PrivacyBudget or None, default=None
     random_state : int, RandomState or None, default=None
@@ -106,26 +103,24 @@ class DPKernelDensity(BoxDensity):
     Attributes
     ----------
     bandwidth_ : float
-        The bandwidth, stated or chosen. With learned bounds it is so large that 2000 centres are
-        enough.
+        The bandwidth, stated or chosen; with learned bounds, large enough for 2000 centres.
     centers_ : ndarray of shape (n_centers, n_features)
         The centres, rounded to the kernel's grid.
     coef_ : ndarray of shape (n_centers,)
         The released kernel density is ``sum_l coef_[l] N(x; centers_[l], bandwidth_**2)``. It may
         be negative at some points.
-    density_ : ndarray, one dimension a feature
-        The density that `score_samples` uses: the one above at the points of `axes_`, cut off at 0,
-        with one additional row that is spread evenly, and scaled to an integral of 1. It is
-        relative to the uniform density over the bounds. Between the points it is interpolated
-        linearly.
+    density_ : ndarray, one dimension for each feature
+        The density that `score_samples` uses, relative to the uniform one: the one above at the
+        points of `axes_`, cut off at 0, with one additional row that is spread evenly, and scaled
+        to an integral of 1. Between the points it is interpolated linearly.
     axes_ : tuple of ndarrays
         Points of `density_` in each feature, an eighth of a bandwidth apart (further apart with
         more than three features).
     bounds_ : tuple of two ndarrays of shape (n_features,)
         The box, stated or learned.
     noise_std_ : float
-        Standard deviation of the density, as returned by `pdf`, due to noise: the root mean square
-        over the box. If it is about as large as the density itself, the density is only noise.
+        Standard deviation of the density due to noise, the root mean square over the box. If it is
+        as large as the density itself, the density is only noise.
     n_features_in_, feature_names_in_ : int, ndarray of shape (n_features_in_,)
     max_rows_per_unit_ : int
     privacy_ : skdp.core.PrivacyCertificate
@@ -159,21 +154,18 @@ class DPKernelDensity(BoxDensity):
     With delta > 0 and a stated bandwidth h, the released density is the kernel density plus a
     Gaussian process with covariance s**2 r(x, y), where s = sqrt(2) (2 pi h**2)^(-d/2) / (n mu)
     under ``"replace_one"`` (corollary 9 of the reference, with the exact mu of the Gaussian
-    mechanism). Both are projected onto the span of the kernels at the centres. On this span, r
-    equals the kernel up to a residual: at most 0.0009 for one feature at a spacing of 0.8, and
-    0.00002 at 0.6, times the number of features. With more than three features the grid ends at the
-    bounds, and the residual is 0.006 for each feature at 0.8. With delta = 0, the same features
-    have noise sqrt(m + 1) / epsilon instead of 1 / mu, where m is their number; cells have the
+    mechanism), both projected onto the span of the kernels at the centres. There, r equals the
+    kernel up to a residual: at most 0.0009 for each feature at a spacing of 0.8, and 0.00002 at
+    0.6. With more than three features the grid ends at the bounds, and it is 0.006 at 0.8. With
+    delta = 0, the m features have noise sqrt(m + 1) / epsilon instead of 1 / mu; cells have the
     noise of counts, smoothed by the kernel. If delta is small, delta = 0 may give less noise.
 
     `score` is exact, so on private rows it is as private as the rows are.
 
-    **Expected error.** How far noise will move the density, in total variation distance (at most
-    1). This is half the integral of the absolute difference from the kernel density without noise,
-    of the same bandwidth and of the rows within ``bounds_``, averaged over fits. It needs `like`:
-    public rows, or an earlier fit, from which rows are drawn. The rows matter because negative
-    noise is cut off where the density is 0: a density with few peaks therefore has less noise than
-    an even one.
+    **Expected error.** How far noise will move the density, in total variation distance: half the
+    integral of the absolute difference from the kernel density of the same bandwidth without noise,
+    averaged over fits. It needs `like`: public rows, or an earlier fit, from which rows are drawn.
+    The rows matter because negative noise is cut off: a density with few peaks has less noise.
 
     References
     ----------
@@ -227,7 +219,7 @@ class DPKernelDensity(BoxDensity):
         self.budget = budget
         self.random_state = random_state
 
-    # --- checks, before anything is charged -----------------------------------------------------
+    # --- checks before the charge ---------------------------------------------------------------
 
     _parameter_table: ClassVar[Table] = {
         "bandwidth": ("private", *_RULES, Reals(1e-100, 1e100)),
@@ -239,7 +231,7 @@ class DPKernelDensity(BoxDensity):
         return None if isinstance(self.bandwidth, str) else float(self.bandwidth)
 
     def _check_size(self, n_features: int, stated: Pair | None, bandwidth: float | None) -> None:
-        """Refuse a grid of too many centres, as far as it is public."""
+        """Refuse a public grid of too many centres."""
         if n_features > MOST_FEATURES:
             raise ValueError(
                 f"X must have at most {MOST_FEATURES} columns, got {n_features}: a grid of centres "
@@ -292,7 +284,8 @@ class DPKernelDensity(BoxDensity):
     ) -> None:
         """Plan, release the mean features, choose the bandwidth, and set the fitted attributes."""
         n = math.nan
-        if session.adjacency == "replace_one" or self._plans_with_rows(session.pure, bandwidth):
+        needed = session.pure or bandwidth is None or self.features == "cells"
+        if needed or session.adjacency == "replace_one":
             n = row_count(session, COUNT_SHARE, learned)
         if self.bandwidth in _RULES:
             bandwidth = _RULES[self.bandwidth](max(n, 1.0), session.n_features)
@@ -317,39 +310,24 @@ class DPKernelDensity(BoxDensity):
             self.bandwidth_ = plan.tried[int(np.argmin(np.nan_to_num(loss, nan=np.inf)))]
         self._tabulate(n)
 
-    def _plans_with_rows(self, pure: bool, bandwidth: float | None) -> bool:
-        """Say whether the number of rows must be known before the means are released."""
-        return pure or bandwidth is None or self.features == "cells"
-
     def _planned(
-        self,
-        bounds: Pair,
-        bandwidth: float | None,
-        n: float,
-        allowance: Allowance,
+        self, bounds: Pair, bandwidth: float | None, n: float, allowance: Allowance
     ) -> Plan:
-        """Return what is to be released, from public or released numbers."""
+        """Return the plan of a fit, from public or released numbers."""
         spacing = float(self.spacing)
         least = least_bandwidth(bounds, spacing, MOST_CENTERS)
 
         def by_feature(size: int) -> float:
             return allowance.features_std(size) / n
 
-        def silent(size: int) -> float:
-            return 0.0
-
         def by_kernel(h: float) -> float:
             return peak(bounds, h) * by_feature(math.prod(Lattice.sizes(bounds, h, spacing)))
 
         def by_cells(h: float) -> float:
-            one = allowance.cell_std / n
-            # The root of the sum over cells of squared kernels.
             widths = (bounds[1] - bounds[0]) / h
-            return (
-                one
-                * float(np.prod(widths))
-                / (2 * math.sqrt(math.pi) * spacing) ** (len(widths) / 2)
-            )
+            noise = allowance.cell_std / n * float(np.prod(widths))
+            # Times the root of the sum over cells of squared kernels.
+            return noise / (2 * math.sqrt(math.pi) * spacing) ** (len(widths) / 2)
 
         cells = self.features == "cells"
         if bandwidth is not None:
@@ -364,10 +342,10 @@ class DPKernelDensity(BoxDensity):
         features = KernelMap(lattice.centers(), 0.5 / tried[0] ** 2)
         lattice = lattice.rounded(features.centers)
         second = lattice.second_moment(bounds, tried[0]) / peak(bounds, tried[0]) ** 2
-        # Gaussian noise of a direction does not depend on the others: all are released.
-        noise = by_feature if allowance.pure else silent
-        plan = nystroem_features(features.gram(), second, noise)
-        return Plan(tried, lattice, features, plan.matrix)
+        # Gaussian noise of a direction does not depend on the others, so all are released.
+        noise = by_feature if allowance.pure else lambda size: 0.0
+        matrix = nystroem_features(features.gram(), second, noise).matrix
+        return Plan(tried, lattice, features, matrix)
 
     def _tabulate(self, n: float) -> None:
         """Set the density on a grid of points, and its standard deviation due to noise."""
@@ -383,16 +361,10 @@ class DPKernelDensity(BoxDensity):
     # --- post-processing --------------------------------------------------------------------------
 
     def _relative(self, values: Floats) -> Floats:
-        between = RegularGridInterpolator(self._unit_axes(), self.density_)
-        found: Floats = between(self._unit(values))
-        return found
-
-    def _unit(self, values: Floats) -> Floats:
+        axes = [np.linspace(0.0, 1.0, axis.size) for axis in self.axes_]
         low, high = self.bounds_
-        return np.clip((values - low) / (high - low), 0.0, 1.0)
-
-    def _unit_axes(self) -> list[Floats]:
-        return [np.linspace(0.0, 1.0, axis.size) for axis in self.axes_]
+        unit = np.clip((values - low) / (high - low), 0.0, 1.0)
+        return np.asarray(RegularGridInterpolator(axes, self.density_)(unit))
 
     def _relative_std(self, values: Floats) -> Floats:
         std = np.empty(len(values))
@@ -426,17 +398,17 @@ class DPKernelDensity(BoxDensity):
     def _expected_error(self, n: int, d: int, like: Any) -> float:
         rows = self._like(n, d, like)
         self._check_size(d, self._stated_bounds(d), self._stated_bandwidth())
-        with rehearsal(self, self._adjacency) as made:
+        with rehearsal(self, self._adjacency) as rehearsed:
 
-            def once(number: int) -> float:
+            def distance(number: int) -> float:
                 public = rows(number)
-                fitted = made(number).fit(public)
+                fitted = rehearsed(number).fit(public)
                 stated = {"bandwidth": fitted.bandwidth_, "bounds": fitted.bounds_}
-                plain = made(0, epsilon=NOISELESS, features="kernel", **stated).fit(public)
+                plain = rehearsed(0, epsilon=NOISELESS, features="kernel", **stated).fit(public)
                 moved = np.abs(fitted.density_ - plain.density_)
                 return 0.5 * float((_trapezoid(fitted.axes_) * moved).sum())
 
-            return mean_error(once)
+            return mean_error(distance)
 
 
 def criterion(
@@ -452,11 +424,9 @@ def criterion(
 
     Least-squares cross-validation (Rudemo 1982; Bowman 1984): the integral of f_h**2 minus twice
     the mean over the n rows of f_h without the row. Both are quadratic forms in the released mean
-    features g: the first is known, as f_h is what is published; to the second, noise of covariance
-    std**2 I adds std**2 tr(B), which is subtracted, as is the part of the density that a row has
-    itself. A quarter of the criterion's standard deviation due to noise is added, so that a small
-    bandwidth is not chosen by chance. All relative to the uniform density. `matrix` (r, b) maps
-    kernel values to features; None for cells.
+    features. To the second, noise adds std**2 tr(B), which is subtracted, as is a row's own part of
+    the density. A quarter of the criterion's standard deviation due to noise is added, so that
+    chance does not choose a small bandwidth. `matrix` (r, b) maps kernel values to features.
     """
     wide, narrow = (lattice.gram(bandwidth, bounds, times) for times in (math.sqrt(2.0), 1.0))
     height = float(narrow[0, 0])
@@ -464,16 +434,16 @@ def criterion(
         wide, narrow = matrix @ wide @ matrix.T, matrix @ narrow @ matrix.T
     others = n / max(n - 1.0, 1.0)
     form = wide - 2.0 * others * narrow
-    found = mean @ form @ mean + 2.0 * others * (std**2 * np.trace(narrow) + height / n)
+    loss = mean @ form @ mean + 2.0 * others * (std**2 * np.trace(narrow) + height / n)
     spread = 2.0 * std**4 * np.square(form).sum() + 4.0 * std**2 * np.square(form @ mean).sum()
-    return float(found + _CAUTION * math.sqrt(spread))
+    return float(loss + _CAUTION * math.sqrt(spread))
 
 
 def _trapezoid(axes: Sequence[Floats]) -> Floats:
     """Return the weights of the trapezoidal rule over equally spaced points, of sum 1."""
     weights = np.ones(())
     for axis in axes:
-        one = np.full(axis.size, 1.0 / (axis.size - 1))
-        one[[0, -1]] /= 2
-        weights = np.multiply.outer(weights, one)
+        along_axis = np.full(axis.size, 1.0 / (axis.size - 1))
+        along_axis[[0, -1]] /= 2
+        weights = np.multiply.outer(weights, along_axis)
     return weights

@@ -79,9 +79,10 @@ def test_parameters_that_mean_something_else():
     assert "does not read it" in texts(kmeans(max_iter=300))[0]
     assert texts(kmeans(algorithm="lloyd")) == []
     assert "10 rounds" in texts(DPQuantileTransformer(n_quantiles=1000, budget=BUDGET))[0]
-    for n in (0.95, "mle", True):
+    for n in ("mle", True):
         assert "n_components" in texts(DPPCA(n, budget=BUDGET))[0]
-    assert texts(DPPCA(np.int64(2), budget=BUDGET)) == []
+    for n in (np.int64(2), 0.95, None):
+        assert texts(DPPCA(n, budget=BUDGET)) == []
 
 
 def test_rounds_of_quantiles_are_as_it_says():
