@@ -1,7 +1,7 @@
 """Private distribution functions of every column: `DPEmpiricalCDF`.
 
-Released by the exponential mechanism over all small tables on a public grid, scored by their
-Kolmogorov-Smirnov distance from a column. Every fit is (epsilon, delta)-differentially private.
+The exponential mechanism chooses among all small tables on a public grid, scored by their
+Kolmogorov-Smirnov distance from a column.
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ from sklearn.base import BaseEstimator
 from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted
 
+from skdp._docstrings import documenter
 from skdp.base import PRIVATE, PrivateMixin, check_integer
 from skdp.base.expected_error import (
     ExpectedErrorMixin,
@@ -44,16 +45,16 @@ Floats = NDArray[np.float64]
 
 COUNT_SHARE = Fraction(1, 50)  # of the allowance, for a private number of rows, which plans
 MOST_LEARNING = Fraction(7, 20)  # of the allowance, for bounds
-_SEEN = 1 / 6  # of the rows: a group with so many should be seen when bounds are learned
+_VISIBLE = 1 / 6  # of the rows: a group with so many should be seen when bounds are learned
 _DEFAULT_CELLS = 1000
 
 
 def tuned_size(n: float, rate: float, n_cells: int) -> int:
     """Return a size that balances the errors of rounding and of the choice: sqrt(epsilon n).
 
-    In rows, rounding is off by n / (2 size). The choice is off by at most about size / rate, where
-    rate = epsilon / 2: each point of the table moves by about 1 / rate. The factor was found on
-    smooth and skewed columns.
+    In rows, rounding is off by n / (2 size), the choice by at most about size / rate, where rate =
+    epsilon / 2: each point of the table moves by about 1 / rate. The factor was found on smooth and
+    skewed columns.
     """
     most = min(largest_threshold_size(n_cells), max(round(n), 1))
     return min(max(round(math.sqrt(max(n, 0.0) * rate * 2)), 1), most)
@@ -82,6 +83,7 @@ def check_grid(grid: Any, name: str = "grid") -> Floats | None:
     return points
 
 
+@documenter()
 class DPEmpiricalCDF(ExpectedErrorMixin, PrivateMixin, BaseEstimator):
     """Differentially private distribution function of every column, as a small table of values.
 
@@ -90,10 +92,9 @@ class DPEmpiricalCDF(ExpectedErrorMixin, PrivateMixin, BaseEstimator):
     bounds : "private" or tuple (low, high) or mapping, default="private"
         Range of each column, from public knowledge: two numbers, two arrays, or a mapping from
         column name to (low, high); values beyond them count as the nearest bound. ``"private"``
-        learns them, and the grid is then coarser. With few rows this takes up to 35% of the
-        allowance. It needs n * epsilon of about 470 for each column (without delta; half as much if
-        the number of rows is private). With fewer rows, the bounds may be far off, and
-        `error_bound` is 1.
+        learns them, for up to 35% of the allowance with few rows, and the grid is then coarser. It
+        needs n * epsilon of about 470 for each column (without delta; half as much if the number of
+        rows is private). With fewer rows, the bounds may be far off, and `error_bound` is 1.
     n_cells : int, default=1000
         Number of grid points from the lower to the upper bound, both included.
     grid : array-like of shape (n_points,), default=None
@@ -103,30 +104,24 @@ class DPEmpiricalCDF(ExpectedErrorMixin, PrivateMixin, BaseEstimator):
     size : int or None, default=None
         How many values are released for each column. Rounding to them moves the distribution
         function by up to 1/(2 size); but the more values there are, the less exactly each is
-        chosen. None: sqrt(epsilon n), where n is the number of rows and epsilon the part of a
-        column; this was about the best size on smooth and skewed columns. If the number of rows is
-        private, a noisy number is released for this and for learning bounds, with 2% of the
-        allowance.
+        chosen. None: sqrt(epsilon n), where epsilon is the part of a column, and n the number of
+        rows (if it is private, a noisy number, for 2% of the allowance).
     epsilon : float, default=1.0
     delta : float, default=0.0
         In [0, 1). Above zero, the privacy losses of the columns add up more slowly, and the
         exponential mechanism counts like a pure mechanism with half its epsilon.
-    max_rows_per_unit : int or "private", default="private"
-    budget : PrivacyBudget or None, default=None
-    random_state : int, RandomState or None, default=None
+    {fit}
 
     Attributes
     ----------
     database_ : ndarray of shape (size_, n_features)
-        The released values, ascending in every column. Rows have no meaning, because columns are
-        released one by one.
+        The released values, ascending in every column. Columns are released one by one, so rows
+        have no meaning.
     size_ : int
         Number of released values.
     grid_ : ndarray of shape (n_points, n_features)
         The grid of every column.
-    n_features_in_, feature_names_in_ : int, ndarray of shape (n_features_in_,)
-    max_rows_per_unit_ : int
-    privacy_ : skdp.core.PrivacyCertificate
+    {columns_seen}
 
     Raises
     ------
@@ -171,16 +166,14 @@ class DPEmpiricalCDF(ExpectedErrorMixin, PrivateMixin, BaseEstimator):
     1,000        1,000     1,000   3 to 30
     ============ ========= ======= =======
 
-    A size that is too large for the number of rows is slow and no better. The default size never
-    is.
-
+    A size that is too large for the number of rows is slow and no better; the default never is.
     The size is at most 1,000, and at most 214 on more than 50,000 grid points.
 
     **Expected error.** A part of the rows: the largest difference at a grid point between the
     released distribution function and that of the column clipped to the grid, averaged over fits
-    and columns. It needs `like`: public rows, or an earlier fit, from which rows are drawn. The
-    rows matter: values that occur often are hit exactly, and if values fill a small part of the
-    bounds, the grid is coarse for them. `error_bound` holds for any rows.
+    and columns. It needs `like`: public rows, or an earlier fit, from which rows are drawn. Values
+    that occur often are hit exactly; if values fill a small part of the bounds, the grid is coarse
+    for them. `error_bound` holds for any rows.
 
     References
     ----------
@@ -245,7 +238,7 @@ class DPEmpiricalCDF(ExpectedErrorMixin, PrivateMixin, BaseEstimator):
         X : array-like or table of shape (n_samples, n_features)
             Private rows, finite numbers. May be in parts (`skdp.engines`).
         y : None, ignored
-        groups : array-like of shape (n_samples,), default=None
+        {groups}
 
         Returns
         -------
@@ -271,12 +264,10 @@ class DPEmpiricalCDF(ExpectedErrorMixin, PrivateMixin, BaseEstimator):
                 self.size_ = int(size)
                 share = session.remaining / d
                 columns = []
-                for j in range(d):
+                for j, points in enumerate(self.grid_.T):
                     name = "threshold table" if d == 1 else f"threshold table, feature {j}"
-                    points = self.grid_[:, j]
                     table = ThresholdTable(points, size, column=j)
-                    cells = session.answer(table, share, name=name)
-                    columns.append(points[cells])
+                    columns.append(points[session.answer(table, share, name=name)])
                 self.privacy_ = session.certificate()
             self.database_ = np.column_stack(columns)
             self.database_.setflags(write=False)
@@ -312,8 +303,8 @@ class DPEmpiricalCDF(ExpectedErrorMixin, PrivateMixin, BaseEstimator):
 
     def _learning(self, n: float, d: int) -> LearningPlan:
         """Return the plan for bounds, by a number of rows that is public or released."""
-        whole = self._allowance()
-        plan = plan_learning(n, d, whole.level, whole.adjacency, pure=whole.pure, audit=False)
+        terms = self._allowance()
+        plan = plan_learning(n, d, terms.level, terms.adjacency, pure=terms.pure, audit=False)
         return plan.within(MOST_LEARNING)
 
     def _column_rate(self, d: int, n: float) -> float:
@@ -341,36 +332,28 @@ class DPEmpiricalCDF(ExpectedErrorMixin, PrivateMixin, BaseEstimator):
             like = like.sample(max(n, 1000), random_state=0)
         columns = check_like(self, like, d).T
         rng = rehearsal_rng()
-        with rehearsal(self, self._adjacency) as made:
+        with rehearsal(self, self._adjacency) as unfitted:
 
-            def once(number: int) -> float:
+            def error(number: int) -> float:
                 rows = np.column_stack([stretched(column, n, rng) for column in columns])
-                fitted = made(number).fit(rows)
-                released = fitted.cdf(fitted.grid_)
-                return float(
-                    np.mean(
-                        [
-                            np.abs(
-                                released[:-1, j]
-                                - np.searchsorted(rows[:, j], fitted.grid_[:-1, j], side="right")
-                                / n
-                            ).max(initial=0.0)
-                            for j in range(d)
-                        ]
-                    )
-                )
+                fitted = unfitted(number).fit(rows)
+                grid, errors = fitted.grid_, []
+                released = fitted.cdf(grid)
+                for j in range(d):
+                    exact = np.searchsorted(rows[:, j], grid[:-1, j], side="right") / n
+                    errors.append(np.abs(released[:-1, j] - exact).max(initial=0.0))
+                return float(np.mean(errors))
 
-            return mean_error(once, least=8)
+            return mean_error(error, least=8)
 
     def error_bound(
         self, n_samples: int, n_features: int | None = None, *, beta: float = 0.05
     ) -> float:
         """Return a bound on the error of a released distribution function, from the theorem.
 
-        Nothing is fitted, read or charged. Use it to see whether epsilon is large enough. The bound
-        holds for any rows, and for all columns together; most fits are several times closer. With
-        learned bounds, it holds for the column as clipped to them. It is then 1, unless a group
-        with a sixth of the rows would be clear of the noise.
+        Nothing is fitted, read or charged. The bound holds for any rows, and for all columns
+        together; most fits are several times closer. With learned bounds, it holds for the column
+        as clipped to them; it is 1 unless a group with a sixth of the rows is clear of the noise.
 
         Parameters
         ----------
@@ -385,14 +368,14 @@ class DPEmpiricalCDF(ExpectedErrorMixin, PrivateMixin, BaseEstimator):
         -------
         error : float
             A part of the rows: the largest difference at a grid point between the released
-            distribution function and that of the clipped column. At most 1, which means that
-            epsilon is too small for any guarantee, or for learning the bounds.
+            distribution function and that of the clipped column. 1 if epsilon is too small for any
+            guarantee, or for learning the bounds.
         """
         n, d = self._sizes(n_samples, n_features, bounds=self.bounds)
         check_parameter(beta, "beta", FRACTION)
         size, n_points = self.size, self._n_points
         self._stated_bounds(d)
-        if self._learns_bounds and self._learning(float(n), d).visible > _SEEN:
+        if self._learns_bounds and self._learning(float(n), d).visible > _VISIBLE:
             return 1.0
         if size is None:
             size = self._tuned(float(n), n_points, d)
@@ -460,8 +443,8 @@ class DPEmpiricalCDF(ExpectedErrorMixin, PrivateMixin, BaseEstimator):
             raise ValueError(text)
         # Just below the product: 0.3 * 10 is above 3 in floats, its rank is 3.
         ranks = np.ceil(levels * self.size_ * (1 - 2.0**-50)).astype(np.int64)
-        found: Floats = self.database_[np.maximum(ranks, 1) - 1]
-        return found.copy()
+        quantiles: Floats = self.database_[np.maximum(ranks, 1) - 1].copy()
+        return quantiles
 
     def sample(self, n_samples: int = 1, random_state: Any = None) -> Floats:
         """Draw rows from the released table, independently for each column.
@@ -470,13 +453,12 @@ class DPEmpiricalCDF(ExpectedErrorMixin, PrivateMixin, BaseEstimator):
         ----------
         n_samples : int, default=1
         random_state : int, RandomState or None, default=None
-            Seeds this draw, which is post-processing.
+            Seeds this draw.
 
         Returns
         -------
         X : ndarray of shape (n_samples, n_features)
-            Values of `database_`. Columns are independent, because nothing about their dependence
-            was released.
+            Values of `database_`, independently by column: no dependence was released.
         """
         check_is_fitted(self)
         n = check_integer(n_samples, "n_samples", low=1)

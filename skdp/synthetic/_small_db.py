@@ -1,8 +1,7 @@
 """SmallDB: a small table that answers many linear queries like the private one.
 
-Released by the exponential mechanism over all small tables on a public domain (or over a public
-random list of them), scored by their worst query. Every fit is (epsilon, delta)-differentially
-private, with delta = 0 unless stated.
+The exponential mechanism chooses it among all small tables on a public domain (or among a public
+random list of them), scored by their worst query.
 """
 
 from __future__ import annotations
@@ -12,7 +11,6 @@ from dataclasses import dataclass
 from typing import Any, ClassVar, Self
 
 import numpy as np
-from numpy.typing import NDArray
 from sklearn.base import BaseEstimator
 
 from skdp.base import check_integer
@@ -31,7 +29,7 @@ from skdp.queries import (
     public_tables,
     table_rate,
 )
-from skdp.synthetic._base import ReleaserMixin
+from skdp.synthetic._base import ReleaserMixin, documented
 from skdp.synthetic._queries import conjunctions, workload_of
 from skdp.tabular import Domain, about
 
@@ -45,7 +43,7 @@ _LIST_SEED = 0  # the list of candidates is the same in every fit
 
 @dataclass(frozen=True)
 class _Range:
-    """The public range of tables of `size` points to choose from.
+    """The public tables of `size` points to choose from.
 
     They are scored one by one (`method` "all"), `n_listed` of them ("list"), or counted as lattice
     paths ("paths").
@@ -66,10 +64,58 @@ class _Range:
 
     @property
     def rounding(self) -> float:
-        """By how much the best table's answers are off, for any rows: of all tables of the size."""
+        """How far the answers of the best of all tables are off, for any rows."""
         if self.method == PATHS:
             return 1 / (2 * self.size)
         return math.sqrt(math.log(2 * self.workload.n_queries) / (2 * self.size))
+
+    def check(self) -> None:
+        """Refuse too many tables, by public sizes, before any charge."""
+        queries, cells, size = self.workload.n_queries, self.n_cells, self.size
+        fewer = "Use a larger alpha or a smaller size"
+        others = "MWEMReleaser, or (beyond 2**20 cells) DPMarginalSynthesizer"
+
+        def refused(problem: str) -> ValueError:
+            return ValueError(
+                f"{queries:,} queries on a domain of {about(cells)} cells, tables of {size:,} "
+                f"points: {problem}"
+            )
+
+        if self.method == PATHS:
+            try:
+                check_threshold_tables(cells, size)
+            except ValueError as error:
+                raise refused(f"{error}. {fewer}, or wider bins") from None
+            return
+        if self.method == LIST:
+            listed = f"{self.n_listed:,} candidates are too many"
+            if self.n_listed * size > _LARGEST_LIST or cells > _LARGEST_DOMAIN:
+                raise refused(
+                    f"{listed}; at most {_LARGEST_LIST:,} points of all candidates and "
+                    f"{_LARGEST_DOMAIN:.2g} cells are possible"
+                )
+            slow = (
+                f"{listed} to score. Use fewer candidates or queries, a larger alpha or a smaller "
+                f"size, {others}"
+            )
+        else:
+            digits = self.log_number / math.log(10)
+            large = digits > 15
+            number = f"about 10**{digits:.0f}" if large else f"{n_multisets(cells, size):,}"
+            instead = (
+                f"{fewer}, fewer columns or wider bins, thresholds of one column, candidates=K (a "
+                f"public list of K tables), {others}"
+            )
+            if large or n_multisets(cells, size) > MAX_SMALL_TABLES:
+                raise refused(
+                    f"there are {number} of these, and at most {MAX_SMALL_TABLES:,} can be scored. "
+                    f"{instead}"
+                )
+            slow = f"scoring all queries on the {number} of these takes too many steps. {instead}"
+        try:
+            check_small_tables(cells, size, queries, self.n_listed or None)
+        except ValueError:
+            raise refused(slow) from None
 
 
 def _log_multisets(n_cells: int, size: int) -> float:
@@ -83,75 +129,64 @@ def _log_multisets(n_cells: int, size: int) -> float:
 
 def _size_for(size: Any, alpha: float, n_queries: int, paths: bool) -> int:
     """Return the number of points of a small table."""
-    if isinstance(size, str):
-        if size == "source":
-            points = math.log(n_queries) / alpha / alpha
-        elif paths:
-            points = 1 / alpha / 2
-        else:
-            points = math.log(2 * n_queries) / (2 * alpha) / alpha
-        if points > _LARGEST_SIZE:  # infinite for a tiny alpha
-            many = f"{points:.3g}" if math.isfinite(points) else "more than 1e+308"
-            raise ValueError(
-                f"alpha={alpha} needs a table of {many} points; at most {_LARGEST_SIZE} are "
-                "possible. Use a larger alpha"
-            )
-        if size == "source" or paths:
-            return max(math.ceil(points), 1)
-        return math.floor(points) + 1
-    return int(size)
+    if not isinstance(size, str):
+        return int(size)
+    if size == "source":
+        points = math.log(n_queries) / alpha / alpha
+    elif paths:
+        points = 1 / alpha / 2
+    else:
+        points = math.log(2 * n_queries) / (2 * alpha) / alpha
+    if points > _LARGEST_SIZE:  # infinite for a tiny alpha
+        many = f"{points:.3g}" if math.isfinite(points) else "more than 1e+308"
+        raise ValueError(
+            f"alpha={alpha} needs a table of {many} points; at most {_LARGEST_SIZE} are "
+            "possible. Use a larger alpha"
+        )
+    if size == "source" or paths:
+        return max(math.ceil(points), 1)
+    return math.floor(points) + 1
 
 
+@documented
 class SmallDBReleaser(ReleaserMixin, BaseEstimator):
     """Differentially private small table that answers linear queries like the private table.
 
-    It is for domains with few cells, because the number of tables to choose from grows like (cells
-    of the domain) ** size. Thresholds of one ordered column are an exception: they are both cheap
-    and accurate. With ``alpha=0.1`` and the default queries (all pairs of columns), a fit is
-    possible for two binary columns (tables of 104 points on 4 cells), and refused from three on.
-    Then state thresholds of one column, a larger `alpha`, a smaller `size`, or `candidates`. Or use
+    For domains with few cells: the number of tables to choose from grows like (cells of the domain)
+    ** size. Thresholds of one ordered column are an exception: they are both cheap and accurate.
+    With ``alpha=0.1`` and the default queries (all pairs of columns), a fit is possible for two
+    binary columns (tables of 104 points on 4 cells), and refused from three on. Then state
+    thresholds of one column, a larger `alpha`, a smaller `size`, or `candidates`. Or use
     `MWEMReleaser` or `DPMarginalSynthesizer`, which answer more queries about more columns better.
 
     Parameters
     ----------
-    queries : Queries, default=conjunctions(2)
-        What the released table must answer well: made by `conjunctions`, `thresholds`,
-        `intervals`, `parities`, `linear_queries`, or a sum of such; or a function of a row with
-        values in [0, 1], or a sequence of any of these.
+    {queries}
     alpha : float, default=0.1
         In (0, 1): the largest error of the answers of the best table. It only determines the size.
     size : "auto", "source" or int, default="auto"
         Number of rows of the released table. ``"auto"``: floor(ln(2 Q) / (2 alpha**2)) + 1 for Q
         queries, and ceil(1 / (2 alpha)) for thresholds of a one-column table. ``"source"``:
         ceil(ln(Q) / alpha**2), twice as many, as in the references.
-    domain : Domain, mapping or sequence of columns, Bins or int
-        The values that each column may have, from public knowledge. A mapping or a sequence of
-        columns, as `Domain` takes them; a single `Bins` or int k (the whole numbers below k) holds
-        for every column. It must be stated, because no default would be safe.
+    {domain}
     candidates : "all" or int, default="all"
         ``"all"`` chooses among all tables of that size. An int K chooses among a fixed public list
-        of K tables of uniformly random points. That is private on any domain, but even the best of
-        these tables may be far off. 1,000 tables for all triples of 16 binary columns take about 5
-        seconds.
+        of K tables of uniformly random points: private on any domain, but even the best of these
+        may be far off. 1,000 tables for all triples of 16 binary columns take about 5 seconds.
     epsilon : float, default=1.0
     delta : float, default=0.0
         In [0, 1). Above zero, the charge is that of Gaussian noise at (epsilon, delta). In it, the
         exponential mechanism counts like a pure mechanism with half its epsilon.
-    max_rows_per_unit : int or "private", default="private"
-    budget : PrivacyBudget or None, default=None
-    random_state : int, RandomState or None, default=None
+    {fit}
 
     Attributes
     ----------
     database_ : ndarray or table of shape (size, n_features)
-        The released table in the form of X: a pandas, polars or pyarrow table if X is one. Columns
-        have the types of X, if these can hold all values of the domain. With `Bins`, the middle of
-        the cell.
+        The released table in the form and with the types of X, if these can hold all values of the
+        domain. With `Bins`, the middle of the cell.
     domain_ : Domain
         The domain of all columns.
-    n_features_in_, feature_names_in_ : int, ndarray of shape (n_features_in_,)
-    max_rows_per_unit_ : int
-    privacy_ : skdp.core.PrivacyCertificate
+    {columns_seen}
 
     Raises
     ------
@@ -175,16 +210,10 @@ class SmallDBReleaser(ReleaserMixin, BaseEstimator):
     number of queries), or they are counted as lattice paths (thresholds of one column). *Charged*:
     (epsilon, delta), once, before any noise, to ``budget``.
 
-    Domain, queries and size are public, and refusals about them reveal nothing. With
-    ``outside="refuse"``, the domain reveals that X has a cell outside it. No other error depends on
-    the values in the rows. If the number of rows is private, a table without rows is accepted.
-
+    {outside}
     `predict` and `sample` use only the released table.
 
-    **Expected error.** A part of the rows: the largest error of an answer to `queries`, averaged
-    over fits. It depends on how uneven the rows are, so it needs `like`. An earlier fit as `like`
-    is sampled; columns without a stated domain then have that of the earlier fit, and what learning
-    it costs is not in the error.
+    {rehearsed}
 
     References
     ----------
@@ -255,10 +284,7 @@ class SmallDBReleaser(ReleaserMixin, BaseEstimator):
 
         Parameters
         ----------
-        X : array-like or table of shape (n_samples, n_features)
-            Private rows, of the types that the domain describes. May be in parts (`skdp.engines`).
-        y : None, ignored
-        groups : array-like of shape (n_samples,), default=None
+        {fit_X}
 
         Returns
         -------
@@ -267,7 +293,7 @@ class SmallDBReleaser(ReleaserMixin, BaseEstimator):
         with self._all_or_nothing(groups):
             X, domain = self._open_domain(X)
             tables = self._range(domain)
-            _check_possible(tables)
+            tables.check()
             rows = self._open_coded(X)
             listed = None
             if tables.method == LIST:
@@ -298,36 +324,29 @@ class SmallDBReleaser(ReleaserMixin, BaseEstimator):
         method = LIST if n_listed else PATHS if paths else ALL
         return _Range(work, domain.n_cells, size, method, n_listed)
 
-    def _rows(self) -> NDArray:
-        return self._codes
-
     def _check_fit(self, domain: Domain, n: int) -> None:
-        _check_possible(self._range(domain))
+        self._range(domain).check()
 
     def error_bound(
         self, n_samples: int, n_features: int | None = None, *, beta: float = 0.05
     ) -> float:
-        """Return a bound on the error of the answers: the alpha of the theorem.
+        """Return a bound on the error of the worst query of a fit, for any rows.
 
-        Nothing is fitted, read or charged. Use it to see whether epsilon is large enough. The bound
-        is on the worst query of a fit, for any rows; most fits are several times better.
+        Nothing is fitted, read or charged. This is the alpha of the theorem; most fits are several
+        times better.
 
         Parameters
         ----------
-        n_samples : int
-            Number of rows, as far as it is public.
-        n_features : int, default=None
-            Number of columns, where neither ``domain`` nor an earlier fit tells it.
+        {sizes}
         beta : float, default=0.05
             Chance that a fit is further off, in (0, 1).
 
         Returns
         -------
         error : float
-            A part of the rows. At most 1, which means that epsilon is too small for any guarantee.
-            It is the error of the best table of that size, plus the loss of the private choice.
-            With an int as `candidates`, the error of the best candidate is unknown before the fit;
-            then it is only the loss of the choice.
+            A part of the rows; 1 if epsilon is too small for any guarantee. It is the error of the
+            best table of that size, plus the loss of the private choice. With an int as
+            `candidates`, it is only the loss of the choice.
         """
         n = check_integer(n_samples, "n_samples", low=1)
         check_parameter(beta, "beta", FRACTION)
@@ -338,49 +357,3 @@ class SmallDBReleaser(ReleaserMixin, BaseEstimator):
         # Scores are errors in rows, rounded up.
         chosen = ((tables.log_number - math.log(float(beta))) / eta + 1) / n
         return min(chosen + (0.0 if tables.method == LIST else tables.rounding), 1.0)
-
-
-def _check_possible(tables: _Range) -> None:
-    """Refuse a range that is too large, by its public sizes; nothing has been charged."""
-    queries, cells, size = tables.workload.n_queries, tables.n_cells, tables.size
-    where = f"{queries:,} queries on a domain of {about(cells)} cells, tables of {size:,} points: "
-    fewer = "Use a larger alpha or a smaller size"
-    if tables.method == PATHS:
-        try:
-            check_threshold_tables(cells, size)
-        except ValueError as error:
-            raise ValueError(f"{where}{error}. {fewer}, or wider bins") from None
-        return
-    others = "MWEMReleaser, or (beyond 2**20 cells) DPMarginalSynthesizer"
-    if tables.method == LIST:
-        if tables.n_listed * size > _LARGEST_LIST or cells > _LARGEST_DOMAIN:
-            raise ValueError(
-                f"{where}{tables.n_listed:,} candidates are too many; at most {_LARGEST_LIST:,} "
-                f"points of all candidates and {_LARGEST_DOMAIN:.2g} cells are possible"
-            )
-        try:
-            check_small_tables(cells, size, queries, tables.n_listed)
-        except ValueError:
-            raise ValueError(
-                f"{where}{tables.n_listed:,} candidates are too many to score. Use fewer "
-                f"candidates or queries, a larger alpha or a smaller size, {others}"
-            ) from None
-        return
-    digits = tables.log_number / math.log(10)
-    large = digits > 15
-    number = f"about 10**{digits:.0f}" if large else f"{n_multisets(cells, size):,}"
-    instead = (
-        f"{fewer}, fewer columns or wider bins, thresholds of one column, candidates=K (a public "
-        f"list of K tables), {others}"
-    )
-    if large or n_multisets(cells, size) > MAX_SMALL_TABLES:
-        raise ValueError(
-            f"{where}there are {number} of these, and at most {MAX_SMALL_TABLES:,} can be "
-            f"scored. {instead}"
-        )
-    try:
-        check_small_tables(cells, size, queries)
-    except ValueError:
-        raise ValueError(
-            f"{where}scoring all queries on the {number} of these takes too many steps. {instead}"
-        ) from None
