@@ -16,8 +16,6 @@ from skdp.inspection._budget import Display, Floats, documented
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-__all__ = ["CentersDisplay", "ClusterDisplay", "ComponentsDisplay"]
-
 _MAP_COLORS = "tab20"
 _LETTERS = 60  # of all names of columns, above which they are turned
 _CLEAR = 4.0  # standard errors from the mean of the centres: darkest

@@ -1,48 +1,24 @@
-"""Displays of private metrics: a confusion matrix, a ROC curve, calibration, with their intervals.
+"""Displays of private metrics: a confusion matrix, a ROC curve, calibration, with intervals.
 
-``from_released`` draws what `skdp.metrics` has released and releases nothing. ``from_predictions``
-and ``from_estimator`` ask `skdp.metrics` first, which charges once.
+``from_released`` draws what `skdp.metrics` has released. ``from_predictions`` and
+``from_estimator`` call `skdp.metrics` first, which charges once.
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 import numpy as np
 from numpy.typing import NDArray
 
 from skdp.confidence import Released
 from skdp.inspection._budget import Display, documented
-from skdp.metrics import (
-    ConfusionMatrix,
-    ScoreHistogram,
-    confusion_matrix,
-    score_histogram,
-)
+from skdp.metrics import ConfusionMatrix, ScoreHistogram, confusion_matrix, score_histogram
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-__all__ = ["PrivateCalibrationDisplay", "PrivateConfusionMatrixDisplay", "PrivateRocCurveDisplay"]
-
 _COLOR = "tab:blue"
-
-
-def _check(released: Any, kind: type) -> Any:
-    if not isinstance(released, kind):
-        name = {ConfusionMatrix: "confusion_matrix", ScoreHistogram: "score_histogram"}[kind]
-        raise TypeError(
-            f"released must be what skdp.metrics.{name} returns, got {type(released).__name__}"
-        )
-    return released
-
-
-def _scores(estimator: Any, X: Any) -> NDArray:
-    """Return a classifier's scores of its second class."""
-    if hasattr(estimator, "predict_proba"):
-        scores: NDArray = np.asarray(estimator.predict_proba(X))[:, 1]
-        return scores
-    return np.asarray(estimator.decision_function(X))
 
 
 def _ends(metric: Released, level: float, population: bool) -> tuple[NDArray, NDArray]:
@@ -61,7 +37,70 @@ def _title(level: float, population: bool) -> str:
 
 
 @documented
-class PrivateConfusionMatrixDisplay(Display):
+class _MetricDisplay(Display):
+    """A display of what `skdp.metrics` has released."""
+
+    _kind: ClassVar[type]
+    _size = (5, 4.5)
+
+    def __init__(self, released: Any, level: float = 0.95, population: bool = False) -> None:
+        if not isinstance(released, self._kind):
+            name = "confusion_matrix" if self._kind is ConfusionMatrix else "score_histogram"
+            raise TypeError(
+                f"released must be what skdp.metrics.{name} returns, got {type(released).__name__}"
+            )
+        self.released, self.level, self.population = released, level, bool(population)
+
+    @classmethod
+    def from_released(cls, released: Any, *, ax: Axes | None = None, **options: Any) -> Self:
+        """Plot what was released; nothing more is released.
+
+        Parameters
+        ----------
+        released : skdp.metrics.ConfusionMatrix or skdp.metrics.ScoreHistogram
+            Noisy counts, as the class takes them.
+        {ax}
+        **options
+            The other parameters of the class.
+
+        {display}
+        """
+        return cls(released, **options).plot(ax=ax)
+
+    @classmethod
+    def from_estimator(
+        cls, estimator: Any, X: Any, y: Any, *, labels: Any = None, **options: Any
+    ) -> Self:
+        """Predict held-out private rows, and release and plot as `from_predictions` does.
+
+        Parameters
+        ----------
+        estimator : estimator
+            A fitted classifier, private or public: with ``predict`` for a confusion matrix, of two
+            classes with ``predict_proba`` otherwise, or (for a ROC curve, with edges as `bins`)
+            with ``decision_function``.
+        {X_y}
+        labels : array-like of shape (n_classes,), default=None
+            All classes, from public knowledge; None: ``estimator.classes_``.
+        **options
+            Arguments of `from_predictions`.
+
+        {display}
+        """
+        known = estimator.classes_ if labels is None else labels
+        predicted = cls._scores(estimator, X)
+        display: Self = cls.from_predictions(y, predicted, labels=known, **options)  # type: ignore[attr-defined]
+        return display
+
+    @classmethod
+    def _scores(cls, estimator: Any, X: Any) -> NDArray:
+        """Return the scores of the second class."""
+        scores: NDArray = np.asarray(estimator.predict_proba(X))[:, 1]
+        return scores
+
+
+@documented
+class PrivateConfusionMatrixDisplay(_MetricDisplay):
     """A private confusion matrix: noisy counts with their intervals, shaded by row.
 
     Parameters
@@ -81,23 +120,11 @@ class PrivateConfusionMatrixDisplay(Display):
     (2, 2)
     """
 
+    released: ConfusionMatrix
+    _kind = ConfusionMatrix
+
     def __init__(self, released: ConfusionMatrix, level: float = 0.95) -> None:
-        self.released: ConfusionMatrix = _check(released, ConfusionMatrix)
-        self.level = level
-
-    @classmethod
-    def from_released(
-        cls, released: ConfusionMatrix, *, level: float = 0.95, ax: Axes | None = None
-    ) -> PrivateConfusionMatrixDisplay:
-        """Plot a matrix that was released; nothing more is released.
-
-        Parameters
-        ----------
-        {counts}
-        {level}
-        {plotted}
-        """
-        return cls(released, level).plot(ax=ax)
+        super().__init__(released, level)
 
     @classmethod
     def from_predictions(
@@ -128,39 +155,9 @@ class PrivateConfusionMatrixDisplay(Display):
         return cls(confusion_matrix(y_true, y_pred, labels=labels, **privacy), level).plot(ax=ax)
 
     @classmethod
-    def from_estimator(
-        cls,
-        estimator: Any,
-        X: Any,
-        y: Any,
-        *,
-        labels: Any = None,
-        level: float = 0.95,
-        ax: Axes | None = None,
-        **privacy: Any,
-    ) -> PrivateConfusionMatrixDisplay:
-        """Predict held-out private rows, release a confusion matrix, and plot it.
-
-        Parameters
-        ----------
-        estimator : estimator
-            A fitted classifier, private or public.
-        {X_y}
-        labels : array-like of shape (n_classes,), default=None
-            All classes, from public knowledge; None: ``estimator.classes_``.
-        {level}
-        {ax}
-        **privacy
-            Arguments of `skdp.metrics.confusion_matrix`: epsilon, delta, budget, groups, ...
-
-        {display}
-        """
-        known = estimator.classes_ if labels is None else labels
-        return cls.from_predictions(
-            y, estimator.predict(X), labels=known, level=level, ax=ax, **privacy
-        )
-
-    _size = (5, 4.5)
+    def _scores(cls, estimator: Any, X: Any) -> NDArray:
+        predicted: NDArray = estimator.predict(X)
+        return predicted
 
     def _draw(self) -> None:
         counts = self.released.counts
@@ -186,7 +183,7 @@ class PrivateConfusionMatrixDisplay(Display):
 
 
 @documented
-class PrivateRocCurveDisplay(Display):
+class PrivateRocCurveDisplay(_MetricDisplay):
     """A private ROC curve: a point for each edge of the cells, with the interval of both rates.
 
     Parameters
@@ -209,6 +206,9 @@ class PrivateRocCurveDisplay(Display):
     True
     """
 
+    released: ScoreHistogram
+    _kind = ScoreHistogram
+
     def __init__(
         self,
         released: ScoreHistogram,
@@ -216,30 +216,8 @@ class PrivateRocCurveDisplay(Display):
         population: bool = False,
         name: str = "",
     ) -> None:
-        self.released: ScoreHistogram = _check(released, ScoreHistogram)
-        self.level, self.population, self.name = level, bool(population), name
-
-    @classmethod
-    def from_released(
-        cls,
-        released: ScoreHistogram,
-        *,
-        level: float = 0.95,
-        population: bool = False,
-        name: str = "",
-        ax: Axes | None = None,
-    ) -> PrivateRocCurveDisplay:
-        """Plot a histogram of scores that was released; nothing more is released.
-
-        Parameters
-        ----------
-        {scores}
-        {level}
-        {population}
-        {name}
-        {plotted}
-        """
-        return cls(released, level, population, name).plot(ax=ax)
+        super().__init__(released, level, population)
+        self.name = name
 
     @classmethod
     def from_predictions(
@@ -277,23 +255,10 @@ class PrivateRocCurveDisplay(Display):
         return cls(released, level, population, name).plot(ax=ax)
 
     @classmethod
-    def from_estimator(
-        cls, estimator: Any, X: Any, y: Any, *, labels: Any = None, **options: Any
-    ) -> PrivateRocCurveDisplay:
-        """Score held-out private rows, release a histogram of the scores, and plot its ROC curve.
-
-        Parameters
-        ----------
-        estimator : estimator
-            A fitted classifier of two classes, private or public, with ``predict_proba`` or (with
-            edges as `bins`) ``decision_function``.
-        {X_y}
-        {options}
-        """
-        known = estimator.classes_ if labels is None else labels
-        return cls.from_predictions(y, _scores(estimator, X), labels=known, **options)
-
-    _size = (5, 4.5)
+    def _scores(cls, estimator: Any, X: Any) -> NDArray:
+        if hasattr(estimator, "predict_proba"):
+            return super()._scores(estimator, X)
+        return np.asarray(estimator.decision_function(X))
 
     def _draw(self) -> None:
         fpr, tpr, _ = self.released.roc_curve()
@@ -321,7 +286,7 @@ class PrivateRocCurveDisplay(Display):
 
 
 @documented
-class PrivateCalibrationDisplay(Display):
+class PrivateCalibrationDisplay(_MetricDisplay):
     """Private calibration: the share of positive rows in each cell of scores, with its interval.
 
     The width of a bar is that of its cell. If the bar crosses the diagonal, the scores of the cell
@@ -347,6 +312,9 @@ class PrivateCalibrationDisplay(Display):
     10
     """
 
+    released: ScoreHistogram
+    _kind = ScoreHistogram
+
     def __init__(
         self,
         released: ScoreHistogram,
@@ -354,30 +322,8 @@ class PrivateCalibrationDisplay(Display):
         level: float = 0.95,
         population: bool = False,
     ) -> None:
-        self.released: ScoreHistogram = _check(released, ScoreHistogram)
-        self.n_bins, self.level, self.population = n_bins, level, bool(population)
-
-    @classmethod
-    def from_released(
-        cls,
-        released: ScoreHistogram,
-        *,
-        n_bins: int = 10,
-        level: float = 0.95,
-        population: bool = False,
-        ax: Axes | None = None,
-    ) -> PrivateCalibrationDisplay:
-        """Plot a histogram of scores that was released; nothing more is released.
-
-        Parameters
-        ----------
-        {scores}
-        {n_bins}
-        {level}
-        {population}
-        {plotted}
-        """
-        return cls(released, n_bins, level, population).plot(ax=ax)
+        super().__init__(released, level, population)
+        self.n_bins = n_bins
 
     @classmethod
     def from_predictions(
@@ -412,25 +358,6 @@ class PrivateCalibrationDisplay(Display):
         edges = np.linspace(0.0, 1.0, n_bins + 1)
         released = score_histogram(y_true, y_score, labels=labels, bins=edges, **privacy)
         return cls(released, n_bins, level, population).plot(ax=ax)
-
-    @classmethod
-    def from_estimator(
-        cls, estimator: Any, X: Any, y: Any, *, labels: Any = None, **options: Any
-    ) -> PrivateCalibrationDisplay:
-        """Score held-out private rows, release a histogram of the scores, and plot calibration.
-
-        Parameters
-        ----------
-        estimator : estimator
-            A fitted classifier of two classes, private or public, with ``predict_proba``.
-        {X_y}
-        {options}
-        """
-        known = estimator.classes_ if labels is None else labels
-        scores = np.asarray(estimator.predict_proba(X))[:, 1]
-        return cls.from_predictions(y, scores, labels=known, **options)
-
-    _size = (5, 4.5)
 
     def _draw(self) -> None:
         shares, _, edges = self.released.calibration_curve(self.n_bins)
