@@ -1,7 +1,6 @@
 """Kernels and bases at public rows, and least squares on the released means of these features.
 
-Everything is computed from public centres, a public basis, public rows and released moments. Which
-features are released is decided in `skdp.base.nystroem`.
+Which features are released is decided in `skdp.base.nystroem`.
 """
 
 from __future__ import annotations
@@ -40,13 +39,10 @@ from skdp.queries import KernelMap
 from skdp.tabular import as_dense
 from skdp.user_code import suppress_warnings
 
-# --- features at public rows ----------------------------------------------------------------------
-
 Floats = NDArray[np.float64]
 
 _TRIED_ROWS = 2048  # public rows on which leaving one out is tried
 _BLOCK_VALUES = 2**20
-
 
 # --- feature values of public rows ----------------------------------------------------------------
 
@@ -57,10 +53,6 @@ class KernelValues:
 
     map: KernelMap
     gammas: Floats
-
-    @property
-    def n_scales(self) -> int:
-        return len(self.gammas)
 
     def chunks(self, values: Floats) -> Iterator[tuple[slice, Floats]]:
         """Yield the features of the caller's rows, block by block."""
@@ -75,7 +67,7 @@ _ELEMENTWISE = (KBinsDiscretizer, OneHotEncoder, PolynomialFeatures, SplineTrans
 
 
 def is_elementwise(transformer: Any) -> bool:
-    """Say whether a transformer is made of those that give a row the same bits in every block."""
+    """Tell whether a transformer gives a row the same bits in every block."""
     if type(transformer) is Pipeline:
         return all(is_elementwise(step) for _, step in transformer.steps)
     if type(transformer) is FeatureUnion:
@@ -93,7 +85,7 @@ class BasisValues:
     """Outputs of a public transformer, clipped to their stated bounds (b,).
 
     The transformer is fitted on the public rows. Every call gets a copy of it, so it remembers no
-    row; and a table of float64 with the names of the columns alone, so no type, category or index
+    row. It gets new tables of float64 with the names of the columns, so no type, category or index
     of the caller's table, which holds private rows too, reaches it.
     """
 
@@ -103,7 +95,6 @@ class BasisValues:
     columns: list[str] | None
 
     gammas = np.array([math.nan])
-    n_scales = 1
 
     def transforming(self) -> Callable[[Floats], Any]:
         """Return a function that maps rows with a fresh copy of the transformer each time."""
@@ -111,7 +102,7 @@ class BasisValues:
         return lambda values: fresh().transform(as_table(values, self.columns))
 
     def chunks(self, values: Floats) -> Iterator[tuple[slice, Floats]]:
-        """Yield the features of the caller's rows; as private rows are mapped, so are these."""
+        """Yield the features of the caller's rows, mapped as private rows are, block by block."""
         transform = self.transforming()
         step = max(1, _BLOCK_VALUES // max(len(self.low), values.shape[1]))
         with suppress_warnings():
@@ -153,7 +144,7 @@ def as_table(values: Floats, columns: list[str] | None) -> Any:
     values = np.array(values, dtype=np.float64, order="C")
     if columns is None:
         return values
-    # Nobody holds a table of pandas that has not been imported.
+    # A table of pandas exists only if pandas has been imported.
     return sys.modules["pandas"].DataFrame(values, columns=columns)
 
 
@@ -201,7 +192,7 @@ def _spends(estimator: Any) -> bool:
 
 @dataclass
 class PublicMoments:
-    """What the fit needs of the public sample: moments of its feature values."""
+    """Moments of the public rows' features, and the features of some rows."""
 
     second: Floats
     first: Floats
@@ -210,29 +201,27 @@ class PublicMoments:
 
 
 def public_moments(features: KernelValues | BasisValues, values: Floats) -> PublicMoments:
-    """Return moments of the public rows' features in blocks, and the features of some rows."""
+    """Return moments of the public rows' features, computed in blocks."""
     n = len(values)
     tried = np.unique(np.linspace(0, n - 1, min(n, _TRIED_ROWS)).astype(np.intp))
     second: Any = 0.0
     first: Any = 0.0
-    kept = []
+    rows = []
     for part, block in features.chunks(values):
         second = second + block.T @ block
         first = first + block.sum(axis=0)
         inside = tried[(tried >= part.start) & (tried < part.stop)] - part.start
-        kept.append(block[inside])
-    return PublicMoments(second / n, first / n, np.vstack(kept), n)
+        rows.append(block[inside])
+    return PublicMoments(second / n, first / n, np.vstack(rows), n)
 
 
 # --- least squares on released moments ------------------------------------------------------------
 
-# Unconstrained least-squares importance fitting on released moments: pure functions.
-#
 # The model is w(x) = w0 + a.f(x) with features f; the criterion is J(w) = E_public[w**2] / 2 -
 # E_private[w] (Kanamori, Hido & Sugiyama 2009, eq. 5), whose only private part is h, the mean of
 # the features over the private rows. The public part is exact; h is known up to noise of a known
-# covariance, which the criterion takes into account, so that choosing the ridge and the features by
-# it is post-processing and costs nothing.
+# covariance, which the criterion takes into account. So ridge and features are chosen by it as
+# post-processing, at no cost.
 
 # A ridge is judged by J plus so many standard deviations of what noise makes of J, lest a small
 # ridge wins by luck: where both samples were alike and noise was strong, the worst tenth of the
@@ -242,7 +231,7 @@ CAUTION = 0.25
 
 @dataclass(frozen=True)
 class Moments:
-    """What the least-squares fit needs to know of both samples, for one set of features f.
+    """Moments of both samples, for one set of features f.
 
     `second` (b, b) and `first` (b,) are means of f f' and f over `n_public` public rows (H of the
     source), `rows` (m, b) features of some of these, on which leaving one out is tried. `private`
@@ -273,24 +262,18 @@ def solve(moments: Moments, alpha: float, baseline: float) -> tuple[Floats, Floa
 
 
 def criterion(moments: Moments, alphas: Floats, baseline: float) -> tuple[Floats, Floats]:
-    """Return the leave-one-out criterion J of every ridge, corrected for noise; lower is better.
+    """Return the leave-one-out criterion J of every ridge, and its standard deviation; low is good.
 
     Leaving a public row out changes the public moments by a rank one term, so that one
     eigendecomposition serves all (Sherman & Morrison). With h + e for h, E[e] = 0 and Cov(e) = S,
     the term -h'a is too small by tr(A^-1 S), A = H + alpha I: the private rows would judge
     themselves. So that trace is added (Mallows' Cp), with S the covariance of the noise plus that
     of sampling, which is estimated under the fitted weights on the public rows. In directions in
-    which public rows vary less than the noise there is no h to be seen: h'a counts as 0 there, a
-    little too little gain, because the difference of two huge traces would decide otherwise.
+    which public rows vary less than the noise, h'a counts as 0, a little too little gain, because
+    the difference of two huge traces would decide otherwise.
 
     To second order J is -g'B g up to constants, g the noisy side of the normal equations and B =
     A^-1 - A^-1 H A^-1 / 2; noise of covariance S gives it the variance 2 tr(BSBS) + 4 g'BSBg.
-
-    Returns
-    -------
-    J : ndarray of shape (n_alphas,)
-    std : ndarray of shape (n_alphas,)
-        What the noise in the private moments makes of J.
     """
     n = moments.n_public
     others = max(n - 1, 1)
@@ -323,8 +306,8 @@ def criterion(moments: Moments, alphas: Floats, baseline: float) -> tuple[Floats
             variance = weights @ rows**2 - mean**2
             spread = float(inverse @ np.maximum(variance, 0.0)) / moments.n_private
         trace = float(np.sum(inverse[:, None] * own_noise**2))
-        both = np.einsum("ij,ij->i", scaled @ noise, scaled @ own_noise)
-        trace += float(np.mean(both * gain))
+        products = np.einsum("ij,ij->i", scaled @ noise, scaled @ own_noise)
+        trace += float(np.mean(products * gain))
         quadratic = 0.5 * np.mean((baseline + left_out) ** 2)
         result[k] = quadratic - baseline - np.mean(linear) + trace + spread
         form = inverse * (1.0 - 0.5 * values * inverse)  # B, diagonal here
@@ -335,7 +318,7 @@ def criterion(moments: Moments, alphas: Floats, baseline: float) -> tuple[Floats
 
 
 def choose(every: Sequence[Moments], alphas: Floats, baseline: float) -> tuple[int, float]:
-    """Return which features and which ridge the criterion likes best; the largest if it cannot."""
+    """Return the best features and ridge by the criterion; the largest ridge if it cannot tell."""
     best = (math.inf, 0, float(alphas.max()))
     if len(every) == len(alphas) == 1:
         return best[1:]
@@ -355,9 +338,9 @@ def median_distance(rows: Floats) -> float:
     square = np.einsum("ij,ij->i", rows, rows)
     distances = square[:, None] + square - 2.0 * (rows @ rows.T)
     scale = float(square.max(initial=0.0)) * 1e-12
-    apart = distances[np.triu_indices(len(rows), 1)]
-    apart = apart[apart > scale]
-    return float(np.sqrt(np.median(apart))) * unit if apart.size else 1.0
+    distances = distances[np.triu_indices(len(rows), 1)]
+    positive = distances[distances > scale]
+    return float(np.sqrt(np.median(positive))) * unit if positive.size else 1.0
 
 
 # --- centers and rates of kernels -----------------------------------------------------------------
@@ -367,7 +350,7 @@ _SCALES = (1.0, 0.5)  # private choice of the bandwidth: these times the median 
 
 
 def box_of_centers(stated: tuple[Floats, Floats] | None, public: Floats) -> tuple[Floats, Floats]:
-    """Return the public box in which noisy centres lie: the stated one, or that of public rows."""
+    """Return the public box of noisy centres: the stated one, or that of the public rows."""
     if stated is None:
         far = 1e100  # the noise has a scale of its own beyond
         return public.min(axis=0).clip(-far, far), public.max(axis=0).clip(-far, far)
@@ -377,7 +360,7 @@ def box_of_centers(stated: tuple[Floats, Floats] | None, public: Floats) -> tupl
 
 
 def refuse_published(adjacency: str, rate: float | None, many: bool) -> None:
-    """Raise where rows cannot be published: those of a unit of many, or at a private rate."""
+    """Refuse to publish rows of units with many rows, or at a private rate."""
     if many:
         raise ValueError(
             f"centers must not be {PUBLISHED!r} where a unit has many rows (groups): each would be "
@@ -403,7 +386,7 @@ def warn_published() -> None:
 def published_delta(rate: Fraction, delta: float) -> float:
     """Return the share of the private rows that is published, rounded up; refuse a smaller delta.
 
-    The nearest float to the share is enough; what is charged is rounded up all the same.
+    The nearest float to the share is enough: the charge is rounded up.
     """
     if delta < float(rate):
         raise ValueError(
@@ -431,11 +414,11 @@ def stated_centers(centers: Any, n_features: int, most: int) -> Floats | None:
 
 
 def rates_of(gamma: Any, kernel: str, public: Floats) -> Floats:
-    """Return the rates to choose from, in ascending order; they depend on public rows only."""
+    """Return the rates to choose from, ascending; they depend on public rows only."""
     stated = check_candidates(gamma, "gamma")
     if stated is not None:
         return np.unique(stated)
-    some = np.unique(np.linspace(0, len(public) - 1, min(len(public), 500)).astype(np.intp))
-    typical = median_distance(public[some])
+    sample = np.unique(np.linspace(0, len(public) - 1, min(len(public), 500)).astype(np.intp))
+    typical = median_distance(public[sample])
     rates = 1.0 / (np.array(_SCALES) * min(max(typical, 1e-100), 1e100))
     return rates if kernel == "laplacian" else 0.5 * rates**2

@@ -1,9 +1,8 @@
 """DPuLSIF: private least-squares importance fitting, with every variant of its source.
 
-Releases the mean of kernel values (or of a bounded basis) over the private rows, and, where
-centres come from the private rows, noisy centres: pure epsilon-DP or (epsilon, delta)-DP. One
-variant, asked for by its name, publishes raw private rows. Ridge and bandwidth are chosen from
-the release.
+The mean of kernel values (or of a bounded basis) over the private rows is released, with noisy
+centres where these come from the private rows. One variant, asked for by its name, publishes raw
+private rows. Ridge and bandwidth are chosen from the release.
 """
 
 from __future__ import annotations
@@ -26,6 +25,7 @@ from skdp.density_ratio._base import (
     LARGEST_WEIGHT,
     DensityRatio,
     check_candidates,
+    documented,
     effective_sample_size,
     rate_of,
 )
@@ -68,16 +68,12 @@ _CENTERS_SHARE = 0.5  # as the source: half for the noisy centres, half for the 
 _MAX_CENTERS = 2000
 
 
+@documented
 class DPuLSIF(DensityRatio, BaseEstimator):
     """Private density ratio of a private and a public sample, by least squares (uLSIF).
 
-    Estimates the importance weights w(x) = p_private(x) / p_public(x). A model that is trained on
-    public rows with these weights approximates one that is trained on private rows. ``fit(X, y)``
-    takes both samples in one table (see `stack_samples`): y = 1 marks private rows, y = 0 public
-    ones. **Only the rows with y = 1 are private**; the public sample enters every result exactly. A
-    preceding transformer that is not private (a StandardScaler, say) reveals something about
-    private rows if it is fitted on both samples. Scale by public bounds instead, or with a private
-    scaler that charges the budget.
+    Estimates the importance weights w(x) = p_private(x) / p_public(x).
+    {two_samples}
 
     Parameters
     ----------
@@ -85,15 +81,15 @@ class DPuLSIF(DensityRatio, BaseEstimator):
         Centres of the kernel. ``"public"``: rows of the public sample (variant B of the source). An
         array: public points of your own. ``"noisy"``: private rows with noise (variant A), for half
         of the allowance. ``"published_private_rows"`` (variant C) **publishes raw private rows**:
-        do not use it, except to reproduce experiments. Whoever is among the centres has no privacy.
+        use it only to reproduce experiments. Whoever is among the centres has no privacy.
     n_centers : int, default=100
         Number of centres, 1 to 2000. If there are fewer public rows (under ``"replace_one"`` also
         if there are fewer private rows), their number.
     kernel : {"rbf", "laplacian"}, default="rbf"
         ``exp(-gamma * squared Euclidean distance)`` or ``exp(-gamma * L1 distance)``.
     gamma : "private", float or sequence of floats, default="private"
-        Rate of the kernel, 1e-300 to 1e300. From several (at most 8), the criterion chooses one,
-        based on the release. This costs no privacy, but noise grows with the root of their number.
+        Rate of the kernel, 1e-300 to 1e300. From several (at most 8), the criterion chooses one by
+        the release: this costs no privacy, but noise grows with the root of their number.
         ``"private"`` offers two bandwidths: the median distance of public rows, and half of it.
     alpha : "private", float or sequence of floats, default="private"
         Ridge, 1e-8 to 1e8. From several (at most 100), the criterion chooses one, at no further
@@ -101,7 +97,7 @@ class DPuLSIF(DensityRatio, BaseEstimator):
     basis : transformer or None, default=None
         The parametric variant: features instead of kernels, such as ``PolynomialFeatures`` on
         bounded columns, ``SplineTransformer`` or ``OneHotEncoder``. A clone is fitted on the public
-        rows only. Each use gets a fresh copy, so that it cannot remember rows; it must not contain
+        rows only, and each use gets a fresh copy, which cannot remember rows. It must not contain
         private rows or spend a budget. It gets float64 arrays (with names, pandas tables): private
         rows one at a time, which takes a millisecond each, or in blocks for the transformers named
         here and pipelines of them. If it fails on a row or returns something that is not finite,
@@ -130,9 +126,7 @@ class DPuLSIF(DensityRatio, BaseEstimator):
     delta : float, default=0.0
         In [0, 1). Above zero, noise is Gaussian. If private rows are published: the most that may
         be charged for that.
-    max_rows_per_unit : int or "private", default="private"
-    budget : PrivacyBudget or None, default=None
-    random_state : int, RandomState or None, default=None
+    {fit}
 
     Attributes
     ----------
@@ -146,14 +140,11 @@ class DPuLSIF(DensityRatio, BaseEstimator):
         ``predict`` is ``max(0, baseline_ + features @ coef_)``. If noise pushes the weights of all
         public rows to 0, it is 1 and `coef_` is 0; `noise_std_` still says how much noise that was.
     effective_sample_size_ : float
-        (sum w)**2 / sum w**2 over the public rows: the number of equally weighted rows that would
-        be as good.
+        {effective}
     noise_std_ : float
         Standard deviation of a weight due to noise, as of `predict` (for the chosen `gamma_` and
         `alpha_`): root mean square over public rows. About 1 or more: the weights are only noise.
-    n_features_in_, feature_names_in_ : int, ndarray of shape (n_features_in_,)
-    max_rows_per_unit_ : int
-    privacy_ : skdp.core.PrivacyCertificate
+    {columns_seen}
 
     Raises
     ------
@@ -185,9 +176,7 @@ class DPuLSIF(DensityRatio, BaseEstimator):
     under ``"add_or_remove_one"``. The second moment H of the features depends only on public rows
     and released centres, so the choice of gamma and alpha is post-processing.
 
-    `predict` and `score` use what was released and the caller's rows. `score` is exact, so on
-    private rows it is as private as the rows are. Under ``"replace_one"`` the number of private
-    rows is public, and so is y.
+    {what_is_used}
 
     References
     ----------
@@ -312,12 +301,7 @@ class DPuLSIF(DensityRatio, BaseEstimator):
 
         Parameters
         ----------
-        X : array-like or table of shape (n_samples, n_features)
-            Both samples, of finite numbers; see `stack_samples`. Rows in parts (`skdp.engines`) are
-            refused.
-        y : array-like of shape (n_samples,)
-            1 for a private row, 0 for a public one. Only the private rows are protected.
-        groups : array-like of shape (n_samples,), default=None
+        {samples}
 
         Returns
         -------
@@ -326,19 +310,20 @@ class DPuLSIF(DensityRatio, BaseEstimator):
         with self._all_or_nothing(groups):
             rows, public, private = self._open_samples(X, y)
             stated = stated_centers(self.centers, public.shape[1], _MAX_CENTERS)
-            known = isinstance(self.bounds, str)
-            box = box_of_centers(None if known else self._stated_bounds(public.shape[1]), public)
+            is_public = isinstance(self.bounds, str)
+            bounds = None if is_public else self._stated_bounds(public.shape[1])
+            box = box_of_centers(bounds, public)
             gammas = rates_of(self.gamma, self.kernel, public)
             basis = fit_basis(self.basis, self.basis_bounds, X, public)
             moments = None if basis is None else public_moments(basis, public)
-            apart = self._published(int(private.sum()))
+            published = self._published(int(private.sum()))
             if self._publishes:
                 warn_published()
             with (
                 self._session(
                     rows,
                     delta=0.0 if self._publishes else None,
-                    separate_delta=apart,
+                    separate_delta=published,
                     context=self._context_of(public),
                 ) as session,
                 np.errstate(all="ignore"),
@@ -377,11 +362,10 @@ class DPuLSIF(DensityRatio, BaseEstimator):
             )
             release, count = session.answer(KernelMean(features.map, plan.matrix))
         else:
-            plan = independent_features(features.n_scales, len(features.map.centers))
+            plan = independent_features(len(gammas), len(features.map.centers))
             release, count = session.answer(feature_means(features.map))
         self.centers_ = features.map.centers
-        self._solve(features, plan, moments, release, count)
-        self._report(moments, public)
+        self._solve(features, plan, moments, public, release, count)
 
     def _centers(
         self,
@@ -426,14 +410,14 @@ class DPuLSIF(DensityRatio, BaseEstimator):
         release, count = session.answer(mean)
         self.centers_ = None
         plan = independent_features(1, len(basis.low))
-        self._solve(basis, plan, moments, release, count)
-        self._report(moments, public)
+        self._solve(basis, plan, moments, public, release, count)
 
     def _solve(
         self,
         features: KernelValues | BasisValues,
         plan: Features,
-        public: PublicMoments,
+        moments: PublicMoments,
+        public: Floats,
         release: Release,
         n_private: Release,
     ) -> None:
@@ -444,16 +428,16 @@ class DPuLSIF(DensityRatio, BaseEstimator):
         n = float(n_private.value)
         relative = float(n_private.std) / n  # a mean over a noisy n errs by as much
         matrix = plan.matrix
-        second = matrix @ public.second @ matrix.T
-        first = matrix @ public.first
-        tried = public.tried @ matrix.T
+        second = matrix @ moments.second @ matrix.T
+        first = matrix @ moments.first
+        tried = moments.tried @ matrix.T
         std = np.broadcast_to(np.asarray(release.std, dtype=np.float64), release.value.shape)
         every = [
             Moments(
                 second=restore @ second @ restore.T,
                 first=restore @ first,
                 rows=tried @ restore.T,
-                n_public=public.n,
+                n_public=moments.n,
                 private=restore @ release.value,
                 noise=np.column_stack([restore * std, relative * (restore @ release.value)]),
                 n_private=n,
@@ -471,19 +455,16 @@ class DPuLSIF(DensityRatio, BaseEstimator):
         self.baseline_ = baseline
         self.coef_ = back @ coef
         self._noise_coef = back @ noise
-
-    def _report(self, public: PublicMoments, values: Floats) -> None:
-        """Say how many public rows the weights amount to, and how much of them is noise."""
-        weights = self._weights(values)
+        weights = self._weights(public)
         if not np.isfinite(self.coef_).all() or not weights.any():
-            # Nothing but noise, which has pushed every weight below 0: all rows alike. What is said
-            # of the noise stays: that of the weights before they were cut off.
+            # Nothing but noise, which has pushed every weight below 0: all rows weigh the same.
+            # `noise_std_` stays that of the weights before they were cut off.
             self.baseline_, self.coef_ = 1.0, np.zeros_like(self.coef_)
-            weights = np.ones(len(values))
+            weights = np.ones(len(public))
         self.effective_sample_size_ = effective_sample_size(weights)
         with np.errstate(all="ignore"):
-            square = np.mean(np.square(public.tried @ self._noise_coef).sum(axis=1))
-        # What leaves the range of floats is as much as can be said, not nothing.
+            square = np.mean(np.square(moments.tried @ self._noise_coef).sum(axis=1))
+        # A number beyond floats is capped, not dropped: the noise is huge, not unknown.
         self.noise_std_ = min(float(np.sqrt(np.nan_to_num(square, nan=np.inf))), LARGEST_WEIGHT)
 
     def _weights(self, values: Floats) -> Floats:
@@ -576,18 +557,18 @@ class DPuLSIF(DensityRatio, BaseEstimator):
                 "will do)"
             )
         private = check_like(self, like, public.shape[1])
-        with rehearsal(self, self._adjacency) as made:
+        with rehearsal(self, self._adjacency) as unfitted:
 
-            def once(number: int) -> float:
+            def error(number: int) -> float:
                 rows = resampled(private, n, number)
                 X = np.concatenate([rows, public])
                 y = np.repeat([1, 0], [len(rows), len(public)])
-                fitted = made(number).fit(X, y)
+                fitted = unfitted(number).fit(X, y)
                 same: dict[str, Any] = {"alpha": fitted.alpha_}
                 if fitted.gamma_ is not None:
                     same["gamma"] = fitted.gamma_
-                plain = made(number, epsilon=NOISELESS, **same).fit(X, y)
+                plain = unfitted(number, epsilon=NOISELESS, **same).fit(X, y)
                 moved = fitted.predict(public) - plain.predict(public)
                 return math.sqrt(float(np.mean(np.square(moved))))
 
-            return mean_error(once)
+            return mean_error(error)
