@@ -94,6 +94,16 @@ documented = documenter(
             y : None, ignored
             {groups}
             """,
+        "raises": """
+            Raises
+            ------
+            TypeError, ValueError
+                In `fit`, before anything is charged: if a parameter is out of range, if domain or
+                queries are too large or do not fit each other, if X does not have the columns of
+                the domain, or if it has cells outside a domain that refuses them.
+            BudgetExceededError, SealedBudgetError, LedgerError
+                In `fit`, if the budget cannot grant (epsilon, delta).
+            """,
         "sizes": """
             n_samples : int
                 Number of rows, as far as it is public.

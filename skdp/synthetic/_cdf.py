@@ -405,19 +405,7 @@ class DPEmpiricalCDF(ExpectedErrorMixin, PrivateMixin, BaseEstimator):
         ]
         return np.column_stack(counts) / self.size_
 
-    def predict(self, X: ArrayLike) -> Floats:
-        """Return the released distribution functions at given values, as `cdf` does.
-
-        Parameters
-        ----------
-        X : array-like or table of shape (n_samples, n_features)
-            Finite numbers.
-
-        Returns
-        -------
-        fractions : ndarray of shape (n_samples, n_features)
-        """
-        return self.cdf(X)
+    predict = cdf
 
     def quantile(self, q: ArrayLike) -> Floats:
         """Return quantiles of the released table.

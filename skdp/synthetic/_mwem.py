@@ -310,13 +310,7 @@ class MWEMReleaser(ReleaserMixin, BaseEstimator):
         The domain of all columns.
     {columns_seen}
 
-    Raises
-    ------
-    TypeError, ValueError
-        In `fit`, before anything is charged: if a parameter is out of range, if the domain has more
-        than 2**20 cells, if queries do not fit it, if X does not have the columns of the domain, or
-        if it has cells outside a domain that refuses them.
-    BudgetExceededError, SealedBudgetError, LedgerError
+    {raises}
 
     See Also
     --------

@@ -124,13 +124,7 @@ class PrivateMultiplicativeWeights(ReleaserMixin, BaseEstimator):
         The domain of all columns.
     {columns_seen}
 
-    Raises
-    ------
-    TypeError, ValueError
-        In `fit`, before anything is charged: if a parameter is out of range, if the domain has more
-        than 2**20 cells, if X does not have the columns of the domain, or if it has cells outside a
-        domain that refuses them.
-    BudgetExceededError, SealedBudgetError, LedgerError
+    {raises}
 
     See Also
     --------

@@ -188,13 +188,7 @@ class SmallDBReleaser(ReleaserMixin, BaseEstimator):
         The domain of all columns.
     {columns_seen}
 
-    Raises
-    ------
-    TypeError, ValueError
-        In `fit`, before anything is charged: if a parameter is out of range, if queries do not fit
-        the domain, if there are too many tables to choose from, if X does not have the columns of
-        the domain, or if it has cells outside a domain that refuses them.
-    BudgetExceededError, SealedBudgetError, LedgerError
+    {raises}
 
     See Also
     --------
