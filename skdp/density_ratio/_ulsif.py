@@ -159,15 +159,14 @@ class BasisValues:
 
 def copier(transformer: Any) -> Callable[[], Any]:
     """Return a function that gives a fresh copy of a fitted transformer; TypeError if none can."""
-    try:
+    with contextlib.suppress(Exception):  # a lambda inside, or whatever a class refuses with
         pickled = pickle.dumps(transformer)
         pickle.loads(pickled)
-    except Exception:  # noqa: BLE001  a lambda inside, or whatever a class refuses with
-        with contextlib.suppress(Exception):
-            copy.deepcopy(transformer)
-            return lambda: copy.deepcopy(transformer)
-        raise TypeError("basis must be a transformer that can be pickled or copied") from None
-    return lambda: pickle.loads(pickled)
+        return lambda: pickle.loads(pickled)
+    with contextlib.suppress(Exception):
+        copy.deepcopy(transformer)
+        return lambda: copy.deepcopy(transformer)
+    raise TypeError("basis must be a transformer that can be pickled or copied")
 
 
 def as_table(values: Floats, columns: list[str] | None) -> Any:

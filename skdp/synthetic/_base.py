@@ -522,7 +522,7 @@ class ReleaserMixin(ExpectedErrorMixin, PrivateMixin):
             depends = "the rows: on how uneven they are, and on how far their columns depend on "
             raise unanswered(self, depends + "each other", bound)
         table, queries = PublicTable(like, domain, n), self._queries(domain)
-        exact = table._answers(queries)
+        exact = table.answers(queries)
         with rehearsal(self, self._adjacency) as unfitted:
 
             def error(number: int) -> float:
@@ -581,3 +581,7 @@ class PublicTable(ReleaserMixin):
         self.domain_, self._schema = domain, schema
         self._codes = codes[repeated(len(codes), n)]
         self.rows = self._table(self._codes)
+
+    def answers(self, queries: Queries) -> NDArray[np.float64]:
+        """Return the exact answers."""
+        return self._answers(queries)

@@ -403,7 +403,7 @@ class PrivateMultiplicativeWeights(ReleaserMixin, BaseEstimator):
             raise unanswered(self, "the rows and on the queries", ". error_bound() holds for any")
         table = PublicTable(like, domain, n)
         stated = _usual_queries(domain) if queries is None else [as_queries(q) for q in queries]
-        exact = [float(table._answers(query)[0]) for query in stated]
+        exact = [float(table.answers(query)[0]) for query in stated]
         with rehearsal(self, self._adjacency) as unfitted:
 
             def error(number: int) -> float:
