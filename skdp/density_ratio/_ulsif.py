@@ -193,7 +193,8 @@ def fit_basis(basis: Any, bounds: Any, X: Any, public: Floats) -> BasisValues | 
     known = hasattr(basis, "fit") and hasattr(basis, "transform")
     if isinstance(basis, type) or not known:
         raise TypeError(f"basis must be a transformer or None, got {type(basis).__name__}")
-    if _spends(basis):
+    inside = [basis, *getattr(basis, "get_params", dict)().values()]
+    if any(hasattr(part, "privacy_cost") or isinstance(part, PrivacyBudget) for part in inside):
         raise ValueError("basis must be a transformer that spends no privacy budget")
     columns = list(X.columns) if hasattr(X, "iloc") and hasattr(X, "columns") else None
     with suppress_warnings():
@@ -212,12 +213,6 @@ def fit_basis(basis: Any, bounds: Any, X: Any, public: Floats) -> BasisValues | 
     if pair is None or max(np.abs(side).max() for side in pair) > 1e9:
         raise ValueError(text)
     return BasisValues(fitted, *pair, columns)
-
-
-def _spends(estimator: Any) -> bool:
-    """Say whether an estimator, or one inside it, has a budget or a cost."""
-    inside = [estimator, *getattr(estimator, "get_params", dict)().values()]
-    return any(hasattr(part, "privacy_cost") or isinstance(part, PrivacyBudget) for part in inside)
 
 
 @dataclass
@@ -377,53 +372,6 @@ def median_distance(rows: Floats) -> float:
 
 PUBLISHED = "published_private_rows"
 _SCALES = (1.0, 0.5)  # private choice of the bandwidth: these times the median public distance
-
-
-def box_of_centers(stated: tuple[Floats, Floats] | None, public: Floats) -> tuple[Floats, Floats]:
-    """Return the public box of noisy centres: the stated one, or that of the public rows."""
-    if stated is None:
-        far = 1e100  # the noise has a scale of its own beyond
-        return public.min(axis=0).clip(-far, far), public.max(axis=0).clip(-far, far)
-    if max(np.abs(side).max() for side in stated) > 1e100:
-        raise ValueError("bounds must be 'public' or a pair (low, high) within 1e100 of 0")
-    return stated
-
-
-def refuse_published(adjacency: str, rate: float | None, many: bool) -> None:
-    """Refuse to publish rows of units with many rows, or at a private rate."""
-    if many:
-        raise ValueError(
-            f"centers must not be {PUBLISHED!r} where a unit has many rows (groups): each would be "
-            "published with a probability of its own"
-        )
-    if adjacency == "add_or_remove_one" and rate is None:
-        raise ValueError(
-            f"sampling_rate must be given for centers={PUBLISHED!r} under "
-            "'add_or_remove_one': delta = n_centers / n would publish the number of rows"
-        )
-
-
-def warn_published() -> None:
-    """Warn the caller of a fit that it publishes rows."""
-    warnings.warn(
-        f"centers={PUBLISHED!r} publishes raw private rows: each private row ends "
-        "up in centers_ with the probability charged as delta.",
-        PublishedRowsWarning,
-        stacklevel=outside_level(),
-    )
-
-
-def published_delta(rate: Fraction, delta: float) -> float:
-    """Return the share of the private rows that is published, rounded up; refuse a smaller delta.
-
-    The nearest float to the share is enough: the charge is rounded up.
-    """
-    if delta < float(rate):
-        raise ValueError(
-            f"delta must be at least {round_up(rate)!r}, the share of the private rows that "
-            f"centers={PUBLISHED!r} publishes, got {delta!r}"
-        )
-    return round_up(rate)
 
 
 def stated_centers(centers: Any, n_features: int, most: int) -> Floats | None:
@@ -669,7 +617,16 @@ class DPuLSIF(DensityRatio, BaseEstimator):
                 "None without a basis: the noise is scaled to it"
             )
         if self._publishes:
-            refuse_published(self._adjacency, self.sampling_rate, self._context().counts_users)
+            if self._context().counts_users:
+                raise ValueError(
+                    f"centers must not be {PUBLISHED!r} where a unit has many rows (groups): each "
+                    "would be published with a probability of its own"
+                )
+            if self._adjacency == "add_or_remove_one" and self.sampling_rate is None:
+                raise ValueError(
+                    f"sampling_rate must be given for centers={PUBLISHED!r} under "
+                    "'add_or_remove_one': delta = n_centers / n would publish the number of rows"
+                )
 
     @property
     def _publishes(self) -> bool:
@@ -683,7 +640,13 @@ class DPuLSIF(DensityRatio, BaseEstimator):
         if self._adjacency == "replace_one":
             rate = Fraction(min(self.n_centers, n_private), n_private)
         assert rate is not None
-        return published_delta(rate, float(self.delta))
+        # The nearest float to the share is enough: the charge is rounded up.
+        if self.delta < float(rate):
+            raise ValueError(
+                f"delta must be at least {round_up(rate)!r}, the share of the private rows that "
+                f"centers={PUBLISHED!r} publishes, got {float(self.delta)!r}"
+            )
+        return round_up(rate)
 
     def fit(self, X: ArrayLike, y: ArrayLike, *, groups: Any = None) -> Self:
         """Charge the budget, release the private rows' mean features, and fit the ratio.
@@ -701,13 +664,22 @@ class DPuLSIF(DensityRatio, BaseEstimator):
             stated = stated_centers(self.centers, public.shape[1], _MAX_CENTERS)
             is_public = isinstance(self.bounds, str)
             bounds = None if is_public else self._stated_bounds(public.shape[1])
-            box = box_of_centers(bounds, public)
+            if bounds is None:
+                far = 1e100  # the noise has a scale of its own beyond
+                bounds = public.min(axis=0).clip(-far, far), public.max(axis=0).clip(-far, far)
+            elif max(np.abs(side).max() for side in bounds) > 1e100:
+                raise ValueError("bounds must be 'public' or a pair (low, high) within 1e100 of 0")
             gammas = rates_of(self.gamma, self.kernel, public)
             basis = fit_basis(self.basis, self.basis_bounds, X, public)
             moments = None if basis is None else public_moments(basis, public)
             published = self._published(int(private.sum()))
             if self._publishes:
-                warn_published()
+                warnings.warn(
+                    f"centers={PUBLISHED!r} publishes raw private rows: each private row ends "
+                    "up in centers_ with the probability charged as delta.",
+                    PublishedRowsWarning,
+                    stacklevel=outside_level(),
+                )
             with (
                 self._session(
                     rows,
@@ -718,7 +690,7 @@ class DPuLSIF(DensityRatio, BaseEstimator):
                 np.errstate(all="ignore"),
             ):
                 if basis is None or moments is None:
-                    self._fit_kernel(session, public, stated, box, gammas)
+                    self._fit_kernel(session, public, stated, bounds, gammas)
                 else:
                     self._fit_basis(session, public, basis, moments)
                 self.privacy_ = session.certificate()
