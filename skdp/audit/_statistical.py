@@ -12,8 +12,8 @@ independent. Every bound is exact for any distribution: no normal approximation.
   of the runs that an event needs.
 
 **Outputs as numbers.** Unknown types are refused: an audit would pass because it sees nothing of
-them. Every number comes with what else a released float may say: how many of its lowest bits are
-zero, and whether it is a value that one of the tables gives often. Both have given other libraries'
+them. Every number comes with two side channels of floats: how many of its lowest bits are zero, and
+whether it is a value that one of the tables gives often. Both have given other libraries'
 noise away.
 
 References
@@ -568,7 +568,7 @@ def _pieces(value: Any) -> Mapping[Any, Any] | None:
     if dataclasses.is_dataclass(value):
         return {field.name: getattr(value, field.name) for field in dataclasses.fields(value)}
     if callable(getattr(value, "get_params", None)) and callable(getattr(value, "fit", None)):
-        # What ends in "_" is what fit() set, in scikit-learn's convention.
+        # By scikit-learn's convention, fit() sets the attributes that end in "_".
         fitted = {key: v for key, v in vars(value).items() if key[-1] == "_" and key[0] != "_"}
         return fitted or None
     return None

@@ -392,8 +392,8 @@ def difference(a: Any, b: Any, path: str, seen: Seen) -> str | None:
         return where
     pickled_a, pickled_b = _pickled(a), _pickled(b)
     if pickled_a is not None or pickled_b is not None:
-        # It repeats the content of a known kind, and adds what else there is: the factory of a
-        # defaultdict, a field that a class of C hides.
+        # Beside the content of a known kind, a pickle has the factory of a defaultdict, or a field
+        # that a class of C hides.
         return difference(pickled_a, pickled_b, path, seen)
     hidden = not all(c is object or c.__flags__ & _HEAP_TYPE for c in type(a).__mro__)
     known = kind is not None or type(a) is object or (state_a and not hidden)
@@ -489,7 +489,7 @@ def _layout(value: Any) -> tuple[Any, Any]:
 
 
 def _owner(array: Any) -> Any:
-    """Return what lends an array its memory, in a form that can be compared."""
+    """Return the owner of an array's memory, in a form that can be compared."""
     base = array.base
     if base is None or isinstance(base, np.ndarray | bytes | bytearray):
         return base
@@ -518,7 +518,7 @@ def _state(value: Any) -> dict[str, Any] | None:
 
 
 def _pickled(value: Any) -> list[Any] | str | None:
-    """Return what pickle would take of an object, or None where it would take nothing."""
+    """Return the parts of an object's pickle, or None if it has none."""
     if isinstance(value, np.ndarray | np.generic | np.dtype | weakref.ref | BaseException):
         return None  # compared as their kind; subclasses by their attributes
     try:
@@ -550,7 +550,7 @@ class Primitive:
     distance : callable or None
         ``distance(a, b) -> float``; None: the sum of absolute differences.
     parameters : callable or None
-        ``parameters(arguments) -> object``: what must be equal on both tables. None: all other
+        ``parameters(arguments) -> object`` that must be equal on both tables. None: all other
         arguments, and the attributes of `self`.
     """
 

@@ -47,7 +47,7 @@ documented = documenter(
             private scaler that charges the budget.
             """,
         "what_is_used": """
-            `predict` and `score` use what was released and the caller's rows. `score` is exact, so
+            `predict` and `score` use the release and the caller's rows. `score` is exact, so
             on private rows it is as private as the rows are. Under ``"replace_one"`` the number of
             private rows is public, and so is y.
             """,
@@ -224,7 +224,7 @@ def stack_samples(*, private: Any, public: Any) -> tuple[Any, NDArray[np.int8]]:
     return _stack_tables(private, public, library)
 
 
-# --- what density ratios share --------------------------------------------------------------------
+# --- weights and their score ----------------------------------------------------------------------
 
 Floats = NDArray[np.float64]
 LARGEST_WEIGHT = 1e100  # finite, and so are squares and their sums

@@ -25,7 +25,7 @@ from skdp.tabular import check_public_array
 
 Floats = NDArray[np.float64]
 
-_ALPHAS = (1e-6, 1e12)  # what the kernel's solver takes
+_ALPHAS = (1e-6, 1e12)  # the range of the kernel's solver
 _COUNT_SHARE = 0.05  # where the number of private rows is private: both samples weigh the same
 _MOST_ROWS = 2.0**32
 _LARGEST_EXPONENT = math.log(LARGEST_WEIGHT)

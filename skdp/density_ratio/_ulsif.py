@@ -69,7 +69,7 @@ Floats = NDArray[np.float64]
 
 _RIDGES = (1e-8, 1e8)
 _ALPHAS = np.logspace(-4, 2, 13)  # private choice of the ridge
-_COUNT_SHARE = 0.02  # where the number of private rows is private: what planning needs of it
+_COUNT_SHARE = 0.02  # for a private number of private rows, which plans
 _CENTERS_SHARE = 0.5  # as the source: half for the noisy centres, half for the means
 _MAX_CENTERS = 2000
 _TRIED_ROWS = 2048  # public rows on which leaving one out is tried
@@ -248,8 +248,8 @@ def public_moments(features: KernelValues | BasisValues, values: Floats) -> Publ
 # covariance, which the criterion takes into account. So ridge and features are chosen by it as
 # post-processing, at no cost.
 
-# A ridge is judged by J plus so many standard deviations of what noise makes of J, lest a small
-# ridge wins by luck: where both samples were alike and noise was strong, the worst tenth of the
+# A ridge is judged by J plus so many standard deviations of the noise in J, lest a small ridge
+# wins by luck: where both samples were alike and noise was strong, the worst tenth of the
 # weights was half as wrong as with 0; 0.5 and more shrank too much elsewhere.
 CAUTION = 0.25
 
@@ -504,7 +504,7 @@ class DPuLSIF(DensityRatio, BaseEstimator):
     also the number of private rows (twice: 2% of the allowance for planning, and with the means).
     With ``centers="noisy"`` also noisy private rows, for half of the allowance. *Sensitivity* of
     the sum of psi: 1 if a row is added or removed, sqrt(2) if one is replaced, both enlarged by
-    what rounding may add (certified, about 0.1%); of independent means: the largest sum of kernel
+    the rounding error (certified, about 0.1%); of independent means: the largest sum of kernel
     values over the centres; of a basis: the diagonal of its bounds. A noisy centre moves by at most
     the diameter of `bounds`; its epsilon is amplified by sampling n_centers of n rows. *Mechanism*:
     K-norm noise or (``"independent"``) discrete Laplace noise if delta = 0, else rounded Gaussian
@@ -818,7 +818,7 @@ class DPuLSIF(DensityRatio, BaseEstimator):
         self._noise_coef = back @ noise
         weights = self._weights(public)
         if not np.isfinite(self.coef_).all() or not weights.any():
-            # Nothing but noise, which has pushed every weight below 0: all rows weigh the same.
+            # Noise alone has pushed every weight below 0: all rows weigh the same.
             # `noise_std_` stays that of the weights before they were cut off.
             self.baseline_, self.coef_ = 1.0, np.zeros_like(self.coef_)
             weights = np.ones(len(public))
@@ -866,7 +866,7 @@ class DPuLSIF(DensityRatio, BaseEstimator):
     ) -> float:
         """Return how far noise will move the weights of the public rows, on average over fits.
 
-        Nothing private is read and nothing is charged: it answers whether epsilon is enough. Rows
+        Nothing private is read and nothing is charged. Rows
         that stand for the private ones are fitted a few times, each time with fresh noise. The
         errors of sampling and of the model are not included.
 
@@ -890,8 +890,7 @@ class DPuLSIF(DensityRatio, BaseEstimator):
         Raises
         ------
         ValueError
-            If `like` is not given, or if centres come from the private rows, whose places nobody
-            knows.
+            If `like` is not given, or if centres come from the private rows.
 
         Examples
         --------

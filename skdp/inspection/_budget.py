@@ -1,4 +1,4 @@
-"""Displays of a budget and of expected errors, a widget, and what all displays share.
+"""Displays of budgets and expected errors, a widget, and the base of all displays.
 
 matplotlib and ipywidgets are imported when something is shown.
 """
@@ -143,10 +143,10 @@ def _check_budget(budget: Any) -> None:
 
 @documented
 class BudgetDisplay(Display):
-    """One bar: what each estimator spent of a budget's epsilon, and what remains.
+    """One bar: the epsilon of a budget that each estimator spent, and the remainder.
 
     All charges of an estimator are drawn as one segment. Under accountants that do not add
-    epsilons, the segments are scaled so that their sum is what is spent.
+    epsilons, the segments are scaled so that their sum is the spent epsilon.
 
     Parameters
     ----------
@@ -291,7 +291,7 @@ class PrivacyCurveDisplay(Display):
     def from_budget(
         cls, budget: PrivacyBudget, *, n_points: int = 41, ax: Axes | None = None
     ) -> PrivacyCurveDisplay:
-        """Plot what was charged to a budget, as its ledger stands now.
+        """Plot the charges to a budget, as its ledger stands now.
 
         Parameters
         ----------
@@ -521,7 +521,7 @@ class PrivacyUtilityDisplay(Display):
 class IntervalDisplay(Display):
     """How often intervals contain the truth, against their nominal level.
 
-    For repeated releases on rows that belong to nobody, so that the truth is known. Shares of
+    For repeated releases on made-up or public rows, so that the truth is known. Shares of
     correct intervals are in the band or above it, 19 times in 20.
 
     Parameters
@@ -662,7 +662,7 @@ class ErrorExplorer:
             raise ImportError(
                 'ErrorExplorer needs ipywidgets: pip install "skdp[notebook]".'
             ) from None
-        # Raises, first of all, what is wrong with the arguments.
+        # The first error is about the arguments, if they are wrong.
         choose_epsilon(
             estimator, error=math.inf, n_samples=n_samples, low=_LOW, high=_HIGH, **options
         )
@@ -751,7 +751,7 @@ class ErrorExplorer:
         return self._meaning(self._error_at(self.epsilon.value))
 
     def _meaning(self, error: float) -> str:
-        """Return what the choice means, in a sentence each."""
+        """Explain the choice in two sentences."""
         epsilon, delta = self.epsilon.value, 0.0 if self.delta is None else self.delta.value
         chance = _at_most(guessing_chance(epsilon, delta))
         return (

@@ -166,7 +166,7 @@ class CentersDisplay(Display):
     """A table of released centres with their standard errors.
 
     A cell is the darker, the further its centre is from the mean of all centres in that column,
-    counted in standard errors: up to four of them. So what is white may be noise, or rows far out
+    counted in standard errors: up to four of them. A white cell may be noise, or rows far out
     that noise hides. Where noise is less than half of the standard error, it is shown, too: the
     rest is what clipping to `bounds_` and to residuals may hide, and falls with tighter bounds.
 

@@ -82,7 +82,7 @@ documented = documenter(
             **Expected error.** A part of the rows: the largest error of an answer to `queries`,
             averaged over fits. It depends on how uneven the rows are, so it needs `like`. An
             earlier fit as `like` is sampled; columns without a stated domain then have that of the
-            earlier fit, and what learning it costs is not in the error.
+            earlier fit, and the cost of learning it is not in the error.
             """,
         "fit_X": """
             X : array-like or table of shape (n_samples, n_features)
@@ -192,7 +192,7 @@ def check_learnable(estimator: Any, plans: Sequence[ColumnPlan] | None) -> None:
 
 
 class LearningMixin(PrivateMixin):
-    """Price and shares of an estimator that learns what its domain does not state.
+    """Price and shares of an estimator that learns columns which its domain does not state.
 
     Expects the parameters ``domain`` and ``categories``.
     """
@@ -221,8 +221,8 @@ class LearningMixin(PrivateMixin):
         n_samples : int, default=None
             Not used: the cost of a fit does not depend on it.
         n_features : int, default=None
-            Number of columns of the domain, including the target: tells whether some are learned.
-            None: that of the last fit; before a fit, that of the stated columns.
+            Number of columns of the domain, including the target. Columns that it does not
+            state are learned. None: as in the last fit; before a fit, the stated columns only.
 
         Returns
         -------
@@ -397,7 +397,7 @@ class ReleaserMixin(ExpectedErrorMixin, PrivateMixin):
         check_learnable(self, self._plans)
         if self._plans is None:
             self.domain_ = check_domain(self.domain, schema.n_columns, schema.names)
-        else:  # complete by types, or with made-up values for what is to be learned
+        else:  # values by type, and placeholders for columns that are learned
             self.domain_ = stand_in(self._plans, named=schema.names is not None)
         self._schema = schema
         return X, self.domain_

@@ -193,13 +193,13 @@ class Model:
         """Return the cells of the largest table, and of all, that `marginal` makes for columns.
 
         The second number plus the tree's cells is about a bound on a tree with these columns in a
-        bag: its bags are those here, with what a message carries.
+        bag: its bags are those here, with the columns of a message.
         """
         tree = self.tree
         scopes = [frozenset(columns)]
         for top, here in self._tops(columns):
             scopes.append(here.union(tree.bags[top]))
-            for a in here:  # every bag on the way up carries what was below it
+            for a in here:  # every bag on the way up carries the columns below it
                 v: int | None = a
                 while v is not None and v not in tree.bags[top]:
                     scopes.append((here & tree.below[v]).union(tree.bags[v]))
@@ -470,8 +470,8 @@ class Rounds:
                 return
             if any(hidden):
                 share = HIDDEN_COLUMNS / len(self.sizes)
-        # All of them before any pair: with much noise there are few rounds, and a pair tells little
-        # if its columns are not known.
+        # All of them before any pair: with much noise there are few rounds, and a pair is worth
+        # little if its columns are not known.
         for a in every:
             self.measure((a,), share)
 
@@ -568,7 +568,7 @@ class Rounds:
 
 
 def _sets_of(queries: Any, domain: Domain) -> Iterable[Clique]:
-    """Return the sets of columns that queries are about, or raise naming what does not fit."""
+    """Return the sets of columns of queries, or raise naming a query that does not fit."""
     if queries is None:
         return combinations(range(domain.n_columns), min(2, domain.n_columns))
     return set(workload_of(queries, domain).attribute_sets)
@@ -795,7 +795,7 @@ class DPMarginalSynthesizer(ReleaserMixin, LearningMixin, BaseEstimator):
             X, domain = self._open_domain(X)
             max_cells = int(self.max_cells)
             sets = list(_sets_of(self.queries, domain))
-            candidate_sets(sets, domain.sizes, max_cells)  # raises what it has to, and now
+            candidate_sets(sets, domain.sizes, max_cells)  # every refusal comes before the charge
             rows = self._open_coded(X)
             names = domain.names or range(domain.n_columns)
             delta, separate = self._deltas(domain.n_columns)

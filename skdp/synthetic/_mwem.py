@@ -408,7 +408,7 @@ class MWEMReleaser(ReleaserMixin, BaseEstimator):
         with self._all_or_nothing(groups):
             X, domain = self._open_domain(X)
             work = self._workload(domain)
-            self._plan(work, 1.0)  # raises what it has to before the charge
+            self._plan(work, 1.0)  # every refusal comes before the charge
             rows = self._open_coded(X)
             with self._session(rows) as session:
                 spent = Fraction(0) if self._public_n else COUNT_SHARE
@@ -430,12 +430,12 @@ class MWEMReleaser(ReleaserMixin, BaseEstimator):
         return workload_of(self.queries, domain)
 
     def _plan(self, work: Workload, n: float) -> _Plan:
-        """Return how many rounds of what there will be, for n rows, public or released."""
+        """Return the plan for n rows, public or released; raise if it cannot be carried out."""
         tables = self.measure == TABLES
         if self.measure == AUTO:
             tables = all(isinstance(group, Cells) for group in work.groups)
         candidates = len(work.groups) if tables else work.n_queries
-        # Each round's noise has to be drawn exactly, with room for what the session rounds down.
+        # Each round's noise has to be drawn exactly, with room for the session's rounding.
         drawable = max(
             int(2.0**50 * min(self.epsilon, 2.0**50) / (4 * (2 if tables else QUERY_UNIT))), 1
         )

@@ -265,7 +265,7 @@ class PrivateMultiplicativeWeights(ReleaserMixin, BaseEstimator):
             If all updates are used up, or if the session is closed (or was never in this process).
             `predict` and `sample` still work.
         TypeError, ValueError
-            If it is not a single query, or has values outside [0, 1]. Nothing is then released.
+            If it is not a single query, or has values outside [0, 1]; no bit is then released.
         """
         check_is_fitted(self)
         work = as_queries(query).workload(self.domain_)
@@ -337,9 +337,9 @@ class PrivateMultiplicativeWeights(ReleaserMixin, BaseEstimator):
         counting = Fraction(0) if allowance.replace else COUNT_SHARE
         comparing = (1 - counting) * (COMPARING if allowance.pure else COMPARING_GAUSSIAN)
         epsilon = allowance.part(comparing).pure_epsilon
-        # Infinite for a tiny alpha; no more than what can be drawn is ever planned.
+        # Infinite for a tiny alpha; no more than can be drawn is ever planned.
         enough = min(4 * math.log(domain.n_cells) / alpha / alpha, 2.0**53)
-        # With room for what the session rounds down; later, nothing may fail.
+        # With room for the session's rounding: after the charge, no draw may fail.
         drawable = 2.0**50 * epsilon / (4 * QUERY_UNIT)
         if (stated or 1) > drawable:
             raise ValueError(

@@ -32,7 +32,7 @@ class Queries:
 
     A query is a function of one row with values in [0, 1]; its answer is its mean over the rows.
     Queries are made by `conjunctions`, `thresholds`, `intervals`, `parities` and `linear_queries`;
-    ``a + b`` asks the queries of both. Objects are immutable, so estimators may share them.
+    ``a + b`` has the queries of both. Objects are immutable, so estimators may share them.
     """
 
     @property
@@ -127,7 +127,7 @@ class _Sum(Queries):
 class _OnColumns(Queries):
     """Queries on some columns of the domain, given by name or position; None for all.
 
-    `arguments` and `options` are what the user stated, for comparisons and displays.
+    `arguments` and `options` are the user's, for comparisons and displays.
     """
 
     _name = "linear_queries"
