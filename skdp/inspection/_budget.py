@@ -226,10 +226,8 @@ class BudgetDisplay(Display):
         # A remainder that `split` leaves by rounding its shares down is too small to draw or use.
         if self.remaining > 1e-9 * end or end == 0:
             self._segment(end, self.remaining, "remaining", _REMAINING_COLOR)
-        self.ax_.set_xlim(0, end + self.remaining or 1.0)
-        self.ax_.set_yticks([])
-        self.ax_.set_xlabel("ε")
-        self.ax_.set_title(self.caption)
+        width = end + self.remaining or 1.0
+        self.ax_.set(xlim=(0, width), yticks=[], xlabel="ε", title=self.caption)
         below = ScaledTranslation(0, -32 / 72, self.figure_.dpi_scale_trans)  # of the label: 32 pt
         self.ax_.legend(
             loc="upper center",
@@ -307,15 +305,12 @@ class PrivacyCurveDisplay(Display):
         return cls(deltas, budget.curve(deltas.tolist()), point, caption).plot(ax=ax)
 
     def _draw(self) -> None:
-        shown = np.isfinite(self.epsilons)
-        self.ax_.plot(self.deltas[shown], self.epsilons[shown], label="spent")
+        finite = np.isfinite(self.epsilons)
+        self.ax_.plot(self.deltas[finite], self.epsilons[finite], label="spent")
         if self.point is not None and self.point[1] > 0:
             self.ax_.plot([self.point[1]], [self.point[0]], "o", color="black", label="budget")
-        self.ax_.set_xscale("log")
+        self.ax_.set(xscale="log", xlabel="δ", ylabel="ε", title=self.caption)
         self.ax_.set_ylim(bottom=0)
-        self.ax_.set_xlabel("δ")
-        self.ax_.set_ylabel("ε")
-        self.ax_.set_title(self.caption)
         self.ax_.legend(frameon=False)
 
 
@@ -368,8 +363,7 @@ class SpentDisplay(Display):
     def _draw(self) -> None:
         self.ax_.step(self.times, self.epsilons, where="post", marker=".", label="spent")
         self.ax_.axhline(self.total, color="black", linestyle="--", label="budget")
-        self.ax_.set_ylim(0, 1.05 * self.total)
-        self.ax_.set_ylabel("ε")
+        self.ax_.set(ylim=(0, 1.05 * self.total), ylabel="ε")
         self.ax_.tick_params(axis="x", rotation=30)
         self.ax_.legend(frameon=False)
 
@@ -502,13 +496,11 @@ class PrivacyUtilityDisplay(Display):
     def _draw(self) -> None:
         for n, curve in zip(self.n_samples, self.errors, strict=True):
             self.ax_.plot(self.epsilons, curve, ".-", label=f"{int(n):,} rows")
-        self.ax_.set_xscale("log")
-        self.ax_.set_yscale("log")
+        error = f"expected error of {self.name}" if self.name else "expected error"
+        self.ax_.set(xscale="log", yscale="log", xlabel="ε", ylabel=error)
         low, high = 0.99 * self.epsilons.min(), 1.01 * self.epsilons.max()
         shown = [e for e in (0.01, 0.1, 0.3, 1.0, 3.0, 10.0, 30.0) if low <= e <= high]
         self.ax_.set_xticks(shown, [f"{e:g}" for e in shown])
-        self.ax_.set_xlabel("ε")
-        self.ax_.set_ylabel(f"expected error of {self.name}" if self.name else "expected error")
         top = self.ax_.secondary_xaxis("top")
         top.set_xticks(shown, [_at_most(guessing_chance(e)) for e in shown])
         top.set_xlabel("an attacker's guess is right at most", fontsize=9)
@@ -592,8 +584,7 @@ class IntervalDisplay(Display):
         )
         self.ax_.plot(self.levels, self.levels, color="0.4", linestyle="--", linewidth=1)
         self.ax_.plot(self.levels, self.shares, "o-", label="these intervals")
-        self.ax_.set_xlabel("level of the interval")
-        self.ax_.set_ylabel("share that holds the truth")
+        self.ax_.set(xlabel="level of the interval", ylabel="share that holds the truth")
         self.ax_.legend(frameon=False, loc="lower right", fontsize=9)
 
 

@@ -21,21 +21,6 @@ if TYPE_CHECKING:
 _COLOR = "tab:blue"
 
 
-def _ends(metric: Released, level: float, population: bool) -> tuple[NDArray, NDArray]:
-    return metric.population_interval(level) if population else metric.interval(level)
-
-
-def _arms(metric: Released, level: float, population: bool) -> NDArray:
-    """Return the lengths of error bars, below and above; none where there is no value."""
-    low, high = _ends(metric, level, population)
-    lengths: NDArray = np.maximum(np.stack([metric.value - low, high - metric.value]), 0.0)
-    return lengths
-
-
-def _title(level: float, population: bool) -> str:
-    return f"{level:.0%} " + ("for the population" if population else "of noise")
-
-
 @documented
 class _MetricDisplay(Display):
     """A display of what `skdp.metrics` has released."""
@@ -91,6 +76,14 @@ class _MetricDisplay(Display):
         predicted = cls._scores(estimator, X)
         display: Self = cls.from_predictions(y, predicted, labels=known, **options)  # type: ignore[attr-defined]
         return display
+
+    def _ends(self, metric: Released) -> tuple[NDArray, NDArray]:
+        """Return the interval of a metric at the level of the display."""
+        interval = metric.population_interval if self.population else metric.interval
+        return interval(self.level)
+
+    def _title(self) -> str:
+        return f"{self.level:.0%} " + ("for the population" if self.population else "of noise")
 
     @classmethod
     def _scores(cls, estimator: Any, X: Any) -> NDArray:
@@ -172,12 +165,11 @@ class PrivateConfusionMatrixDisplay(_MetricDisplay):
         names = [str(label) for label in self.released.labels]
         self.ax_.set_xticks(range(len(names)), names)
         self.ax_.set_yticks(range(len(names)), names)
-        self.ax_.set_xlabel("predicted")
-        self.ax_.set_ylabel("true")
+        self.ax_.set(xlabel="predicted", ylabel="true")
         accuracy = self.released.accuracy()
         first, last = accuracy.interval(self.level)
         self.ax_.set_title(
-            f"accuracy {accuracy:.3f} ({first:.3f} to {last:.3f}), ± {_title(self.level, False)}",
+            f"accuracy {accuracy:.3f} ({first:.3f} to {last:.3f}), ± {self._title()}",
             fontsize=10,
         )
 
@@ -260,10 +252,16 @@ class PrivateRocCurveDisplay(_MetricDisplay):
             return super()._scores(estimator, X)
         return np.asarray(estimator.decision_function(X))
 
+    def _arms(self, metric: Released) -> NDArray:
+        """Return the lengths of error bars, below and above; none where there is no value."""
+        low, high = self._ends(metric)
+        lengths: NDArray = np.maximum(np.stack([metric.value - low, high - metric.value]), 0.0)
+        return lengths
+
     def _draw(self) -> None:
         fpr, tpr, _ = self.released.roc_curve()
         auc = self.released.roc_auc()
-        low, high = _ends(auc, self.level, self.population)
+        low, high = self._ends(auc)
         label = f"AUC {auc:.3f} ({low:.3f} to {high:.3f})"
         (line,) = self.ax_.plot(
             fpr.value, tpr.value, ".-", label=f"{self.name}: {label}" if self.name else label
@@ -271,17 +269,16 @@ class PrivateRocCurveDisplay(_MetricDisplay):
         self.ax_.errorbar(
             fpr.value,
             tpr.value,
-            yerr=_arms(tpr, self.level, self.population),
-            xerr=_arms(fpr, self.level, self.population),
+            yerr=self._arms(tpr),
+            xerr=self._arms(fpr),
             fmt="none",
             ecolor=line.get_color(),
             elinewidth=0.8,
             alpha=0.5,
         )
         self.ax_.plot([0, 1], [0, 1], color="0.6", linestyle="--", linewidth=1)
-        self.ax_.set_xlabel("false positive rate")
-        self.ax_.set_ylabel("true positive rate")
-        self.ax_.set_title(f"bars: {_title(self.level, self.population)}", fontsize=10)
+        self.ax_.set(xlabel="false positive rate", ylabel="true positive rate")
+        self.ax_.set_title(f"bars: {self._title()}", fontsize=10)
         self.ax_.legend(frameon=False, loc="lower right", fontsize=9)
 
 
@@ -361,16 +358,22 @@ class PrivateCalibrationDisplay(_MetricDisplay):
 
     def _draw(self) -> None:
         shares, _, edges = self.released.calibration_curve(self.n_bins)
-        low, high = _ends(shares, self.level, self.population)
-        left, right = edges[:-1], edges[1:]
+        low, high = self._ends(shares)
+        starts, stops = edges[:-1], edges[1:]
         self.ax_.bar(
-            left, high - low, right - left, low, align="edge", color=_COLOR, alpha=0.25, linewidth=0
+            starts,
+            high - low,
+            stops - starts,
+            low,
+            align="edge",
+            color=_COLOR,
+            alpha=0.25,
+            linewidth=0,
         )
-        self.ax_.hlines(shares.value, left, right, color=_COLOR)
+        self.ax_.hlines(shares.value, starts, stops, color=_COLOR)
         ends = [edges[0], edges[-1]]
         self.ax_.plot(ends, ends, color="0.4", linestyle="--", linewidth=1, label="calibrated")
+        self.ax_.set(xlabel="score (one cell: one bar)", ylabel="share of positive rows")
         self.ax_.set_ylim(-0.02, 1.02)
-        self.ax_.set_xlabel("score (one cell: one bar)")
-        self.ax_.set_ylabel("share of positive rows")
-        self.ax_.set_title(f"bars: {_title(self.level, self.population)}", fontsize=10)
+        self.ax_.set_title(f"bars: {self._title()}", fontsize=10)
         self.ax_.legend(frameon=False, loc="upper left", fontsize=9)
