@@ -127,6 +127,7 @@ def exact_distribution(
             probabilities[output] += rng.probability
         path += [0] * (len(rng.widths) - len(path))
         del path[len(rng.widths) :]
+        # The next sequence, as an odometer counts: the last draw with an outcome left moves on.
         while path and path[-1] + 1 == rng.widths[len(path) - 1]:
             path.pop()
         if not path:

@@ -75,6 +75,7 @@ def _mass(tail: float, v: int, r: int, m: int, inverse: Callable[[float], float]
     right, wrong = tail * v / m, tail * (r - v) / m
     total = tail
     for i in range(v - 1, -1, -1):
+        # Mass p at i right guesses adds p (r - i) / m to H and p i / m to R.
         needed = max(0.0, inverse(min(right, 1.0)) - wrong)
         wrong += needed
         here = needed * m / (r - i)

@@ -134,6 +134,7 @@ def _as_scores(a: Floats, b: Floats) -> tuple[Floats, Floats]:
     unit = np.where(spread > 0, spread, 1.0)
     within = np.cov(first_a / unit, rowvar=False) + np.cov(first_b / unit, rowvar=False)
     gap = (first_a.mean(axis=0) - first_b.mean(axis=0)) / unit
+    # The ridge is for coordinates that are constant or linear in each other.
     line = np.linalg.solve(within + 1e-6 * np.eye(len(gap)), gap) / unit
     return np.clip(a, low, high) @ line, np.clip(b, low, high) @ line
 
@@ -327,6 +328,7 @@ def subject_of(estimator: Any, *, seed: int | None, only_unset: bool = True) -> 
     unstated = False
     for name, value in subject.get_params(deep=True).items():
         last = name.rpartition("__")[2]
+        # Steps that share a relation share a stand-in, so that all charges are seen together.
         if isinstance(value, PrivacyBudget):
             adjacency = value.adjacency
             if adjacency not in budgets:

@@ -657,6 +657,7 @@ def _wrapped(primitives: Sequence[Primitive], transcript: _Transcript) -> Iterat
     try:
         for primitive in primitives:
             holder, last = _holder(primitive.name)
+            # As stored, not as bound: it is put back unchanged.
             original = inspect.getattr_static(holder, last)
 
             @functools.wraps(original)

@@ -157,6 +157,7 @@ class PrivateConfusionMatrixDisplay(_MetricDisplay):
         low, high = counts.interval(self.level)
         rows = np.maximum(counts.value, 0.0)
         shares = rows / np.maximum(rows.sum(axis=1, keepdims=True), 1.0)
+        # The scale ends above 1: text stays readable on the darkest cell.
         self.ax_.imshow(shares, cmap="Blues", vmin=0, vmax=1.4)
         for (i, j), value in np.ndenumerate(counts.value):
             half = (high[i, j] - low[i, j]) / 2

@@ -54,6 +54,7 @@ def eliminate(sizes: Sequence[int], cliques: Iterable[Clique]) -> list[tuple[int
     remaining = set(range(len(sizes)))
     order = []
     while remaining:
+        # Of equal bags, that of the column with the most values: it leaves the smallest rest.
         v = min(remaining, key=lambda a: (cost[a], -sizes[a], a))
         remaining.remove(v)
         bag = neighbours[v]
@@ -257,6 +258,7 @@ class Model:
             group = given[order]
             count = np.bincount(group, minlength=len(below))
             rank = np.arange(n) - (np.cumsum(count) - count)[group]
+            # The k-th of m rows of a group draws from the k-th of m equal parts of [0, 1).
             place = (rank + rng.uniform(size=n)) / count[group]
             # One search for all groups: group g has the interval [g, g + 1).
             edges = (below + np.arange(len(below))[:, None]).reshape(-1)
@@ -305,6 +307,7 @@ def fit_model(
     shares = np.concatenate([np.zeros(0), *(tables[s][0] for s in cliques)]) / total
     ridge = np.zeros(ends[-1])
     for s, part in zip(cliques, parts, strict=True):
+        # A table without noise would leave the dual without curvature in its directions.
         ridge[part] = smoothing * max(tables[s][1] / total, 1e-9) ** 2
 
     # In these units the dual bends about equally in all directions that belong to one cell.
@@ -505,6 +508,7 @@ class Rounds:
             if self.spent >= 1:
                 break
             remaining = 1 - self.spent
+            # A last round with less than a full share would spend much of it on the choice.
             share = remaining if remaining < 2 * share else share
             noise = self.noise(share * (1 - for_choice))
             tables, penalties = self._questions(model, noise)
@@ -551,6 +555,7 @@ class Rounds:
         Candidates that would make the model too large cannot be chosen. Single columns, and sets
         that were measured before, always can.
         """
+        # `max_cells` does not count the tables of single columns.
         limit = max(self.max_cells + sum(self.sizes), model.tree.n_cells)
         tables: Tables = {}
         penalties = np.full(len(self.candidates), FORBIDDEN)

@@ -154,6 +154,7 @@ class _Measurement:
             length, slope = 1.0, float(gradient @ step)
             if slope < 1e-15:  # the possible gain is below the rounding of the loss
                 break
+            # Halve the step until the loss falls by a quarter of the slope (Armijo).
             while length > 1e-6:
                 moved, moved_p = value(theta - length * step)
                 if moved <= loss - 0.25 * length * slope:

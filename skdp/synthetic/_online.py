@@ -218,6 +218,7 @@ class PrivateMultiplicativeWeights(ReleaserMixin, BaseEstimator):
             X, domain = self._open_domain(X)
             plan = self._plan(domain)
             rows = self._open_coded(X)
+            # No `with`: the session stays open after the fit, so only an error closes it.
             session = self._session(rows)
             try:
                 self.n_samples_ = row_count(session, plan.counting or None)
