@@ -10,7 +10,7 @@ import numbers
 from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 from functools import reduce
 from itertools import combinations, pairwise
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -125,29 +125,31 @@ class _Sum(Queries):
 
 
 class _OnColumns(Queries):
-    """Queries on some columns of the domain, given by name or position; None for all.
+    """Queries on some columns of the domain, given by name or position; None for all."""
 
-    `arguments` and `options` are the user's, for comparisons and displays.
-    """
-
+    # Seeded noise is keyed by the attributes of an instance, so names of arguments are the class's.
     _name = "linear_queries"
+    _options: ClassVar[tuple[str, ...]] = ("columns",)
 
-    def __init__(self, columns: Any, *arguments: Any, **options: Any) -> None:
+    def __init__(self, columns: Any) -> None:
         self.columns = _check_columns(columns)
-        self._arguments = arguments
-        # In the order of the signatures.
-        self._options = {"monotone": False, "columns": self.columns, "values": None} | options
+
+    def _argument(self) -> Any:
+        """Return the argument without a name, for displays; None if there is none."""
+        return getattr(self, "order", None)
 
     @property
     def key(self) -> tuple[Any, ...]:
-        options = self._options.values()
+        options = [getattr(self, name) for name in self._options]
         stated = [("by column", *v.items()) if isinstance(v, dict) else v for v in options]
-        return (*self._arguments, *stated)
+        return (self._argument(), *stated)
 
     def __repr__(self) -> str:
-        stated = [(k, v) for k, v in self._options.items() if v is not None and v is not False]
-        options = [f"{k}={v!r}" for k, v in stated]
-        return f"{self._name}({', '.join([*map(str, self._arguments), *options])})"
+        argument, options = self._argument(), [(k, getattr(self, k)) for k in self._options]
+        stated = [f"{k}={v!r}" for k, v in options if v is not None and v is not False]
+        return (
+            f"{self._name}({', '.join([*([] if argument is None else [str(argument)]), *stated])})"
+        )
 
     def _positions(self, domain: Domain) -> list[int]:
         """Return the stated columns in the order stated; all if none are."""
@@ -177,8 +179,10 @@ class _OnColumns(Queries):
 
 class _Conjunctions(_OnColumns):
     _name = "conjunctions"
+    _options = ("monotone", "columns", "values")
 
     def __init__(self, order: Any, monotone: bool, columns: Any, values: Any) -> None:
+        super().__init__(columns)
         self.order = check_integer(order, "order", low=1)
         if not isinstance(monotone, bool | np.bool_):
             raise TypeError(f"monotone must be True or False, got {type(monotone).__name__}")
@@ -186,7 +190,6 @@ class _Conjunctions(_OnColumns):
         if values is not None and not self.monotone:
             raise ValueError("values is for monotone=True only: other conjunctions ask every value")
         self.values = dict(values) if isinstance(values, Mapping) else values
-        super().__init__(columns, self.order, monotone=self.monotone, values=self.values)
 
     def groups(self, domain: Domain) -> list[Group]:
         sets = self._sets(domain, self.order)
@@ -263,8 +266,8 @@ class _Parities(_OnColumns):
     _name = "parities"
 
     def __init__(self, order: Any, columns: Any) -> None:
+        super().__init__(columns)
         self.order = check_integer(order, "order", low=1)
-        super().__init__(columns, self.order)
 
     def groups(self, domain: Domain) -> list[Group]:
         groups: list[Group] = []
@@ -278,9 +281,12 @@ class _Parities(_OnColumns):
 
 class _Matrix(_OnColumns):
     def __init__(self, weights: NDArray, columns: Any) -> None:
-        n, cells = weights.shape
-        super().__init__(columns, f"<{n} x {cells} matrix>")
+        super().__init__(columns)
         self.weights = weights
+
+    def _argument(self) -> str:
+        n, cells = self.weights.shape
+        return f"<{n} x {cells} matrix>"
 
     @property
     def key(self) -> tuple[Any, ...]:
@@ -301,9 +307,12 @@ class Functions(_OnColumns):
     """Queries that are functions of a row."""
 
     def __init__(self, functions: Sequence[Callable[[Any], float]], columns: Any) -> None:
-        names = [getattr(g, "__name__", type(g).__name__) for g in functions]
-        super().__init__(columns, f"<{', '.join(names)}>")
+        super().__init__(columns)
         self.functions = tuple(functions)
+
+    def _argument(self) -> str:
+        names = [getattr(g, "__name__", type(g).__name__) for g in self.functions]
+        return f"<{', '.join(names)}>"
 
     @property
     def key(self) -> tuple[Any, ...]:
