@@ -1,16 +1,14 @@
 """Lower bounds on epsilon, delta and mu for any mechanism, from its outputs alone.
 
-`black_box_bound` runs a callable many times on two
-neighbouring tables; `bound_from_outputs` takes outputs that somebody else collected. The runs are
-cut in three: a score that tells the tables apart is learned on the first part (DP-Sniper), the
-event that proves most is chosen on the second, and its probabilities are bounded on the third,
-which neither has seen. So what is claimed holds with the stated confidence whatever was tried on
-the first two.
+The runs are cut in three: a score that tells the tables apart is learned on the first part
+(DP-Sniper), the event that proves most is chosen on the second, and its probabilities are bounded
+on the third, which neither has seen. So a bound holds with the stated confidence whatever was tried
+on the first two.
 
 `find_violation` searches neighbouring tables on which a mechanism loses more than it claims. Pairs
-are looked at with few runs; those that look worst are tried again with fresh runs, at a confidence
-that counts how many are tried again. What the first look saw decides nothing, so the confidence
-holds over everything that was searched.
+are compared with few runs; those that look worst are tried again with fresh runs, at a confidence
+that counts how many are tried again. First runs decide nothing, so the confidence holds over the
+whole search.
 
 References
 ----------
@@ -31,15 +29,12 @@ from numpy.typing import NDArray
 
 from skdp.audit._statistical import (
     Bound,
-    Floats,
-    Raised,
     auc_mu_bound,
-    choose_event,
     epsilon_bound,
+    held_out_bound,
     learned_score,
     mu_bound,
     numbers_of,
-    proved,
     warn_of_long,
 )
 from skdp.base import check_integer
@@ -53,16 +48,13 @@ class LowerBound:
 
     Attributes
     ----------
-    epsilon : float
+    epsilon, delta : float
         No (epsilon, delta) guarantee with this delta and a smaller epsilon is true.
-    delta : float
-        The delta at which epsilon is stated.
     mu : float
         No mu-GDP guarantee with a smaller mu is true.
-    delta_at : float
-        No (epsilon_at, delta) guarantee with a smaller delta is true (hockey-stick divergence).
-    epsilon_at : float
-        The epsilon at which `delta_at` is stated.
+    delta_at, epsilon_at : float
+        No (epsilon_at, delta) guarantee with a delta below delta_at is true (hockey-stick
+        divergence).
     confidence : float
         Probability that all these bounds hold.
     n_runs : int
@@ -98,13 +90,13 @@ class LowerBound:
 def outputs_of(
     mechanism: Mechanism, table: Any, n_runs: int, rng: np.random.Generator
 ) -> list[Any]:
-    """Run a mechanism; what it raises is an output, too."""
+    """Run a mechanism; the text of an error is an output, too."""
     outputs = []
     for _ in range(n_runs):
         try:
             outputs.append(mechanism(table, rng))
         except Exception as error:  # noqa: BLE001  # an adversary sees whatever is raised
-            outputs.append(Raised(f"{type(error).__name__}: {error}"))
+            outputs.append(f"{type(error).__name__}: {error}")
     return outputs
 
 
@@ -149,7 +141,7 @@ def bound_from_outputs(
 
     Notes
     -----
-    **Privacy.** Nothing is released. A small bound proves nothing.
+    **Privacy.** A small bound proves nothing.
 
     Examples
     --------
@@ -169,27 +161,20 @@ def bound_from_outputs(
         raise ValueError(f"confidence must be a number in (0, 1), got {confidence!r}")
     a, b = [numbers_of(output) for output in first], [numbers_of(output) for output in second]
     warn_of_long([*a, *b])
-    learn, choose = n // 4, n // 2
+    learn, choose = n // 4, n // 2 - n // 4
     score = learned_score(a[:learn], b[:learn])
-    chosen_on = score(a[learn:choose]), score(b[learn:choose])
-    tried_on = score(a[choose:]), score(b[choose:])
+    first_scores, second_scores = score(a[learn:]), score(b[learn:])
     alpha = (1.0 - confidence) / 4  # three events, and pairs for mu
 
-    def of_epsilon(p: Floats, q: Floats) -> Floats:
-        return epsilon_bound(p, q, delta)
-
-    def of_delta(p: Floats, q: Floats) -> Floats:
-        return p - np.exp(epsilon) * q
-
     def held_out(bound: Bound) -> float:
-        return proved(*tried_on, choose_event(*chosen_on, bound, alpha)[1], bound, alpha)
+        return held_out_bound(first_scores, second_scores, bound, alpha, choose)
 
     return LowerBound(
-        epsilon=held_out(of_epsilon),
+        epsilon=held_out(lambda p, q: epsilon_bound(p, q, delta)),
         delta=float(delta),
         # Pairs choose nothing: only the score was learned, on other runs.
-        mu=max(held_out(mu_bound), auc_mu_bound(score(a[learn:]), score(b[learn:]), alpha)),
-        delta_at=held_out(of_delta),
+        mu=max(held_out(mu_bound), auc_mu_bound(first_scores, second_scores, alpha)),
+        delta_at=held_out(lambda p, q: p - np.exp(epsilon) * q),
         epsilon_at=float(epsilon),
         confidence=float(confidence),
         n_runs=n,
@@ -213,11 +198,9 @@ def black_box_bound(
     ----------
     mechanism : callable
         ``mechanism(table, rng) -> output``, with outputs as in `bound_from_outputs`. `rng` is a
-        numpy generator that the mechanism may use. An exception counts as an output, because its
-        occurrence and its text may leak.
+        numpy generator. An exception counts as an output, because it may leak.
     table, neighbour : object
-        Neighbouring tables, preferably a worst-case pair. It is not checked that they are
-        neighbours.
+        Neighbouring tables (not checked), preferably a worst-case pair.
     epsilon, delta : float
         The claim.
     n_runs : int, default=10_000
@@ -375,10 +358,10 @@ def neighbouring_tables(
     def pairs(draw: Any) -> Pair:
         table = draw(strategies.lists(row, min_size=min_rows, max_size=max_rows))
         at = draw(strategies.integers(0, len(table) - 1))
-        rest = table[:at] + table[at + 1 :]
+        others = table[:at] + table[at + 1 :]
         if adjacency == "replace_one":
             return table, [*table[:at], draw(row), *table[at + 1 :]]
-        return (table, rest) if draw(strategies.booleans()) else (rest, table)
+        return (table, others) if draw(strategies.booleans()) else (others, table)
 
     return pairs()
 
@@ -398,7 +381,7 @@ def _looks(mechanism: Mechanism, pair: Pair, n: int, rng: np.random.Generator) -
 
 
 def _mutated(pair: Pair, rng: np.random.Generator) -> Pair:
-    """Return a pair near a pair of numeric tables: a cell of a common row, or of the other one.
+    """Return a pair of numeric tables with one cell moved, in both if the row is common.
 
     Tables of different lengths must have their common rows first.
     """
@@ -439,8 +422,7 @@ def find_violation(
     mechanism : callable
         ``mechanism(table, rng) -> output``.
     pairs : iterable of tuple
-        Pairs of neighbouring tables, such as `structured_pairs` or examples of a hypothesis
-        strategy.
+        Such as `structured_pairs`, or examples of a hypothesis strategy.
     epsilon, delta, mu : float
         The claim.
     n_runs : int, default=4000
@@ -451,17 +433,16 @@ def find_violation(
         Number of pairs that are tried again.
     n_steps : int, default=0
         Number of steps of a random search from the worst pair, for tables of numbers. Each step
-        changes a cell, and keeps the change if the pair looks worse. No gradient is needed.
+        changes a cell, and keeps the change if the pair looks worse.
     confidence : float, default=0.999
         Probability that a true claim is not refuted, over all pairs.
     random_state : int or None, default=None
     worse : callable or None, default=None
-        ``worse(pair) -> float``, larger for worse pairs. It replaces the first runs; for example,
-        the distance of recorded statistics.
+        ``worse(pair) -> float``, larger for worse pairs. It replaces the first runs.
 
     Returns
     -------
-    found : Search
+    search : Search
 
     Raises
     ------
@@ -470,7 +451,7 @@ def find_violation(
 
     Notes
     -----
-    **Privacy.** Nothing is released under a guarantee: use made-up rows.
+    **Privacy.** The runs are not private: use made-up rows.
 
     Examples
     --------
@@ -481,8 +462,7 @@ def find_violation(
     >>> def total(table, rng):
     ...     return float(np.nansum(table)) + rng.laplace(0, 1.0)
     >>> pairs = structured_pairs(low=0, high=1, sizes=(2,))
-    >>> found = find_violation(total, pairs, epsilon=1.0, n_runs=1000, random_state=0)
-    >>> found.refuted
+    >>> find_violation(total, pairs, epsilon=1.0, n_runs=1000, random_state=0).refuted
     True
     """
     n = check_integer(n_runs, "n_runs", low=100)
@@ -500,22 +480,17 @@ def find_violation(
     best = max(ranked, key=lambda entry: entry[0])
     for _ in range(steps):
         pair = _mutated(best[1], rng)
-        seen = badness(pair), pair
-        ranked.append(seen)
-        best = max(best, seen, key=lambda entry: entry[0])
+        ranked.append((badness(pair), pair))
+        best = max(best, ranked[-1], key=lambda entry: entry[0])
     ranked.sort(key=lambda entry: -entry[0])
     tried = [pair for _, pair in ranked[:k]]
-    each = 1.0 - (1.0 - confidence) / len(tried)
-    bounds = [
-        bound_from_outputs(
-            outputs_of(mechanism, table, n, rng),
-            outputs_of(mechanism, neighbour, n, rng),
-            epsilon=epsilon,
-            delta=delta,
-            confidence=each,
+    per_pair = 1.0 - (1.0 - confidence) / len(tried)
+    bounds = []
+    for pair in tried:
+        first, second = (outputs_of(mechanism, table, n, rng) for table in pair)
+        bounds.append(
+            bound_from_outputs(first, second, epsilon=epsilon, delta=delta, confidence=per_pair)
         )
-        for table, neighbour in tried
-    ]
     refuted = [bound.refutes(epsilon=epsilon, mu=mu) for bound in bounds]
     at = max(range(len(tried)), key=lambda i: (refuted[i], bounds[i].epsilon))
     return Search(bounds[at], tried[at], refuted[at], len(ranked), len(tried))

@@ -1,8 +1,7 @@
-"""The exact privacy loss of a small discrete mechanism, by following every choice that it makes.
+"""The exact privacy loss of a small discrete mechanism, by following all of its choices.
 
-A mechanism that draws from an `EnumeratedChoices` instead of a generator is
-run once for each sequence of outcomes, with that sequence's exact probability. So the probabilities
-of its outputs, and the smallest epsilon for a delta, are exact: no confidence, no false alarm.
+A mechanism that draws from `EnumeratedChoices` instead of a generator is run once for each sequence
+of outcomes, with its exact probability: no confidence, no false alarm.
 """
 
 from __future__ import annotations
@@ -19,7 +18,7 @@ from skdp.loss.conversions import check_delta
 class EnumeratedChoices:
     """The generator that a mechanism draws from, while all of its outcomes are enumerated.
 
-    It has the methods of a numpy generator that have finitely many outcomes, and exact ones.
+    It has those methods of a numpy generator that have finitely many outcomes.
 
     Parameters
     ----------
@@ -109,7 +108,7 @@ def exact_distribution(
 
     Notes
     -----
-    **Privacy.** Nothing is released under a guarantee: use made-up rows.
+    **Privacy.** The probabilities are exact: use made-up rows.
 
     Examples
     --------
@@ -128,6 +127,7 @@ def exact_distribution(
             probabilities[output] += rng.probability
         path += [0] * (len(rng.widths) - len(path))
         del path[len(rng.widths) :]
+        # The next sequence, as an odometer counts: the last draw with an outcome left moves on.
         while path and path[-1] + 1 == rng.widths[len(path) - 1]:
             path.pop()
         if not path:
@@ -169,7 +169,7 @@ def exact_epsilon(
 
     Notes
     -----
-    **Privacy.** Nothing is released under a guarantee: use made-up rows.
+    **Privacy.** The number is exact: use made-up rows.
 
     Examples
     --------
@@ -189,8 +189,8 @@ def exact_epsilon(
 def _one_way(p: dict[Hashable, Fraction], q: dict[Hashable, Fraction], delta: Fraction) -> float:
     """Return the least log(t), t >= 1, with sum of (p - t q)+ at most delta."""
     pairs = [(p[out], q.get(out, Fraction(0))) for out in p]
-    # The sum falls in t and is linear between the ratios p / q: down to the next one it is that of
-    # the outputs with larger ratios.
+    # The sum falls in t. Down to the next ratio p / q it is linear: that of the outputs with larger
+    # ratios.
     above = sum((a for a, b in pairs if b == 0), start=Fraction(0))
     if above > delta:
         return math.inf

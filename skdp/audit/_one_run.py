@@ -1,10 +1,10 @@
-"""Audits from one run: many canaries, each in the table by a coin of its own, guessed afterwards.
+"""Audits from one run: canaries in the table by independent coins, guessed from the output.
 
-A mechanism is run once on a table that has each of m
-canaries (or one of two rows in its place) by a fair coin. Whoever looks at the output guesses r of
-the coins. Under a claim, many right guesses are unlikely; the largest claim that they refute is
-the lower bound. Canaries that share noise say less than as many runs would, and a high confidence
-costs much: the claim itself allows that, rarely, one event tells of all canaries at once.
+A mechanism is run once on a table that has each of m canaries (or one of two rows in its place) by
+a fair coin. An attacker guesses r of the coins from the output. Under a claim, many right guesses
+are unlikely; the largest claim that they refute is the lower bound. Canaries that share noise say
+less than as many runs would, and a high confidence costs much: the claim itself allows that,
+rarely, one event tells of all canaries at once.
 
 Theorem. Let g(x) be the largest power at level x that the claim allows, W the number of right
 guesses, p_i = P[W = i], R_j = sum_{i >= j} i p_i / m and H_j = sum_{i >= j} (r - i) p_i / m. Then
@@ -75,6 +75,7 @@ def _mass(tail: float, v: int, r: int, m: int, inverse: Callable[[float], float]
     right, wrong = tail * v / m, tail * (r - v) / m
     total = tail
     for i in range(v - 1, -1, -1):
+        # Mass p at i right guesses adds p (r - i) / m to H and p i / m to R.
         needed = max(0.0, inverse(min(right, 1.0)) - wrong)
         wrong += needed
         here = needed * m / (r - i)
@@ -92,6 +93,7 @@ def _inverse_pure(epsilon: float, delta: float) -> Callable[[float], float]:
 
 
 def _inverse_gaussian(mu: float) -> Callable[[float], float]:
+    """Return the least level at which mu-GDP allows a power."""
     return lambda y: float(special.ndtr(special.ndtri(y) - mu))
 
 
@@ -127,8 +129,8 @@ def bound_from_guesses(
     Parameters
     ----------
     n_correct, n_guesses, n_canaries : int
-        Number of correct guesses, of all guesses, and of all canaries. Each canary was included by
-        an independent fair coin. The number of guesses was fixed before the run.
+        Number of correct guesses, of all guesses (fixed before the run), and of all canaries (each
+        included by an independent fair coin).
     delta : float, default=0.0
         The delta at which epsilon is bounded.
     confidence : float, default=0.95
@@ -195,15 +197,13 @@ def one_run_audit(
     mechanism : callable
         ``mechanism(table, rng) -> output``, run once.
     table_of : callable
-        ``table_of(included) -> table``. Tables whose `included` differ in one place are neighbours:
-        a canary is there or not, or is one of two rows.
+        ``table_of(included) -> table``. Tables whose `included` differ in one place are neighbours.
     score : callable
-        ``score(output)`` returns `n_canaries` numbers: the larger, the likelier a canary was
+        ``score(output)`` returns `n_canaries` numbers, larger for canaries that were likelier
         included.
     n_canaries : int
     n_guesses : int or None, default=None
-        Number of guesses: half for the largest scores and half for the smallest. None: all
-        canaries.
+        Half for the largest scores and half for the smallest. None: all canaries.
     delta : float, default=0.0
         The delta at which epsilon is bounded.
     confidence : float, default=0.95
@@ -222,7 +222,7 @@ def one_run_audit(
 
     Notes
     -----
-    **Privacy.** Nothing is released under a guarantee: use made-up rows.
+    **Privacy.** The run is not private: use made-up rows.
 
     Examples
     --------

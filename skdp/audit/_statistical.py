@@ -1,22 +1,20 @@
-"""A lower bound on the privacy loss from many fits on two neighbouring tables, and what it needs.
+"""Lower bounds on the privacy loss from many fits on two neighbouring tables.
 
 **Bounds.** Scores `a` and `b` of outputs on two neighbouring tables are one number a run; runs are
 independent. Every bound is exact for any distribution: no normal approximation.
 
 * Two Clopper-Pearson intervals bound an event's two probabilities, and epsilon and mu with them.
-  The event is chosen on the first runs and tried on the others, so nothing is counted twice.
+  The event is chosen on the first runs and tried on the others, so no run counts twice.
 * P[a > b] + P[a = b] / 2 is the area under the curve of power over level. Under mu-GDP it is at
   most Phi(mu / sqrt(2)): the power at level x is at most Phi(Phi^-1(x) + mu), and the integral of
   this over x is P[N(mu, 1) > N(0, 1)]. Pairs (a_i, b_i) are independent, so one Clopper-Pearson
   interval for one probability is enough, and nothing is chosen: it tells small mu apart with half
   of the runs that an event needs.
 
-**Outputs as numbers.** An output may be a number of any kind, a date, an array, a table, text,
-None, a tuple, list, set or dictionary of such, a dataclass, a fitted estimator (what `fit` set), or
-an exception that the mechanism raised. Anything else is refused: its information would not be seen,
-and an audit would pass for no reason. Every number comes with what a released float says besides
-its value: how many of its lowest bits are zero, and whether it is a value that one of the tables
-gives often. Both have given other libraries' noise away.
+**Outputs as numbers.** Unknown types are refused: an audit would pass because it sees nothing of
+them. Every number comes with two side channels of floats: how many of its lowest bits are zero, and
+whether it is a value that one of the tables gives often. Both have given other libraries'
+noise away.
 
 References
 ----------
@@ -39,7 +37,7 @@ import datetime
 import numbers
 import warnings
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from decimal import Decimal
 from functools import cache
@@ -93,9 +91,10 @@ class AuditResult:
         return self.epsilon_lower <= self.epsilon and gaussian
 
 
-def n_chosen_on(n_runs: int) -> int:
-    """Return how many runs choose the event; the bound is as sharp as the others are many."""
-    return n_runs // 4
+Floats = NDArray[np.float64]
+Bound = Callable[[Floats, Floats], Floats]
+
+CHOOSING = 4  # one run in so many chooses the event; the bound is as sharp as the others are many
 
 
 def bounds_of(
@@ -104,10 +103,9 @@ def bounds_of(
     """Return lower bounds on epsilon and mu that hold together, from scores of many runs.
 
     Where the claim is one of mu (`gaussian`), nearly all of the error goes to the bound on mu, most
-    of that to pairs. If the score was `learned` on the first quarter of the runs, pairs leave these
-    out.
+    of that to pairs. If the score was `learned` on the runs that choose, pairs leave these out.
     """
-    alpha, n = 1.0 - confidence, n_chosen_on(a.size)
+    alpha, n = 1.0 - confidence, a.size // CHOOSING
     of_epsilon = 0.1 * alpha if gaussian else 0.75 * alpha
     of_mu = alpha - of_epsilon
     epsilon = held_out_bound(a, b, lambda p, q: epsilon_bound(p, q, delta), of_epsilon, n)
@@ -120,14 +118,14 @@ def bounds_of(
 
 
 def _as_scores(a: Floats, b: Floats) -> tuple[Floats, Floats]:
-    """Project vector statistics on a line that tells the tables apart in the first runs.
+    """Project vector statistics on Fisher's discriminant of the tables in the first runs.
 
     Each coordinate is clipped to the range of its middle values, because noise with heavy tails
-    would decide the line otherwise, and Fisher's discriminant is taken.
+    would decide the line otherwise.
     """
     if a.shape[1] == 1:
         return a[:, 0], b[:, 0]
-    n = n_chosen_on(len(a))
+    n = len(a) // CHOOSING
     first_a, first_b = a[:n], b[:n]
     low, high = np.quantile(np.concatenate([first_a, first_b]), [0.02, 0.98], axis=0)
     first_a, first_b = np.clip(first_a, low, high), np.clip(first_b, low, high)
@@ -136,6 +134,7 @@ def _as_scores(a: Floats, b: Floats) -> tuple[Floats, Floats]:
     unit = np.where(spread > 0, spread, 1.0)
     within = np.cov(first_a / unit, rowvar=False) + np.cov(first_b / unit, rowvar=False)
     gap = (first_a.mean(axis=0) - first_b.mean(axis=0)) / unit
+    # The ridge is for coordinates that are constant or linear in each other.
     line = np.linalg.solve(within + 1e-6 * np.eye(len(gap)), gap) / unit
     return np.clip(a, low, high) @ line, np.clip(b, low, high) @ line
 
@@ -152,12 +151,11 @@ def _collect(
     """Fit n times and return the statistics, shape (n, dimensions)."""
     values = []
     estimator = copy.copy(subject.estimator)
-    more = fit_parameters(estimator, groups)
     names = [k for k in estimator.get_params() if k.rpartition("__")[2] == "random_state"]
     for run in range(n):
         if seed is not None:
             estimator.set_params(**dict.fromkeys(names, seed + run))
-        estimator.fit(X, **more) if y is None else estimator.fit(X, y, **more)
+        fit(estimator, X, y, groups)
         values.append(np.asarray(statistic(estimator), dtype=np.float64).ravel())
     statistics = np.array(values)
     if statistics.ndim != 2 or np.isnan(statistics).any():
@@ -183,22 +181,19 @@ def audit(
 ) -> AuditResult:
     """Bound the privacy loss of an estimator from below, using its outputs on two neighbours.
 
-    The estimator is fitted `n_runs` times on each table. The first quarter of the runs is used to
-    choose a threshold. The event "statistic at or above the threshold" (or below it) should tell
-    the tables apart as well as possible. The other runs bound the two probabilities p and q of this
-    event by Clopper-Pearson intervals. Since ``p <= exp(epsilon) q + delta`` must hold, this gives
-    a lower bound on epsilon, whatever the estimator does inside. Since
-    ``Phi^-1(p) - Phi^-1(q) <= mu`` holds under mu-GDP, it also gives one on mu. A second bound on
-    mu comes from pairs of runs, one on each table: the statistic is larger on the one table with
-    probability at most ``Phi(mu / sqrt(2))``.
+    The estimator is fitted `n_runs` times on each table. The first quarter of the runs chooses an
+    event: the statistic is at or above a threshold, or below it. The other runs bound its
+    probabilities p and q on the two tables by Clopper-Pearson intervals. ``p <= exp(epsilon) q +
+    delta`` then bounds epsilon, whatever the estimator does inside, and ``Phi^-1(p) - Phi^-1(q) <=
+    mu`` bounds mu under mu-GDP. A second bound on mu comes from pairs of runs: the statistic is
+    larger on the one table with probability at most ``Phi(mu / sqrt(2))``.
 
     Parameters
     ----------
     estimator : estimator
         It is not changed, and its budget, if any, is not charged.
     X, X_neighbour : array-like of shape (n_samples, n_features)
-        Neighbouring tables, preferably a worst-case pair for the estimator: few rows, extreme
-        values.
+        Neighbouring tables, preferably a worst case: few rows, extreme values.
     statistic : str or callable
         Name of a fitted attribute, or a function of the fitted estimator. Several numbers are
         projected on the line that tells the tables apart best in the first quarter of the runs.
@@ -211,11 +206,11 @@ def audit(
     n_runs : int, default=4000
         Fits on each table, at least 20.
     confidence : float, default=0.999
-        In (0, 1): probability that the lower bounds hold. So a correct estimator fails with
+        In (0, 1): probability that the lower bounds hold. A correct estimator fails with
         probability at most ``1 - confidence``.
     random_state : int or None, default=None
-        None: noise comes from the operating system. An int seeds the noise of every run
-        differently, so that an audit of skdp's estimators can be repeated.
+        None: noise comes from the operating system. An int seeds every run differently, so that an
+        audit of skdp's estimators can be repeated.
 
     Returns
     -------
@@ -228,13 +223,11 @@ def audit(
 
     Notes
     -----
-    **Privacy.** A single fit is as private as the estimator makes it, but thousands of fits on the
-    same rows are not private: use made-up rows. A small lower bound proves nothing; a large one
-    disproves the claim.
+    **Privacy.** Thousands of fits on the same rows are not private: use made-up rows. A small lower
+    bound proves nothing; a large one disproves the claim.
 
-    How far the bound is below the truth depends on epsilon and the number of runs. The table shows
-    the easiest case: a variant that releases one number with two thirds of the noise that its claim
-    needs. It is caught at confidence 0.999 in these shares of audits (200 simulated audits each):
+    The table shows the easiest case: a variant that releases one number with two thirds of the
+    noise of its claim. It is caught at confidence 0.999 in these shares of 200 simulated audits:
 
     =========================== =========
     claim                       4000 runs
@@ -248,9 +241,9 @@ def audit(
     Gaussian, (3, 1e-6)              100%
     =========================== =========
 
-    An estimator with several releases, or a pair of tables that is not the worst case, is caught
-    less often. So audit at epsilon >= 1 if the same code makes the noise at every epsilon, with
-    more runs than the default if you can. A pass at epsilon = 0.1 says next to nothing.
+    With several releases, or a pair of tables that is not the worst case, it is caught less often.
+    So audit at epsilon >= 1 if the same code makes the noise at every epsilon, with more runs than
+    the default if you can. A pass at epsilon = 0.1 says next to nothing.
 
     Examples
     --------
@@ -270,19 +263,13 @@ def audit(
     subject = subject_of(estimator, seed=random_state, only_unset=False)
     claim = _claim(subject.estimator, epsilon, delta)
     measured = attrgetter(statistic) if isinstance(statistic, str) else statistic
+    seed = None if random_state is None else int(random_state)
+    other_seed = None if seed is None else seed + n  # the two samples must be independent
     with config_context(noise="seeded"), warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        seed = None if random_state is None else int(random_state)
         first = _collect(subject, X, y, groups, measured, n, seed)
-        # Other seeds: the two samples must be independent.
         second = _collect(
-            subject,
-            X_neighbour,
-            y_neighbour,
-            groups_neighbour,
-            measured,
-            n,
-            None if seed is None else seed + n,
+            subject, X_neighbour, y_neighbour, groups_neighbour, measured, n, other_seed
         )
     if first.shape[1] != second.shape[1]:
         raise ValueError("statistic must return as many numbers for every fit, and no NaN")
@@ -296,13 +283,7 @@ def audit(
         learned=first.shape[1] > 1,
     )
     return AuditResult(
-        epsilon_lower=epsilon_lower,
-        mu_lower=mu_lower,
-        epsilon=claim.epsilon,
-        delta=claim.delta,
-        mu=claim.mu,
-        confidence=float(confidence),
-        n_runs=n,
+        epsilon_lower, mu_lower, claim.epsilon, claim.delta, claim.mu, float(confidence), n
     )
 
 
@@ -325,10 +306,7 @@ def _claim(estimator: Any, epsilon: float | None, delta: float | None) -> Cost:
 # --- an estimator that charges no ledger ----------------------------------------------------------
 
 
-@cache
-def _stand_in(adjacency: str, unit: str | None) -> StandInBudget:
-    """Return the one stand-in of a relation and a unit."""
-    return StandInBudget(adjacency, unit)
+_stand_in = cache(StandInBudget)  # one for each relation and unit
 
 
 class Subject(NamedTuple):
@@ -350,6 +328,7 @@ def subject_of(estimator: Any, *, seed: int | None, only_unset: bool = True) -> 
     unstated = False
     for name, value in subject.get_params(deep=True).items():
         last = name.rpartition("__")[2]
+        # Steps that share a relation share a stand-in, so that all charges are seen together.
         if isinstance(value, PrivacyBudget):
             adjacency = value.adjacency
             if adjacency not in budgets:
@@ -366,37 +345,35 @@ def subject_of(estimator: Any, *, seed: int | None, only_unset: bool = True) -> 
     return Subject(subject, budgets, relations.pop() if relations else "replace_one")
 
 
-def fit_parameters(estimator: Any, groups: Any) -> dict[str, Any]:
-    """Return groups as an estimator takes them, or each private step of a pipeline."""
-    if groups is None:
-        return {}
-    if isinstance(estimator, Pipeline):
+def fit(estimator: Any, X: Any, y: Any, groups: Any) -> None:
+    """Fit an estimator; `groups` go to each private step of a pipeline."""
+    options = {}
+    if groups is not None and isinstance(estimator, Pipeline):
         private = [name for name, step in estimator.steps if hasattr(step, "epsilon")]
-        return {f"{name}__groups": groups for name in private}
-    return {"groups": groups}
+        options = {f"{name}__groups": groups for name in private}
+    elif groups is not None:
+        options = {"groups": groups}
+    estimator.fit(X, *(() if y is None else (y,)), **options)
 
 
 def fitted_clone(
     subject: Subject, X: Any, y: Any, groups: Any = None
 ) -> tuple[Any, list[str], list[Any]]:
-    """Fit a clone; return it, the texts of its warnings, and what it asked its budgets for."""
+    """Fit a clone; return it, the texts of its warnings, and the charges to its budgets."""
     estimator = clone(subject.estimator)
     for budget in subject.budgets.values():
         budget.asked.clear()
     allowed = config_context(noise="seeded", uncounted_fits="allow")
     with allowed, warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
-        more = fit_parameters(estimator, groups)
-        estimator.fit(X, **more) if y is None else estimator.fit(X, y, **more)
+        fit(estimator, X, y, groups)
     texts = [f"{w.category.__name__}: {w.message}" for w in caught]
-    asked = [entry for budget in subject.budgets.values() for entry in budget.asked]
-    return estimator, texts, asked
+    charges = [entry for budget in subject.budgets.values() for entry in budget.asked]
+    return estimator, texts, charges
 
 
 # --- bounds from frequencies of events ------------------------------------------------------------
 
-Floats = NDArray[np.float64]
-Bound = Callable[[Floats, Floats], Floats]
 
 _N_THRESHOLDS = 400  # of each audit, to choose from
 _MORE_RUNS = 1.5  # as many runs as chose an event are imagined to try it
@@ -427,7 +404,7 @@ def mu_bound(p: Floats, q: Floats) -> Floats:
 
 
 class Event(NamedTuple):
-    """An event of a score: at or above a threshold, or below it; on which table it is likelier."""
+    """An event: the score is at or above a threshold, or below; `swapped` if likelier on b."""
 
     threshold: float
     below: bool
@@ -442,9 +419,9 @@ def event_bounds(
     alpha: float,
     times: float = 1.0,
 ) -> tuple[Floats, Floats]:
-    """Return the lower bound on an event's probability and the upper one on the other table's.
+    """Return a lower bound on an event's probability, and an upper one on the other table.
 
-    As they would come out of `times` as many runs in which the event has the frequency of these.
+    The bounds of `times` as many runs with these frequencies.
     """
     counts, size = [], likelier.size * times
     for scores in (likelier, other):
@@ -453,8 +430,8 @@ def event_bounds(
     return lower(counts[0], size, alpha / 2), upper(counts[1], size, alpha / 2)
 
 
-def choose_event(a: Floats, b: Floats, bound: Bound, alpha: float) -> tuple[float, Event]:
-    """Return the threshold event that proves most in these runs, and what that would be.
+def choose_event(a: Floats, b: Floats, bound: Bound, alpha: float) -> Event:
+    """Return the threshold event that proves most in these runs.
 
     The best of many is too good to be true. That it has to hold at `alpha` in hardly more runs than
     these, while it is tried on three times as many, keeps it from being a rare event that was
@@ -471,21 +448,17 @@ def choose_event(a: Floats, b: Floats, bound: Bound, alpha: float) -> tuple[floa
             if values[at] > best:
                 best = float(values[at])
                 chosen = Event(float(thresholds[at]), below, bool(swapped))
-    return best, chosen
-
-
-def proved(a: Floats, b: Floats, event: Event, bound: Bound, alpha: float) -> float:
-    """Return what an event that was chosen before these runs proves, at least 0."""
-    first, second = (b, a) if event.swapped else (a, b)
-    threshold = np.array([event.threshold])
-    pair = event_bounds(first, second, threshold, event.below, alpha)
-    return max(0.0, float(bound(*pair)[0]))
+    return chosen
 
 
 def held_out_bound(a: Floats, b: Floats, bound: Bound, alpha: float, n_choose: int) -> float:
     """Choose the best threshold event on the first runs of each sample, bound it on the others."""
-    _, event = choose_event(a[:n_choose], b[:n_choose], bound, alpha)
-    return proved(a[n_choose:], b[n_choose:], event, bound, alpha)
+    event = choose_event(a[:n_choose], b[:n_choose], bound, alpha)
+    first, second = (b, a) if event.swapped else (a, b)
+    pair = event_bounds(
+        first[n_choose:], second[n_choose:], np.array([event.threshold]), event.below, alpha
+    )
+    return max(0.0, float(bound(*pair)[0]))
 
 
 def auc_mu_bound(a: Floats, b: Floats, alpha: float) -> float:
@@ -516,31 +489,24 @@ _REST = "the rest"
 _TIMES = (datetime.date, datetime.time, datetime.timedelta, np.datetime64, np.timedelta64)
 
 
-class Raised(str):
-    """What a mechanism raised instead of an output: that it did, and what it said, is seen."""
-
-    __slots__ = ()
-
-
 def numbers_of(output: Any) -> dict[str, float | str]:
     """Return the numbers and texts of an output by their place in it.
 
-    Those after the first 64 are told by their number, their least and largest, their sum and a text
-    that is equal where all of them are. An object that cannot be read raises TypeError.
+    Those after the first 64 are summarised: their number, least, largest, sum, and a text that is
+    equal where all of them are. An object that cannot be read raises TypeError.
     """
-    cells: dict[str, float | str] = {}
-    _walk(output, "", cells)
+    cells = dict(_cells(output, ""))
     if len(cells) <= _PLACES:
         return cells
-    kept = dict(list(cells.items())[:_PLACES])
+    summary = dict(list(cells.items())[:_PLACES])
     rest = list(cells.values())[_PLACES:]
     values = [value for value in rest if isinstance(value, float)]
-    kept[f"{_REST}.number"] = float(len(rest))
-    kept[f"{_REST}.text"] = str(hash(tuple(rest)))  # of this process alone
+    summary[f"{_REST}.number"] = float(len(rest))
+    summary[f"{_REST}.text"] = str(hash(tuple(rest)))  # of this process alone
     if values:
-        kept[f"{_REST}.least"], kept[f"{_REST}.largest"] = min(values), max(values)
-        kept[f"{_REST}.sum"] = float(np.clip(np.sum(values), -_HUGE, _HUGE))
-    return kept
+        summary[f"{_REST}.least"], summary[f"{_REST}.largest"] = min(values), max(values)
+        summary[f"{_REST}.sum"] = float(np.clip(np.sum(values), -_HUGE, _HUGE))
+    return summary
 
 
 def warn_of_long(outputs: Iterable[Mapping[str, Any]]) -> None:
@@ -555,24 +521,33 @@ def warn_of_long(outputs: Iterable[Mapping[str, Any]]) -> None:
         )
 
 
-def _walk(value: Any, place: str, cells: dict[str, float | str]) -> None:
+def _cells(value: Any, place: str) -> Iterator[tuple[str, float | str]]:
+    """Yield the numbers and texts of a value with their places."""
     if isinstance(value, str | bytes | bytearray) or value is None:
-        cells[place] = repr(value)
+        yield place, repr(value)
+    elif isinstance(value, numbers.Complex) and not isinstance(value, numbers.Real):
+        yield from _cells(value.real, f"{place}.real")
+        yield from _cells(value.imag, f"{place}.imag")
     elif isinstance(value, bool | np.bool_ | numbers.Number | Decimal):
-        _walk_number(value, place, cells)
+        number: Any = value
+        yield place, "nan" if number != number else float(min(max(number, -_HUGE), _HUGE))
     elif isinstance(value, _TIMES):
-        cells[place] = repr(value)
-    elif isinstance(value, np.ndarray) or _is_list(value):
-        _walk_items(value, place, cells)
+        yield place, repr(value)
+    elif isinstance(value, np.ndarray) and value.shape == ():
+        yield from _cells(value.item(), place)
+    elif isinstance(value, np.ndarray):
+        yield from _items(value.ravel(), value.shape, place)
+    elif isinstance(value, Sequence) and not dataclasses.is_dataclass(value):
+        yield from _items(value, (len(value),), place)
     elif (pieces := _pieces(value)) is not None:
         for key, piece in pieces.items():
-            _walk(piece, f"{place}.{key}", cells)
+            yield from _cells(piece, f"{place}.{key}")
     elif isinstance(value, set | frozenset):
-        _walk(sorted(value, key=repr), place, cells)
+        yield from _cells(sorted(value, key=repr), place)
     elif hasattr(value, "toarray"):  # a sparse matrix
-        _walk(value.toarray(), place, cells)
+        yield from _cells(value.toarray(), place)
     elif hasattr(value, "__array__"):
-        _walk(np.asarray(value), place, cells)
+        yield from _cells(np.asarray(value), place)
     else:
         raise TypeError(
             f"an output holds a {type(value).__name__} at {place or 'its top'}, which the audit "
@@ -580,12 +555,14 @@ def _walk(value: Any, place: str, cells: dict[str, float | str]) -> None:
         )
 
 
-def _is_list(value: Any) -> bool:
-    return isinstance(value, Sequence) and not dataclasses.is_dataclass(value)
+def _items(items: Any, shape: tuple[int, ...], place: str) -> Iterator[tuple[str, float | str]]:
+    yield f"{place}.shape", repr(shape)
+    for i, item in enumerate(items):
+        yield from _cells(item, f"{place}[{i}]")
 
 
 def _pieces(value: Any) -> Mapping[Any, Any] | None:
-    """Return what an object with named pieces holds, or None if it is none."""
+    """Return the named pieces of an object, or None if it has none."""
     if isinstance(value, type):
         return None
     if isinstance(value, Mapping):
@@ -593,29 +570,10 @@ def _pieces(value: Any) -> Mapping[Any, Any] | None:
     if dataclasses.is_dataclass(value):
         return {field.name: getattr(value, field.name) for field in dataclasses.fields(value)}
     if callable(getattr(value, "get_params", None)) and callable(getattr(value, "fit", None)):
-        # What ends in "_" is what fit() set, in scikit-learn's convention.
+        # By scikit-learn's convention, fit() sets the attributes that end in "_".
         fitted = {key: v for key, v in vars(value).items() if key[-1] == "_" and key[0] != "_"}
         return fitted or None
     return None
-
-
-def _walk_number(value: Any, place: str, cells: dict[str, float | str]) -> None:
-    if isinstance(value, numbers.Complex) and not isinstance(value, numbers.Real):
-        _walk_number(value.real, f"{place}.real", cells)
-        _walk_number(value.imag, f"{place}.imag", cells)
-        return
-    cells[place] = "nan" if value != value else float(min(max(value, -_HUGE), _HUGE))
-
-
-def _walk_items(value: Any, place: str, cells: dict[str, float | str]) -> None:
-    shape = value.shape if isinstance(value, np.ndarray) else (len(value),)
-    if shape == ():
-        _walk(value.item(), place, cells)
-        return
-    cells[f"{place}.shape"] = repr(shape)
-    items = value.ravel() if isinstance(value, np.ndarray) else value
-    for i, item in enumerate(items):
-        _walk(item, f"{place}[{i}]", cells)
 
 
 def trailing_zeros(values: Floats) -> Floats:
@@ -633,9 +591,9 @@ class Features:
     def __init__(self, outputs: list[dict[str, float | str]]) -> None:
         self.places = sorted({place for output in outputs for place in output})
         often = Counter((place, value) for output in outputs for place, value in output.items())
-        # What all of them have, or only one has, tells nothing.
-        kept = [(key, times) for key, times in often.most_common() if 2 < times < len(outputs)]
-        self.frequent = [key for key, _ in kept[:_FREQUENT]]
+        # A value of all outputs, or of hardly any, tells nothing.
+        frequent = [key for key, times in often.most_common() if 2 < times < len(outputs)]
+        self.frequent = frequent[:_FREQUENT]
 
     def __call__(self, outputs: list[dict[str, float | str]]) -> Floats:
         """Return columns: values, low bits, presence, and whether it is a frequent value."""
@@ -669,12 +627,6 @@ def learned_score(first: list[dict[str, float | str]], second: list[dict[str, fl
         max_iter=40, max_leaf_nodes=8, min_samples_leaf=20, early_stopping=False, random_state=0
     ).fit(rows[seen], target[seen])
 
-    def of_trees(outputs: list[dict[str, float | str]]) -> Floats:
-        return np.asarray(trees.decision_function(features(outputs)))
-
-    def of_column(i: int, sign: float) -> Any:
-        return lambda outputs: sign * features(outputs)[:, i]
-
     judged = rows[~seen]
     areas = [roc_auc_score(target[~seen], column) for column in judged.T]
     best = int(np.argmax(np.abs(np.array(areas) - 0.5)))
@@ -682,5 +634,5 @@ def learned_score(first: list[dict[str, float | str]], second: list[dict[str, fl
     trees_area = roc_auc_score(target[~seen], trees.decision_function(judged))
     # A single column has less to be wrong about: trees have to be clearly better.
     if trees_area > 0.5 + 1.05 * abs(areas[best] - 0.5):
-        return of_trees
-    return of_column(best, sign)
+        return lambda outputs: np.asarray(trees.decision_function(features(outputs)))
+    return lambda outputs: sign * features(outputs)[:, best]

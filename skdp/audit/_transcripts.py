@@ -6,10 +6,10 @@ would take of it. A value that none of them can look into counts as different. M
 place, not the value.
 
 **Any library** (`replay_mechanism`). The noise primitives of a library are wrapped while a
-mechanism runs on one table, and what each was given and returned is recorded. It is run again on a
-neighbour, and the primitives return what was recorded. Whatever differs then passed no primitive:
-other calls, other parameters of noise (a sensitivity read off the rows), another output. The value
-that was given may differ by the stated sensitivity. One pair of runs decides, without statistics.
+mechanism runs on one table; their arguments and results are recorded. On a neighbour they return
+the recorded results. Whatever differs then passed no primitive: other calls, other parameters of
+noise (a sensitivity read off the rows), another output. The exact value may differ by the stated
+sensitivity. One pair of runs decides, without statistics.
 
 References
 ----------
@@ -43,7 +43,7 @@ from skdp.exceptions import PrivacyLeakError
 # entries that cancel in their difference; integer distances are compared exactly.
 _TOLERANCE = 1e-9
 
-# What is called on public rows after a fit, where the estimator has it.
+# Methods that are called on public rows after a fit, where the estimator has them.
 _OUTPUTS = ("predict", "transform", "predict_proba", "decision_function", "score_samples", "score")
 
 
@@ -76,12 +76,12 @@ def _outputs(estimator: Any, X: Any, y: Any) -> dict[str, Any]:
 def _check_sessions(
     subject: Subject, estimator: Any, transcript: Transcript, charged: list[Any]
 ) -> None:
-    """Check that every session that released something was paid for, by whom the fit names.
+    """Check that every session that released something was paid for, by the estimator's budget.
 
-    An estimator without a budget has nobody who pays: then its stated price has to cover them all.
+    Without a budget, the price that the estimator states has to cover them all.
     """
-    # What a private search fits is paid for by the search, which checks what its runs claim.
-    used = [one for one in transcript.sessions if one.releases and not one.inner]
+    # Runs inside a private search are paid for by the search, which checks what its runs claim.
+    used = [s for s in transcript.sessions if s.releases and not s.inner]
     if subject.budgets:
         own = list(subject.budgets.values())
         for session in used:
@@ -103,7 +103,7 @@ def _check_sessions(
 
 
 def _class_data(estimator: Any) -> dict[str, Any]:
-    """Return what is stored on the classes of an estimator and of its steps, by name."""
+    """Return the attributes of the classes of an estimator and of its steps, by name."""
     steps = [estimator]
     if hasattr(estimator, "get_params"):
         steps += [v for v in estimator.get_params(deep=True).values() if hasattr(v, "fit")]
@@ -134,16 +134,15 @@ def replay_check(
     the kernel returns the recorded releases. Then everything that can be observed about the two
     must be equal to the last bit: all attributes (including private ones and the certificate),
     warnings, charges, and the outputs of `predict`, `transform` and similar methods for public
-    rows. Every session that the fit opens must be charged in full to the estimator's budget, and
-    must be within `privacy_cost`. Arrays are compared with their layout and the memory that they
-    are views of. Objects that cannot be inspected (a lock, an open file, a traceback) count as
-    different.
+    rows. Every session must be charged in full to the estimator's budget, within `privacy_cost`.
+    Arrays are compared with their layout and the memory that they are views of. Objects that cannot
+    be inspected (a lock, an open file, a traceback) count as different.
 
     Parameters
     ----------
     estimator : estimator
         It is not changed, and its budget, if any, is not charged. A ``random_state`` of None is set
-        to 0, so that the randomness of post-processing is repeated.
+        to 0.
     X, X_other : array-like of shape (n_samples, n_features)
         Made-up rows, as different as the domain allows. They must have equal lengths under
         ``"replace_one"``, where the length is public, and different lengths under
@@ -178,8 +177,7 @@ def replay_check(
     place, and all other state outside the estimator (modules, files, closures of its methods), are
     seen only through outputs for public rows. Running time and memory use are not compared.
 
-    **Privacy.** Nothing is released. The recording holds exact statistics of the rows in memory:
-    use made-up rows.
+    **Privacy.** The recording has exact statistics of the rows: use made-up rows.
 
     Examples
     --------
@@ -218,8 +216,7 @@ def replay_check(
     _compare(charged, charged_other, "the charge to the budget")
     _compare(warned, warned_other, "the list of warnings")
     names, names_other = list(vars(first)), list(vars(second))
-    if set(names) != set(names_other):
-        odd = sorted(set(names) ^ set(names_other))
+    if odd := sorted(set(names) ^ set(names_other)):
         raise AssertionError(f"attribute {odd[0]} is set on some rows only")
     if names != names_other:
         raise AssertionError("the order in which attributes are set depends on rows")
@@ -229,8 +226,8 @@ def replay_check(
         X_public, y_public = X_other, y_other if y_public is None else y_public
     answers = _outputs(first, X_public, y_public)
     answers_other = _outputs(second, X_public, y_public)
-    for name in answers:
-        _compare(answers[name], answers_other[name], f"{name}(X_public)")
+    for name, answer in answers.items():
+        _compare(answer, answers_other[name], f"{name}(X_public)")
     for name, value in _class_data(second).items():
         _compare(on_classes.get(name), value, name)
     _check_sessions(subject, first, transcript, charged)
@@ -257,14 +254,6 @@ class ReleaseDistance(NamedTuple):
     sensitivity: float
 
 
-def _releases(
-    subject: Subject, X: Any, y: Any, groups: Any, source: Transcript | None
-) -> Transcript:
-    with record() if source is None else replay(source) as transcript:
-        fitted_clone(subject, X, y, groups)
-    return transcript
-
-
 def neighbour_check(
     estimator: Any,
     X: ArrayLike,
@@ -278,9 +267,9 @@ def neighbour_check(
     """Check that no exact statistic moves by more than its declared sensitivity.
 
     A clone is fitted on X, and its releases are recorded. Another clone is fitted on X_neighbour,
-    while the session returns the recorded releases. So both fits see the same earlier releases, as
-    adaptive composition assumes. Each pair of exact statistics must be within the declared
-    sensitivity in its norm: exactly for integer norms, up to rounding for others.
+    while the session returns the recorded releases: both see the same earlier releases, as adaptive
+    composition assumes. Each pair of exact statistics must be within the declared sensitivity in
+    its norm: exactly for integer norms, up to rounding for others.
 
     Parameters
     ----------
@@ -300,8 +289,8 @@ def neighbour_check(
     Returns
     -------
     distances : list of ReleaseDistance
-        One for each release, in order. If distance = sensitivity for some pair, the sensitivity is
-        not larger than needed.
+        One for each release, in order. A distance equal to its sensitivity shows that the
+        sensitivity is not larger than needed.
 
     Raises
     ------
@@ -310,7 +299,7 @@ def neighbour_check(
 
     Notes
     -----
-    **Privacy.** Nothing is released under a guarantee: the distances are exact. Use made-up rows.
+    **Privacy.** The distances are exact: use made-up rows.
 
     Examples
     --------
@@ -327,11 +316,13 @@ def neighbour_check(
     moments 1.0
     """
     subject = subject_of(estimator, seed=0)
-    transcript = _releases(subject, X, y, groups, None)
-    try:
-        other = _releases(subject, X_neighbour, y_neighbour, groups_neighbour, transcript)
-    except PrivacyLeakError as error:
-        raise AssertionError(f"the order of releases depends on rows: {error}") from None
+    with record() as transcript:
+        fitted_clone(subject, X, y, groups)
+    with replay(transcript) as other:
+        try:
+            fitted_clone(subject, X_neighbour, y_neighbour, groups_neighbour)
+        except PrivacyLeakError as error:
+            raise AssertionError(f"the order of releases depends on rows: {error}") from None
     if len(other.entries) != len(transcript.entries):
         raise AssertionError("the number of releases depends on rows")
     distances = []
@@ -342,8 +333,8 @@ def neighbour_check(
         if np.shape(a.exact) != np.shape(b.exact):
             raise AssertionError(f"{what}: the shape of the statistic depends on rows")
         distance = max(a.distance(a.exact, b.exact), b.distance(b.exact, a.exact))
-        whole = float(distance).is_integer() and float(a.sensitivity).is_integer()
-        slack = 0.0 if whole and distance < 2**53 else _TOLERANCE * a.sensitivity
+        exact_norm = float(distance).is_integer() and float(a.sensitivity).is_integer()
+        slack = 0.0 if exact_norm and distance < 2**53 else _TOLERANCE * a.sensitivity
         if not distance <= a.sensitivity + slack:
             raise AssertionError(
                 f"{what}: the statistic moved further than its declared sensitivity "
@@ -355,18 +346,31 @@ def neighbour_check(
 
 # --- comparison to the last bit -------------------------------------------------------------------
 
-# Pairs under comparison, for objects that contain themselves. Both are kept alive: a number that
-# a new object took over would make it pass unseen.
+# Pairs under comparison, by id, for objects that contain themselves. They are kept alive: a new
+# object with the id of an old one would pass unseen.
 Seen = dict[tuple[int, int], tuple[Any, Any]]
 
 _HEAP_TYPE = 1 << 9  # of type.__flags__: not a static class of C
 _EXACT = (bool, bytes, complex, dict, float, frozenset, int, list, set, str, tuple)
 
-# What pandas keeps on an object for itself; its content is compared by what it pickles.
+# Attributes that pandas keeps for itself; the content of a table is compared by its pickle.
 _OF_PANDAS = {
     *("_accessors", "_attrs", "_cache", "_cacher", "_data", "_engine", "_flags", "_hidden_attrs"),
     *("_id", "_is_copy", "_item_cache", "_mgr", "_name", "_no_setting_name", "_range"),
     "_references",
+}
+
+# Attributes that make up the content of a value. The traceback of an error holds every local
+# variable of fit; it is not comparable, so it differs.
+_PARTS: dict[type, tuple[str, ...]] = {
+    np.dtype: ("str", "names", "metadata", "fields", "subdtype", "itemsize", "alignment"),
+    types.FunctionType: (
+        *("__code__", "__defaults__", "__kwdefaults__", "__closure__", "__name__", "__doc__"),
+        "__annotations__",
+    ),
+    types.MethodType: ("__func__", "__self__"),
+    types.CodeType: ("co_code", "co_consts", "co_names", "co_varnames", "co_freevars"),
+    BaseException: ("args", "__cause__", "__context__", "__traceback__"),
 }
 
 
@@ -388,8 +392,8 @@ def difference(a: Any, b: Any, path: str, seen: Seen) -> str | None:
         return where
     pickled_a, pickled_b = _pickled(a), _pickled(b)
     if pickled_a is not None or pickled_b is not None:
-        # The content of a known kind comes again in here; what else there is comes too, such as
-        # the factory of a defaultdict or a field that a class of C hides.
+        # Beside the content of a known kind, a pickle has the factory of a defaultdict, or a field
+        # that a class of C hides.
         return difference(pickled_a, pickled_b, path, seen)
     hidden = not all(c is object or c.__flags__ & _HEAP_TYPE for c in type(a).__mro__)
     known = kind is not None or type(a) is object or (state_a and not hidden)
@@ -406,18 +410,15 @@ def _content_difference(a: Any, b: Any, path: str, seen: Seen) -> str | None:
         # A key goes into the path, so into a message, only once it is known to be the same.
         if difference(key_a, key_b, path, seen) is not None:
             return path
-        where = difference(x, y, f"{path}{_step(key_a)}", seen)
+        step = str(key_a) if isinstance(key_a, _Name) else f"[{key_a!r}]"
+        where = difference(x, y, f"{path}{step}", seen)
         if where is not None:
             return where
     return None
 
 
-def _step(key: Any) -> str:
-    return str(key) if isinstance(key, _Name) else f"[{key!r}]"
-
-
 class _Name(str):
-    """A part of a value that is no item of it, in a path."""
+    """A part of a value that is not one of its items, in a path."""
 
     __slots__ = ()
 
@@ -427,7 +428,7 @@ def _named(value: Any, *names: str) -> list[tuple[Any, Any]]:
 
 
 def _content(value: Any) -> bytes | list[tuple[Any, Any]] | None:
-    """Return what a value of a known kind consists of, whatever its subclass shows; or None."""
+    """Return the content of a value of a known kind, bypassing its subclass; or None."""
     if isinstance(value, np.ndarray):
         return _array_content(value)
     if isinstance(value, np.void):
@@ -435,9 +436,6 @@ def _content(value: Any) -> bytes | list[tuple[Any, Any]] | None:
         return [*_named(value, "dtype", "base"), (_Name(""), value.tolist()), _layout(value)]
     if isinstance(value, np.generic):
         return [*_named(value, "dtype"), (_Name(""), value.tobytes())]
-    if isinstance(value, np.dtype):
-        parts = _named(value, "str", "names", "metadata", "fields", "subdtype", "itemsize")
-        return [*parts, *_named(value, "alignment")]
     if isinstance(value, float | complex):
         # Bit by bit: -0.0 is not 0.0 here, and NaN equals itself.
         return np.asarray(complex(value) if isinstance(value, complex) else float(value)).tobytes()
@@ -447,10 +445,6 @@ def _content(value: Any) -> bytes | list[tuple[Any, Any]] | None:
         return str.encode(value, "utf-8", "surrogatepass")
     if isinstance(value, bytes | bytearray):
         return bytes(value)
-    return _container_content(value)
-
-
-def _container_content(value: Any) -> list[tuple[Any, Any]] | None:
     if isinstance(value, dict):
         return list(dict.items(value))
     if isinstance(value, types.MappingProxyType):
@@ -460,35 +454,24 @@ def _container_content(value: Any) -> list[tuple[Any, Any]] | None:
         if isinstance(value, base):
             # A set in its own order: one built by the same steps from the same values repeats it.
             return list(enumerate(base.__iter__(value)))
-    if isinstance(value, types.FunctionType):
-        names = ("__code__", "__defaults__", "__kwdefaults__", "__closure__", "__name__", "__doc__")
-        return _named(value, *names, "__annotations__")
-    if isinstance(value, types.MethodType):
-        return _named(value, "__func__", "__self__")
-    if isinstance(value, types.CodeType):
-        return _named(value, "co_code", "co_consts", "co_names", "co_varnames", "co_freevars")
+    for kind, names in _PARTS.items():
+        if isinstance(value, kind):
+            return _named(value, *names)
     if isinstance(value, types.CellType):
-        return _cell_content(value)
+        try:
+            return _named(value, "cell_contents")
+        except ValueError:  # empty
+            return []
     if isinstance(value, weakref.ref):
         return [(_Name(""), value())]
-    if isinstance(value, BaseException):
-        # A traceback holds every local variable of fit; it is not comparable, so it differs.
-        return _named(value, "args", "__cause__", "__context__", "__traceback__")
     return None
 
 
-def _cell_content(cell: types.CellType) -> list[tuple[Any, Any]]:
-    try:
-        return _named(cell, "cell_contents")
-    except ValueError:  # empty
-        return []
-
-
 def _array_content(value: Any) -> list[tuple[Any, Any]]:
-    """Return type, layout and memory of an array, and of what the memory is borrowed from.
+    """Return type, layout and memory of an array, and of its base.
 
-    Through a plain view: a masked array shows no value under its mask. The base is part of it
-    because a view of one entry keeps, and pickles to, nothing else, yet holds the whole table.
+    Through a plain view: a masked array shows no value under its mask. A view of one entry keeps,
+    and pickles to, nothing else, yet its base is the whole table.
     """
     plain = np.ndarray.view(value, np.ndarray)
     objects = value.dtype.hasobject
@@ -506,7 +489,7 @@ def _layout(value: Any) -> tuple[Any, Any]:
 
 
 def _owner(array: Any) -> Any:
-    """Return what lends an array its memory, in a form that can be compared."""
+    """Return the owner of an array's memory, in a form that can be compared."""
     base = array.base
     if base is None or isinstance(base, np.ndarray | bytes | bytearray):
         return base
@@ -523,8 +506,8 @@ def _state(value: Any) -> dict[str, Any] | None:
     if isinstance(value, type | types.ModuleType):
         return None
     named = dict(getattr(value, "__dict__", {}))
-    if _is_pandas(value):
-        named = {name: kept for name, kept in named.items() if name not in _OF_PANDAS}
+    if any(cls.__module__.partition(".")[0] == "pandas" for cls in type(value).__mro__):
+        named = {name: item for name, item in named.items() if name not in _OF_PANDAS}
     for cls in type(value).__mro__:
         if not cls.__flags__ & _HEAP_TYPE:
             continue
@@ -534,12 +517,8 @@ def _state(value: Any) -> dict[str, Any] | None:
     return named or None
 
 
-def _is_pandas(value: Any) -> bool:
-    return any(cls.__module__.partition(".")[0] == "pandas" for cls in type(value).__mro__)
-
-
 def _pickled(value: Any) -> list[Any] | str | None:
-    """Return what pickle would take of an object, or None where it would take nothing."""
+    """Return the parts of an object's pickle, or None if it has none."""
     if isinstance(value, np.ndarray | np.generic | np.dtype | weakref.ref | BaseException):
         return None  # compared as their kind; subclasses by their attributes
     try:
@@ -549,7 +528,7 @@ def _pickled(value: Any) -> list[Any] | str | None:
     if isinstance(reduced, str):
         return reduced
     head, items = list(reduced[:3]), reduced[3:5]
-    return head + [None if each is None else list(each) for each in items]
+    return head + [None if item is None else list(item) for item in items]
 
 
 # --- primitives of any library --------------------------------------------------------------------
@@ -571,7 +550,7 @@ class Primitive:
     distance : callable or None
         ``distance(a, b) -> float``; None: the sum of absolute differences.
     parameters : callable or None
-        ``parameters(arguments) -> object``: what must be equal on both tables. None: all other
+        ``parameters(arguments) -> object`` that must be equal on both tables. None: all other
         arguments, and the attributes of `self`.
     """
 
@@ -584,12 +563,12 @@ class Primitive:
 
 @dataclass(frozen=True)
 class Replay:
-    """What a mechanism did on a neighbouring table, with the noise of the first table.
+    """The behaviour of a mechanism on a neighbouring table, with the noise of the first table.
 
     Attributes
     ----------
     problems : tuple of str
-        What depends on rows without having passed through a primitive; it contains no values.
+        Whatever depends on rows without having passed through a primitive; without values.
     n_releases : int
         Calls of primitives on the first table.
     ratios : tuple of float
@@ -602,7 +581,7 @@ class Replay:
 
     @property
     def passed(self) -> bool:
-        """Whether no problem was found."""
+        """Whether there is no problem."""
         return not self.problems
 
 
@@ -615,8 +594,8 @@ class _Call:
     released: Any
 
 
-def _found(name: str) -> tuple[Any, str]:
-    """Return who holds the attribute of a dotted name, and its last part."""
+def _holder(name: str) -> tuple[Any, str]:
+    """Return the module or class with the attribute of a dotted name, and its last part."""
     head, _, last = name.rpartition(".")
     parts = head.split(".")
     for cut in range(len(parts), 0, -1):
@@ -636,11 +615,11 @@ def _distance(a: Any, b: Any) -> float:
 
 
 class _Transcript:
-    """Calls of primitives in one run; those of an earlier run are returned where there is one."""
+    """Calls of primitives in one run; they return the results of the `source` run, if any."""
 
-    def __init__(self, source: list[_Call] | None) -> None:
+    def __init__(self, source: list[_Call] | None = None) -> None:
         self.calls: list[_Call] = []
-        self.source = source
+        self.source = source or []
         self.inside = False
 
     def called(self, primitive: Primitive, function: Any, args: Any, named: Any) -> Any:
@@ -650,27 +629,25 @@ class _Transcript:
         bound.apply_defaults()
         arguments = dict(bound.arguments)
         allowed = primitive.sensitivity(arguments) if primitive.sensitivity else float("nan")
-        parameters = (
-            primitive.parameters(arguments)
-            if primitive.parameters
-            else [
+        if primitive.parameters:
+            parameters = primitive.parameters(arguments)
+        else:
+            parameters = [
                 dict(vars(v)) if k == "self" and hasattr(v, "__dict__") else v
                 for k, v in arguments.items()
                 if k != primitive.value
             ]
-        )
         call = _Call(primitive.name, arguments[primitive.value], parameters, float(allowed), None)
         at = len(self.calls)
         self.calls.append(call)
-        recorded = self.source[at] if self.source is not None and at < len(self.source) else None
-        if recorded is not None and recorded.name == call.name:
-            call.released = recorded.released
-        else:
-            self.inside = True
-            try:
-                call.released = function(*args, **named)
-            finally:
-                self.inside = False
+        if at < len(self.source) and self.source[at].name == call.name:
+            call.released = self.source[at].released
+            return call.released
+        self.inside = True
+        try:
+            call.released = function(*args, **named)
+        finally:
+            self.inside = False
         return call.released
 
 
@@ -679,7 +656,8 @@ def _wrapped(primitives: Sequence[Primitive], transcript: _Transcript) -> Iterat
     undo = []
     try:
         for primitive in primitives:
-            holder, last = _found(primitive.name)
+            holder, last = _holder(primitive.name)
+            # As stored, not as bound: it is put back unchanged.
             original = inspect.getattr_static(holder, last)
 
             @functools.wraps(original)
@@ -741,11 +719,11 @@ def replay_mechanism(
 
     Returns
     -------
-    found : Replay
+    replayed : Replay
 
     Notes
     -----
-    **Privacy.** Exact statistics are held while it runs: use made-up rows. Noise that is drawn
+    **Privacy.** Exact statistics are kept while it runs: use made-up rows. Noise that is drawn
     outside the listed primitives shows up as a problem or, with the same seed, not at all.
 
     Examples
@@ -767,10 +745,10 @@ def replay_mechanism(
     >>> replay_mechanism(mean, [0.0, 1.0], [0.0, 5.0], [primitive]).passed
     False
     """
-    first, second = _Transcript(None), _Transcript(None)
+    first = _Transcript()
     with _wrapped(primitives, first):
         output = _run(mechanism, table, random_state)
-    second.source = first.calls
+    second = _Transcript(first.calls)
     with _wrapped(primitives, second):
         other = _run(mechanism, neighbour, random_state)
     problems, ratios = [], []
@@ -785,11 +763,11 @@ def replay_mechanism(
             problems.append(f"{what}: a parameter of the noise depends on rows")
         far = next(p for p in primitives if p.name == a.name).distance or _distance
         moved = float(far(a.value, b.value))
-        if np.isnan(a.allowed):  # nobody looks
+        if np.isnan(a.allowed):  # not checked
             ratios.append(a.allowed)
             continue
         ratios.append(moved / a.allowed if a.allowed else float("inf" if moved else 0.0))
-        if not moved <= a.allowed * (1 + 1e-9):  # a distance of NaN is none
+        if not moved <= a.allowed * (1 + 1e-9):  # also if the distance is NaN
             problems.append(f"{what}: the value moved further than its sensitivity")
     if difference(output, other, "output", {}) is not None:
         problems.append("the output depends on rows although every release was the same")

@@ -1,8 +1,7 @@
-"""What private density ratios share: two samples, weights, their score and effective size.
+"""Base of private density ratios: two samples in one table, weights, score, effective size.
 
-``fit(X, y)`` gets both samples in one table: y = 1 marks the private
-rows, y = 0 the public ones. Only the private rows are protected; the public sample enters every
-result exactly. Weights are computed from what a fit released and from the caller's own rows.
+``fit(X, y)`` gets both samples: y = 1 marks the private rows, y = 0 the public ones. Only the
+private rows are protected; the public sample enters every result exactly.
 """
 
 from __future__ import annotations
@@ -18,17 +17,49 @@ from scipy import sparse
 from sklearn.utils import Tags
 from sklearn.utils.validation import validate_data
 
+from skdp._docstrings import documenter
 from skdp.base import PrivateMixin
 from skdp.budget import exact
 from skdp.tabular import Rows, array_of_rows, check_marks, check_samples, checked
 from skdp.user_code import or_raise
 
+documented = documenter(
+    {
+        "samples": """
+            X : array-like or table of shape (n_samples, n_features)
+                Both samples, of finite numbers; see `stack_samples`. Rows in parts (`skdp.engines`)
+                are refused.
+            y : array-like of shape (n_samples,)
+                1 for a private row, 0 for a public one. Only the private rows are protected.
+            {groups}
+            """,
+        "effective": """
+            (sum w)**2 / sum w**2 over the public rows: the number of equally weighted rows that
+            would be as good.
+            """,
+        "two_samples": """
+            A model that is trained on public rows with these weights approximates one that is
+            trained on private rows. ``fit(X, y)`` takes both samples in one table (see
+            `stack_samples`): y = 1 marks private rows, y = 0 public ones. **Only the rows with
+            y = 1 are private**; the public sample enters every result exactly. A preceding
+            transformer that is not private (a StandardScaler, say) reveals something about the
+            private rows if it is fitted on both samples. Scale by public bounds instead, or with a
+            private scaler that charges the budget.
+            """,
+        "what_is_used": """
+            `predict` and `score` use the release and the caller's rows. `score` is exact, so
+            on private rows it is as private as the rows are. Under ``"replace_one"`` the number of
+            private rows is public, and so is y.
+            """,
+    }
+)
+
 # --- two samples in one table ---------------------------------------------------------------------
 
 
 def _library(table: Any) -> str:
-    """Return which library a table comes from; ``"numpy"`` for whatever becomes an array."""
-    # Nobody holds a table of a library that has not been imported.
+    """Return the library of a table; ``"numpy"`` for whatever becomes an array."""
+    # A table of a library exists only if the library has been imported.
     for name, kind in [("pandas", "DataFrame"), ("polars", "DataFrame"), ("pyarrow", "Table")]:
         module = sys.modules.get(name)
         if module is not None and isinstance(table, getattr(module, kind, ())):
@@ -36,22 +67,18 @@ def _library(table: Any) -> str:
     return "numpy"
 
 
-def _is_list(sample: Any) -> bool:
-    return isinstance(sample, list | tuple)
-
-
 def _as_array(sample: Any, name: str, width: int | None = None) -> NDArray:
     """Return a sample as an array of two dimensions, or raise a fixed text.
 
-    The width is for a sample without rows: none can be read off an empty list, and an error
-    would tell that it is empty.
+    `width` is that of a sample without rows: an empty list has none, and an error would reveal that
+    it is empty.
     """
     if sparse.issparse(sample):
         raise TypeError(f"{name} must be a dense array or a table; use {name}.toarray()")
     if isinstance(sample, np.ma.MaskedArray):
         raise TypeError(f"{name} must not be a masked array; use {name}.filled(...)")
     # Cell by cell: one cell of text would turn all others into text.
-    read: Any = array_of_rows if _is_list(sample) else np.asarray
+    read: Any = array_of_rows if isinstance(sample, list | tuple) else np.asarray
     text = f"{name} must be a table or an array of shape (n_samples, n_features)"
     array: NDArray | None = or_raise(lambda: read(sample), lambda: ValueError(text))
     if array is not None and array.shape == (0,) and width is not None:
@@ -84,16 +111,6 @@ def _marks(n_private: int, n_public: int) -> NDArray[np.int8]:
     return marks
 
 
-def _order(marks: NDArray[np.int8]) -> NDArray[np.int64]:
-    """Return which row of (private rows, then public rows) goes to each place."""
-    order = np.empty(marks.size, dtype=np.int64)
-    private = marks == 1
-    n_private = int(np.count_nonzero(private))
-    order[private] = np.arange(n_private)
-    order[~private] = np.arange(n_private, marks.size)
-    return order
-
-
 def _stack_arrays(private: Any, public: Any) -> tuple[NDArray, NDArray[np.int8]]:
     others = _as_array(public, "public")
     rows = _as_array(private, "private", others.shape[1])
@@ -111,10 +128,13 @@ def _stack_arrays(private: Any, public: Any) -> tuple[NDArray, NDArray[np.int8]]
 
 def _stack_tables(private: Any, public: Any, library: str) -> tuple[Any, NDArray[np.int8]]:
     """Stack two tables of one library, which has been imported, because they exist."""
-    if list(_names(private)) != list(_names(public)):
+    names = [getattr(t, "column_names", getattr(t, "columns", ())) for t in (private, public)]
+    if list(names[0]) != list(names[1]):
         raise ValueError("public must have the columns of private, in the same order")
     marks = _marks(private.shape[0], public.shape[0])
-    order = _order(marks)
+    order = np.empty(marks.size, dtype=np.int64)  # which row of (private, public) goes to a place
+    order[marks == 1] = np.arange(private.shape[0])
+    order[marks == 0] = np.arange(private.shape[0], marks.size)
     module: Any = sys.modules[library]
     stacked: Any = None
     try:
@@ -137,17 +157,12 @@ def _stack_tables(private: Any, public: Any, library: str) -> tuple[Any, NDArray
     return stacked, marks
 
 
-def _names(table: Any) -> Any:
-    return table.column_names if hasattr(table, "column_names") else table.columns
-
-
 def stack_samples(*, private: Any, public: Any) -> tuple[Any, NDArray[np.int8]]:
     """Put a private and a public sample into one table, and mark which row is which.
 
     The result is what `DPuLSIF` and the tools of scikit-learn take. **Only the rows with y = 1 are
-    private, and X holds them as they are**: nothing is protected here, so X is as private as
-    `private`. Arguments must be passed by name: if the samples were swapped, the private one would
-    be published.
+    private, and X holds them as they are**: X is as private as `private`. Arguments must be passed
+    by name: if the samples were swapped, the private one would be published.
 
     Parameters
     ----------
@@ -155,13 +170,12 @@ def stack_samples(*, private: Any, public: Any) -> tuple[Any, NDArray[np.int8]]:
         The private sample; it may have no rows.
     public : table or array-like of shape (n_public, n_features)
         The public sample: at least one row, in the same kind of container, with the same columns in
-        the same order. pandas, polars and pyarrow tables, arrays and lists of lists are accepted;
-        an array and a list of lists may be combined.
+        the same order: pandas, polars and pyarrow tables, or arrays and lists of lists.
 
     Returns
     -------
     X : table or ndarray of shape (n_private + n_public, n_features)
-        Both samples: a pandas table for pandas tables (with a new index 0, 1, ...) and so on, an
+        Both samples, in their kind of container (a pandas table with a new index 0, 1, ...), or an
         array for arrays and lists. Dtypes that both samples have are kept.
     y : ndarray of int8 of shape (n_private + n_public,)
         1 for a row of the private sample, 0 for one of the public sample.
@@ -183,15 +197,14 @@ def stack_samples(*, private: Any, public: Any) -> tuple[Any, NDArray[np.int8]]:
     -----
     The samples are interleaved evenly: among any m consecutive rows, the number of private rows
     differs by less than 1 from m * n_private / (n_private + n_public). So a ``KFold`` that does not
-    shuffle has both samples in every fold, in proportion. Within each sample the order is kept. The
-    position of a row depends on the two sizes only, and fits do not use positions.
+    shuffle has both samples in every fold, in proportion. Within each sample the order is kept.
+    Positions depend on the two sizes only, and fits do not use them.
 
     Under ``"replace_one"`` the sizes are public, and so is y. Two tables that differ in one private
     row then give folds that differ in that row only. Under ``"add_or_remove_one"`` the number of
-    private rows is private, and so is y: one more row moves the others. Fits do not use positions,
-    so a fit on all of X keeps its guarantee. But the folds of ``KFold`` are then not neighbouring
-    tables, and fits on them do not have the guarantee that their ledger states. Use
-    `PerRecordKFold`, whose folds are neighbouring tables.
+    private rows is private, and so is y: one more row moves the others. A fit on all of X keeps its
+    guarantee, but the folds of ``KFold`` are not neighbouring tables, and fits on them do not have
+    the guarantee that their ledger states. Use `PerRecordKFold` instead.
 
     Examples
     --------
@@ -211,7 +224,7 @@ def stack_samples(*, private: Any, public: Any) -> tuple[Any, NDArray[np.int8]]:
     return _stack_tables(private, public, library)
 
 
-# --- what density ratios share --------------------------------------------------------------------
+# --- weights and their score ----------------------------------------------------------------------
 
 Floats = NDArray[np.float64]
 LARGEST_WEIGHT = 1e100  # finite, and so are squares and their sums
@@ -255,7 +268,7 @@ def effective_sample_size(weights: Floats) -> float:
 
 
 class DensityRatio(PrivateMixin):
-    """Two samples in, weights out; `_weights` is what an estimator adds."""
+    """Two samples in, weights out; an estimator adds `_weights` and `_weights_std`."""
 
     n_features_in_: int
 
@@ -267,8 +280,8 @@ class DensityRatio(PrivateMixin):
     def _open_samples(self, X: Any, y: Any) -> tuple[Rows, Floats, NDArray[np.bool_]]:
         """Check parameters and both samples; record the schema. Charges nothing.
 
-        Returns the private rows, the public ones as an array, and the marks of all rows. Marks are
-        public under "replace_one" only, and only what they say of the public rows is used.
+        Returns the private rows, the public ones as an array, and the marks of all rows, which are
+        public under "replace_one" only.
         """
         self._check_parameters()
         options: Any = {"estimator": type(self).__name__, "allow_empty": self._allow_empty}
@@ -308,9 +321,9 @@ class DensityRatio(PrivateMixin):
             Finite and at least 0; their mean over the public sample is about 1 where noise is weak.
         std : ndarray of shape (n_samples,)
             Only with ``return_std=True``: the standard deviation of each weight due to the noise of
-            the release, to first order, and before the weight is cut off at 0. It is for the ridge
-            and bandwidth of this fit: it does not include the effect of noise on their choice, nor
-            the errors of sampling and of the model.
+            the release, to first order, before the weight is cut off at 0, for the ridge and
+            bandwidth of this fit. It does not include the effect of noise on their choice, nor the
+            errors of sampling and of the model.
         """
         values = self._public_array(X)
         weights = self._weights(values)
@@ -320,9 +333,8 @@ class DensityRatio(PrivateMixin):
         """Return -J: the private rows' mean weight minus half the public rows' mean squared weight.
 
         This is the least-squares criterion of the source; greater is better. **It is exact, so it
-        is not private**: the choice of a search that uses it reveals something about the private
-        folds, and the ledger covers the fits only. By default `DPuLSIF` chooses ridge and bandwidth
-        without it.
+        is not private**: a search that uses it reveals something about the private folds, and the
+        ledger covers the fits only. `DPuLSIF` chooses ridge and bandwidth without it.
 
         Parameters
         ----------
@@ -335,12 +347,8 @@ class DensityRatio(PrivateMixin):
         score : float
         """
         values = self._public_array(X)
-        private = check_marks(
-            y,
-            len(values),
-            estimator=type(self).__name__,
-            allow_empty=self._allow_empty,
-        )
+        options: Any = {"estimator": type(self).__name__, "allow_empty": self._allow_empty}
+        private = check_marks(y, len(values), **options)
         weights = self._weights(values)
         linear = float(weights[private].mean()) if private.any() else 0.0
         return linear - 0.5 * float(np.square(weights[~private]).mean())

@@ -1,8 +1,7 @@
 """DPLogisticRatio: private importance weights by probabilistic classification.
 
-Releases the parameters of a ridge logistic regression that tells private rows from public ones:
-pure epsilon-DP or (epsilon, delta)-DP, by output perturbation. Weights are computed from it and
-from public rows.
+A ridge logistic regression that tells private rows from public ones is released by output
+perturbation. Weights are computed from it.
 """
 
 from __future__ import annotations
@@ -18,11 +17,7 @@ from sklearn.base import BaseEstimator
 from skdp.base import check_integer, refuse_units
 from skdp.budget import PrivacyBudget
 from skdp.core import Box, Release
-from skdp.density_ratio._base import (
-    LARGEST_WEIGHT,
-    DensityRatio,
-    effective_sample_size,
-)
+from skdp.density_ratio._base import LARGEST_WEIGHT, DensityRatio, documented, effective_sample_size
 from skdp.parameters import Reals, Table, check_parameter
 from skdp.planning import Allowance, row_count
 from skdp.queries import LogisticMinimiser, UnitBall
@@ -30,36 +25,33 @@ from skdp.tabular import check_public_array
 
 Floats = NDArray[np.float64]
 
-_ALPHAS = (1e-6, 1e12)  # what the kernel's solver takes
+_ALPHAS = (1e-6, 1e12)  # the range of the kernel's solver
 _COUNT_SHARE = 0.05  # where the number of private rows is private: both samples weigh the same
 _MOST_ROWS = 2.0**32
 _LARGEST_EXPONENT = math.log(LARGEST_WEIGHT)
 
 
 def ridge_rule(n: float, variance: float, n_dims: int, noise: float) -> float:
-    """Return a ridge that balances shrinkage against noise; from public numbers only.
+    """Return a ridge that balances shrinkage against noise, by public numbers only.
 
-    Along a feature the loss of two samples that weigh n each has a curvature of about h = n v / 2,
-    v the `variance` of the feature. A ridge alpha shrinks theta by about alpha ||theta|| / h; noise
-    adds sqrt(D) noise / alpha. They are equal at alpha**2 = h sqrt(D) noise / ||theta||. For a
-    shift of one standard deviation ||theta|| = 1 / sqrt(v). The factor 2 errs on the side of
-    shrinkage: errors of weights grow exponentially with noise. `noise` is that of a coordinate for
-    a ridge of 1.
+    Along a feature of `variance` v, the loss of two samples that weigh n each has a curvature of
+    about h = n v / 2. A ridge alpha shrinks theta by about alpha ||theta|| / h; noise adds sqrt(D)
+    noise / alpha, where `noise` is that of a coordinate for a ridge of 1. They are equal at
+    alpha**2 = h sqrt(D) noise / ||theta||. For a shift of one standard deviation ||theta|| = 1 /
+    sqrt(v). The factor 2 errs on the side of shrinkage: errors of weights grow exponentially with
+    noise.
     """
     alpha = 2.0 * math.sqrt(n * variance**1.5 / 2 * math.sqrt(n_dims) * noise)
     return min(max(alpha, 1e-3), _ALPHAS[1])
 
 
+@documented
 class DPLogisticRatio(DensityRatio, BaseEstimator):
     """Private density ratio of a private and a public sample, by logistic regression.
 
     Estimates the importance weights w(x) = p_private(x) / p_public(x) as exp(coef . x), up to a
-    constant. A model that is trained on public rows with these weights approximates one that is
-    trained on private rows. ``fit(X, y)`` takes both samples in one table (see `stack_samples`):
-    y = 1 marks private rows, y = 0 public ones. **Only the rows with y = 1 are private**; the
-    public sample enters every result exactly. A preceding transformer that is not private (a
-    StandardScaler, say) reveals something about the private rows if it is fitted on both samples.
-    Scale by public bounds instead, or with a private scaler that charges the budget.
+    constant.
+    {two_samples}
 
     The logarithm of the weights is linear in x, which suits samples that differ in their means. If
     they differ in other ways (in spread or shape), `DPuLSIF` is the better choice.
@@ -67,19 +59,17 @@ class DPLogisticRatio(DensityRatio, BaseEstimator):
     Parameters
     ----------
     alpha : "auto" or float, default="auto"
-        Ridge: alpha / 2 ||theta||**2 is added to the loss, which is a sum over rows scaled into the
-        unit ball; in [1e-6, 1e12]. A larger alpha gives less noise and more equal weights.
-        ``"auto"`` computes it from the number of rows (noisy where it is private), the spread of
-        the public rows, the number of columns, epsilon and delta.
+        Ridge, in [1e-6, 1e12]: alpha / 2 ||theta||**2 is added to the loss, a sum over rows scaled
+        into the unit ball. A larger alpha gives less noise and more equal weights. ``"auto"``
+        depends on the number of rows (noisy where it is private), the spread of the public rows,
+        the number of columns, epsilon and delta.
     bounds : "public" or tuple (low, high), default="public"
         Box to which rows are clipped, from public knowledge. ``"public"`` takes the range of the
         public sample: no weights are needed outside it.
     epsilon : float, default=1.0
     delta : float, default=0.0
         In [0, 1). Above zero, noise is Gaussian.
-    max_rows_per_unit : int or "private", default="private"
-    budget : PrivacyBudget or None, default=None
-    random_state : int, RandomState or None, default=None
+    {fit}
 
     Attributes
     ----------
@@ -92,14 +82,11 @@ class DPLogisticRatio(DensityRatio, BaseEstimator):
     alpha_ : float
         The ridge.
     effective_sample_size_ : float
-        (sum w)**2 / sum w**2 over the public rows: the number of equally weighted rows that would
-        be as good.
+        {effective}
     noise_std_ : float
         Standard deviation of a weight due to noise, to first order: the root mean square over
         public rows. If it is about 1 or more, the weights are only noise.
-    n_features_in_, feature_names_in_ : int, ndarray of shape (n_features_in_,)
-    max_rows_per_unit_ : int
-    privacy_ : skdp.core.PrivacyCertificate
+    {columns_seen}
 
     Raises
     ------
@@ -125,9 +112,7 @@ class DPLogisticRatio(DensityRatio, BaseEstimator):
     once, before any noise, to `budget`. The weights, their scaling to a mean of 1 over the public
     sample, and the ridge are post-processing.
 
-    `predict` and `score` use what was released and the caller's rows. `score` is exact, so on
-    private rows it is as private as the rows are. Under ``"replace_one"`` the number of private
-    rows is public, and so is y.
+    {what_is_used}
 
     References
     ----------
@@ -177,12 +162,7 @@ class DPLogisticRatio(DensityRatio, BaseEstimator):
 
         Parameters
         ----------
-        X : array-like or table of shape (n_samples, n_features)
-            Both samples, of finite numbers; see `stack_samples`. Rows in parts (`skdp.engines`) are
-            refused.
-        y : array-like of shape (n_samples,)
-            1 for a private row, 0 for a public one. Only the private rows are protected.
-        groups : array-like of shape (n_samples,), default=None
+        {samples}
 
         Returns
         -------
@@ -273,8 +253,8 @@ class DPLogisticRatio(DensityRatio, BaseEstimator):
     def expected_error(self, n_samples: int, X_public: ArrayLike) -> float:
         """Return the standard error of the logarithm of a weight due to noise, before a fit.
 
-        Nothing is fitted, read or charged. Use it to see whether epsilon is large enough. If the
-        error is well below 1, noise changes weights by about that factor.
+        Nothing is fitted, read or charged. An error well below 1 is about the factor by which noise
+        changes weights.
 
         Parameters
         ----------

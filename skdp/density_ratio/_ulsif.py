@@ -1,52 +1,56 @@
 """DPuLSIF: private least-squares importance fitting, with every variant of its source.
 
-Releases the mean of kernel values (or of a bounded basis) over the private rows, and, where
-centres come from the private rows, noisy centres: pure epsilon-DP or (epsilon, delta)-DP. One
-variant, asked for by its name, publishes raw private rows. Ridge and bandwidth are chosen from
-the release.
+The mean of kernel values (or of a bounded basis) over the private rows is released, with noisy
+centres where these come from the private rows. One variant, asked for by its name, publishes raw
+private rows. Ridge and bandwidth are chosen from the release.
 """
 
 from __future__ import annotations
 
+import contextlib
+import copy
 import math
+import pickle
+import sys
+import warnings
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
 from fractions import Fraction
 from functools import partial
 from typing import Any, ClassVar, Self
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
-from sklearn.base import BaseEstimator
+from sklearn.base import BaseEstimator, clone
+from sklearn.compose import ColumnTransformer
+from sklearn.pipeline import FeatureUnion, Pipeline
+from sklearn.preprocessing import (
+    KBinsDiscretizer,
+    OneHotEncoder,
+    PolynomialFeatures,
+    SplineTransformer,
+)
 
-from skdp.base import check_integer, refuse_units
+from skdp.base import check_bounds, check_integer, refuse_units
 from skdp.base.expected_error import NOISELESS, check_like, mean_error, rehearsal, resampled
-from skdp.base.nystroem import Features, independent_features, nystroem_features
+from skdp.base.nystroem import (
+    LEAST_SIGNAL,
+    Features,
+    independent_features,
+    nystroem_features,
+)
 from skdp.budget import Cost, PrivacyBudget
 from skdp.core import Box, Release, Session, UserFunction
 from skdp.density_ratio._base import (
     LARGEST_WEIGHT,
     DensityRatio,
     check_candidates,
+    documented,
     effective_sample_size,
     rate_of,
 )
-from skdp.density_ratio._features import (
-    PUBLISHED,
-    BasisValues,
-    KernelValues,
-    Moments,
-    PublicMoments,
-    box_of_centers,
-    choose,
-    fit_basis,
-    is_elementwise,
-    public_moments,
-    published_delta,
-    rates_of,
-    refuse_published,
-    solve,
-    stated_centers,
-    warn_published,
-)
+from skdp.exceptions import PublishedRowsWarning, outside_level
+from skdp.loss.conversions import round_up
 from skdp.parameters import Integers, Reals, Table, check_parameter
 from skdp.planning import Allowance, row_count
 from skdp.queries import (
@@ -57,27 +61,355 @@ from skdp.queries import (
     basis_mean,
     feature_means,
 )
-from skdp.tabular import check_public_array
+from skdp.tabular import as_dense, check_public_array
+from skdp.user_code import suppress_warnings
 
 Floats = NDArray[np.float64]
 
 _RIDGES = (1e-8, 1e8)
 _ALPHAS = np.logspace(-4, 2, 13)  # private choice of the ridge
-_COUNT_SHARE = 0.02  # where the number of private rows is private: what planning needs of it
+_COUNT_SHARE = 0.02  # for a private number of private rows, which plans
 _CENTERS_SHARE = 0.5  # as the source: half for the noisy centres, half for the means
 _MAX_CENTERS = 2000
+_TRIED_ROWS = 2048  # public rows on which leaving one out is tried
+_BLOCK_VALUES = 2**20
+
+# --- feature values of public rows ----------------------------------------------------------------
 
 
+@dataclass
+class KernelValues:
+    """Kernel values at public (or released) centres, scale by scale."""
+
+    map: KernelMap
+    gammas: Floats
+
+    def chunks(self, values: Floats) -> Iterator[tuple[slice, Floats]]:
+        """Yield the features of the caller's rows, block by block."""
+        step = max(1, _BLOCK_VALUES // self.map.n_dims)
+        for start in range(0, len(values), step):
+            part = slice(start, start + step)
+            yield part, self.map.evaluate(values[part])
+
+
+# Transformers that give a row the same bits in every block, which may therefore be mapped at once.
+_ELEMENTWISE = (KBinsDiscretizer, OneHotEncoder, PolynomialFeatures, SplineTransformer)
+
+
+def is_elementwise(transformer: Any) -> bool:
+    """Tell whether a transformer gives a row the same bits in every block."""
+    if type(transformer) is Pipeline:
+        return all(is_elementwise(step) for _, step in transformer.steps)
+    if type(transformer) is FeatureUnion:
+        return all(is_elementwise(step) for _, step in transformer.transformer_list)
+    if type(transformer) is ColumnTransformer:
+        steps = [step for _, step, _ in transformer.transformers]
+        return all(is_elementwise(step) for step in [*steps, transformer.remainder])
+    if isinstance(transformer, str):
+        return transformer in ("drop", "passthrough")
+    return type(transformer) in _ELEMENTWISE
+
+
+@dataclass
+class BasisValues:
+    """Outputs of a public transformer, clipped to their stated bounds (b,).
+
+    The transformer is fitted on the public rows. Every call gets a copy of it, so it remembers no
+    row. It gets new tables of float64 with the names of the columns, so no type, category or index
+    of the caller's table, which holds private rows too, reaches it.
+    """
+
+    transformer: Any
+    low: Floats
+    high: Floats
+    columns: list[str] | None
+
+    gammas = np.array([math.nan])
+
+    def transforming(self) -> Callable[[Floats], Any]:
+        """Return a function that maps rows with a fresh copy of the transformer each time."""
+        fresh = copier(self.transformer)
+        return lambda values: fresh().transform(as_table(values, self.columns))
+
+    def chunks(self, values: Floats) -> Iterator[tuple[slice, Floats]]:
+        """Yield the features of the caller's rows, mapped as private rows are, block by block."""
+        transform = self.transforming()
+        step = max(1, _BLOCK_VALUES // max(len(self.low), values.shape[1]))
+        with suppress_warnings():
+            for start in range(0, len(values), step):
+                part = slice(start, start + step)
+                yield part, self._outputs(transform, values[part])
+
+    def _outputs(self, transform: Callable[[Floats], Any], values: Floats) -> Floats:
+        """Return clipped features; a row that fails has the middle of the bounds."""
+        outputs = None
+        with contextlib.suppress(Exception):
+            outputs = dense(transform(values.copy()))
+        if outputs is None or outputs.shape != (len(values), len(self.low)):
+            if len(values) > 1:
+                parts = [self._outputs(transform, values[i : i + 1]) for i in range(len(values))]
+                return np.concatenate(parts)
+            outputs = np.full((len(values), len(self.low)), math.nan)
+        failed = ~np.isfinite(outputs).all(axis=1)
+        outputs = np.clip(outputs, self.low, self.high)
+        outputs[failed] = self.low / 2 + self.high / 2
+        return outputs
+
+
+def copier(transformer: Any) -> Callable[[], Any]:
+    """Return a function that gives a fresh copy of a fitted transformer; TypeError if none can."""
+    with contextlib.suppress(Exception):  # a lambda inside, or whatever a class refuses with
+        pickled = pickle.dumps(transformer)
+        pickle.loads(pickled)
+        return lambda: pickle.loads(pickled)
+    with contextlib.suppress(Exception):
+        copy.deepcopy(transformer)
+        return lambda: copy.deepcopy(transformer)
+    raise TypeError("basis must be a transformer that can be pickled or copied")
+
+
+def as_table(values: Floats, columns: list[str] | None) -> Any:
+    """Return rows as a new array or, with names, as a new pandas table; all float64."""
+    values = np.array(values, dtype=np.float64, order="C")
+    if columns is None:
+        return values
+    # A table of pandas exists only if pandas has been imported.
+    return sys.modules["pandas"].DataFrame(values, columns=columns)
+
+
+def dense(output: Any) -> Floats:
+    """Return a transformer's output as a float array."""
+    return np.array(as_dense(output, "the output of basis"), dtype=np.float64)
+
+
+def fit_basis(basis: Any, bounds: Any, X: Any, public: Floats) -> BasisValues | None:
+    """Fit a clone of a basis on the public rows only, and check its stated bounds.
+
+    Of X, which the caller passed, only the names of the columns are used.
+    """
+    if basis is None:
+        return None
+    known = hasattr(basis, "fit") and hasattr(basis, "transform")
+    if isinstance(basis, type) or not known:
+        raise TypeError(f"basis must be a transformer or None, got {type(basis).__name__}")
+    inside = [basis, *getattr(basis, "get_params", dict)().values()]
+    if any(hasattr(part, "privacy_cost") or isinstance(part, PrivacyBudget) for part in inside):
+        raise ValueError("basis must be a transformer that spends no privacy budget")
+    columns = list(X.columns) if hasattr(X, "iloc") and hasattr(X, "columns") else None
+    with suppress_warnings():
+        fitted = clone(basis).fit(as_table(public, columns))
+        outputs = dense(copier(fitted)().transform(as_table(public, columns)))
+    if outputs.ndim != 2 or len(outputs) != len(public) or outputs.shape[1] == 0:
+        raise ValueError("basis must give one row of features for every row")
+    text = (
+        "basis_bounds must be a pair (low, high) of numbers within 1e9 of 0, or of one number "
+        f"for each of the {outputs.shape[1]} outputs of basis, low <= high"
+    )
+    try:
+        pair = check_bounds(bounds, outputs.shape[1])
+    except (TypeError, ValueError):
+        raise ValueError(text) from None
+    if pair is None or max(np.abs(side).max() for side in pair) > 1e9:
+        raise ValueError(text)
+    return BasisValues(fitted, *pair, columns)
+
+
+@dataclass
+class PublicMoments:
+    """Moments of the public rows' features, and the features of some rows."""
+
+    second: Floats
+    first: Floats
+    tried: Floats
+    n: int
+
+
+def public_moments(features: KernelValues | BasisValues, values: Floats) -> PublicMoments:
+    """Return moments of the public rows' features, computed in blocks."""
+    n = len(values)
+    tried = np.unique(np.linspace(0, n - 1, min(n, _TRIED_ROWS)).astype(np.intp))
+    second: Any = 0.0
+    first: Any = 0.0
+    rows = []
+    for part, block in features.chunks(values):
+        second = second + block.T @ block
+        first = first + block.sum(axis=0)
+        inside = tried[(tried >= part.start) & (tried < part.stop)] - part.start
+        rows.append(block[inside])
+    return PublicMoments(second / n, first / n, np.vstack(rows), n)
+
+
+# --- least squares on released moments ------------------------------------------------------------
+
+# The model is w(x) = w0 + a.f(x) with features f; the criterion is J(w) = E_public[w**2] / 2 -
+# E_private[w] (Kanamori, Hido & Sugiyama 2009, eq. 5), whose only private part is h, the mean of
+# the features over the private rows. The public part is exact; h is known up to noise of a known
+# covariance, which the criterion takes into account. So ridge and features are chosen by it as
+# post-processing, at no cost.
+
+# A ridge is judged by J plus so many standard deviations of the noise in J, lest a small ridge
+# wins by luck: where both samples were alike and noise was strong, the worst tenth of the
+# weights was half as wrong as with 0; 0.5 and more shrank too much elsewhere.
+CAUTION = 0.25
+
+
+@dataclass(frozen=True)
+class Moments:
+    """Moments of both samples, for one set of features f.
+
+    `second` (b, b) and `first` (b,) are means of f f' and f over `n_public` public rows (H of the
+    source), `rows` (m, b) features of some of these, on which leaving one out is tried. `private`
+    (b,) is the released mean of f over `n_private` private rows (h of the source); the noise in it
+    is noise @ z, z of mean 0 and covariance I.
+    """
+
+    second: Floats
+    first: Floats
+    rows: Floats
+    n_public: int
+    private: Floats
+    noise: Floats
+    n_private: float
+
+
+def solve(moments: Moments, alpha: float, baseline: float) -> tuple[Floats, Floats]:
+    """Return the minimiser a of J(w0 + a.f) + alpha |a|**2 / 2, and the matrix of its noise.
+
+    With w0 = 0 it is uLSIF's (H + alpha I)^-1 h, eq. 15 of the source before truncation. The noise
+    in a is matrix @ z, z of mean 0 and covariance I.
+    """
+    values, basis = np.linalg.eigh(moments.second)  # a ridge on top of it is never singular
+    inverse = 1.0 / (np.maximum(values, 0.0) + alpha)
+    sides = np.column_stack([moments.private - baseline * moments.first, moments.noise])
+    solved = basis @ (inverse[:, None] * (basis.T @ sides))
+    return solved[:, 0], solved[:, 1:]
+
+
+def criterion(moments: Moments, alphas: Floats, baseline: float) -> tuple[Floats, Floats]:
+    """Return the leave-one-out criterion J of every ridge, and its standard deviation; low is good.
+
+    Leaving a public row out changes the public moments by a rank one term, so that one
+    eigendecomposition serves all (Sherman & Morrison). With h + e for h, E[e] = 0 and Cov(e) = S,
+    the term -h'a is too small by tr(A^-1 S), A = H + alpha I: the private rows would judge
+    themselves. So that trace is added (Mallows' Cp), with S the covariance of the noise plus that
+    of sampling, which is estimated under the fitted weights on the public rows. In directions in
+    which public rows vary less than the noise, h'a counts as 0, a little too little gain, because
+    the difference of two huge traces would decide otherwise.
+
+    To second order J is -g'B g up to constants, g the noisy side of the normal equations and B =
+    A^-1 - A^-1 H A^-1 / 2; noise of covariance S gives it the variance 2 tr(BSBS) + 4 g'BSBg.
+    """
+    n = moments.n_public
+    others = max(n - 1, 1)
+    values, basis = np.linalg.eigh(moments.second)
+    values = np.maximum(values, 0.0)
+    rows = moments.rows @ basis
+    private = moments.private @ basis
+    # h minus the public mean without row i is start + baseline f_i / (n - 1).
+    start = private - baseline * (moments.first @ basis) * (n / others)
+    noise = basis.T @ moments.noise
+    seen = values >= LEAST_SIGNAL**2 * np.square(noise).sum(axis=1)
+    own_noise = noise * seen[:, None]
+    side = private - baseline * (moments.first @ basis)
+    result, std = np.empty(len(alphas)), np.empty(len(alphas))
+    for k, alpha in enumerate(alphas):
+        inverse = 1.0 / (values * (n / others) + alpha)
+        scaled = rows * inverse
+        leverage = np.minimum(np.einsum("ij,ij->i", scaled, rows) / others, 1 - 1e-9)
+        gain = 1.0 / (others * (1.0 - leverage))
+        fit = scaled @ start + baseline * leverage  # f_i' A^-1 (h - public mean without row i)
+        own = scaled @ (private * seen)
+        left_out = fit / (1.0 - leverage)
+        linear = (private * seen) @ (inverse * start) + own * (baseline / others + fit * gain)
+        weights = np.maximum(baseline + left_out, 0.0)
+        total = weights.sum()
+        spread = 0.0
+        if total > 0:
+            weights /= total
+            mean = weights @ rows
+            variance = weights @ rows**2 - mean**2
+            spread = float(inverse @ np.maximum(variance, 0.0)) / moments.n_private
+        trace = float(np.sum(inverse[:, None] * own_noise**2))
+        products = np.einsum("ij,ij->i", scaled @ noise, scaled @ own_noise)
+        trace += float(np.mean(products * gain))
+        quadratic = 0.5 * np.mean((baseline + left_out) ** 2)
+        result[k] = quadratic - baseline - np.mean(linear) + trace + spread
+        form = inverse * (1.0 - 0.5 * values * inverse)  # B, diagonal here
+        inner = own_noise.T @ (form[:, None] * own_noise)  # tr(BSBS) = |N'BN|**2, S = NN'
+        linear_part = np.square(own_noise.T @ (form * side)).sum()
+        std[k] = np.sqrt(2.0 * np.square(inner).sum() + 4.0 * linear_part)
+    return result, std
+
+
+def choose(every: Sequence[Moments], alphas: Floats, baseline: float) -> tuple[int, float]:
+    """Return the best features and ridge by the criterion; the largest ridge if it cannot tell."""
+    best = (math.inf, 0, float(alphas.max()))
+    if len(every) == len(alphas) == 1:
+        return best[1:]
+    for j, moments in enumerate(every):
+        loss, std = criterion(moments, alphas, baseline)
+        values = loss + CAUTION * std
+        k = int(np.argmin(values))
+        if values[k] < best[0]:
+            best = (float(values[k]), j, float(alphas[k]))
+    return best[1:]
+
+
+def median_distance(rows: Floats) -> float:
+    """Return the median Euclidean distance of distinct rows; 1 if all are the same."""
+    unit = float(np.abs(rows).max(initial=0.0)) or 1.0
+    rows = rows / unit  # squares of huge rows would overflow
+    square = np.einsum("ij,ij->i", rows, rows)
+    distances = square[:, None] + square - 2.0 * (rows @ rows.T)
+    scale = float(square.max(initial=0.0)) * 1e-12
+    distances = distances[np.triu_indices(len(rows), 1)]
+    positive = distances[distances > scale]
+    return float(np.sqrt(np.median(positive))) * unit if positive.size else 1.0
+
+
+# --- centers and rates of kernels -----------------------------------------------------------------
+
+PUBLISHED = "published_private_rows"
+_SCALES = (1.0, 0.5)  # private choice of the bandwidth: these times the median public distance
+
+
+def stated_centers(centers: Any, n_features: int, most: int) -> Floats | None:
+    """Return centres that the user states, or None for a word."""
+    if isinstance(centers, str):
+        return None
+    text = "centers must be 'public', 'noisy', an array of shape (n_centers, n_features)"
+    stated = np.zeros((0, 0))
+    good = True
+    try:
+        stated = np.asarray(centers, dtype=np.float64)
+    except (TypeError, ValueError, OverflowError):
+        good = False
+    good = good and stated.ndim == 2 and 0 < len(stated) <= most
+    if not good or stated.shape[1] != n_features or not np.isfinite(stated).all():
+        raise ValueError(f"{text} of finite numbers, or {PUBLISHED!r}")
+    return stated
+
+
+def rates_of(gamma: Any, kernel: str, public: Floats) -> Floats:
+    """Return the rates to choose from, ascending; they depend on public rows only."""
+    stated = check_candidates(gamma, "gamma")
+    if stated is not None:
+        return np.unique(stated)
+    sample = np.unique(np.linspace(0, len(public) - 1, min(len(public), 500)).astype(np.intp))
+    typical = median_distance(public[sample])
+    rates = 1.0 / (np.array(_SCALES) * min(max(typical, 1e-100), 1e100))
+    return rates if kernel == "laplacian" else 0.5 * rates**2
+
+
+# --- the estimator --------------------------------------------------------------------------------
+
+
+@documented
 class DPuLSIF(DensityRatio, BaseEstimator):
     """Private density ratio of a private and a public sample, by least squares (uLSIF).
 
-    Estimates the importance weights w(x) = p_private(x) / p_public(x). A model that is trained on
-    public rows with these weights approximates one that is trained on private rows. ``fit(X, y)``
-    takes both samples in one table (see `stack_samples`): y = 1 marks private rows, y = 0 public
-    ones. **Only the rows with y = 1 are private**; the public sample enters every result exactly. A
-    preceding transformer that is not private (a StandardScaler, say) reveals something about
-    private rows if it is fitted on both samples. Scale by public bounds instead, or with a private
-    scaler that charges the budget.
+    Estimates the importance weights w(x) = p_private(x) / p_public(x).
+    {two_samples}
 
     Parameters
     ----------
@@ -85,15 +417,15 @@ class DPuLSIF(DensityRatio, BaseEstimator):
         Centres of the kernel. ``"public"``: rows of the public sample (variant B of the source). An
         array: public points of your own. ``"noisy"``: private rows with noise (variant A), for half
         of the allowance. ``"published_private_rows"`` (variant C) **publishes raw private rows**:
-        do not use it, except to reproduce experiments. Whoever is among the centres has no privacy.
+        use it only to reproduce experiments. Whoever is among the centres has no privacy.
     n_centers : int, default=100
         Number of centres, 1 to 2000. If there are fewer public rows (under ``"replace_one"`` also
         if there are fewer private rows), their number.
     kernel : {"rbf", "laplacian"}, default="rbf"
         ``exp(-gamma * squared Euclidean distance)`` or ``exp(-gamma * L1 distance)``.
     gamma : "private", float or sequence of floats, default="private"
-        Rate of the kernel, 1e-300 to 1e300. From several (at most 8), the criterion chooses one,
-        based on the release. This costs no privacy, but noise grows with the root of their number.
+        Rate of the kernel, 1e-300 to 1e300. From several (at most 8), the criterion chooses one by
+        the release: this costs no privacy, but noise grows with the root of their number.
         ``"private"`` offers two bandwidths: the median distance of public rows, and half of it.
     alpha : "private", float or sequence of floats, default="private"
         Ridge, 1e-8 to 1e8. From several (at most 100), the criterion chooses one, at no further
@@ -101,7 +433,7 @@ class DPuLSIF(DensityRatio, BaseEstimator):
     basis : transformer or None, default=None
         The parametric variant: features instead of kernels, such as ``PolynomialFeatures`` on
         bounded columns, ``SplineTransformer`` or ``OneHotEncoder``. A clone is fitted on the public
-        rows only. Each use gets a fresh copy, so that it cannot remember rows; it must not contain
+        rows only, and each use gets a fresh copy, which cannot remember rows. It must not contain
         private rows or spend a budget. It gets float64 arrays (with names, pandas tables): private
         rows one at a time, which takes a millisecond each, or in blocks for the transformers named
         here and pipelines of them. If it fails on a row or returns something that is not finite,
@@ -130,9 +462,7 @@ class DPuLSIF(DensityRatio, BaseEstimator):
     delta : float, default=0.0
         In [0, 1). Above zero, noise is Gaussian. If private rows are published: the most that may
         be charged for that.
-    max_rows_per_unit : int or "private", default="private"
-    budget : PrivacyBudget or None, default=None
-    random_state : int, RandomState or None, default=None
+    {fit}
 
     Attributes
     ----------
@@ -146,14 +476,11 @@ class DPuLSIF(DensityRatio, BaseEstimator):
         ``predict`` is ``max(0, baseline_ + features @ coef_)``. If noise pushes the weights of all
         public rows to 0, it is 1 and `coef_` is 0; `noise_std_` still says how much noise that was.
     effective_sample_size_ : float
-        (sum w)**2 / sum w**2 over the public rows: the number of equally weighted rows that would
-        be as good.
+        {effective}
     noise_std_ : float
         Standard deviation of a weight due to noise, as of `predict` (for the chosen `gamma_` and
         `alpha_`): root mean square over public rows. About 1 or more: the weights are only noise.
-    n_features_in_, feature_names_in_ : int, ndarray of shape (n_features_in_,)
-    max_rows_per_unit_ : int
-    privacy_ : skdp.core.PrivacyCertificate
+    {columns_seen}
 
     Raises
     ------
@@ -176,7 +503,7 @@ class DPuLSIF(DensityRatio, BaseEstimator):
     also the number of private rows (twice: 2% of the allowance for planning, and with the means).
     With ``centers="noisy"`` also noisy private rows, for half of the allowance. *Sensitivity* of
     the sum of psi: 1 if a row is added or removed, sqrt(2) if one is replaced, both enlarged by
-    what rounding may add (certified, about 0.1%); of independent means: the largest sum of kernel
+    the rounding error (certified, about 0.1%); of independent means: the largest sum of kernel
     values over the centres; of a basis: the diagonal of its bounds. A noisy centre moves by at most
     the diameter of `bounds`; its epsilon is amplified by sampling n_centers of n rows. *Mechanism*:
     K-norm noise or (``"independent"``) discrete Laplace noise if delta = 0, else rounded Gaussian
@@ -185,9 +512,7 @@ class DPuLSIF(DensityRatio, BaseEstimator):
     under ``"add_or_remove_one"``. The second moment H of the features depends only on public rows
     and released centres, so the choice of gamma and alpha is post-processing.
 
-    `predict` and `score` use what was released and the caller's rows. `score` is exact, so on
-    private rows it is as private as the rows are. Under ``"replace_one"`` the number of private
-    rows is public, and so is y.
+    {what_is_used}
 
     References
     ----------
@@ -291,7 +616,16 @@ class DPuLSIF(DensityRatio, BaseEstimator):
                 "None without a basis: the noise is scaled to it"
             )
         if self._publishes:
-            refuse_published(self._adjacency, self.sampling_rate, self._context().counts_users)
+            if self._context().counts_users:
+                raise ValueError(
+                    f"centers must not be {PUBLISHED!r} where a unit has many rows (groups): each "
+                    "would be published with a probability of its own"
+                )
+            if self._adjacency == "add_or_remove_one" and self.sampling_rate is None:
+                raise ValueError(
+                    f"sampling_rate must be given for centers={PUBLISHED!r} under "
+                    "'add_or_remove_one': delta = n_centers / n would publish the number of rows"
+                )
 
     @property
     def _publishes(self) -> bool:
@@ -305,19 +639,20 @@ class DPuLSIF(DensityRatio, BaseEstimator):
         if self._adjacency == "replace_one":
             rate = Fraction(min(self.n_centers, n_private), n_private)
         assert rate is not None
-        return published_delta(rate, float(self.delta))
+        # The nearest float to the share is enough: the charge is rounded up.
+        if self.delta < float(rate):
+            raise ValueError(
+                f"delta must be at least {round_up(rate)!r}, the share of the private rows that "
+                f"centers={PUBLISHED!r} publishes, got {float(self.delta)!r}"
+            )
+        return round_up(rate)
 
     def fit(self, X: ArrayLike, y: ArrayLike, *, groups: Any = None) -> Self:
         """Charge the budget, release the private rows' mean features, and fit the ratio.
 
         Parameters
         ----------
-        X : array-like or table of shape (n_samples, n_features)
-            Both samples, of finite numbers; see `stack_samples`. Rows in parts (`skdp.engines`) are
-            refused.
-        y : array-like of shape (n_samples,)
-            1 for a private row, 0 for a public one. Only the private rows are protected.
-        groups : array-like of shape (n_samples,), default=None
+        {samples}
 
         Returns
         -------
@@ -326,25 +661,35 @@ class DPuLSIF(DensityRatio, BaseEstimator):
         with self._all_or_nothing(groups):
             rows, public, private = self._open_samples(X, y)
             stated = stated_centers(self.centers, public.shape[1], _MAX_CENTERS)
-            known = isinstance(self.bounds, str)
-            box = box_of_centers(None if known else self._stated_bounds(public.shape[1]), public)
+            is_public = isinstance(self.bounds, str)
+            bounds = None if is_public else self._stated_bounds(public.shape[1])
+            if bounds is None:
+                far = 1e100  # the noise has a scale of its own beyond
+                bounds = public.min(axis=0).clip(-far, far), public.max(axis=0).clip(-far, far)
+            elif max(np.abs(side).max() for side in bounds) > 1e100:
+                raise ValueError("bounds must be 'public' or a pair (low, high) within 1e100 of 0")
             gammas = rates_of(self.gamma, self.kernel, public)
             basis = fit_basis(self.basis, self.basis_bounds, X, public)
             moments = None if basis is None else public_moments(basis, public)
-            apart = self._published(int(private.sum()))
+            published = self._published(int(private.sum()))
             if self._publishes:
-                warn_published()
+                warnings.warn(
+                    f"centers={PUBLISHED!r} publishes raw private rows: each private row ends "
+                    "up in centers_ with the probability charged as delta.",
+                    PublishedRowsWarning,
+                    stacklevel=outside_level(),
+                )
             with (
                 self._session(
                     rows,
                     delta=0.0 if self._publishes else None,
-                    separate_delta=apart,
+                    separate_delta=published,
                     context=self._context_of(public),
                 ) as session,
                 np.errstate(all="ignore"),
             ):
                 if basis is None or moments is None:
-                    self._fit_kernel(session, public, stated, box, gammas)
+                    self._fit_kernel(session, public, stated, bounds, gammas)
                 else:
                     self._fit_basis(session, public, basis, moments)
                 self.privacy_ = session.certificate()
@@ -377,11 +722,10 @@ class DPuLSIF(DensityRatio, BaseEstimator):
             )
             release, count = session.answer(KernelMean(features.map, plan.matrix))
         else:
-            plan = independent_features(features.n_scales, len(features.map.centers))
+            plan = independent_features(len(gammas), len(features.map.centers))
             release, count = session.answer(feature_means(features.map))
         self.centers_ = features.map.centers
-        self._solve(features, plan, moments, release, count)
-        self._report(moments, public)
+        self._solve(features, plan, moments, public, release, count)
 
     def _centers(
         self,
@@ -426,14 +770,14 @@ class DPuLSIF(DensityRatio, BaseEstimator):
         release, count = session.answer(mean)
         self.centers_ = None
         plan = independent_features(1, len(basis.low))
-        self._solve(basis, plan, moments, release, count)
-        self._report(moments, public)
+        self._solve(basis, plan, moments, public, release, count)
 
     def _solve(
         self,
         features: KernelValues | BasisValues,
         plan: Features,
-        public: PublicMoments,
+        moments: PublicMoments,
+        public: Floats,
         release: Release,
         n_private: Release,
     ) -> None:
@@ -444,16 +788,16 @@ class DPuLSIF(DensityRatio, BaseEstimator):
         n = float(n_private.value)
         relative = float(n_private.std) / n  # a mean over a noisy n errs by as much
         matrix = plan.matrix
-        second = matrix @ public.second @ matrix.T
-        first = matrix @ public.first
-        tried = public.tried @ matrix.T
+        second = matrix @ moments.second @ matrix.T
+        first = matrix @ moments.first
+        tried = moments.tried @ matrix.T
         std = np.broadcast_to(np.asarray(release.std, dtype=np.float64), release.value.shape)
         every = [
             Moments(
                 second=restore @ second @ restore.T,
                 first=restore @ first,
                 rows=tried @ restore.T,
-                n_public=public.n,
+                n_public=moments.n,
                 private=restore @ release.value,
                 noise=np.column_stack([restore * std, relative * (restore @ release.value)]),
                 n_private=n,
@@ -471,19 +815,16 @@ class DPuLSIF(DensityRatio, BaseEstimator):
         self.baseline_ = baseline
         self.coef_ = back @ coef
         self._noise_coef = back @ noise
-
-    def _report(self, public: PublicMoments, values: Floats) -> None:
-        """Say how many public rows the weights amount to, and how much of them is noise."""
-        weights = self._weights(values)
+        weights = self._weights(public)
         if not np.isfinite(self.coef_).all() or not weights.any():
-            # Nothing but noise, which has pushed every weight below 0: all rows alike. What is said
-            # of the noise stays: that of the weights before they were cut off.
+            # Noise alone has pushed every weight below 0: all rows weigh the same.
+            # `noise_std_` stays that of the weights before they were cut off.
             self.baseline_, self.coef_ = 1.0, np.zeros_like(self.coef_)
-            weights = np.ones(len(values))
+            weights = np.ones(len(public))
         self.effective_sample_size_ = effective_sample_size(weights)
         with np.errstate(all="ignore"):
-            square = np.mean(np.square(public.tried @ self._noise_coef).sum(axis=1))
-        # What leaves the range of floats is as much as can be said, not nothing.
+            square = np.mean(np.square(moments.tried @ self._noise_coef).sum(axis=1))
+        # A number beyond floats is capped, not dropped: the noise is huge, not unknown.
         self.noise_std_ = min(float(np.sqrt(np.nan_to_num(square, nan=np.inf))), LARGEST_WEIGHT)
 
     def _weights(self, values: Floats) -> Floats:
@@ -524,7 +865,7 @@ class DPuLSIF(DensityRatio, BaseEstimator):
     ) -> float:
         """Return how far noise will move the weights of the public rows, on average over fits.
 
-        Nothing private is read and nothing is charged: it answers whether epsilon is enough. Rows
+        Nothing private is read and nothing is charged. Rows
         that stand for the private ones are fitted a few times, each time with fresh noise. The
         errors of sampling and of the model are not included.
 
@@ -548,8 +889,7 @@ class DPuLSIF(DensityRatio, BaseEstimator):
         Raises
         ------
         ValueError
-            If `like` is not given, or if centres come from the private rows, whose places nobody
-            knows.
+            If `like` is not given, or if centres come from the private rows.
 
         Examples
         --------
@@ -576,18 +916,18 @@ class DPuLSIF(DensityRatio, BaseEstimator):
                 "will do)"
             )
         private = check_like(self, like, public.shape[1])
-        with rehearsal(self, self._adjacency) as made:
+        with rehearsal(self, self._adjacency) as unfitted:
 
-            def once(number: int) -> float:
+            def error(number: int) -> float:
                 rows = resampled(private, n, number)
                 X = np.concatenate([rows, public])
                 y = np.repeat([1, 0], [len(rows), len(public)])
-                fitted = made(number).fit(X, y)
+                fitted = unfitted(number).fit(X, y)
                 same: dict[str, Any] = {"alpha": fitted.alpha_}
                 if fitted.gamma_ is not None:
                     same["gamma"] = fitted.gamma_
-                plain = made(number, epsilon=NOISELESS, **same).fit(X, y)
+                plain = unfitted(number, epsilon=NOISELESS, **same).fit(X, y)
                 moved = fitted.predict(public) - plain.predict(public)
                 return math.sqrt(float(np.mean(np.square(moved))))
 
-            return mean_error(once)
+            return mean_error(error)

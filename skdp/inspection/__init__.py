@@ -1,4 +1,4 @@
-"""Displays of what was released: a budget, clusters, metrics of held-out rows, error by epsilon.
+"""Displays of releases: budgets, clusters, metrics of held-out rows, error by epsilon.
 
 A display is computed from a ledger, from fitted attributes or from released metrics, so anyone who
 may see these may see the figure. Displays of metrics can also call `skdp.metrics` themselves, which

@@ -1,8 +1,6 @@
-"""Displays of a budget and of expected errors, a widget, and what all displays share.
+"""Displays of budgets and expected errors, a widget, and the base of all displays.
 
-They are computed from a ledger, from ``expected_error``, from fitted attributes, or from releases
-on rows that belong to nobody. Nothing is charged. matplotlib and ipywidgets are imported when
-something is shown.
+matplotlib and ipywidgets are imported when something is shown.
 """
 
 from __future__ import annotations
@@ -27,16 +25,6 @@ from skdp.model_selection._choose_epsilon import choose_epsilon
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
-
-__all__ = [
-    "BudgetDisplay",
-    "Display",
-    "ErrorExplorer",
-    "IntervalDisplay",
-    "PrivacyCurveDisplay",
-    "PrivacyUtilityDisplay",
-    "SpentDisplay",
-]
 
 Floats = NDArray[np.float64]
 
@@ -100,14 +88,6 @@ documented = documenter(
             y : array-like of shape (n_samples,)
                 Labels of the rows.
             """,
-        "options": """
-            labels : array-like of shape (2,), default=None
-                The two classes, the positive one last; None: ``estimator.classes_``.
-            **options
-                Arguments of `from_predictions`.
-
-            {display}
-            """,
         "privacy_options": """
             **privacy
                 Arguments of `skdp.metrics.score_histogram`: epsilon, delta, budget, groups, ...
@@ -163,10 +143,10 @@ def _check_budget(budget: Any) -> None:
 
 @documented
 class BudgetDisplay(Display):
-    """One bar: what each estimator spent of a budget's epsilon, and what remains.
+    """One bar: the epsilon of a budget that each estimator spent, and the remainder.
 
     All charges of an estimator are drawn as one segment. Under accountants that do not add
-    epsilons, the segments are scaled so that their sum is what is spent.
+    epsilons, the segments are scaled so that their sum is the spent epsilon.
 
     Parameters
     ----------
@@ -200,7 +180,7 @@ class BudgetDisplay(Display):
         self, labels: Sequence[str], epsilons: Any, remaining: float, caption: str = ""
     ) -> None:
         self.labels = tuple(labels)
-        self.epsilons: NDArray[np.float64] = np.asarray(epsilons, dtype=np.float64)
+        self.epsilons: Floats = np.asarray(epsilons, dtype=np.float64)
         self.remaining = float(remaining)
         self.caption = caption
 
@@ -239,17 +219,15 @@ class BudgetDisplay(Display):
         from matplotlib.transforms import ScaledTranslation
 
         colors = colormaps[_SPENT_COLORS]
-        left = 0.0
+        end = 0.0
         for i, (label, epsilon) in enumerate(zip(self.labels, self.epsilons, strict=True)):
-            self._segment(left, epsilon, label, colors(i % colors.N))
-            left += epsilon
-        # What `split` leaves by rounding its shares down is nothing that anyone could draw or use.
-        if self.remaining > 1e-9 * left or left == 0:
-            self._segment(left, self.remaining, "remaining", _REMAINING_COLOR)
-        self.ax_.set_xlim(0, left + self.remaining or 1.0)
-        self.ax_.set_yticks([])
-        self.ax_.set_xlabel("ε")
-        self.ax_.set_title(self.caption)
+            self._segment(end, epsilon, label, colors(i % colors.N))
+            end += epsilon
+        # A remainder that `split` leaves by rounding its shares down is too small to draw or use.
+        if self.remaining > 1e-9 * end or end == 0:
+            self._segment(end, self.remaining, "remaining", _REMAINING_COLOR)
+        width = end + self.remaining or 1.0
+        self.ax_.set(xlim=(0, width), yticks=[], xlabel="ε", title=self.caption)
         below = ScaledTranslation(0, -32 / 72, self.figure_.dpi_scale_trans)  # of the label: 32 pt
         self.ax_.legend(
             loc="upper center",
@@ -303,15 +281,15 @@ class PrivacyCurveDisplay(Display):
         point: tuple[float, float] | None = None,
         caption: str = "",
     ) -> None:
-        self.deltas: NDArray[np.float64] = np.asarray(deltas, dtype=np.float64)
-        self.epsilons: NDArray[np.float64] = np.asarray(epsilons, dtype=np.float64)
+        self.deltas: Floats = np.asarray(deltas, dtype=np.float64)
+        self.epsilons: Floats = np.asarray(epsilons, dtype=np.float64)
         self.point, self.caption = point, caption
 
     @classmethod
     def from_budget(
         cls, budget: PrivacyBudget, *, n_points: int = 41, ax: Axes | None = None
     ) -> PrivacyCurveDisplay:
-        """Plot what was charged to a budget, as its ledger stands now.
+        """Plot the charges to a budget, as its ledger stands now.
 
         Parameters
         ----------
@@ -327,15 +305,12 @@ class PrivacyCurveDisplay(Display):
         return cls(deltas, budget.curve(deltas.tolist()), point, caption).plot(ax=ax)
 
     def _draw(self) -> None:
-        shown = np.isfinite(self.epsilons)
-        self.ax_.plot(self.deltas[shown], self.epsilons[shown], label="spent")
+        finite = np.isfinite(self.epsilons)
+        self.ax_.plot(self.deltas[finite], self.epsilons[finite], label="spent")
         if self.point is not None and self.point[1] > 0:
             self.ax_.plot([self.point[1]], [self.point[0]], "o", color="black", label="budget")
-        self.ax_.set_xscale("log")
+        self.ax_.set(xscale="log", xlabel="δ", ylabel="ε", title=self.caption)
         self.ax_.set_ylim(bottom=0)
-        self.ax_.set_xlabel("δ")
-        self.ax_.set_ylabel("ε")
-        self.ax_.set_title(self.caption)
         self.ax_.legend(frameon=False)
 
 
@@ -368,7 +343,7 @@ class SpentDisplay(Display):
 
     def __init__(self, times: Sequence[Any], epsilons: Any, total: float) -> None:
         self.times = tuple(times)
-        self.epsilons: NDArray[np.float64] = np.asarray(epsilons, dtype=np.float64)
+        self.epsilons: Floats = np.asarray(epsilons, dtype=np.float64)
         self.total = float(total)
 
     @classmethod
@@ -388,8 +363,7 @@ class SpentDisplay(Display):
     def _draw(self) -> None:
         self.ax_.step(self.times, self.epsilons, where="post", marker=".", label="spent")
         self.ax_.axhline(self.total, color="black", linestyle="--", label="budget")
-        self.ax_.set_ylim(0, 1.05 * self.total)
-        self.ax_.set_ylabel("ε")
+        self.ax_.set(ylim=(0, 1.05 * self.total), ylabel="ε")
         self.ax_.tick_params(axis="x", rotation=30)
         self.ax_.legend(frameon=False)
 
@@ -397,19 +371,22 @@ class SpentDisplay(Display):
 # --- expected errors ------------------------------------------------------------------------------
 
 
-def _largest_expected(
+def _expected(estimator: Any, n_samples: int, epsilon: float, options: dict[str, Any]) -> float:
+    """Return the largest expected error; raises where there is too much noise for an answer."""
+    if isinstance(estimator, str):
+        error = statistics.expected_error(estimator, n_samples, epsilon=epsilon, **options)
+    else:
+        error = clone(estimator).set_params(epsilon=epsilon).expected_error(n_samples, **options)
+    return float(np.max(np.asarray(error, dtype=np.float64)))
+
+
+def _expected_or_nan(
     estimator: Any, n_samples: int, epsilon: float, options: dict[str, Any]
 ) -> float:
-    """Return the largest expected error; NaN where there is too much noise for an answer."""
     try:
-        if isinstance(estimator, str):
-            error = statistics.expected_error(estimator, n_samples, epsilon=epsilon, **options)
-        else:
-            model = clone(estimator).set_params(epsilon=epsilon)
-            error = model.expected_error(n_samples, **options)
+        return _expected(estimator, n_samples, epsilon, options)
     except ValueError:
         return float("nan")
-    return float(np.max(np.asarray(error, dtype=np.float64)))
 
 
 def _at_most(chance: float) -> str:
@@ -505,16 +482,12 @@ class PrivacyUtilityDisplay(Display):
         sizes = np.atleast_1d(np.asarray(n_samples))
         errors = np.array(
             [
-                [_largest_expected(estimator, int(n), float(e), options) for e in levels]
+                [_expected_or_nan(estimator, int(n), float(e), options) for e in levels]
                 for n in sizes
             ]
         )
-        if np.isnan(errors).all():  # says what is wrong with the arguments
-            n, e = int(sizes.max()), float(levels.max())
-            if isinstance(estimator, str):
-                statistics.expected_error(estimator, n, epsilon=e, **options)
-            else:
-                clone(estimator).set_params(epsilon=e).expected_error(n, **options)
+        if np.isnan(errors).all():  # raises the error that says why
+            _expected(estimator, int(sizes.max()), float(levels.max()), options)
         name = estimator if isinstance(estimator, str) else type(estimator).__name__
         return cls(levels, sizes, errors, name).plot(ax=ax)
 
@@ -523,12 +496,11 @@ class PrivacyUtilityDisplay(Display):
     def _draw(self) -> None:
         for n, curve in zip(self.n_samples, self.errors, strict=True):
             self.ax_.plot(self.epsilons, curve, ".-", label=f"{int(n):,} rows")
-        self.ax_.set_xscale("log")
-        self.ax_.set_yscale("log")
-        shown = [e for e in (0.01, 0.1, 0.3, 1.0, 3.0, 10.0, 30.0) if self._holds(e)]
+        error = f"expected error of {self.name}" if self.name else "expected error"
+        self.ax_.set(xscale="log", yscale="log", xlabel="ε", ylabel=error)
+        low, high = 0.99 * self.epsilons.min(), 1.01 * self.epsilons.max()
+        shown = [e for e in (0.01, 0.1, 0.3, 1.0, 3.0, 10.0, 30.0) if low <= e <= high]
         self.ax_.set_xticks(shown, [f"{e:g}" for e in shown])
-        self.ax_.set_xlabel("ε")
-        self.ax_.set_ylabel(f"expected error of {self.name}" if self.name else "expected error")
         top = self.ax_.secondary_xaxis("top")
         top.set_xticks(shown, [_at_most(guessing_chance(e)) for e in shown])
         top.set_xlabel("an attacker's guess is right at most", fontsize=9)
@@ -536,15 +508,12 @@ class PrivacyUtilityDisplay(Display):
             axis.minorticks_off()
         self.ax_.legend(frameon=False, fontsize=9)
 
-    def _holds(self, epsilon: float) -> bool:
-        return bool(0.99 * self.epsilons.min() <= epsilon <= 1.01 * self.epsilons.max())
-
 
 @documented
 class IntervalDisplay(Display):
     """How often intervals contain the truth, against their nominal level.
 
-    For repeated releases on rows that belong to nobody, so that the truth is known. Shares of
+    For repeated releases on made-up or public rows, so that the truth is known. Shares of
     correct intervals are in the band or above it, 19 times in 20.
 
     Parameters
@@ -601,7 +570,7 @@ class IntervalDisplay(Display):
         exact = np.asarray(truth, dtype=np.float64)
 
         def share(level: float) -> float:
-            ends = [one.interval(level) for one in releases]
+            ends = [released.interval(level) for released in releases]
             return float(np.mean([(low <= exact) & (exact <= high) for low, high in ends]))
 
         return cls(grid, [share(float(level)) for level in grid], len(releases)).plot(ax=ax)
@@ -615,16 +584,8 @@ class IntervalDisplay(Display):
         )
         self.ax_.plot(self.levels, self.levels, color="0.4", linestyle="--", linewidth=1)
         self.ax_.plot(self.levels, self.shares, "o-", label="these intervals")
-        self.ax_.set_xlabel("level of the interval")
-        self.ax_.set_ylabel("share that holds the truth")
+        self.ax_.set(xlabel="level of the interval", ylabel="share that holds the truth")
         self.ax_.legend(frameon=False, loc="lower right", fontsize=9)
-
-
-def _takes_delta(estimator: Any) -> bool:
-    """Say whether an estimator, or a function of `skdp.statistics`, has a delta."""
-    if isinstance(estimator, str):
-        return "delta" in inspect.signature(getattr(statistics, estimator)).parameters
-    return "delta" in estimator.get_params()
 
 
 class ErrorExplorer:
@@ -692,12 +653,15 @@ class ErrorExplorer:
             raise ImportError(
                 'ErrorExplorer needs ipywidgets: pip install "skdp[notebook]".'
             ) from None
-        # Tells first what is wrong with the arguments.
+        # The first error is about the arguments, if they are wrong.
         choose_epsilon(
             estimator, error=math.inf, n_samples=n_samples, low=_LOW, high=_HIGH, **options
         )
         self._estimator, self._options, self._moving = estimator, options, False
-        start = 1.0 if isinstance(estimator, str) else float(estimator.get_params()["epsilon"])
+        is_name = isinstance(estimator, str)
+        known = inspect.signature(getattr(statistics, estimator)).parameters if is_name else {}
+        stated = options if is_name else estimator.get_params()
+        start = 1.0 if is_name else float(stated["epsilon"])
         kwargs = {
             "continuous_update": False,
             "style": {"description_width": "9em"},
@@ -708,23 +672,22 @@ class ErrorExplorer:
             step=0.01, description="ε", readout_format=".3g", **kwargs,
         )  # fmt: skip
         self.delta = None
-        if _takes_delta(estimator):
-            stated = options.get("delta", 0.0)
-            stated = stated if isinstance(estimator, str) else estimator.get_params()["delta"]
+        if "delta" in (known if is_name else stated):
+            delta = float(stated.get("delta", 0.0))
             self.delta = widgets.SelectionSlider(
-                options=[(f"{d:g}", d) for d in sorted({*_DELTAS, float(stated)})],
-                value=float(stated), description="δ", **kwargs,
+                options=[(f"{d:g}", d) for d in sorted({*_DELTAS, delta})],
+                value=delta, description="δ", **kwargs,
             )  # fmt: skip
         self.n_samples = widgets.FloatLogSlider(
             value=n_samples, min=0, max=max(9, math.ceil(math.log10(n_samples))), step=0.01,
             description="rows", readout_format=",.0f",
             **kwargs,
         )  # fmt: skip
-        seen = [self._expected(epsilon) for epsilon in (_LOW, self.epsilon.value, _HIGH)]
-        known = [error for error in seen if 0 < error < math.inf]
+        errors = [self._error_at(epsilon) for epsilon in (_LOW, self.epsilon.value, _HIGH)]
+        finite = [error for error in errors if 0 < error < math.inf]
         self.error = widgets.FloatLogSlider(
-            value=known[0], min=math.floor(math.log10(min(known))) - 1,
-            max=math.ceil(math.log10(max(known))) + 1, step=0.01, description="expected error",
+            value=finite[0], min=math.floor(math.log10(min(finite))) - 1,
+            max=math.ceil(math.log10(max(finite))) + 1, step=0.01, description="expected error",
             readout_format=".3g", **kwargs,
         )  # fmt: skip
         self.text = widgets.HTML()
@@ -744,13 +707,12 @@ class ErrorExplorer:
             return self._estimator, {**self._options, "delta": self.delta.value}
         return clone(self._estimator).set_params(delta=self.delta.value), self._options
 
-    def _expected(self, epsilon: float) -> float:
-        """Return the largest expected error of an epsilon."""
+    def _error_at(self, epsilon: float) -> float:
         estimator, options = self._arguments()
-        return _largest_expected(estimator, round(self.n_samples.value), epsilon, options)
+        return _expected_or_nan(estimator, round(self.n_samples.value), epsilon, options)
 
     def _follow(self, find: Any) -> None:
-        """Move the others after one slider; what this moves is not followed itself."""
+        """Move the others after one slider; their own moves are not followed."""
         if self._moving:
             return
         self._moving = True
@@ -761,14 +723,14 @@ class ErrorExplorer:
 
     def _find_error(self) -> str:
         """Show the error of the epsilon that is set."""
-        error = self._expected(self.epsilon.value)
+        error = self._error_at(self.epsilon.value)
         if not np.isfinite(error) or error <= 0:
             return "Too much noise for an answer: more rows or a larger ε are needed."
         self.error.value = min(max(error, 10**self.error.min), 10**self.error.max)
-        return self._told(error)
+        return self._meaning(error)
 
     def _find_epsilon(self) -> str:
-        """Show the smallest epsilon that buys the error that is set."""
+        """Show the smallest epsilon that gives the error that is set."""
         estimator, options = self._arguments()
         rows, error = round(self.n_samples.value), self.error.value
         try:
@@ -777,10 +739,10 @@ class ErrorExplorer:
             )
         except ValueError:
             return f"No ε up to {_HIGH:g} has an error this small for {rows:,} rows."
-        return self._told(self._expected(self.epsilon.value))
+        return self._meaning(self._error_at(self.epsilon.value))
 
-    def _told(self, error: float) -> str:
-        """Return what the choice means, in a sentence each."""
+    def _meaning(self, error: float) -> str:
+        """Explain the choice in two sentences."""
         epsilon, delta = self.epsilon.value, 0.0 if self.delta is None else self.delta.value
         chance = _at_most(guessing_chance(epsilon, delta))
         return (

@@ -16,8 +16,6 @@ from skdp.inspection._budget import Display, Floats, documented
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-__all__ = ["CentersDisplay", "ClusterDisplay", "ComponentsDisplay"]
-
 _MAP_COLORS = "tab20"
 _LETTERS = 60  # of all names of columns, above which they are turned
 _CLEAR = 4.0  # standard errors from the mean of the centres: darkest
@@ -135,10 +133,8 @@ class ClusterDisplay(Display):
     def _draw(self) -> None:
         x0, x1, y0, y1 = self.extent
         steps = 300
-        # Middles of the pixels of the image below.
-        x = x0 + (x1 - x0) * (np.arange(steps) + 0.5) / steps
-        y = y0 + (y1 - y0) * (np.arange(steps) + 0.5) / steps
-        grid = np.stack(np.meshgrid(x, y), axis=-1)
+        middles = (np.arange(steps) + 0.5) / steps  # of the pixels of the image below
+        grid = np.stack(np.meshgrid(x0 + (x1 - x0) * middles, y0 + (y1 - y0) * middles), axis=-1)
         regions = np.asarray(self.predict(grid.reshape(-1, 2))).reshape(steps, steps)
         self.ax_.imshow(
             regions % 20,
@@ -168,7 +164,7 @@ class CentersDisplay(Display):
     """A table of released centres with their standard errors.
 
     A cell is the darker, the further its centre is from the mean of all centres in that column,
-    counted in standard errors: up to four of them. So what is white may be noise, or rows far out
+    counted in standard errors: up to four of them. A white cell may be noise, or rows far out
     that noise hides. Where noise is less than half of the standard error, it is shown, too: the
     rest is what clipping to `bounds_` and to residuals may hide, and falls with tighter bounds.
 
@@ -240,11 +236,10 @@ class CentersDisplay(Display):
         """Tabulate the centres of a fitted estimator, or of a pipeline that ends in one.
 
         The centres of a pipeline are mapped back by ``inverse_transform`` of the steps before the
-        last, so they are in the units of the pipeline's input. Where a step cannot do this (a
-        ColumnTransformer), they are in the units that the last step gets, under the names of its
-        columns. Standard errors are ``cluster_centers_std_`` and, for noise alone,
-        ``cluster_centers_noise_std_``, in the same units; they are not known behind a step that
-        mixes columns. This uses released attributes only.
+        last, to the units of the pipeline's input. Where a step cannot do this (a
+        ColumnTransformer), they are in the units and under the names of the last step's input.
+        Standard errors (``cluster_centers_std_``, and ``cluster_centers_noise_std_`` for noise
+        alone) are in the same units; they are not known behind a step that mixes columns.
 
         Parameters
         ----------
@@ -281,15 +276,13 @@ class CentersDisplay(Display):
             if noise < _MOSTLY_NOISE * error:
                 text += f"\n(noise {noise:.2g})"
             self.ax_.text(column, row, text, ha="center", va="center", fontsize=9)
-        crowded = sum(map(len, self.feature_names)) > _LETTERS
         turned: dict[str, Any] = {}
-        if crowded:
+        if sum(map(len, self.feature_names)) > _LETTERS:
             turned = {"rotation": 25, "ha": "right", "rotation_mode": "anchor"}
         self.ax_.set_xticks(range(len(self.feature_names)), self.feature_names, **turned)
         if np.isfinite(self.std).any():
             self.ax_.set_title(f"dark: {_CLEAR:g} standard errors from the mean", fontsize=9)
-        self.ax_.set_yticks(range(len(self.centers)))
-        self.ax_.set_ylabel("cluster")
+        self.ax_.set(yticks=range(len(self.centers)), ylabel="cluster")
         self.ax_.tick_params(length=0)
 
 
@@ -344,21 +337,18 @@ class ComponentsDisplay(Display):
 
     def _draw(self) -> None:
         place = np.arange(1, self.variances.size + 1)
-        seen = place <= self.n_resolved
-        for mask, fill, label in (
-            (seen, True, "clear of the noise"),
-            (~seen, False, "about as good as a random direction"),
+        clear = place <= self.n_resolved
+        for mask, face, label in (
+            (clear, "tab:blue", "clear of the noise"),
+            (~clear, "none", "about as good as a random direction"),
         ):
             if mask.any():
-                face = "tab:blue" if fill else "none"
-                self.ax_.bar(
-                    place[mask], self.variances[mask], color=face, edgecolor="tab:blue", label=label
-                )
+                values = self.variances[mask]
+                self.ax_.bar(place[mask], values, color=face, edgecolor="tab:blue", label=label)
         if np.isfinite(self.noise_level):
             self.ax_.set_title(
                 f"noise alone shows up to {self.noise_level:.3g} before it is taken off",
                 fontsize=10,
             )
-        self.ax_.set_xlabel("component")
-        self.ax_.set_ylabel("variance along it")
+        self.ax_.set(xlabel="component", ylabel="variance along it")
         self.ax_.legend(frameon=False, fontsize=9)

@@ -1,67 +1,99 @@
-"""Displays of private metrics: a confusion matrix, a ROC curve, calibration, with their intervals.
+"""Displays of private metrics: a confusion matrix, a ROC curve, calibration, with intervals.
 
-``from_released`` draws what `skdp.metrics` has released and releases nothing. ``from_predictions``
-and ``from_estimator`` ask `skdp.metrics` first, which charges once.
+``from_released`` draws what `skdp.metrics` has released. ``from_predictions`` and
+``from_estimator`` call `skdp.metrics` first, which charges once.
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 import numpy as np
 from numpy.typing import NDArray
 
 from skdp.confidence import Released
 from skdp.inspection._budget import Display, documented
-from skdp.metrics import (
-    ConfusionMatrix,
-    ScoreHistogram,
-    confusion_matrix,
-    score_histogram,
-)
+from skdp.metrics import ConfusionMatrix, ScoreHistogram, confusion_matrix, score_histogram
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-__all__ = ["PrivateCalibrationDisplay", "PrivateConfusionMatrixDisplay", "PrivateRocCurveDisplay"]
-
 _COLOR = "tab:blue"
 
 
-def _check(released: Any, kind: type) -> Any:
-    if not isinstance(released, kind):
-        name = {ConfusionMatrix: "confusion_matrix", ScoreHistogram: "score_histogram"}[kind]
-        raise TypeError(
-            f"released must be what skdp.metrics.{name} returns, got {type(released).__name__}"
-        )
-    return released
+@documented
+class _MetricDisplay(Display):
+    """A display of what `skdp.metrics` has released."""
 
+    _kind: ClassVar[type]
+    _size = (5, 4.5)
 
-def _scores(estimator: Any, X: Any) -> NDArray:
-    """Return a classifier's scores of its second class."""
-    if hasattr(estimator, "predict_proba"):
+    def __init__(self, released: Any, level: float = 0.95, population: bool = False) -> None:
+        if not isinstance(released, self._kind):
+            name = "confusion_matrix" if self._kind is ConfusionMatrix else "score_histogram"
+            raise TypeError(
+                f"released must be what skdp.metrics.{name} returns, got {type(released).__name__}"
+            )
+        self.released, self.level, self.population = released, level, bool(population)
+
+    @classmethod
+    def from_released(cls, released: Any, *, ax: Axes | None = None, **options: Any) -> Self:
+        """Plot what was released; nothing more is released.
+
+        Parameters
+        ----------
+        released : skdp.metrics.ConfusionMatrix or skdp.metrics.ScoreHistogram
+            Noisy counts, as the class takes them.
+        {ax}
+        **options
+            The other parameters of the class.
+
+        {display}
+        """
+        return cls(released, **options).plot(ax=ax)
+
+    @classmethod
+    def from_estimator(
+        cls, estimator: Any, X: Any, y: Any, *, labels: Any = None, **options: Any
+    ) -> Self:
+        """Predict held-out private rows, and release and plot as `from_predictions` does.
+
+        Parameters
+        ----------
+        estimator : estimator
+            A fitted classifier, private or public: with ``predict`` for a confusion matrix, of two
+            classes with ``predict_proba`` otherwise, or (for a ROC curve, with edges as `bins`)
+            with ``decision_function``.
+        {X_y}
+        labels : array-like of shape (n_classes,), default=None
+            All classes, from public knowledge; None: ``estimator.classes_``.
+        **options
+            Arguments of `from_predictions`.
+
+        {display}
+        """
+        known = estimator.classes_ if labels is None else labels
+        predicted = cls._scores(estimator, X)
+        display: Self = cls.from_predictions(y, predicted, labels=known, **options)  # type: ignore[attr-defined]
+        return display
+
+    def _ends(self, metric: Released) -> tuple[NDArray, NDArray]:
+        """Return the interval of a metric at the level of the display."""
+        interval = metric.population_interval if self.population else metric.interval
+        return interval(self.level)
+
+    def _title(self) -> str:
+        return f"{self.level:.0%} " + ("for the population" if self.population else "of noise")
+
+    @classmethod
+    def _scores(cls, estimator: Any, X: Any) -> NDArray:
+        """Return the scores of the second class."""
         scores: NDArray = np.asarray(estimator.predict_proba(X))[:, 1]
         return scores
-    return np.asarray(estimator.decision_function(X))
-
-
-def _ends(metric: Released, level: float, population: bool) -> tuple[NDArray, NDArray]:
-    return metric.population_interval(level) if population else metric.interval(level)
-
-
-def _arms(metric: Released, level: float, population: bool) -> NDArray:
-    """Return the lengths of error bars, below and above; none where there is no value."""
-    low, high = _ends(metric, level, population)
-    lengths: NDArray = np.maximum(np.stack([metric.value - low, high - metric.value]), 0.0)
-    return lengths
-
-
-def _title(level: float, population: bool) -> str:
-    return f"{level:.0%} " + ("for the population" if population else "of noise")
 
 
 @documented
-class PrivateConfusionMatrixDisplay(Display):
+class PrivateConfusionMatrixDisplay(_MetricDisplay):
     """A private confusion matrix: noisy counts with their intervals, shaded by row.
 
     Parameters
@@ -81,23 +113,11 @@ class PrivateConfusionMatrixDisplay(Display):
     (2, 2)
     """
 
+    released: ConfusionMatrix
+    _kind = ConfusionMatrix
+
     def __init__(self, released: ConfusionMatrix, level: float = 0.95) -> None:
-        self.released: ConfusionMatrix = _check(released, ConfusionMatrix)
-        self.level = level
-
-    @classmethod
-    def from_released(
-        cls, released: ConfusionMatrix, *, level: float = 0.95, ax: Axes | None = None
-    ) -> PrivateConfusionMatrixDisplay:
-        """Plot a matrix that was released; nothing more is released.
-
-        Parameters
-        ----------
-        {counts}
-        {level}
-        {plotted}
-        """
-        return cls(released, level).plot(ax=ax)
+        super().__init__(released, level)
 
     @classmethod
     def from_predictions(
@@ -128,45 +148,16 @@ class PrivateConfusionMatrixDisplay(Display):
         return cls(confusion_matrix(y_true, y_pred, labels=labels, **privacy), level).plot(ax=ax)
 
     @classmethod
-    def from_estimator(
-        cls,
-        estimator: Any,
-        X: Any,
-        y: Any,
-        *,
-        labels: Any = None,
-        level: float = 0.95,
-        ax: Axes | None = None,
-        **privacy: Any,
-    ) -> PrivateConfusionMatrixDisplay:
-        """Predict held-out private rows, release a confusion matrix, and plot it.
-
-        Parameters
-        ----------
-        estimator : estimator
-            A fitted classifier, private or public.
-        {X_y}
-        labels : array-like of shape (n_classes,), default=None
-            All classes, from public knowledge; None: ``estimator.classes_``.
-        {level}
-        {ax}
-        **privacy
-            Arguments of `skdp.metrics.confusion_matrix`: epsilon, delta, budget, groups, ...
-
-        {display}
-        """
-        known = estimator.classes_ if labels is None else labels
-        return cls.from_predictions(
-            y, estimator.predict(X), labels=known, level=level, ax=ax, **privacy
-        )
-
-    _size = (5, 4.5)
+    def _scores(cls, estimator: Any, X: Any) -> NDArray:
+        predicted: NDArray = estimator.predict(X)
+        return predicted
 
     def _draw(self) -> None:
         counts = self.released.counts
         low, high = counts.interval(self.level)
         rows = np.maximum(counts.value, 0.0)
         shares = rows / np.maximum(rows.sum(axis=1, keepdims=True), 1.0)
+        # The scale ends above 1: text stays readable on the darkest cell.
         self.ax_.imshow(shares, cmap="Blues", vmin=0, vmax=1.4)
         for (i, j), value in np.ndenumerate(counts.value):
             half = (high[i, j] - low[i, j]) / 2
@@ -175,18 +166,17 @@ class PrivateConfusionMatrixDisplay(Display):
         names = [str(label) for label in self.released.labels]
         self.ax_.set_xticks(range(len(names)), names)
         self.ax_.set_yticks(range(len(names)), names)
-        self.ax_.set_xlabel("predicted")
-        self.ax_.set_ylabel("true")
+        self.ax_.set(xlabel="predicted", ylabel="true")
         accuracy = self.released.accuracy()
         first, last = accuracy.interval(self.level)
         self.ax_.set_title(
-            f"accuracy {accuracy:.3f} ({first:.3f} to {last:.3f}), ± {_title(self.level, False)}",
+            f"accuracy {accuracy:.3f} ({first:.3f} to {last:.3f}), ± {self._title()}",
             fontsize=10,
         )
 
 
 @documented
-class PrivateRocCurveDisplay(Display):
+class PrivateRocCurveDisplay(_MetricDisplay):
     """A private ROC curve: a point for each edge of the cells, with the interval of both rates.
 
     Parameters
@@ -209,6 +199,9 @@ class PrivateRocCurveDisplay(Display):
     True
     """
 
+    released: ScoreHistogram
+    _kind = ScoreHistogram
+
     def __init__(
         self,
         released: ScoreHistogram,
@@ -216,30 +209,8 @@ class PrivateRocCurveDisplay(Display):
         population: bool = False,
         name: str = "",
     ) -> None:
-        self.released: ScoreHistogram = _check(released, ScoreHistogram)
-        self.level, self.population, self.name = level, bool(population), name
-
-    @classmethod
-    def from_released(
-        cls,
-        released: ScoreHistogram,
-        *,
-        level: float = 0.95,
-        population: bool = False,
-        name: str = "",
-        ax: Axes | None = None,
-    ) -> PrivateRocCurveDisplay:
-        """Plot a histogram of scores that was released; nothing more is released.
-
-        Parameters
-        ----------
-        {scores}
-        {level}
-        {population}
-        {name}
-        {plotted}
-        """
-        return cls(released, level, population, name).plot(ax=ax)
+        super().__init__(released, level, population)
+        self.name = name
 
     @classmethod
     def from_predictions(
@@ -277,28 +248,21 @@ class PrivateRocCurveDisplay(Display):
         return cls(released, level, population, name).plot(ax=ax)
 
     @classmethod
-    def from_estimator(
-        cls, estimator: Any, X: Any, y: Any, *, labels: Any = None, **options: Any
-    ) -> PrivateRocCurveDisplay:
-        """Score held-out private rows, release a histogram of the scores, and plot its ROC curve.
+    def _scores(cls, estimator: Any, X: Any) -> NDArray:
+        if hasattr(estimator, "predict_proba"):
+            return super()._scores(estimator, X)
+        return np.asarray(estimator.decision_function(X))
 
-        Parameters
-        ----------
-        estimator : estimator
-            A fitted classifier of two classes, private or public, with ``predict_proba`` or (with
-            edges as `bins`) ``decision_function``.
-        {X_y}
-        {options}
-        """
-        known = estimator.classes_ if labels is None else labels
-        return cls.from_predictions(y, _scores(estimator, X), labels=known, **options)
-
-    _size = (5, 4.5)
+    def _arms(self, metric: Released) -> NDArray:
+        """Return the lengths of error bars, below and above; none where there is no value."""
+        low, high = self._ends(metric)
+        lengths: NDArray = np.maximum(np.stack([metric.value - low, high - metric.value]), 0.0)
+        return lengths
 
     def _draw(self) -> None:
         fpr, tpr, _ = self.released.roc_curve()
         auc = self.released.roc_auc()
-        low, high = _ends(auc, self.level, self.population)
+        low, high = self._ends(auc)
         label = f"AUC {auc:.3f} ({low:.3f} to {high:.3f})"
         (line,) = self.ax_.plot(
             fpr.value, tpr.value, ".-", label=f"{self.name}: {label}" if self.name else label
@@ -306,22 +270,21 @@ class PrivateRocCurveDisplay(Display):
         self.ax_.errorbar(
             fpr.value,
             tpr.value,
-            yerr=_arms(tpr, self.level, self.population),
-            xerr=_arms(fpr, self.level, self.population),
+            yerr=self._arms(tpr),
+            xerr=self._arms(fpr),
             fmt="none",
             ecolor=line.get_color(),
             elinewidth=0.8,
             alpha=0.5,
         )
         self.ax_.plot([0, 1], [0, 1], color="0.6", linestyle="--", linewidth=1)
-        self.ax_.set_xlabel("false positive rate")
-        self.ax_.set_ylabel("true positive rate")
-        self.ax_.set_title(f"bars: {_title(self.level, self.population)}", fontsize=10)
+        self.ax_.set(xlabel="false positive rate", ylabel="true positive rate")
+        self.ax_.set_title(f"bars: {self._title()}", fontsize=10)
         self.ax_.legend(frameon=False, loc="lower right", fontsize=9)
 
 
 @documented
-class PrivateCalibrationDisplay(Display):
+class PrivateCalibrationDisplay(_MetricDisplay):
     """Private calibration: the share of positive rows in each cell of scores, with its interval.
 
     The width of a bar is that of its cell. If the bar crosses the diagonal, the scores of the cell
@@ -347,6 +310,9 @@ class PrivateCalibrationDisplay(Display):
     10
     """
 
+    released: ScoreHistogram
+    _kind = ScoreHistogram
+
     def __init__(
         self,
         released: ScoreHistogram,
@@ -354,30 +320,8 @@ class PrivateCalibrationDisplay(Display):
         level: float = 0.95,
         population: bool = False,
     ) -> None:
-        self.released: ScoreHistogram = _check(released, ScoreHistogram)
-        self.n_bins, self.level, self.population = n_bins, level, bool(population)
-
-    @classmethod
-    def from_released(
-        cls,
-        released: ScoreHistogram,
-        *,
-        n_bins: int = 10,
-        level: float = 0.95,
-        population: bool = False,
-        ax: Axes | None = None,
-    ) -> PrivateCalibrationDisplay:
-        """Plot a histogram of scores that was released; nothing more is released.
-
-        Parameters
-        ----------
-        {scores}
-        {n_bins}
-        {level}
-        {population}
-        {plotted}
-        """
-        return cls(released, n_bins, level, population).plot(ax=ax)
+        super().__init__(released, level, population)
+        self.n_bins = n_bins
 
     @classmethod
     def from_predictions(
@@ -413,37 +357,24 @@ class PrivateCalibrationDisplay(Display):
         released = score_histogram(y_true, y_score, labels=labels, bins=edges, **privacy)
         return cls(released, n_bins, level, population).plot(ax=ax)
 
-    @classmethod
-    def from_estimator(
-        cls, estimator: Any, X: Any, y: Any, *, labels: Any = None, **options: Any
-    ) -> PrivateCalibrationDisplay:
-        """Score held-out private rows, release a histogram of the scores, and plot calibration.
-
-        Parameters
-        ----------
-        estimator : estimator
-            A fitted classifier of two classes, private or public, with ``predict_proba``.
-        {X_y}
-        {options}
-        """
-        known = estimator.classes_ if labels is None else labels
-        scores = np.asarray(estimator.predict_proba(X))[:, 1]
-        return cls.from_predictions(y, scores, labels=known, **options)
-
-    _size = (5, 4.5)
-
     def _draw(self) -> None:
         shares, _, edges = self.released.calibration_curve(self.n_bins)
-        low, high = _ends(shares, self.level, self.population)
-        left, right = edges[:-1], edges[1:]
+        low, high = self._ends(shares)
+        starts, stops = edges[:-1], edges[1:]
         self.ax_.bar(
-            left, high - low, right - left, low, align="edge", color=_COLOR, alpha=0.25, linewidth=0
+            starts,
+            high - low,
+            stops - starts,
+            low,
+            align="edge",
+            color=_COLOR,
+            alpha=0.25,
+            linewidth=0,
         )
-        self.ax_.hlines(shares.value, left, right, color=_COLOR)
+        self.ax_.hlines(shares.value, starts, stops, color=_COLOR)
         ends = [edges[0], edges[-1]]
         self.ax_.plot(ends, ends, color="0.4", linestyle="--", linewidth=1, label="calibrated")
+        self.ax_.set(xlabel="score (one cell: one bar)", ylabel="share of positive rows")
         self.ax_.set_ylim(-0.02, 1.02)
-        self.ax_.set_xlabel("score (one cell: one bar)")
-        self.ax_.set_ylabel("share of positive rows")
-        self.ax_.set_title(f"bars: {_title(self.level, self.population)}", fontsize=10)
+        self.ax_.set_title(f"bars: {self._title()}", fontsize=10)
         self.ax_.legend(frameon=False, loc="upper left", fontsize=9)

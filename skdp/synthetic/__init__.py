@@ -5,7 +5,6 @@ A `Domain` states, from public knowledge, which values each column may have. Que
 queries, and others of the same kind.
 """
 
-from skdp.synthetic._cdf import DPEmpiricalCDF
 from skdp.synthetic._marginals import DPMarginalSynthesizer
 from skdp.synthetic._mwem import MWEMReleaser
 from skdp.synthetic._online import PrivateMultiplicativeWeights
@@ -17,7 +16,7 @@ from skdp.synthetic._queries import (
     parities,
     thresholds,
 )
-from skdp.synthetic._small_db import SmallDBReleaser
+from skdp.synthetic._small_db import DPEmpiricalCDF, SmallDBReleaser
 from skdp.tabular import Bins, Domain
 
 __all__ = [

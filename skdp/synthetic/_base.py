@@ -1,16 +1,18 @@
-"""What the releasers of data share: the domain, coded rows, answers and samples.
+"""Base classes of estimators that release data: domains, coded rows, answers, samples.
 
 A releaser inherits `ReleaserMixin` and follows one shape::
 
     def fit(self, X, y=None):
         with self._all_or_nothing(groups):
-            work = ...                              # parameters checked, nothing charged
-            rows = self._open_coded(X)              # sets domain_; charges nothing
+            X, domain = self._open_domain(X)        # parameters checked, domain_ set
+            ...                                     # all that can fail; nothing is charged yet
+            rows = self._open_coded(X)
             with self._session(rows) as session:    # charged here
                 ...                                 # releases and post-processing
 
-and tells what it has released by one of `_rows`, `_distribution` and `_tables`. All that `predict`
-and `sample` do is post-processing of that.
+The release is a table of codes (`_codes`), a distribution over the domain (`weights_`), or whatever
+`_tables`, `_cell_fractions` and `_draw` are overridden to compute from. `predict` and `sample` use
+nothing else.
 """
 
 from __future__ import annotations
@@ -28,6 +30,7 @@ from sklearn.base import clone
 from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted, validate_data
 
+from skdp._docstrings import documenter
 from skdp.base import PrivateMixin, check_integer, refuse_units
 from skdp.base.expected_error import ExpectedErrorMixin, mean_error, rehearsal, repeated, unanswered
 from skdp.budget import Cost, gdp_mu
@@ -55,7 +58,62 @@ from skdp.tabular import (
     table_schema,
 )
 
-# --- domains that nobody stated -------------------------------------------------------------------
+documented = documenter(
+    {
+        "queries": """
+            queries : Queries, default=conjunctions(2)
+                Queries that the release must answer well: made by `conjunctions`, `thresholds`,
+                `intervals`, `parities`, `linear_queries`, or a sum of such; or a function of a row
+                with values in [0, 1], or a sequence of any of these.
+            """,
+        "domain": """
+            domain : Domain, mapping or sequence of columns, Bins or int
+                The values that each column may have, from public knowledge: a mapping or a sequence
+                of columns, as `Domain` takes them, or one `Bins` or int k (the whole numbers below
+                k) for every column. It must be stated, because no default would be safe.
+            """,
+        "outside": """
+            Domain and queries are public, and refusals about them reveal nothing. With
+            ``outside="refuse"``, the domain reveals that X has a cell outside it. No other error
+            depends on the values in the rows. If the number of rows is private, a table without
+            rows is accepted.
+            """,
+        "rehearsed": """
+            **Expected error.** A part of the rows: the largest error of an answer to `queries`,
+            averaged over fits. It depends on how uneven the rows are, so it needs `like`. An
+            earlier fit as `like` is sampled; columns without a stated domain then have that of the
+            earlier fit, and the cost of learning it is not in the error.
+            """,
+        "fit_X": """
+            X : array-like or table of shape (n_samples, n_features)
+                Private rows, of the types that the domain describes. May be in parts
+                (`skdp.engines`).
+            {fit_more}
+            """,
+        "fit_more": """
+            y : None, ignored
+            {groups}
+            """,
+        "raises": """
+            Raises
+            ------
+            TypeError, ValueError
+                In `fit`, before anything is charged: if a parameter is out of range, if domain or
+                queries are too large or do not fit each other, if X does not have the columns of
+                the domain, or if it has cells outside a domain that refuses them.
+            BudgetExceededError, SealedBudgetError, LedgerError
+                In `fit`, if the budget cannot grant (epsilon, delta).
+            """,
+        "sizes": """
+            n_samples : int
+                Number of rows, as far as it is public.
+            n_features : int, default=None
+                Number of columns, where neither ``domain`` nor an earlier fit tells it.
+            """,
+    }
+)
+
+# --- domains that are not stated ------------------------------------------------------------------
 
 LEARNING, LEARNING_OF_FEW = Fraction(3, 20), Fraction(3, 10)  # of the allowance; of few rows
 MOST_BINS, FEWEST_BINS = 16, 4
@@ -98,7 +156,7 @@ _DOUBTS = {
 
 
 def unstated(domain: Any, schema: Schema, width: int) -> Mapping[Any, Any] | None:
-    """Return what is stated of the columns, where that is not all of them; else None."""
+    """Return the stated columns, if the domain does not state all `width` of them; else None."""
     stated = stated_columns(domain)
     if stated is None or len(stated) >= width:
         return None
@@ -123,7 +181,7 @@ def plans_of(
 
 
 def check_learnable(estimator: Any, plans: Sequence[ColumnPlan] | None) -> None:
-    """Refuse, before any charge, what this estimator, or any with delta = 0, cannot learn."""
+    """Refuse, before any charge, columns that this estimator, or any with delta 0, cannot learn."""
     name = type(estimator).__name__
     learned = [plan.label for plan in plans or () if plan.learned]
     if learned and not isinstance(estimator, LearningMixin):
@@ -134,7 +192,7 @@ def check_learnable(estimator: Any, plans: Sequence[ColumnPlan] | None) -> None:
 
 
 class LearningMixin(PrivateMixin):
-    """Price and shares of an estimator that learns what its domain does not state.
+    """Price and shares of an estimator that learns columns which its domain does not state.
 
     Expects the parameters ``domain`` and ``categories``.
     """
@@ -144,14 +202,14 @@ class LearningMixin(PrivateMixin):
     learned_ranges_: dict[Any, LearnedRange]
 
     def _learns(self, n_columns: int | None) -> bool:
-        """Say whether the domain leaves a column to be learned, or to its type."""
+        """Say whether the values of some column are learned or public by its type."""
         stated = stated_columns(self.domain)
         if stated is None:
             return False
         return not stated or (n_columns is not None and len(stated) < n_columns)
 
     def _deltas(self, n_columns: int | None) -> tuple[float, float]:
-        """Return the delta of noise, and that of categories that one row alone has."""
+        """Return the delta of noise, and that of categories that only one row has."""
         delta = float(self.delta)
         return (delta / 2, delta / 2) if self._learns(n_columns) else (delta, 0.0)
 
@@ -163,9 +221,8 @@ class LearningMixin(PrivateMixin):
         n_samples : int, default=None
             Not used: the cost of a fit does not depend on it.
         n_features : int, default=None
-            Number of columns of the domain, including the target. If `domain` is a mapping that
-            states fewer columns, the others are learned. Without this number, before a fit, the
-            mapping is assumed to state all columns.
+            Number of columns of the domain, including the target. Columns that it does not
+            state are learned. None: as in the last fit; before a fit, the stated columns only.
 
         Returns
         -------
@@ -184,7 +241,7 @@ class LearningMixin(PrivateMixin):
     def _learn(
         self, session: Session, plans: Sequence[ColumnPlan] | None, stated: Domain, n: float
     ) -> Domain:
-        """Return the domain that rows have their codes by: the stated one, or a learned one."""
+        """Return the domain by which rows are coded: the stated one, or a learned one."""
         labels = stated.names or range(stated.n_columns)
         self.learned_ranges_ = {}
         if plans is None:
@@ -205,7 +262,7 @@ class LearningMixin(PrivateMixin):
         return domain
 
     def _warn(self, plans: Sequence[ColumnPlan], domain: Domain, *, few: bool) -> None:
-        """Warn of what was not found: released, so anybody may know."""
+        """Warn of columns that were learned badly, by released values only."""
         name = type(self).__name__
         none = {
             plan.label: domain.values(j, np.array([0])).tolist()[0]
@@ -222,22 +279,21 @@ class LearningMixin(PrivateMixin):
             warnings.warn(_FEW.format(name=name, columns=numbers), stacklevel=outside_level())
             return
         for doubt, message in _DOUBTS.items():
-            found = [label for label, r in self.learned_ranges_.items() if doubt in r.doubts]
-            if found:
-                warnings.warn(message.format(name=name, columns=found), stacklevel=outside_level())
+            doubtful = [label for label, r in self.learned_ranges_.items() if doubt in r.doubts]
+            if doubtful:
+                text = message.format(name=name, columns=doubtful)
+                warnings.warn(text, stacklevel=outside_level())
 
 
-# --- what releasers share -------------------------------------------------------------------------
+# --- releasers ------------------------------------------------------------------------------------
 
-LIKE = "the rows: on how uneven they are, and on how far their columns depend on each other"
 Tables = dict[tuple[int, ...], NDArray]
 
 
 def check_domain(domain: Any, n_columns: int, names: Sequence[Any] | None = None) -> Domain:
-    """Return a `Domain`, from one or from what is stated of every column; or raise.
+    """Return a complete `Domain` from whatever the parameter ``domain`` holds, or raise.
 
-    A mapping or a sequence is what `Domain` takes. `Bins` or an int (the whole numbers below it)
-    stand for every column.
+    One `Bins` or int (the whole numbers below it) stands for every column.
     """
     if isinstance(domain, Domain):
         return domain.ordered(names)
@@ -254,20 +310,20 @@ def check_domain(domain: Any, n_columns: int, names: Sequence[Any] | None = None
 
 
 def by_label(sets: Iterable[Sequence[int]], domain: Domain) -> list[tuple[Any, ...]]:
-    """Return sets of columns by name; by position where the columns have no names."""
+    """Return sets of columns by name, or by position where the columns have no names."""
     labels = domain.names or range(domain.n_columns)
     return [tuple(labels[j] for j in s) for s in sets]
 
 
 def _is_complete(domain: Any) -> bool:
-    """Say whether a stated domain tells every column."""
+    """Say whether a domain states every column."""
     if isinstance(domain, str | bytes):
         return False
     return isinstance(domain, Domain | Mapping | Sequence)
 
 
 def _is_queries(queries: Any) -> bool:
-    """Say whether queries are specifications or functions, and not rows."""
+    """Tell specifications and functions from rows."""
     if isinstance(queries, Queries) or callable(queries):
         return True
     if not isinstance(queries, Sequence) or isinstance(queries, str):
@@ -283,6 +339,8 @@ class ReleaserMixin(ExpectedErrorMixin, PrivateMixin):
 
     domain: Any
     domain_: Domain
+    weights_: NDArray[np.float64]  # over the whole domain, of shape ``domain_.sizes``
+    _codes: NDArray | None = None  # of released rows, shape (m, n_columns)
     _plans: list[ColumnPlan] | None = None
 
     def __sklearn_tags__(self) -> Any:
@@ -295,10 +353,7 @@ class ReleaserMixin(ExpectedErrorMixin, PrivateMixin):
     # --- rows ---------------------------------------------------------------------------------
 
     def _known_domain(self, n_features: int | None, like: Any = None) -> Domain:
-        """Return the domain that a fit would have, by its parameters or by the last fit.
-
-        Where neither tells it, that of public rows or of an earlier fit: `like`.
-        """
+        """Return the domain of a fit: by its parameters, else like that of `like` or the last."""
         self._check_parameters()
         refuse_units(type(self).__name__, self._context().budget)
         d = None if n_features is None else check_integer(n_features, "n_features", low=1)
@@ -310,29 +365,30 @@ class ReleaserMixin(ExpectedErrorMixin, PrivateMixin):
                     f"None; got {d}"
                 )
             return stated
-        names = None
+        known: Any = None  # the last fit may have had other parameters: only its columns are used
         if d is None and isinstance(like, ReleaserMixin):
             check_is_fitted(like)
-            d, names = like.domain_.n_columns, like.domain_.names
+            known = like.domain_
         elif d is None and like is not None:
-            _, schema = table_schema(like, estimator="expected_error(like=...)")
-            d, names = schema.n_columns, schema.names
-        if d is None and hasattr(self, "domain_"):
-            # The domain of the fit may be of other parameters: only its columns are kept.
-            d, names = self.domain_.n_columns, self.domain_.names
+            _, known = table_schema(like, estimator="expected_error(like=...)")
+        elif d is None:
+            known = getattr(self, "domain_", None)
+        names = None
+        if known is not None:
+            d, names = known.n_columns, known.names
         if d is None and isinstance(self.domain, Bins | int | np.integer):
             raise ValueError("n_features must be given before fit, an integer of at least 1")
         return check_domain(self.domain, d or 1, names)
 
     def _leaves_open(self, like: Any) -> bool:
-        """Say whether an earlier release knows columns that nobody has stated here."""
+        """Say whether an earlier release knows columns that are not stated here."""
         check_is_fitted(like)
-        stated = self.domain
-        some = isinstance(stated, Mapping) and len(stated) < like.domain_.n_columns
-        return some or not _is_complete(stated)
+        if isinstance(self.domain, Mapping) and len(self.domain) < like.domain_.n_columns:
+            return True
+        return not _is_complete(self.domain)
 
     def _open_domain(self, X: Any) -> tuple[Any, Domain]:
-        """Check parameters and X's shape; record its schema. Returns what `check_coded` takes."""
+        """Check parameters and columns; set `domain_`. Returns X and the domain."""
         self._check_parameters()
         X, schema = table_schema(X, estimator=type(self).__name__)
         stated = unstated(self.domain, schema, schema.n_columns)
@@ -342,17 +398,14 @@ class ReleaserMixin(ExpectedErrorMixin, PrivateMixin):
         check_learnable(self, self._plans)
         if self._plans is None:
             self.domain_ = check_domain(self.domain, schema.n_columns, schema.names)
-        else:  # complete by types, or with made-up values for what is to be learned
+        else:  # values by type, and placeholders for columns that are learned
             self.domain_ = stand_in(self._plans, named=schema.names is not None)
         self._schema = schema
         return X, self.domain_
 
     def _open_coded(self, X: Any) -> Any:
-        """Check privacy parameters and rows, code them; record schema and domain. Charges nothing.
-
-        Sets ``domain_``, ``n_features_in_`` and ``feature_names_in_``.
-        """
-        X, domain = self._open_domain(X)
+        """Check rows and code them, after `_open_domain`; record names. Charges nothing."""
+        domain = self.domain_
         if self._plans is not None and any(plan.learned for plan in self._plans):
             rows: Any = check_uncoded(
                 X, self._plans, named=domain.names is not None, allow_empty=self._allow_empty
@@ -369,78 +422,58 @@ class ReleaserMixin(ExpectedErrorMixin, PrivateMixin):
         validate_data(self, getattr(rows, "head", X), skip_check_array=True)
         return rows
 
-    # --- what a releaser tells ------------------------------------------------------------------
-
-    def _rows(self) -> NDArray | None:
-        """Return the codes of released rows, shape (m, n_columns)."""
-        return None
-
-    def _distribution(self) -> NDArray | None:
-        """Return a released distribution over the whole domain, flat or of shape ``sizes``."""
-        return None
+    # --- the release ----------------------------------------------------------------------------
 
     def _tables(self, sets: Iterable[Sequence[int]]) -> Tables:
         """Return the flat marginal tables of some sets of columns (ascending), as fractions."""
-        sizes = self.domain_.sizes
-        if (rows := self._rows()) is not None:
-            found: Tables = {}
-            for s in {tuple(s) for s in sets}:
-                shape = tuple(sizes[j] for j in s)
-                flat = np.ravel_multi_index(tuple(rows[:, j] for j in s), shape)
-                found[s] = np.bincount(flat, minlength=math.prod(shape)) / len(rows)
-            return found
-        table = self._distribution()
-        assert table is not None
-        return marginals(np.asarray(table, dtype=np.float64).reshape(sizes), sets)
+        sizes, rows = self.domain_.sizes, self._codes
+        if rows is None:
+            return marginals(self.weights_, sets)
+        tables: Tables = {}
+        for s in {tuple(s) for s in sets}:
+            shape = tuple(sizes[j] for j in s)
+            flat = np.ravel_multi_index(tuple(rows[:, j] for j in s), shape)
+            tables[s] = np.bincount(flat, minlength=math.prod(shape)) / len(rows)
+        return tables
 
     def _cell_fractions(self, codes: NDArray) -> NDArray[np.float64]:
         """Return which part of the release lies in the cell of each of the caller's rows."""
-        sizes = self.domain_.sizes
-        columns = tuple(codes[:, j].astype(np.int64) for j in range(len(sizes)))
-        if (table := self._distribution()) is not None:
-            flat = np.asarray(table, dtype=np.float64).reshape(-1)
-            found: NDArray[np.float64] = flat[np.ravel_multi_index(columns, sizes)]
-            return found
-        rows = self._rows()
-        assert rows is not None
-        both = np.concatenate([rows.astype(np.int64), codes.astype(np.int64)])
-        place = np.unique(both, axis=0, return_inverse=True)[1].reshape(-1)
+        rows, codes = self._codes, codes.astype(np.int64)
+        if rows is None:
+            return self.weights_[tuple(codes.T)]
+        stacked = np.concatenate([rows.astype(np.int64), codes])
+        place = np.unique(stacked, axis=0, return_inverse=True)[1].reshape(-1)
         counts = np.bincount(place[: len(rows)], minlength=int(place.max(initial=0)) + 1)
         return counts[place[len(rows) :]] / len(rows)
 
     def _draw(self, n: int, rng: Any) -> NDArray[np.int64]:
         """Return the codes of n rows drawn from the release, shape (n, n_columns)."""
-        if (rows := self._rows()) is not None:
+        if (rows := self._codes) is not None:
             return rows[rng.randint(len(rows), size=n)].astype(np.int64)
-        table = self._distribution()
-        assert table is not None
-        flat = np.maximum(np.asarray(table, dtype=np.float64).reshape(-1), 0.0)
+        flat = np.maximum(self.weights_.reshape(-1), 0.0)
         cells = rng.choice(flat.size, size=n, p=flat / flat.sum())
         return np.column_stack(np.unravel_index(cells, self.domain_.sizes))
 
-    # --- what users ask -------------------------------------------------------------------------
-
     def _answers(self, queries: Queries) -> NDArray[np.float64]:
         """Return the answers of queries, as fractions."""
-        found, rows = [], self._rows()
+        answers = []
         for part in queries.parts:
-            if rows is not None and isinstance(part, Functions):
+            if self._codes is not None and isinstance(part, Functions):
                 # At the released rows only: the domain may have too many cells.
-                found.append(part.on_rows(self.domain_, rows))
-                continue
-            work = part.workload(self.domain_)
-            found.append(work.from_marginals(self._tables(work.attribute_sets)))
-        return np.clip(np.concatenate(found), 0.0, 1.0)
+                answers.append(part.on_rows(self.domain_, self._codes))
+            else:
+                work = part.workload(self.domain_)
+                answers.append(work.from_marginals(self._tables(work.attribute_sets)))
+        return np.clip(np.concatenate(answers), 0.0, 1.0)
 
     def predict(self, queries: Any) -> NDArray[np.float64]:
-        """Answer linear queries from the release, including queries that were not known in `fit`.
+        """Answer linear queries from the release, also queries that were not stated in `fit`.
 
         Parameters
         ----------
         queries : Queries, callable, sequence of these, or table of shape (n_rows, n_features)
-            Queries, as made by `conjunctions` and similar functions; or a function of a row with
-            values in [0, 1], as `linear_queries` takes it. A row stands for the query "is a row in
-            the same cell of the domain as this one?".
+            Queries, as made by `conjunctions` and similar functions, or a function of a row with
+            values in [0, 1]. A row stands for the query "is a row in the same cell of the domain?".
 
         Returns
         -------
@@ -469,13 +502,13 @@ class ReleaserMixin(ExpectedErrorMixin, PrivateMixin):
         )
         return np.clip(self._cell_fractions(codes), 0.0, 1.0)
 
-    # --- before the data ------------------------------------------------------------------------
+    # --- before a fit ---------------------------------------------------------------------------
 
     def _check_fit(self, domain: Domain, n: int) -> None:
-        """Raise what a fit of n rows on this domain raises before the charge."""
+        """Raise the errors that a fit of n rows on this domain raises before the charge."""
         raise NotImplementedError
 
-    def _asked(self, domain: Domain) -> Queries:
+    def _queries(self, domain: Domain) -> Queries:
         """Return the queries whose errors count."""
         return as_queries(self.queries)  # type: ignore[attr-defined]
 
@@ -487,16 +520,17 @@ class ReleaserMixin(ExpectedErrorMixin, PrivateMixin):
         self._check_fit(domain, n)
         if like is None:
             bound = ". error_bound() holds for any rows" if hasattr(self, "error_bound") else ""
-            raise unanswered(self, LIKE, bound)
-        table, queries = PublicTable(like, domain, n), self._asked(domain)
+            depends = "the rows: on how uneven they are, and on how far their columns depend on "
+            raise unanswered(self, depends + "each other", bound)
+        table, queries = PublicTable(like, domain, n), self._queries(domain)
         exact = table.answers(queries)
-        with rehearsal(self, self._adjacency) as made:
+        with rehearsal(self, self._adjacency) as unfitted:
 
-            def once(number: int) -> float:
-                fitted = made(number).fit(table.rows)
+            def error(number: int) -> float:
+                fitted = unfitted(number).fit(table.rows)
                 return float(np.abs(fitted.predict(queries) - exact).max())
 
-            return mean_error(once, least=5, most=30)
+            return mean_error(error, least=5, most=30)
 
     def sample(self, n_samples: int = 1, random_state: Any = None) -> Any:
         """Draw rows at random from the release, in the form of the fitted table.
@@ -531,7 +565,7 @@ class ReleaserMixin(ExpectedErrorMixin, PrivateMixin):
 
 
 class PublicTable(ReleaserMixin):
-    """As many public rows as will be fitted, and their answers; earlier releases are sampled."""
+    """As many public rows as a fit will have, and their answers; earlier releases are sampled."""
 
     def __init__(self, like: Any, domain: Domain, n: int) -> None:
         name = "expected_error(like=...)"
@@ -548,9 +582,6 @@ class PublicTable(ReleaserMixin):
         self.domain_, self._schema = domain, schema
         self._codes = codes[repeated(len(codes), n)]
         self.rows = self._table(self._codes)
-
-    def _rows(self) -> NDArray:
-        return self._codes
 
     def answers(self, queries: Queries) -> NDArray[np.float64]:
         """Return the exact answers."""

@@ -1,8 +1,8 @@
-"""Synthetic tables from noisy marginal tables, for domains of any number of cells.
+"""Synthetic tables from noisy marginal tables: `DPMarginalSynthesizer`.
 
-Released: noisy tables of some sets of columns, and which sets these are, chosen one after the other
-by the exponential mechanism. Every fit is (epsilon, delta)-differentially private as a whole. The
-distribution fitted to these tables, its answers and its samples are post-processing.
+Tables are chosen by the exponential mechanism and measured with noise. The distribution fitted to
+them, its answers and its samples are post-processing. No table has more cells than `max_cells`
+allows, however many the domain has.
 """
 
 from __future__ import annotations
@@ -24,24 +24,17 @@ from skdp.core import PrivacyCertificate, Session
 from skdp.parameters import Integers, Table
 from skdp.planning import Allowance, row_count
 from skdp.queries import MAX_TABLE, Cells, MarginalCells, Workload, WorstMarginal, row_counts
-from skdp.synthetic._base import LearningMixin, ReleaserMixin, Tables, by_label
+from skdp.synthetic._base import LearningMixin, ReleaserMixin, Tables, by_label, documented
 from skdp.synthetic._queries import Queries, as_queries, conjunctions, workload_of
 from skdp.tabular import CATEGORIES, Domain
 
 # --- distributions with few direct dependences ----------------------------------------------------
 
-# Distributions of many columns with few direct dependences: fitted to tables, asked, sampled.
+# Columns are eliminated one by one. The bag of a column holds it and all later columns that it
+# still depends on directly. Bags form a junction tree, and the distribution is the product of one
+# conditional table a column: p(x) = prod p(x_v | bag of v without v). So no table is larger than a
+# bag, however many cells the domain has. A clique is a set of columns whose table was measured.
 #
-# everything is computed from a public domain and released tables.
-#
-# A set of columns whose table was measured is a clique. Columns are eliminated one after the other;
-# the bag of a column holds it and all columns, eliminated later, that it still depends on directly.
-# Bags form a junction tree, and the distribution is the product of one conditional table a column:
-# p(x) = prod p(x_v | bag of v without v). So no table is larger than a bag, however many cells the
-# domain has.
-#
-# References
-# ----------
 # Koller & Friedman 2009, "Probabilistic graphical models", Sections 9.3 and 10.4 (elimination and
 # clique trees). Dudik, Phillips & Schapire 2007, "Maximum entropy density estimation with
 # generalized regularization", Section 3 (the relaxed fit and its dual). McKenna, Sheldon & Miklau
@@ -52,27 +45,23 @@ Floats = NDArray[np.float64]
 
 
 def eliminate(sizes: Sequence[int], cliques: Iterable[Clique]) -> list[tuple[int, frozenset[int]]]:
-    """Return (column, its bag) in the order of elimination: always the smallest bag next.
-
-    Columns have `sizes` values; some bag must hold each of the cliques.
-    """
-    near: list[set[int]] = [set() for _ in sizes]
+    """Return (column, its bag) in the order of elimination: always the smallest bag next."""
+    neighbours: list[set[int]] = [{a} for a in range(len(sizes))]
     for clique in cliques:
         for a in clique:
-            near[a].update(clique)
-    for a, around in enumerate(near):
-        around.add(a)
-    cost = [math.prod(sizes[b] for b in around) for around in near]
-    left = set(range(len(sizes)))
+            neighbours[a].update(clique)
+    cost = [math.prod(sizes[b] for b in bag) for bag in neighbours]
+    remaining = set(range(len(sizes)))
     order = []
-    while left:
-        v = min(left, key=lambda a: (cost[a], -sizes[a], a))
-        left.remove(v)
-        bag = near[v]
+    while remaining:
+        # Of equal bags, that of the column with the most values: it leaves the smallest rest.
+        v = min(remaining, key=lambda a: (cost[a], -sizes[a], a))
+        remaining.remove(v)
+        bag = neighbours[v]
         order.append((v, frozenset(bag)))
         for a in bag - {v}:
-            near[a] = (near[a] | bag) - {v}
-            cost[a] = math.prod(sizes[b] for b in near[a])
+            neighbours[a] = (neighbours[a] | bag) - {v}
+            cost[a] = math.prod(sizes[b] for b in neighbours[a])
     return order
 
 
@@ -89,8 +78,8 @@ def clique_size(sizes: Sequence[int], columns: Iterable[int]) -> int:
 class Tree:
     """A junction tree with one bag a column; bags are tables with axes in ascending columns.
 
-    `order` lists columns in the order of elimination, children before parents; `bags` is by column;
-    `parents` names by column whose bag holds the rest of its bag, None for the last of a component.
+    By column: its `bags`, the `parents` whose bag holds the rest of that bag (None for the last of
+    a component), and the columns `below` it. `order` has children before parents.
     """
 
     def __init__(self, sizes: Sequence[int], cliques: Iterable[Clique]) -> None:
@@ -112,21 +101,7 @@ class Tree:
         self.below = [frozenset(columns) for columns in below]
         self.n_cells = sum(math.prod(self.shape(bag)) for bag in self.bags)
         self.around = [b.union(bag) for b, bag in zip(self.below, self.bags, strict=True)]
-        self._up = [self._place(v) for v in range(len(self.sizes))]
-
-    def _place(self, v: int) -> tuple[int, tuple[int, ...], tuple[int, ...], tuple[int, ...]]:
-        """Return where v is in its bag, and how the rest of the bag lies in the parent's and in it.
-
-        The last three: the shape that broadcasts to the parent's bag, the axes to sum out of it,
-        and the shape that broadcasts to v's own bag.
-        """
-        bag, parent = self.bags[v], self.parents[v]
-        above = () if parent is None else self.bags[parent]
-        rest = [a for a in bag if a != v]
-        wide = tuple(self.sizes[a] if a in rest else 1 for a in above)
-        gone = tuple(i for i, a in enumerate(above) if a not in rest)
-        own = tuple(self.sizes[a] if a != v else 1 for a in bag)
-        return bag.index(v), wide, gone, own
+        self._places = [self._place(v) for v in range(len(self.sizes))]
 
     def first(self, columns: Iterable[int]) -> int:
         """Return the column that is eliminated first; its bag holds the others if any bag does."""
@@ -142,47 +117,49 @@ class Tree:
         wide = tuple(self.sizes[a] if a in clique else 1 for a in self.bags[v])
         return v, wide, tuple(i for i, a in enumerate(self.bags[v]) if a not in clique)
 
+    def _place(self, v: int) -> tuple[int, Any, tuple[int, ...]]:
+        """Return v's axis in its bag, where the rest of the bag lies in the parent's, its shape."""
+        rest = tuple(a for a in self.bags[v] if a != v)
+        own = tuple(self.sizes[a] if a != v else 1 for a in self.bags[v])
+        return self.bags[v].index(v), self.where(rest) if rest else None, own
+
     def log_conditionals(self, beliefs: list[Floats]) -> float:
         """Turn the potentials of bags into log p(v | rest of v's bag), in place; by column.
 
-        The distribution is proportional to the exponential of their sum. Returns the log
-        normaliser.
+        The distribution is proportional to exp(sum of potentials). Returns the log normaliser.
         """
         total = 0.0
         for v in self.order:
-            axis, wide, _, _ = self._up[v]
+            axis, above, _ = self._places[v]
             belief = beliefs[v]
             top = belief.max(axis=axis, keepdims=True)
             message = np.exp(belief - top).sum(axis=axis, keepdims=True)
             np.log(message, out=message)
             message += top
             belief -= message
-            parent = self.parents[v]
-            if parent is None:
+            if above is None:
                 total += message.item()
             else:
+                parent, wide, _ = above
                 beliefs[parent] += message.reshape(wide)
         return total
 
     def joints(self, conditionals: Sequence[Floats]) -> list[Floats]:
         """Return the joint distribution of every bag from its column's conditional one."""
-        found: list[Floats] = [np.zeros(0)] * len(self.sizes)
+        joints = list(conditionals)
         for v in reversed(self.order):
-            parent = self.parents[v]
-            if parent is None:
-                found[v] = conditionals[v]
-            else:
-                _, _, gone, own = self._up[v]
-                found[v] = found[parent].sum(axis=gone).reshape(own) * conditionals[v]
-        return found
+            _, above, own = self._places[v]
+            if above is not None:
+                parent, _, gone = above
+                joints[v] = joints[parent].sum(axis=gone).reshape(own) * conditionals[v]
+        return joints
 
 
 class Model:
-    """A distribution over all columns as a product of conditional tables.
+    """A distribution over all columns, proportional to exp(sum of `potentials`).
 
-    It is proportional to the exponential of the sum of `potentials`, one flat table a clique.
-    `conditionals` has by column its distribution given the rest of its bag, `joints` that of the
-    bag.
+    `potentials` has one flat table a clique. By column, `conditionals` is its distribution given
+    the rest of its bag, `joints` that of the bag.
     """
 
     def __init__(self, tree: Tree, potentials: Mapping[Clique, Floats]) -> None:
@@ -202,28 +179,28 @@ class Model:
 
     def _tops(self, columns: Iterable[int]) -> Iterator[tuple[int, frozenset[int]]]:
         """Return, for every component, the lowest bag that some columns lie in or below."""
-        tree, left = self.tree, frozenset(columns)
-        while left:
-            root = v = tree.first(left)
+        tree, remaining = self.tree, frozenset(columns)
+        while remaining:
+            root = v = tree.first(remaining)
             while (parent := tree.parents[root]) is not None:
                 root = parent
-            here = left & tree.below[root]
+            here = remaining & tree.below[root]
             while (parent := tree.parents[v]) is not None and not here <= tree.around[v]:
                 v = parent
             yield v, here
-            left -= here
+            remaining -= here
 
     def work(self, columns: Iterable[int]) -> tuple[int, int]:
         """Return the cells of the largest table, and of all, that `marginal` makes for columns.
 
-        The second number and the cells of all bags are together about a bound on the tree that has
-        these columns in a bag, too: its bags are those here, with what a message carries.
+        The second number plus the tree's cells is about a bound on a tree with these columns in a
+        bag: its bags are those here, with the columns of a message.
         """
         tree = self.tree
         scopes = [frozenset(columns)]
         for top, here in self._tops(columns):
             scopes.append(here.union(tree.bags[top]))
-            for a in here:  # every bag on the way up carries what was below it
+            for a in here:  # every bag on the way up carries the columns below it
                 v: int | None = a
                 while v is not None and v not in tree.bags[top]:
                     scopes.append((here & tree.below[v]).union(tree.bags[v]))
@@ -232,17 +209,13 @@ class Model:
         return max(cells), sum(cells) + clique_size(tree.sizes, scopes[0])
 
     def marginal(self, columns: Iterable[int]) -> Floats:
-        """Return the flat table of any columns, ascending.
-
-        Messages that carry some of the columns towards the root are kept for later questions.
-        """
+        """Return the flat table of any columns, ascending; messages are cached for later calls."""
         scope: Clique = ()
-        found: Floats = np.ones(())
+        table: Floats = np.ones(())
         for v, here in self._tops(columns):
-            parts = [(self.tree.bags[v], self.joints[v]), *self._from_below(v, here)]
-            part = _product(parts, here)
-            scope, found = _product([(scope, found), part], {*scope, *here})
-        return found.reshape(-1)
+            part = _product([(self.tree.bags[v], self.joints[v]), *self._from_below(v, here)], here)
+            scope, table = _product([(scope, table), part], {*scope, *here})
+        return table.reshape(-1)
 
     def _from_below(self, v: int, columns: frozenset[int]) -> list[tuple[Clique, Floats]]:
         """Return the messages to v's bag that carry these columns."""
@@ -255,38 +228,37 @@ class Model:
         if key not in self._messages:
             bag = self.tree.bags[v]
             parts = [(bag, self.conditionals[v]), *self._from_below(v, columns)]
-            keep = (set(bag) - {v}) | columns
-            self._messages[key] = _product(parts, keep)
+            self._messages[key] = _product(parts, (set(bag) - {v}) | columns)
         return self._messages[key]
 
     def fractions(self, codes: NDArray) -> Floats:
         """Return the probability of each row of codes, shape (n, n_columns)."""
-        found = np.ones(len(codes))
+        result = np.ones(len(codes))
         for v, bag in enumerate(self.tree.bags):
-            found *= self.conditionals[v][tuple(codes[:, a] for a in bag)]
-        return found
+            result *= self.conditionals[v][tuple(codes[:, a] for a in bag)]
+        return result
 
     def sample(self, n: int, rng: Any) -> NDArray[np.int64]:
-        """Return the codes of n rows, shape (n, n_columns).
+        """Return the codes of n rows, shape (n, n_columns), each from the model's distribution.
 
-        Each row has the model's distribution. Rows with the same values so far share the next
-        column's values out as evenly as chance allows, so that tables of the sample are nearer to
-        the model's than those of independent rows.
+        Rows with the same values so far share the next column's values out as evenly as chance
+        allows, so tables of the sample are nearer to the model's than those of independent rows.
         """
         tree = self.tree
         codes = np.zeros((n, len(tree.sizes)), dtype=np.int64)
         for v in reversed(tree.order):
-            rest = [a for a in tree.bags[v] if a != v]
             table = np.moveaxis(self.conditionals[v], tree.bags[v].index(v), -1)
             below = np.cumsum(table.reshape(-1, tree.sizes[v]), axis=1)[:, :-1]
             given = np.zeros(n, dtype=np.int64)
-            for a in rest:
-                given = given * tree.sizes[a] + codes[:, a]
+            for a in tree.bags[v]:
+                if a != v:
+                    given = given * tree.sizes[a] + codes[:, a]
             order = rng.permutation(n)
             order = order[np.argsort(given[order], kind="stable")]
             group = given[order]
             count = np.bincount(group, minlength=len(below))
             rank = np.arange(n) - (np.cumsum(count) - count)[group]
+            # The k-th of m rows of a group draws from the k-th of m equal parts of [0, 1).
             place = (rank + rng.uniform(size=n)) / count[group]
             # One search for all groups: group g has the interval [g, g + 1).
             edges = (below + np.arange(len(below))[:, None]).reshape(-1)
@@ -296,22 +268,19 @@ class Model:
 
 
 def _product(parts: Sequence[tuple[Clique, Floats]], keep: Iterable[int]) -> tuple[Clique, Floats]:
-    """Multiply tables and sum out all columns but some; return (columns, table)."""
-    kept = set(keep)
-    scope, found = parts[0]
-    for i, (other, table) in enumerate(parts[1:], start=1):
+    """Multiply tables and sum out all columns but `keep`; return (columns, table)."""
+    wanted = set(keep)
+    scope, table = parts[0]
+    for i, (other, factor) in enumerate(parts[1:], start=1):
         later = {a for columns, _ in parts[i + 1 :] for a in columns}
         names = sorted({*scope, *other})
         number = {a: k for k, a in enumerate(names)}
-        out = tuple(a for a in names if a in kept or a in later)
+        out = tuple(a for a in names if a in wanted or a in later)
         axes: list[Any] = [[number[a] for a in columns] for columns in (scope, other, out)]
-        operands: list[Any] = [found, axes[0], table, axes[1], axes[2]]
-        found = np.einsum(*operands)
-        scope = out
-    gone = tuple(i for i, a in enumerate(scope) if a not in kept)
-    if gone:
-        found = found.sum(axis=gone)
-    return tuple(a for a in scope if a in kept), found
+        operands: list[Any] = [table, axes[0], factor, axes[1], axes[2]]
+        table, scope = np.einsum(*operands), out
+    gone = tuple(i for i, a in enumerate(scope) if a not in wanted)
+    return tuple(a for a in scope if a in wanted), table.sum(axis=gone) if gone else table
 
 
 def fit_model(
@@ -326,11 +295,9 @@ def fit_model(
     """Fit the distribution near to measured tables that is otherwise as even as possible.
 
     Minimises sum |total p_S - y_S|^2 / (2 std_S^2) + smoothing * KL(p | uniform) over all
-    distributions p. The minimiser is a product of exponentials of one table a clique; these solve
-    the dual problem, which is smooth and strongly concave, and which L-BFGS solves.
-
-    `tables` has by clique a flat table in rows and the standard deviation of its noise; `total` is
-    the number of rows, or its estimate; `start` has potentials to begin with.
+    distributions p: a product of exponentials of one table a clique, which L-BFGS finds by the
+    smooth, strongly concave dual. `tables` has (flat table in rows, standard deviation of its
+    noise) by clique; `total` is the number of rows; `start` has potentials to begin with.
     """
     tree = Tree(sizes, tables)
     cliques = list(tables)
@@ -340,6 +307,7 @@ def fit_model(
     shares = np.concatenate([np.zeros(0), *(tables[s][0] for s in cliques)]) / total
     ridge = np.zeros(ends[-1])
     for s, part in zip(cliques, parts, strict=True):
+        # A table without noise would leave the dual without curvature in its directions.
         ridge[part] = smoothing * max(tables[s][1] / total, 1e-9) ** 2
 
     # In these units the dual bends about equally in all directions that belong to one cell.
@@ -365,8 +333,8 @@ def fit_model(
             x0[part] = start[s]
     options = {"maxiter": max_iter, "maxcor": 60}  # memory pays: tables overlap
     result = minimize(dual, x0 / unit, jac=True, method="L-BFGS-B", options=options)
-    found = unit * result.x
-    return Model(tree, {s: found[part] for s, part in zip(cliques, parts, strict=True)})
+    potentials = unit * result.x
+    return Model(tree, {s: potentials[part] for s, part in zip(cliques, parts, strict=True)})
 
 
 # --- the estimator --------------------------------------------------------------------------------
@@ -380,13 +348,13 @@ CHOICE_PURE, CHOICE = Fraction(1, 2), Fraction(1, 10)
 ROUNDS, ROUNDS_OF_LITTLE_NOISE = 4, 8  # a column, at most, planned
 LEAST_ROUNDS = 12  # however much noise: a choice among many pairs is worth more than one good table
 NOISE = 0.2  # of all rows: the noise of a table, in L1, that is worth measuring
-WELL = 0.014  # of all rows: the noise, in L1, of a table that is told well enough
-MOST_OF_PAIRS, LEAST_OF_PAIRS = 0.6, Fraction(1, 10)  # of what is left
+WELL = 0.014  # of all rows: the noise, in L1, of a table that needs no better measurement
+MOST_OF_PAIRS, LEAST_OF_PAIRS = 0.6, Fraction(1, 10)  # of the remaining allowance
 # Of all rows: the weight of evenness beside that of the measurements. Models trained on synthetic
 # rows gain by more of it, because a small class has small counts in noise; answers do not.
 SMOOTHING, SMOOTHING_OF_TARGETS = 5e-4, 3e-3
 ITERATIONS = 100, 400  # in a round, and at the end
-LEAST_STD = 0.1  # rows: counts are whole numbers, and less noise than this is none
+LEAST_STD = 0.1  # rows: counts are whole numbers, so less noise than this is none
 MAX_SETS = 2**16
 MAX_HELD = 2**24  # cells of all candidates' exact tables
 MAX_WORK = 2**22  # cells of a table on the way to a marginal
@@ -394,18 +362,11 @@ LARGEST_ANSWER = 2**26  # the same, for queries after the fit
 MAX_DATABASE = 2**20  # rows
 FORBIDDEN = 2.0**50  # rows: a penalty that no distance outweighs
 
-Measured = dict[Clique, tuple[Floats, float]]
-
-
-def clear_columns(sizes: Sequence[int], noise: float, total: float) -> list[int]:
-    """Return the single columns whose tables are not hidden by this noise of a cell."""
-    return [a for a, size in enumerate(sizes) if noise * size <= NOISE * total]
-
 
 def planned_rounds(
     cells: Sequence[int], n_columns: int, noise: float, total: float, *, pure: bool
 ) -> int:
-    """Return how many rounds are planned: fewer where the noise of one would be too large.
+    """Return how many rounds are planned: fewer where the noise of each would be too large.
 
     `cells` are the sizes of the candidates' tables; `noise` that of a cell if one table were
     measured with the whole allowance; `total` the number of rows.
@@ -413,7 +374,7 @@ def planned_rounds(
     needed = max(noise * float(np.median(cells)) / (NOISE * total), 1e-9)
     most = min(ROUNDS * n_columns, len(cells))
     rounds = min(max(1 / needed if pure else 1 / needed**2, min(LEAST_ROUNDS, most)), most)
-    if not pure:  # so little noise that each of many tables can be told twice as well as needed
+    if not pure:  # with so little noise, many tables can each be measured twice as well as needed
         more = min(ROUNDS_OF_LITTLE_NOISE * n_columns, len(cells))
         rounds = max(rounds, min(1 / needed, more))
     return int(rounds)
@@ -421,8 +382,6 @@ def planned_rounds(
 
 def part_of_pairs(cells: Sequence[int], noise: float, total: float, *, pure: bool) -> Fraction:
     """Return the part of an allowance that tables of so many cells need to be precise enough.
-
-    Arguments as for `planned_rounds`.
 
     Examples
     --------
@@ -434,16 +393,16 @@ def part_of_pairs(cells: Sequence[int], noise: float, total: float, *, pure: boo
         needed = noise * size.sum() / (WELL * total)
     else:
         needed = (noise * np.sqrt(size).mean() * math.sqrt(size.sum()) / (WELL * total)) ** 2
-    if needed > MOST_OF_PAIRS:  # what would be left is worth less there than here
+    if needed > MOST_OF_PAIRS:  # the remainder is worth less there than here
         return Fraction(1)
     return max(Fraction(math.ceil(needed * 1000), 1000), LEAST_OF_PAIRS)
 
 
 class Rounds:
-    """The measurements of one fit: what is measured, with which share, and the results.
+    """The measurements of one fit: which tables are measured, with which share, and the results.
 
-    `candidates` are sets of two and more columns. `total` is the number of rows, if the session has
-    released it already. With a `target` column, its pairs with the others are measured first.
+    `candidates` are sets of two and more columns. With a `target` column, its pairs with the others
+    are measured first.
     """
 
     def __init__(
@@ -453,17 +412,13 @@ class Rounds:
         candidates: list[Clique],
         max_cells: int,
         names: Sequence[Any],
-        total: float | None = None,
+        total: float,
         target: int | None = None,
     ) -> None:
-        self.session = session
-        self.sizes = sizes
-        self.candidates = candidates
-        self.max_cells = max_cells
-        self.names = names
-        self.target = target
-        self.measured: Measured = {}
-        self.total = row_count(session, COUNT) if total is None else total
+        self.session, self.sizes, self.names = session, sizes, names
+        self.candidates, self.max_cells = candidates, max_cells
+        self.total, self.target = total, target
+        self.measured: dict[Clique, tuple[Floats, float]] = {}
         self.spent = 1 - session.remaining
 
     def noise(self, share: Fraction) -> float:
@@ -488,7 +443,7 @@ class Rounds:
         self.measured[columns] = (table, std)
 
     def fitted(self, model: Model | None, max_iter: int) -> Model:
-        """Return the distribution fitted to all measurements, from another one."""
+        """Return the distribution fitted to all measurements, starting from `model`."""
         return fit_model(
             self.sizes,
             self.measured,
@@ -509,33 +464,32 @@ class Rounds:
             return
         if not self.candidates:
             share = (1 - self.spent) / len(self.sizes)
-            for a in every:
-                self.measure((a,), share)
-            return
-        share = COLUMNS / len(self.sizes)
-        clear = clear_columns(self.sizes, self.noise(share), self.total)
-        if not clear:  # larger sets tell every column better: these are candidates like them
-            self.candidates = [(a,) for a in every] + self.candidates
-            return
-        if len(clear) < len(self.sizes):
-            share = HIDDEN_COLUMNS / len(self.sizes)
-        # All of them before any pair: rounds are few where noise is much, and a pair of columns of
-        # which nothing is known tells little.
+        else:
+            share = COLUMNS / len(self.sizes)
+            noise = self.noise(share)
+            hidden = [noise * size > NOISE * self.total for size in self.sizes]
+            if all(hidden):  # larger sets measure every column better: these are candidates, too
+                self.candidates = [(a,) for a in every] + self.candidates
+                return
+            if any(hidden):
+                share = HIDDEN_COLUMNS / len(self.sizes)
+        # All of them before any pair: with much noise there are few rounds, and a pair is worth
+        # little if its columns are not known.
         for a in every:
             self.measure((a,), share)
 
     def _pairs_with(self, target: int) -> None:
-        """Measure every column with the target: precisely enough, or with all that is left.
+        """Measure every column with the target: precisely enough, or with the whole remainder.
 
         If the table of a pair is too large to be a candidate, measure the column alone.
         """
         pairs = [tuple(sorted((a, target))) for a in range(len(self.sizes)) if a != target]
         known = set(self.candidates)
         sets = [s if s in known else tuple(a for a in s if a != target) for s in pairs]
-        cells, left = [self.cells(s) for s in sets], 1 - self.spent
-        part = part_of_pairs(cells, self.noise(left), self.total, pure=self.session.pure)
+        cells, remaining = [self.cells(s) for s in sets], 1 - self.spent
+        part = part_of_pairs(cells, self.noise(remaining), self.total, pure=self.session.pure)
         for s, size in zip(sets, cells, strict=True):
-            self.measure(s, left * part * Fraction(size, sum(cells)))
+            self.measure(s, remaining * part * Fraction(size, sum(cells)))
 
     def run(self) -> Model:
         """Spend the whole allowance; return the fitted distribution."""
@@ -543,6 +497,32 @@ class Rounds:
         model = self.fitted(None, ITERATIONS[0])
         if not self.candidates:
             return self.fitted(model, ITERATIONS[1])
+        workload = Workload(self.sizes, [Cells(s) for s in self.candidates])
+        pure = self.session.pure
+        for_choice = CHOICE_PURE if pure else CHOICE
+        cells = [self.cells(s) for s in self.candidates]
+        share = (1 - self.spent) / planned_rounds(
+            cells, len(self.sizes), self.noise(1 - for_choice), self.total, pure=pure
+        )
+        for _ in told_steps(None):
+            if self.spent >= 1:
+                break
+            remaining = 1 - self.spent
+            # A last round with less than a full share would spend much of it on the choice.
+            share = remaining if remaining < 2 * share else share
+            noise = self.noise(share * (1 - for_choice))
+            tables, penalties = self._questions(model, noise)
+            worst = WorstMarginal(workload, [tables[s] for s in self.candidates], penalties)
+            chosen = self.session.answer(worst, share * for_choice, name="choice of a table")
+            self.spent += share * for_choice
+            columns = self.candidates[chosen]
+            self.measure(columns, share * (1 - for_choice))
+            model = self.fitted(model, ITERATIONS[0])
+            moved = np.abs(self.total * model.marginal(columns) - tables[columns]).sum()
+            if moved <= noise * self.cells(columns):
+                # The table shows nothing but noise: halve the noise.
+                share *= 2 if pure else 4
+        return self.fitted(model, ITERATIONS[1])
         groups = [Cells(s) for s in self.candidates]
         workload = Workload(self.sizes, groups)
         for_choice = CHOICE_PURE if self.session.pure else CHOICE
@@ -572,9 +552,10 @@ class Rounds:
     def _questions(self, model: Model, noise: float) -> tuple[Tables, Floats]:
         """Return every candidate's table in the model, and its penalty: the noise to expect.
 
-        Candidates that would make the model too large cannot be chosen. Some always can: a single
-        set fits, and so does a set that was measured before.
+        Candidates that would make the model too large cannot be chosen. Single columns, and sets
+        that were measured before, always can.
         """
+        # `max_cells` does not count the tables of single columns.
         limit = max(self.max_cells + sum(self.sizes), model.tree.n_cells)
         tables: Tables = {}
         penalties = np.full(len(self.candidates), FORBIDDEN)
@@ -591,8 +572,8 @@ class Rounds:
         return tables, penalties
 
 
-def _asked(queries: Any, domain: Domain) -> Iterable[Clique]:
-    """Return the sets of columns that queries ask about, or raise naming what does not fit."""
+def _sets_of(queries: Any, domain: Domain) -> Iterable[Clique]:
+    """Return the sets of columns of queries, or raise naming a query that does not fit."""
     if queries is None:
         return combinations(range(domain.n_columns), min(2, domain.n_columns))
     return set(workload_of(queries, domain).attribute_sets)
@@ -603,81 +584,83 @@ def candidate_sets(
 ) -> list[Clique]:
     """Return these sets of columns, and their subsets of two and three columns.
 
-    Sets with too large a table are left out: their subsets stand in for them. Where all tables
-    together would be too many cells, the largest ones of three and more columns are left out. If
-    there are still too many, a `strict` call raises a ValueError; otherwise (the budget is charged
-    already) the largest pairs are left out, too.
+    Sets with too large a table are left out: their subsets stand in for them. If all tables
+    together have too many cells, the largest ones of three and more columns are left out. If that
+    is not enough, a `strict` call raises a ValueError; otherwise (the budget is charged already)
+    the largest pairs are left out, too.
     """
-    found: set[Clique] = set()
+    candidates: set[Clique] = set()
     for columns in sets:
-        found.add(columns)
+        candidates.add(columns)
         for k in range(2, min(len(columns), 4)):
-            found.update(combinations(columns, k))
-        if len(found) > MAX_SETS:
+            candidates.update(combinations(columns, k))
+        if len(candidates) > MAX_SETS:
             raise ValueError(
                 f"queries: more than {MAX_SETS} sets of columns; name fewer columns, or a lower "
                 "order"
             )
-    kept = {s: math.prod(sizes[a] for a in s) for s in found if len(s) > 1}
     most = min(max_cells, MAX_TABLE)  # a larger table is not measured
-    kept = {s: cells for s, cells in kept.items() if clique_size(sizes, s) <= most}
-    pairs = {s: cells for s, cells in kept.items() if len(s) == 2}
-    if strict and (cells := sum(pairs.values())) > MAX_HELD:
+    cells = {
+        s: math.prod(sizes[a] for a in s)
+        for s in candidates
+        if len(s) > 1 and clique_size(sizes, s) <= most
+    }
+    pairs = [s for s in cells if len(s) == 2]
+    if strict and (total := sum(cells[s] for s in pairs)) > MAX_HELD:
         raise ValueError(
-            f"queries: the tables of all {len(pairs)} sets of columns have {cells} cells; at most "
+            f"queries: the tables of all {len(pairs)} sets of columns have {total} cells; at most "
             f"{MAX_HELD} are possible. Name fewer columns, or a domain with fewer values"
         )
-    if sum(kept.values()) > MAX_HELD:  # sizes are public
-        order = sorted(kept, key=lambda s: (len(s) > 2, kept[s], s))
-        held = np.cumsum([kept[s] for s in order]) <= MAX_HELD
-        kept = {s: kept[s] for s, fits in zip(order, held, strict=True) if fits}
-    return sorted(kept, key=lambda s: (len(s), s))
+    order = sorted(cells, key=lambda s: (len(s) > 2, cells[s], s))  # sizes are public
+    fitting = np.cumsum([cells[s] for s in order]) <= MAX_HELD
+    return sorted((s for s, fits in zip(order, fitting, strict=True) if fits), key=_by_size)
 
 
+def _by_size(columns: Sequence[int]) -> tuple[int, Clique]:
+    return len(columns), tuple(columns)
+
+
+@documented
 class DPMarginalSynthesizer(ReleaserMixin, LearningMixin, BaseEstimator):
     """Differentially private synthetic table with any number of columns, from marginal tables.
 
     First it measures the tables of single columns. Then it chooses and measures tables of two or
-    more columns, preferring those that the distribution fitted so far describes worst. It fits the
-    most even distribution that is close to all measurements: columns depend on each other only as
-    far as the measured tables say.
+    more columns: those that the distribution fitted so far describes worst. The result is the most
+    even distribution that is close to all measurements.
 
     Parameters
     ----------
     queries : Queries or None, default=None
         What the synthetic table must answer well: made by `conjunctions`, `thresholds`,
         `intervals`, `parities`, `linear_queries`, or a sum of such. The candidates are the sets of
-        columns that the queries ask about, and their subsets of two and three columns. None: all
-        pairs of columns. For most tables ``conjunctions(3)`` is better, if it is not too slow.
-        Beyond 2**24 cells in total, the largest tables of three or more columns are not candidates.
+        columns of the queries, and their subsets of two and three columns. None: all pairs of
+        columns. ``conjunctions(3)`` is better for most tables, but slower. Beyond 2**24 cells in
+        total, the largest tables of three or more columns are not candidates.
     domain : Domain, mapping or sequence of columns, Bins, int or None, default=None
-        The values that each column may have, from public knowledge. A mapping
-        (by name, in any order) or a sequence of columns, as `Domain` takes them. A single `Bins` or
-        int k (the whole numbers below k) holds for every column. The values of columns that a
-        mapping leaves out (of all columns with None) are public if their type lists them (booleans,
-        polars' Enum); otherwise they are learned: see Notes.
+        The values that each column may have, from public knowledge: a mapping (by name, in any
+        order) or a sequence of columns, as `Domain` takes them, or one `Bins` or int k (the whole
+        numbers below k) for every column. Columns that a mapping leaves out (all columns with None)
+        have public values if their type lists them (booleans, polars' Enum); otherwise the values
+        are learned: see Notes.
     categories : {"private", "dtype"}, default="private"
         ``"dtype"`` declares that the lists of values in pandas' `category` columns and Arrow's
         dictionaries are public. Such lists usually come from the private rows, unless you have
         stated them yourself.
     max_cells : int, default=65536
-        In [8, 2**22]. The fitted distribution is a product of tables; this is how many cells these
-        tables may have, apart from those of single columns. More cells can describe more
-        dependences, and take more time. Sets of columns with more than about half as many cells are
-        not candidates.
+        In [8, 2**22]: how many cells the tables of the fitted distribution may have, apart from
+        those of single columns. More cells describe more dependences, and take more time. Sets of
+        columns with more than about half as many cells are not candidates.
     epsilon : float, default=1.0
     delta : float, default=0.0
         In [0, 1). Zero: discrete Laplace noise. Above zero: rounded Gaussian noise, whose privacy
         losses add up more slowly over the many tables.
-    max_rows_per_unit : int or "private", default="private"
-    budget : PrivacyBudget or None, default=None
-    random_state : int, RandomState or None, default=None
+    {fit}
 
     Attributes
     ----------
     database_ : ndarray or table of shape (n_samples_, n_features)
-        A synthetic table in the form of X. Columns have the types of X, if these can hold all
-        values of the domain. `sample` draws further rows.
+        A synthetic table in the form and with the types of X, if these can hold all values of the
+        domain. `sample` draws further rows.
     n_samples_ : int
         Number of rows: that of X if it is public, otherwise a released number; at most 2**20.
     measured_ : list of tuple
@@ -691,19 +674,11 @@ class DPMarginalSynthesizer(ReleaserMixin, LearningMixin, BaseEstimator):
     learned_ranges_ : dict
         By column of learned numbers or dates: its learned bounds (`low`, `high`), up to where the
         released counts are clear of noise (`clear_low`, `clear_high`), the noisy number of rows
-        from there to the end and the standard deviation of its noise (`outer_low`, `outer_high`),
-        and what the fit warned of (`doubts`).
-    n_features_in_, feature_names_in_ : int, ndarray of shape (n_features_in_,)
-    max_rows_per_unit_ : int
-    privacy_ : skdp.core.PrivacyCertificate
+        beyond, with the standard deviation of its noise (`outer_low`, `outer_high`), and what the
+        fit warned of (`doubts`).
+    {columns_seen}
 
-    Raises
-    ------
-    TypeError, ValueError
-        In `fit`, before anything is charged: if a parameter is out of range, if queries do not fit
-        the domain, if there are too many candidates, if X does not have the columns of the domain,
-        or if it has cells outside a domain that refuses them.
-    BudgetExceededError, SealedBudgetError, LedgerError
+    {raises}
 
     See Also
     --------
@@ -714,40 +689,35 @@ class DPMarginalSynthesizer(ReleaserMixin, LearningMixin, BaseEstimator):
     -----
     **Privacy.** *Released*: the number of rows, where it is private (2% of the allowance); tables
     of single columns (10%; half of the allowance if noise would hide one of them; none if it would
-    hide all); then, in each round, the choice of a table to measure, and that table. Half of the
-    allowance of a round (a tenth, with ``delta``) is for the choice. The first rounds get equal
-    parts of what is left, planned for at most four rounds for each column (eight if there is little
-    noise). Whenever a measured table shows only noise beyond what the fit already says, the noise
-    of later rounds is halved. *Sensitivity* of a table: 1 in L1 and in L2 if a row is added or
-    removed; 2 in L1 and sqrt(2) in L2 if one is replaced. The score of a candidate is the L1
-    distance between its table and the fitted table, minus the expected noise; its sensitivity is 1
-    and 2. *Mechanism*: discrete Laplace or rounded Gaussian noise; the exponential mechanism for
-    choices. *Charged*: (epsilon, delta), once, before any noise, to ``budget``.
+    hide all); then, in each round, the choice of a table and that table. The choice takes half of
+    a round's allowance (a tenth with ``delta``). Rounds get equal parts of the remainder, planned
+    for at most four rounds a column (eight if there is little noise). Whenever a measured table
+    shows only noise beyond what the fit already says, the noise of later rounds is halved.
+    *Sensitivity* of a table: 1 in L1 and in L2 if a row is added or removed; 2 in L1 and sqrt(2)
+    in L2 if one is replaced. The score of a candidate is the L1 distance between its table and the
+    fitted table, minus the expected noise; its sensitivity is 1 and 2. *Mechanism*: discrete
+    Laplace or rounded Gaussian noise; the exponential mechanism for choices. *Charged*: (epsilon,
+    delta), once, before any noise, to ``budget``.
 
     **Domains that are not stated** are learned for 15% of the allowance (30% with few rows), with
     an equal part for each such column. For text and other categories: the values that enough rows
     have, by private selection (`skdp.queries.SelectKeys`; half of ``delta`` covers values that only
     one row has; a row has one key in each column). Missing values count as one value; all other
     values become "other" (None among numbers). For numbers and dates: bounds as with
-    `bounds="private"`, quantiles within them, and whether any values are missing. There are up to
-    16 bins, one of them for 0 alone. *The risk*: rare values are lost. Bounds may be far from the
-    rows, and values are then moved into them. Warnings name columns whose released counts hardly
-    tell the end of the bounds from noise, or how far rows lie from a value that most rows have.
-    They do not find every such column: see ``learned_ranges_``. With ``delta=0`` categories cannot
-    be selected, and the fit is refused.
+    `bounds="private"`, quantiles within them, and whether any values are missing; up to 16 bins,
+    one of them for 0 alone. *The risk*: rare values are lost, and bounds may be far from the rows,
+    whose values are then moved into them. Warnings name columns whose released counts hardly tell
+    the end of the bounds from noise, or how far rows lie from a value that most rows have. They do
+    not find every such column: see ``learned_ranges_``. With ``delta=0`` categories cannot be
+    selected, and the fit is refused.
 
-    Domain and queries are public, and refusals about them reveal nothing. With
-    ``outside="refuse"``, the domain reveals that X has a cell outside it. No other error depends on
-    the values in the rows. If the number of rows is private, a table without rows is accepted.
+    {outside}
     `predict` and `sample` use only the released tables.
 
     **Cost.** Each round computes the table of every candidate from the fitted distribution. This
     takes about 0.1 ms each, so a second for ``conjunctions(3)`` of 40 columns.
 
-    **Expected error.** A part of the rows: the largest error of an answer to `queries`, averaged
-    over fits. It depends on how uneven the rows are, so it needs `like`. An earlier fit as `like`
-    is sampled; columns without a stated domain then have that of the earlier fit, and what learning
-    it costs is not in the error.
+    {rehearsed}
 
     References
     ----------
@@ -820,8 +790,7 @@ class DPMarginalSynthesizer(ReleaserMixin, LearningMixin, BaseEstimator):
         X : array-like or table of shape (n_samples, n_features)
             Private rows, of the types that the domain describes. May be in parts (`skdp.engines`)
             if the whole domain is stated.
-        y : None, ignored
-        groups : array-like of shape (n_samples,), default=None
+        {fit_more}
 
         Returns
         -------
@@ -830,8 +799,8 @@ class DPMarginalSynthesizer(ReleaserMixin, LearningMixin, BaseEstimator):
         with self._all_or_nothing(groups):
             X, domain = self._open_domain(X)
             max_cells = int(self.max_cells)
-            sets = list(_asked(self.queries, domain))
-            candidate_sets(sets, domain.sizes, max_cells)  # raises what it has to, and now
+            sets = list(_sets_of(self.queries, domain))
+            candidate_sets(sets, domain.sizes, max_cells)  # every refusal comes before the charge
             rows = self._open_coded(X)
             names = domain.names or range(domain.n_columns)
             delta, separate = self._deltas(domain.n_columns)
@@ -843,30 +812,29 @@ class DPMarginalSynthesizer(ReleaserMixin, LearningMixin, BaseEstimator):
                 self._model = rounds.run()
                 self.privacy_ = session.certificate()
                 rng = session.post_processing_rng()
-            sets = sorted(rounds.measured, key=lambda s: (len(s), s))
-            self.measured_ = by_label(sets, domain)
+            self.measured_ = by_label(sorted(rounds.measured, key=_by_size), domain)
             self.n_samples_ = int(min(round(rounds.total), MAX_DATABASE))
             self.database_ = self._table(self._model.sample(self.n_samples_, rng), rng)
         return self
 
     def _check_fit(self, domain: Domain, n: int) -> None:
-        candidate_sets(_asked(self.queries, domain), domain.sizes, int(self.max_cells))
+        candidate_sets(_sets_of(self.queries, domain), domain.sizes, int(self.max_cells))
 
-    def _asked(self, domain: Domain) -> Queries:
+    def _queries(self, domain: Domain) -> Queries:
         if self.queries is None:
             return conjunctions(min(2, domain.n_columns))
         return as_queries(self.queries)
 
     def _tables(self, sets: Iterable[Sequence[int]]) -> Tables:
-        found = {tuple(s) for s in sets}
-        for s in sorted(found):
+        unique = {tuple(s) for s in sets}
+        for s in sorted(unique):
             if (cells := self._model.work(s)[0]) > LARGEST_ANSWER:
                 raise ValueError(
                     f"queries on columns {by_label([s], self.domain_)[0]} need a table of {cells} "
-                    "cells; at most "
-                    f"{LARGEST_ANSWER} are possible. Compute them from rows of sample() instead"
+                    f"cells; at most {LARGEST_ANSWER} are possible. Compute them from rows of "
+                    "sample() instead"
                 )
-        return {s: self._model.marginal(s) for s in found}
+        return {s: self._model.marginal(s) for s in unique}
 
     def _cell_fractions(self, codes: NDArray) -> NDArray[np.float64]:
         return self._model.fractions(codes)

@@ -1,9 +1,7 @@
-"""MWEM: a distribution on a public domain that answers many linear queries like private rows.
+"""MWEM: a distribution that answers many linear queries like the private rows.
 
-Released, in each round: which marginal table (or query) the distribution so far answers badly,
-chosen by the exponential mechanism, and that table with some more columns (or that answer) with
-noise. After each round, the distribution is fitted to all measurements; that is post-processing.
-Every fit is (epsilon, delta)-differentially private.
+In each round, the exponential mechanism chooses a marginal table (or query) that the distribution
+answers badly; it is measured with noise, and the distribution is fitted to all measurements.
 """
 
 from __future__ import annotations
@@ -12,6 +10,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from fractions import Fraction
+from itertools import groupby
 from typing import Any, ClassVar, Self
 
 import numpy as np
@@ -21,7 +20,7 @@ from sklearn.base import BaseEstimator
 from skdp.base import check_integer
 from skdp.base.callers import told_steps
 from skdp.budget import PrivacyBudget
-from skdp.core import PrivacyCertificate, Session
+from skdp.core import PrivacyCertificate, Release, Session
 from skdp.parameters import Integers, Table
 from skdp.planning import Allowance, row_count
 from skdp.queries import (
@@ -36,14 +35,12 @@ from skdp.queries import (
     row_counts,
     workload_answer,
 )
-from skdp.synthetic._base import ReleaserMixin, by_label
+from skdp.synthetic._base import ReleaserMixin, by_label, documented
 from skdp.synthetic._queries import conjunctions, workload_of
 from skdp.tabular import Domain, about
 
 # --- multiplicative weights -----------------------------------------------------------------------
 
-# Multiplicative weights on a public domain, fitted to noisy measurements. Post-processing only.
-#
 # The weights are a distribution p over all cells of a domain: the uniform one times exp(sum of
 # theta_i q_i) for the measured queries q_i. The textbook's update multiplies p once by exp(eta (t -
 # q.p) q) for a new measurement t. Here all measurements are gone through again and again (Hardt,
@@ -51,19 +48,19 @@ from skdp.tabular import Domain, about
 #
 #     sum over measurements of (q_i.p - t_i)^2 / (2 v_i)  +  KL(p || uniform)
 #
-# is least, in which a table of cells is one measurement of many queries. This is block coordinate
-# ascent of the dual, a concave function of theta: every step increases it. For v = 0 it would be
-# iterative proportional fitting; v > 0 keeps noise from being fitted and the exponents finite.
+# is least; a table of cells is one measurement of many queries. This is block coordinate ascent of
+# the dual, a concave function of theta: every step increases it. v = 0 would be iterative
+# proportional fitting; v > 0 keeps noise from being fitted and the exponents finite.
 
 Floats = NDArray[np.float64]
 
-TINY = 1e-290
-RUN = 256
+TINY = 1e-290  # a positive float whose logarithm is finite
+RUN = 256  # cells of the contiguous last axis of a view: enough for numpy to be fast
 NEWTON_STEPS = 30
 
 
 class _View:
-    """A table over the domain as one marginal table's cells see it, fast in numpy.
+    """A table over the domain, reshaped so that one marginal table's cells are fast in numpy.
 
     Neighbouring columns that are both inside or both outside of the attributes are one axis; the
     last columns, until they have `RUN` cells, are one contiguous axis whatever they are.
@@ -75,22 +72,21 @@ class _View:
         while head > 0 and tail < RUN:
             head -= 1
             tail *= sizes[head]
-        merged: list[int] = []
-        kinds: list[bool] = []
-        for j in range(head):
-            if kinds and kinds[-1] == inside[j]:
-                merged[-1] *= sizes[j]
-            else:
-                merged.append(sizes[j])
-                kinds.append(inside[j])
+        runs = [list(run) for _, run in groupby(range(head), inside.__getitem__)]
+        merged = [math.prod(sizes[j] for j in run) for run in runs]
+        are_inside = [inside[run[0]] for run in runs]
         self._shape = (*merged, tail)
-        self._gaps = tuple(i for i, kind in enumerate(kinds) if not kind)
-        self._lifted = tuple(k if kind else 1 for k, kind in zip(merged, kinds, strict=True))
-        first = math.prod(k for k, kind in zip(merged, kinds, strict=True) if kind)
+        self._gaps = tuple(i for i, is_inside in enumerate(are_inside) if not is_inside)
+        self._lifted = tuple(
+            k if is_inside else 1 for k, is_inside in zip(merged, are_inside, strict=True)
+        )
+        first = math.prod(self._lifted)
         self._tail = (first, *sizes[head:])
         self._tail_gaps = tuple(1 + j - head for j in range(head, len(sizes)) if not inside[j])
-        kept = (k if inside[head + i] else 1 for i, k in enumerate(sizes[head:]))
-        self._tail_lifted = (first, *kept)
+        self._tail_lifted = (
+            first,
+            *(k if inside[head + i] else 1 for i, k in enumerate(sizes[head:])),
+        )
 
     def marginal(self, p: Floats) -> Floats:
         """Return the flat marginal table."""
@@ -100,13 +96,13 @@ class _View:
     def multiply(self, p: Floats, factor: Floats) -> None:
         """Multiply every cell by the factor of its place in the marginal table."""
         spread = np.broadcast_to(factor.reshape(self._tail_lifted), self._tail)
-        whole = p.reshape(self._shape)
-        whole *= np.ascontiguousarray(spread).reshape(*self._lifted, self._shape[-1])
+        cells = p.reshape(self._shape)
+        cells *= np.ascontiguousarray(spread).reshape(*self._lifted, self._shape[-1])
 
 
 @dataclass
-class _Measured:
-    """One measurement: coefficients on a marginal table (None: its cells), targets, variance."""
+class _Measurement:
+    """Coefficients on a marginal table (None: its cells), targets, variance, exponents."""
 
     coefficients: Floats | None
     target: Floats
@@ -119,7 +115,56 @@ class _Measured:
         return theta if self.coefficients is None else theta @ self.coefficients
 
     def answers(self, marginal: Floats) -> Floats:
+        """Return the answers of the measured queries on a marginal table."""
         return marginal if self.coefficients is None else self.coefficients @ marginal
+
+    def best_exponents(self, marginal: Floats) -> Floats:
+        """Minimise log sum a exp(W'theta) - theta.t + v |theta|^2 / 2 by Newton's method.
+
+        a are the marginal's weights without this measurement's exponents.
+        """
+        theta, target, v = self.theta, self.target, self.v
+        base = np.log(marginal) - self.table(theta)
+
+        def value(theta: Floats) -> tuple[float, Floats]:
+            lifted = base + self.table(theta)
+            top = float(lifted.max())
+            weights = np.exp(lifted - top)
+            total = float(weights.sum())
+            loss = top + math.log(total) - float(theta @ target) + v / 2 * float(theta @ theta)
+            return loss, weights / total
+
+        loss, p = value(theta)
+        step: Floats
+        for _ in range(NEWTON_STEPS):
+            q = self.answers(p)
+            gradient = q - target + v * theta
+            if float(np.abs(gradient).max()) < 1e-9:
+                break
+            if self.coefficients is None:
+                # (diag(p + v) - p p') by Sherman and Morrison: 1 - sum p^2 / (p + v) > 0.
+                inverse = 1 / (p + v)
+                scaled = inverse * p
+                shift = float(scaled @ gradient) / (1 - float(p @ scaled))
+                step = inverse * gradient + scaled * shift
+            else:
+                w = self.coefficients
+                hessian = (w * p) @ w.T - np.outer(q, q) + v * np.eye(q.size)
+                step = np.asarray(np.linalg.solve(hessian, gradient), dtype=np.float64)
+            length, slope = 1.0, float(gradient @ step)
+            if slope < 1e-15:  # the possible gain is below the rounding of the loss
+                break
+            # Halve the step until the loss falls by a quarter of the slope (Armijo).
+            while length > 1e-6:
+                moved, moved_p = value(theta - length * step)
+                if moved <= loss - 0.25 * length * slope:
+                    break
+                length /= 2
+            else:
+                break
+            theta = theta - length * step
+            loss, p = moved, moved_p
+        return theta
 
 
 class Weights:
@@ -131,7 +176,7 @@ class Weights:
     def __init__(self, sizes: Sequence[int]) -> None:
         self.sizes = tuple(sizes)
         self.p = np.full(self.sizes, 1 / math.prod(self.sizes))
-        self._measured: list[_Measured] = []
+        self._measured: list[_Measurement] = []
 
     def measure(
         self,
@@ -147,8 +192,8 @@ class Weights:
         """
         target = np.asarray(target, dtype=np.float64).reshape(-1)
         w = None if coefficients is None else np.asarray(coefficients, dtype=np.float64)
-        zeros = np.zeros(target.size)
-        self._measured.append(_Measured(w, target, float(v), zeros, _View(self.sizes, attributes)))
+        view = _View(self.sizes, attributes)
+        self._measured.append(_Measurement(w, target, float(v), np.zeros(target.size), view))
 
     def fit(self, max_sweeps: int = 100, tol: float = 1e-4) -> int:
         """Go through all measurements, latest first, until none is off by more than tol.
@@ -156,76 +201,26 @@ class Weights:
         Returns the number of sweeps.
         """
         for sweep in range(max_sweeps):
-            largest = 0.0
-            for one in reversed(self._measured):
-                largest = max(largest, self._step(one))
-            if largest <= tol:
+            if max((self._step(m) for m in reversed(self._measured)), default=0.0) <= tol:
                 return sweep + 1
         return max_sweeps
 
-    def _step(self, one: _Measured) -> float:
+    def _step(self, measurement: _Measurement) -> float:
         """Set one measurement's exponents to their best; return how far off it was."""
-        view = one.view
-        marginal = view.marginal(self.p)
-        off = float(np.abs(one.answers(marginal) + one.v * one.theta - one.target).max())
-        theta = _best_exponents(one, np.maximum(marginal, TINY))
-        factor = one.table(theta - one.theta)
+        marginal = measurement.view.marginal(self.p)
+        old, positive = measurement.theta, np.maximum(marginal, TINY)
+        residual = measurement.answers(marginal) + measurement.v * old - measurement.target
+        off = float(np.abs(residual).max())
+        theta = measurement.best_exponents(positive)
+        factor = measurement.table(theta - old)
         # The new table's largest cell sets the scale: measurements that contradict each other (of
         # no rows, say, with next to no noise) leave only cells that were next to nothing before.
-        factor = np.exp(factor - (factor + np.log(np.maximum(marginal, TINY))).max())
+        factor = np.exp(factor - (factor + np.log(positive)).max())
         total = float(factor @ marginal)
-        if total < 1e-10:
-            return off  # none of the cells that it wants has any weight left
-        one.theta = theta
-        view.multiply(self.p, factor / total)
+        if total >= 1e-10:  # otherwise the cells that it raises have no weight left
+            measurement.theta = theta
+            measurement.view.multiply(self.p, factor / total)
         return off
-
-
-def _best_exponents(one: _Measured, marginal: Floats) -> Floats:
-    """Minimise log sum a exp(W'theta) - theta.t + v |theta|^2 / 2 by Newton's method.
-
-    a are the marginal's weights without this measurement's exponents.
-    """
-    theta, target, v = one.theta, one.target, one.v
-    base = np.log(marginal) - one.table(theta)
-
-    def value(theta: Floats) -> tuple[float, Floats]:
-        lifted = base + one.table(theta)
-        top = float(lifted.max())
-        weights = np.exp(lifted - top)
-        total = float(weights.sum())
-        loss = top + math.log(total) - float(theta @ target) + v / 2 * float(theta @ theta)
-        return loss, weights / total
-
-    loss, p = value(theta)
-    step: Floats
-    for _ in range(NEWTON_STEPS):
-        q = one.answers(p)
-        gradient = q - target + v * theta
-        if float(np.abs(gradient).max()) < 1e-9:
-            break
-        if one.coefficients is None:
-            # (diag(p + v) - p p') by Sherman and Morrison: 1 - sum p^2 / (p + v) > 0.
-            inverse = 1 / (p + v)
-            scaled = inverse * p
-            step = inverse * gradient + scaled * float(scaled @ gradient) / (1 - float(p @ scaled))
-        else:
-            w = one.coefficients
-            hessian = (w * p) @ w.T - np.outer(q, q) + v * np.eye(q.size)
-            step = np.asarray(np.linalg.solve(hessian, gradient), dtype=np.float64)
-        length, slope = 1.0, float(gradient @ step)
-        if slope < 1e-15:  # what is left to gain is below the rounding of the loss
-            break
-        while length > 1e-6:
-            moved, moved_p = value(theta - length * step)
-            if moved <= loss - 0.25 * length * slope:
-                break
-            length /= 2
-        else:
-            break
-        theta = theta - length * step
-        loss, p = moved, moved_p
-    return theta
 
 
 # --- the estimator --------------------------------------------------------------------------------
@@ -248,15 +243,12 @@ SMOOTHING_TABLE, SMOOTHING = 0.3, 0.1
 SWEEPS, LAST_SWEEPS = 15, 60
 TOL = 1e-4  # of a fraction of the rows
 
-Tables = dict[tuple[int, ...], NDArray]
-
 
 @dataclass(frozen=True)
 class _Plan:
-    """What a fit will ask, all of it public.
+    """The public plan of a fit: whether marginal `tables` are measured, or single queries.
 
-    `tables`: whether marginal tables are measured, or single queries. `chooses` is False where
-    there are rounds enough to measure every table once.
+    `chooses` is False if there are rounds enough to measure every table once.
     """
 
     workload: Workload
@@ -275,6 +267,7 @@ def check_factored(domain: Domain, name: str) -> None:
         )
 
 
+@documented
 class MWEMReleaser(ReleaserMixin, BaseEstimator):
     """Differentially private distribution that answers many linear queries (MWEM).
 
@@ -285,33 +278,23 @@ class MWEMReleaser(ReleaserMixin, BaseEstimator):
 
     Parameters
     ----------
-    queries : Queries, default=conjunctions(2)
-        What the distribution must answer well: made by `conjunctions`, `thresholds`, `intervals`,
-        `parities`, `linear_queries`, or a sum of such; or a function of a row with values in
-        [0, 1], or a sequence of any of these.
-    domain : Domain, mapping or sequence of columns, Bins or int
-        The values that each column may have, from public knowledge. A mapping or a sequence of
-        columns, as `Domain` takes them; a single `Bins` or int k (the whole numbers below k) holds
-        for every column. It must be stated, because no default would be safe.
+    {queries}
+    {domain}
     n_rounds : "auto" or int, default="auto"
-        Number of measurements. More rounds measure more, each with more noise. ``"auto"`` computes
-        the number from the number of rows (as released, if it is private), the relation, epsilon
-        and delta. If there are as many rounds as tables (or queries), each is measured once, and
-        nothing is chosen.
+        Number of measurements. More rounds measure more, each with more noise. ``"auto"`` depends
+        on the number of rows (as released, if it is private), the relation, epsilon and delta. With
+        as many rounds as tables (or queries), each is measured once, and nothing is chosen.
     measure : {"auto", "tables", "queries"}, default="auto"
         ``"tables"`` chooses a marginal table by the sum of the errors of its cells, and measures
-        all of it: a row is in one cell, so a table costs as much as one query. For the same reason,
-        a chosen table is measured together with further columns, up to 4 times its number of cells;
-        it takes the columns that complete most of the tables not measured yet. ``"queries"``
-        chooses and measures one query, as the references do. ``"auto"`` takes tables, if the
-        queries are cells of tables.
+        all of it: a row is in one cell, so a table costs as much as one query. It is measured with
+        further columns, up to 4 times its number of cells: those that complete most of the tables
+        not measured yet. ``"queries"`` chooses and measures one query, as the references do.
+        ``"auto"`` takes tables, if the queries are cells of tables.
     epsilon : float, default=1.0
     delta : float, default=0.0
         In [0, 1). Above zero, measurements have Gaussian noise, and the privacy losses of the
         rounds add up more slowly.
-    max_rows_per_unit : int or "private", default="private"
-    budget : PrivacyBudget or None, default=None
-    random_state : int, RandomState or None, default=None
+    {fit}
 
     Attributes
     ----------
@@ -326,17 +309,9 @@ class MWEMReleaser(ReleaserMixin, BaseEstimator):
         Number of rows; noisy if it is private.
     domain_ : Domain
         The domain of all columns.
-    n_features_in_, feature_names_in_ : int, ndarray of shape (n_features_in_,)
-    max_rows_per_unit_ : int
-    privacy_ : skdp.core.PrivacyCertificate
+    {columns_seen}
 
-    Raises
-    ------
-    TypeError, ValueError
-        In `fit`, before anything is charged: if a parameter is out of range, if the domain has more
-        than 2**20 cells, if queries do not fit it, if X does not have the columns of the domain, or
-        if it has cells outside a domain that refuses them.
-    BudgetExceededError, SealedBudgetError, LedgerError
+    {raises}
 
     See Also
     --------
@@ -355,13 +330,9 @@ class MWEMReleaser(ReleaserMixin, BaseEstimator):
     noise, or rounded Gaussian noise with delta. *Charged*: (epsilon, delta), once, before any
     noise, to ``budget``.
 
-    Fitting the weights costs nothing, however often the measurements are used. No error depends on
-    the values in the rows. If the number of rows is private, a table without rows is accepted.
+    {outside}
 
-    **Expected error.** A part of the rows: the largest error of an answer to `queries`, averaged
-    over fits. It depends on how uneven the rows are, so it needs `like`. An earlier fit as `like`
-    is sampled; columns without a stated domain then have that of the earlier fit, and what learning
-    it costs is not in the error.
+    {rehearsed}
 
     References
     ----------
@@ -382,8 +353,8 @@ class MWEMReleaser(ReleaserMixin, BaseEstimator):
     >>> released = MWEMReleaser(conjunctions(2), domain=2, random_state=0).fit(X.astype(int))
     >>> released.weights_.shape
     (2, 2, 2, 2, 2, 2)
-    >>> both = released.predict(lambda row: row[4] == 1 and row[5] == 1)
-    >>> bool(abs(both[0] - np.mean(X[:, 4] & X[:, 5])) < 0.05)
+    >>> answers = released.predict(lambda row: row[4] == 1 and row[5] == 1)
+    >>> bool(abs(answers[0] - np.mean(X[:, 4] & X[:, 5])) < 0.05)
     True
     """
 
@@ -429,10 +400,7 @@ class MWEMReleaser(ReleaserMixin, BaseEstimator):
 
         Parameters
         ----------
-        X : array-like or table of shape (n_samples, n_features)
-            Private rows, of the types that the domain describes. May be in parts (`skdp.engines`).
-        y : None, ignored
-        groups : array-like of shape (n_samples,), default=None
+        {fit_X}
 
         Returns
         -------
@@ -441,7 +409,7 @@ class MWEMReleaser(ReleaserMixin, BaseEstimator):
         with self._all_or_nothing(groups):
             X, domain = self._open_domain(X)
             work = self._workload(domain)
-            self._plan(work, 1.0)  # raises what it has to before the charge
+            self._plan(work, 1.0)  # every refusal comes before the charge
             rows = self._open_coded(X)
             with self._session(rows) as session:
                 spent = Fraction(0) if self._public_n else COUNT_SHARE
@@ -463,12 +431,12 @@ class MWEMReleaser(ReleaserMixin, BaseEstimator):
         return workload_of(self.queries, domain)
 
     def _plan(self, work: Workload, n: float) -> _Plan:
-        """Return how many rounds of what there will be, for n rows, public or released."""
+        """Return the plan for n rows, public or released; raise if it cannot be carried out."""
         tables = self.measure == TABLES
         if self.measure == AUTO:
             tables = all(isinstance(group, Cells) for group in work.groups)
         candidates = len(work.groups) if tables else work.n_queries
-        # Each round's noise has to be drawn exactly, with room for what the session rounds down.
+        # Each round's noise has to be drawn exactly, with room for the session's rounding.
         drawable = max(
             int(2.0**50 * min(self.epsilon, 2.0**50) / (4 * (2 if tables else QUERY_UNIT))), 1
         )
@@ -496,9 +464,6 @@ class MWEMReleaser(ReleaserMixin, BaseEstimator):
             rounds = 2.4 * (self.epsilon * n) ** (1 / 3)
         return int(min(max(round(rounds), 1), LARGEST_ROUNDS))
 
-    def _distribution(self) -> NDArray[np.float64]:
-        return self.weights_
-
     def _check_fit(self, domain: Domain, n: int) -> None:
         self._plan(self._workload(domain), float(n))
 
@@ -506,16 +471,13 @@ class MWEMReleaser(ReleaserMixin, BaseEstimator):
         """Return the bound on the error of the worst query, from the theorem on the algorithm.
 
         Nothing is fitted, read or charged. The bound is 2 sqrt(ln(cells) / T) + 10 T
-        ln(queries) / (epsilon n). It is proved for the textbook algorithm with T rounds, for any
-        rows, with probability at least 1 - 2T / queries. Measured errors are many times smaller:
-        this is what is certain, `expected_error` is what is likely.
+        ln(queries) / (epsilon n), proved for the textbook algorithm with T rounds, for any rows,
+        with probability at least 1 - 2T / queries. Errors are usually many times smaller: see
+        `expected_error`.
 
         Parameters
         ----------
-        n_samples : int
-            Number of rows, as far as it is public.
-        n_features : int, default=None
-            Number of columns, where neither ``domain`` nor an earlier fit tells it.
+        {sizes}
 
         Returns
         -------
@@ -526,13 +488,13 @@ class MWEMReleaser(ReleaserMixin, BaseEstimator):
         domain = self._known_domain(n_features)
         work = self._workload(domain)
         rounds = self._plan(work, float(n)).n_rounds
-        each = self._allowance().part(Fraction(1, rounds)).pure_epsilon
+        epsilon = self._allowance().part(Fraction(1, rounds)).pure_epsilon
         fitted = 2 * math.sqrt(math.log(domain.n_cells) / rounds)
-        return min(fitted + 10 * math.log(max(work.n_queries, 2)) / (each * n), 1.0)
+        return min(fitted + 10 * math.log(max(work.n_queries, 2)) / (epsilon * n), 1.0)
 
 
 class _Rounds:
-    """The rounds of one fit: ask the session, then fit the weights to all that it has said."""
+    """The rounds of one fit: choose, measure, and fit the weights to all measurements."""
 
     def __init__(self, session: Session, plan: _Plan, n: float, share: Fraction) -> None:
         self._session = session
@@ -547,9 +509,9 @@ class _Rounds:
     def run(self) -> list[tuple[int, ...]]:
         """Return the columns that were measured, in order."""
         measured = []
+        measure = self._table if self._plan.tables else self._query
         for t in told_steps(self._plan.n_rounds):
-            one = self._table if self._plan.tables else self._query
-            measured.append(one(t))
+            measured.append(measure(t))
             if self._plan.chooses:
                 self.weights.fit(SWEEPS, TOL)
         self.weights.fit(LAST_SWEEPS, TOL)
@@ -562,7 +524,8 @@ class _Rounds:
             sets = work.attribute_sets
             now = marginals(self.weights.p, sets)
             tables = [now[s] * self._n for s in sets]
-            noise = self._noise()
+            # The mean absolute noise of a cell of a measured table, in rows.
+            noise = Allowance.left(session, self._measuring).mean_cell_noise
             penalties = [noise * table.size for table in tables]
             group = session.answer(WorstMarginal(work, tables, penalties), self._choosing)
         attributes = work.groups[group].attributes
@@ -571,12 +534,8 @@ class _Rounds:
         release = session.answer(
             row_counts(MarginalCells(work.sizes, attributes), "marginal"), self._measuring
         )
-        self._add(attributes, release.value.reshape(-1), float(release.std), SMOOTHING_TABLE)
+        self.weights.measure(attributes, *as_fractions(release, self._n, SMOOTHING_TABLE))
         return attributes
-
-    def _noise(self) -> float:
-        """Return the mean absolute noise of a cell of a measured table, in rows."""
-        return Allowance.left(self._session, self._measuring).mean_cell_noise
 
     def _query(self, t: int) -> tuple[int, ...]:
         work, session = self._plan.workload, self._session
@@ -588,24 +547,12 @@ class _Rounds:
         where, place = work.locate(query)
         group = work.groups[where]
         weights = group.coefficients(work.sizes, np.array([place])) / group.one
-        value, std = release.value.reshape(1), float(release.std)
-        self._add(group.attributes, value, std, SMOOTHING, weights)
+        self.weights.measure(group.attributes, *as_fractions(release, self._n), weights)
         return group.attributes
-
-    def _add(
-        self,
-        attributes: tuple[int, ...],
-        rows: NDArray,
-        std: float,
-        smoothing: float,
-        coefficients: NDArray | None = None,
-    ) -> None:
-        target, v = as_fractions(rows, std, self._n, smoothing)
-        self.weights.measure(attributes, target, v, coefficients)
 
 
 class Wider:
-    """Which columns are measured beside those that were chosen: public `sizes` and query `sets`."""
+    """Chooses the columns that are measured beside those of a chosen set; all of it public."""
 
     def __init__(self, sizes: Sequence[int], sets: Sequence[tuple[int, ...]]) -> None:
         self._sizes = np.array(sizes)
@@ -617,9 +564,9 @@ class Wider:
     def widen(self, columns: tuple[int, ...]) -> tuple[int, ...]:
         """Return these columns and others, ascending, and remember them as measured.
 
-        One after the other that column is added which completes the most sets that no table has
-        held so far; of several, the one measured the least often; then the first. A set that a
-        table holds is measured again only by being chosen.
+        Columns are added one after the other: the one that completes the most sets not in any table
+        so far; of several, the one measured the least often; then the first. A set that a table
+        contains is measured again only by being chosen.
         """
         inside = np.zeros(self._sizes.size, dtype=bool)
         inside[list(columns)] = True
@@ -639,9 +586,9 @@ class Wider:
 
 
 def as_fractions(
-    rows: NDArray, std: float, n: float, smoothing: float = SMOOTHING
+    release: Release, n: float, smoothing: float = SMOOTHING
 ) -> tuple[NDArray[np.float64], float]:
     """Return a measurement in rows as fractions within reason, and how much of it is noise."""
     # Few rows under much noise: a target far outside of [0, 1] says no more than one near it.
-    target = np.clip(np.asarray(rows, dtype=np.float64) / n, -1.0, 2.0)
-    return target, max(smoothing * std / n, 1e-9)
+    target = np.clip(np.asarray(release.value, dtype=np.float64).reshape(-1) / n, -1.0, 2.0)
+    return target, max(smoothing * float(release.std) / n, 1e-9)

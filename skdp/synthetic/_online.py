@@ -1,8 +1,7 @@
 """Private multiplicative weights: linear queries answered one at a time, as they are asked.
 
-Released for each query: one bit, whether the answer of the public distribution is too far off (the
-sparse vector technique); if it is, a noisy answer, with which the distribution is updated. All
-answers together are (epsilon, delta)-differentially private, however many there are.
+The sparse vector technique tells whether the answer of the public distribution is too far off. If
+it is, the answer is measured with noise, and the distribution is updated.
 """
 
 from __future__ import annotations
@@ -36,18 +35,17 @@ from skdp.queries import (
     comparison_margin,
     workload_answer,
 )
-from skdp.synthetic._base import PublicTable, ReleaserMixin
+from skdp.synthetic._base import PublicTable, ReleaserMixin, documented
 from skdp.synthetic._mwem import AUTO, COUNT_SHARE, Weights, as_fractions, check_factored
 from skdp.synthetic._queries import Queries, as_queries, linear_queries
 from skdp.tabular import Domain
 
-# What comparisons take of what is left after the number of rows; the rest is for the answers.
+# Shares of comparisons in what remains after the number of rows; the rest is for the answers.
 COMPARING, COMPARING_GAUSSIAN = Fraction(3, 4), Fraction(19, 20)
-# The threshold in alpha: a quarter is left for the noise of comparisons.
-USUAL_ASKED = 50  # queries, for an expected error that is not told which
-THRESHOLD = 0.75
+USUAL_ASKED = 50  # queries of an expected error, where none are stated
+THRESHOLD = 0.75  # in alpha: a quarter is left for the noise of comparisons
 SWEEPS, TOL = 30, 1e-4
-# "auto" keeps the noise of so many comparisons, but for this chance, within half of alpha.
+# "auto" keeps the noise of so many comparisons within half of alpha, but for this chance.
 USUAL_QUERIES, MISSED = 100, 0.1
 
 
@@ -69,7 +67,7 @@ class _Plan:
 
 @dataclass
 class _Live:
-    """What answers need beside the released distribution: private, so in no attribute."""
+    """The open session of a fit; private, so in no attribute."""
 
     session: Session
     comparisons: AboveThreshold
@@ -79,11 +77,11 @@ class _Live:
     lock: threading.RLock = field(default_factory=threading.RLock)
 
 
-# The open session of an estimator is not among its attributes: what is pickled, copied or shown of
-# it holds released values only.
+# By estimator, and not an attribute: pickles, copies and displays hold released values only.
 _LIVE: weakref.WeakKeyDictionary[Any, _Live] = weakref.WeakKeyDictionary()
 
 
+@documented
 class PrivateMultiplicativeWeights(ReleaserMixin, BaseEstimator):
     """Differentially private answers to linear queries that are asked one at a time.
 
@@ -93,14 +91,10 @@ class PrivateMultiplicativeWeights(ReleaserMixin, BaseEstimator):
 
     Parameters
     ----------
-    domain : Domain, mapping or sequence of columns, Bins or int
-        The values that each column may have, from public knowledge. A mapping or a sequence of
-        columns, as `Domain` takes them; a single `Bins` or int k (the whole numbers below k) holds
-        for every column. It must be stated, because no default would be safe.
+    {domain}
     alpha : float, default=0.1
         In (0, 1): the target error of an answer, as a fraction of the rows. If a noisy comparison
-        says that the answer of the distribution is off by more than 3/4 of this, the answer is
-        measured.
+        says that the distribution is off by more than 3/4 of this, the answer is measured.
     n_updates : "auto" or int, default="auto"
         Number of measurements after which no more queries are answered. Noise grows with it.
         ``"auto"`` takes as many as keep the noise of 100 comparisons below half of ``alpha`` at
@@ -109,12 +103,10 @@ class PrivateMultiplicativeWeights(ReleaserMixin, BaseEstimator):
     epsilon : float, default=1.0
         ... It includes all answers.
     delta : float, default=0.0
-        In [0, 1). Above zero, answers have Gaussian noise. Comparisons need most of the allowance.
-        They are always pure, and a delta above 0 leaves them a smaller epsilon: 0 allows more
+        In [0, 1). Above zero, answers have Gaussian noise. Comparisons, which need most of the
+        allowance, are always pure, and a delta above 0 leaves them a smaller epsilon: 0 allows more
         updates.
-    max_rows_per_unit : int or "private", default="private"
-    budget : PrivacyBudget or None, default=None
-    random_state : int, RandomState or None, default=None
+    {fit}
 
     Attributes
     ----------
@@ -130,18 +122,9 @@ class PrivateMultiplicativeWeights(ReleaserMixin, BaseEstimator):
         Number of rows; noisy if it is private.
     domain_ : Domain
         The domain of all columns.
-    n_features_in_, feature_names_in_ : int, ndarray of shape (n_features_in_,)
-    max_rows_per_unit_ : int
-    privacy_ : skdp.core.PrivacyCertificate
-        What was released so far, by which mechanism, at which cost.
+    {columns_seen}
 
-    Raises
-    ------
-    TypeError, ValueError
-        In `fit`, before anything is charged: if a parameter is out of range, if the domain has more
-        than 2**20 cells, if X does not have the columns of the domain, or if it has cells outside a
-        domain that refuses them.
-    BudgetExceededError, SealedBudgetError, LedgerError
+    {raises}
 
     See Also
     --------
@@ -158,8 +141,8 @@ class PrivateMultiplicativeWeights(ReleaserMixin, BaseEstimator):
     before any noise, to ``budget``.
 
     The ledger has the cost from `fit` on, and the list of releases from `close` on. The rows are
-    kept in memory until `close`, but not in an attribute. So an estimator that was pickled or
-    copied, or is in another process, can predict and sample but not answer.
+    kept in memory until `close`, but not in an attribute: an estimator that was pickled or copied,
+    or is in another process, can predict and sample but not answer.
 
     References
     ----------
@@ -180,8 +163,8 @@ class PrivateMultiplicativeWeights(ReleaserMixin, BaseEstimator):
     >>> with PrivateMultiplicativeWeights(
     ...     2, alpha=0.05, n_updates=10, random_state=0
     ... ).fit(X.astype(int)) as online:
-    ...     both = linear_queries(lambda row: row[0] == row[1] == 1, columns=[0, 5])
-    ...     answer = online.answer(both)
+    ...     equal = linear_queries(lambda row: row[0] == row[1] == 1, columns=[0, 5])
+    ...     answer = online.answer(equal)
     >>> bool(abs(answer - np.mean(X[:, 0] & X[:, 5])) < 0.05), online.n_updates_left_
     (True, 9)
     """
@@ -225,8 +208,7 @@ class PrivateMultiplicativeWeights(ReleaserMixin, BaseEstimator):
         ----------
         X : array-like or table of shape (n_samples, n_features)
             Private rows, of the types that the domain describes.
-        y : None, ignored
-        groups : array-like of shape (n_samples,), default=None
+        {fit_more}
 
         Returns
         -------
@@ -236,6 +218,7 @@ class PrivateMultiplicativeWeights(ReleaserMixin, BaseEstimator):
             X, domain = self._open_domain(X)
             plan = self._plan(domain)
             rows = self._open_coded(X)
+            # No `with`: the session stays open after the fit, so only an error closes it.
             session = self._session(rows)
             try:
                 self.n_samples_ = row_count(session, plan.counting or None)
@@ -263,17 +246,15 @@ class PrivateMultiplicativeWeights(ReleaserMixin, BaseEstimator):
         Parameters
         ----------
         query : callable or Queries
-            A function of a row with values in [0, 1], as `linear_queries` takes it, or a
-            specification of one query. It is evaluated at cells of the public domain, never at a
-            private row. A bare function is evaluated at all cells, which takes 17 seconds for 2**20
-            cells. ``linear_queries(f, columns=[...])`` names the columns that it reads, and takes
-            0.1 seconds.
+            A function of a row with values in [0, 1], or a specification of one query. It is
+            evaluated at cells of the public domain, never at a private row. A bare function is
+            evaluated at all cells (17 seconds for 2**20 cells), ``linear_queries(f,
+            columns=[...])`` at those of the columns named (0.1 seconds).
 
         Returns
         -------
         answer : float
-            In [0, 1]: from the released distribution if that is found to be good enough, otherwise
-            measured.
+            In [0, 1]: from the released distribution if that is good enough, otherwise measured.
 
         Raises
         ------
@@ -285,7 +266,7 @@ class PrivateMultiplicativeWeights(ReleaserMixin, BaseEstimator):
             If all updates are used up, or if the session is closed (or was never in this process).
             `predict` and `sample` still work.
         TypeError, ValueError
-            If it is not a single query, or has values outside [0, 1]. Nothing is then released.
+            If it is not a single query, or has values outside [0, 1]; no bit is then released.
         """
         check_is_fitted(self)
         work = as_queries(query).workload(self.domain_)
@@ -310,12 +291,12 @@ class PrivateMultiplicativeWeights(ReleaserMixin, BaseEstimator):
             )
         session, n = live.session, self.n_samples_
         answer = float(work.answers(live.weights.p)[0])
-        asked = workload_answer(work, 0)
-        if live.comparisons.is_far(asked, answer * n):
+        query = workload_answer(work, 0)
+        if live.comparisons.is_far(query, answer * n):
             self.n_updates_left_ = live.comparisons.left
-            release = session.answer(asked, live.answering)
+            release = session.answer(query, live.answering)
             group = work.groups[0]
-            target, v = as_fractions(release.value.reshape(1), float(release.std), n)
+            target, v = as_fractions(release, n)
             weights = group.coefficients(work.sizes, np.array([0])) / group.one
             live.weights.measure(group.attributes, target, v, weights)
             live.weights.fit(SWEEPS, TOL)
@@ -342,9 +323,6 @@ class PrivateMultiplicativeWeights(ReleaserMixin, BaseEstimator):
     ) -> None:
         self.close()
 
-    def _distribution(self) -> NDArray[np.float64]:
-        return self.weights_
-
     def _check_fit(self, domain: Domain, n: int) -> None:
         self._plan(domain, n)
 
@@ -356,21 +334,20 @@ class PrivateMultiplicativeWeights(ReleaserMixin, BaseEstimator):
         check_factored(domain, type(self).__name__)
         alpha = float(self.alpha)
         stated = None if isinstance(self.n_updates, str) else int(self.n_updates)
-        whole = self._allowance()
-        counting = Fraction(0) if whole.replace else COUNT_SHARE
-        part = COMPARING if whole.pure else COMPARING_GAUSSIAN
-        comparing = (1 - counting) * part
-        epsilon = whole.part(comparing).pure_epsilon
-        # Infinite for a tiny alpha; no more than what can be drawn is ever planned.
-        most = min(4 * math.log(domain.n_cells) / alpha / alpha, 2.0**53)
-        # With room for what the session rounds down; later, nothing may fail.
+        allowance = self._allowance()
+        counting = Fraction(0) if allowance.replace else COUNT_SHARE
+        comparing = (1 - counting) * (COMPARING if allowance.pure else COMPARING_GAUSSIAN)
+        epsilon = allowance.part(comparing).pure_epsilon
+        # Infinite for a tiny alpha; no more than can be drawn is ever planned.
+        enough = min(4 * math.log(domain.n_cells) / alpha / alpha, 2.0**53)
+        # With room for the session's rounding: after the charge, no draw may fail.
         drawable = 2.0**50 * epsilon / (4 * QUERY_UNIT)
         if (stated or 1) > drawable:
             raise ValueError(
                 f"n_updates = {shown(stated or 1, 500)} at epsilon = {self.epsilon:g} needs more "
                 "noise than can be drawn exactly; state fewer n_updates or a larger epsilon"
             )
-        most = max(math.ceil(min(most, drawable - 1)), 1)
+        most = max(math.ceil(min(enough, drawable - 1)), 1)
         updates = stated or self._affordable(most, alpha * (n or 0.0) / 2, epsilon)
         answering = (1 - counting - comparing) / updates
         return _Plan(alpha, updates, counting, comparing, answering, epsilon)
@@ -395,17 +372,13 @@ class PrivateMultiplicativeWeights(ReleaserMixin, BaseEstimator):
     ) -> float:
         """Return the error of the worst answer, on average over fits.
 
-        Nothing private is read and nothing is charged. Use it to see whether epsilon is large
-        enough for these queries. They are asked in order about public rows, a few times, each time
-        with fresh noise. Queries after the last update are answered by `predict`. `error_bound`
-        holds for any rows and queries.
+        Nothing private is read and nothing is charged. The queries are asked in order about public
+        rows, a few times, each time with fresh noise; after the last update `predict` answers them.
+        `error_bound` holds for any rows and queries.
 
         Parameters
         ----------
-        n_samples : int
-            Number of rows, as far as it is public.
-        n_features : int, default=None
-            Number of columns, where neither ``domain`` nor an earlier fit tells it.
+        {sizes}
         like : array-like or table of shape (n_like, n_features), or fitted releaser
             Public rows that resemble the private ones (made-up ones will do), of any number; or an
             earlier fit, from which rows are drawn. There is no default, because the measurements
@@ -430,21 +403,21 @@ class PrivateMultiplicativeWeights(ReleaserMixin, BaseEstimator):
         if like is None:
             raise unanswered(self, "the rows and on the queries", ". error_bound() holds for any")
         table = PublicTable(like, domain, n)
-        every = _usual_queries(domain) if queries is None else [as_queries(q) for q in queries]
-        exact = [float(table.answers(query)[0]) for query in every]
-        with rehearsal(self, self._adjacency) as made:
+        stated = _usual_queries(domain) if queries is None else [as_queries(q) for q in queries]
+        exact = [float(table.answers(query)[0]) for query in stated]
+        with rehearsal(self, self._adjacency) as unfitted:
 
-            def once(number: int) -> float:
-                with made(number).fit(table.rows) as fitted:
+            def error(number: int) -> float:
+                with unfitted(number).fit(table.rows) as fitted:
                     answers = [
                         fitted.answer(query)
                         if fitted.n_updates_left_
                         else float(fitted.predict(query)[0])
-                        for query in every
+                        for query in stated
                     ]
                 return float(np.abs(np.array(answers) - exact).max())
 
-            return mean_error(once, least=5, most=30)
+            return mean_error(error, least=5, most=30)
 
     def error_bound(
         self,
@@ -454,17 +427,13 @@ class PrivateMultiplicativeWeights(ReleaserMixin, BaseEstimator):
         n_queries: int = 100,
         beta: float = 0.05,
     ) -> float:
-        """Return a bound on the error of answers while updates are left.
+        """Return a bound on the error of the worst of `n_queries` answers, while updates are left.
 
-        Nothing is fitted, read or charged. Use it to see whether epsilon is large enough for this
-        `alpha` and `n_updates`. The bound is on the worst of `n_queries` answers, for any rows.
+        Nothing is fitted, read or charged. It holds for any rows.
 
         Parameters
         ----------
-        n_samples : int
-            Number of rows, as far as it is public.
-        n_features : int, default=None
-            Number of columns, where neither ``domain`` nor an earlier fit tells it.
+        {sizes}
         n_queries : int, default=100
             Number of queries that will be asked.
         beta : float, default=0.05
@@ -480,31 +449,31 @@ class PrivateMultiplicativeWeights(ReleaserMixin, BaseEstimator):
         k = check_integer(n_queries, "n_queries", low=1)
         check_parameter(beta, "beta", FRACTION)
         plan = self._plan(self._known_domain(n_features), n)
-        whole, third = self._allowance(), float(beta) / 3
+        allowance, third = self._allowance(), float(beta) / 3
 
         def tail(share: Fraction, times: int) -> float:
-            """Return what `times` numbers of sensitivity 1 are off by, but for a third of beta."""
-            level = whole.part(share).level
-            if whole.pure:
+            """Return the error of `times` numbers of sensitivity 1, but for a third of beta."""
+            level = allowance.part(share).level
+            if allowance.pure:
                 return math.log(times / third) / level + 1
             return math.sqrt(2 * math.log(2 * times / third)) / level + 1
 
         counted = tail(plan.counting, 1) if plan.counting else 0.0
         margin = comparison_margin(plan.n_updates, plan.comparing_epsilon, k, third)
-        kept = THRESHOLD * plan.alpha * (n + counted) + margin
+        unmeasured = THRESHOLD * plan.alpha * (n + counted) + margin
         measured = tail(plan.answering, min(plan.n_updates, k))
-        return min((max(kept, measured) + counted) / n, 1.0)
+        return min((max(unmeasured, measured) + counted) / n, 1.0)
 
 
 def _usual_queries(domain: Domain) -> list[Queries]:
     """Return cells of pairs of columns, at random."""
     rng = rehearsal_rng()
-    found = []
+    queries = []
     for _ in range(USUAL_ASKED):
         k = min(2, domain.n_columns)
         columns = tuple(sorted(rng.choice(domain.n_columns, size=k, replace=False).tolist()))
         cell = [int(rng.integers(domain.sizes[j])) for j in columns]
         weights = np.zeros([domain.sizes[j] for j in columns])
         weights[tuple(cell)] = 1.0
-        found.append(linear_queries(weights.reshape(1, -1), columns=list(columns)))
-    return found
+        queries.append(linear_queries(weights.reshape(1, -1), columns=list(columns)))
+    return queries

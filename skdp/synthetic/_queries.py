@@ -1,7 +1,6 @@
 """Linear queries as users state them: conjunctions, thresholds, intervals, parities, functions.
 
-A specification says what to ask; with a public `Domain` it becomes a `Workload`, which a session
-answers. No data is read.
+With a public `Domain` a specification becomes a `Workload`, which a session answers.
 """
 
 from __future__ import annotations
@@ -9,8 +8,9 @@ from __future__ import annotations
 import math
 import numbers
 from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
+from functools import reduce
 from itertools import combinations, pairwise
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -32,7 +32,7 @@ class Queries:
 
     A query is a function of one row with values in [0, 1]; its answer is its mean over the rows.
     Queries are made by `conjunctions`, `thresholds`, `intervals`, `parities` and `linear_queries`;
-    ``a + b`` asks the queries of both. Objects are immutable, so estimators may share them.
+    ``a + b`` has the queries of both. Objects are immutable, so estimators may share them.
     """
 
     @property
@@ -55,11 +55,6 @@ class Queries:
         Returns
         -------
         groups : list of skdp.queries.Group
-
-        Raises
-        ------
-        TypeError, ValueError
-            If the queries do not fit the domain.
         """
         raise NotImplementedError
 
@@ -88,16 +83,7 @@ class Queries:
         return Workload(domain.sizes, groups)
 
     def __call__(self, domain: Domain) -> Workload:
-        """Return the queries on a domain; the same as `workload`.
-
-        Parameters
-        ----------
-        domain : Domain
-
-        Returns
-        -------
-        workload : skdp.queries.Workload
-        """
+        """Return the queries on a domain, as `workload` does."""
         return self.workload(domain)
 
     def __add__(self, other: object) -> Queries:
@@ -121,7 +107,7 @@ class _Sum(Queries):
     """The queries of several specifications, one after the other."""
 
     def __init__(self, parts: Iterable[Queries]) -> None:
-        self._all = tuple(one for part in parts for one in part.parts)
+        self._all = tuple(single for part in parts for single in part.parts)
 
     @property
     def parts(self) -> tuple[Queries, ...]:
@@ -141,8 +127,29 @@ class _Sum(Queries):
 class _OnColumns(Queries):
     """Queries on some columns of the domain, given by name or position; None for all."""
 
+    # Seeded noise is keyed by the attributes of an instance, so names of arguments are the class's.
+    _name = "linear_queries"
+    _options: ClassVar[tuple[str, ...]] = ("columns",)
+
     def __init__(self, columns: Any) -> None:
         self.columns = _check_columns(columns)
+
+    def _argument(self) -> Any:
+        """Return the argument without a name, for displays; None if there is none."""
+        return getattr(self, "order", None)
+
+    @property
+    def key(self) -> tuple[Any, ...]:
+        options = [getattr(self, name) for name in self._options]
+        stated = [("by column", *v.items()) if isinstance(v, dict) else v for v in options]
+        return (self._argument(), *stated)
+
+    def __repr__(self) -> str:
+        argument, options = self._argument(), [(k, getattr(self, k)) for k in self._options]
+        stated = [f"{k}={v!r}" for k, v in options if v is not None and v is not False]
+        return (
+            f"{self._name}({', '.join([*([] if argument is None else [str(argument)]), *stated])})"
+        )
 
     def _positions(self, domain: Domain) -> list[int]:
         """Return the stated columns in the order stated; all if none are."""
@@ -171,6 +178,9 @@ class _OnColumns(Queries):
 
 
 class _Conjunctions(_OnColumns):
+    _name = "conjunctions"
+    _options = ("monotone", "columns", "values")
+
     def __init__(self, order: Any, monotone: bool, columns: Any, values: Any) -> None:
         super().__init__(columns)
         self.order = check_integer(order, "order", low=1)
@@ -181,17 +191,6 @@ class _Conjunctions(_OnColumns):
             raise ValueError("values is for monotone=True only: other conjunctions ask every value")
         self.values = dict(values) if isinstance(values, Mapping) else values
 
-    @property
-    def key(self) -> tuple[Any, ...]:
-        values = self.values
-        if isinstance(values, dict):
-            values = ("by column", *values.items())
-        return (self.order, self.monotone, self.columns, values)
-
-    def __repr__(self) -> str:
-        return _call("conjunctions", self.order, monotone=self.monotone, columns=self.columns,
-                     values=self.values)  # fmt: skip
-
     def groups(self, domain: Domain) -> list[Group]:
         sets = self._sets(domain, self.order)
         if not self.monotone:
@@ -200,9 +199,7 @@ class _Conjunctions(_OnColumns):
         code = {j: self._code(domain, j, values) for j in self._positions(domain)}
         groups: list[Group] = []
         for s in sets:
-            cell = 0
-            for j in s:
-                cell = cell * domain.sizes[j] + code[j]
+            cell = reduce(lambda cell, j: cell * domain.sizes[j] + code[j], s, 0)
             groups.append(Cells(s, np.array([cell])))
         return groups
 
@@ -212,20 +209,20 @@ class _Conjunctions(_OnColumns):
             return {}
         if not isinstance(self.values, dict):
             return dict.fromkeys(self._positions(domain), self.values)
-        found: dict[int, Any] = {}
+        by_position: dict[int, Any] = {}
         for key, value in self.values.items():
             try:
                 j = domain.position(key)
             except ValueError:
                 raise ValueError(f"values names no column of the domain: {key!r}") from None
-            if j in found:
+            if j in by_position:
                 raise ValueError(f"values names a column twice: {key!r}")
-            found[j] = value
-        return found
+            by_position[j] = value
+        return by_position
 
     @staticmethod
     def _code(domain: Domain, j: int, values: dict[int, Any]) -> int:
-        """Return the code of the value that a monotone conjunction asks of a column."""
+        """Return the code of the value of a column in a monotone conjunction."""
         if j not in values:
             return domain.sizes[j] - 1
         label = j if domain.names is None else domain.names[j]
@@ -239,53 +236,38 @@ class _Conjunctions(_OnColumns):
 class _Ordered(_OnColumns):
     """Queries on each of some ordered columns by itself."""
 
-    name = ""
+    _group: type[Prefixes] | type[Intervals]
 
-    @property
-    def key(self) -> tuple[Any, ...]:
-        return (self.columns,)
-
-    def __repr__(self) -> str:
-        return _call(self.name, columns=self.columns)
+    def groups(self, domain: Domain) -> list[Group]:
+        return [self._group(j) for j in self._ordered(domain)]
 
     def _ordered(self, domain: Domain) -> list[int]:
         """Return the stated columns, whose order the domain states; else all with an order."""
         if self.columns is not None:
             return self._positions(domain)
-        found = [j for j in range(domain.n_columns) if _is_ordered(domain, j)]
-        if not found:
+        ordered = [j for j in range(domain.n_columns) if _is_ordered(domain, j)]
+        if not ordered:
             raise ValueError(
-                f"queries: {self.name} needs an ordered column (Bins, or numbers that increase), "
+                f"queries: {self._name} needs an ordered column (Bins, or numbers that increase), "
                 "and the domain has none; columns= takes the order of the categories stated"
             )
-        return found
+        return ordered
 
 
 class _Thresholds(_Ordered):
-    name = "thresholds"
-
-    def groups(self, domain: Domain) -> list[Group]:
-        return [Prefixes(j) for j in self._ordered(domain)]
+    _name, _group = "thresholds", Prefixes
 
 
 class _Intervals(_Ordered):
-    name = "intervals"
-
-    def groups(self, domain: Domain) -> list[Group]:
-        return [Intervals(j) for j in self._ordered(domain)]
+    _name, _group = "intervals", Intervals
 
 
 class _Parities(_OnColumns):
+    _name = "parities"
+
     def __init__(self, order: Any, columns: Any) -> None:
         super().__init__(columns)
         self.order = check_integer(order, "order", low=1)
-
-    @property
-    def key(self) -> tuple[Any, ...]:
-        return (self.order, self.columns)
-
-    def __repr__(self) -> str:
-        return _call("parities", self.order, columns=self.columns)
 
     def groups(self, domain: Domain) -> list[Group]:
         groups: list[Group] = []
@@ -302,13 +284,13 @@ class _Matrix(_OnColumns):
         super().__init__(columns)
         self.weights = weights
 
+    def _argument(self) -> str:
+        n, cells = self.weights.shape
+        return f"<{n} x {cells} matrix>"
+
     @property
     def key(self) -> tuple[Any, ...]:
         return (self.weights.shape, self.weights.dtype.str, self.weights.tobytes(), self.columns)
-
-    def __repr__(self) -> str:
-        n, cells = self.weights.shape
-        return _call("linear_queries", f"<{n} x {cells} matrix>", columns=self.columns)
 
     def groups(self, domain: Domain) -> list[Group]:
         positions = self._positions(domain)
@@ -328,6 +310,10 @@ class Functions(_OnColumns):
         super().__init__(columns)
         self.functions = tuple(functions)
 
+    def _argument(self) -> str:
+        names = [getattr(g, "__name__", type(g).__name__) for g in self.functions]
+        return f"<{', '.join(names)}>"
+
     @property
     def key(self) -> tuple[Any, ...]:
         return (self.functions, self.columns)
@@ -338,10 +324,6 @@ class Functions(_OnColumns):
         codes, times = np.unique(rows[:, positions], axis=0, return_counts=True)
         means: NDArray[np.float64] = self.at(domain, positions, codes) @ times / len(rows)
         return means
-
-    def __repr__(self) -> str:
-        names = [getattr(g, "__name__", type(g).__name__) for g in self.functions]
-        return _call("linear_queries", f"<{', '.join(names)}>", columns=self.columns)
 
     def groups(self, domain: Domain) -> list[Group]:
         positions = self._positions(domain)
@@ -429,15 +411,6 @@ def _in_unit(value: Any, query: int) -> float:
     return number
 
 
-def _call(name: str, *args: Any, **options: Any) -> str:
-    stated = [
-        f"{key}={value!r}"
-        for key, value in options.items()
-        if value is not None and value is not False
-    ]
-    return f"{name}({', '.join([*map(str, args), *stated])})"
-
-
 # --- how users state queries ----------------------------------------------------------------------
 
 
@@ -449,11 +422,10 @@ def conjunctions(
     Parameters
     ----------
     order : int, default=2
-        Number of columns of each query. All sets of this many columns are asked.
+        Number of columns of each query, for all sets of this many columns.
     monotone : bool, default=False
         False: one query for each cell of each marginal table of this many columns (general
-        conjunctions). True: one query for each set of columns: whether all of them have a stated
-        value.
+        conjunctions). True: one query for each set of columns: whether all have a stated value.
     columns : sequence, default=None
         Names or positions of the columns to choose from; None: all columns.
     values : value or mapping from column to value, default=None
@@ -535,7 +507,7 @@ def parities(order: int = 2, *, columns: Any = None) -> Queries:
     Parameters
     ----------
     order : int, default=2
-        Number of columns of each query. All sets of this many columns are asked.
+        Number of columns of each query, for all sets of this many columns.
     columns : sequence, default=None
         Names or positions of the columns to choose from; None: all columns.
 
@@ -580,9 +552,8 @@ def linear_queries(q: ArrayLike | Callable | Sequence[Callable], *, columns: Any
     Coefficients other than 0 and 1 are rounded to multiples of 2**-20.
 
     **Cost.** A function is called in Python once for every cell of the stated columns, which takes
-    10 to 20 microseconds each. So name the columns that it reads. On a domain of 2**20 cells, each
-    evaluation of a function of two columns takes 0.1 seconds with ``columns=``, and 17 seconds
-    without.
+    10 to 20 microseconds each. So name the columns that it reads: on a domain of 2**20 cells, a
+    function of two columns takes 0.1 seconds with ``columns=``, and 17 seconds without.
 
     Examples
     --------
@@ -592,7 +563,7 @@ def linear_queries(q: ArrayLike | Callable | Sequence[Callable], *, columns: Any
     >>> late.workload(domain).answers([[10, 20], [30, 40]]).tolist()
     [40]
 
-    A function of few columns is asked at their cells only, if they are named.
+    A function of few columns is evaluated at their cells only, if they are named.
 
     >>> late = linear_queries(lambda row: row["delay"] > 15, columns=["delay"])
     >>> late.workload(domain).answers([[10, 20], [30, 40]]).tolist()

@@ -122,8 +122,8 @@ MUTANTS = (
     # --- what a fit learns from -------------------------------------------------------------------
     _m(
         "MWEM stops when the data are fitted", "synthetic._mwem",
-        "            measured.append(one(t))\n",
-        "            measured.append(one(t))\n"
+        "            measured.append(measure(t))\n",
+        "            measured.append(measure(t))\n"
         "            known = self._plan.workload.answers(self.weights.p) * self._n\n"
         "            from skdp.queries.workloads import exact_answers\n"
         "            work = self._plan.workload\n"

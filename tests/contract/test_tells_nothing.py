@@ -481,8 +481,8 @@ def test_the_order_of_two_bad_cells_does_not_show(entrance):
         assert outcome(call, first) == outcome(call, second), (a, b)
 
 
-# Of public things: a basis, and the made-up rows of an audit.
-PUBLIC = {"density_ratio/_features.py", "audit/_transcripts.py"}
+# Of public things: the made-up rows of an audit.
+PUBLIC = {"audit/_transcripts.py"}
 
 
 def test_no_error_is_raised_while_one_of_any_kind_is_handled():

@@ -7,7 +7,7 @@ import pytest
 from sklearn.metrics.pairwise import rbf_kernel
 
 from skdp.base.nystroem import LEAST_SIGNAL
-from skdp.density_ratio._features import Moments, criterion, median_distance, solve
+from skdp.density_ratio._ulsif import Moments, criterion, median_distance, solve
 
 
 def samples(seed=0, n=300, N=40, b=12, gamma=0.5):

@@ -22,7 +22,7 @@ from sklearn.preprocessing import (
 from skdp import DPuLSIF, PrivacyBudget
 from skdp.core.transcript import record, replay
 from skdp.density_ratio import stack_samples
-from skdp.density_ratio._features import is_elementwise
+from skdp.density_ratio._ulsif import is_elementwise
 from tests.density_ratio.shifted import samples
 from tests.folding import each
 

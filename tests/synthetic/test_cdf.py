@@ -13,7 +13,7 @@ from sklearn.base import clone
 from skdp import PrivacyBudget
 from skdp.queries import largest_threshold_size
 from skdp.synthetic import DPEmpiricalCDF
-from skdp.synthetic._cdf import grid_between, tuned_size
+from skdp.synthetic._small_db import grid_between, tuned_size
 from tests.folding import each
 
 A = "add_or_remove_one"
