@@ -381,7 +381,7 @@ class DPGroupBy(BaseEstimator):
         Parameters
         ----------
         table : table of pandas, polars or pyarrow, dict of arrays, DuckDB relation, Source, or path
-                Paths are of Parquet files, which DuckDB reads. The last three are read once, before the
+            Paths are of Parquet files, which DuckDB reads. The last three are read once, before the
             charge. More than 2**24 rows of them go to a temporary folder (TMPDIR says where), which
             is removed when the fit ends.
         y : None
