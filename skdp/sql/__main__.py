@@ -20,8 +20,6 @@ from skdp.exceptions import BudgetExceededError, LedgerError, QueryRefusedError
 from skdp.sql._answers import Answer
 from skdp.sql._database import PrivateDatabase, told
 
-__all__ = ["main"]
-
 
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="python -m skdp.sql", description="Private SQL.")

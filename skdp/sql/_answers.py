@@ -25,8 +25,6 @@ from skdp.sql._intervals import conditional_notes, ends_of
 from skdp.sql._plan import Plan
 from skdp.sql.ir import quoted
 
-__all__ = ["Answer", "Subquery", "answer_of", "columns_of_answer", "encoded_keys"]
-
 
 @dataclass(eq=False, repr=False)
 class Answer:

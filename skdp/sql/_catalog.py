@@ -19,8 +19,6 @@ from skdp.sql.ir import column_type, quoted, text_of
 from skdp.tabular import checked, stated_type, type_name, with_types
 from skdp.user_code import cancellable, or_raise, suppress_warnings
 
-__all__ = ["Catalog", "Column", "Table", "bounds_of", "folded", "open_catalog", "rows_of"]
-
 _KEYS = {"unit", "owner", "columns", "keys", "types"}
 # Of other types two that differ are equal (a month and 30 days), or cells have any length.
 _OTHER_IDS = ("UUID", "BLOB", "BIT", "TIMESTAMP WITH TIME ZONE", "TIMESTAMP_NS", "TIME")

@@ -36,9 +36,6 @@ from skdp.sql._stages import (
 )
 from skdp.sql._syntax import parsed
 
-__all__ = ["PrivateDatabase", "dpsql", "load_ipython_extension", "told"]
-
-
 PRIVATE = "private"
 _EACH_ROW = "row"  # the column of ids where each row of a table is a unit
 _EXAMPLE = {"max_keys_per_unit": 4, "max_rows_per_unit": 8}

@@ -28,8 +28,6 @@ from skdp.sql.rules import compiled
 if TYPE_CHECKING:
     from skdp.sql._plan import Plan, Specification
 
-__all__ = ["check_names", "conditional_notes", "depends_on", "ends_of", "interval_of"]
-
 Ends = tuple[str, str]
 
 _LONGEST = 100_000  # characters of SQL: products of products have each end several times

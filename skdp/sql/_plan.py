@@ -28,6 +28,7 @@ from skdp.sql._syntax import (
     SOURCES,
     clamp_of,
     is_anonymized,
+    item_at,
     only,
     plain_aggregate,
     refusal,
@@ -51,8 +52,6 @@ from skdp.sql.ir import (
 from skdp.sql.operators import TO_NUMBERS
 from skdp.sql.rules import compiled, condition
 from skdp.user_code import or_raise
-
-__all__ = ["EVERYTHING", "MOST_KEYS", "Key", "Plan", "Specification", "planned"]
 
 MOST_KEYS = 100_000
 _MOST_ROWS = 10**9
@@ -674,15 +673,9 @@ def _tail(select: exp.Select, scope: Released, items: list[tuple[str, exp.Expr]]
     order = select.args.get("order")
     for item in () if order is None else order.expressions:
         only(item, "this", "desc", "nulls_first")
-        of = item.this
-        if isinstance(of, exp.Literal) and not of.is_string:
-            place = int(of.this) - 1 if str(of.this).isdigit() else -1
-            if not 0 <= place < len(items):
-                reason = f"ORDER BY {said(of)} is not the number of a column of SELECT"
-                refuse(item, reason, f"use a number from 1 to {len(items)}, or a name")
-            of = items[place][1]
-        elif isinstance(of, exp.Column) and not of.table and folded(of.name) in scope.aliases:
-            of = scope.aliases[folded(of.name)]
+        of = item_at(item.this, "ORDER BY", items) or item.this
+        if of is item.this and isinstance(of, exp.Column) and not of.table:
+            of = scope.aliases.get(folded(of.name), of)
         way = "DESC" if item.args.get("desc") else "ASC"
         nulls = "FIRST" if item.args.get("nulls_first") else "LAST"
         ordered.append(compiled(of, scope))

@@ -8,23 +8,10 @@ from typing import Any
 from sqlglot import exp
 
 from skdp.sql._catalog import folded
-from skdp.sql._syntax import is_anonymized, only, refusal, refuse, said
+from skdp.sql._syntax import is_anonymized, item_at, only, refusal, refuse, said
 from skdp.sql.ir import BIGINT, DOUBLE, NUMBERS, WORDS, Node, Tree, Type, decimal, quoted
 from skdp.sql.operators import TO_NUMBERS
 from skdp.sql.rules import compiled, condition
-
-__all__ = [
-    "AGGREGATES",
-    "Body",
-    "Field",
-    "InnerAggregates",
-    "Left",
-    "Links",
-    "Relation",
-    "RowScope",
-    "is_aggregate",
-    "item_name",
-]
 
 AGGREGATES = (exp.AggFunc, exp.WithinGroup, exp.Filter, exp.IgnoreNulls)
 
@@ -178,16 +165,11 @@ def is_aggregate(node: exp.Expr) -> bool:
 
 
 def grouped_item(node: exp.Expr, items: list[tuple[str, exp.Expr]], scope: RowScope) -> exp.Expr:
-    """Return what GROUP BY means by a place, by the name of an item, or as it stands."""
-    if isinstance(node, exp.Literal) and not node.is_string:
-        place = int(node.this) - 1 if str(node.this).isdigit() else -1
-        if not 0 <= place < len(items):
-            reason = f"GROUP BY {said(node)} is not the number of a column of SELECT"
-            refuse(node, reason, f"use a number from 1 to {len(items)}, or a name")
-        return items[place][1]
+    """Return the expression that an item of GROUP BY means: by its number, by name, or itself."""
+    item = item_at(node, "GROUP BY", items)
     if isinstance(node, exp.Column) and not node.table and scope.own(node) is None:
-        return {folded(name): item for name, item in items}.get(folded(node.name), node)
-    return node
+        item = {folded(name): item for name, item in items}.get(folded(node.name))
+    return node if item is None else item
 
 
 def item_name(item: exp.Expr, number: int) -> str:
@@ -212,11 +194,7 @@ class Links:
 
     def see(self, test: exp.Expr, scope: RowScope) -> None:
         """Take note of an equality of ids."""
-        while isinstance(test, exp.Paren):
-            test = test.this
-        if not isinstance(test, exp.EQ):
-            return
-        a, b = test.this, test.expression
+        a, b = (test.this, test.expression) if isinstance(test, exp.EQ) else (None, None)
         if isinstance(a, exp.Column) and isinstance(b, exp.Column):
             left, right = scope.own(a), scope.own(b)
             if left and right and left[0].tags & right[0].tags:

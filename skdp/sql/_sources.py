@@ -68,8 +68,6 @@ from skdp.sql.operators import alike
 from skdp.sql.rules import compiled, condition
 from skdp.user_code import cancellable, or_raise
 
-__all__ = ["Compiler"]
-
 _MOST_RELATIONS = 100
 _UNIT = "unit"
 MOST_MATCHES = 1_000

@@ -36,17 +36,6 @@ from skdp.sql.rules import RELEASED, RULES, value_of_subquery
 from skdp.tabular import type_name
 from skdp.user_code import cancellable
 
-__all__ = [
-    "AFTER",
-    "PartsError",
-    "Staged",
-    "part_of",
-    "public_answer",
-    "reads_public_tables_alone",
-    "staged",
-]
-
-
 _MOST = 10
 _TABLES = (exp.From, exp.Join, exp.CTE, exp.In, exp.Exists, exp.Union)
 AFTER = (

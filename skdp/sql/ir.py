@@ -31,34 +31,6 @@ from functools import cache
 from string import Formatter
 from typing import Any
 
-__all__ = [
-    "ANY_YEAR",
-    "BIGINT",
-    "BOOL",
-    "DEEPEST",
-    "DOUBLE",
-    "LONGEST",
-    "LONGEST_SQL",
-    "NULL",
-    "NUMBERS",
-    "TEXT",
-    "TIMES",
-    "WORDS",
-    "Node",
-    "TooLargeError",
-    "Tree",
-    "Type",
-    "box",
-    "canonical",
-    "column_type",
-    "decimal",
-    "integer",
-    "quoted",
-    "render",
-    "text_of",
-    "union_of",
-]
-
 LONGEST = 1_000
 DEEPEST = 150  # DuckDB's parser stops at 1,000, and a node has up to six levels of SQL
 LONGEST_SQL = 1_000_000

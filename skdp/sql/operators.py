@@ -6,12 +6,13 @@ import decimal as decimals
 import math
 import operator
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from decimal import Decimal, InvalidOperation
 
 from sqlglot import exp
 
-from skdp.sql._syntax import only, refusal, refuse, said
+from skdp.sql._syntax import only, refusal, refuse, said, signed_digits
 from skdp.sql.ir import (
     BIGINT,
     BOOL,
@@ -35,19 +36,6 @@ from skdp.sql.ir import (
     text_of,
     union_of,
 )
-
-__all__ = [
-    "OPERATORS",
-    "TO_DATES",
-    "TO_NUMBERS",
-    "TRUTH",
-    "Rule",
-    "alike",
-    "grown",
-    "small_integer",
-    "stated_moment",
-    "tested",
-]
 
 TO_NUMBERS = (
     "use CAST(x AS DOUBLE) for text and booleans (a text that is not a number becomes NULL), and "
@@ -402,16 +390,11 @@ def _with_domain(sql: str, type_: Type = DOUBLE) -> Callable[..., Node]:
 
 
 def small_integer(node: exp.Expr | None, most: int, what: str, *, text: bool = False) -> int:
-    """Return an integer that the query states, or refuse."""
-    negative = isinstance(node, exp.Neg)
-    inner = node.this if negative and node is not None else node
-    if isinstance(inner, exp.Literal) and (text or not inner.is_string):
-        try:
-            value = int(str(inner.this))
-        except ValueError:
-            value = most + 1
+    """Return a literal integer (with `text`, also one in quotes), or refuse."""
+    with suppress(ValueError):
+        value = int(signed_digits(node, text=text))
         if abs(value) <= most:
-            return -value if negative else value
+            return value
     given = "" if node is None else f", not {said(node)}"
     reason = f"{what} must be a literal integer of at most {most}{given}"
     raise refusal(node, reason, f"write a number from 0 to {most}")

@@ -51,18 +51,6 @@ from skdp.sql.operators import (
     tested,
 )
 
-__all__ = [
-    "FUNCTIONS",
-    "RELEASED",
-    "RULES",
-    "SHIFTED",
-    "Scope",
-    "compiled",
-    "condition",
-    "value_of_subquery",
-]
-
-
 # --- dates --------------------------------------------------------------------------------------
 
 
