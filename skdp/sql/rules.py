@@ -21,6 +21,7 @@ from skdp.sql.ir import (
     BOOL,
     DATE,
     DOUBLE,
+    FLOAT,
     LONGEST,
     MOST_YEARS,
     NULL,
