@@ -551,7 +551,7 @@ def _planned(
 
 def _left_keys(select: exp.Expr, body: Body, keys: list[Key]) -> str | None:
     """Return SQL of all keys, where public tables on the left of a LEFT JOIN state them."""
-    left = body.left
+    left = body.public_left
     if left is None:
         return None
     if any(relation.released is not None for _, relation, _ in left.scope.tables):
