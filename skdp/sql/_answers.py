@@ -273,7 +273,7 @@ def _released_columns(plan: Plan) -> list[tuple[str, str]]:
     """Return the columns of what `DPGroupBy` releases, with their types."""
     columns = [(name, "VARCHAR") for name in plan.by]
     for aggregate in plan.aggregates:
-        counted = aggregate.kind in ("count", "distinct_units") or aggregate.whole
+        counted = aggregate.kind in ("count", "distinct_units") or aggregate.counts_rows
         kind = "BIGINT" if counted else "DOUBLE"
         columns += [(f"{aggregate.name}{end}", kind) for end in ("", "_low", "_high")]
         if aggregate.kind == "mean":
@@ -325,7 +325,7 @@ def answer_of(plan: Plan, by: Any, subqueries: Sequence[Subquery] = ()) -> Answe
     """Return the answer to a query from what was released."""
     columns = _released_columns(plan)
     connection = _database_of(plan, subqueries)
-    whole = {aggregate.name for aggregate in plan.aggregates if aggregate.whole}
+    whole = {aggregate.name for aggregate in plan.aggregates if aggregate.counts_rows}
     released = {name: by.table_[name] for name, _ in columns if name in by.table_}
     for name, parts in plan.levels:
         ends = by.intervals(name, 1 - 0.05 / parts)

@@ -465,7 +465,7 @@ def _explained(
     shown = {}
     for aggregate in plan.aggregates:
         bounds = plan.bounds.get(aggregate.column)
-        if aggregate.column and not aggregate.whole:
+        if aggregate.column and not aggregate.counts_rows:
             what = f"clipped to [{bounds[0]:g}, {bounds[1]:g}]" if bounds else "bounds are learned"
             shown[aggregate.column] = f"{aggregate.column}: {what}"
     lines += list(shown.values())

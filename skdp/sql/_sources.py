@@ -171,8 +171,7 @@ class Compiler:
         if not isinstance(node.this, exp.Identifier):
             way = "declare a table with these rows in the parameter tables of PrivateDatabase"
             refuse(node, f"the table function {said(node)} is not supported", way)
-        given = (node.args.get("catalog"), node.args.get("db"), node.this)
-        parts = [part.name for part in given if part is not None]
+        parts = [part.name for part in node.parts]
         declared = self.catalog.named(parts)
         if len(parts) == 1 and folded(parts[0]) in ctes:
             body, outer = ctes[folded(parts[0])]
