@@ -210,9 +210,9 @@ def _of_released(node: exp.Expr, catalog: Catalog) -> bool:
     return True
 
 
-def _around(node: exp.Expr, *kinds: type) -> Any:
+def _around(node: exp.Expr, *kinds: Any) -> Any:
     """Return what is around a SELECT and its parentheses."""
-    at: Any = node.parent
+    at = node.parent
     while isinstance(at, kinds):
         at = at.parent
     return at
