@@ -55,14 +55,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     given = _parser().parse_args(arguments)
     try:
         result = _answered(given)
-    except (
-        BudgetExceededError,
-        LedgerError,
-        OSError,
-        TypeError,
-        ValueError,
-        RuntimeError,
-    ) as error:
+    except (OSError, TypeError, ValueError, RuntimeError) as error:
         print(error, file=sys.stderr)  # noqa: T201
         for item in getattr(error, "subqueries", []):  # they are paid for
             item.to_pandas().to_csv(sys.stdout, index=False)

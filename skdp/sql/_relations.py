@@ -145,9 +145,9 @@ class Links:
         """Take note of an equality of ids."""
         a, b = (test.this, test.expression) if isinstance(test, exp.EQ) else (None, None)
         if isinstance(a, exp.Column) and isinstance(b, exp.Column):
-            left, right = scope.own(a), scope.own(b)
-            if left and right and left[0].tags & right[0].tags:
-                self.pairs.append((left[1], right[1]))
+            first, second = scope.own(a), scope.own(b)
+            if first and second and first[0].tags & second[0].tags:
+                self.pairs.append((first[1], second[1]))
 
     def check(self, node: exp.Expr) -> None:
         """Refuse private tables whose rows are not tied to the same unit."""

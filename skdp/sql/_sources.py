@@ -311,8 +311,8 @@ class Compiler:
             if not owner or name not in relation.fields:
                 reason = f"column {item.name!r} of USING is not on both sides of the join"
                 refuse(join, reason, "use ON with the columns that must be equal")
-            left = exp.column(item.name, table=owner[0])
-            tests.append(exp.EQ(this=left, expression=exp.column(item.name, table=alias)))
+            sides = [exp.column(item.name, table=table) for table in (owner[0], alias)]
+            tests.append(exp.EQ(this=sides[0], expression=sides[1]))
             scope.merged.add(name)
         outer = side == "LEFT"
         if outer and relation.private and not links.handles:
@@ -390,11 +390,11 @@ class Compiler:
         if member is not None:
             if len(select.expressions) != 1 or value is None:
                 refuse(select, *SOURCES["one column"])
-            left = compiled(member, body.scope)
-            linked = bool(left.tags & value.tags)
-            body.deps |= left.deps | value.deps
-            _, (value, left) = alike(self.tree, member, [value, left])
-            equal = f"({value.sql} = {left.sql})"
+            outside = compiled(member, body.scope)
+            linked = bool(outside.tags & value.tags)
+            body.deps |= outside.deps | value.deps
+            _, (value, outside) = alike(self.tree, member, [value, outside])
+            equal = f"({value.sql} = {outside.sql})"
             tests.append(f"({equal} IS DISTINCT FROM FALSE)" if negated else equal)
         if inner.unit is not None:
             if not links.handles:
