@@ -379,10 +379,6 @@ def _released(
     subqueries = parts.subqueries
     answers: list[Answer] = []
     steps = itertools.count()
-    no_rows = (
-        "DuckDB could not compute the rows of the query, for example for lack of memory or disk "
-        "space; nothing was charged"
-    )
 
     def tell(what: str) -> None:
         with suppress(Exception):
@@ -393,7 +389,7 @@ def _released(
     try:
         for i, (plan, by) in enumerate(zip(parts.plans, fits, strict=True)):
             tell(f"rows of part {i + 1} of {len(fits)}")
-            rows_of(cursor, f"CREATE TEMP TABLE skdp_rows_of_query AS {plan.rows}", no_rows)
+            _compute(cursor, plan)
             tell(f"release of part {i + 1} of {len(fits)}")
             by.fit(cursor.table('"temp"."main"."skdp_rows_of_query"'))
             cursor.execute('DROP TABLE "temp"."main"."skdp_rows_of_query"')
@@ -420,6 +416,15 @@ def _released(
     answers[-1].subqueries = answers[:-1]
     tell("done")
     return answers[-1]
+
+
+def _compute(cursor: Any, plan: Plan) -> None:
+    """Compute the rows that are aggregated, before any charge."""
+    text = (
+        "DuckDB could not compute the rows of the query, for example for lack of memory or disk "
+        "space; nothing was charged"
+    )
+    rows_of(cursor, f"CREATE TEMP TABLE skdp_rows_of_query AS {plan.rows}", text)
 
 
 # --- explain: no private row is read --------------------------------------------------------------
