@@ -1,4 +1,4 @@
-"""Private GROUP BY: aggregates by key of rows that belong to people, protecting each person."""
+"""Private GROUP BY: aggregates by key, protecting all rows of each person."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""GROUP BY for people: aggregates by key, private for everything that one unit contributed."""
+"""`DPGroupBy`: private aggregates by key, with bounded contributions of each unit."""
 
 from __future__ import annotations
 
@@ -222,7 +222,7 @@ class DPGroupBy(BaseEstimator):
 
     def _check(self) -> tuple[CallContext, list[Aggregate], tuple[Any, ...] | None]:
         """Return the context of the fit, the aggregates and the stated keys; raise if invalid."""
-        name = DPGroupBy.__name__
+        name, by = DPGroupBy.__name__, self._by()
         context = CallContext(name, self.epsilon, self.delta, self.budget, self.random_state)
         self._check_unit(context)
         if not isinstance(self.dropna, bool):
@@ -233,17 +233,17 @@ class DPGroupBy(BaseEstimator):
         for cap, limit in most.items():
             check_parameter(getattr(self, cap), cap, PRIVATE, Integers(1, limit))
         check_parameter(self.key_method, "key_method", "auto", *KEY_METHODS)
-        if self.unit is not None and self.unit in self._by():
+        if self.unit is not None and self.unit in by:
             raise ValueError(f"{name}: column {self.unit!r} is the unit; by must be other columns")
         check_kinds(self)
         with naming("aggregates"):
             stated = {} if self.aggregates is None else self.aggregates
             aggregates = plan.check_aggregates(stated, self.bounds)
-        results.check_outputs(self._by(), self.unit, aggregates)
+        results.check_outputs(by, self.unit, aggregates)
         plan.check_bounds_used(aggregates, self.bounds)
         private = isinstance(self.keys, str) and self.keys == PRIVATE
-        listed = None if private else plan.check_keys(self.keys, self._by())
-        parts = listed or () if len(self._by()) == 1 else itertools.chain(*(listed or ()))
+        listed = None if private else plan.check_keys(self.keys, by)
+        parts = listed or () if len(by) == 1 else itertools.chain(*(listed or ()))
         if self.dropna and any(part is None for part in parts):
             raise ValueError(f"{name}: None is a key only with dropna=False")
         if listed is None and not float(self.delta):
@@ -296,6 +296,7 @@ class DPGroupBy(BaseEstimator):
         delta = float(self.delta)
         if listed is not None:
             return delta, 0.0
+        # The selection of keys needs a delta; Laplace noise leaves it all of it.
         return (0.0, delta) if self._pure(aggregates, listed) else (delta / 2, delta / 2)
 
     def privacy_cost(self) -> Cost:
@@ -306,9 +307,9 @@ class DPGroupBy(BaseEstimator):
         cost : skdp.budget.Cost
         """
         _, aggregates, listed = self._check()
-        noise, apart = self._deltas(aggregates, listed)
+        noise, keys = self._deltas(aggregates, listed)
         mu = gdp_mu(float(self.epsilon), noise) if noise else None
-        return Cost(epsilon=float(self.epsilon), delta=noise + apart, mu=mu, separate_delta=apart)
+        return Cost(epsilon=float(self.epsilon), delta=noise + keys, mu=mu, separate_delta=keys)
 
     def expected_error(
         self,
@@ -344,12 +345,20 @@ class DPGroupBy(BaseEstimator):
             caps.append(int(check_parameter(cap, name, Integers(1))))
         shares = self._shares(aggregates, listed)
         known = plan.stated_bounds(bounds or {})
-        plan.check_guesses(aggregates, known, rows_per_key)
+        for aggregate in aggregates:
+            column = aggregate.column
+            if plan.learns(aggregate) and column not in known:
+                raise ValueError(
+                    f"bounds of column {column!r} are learned: state a guess, "
+                    f"bounds={{{column!r}: (low, high)}}"
+                )
+            if aggregate.kind in ("mean", "variance", "std", "quantile") and not rows_per_key:
+                raise ValueError(f"{aggregate.name}: rows_per_key must be given")
         aggregates = plan.with_bounds(aggregates, known)
         cost = self.privacy_cost()
         allowance = Allowance(cost.epsilon, cost.mu, context.adjacency)
         part, rows = allowance.part(shares["term"]), rows_per_key or 1.0
-        return {one.name: results.expected_width(one, part, caps, rows) for one in aggregates}
+        return {a.name: results.expected_width(a, part, caps, rows) for a in aggregates}
 
     def _shares(self, aggregates: list[Aggregate], listed: Any) -> dict[str, Fraction]:
         """Return the share of each kind of release: exact fractions, together at most 1."""
@@ -373,7 +382,7 @@ class DPGroupBy(BaseEstimator):
         Parameters
         ----------
         table : table of pandas, polars or pyarrow, dict of arrays, DuckDB relation, Source, or path
-            Paths: Parquet files, which DuckDB reads. The last three are read once, before the
+            Paths are of Parquet files, which DuckDB reads. The last three are read once, before the
             charge. More than 2**24 rows of them go to a temporary folder (TMPDIR says where), which
             is removed when the fit ends.
         y : None
@@ -397,11 +406,12 @@ class DPGroupBy(BaseEstimator):
                     rows.own_keys()
                 else:
                     listed = rows.stated_keys(listed)
-                noise, apart = self._deltas(aggregates, listed)
+                noise_delta, key_delta = self._deltas(aggregates, listed)
                 # Of this class, so that seeded noise is the same for a query in SQL.
                 key = functools.partial(public_key, DPGroupBy(**self.get_params(deep=False)))
-                session = context.open(rows, key, delta=noise, separate_delta=apart)
-                with session:
+                with context.open(
+                    rows, key, delta=noise_delta, separate_delta=key_delta
+                ) as session:
                     columns = self._released(session, aggregates, listed)
                     self.privacy_ = session.certificate()
             finally:
@@ -410,9 +420,9 @@ class DPGroupBy(BaseEstimator):
             self._numbers = {name: cells for name, cells in columns.items() if name not in by}
             typed = {c: column_of_values(columns[c], kind, table) for c, kind in rows.types.items()}
             self.table_ = table_of(columns | typed, table)
-            self.notes_ = results.notes_of(self, {one.kind for one in aggregates}) + self._without()
-            texts = results.remarks(self, aggregates, self._unclear, columns) if aggregates else []
-            for text in texts:
+            kinds = {aggregate.kind for aggregate in aggregates}
+            self.notes_ = results.notes_of(self, kinds) + self._missing_rows()
+            for text in results.remarks(self, aggregates, self._unclear, columns):
                 warnings.warn(text, stacklevel=outside_level())
         return self
 
@@ -421,31 +431,36 @@ class DPGroupBy(BaseEstimator):
             table,
             by=self._by(),
             unit=self.unit,
-            columns=list(dict.fromkeys(one.column for one in aggregates if one.column)),
+            columns=list(
+                dict.fromkeys(aggregate.column for aggregate in aggregates if aggregate.column)
+            ),
             types=self.types,
             dropna=self.dropna,
             random_state=self.random_state,
             allow_empty=self.unit is not None or context.allows_empty,
         )
 
-    def _without(self) -> list[str]:
-        """Return a note on rows that are left out: the same whether there are any or not."""
+    def _missing_rows(self) -> list[str]:
+        """Return a note on rows without id or key: the same whether there are any or not."""
         names = [] if self.unit is None else [self.unit]
         names += self._by() if self.dropna else []
         listed = " or ".join(map(repr, names))
         return [f"Rows in which {listed} is missing, if there are any, are left out"] * bool(names)
 
     def _released(
-        self,
-        session: Session,
-        aggregates: list[Aggregate],
-        listed: tuple[Any, ...] | None,
+        self, session: Session, aggregates: list[Aggregate], listed: tuple[Any, ...] | None
     ) -> dict[str, list[Any]]:
         """Release everything; return the columns of the result."""
         shares = self._shares(aggregates, listed)
         aggregates = self._bounded(session, aggregates, shares)
-        self.bounds_ = {one.name: one.bounds for one in aggregates if one.bounds is not None}
-        terms = plan.distinct_terms(term for one in aggregates for term in terms_of(one))
+        self.bounds_ = {
+            aggregate.name: aggregate.bounds
+            for aggregate in aggregates
+            if aggregate.bounds is not None
+        }
+        terms = plan.distinct_terms(
+            term for aggregate in aggregates for term in terms_of(aggregate)
+        )
         shapes = None
         if shares["shapes"]:
             query = unit_sum(UnitShapes(listed, plan.KEY_EDGES, plan.ROW_EDGES))
@@ -463,10 +478,9 @@ class DPGroupBy(BaseEstimator):
         columns = {name: [part[i] for part in parts] for i, name in enumerate(by)}
         if not aggregates:
             return columns
-        if shares["found"] and keys:
-            shapes = session.answer(
-                unit_sum(UnitShapes(keys, plan.KEY_EDGES, plan.ROW_EDGES)), shares["found"]
-            )
+        if shares["shapes of keys"] and keys:
+            query = unit_sum(UnitShapes(keys, plan.KEY_EDGES, plan.ROW_EDGES))
+            shapes = session.answer(query, shares["shapes of keys"])
         self._choose_caps(session, shapes, len(keys), aggregates, terms, shares)
         caps = self.max_keys_per_unit_, self.max_rows_per_unit_
         self.left_out_: dict[str, float] = {}
@@ -476,37 +490,36 @@ class DPGroupBy(BaseEstimator):
         self._noisy: dict[str, Any] = {}
         releases = {}
         for i, term in enumerate(terms if keys else ()):
-            query_of = unit_sum(KeyTotals(keys, tuple(terms), i, *caps))
+            totals = unit_sum(KeyTotals(keys, tuple(terms), i, *caps))
             name = f"{term.kind} {term.column}".strip()
-            releases[repr(term)] = session.answer(query_of, shares["term"], name=name)
-        for one in aggregates:
-            columns |= self._columns(session, one, releases, keys, shares)
+            releases[repr(term)] = session.answer(totals, shares["term"], name=name)
+        for aggregate in aggregates:
+            columns |= self._columns(session, aggregate, releases, keys, shares)
         return columns
 
     def _columns(
         self,
         session: Session,
-        one: Aggregate,
+        aggregate: Aggregate,
         releases: Mapping[str, Release],
         keys: tuple[Any, ...],
         shares: Mapping[str, Fraction],
     ) -> dict[str, list[Any]]:
         """Return an aggregate's columns: values, intervals, and intervals for the population."""
         if not keys:
-            return results.no_columns(one)
-        terms = terms_of(one)
-        found = [releases[repr(term)] for term in terms]
-        self._noisy[one.name] = one, terms, found, session.pure
-        out = self._known(one, results.interval_of(one, terms, found, pure=session.pure))
-        if one.kind != "mean":
-            return out
-        about = results.about_means(terms[1], out[one.name])
-        query = unit_sum(
-            KeyTotals(keys, (about,), 0, self.max_keys_per_unit_, self.max_rows_per_unit_)
-        )
-        spread = session.answer(query, shares["spread"], name=f"spread {one.column}")
-        whole = results.interval_of(one, terms, found, pure=session.pure, spread=spread)
-        return out | self._known(one, whole)
+            return results.no_columns(aggregate)
+        terms, pure = terms_of(aggregate), session.pure
+        totals = [releases[repr(term)] for term in terms]
+        self._noisy[aggregate.name] = aggregate, totals, pure
+        columns = self._known(aggregate, results.interval_of(aggregate, totals, pure=pure))
+        if aggregate.kind != "mean":
+            return columns
+        about = results.about_means(terms[1], columns[aggregate.name])
+        caps = self.max_keys_per_unit_, self.max_rows_per_unit_
+        query = unit_sum(KeyTotals(keys, (about,), 0, *caps))
+        spread = session.answer(query, shares["spread"], name=f"spread {aggregate.column}")
+        population = results.interval_of(aggregate, totals, pure=pure, spread=spread)
+        return columns | self._known(aggregate, population)
 
     def _bounded(
         self, session: Session, aggregates: list[Aggregate], shares: Mapping[str, Fraction]
@@ -514,25 +527,24 @@ class DPGroupBy(BaseEstimator):
         """Return aggregates with bounds, which are learned once for each column without bounds."""
         learned: dict[str, tuple[float, float]] = {}
         self.hidden_units_: dict[str, int] = {}
-        without = [one for one in aggregates if plan.learns(one)]
-        unclear = set()
-        for column in dict.fromkeys(one.column for one in without):
+        without = [aggregate for aggregate in aggregates if plan.learns(aggregate)]
+        self._unclear: set[str] = set()
+        for column in dict.fromkeys(aggregate.column for aggregate in without):
             query, name = unit_sum(UnitSpread(column, plan.SPREAD_EDGES)), f"bounds of {column}"
             spread = session.answer(query, shares["learned"], name=name)
             learned[column], self.hidden_units_[column], clear = plan.learned_range(
                 spread.value, std_of(spread), session.pure
             )
             if not clear:
-                unclear.add(column)
-        self._unclear = {one.name for one in without if one.column in unclear}
+                self._unclear |= {a.name for a in without if a.column == column}
         return plan.with_bounds(aggregates, learned)
 
-    def _known(self, one: Aggregate, columns: dict[str, list[Any]]) -> dict[str, list[Any]]:
+    def _known(self, aggregate: Aggregate, columns: dict[str, list[Any]]) -> dict[str, list[Any]]:
         """Return an aggregate's columns; intervals are NaN if its learned bounds are a guess."""
-        if one.name not in self._unclear:
+        if aggregate.name not in self._unclear:
             return columns
         return {
-            name: cells if name == one.name else [np.nan] * len(cells)
+            name: cells if name == aggregate.name else [np.nan] * len(cells)
             for name, cells in columns.items()
         }
 
@@ -545,12 +557,17 @@ class DPGroupBy(BaseEstimator):
         terms: list[KeyTerm],
         shares: Mapping[str, Fraction],
     ) -> None:
-        """Set both caps: the stated ones, or those of the least error by noise and bounding."""
+        """Set the caps: the stated ones, or those of the smallest error."""
         keys, rows = self._caps()
         if shapes is None:
             self.max_keys_per_unit_, self.max_rows_per_unit_ = int(keys), int(rows)
             return
-        ratios = {one.kind for one in aggregates} <= {"mean", "variance", "std", "quantile"}
+        ratios = {aggregate.kind for aggregate in aggregates} <= {
+            "mean",
+            "variance",
+            "std",
+            "quantile",
+        }
         units = all(term.kind == "units" for term in terms)
         self.max_keys_per_unit_, self.max_rows_per_unit_ = plan.best_caps(
             np.array(shapes[0].value),
@@ -591,10 +608,10 @@ class DPGroupBy(BaseEstimator):
             raise ValueError(f"name must be an aggregate of this fit, got {name!r}")
         if name not in self._noisy:
             return [], []
-        one, terms, found, pure = self._noisy[name]
-        out = results.interval_of(one, terms, found, pure=pure, level=float(level))
-        out = self._known(one, out)
-        return out[f"{name}_low"], out[f"{name}_high"]
+        aggregate, totals, pure = self._noisy[name]
+        columns = results.interval_of(aggregate, totals, pure=pure, level=float(level))
+        columns = self._known(aggregate, columns)
+        return columns[f"{name}_low"], columns[f"{name}_high"]
 
     def __sklearn_is_fitted__(self) -> bool:
         return hasattr(self, "table_")
@@ -608,9 +625,9 @@ class DPGroupBy(BaseEstimator):
             One entry for each key, in the order of `keys_`. Python takes 1 and True for one key.
         """
         check_is_fitted(self)
-        columns = self._numbers
+        columns = self._numbers.items()
         return {
-            key: {name: columns[name][i] for name in columns} for i, key in enumerate(self.keys_)
+            key: {name: cells[i] for name, cells in columns} for i, key in enumerate(self.keys_)
         }
 
 

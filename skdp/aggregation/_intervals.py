@@ -1,7 +1,6 @@
-"""Intervals of released numbers: what noise leaves open, at 95%.
+"""Intervals of noisy counts, sums, means, variances and quantiles.
 
-Nothing is released here: public numbers only, the scale of the noise and what was released. The
-noise is rounded Gaussian or discrete Laplace, independent between numbers.
+The noise is rounded Gaussian or discrete Laplace, independent between numbers.
 """
 
 from __future__ import annotations
@@ -26,7 +25,7 @@ _SMOOTHED = 1.06
 
 
 def half_width(std: float, step: float, *, pure: bool, level: float = LEVEL) -> float:
-    """Return the least multiple of a step that noise stays within, at a level.
+    """Return the smallest multiple of a step that noise stays within, at a level.
 
     Examples
     --------
@@ -69,18 +68,18 @@ def quotient_intervals(
     extra: Any = 0.0,
     level: float = LEVEL,
 ) -> tuple[Floats, Floats]:
-    """Return the quotients in [low, high] that noise of totals and counts allows (Fieller).
+    """Return intervals of total / count, in [low, high], from noisy totals and counts (Fieller).
 
     A quotient r is allowed if |total - r count| is within the quantile of the noise of that
-    difference, which depends only on r. The interval is the hull of all allowed r on a grid of 513
-    numbers. Each end is then bisected between two neighbours of the grid to the last bit, and is
-    the outer one of the last two numbers. `extra` is the variance of each total beyond its noise.
+    difference, which depends on r alone. The interval is the hull of the allowed r on a grid of 513
+    numbers, with ends bisected between neighbours of the grid and rounded outwards. `extra` is
+    variance of each total beyond its noise.
     """
     grid, more = np.linspace(low, high, 513), np.broadcast_to(extra, count.shape)
     beyond = bool(np.any(more))
 
     def slack(r: Floats, t: Floats, n: Floats, more: Floats) -> Floats:
-        """Return by how much each r is allowed."""
+        """Return how far each r is inside the limit."""
         size = np.abs(r) * count_std
         if pure and not beyond:
             limit = _two_laplace_all(total_std, size, level)
@@ -95,7 +94,7 @@ def quotient_intervals(
         return np.asarray(limit - np.abs(t - r * n))
 
     def allowed(part: slice) -> tuple[Any, ...]:
-        """Return the places of the first and the last number of the grid, and if there is one."""
+        """Return the first and last allowed place of the grid, and whether there is any."""
         inside = slack(grid, total[part, None], count[part, None], more[part, None]) >= 0
         last = 512 - np.argmax(inside[:, ::-1], axis=1)
         return np.argmax(inside, axis=1), last, inside.any(axis=1)
@@ -119,12 +118,12 @@ def quotient_intervals(
             fit = slack(grid[between], total, count, more) >= 0
             near, far = np.where(fit, between, near), np.where(fit, far, between)
         first, last = near
-    # Of the grid and the best number, those that are allowed.
-    left = np.minimum(np.where(some, grid[first], high), np.where(fits, best, high))
-    right = np.maximum(np.where(some, grid[last], low), np.where(fits, best, low))
-    below = grid[np.maximum(np.searchsorted(grid, left) - 1, 0)]
-    above = grid[np.minimum(np.searchsorted(grid, right, side="right"), 512)]
-    inside, outside = np.stack([left, right]), np.stack([below, above])
+    # The outermost allowed numbers of the grid and `best`, and the grid's next numbers outwards.
+    lowest = np.minimum(np.where(some, grid[first], high), np.where(fits, best, high))
+    highest = np.maximum(np.where(some, grid[last], low), np.where(fits, best, low))
+    below = grid[np.maximum(np.searchsorted(grid, lowest) - 1, 0)]
+    above = grid[np.minimum(np.searchsorted(grid, highest, side="right"), 512)]
+    inside, outside = np.stack([lowest, highest]), np.stack([below, above])
     inside = np.where(slack(outside, total, count, more) >= 0, outside, inside)
     for _ in range(46):  # the 512th part of a range halved: below the last bit of its ends
         middle = inside + (outside - inside) / 2
@@ -135,7 +134,7 @@ def quotient_intervals(
 
 
 def _in_parts(work: Callable[[slice], tuple[Any, ...]], keys: int, size: int) -> Any:
-    """Return what work returns for all keys: done for a few at a time, so that memory suffices."""
+    """Apply `work` to a few keys at a time, for memory; return its columns for all keys."""
     done = [work(slice(start, start + size)) for start in range(0, max(keys, 1), size)]
     return tuple(np.concatenate(columns) for columns in zip(*done, strict=True))
 
@@ -144,7 +143,7 @@ _Z_LAPLACE = -math.log(1 - LEVEL) / math.sqrt(2)
 
 
 def _two_laplace_all(a: float, sizes: Any, level: float = LEVEL) -> Any:
-    """Return the quantiles for many second standard deviations, by interpolation of their ratio."""
+    """Return quantiles of the sum of two Laplace noises, for many second deviations."""
     ratio = np.minimum(a, sizes) / np.maximum(np.maximum(a, sizes), 1e-300)
     return np.maximum(a, sizes) * np.interp(ratio, _RATIOS, _quantiles(level))
 
@@ -167,10 +166,10 @@ def variance_interval(
 ) -> tuple[Floats, Floats, Floats]:
     """Return variances and their intervals, from noisy counts, sums and sums of squares.
 
-    In half widths of the bounds, about the middle: values in [-1, 1], variances in [0, 1]; `second`
-    is the sum of squares less half the count. With the true v and w = v - 1/2, second count -
-    first**2 - w count**2 is noise of mean -s1**2 - w s0**2 (in stds) and of a variance that is
-    estimated; all v whose deviation is within its quantile are in the interval.
+    Values are in [-1, 1] and variances in [0, 1]; `second` is the sum of squares less half the
+    count. For the true v and w = v - 1/2, second count - first**2 - w count**2 has mean
+    -s1**2 - w s0**2 (in stds) and a variance that is estimated. The interval has all v for which
+    its deviation is within the quantile.
     """
     s0, s1, s2 = stds
     grid = np.linspace(-0.5, 0.5, 4097)
@@ -206,10 +205,10 @@ def variance_interval(
 
 @functools.lru_cache(maxsize=64)
 def tree_excess(depth: int, q: float) -> Floats:
-    """Return the map from a tree's nodes to sums before each edge, less q of all: (edges, nodes).
+    """Return the matrix (edges, nodes) from a tree's nodes to sums before each edge, less q of all.
 
-    Nodes are level by level, without the root. Of all unbiased sums those of least variance: least
-    squares on what the levels say of each other (Hay et al. 2010, Section 4).
+    Nodes are level by level, without the root. Least squares over the levels gives the unbiased
+    sums of smallest variance (Hay et al. 2010, Section 4).
     """
     size = 2**depth
     spans = np.concatenate(
@@ -221,7 +220,7 @@ def tree_excess(depth: int, q: float) -> Floats:
 
 @functools.lru_cache(maxsize=64)
 def _edge_limits(depth: int, q: float, pure: bool) -> Floats:
-    """Return what noise of `tree_excess` stays within at 95%, an edge, in a node's deviations."""
+    """Return the 95% limit of the noise of `tree_excess` at each edge, in deviations of a node."""
     squares = tree_excess(depth, q) ** 2
     variance = squares.sum(axis=1)
     kurtosis = 3 * (squares**2).sum(axis=1) / np.maximum(variance, 1e-300) ** 2
@@ -253,23 +252,16 @@ def _ascending(rows: Floats) -> Floats:
 def quantile_bins(
     nodes: Floats, node_std: float, depth: int, q: float, *, pure: bool
 ) -> tuple[Floats, NDArray[np.int64], NDArray[np.int64]]:
-    """Return where the share q of the rows is reached, in bins, and the bins between which that is.
+    """Return the q-quantiles in bins from 0, and the first and last bin of their intervals.
 
     An edge is below the quantile if clearly less than q of the rows is below it. The noisy shares
-    of rows below edges are made to ascend first, as the true ones do (isotonic regression): an edge
-    far from the quantile that noise alone put near it leaves the interval. Limits are those of one
-    edge, times `_SMOOTHED`, which makes up for the choice of what is averaged: without it intervals
-    held in 93.7% where many bins are empty and exactly q of the rows is before them, with it in
-    94.9% or more (8,000 runs a case). The interval is of whole bins, so elsewhere it holds more
-    often: a bin less would be too short.
-
-    Returns
-    -------
-    value : ndarray of float
-        In bins from 0.
-    first, last : ndarray of int
+    below edges are made to ascend first, as the true ones do (isotonic regression): so an edge far
+    from the quantile does not get into the interval by noise alone.
     """
     size = 2**depth
+    # Regression chooses what it averages, and `_SMOOTHED` makes up for that: without it intervals
+    # held in 93.7% where exactly q of the rows is before many empty bins, with it in 94.9% or more
+    # (8,000 runs a case). Elsewhere they hold more often, since they are of whole bins.
     limit = _SMOOTHED * _edge_limits(depth, q, pure)
 
     def bins(keys: slice) -> tuple[Any, ...]:

@@ -3,8 +3,8 @@ r"""A query on one Parquet file or DuckDB table, counted in a ledger, from the c
 python -m skdp.sql visits.parquet --unit uid --ledger visits.budget --total 3 1e-5 \
     --epsilon 0.5 --bounds minutes 0 240 "SELECT browser, AVG(minutes) FROM visits GROUP BY browser"
 
-Of a Parquet file the table is named as the file. The answer goes out as CSV, notes on it go to the
-error stream, and its certificate into the file that --certificate names.
+The table of a Parquet file has the name of the file. The answer is written as CSV, its notes go to
+the error stream, and its certificate to the file of --certificate.
 """
 
 from __future__ import annotations
@@ -16,11 +16,8 @@ from pathlib import Path
 from typing import Any
 
 from skdp.budget import PrivacyBudget
-from skdp.exceptions import BudgetExceededError, LedgerError, QueryRefusedError
 from skdp.sql._answers import Answer
-from skdp.sql._database import PrivateDatabase, told
-
-__all__ = ["main"]
+from skdp.sql._database import PrivateDatabase, print_progress
 
 
 def _parser() -> argparse.ArgumentParser:
@@ -54,24 +51,11 @@ def _parser() -> argparse.ArgumentParser:
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Answer one query; return the exit status: 0, or 2 for what was refused.
-
-    Parameters
-    ----------
-    arguments : sequence of str or None, default=None
-        None: those of the process.
-
-    Returns
-    -------
-    status : int
-    """
+    """Answer one query; return the exit status: 0, or 2 after an error."""
     given = _parser().parse_args(arguments)
     try:
         result = _answered(given)
-    except (QueryRefusedError, BudgetExceededError, LedgerError, OSError) as error:
-        print(error, file=sys.stderr)  # noqa: T201
-        return 2
-    except (TypeError, ValueError, RuntimeError) as error:
+    except (OSError, TypeError, ValueError, RuntimeError) as error:
         print(error, file=sys.stderr)  # noqa: T201
         for item in getattr(error, "subqueries", []):  # they are paid for
             item.to_pandas().to_csv(sys.stdout, index=False)
@@ -102,7 +86,7 @@ def _answered(given: Any) -> Answer | str:
     price = {"epsilon": given.epsilon, "delta": given.delta}
     if given.explain:
         return database.explain(given.query, **price)
-    return database.sql(given.query, **price, progress=told if given.progress else None)
+    return database.sql(given.query, **price, progress=print_progress if given.progress else None)
 
 
 if __name__ == "__main__":

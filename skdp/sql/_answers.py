@@ -1,12 +1,12 @@
-"""Answers: from released keys and aggregates to a table with an interval beside each number.
+"""Answers: tables with an interval beside each number, from released keys and aggregates.
 
-All of it is post-processing. Answers are DuckDB tables, in a database of their own, which holds
-nothing private.
+They are DuckDB tables in a database of their own, which holds nothing private.
 """
 
 from __future__ import annotations
 
 import html
+import itertools
 import json
 import math
 import os
@@ -24,8 +24,6 @@ from skdp.sql._catalog import Table
 from skdp.sql._intervals import conditional_notes, ends_of
 from skdp.sql._plan import Plan
 from skdp.sql.ir import quoted
-
-__all__ = ["Answer", "Subquery", "answer_of", "columns_of_answer", "encoded_keys"]
 
 
 @dataclass(eq=False, repr=False)
@@ -174,33 +172,21 @@ class Answer:
         return str(self.to_pandas().to_html(index=False)) + notes
 
 
-_STATED = (int, float, Decimal)
+_NUMBERS = (int, float, Decimal)
 
 
 @dataclass(eq=False)
 class Subquery:
-    """A subquery that is released first: a temporary table, of no rows until it is.
-
-    Attributes
-    ----------
-    plan : Plan
-    table : Table
-    text : str
-        Its SQL.
-    is_number : bool
-        Whether it stands for a number, and not for a table.
-    answer : Answer or None
-        Once it is released.
-    """
+    """A subquery that is released first: a temporary table, which is empty until then."""
 
     plan: Plan
     table: Table
-    text: str = ""
-    is_number: bool = False
+    text: str = ""  # its SQL
+    is_number: bool = False  # it stands in an expression, and not for a table
     answer: Answer | None = None
 
     def put(self, connection: Any) -> None:
-        """Put the table into a database; what was released, if it was."""
+        """Put the table into a database, with the answer if there is one."""
         name = self.table.source.rpartition(".")[2]
         columns = self.table.columns.values()
         listed = ", ".join(f"{quoted(column.name)} {column.kind}" for column in columns)
@@ -221,10 +207,10 @@ def _of_process(_process: int) -> Any:
 
 
 def own_database() -> Any:
-    """Return a connection for temporary tables of released numbers, which reads nothing else.
+    """Return a connection for temporary tables of released numbers.
 
-    All have one database, since to open one takes longer than most queries; a process that was
-    forked has its own.
+    All share one database: to open one takes longer than most queries. A forked process has its
+    own.
     """
     cursor = _of_process(os.getpid()).cursor()
     cursor.execute("SET TimeZone = 'UTC'")
@@ -232,50 +218,41 @@ def own_database() -> Any:
 
 
 def encoded_keys(plan: Plan) -> list[Any]:
-    """Return declared keys as the texts that rows have, each by DuckDB itself.
+    """Return declared keys as the texts of `Key.encoded`; ValueError if a column cannot hold one.
 
-    Raises
-    ------
-    ValueError
-        For a key that its column cannot hold.
+    DuckDB itself writes them, as it writes the keys of rows.
     """
     connection = own_database()
-    places: list[dict[Any, str]] = []
+    columns: list[list[str]] = []
     for key in plan.keys:
         type_ = key.row.type
-        kind = type_.sql
-        cast = f"TRY_CAST(? AS {kind})"
+        cast = f"TRY_CAST(? AS {type_.sql})"
         if type_.kind == "zoned":
-            cast = f"timezone('UTC', {cast})"  # as `Key.encoded` has it
-        texts = {}
-        for known in key.known or ():
-            result = connection.execute(
-                f"SELECT coalesce('=' || CAST({cast} AS VARCHAR), '')", [known]
-            ).fetchone()[0]
-            number = isinstance(known, _STATED) and not isinstance(known, bool)
-            exact = type_.kind not in ("int", "decimal") or not number
-            if (result == "") != (known is None) or not (
-                exact or Decimal(str(known)) == Decimal(result[1:])
+            cast = f"timezone('UTC', {cast})"
+        sql = f"SELECT coalesce('=' || CAST({cast} AS VARCHAR), '')"
+        columns.append([])
+        for value in key.known or ():
+            ((text,),) = connection.execute(sql, [value]).fetchall()
+            number = isinstance(value, _NUMBERS) and not isinstance(value, bool)
+            rounds = type_.kind in ("int", "decimal") and number
+            if (text == "") != (value is None) or (
+                rounds and Decimal(str(value)) != Decimal(text[1:])
             ):
                 raise ValueError(
-                    f"'keys' of {key.label!r} has a value that is no {kind}, the type of the "
+                    f"'keys' of {key.label!r} has a value that is no {type_.sql}, the type of the "
                     "column. Correct the declaration of the table"
                 )
-            texts[known] = result
-        places.append(texts)
+            columns[-1].append(text)
     connection.close()
-    listed = []
-    for key in plan.public_keys or ():
-        texts_of = [texts[part] for texts, part in zip(places, key, strict=True)]
-        listed.append(texts_of[0] if len(texts_of) == 1 else tuple(texts_of))
-    return list(dict.fromkeys(listed))
+    keys = itertools.product(*columns)
+    return list(dict.fromkeys(key[0] if len(key) == 1 else key for key in keys))
 
 
 def _released_columns(plan: Plan) -> list[tuple[str, str]]:
-    """Return the columns of what `DPGroupBy` releases, with their types."""
+    """Return the columns that `DPGroupBy` releases, with their types."""
     columns = [(name, "VARCHAR") for name in plan.by]
     for aggregate in plan.aggregates:
-        counted = aggregate.kind in ("count", "distinct_units") or aggregate.whole
+        counted = aggregate.kind in ("count", "distinct_units") or aggregate.counts_rows
         kind = "BIGINT" if counted else "DOUBLE"
         columns += [(f"{aggregate.name}{end}", kind) for end in ("", "_low", "_high")]
         if aggregate.kind == "mean":
@@ -287,7 +264,7 @@ def _released_columns(plan: Plan) -> list[tuple[str, str]]:
 
 
 def _database_of(plan: Plan, subqueries: Sequence[Subquery]) -> Any:
-    """Return a database with an empty table of what the plan releases, and what was before it."""
+    """Return a database with an empty table of released columns, and the tables of subqueries."""
     connection = own_database()
     listed = ", ".join(f"{quoted(name)} {kind}" for name, kind in _released_columns(plan))
     connection.execute(f"CREATE TEMP TABLE released ({listed})")
@@ -297,21 +274,20 @@ def _database_of(plan: Plan, subqueries: Sequence[Subquery]) -> Any:
 
 
 def _selected(plan: Plan) -> str:
-    """Return the columns of an answer, as SQL over what was released."""
-    selected = []
+    """Return SQL of an answer over released columns."""
+    selected = {}
     for output in plan.outputs:
-        selected.append((output.name, output.sql))
-        if output.measured:  # a number that is beyond integers is NULL, and so are its ends; and
-            # those of a number that depends on what was released before
-            there = "FALSE" if output.given else f"({output.sql}) IS NOT NULL"
-            for end, at in (("low", output.low), ("high", output.high)):
-                selected.append((f"{output.name}_{end}", f"CASE WHEN {there} THEN {at} END"))
-        if output.population:
-            for end in ("low", "high"):
-                inner = quoted(f"{output.population}_population_{end}")
-                inner = f"CASE WHEN FALSE THEN {inner} END" if output.given else inner
-                selected.append((f"{output.name}_population_{end}", inner))
-    sql = ", ".join(f"{item} AS {quoted(name)}" for name, item in selected)
+        name = output.name
+        selected[name] = output.sql
+        if output.measured:  # a NULL has no interval, and neither has a number that is `given`
+            valid = "FALSE" if output.given else f"({output.sql}) IS NOT NULL"
+            selected[f"{name}_low"] = f"CASE WHEN {valid} THEN {output.low} END"
+            selected[f"{name}_high"] = f"CASE WHEN {valid} THEN {output.high} END"
+        for end in ("low", "high") if output.population else ():
+            value = quoted(f"{output.population}_population_{end}")
+            value = f"CASE WHEN FALSE THEN {value} END" if output.given else value
+            selected[f"{name}_population_{end}"] = value
+    sql = ", ".join(f"{value} AS {quoted(name)}" for name, value in selected.items())
     return f"SELECT {sql} FROM released{plan.tail}"
 
 
@@ -324,21 +300,20 @@ def columns_of_answer(plan: Plan, subqueries: Sequence[Subquery]) -> list[tuple[
 
 
 def answer_of(plan: Plan, by: Any, subqueries: Sequence[Subquery] = ()) -> Answer:
-    """Return the answer to a query from what was released."""
+    """Return the answer to a query from a fitted aggregation."""
     columns = _released_columns(plan)
     connection = _database_of(plan, subqueries)
-    whole = {aggregate.name for aggregate in plan.aggregates if aggregate.whole}
+    counts = {aggregate.name for aggregate in plan.aggregates if aggregate.counts_rows}
     released = {name: by.table_[name] for name, _ in columns if name in by.table_}
     for name, parts in plan.levels:
         ends = by.intervals(name, 1 - 0.05 / parts)
         released |= dict(zip(ends_of(name, parts), ends, strict=True))
-    result = {name: _cells(released[name], name, whole) for name, _ in columns}
+    cells = {name: _cells(released[name], name, counts) for name, _ in columns}
     for name, parts in [*((aggregate.name, 1) for aggregate in plan.aggregates), *plan.levels]:
-        _contain(result, name, parts)
-    cells = list(result.values())
-    if cells[0]:
+        _contain(cells, name, parts)
+    if cells[columns[0][0]]:
         listed = ", ".join(f"unnest(?::{kind}[])" for _, kind in columns)
-        connection.execute(f"INSERT INTO released SELECT {listed}", cells)
+        connection.execute(f"INSERT INTO released SELECT {listed}", list(cells.values()))
     connection.execute(f"CREATE TEMP TABLE answer AS {_selected(plan)}")
     return Answer(
         connection.table("answer"),
@@ -358,21 +333,18 @@ def answer_of(plan: Plan, by: Any, subqueries: Sequence[Subquery] = ()) -> Answe
 
 
 def _bounding(plan: Plan, by: Any) -> list[str]:
-    """Return notes on what bounding did to the rows, from what was released of it.
+    """Return notes on rows beyond the caps and values beyond the bounds.
 
-    Of rows that were left out always where caps were found privately and counts or sums are asked
-    for; else if they are more than a tenth, or, where no number of rows was released to say so, if
-    there were any.
+    Rows are always noted for counts and sums with private caps; otherwise if they are more than a
+    tenth, or if there are any and no number of rows was released.
     """
-    notes, out = (
-        notes_of(by, {aggregate.kind for aggregate in plan.aggregates}),
-        getattr(by, "left_out_", {}),
-    )
+    notes = notes_of(by, {aggregate.kind for aggregate in plan.aggregates})
+    out = getattr(by, "left_out_", {})
     counts = [aggregate.name for aggregate in plan.aggregates if aggregate.kind == "count"]
-    kept = float(sum(by.table_[counts[0]])) if counts and out else None
+    counted = float(sum(by.table_[counts[0]])) if counts and out else None
     of_units = all(aggregate.kind == "distinct_units" for aggregate in plan.aggregates)
     any_left_out = bool(out) and out["keys_low" if of_units else "rows_low"] > 0
-    many = kept is None or share_left_out(by, kept) is not None
+    many = counted is None or share_left_out(by, counted) is not None
     if any_left_out and many and not notes:
         notes.append(
             f"{limits_of(by)}. {left_out_text(by, of_units=of_units)} Counts and sums do not "
@@ -388,11 +360,11 @@ def _bounding(plan: Plan, by: Any) -> list[str]:
     return notes
 
 
-def _cells(column: Any, name: str, whole: set[str]) -> list[Any]:
+def _cells(column: Any, name: str, counts: set[str]) -> list[Any]:
     """Return a released column as plain values; numbers of rows rounded, outwards for ends."""
     values = [value.item() if isinstance(value, np.generic) else value for value in column]
     stem, _, end = name.partition("_")
-    if stem not in whole:
+    if stem not in counts:
         values = [_fitting(value) if isinstance(value, int) else value for value in values]
         return [None if end and value != value else value for value in values]
     to = {"low": np.floor, "high": np.ceil}.get(end.partition("_")[0], np.rint)
@@ -400,7 +372,7 @@ def _cells(column: Any, name: str, whole: set[str]) -> list[Any]:
 
 
 def _contain(cells: dict[str, list[Any]], name: str, parts: int) -> None:
-    """Widen intervals to what they are of: cut at 0, those of negative counts are beside them."""
+    """Widen intervals to contain their numbers: those of negative counts are cut at 0."""
     for place, widest in zip(ends_of(name, parts), (min, max), strict=True):
         cells[place] = [
             edge if edge is None or value is None or edge != edge else widest(edge, value)
@@ -409,5 +381,5 @@ def _contain(cells: dict[str, list[Any]], name: str, parts: int) -> None:
 
 
 def _fitting(value: int) -> int:
-    """Return the nearest BIGINT: at a tiny epsilon noise is larger than any."""
+    """Return the nearest BIGINT: at a tiny epsilon, noise is larger than all of them."""
     return max(-(2**63), min(value, 2**63 - 1))

@@ -1,7 +1,7 @@
-"""Tables that may be asked: declared one by one, private with their unit, or public.
+"""Declared tables: private with their unit or owner, or public.
 
-A table that is not declared is refused, never public. Names and types of the columns of declared
-tables come from DuckDB's catalogue, and are public.
+Tables that are not declared are refused. Names and types of columns come from DuckDB's catalogue
+and are public.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ import math
 import os
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -19,18 +19,16 @@ from skdp.sql.ir import column_type, quoted, text_of
 from skdp.tabular import checked, stated_type, type_name, with_types
 from skdp.user_code import cancellable, or_raise, suppress_warnings
 
-__all__ = ["Catalog", "Column", "Table", "bounds_of", "folded", "open_catalog", "rows_of"]
-
 _KEYS = {"unit", "owner", "columns", "keys", "types"}
-# Of other types two that differ are equal (a month and 30 days), or cells have any length.
+# Not: types of which two different values are equal (a month and 30 days), or of any length.
 _OTHER_IDS = ("UUID", "BLOB", "BIT", "TIMESTAMP WITH TIME ZONE", "TIMESTAMP_NS", "TIME")
 _FILES = "read_parquet("
-_OF_FILE, _IN_FILE = "skdp_file", "file_row_number"  # columns that say which row of files it is
+_OF_FILE, _IN_FILE = "skdp_file", "file_row_number"  # columns that identify a row of files
 _SPECIAL = re.compile(r"\b(GENERATED|COLLATE)\b", re.IGNORECASE)
 
 
 def folded(name: str) -> str:
-    """Return a name as DuckDB compares it: without case, of ASCII letters alone."""
+    """Return a name in the lower case of DuckDB, of ASCII letters alone."""
     return "".join(chr(ord(c) + 32) if "A" <= c <= "Z" else c for c in name)
 
 
@@ -45,18 +43,18 @@ class Column:
 
     @property
     def family(self) -> str:
-        """The kind of its values, for ids: floating point and decimals are compared as numbers."""
-        kind = column_type(self.kind).kind
-        if self.kind.upper() in ("UBIGINT", "HUGEINT", "UHUGEINT"):
+        """How ids of this type are compared: floating point and decimals as numbers."""
+        kind, name = column_type(self.kind).kind, self.kind.upper()
+        numbers = kind in ("decimal", "double", "float")
+        if numbers or name in ("UBIGINT", "HUGEINT", "UHUGEINT"):
             return "num"
-        kind = {"decimal": "num", "double": "num", "float": "num"}.get(kind, kind)
-        other = kind in ("zoned", "clock", "blob", "uuid") or self.kind.upper() == "TIMESTAMP_NS"
+        other = kind in ("zoned", "clock", "blob", "uuid") or name == "TIMESTAMP_NS"
         return "other" if other else kind
 
 
 @dataclass(frozen=True)
 class Owner:
-    """Whose a table's rows are: those of the row of another table that a column points to."""
+    """A column that points to the key of another table, whose row owns the row."""
 
     column: str
     table: str
@@ -65,51 +63,36 @@ class Owner:
 
 @dataclass(frozen=True)
 class Table:
-    """A declared table.
-
-    Attributes
-    ----------
-    name : str
-    source : str
-        Of which SQL selects: a whole, quoted name, or the files.
-    columns : dict
-        By folded name.
-    unit : str or None
-        Column of ids; None where rows belong to an owner's unit, to nobody, or to themselves.
-    row_id : str
-        Where each row is a unit: SQL of its id, of the table as ``{0}``; no other table has it.
-    owner : Owner or None
-    released : tuple of str or None
-        Of what a subquery released, a temporary table: the columns that name one row, ("",) if
-        none do.
-    """
+    """A declared table."""
 
     name: str
-    source: str
-    columns: dict[str, Column]
-    unit: str | None = None
+    source: str  # in FROM: a full, quoted name, or files
+    columns: dict[str, Column]  # by folded name
+    unit: str | None = None  # the column of ids
     owner: Owner | None = None
+    # Of the table of a released subquery: the columns that name one row, ("",) if none do.
     released: tuple[str, ...] | None = None
+    # Where each row is a unit: SQL of its id, unique among all tables; {0} is the table.
     row_id: str = ""
 
     @property
     def public(self) -> bool:
-        """Whether it belongs to nobody."""
+        """Whether its rows belong to no unit."""
         return self.unit is None and self.owner is None and not self.row_id
 
 
 @dataclass(eq=False, repr=False)
 class Catalog:
-    """A connection and the tables of it that are declared."""
+    """A connection and its declared tables."""
 
     connection: Any
     tables: dict[str, Table] = field(default_factory=dict)
-    shared: bool = False  # one cursor for all that is read
+    shared: bool = False  # all reads have one cursor, `opened`
     opened: Any = None
 
     @contextmanager
     def one_state(self) -> Iterator[Catalog]:
-        """Yield the same tables in one state of the database, that of the first one to read."""
+        """Yield the tables in one state of the database: that of the first read."""
         result = replace(self, shared=True, opened=None, tables=dict(self.tables))
         try:
             yield result
@@ -118,19 +101,17 @@ class Catalog:
                 result.opened.close()
 
     def named(self, parts: Sequence[str]) -> Table | None:
-        """Return the declared table of a name, which may have schema and database before it."""
+        """Return the declared table of a name, whose schema and database may be before it."""
         result = self.tables.get(folded(".".join(parts)))
         if result is not None or len(parts) < 2:
             return result
         end = "." + folded(".".join(map(quoted, parts)))
-        for table in self.tables.values():
-            if f".{folded(table.source)}".endswith(end) and not table.source.startswith('"temp"'):
-                return table
-        return None
+        tables = (t for t in self.tables.values() if not t.source.startswith('"temp"'))
+        return next((t for t in tables if f".{folded(t.source)}".endswith(end)), None)
 
     @contextmanager
     def reading(self) -> Iterator[Any]:
-        """Yield a cursor, for one part of what is read."""
+        """Yield a cursor."""
         cursor = self.cursor() if self.opened is None else self.opened
         if self.shared:
             self.opened = cursor
@@ -141,17 +122,14 @@ class Catalog:
                 cursor.close()
 
     def cursor(self) -> Any:
-        """Return a connection of its own to the same database, with settings that are known.
+        """Return a new connection to the database, with known settings and in a transaction.
 
-        Raises
-        ------
-        RuntimeError
-            If the connection is closed, or the database has a default_collation.
+        RuntimeError if the connection is closed or the database has a default_collation.
         """
 
         def opened() -> tuple[Any, bool]:
             cursor = self.connection.cursor()
-            # Settings of a cursor alone. Those of order are the whole database's: SQL of skdp
+            # Settings of this cursor alone. The default order is a setting of the database: our SQL
             # states its order everywhere.
             for setting in (
                 "integer_division = false",
@@ -159,14 +137,14 @@ class Catalog:
                 "max_execution_time = 0",  # how long a query takes is up to its rows
                 "preserve_identifier_case = 'preserve_case'",
                 "python_enable_replacements = false",
-                # Only DuckDB's own functions have short names then, and no macro of the database.
+                # Functions are DuckDB's own then, never macros of the database.
                 "search_path = 'temp.main'",
             ):
                 cursor.execute(f"SET {setting}")
             named = "SELECT system.main.current_setting('default_collation')"
-            collated = bool(cursor.execute(named).fetchone()[0])  # of the whole database, too
+            collated = bool(cursor.execute(named).fetchone()[0])  # a setting of the database
             if not collated:
-                cursor.begin()  # what is checked of tables holds until the last query
+                cursor.begin()  # tables stay as checked until the last query
             return cursor, collated
 
         text = (
@@ -184,24 +162,20 @@ class Catalog:
         return cursor
 
     def check_unchanged(self, cursor: Any, tables: Sequence[Table]) -> None:
-        """Raise for tables that have other columns than when they were declared.
+        """Raise RuntimeError for tables that have other columns than when they were declared.
 
-        Expressions cannot fail on a cell of the types that they were made for, and of no others.
-
-        Raises
-        ------
-        RuntimeError
+        Expressions fail on no cell of the types for which they were compiled; others may fail.
         """
         places = {place for place, _, _, _ in _base_tables(cursor)}
         for table in tables:
             if table.released is not None:
-                continue  # made by this query itself
+                continue  # this query has made it
             try:
                 result = _columns_of(cursor, table.source)
             except ValueError:
                 result = []
             if not table.source.startswith(_FILES) and table.source not in places:
-                result = []  # a view, or a table that may fail on a cell, in its place
+                result = []  # a view, or a table that may fail on a cell
             if result != [(column.name, column.kind) for column in table.columns.values()]:
                 raise RuntimeError(
                     f"table {table.name!r} has changed since it was declared: it has other columns "
@@ -211,27 +185,22 @@ class Catalog:
 
 
 def open_catalog(database: Any, tables: Any) -> Catalog:
-    """Return the declared tables of a connection, a file, or of tables in memory.
-
-    Raises
-    ------
-    TypeError, ValueError
-        For what is declared and not there, or declared wrongly.
-    """
+    """Return the declared tables of a connection, a file, or tables in memory."""
     duckdb = _duckdb()
     if not isinstance(tables, Mapping) or not tables:
         raise TypeError(
             "tables must be a dict from the names of one or more tables to 'public', "
             "{'unit': column}, {'unit': None} or {'owner': (column, owning table, its key column)}"
         )
-    if isinstance(database, Mapping):
-        connection, result = _in_memory(duckdb, database, tables)
+    in_memory = isinstance(database, Mapping)
+    sources: dict[str, str] = {}
+    if in_memory:
+        connection, sources = _in_memory(duckdb, database, tables)
     else:
         connection = _connected(duckdb, database)
-        result = {}
     catalog = Catalog(connection)
     cursor = catalog.cursor()
-    here = () if isinstance(database, Mapping) else _current(connection)
+    here = () if in_memory else _current(connection)
     for name, spec in tables.items():
         if not isinstance(name, str):
             raise TypeError(f"the names in tables must be strings, got {type(name).__name__}")
@@ -241,11 +210,9 @@ def open_catalog(database: Any, tables: Any) -> Catalog:
                 f"table {name!r} is declared twice: names that differ only in upper and lower case "
                 "are the same. Declare it once"
             )
-        if not isinstance(database, Mapping) and isinstance(spec, Mapping):
+        if not in_memory and isinstance(spec, Mapping):
             _check_no_types(name, spec.get("types"))
-        source = (
-            result.get(place) if isinstance(database, Mapping) else _base_table(cursor, name, here)
-        )
+        source = sources.get(place) if in_memory else _base_table(cursor, name, here)
         if source is None:
             raise ValueError(
                 f"there is no table {name!r} in the database. Views, temporary tables and tables "
@@ -268,8 +235,8 @@ def _duckdb() -> Any:
     except ImportError:
         raise ImportError("skdp.sql needs DuckDB and sqlglot: pip install 'skdp[sql]'") from None
     if int(duckdb.__version__.partition(".")[0]) < 2:
-        # Older ones compare dates of several units otherwise, and close a connection for good
-        # where a query runs out of memory: what is claimed of answers was not tested on them.
+        # Older ones compare dates of different types differently, and close a connection for good
+        # when a query runs out of memory. Answers were not tested on them.
         raise ImportError(
             f"skdp.sql needs DuckDB 2.0 or later, found {duckdb.__version__}: pip install -U duckdb"
         )
@@ -292,7 +259,7 @@ def _connected(duckdb: Any, database: Any) -> Any:
 def _in_memory(
     duckdb: Any, given: Mapping[str, Any], specs: Mapping[str, Any]
 ) -> tuple[Any, dict[str, str]]:
-    """Return a database of our own with tables of pandas, polars or pyarrow, or Parquet files."""
+    """Return a new database with tables of pandas, polars or pyarrow, and the sources of tables."""
     connection = duckdb.connect(":memory:")
     sources = {}
     for name, table in given.items():
@@ -330,9 +297,8 @@ def _copy(connection: Any, name: str, table: Any, types: Any) -> None:
     kinds = {column: stated_type(kind, column) for column, kind in types.items()}
     typed = with_types(table, kinds)
     days = [quoted(column) for column, kind in kinds.items() if kind.kind == "date"]
-    dates = (
-        f" REPLACE ({', '.join(f'CAST({day} AS DATE) AS {day}' for day in days)})" if days else ""
-    )
+    casts = ", ".join(f"CAST({day} AS DATE) AS {day}" for day in days)
+    dates = f" REPLACE ({casts})" if days else ""
 
     def copy() -> None:
         connection.register("skdp_given", typed)
@@ -351,7 +317,7 @@ def _copy(connection: Any, name: str, table: Any, types: Any) -> None:
 
 
 def _current(connection: Any) -> tuple[str, ...]:
-    """Return the database and the schema in which names alone are looked up."""
+    """Return the current database and schema of a connection."""
     cursor = connection.cursor()
     text = "the connection to DuckDB cannot be used, for example because it is closed"
     named = "SELECT system.main.current_database(), system.main.current_schema()"
@@ -361,10 +327,10 @@ def _current(connection: Any) -> tuple[str, ...]:
 
 
 def _base_tables(cursor: Any) -> list[tuple[str, str, str, str]]:
-    """Return all base tables: whole name, database, schema and name.
+    """Return the base tables: full name, database, schema and name.
 
-    Those with generated columns or collations are marked by an empty whole name. Those of another
-    engine (SQLite, PostgreSQL, CSV) are none: to read one may fail on a cell.
+    Those with generated columns or collations have an empty full name. Tables of other engines
+    (SQLite, PostgreSQL, CSV) are left out: to read one may fail on a cell.
     """
     result = cursor.execute(
         "SELECT database_name, schema_name, table_name, sql FROM system.main.duckdb_tables() "
@@ -372,38 +338,29 @@ def _base_tables(cursor: Any) -> list[tuple[str, str, str, str]]:
         "(SELECT database_name FROM system.main.duckdb_databases() WHERE type = 'duckdb')"
     ).fetchall()
     return [
-        (
-            "" if _SPECIAL.search(text or "") else ".".join(map(quoted, (base, of, table))),
-            *(base, of, table),
-        )
-        for base, of, table, text in result
+        ("" if _SPECIAL.search(sql or "") else ".".join(map(quoted, names)), *names)
+        for *names, sql in result
     ]
 
 
 def _base_table(cursor: Any, name: str, here: tuple[str, ...]) -> str | None:
-    """Return a table's whole name; None if there is no such base table."""
-    schema, _, last = name.rpartition(".")
-    schema = schema or here[1]
-    for whole, base, of, table in _base_tables(cursor):
-        if base == here[0] and folded(table) == folded(last) and folded(of) == folded(schema):
-            if not whole:
+    """Return a table's full name; None if there is no such base table."""
+    wanted_schema, _, wanted = name.rpartition(".")
+    place = here[0], folded(wanted_schema or here[1]), folded(wanted)
+    for full_name, base, schema, table in _base_tables(cursor):
+        if (base, folded(schema), folded(table)) == place:
+            if not full_name:
                 raise ValueError(
                     f"table {name!r} has generated columns or collations. They are not supported: "
                     "a generated column may fail on a value, and a collation may treat two ids as "
                     "equal. Declare a copy: CREATE TABLE ... AS SELECT"
                 )
-            return whole
+            return full_name
     return None
 
 
 def rows_of(cursor: Any, statement: str, failed: str) -> list[tuple[Any, ...]]:
-    """Return the rows of a statement, which Ctrl-C stops.
-
-    Raises
-    ------
-    RuntimeError
-        With the text `failed`, if DuckDB cannot run the statement.
-    """
+    """Return the rows of a statement, which Ctrl-C stops; RuntimeError(failed) if DuckDB fails."""
     rows: list[tuple[Any, ...]] = or_raise(
         lambda: cancellable(lambda: cursor.execute(statement).fetchall(), cursor.interrupt),
         lambda: RuntimeError(failed),
@@ -431,9 +388,9 @@ def _check_row_ids(name: str, columns: list[str]) -> None:
 
 
 def _with_row_ids(source: str, number: int) -> tuple[str, str]:
-    """Return what SQL selects from, and the id of each row: by its place, which no query moves.
+    """Return the source of a table, and SQL of the id of each row: its place in the table.
 
-    Rows of two tables have different ids: the same would let one row stand for another.
+    Rows of two tables have different ids, so that no row counts as the same unit as another.
     """
     place = "{0}.rowid"
     if source.startswith(_FILES):
@@ -445,7 +402,7 @@ def _with_row_ids(source: str, number: int) -> tuple[str, str]:
 def _declared(
     name: str, source: str, columns: list[tuple[str, str]], spec: Any, row_id: str = ""
 ) -> Table:
-    """Return a table as it is declared, checked against what is there."""
+    """Return a declared table, checked against its columns."""
     known = {folded(column): Column(column, kind) for column, kind in columns}
     if isinstance(spec, str) and spec == "public":
         return Table(name, source, known)
@@ -468,9 +425,7 @@ def _declared(
 
     for given, pair in dict(spec.get("columns") or {}).items():
         place = column(given)
-        known[place] = Column(
-            known[place].name, known[place].kind, bounds_of(f"{name!r}.{given!r}", pair)
-        )
+        known[place] = replace(known[place], bounds=bounds_of(f"{name!r}.{given!r}", pair))
     for given, keys in dict(spec.get("keys") or {}).items():
         place = column(given)
         if isinstance(keys, str) or not isinstance(keys, Sequence) or not keys:
@@ -478,8 +433,7 @@ def _declared(
                 f"'keys' of {name!r}.{given!r} must be a list of all values that the column may "
                 "have, one or more"
             )
-        was = known[place]
-        known[place] = Column(was.name, was.kind, was.bounds, tuple(dict.fromkeys(keys)))
+        known[place] = replace(known[place], keys=tuple(dict.fromkeys(keys)))
     if row_id:
         return Table(name, source, known, row_id=row_id)
     if "unit" in spec:
@@ -502,7 +456,7 @@ def _declared(
 
 
 def bounds_of(what: str, pair: Any) -> tuple[float, float]:
-    """Return bounds that are stated, or raise."""
+    """Return stated bounds as floats, or raise."""
     try:
         low, high = (float(item) for item in pair)
     except (TypeError, ValueError):
@@ -515,7 +469,7 @@ def bounds_of(what: str, pair: Any) -> tuple[float, float]:
 
 
 def _check_owners(catalog: Catalog) -> None:
-    """Check chains of owners: they end at a table with a unit, and a key names one row."""
+    """Check that owners lead to a table with a unit, and that their keys name one row."""
     for table in catalog.tables.values():
         seen, at = {folded(table.name)}, table
         while at.owner is not None:
@@ -545,20 +499,17 @@ def _check_owners(catalog: Catalog) -> None:
 
 
 def _check_key(catalog: Catalog, owner: Owner) -> None:
-    """Refuse a key that several rows of the owning table have: who owns would be unclear.
+    """Refuse the key of an owner if several rows have the same value.
 
-    It reads the table, as whoever declares it may; queries do not depend on it: a row of two
-    owners would count for both.
+    This reads the table, as whoever declares it may. Queries do not rely on it: a row of two owners
+    would count for both.
     """
     above = catalog.tables[owner.table]
     key = quoted(above.columns[owner.key].name)
-    cursor = catalog.cursor()
     test = f"SELECT count({key}) <> count(DISTINCT {key}) FROM {above.source}"
     text = f"table {above.name!r} cannot be read, to check that each key in it names one row"
-    try:
+    with closing(catalog.cursor()) as cursor:
         ((twice,),) = rows_of(cursor, test, text)
-    finally:
-        cursor.close()
     if twice:
         raise ValueError(
             f"values of {above.name!r}.{above.columns[owner.key].name!r}, the key of an owner, are "
@@ -568,12 +519,12 @@ def _check_key(catalog: Catalog, owner: Owner) -> None:
 
 
 def _check_units(catalog: Catalog) -> None:
-    """Check that ids of all private tables can be compared, and that there are any."""
+    """Check that the ids of all private tables can be compared with each other."""
     units = [table.columns[table.unit] for table in catalog.tables.values() if table.unit]
     families = {unit.family for unit in units}
     kinds = {unit.kind.upper() for unit in units}
-    # Integers of up to 64 bits, and texts, are compared as they are; others after a cast, which may
-    # take two ids for one, or fail on a cell.
+    # Integers of up to 64 bits and texts are compared without a cast. A cast may make two ids
+    # equal, or fail on a cell.
     if len(families) > 1 or (len(kinds) > 1 and not families <= {"int", "text"}):
         raise TypeError(
             "the unit columns of all tables must have the same type, since they are compared with "

@@ -1,10 +1,7 @@
-"""Private SQL: queries that `DPGroupBy` answers. Queries become its rows, keys and aggregates.
+"""`PrivateDatabase`: SQL queries become rows, keys and aggregates of `DPGroupBy`.
 
-Nothing is released here but by `skdp.aggregation.DPGroupBy`: no noise is drawn and no sensitivity
-is stated. A query is read by a closed whitelist (`skdp.sql.rules`, `skdp.sql._sources`);
-rows are computed by DuckDB before the charge, by SQL that cannot fail on a cell.
-
-At the end: ``%%dpsql`` in a notebook, a query in a cell and its answer below.
+DuckDB computes the rows before the charge, by SQL that fails on no cell. Sensitivities and noise
+are those of `skdp.aggregation.DPGroupBy`. At the end of the module: ``%%dpsql`` in a notebook.
 """
 
 from __future__ import annotations
@@ -18,7 +15,6 @@ from typing import Any
 
 from skdp.aggregation import DPGroupBy
 from skdp.budget import PrivacyBudget
-from skdp.exceptions import QueryRefusedError
 from skdp.loss.conversions import check_delta, check_positive
 from skdp.parameters import shown
 from skdp.sql._answers import Answer, answer_of, encoded_keys
@@ -34,15 +30,12 @@ from skdp.sql._stages import (
     reads_public_tables_alone,
     staged,
 )
-from skdp.sql._syntax import parsed
-
-__all__ = ["PrivateDatabase", "dpsql", "load_ipython_extension", "told"]
-
+from skdp.sql._syntax import parsed, refuse
 
 PRIVATE = "private"
-_EACH_ROW = "row"  # the column of ids where each row of a table is a unit
+_EACH_ROW = "row"  # the column of ids if each row of a table is a unit
 _EXAMPLE = {"max_keys_per_unit": 4, "max_rows_per_unit": 8}
-_NO_ROWS = ("distinct_units", "max_rows_per_unit")  # units are counted once a key
+_NO_ROWS = ("distinct_units", "max_rows_per_unit")  # a unit is counted once in a key
 
 
 class PrivateDatabase:
@@ -185,22 +178,20 @@ class PrivateDatabase:
         """
         if not (progress is None or callable(progress)):
             raise TypeError(f"progress must be a function or None, got {type(progress).__name__}")
+        stated = {"epsilon": epsilon, "delta": delta, "max_keys_per_unit": max_keys_per_unit}
+        stated |= {"max_rows_per_unit": max_rows_per_unit, "key_method": key_method}
         with self._catalog.one_state() as catalog:
-            result = self._made(
-                *(catalog, query, epsilon, delta),
-                *(max_keys_per_unit, max_rows_per_unit, bounds, key_method),
-            )
+            result = self._planned(catalog, query, bounds, stated)
             if result is None:
                 return public_answer(self._catalog, query)
             parts, fits = result
             for by in fits:
                 by.set_params(random_state=random_state)
             costs = [by.privacy_cost() for by in fits]  # bad parameters raise before a row is read
-            whole = self.budget.reserve(costs, note="parts of a query") if len(costs) > 1 else None
-            with catalog.reading() as cursor, whole or nullcontext():
-                catalog.check_unchanged(
-                    cursor, [table for plan in parts.plans for table in plan.tables]
-                )
+            price = self.budget.reserve(costs, note="parts of a query") if len(costs) > 1 else None
+            with catalog.reading() as cursor, price or nullcontext():
+                tables = [table for plan in parts.plans for table in plan.tables]
+                catalog.check_unchanged(cursor, tables)
                 return _released(catalog, cursor, query, parts, fits, progress)
 
     def explain(
@@ -236,11 +227,10 @@ class PrivateDatabase:
         QueryRefusedError
             As in `sql`.
         """
+        stated = {"epsilon": epsilon, "delta": delta, "max_keys_per_unit": max_keys_per_unit}
+        stated |= {"max_rows_per_unit": max_rows_per_unit, "key_method": key_method}
         with self._catalog.one_state() as catalog:
-            result = self._made(
-                *(catalog, query, epsilon, delta),
-                *(max_keys_per_unit, max_rows_per_unit, bounds, key_method),
-            )
+            result = self._planned(catalog, query, bounds, stated)
         if result is None:
             return "reads public tables alone: nothing is charged, no noise is added"
         parts, fits = result
@@ -256,7 +246,7 @@ class PrivateDatabase:
         return "\n\n".join(texts)
 
     def _left_keys(self, catalog: Catalog, plan: Plan) -> list[Any]:
-        """Return the keys that public tables have."""
+        """Return the keys that public tables state."""
         text = (
             "DuckDB could not read the keys from the public tables on the left of LEFT JOIN; "
             "nothing was charged"
@@ -265,26 +255,25 @@ class PrivateDatabase:
             result = rows_of(cursor, str(plan.left_keys), text)
         if not 0 < len(result) <= MOST_KEYS:
             many = f"more than {MOST_KEYS:,}" if result else "no"
-            raise QueryRefusedError(
-                f"the public tables on the left of LEFT JOIN have {many} keys. Change the "
-                f"conditions on them in WHERE, so that 1 to {MOST_KEYS:,} keys are left. Nothing "
-                "was charged."
+            refuse(
+                None,
+                f"the public tables on the left of LEFT JOIN have {many} keys",
+                f"change the conditions on them in WHERE, so that 1 to {MOST_KEYS:,} keys are left",
             )
-        # DuckDB returns them in the order in which its threads end: noise with a seed needs one.
+        # The order of DuckDB's threads is not fixed, and seeded noise needs a fixed order.
         return sorted((key[0] if len(key) == 1 else key for key in result), key=repr)
 
-    def _made(
+    def _planned(
         self,
         catalog: Catalog,
         query: str,
-        epsilon: float | None,
-        delta: float | None,
-        max_keys: Any,
-        max_rows: Any,
         bounds: Mapping[str, tuple[float, float]] | None,
-        key_method: str,
+        stated: dict[str, Any],
     ) -> tuple[Staged, list[DPGroupBy]] | None:
-        """Return a query in parts and their aggregations; None if only public tables are read."""
+        """Return a query in parts and their aggregations; None if only public tables are read.
+
+        `stated` has the other parameters of the call, and gets the options of the query.
+        """
         select, options = parsed(query)
         if reads_public_tables_alone(select, catalog):
             return None
@@ -296,7 +285,6 @@ class PrivateDatabase:
         boxes = {name: bounds_of(repr(name), pair) for name, pair in (bounds or {}).items()}
         unit = self.budget.unit or _EACH_ROW
         parts = staged(query, select, catalog, unit, boxes, anonymized=options.used)
-        stated = {"epsilon": epsilon, "delta": delta, "max_keys_per_unit": max_keys}
         for name, value in options.values:
             if stated[name] not in (None, PRIVATE):
                 raise ValueError(
@@ -304,16 +292,13 @@ class PrivateDatabase:
                     "it in one place"
                 )
             stated[name] = int(value) if name.startswith("max") and value.is_integer() else value
-        given = {"max_rows_per_unit": max_rows, "key_method": key_method}
-        return parts, [
-            self._aggregation(catalog, plan, len(parts.plans), {**stated, **given})
-            for plan in parts.plans
-        ]
+        n_parts = len(parts.plans)
+        return parts, [self._aggregation(catalog, plan, n_parts, stated) for plan in parts.plans]
 
     def _aggregation(
         self, catalog: Catalog, plan: Plan, parts: int, stated: dict[str, Any]
     ) -> DPGroupBy:
-        """Return the aggregation of one part of a query, at its part of the price."""
+        """Return the aggregation of one part of a query, at its share of the price."""
         keys: Any = PRIVATE
         max_keys, max_rows = stated["max_keys_per_unit"], stated["max_rows_per_unit"]
         if plan.once:
@@ -330,19 +315,16 @@ class PrivateDatabase:
             keys = self._left_keys(catalog, plan)
         elif plan.public_keys is not None:
             keys = encoded_keys(plan)
-        price: dict[str, Any] = {
-            "epsilon": 1.0 if stated["epsilon"] is None else stated["epsilon"],
-            "delta": 1e-6 if stated["delta"] is None else stated["delta"],
-        }
+        epsilon = 1.0 if stated["epsilon"] is None else stated["epsilon"]
+        delta = 1e-6 if stated["delta"] is None else stated["delta"]
         if parts > 1:
-            price = {
-                "epsilon": part_of(check_positive(price["epsilon"], "epsilon"), parts),
-                "delta": part_of(check_delta(price["delta"]), parts),
-            }
+            epsilon = part_of(check_positive(epsilon, "epsilon"), parts)
+            delta = part_of(check_delta(delta), parts)
         return RowsOfQuery(
             plan.by,
             None if plan.once else self.budget.unit or _EACH_ROW,
-            **price,
+            epsilon=epsilon,
+            delta=delta,
             keys=keys,
             max_keys_per_unit=max_keys,
             max_rows_per_unit=1 if plan.per_unit else max_rows,
@@ -352,10 +334,10 @@ class PrivateDatabase:
 
 
 class RowsOfQuery(DPGroupBy):
-    """The aggregation of the rows of a query, the number of which is private."""
+    """The aggregation of the rows of a query; their number is private."""
 
     def _check_unit(self, context: Any) -> None:
-        """Pass: the unit of the tables was checked when they were declared."""
+        """Pass: the unit was checked when tables were declared."""
 
     def _checked(self, table: Any, context: Any, aggregates: Any) -> Any:
         rows = super()._checked(table, context, aggregates)
@@ -365,7 +347,7 @@ class RowsOfQuery(DPGroupBy):
 
 
 def _check_unit(catalog: Catalog, unit: str | None) -> None:
-    """Raise for tables with another unit than that of the budget, with what would fit."""
+    """Raise for tables with another unit than that of the budget, and say what would fit."""
     for table in catalog.tables.values():
         if table.unit is not None and unit is None:
             column = table.columns[table.unit].name
@@ -390,12 +372,9 @@ def _released(
     fits: list[DPGroupBy],
     progress: Callable[[int, int, str], Any] | None,
 ) -> Answer:
-    """Release the parts of a query one after the other: rows, the charge, noise; return the last.
+    """Release the parts of a query one after the other, and return the last answer.
 
-    Raises
-    ------
-    PartsError
-        If a part fails after others were charged.
+    For each part: rows, the charge, noise. PartsError if a part fails after others were charged.
     """
     subqueries = parts.subqueries
     answers: list[Answer] = []
@@ -445,21 +424,19 @@ def _compute(cursor: Any, plan: Plan) -> None:
         "DuckDB could not compute the rows of the query, for example for lack of memory or disk "
         "space; nothing was charged"
     )
-    statement = f"CREATE TEMP TABLE skdp_rows_of_query AS {plan.rows}"
-    rows_of(cursor, statement, text)
+    rows_of(cursor, f"CREATE TEMP TABLE skdp_rows_of_query AS {plan.rows}", text)
 
 
-# --- what a query would cost, and how large its errors would be: no private row is read -----------
+# --- explain: no private row is read --------------------------------------------------------------
 
 
-def _explained(
-    plan: Plan, by: Any, rows_per_key: float | None, subqueries: Sequence[Any] = ()
-) -> str:
-    """Return a text about a plan; parameters are checked as a fit would."""
+def _explained(plan: Plan, by: Any, rows_per_key: float | None, subqueries: Sequence[Any]) -> str:
+    """Return a text on the cost, bounds and errors of a plan."""
     cost = by.privacy_cost()
+    names = ", ".join(table.name for table in plan.tables if not table.public)
     lines = [
         f"charged once: epsilon {cost.epsilon:g}, delta {cost.delta:g}",
-        f"protected: {_protected(by)} {_names(plan)}",
+        f"protected: {_protected(by)} {names}",
         f"keys: {_keys(plan)}",
     ]
     if by.unit is not None:
@@ -468,7 +445,7 @@ def _explained(
     shown = {}
     for aggregate in plan.aggregates:
         bounds = plan.bounds.get(aggregate.column)
-        if aggregate.column and not aggregate.whole:
+        if aggregate.column and not aggregate.counts_rows:
             what = f"clipped to [{bounds[0]:g}, {bounds[1]:g}]" if bounds else "bounds are learned"
             shown[aggregate.column] = f"{aggregate.column}: {what}"
     lines += list(shown.values())
@@ -485,10 +462,6 @@ def _protected(by: Any) -> str:
     return f"all rows of one {by.unit} together, in"
 
 
-def _names(plan: Plan) -> str:
-    return ", ".join(table.name for table in plan.tables if not table.public)
-
-
 def _keys(plan: Plan) -> str:
     if not plan.keys:
         return "none, one row for all"
@@ -502,54 +475,44 @@ def _keys(plan: Plan) -> str:
 
 
 def _errors(plan: Plan, by: Any, rows_per_key: float | None) -> list[str]:
-    """Return about the half widths of intervals; where caps are private, what they depend on."""
+    """Return the half widths of intervals; with private caps, for two examples of caps."""
+    needs_rows = {a.kind for a in plan.aggregates} & {"mean", "variance", "std", "quantile"}
+    if needs_rows and not rows_per_key:
+        return ["errors: give rows_per_key= to see how large they would be"]
     private = [name for name in _EXAMPLE if not isinstance(getattr(by, name), int)]
-    guesses = dict.fromkeys(
-        (
-            aggregate.column
-            for aggregate in plan.aggregates
-            if aggregate.column and aggregate.column not in plan.bounds
-        ),
-        (0.0, 1.0),
-    )
+    unbounded = {a.column for a in plan.aggregates if a.column} - set(plan.bounds)
+    guesses = dict.fromkeys(unbounded, (0.0, 1.0))
 
     def widths(caps: dict[str, int]) -> dict[str, float]:
-        if _needs_rows(plan) and not rows_per_key:
-            return {}
-        given = {name: caps[name] for name in private}
+        caps = {name: caps[name] for name in private}
         result: dict[str, float] = by.expected_error(
-            rows_per_key=rows_per_key, bounds=guesses, **given
+            rows_per_key=rows_per_key, bounds=guesses, **caps
         )
         return result
 
-    least, example = widths(dict.fromkeys(_EXAMPLE, 1)), widths(_EXAMPLE)
+    smallest = dict.fromkeys(_EXAMPLE, 1)
+    examples = [(caps, widths(caps)) for caps in (smallest, _EXAMPLE)]
     lines = []
     for aggregate in plan.aggregates:
-        if aggregate.name not in least or (
-            aggregate.column and aggregate.column not in plan.bounds
-        ):
+        name, column = aggregate.name, aggregate.column
+        if column in unbounded:
             continue
-        what = (
-            f"half width of {aggregate.kind}{f'({aggregate.column})' if aggregate.column else ''}"
+        text = f"half width of {aggregate.kind}{f'({column})' if column else ''}"
+        if len({result[name] for _, result in examples}) == 1:
+            lines.append(f"{text}: about {examples[0][1][name]:.4g}")
+            continue
+        caps_of = [cap for cap in private if (aggregate.kind, cap) != _NO_ROWS]
+        listed = "; ".join(
+            f"about {result[name]:.4g} if {_caps_text(caps_of, caps)}" for caps, result in examples
         )
-        if least[aggregate.name] == example[aggregate.name]:
-            lines.append(f"{what}: about {least[aggregate.name]:.4g}")
-            continue
-        of = [name for name in private if (aggregate.kind, name) != _NO_ROWS]
         lines.append(
-            f"{what}: not known before the fit, which finds {' and '.join(of)} privately. It is "
-            + "; ".join(
-                f"about {result[aggregate.name]:.4g} if {_stated(of, caps)}"
-                for caps, result in ((dict.fromkeys(_EXAMPLE, 1), least), (_EXAMPLE, example))
-            )
-            + ". State them to know it"
+            f"{text}: not known before the fit, which finds {' and '.join(caps_of)} privately. It "
+            f"is {listed}. State them to know it"
         )
-    if _needs_rows(plan) and not rows_per_key:
-        lines.append("errors: give rows_per_key= to see how large they would be")
     return lines
 
 
-def _stated(names: list[str], caps: dict[str, int]) -> str:
+def _caps_text(names: list[str], caps: dict[str, int]) -> str:
     """Return caps as text: "a unit counts in 4 keys, with 8 rows in each"."""
     parts = []
     if "max_keys_per_unit" in names:
@@ -557,44 +520,22 @@ def _stated(names: list[str], caps: dict[str, int]) -> str:
         parts.append(f"in {keys} {'key' if keys == 1 else 'keys'}")
     if "max_rows_per_unit" in names:
         rows = caps["max_rows_per_unit"]
-        each = " in each" if parts else " a key"
-        parts.append(f"with {rows} {'row' if rows == 1 else 'rows'}{each}")
+        end = "in each" if parts else "a key"
+        parts.append(f"with {rows} {'row' if rows == 1 else 'rows'} {end}")
     return f"a unit counts {', '.join(parts)}"
-
-
-def _needs_rows(plan: Plan) -> bool:
-    return any(
-        aggregate.kind in ("mean", "variance", "std", "quantile") for aggregate in plan.aggregates
-    )
 
 
 _USAGE = "%%dpsql DATABASE [--epsilon E] [--delta D] [--explain] [--to NAME] [--progress]"
 
 
-def told(done: int, steps: int, what: str) -> None:
-    """Write how far a query is to the error stream, in one line."""
+def print_progress(done: int, steps: int, what: str) -> None:
+    """Write the progress of a query to the error stream, in one line."""
     end = "\n" if done == steps else ""
     print(f"\r{done}/{steps} {what:<30}", end=end, file=sys.stderr, flush=True)  # noqa: T201
 
 
 def dpsql(line: str, cell: str, names: dict[str, Any]) -> Any:
-    """Answer a cell: its line names a `PrivateDatabase` and parameters; ``--to`` keeps the answer.
-
-    Parameters
-    ----------
-    line, cell : str
-    names : dict
-        Of the notebook.
-
-    Returns
-    -------
-    answer : Answer or str
-
-    Raises
-    ------
-    ValueError
-        If the line does not name a database, or has other options.
-    """
+    """Answer a cell of a notebook with these `names`; its line has the database and parameters."""
     parts = shlex.split(line)
     database = names.get(parts[0]) if parts else None
     if not isinstance(database, PrivateDatabase):
@@ -609,7 +550,7 @@ def dpsql(line: str, cell: str, names: dict[str, Any]) -> Any:
         if part == "--explain":
             explain = True
         elif part == "--progress":
-            progress["progress"] = told
+            progress["progress"] = print_progress
         elif part in ("--epsilon", "--delta"):
             parameters[part[2:]] = _number(part, next(rest, ""))
         elif part == "--to":

@@ -1,15 +1,14 @@
-"""Intervals of what is computed from released numbers, and their names: post-processing.
+"""Intervals of expressions over released numbers, and their names.
 
-Intervals of numbers become one of the result where every step follows their ends; else there is
-none. Of one number it is that at 95%. Of k numbers each is taken at level 1 - 0.05 / k: all of them
-hold together in at least 95% of releases, whatever they have to do with each other, and then so
-does the interval of the result. Medians, variances and deviations are known at 95% alone: what is
-computed from one of these and another number has no interval.
+An expression has an interval if each step can be computed on the ends of intervals. With k
+aggregates, each interval is taken at level 1 - 0.05 / k: all of them hold together in at least 95%
+of releases, however they depend on each other, and then so does that of the result. Intervals of
+medians, variances and deviations are known at 95% alone: an expression of one of these and another
+aggregate has none.
 
-A number that depends on what a subquery released has no interval either, and a note says so. Its
-interval would hold for the query with the released value in the place of the subquery, and not for
-the query as written: the noise of the subquery is not in it, and nobody knows how the rows would
-change without that noise.
+A number that depends on a released subquery has no interval either, and a note says so. It would
+hold for the released value in the place of the subquery, and not for the query as written: it does
+not contain the noise of the subquery, without which rows would change in an unknown way.
 """
 
 from __future__ import annotations
@@ -28,8 +27,6 @@ from skdp.sql.rules import compiled
 if TYPE_CHECKING:
     from skdp.sql._plan import Plan, Specification
 
-__all__ = ["check_names", "conditional_notes", "depends_on", "ends_of", "interval_of"]
-
 Ends = tuple[str, str]
 
 _LONGEST = 100_000  # characters of SQL: products of products have each end several times
@@ -45,17 +42,15 @@ def interval_of(node: exp.Expr, scope: Any, parts: int = 1) -> Ends | None:
     def inner_of(part: exp.Expr) -> Ends | None:
         return interval_of(part, scope, parts)
 
-    if isinstance(node, exp.Paren):
-        return inner_of(node.this)
-    if isinstance(node, exp.Greatest | exp.Least):  # both grow with their operands
+    node = node.unnest()
+    if isinstance(node, exp.Greatest | exp.Least):  # these grow with their operands
         ends = [inner_of(part) for part in (node.this, *node.expressions)]
         name = "greatest" if isinstance(node, exp.Greatest) else "least"
         known = [pair for pair in ends if pair is not None]
         if len(known) < len(ends):
             return None
-        return _several(name, [low for low, _ in known]), _several(
-            name, [high for _, high in known]
-        )
+        lows, highs = zip(*known, strict=True)
+        return _several(name, lows), _several(name, highs)
     if is_anonymized(node) or isinstance(node, AGGREGATES):
         aggregate = scope.specification(node)
         if parts > 1 and aggregate.kind not in _AT_ANY_LEVEL:
@@ -89,14 +84,14 @@ def interval_of(node: exp.Expr, scope: Any, parts: int = 1) -> Ends | None:
     return None
 
 
-def _several(name: str, ends: list[str]) -> str:
-    there = " AND ".join(f"{end} IS NOT NULL" for end in ends)
+def _several(name: str, ends: Sequence[str]) -> str:
+    known = " AND ".join(f"{end} IS NOT NULL" for end in ends)
     doubles = ", ".join(f"CAST({end} AS DOUBLE)" for end in ends)
-    return f"(CASE WHEN {there} THEN {name}({doubles}) END)"
+    return f"(CASE WHEN {known} THEN {name}({doubles}) END)"
 
 
 def ends_of(name: str, parts: int) -> tuple[str, str]:
-    """Return the columns with the ends of an aggregate, one of so many of an expression."""
+    """Return the columns of the interval of an aggregate, one of `parts` of an expression."""
     place = "" if parts == 1 else f"_of_{parts}"
     return f"{name}_low{place}", f"{name}_high{place}"
 
@@ -117,7 +112,7 @@ def _combined(node: exp.Expr, a: Ends, b: Ends) -> Ends:
 
 
 def check_names(select: exp.Expr, outputs: Iterable[Any]) -> None:
-    """Refuse names that an answer cannot have: after the charge it would be lost."""
+    """Refuse names that an answer cannot have: after the charge, it would be lost."""
     taken: list[str] = []
     for output in outputs:
         name = folded(output.name)
@@ -138,10 +133,7 @@ def check_names(select: exp.Expr, outputs: Iterable[Any]) -> None:
 
 
 def depends_on(scope: Any, used: Sequence[Specification]) -> tuple[str, ...]:
-    """Return the released tables on which a column of an answer depends.
-
-    That is: its rows, its keys, or the values of its aggregates.
-    """
+    """Return the released tables on which the rows, keys or values of a column depend."""
     columns = {aggregate.column for aggregate in used if aggregate.column}
     deps = scope.body.deps
     for key in scope.keys:
@@ -156,10 +148,8 @@ def conditional_notes(plan: Plan, subqueries: Iterable[Any]) -> list[str]:
     known = {subquery.table.source: subquery for subquery in subqueries}
     columns: dict[tuple[str, ...], list[str]] = {}
     for output in plan.outputs:
-        if output.given and output.measured:
-            columns.setdefault(output.given, []).append(output.name)
-        elif output.given:
-            columns.setdefault(output.given, [])
+        if output.given:
+            columns.setdefault(output.given, []).extend([output.name] * output.measured)
     notes = []
     for given, names in columns.items():
         what = " and ".join(_described(known[source]) for source in given if source in known)
@@ -178,7 +168,7 @@ def conditional_notes(plan: Plan, subqueries: Iterable[Any]) -> list[str]:
 
 
 def _described(item: Any) -> str:
-    """Return a subquery with what it released."""
+    """Return the text of a subquery with its released value."""
     if item.answer is None:
         return f"{item.text}, which is released with noise"
     rows = item.answer.fetchall()

@@ -1,6 +1,6 @@
-"""From a SELECT to a plan: rows by unit, one aggregation, and work on what it releases.
+"""Plans a SELECT: rows by unit, one aggregation, and SQL over what it releases.
 
-Nothing is released here, and no private row is read: a plan is text and public numbers.
+A plan is text and public numbers: no private row is read for it.
 """
 
 from __future__ import annotations
@@ -28,6 +28,7 @@ from skdp.sql._syntax import (
     SOURCES,
     clamp_of,
     is_anonymized,
+    item_at,
     only,
     plain_aggregate,
     refusal,
@@ -52,8 +53,6 @@ from skdp.sql.operators import TO_NUMBERS
 from skdp.sql.rules import compiled, condition
 from skdp.user_code import or_raise
 
-__all__ = ["EVERYTHING", "MOST_KEYS", "Key", "Plan", "Specification", "planned"]
-
 MOST_KEYS = 100_000
 _MOST_ROWS = 10**9
 EVERYTHING = "all rows"
@@ -68,16 +67,16 @@ CHOSEN = (
 
 @dataclass(frozen=True)
 class Key:
-    """What is grouped by: its column in the rows, its SQL there, and what it is afterwards."""
+    """An expression of GROUP BY."""
 
-    column: str
+    column: str  # its column in the rows
     row: Node
     label: str
-    known: tuple[Any, ...] | None
+    known: tuple[Any, ...] | None  # all values, as declared
     node: exp.Expr
 
     def encoded(self, tree: Tree) -> Node:
-        """Return the key as text that is never missing: NULL is the empty text, all else marked."""
+        """Return the key as text: NULL is the empty text, other values begin with "="."""
         value = tree.canonical(self.row)
         if value.type.kind == "zoned":  # whatever the time zone of a connection
             value = tree.make(TEXT, "timezone('UTC', {0})", value)
@@ -85,7 +84,7 @@ class Key:
 
     @property
     def decoded(self) -> str:
-        """The key itself, from its text, as SQL over released columns."""
+        """The key from its text, as SQL over released columns."""
         inner, type_ = quoted(self.column), self.row.type
         kind = "TIMESTAMP" if type_.kind == "zoned" else type_.sql
         value = f"TRY_CAST(substring({inner}, 2) AS {kind})"
@@ -103,16 +102,16 @@ class Key:
 
 @dataclass(frozen=True)
 class Specification:
-    """One aggregate: as `DPGroupBy` is asked for it."""
+    """One aggregate for `DPGroupBy`."""
 
     name: str
     kind: str
     column: str = ""
     q: float = 0.5
-    whole: bool = False  # a number of rows, though added up
+    counts_rows: bool = False  # a sum of ones: a number of rows
 
     def given(self, bounds: Mapping[str, tuple[float, float]]) -> Any:
-        """Return what `DPGroupBy.agg` takes."""
+        """Return the aggregate in the form of `DPGroupBy.agg`."""
         if not self.column:
             return self.kind
         parts: tuple[Any, ...] = (self.kind, self.column)
@@ -123,25 +122,22 @@ class Specification:
 
 @dataclass(frozen=True)
 class Output:
-    """A column of the answer, as SQL over what was released.
-
-    `given` are the released tables on which the rows, keys or values behind it depend: their noise
-    is in no interval of this column.
-    """
+    """A column of the answer, as SQL over released columns."""
 
     name: str
     sql: str
     low: str | None = None
     high: str | None = None
-    population: str | None = None
-    measured: bool = False
-    key: str = ""  # its column in the rows, where it is a key
+    population: str | None = None  # the mean whose population interval it has
+    measured: bool = False  # a number with an interval
+    key: str = ""  # the column of the key that it is
+    # Released tables on which its rows, keys or values depend: their noise is in no interval.
     given: tuple[str, ...] = ()
 
 
 @dataclass(eq=False)
 class Plan:
-    """All of a query."""
+    """A query as rows, one aggregation, and SQL over what that releases."""
 
     text: str
     rows: str
@@ -150,21 +146,19 @@ class Plan:
     aggregates: list[Specification]
     bounds: dict[str, tuple[float, float]]
     outputs: list[Output]
-    tail: str
+    tail: str  # HAVING, ORDER BY and LIMIT
     tables: list[Table]
-    per_unit: bool = False
-    once: bool = False  # each unit has one row: a row is one, and its id is not among the columns
+    per_unit: bool = False  # a unit's rows of a key are aggregated to one row first
+    once: bool = False  # each row is a unit: ids are not among the columns
     notes: list[str] = field(default_factory=list)
     left_keys: str | None = None  # SQL that reads all keys from public tables
-    # Intervals beside those at 95%: of which aggregate, as one of how many at 95% together.
+    # Further intervals, (aggregate, k): one of k intervals that hold together at 95%.
     levels: list[tuple[str, int]] = field(default_factory=list)
 
     @property
     def public_keys(self) -> list[Any] | None:
         """All keys, where columns that are grouped by are declared with them; else None."""
-        if not self.keys:
-            return None
-        if any(key.known is None for key in self.keys):
+        if not self.keys or any(key.known is None for key in self.keys):
             return None
         return list(itertools.product(*(key.known or () for key in self.keys)))
 
@@ -195,7 +189,7 @@ _ONE_ROW: dict[type, str] = {  # aggregates that show one row, and what to use i
 
 @dataclass(eq=False)
 class Released:
-    """Names over what is released: keys and aggregates. It takes note of those that are used."""
+    """The scope of released values: keys and aggregates. It collects the aggregates in use."""
 
     body: Body
     unit: str
@@ -218,21 +212,21 @@ class Released:
         return self.body.scope.tree
 
     def used(self, *nodes: Node) -> list[Specification]:
-        """Return the aggregates of which nodes are computed."""
+        """Return the aggregates from which nodes are computed."""
         result: dict[str, Specification] = {}
         stack, seen = list(reversed(nodes)), set()
         while stack:
-            item = stack.pop()
-            if id(item) not in seen:
-                seen.add(id(item))
-                stack += reversed(item.args)
-                leaf = self.leaves.get(id(item))
+            node = stack.pop()
+            if id(node) not in seen:
+                seen.add(id(node))
+                stack += reversed(node.args)
+                leaf = self.leaves.get(id(node))
                 if isinstance(leaf, Specification):
                     result[leaf.name] = leaf
         return list(result.values())
 
     def column(self, node: exp.Column) -> Node:
-        """Return what a name means that is no key: an alias of the SELECT, or nothing."""
+        """Return the expression of an alias of the SELECT, or refuse a column that is no key."""
         alias = self.aliases.get(folded(node.name)) if not node.table else None
         if alias is not None:
             hidden = self.aliases.pop(folded(node.name))
@@ -240,23 +234,19 @@ class Released:
                 return compiled(alias, self)
             finally:
                 self.aliases[folded(node.name)] = hidden
-        result = self.body.scope.column(node)  # unknown names are refused as such
+        tags = self.body.scope.column(node).tags  # unknown names are refused as such
         way = f"add {said(node)} to GROUP BY, or use COUNT, SUM, AVG or MEDIAN of it"
-        if result.tags:  # ids of units are no keys
-            way = f"use COUNT({'DISTINCT ' * ('unit' in result.tags)}{said(node)})"
-        raise refusal(
-            node,
-            f"{said(node)} would show single rows: it is neither in GROUP BY nor inside of an "
-            "aggregate",
-            way,
-        )
+        if tags:  # ids of units are no keys
+            way = f"use COUNT({'DISTINCT ' * ('unit' in tags)}{said(node)})"
+        reason = f"{said(node)} would show single rows: it is neither in GROUP BY nor inside of an"
+        raise refusal(node, f"{reason} aggregate", way)
 
     def special(self, node: exp.Expr) -> Node | None:
         """Return an aggregate or a key."""
         if is_anonymized(node) or isinstance(node, AGGREGATES):
             aggregate = self.specification(node)
-            whole = aggregate.whole or aggregate.kind in ("count", "distinct_units")
-            leaf = self.tree.leaf(BIGINT if whole else DOUBLE, quoted(aggregate.name))
+            counted = aggregate.counts_rows or aggregate.kind in ("count", "distinct_units")
+            leaf = self.tree.leaf(BIGINT if counted else DOUBLE, quoted(aggregate.name))
             self.leaves[id(leaf)] = aggregate
             return leaf
         if isinstance(node, exp.Literal | exp.Boolean | exp.Null | exp.Interval):
@@ -274,22 +264,20 @@ class Released:
 
     def _key(self, node: exp.Expr) -> Key | None:
         try:
-            own = compiled(node, self.body.scope)
+            row = self.tree.answered(compiled(node, self.body.scope))
         except ValueError:
             return None
-        own = self.tree.answered(own)
-        return next((key for key in self.keys if key.row is own), None)
+        return next((key for key in self.keys if key.row is row), None)
 
     # --- aggregates -------------------------------------------------------------------------------
 
     def specification(self, node: exp.Expr) -> Specification:
-        """Return an aggregate as it is asked for; the same one for the same expression."""
-        test = None
+        """Return an aggregate, the same object for the same expression."""
+        test = clamp = None
         if isinstance(node, exp.Filter):
             only(node, "this", "expression")
             test = node.expression.this
             node = node.this
-        clamp = None
         if isinstance(node, exp.Anonymous) and is_anonymized(node):
             clamp, node = clamp_of(node), plain_aggregate(node)
         if self.per_unit:
@@ -335,7 +323,7 @@ class Released:
     def _of_units(
         self, node: exp.Expr, test: exp.Expr | None, clamp: tuple[float, float] | None
     ) -> Specification:
-        """Return an aggregate of what units have in a key: one value each, clamped."""
+        """Return an aggregate of one value of each unit and key, which is clamped."""
         if isinstance(node, exp.Count) and isinstance(node.this, exp.Distinct):
             return self._count(node, test)
         if not isinstance(node, exp.Count | exp.Sum | exp.Avg):
@@ -346,8 +334,8 @@ class Released:
             )
             way = "ask for variances and quantiles in a query of their own, or use plain SQL"
             refuse(node, reason, way)
-        whole = isinstance(node, exp.Count)
-        if whole and clamp is not None and not all(end.is_integer() for end in clamp):
+        counts_rows = isinstance(node, exp.Count)
+        if counts_rows and clamp is not None and not all(end.is_integer() for end in clamp):
             reason = f"the bounds {clamp[0]:g} and {clamp[1]:g} of a count are not integers"
             refuse(node, reason, "write for example CLAMPED BETWEEN 0 AND 10")
         filtered: exp.Expr = node
@@ -357,7 +345,7 @@ class Released:
         assert value is not None
         kind = "mean" if isinstance(node, exp.Avg) else "sum"
         column = self._value(value, f"{said(node)} of a unit", clamp, declared=False)
-        return self._added(Specification("", kind, column, whole=whole))
+        return self._added(Specification("", kind, column, counts_rows=counts_rows))
 
     def _within(self, node: exp.WithinGroup) -> tuple[exp.Expr, float]:
         only(node, "this", "expression")
@@ -383,12 +371,11 @@ class Released:
 
     def _count(self, node: exp.Expr, test: exp.Expr | None) -> Specification:
         only(node, "this", "big_int")
-        of = node.this
-        if isinstance(of, exp.Distinct):
-            only(of, "expressions")
-            inner = of.expressions[0] if len(of.expressions) == 1 else None
-            value = None if inner is None else compiled(inner, self.body.scope)
-            if value is None or "unit" not in value.tags:
+        counted, scope = node.this, self.body.scope
+        if isinstance(counted, exp.Distinct):
+            only(counted, "expressions")
+            parts = counted.expressions
+            if len(parts) != 1 or "unit" not in compiled(parts[0], scope).tags:
                 self._refuse_distinct(node)
             if test is not None:
                 reason = f"FILTER with {said(node)} is not supported"
@@ -396,25 +383,25 @@ class Released:
             return self._added(Specification("", "distinct_units"))
         tests = []
         if isinstance(node, exp.CountIf):
-            tests.append(condition(of, self.body.scope))
-        elif of is not None and not isinstance(of, exp.Star):
-            value = compiled(of, self.body.scope)
+            tests.append(condition(counted, scope))
+        elif isinstance(counted, exp.Star):
+            only(counted)
+        elif counted is not None:
+            value = compiled(counted, scope)
             if value.value is None:
                 value = self.tree.missing_nan(value)
                 tests.append(self.tree.make(BOOL, "({0} IS NOT NULL)", value))
-        elif isinstance(of, exp.Star):
-            only(of)
         if test is not None:
-            tests.append(condition(test, self.body.scope))
+            tests.append(condition(test, scope))
         if not tests:
             return self._added(Specification("", "count"))
-        both = " AND ".join(f"{{{i}}}" for i in range(len(tests)))
-        row = self.tree.make(BIGINT, f"(CASE WHEN {both} THEN 1 ELSE 0 END)", *tests)
+        holes = " AND ".join(f"{{{i}}}" for i in range(len(tests)))
+        row = self.tree.make(BIGINT, f"(CASE WHEN {holes} THEN 1 ELSE 0 END)", *tests)
         column = self._value(row, said(node), (0.0, 1.0))
-        return self._added(Specification("", "sum", column, whole=True))
+        return self._added(Specification("", "sum", column, counts_rows=True))
 
     def _refuse_distinct(self, node: exp.Expr) -> NoReturn:
-        """Refuse to count distinct values, and name the columns of the unit, which are counted."""
+        """Refuse to count distinct values; name a column of the unit, which can be counted."""
         units = [
             name
             for _, relation, _ in self.body.scope.tables
@@ -436,7 +423,7 @@ class Released:
     def _value(
         self, value: Node, label: str, box: tuple[float, float] | None, *, declared: bool = True
     ) -> str:
-        """Return the name of a column of numbers, and take note of its bounds."""
+        """Return the name of a column of numbers, and store its bounds."""
         place = id(value), box
         if place in self.values:
             return self.values[place][0]
@@ -461,13 +448,9 @@ class Released:
 
 
 def planned(text: str, select: exp.Expr, *args: Any, **options: Any) -> Plan:
-    """Return the plan of a query, of what `_planned` takes.
+    """Return the plan of a query: see `_planned`.
 
-    Raises
-    ------
-    QueryRefusedError
-        Also where the parser made a tree of a query that no rule here foresaw: nothing has been
-        read, so that what went wrong depends on the query alone.
+    Any error is a refusal: no row was read, so it depends on the query alone.
     """
     way = "simplify it, and try its parts one by one"
     plan: Plan = or_raise(
@@ -487,8 +470,9 @@ def _planned(
     *,
     anonymized: bool = False,
     ctes: Mapping[str, Any] | None = None,
-    spare: set[str] | None = None,
+    unused: set[str] | None = None,
 ) -> Plan:
+    """Return a plan. Names of `unused` bounds stay in that set; without it they are refused."""
     compiler = Compiler(catalog)
     if isinstance(select, exp.Union):
         way = "write SELECT ... FROM (SELECT ... UNION ALL SELECT ...) AS t"
@@ -527,11 +511,12 @@ def _planned(
         way = "use COUNT, SUM, AVG, MEDIAN or another aggregate"
         refuse(select, "the query has neither an aggregate nor GROUP BY", way)
     once = body.once and not scope.per_unit
-    unknown = set(stated) - {folded(name) for name, _ in scope.values.values()}
-    if spare is not None:  # other parts of the query may aggregate them
-        spare &= unknown
+    names = [name for name, _ in scope.values.values()]
+    unknown = set(stated) - set(map(folded, names))
+    if unused is not None:  # other parts of the query may aggregate them
+        unused &= unknown
     elif unknown:
-        refuse_bounds(select, unknown, [name for name, _ in scope.values.values()])
+        refuse_bounds(select, unknown, names)
     return Plan(
         text,
         _rows(select, body, None if once else unit, scope),
@@ -551,27 +536,27 @@ def _planned(
 
 
 def _left_keys(select: exp.Expr, body: Body, keys: list[Key]) -> str | None:
-    """Return SQL of all keys, where public tables on the left of a LEFT JOIN state them."""
-    left = body.left
-    if left is None:
+    """Return SQL of all keys, if public tables on the left of a LEFT JOIN state them."""
+    public, tree = body.public_left, body.scope.tree
+    if public is None:
         return None
-    if any(relation.released is not None for _, relation, _ in left.scope.tables):
+    if any(relation.released is not None for _, relation, _ in public.scope.tables):
         way = "use JOIN, or run the subquery first and list its keys in VALUES"
         reason = "a released subquery on the left of a LEFT JOIN with a private table"
         refuse(select, f"{reason} is not supported", way)
-    public = [left.compiled(key.node) for key in keys]
-    tree = body.scope.tree
-    public = [node if node is None else tree.answered(node) for node in public]
-    pairs = zip(public, keys, strict=True)
-    if not keys or not all(node is key.row for node, key in pairs):
+    for key in keys:
+        node = public.compiled(key.node)
+        if node is None or tree.answered(node) is not key.row:
+            keys = []
+    if not keys:
         way = (
             "use GROUP BY with columns of the public table only, put the private table on the "
             "left, or use JOIN"
         )
         refuse(select, SOURCES["left"][0], way)
-    where = f" WHERE {' AND '.join(left.tests)}" if left.tests else ""
+    where = f" WHERE {' AND '.join(public.tests)}" if public.tests else ""
     columns = ", ".join(key.encoded(tree).sql for key in keys)
-    return f"SELECT DISTINCT {columns} {left.source}{where} LIMIT {MOST_KEYS + 1}"
+    return f"SELECT DISTINCT {columns} {public.source}{where} LIMIT {MOST_KEYS + 1}"
 
 
 def _counts_or_adds(node: exp.Expr) -> bool:
@@ -586,18 +571,15 @@ def _items(select: exp.Select) -> Iterator[tuple[str, exp.Expr]]:
         if isinstance(item, exp.Alias):
             only(item, "this", "alias")
             inner = item.this
-        if isinstance(inner, exp.Star) or (
-            isinstance(inner, exp.Column) and isinstance(inner.this, exp.Star)
-        ):
+        if inner.is_star and isinstance(inner, exp.Star | exp.Column):
             reason = f"{said(inner)} would show single rows"
             refuse(inner, reason, "list the columns of GROUP BY, and aggregates")
         yield item_name(item, number), inner
 
 
 def _keys(select: exp.Select, items: list[tuple[str, exp.Expr]], body: Body) -> list[Key]:
-    """Return what is grouped by."""
-    group = select.args.get("group")
-    distinct = select.args.get("distinct")
+    """Return the keys of GROUP BY or SELECT DISTINCT."""
+    group, distinct = select.args.get("group"), select.args.get("distinct")
     named: list[exp.Expr] = []
     if group is not None:
         only(group, "expressions", "all")
@@ -623,18 +605,17 @@ def _keys(select: exp.Select, items: list[tuple[str, exp.Expr]], body: Body) -> 
                 "by the unit",
             )
         if row.type.kind in ("other", "null"):
-            way = (
+            refuse(
+                node,
+                f"grouping by {said(part)} is not supported, since it holds {WORDS[row.type.kind]}",
                 "group by numbers, text, booleans, dates or timestamps, or convert the column "
-                "before the table is declared"
+                "before the table is declared",
             )
-            reason = f"grouping by {said(part)} is not supported, since it holds"
-            refuse(node, f"{reason} {WORDS[row.type.kind]}", way)
         if any(key.row is row for key in keys):
             continue
-        known = body.scope.field_of(part) if isinstance(part, exp.Column) else None
-        label = said(part)
-        listed = None if known is None else known.keys
-        keys.append(Key(f"key {len(keys)}: {label}", row, label, listed, part))
+        column = body.scope.field_of(part) if isinstance(part, exp.Column) else None
+        known = None if column is None else column.keys
+        keys.append(Key(f"key {len(keys)}: {said(part)}", row, said(part), known, part))
     return keys
 
 
@@ -661,9 +642,9 @@ def _output(name: str, item: exp.Expr, scope: Released) -> Output:
 
 
 def _tail(select: exp.Select, scope: Released, items: list[tuple[str, exp.Expr]]) -> str:
-    """Return HAVING, ORDER BY and LIMIT, over what is released."""
+    """Return HAVING, ORDER BY and LIMIT, over released columns."""
     tail = ""
-    having = select.args.get("having")
+    having, order = select.args.get("having"), select.args.get("order")
     chosen = False
     if having is not None:
         test = condition(having.this, scope)
@@ -671,18 +652,11 @@ def _tail(select: exp.Select, scope: Released, items: list[tuple[str, exp.Expr]]
         chosen = bool(scope.used(test))
     ordered: list[Node] = []
     orders = []
-    order = select.args.get("order")
     for item in () if order is None else order.expressions:
         only(item, "this", "desc", "nulls_first")
-        of = item.this
-        if isinstance(of, exp.Literal) and not of.is_string:
-            place = int(of.this) - 1 if str(of.this).isdigit() else -1
-            if not 0 <= place < len(items):
-                reason = f"ORDER BY {said(of)} is not the number of a column of SELECT"
-                refuse(item, reason, f"use a number from 1 to {len(items)}, or a name")
-            of = items[place][1]
-        elif isinstance(of, exp.Column) and not of.table and folded(of.name) in scope.aliases:
-            of = scope.aliases[folded(of.name)]
+        of = item_at(item.this, "ORDER BY", items) or item.this
+        if of is item.this and isinstance(of, exp.Column) and not of.table:
+            of = scope.aliases.get(folded(of.name), of)
         way = "DESC" if item.args.get("desc") else "ASC"
         nulls = "FIRST" if item.args.get("nulls_first") else "LAST"
         ordered.append(compiled(of, scope))
@@ -706,7 +680,7 @@ def _tail(select: exp.Select, scope: Released, items: list[tuple[str, exp.Expr]]
 
 
 def _rows(select: exp.Expr, body: Body, unit: str | None, scope: Released) -> str:
-    """Return the rows that are aggregated: whose they are if they say so, keys, numbers."""
+    """Return SQL for the rows that are aggregated: their unit, keys, numbers."""
     columns = [] if unit is None else [f"{body.unit} AS {quoted(unit)}"]
     tree = scope.tree
     columns += [f"{key.encoded(tree).sql} AS {quoted(key.column)}" for key in scope.keys]
@@ -714,7 +688,7 @@ def _rows(select: exp.Expr, body: Body, unit: str | None, scope: Released) -> st
         columns.append(f"{text_of(EVERYTHING)} AS {quoted(EVERYTHING)}")
     for name, value in scope.values.values():
         columns.append(f"{tree.to(value, DOUBLE).sql} AS {quoted(name)}")
-    # No rows that belong to nobody; those that are units themselves never do.
+    # Rows without a unit are left out; with `unit=None` each row is one.
     tests = body.tests if unit is None else [*body.tests, f"{body.unit} IS NOT NULL"]
     where = f" WHERE {' AND '.join(tests)}" if tests else ""
     sql = f"SELECT {', '.join(columns)} {body.source}{where}"

@@ -1,4 +1,4 @@
-"""Relations, and what names mean in a SELECT: rows that each belong to one unit."""
+"""Relations, and the meaning of names in a SELECT."""
 
 from __future__ import annotations
 
@@ -8,62 +8,44 @@ from typing import Any
 from sqlglot import exp
 
 from skdp.sql._catalog import folded
-from skdp.sql._syntax import is_anonymized, only, refusal, refuse, said
+from skdp.sql._syntax import is_anonymized, item_at, only, refusal, refuse, said
 from skdp.sql.ir import BIGINT, DOUBLE, NUMBERS, WORDS, Node, Tree, Type, decimal, quoted
 from skdp.sql.operators import TO_NUMBERS
 from skdp.sql.rules import compiled, condition
 
-__all__ = [
-    "AGGREGATES",
-    "Body",
-    "Field",
-    "InnerAggregates",
-    "Left",
-    "Links",
-    "Relation",
-    "RowScope",
-    "is_aggregate",
-    "item_name",
-]
-
 AGGREGATES = (exp.AggFunc, exp.WithinGroup, exp.Filter, exp.IgnoreNulls)
+_SUBQUERIES = (exp.Subquery, exp.Select)
 
 
 @dataclass(frozen=True)
 class Field:
-    """A column of a relation: what it is called inside, and what is known of it."""
+    """A column of a relation, with public facts."""
 
-    name: str
+    name: str  # inside the relation's SQL
     type: Type
     bounds: tuple[float, float] | None = None
-    tags: frozenset[str] = frozenset()
-    keys: tuple[Any, ...] | None = None
+    tags: frozenset[str] = frozenset()  # which ids it holds
+    keys: tuple[Any, ...] | None = None  # all values, as declared
     unique: bool = False  # names one row: the key of a declared owner, in the table itself
 
 
 @dataclass(frozen=True)
 class Relation:
-    """A SELECT, its columns by folded name, and whether it has a column ``u``, whose rows are.
-
-    Public tables in it make up to `matches` rows of a private one. Joins of private tables in it
-    make up to `pairs` rows of a unit, 0 where there are none. `released`: of a subquery that is
-    released first, the columns that name one row of it. `deps`: the released tables that it reads,
-    as bits. `once`: each unit has one row at most.
-    """
+    """A SELECT, with its columns by folded name."""
 
     sql: str
     fields: dict[str, Field]
-    private: bool
-    matches: int = 1
-    pairs: int = 0
-    released: tuple[str, ...] | None = None
-    deps: int = 0
-    once: bool = False
+    private: bool  # has a column ``u`` with the unit of each row
+    matches: int = 1  # the most rows that public tables make of a private row
+    pairs: int = 0  # the most rows of a unit in joins of private tables, 0 without such joins
+    released: tuple[str, ...] | None = None  # of a released subquery: the columns that name a row
+    deps: int = 0  # released tables that it reads, as bits
+    once: bool = False  # each unit has one row at most
 
 
 @dataclass(eq=False)
 class RowScope:
-    """Names of one SELECT, in which subqueries see those of the SELECTs around it."""
+    """Names of one SELECT; its subqueries see them, too."""
 
     tree: Tree
     parent: RowScope | None = None
@@ -71,7 +53,7 @@ class RowScope:
     merged: set[str] = field(default_factory=set)  # of USING: the first table's
 
     def own(self, node: exp.Column) -> tuple[Field, str] | None:
-        """Return a column of this SELECT and the table's name in SQL; None if there is none."""
+        """Return a column of this SELECT and the name of its table in SQL, or None."""
         name, qualifier = folded(node.name), folded(node.table)
         result = [
             (relation.fields[name], handle)
@@ -85,12 +67,12 @@ class RowScope:
         return result[0] if result else None
 
     def field_of(self, node: exp.Column) -> Field | None:
-        """Return what is known of a column of this SELECT."""
+        """Return a column of this SELECT, or None."""
         result = self.own(node)
         return None if result is None else result[0]
 
     def column(self, node: exp.Column) -> Node:
-        """Return what a name means."""
+        """Return the column of a name, in this SELECT or one around it."""
         if node.args.get("db") is not None:
             way = f"write {said(exp.column(node.this.copy(), table=node.args['table'].copy()))}"
             refuse(node, f"a schema before a column is not supported: {said(node)}", way)
@@ -111,14 +93,13 @@ class RowScope:
         raise refusal(node, f"there is no column {said(node)} here", f"the columns are: {shown}")
 
     def special(self, node: exp.Expr) -> Node | None:
-        """Refuse what stands in no row-local expression."""
+        """Refuse subqueries and aggregates: an expression of one row has none."""
         if isinstance(node, exp.Select | exp.Exists):
-            refuse(
-                node,
-                f"the subquery {said(node)} inside an expression is not supported",
+            way = (
                 "use EXISTS and IN as conditions of WHERE, by themselves or joined by AND; put "
-                "other subqueries into FROM",
+                "other subqueries into FROM"
             )
+            refuse(node, f"the subquery {said(node)} inside an expression is not supported", way)
         if isinstance(node, AGGREGATES):
             reason = f"the aggregate {said(node)} is not allowed here"
             way = "use it in SELECT, HAVING or ORDER BY, and not inside of another aggregate"
@@ -127,8 +108,8 @@ class RowScope:
 
 
 @dataclass(eq=False)
-class Left:
-    """Public tables to which a private one is joined from the right: they may state all keys."""
+class PublicLeft:
+    """Public tables on the left of a LEFT JOIN with a private one: they may state all keys."""
 
     scope: RowScope
     source: str
@@ -142,88 +123,34 @@ class Left:
             return None
 
 
-@dataclass(eq=False)
-class Body:
-    """FROM and WHERE of one SELECT, compiled."""
+@dataclass(frozen=True)
+class Equality:
+    """A column of a table that a test equates with an expression."""
 
-    scope: RowScope
-    source: str
-    tests: list[str]
-    unit: str | None
-    left: Left | None = None
-    matches: int = 1
-    pairs: int = 0
-    deps: int = 0
-    once: bool = False
-
-    @property
-    def sql(self) -> str:
-        """FROM ... WHERE ..., as SQL."""
-        return self.source + (f" WHERE {' AND '.join(self.tests)}" if self.tests else "")
-
-
-def is_aggregate(node: exp.Expr) -> bool:
-    """Say whether an aggregate is anywhere in an expression, subqueries aside."""
-    stack = [node]
-    while stack:
-        at = stack.pop()
-        if isinstance(at, AGGREGATES) or is_anonymized(at):
-            return True
-        stack += [
-            child
-            for child in at.iter_expressions()
-            if not isinstance(child, exp.Subquery | exp.Select)
-        ]
-    return False
-
-
-def grouped_item(node: exp.Expr, items: list[tuple[str, exp.Expr]], scope: RowScope) -> exp.Expr:
-    """Return what GROUP BY means by a place, by the name of an item, or as it stands."""
-    if isinstance(node, exp.Literal) and not node.is_string:
-        place = int(node.this) - 1 if str(node.this).isdigit() else -1
-        if not 0 <= place < len(items):
-            reason = f"GROUP BY {said(node)} is not the number of a column of SELECT"
-            refuse(node, reason, f"use a number from 1 to {len(items)}, or a name")
-        return items[place][1]
-    if isinstance(node, exp.Column) and not node.table and scope.own(node) is None:
-        return {folded(name): item for name, item in items}.get(folded(node.name), node)
-    return node
-
-
-def item_name(item: exp.Expr, number: int) -> str:
-    """Return what a column of a SELECT is called."""
-    if isinstance(item, exp.Alias):
-        return item.alias
-    if isinstance(item, exp.Column):
-        return item.name
-    return said(item) if len(said(item)) < 60 else f"column_{number + 1}"
+    handle: str  # the table and the column in SQL
+    column: str
+    unique: bool  # the column names one row
+    others: frozenset[str]  # tables of the same SELECT in the expression
+    outer_unique: bool = False  # the expression is a column of the SELECT around it, naming one row
 
 
 @dataclass(eq=False)
 class Links:
-    """Which private tables of a SELECT are tied together by equal ids."""
+    """Private tables of a SELECT, and pairs of them whose ids are equated."""
 
     handles: list[str] = field(default_factory=list)
     pairs: list[tuple[str, str]] = field(default_factory=list)
 
-    def add(self, handle: str) -> None:
-        """Take note of a private table."""
-        self.handles.append(handle)
-
     def see(self, test: exp.Expr, scope: RowScope) -> None:
         """Take note of an equality of ids."""
-        while isinstance(test, exp.Paren):
-            test = test.this
-        if not isinstance(test, exp.EQ):
-            return
-        a, b = test.this, test.expression
+        a, b = (test.this, test.expression) if isinstance(test, exp.EQ) else (None, None)
         if isinstance(a, exp.Column) and isinstance(b, exp.Column):
-            left, right = scope.own(a), scope.own(b)
-            if left and right and left[0].tags & right[0].tags:
-                self.pairs.append((left[1], right[1]))
+            first, second = scope.own(a), scope.own(b)
+            if first and second and first[0].tags & second[0].tags:
+                self.pairs.append((first[1], second[1]))
 
     def check(self, node: exp.Expr) -> None:
-        """Refuse private tables that are not tied."""
+        """Refuse private tables whose rows are not tied to the same unit."""
         reached = {self.handles[0]}
         while True:
             more = {b for pair in self.pairs for a, b in (pair, pair[::-1]) if a in reached}
@@ -241,12 +168,60 @@ class Links:
 
 
 @dataclass(eq=False)
-class InnerAggregates:
-    """Names and aggregates of a SELECT that groups by what leads to a unit.
+class Body:
+    """FROM and WHERE of one SELECT, compiled."""
 
-    They are exact, and nobody sees them: the result is a row of its unit like any other. Sums are
-    those of integers, or of numbers with nine decimals, added exactly. In floats the order in which
-    rows come would move the last bits, and rows of others would decide it.
+    scope: RowScope
+    source: str
+    ctes: dict[str, Any] = field(default_factory=dict)
+    tests: list[str] = field(default_factory=list)
+    unit: str | None = None
+    links: Links = field(default_factory=Links)
+    equalities: list[Equality] = field(default_factory=list)
+    public_left: PublicLeft | None = None
+    matches: int = 1
+    pairs: int = 0
+    deps: int = 0
+    once: bool = False
+
+    @property
+    def sql(self) -> str:
+        """FROM ... WHERE ..., as SQL."""
+        return self.source + (f" WHERE {' AND '.join(self.tests)}" if self.tests else "")
+
+
+def is_aggregate(node: exp.Expr) -> bool:
+    """Say whether an expression has an aggregate, subqueries aside."""
+    return any(
+        isinstance(part, AGGREGATES) or is_anonymized(part)
+        for part in node.walk(prune=lambda n: n is not node and isinstance(n, _SUBQUERIES))
+    )
+
+
+def grouped_item(node: exp.Expr, items: list[tuple[str, exp.Expr]], scope: RowScope) -> exp.Expr:
+    """Return the expression that an item of GROUP BY means: by its number, by name, or itself."""
+    item = item_at(node, "GROUP BY", items)
+    if isinstance(node, exp.Column) and not node.table and scope.own(node) is None:
+        item = {folded(name): item for name, item in items}.get(folded(node.name))
+    return node if item is None else item
+
+
+def item_name(item: exp.Expr, number: int) -> str:
+    """Return the name of a column of a SELECT."""
+    if isinstance(item, exp.Alias):
+        return item.alias
+    if isinstance(item, exp.Column):
+        return item.name
+    return said(item) if len(said(item)) < 60 else f"column_{number + 1}"
+
+
+@dataclass(eq=False)
+class InnerAggregates:
+    """Keys and aggregates of a subquery that groups by a unit, or by ids that lead to one.
+
+    They are exact and stay inside: the result is a row of its unit like any other. Sums are of
+    integers, or of numbers with nine decimals: the last bits of a sum of floats depend on the order
+    of rows, and so on rows of other units.
     """
 
     rows: Any
@@ -259,12 +234,12 @@ class InnerAggregates:
         return tree
 
     def column(self, node: exp.Column) -> Node:
-        """Return a column that is grouped by."""
+        """Refuse a column: those of GROUP BY are `special`."""
         reason = f"{said(node)} is neither in GROUP BY nor inside of an aggregate"
         refuse(node, reason, f"add it to GROUP BY, or use an aggregate such as MAX({said(node)})")
 
     def special(self, node: exp.Expr) -> Node | None:
-        """Return an aggregate, or what is grouped by."""
+        """Return an aggregate or a key."""
         tests = []
         if isinstance(node, exp.Filter):
             only(node, "this", "expression")
@@ -275,10 +250,10 @@ class InnerAggregates:
         if isinstance(node, exp.Literal | exp.Boolean | exp.Null | exp.Interval):
             return None
         try:
-            own = self.tree.canonical(compiled(node, self.rows))
+            value = self.tree.canonical(compiled(node, self.rows))
         except ValueError:
             return None
-        return own if own in self.keys else None
+        return value if value in self.keys else None
 
     def _aggregate(self, node: exp.Expr, tests: list[Node]) -> Node:
         make = self.tree.make
@@ -287,14 +262,14 @@ class InnerAggregates:
             only(node, "this", "big_int")
             if isinstance(node.this, exp.Star):
                 return make(BIGINT, "count(*)" + tail.replace("1", "0"), *tests)
-            distinct, of = "", node.this
-            if isinstance(of, exp.Distinct):
-                only(of, "expressions")
-                if len(of.expressions) != 1:
+            distinct, counted = "", node.this
+            if isinstance(counted, exp.Distinct):
+                only(counted, "expressions")
+                if len(counted.expressions) != 1:
                     reason = f"{said(node)} counts several expressions together"
                     refuse(node, reason, "count one expression")
-                distinct, of = "DISTINCT ", of.expressions[0]
-            value = self.tree.missing_nan(compiled(of, self.rows))
+                distinct, counted = "DISTINCT ", counted.expressions[0]
+            value = self.tree.missing_nan(compiled(counted, self.rows))
             return make(BIGINT, f"count({distinct}{{0}}){tail}", value, *tests)
         if type(node) not in (exp.Sum, exp.Avg, exp.Min, exp.Max):
             reason = f"the aggregate {said(node)} is not supported inside of a subquery"
@@ -318,9 +293,8 @@ class InnerAggregates:
         exact = item.type.kind == "decimal" and item.type.width <= 28
         fixed = decimal(28, item.type.scale) if exact else decimal(28, 9)
         value = make(fixed, f"TRY_CAST({{0}} AS {fixed.sql})", item)
-        whole = decimal(38, fixed.scale)
         if isinstance(node, exp.Sum):
-            goal = whole if exact else DOUBLE
+            goal = decimal(38, fixed.scale) if exact else DOUBLE
             return make(goal, f"TRY_CAST(sum({{0}}){tail} AS {goal.sql})", value, *tests)
         total = make(DOUBLE, f"TRY_CAST(sum({{0}}){tail} AS DOUBLE)", value, *tests)
         count = make(BIGINT, f"NULLIF(count({{0}}){tail}, 0)", value, *tests)

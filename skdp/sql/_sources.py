@@ -1,37 +1,34 @@
-"""FROM and WHERE: rows that each belong to one unit, as one SELECT of DuckDB.
+"""Compiles FROM and WHERE to one SELECT of DuckDB, whose rows each belong to one unit.
 
-Nothing is released here. A relation carries, beside its columns, whose each row is. What is
-accepted keeps units apart: a row of the result depends on rows of its own unit and on public
-tables alone, so that a unit more or less changes no row of another. Therefore
+Every row of the result depends on rows of its own unit and on public tables alone, so that one unit
+more or less changes no row of another. Therefore
 
-- private tables are joined where the query equates ids of units, or keys that lead to an owner;
+- private tables are joined only if the query equates ids of units, or keys that lead to an owner;
   equality of units is added to the SQL in any case;
-- subqueries that group by what leads to a unit group by the unit too;
+- subqueries that group by ids group by the unit too;
 - EXISTS and IN look at rows of the same unit;
 - nothing takes rows by their number or order: no LIMIT, no sample, no window.
 
-A join that makes very many rows of a few may fail for want of memory, and where the rows of one
-unit decide that, the failure tells of them. So how many rows a join makes of one is bounded before
-any row is read:
+A join that makes very many rows of a few may run out of memory, and a failure that depends on the
+rows of one unit would tell of them. So public facts bound a join before any row is read:
 
-- public tables multiply a row by at most `MOST_MATCHES` together, by their own rows alone, which
-  are public;
-- private tables that are tied by units, not by a key, count at most so many rows of a unit each
-  that a unit has at most `MOST_PAIRS` in the join, with what public tables make of them. Which ones
-  is decided by a hash of each row's own cells: no other unit has a say in it.
+- public tables together multiply a row by at most `MOST_MATCHES`;
+- where private tables are tied by units, not by a key, each counts only so many rows of a unit that
+  the unit has at most `MOST_PAIRS` in the join, after public tables multiplied them. A hash of each
+  row's own cells chooses them: no other unit has a say in it.
 
-What is left is the size of the whole, for which the page on SQL says what is not promised.
+The size of whole tables is not bounded: the page on SQL says so.
 
-A subquery that aggregates over units is released before the rest, and is a public table then, of
-which is known what names one row: what it groups by. A query that joins it has to equate all of
-that, since how many rows there will be is not known before the charge.
+A subquery that aggregates over units is released before the rest, and is a public table then. The
+columns of its GROUP BY name one row. A query that joins it has to equate all of them, because its
+number of rows is not known before the charge.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, replace
+from collections.abc import Iterator
+from dataclasses import replace
 from typing import Any
 
 from sqlglot import exp
@@ -40,10 +37,11 @@ from skdp.exceptions import QueryRefusedError
 from skdp.sql._catalog import Catalog, Table, folded
 from skdp.sql._relations import (
     Body,
+    Equality,
     Field,
     InnerAggregates,
-    Left,
     Links,
+    PublicLeft,
     Relation,
     RowScope,
     grouped_item,
@@ -67,8 +65,6 @@ from skdp.sql.ir import (
 from skdp.sql.operators import alike
 from skdp.sql.rules import compiled, condition
 from skdp.user_code import cancellable, or_raise
-
-__all__ = ["Compiler"]
 
 _MOST_RELATIONS = 100
 _UNIT = "unit"
@@ -114,53 +110,44 @@ class Compiler:
             self.used.append(table)
         handle = self._handle(node)
         fields: dict[str, Field] = {}
-        selected = []
-        raws = {}
+        cells = {}
+        owners = [other.owner for other in self.catalog.tables.values() if other.owner is not None]
         for number, (name, column) in enumerate(table.columns.items()):
-            raw = f"{handle}.{quoted(column.name)}"
+            cell = f"{handle}.{quoted(column.name)}"
             type_ = column_type(column.kind)
-            if type_ != OTHER and column.kind.upper().replace(", ", ",") != type_.sql.replace(
-                ", ", ","
-            ):
-                raw = f"TRY_CAST({raw} AS {type_.sql})"
-            tags = set()
+            same = column.kind.upper().replace(", ", ",") == type_.sql.replace(", ", ",")
+            if type_ != OTHER and not same:
+                cell = f"TRY_CAST({cell} AS {type_.sql})"
+            place = folded(table.name), name
+            unique = any((owner.table, owner.key) == place for owner in owners)
+            tags = {".".join(place)} if unique else set()
             if name == table.unit:
                 tags.add(_UNIT)
             if table.owner is not None and name == table.owner.column:
                 tags.add(f"{table.owner.table}.{table.owner.key}")
-            pointing = {
-                f"{other.owner.table}.{name}"
-                for other in self.catalog.tables.values()
-                if other.owner is not None
-                and other.owner.table == folded(table.name)
-                and other.owner.key == name
-            }
-            tags |= pointing
-            raw = bounded(raw, type_, column.kind, named=bool(tags))
             bounds = (0.0, 1.0) if type_.kind == "bool" else column.bounds
-            inner = f"c{number}"
-            unique = bool(pointing)
-            fields[name] = Field(inner, type_, bounds, frozenset(tags), column.keys, unique)
-            raws[name] = canonical(raw, type_)
-            selected.append(f"{raws[name]} AS {inner}")
-        source = f"{table.source} AS {handle}"
+            cell = bounded(cell, type_, column.kind, named=bool(tags))
+            cells[name] = canonical(cell, type_)
+            fields[name] = Field(f"c{number}", type_, bounds, frozenset(tags), column.keys, unique)
+        source, unit = f"{table.source} AS {handle}", ""
         if table.owner is not None:
             above = self.base(self.catalog.tables[table.owner.table], node)
-            of = self._handle(node)
-            key = above.fields[table.owner.key].name
+            owner = self._handle(node)
+            key = quoted(above.fields[table.owner.key].name)
             source += (
-                f" JOIN ({above.sql}) AS {of} ON {raws[table.owner.column]} = {of}.{quoted(key)}"
+                f" JOIN ({above.sql}) AS {owner} ON {cells[table.owner.column]} = {owner}.{key}"
             )
-            selected.insert(0, f"{of}.u AS u")
+            unit = f"{owner}.u AS u"
         elif table.row_id:
-            selected.insert(0, f"{table.row_id.format(handle)} AS u")
+            unit = f"{table.row_id.format(handle)} AS u"
         elif table.unit is not None:
-            unit = f"{handle}.{quoted(table.columns[table.unit].name)}"
-            if table.columns[table.unit].kind.upper() in ("FLOAT", "DOUBLE"):  # one zero, no NaN
-                unit = f"CASE WHEN NOT isnan({unit}) THEN {unit} + 0.0 END"
             kind = table.columns[table.unit].kind
-            unit = bounded(unit, column_type(kind), kind, named=True)
-            selected.insert(0, f"{unit} AS u")
+            unit = f"{handle}.{quoted(table.columns[table.unit].name)}"
+            if kind.upper() in ("FLOAT", "DOUBLE"):  # one zero, no NaN
+                unit = f"CASE WHEN NOT isnan({unit}) THEN {unit} + 0.0 END"
+            unit = f"{bounded(unit, column_type(kind), kind, named=True)} AS u"
+        selected = [unit] * bool(unit)
+        selected += [f"{cells[name]} AS {item.name}" for name, item in fields.items()]
         released = table.released and tuple(
             fields[name].name if name else "" for name in table.released
         )
@@ -170,7 +157,7 @@ class Compiler:
         return Relation(sql, fields, not table.public, released=released, deps=deps, once=once)
 
     def relation(self, node: exp.Expr, ctes: dict[str, Any]) -> tuple[str, Relation]:
-        """Return what FROM names, and its alias."""
+        """Return a relation of FROM, and its alias."""
         if isinstance(node, exp.Subquery):
             only(node, "this", "alias")
             relation = self.derived(node.this, ctes)
@@ -184,8 +171,7 @@ class Compiler:
         if not isinstance(node.this, exp.Identifier):
             way = "declare a table with these rows in the parameter tables of PrivateDatabase"
             refuse(node, f"the table function {said(node)} is not supported", way)
-        given = (node.args.get("catalog"), node.args.get("db"), node.this)
-        parts = [part.name for part in given if part is not None]
+        parts = [part.name for part in node.parts]
         declared = self.catalog.named(parts)
         if len(parts) == 1 and folded(parts[0]) in ctes:
             body, outer = ctes[folded(parts[0])]
@@ -252,37 +238,34 @@ class Compiler:
         alias, relation = self.relation(start, ctes)
         handle = self._handle(first)
         scope.tables.append((alias, relation, handle))
-        body = Body(scope, f"FROM ({_place(handle)}) AS {handle}", [], None)
-        equated: list[Equality] = []
-        links = Links()
-        body.deps |= relation.deps
+        body = Body(scope, f"FROM ({_place(handle)}) AS {handle}", ctes, deps=relation.deps)
         if relation.private:
-            links.add(handle)
+            body.links.handles.append(handle)
         for join in joins:
-            self._join(join, body, links, ctes, equated)
-        if turned:  # what * stands for has its order
+            self._join(join, body)
+        if turned:  # the columns of * have the order of the query
             scope.tables[:2] = scope.tables[1::-1]
         where = select.args.get("where")
-        equated += equalities(None if where is None else where.this, scope)
         for test in conjuncts(None if where is None else where.this):
-            links.see(test, scope)
-            body.tests.append(self._test(test, body, links, ctes))
-            public = None if body.left is None else body.left.compiled(test)
-            if body.left is not None and public is not None:
-                body.left.tests.append(public.sql)
+            body.links.see(test, scope)
+            body.equalities += equalities(test, scope)
+            body.tests.append(self._test(test, body))
+            public = None if body.public_left is None else body.public_left.compiled(test)
+            if body.public_left is not None and public is not None:
+                body.public_left.tests.append(public.sql)
                 body.deps |= public.deps
-        units = links.handles
+        units = body.links.handles
         if units:
-            links.check(select)
+            body.links.check(select)
             body.unit = f"{units[0]}.u"
             body.tests += [f"{units[0]}.u = {other}.u" for other in units[1:]]
-        self._bound(select, body, equated)
+        self._bound(select, body)
         return body
 
-    def _bound(self, select: exp.Select, body: Body, equated: list[Equality]) -> None:
-        """Bound what joins make of a row, and put relations in their places."""
-        body.matches = check_public(select, self.catalog, body.scope, equated)
-        cap, body.pairs = private_cap(body.scope, equated, body.matches)
+    def _bound(self, select: exp.Select, body: Body) -> None:
+        """Bound the rows that joins make of a row, and write relations into their places."""
+        body.matches = check_public(select, self.catalog, body.scope, body.equalities)
+        cap, body.pairs = private_cap(body.scope, body.equalities, body.matches)
         if cap is not None:
             note = (
                 f"of each table that is joined by the unit alone, at most {cap:,} rows of a unit "
@@ -298,17 +281,11 @@ class Compiler:
             if cap is not None and relation.private:
                 sql = capped(relation, cap, self._handle(select))
             body.source = body.source.replace(_place(handle), sql)
-            if body.left is not None:
-                body.left.source = body.left.source.replace(_place(handle), sql)
+            if body.public_left is not None:
+                source = body.public_left.source
+                body.public_left.source = source.replace(_place(handle), sql)
 
-    def _join(
-        self,
-        join: exp.Join,
-        body: Body,
-        links: Links,
-        ctes: dict[str, Any],
-        equated: list[Equality],
-    ) -> None:
+    def _join(self, join: exp.Join, body: Body) -> None:
         only(join, "this", "on", "using", "side", "kind")
         side, kind = (str(join.args.get(item) or "").upper() for item in ("side", "kind"))
         if side not in ("", "LEFT") or kind not in ("", "INNER", "CROSS", "OUTER"):
@@ -318,9 +295,9 @@ class Compiler:
                 "UNION ALL and NOT EXISTS",
             }.get(side, "use JOIN or LEFT JOIN; for SEMI use EXISTS, for ANTI use NOT EXISTS")
             refuse(join, f"{f'{side} {kind}'.strip()} JOIN is not supported here", way)
-        alias, relation = self.relation(join.this, ctes)
+        alias, relation = self.relation(join.this, body.ctes)
         handle = self._handle(join)
-        scope = body.scope
+        scope, links = body.scope, body.links
         body.deps |= relation.deps
         if any(alias == known for known, _, _ in scope.tables):
             way = "give one of them another name with AS"
@@ -334,99 +311,90 @@ class Compiler:
             if not owner or name not in relation.fields:
                 reason = f"column {item.name!r} of USING is not on both sides of the join"
                 refuse(join, reason, "use ON with the columns that must be equal")
-            left = exp.column(item.name, table=owner[0])
-            tests.append(exp.EQ(this=left, expression=exp.column(item.name, table=alias)))
+            sides = [exp.column(item.name, table=table) for table in (owner[0], alias)]
+            tests.append(exp.EQ(this=sides[0], expression=sides[1]))
             scope.merged.add(name)
         outer = side == "LEFT"
-        if outer and relation.private and not links.handles:  # see `Left`
-            body.left = Left(RowScope(self.tree, scope.parent, before), body.source)
+        if outer and relation.private and not links.handles:
+            body.public_left = PublicLeft(RowScope(self.tree, scope.parent, before), body.source)
             outer = False
+        # An outer join ties only its own table to those before it, and only for its own check.
         own = Links(list(links.handles), list(links.pairs)) if outer else links
         if relation.private:
-            own.add(handle)
+            own.handles.append(handle)
+        sql = []
         for test in tests:
             own.see(test, scope)
-        equated += [equality for test in tests for equality in equalities(test, scope)]
-        nodes = [condition(test, scope) for test in tests]
-        body.deps |= deps_of(nodes)
-        compiled_tests = [node.sql for node in nodes]
+            body.equalities += equalities(test, scope)
+            node = condition(test, scope)
+            body.deps |= node.deps
+            sql.append(node.sql)
         if outer:
             if relation.private:
                 own.check(join)
-                compiled_tests.append(f"{links.handles[0]}.u = {handle}.u")
+                sql.append(f"{links.handles[0]}.u = {handle}.u")
             # Where there is no match its columns are NULL: none of them is the row's unit.
             fields = {
                 name: replace(field, tags=field.tags - {_UNIT})
                 for name, field in relation.fields.items()
             }
             scope.tables[-1] = (alias, replace(relation, fields=fields), handle)
-            body.source += f" LEFT JOIN ({_place(handle)}) AS {handle}"
-            body.source += f" ON {' AND '.join(compiled_tests) or 'TRUE'}"
-        else:
-            body.source += f" JOIN ({_place(handle)}) AS {handle}"
-            body.source += f" ON {' AND '.join(compiled_tests) or 'TRUE'}"
+        body.source += f"{' LEFT' * outer} JOIN ({_place(handle)}) AS {handle}"
+        body.source += f" ON {' AND '.join(sql) or 'TRUE'}"
 
-    def _test(self, test: exp.Expr, body: Body, links: Links, ctes: dict[str, Any]) -> str:
-        """Return one test of WHERE."""
+    def _test(self, test: exp.Expr, body: Body) -> str:
+        """Return a condition of WHERE as SQL."""
         inner, negated = test, False
         while isinstance(inner, exp.Not | exp.Paren):
             negated ^= isinstance(inner, exp.Not)
             inner = inner.this
         if isinstance(inner, exp.Exists):
             only(inner, "this")
-            result = self._inner_exists(inner.this, None, body, links, ctes, negated)
+            result = self._inner_exists(inner.this, None, body, negated)
         elif isinstance(inner, exp.In) and inner.args.get("query") is not None:
             only(inner, "this", "query")
             query = inner.args["query"]
             query = query.this if isinstance(query, exp.Subquery) else query
-            result = self._inner_exists(query, inner.this, body, links, ctes, negated)
+            result = self._inner_exists(query, inner.this, body, negated)
         else:
-            tested = condition(test, body.scope)
-            body.deps |= tested.deps
-            return tested.sql
+            node = condition(test, body.scope)
+            body.deps |= node.deps
+            return node.sql
         return f"NOT {result}" if negated else result
 
     def _inner_exists(
-        self,
-        select: exp.Expr,
-        member: exp.Expr | None,
-        body: Body,
-        links: Links,
-        ctes: dict[str, Any],
-        negated: bool,
+        self, select: exp.Expr, member: exp.Expr | None, body: Body, negated: bool
     ) -> str:
-        """Return EXISTS over rows of the same unit, or of public tables."""
+        """Return EXISTS or IN (of a `member`), over rows of the same unit or of public tables."""
         if not isinstance(select, exp.Select):
             refuse(select, *SOURCES["no select"])
-        plain = not (
-            select.args.get("group") or select.args.get("having") or select.args.get("distinct")
-        ) and not any(is_aggregate(item) for item in select.expressions)
-        if plain:
-            only(select, "expressions", "from_", "joins", "where")
-            inner = self.body(select, ctes, body.scope)
-            if inner.left is not None:
-                refuse(select, *SOURCES["left"])
-            items = select.expressions
-            value = compiled(items[0], inner.scope) if member is not None else None
-        else:
-            relation = self.derived(select, ctes)
-            items = select.expressions
+        value: Node | None
+        if any(map(select.args.get, ("group", "having", "distinct"))) or any(
+            map(is_aggregate, select.expressions)
+        ):
+            relation = self.derived(select, body.ctes)
             handle = self._handle(select)
-            inner_scope = RowScope(self.tree, body.scope, [("", relation, handle)])
-            inner = Body(inner_scope, "", [], None, deps=relation.deps)
-            inner.source = f"FROM ({relation.sql}) AS {handle}"
+            scope = RowScope(self.tree, body.scope, [("", relation, handle)])
+            inner = Body(scope, f"FROM ({relation.sql}) AS {handle}", deps=relation.deps)
             inner.unit = f"{handle}.u" if relation.private else None
             field = next(iter(relation.fields.values()))
             value = self.tree.leaf(field.type, f"{handle}.{quoted(field.name)}", None, field.tags)
+        else:
+            only(select, "expressions", "from_", "joins", "where")
+            inner = self.body(select, body.ctes, body.scope)
+            if inner.public_left is not None:
+                refuse(select, *SOURCES["left"])
+            value = None if member is None else compiled(select.expressions[0], inner.scope)
+        links = body.links
         tests, linked = list(inner.tests), False
         if member is not None:
-            if len(items) != 1 or value is None:
+            if len(select.expressions) != 1 or value is None:
                 refuse(select, *SOURCES["one column"])
-            left = compiled(member, body.scope)
-            linked = bool(left.tags & value.tags)
-            body.deps |= left.deps | value.deps
-            _, (value, left) = alike(self.tree, member, [value, left])
-            equal = f"({value.sql} = {left.sql})"
+            outside = compiled(member, body.scope)
+            linked = bool(outside.tags & value.tags)
+            body.deps |= outside.deps | value.deps
+            _, (value, outside) = alike(self.tree, member, [value, outside])
+            equal = f"({value.sql} = {outside.sql})"
             tests.append(f"({equal} IS DISTINCT FROM FALSE)" if negated else equal)
         if inner.unit is not None:
             if not links.handles:
@@ -441,7 +409,7 @@ class Compiler:
     # --- subqueries -------------------------------------------------------------------------------
 
     def derived(self, node: exp.Expr, ctes: dict[str, Any]) -> Relation:
-        """Return a subquery that keeps units apart."""
+        """Return a subquery in which each row belongs to one unit, or to none."""
         if isinstance(node, exp.Subquery):
             only(node, "this")
             return self.derived(node.this, ctes)
@@ -451,27 +419,21 @@ class Compiler:
             way = "write a subquery as SELECT, or as UNION ALL of SELECTs"
             refuse(node, f"the subquery {said(node)} is not supported", way)
         check_order(self, node, ctes)
-        for name in ("order", "limit", "offset", "qualify", "sample"):
+        for name in (*_ORDER, "qualify", "sample"):
             if node.args.get(name) is not None:
-                at_end = name in ("order", "limit", "offset")
                 what = "ORDER BY" if name == "order" else name.upper()
-                refuse(
-                    node,
-                    f"{what} in this subquery would choose rows by those of other privacy units",
-                    "write it at the end of the whole query" if at_end else "leave it out",
-                )
+                way = "write it at the end of the whole query" if name in _ORDER else "leave it out"
+                reason = f"{what} in this subquery would choose rows by those of other"
+                refuse(node, f"{reason} privacy units", way)
         only(node, "expressions", "from_", "joins", "where", "group", "having", "distinct", "with_")
-        ctes = self.with_ctes(node, ctes)
-        body = self.body(node, ctes)
-        if body.left is not None:
+        body = self.body(node, self.with_ctes(node, ctes))
+        if body.public_left is not None:
             refuse(node, *SOURCES["left"])
-        group = node.args.get("group")
-        having = node.args.get("having")
+        group, having = node.args.get("group"), node.args.get("having")
         items = [part for item in node.expressions for part in self._expanded(item, body.scope)]
-        if group is None and having is None and not any(is_aggregate(item) for _, item in items):
-            scope: Any = body.scope
-            tail = ""
-        else:
+        scope: Any = body.scope
+        tail = ""
+        if group is not None or having is not None or any(is_aggregate(item) for _, item in items):
             scope, tail = self._grouped(node, body, items)
         distinct = ""
         if node.args.get("distinct") is not None:
@@ -483,50 +445,46 @@ class Compiler:
         selected = [f"{body.unit} AS u"] if body.unit else []
         deps = body.deps
         for number, (name, item) in enumerate(items):
-            one = compiled(item, scope)
-            deps |= one.deps
+            value = compiled(item, scope)
+            deps |= value.deps
             known = body.scope.field_of(item) if isinstance(item, exp.Column) else None
             keys = None if known is None else known.keys
-            if one.type.kind == "null":
+            if value.type.kind == "null":
                 refuse(item, *SOURCES["no type"])
             if folded(name) in fields:
                 reason = f"two columns of the subquery are named {name!r}"
                 refuse(item, reason, "give them different names with AS")
             inner = f"c{number}"
-            fields[folded(name)] = Field(inner, one.type, one.bounds, one.tags, keys)
-            selected.append(f"{self.tree.canonical(one).sql} AS {inner}")
+            fields[folded(name)] = Field(inner, value.type, value.bounds, value.tags, keys)
+            selected.append(f"{self.tree.canonical(value).sql} AS {inner}")
         sql = f"SELECT {distinct}{', '.join(selected)} {body.sql}{tail}"
         if len(sql) > 10**6:
             refuse(node, *SOURCES["too long"])
-        private = body.unit is not None
-        if not private:
+        if body.unit is None:
             released = names_of_one_row(body, items, group, fields)
-            return Relation(sql, fields, private, released=released, deps=deps)
+            return Relation(sql, fields, private=False, released=released, deps=deps)
         once = body.once and scope is body.scope
-        return Relation(sql, fields, private, body.matches, body.pairs, deps=deps, once=once)
+        return Relation(sql, fields, True, body.matches, body.pairs, deps=deps, once=once)
 
     def _grouped(
         self, node: exp.Select, body: Body, items: list[tuple[str, exp.Expr]]
     ) -> tuple[InnerAggregates, str]:
         """Return the scope of a subquery that aggregates inside units, and GROUP BY ... HAVING."""
-        group = node.args.get("group")
-        named: list[exp.Expr] = []
+        group, having = node.args.get("group"), node.args.get("having")
+        keys: list[Node] = []
         if group is not None:
             only(group, "expressions")
-            named = [
-                grouped_item(expression, items, body.scope) for expression in group.expressions
-            ]
-        own = [compiled(item, body.scope) for item in named]
-        keys = [self.tree.canonical(item) for item in own]
-        body.deps |= deps_of(keys)
-        if body.unit is not None and not any(key.tags for key in own):
+            parts = [grouped_item(part, items, body.scope) for part in group.expressions]
+            keys = [self.tree.canonical(compiled(part, body.scope)) for part in parts]
+        if body.unit is not None and not any(key.tags for key in keys):
             raise over_units(node)
+        for key in keys:
+            body.deps |= key.deps
         groups = [key.sql for key in keys]
         if body.unit is not None:
             groups.insert(0, body.unit)
         scope = InnerAggregates(body.scope, keys)
         tail = f" GROUP BY {', '.join(groups)}" if groups else ""
-        having = node.args.get("having")
         if having is not None:
             test = condition(having.this, scope)
             body.deps |= test.deps
@@ -534,7 +492,7 @@ class Compiler:
         return scope, tail
 
     def _expanded(self, item: exp.Expr, scope: RowScope) -> Iterator[tuple[str, exp.Expr]]:
-        """Yield the columns of an item of a SELECT: itself, or what * stands for."""
+        """Yield the columns of an item of SELECT: itself, or those of *."""
         table = None
         if isinstance(item, exp.Column) and isinstance(item.this, exp.Star):
             table = folded(item.table)
@@ -565,7 +523,7 @@ class Compiler:
             refuse(node, *SOURCES["mixed"])
         if len(a.fields) != len(b.fields):
             refuse(node, *SOURCES["columns"])
-        fields, left, right = {}, [], []
+        fields, first, second = {}, [], []
         for (name, item), other in zip(a.fields.items(), b.fields.values(), strict=True):
             sides = [self.tree.leaf(x.type, x.name, x.bounds) for x in (item, other)]
             try:
@@ -576,30 +534,29 @@ class Compiler:
                 refuse(node, f"{reason} on the other", "convert one of them with CAST")
             tags, bounds = item.tags & other.tags, union_of(sides)
             fields[name] = Field(item.name, type_, bounds, tags)
-            left.append(f"{sides[0].sql} AS {item.name}")
-            right.append(f"{sides[1].sql} AS {item.name}")
+            first.append(f"{sides[0].sql} AS {item.name}")
+            second.append(f"{sides[1].sql} AS {item.name}")
         unit = ["u"] if a.private else []
-        first, second = self._handle(node), self._handle(node)
-        sql = (
-            f"SELECT {', '.join(unit + left)} FROM ({a.sql}) AS {first} UNION ALL "
-            f"SELECT {', '.join(unit + right)} FROM ({b.sql}) AS {second}"
+        sql = " UNION ALL ".join(
+            f"SELECT {', '.join(unit + columns)} FROM ({side.sql}) AS {self._handle(node)}"
+            for columns, side in ((first, a), (second, b))
         )
         if distinct:  # of public rows alone
             names = ", ".join(field.name for field in fields.values())
             sql = f"SELECT DISTINCT {names} FROM ({sql}) AS {self._handle(node)}"
         pairs = a.pairs + b.pairs
         if pairs > MOST_OF_UNIONS:
-            refuse(
-                node,
+            reason = (
                 f"UNION ALL of joins by the privacy unit alone can give {pairs:,} rows of one "
-                f"unit; at most {MOST_OF_UNIONS:,} are allowed",
-                "join by the key of a declared owner, or query each part by itself",
+                f"unit; at most {MOST_OF_UNIONS:,} are allowed"
             )
+            way = "join by the key of a declared owner, or query each part by itself"
+            refuse(node, reason, way)
         deps = a.deps | b.deps
         return Relation(sql, fields, a.private, a.matches + b.matches - 1, pairs, deps=deps)
 
     def with_ctes(self, node: exp.Expr, ctes: dict[str, Any]) -> dict[str, Any]:
-        """Return common tables, those of WITH among them: each sees the ones before it."""
+        """Return the common tables that a node sees: each of its WITH sees those before it."""
         given = node.args.get("with_")
         if given is None:
             return ctes
@@ -620,7 +577,7 @@ class Compiler:
 
 
 def _left_joins(first: exp.Expr, joins: list[exp.Join]) -> tuple[exp.Expr, list[exp.Join], bool]:
-    """Return FROM with a RIGHT JOIN that stands first turned round, and whether its * is to be."""
+    """Return FROM with a first RIGHT JOIN as LEFT JOIN; and whether * has the reverse order."""
     if not joins or str(joins[0].args.get("side") or "").upper() != "RIGHT":
         return first, joins, False
     turned = joins[0].copy()
@@ -630,7 +587,7 @@ def _left_joins(first: exp.Expr, joins: list[exp.Join]) -> tuple[exp.Expr, list[
 
 
 def _place(handle: str) -> str:
-    """Return what stands for a relation until all of its SELECT is known."""
+    """Return a placeholder for a relation, which is bounded once its whole SELECT is known."""
     return f"\x00{handle}\x00"
 
 
@@ -638,105 +595,61 @@ def _equates(select: exp.Select, scope: RowScope) -> bool:
     """Say whether WHERE equates an id of a subquery with one of the query around it."""
     where = select.args.get("where")
     for test in conjuncts(None if where is None else where.this):
-        sides = (test.this, test.expression) if isinstance(test, exp.EQ) else ()
-        if len(sides) == 2 and all(isinstance(side, exp.Column) for side in sides):
-            inside = [scope.own(side) is not None for side in sides]
-            if sorted(inside) == [False, True]:
-                a, b = (scope.column(side) for side in sides)
-                if a.tags & b.tags:
-                    return True
+        a, b = (test.this, test.expression) if isinstance(test, exp.EQ) else (None, None)
+        if not (isinstance(a, exp.Column) and isinstance(b, exp.Column)):
+            continue
+        across = (scope.own(a) is None) != (scope.own(b) is None)
+        if across and scope.column(a).tags & scope.column(b).tags:
+            return True
     return False
 
 
-# --- how many rows a join makes of one ----------------------------------------------------------
+# --- how many rows a join makes of one row ------------------------------------------------------
 
 
-@dataclass(frozen=True)
-class Equality:
-    """A column of a table that a test equates with something.
-
-    Attributes
-    ----------
-    handle, column : str
-        In SQL.
-    unique : bool
-        Whether the column names one row.
-    others : frozenset of str
-        Tables of the same SELECT on the other side.
-    outer_unique : bool
-        Whether the other side is a column of the SELECT around it that names one row there.
-    """
-
-    handle: str
-    column: str
-    unique: bool
-    others: frozenset[str]
-    outer_unique: bool = False
-
-
-def equalities(node: exp.Expr | None, scope: RowScope) -> Iterable[Equality]:
-    """Yield what ANDs equate, for each side that is a column of this SELECT."""
-    for test in conjuncts(node):
-        if not isinstance(test, exp.EQ):
+def equalities(test: exp.Expr, scope: RowScope) -> Iterator[Equality]:
+    """Yield the equality of a test for each side that is a column of this SELECT."""
+    if not isinstance(test, exp.EQ):
+        return
+    for item, other in ((test.this, test.expression), (test.expression, test.this)):
+        result = scope.own(item) if isinstance(item, exp.Column) else None
+        if result is None:
             continue
-        for item, other in ((test.this, test.expression), (test.expression, test.this)):
-            result = scope.own(item) if isinstance(item, exp.Column) else None
-            if result is None:
-                continue
-            field, handle = result
-            inside = [scope.own(column) for column in other.find_all(exp.Column)]
-            others = frozenset(of for known in inside if known for of in known[1:])
-            if handle in others or _rounds(field.type, test, other, scope):
-                continue
-            outer = None
-            if isinstance(other, exp.Column) and not others and scope.parent is not None:
-                outer = scope.parent.own(other)
-            yield Equality(
-                handle, field.name, field.unique, others, bool(outer and outer[0].unique)
-            )
+        field, handle = result
+        inside = [scope.own(column) for column in other.find_all(exp.Column)]
+        others = frozenset(known[1] for known in inside if known)
+        if handle in others or _rounds(field.type, test, other, scope):
+            continue
+        outer = None
+        if isinstance(other, exp.Column) and not others and scope.parent is not None:
+            outer = scope.parent.own(other)
+        yield Equality(handle, field.name, field.unique, others, bool(outer and outer[0].unique))
 
 
 def _rounds(type_: Type, node: exp.Expr, other: exp.Expr, scope: RowScope) -> bool:
-    """Say whether an equation compares a column in a type in which values that differ may be one.
+    """Say whether an equation compares a column in a type in which different values may be equal.
 
-    So do floating point, fewer digits, and times of a zone: a clock that is put forward makes two
-    local times one.
+    These are floating point, fewer digits, and times of a zone: where clocks are put forward, two
+    local times are one.
     """
-    own = scope.tree.leaf(type_, "NULL")
+    column = scope.tree.leaf(type_, "NULL")
     try:
-        goal, _ = alike(scope.tree, node, [own, compiled(other, scope)])
-    except QueryRefusedError:  # and so will the test itself be, with its own reason
+        goal, _ = alike(scope.tree, node, [column, compiled(other, scope)])
+    except QueryRefusedError:  # the test itself will be refused, with its own reason
         return True
     if goal.kind == type_.kind:
         return goal.scale < type_.scale
     return (type_.kind, goal.kind) not in _EXACT
 
 
-def deps_of(nodes: Iterable[Node]) -> int:
-    """Return the released tables on which nodes depend, as bits."""
-    deps = 0
-    for node in nodes:
-        deps |= node.deps
-    return deps
-
-
 _FIRST_TIME = "'290309-12-22 (BC) 00:00:00"
 
 
 def bounded(sql: str, type_: Type, kind: str, *, named: bool) -> str:
-    """Return a cell as SQL, of a length that no row decides; a time that is none as NULL.
+    """Return a cell of a column (of DuckDB's type `kind`) as SQL, of bounded length.
 
-    A join with public tables writes it up to a thousand times. Ids and keys of owners are not cut,
-    which would take two for one: longer ones name nobody.
-
-    Parameters
-    ----------
-    sql : str
-    type_ : Type
-    kind : str
-        The type of the column in DuckDB.
-    named : bool
-        Whether it holds ids, or keys of owners.
+    A join with public tables writes it up to a thousand times. `named`: it holds ids or keys of
+    owners, which are not cut, since two could become one; longer ones name nobody.
     """
     if type_.kind in ("time", "zoned") and type_.scale != 9:
         # Arrow has earlier ones; to write one as text ends the database.
@@ -758,26 +671,27 @@ def bounded(sql: str, type_: Type, kind: str, *, named: bool) -> str:
 
 
 def check_public(node: exp.Expr, catalog: Any, scope: RowScope, equated: list[Equality]) -> int:
-    """Return how many rows public tables make of one, by what is in them; refuse too many."""
+    """Return the most rows that public tables make of a row, by reading them; refuse too many."""
     waiting = {handle: relation for _, relation, handle in scope.tables if not relation.private}
-    if not waiting or (len(waiting) == len(scope.tables) and scope.parent is None):
-        return math.prod(relation.matches for _, relation, _ in scope.tables)
-    reached = {handle for _, relation, handle in scope.tables if relation.private}
     most = math.prod(relation.matches for _, relation, _ in scope.tables)  # of subqueries
-    alone = scope.parent is not None and len(waiting) == len(scope.tables)
+    alone = len(waiting) == len(scope.tables)
+    if not waiting or (alone and scope.parent is None):
+        return most
+    reached = {handle for _, relation, handle in scope.tables if relation.private}
+
+    def matches(cursor: Any, handle: str, relation: Relation) -> int:
+        if alone and relation.released is not None:
+            return 1
+        columns = [e.column for e in equated if e.handle == handle and e.others <= reached]
+        return _matches(cursor, relation, columns)
 
     def counted() -> int:
-        most = 1
+        product = 1
         with catalog.reading() as cursor:
-            while waiting:
-                result = {
-                    handle: 1 if alone and item.released is not None else _matches(cursor, item, [
-                        e.column for e in equated if e.handle == handle and e.others <= reached
-                    ])
-                    for handle, item in waiting.items()
-                }  # fmt: skip
-                least = min(result, key=result.__getitem__)
-                if result[least] == _UNKNOWN:
+            while waiting:  # the table with the fewest matches next: it may tie others
+                counts = {handle: matches(cursor, handle, r) for handle, r in waiting.items()}
+                least = min(counts, key=counts.__getitem__)
+                if counts[least] == _UNKNOWN:
                     refuse(
                         node,
                         "the join with a released subquery does not equate all columns of its "
@@ -785,10 +699,10 @@ def check_public(node: exp.Expr, catalog: Any, scope: RowScope, equated: list[Eq
                         "select all columns of GROUP BY in the subquery and equate each of them, "
                         "or run the subquery first as a query of its own",
                     )
-                most *= max(result[least], 1)
+                product *= max(counts[least], 1)
                 reached.add(least)
                 del waiting[least]
-        return most
+        return product
 
     way = "check that the public tables of the query still exist"
     most *= or_raise(
@@ -797,18 +711,17 @@ def check_public(node: exp.Expr, catalog: Any, scope: RowScope, equated: list[Eq
         own=(QueryRefusedError,),
     )
     if most > MOST_MATCHES:
-        refuse(
-            node,
-            f"joins with public tables can give {most:,} rows for one row; at most "
-            f"{MOST_MATCHES:,} are allowed",
+        reason = f"joins with public tables can give {most:,} rows for one row; at most"
+        way = (
             "add conditions that equate columns of each public table with columns of other tables "
-            "or with constants",
+            "or with constants"
         )
+        refuse(node, f"{reason} {MOST_MATCHES:,} are allowed", way)
     return most
 
 
 def _matches(cursor: Any, relation: Relation, columns: list[str]) -> int:
-    """Return the largest number of rows of a public table that agree in some columns."""
+    """Return the largest number of rows of a public table that agree in these columns."""
     if relation.released is not None:  # there are no rows yet
         return 1 if set(relation.released) <= set(columns) else _UNKNOWN
     if not columns:
@@ -821,57 +734,51 @@ def _matches(cursor: Any, relation: Relation, columns: list[str]) -> int:
 
 
 def private_cap(scope: RowScope, equated: list[Equality], matches: int) -> tuple[int | None, int]:
-    """Return how many rows of a unit each private table may have, and how many its join has then.
+    """Return the cap on the rows of a unit in each private table, and on those of its join.
 
-    None for all of them, and 0 for as many as the unit has itself: a table that is reached by a
-    column that names one row of it multiplies nothing. `matches` is what public tables make of a
-    row, those inside of subqueries among them.
+    None for no cap, and 0 for as many rows as the unit has: a table of which a key names one row
+    multiplies nothing. `matches` is the product of public tables, subqueries included.
     """
-    own = [(handle, relation) for _, relation, handle in scope.tables if relation.private]
-    if not own:
+    relations = {handle: relation for _, relation, handle in scope.tables if relation.private}
+    if not relations:
         return None, 0
-    private = [handle for handle, _ in own]
-    most = min(_many(root, private, equated) for root in private)
+    factors = min(_factors(root, list(relations), equated) for root in relations)
     if scope.parent is not None and not any(
-        e.handle in private and (e.unique or e.outer_unique) and not e.others for e in equated
+        e.handle in relations and (e.unique or e.outer_unique) and not e.others for e in equated
     ):
-        most += 1  # beside the rows of the SELECT around it
-    here = max(matches // math.prod(relation.matches for _, relation in own), 1)
-    before = max(relation.pairs for _, relation in own)
-    if most <= 1 and before * here <= MOST_OF_UNIONS:
-        return None, before * here
-    return max(math.floor((MOST_PAIRS / here) ** (1 / most) + 1e-9), 1), MOST_PAIRS
+        factors += 1  # beside the rows of the SELECT around it
+    here = max(matches // math.prod(relation.matches for relation in relations.values()), 1)
+    pairs = max(relation.pairs for relation in relations.values()) * here
+    if factors <= 1 and pairs <= MOST_OF_UNIONS:
+        return None, pairs
+    return max(math.floor((MOST_PAIRS / here) ** (1 / factors) + 1e-9), 1), MOST_PAIRS
 
 
-def _many(root: str, private: list[str], equated: list[Equality]) -> int:
-    reached, most = {root}, 1
-    while len(reached) < len(private):
-        tied = next(
-            (
-                e.handle
-                for e in equated
-                if e.unique and e.handle in private and e.handle not in reached
-                and e.others and e.others <= reached
-            ),
-            None,
+def _factors(root: str, private: list[str], equated: list[Equality]) -> int:
+    """Return the number of tables that multiply rows: all but those reached by a unique key."""
+    rest, factors = [handle for handle in private if handle != root], 1
+    while rest:
+        by_key = (
+            e.handle
+            for e in equated
+            if e.unique and e.handle in rest and e.others
+            and e.others <= set(private) - set(rest)
         )  # fmt: skip
-        if tied is None:
-            tied = next(handle for handle in private if handle not in reached)
-            most += 1
-        reached.add(tied)
-    return most
+        tied = next(by_key, None)
+        factors += tied is None
+        rest.remove(rest[0] if tied is None else tied)
+    return factors
 
 
 def capped(relation: Relation, cap: int, handle: str) -> str:
-    """Return a private relation with at most so many rows of each unit.
+    """Return a private relation with at most `cap` rows of each unit, chosen by a hash.
 
-    Only the rows of units that have more are put in order.
+    Only the rows of units that have more are sorted.
     """
-    names = [field.name for field in relation.fields.values()]
-    plain = [
-        field.name for field in relation.fields.values() if field.type.kind not in ("other", "null")
-    ]
-    order = ", ".join(f"{item} ASC NULLS LAST" for item in [f"hash({', '.join(names)})", *plain])
+    fields = relation.fields.values()
+    columns = [f"hash({', '.join(field.name for field in fields)})"]
+    columns += [field.name for field in fields if field.type.kind not in ("other", "null")]
+    order = ", ".join(f"{column} ASC NULLS LAST" for column in columns)
     own, many = f"{handle}_own", f"{handle}_many"
     once = "MATERIALIZED" if relation.pairs else "NOT MATERIALIZED"
     return (
@@ -887,7 +794,7 @@ def capped(relation: Relation, cap: int, handle: str) -> str:
 
 
 def over_units(node: exp.Expr) -> OverUnits:
-    """Return the error that says so: whoever can release it first does."""
+    """Return the error for a subquery over units; a caller that can releases it first."""
     return OverUnits(
         node,
         f"{place_of(node)}a subquery that aggregates rows of several privacy units is not "
@@ -897,14 +804,17 @@ def over_units(node: exp.Expr) -> OverUnits:
 
 
 def check_order(compiler: Any, node: exp.Select, ctes: dict[str, Any]) -> None:
-    """Raise for an aggregation over units that takes some of its rows: they are released ones."""
-    named = [name for name in _ORDER if node.args.get(name) is not None]
+    """Raise OverUnits for an aggregation over units with ORDER BY or LIMIT.
+
+    These take some of its released rows; in other subqueries they are refused.
+    """
     grouped = node.args.get("group") is not None or node.args.get("distinct") is not None
-    if not named or not (grouped or any(map(is_aggregate, node.expressions))):
+    if not (grouped or any(map(is_aggregate, node.expressions))):
         return
-    parts = {name: node.args.pop(name) for name in named}
+    parts = {name: node.args.pop(name) for name in _ORDER if node.args.get(name) is not None}
     try:
-        compiler.derived(node, ctes)
+        if parts:
+            compiler.derived(node, ctes)
     finally:
         for name, part in parts.items():
             node.set(name, part)
@@ -915,7 +825,7 @@ def names_of_one_row(
 ) -> tuple[str, ...] | None:
     """Return the columns of a subquery of public tables that name one row of it.
 
-    None where nothing of it was released; ("",), which is no column, where none do.
+    None if it reads no released table; ("",), which is no column, if no columns do.
     """
     tables = [relation for _, relation, _ in body.scope.tables]
     if all(table.released is None for table in tables):
@@ -924,10 +834,10 @@ def names_of_one_row(
         return ()
     if len(tables) > 1 or group is not None:
         return ("",)
-    known = {}
-    for name, item in items:
-        if isinstance(item, exp.Column):
-            field = body.scope.field_of(item)
-            if field is not None:
-                known[field.name] = fields[folded(name)].name
+    columns = [(name, item) for name, item in items if isinstance(item, exp.Column)]
+    known = {
+        field.name: fields[folded(name)].name
+        for name, item in columns
+        if (field := body.scope.field_of(item)) is not None
+    }
     return tuple(known.get(name, "") for name in tables[0].released or ())

@@ -1,23 +1,21 @@
-"""A query with subqueries that aggregate over units: what is released first, and what comes then.
+"""Splits a query into parts that are released one after the other; answers from public tables.
 
-Nothing is released here. Such a subquery is a query of its own: its answer becomes a temporary
-table, which is public from then on, and the query around it is planned against that table while it
-is still empty. So all that may be refused is refused before anything is charged. What comes last
-either reads private tables, and is released too, or released and public ones alone.
+A subquery that aggregates over units is a query of its own. Its answer becomes a temporary table,
+which is public from then on. The query around it is planned against that table while it is still
+empty, so that everything is refused before anything is charged. The last part reads private tables
+and is released too, or it reads released and public tables alone.
 
-Parts of a query are released one after the other, each may hang on what those before it released,
-and each has an equal part of epsilon and delta: by basic composition they cost no more together
-than the whole query is charged.
+A part may depend on the answers of earlier parts, and each has an equal share of epsilon and delta:
+by basic composition they cost no more together than the whole query is charged.
 
-Queries on public tables alone are passed on to DuckDB, without noise and without a charge. Which
-tables they read is decided by names that the catalogue declares, and by a closed list of syntax,
-since other functions read files, settings and tables by name.
+Queries on public tables alone are passed on to DuckDB, without noise or charge. A closed list of
+syntax, and the names of declared tables, keep them from reading files, settings or other tables.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from typing import Any
@@ -36,17 +34,6 @@ from skdp.sql.rules import RELEASED, RULES, value_of_subquery
 from skdp.tabular import type_name
 from skdp.user_code import cancellable
 
-__all__ = [
-    "AFTER",
-    "PartsError",
-    "Staged",
-    "part_of",
-    "public_answer",
-    "reads_public_tables_alone",
-    "staged",
-]
-
-
 _MOST = 10
 _TABLES = (exp.From, exp.Join, exp.CTE, exp.In, exp.Exists, exp.Union)
 AFTER = (
@@ -56,13 +43,7 @@ AFTER = (
 
 
 class PartsError(RuntimeError):
-    """A part of a query failed after others were released, and charged.
-
-    Attributes
-    ----------
-    subqueries : list of Answer
-        What was released.
-    """
+    """A part of a query failed after others, the `subqueries`, were released and charged."""
 
     def __init__(self, text: str, subqueries: list[Answer]) -> None:
         super().__init__(text)
@@ -71,33 +52,23 @@ class PartsError(RuntimeError):
 
 @dataclass(eq=False)
 class Staged:
-    """A query in parts.
-
-    Attributes
-    ----------
-    subqueries : list of Subquery
-        To be released first, in this order.
-    last : Plan or None
-        To be released last; None where the rest reads public tables alone.
-    tree : sqlglot.exp.Expr
-        Of the rest.
-    """
+    """A query in parts, in the order of their release."""
 
     subqueries: list[Subquery]
-    last: Plan | None
-    tree: exp.Expr
+    last: Plan | None  # None if the rest reads public tables alone
+    tree: exp.Expr  # the query, with tables in the place of its subqueries
 
     @property
     def plans(self) -> list[Plan]:
-        """All that is released."""
+        """The plans of all releases."""
         plans = [subquery.plan for subquery in self.subqueries]
         return plans if self.last is None else [*plans, self.last]
 
 
-def part_of(whole: float, parts: int) -> float:
-    """Return an equal part of an amount: the largest float of which so many are at most it."""
-    part = float(whole) / parts
-    while Fraction(part) * parts > Fraction(whole):
+def part_of(amount: float, parts: int) -> float:
+    """Return an equal part of an amount, rounded down: `parts` of it are at most the amount."""
+    part = float(amount) / parts
+    while Fraction(part) * parts > Fraction(amount):
         part = math.nextafter(part, 0.0)
     return part
 
@@ -111,49 +82,43 @@ def staged(
     *,
     anonymized: bool,
 ) -> Staged:
-    """Return the parts of a query; tables that are not there yet are put into the catalogue.
+    """Return the parts of a query; the catalogue gets their tables, which are empty until then."""
+    parts = Staged([], None, select)
+    unused = {folded(name) for name in bounds}
 
-    Raises
-    ------
-    QueryRefusedError
-    """
-    subqueries: list[Subquery] = []
-    spare = {folded(name) for name in bounds}
+    def plan(node: exp.Expr) -> Plan:
+        rest = {folded(name) for name in bounds}
+        options = {"anonymized": anonymized, "ctes": _ctes(node), "unused": rest}
+        result = planned(text, node, catalog, unit, bounds, **options)
+        unused.intersection_update(rest)
+        return result
+
     while True:
         try:
-            if subqueries and reads_public_tables_alone(select, catalog):
+            if parts.subqueries and reads_public_tables_alone(select, catalog):
                 _check_one_row(select)
-                public_answer(catalog, text, select)  # of no rows: what fails fails now
-                last = None
+                public_answer(catalog, text, select)  # of empty tables: an error shows now
             else:
                 _check_numbers(select)
-                last = _planned(text, select, catalog, unit, bounds, anonymized, spare)
+                parts.last = plan(select)
             break
         except OverUnits as error:
-            if error.node.root() is not select:  # of a part that was written anew
+            if error.node.root() is not select:  # it is in a tree that a rule has made
                 raise
-            if len(subqueries) == _MOST:
+            if len(parts.subqueries) == _MOST:
                 reason = f"more than {_MOST} subqueries of the query would have to be released"
                 refuse(error.node, reason, "split the query")
             if not _of_released(error.node, catalog):
-                subquery = _subquery(
-                    error, text, catalog, unit, bounds, anonymized, spare, subqueries
-                )
-                subqueries.append(subquery)
-    if spare:
-        plans = [subquery.plan for subquery in subqueries] + ([] if last is None else [last])
-        named = [
-            aggregate.column
-            for plan in plans
-            for aggregate in plan.aggregates
-            if not aggregate.whole
-        ]
-        refuse_bounds(select, spare, filter(None, named))
-    return Staged(subqueries, last, select)
+                parts.subqueries.append(_subquery(error, plan, catalog, parts.subqueries))
+    if unused:
+        aggregates = [aggregate for item in parts.plans for aggregate in item.aggregates]
+        known = [a.column for a in aggregates if a.column and not a.counts_rows]
+        refuse_bounds(select, unused, known)
+    return parts
 
 
 def _check_numbers(select: exp.Expr) -> None:
-    """Raise for the first subquery in an expression that is not released, those inside it first."""
+    """Raise for the first subquery in an expression that is not released, the innermost first."""
     for node in reversed(list(select.find_all(exp.Subquery))):
         number = _stands_for_a_number(node.this) and _is_one_number(node.this)
         if number and RELEASED not in node.meta:
@@ -161,37 +126,16 @@ def _check_numbers(select: exp.Expr) -> None:
 
 
 def _check_one_row(select: exp.Expr) -> None:
-    """Refuse subqueries that stand for a number and may have several rows: it would fail late."""
+    """Refuse subqueries for a number that may have several rows: after a charge they would fail."""
     for node in select.find_all(exp.Subquery):
-        if (
-            _stands_for_a_number(node.this)
-            and RELEASED not in node.meta
-            and not _is_one_number(node.this)
-        ):
+        number = _stands_for_a_number(node.this) and RELEASED not in node.meta
+        if number and not _is_one_number(node.this):
             reason = f"the subquery {said(node)} stands for one value and may have several rows"
             refuse(node, reason, "write one aggregate without GROUP BY, HAVING, LIMIT and DISTINCT")
 
 
-def _planned(
-    text: str,
-    node: exp.Expr,
-    catalog: Catalog,
-    unit: str,
-    bounds: Mapping[str, tuple[float, float]],
-    anonymized: bool,
-    spare: set[str],
-) -> Plan:
-    """Return a plan of one part; take off `spare` the bounds that it uses."""
-    left = {folded(name) for name in bounds}
-    plan = planned(
-        text, node, catalog, unit, bounds, anonymized=anonymized, ctes=_ctes(node), spare=left
-    )
-    spare &= left
-    return plan
-
-
 def _ctes(node: exp.Expr) -> dict[str, Any]:
-    """Return the common tables that a subquery sees: those that stand before it."""
+    """Return the common tables that a subquery sees: those before it."""
     above: list[exp.Expr] = []
     at = node.parent
     while at is not None:
@@ -209,23 +153,16 @@ def _ctes(node: exp.Expr) -> dict[str, Any]:
 
 
 def _subquery(
-    error: OverUnits,
-    text: str,
-    catalog: Catalog,
-    unit: str,
-    bounds: Mapping[str, tuple[float, float]],
-    anonymized: bool,
-    spare: set[str],
-    before: list[Subquery],
+    error: OverUnits, plan_of: Callable[[exp.Expr], Plan], catalog: Catalog, before: list[Subquery]
 ) -> Subquery:
-    """Return the innermost subquery that is to be released, and put a table in its place."""
+    """Return the innermost subquery to release, and put a table into its place in the query."""
     while True:
         node = error.node
         number = _stands_for_a_number(node)
         if number and not _is_one_number(node):
             raise error
         try:
-            plan = _planned(text, node, catalog, unit, bounds, anonymized, spare)
+            plan = plan_of(node)
             break
         except OverUnits as inner:
             error = inner
@@ -236,30 +173,27 @@ def _subquery(
                 "A subquery inside an expression reads only its own tables. To compare by group, "
                 "write it in FROM with GROUP BY, and join it"
             )
-            text = str(inner).replace(" Nothing was charged.", "")
-            raise QueryRefusedError(f"{text} {way}. Nothing was charged.") from None
-    subquery = Subquery(plan, _table(plan, catalog, before), f"({said(node)})", number)
+            reason = str(inner).replace(" Nothing was charged.", "")
+            raise QueryRefusedError(f"{reason} {way}. Nothing was charged.") from None
+    table = _table(plan, catalog, before)
+    subquery = Subquery(plan, table, f"({said(node)})", number)
     with catalog.reading() as cursor:
         subquery.put(cursor)
-    catalog.tables[folded(subquery.table.name)] = subquery.table
-    names = [output.name for output in plan.outputs] if number else [
-        column.name for column in subquery.table.columns.values()
-    ]  # fmt: skip
-    whole = exp.to_table(subquery.table.name)
-    rest = exp.select(*[exp.column(name, quoted=True) for name in names]).from_(whole)
+    catalog.tables[folded(table.name)] = table
+    columns = list(table.columns.values())
     if number:
-        column = next(iter(subquery.table.columns.values()))
-        sql = f"(SELECT r.{quoted(column.name)} FROM {subquery.table.source} AS r)"
-        bit = sum(table.released is not None for table in catalog.tables.values()) - 1
-        node.parent.meta[RELEASED] = Node(column_type(column.kind), sql, deps=1 << bit)
-    elif _is_member(node):  # of IN: the columns that it has
-        rest.set("expressions", rest.expressions[: len(plan.outputs)])
-    node.replace(rest)
+        sql = f"(SELECT r.{quoted(columns[0].name)} FROM {table.source} AS r)"
+        bit = sum(item.released is not None for item in catalog.tables.values()) - 1
+        node.parent.meta[RELEASED] = Node(column_type(columns[0].kind), sql, deps=1 << bit)
+    if number or _is_member(node):  # only a table has the columns of intervals
+        columns = columns[: len(plan.outputs)]
+    names = [exp.column(column.name, quoted=True) for column in columns]
+    node.replace(exp.select(*names).from_(exp.to_table(table.name)))
     return subquery
 
 
 def _of_released(node: exp.Expr, catalog: Catalog) -> bool:
-    """Say whether a number is computed from released tables alone; put it in its place then."""
+    """Say whether a number is computed from released tables alone; if so, store its SQL."""
     if not _stands_for_a_number(node) or not _is_one_number(node):
         return False
     compiler = Compiler(catalog)
@@ -276,21 +210,24 @@ def _of_released(node: exp.Expr, catalog: Catalog) -> bool:
     return True
 
 
-def _is_member(node: exp.Expr) -> bool:
+def _around(node: exp.Expr, *kinds: Any) -> Any:
+    """Return what is around a SELECT and its parentheses."""
     at = node.parent
-    while isinstance(at, exp.Subquery | exp.Paren):
+    while isinstance(at, kinds):
         at = at.parent
-    return isinstance(at, exp.In)
+    return at
+
+
+def _is_member(node: exp.Expr) -> bool:
+    """Say whether a SELECT is that of IN."""
+    return isinstance(_around(node, exp.Subquery, exp.Paren), exp.In)
 
 
 def _stands_for_a_number(node: exp.Expr) -> bool:
     """Say whether a SELECT stands in an expression, and not for a table or by itself."""
-    at = node.parent
-    if not isinstance(at, exp.Subquery):
-        return False
-    while isinstance(at, exp.Subquery):
-        at = at.parent
-    return at is not None and not isinstance(at, _TABLES)
+    around = _around(node, exp.Subquery)
+    inside = isinstance(node.parent, exp.Subquery) and around is not None
+    return inside and not isinstance(around, _TABLES)
 
 
 def _is_one_number(node: exp.Expr) -> bool:
@@ -305,10 +242,9 @@ def _is_one_number(node: exp.Expr) -> bool:
 
 
 def _table(plan: Plan, catalog: Catalog, before: list[Subquery]) -> Table:
-    """Return the table of what a plan will release: its columns, then their intervals."""
+    """Return the table of the answer of a plan: its columns, then their intervals."""
     kinds = dict(columns_of_answer(plan, before))
-    first = [output.name for output in plan.outputs]
-    names = first + [name for name in kinds if name not in first]
+    names = dict.fromkeys([output.name for output in plan.outputs]) | kinds
     columns = {folded(name): Column(name, kinds[name]) for name in names}
     for column in columns.values():
         if column_type(column.kind).kind == "other":
@@ -328,20 +264,12 @@ def _table(plan: Plan, catalog: Catalog, before: list[Subquery]) -> Table:
     )
 
 
+# Syntax of queries on public tables, beside the expressions of `RULES`.
 _STRUCTURE = (
-    *(
-        exp.Select,
-        exp.Subquery,
-        exp.Union,
-        exp.From,
-        exp.Join,
-        exp.Table,
-        exp.TableAlias,
-        exp.Column,
-    ),
+    *(exp.Select, exp.Subquery, exp.Union, exp.From, exp.Join, exp.Table, exp.TableAlias),
     *(exp.With, exp.CTE, exp.Where, exp.Group, exp.Having, exp.Order, exp.Ordered, exp.Limit),
     *(exp.Offset, exp.Distinct, exp.Alias, exp.Identifier, exp.Star, exp.Var, exp.DataType),
-    *(exp.DataTypeParam, exp.Interval, exp.Tuple, exp.Exists, exp.Values, exp.Filter),
+    *(exp.DataTypeParam, exp.Interval, exp.Tuple, exp.Exists, exp.Values, exp.Filter, exp.Column),
     *(exp.WithinGroup, exp.Window, exp.WindowSpec),
 )
 _FUNCTIONS = (
@@ -349,19 +277,19 @@ _FUNCTIONS = (
     *(exp.VariancePop, exp.Stddev, exp.StddevPop, exp.StddevSamp, exp.PercentileCont),
     *(exp.Quantile, exp.RowNumber, exp.Rank, exp.Lag, exp.Lead),
 )
+_LISTED = frozenset((*_STRUCTURE, *_FUNCTIONS, *RULES))
 _DATES = (exp.DateDiff, exp.TimeToStr, exp.TimestampTrunc, exp.DateTrunc, exp.Extract)
 _ARITHMETIC = (exp.Add, exp.Sub, exp.Mul, exp.Div, exp.IntDiv, exp.Mod, exp.Neg)
-_UNTRIED = (exp.Select, exp.Window, exp.AggFunc)  # what DuckDB's TRY refuses
-_LISTED = frozenset((*_STRUCTURE, *_FUNCTIONS))
+_UNTRIED = (exp.Select, exp.Window, exp.AggFunc)  # DuckDB's TRY refuses these
 
 
 def _named(
     select: exp.Expr, catalog: Catalog
 ) -> tuple[list[tuple[exp.Table, str]], list[tuple[exp.TableAlias, str]]] | None:
-    """Return what every table is read from, and new names of common tables.
+    """Return the source of every table, and new names of the common tables.
 
-    None where a name is anything but a public table, or a common table that stands before it: what
-    it meant would be up to DuckDB.
+    None if a name is neither a public table nor a common table before it: DuckDB would decide what
+    it means.
     """
     given = select.args.get("with_")
     if len(list(select.find_all(exp.With))) > (given is not None):
@@ -369,28 +297,25 @@ def _named(
     if given is not None and given.args.get("recursive"):
         return None
     common: dict[str, str] = {}
-    sources: list[tuple[exp.Table, str]] = []
+    sources: dict[int, tuple[exp.Table, str]] = {}
     renamed: list[tuple[exp.TableAlias, str]] = []
-    inside: set[int] = set()
 
     def read(part: exp.Expr) -> bool:
         for node in part.find_all(exp.Table):
-            if id(node) in inside:
+            if id(node) in sources:
                 continue
-            inside.add(id(node))
-            if not {k for k, v in node.args.items() if v} <= {"this", "db", "catalog", "alias"}:
+            known = {name for name, value in node.args.items() if value}
+            named = isinstance(node.this, exp.Identifier)
+            if not named or not known <= {"this", "db", "catalog", "alias"}:
                 return False
-            if not isinstance(node.this, exp.Identifier):
+            names = [part.name for part in node.parts]
+            table = catalog.named(names)
+            source = common.get(folded(names[0])) if len(names) == 1 else None
+            if source is None and table is not None and table.public:
+                source = table.source
+            if source is None:
                 return False
-            given = (node.args.get("catalog"), node.args.get("db"), node.this)
-            pieces = [item.name for item in given if item is not None]
-            table = catalog.named(pieces)
-            if len(pieces) == 1 and folded(pieces[0]) in common:
-                sources.append((node, common[folded(pieces[0])]))
-            elif table is not None and table.public:
-                sources.append((node, table.source))
-            else:
-                return False
+            sources[id(node)] = node, source
         return True
 
     for number, cte in enumerate(given.expressions if given is not None else ()):
@@ -401,20 +326,20 @@ def _named(
             return None
         common[name] = f"skdp_common_{number}"
         renamed.append((cte.args["alias"], common[name]))
-    return (sources, renamed) if read(select) else None
+    return (list(sources.values()), renamed) if read(select) else None
 
 
 def reads_public_tables_alone(select: exp.Expr, catalog: Catalog) -> bool:
-    """Say whether every table of a query is declared public, or a common table of its own."""
+    """Say whether a query reads tables, all of them declared public."""
     result = _named(select, catalog)
     return result is not None and bool(result[0])
 
 
 def _make_total(select: exp.Expr) -> None:
-    """Give expressions NULL where they have no value: after a charge nothing may fail.
+    """Make expressions NULL where they would fail: after a charge nothing may fail.
 
-    DuckDB tries no arithmetic on subqueries, windows and aggregates: there a zero divides into
-    NULL, and `_in_floating_point` is for what is too large.
+    DuckDB's TRY takes no subqueries, windows and aggregates. There a zero divisor becomes NULL, and
+    `_in_floating_point` computes results that would be too large.
     """
     for spec in select.find_all(exp.WindowSpec):
         for end in (spec.args.get("start"), spec.args.get("end")):
@@ -424,7 +349,7 @@ def _make_total(select: exp.Expr) -> None:
     for cast in list(select.find_all(exp.Cast)):
         if type(cast) is exp.Cast:
             cast.replace(exp.TryCast(this=cast.this.copy(), to=cast.to.copy()))
-    # From the inside out, each by itself: what is grouped by stays what is shown.
+    # From the inside out, and each operator by itself: so keys of GROUP BY still equal columns.
     for node in reversed(list(select.find_all(*_ARITHMETIC, *_DATES))):
         if node.find(*_UNTRIED) is None:
             node.replace(exp.Anonymous(this="TRY", expressions=[node.copy()]))
@@ -434,7 +359,7 @@ def _make_total(select: exp.Expr) -> None:
 
 
 def _in_floating_point(select: exp.Expr) -> None:
-    """Compute what DuckDB does not try in floating point, where nothing is too large."""
+    """Compute arithmetic outside of TRY in floating point, where no result is too large."""
     for node in reversed(list(select.find_all(*_ARITHMETIC))):
         if node.find(*_UNTRIED) is not None:
             for side in ("this", "expression"):
@@ -443,13 +368,13 @@ def _in_floating_point(select: exp.Expr) -> None:
 
 
 def _run(catalog: Catalog, sql: str, put: Sequence[Subquery] = ()) -> Any:
-    """Return what DuckDB answers, as an Arrow table; None if it cannot."""
+    """Return DuckDB's answer as an Arrow table, None if it fails."""
     try:
         with catalog.reading() as cursor:
             for item in put:
                 item.put(cursor)
             return cancellable(lambda: cursor.sql(sql).to_arrow_table(), cursor.interrupt)
-    except Exception:  # noqa: BLE001  its text may name other tables
+    except Exception:  # noqa: BLE001  the text of the error may name other tables
         return None
 
 
@@ -459,9 +384,9 @@ def public_answer(
     tree: exp.Expr | None = None,
     released: Sequence[Subquery] = (),
 ) -> Answer:
-    """Return the exact answer to a query that reads public tables alone, released ones among them.
+    """Return the exact answer to a query that reads public tables alone.
 
-    `tree` is its syntax, if subqueries have been put in place: those that were `released`.
+    `tree`: the query with tables in the place of subqueries, which are `released`.
     """
     select = parsed(query)[0] if tree is None else tree.copy()
     result = _named(select, catalog)
@@ -469,7 +394,7 @@ def public_answer(
         way = "read public tables only, each by its declared name"
         refuse(select, "this query reads other tables than public ones", way)
     for node in select.walk():
-        if type(node) not in _LISTED and type(node) not in RULES:
+        if type(node) not in _LISTED:
             reason = f"{said(node)} is not supported in a query on public or released tables"
             way = (
                 "use COUNT, SUM, AVG, MIN, MAX and other usual aggregates, ROW_NUMBER, RANK, LAG, "
@@ -478,29 +403,29 @@ def public_answer(
             refuse(node, reason, way)
     for node, source in result[0]:
         alias = node.args.get("alias") or exp.TableAlias(this=exp.to_identifier(node.name))
-        whole: exp.Expr
+        table: exp.Expr
         if source.startswith("read_parquet"):
-            inner = exp.select("*").from_(exp.maybe_parse(source, dialect="duckdb"))
-            whole = exp.Subquery(this=inner, alias=alias.copy())
+            files = exp.select("*").from_(exp.maybe_parse(source, dialect="duckdb"))
+            table = exp.Subquery(this=files)
         else:
-            whole = exp.to_table(source, dialect="duckdb")
-            whole.set("alias", alias.copy())
-        node.replace(whole)
+            table = exp.to_table(source, dialect="duckdb")
+        table.set("alias", alias.copy())
+        node.replace(table)
     for alias, name in result[1]:
         alias.set("this", exp.to_identifier(name))
     if tree is not None:
         _make_total(select)
     sql = select.sql(dialect="duckdb", comments=False)
-    table = _run(catalog, sql)
-    if table is None and released:  # what failed has ended its transaction
+    rows = _run(catalog, sql)
+    if rows is None and released:  # the failure has ended the transaction
         _in_floating_point(select)
         sql = select.sql(dialect="duckdb", comments=False)
-        table = _run(replace(catalog, shared=False, opened=None), sql, released)
-    if table is None:
+        rows = _run(replace(catalog, shared=False, opened=None), sql, released)
+    if rows is None:
         way = "check the names and types of its columns"
         refuse(None, "DuckDB cannot run this query on public or released tables", way)
     own = own_database()
-    own.register("given", table)
+    own.register("given", rows)
     own.execute("CREATE TEMP TABLE answer AS SELECT * FROM given")
     own.unregister("given")
     return Answer(own.table("answer"), query, sql, [])

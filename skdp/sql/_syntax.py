@@ -1,14 +1,11 @@
-"""Queries as text: parsed to one syntax tree, and refused with their place and a way out.
+"""Parses queries to syntax trees, and words refusals.
 
 A refusal says what is refused, where, why, and what to write instead. It quotes no data.
 
-The spelling of Wilson et al. (2020), Section 3, and of GoogleSQL is read too: SELECT WITH
+The syntax of Wilson et al. (2020), Section 3, and of GoogleSQL is read too: SELECT WITH
 ANONYMIZATION OPTIONS(...), ANON_COUNT(* CLAMPED BETWEEN ...), WITH DIFFERENTIAL_PRIVACY. Options
 leave the text and become parameters; ``CLAMPED BETWEEN`` and ``contribution_bounds_per_group``
 become an argument that the parser knows.
-
-There, a unit's rows of a key are aggregated first, and that one value is clamped: so COUNT, SUM and
-AVG are those of one row a unit and key.
 """
 
 from __future__ import annotations
@@ -22,24 +19,7 @@ from sqlglot.errors import SqlglotError
 
 from skdp.exceptions import QueryRefusedError
 
-__all__ = [
-    "SOURCES",
-    "OverUnits",
-    "clamp_of",
-    "conjuncts",
-    "is_anonymized",
-    "only",
-    "parsed",
-    "place_of",
-    "plain_aggregate",
-    "refusal",
-    "refuse",
-    "refuse_bounds",
-    "said",
-]
-
-
-# Parts of the syntax tree, as SQL writes them.
+# Names of parts of the syntax tree, and their names in SQL.
 _WRITTEN = {
     "alias": "an alias",
     "default": "DEFAULT",
@@ -118,13 +98,7 @@ SOURCES = {
 
 
 class OverUnits(QueryRefusedError):
-    """A subquery that aggregates over units: refused here, to be released before the rest.
-
-    Attributes
-    ----------
-    node : sqlglot.exp.Expr
-        Its SELECT.
-    """
+    """Refuses a subquery that aggregates over units; `node` is its SELECT, to be released first."""
 
     def __init__(self, node: Any, text: str) -> None:
         super().__init__(text)
@@ -135,7 +109,7 @@ class OverUnits(QueryRefusedError):
 
 
 def place_of(node: Any) -> str:
-    """Return where a node of the syntax tree stands, as far as its parts say."""
+    """Return the line and column of a node, or an empty text."""
     for part in node.walk() if node is not None else ():
         meta = part.meta
         if "line" in meta and "col" in meta:
@@ -145,34 +119,24 @@ def place_of(node: Any) -> str:
 
 
 def said(node: Any) -> str:
-    """Return a part of the query as text, shortened."""
+    """Return a node as SQL, shortened to 60 characters."""
     text = node.sql(dialect="duckdb")
     return text if len(text) <= 60 else f"{text[:57]}..."
 
 
 def refusal(node: Any, reason: str, instead: str = "") -> QueryRefusedError:
-    """Return the error for a part of a query: what is refused and why, and what to write."""
+    """Return the error that refuses a node: the reason, and what to write instead."""
     way = f" {instead[0].upper()}{instead[1:]}." if instead else ""
     return QueryRefusedError(f"{place_of(node)}{reason}.{way} Nothing was charged.")
 
 
 def refuse(node: Any, reason: str, instead: str = "") -> NoReturn:
-    """Raise for a part of a query.
-
-    Raises
-    ------
-    QueryRefusedError
-    """
+    """Raise `refusal`."""
     raise refusal(node, reason, instead)
 
 
 def refuse_bounds(node: Any, names: Iterable[str], known: Iterable[str] = ()) -> NoReturn:
-    """Refuse bounds of expressions that the query does not aggregate.
-
-    Raises
-    ------
-    QueryRefusedError
-    """
+    """Refuse bounds of expressions that the query does not aggregate."""
     listed = ", ".join(map(repr, sorted(set(known))))
     way = "name an expression as the query aggregates it" + f": {listed}" * bool(listed)
     given = ", ".join(map(repr, sorted(names)))
@@ -180,7 +144,7 @@ def refuse_bounds(node: Any, names: Iterable[str], known: Iterable[str] = ()) ->
 
 
 def only(node: Any, *names: str) -> None:
-    """Refuse a node with other parts than these: what is not listed is not supported."""
+    """Refuse a node that has other parts than these."""
     for name, value in node.args.items():
         if name not in names and value not in (None, False, []):
             part = name.strip("_")
@@ -193,6 +157,7 @@ def only(node: Any, *names: str) -> None:
 
 _LONGEST = 100_000
 _STARTS = (TokenType.SELECT, TokenType.WITH, TokenType.L_PAREN)
+_SYNTAXES = ("anonymization", "differential_privacy")
 _NAMES = {
     "epsilon": "epsilon",
     "delta": "delta",
@@ -214,62 +179,37 @@ _BOUNDS = "contribution_bounds_per_group"
 
 
 def parsed(text: str) -> tuple[exp.Expr, Options]:
-    """Return the one statement of a text, and the options that it states.
-
-    Raises
-    ------
-    TypeError
-        If it is no text.
-    QueryRefusedError
-        If it is no SQL, more than one statement, or none that selects.
-    """
+    """Return the one statement of a query, and the options that it states, or refuse it."""
     if not isinstance(text, str):
         raise TypeError(f"the query must be a string, got {type(text).__name__}")
     if len(text) > _LONGEST:
-        raise QueryRefusedError(
-            f"the query has more than {_LONGEST:,} characters. Shorten it, for example by joining "
-            "a public table instead of a list of values. Nothing was charged."
-        )
+        way = "shorten it, for example by joining a public table instead of a list of values"
+        refuse(None, f"the query has more than {_LONGEST:,} characters", way)
     try:
         tokens = tokenize(text, read="duckdb")
-        first = tokens[0].token_type if tokens else None
-        if first not in _STARTS:
-            raise QueryRefusedError(
-                "the query must start with SELECT or WITH; other statements are not run. Nothing "
-                "was charged."
-            )
+        if not tokens or tokens[0].token_type not in _STARTS:
+            refuse(None, "the query must start with SELECT or WITH; other statements are not run")
         text, options = _without_options(text, tokens)
-        statements = [
-            item for item in parse(text, read="duckdb", error_level=ErrorLevel.RAISE) if item
-        ]
+        statements = list(filter(None, parse(text, "duckdb", error_level=ErrorLevel.RAISE)))
     except SqlglotError as error:
-        reason = f"{_place(error)}the query cannot be parsed as SQL of DuckDB"
-        way = "Correct its syntax"
+        details = (getattr(error, "errors", None) or [{}])[0]
+        place = f"line {details['line']}, column {details['col']}: " if details.get("line") else ""
+        way = "correct its syntax"
         if "clamped" in text.lower():
             way += ": CLAMPED BETWEEN needs SELECT WITH ANONYMIZATION OPTIONS(...) at the start"
-        raise QueryRefusedError(f"{reason}. {way}. Nothing was charged.") from None
+        raise refusal(None, f"{place}the query cannot be parsed as SQL of DuckDB", way) from None
     except RecursionError:
-        raise QueryRefusedError(
-            "the query is nested too deeply. Use fewer levels of parentheses and subqueries. "
-            "Nothing was charged."
-        ) from None
+        way = "use fewer levels of parentheses and subqueries"
+        raise refusal(None, "the query is nested too deeply", way) from None
     if len(statements) != 1:
-        raise QueryRefusedError(
-            f"the query must be one statement, got {len(statements)}. Run each by itself. Nothing "
-            "was charged."
-        )
+        reason = f"the query must be one statement, got {len(statements)}"
+        refuse(None, reason, "run each by itself")
     statement = with_extracts(statements[0])
     while isinstance(statement, exp.Subquery) and not any(
         value for name, value in statement.args.items() if name != "this"
     ):
         statement = statement.this
     return statement, options
-
-
-def _place(error: SqlglotError) -> str:
-    details = getattr(error, "errors", None) or [{}]
-    line, column = details[0].get("line"), details[0].get("col")
-    return f"line {line}, column {column}: " if line else ""
 
 
 def with_extracts(tree: exp.Expr) -> exp.Expr:
@@ -285,32 +225,49 @@ def with_extracts(tree: exp.Expr) -> exp.Expr:
 
 
 def conjuncts(node: exp.Expr | None) -> Iterator[exp.Expr]:
-    """Yield what ANDs hold together."""
+    """Yield the conditions that AND combines, without their parentheses."""
     stack = [] if node is None else [node]
     while stack:
-        at = stack.pop()
-        while isinstance(at, exp.Paren):
-            at = at.this
-        if isinstance(at, exp.And):
-            stack += [at.expression, at.this]
+        part = stack.pop().unnest()
+        if isinstance(part, exp.And):
+            stack += [part.expression, part.this]
         else:
-            yield at
+            yield part
 
 
-# --- the spelling of Wilson et al. and of GoogleSQL ---------------------------------------------
+def signed_digits(node: exp.Expr | None, *, text: bool = False) -> str:
+    """Return a literal number with its sign; an empty text for anything else."""
+    number = node.this if isinstance(node, exp.Neg) else node
+    if not isinstance(number, exp.Literal) or (number.is_string and not text):
+        return ""
+    return "-" * isinstance(node, exp.Neg) + str(number.this)
+
+
+def item_at(node: exp.Expr, clause: str, items: list[tuple[str, exp.Expr]]) -> exp.Expr | None:
+    """Return the item of SELECT that a number in GROUP BY or ORDER BY means, None for no number."""
+    if not isinstance(node, exp.Literal) or node.is_string:
+        return None
+    place = int(node.this) if str(node.this).isdigit() else 0
+    if not 1 <= place <= len(items):
+        reason = f"{clause} {said(node)} is not the number of a column of SELECT"
+        refuse(node, reason, f"use a number from 1 to {len(items)}, or a name")
+    return items[place - 1][1]
+
+
+# --- the syntax of Wilson et al. and of GoogleSQL -----------------------------------------------
 
 
 @dataclass(frozen=True)
 class Options:
-    """What a query says of itself: whether in the source's spelling, and its parameters."""
+    """Whether a query is in the syntax of Wilson et al., and the parameters that it states."""
 
     used: bool = False
     values: tuple[tuple[str, float], ...] = ()
 
 
 def _wrong(token: Any, reason: str) -> QueryRefusedError:
-    where = f"line {token.line}, column {max(token.col - len(token.text) + 1, 1)}: "
-    return QueryRefusedError(f"{where}{reason}. Nothing was charged.")
+    place = f"line {token.line}, column {max(token.col - len(token.text) + 1, 1)}: "
+    return refusal(None, place + reason)
 
 
 def _without_options(text: str, tokens: list[Any]) -> tuple[str, Options]:
@@ -319,37 +276,27 @@ def _without_options(text: str, tokens: list[Any]) -> tuple[str, Options]:
     edits: list[tuple[int, int, str]] = []
     options = Options()
     for i, token in enumerate(tokens):
-        if words[i] == "select" and words[i + 1 : i + 2] == ["with"]:
-            name = words[i + 2] if i + 2 < len(words) else ""
-            if name not in ("anonymization", "differential_privacy"):
-                continue
+        name = words[i + 2] if i + 2 < len(words) else ""
+        if words[i : i + 2] == ["select", "with"] and name in _SYNTAXES:
             if i != 0:
                 reason = f"SELECT WITH {name.upper()} is allowed only at the start of the query"
                 raise _wrong(token, f"{reason}. Give epsilon and delta there, or as parameters")
             last, values = _read(tokens, i + 3)
             options = Options(True, tuple(values.items()))
             edits.append((tokens[i + 1].start, tokens[last].end + 1, ""))
-    for i, token in enumerate(tokens):
-        if not options.used or i == 0:
-            continue
-        if words[i] == "clamped" and words[i + 1 : i + 2] == ["between"]:
+        if options.used and i and words[i : i + 2] == ["clamped", "between"]:
             edits.append((tokens[i - 1].end + 1, token.start, ", "))
-        if words[i] == _BOUNDS:
+        if options.used and words[i] == _BOUNDS:
             edits += _named_bounds(tokens, words, i)
     for start, end, new in sorted(edits, reverse=True):
-        hole = text[start:end]
-        rest = "".join(c if c == "\n" else " " for c in hole[len(new) :])
+        # Characters and lines keep their places, which refusals name.
+        rest = "".join(c if c == "\n" else " " for c in text[start + len(new) : end])
         text = text[:start] + new + rest + text[end:]
     return text, options
 
 
-def _digits(token: Any) -> bool:
-    """Say whether a number was written as 1_000: DuckDB's way, and not the source's."""
-    return bool(token.end - token.start + 1 != len(token.text))
-
-
 def _read(tokens: list[Any], at: int) -> tuple[int, dict[str, float]]:
-    """Return where OPTIONS(...) ends, and what it says."""
+    """Return the place of the end of OPTIONS(...), and its values."""
     texts = [token.text for token in tokens[at:]]
     if len(texts) < 3 or texts[0].lower() != "options" or texts[1] != "(":
         name = tokens[at - 1].text.upper()
@@ -365,7 +312,12 @@ def _read(tokens: list[Any], at: int) -> tuple[int, dict[str, float]]:
         if name in values:
             raise _wrong(tokens[at + i], f"option {texts[i]!r} is given twice. Give it once")
         token = tokens[at + i + 2] if len(texts) > i + 2 and texts[i + 1] == "=" else None
-        if token is None or token.token_type != TokenType.NUMBER or _digits(token):
+        # A token of 1_000 is longer than its text.
+        if (
+            token is None
+            or token.token_type != TokenType.NUMBER
+            or token.end - token.start + 1 != len(token.text)
+        ):
             reason = f"option {texts[i]!r} must be set to a number. Write {texts[i]} = 0.5 or the"
             raise _wrong(tokens[at + i], f"{reason} like, without underscores in the number")
         values[name] = float(token.text)
@@ -381,70 +333,62 @@ def _read(tokens: list[Any], at: int) -> tuple[int, dict[str, float]]:
 
 
 def _named_bounds(tokens: list[Any], words: list[str], i: int) -> list[tuple[int, int, str]]:
-    """Return edits that make CLAMPED of bounds by name, and of its function one that takes it."""
-    j = i + 1
-    while j < len(tokens) and words[j] != "(":
-        j += 1
-    k = j
-    while k < len(tokens) and words[k] != ")":
-        k += 1
-    comma = next((m for m in range(j, k) if words[m] == ","), None)
-    depth, m = 0, i
-    while m > 0 and not (words[m] == "(" and depth == 0):
-        depth += {")": 1, "(": -1}.get(words[m], 0)
-        m -= 1
-    if comma is None or k >= len(tokens) or m == 0:
+    """Return edits from `f(x, ... => (0, 10))` to `anon_f(x, clamped BETWEEN 0 AND 10)`."""
+    first = next((m for m in range(i, len(words)) if words[m] == "("), len(words))
+    last = next((m for m in range(first, len(words)) if words[m] == ")"), len(words))
+    comma = next((m for m in range(first, last) if words[m] == ","), None)
+    depth, opened = 0, i  # the parenthesis that the function opened
+    while opened > 0 and not (words[opened] == "(" and depth == 0):
+        depth += {")": 1, "(": -1}.get(words[opened], 0)
+        opened -= 1
+    if comma is None or last == len(words) or opened == 0:
         reason = f"{_BOUNDS} must be the last argument of an aggregate"
         raise _wrong(tokens[i], f"{reason}, written as {_BOUNDS} => (0, 10)")
     return [
-        (tokens[m - 1].start, tokens[m - 1].start, "anon_"),
-        (tokens[i].start, tokens[j].end + 1, "clamped BETWEEN "),
+        (tokens[opened - 1].start, tokens[opened - 1].start, "anon_"),
+        (tokens[i].start, tokens[first].end + 1, "clamped BETWEEN "),
         (tokens[comma].start, tokens[comma].end + 1, " AND "),
-        (tokens[k].start, tokens[k].end + 1, " "),
+        (tokens[last].start, tokens[last].end + 1, " "),
     ]
 
 
 def is_anonymized(node: exp.Expr) -> bool:
-    """Say whether this is an aggregate in the source's spelling."""
+    """Say whether a node is an aggregate in the syntax of Wilson et al."""
     return isinstance(node, exp.Anonymous) and str(node.this).lower() in _AGGREGATES
 
 
 def clamp_of(node: exp.Expr) -> tuple[float, float] | None:
-    """Return the clamp of an aggregate in the source's spelling, None for none."""
+    """Return the bounds of CLAMPED BETWEEN in an aggregate, None without it."""
     last = node.expressions[-1] if node.expressions else None
     if not (isinstance(last, exp.Between) and said(last.this).lower() == "clamped"):
         return None
-    ends = []
-    bounds = f"the bounds {said(last.args['low'])} and {said(last.args['high'])} of an aggregate"
-    for name in ("low", "high"):
-        item = last.args[name]
-        sign = -1.0 if isinstance(item, exp.Neg) else 1.0
-        inner = item.this if isinstance(item, exp.Neg) else item
-        if not isinstance(inner, exp.Literal) or inner.is_string:
-            way = f"write for example CLAMPED BETWEEN 0 AND 10, or {_BOUNDS} => (0, 10)"
-            refuse(node, f"{bounds} must be literal numbers", way)
-        ends.append(sign * float(inner.this))
-    if max(abs(end) for end in ends) > 1e100:
+    ends = last.args["low"], last.args["high"]
+    bounds = f"the bounds {said(ends[0])} and {said(ends[1])} of an aggregate"
+    if not all(map(signed_digits, ends)):
+        way = f"write for example CLAMPED BETWEEN 0 AND 10, or {_BOUNDS} => (0, 10)"
+        refuse(node, f"{bounds} must be literal numbers", way)
+    low, high = (float(signed_digits(end)) for end in ends)
+    if max(abs(low), abs(high)) > 1e100:
         refuse(node, f"{bounds} are too large", "write numbers between -1e100 and 1e100")
-    if not ends[0] < ends[1]:
+    if not low < high:
         reason = f"{bounds} are not in order: the first must be below the second"
         refuse(node, reason, "write the lower number first")
-    return ends[0], ends[1]
+    return low, high
 
 
 def plain_aggregate(node: exp.Anonymous) -> exp.Expr:
-    """Return an aggregate as plain SQL spells it, without its clamp."""
+    """Return an aggregate in plain SQL, without CLAMPED BETWEEN."""
     parts = list(node.expressions)
     if clamp_of(node) is not None:
         parts.pop()
     kind = _AGGREGATES[str(node.this).lower()]
-    if len(parts) != (2 if kind is exp.PercentileCont else 1):
+    names = ("this", "expression") if kind is exp.PercentileCont else ("this",)
+    if len(parts) != len(names):
         way = (
             "write ANON_PERCENTILE(x, 0.5), or one expression for the other functions; CLAMPED "
             "BETWEEN ... AND ... may follow it"
         )
         refuse(node, f"{said(node)} has the wrong number of arguments", way)
-    part: exp.Expr = kind(this=parts[0].copy())
-    if len(parts) == 2:
-        part.set("expression", parts[1].copy())
-    return part
+    arguments = {name: part.copy() for name, part in zip(names, parts, strict=True)}
+    aggregate: exp.Expr = kind(**arguments)
+    return aggregate

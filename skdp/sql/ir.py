@@ -31,41 +31,13 @@ from functools import cache
 from string import Formatter
 from typing import Any
 
-__all__ = [
-    "ANY_YEAR",
-    "BIGINT",
-    "BOOL",
-    "DEEPEST",
-    "DOUBLE",
-    "LONGEST",
-    "LONGEST_SQL",
-    "NULL",
-    "NUMBERS",
-    "TEXT",
-    "TIMES",
-    "WORDS",
-    "Node",
-    "TooLargeError",
-    "Tree",
-    "Type",
-    "box",
-    "canonical",
-    "column_type",
-    "decimal",
-    "integer",
-    "quoted",
-    "render",
-    "text_of",
-    "union_of",
-]
-
-LONGEST = 1_000
+LONGEST = 1_000  # characters of a text
 DEEPEST = 150  # DuckDB's parser stops at 1,000, and a node has up to six levels of SQL
 LONGEST_SQL = 1_000_000
 ANY_YEAR = 10**9
-MOST_YEARS = 200_000
+MOST_YEARS = 200_000  # DuckDB's timestamps end in the year 294,247
 MOST_FLOAT = Decimal("3.4e38")
-_SHORT = 200  # an operand of so many characters is written twice rather than named
+_SHORT = 200  # operands up to this length are written twice rather than named
 
 Box = tuple[float, float] | None
 
@@ -88,7 +60,7 @@ WORDS = {
 
 
 class TooLargeError(ValueError):
-    """An expression is nested too deeply or is too long; the text says which and the limit."""
+    """An expression is nested too deeply or too long; the text names the limit."""
 
 
 # --- types --------------------------------------------------------------------------------------
@@ -96,28 +68,15 @@ class TooLargeError(ValueError):
 
 @dataclass(frozen=True)
 class Type:
-    """The type of a node.
+    """The type of a node."""
 
-    Attributes
-    ----------
-    kind : str
-        A key of `WORDS`.
-    sql : str
-        The type of the value in DuckDB.
-    width : int
-        Of integers the bits, of decimals the digits. Of dates and timestamps how many years they
-        may lie outside the years 1 to 9999; `ANY_YEAR` where that is not known.
-    scale : int
-        Of decimals the digits after the point.
-    shown : str
-        Of a column the type that it has in its table, which released keys have again.
-    """
-
-    kind: str
-    sql: str
+    kind: str  # a key of `WORDS`
+    sql: str  # the type in DuckDB
+    # Bits of integers, digits of decimals. Of dates and timestamps: how many years they may lie
+    # outside the years 1 to 9999; `ANY_YEAR` where that is not known.
     width: int = 0
-    scale: int = 0
-    shown: str = field(default="", compare=False)
+    scale: int = 0  # digits of decimals after the point
+    shown: str = field(default="", compare=False)  # a column's own type, for released keys
 
     @property
     def answer(self) -> str:
@@ -132,7 +91,7 @@ BIGINT = Type("int", "BIGINT", 63)
 DATE, TIME = Type("date", "DATE"), Type("time", "TIMESTAMP")
 ZONED = Type("zoned", "TIMESTAMP WITH TIME ZONE")
 
-# Type of a column: bits, and the type in which it is computed with.
+# Integer columns: bits, and the type of computations.
 _INTEGERS = {
     "TINYINT": (7, "TINYINT"),
     "SMALLINT": (15, "SMALLINT"),
@@ -151,9 +110,10 @@ _OTHERS = {
     "VARCHAR": TEXT,
     "BOOLEAN": BOOL,
     "DATE": replace(DATE, width=ANY_YEAR),
-    **dict.fromkeys(
-        ("TIMESTAMP", "TIMESTAMP_S", "TIMESTAMP_MS", "DATETIME"), replace(TIME, width=ANY_YEAR)
-    ),
+    "TIMESTAMP": replace(TIME, width=ANY_YEAR),
+    "TIMESTAMP_S": replace(TIME, width=ANY_YEAR),
+    "TIMESTAMP_MS": replace(TIME, width=ANY_YEAR),
+    "DATETIME": replace(TIME, width=ANY_YEAR),
     "TIMESTAMP_NS": Type("time", "TIMESTAMP_NS", 0, 9),
     "TIMESTAMP WITH TIME ZONE": replace(ZONED, width=ANY_YEAR),
     "TIME": Type("clock", "TIME"),
@@ -190,7 +150,7 @@ def decimal(width: int, scale: int) -> Type:
 
 
 def digits_of(kind: Type) -> int:
-    """Return the largest number of digits before the point."""
+    """Return the largest number of digits before the point of a number."""
     return kind.width - kind.scale if kind.kind == "decimal" else len(str(2**kind.width))
 
 
@@ -209,94 +169,59 @@ def text_of(value: str) -> str:
 
 @dataclass(eq=False, slots=True)
 class Node:
-    """A value of a row.
-
-    Attributes
-    ----------
-    type : Type
-    parts : str
-        SQL with holes {0}, {1} for its operands; without operands it is the SQL itself.
-    args : tuple of Node
-    bounds : tuple of float or None
-        Between which its value is if columns are within their declared bounds.
-    value : Decimal, str, bool or None
-        Its value, where the query states it.
-    tags : frozenset of str
-        Of a column: which ids it holds.
-    deps : int
-        Released tables on which it depends, as bits.
-    let : int or None
-        The operand that `parts` writes several times, if it is long: it is given a name.
-    depth, length : int
-        Nested nodes, and characters of SQL.
-    """
+    """A value of a row: a column, a literal, or an operator with its operands."""
 
     type: Type
-    parts: str
+    parts: str  # SQL with holes {0}, {1} for operands; without operands the SQL itself
     args: tuple[Node, ...] = ()
-    bounds: Box = None
-    value: Any = None
-    tags: frozenset[str] = frozenset()
-    deps: int = 0
-    let: int | None = None
-    depth: int = 1
-    length: int = 0
+    bounds: Box = None  # of the value, if columns are within their declared bounds
+    value: Any = None  # a literal's value: Decimal, str or bool
+    tags: frozenset[str] = frozenset()  # of a column: which ids it holds
+    deps: int = 0  # released tables on which it depends, as bits
+    let: int | None = None  # the long operand that `parts` has several times: it is given a name
+    depth: int = 1  # nested nodes
+    length: int = 0  # characters of SQL
 
     @property
     def sql(self) -> str:
-        """The node as SQL of DuckDB."""
-        return render(self)
+        """The node as SQL of DuckDB: every operand is written where it is used."""
+        out: list[str] = []
+        names = 0
+        stack: list[Any] = [self]
+        while stack:
+            node = stack.pop()
+            if isinstance(node, str) or not node.args:
+                out.append(node if isinstance(node, str) else node.parts)
+                continue
+            name = ""
+            if node.let is not None:
+                names += 1
+                name = f"skdp_v{names}"
+                out.append("list_transform([")
+            pieces: list[Any] = []
+            for text, hole in _pieces(node.parts):
+                pieces.append(text)
+                if hole is not None:
+                    pieces.append(name if hole == node.let else node.args[hole])
+            if node.let is not None:
+                pieces = [node.args[node.let], f"], lambda {name}: ", *pieces, ")[1]"]
+            stack += reversed(pieces)
+        return "".join(out)
 
 
 @cache
 def _pieces(parts: str) -> tuple[tuple[str, int | None], ...]:
-    """Return SQL with holes as texts, each with the operand after it."""
+    """Return SQL with holes as pairs: a text, and the operand after it."""
     result = Formatter().parse(parts)
     return tuple((text, None if hole is None else int(hole)) for text, hole, _, _ in result)
 
 
-def render(root: Node) -> str:
-    """Return a node as SQL: every operand is written where it is used."""
-    out: list[str] = []
-    names = 0
-    stack: list[Any] = [root]
-    while stack:
-        node = stack.pop()
-        if isinstance(node, str):
-            out.append(node)
-            continue
-        if not node.args:
-            out.append(node.parts)
-            continue
-        name = ""
-        if node.let is not None:
-            names += 1
-            name = f"skdp_v{names}"
-            out.append("list_transform([")
-        pieces: list[Any] = []
-        for text, hole in _pieces(node.parts):
-            pieces.append(text)
-            if hole is not None:
-                pieces.append(name if hole == node.let else node.args[hole])
-        if node.let is not None:
-            pieces = [node.args[node.let], f"], lambda {name}: ", *pieces, ")[1]"]
-        stack += reversed(pieces)
-    return "".join(out)
-
-
 class Tree:
-    """Makes the nodes of a query, equal ones once.
-
-    Attributes
-    ----------
-    known : dict
-        All nodes.
-    seen : dict
-        Nodes by scope and syntax: see `skdp.sql.rules.compiled`.
-    """
+    """Makes the nodes of a query; equal nodes are one object."""
 
     def __init__(self) -> None:
         self.known: dict[Any, Node] = {}
+        # Nodes by scope and syntax: see `skdp.sql.rules.compiled`.
         self.seen: dict[tuple[int, int], Any] = {}
 
     def make(
@@ -308,14 +233,7 @@ class Tree:
         value: Any = None,
         let: int | None = None,
     ) -> Node:
-        """Return a node of some operands.
-
-        `let` is the operand that the SQL has more than once.
-
-        Raises
-        ------
-        TooLargeError
-        """
+        """Return a node with operands; `let` is the operand that its SQL has more than once."""
         key = (type_, type_.shown, parts, bounds, *map(id, args))
         node = self.known.get(key)
         if node is None:
@@ -348,28 +266,21 @@ class Tree:
         deps: int = 0,
         value: Any = None,
     ) -> Node:
-        """Return a node without operands: a column, or what the query states."""
+        """Return a node without operands: a column or a literal."""
         key = (type_, type_.shown, sql, bounds, frozenset(tags), deps, value)
         if key not in self.known:
-            self.known[key] = Node(
-                type_, sql, (), bounds, value, frozenset(tags), deps, None, 1, len(sql)
-            )
+            ids = frozenset(tags)
+            self.known[key] = Node(type_, sql, (), bounds, value, ids, deps, length=len(sql))
         return self.known[key]
 
     def null(self, type_: Type = NULL) -> Node:
         """Return NULL."""
         return self.leaf(type_, "NULL" if type_ == NULL else f"CAST(NULL AS {type_.sql})")
 
-    # --- what the query states ----------------------------------------------------------------
+    # --- literals -----------------------------------------------------------------------------
 
     def number(self, value: Decimal, type_: Type | None = None) -> Node:
-        """Return a stated number, in the type that its digits need or in a given one.
-
-        Raises
-        ------
-        OverflowError
-            For a number that no type holds.
-        """
+        """Return a literal number; OverflowError if no type holds it."""
         end = float(value)
         if not math.isfinite(end):
             raise OverflowError
@@ -389,13 +300,7 @@ class Tree:
         return self.leaf(type_, sql, (end, end), value=value)
 
     def moment(self, text: str, type_: Type) -> Node:
-        """Return a stated date, timestamp, time of day or UUID.
-
-        Raises
-        ------
-        ValueError
-            If the text is none.
-        """
+        """Return a literal date, timestamp, time of day or UUID; ValueError for other texts."""
         if type_.kind == "uuid":
             return self.leaf(type_, f"CAST('{uuid.UUID(text)}' AS UUID)")
         if type_.kind == "clock":
@@ -421,7 +326,7 @@ class Tree:
     # --- conversions --------------------------------------------------------------------------
 
     def to(self, value: Node, goal: Type) -> Node:
-        """Return the value in another type, NULL where there is none."""
+        """Return a value in another type, NULL where it cannot be converted."""
         kind = value.type.kind
         if (kind, value.type.sql) == (goal.kind, goal.sql):
             return value
@@ -443,8 +348,7 @@ class Tree:
 
     def _to_time(self, value: Node, goal: Type) -> Node:
         if value.type.kind == "zoned":
-            value = self.local(value)
-            return self.to(value, goal)
+            return self.to(self.local(value), goal)
         if goal.kind == "zoned":
             value = self.tamed(self.to(value, TIME))
             return self.make(replace(goal, width=value.type.width), "timezone('UTC', {0})", value)
@@ -468,7 +372,7 @@ class Tree:
         return self.make(replace(value.type, width=0, shown=""), sql, value, let=0)
 
     def local(self, value: Node) -> Node:
-        """Return a date or timestamp as TIMESTAMP, zoned ones in UTC: of the years 1 to 9999."""
+        """Return a date or timestamp of the years 1 to 9999 as TIMESTAMP, zoned ones in UTC."""
         value = self.tamed(value)
         if value.type.sql == "TIMESTAMP":
             return value
@@ -490,7 +394,7 @@ class Tree:
         )
 
     def with_negative(self, value: Node) -> Node:
-        """Return integers that have a negative: the least of 128 bits is NULL."""
+        """Return integers whose negatives exist: -(2**127) is NULL."""
         if value.type.width < 127:
             return value
         sql = f"(CASE WHEN {{0}} > CAST('{-(2**127)}' AS HUGEINT) THEN {{0}} END)"
@@ -500,11 +404,11 @@ class Tree:
         """Return a divisor: NULL instead of zero."""
         if isinstance(value.value, Decimal) and value.value:
             return value
-        zero = "CASE WHEN {0} <> 0 THEN {0} END"
-        return self.make(value.type, f"({zero})", value, let=0, bounds=value.bounds)
+        sql = "(CASE WHEN {0} <> 0 THEN {0} END)"
+        return self.make(value.type, sql, value, let=0, bounds=value.bounds)
 
     def answered(self, value: Node) -> Node:
-        """Return a value as an answer has it: BIGINT, unless a wider column was computed with."""
+        """Return a value for an answer: integers as BIGINT, unless computed from wider columns."""
         if value.type.kind != "int" or value.type.width <= 63:
             return value
         stack, seen = [value], {id(value)}
@@ -518,25 +422,24 @@ class Tree:
         return self.narrow(value)
 
     def missing_nan(self, value: Node) -> Node:
-        """Return a value as aggregates have it: NaN is missing."""
+        """Return a value for an aggregate: NaN is missing."""
         if value.type.kind not in ("double", "float"):
             return value
         sql = "(CASE WHEN NOT isnan({0}) THEN {0} END)"
         return self.make(value.type, sql, value, bounds=value.bounds, let=0)
 
     def canonical(self, value: Node) -> Node:
-        """Return a value that is written alike where it is equal: see `canonical`."""
+        """Return a value of which equal ones have the same bits: see `canonical`."""
         if value.type.kind not in ("double", "float"):
             return value
-        result = self.make(
-            value.type, canonical("{0}", value.type), value, bounds=value.bounds, let=0
-        )
+        sql = canonical("{0}", value.type)
+        result = self.make(value.type, sql, value, bounds=value.bounds, let=0)
         result.tags = value.tags
         return result
 
 
 def _holds(goal: Type, value: Decimal) -> bool:
-    """Say whether a type holds a stated number, exactly but for binary fractions."""
+    """Say whether a type holds a literal number, exactly but for binary fractions."""
     if goal.kind == "int":
         return value == value.to_integral_value() and abs(value) < 2 ** min(goal.width, 126)
     if goal.kind == "decimal":
@@ -546,10 +449,10 @@ def _holds(goal: Type, value: Decimal) -> bool:
 
 
 def canonical(sql: str, type_: Type) -> str:
-    """Return SQL that writes equal values alike: one zero, one NaN.
+    """Return SQL with one zero and one NaN.
 
-    Where equal values are put together, DuckDB keeps one of them. Which one depends on the order
-    of rows, those of other units among them.
+    DuckDB's GROUP BY keeps one of several equal values, and which one depends on the order of rows
+    of other units.
     """
     if type_.kind not in ("double", "float"):
         return sql

@@ -1,4 +1,4 @@
-"""Rules of operators: one type for several operands, numbers, comparisons, choices."""
+"""Rules of operators: numbers, comparisons, choices, and a common type of operands."""
 
 from __future__ import annotations
 
@@ -6,12 +6,13 @@ import decimal as decimals
 import math
 import operator
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from decimal import Decimal, InvalidOperation
 
 from sqlglot import exp
 
-from skdp.sql._syntax import only, refusal, refuse, said
+from skdp.sql._syntax import only, refusal, refuse, said, signed_digits
 from skdp.sql.ir import (
     BIGINT,
     BOOL,
@@ -36,39 +37,27 @@ from skdp.sql.ir import (
     union_of,
 )
 
-__all__ = [
-    "OPERATORS",
-    "TO_DATES",
-    "TO_NUMBERS",
-    "TRUTH",
-    "Rule",
-    "alike",
-    "grown",
-    "small_integer",
-    "stated_moment",
-    "tested",
-]
-
 TO_NUMBERS = (
     "use CAST(x AS DOUBLE) for text and booleans (a text that is not a number becomes NULL), and "
     "EXTRACT(YEAR FROM x) for dates"
 )
 TO_DATES = "use CAST(x AS DATE) for text (a text that is not a date becomes NULL)"
 _ONLY_COUNTED = "use COUNT(x) or x IS NULL, or convert the column before the table is declared"
-TRUTH = (0.0, 1.0)
+TRUTH = (0.0, 1.0)  # bounds of booleans
+_ONE, _TWO = ("this",), ("this", "expression")  # operands
 
 
 @dataclass(frozen=True)
 class Rule:
-    """Of one kind of syntax: what its node is made of, which parts are operands, and others."""
+    """How a kind of syntax becomes a node: from operands, and from parts that it reads itself."""
 
-    made: Callable[..., Node]
+    build: Callable[..., Node]
     operands: tuple[str, ...] = ()
-    stated: tuple[str, ...] = ()
+    read: tuple[str, ...] = ()
 
     def parts(self, node: exp.Expr) -> list[exp.Expr]:
         """Return the operands of a node, in their order."""
-        only(node, *self.operands, *self.stated)
+        only(node, *self.operands, *self.read)
         nodes: list[exp.Expr] = []
         for name in self.operands:
             part = node.args.get(name)
@@ -79,10 +68,9 @@ class Rule:
 def tested(node: exp.Expr, value: Node) -> Node:
     """Return an operand that is true, false or NULL, or refuse it."""
     if value.type.kind not in ("bool", "null"):
-        reason = (
-            f"{said(node)} holds {WORDS[value.type.kind]}, but a condition must be true or false"
-        )
-        refuse(node, reason, "write a comparison, such as x > 0 or x IS NOT NULL")
+        reason = f"{said(node)} holds {WORDS[value.type.kind]}, but a condition must be"
+        way = "write a comparison, such as x > 0 or x IS NOT NULL"
+        refuse(node, f"{reason} true or false", way)
     return value
 
 
@@ -90,40 +78,33 @@ def tested(node: exp.Expr, value: Node) -> Node:
 
 
 def alike(tree: Tree, node: exp.Expr, parts: list[Node]) -> tuple[Type, list[Node]]:
-    """Return the type that operands have in common, and the operands in it."""
+    """Return the common type of operands, and the operands in it, or refuse them."""
     typed = [part for part in parts if part.type.kind != "null"]
-    kinds = {operand.type.kind for operand in typed}
+    kinds = {part.type.kind for part in typed}
     if "other" in kinds:
         reason = f"{said(node)} has values of a type that can only be counted"
         refuse(node, reason, _ONLY_COUNTED)
     if not kinds:
         return NULL, parts
-    stated = [
-        operand
-        for operand in typed
-        if operand.type.kind == "text" and isinstance(operand.value, str)
-    ]
     rest = kinds - {"text"}
     if kinds <= set(NUMBERS):
         goal = _number_type(typed)
     elif len(kinds) == 1:
-        goal = max((operand.type for operand in typed), key=operator.attrgetter("scale", "width"))
+        goal = max((part.type for part in typed), key=operator.attrgetter("scale", "width"))
     elif rest <= set(TIMES) or (len(rest) == 1 and rest <= {"uuid", "clock"}):
+        types = [part.type for part in typed if part.type.kind in rest]
         kind = max(rest, key=("uuid", "clock", *TIMES).index)
-        scale = max(operand.type.scale for operand in typed if operand.type.kind in rest)
-        goal = max(
-            (operand.type for operand in typed if operand.type.kind == kind), key=lambda t: t.width
-        )
-        goal = replace(
-            goal, width=max(operand.type.width for operand in typed if operand.type.kind in rest)
-        )
-        if kind == "time" and scale == 9:
-            goal = next(operand.type for operand in typed if operand.type.scale == 9)
-        if "text" in kinds and len(stated) < sum(operand.type.kind == "text" for operand in typed):
+        width = operator.attrgetter("width")
+        goal = max((type_ for type_ in types if type_.kind == kind), key=width)
+        goal = replace(goal, width=max(map(width, types)))
+        if kind == "time":  # nanoseconds before microseconds
+            goal = next((type_ for type_ in types if type_.scale == 9), goal)
+        if any(part.type.kind == "text" and not isinstance(part.value, str) for part in typed):
             reason = f"{said(node)} mixes text and {' and '.join(sorted(WORDS[k] for k in rest))}"
             refuse(node, reason, TO_DATES)
         parts = [
-            stated_moment(tree, node, part, goal) if part in stated else part for part in parts
+            stated_moment(tree, node, part, goal) if part.type.kind == "text" else part
+            for part in parts
         ]
     else:
         raise refusal(
@@ -137,16 +118,14 @@ def alike(tree: Tree, node: exp.Expr, parts: list[Node]) -> tuple[Type, list[Nod
 def _number_type(parts: list[Node]) -> Type:
     free = [part.type for part in parts if part.value is None] or [part.type for part in parts]
     kinds = {part.type.kind for part in parts}
-    stated = [abs(part.value) for part in parts if isinstance(part.value, Decimal)]
-    if {operand.kind for operand in free} == {"float"} and max(
-        stated, default=Decimal()
-    ) < MOST_FLOAT:
-        return FLOAT  # stated numbers are rounded as the cells are
+    literals = [abs(part.value) for part in parts if isinstance(part.value, Decimal)]
+    if {type_.kind for type_ in free} == {"float"} and all(n < MOST_FLOAT for n in literals):
+        return FLOAT  # literals are rounded as the cells are
     if kinds == {"int"}:
         most = max(part.type.width for part in parts)
-        same = {operand.sql for operand in free}
-        fits = max(operand.width for operand in free) >= most
-        return max(free, key=lambda t: t.width) if len(same) == 1 and fits else integer(most)
+        widest = max(free, key=lambda type_: type_.width)
+        same = len({type_.sql for type_ in free}) == 1
+        return widest if same and widest.width >= most else integer(most)
     if kinds <= {"int", "decimal"}:
         scale = max(part.type.scale for part in parts)
         width = max(digits_of(part.type) for part in parts) + scale
@@ -156,7 +135,7 @@ def _number_type(parts: list[Node]) -> Type:
 
 
 def stated_moment(tree: Tree, node: exp.Expr, value: Node, goal: Type) -> Node:
-    """Return a stated date or time: it is public, so it may be refused."""
+    """Return a literal date or time; it is public, so it may be refused."""
     way = {
         "date": "write it like '2026-01-31'",
         "time": "write it like '2026-01-31 12:30:00', without a time zone",
@@ -195,14 +174,13 @@ def _boolean(tree: Tree, node: exp.Boolean) -> Node:
 
 
 def _check_numbers(node: exp.Expr, *parts: Node) -> None:
-    for operand in parts:
+    for operand, name in zip(parts, _TWO, strict=False):
         if operand.type.kind not in (*NUMBERS, "null"):
-            part = node.args.get(("this", "expression")[parts.index(operand)]) or node.this
+            part = node.args.get(name) or node.this
             reason = f"{said(node)} needs numbers, but {said(part)} holds"
             refuse(part, f"{reason} {WORDS[operand.type.kind]}", TO_NUMBERS)
 
 
-_SYMBOLS: dict[type, str] = {exp.Add: "+", exp.Sub: "-", exp.Mul: "*", exp.Div: "/", exp.Mod: "%"}
 _FOLDED = {"+": operator.add, "-": operator.sub, "*": operator.mul, "/": operator.truediv}
 
 
@@ -235,17 +213,14 @@ def _arithmetic(symbol: str) -> Callable[..., Node]:
 
 
 def _folded(tree: Tree, symbol: str, a: Node, b: Node) -> Node | None:
-    """Return what two stated numbers make: 0.06 + 0.01 is 0.07."""
+    """Return the result for two literals, exactly: 0.06 + 0.01 is 0.07."""
     values = a.value, b.value
     if not all(isinstance(value, Decimal) for value in values) or symbol not in _FOLDED:
         return None
+    double = symbol == "/" or "double" in (a.type.kind, b.type.kind)
     try:
         with decimals.localcontext(prec=80):
-            value = _FOLDED[symbol](*values)
-            if symbol == "/":
-                return tree.number(value, DOUBLE)
-            double = "double" in (a.type.kind, b.type.kind)
-            return tree.number(value, DOUBLE if double else None)
+            return tree.number(_FOLDED[symbol](*values), DOUBLE if double else None)
     except (ArithmeticError, ValueError):
         return None
 
@@ -293,12 +268,12 @@ def _integers(tree: Tree, symbol: str, a: Node, b: Node, bounds: Box) -> Node:
 
 def _decimals(tree: Tree, symbol: str, a: Node, b: Node, bounds: Box) -> Node | None:
     """Return decimals added, multiplied, or a remainder; None beyond 38 digits."""
-    whole, scales = (digits_of(a.type), digits_of(b.type)), (a.type.scale, b.type.scale)
+    digits, scales = (digits_of(a.type), digits_of(b.type)), (a.type.scale, b.type.scale)
     if symbol == "*":
-        goal = decimal(sum(whole) + sum(scales), sum(scales))
+        goal = decimal(sum(digits) + sum(scales), sum(scales))
     else:
         scale = max(scales)
-        goal = decimal(max(whole) + scale + (symbol != "%"), scale)
+        goal = decimal(max(digits) + scale + (symbol != "%"), scale)
     if goal.width > 38:
         return None
     if symbol == "%":
@@ -306,8 +281,8 @@ def _decimals(tree: Tree, symbol: str, a: Node, b: Node, bounds: Box) -> Node | 
         return tree.make(goal, "({0} % {1})", a, tree.nonzero(b), bounds=bounds)
     # Beyond 18 digits DuckDB computes in 64 bits, and raises, unless an operand is wider.
     least = 19 if goal.width > 18 else 1
-    a = tree.to(a, decimal(max(whole[0] + scales[0], least), scales[0]))
-    b = tree.to(b, decimal(whole[1] + scales[1], scales[1]))
+    a = tree.to(a, decimal(max(digits[0] + scales[0], least), scales[0]))
+    b = tree.to(b, decimal(digits[1] + scales[1], scales[1]))
     return tree.make(goal, f"CAST(({{0}} {symbol} {{1}}) AS {goal.sql})", a, b, bounds=bounds)
 
 
@@ -337,18 +312,17 @@ def grown(bounds: Box, by: float) -> Box:
 
 def _abs(tree: Tree, node: exp.Expr, value: Node) -> Node:
     _check_numbers(node, value)
-    ends = value.bounds and sorted(map(abs, value.bounds))
-    bounds = None
-    if ends and value.bounds:
-        bounds = (0.0 if value.bounds[0] <= 0 <= value.bounds[1] else ends[0], ends[1])
     if value.type.kind == "null":
         return tree.null()
+    bounds = None
+    if value.bounds:
+        low, high = sorted(map(abs, value.bounds))
+        bounds = (0.0 if value.bounds[0] <= 0 <= value.bounds[1] else low, high)
     if value.type.kind == "int":  # the least integer of a type has no absolute value in it
         value = tree.with_negative(value)
         goal = integer(min(value.type.width + 1, 127))
         return tree.make(goal, "abs({0})", tree.to(value, goal), bounds=bounds)
-    goal = value.type if value.type.kind == "decimal" else DOUBLE
-    goal = replace(goal, shown="")
+    goal = replace(value.type, shown="") if value.type.kind == "decimal" else DOUBLE
     return tree.make(goal, "abs({0})", tree.to(value, goal), bounds=bounds)
 
 
@@ -390,42 +364,34 @@ def _round(tree: Tree, node: exp.Round, value: Node) -> Node:
     return tree.make(DOUBLE, f"round({{0}}, {places})", tree.to(value, DOUBLE), bounds=bounds)
 
 
-def _with_domain(sql: str, type_: Type = DOUBLE) -> Callable[..., Node]:
-    """Return the rule of a function of a DOUBLE, which its SQL has several times."""
+def _of_double(sql: str, type_: Type = DOUBLE) -> Rule:
+    """Return the rule of a function of a DOUBLE."""
 
     def apply(tree: Tree, node: exp.Expr, value: Node) -> Node:
         _check_numbers(node, value)
         let = 0 if sql.count("{0}") > 1 else None
         return tree.make(type_, sql, tree.to(value, DOUBLE), let=let)
 
-    return apply
+    return Rule(apply, _ONE)
 
 
 def small_integer(node: exp.Expr | None, most: int, what: str, *, text: bool = False) -> int:
-    """Return an integer that the query states, or refuse."""
-    negative = isinstance(node, exp.Neg)
-    inner = node.this if negative and node is not None else node
-    if isinstance(inner, exp.Literal) and (text or not inner.is_string):
-        try:
-            value = int(str(inner.this))
-        except ValueError:
-            value = most + 1
+    """Return a literal integer (with `text`, also one in quotes), or refuse."""
+    with suppress(ValueError):
+        value = int(signed_digits(node, text=text))
         if abs(value) <= most:
-            return -value if negative else value
+            return value
     given = "" if node is None else f", not {said(node)}"
     reason = f"{what} must be a literal integer of at most {most}{given}"
     raise refusal(node, reason, f"write a number from 0 to {most}")
 
 
 def _days_between(tree: Tree, node: exp.Expr, first: Node, second: Node) -> Node:
-    reason = f"the difference {said(node)} needs a DATE on both sides"
-    way = "write CAST(x AS DATE) - CAST(y AS DATE), or DATE_DIFF"
-    if first.type.kind != "date":
-        refuse(node, reason, way)
-    if second.type.kind == "text" and isinstance(second.value, str):
+    if first.type.kind == "date" and second.type.kind == "text" and second.value is not None:
         second = stated_moment(tree, node, second, DATE)
-    if second.type.kind != "date":
-        refuse(node, reason, way)
+    if not first.type.kind == second.type.kind == "date":
+        reason = f"the difference {said(node)} needs a DATE on both sides"
+        refuse(node, reason, "write CAST(x AS DATE) - CAST(y AS DATE), or DATE_DIFF")
     days = tree.tamed(first), tree.tamed(second)
     return tree.make(BIGINT, "CAST(({0} - {1}) AS BIGINT)", *days)
 
@@ -458,15 +424,13 @@ class _Membership(Rule):
 
 
 def _logic(word: str) -> Callable[..., Node]:
-    def apply(tree: Tree, node: exp.Expr, *parts: Node) -> Node:
-        for part, operand in zip((node.this, node.expression), parts, strict=True):
-            tested(part, operand)
-        return tree.make(BOOL, f"({{0}} {word} {{1}})", *parts, bounds=TRUTH)
+    """Return the rule of AND or OR."""
+
+    def apply(tree: Tree, node: exp.Expr, a: Node, b: Node) -> Node:
+        a, b = tested(node.this, a), tested(node.expression, b)
+        return tree.make(BOOL, f"({{0}} {word} {{1}})", a, b, bounds=TRUTH)
 
     return apply
-
-
-_and, _or = _logic("AND"), _logic("OR")
 
 
 def _not(tree: Tree, node: exp.Not, value: Node) -> Node:
@@ -476,13 +440,13 @@ def _not(tree: Tree, node: exp.Not, value: Node) -> Node:
 def _is(tree: Tree, node: exp.Is, operand: Node) -> Node:
     if isinstance(node.expression, exp.Null):
         return tree.make(BOOL, "({0} IS NULL)", operand, bounds=TRUTH)
-    if isinstance(node.expression, exp.Boolean) and operand.type.kind in ("bool", "null"):
-        value = "TRUE" if node.expression.this else "FALSE"
-        return tree.make(BOOL, f"({{0}} IS NOT DISTINCT FROM {value})", operand, bounds=TRUTH)
-    if isinstance(node.expression, exp.Boolean):
+    if not isinstance(node.expression, exp.Boolean):
+        refuse(node, f"{said(node)} is not supported", "use IS NULL, IS TRUE or IS FALSE")
+    if operand.type.kind not in ("bool", "null"):
         reason = f"{said(node)} needs a boolean before IS, but {said(node.this)} holds"
         refuse(node, f"{reason} {WORDS[operand.type.kind]}", "write a comparison, such as x = 1")
-    raise refusal(node, f"{said(node)} is not supported", "use IS NULL, IS TRUE or IS FALSE")
+    value = "TRUE" if node.expression.this else "FALSE"
+    return tree.make(BOOL, f"({{0}} IS NOT DISTINCT FROM {value})", operand, bounds=TRUTH)
 
 
 # --- choices ------------------------------------------------------------------------------------
@@ -514,19 +478,12 @@ def _chosen(
 ) -> Node:
     """Return CASE. The operand of a simple CASE gets a name: it is compared several times."""
     goal, chosen = alike(tree, node, values)
-    prefix, let, args = "", None, [*tests, *chosen]
+    prefix, let, count = "", None, len(tests)
+    args = [*tests, *chosen]
     if simple is not None:
         _, (simple, *tests) = alike(tree, node, [simple, *tests])
-        prefix, let, args = (
-            f"{{{len(tests) + len(chosen)}}} = ",
-            len(tests) + len(chosen),
-            [
-                *tests,
-                *chosen,
-                simple,
-            ],
-        )
-    count = len(tests)
+        let = len(args)
+        prefix, args = f"{{{let}}} = ", [*tests, *chosen, simple]
     branches = " ".join(f"WHEN {prefix}{{{i}}} THEN {{{count + i}}}" for i in range(count))
     sql = f"(CASE {branches} ELSE {{{2 * count}}} END)"
     return tree.make(goal, sql, *args, bounds=union_of(values), let=let)
@@ -538,7 +495,7 @@ def _if(tree: Tree, node: exp.If, test: Node, true: Node, *false: Node) -> Node:
 
 
 def _several(name: str) -> Rule:
-    """Return the rule of a function of any number of values that are alike."""
+    """Return the rule of a function of any number of values of one type."""
 
     def apply(tree: Tree, node: exp.Expr, *parts: Node) -> Node:
         goal, args = alike(tree, node, list(parts))
@@ -561,40 +518,32 @@ def _nullif(tree: Tree, node: exp.Nullif, a: Node, b: Node) -> Node:
     return tree.make(operand.type, sql, operand, other, bounds=a.bounds, let=0)
 
 
-_TWO = ("this", "expression")
-_ONE = ("this",)
 _COMPARED = {exp.EQ: "=", exp.NEQ: "<>", exp.LT: "<", exp.LTE: "<=", exp.GT: ">", exp.GTE: ">="} | {
     exp.NullSafeEQ: "IS NOT DISTINCT FROM",
     exp.NullSafeNEQ: "IS DISTINCT FROM",
 }
+_ARITHMETIC = {exp.Add: "+", exp.Sub: "-", exp.Mul: "*", exp.Div: "/", exp.Mod: "%"}
 
 OPERATORS: dict[type, Rule] = {
     exp.Literal: Rule(_literal, (), ("this", "is_string")),
     exp.Boolean: Rule(_boolean, (), ("this",)),
     exp.Null: Rule(lambda tree, node: tree.null()),
     exp.Paren: Rule(lambda tree, node, operand: operand, _ONE),
-    **{
-        kind: Rule(_arithmetic(symbol), _TWO, ("typed", "safe"))
-        for kind, symbol in _SYMBOLS.items()
-    },
+    **{kind: Rule(_arithmetic(s), _TWO, ("typed", "safe")) for kind, s in _ARITHMETIC.items()},
     exp.IntDiv: Rule(_int_div, _TWO),
     exp.Neg: Rule(_neg, _ONE),
     exp.Abs: Rule(_abs, _ONE),
     exp.Floor: Rule(_rounded("floor"), _ONE),
     exp.Ceil: Rule(_rounded("ceil"), _ONE),
     exp.Round: Rule(_round, _ONE, ("decimals",)),
-    exp.Sqrt: Rule(
-        _with_domain("(CASE WHEN {0} >= 0 THEN sqrt(greatest({0}, 0.0::DOUBLE)) END)"), _ONE
-    ),
-    exp.Ln: Rule(
-        _with_domain("(CASE WHEN {0} > 0 THEN ln(greatest({0}, '5e-324'::DOUBLE)) END)"), _ONE
-    ),
-    exp.IsNan: Rule(_with_domain("isnan({0})", BOOL), _ONE),
+    exp.Sqrt: _of_double("(CASE WHEN {0} >= 0 THEN sqrt(greatest({0}, 0.0::DOUBLE)) END)"),
+    exp.Ln: _of_double("(CASE WHEN {0} > 0 THEN ln(greatest({0}, '5e-324'::DOUBLE)) END)"),
+    exp.IsNan: _of_double("isnan({0})", BOOL),
     **{kind: Rule(_truth(f"({{0}} {symbol} {{1}})"), _TWO) for kind, symbol in _COMPARED.items()},
     exp.Between: Rule(_truth("({0} BETWEEN {1} AND {2})"), ("this", "low", "high")),
     exp.In: _Membership(_in, ("this", "expressions")),
-    exp.And: Rule(_and, _TWO),
-    exp.Or: Rule(_or, _TWO),
+    exp.And: Rule(_logic("AND"), _TWO),
+    exp.Or: Rule(_logic("OR"), _TWO),
     exp.Not: Rule(_not, _ONE),
     exp.Is: Rule(_is, _ONE, ("expression",)),
     exp.Case: _Branches(_case),

@@ -1,8 +1,7 @@
-"""The closed list of SQL expressions that are answered: of each its operands and its rule.
+"""The closed list of supported SQL expressions, and `compiled`, which applies their rules.
 
-A rule says the type, the SQL and the bounds of a node. `skdp.sql.ir` says why no node raises;
-`skdp.sql.operators` has the rules of operators. Here are those of functions of dates and texts and
-of casts, and `compiled`, which applies them.
+A rule gives the type, the SQL and the bounds of a node. `skdp.sql.ir` says why no node raises;
+`skdp.sql.operators` has the rules of operators, this module those of casts, dates and texts.
 """
 
 from __future__ import annotations
@@ -31,6 +30,7 @@ from skdp.sql.ir import (
     TIME,
     TIMES,
     WORDS,
+    ZONED,
     Node,
     TooLargeError,
     Tree,
@@ -41,6 +41,8 @@ from skdp.sql.ir import (
     text_of,
 )
 from skdp.sql.operators import (
+    _ONE,
+    _TWO,
     OPERATORS,
     TO_DATES,
     TRUTH,
@@ -51,44 +53,32 @@ from skdp.sql.operators import (
     tested,
 )
 
-__all__ = [
-    "FUNCTIONS",
-    "RELEASED",
-    "RULES",
-    "SHIFTED",
-    "Scope",
-    "compiled",
-    "condition",
-    "value_of_subquery",
-]
-
-
 # --- dates --------------------------------------------------------------------------------------
 
 
 def _dated(tree: Tree, node: exp.Expr, value: Node, part: exp.Expr | None = None) -> Node:
-    """Return a date or time as a TIMESTAMP, of the years that its type says."""
+    """Return a date or timestamp as TIMESTAMP, or refuse other values."""
     if value.type.kind not in TIMES:
         reason = f"{said(node)} needs a date or timestamp, but {said(part or node.this)} holds"
         refuse(part or node, f"{reason} {WORDS[value.type.kind]}", TO_DATES)
     return tree.local(value)
 
 
-# Of each part of a date its bounds, None for those of the year.
+# Bounds of the parts of a date; those of years follow from the type.
 _PARTS: dict[str, Any] = {
     "year": None,
-    "quarter": (1, 4),
-    "month": (1, 12),
-    "week": (1, 53),
-    "day": (1, 31),
-    "dayofweek": (0, 6),
-    "isodow": (1, 7),
-    "dayofyear": (1, 366),
-    "hour": (0, 23),
-    "minute": (0, 59),
-    "second": (0, 59),
-    "millisecond": (0, 59_999),
-    "microsecond": (0, 59_999_999),
+    "quarter": (1.0, 4.0),
+    "month": (1.0, 12.0),
+    "week": (1.0, 53.0),
+    "day": (1.0, 31.0),
+    "dayofweek": (0.0, 6.0),
+    "isodow": (1.0, 7.0),
+    "dayofyear": (1.0, 366.0),
+    "hour": (0.0, 23.0),
+    "minute": (0.0, 59.0),
+    "second": (0.0, 59.0),
+    "millisecond": (0.0, 59_999.0),
+    "microsecond": (0.0, 59_999_999.0),
     "epoch": None,
     "isoyear": None,
 }
@@ -107,23 +97,17 @@ def _part(tree: Tree, node: exp.Expr, name: str, value: Node, part: exp.Expr) ->
         refuse(node, f"EXTRACT of {name!r} from a date is not supported", way)
     if value.type.kind == "clock" and name in _CLOCK:
         goal = DOUBLE if name == "epoch" else BIGINT
-        return tree.make(
-            goal, f"{name}({{0}})", value, bounds=_PARTS[name] and _floats(_PARTS[name])
-        )
+        return tree.make(goal, f"{name}({{0}})", value, bounds=_PARTS[name])
     moment = _dated(tree, node, value, part)
     if name == "epoch":
         return tree.make(DOUBLE, "epoch({0})", moment)
     years = moment.type.width
-    ends = _PARTS[name] or ((0 if not years else -years), 9999 + years)
-    return tree.make(integer(32), f"{name}({{0}})", moment, bounds=_floats(ends))
-
-
-def _floats(pair: tuple[int, int]) -> tuple[float, float]:
-    return float(pair[0]), float(pair[1])
+    bounds = _PARTS[name] or (-float(years) if years else 0.0, 9999.0 + years)
+    return tree.make(integer(32), f"{name}({{0}})", moment, bounds=bounds)
 
 
 def _part_function(name: str) -> Rule:
-    return Rule(lambda tree, node, operand: _part(tree, node, name, operand, node.this), ("this",))
+    return Rule(lambda tree, node, operand: _part(tree, node, name, operand, node.this), _ONE)
 
 
 def _extract(tree: Tree, node: exp.Extract, value: Node) -> Node:
@@ -149,17 +133,13 @@ def _trunc(tree: Tree, node: exp.Expr, value: Node) -> Node:
 def _date_diff(tree: Tree, node: exp.Expr, last: Node, first: Node) -> Node:
     unit = _unit_of(node, "DATE_DIFF in")
     kinds = {operand.type.kind for operand in (last, first)} & set(TIMES)
-    goal = (
-        TIME if kinds != {"zoned"} else next(t.type for t in (last, first) if t.type.kind in kinds)
-    )
+    goal = ZONED if kinds == {"zoned"} else TIME
     ends = []
     for operand, part in ((first, node.expression), (last, node.this)):
-        given = operand
         if operand.type.kind == "text" and isinstance(operand.value, str) and kinds:
-            given = stated_moment(tree, node, operand, goal)
-        ends.append(_dated(tree, node, given, part))
-    sql = f"date_diff('{unit}', {{0}}, {{1}})"
-    return tree.make(BIGINT, sql, *ends)
+            operand = stated_moment(tree, node, operand, goal)
+        ends.append(_dated(tree, node, operand, part))
+    return tree.make(BIGINT, f"date_diff('{unit}', {{0}}, {{1}})", *ends)
 
 
 _FORMAT = re.compile(r"(?:[^%]|%(?:-[dmyHIMSj]|[aAbBcdfgGHIjmMnpSuUVwWxXyYzZ%]))*")
@@ -177,54 +157,51 @@ def _strftime(tree: Tree, node: exp.TimeToStr, value: Node, form: Node) -> Node:
     return tree.make(TEXT, "strftime({0}, {1})", _dated(tree, node, moment, part), stated)
 
 
-def _name_of_day(name: str) -> Rule:
+def _name_of(part: str) -> Rule:
+    """Return the rule of the name of a day or month."""
     return Rule(
-        lambda tree, node, operand: tree.make(TEXT, f"{name}({{0}})", _dated(tree, node, operand)),
-        ("this",),
+        lambda tree, node, operand: tree.make(TEXT, f"{part}({{0}})", _dated(tree, node, operand)),
+        _ONE,
     )
 
 
+# The length of intervals in years, or more.
 _YEARS = {"YEAR": 1.0, "MONTH": 1 / 12, "WEEK": 1 / 52, "DAY": 1 / 365}
+_YEARS |= dict.fromkeys(("HOUR", "MINUTE", "SECOND"), 1 / 8760)
 
 
 def _shifted(tree: Tree, node: exp.Binary, value: Node) -> Node:
     span = node.expression
     only(span, "this", "unit")
-    unit = span.args["unit"].name.upper() if span.args.get("unit") is not None else ""
-    unit = unit.rstrip("S")
-    if unit not in ("YEAR", "MONTH", "WEEK", "DAY", "HOUR", "MINUTE", "SECOND"):
+    unit = span.args["unit"].name.upper().rstrip("S") if span.args.get("unit") is not None else ""
+    if unit not in _YEARS:
         way = "use YEAR, MONTH, WEEK, DAY, HOUR, MINUTE or SECOND, such as INTERVAL 3 DAY"
         refuse(node, f"the unit of {said(span)} is not supported", way)
     count = small_integer(span.this, 10_000, "the length of an interval", text=True)
     moment = _dated(tree, node, value)
-    years = moment.type.width + math.ceil(abs(count) * _YEARS.get(unit, 1 / 8760)) + 1
+    years = moment.type.width + math.ceil(abs(count) * _YEARS[unit]) + 1
     if years > MOST_YEARS:
         reason = f"{said(node)} moves a date by more than {MOST_YEARS:,} years"
         refuse(node, reason, "use shorter intervals")
     symbol = "+" if isinstance(node, exp.Add) else "-"
     sql = f"({{0}} {symbol} INTERVAL ({count}) {unit})"
-    goal = replace(TIME, width=years)
-    if value.type.kind == "date" and unit in _YEARS:
+    if value.type.kind == "date" and unit in ("YEAR", "MONTH", "WEEK", "DAY"):
         return tree.make(replace(DATE, width=years), f"CAST({sql} AS DATE)", moment)
     if value.type.kind == "zoned":
-        zoned = replace(value.type, width=years, shown="")
-        return tree.make(zoned, f"timezone('UTC', {sql})", moment)
-    return tree.make(goal, sql, moment)
+        return tree.make(replace(ZONED, width=years), f"timezone('UTC', {sql})", moment)
+    return tree.make(replace(TIME, width=years), sql, moment)
 
 
 # --- casts --------------------------------------------------------------------------------------
 
 
-def _integer_of(width: int, kind: str) -> tuple[str, Type]:
-    return kind, Type("int", kind, width)
-
-
+# Names in sqlglot: the type in DuckDB of a cast, and the type of its result.
 _CASTS: dict[str, tuple[str, Type]] = {
-    "TINYINT": _integer_of(7, "TINYINT"),
-    "SMALLINT": _integer_of(15, "SMALLINT"),
-    "INT": _integer_of(31, "INTEGER"),
+    "TINYINT": ("TINYINT", Type("int", "TINYINT", 7)),
+    "SMALLINT": ("SMALLINT", Type("int", "SMALLINT", 15)),
+    "INT": ("INTEGER", Type("int", "INTEGER", 31)),
     "BIGINT": ("BIGINT", BIGINT),
-    "INT128": _integer_of(127, "HUGEINT"),
+    "INT128": ("HUGEINT", Type("int", "HUGEINT", 127)),
     "UTINYINT": ("UTINYINT", Type("int", "SMALLINT", 8)),
     "USMALLINT": ("USMALLINT", Type("int", "INTEGER", 16)),
     "UINT": ("UINTEGER", Type("int", "BIGINT", 32)),
@@ -275,7 +252,8 @@ def _cast(tree: Tree, node: exp.Cast, value: Node) -> Node:
         sql = "(CAST({0} AS VARCHAR) || '+00')"
         return tree.make(TEXT, sql, tree.local(value))
     if (kind, value.type.sql) == (goal.kind, goal.sql) and value.type.width <= goal.width:
-        return value if goal.kind in NUMBERS else _as_varchar(tree, value)
+        # A column of an ENUM is no VARCHAR in an answer.
+        return tree.make(TEXT, "{0}", value) if value.type == TEXT and value.type.shown else value
     bounds = None
     if kind in NUMBERS and goal.kind in NUMBERS:
         bounds = value.bounds if goal.kind in ("double", "float") else grown(value.bounds, 1.0)
@@ -290,18 +268,7 @@ def _cast(tree: Tree, node: exp.Cast, value: Node) -> Node:
     return tree.make(goal, sql, value, bounds=bounds)
 
 
-def _as_varchar(tree: Tree, value: Node) -> Node:
-    """Return a text as VARCHAR, which a column of an ENUM is not."""
-    return (
-        value
-        if not value.type.shown
-        else tree.make(TEXT, "{0}", value)
-        if value.type == TEXT
-        else value
-    )
-
-
-# What is cast to what; times of day, UUIDs and binary values to text and back alone.
+# Casts stay within a family, or are to or from text. Other kinds are families of their own.
 _FAMILIES = {
     **dict.fromkeys((*NUMBERS, "bool"), "number"),
     **dict.fromkeys(TIMES, "time"),
@@ -322,10 +289,9 @@ def _decimal_of(node: exp.Cast) -> Type:
 
 
 def _check_texts(node: exp.Expr, *parts: Node) -> None:
-    for place, operand in enumerate(parts):
+    listed = node.expressions or [node.this, node.args.get("expression")]
+    for part, operand in zip(listed, parts, strict=False):
         if operand.type.kind not in ("text", "null"):
-            listed = node.expressions or [node.this, node.args.get("expression")]
-            part = listed[place] if place < len(listed) and listed[place] is not None else node.this
             reason = f"{said(node)} needs text, but {said(part)} holds {WORDS[operand.type.kind]}"
             refuse(part, reason, "use CAST(x AS VARCHAR)")
 
@@ -348,15 +314,15 @@ def _stated_text(tree: Tree, node: exp.Expr, part: exp.Expr, what: str) -> Node:
 
 
 def _matches(sql: str) -> Rule:
-    """Return the rule of a comparison of a text with a stated one."""
+    """Return the rule of a comparison of a text with a literal."""
 
     def apply(tree: Tree, node: exp.Expr, value: Node) -> Node:
         _check_texts(node, value)
         pattern = _stated_text(tree, node, node.expression, "the pattern")
-        given = sql.replace("{0} ", "{0} NOT ") if node.args.get("negate") else sql
-        return tree.make(BOOL, given, value, pattern, bounds=TRUTH)
+        test = sql.replace("{0} ", "{0} NOT ") if node.args.get("negate") else sql
+        return tree.make(BOOL, test, value, pattern, bounds=TRUTH)
 
-    return Rule(apply, ("this",), ("expression", "negate"))
+    return Rule(apply, _ONE, ("expression", "negate"))
 
 
 def _substring(tree: Tree, node: exp.Substring, value: Node) -> Node:
@@ -378,11 +344,11 @@ def _end_of_text(name: str) -> Rule:
             refuse(node, f"{said(node)}: the length must not be negative", "write 0 or more")
         return tree.make(TEXT, f'"{name}"({{0}}, {size})', value)
 
-    return Rule(apply, ("this",), ("expression",))
+    return Rule(apply, _ONE, ("expression",))
 
 
 def _joined(tree: Tree, node: exp.Expr, *parts: Node) -> Node:
-    """Return texts put together, cut: otherwise few steps fill any memory."""
+    """Return texts put together, cut: otherwise a few steps could fill any memory."""
     _check_texts(node, *parts)
     hole = "coalesce({{{}}}, '')" if isinstance(node, exp.Concat) else "{{{}}}"
     pieces = " || ".join(f'"left"({hole.format(i)}, {LONGEST})' for i in range(len(parts)))
@@ -400,25 +366,16 @@ def _replace(tree: Tree, node: exp.Replace, value: Node) -> Node:
     return tree.make(TEXT, f'"left"({inner}, {LONGEST})', value, old, new)
 
 
-_TWO = ("this", "expression")
-_ONE = ("this",)
 SHIFTED = Rule(_shifted, _ONE, ("expression", "typed", "safe"))  # by an interval
+_OF_DATES = (exp.Year, exp.Quarter, exp.Month, exp.Week, exp.Day, exp.DayOfWeek, exp.DayOfYear)
+_OF_TIMES = (exp.Hour, exp.Minute, exp.Second)
 FUNCTIONS: dict[type, Rule] = {
-    exp.Year: _part_function("year"),
-    exp.Quarter: _part_function("quarter"),
-    exp.Month: _part_function("month"),
-    exp.Week: _part_function("week"),
-    exp.Day: _part_function("day"),
-    exp.DayOfWeek: _part_function("dayofweek"),
+    **{kind: _part_function(kind.__name__.lower()) for kind in (*_OF_DATES, *_OF_TIMES)},
     exp.DayOfWeekIso: _part_function("isodow"),
-    exp.DayOfYear: _part_function("dayofyear"),
-    exp.Hour: _part_function("hour"),
-    exp.Minute: _part_function("minute"),
-    exp.Second: _part_function("second"),
     exp.TimeToUnix: _part_function("epoch"),
-    exp.Extract: Rule(_extract, ("expression",), ("this",)),
-    exp.Monthname: _name_of_day("monthname"),
-    exp.Dayname: _name_of_day("dayname"),
+    exp.Extract: Rule(_extract, ("expression",), _ONE),
+    exp.Monthname: _name_of("monthname"),
+    exp.Dayname: _name_of("dayname"),
     exp.TimestampTrunc: Rule(_trunc, _ONE, ("unit",)),
     exp.DateTrunc: Rule(_trunc, _ONE, ("unit",)),
     exp.DateDiff: Rule(_date_diff, _TWO, ("unit", "date_part_boundary")),
@@ -442,7 +399,7 @@ FUNCTIONS: dict[type, Rule] = {
 }
 
 
-RELEASED = "skdp_released"  # in the meta of a subquery: what it has released
+RELEASED = "skdp_released"  # in the meta of a subquery: its released number
 _ONE_SET = "write columns in GROUP BY, and one query for each set of columns"
 _INSTEAD: dict[type, str] = {
     **dict.fromkeys((exp.Cube, exp.Rollup, exp.GroupingSets), _ONE_SET),
@@ -454,27 +411,23 @@ RULES: dict[type, Rule] = OPERATORS | FUNCTIONS  # what is answered, by exact ty
 
 
 class Scope(Protocol):
-    """Where an expression stands: what its names mean, and what else it may hold there."""
+    """The place of an expression in a query: its columns, and syntax that is special there."""
 
     @property
     def tree(self) -> Tree:
         """Return the nodes of the query."""
 
     def column(self, node: exp.Column) -> Node:
-        """Return what a name means, or refuse it."""
+        """Return the column of a name, or refuse it."""
 
     def special(self, node: exp.Expr) -> Node | None:
-        """Return what a node means here and nowhere else; None for what means the same."""
+        """Return the node of syntax that is special in this scope, such as an aggregate."""
 
 
 def compiled(root: exp.Expr, scope: Scope) -> Node:
-    """Return an expression as a node, or refuse it. Each part is looked at once.
-
-    Raises
-    ------
-    QueryRefusedError
-    """
+    """Return an expression as a node, or refuse it."""
     seen, at = scope.tree.seen, id(scope)
+    # A stack, since Python's own would end at long chains. Each part of a query is compiled once.
     stack: list[tuple[exp.Expr, Rule | None, list[exp.Expr]]] = [(root, None, [])]
     while stack:
         node, rule, parts = stack.pop()
@@ -482,26 +435,26 @@ def compiled(root: exp.Expr, scope: Scope) -> Node:
             continue
         try:
             if rule is None:
-                result = _whole(node, scope)
+                result = _leaf(node, scope)
                 if result is None:
                     rule, parts = _rule(node)
                     if not parts:
-                        result = rule.made(scope.tree, node)
+                        result = rule.build(scope.tree, node)
             else:
-                result = rule.made(scope.tree, node, *(seen[at, id(part)][0] for part in parts))
+                result = rule.build(scope.tree, node, *(seen[at, id(part)][0] for part in parts))
         except TooLargeError as error:
             refuse(node, str(error), "use fewer or shorter parts, or compute some in a subquery")
         if result is None:
             stack.append((node, rule, parts))
             stack += [(part, None, []) for part in reversed(parts)]
         else:
-            seen[at, id(node)] = result, node, scope  # both are kept: their ids stay theirs
+            seen[at, id(node)] = result, node, scope  # as long as these live, ids are theirs
     value: Node = seen[at, id(root)][0]
     return value
 
 
-def _whole(node: exp.Expr, scope: Scope) -> Node | None:
-    """Return what is no operator: a column, a subquery, what only this scope knows."""
+def _leaf(node: exp.Expr, scope: Scope) -> Node | None:
+    """Return the node of a column, a subquery, or syntax that is special in this scope."""
     if isinstance(node, exp.Subquery):
         return value_of_subquery(node)
     value = scope.special(node)
@@ -511,7 +464,7 @@ def _whole(node: exp.Expr, scope: Scope) -> Node | None:
 
 
 def _rule(node: exp.Expr) -> tuple[Rule, list[exp.Expr]]:
-    """Return the rule for a node and its operands."""
+    """Return the rule of a node, and its operands."""
     kinds = next((kinds for kinds in _CHAINS if isinstance(node, kinds)), None)
     if kinds is not None:
         terms: list[tuple[exp.Expr, exp.Expr]] = []
@@ -525,8 +478,8 @@ def _rule(node: exp.Expr) -> tuple[Rule, list[exp.Expr]]:
             terms = [(at, exp.Add()), *reversed(terms)]
             signs = ["-" if isinstance(of, exp.Sub) else "+" for _, of in terms]
             adds = isinstance(node, exp.Add | exp.Sub)
-            step = None if adds else RULES[type(node)].made
-            return Rule(_chained(step, signs)), [term for term, _ in terms]
+            step = None if adds else RULES[type(node)].build
+            return Rule(_chain(step, signs)), [term for term, _ in terms]
     if isinstance(getattr(node, "expression", None), exp.Interval):
         if not isinstance(node, exp.Add | exp.Sub):
             reason = f"{said(node)}: an interval can only be added to or subtracted from a date"
@@ -546,50 +499,40 @@ def _rule(node: exp.Expr) -> tuple[Rule, list[exp.Expr]]:
     return result, result.parts(node)
 
 
-def _chained(step: Any, signs: list[str]) -> Callable[..., Node]:
+def _chain(step: Any, signs: list[str]) -> Callable[..., Node]:
     """Return the rule of a long chain: its terms are put together in pairs."""
 
-    def apply(tree: Tree, node: exp.Expr, *terms: Node) -> Node:
-        rest = list(zip(signs, terms, strict=True))
-        while len(rest) > 1:
-            pairs = []
-            for (a_sign, a), *more in (rest[i : i + 2] for i in range(0, len(rest), 2)):
-                if not more:
-                    pairs.append((a_sign, a))
-                    continue
-                ((b_sign, b),) = more
-                if step is not None:
-                    pairs.append(("+", step(tree, node, a, b)))
-                elif a_sign == b_sign:
-                    pairs.append((a_sign, RULES[exp.Add].made(tree, node, a, b)))
-                else:
-                    first, second = (a, b) if a_sign == "+" else (b, a)
-                    pairs.append(("+", RULES[exp.Sub].made(tree, node, first, second)))
-            rest = pairs
-        return rest[0][1]
+    def pair(tree: Tree, node: exp.Expr, a: Any, b: Any) -> tuple[str, Node]:
+        if step is not None:
+            return "+", step(tree, node, a[1], b[1])
+        if a[0] == b[0]:
+            return a[0], RULES[exp.Add].build(tree, node, a[1], b[1])
+        first, second = (a, b) if a[0] == "+" else (b, a)
+        return "+", RULES[exp.Sub].build(tree, node, first[1], second[1])
+
+    def apply(tree: Tree, node: exp.Expr, *operands: Node) -> Node:
+        terms = list(zip(signs, operands, strict=True))
+        while len(terms) > 1:
+            odd = terms[len(terms) // 2 * 2 :]
+            pairs = zip(terms[::2], terms[1::2], strict=False)
+            terms = [*(pair(tree, node, a, b) for a, b in pairs), *odd]
+        return terms[0][1]
 
     return apply
 
 
 def value_of_subquery(node: exp.Subquery) -> Node:
-    """Return the number that a subquery has released.
-
-    Raises
-    ------
-    OverUnits
-        If it is to be released first.
-    """
+    """Return the number that a subquery has released; OverUnits if it is to be released first."""
     known = node.meta.get(RELEASED)  # a comment of the query may hold text of this name
     if isinstance(known, Node):
         return known
     only(node, "this")
-    error = refusal(
-        node,
-        f"the subquery {said(node)} inside an expression is not supported",
+    way = (
         "write a subquery with one aggregate over all rows, without GROUP BY; EXISTS and IN are "
-        "allowed as conditions of WHERE, by themselves or joined by AND",
+        "allowed as conditions of WHERE, by themselves or joined by AND"
     )
-    raise OverUnits(node.this, str(error))
+    reason = f"the subquery {said(node)} inside an expression is not supported"
+    raise OverUnits(node.this, str(refusal(node, reason, way)))
 
 
 def condition(node: exp.Expr, scope: Scope) -> Node:

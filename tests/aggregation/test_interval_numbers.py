@@ -163,10 +163,10 @@ def test_results_are_those_of_each_key(monkeypatch, delta, stated):
 
     def columns():
         made = {}
-        for name, (one, terms, releases, pure) in by._noisy.items():
-            made |= _results.interval_of(one, terms, releases, pure=pure)
-            if one.kind == "mean":
-                made |= _results.interval_of(one, terms, releases, pure=pure, spread=releases[0])
+        for name, (aggregate, releases, pure) in by._noisy.items():
+            made |= _results.interval_of(aggregate, releases, pure=pure)
+            if aggregate.kind == "mean":
+                made |= _results.interval_of(aggregate, releases, pure=pure, spread=releases[0])
             assert len(made[name if name != "h" else "h_0"]) == len(stated)
         return made
 

@@ -625,7 +625,7 @@ MUTANTS = (
     ),
     _m(
         "each part of a query has the whole price", "sql._stages",
-        "    part = float(whole) / parts\n    while Fraction(part) * parts > Fraction(whole):", "    part = float(whole)\n    while False:",
+        "    part = float(amount) / parts\n    while Fraction(part) * parts > Fraction(amount):", "    part = float(amount)\n    while False:",
         "tests/sql/test_sql_subqueries.py::test_parts_of_a_price_add_up_to_no_more",
     ),
     _m(
