@@ -55,9 +55,10 @@ from skdp.preprocessing import (
     DPMinMaxScaler,
     DPOneHotEncoder,
     DPOrdinalEncoder,
+    DPQuantileTransformer,
+    DPRobustScaler,
     DPStandardScaler,
 )
-from skdp.quantile import DPQuantileTransformer, DPRobustScaler
 
 __all__ = ["make_private"]
 

@@ -17,7 +17,7 @@ from skdp._docstrings import documenter
 from skdp.base.scalers import NAN_POLICY, Floats, finite
 from skdp.budget import PrivacyBudget
 from skdp.parameters import FLAG, Integers, Table
-from skdp.quantile._quantiles import TEXTS, QuantileFit
+from skdp.quantile import TEXTS, QuantileFit
 
 # An interquartile range below this part of the bounds' width is taken for none.
 _RESOLUTION = 2.0**-16
@@ -111,7 +111,7 @@ class DPRobustScaler(QuantileFit):
     Notes
     -----
     **Privacy.** *Released*: bounds, if not stated (at most 20%), and up to three quantiles of each
-    column, with the *sensitivity* and *mechanism* of `DPQuantile`. *Charged*: (epsilon, delta),
+    column, with the *sensitivity* and *mechanism* of `skdp.quantile.DPQuantile`. *Charged*: (epsilon, delta),
     once, before any noise, to ``budget``. With ``with_centering=False, with_scaling=False`` nothing
     is released or charged. With ``nan_policy="omit"`` the same is released for each column, over
     the rows that have a value in it. A replaced row may join or leave these rows, so ranks may move
@@ -129,7 +129,7 @@ class DPRobustScaler(QuantileFit):
     Examples
     --------
     >>> import numpy as np
-    >>> from skdp.quantile import DPRobustScaler
+    >>> from skdp.preprocessing import DPRobustScaler
     >>> X = np.random.default_rng(0).normal([170.0, 70.0], [10.0, 12.0], size=(10_000, 2))
     >>> scaler = DPRobustScaler(bounds=([120, 30], [220, 150]), unit_variance=True, random_state=0)
     >>> np.abs(scaler.fit_transform(X).std(axis=0) - 1) < 0.05
@@ -274,12 +274,12 @@ class DPQuantileTransformer(QuantileFit):
 
     See Also
     --------
-    DPQuantile : The quantiles alone.
+    skdp.quantile.DPQuantile : The quantiles alone.
 
     Notes
     -----
     **Privacy.** *Released*: bounds, if not stated (at most 20%), and the inner landmarks of every
-    column, with the *sensitivity* and *mechanism* of `DPQuantile`. *Charged*: (epsilon, delta),
+    column, with the *sensitivity* and *mechanism* of `skdp.quantile.DPQuantile`. *Charged*: (epsilon, delta),
     once, before any noise, to ``budget``. With ``nan_policy="omit"`` the same is released for each
     column, over the rows that have a value in it. A replaced row may join or leave these rows, so
     ranks may move by two steps. Without stated bounds, the number of these rows (5% of the column's
@@ -299,7 +299,7 @@ class DPQuantileTransformer(QuantileFit):
     Examples
     --------
     >>> import numpy as np
-    >>> from skdp.quantile import DPQuantileTransformer
+    >>> from skdp.preprocessing import DPQuantileTransformer
     >>> X = np.random.default_rng(0).lognormal(3.0, 1.0, size=(20_000, 1))
     >>> transformer = DPQuantileTransformer(bounds=(0, 1000), prior="log", random_state=0)
     >>> ranks = transformer.fit_transform(X)

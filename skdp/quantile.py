@@ -7,13 +7,14 @@ one (proofs: quantiles.md). Every fit is (epsilon, delta)-differentially private
 
 from __future__ import annotations
 
+import importlib
 import itertools
 import math
 from abc import abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass
 from fractions import Fraction
-from typing import Any, ClassVar, Self
+from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -42,6 +43,19 @@ from skdp.queries import (
     spread,
 )
 from skdp.tabular import Rows
+
+if TYPE_CHECKING:
+    from skdp.preprocessing import DPQuantileTransformer as DPQuantileTransformer
+    from skdp.preprocessing import DPRobustScaler as DPRobustScaler
+
+__all__ = ["DPMedian", "DPQuantile", "DPQuantileTransformer", "DPRobustScaler"]
+
+
+def __getattr__(name: str) -> Any:
+    if name in ("DPQuantileTransformer", "DPRobustScaler"):  # where they were until 0.2
+        return getattr(importlib.import_module("skdp.preprocessing"), name)
+    raise AttributeError(f"module 'skdp.quantile' has no attribute {name!r}")
+
 
 _MISSED = 0.05  # chance that a released quantile is further off than `error_bound`
 _DRAWS = 800  # quantiles that are drawn for an expected error: its error is then about 4%
