@@ -30,10 +30,10 @@ from skdp.base.scalers import (
     release_present_range,
     release_range,
     release_weighted_moments,
-    root_error,
     warn_of_doubtful_bounds,
 )
 from skdp.budget import PrivacyBudget
+from skdp.confidence.equations import root_error
 from skdp.core import Box
 from skdp.parameters import FLAG, Reals, Table
 

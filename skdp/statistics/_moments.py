@@ -15,8 +15,8 @@ from numpy.typing import ArrayLike
 
 from skdp.base import CallContext, check_integer
 from skdp.base.context import public_key
-from skdp.base.scalers import FOURTH_MOMENT, moment_errors, root_error
 from skdp.budget import PrivacyBudget
+from skdp.confidence.equations import FOURTH_MOMENT, moment_errors, root_error
 from skdp.confidence.limits import MeanLimits, spread_seen
 from skdp.core import (
     Mean,
