@@ -86,9 +86,7 @@ class DPSelectKBest(theirs.SelectorMixin, TargetErrorMixin, Transformer):
     epsilon : float, default=1.0
     delta : float, default=0.0
         In [0, 1). Above zero: Gaussian noise, which is smaller where there are several columns.
-    max_rows_per_unit : int or "private", default="private"
-    budget : PrivacyBudget or None, default=None
-    random_state : int, RandomState or None, default=None
+    {fit}
 
     Attributes
     ----------
@@ -100,9 +98,7 @@ class DPSelectKBest(theirs.SelectorMixin, TargetErrorMixin, Transformer):
     classes_ : ndarray of shape (n_classes,)
         Only with ``"f_classif"``: the classes, stated or selected. With fewer than two classes
         there are no scores, and the first k columns are kept.
-    n_features_in_, feature_names_in_ : int, ndarray of shape (n_features_in_,)
-    max_rows_per_unit_ : int
-    privacy_ : skdp.core.PrivacyCertificate
+    {fitted}
 
     Raises
     ------

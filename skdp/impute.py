@@ -112,9 +112,7 @@ class DPSimpleImputer(ExpectedErrorMixin, Transformer):
     delta : float, default=0.0
         In [0, 1). Above zero, noise is Gaussian, which is smaller if there are several columns. If
         categories are selected, half of delta covers the categories that only one row has.
-    max_rows_per_unit : int or "private", default="private"
-    budget : PrivacyBudget or None, default=None
-    random_state : int, RandomState or None, default=None
+    {fit}
 
     Attributes
     ----------
@@ -128,10 +126,8 @@ class DPSimpleImputer(ExpectedErrorMixin, Transformer):
         NaN for all other strategies.
     bounds_ : tuple of two ndarrays of shape (n_features,) or None
         For means and medians: the bounds, stated or learned.
-    n_features_in_, feature_names_in_ : int, ndarray of shape (n_features_in_,)
-    max_rows_per_unit_ : int
-    privacy_ : skdp.core.PrivacyCertificate
-        What was released, by which mechanism, at which cost; with a constant it says that nothing
+    {fitted}
+        ... With a constant it says that nothing
         was released: no releases, epsilon 0.
 
     Raises

@@ -1,18 +1,15 @@
-"""What parameters may be, and what docstrings say of those that many estimators share.
+"""What parameters may be: constraints, public labels, bounds of columns.
 
 A class has a table of constraints. A constraint is a value that a parameter may take (a word,
 None), a set of numbers (`Integers`, `Reals`), `FLAG`, or a function of value and name that raises;
 a tuple holds alternatives. Errors name the parameter, what it may be and what it is, and come
 before any charge. Bounds of columns are read from the forms in which users state them.
-`SHARED_TEXTS` are filled into docstrings.
 """
 
 from __future__ import annotations
 
-import inspect
 import math
 import numbers
-import textwrap
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from contextlib import contextmanager
@@ -464,111 +461,3 @@ def columns_of(like: Any) -> int | None:
         shape: Any = getattr(like, "shape", None) or (() if like is None else np.shape(like))
         width = shape[1] if len(shape) == 2 else None
     return None if width is None else int(width)
-
-
-# --- what docstrings say of parameters that many estimators share ---------------------------------
-
-# By what stands before the colon of an entry in a docstring.
-SHARED_TEXTS = {
-    "bounds": (
-        "Range of each column, from public knowledge: two numbers, two arrays, or a mapping from "
-        "column name to (low, high); values beyond them count as the nearest bound. "
-        '``"private"`` learns them, for at most a fifth of the allowance.'
-    ),
-    "budget": (
-        "Budget to charge; it also sets the neighbouring relation. None: the budget of an "
-        "enclosing ``with budget:`` block, if there is one."
-    ),
-    "classes": (
-        "All class labels, from public knowledge, because which labels occur in y is private. Rows "
-        'with another label are left out. ``"private"`` selects the labels that enough rows have, '
-        "for a tenth of the allowance and half of delta. It needs delta above 0, labels that are "
-        "text, numbers or booleans, and a table that is not in parts. With fewer than two labels "
-        "selected, `fit` warns, and every row gets the one class."
-    ),
-    "delta": "In [0, 1). Zero: pure epsilon-DP.",
-    "epsilon": "Privacy loss of a fit; finite, above 0.",
-    "epsilon, delta": "Privacy loss of the call.",
-    "groups": (
-        "Id of the unit (a user, say) that each row belongs to. All rows of one id are protected "
-        "together. A budget with a `unit` needs groups; any other budget refuses them. Rows "
-        "without an id are left out if a unit is added or removed, and refused otherwise."
-    ),
-    "max_rows_per_unit": (
-        'With `groups`: how many rows of each unit are used at most. ``"private"`` chooses this '
-        "number for 10% of the allowance, so that about 99 in 100 units keep all their rows."
-    ),
-    "n_rows": (
-        '``"private"``: the number of rows is protected, so X may be a selection of rows by '
-        'private values. ``"public"``: anyone may know the number of rows; less noise. Not '
-        'possible under "add_or_remove_one".'
-    ),
-    "n_samples, n_features": "Not used: the cost of a fit does not depend on them.",
-    "random_state": (
-        'Seeds post-processing, and noise only inside ``skdp.config_context(noise="seeded")``.'
-    ),
-    "weight_bound": (
-        "The largest weight, from public knowledge; above 0. Needed for a fit with `sample_weight`."
-    ),
-    # attributes
-    "bounds_": "The bounds, stated or learned.",
-    "classes_": (
-        "`classes`, sorted; if private, the selected labels. With fewer than two selected, the fit "
-        "learns nothing else: of the attributes below it sets only `privacy_`, "
-        "`max_rows_per_unit_` and those that describe X."
-    ),
-    "max_rows_per_unit_": "With `groups`: how many rows of each unit were used at most.",
-    "n_features_in_, feature_names_in_": (
-        "Number of columns; their names, if X has names that are strings."
-    ),
-    "privacy_": "What was released, by which mechanism, at which cost.",
-    # errors
-    "BudgetExceededError, SealedBudgetError, LedgerError": (
-        "In `fit`, if the budget cannot grant (epsilon, delta)."
-    ),
-}
-_SECTIONS = ("Parameters", "Attributes", "Raises")
-_WIDTH = 100
-
-
-def filled(doc: str) -> str:
-    """Return a docstring in which entries without a description have their shared text.
-
-    A description that begins with ``...`` continues the shared text.
-    """
-    lines, section, result = doc.splitlines(), "", list[str]()
-    while lines:
-        line = lines.pop(0)
-        if lines and lines[0].strip() and not lines[0].strip().strip("-"):
-            section = line.strip()
-        result.append(line)
-        text = SHARED_TEXTS.get(line.partition(" : ")[0].strip())
-        if text is None or section not in _SECTIONS:
-            continue
-        indent = " " * (len(line) - len(line.lstrip()) + 4)
-        if lines and lines[0].startswith(indent):
-            if not lines[0].startswith(f"{indent}..."):
-                continue
-            while lines and lines[0].startswith(indent):
-                text += " " + lines.pop(0).strip().removeprefix("...").strip()
-        result += textwrap.wrap(
-            text,
-            _WIDTH,
-            initial_indent=indent,
-            subsequent_indent=indent,
-            break_long_words=False,
-            break_on_hyphens=False,
-        )
-    return "\n".join(result)
-
-
-def shared_texts(owner: T) -> T:
-    """Fill the shared texts into the docstring of a function, or of a class and its methods.
-
-    Estimators need not be decorated: `PrivateMixin` does it for classes that inherit it.
-    """
-    for part in (owner, *vars(owner).values()) if isinstance(owner, type) else (owner,):
-        public = part is owner or (inspect.isfunction(part) and not part.__name__.startswith("_"))
-        if public and part.__doc__:
-            part.__doc__ = filled(part.__doc__)
-    return owner

@@ -65,17 +65,48 @@ _LEARNINGS = 24  # of bounds, on public rows: where they fail, they fail now and
 _POINTS = 2.0**19  # candidates of a column, at most, without a step
 _NO_CHANCE = 40.0  # exp(-40): candidates that are so unlikely are not drawn
 
+# What the docstrings of all estimators of quantiles share.
 TEXTS = {
     "bounds": """
         bounds : "private" or tuple (low, high) or mapping, default="private"
-            Range of each column, from public knowledge: two numbers, two arrays, or a mapping
-            from column name to (low, high); values beyond them count as the nearest bound.
-            ``"private"`` learns them, for at most a fifth of the allowance. State them if there
-            are few rows.
+            ... State them if there are few rows.
         """,
-    "bounds_": """
-        bounds_ : tuple of two ndarrays of shape (n_features,)
-            The bounds, stated or learned.
+    "candidates": """
+        step : float or None, default=None
+            The candidates for a quantile are the multiples of `step` within the bounds, for example
+            1.0 for integers. None: about 2**18 to 2**19 equally spaced points. State it whenever
+            values repeat: with enough rows, quantiles of integers are then found exactly. Stated
+            bounds must contain a multiple of it.
+        prior : {"uniform", "log"}, default="uniform"
+            Without a step: ``"uniform"`` candidates are equally spaced; the spacing of ``"log"``
+            candidates grows with the distance from 0, over ten powers of two. Use ``"log"`` if
+            public knowledge says that values near 0 are likelier than values near the bounds, as
+            for amounts of money: with few rows, the noise then goes less far.
+        """,
+    "mechanism": """
+        mechanism : {"exponential", "smooth", "global"}, default="exponential"
+            ``"exponential"`` chooses among public candidates (see `step` and `prior`): the closer
+            in rank to the quantile, the likelier. ``"smooth"`` adds `noise` scaled to the smooth
+            sensitivity; m levels cost a factor m. ``"global"`` adds Laplace noise (Gaussian with
+            ``delta``) scaled to the whole width of the bounds, however many rows there are. It is
+            here only for comparison, and its quantiles may cross.
+        """,
+    "noise": """
+        noise : {"cauchy", "student", "laplace"}, default="cauchy"
+            Only for the smooth mechanism; leave the default for others. Noise with heavy tails
+            gives pure epsilon-DP; Laplace noise needs ``delta > 0`` and a single level.
+        epsilon : float, default=1.0
+        delta : float, default=0.0
+            In [0, 1). Above zero, the privacy losses of columns and rounds add up more slowly, and
+            those of the exponential mechanism count half. ``noise="laplace"`` spends all of delta.
+        {fit}
+        """,
+    "private_rows": """
+        X : array-like or table of shape (n_samples, n_features)
+            Private rows, finite numbers. May be in parts (`skdp.engines`) unless
+            mechanism="smooth".
+        y : None, ignored
+        groups : array-like of shape (n_samples,), default=None
         """,
     "ranks": """
         If `step` is stated, rows count as rounded to its multiples. It needs `like`: public
@@ -96,16 +127,7 @@ TEXTS = {
         {ranks}
         """,
 }
-_ROWS = {
-    "rows": """
-        X : array-like or table of shape (n_samples, n_features)
-            Private rows, finite numbers. May be in parts (`skdp.engines`) unless
-            mechanism="smooth".
-        y : None, ignored
-        {groups}
-        """,
-}
-documented = documenter({**TEXTS, **_ROWS})
+documented = documenter(TEXTS)
 
 # --- expected error in ranks ----------------------------------------------------------------------
 
@@ -570,42 +592,18 @@ class DPMedian(_SmoothFit):
     Parameters
     ----------
     bounds : "private" or tuple (low, high) or mapping, default="private"
-        Range of each column, from public knowledge: two numbers, two arrays, or a mapping from
-        column name to (low, high); values beyond them count as the nearest bound; this does not
-        move a median that lies within them. ``"private"`` learns them, for at most a fifth of the
-        allowance. State them if there are few rows.
-    mechanism : {"exponential", "smooth", "global"}, default="exponential"
-        ``"exponential"`` chooses among public candidates: the closer in rank to the median, the
-        likelier. ``"smooth"`` adds `noise` scaled to the smooth sensitivity. ``"global"`` adds
-        Laplace noise (Gaussian with ``delta``) scaled to the whole width of the bounds, however
-        many rows there are. It is here only for comparison.
-    step : float or None, default=None
-        For the exponential mechanism: the candidates are the multiples of `step` within the bounds,
-        for example 1.0 for integers. None: about 2**18 to 2**19 equally spaced points. State it
-        whenever values repeat: with enough rows, the median of integers is then found exactly.
-        Stated bounds must contain a multiple of it.
-    prior : {"uniform", "log"}, default="uniform"
-        For the exponential mechanism without a step: ``"uniform"`` candidates are equally spaced;
-        the spacing of ``"log"`` candidates grows with the distance from 0, over ten powers of two.
-        Use ``"log"`` if public knowledge says that values near 0 are likelier than values near the
-        bounds: with few rows, the noise then goes less far.
-    noise : {"cauchy", "student", "laplace"}, default="cauchy"
-        Only for the smooth mechanism; leave the default for others. Noise with heavy tails gives
-        pure epsilon-DP; Laplace noise needs ``delta > 0``.
-    epsilon : float, default=1.0
-        Privacy loss of a fit; finite, above 0.
-    delta : float, default=0.0
-        In [0, 1). Above zero, the privacy losses of the columns add up more slowly, and those of
-        the exponential mechanism count half. ``noise="laplace"`` spends all of delta.
-    {fit}
+        ... A median within the bounds is not moved by that. State them if there are few rows.
+    {mechanism}
+    {candidates}
+    {noise}
 
     Attributes
     ----------
     median_ : ndarray of shape (n_features,)
         Released medians, within `bounds_`. Exception: if no multiple of `step` lies within learned
         bounds, the multiple nearest to their middle.
-    {bounds_}
-    {columns_seen}
+    bounds_ : tuple of two ndarrays of shape (n_features,)
+    {fitted}
 
     {fit_raises}
 
@@ -684,7 +682,7 @@ class DPMedian(_SmoothFit):
 
         Parameters
         ----------
-        {rows}
+        {private_rows}
 
         Returns
         -------
@@ -725,30 +723,9 @@ class DPQuantile(_SmoothFit):
         Levels in [0, 1], strictly increasing. Their number m costs no more than a factor
         floor(log2 m) + 1 of epsilon.
     {bounds}
-    mechanism : {"exponential", "smooth", "global"}, default="exponential"
-        ``"exponential"`` chooses among public candidates: the closer in rank to the quantile, the
-        likelier. ``"smooth"`` adds `noise` scaled to the smooth sensitivity. Each level gets an
-        equal part of the allowance, so m levels cost a factor m. ``"global"`` adds Laplace noise
-        (Gaussian with ``delta``) scaled to the whole width of the bounds, however many rows there
-        are. It is here only for comparison, and its quantiles may cross.
-    step : float or None, default=None
-        For the exponential mechanism: the candidates are the multiples of `step` within the bounds,
-        for example 1.0 for integers. None: about 2**18 to 2**19 equally spaced points. State it
-        whenever values repeat. Stated bounds must contain a multiple of it.
-    prior : {"uniform", "log"}, default="uniform"
-        For the exponential mechanism without a step: ``"uniform"`` candidates are equally spaced;
-        the spacing of ``"log"`` candidates grows with the distance from 0, over ten powers of two.
-        Use ``"log"`` if public knowledge says that values near 0 are likelier than values near the
-        bounds.
-    noise : {"cauchy", "student", "laplace"}, default="cauchy"
-        Only for the smooth mechanism; leave the default for others. Noise with heavy tails gives
-        pure epsilon-DP; Laplace noise needs ``delta > 0`` and a single level.
-    epsilon : float, default=1.0
-        Privacy loss of a fit; finite, above 0.
-    delta : float, default=0.0
-        In [0, 1). Above zero, the privacy losses of columns and rounds add up more slowly, and
-        those of the exponential mechanism count half.
-    {fit}
+    {mechanism}
+    {candidates}
+    {noise}
 
     Attributes
     ----------
@@ -759,8 +736,8 @@ class DPQuantile(_SmoothFit):
         nearest to their middle.
     q_ : ndarray of shape (n_quantiles,)
         The levels.
-    {bounds_}
-    {columns_seen}
+    bounds_ : tuple of two ndarrays of shape (n_features,)
+    {fitted}
 
     {fit_raises}
 
@@ -853,7 +830,7 @@ class DPQuantile(_SmoothFit):
 
         Parameters
         ----------
-        {rows}
+        {private_rows}
 
         Returns
         -------

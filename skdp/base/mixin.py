@@ -31,6 +31,7 @@ from sklearn.utils import estimator_html_repr
 from sklearn.utils.metadata_routing import MetadataRequest
 from sklearn.utils.validation import check_is_fitted, validate_data
 
+from skdp._docstrings import shared_texts
 from skdp.base.callers import (
     CallbackSupportMixin,
     check_caller,
@@ -61,7 +62,6 @@ from skdp.parameters import (
     columns_of_bounds,
     labels_of_bounds,
     names_of,
-    shared_texts,
 )
 from skdp.planning import Allowance
 from skdp.tabular import ONE_PLACE, Rows, check_public_array, check_rows, with_weights

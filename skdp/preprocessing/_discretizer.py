@@ -64,9 +64,7 @@ class DPKBinsDiscretizer(ExpectedErrorMixin, Transformer):
     epsilon : float, default=1.0
     delta : float, default=0.0
         In [0, 1). Above zero, the losses of columns and rounds add up less quickly.
-    max_rows_per_unit : int or "private", default="private"
-    budget : PrivacyBudget or None, default=None
-    random_state : int, RandomState or None, default=None
+    {fit}
 
     Attributes
     ----------
@@ -78,16 +76,9 @@ class DPKBinsDiscretizer(ExpectedErrorMixin, Transformer):
         Number of bins of each column. Fewer than `n_bins` if released quantiles coincide, for
         example because many rows have the same value.
     bounds_ : tuple of two ndarrays of shape (n_features,)
-    n_features_in_, feature_names_in_ : int, ndarray of shape (n_features_in_,)
-    max_rows_per_unit_ : int
-    privacy_ : skdp.core.PrivacyCertificate
+    {fitted}
 
-    Raises
-    ------
-    TypeError, ValueError
-        In `fit`, before anything is charged: a parameter out of its range, X not a dense table of
-        finite numbers.
-    BudgetExceededError, SealedBudgetError, LedgerError
+    {fit_raises}
 
     See Also
     --------

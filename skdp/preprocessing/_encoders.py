@@ -280,9 +280,7 @@ class DPOneHotEncoder(Encoder):
     delta : float, default=0.0
         In [0, 1). Must be above 0 if categories are selected: half of it covers categories that
         only one row has, the other half is for Gaussian noise.
-    max_rows_per_unit : int or "private", default="private"
-    budget : PrivacyBudget or None, default=None
-    random_state : int, RandomState or None, default=None
+    {fit}
 
     Attributes
     ----------
@@ -293,10 +291,8 @@ class DPOneHotEncoder(Encoder):
         Which columns of X have an output column for categories that were not selected.
     drop_idx_ : ndarray of shape (n_features_in_,) or None
         The position of the left-out category of each column; None if none is left out.
-    n_features_in_, feature_names_in_ : int, ndarray of shape (n_features_in_,)
-    max_rows_per_unit_ : int
-    privacy_ : skdp.core.PrivacyCertificate
-        What was released, by which mechanism, at which cost; with stated categories it says that
+    {fitted}
+        ... With stated categories it says that
         nothing was released: no releases, epsilon 0.
 
     Raises
@@ -516,19 +512,15 @@ class DPOrdinalEncoder(Encoder):
     delta : float, default=0.0
         In [0, 1). Must be above 0 if categories are selected: half of it covers categories that
         only one row has, the other half is for Gaussian noise.
-    max_rows_per_unit : int or "private", default="private"
-    budget : PrivacyBudget or None, default=None
-    random_state : int, RandomState or None, default=None
+    {fit}
 
     Attributes
     ----------
     categories_ : list of ndarray
         Categories of each column, in the order of their codes: as stated, or the selected ones in
         order, numbers before text.
-    n_features_in_, feature_names_in_ : int, ndarray of shape (n_features_in_,)
-    max_rows_per_unit_ : int
-    privacy_ : skdp.core.PrivacyCertificate
-        What was released, by which mechanism, at which cost; with stated categories it says that
+    {fitted}
+        ... With stated categories it says that
         nothing was released: no releases, epsilon 0.
 
     Raises

@@ -71,9 +71,7 @@ class DPStandardScaler(Scaler):
     delta : float, default=0.0
         In [0, 1). Zero: pure epsilon-DP by K-norm noise. Above: Gaussian noise, which is smaller
         where there are several columns.
-    max_rows_per_unit : int or "private", default="private"
-    budget : PrivacyBudget or None, default=None
-    random_state : int, RandomState or None, default=None
+    {fit}
 
     Attributes
     ----------
@@ -100,16 +98,9 @@ class DPStandardScaler(Scaler):
         Number of rows: exact under ``"replace_one"``, where it is public, otherwise noisy; None if
         nothing was released. With ``nan_policy="omit"`` the number of values of each column. With
         `sample_weight` the noisy sum of clipped weights. There is no ``n_samples_seen_``.
-    n_features_in_, feature_names_in_ : int, ndarray of shape (n_features_in_,)
-    max_rows_per_unit_ : int
-    privacy_ : skdp.core.PrivacyCertificate
+    {fitted}
 
-    Raises
-    ------
-    TypeError, ValueError
-        In `fit`, before anything is charged: a parameter out of its range, X not a dense table of
-        finite numbers.
-    BudgetExceededError, SealedBudgetError, LedgerError
+    {fit_raises}
 
     See Also
     --------
@@ -378,9 +369,7 @@ class DPMinMaxScaler(Scaler):
     epsilon : float, default=1.0
     delta : float, default=0.0
         In [0, 1). Above zero, the losses of the columns' quantiles add up less quickly.
-    max_rows_per_unit : int or "private", default="private"
-    budget : PrivacyBudget or None, default=None
-    random_state : int, RandomState or None, default=None
+    {fit}
 
     Attributes
     ----------
@@ -397,10 +386,8 @@ class DPMinMaxScaler(Scaler):
     q_ : float, ndarray of shape (n_features,) or None
         Level of the lower quantile, with ``nan_policy="omit"`` of each column; None with stated
         bounds.
-    n_features_in_, feature_names_in_ : int, ndarray of shape (n_features_in_,)
-    max_rows_per_unit_ : int
-    privacy_ : skdp.core.PrivacyCertificate
-        What was released, by which mechanism, at which cost; with stated bounds it says that
+    {fitted}
+        ... With stated bounds it says that
         nothing was: no releases, epsilon 0.
 
     Raises

@@ -10,18 +10,17 @@ from __future__ import annotations
 import math
 import numbers
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, Unpack
 
 import numpy as np
 from numpy.typing import ArrayLike
 
 from skdp.base import check_integer
-from skdp.budget import PrivacyBudget
 from skdp.confidence.limits import QuantileLimits, zoomed
 from skdp.core import Box
 from skdp.parameters import FLAG, STEP, check_length, check_parameter, different_labels, naming
 from skdp.queries import MAX_CELLS, Grid, Quantiles, check_levels, label_sums, row_counts
-from skdp.statistics._call import Call, Floats, Released, check_axis, documented, result
+from skdp.statistics._call import Call, Floats, Options, Released, check_axis, documented, result
 from skdp.tabular import check_labelled_table
 from skdp.user_code import or_raise
 
@@ -130,14 +129,7 @@ def histogram(
     density: bool = False,
     range: Any = None,  # noqa: A002  as numpy's
     bounds: Any = "private",
-    nan_policy: str = "raise",
-    n_rows: str = "private",
-    groups: Any = None,
-    max_rows_per_unit: Any = "private",
-    epsilon: float = 1.0,
-    delta: float = 0.0,
-    budget: PrivacyBudget | None = None,
-    random_state: Any = None,
+    **options: Unpack[Options],
 ) -> tuple[Released, Floats]:
     """Return the histogram of one column of numbers or categories.
 
@@ -189,7 +181,7 @@ def histogram(
     >>> bool(np.all(abs(counts.value - 300) < 5 * counts.std)), edges
     (True, array([0., 1., 2., 3.]))
     """
-    call = Call.of("histogram", locals())
+    call = Call.of("histogram", options)
     check_parameter(density, "density", FLAG)
     if range is not None:
         if not isinstance(bounds, str):
@@ -242,18 +234,7 @@ def _density(counts: Released, widths: Any) -> Released:
 
 @documented
 def histogram2d(
-    X: ArrayLike,
-    bins: Any = 10,
-    *,
-    bounds: Any = "private",
-    nan_policy: str = "raise",
-    n_rows: str = "private",
-    groups: Any = None,
-    max_rows_per_unit: Any = "private",
-    epsilon: float = 1.0,
-    delta: float = 0.0,
-    budget: PrivacyBudget | None = None,
-    random_state: Any = None,
+    X: ArrayLike, bins: Any = 10, *, bounds: Any = "private", **options: Unpack[Options]
 ) -> tuple[Released, Floats, Floats]:
     """Return the joint histogram of two columns.
 
@@ -263,10 +244,7 @@ def histogram2d(
         Private rows, finite numbers.
     bins : int or list of two, default=10
         For each column, the number of bins between its bounds, or public edges in increasing order.
-    bounds : "private" or tuple (low, high) or mapping, default="private"
-        Range of each column, from public knowledge: two numbers, two arrays, or a mapping from
-        column name to (low, high); ``"private"`` learns them, for 5 to 72% of the allowance. Not
-        used for edges.
+    {cells}
     {rows}
 
     Returns
@@ -292,7 +270,7 @@ def histogram2d(
     >>> counts.value.shape
     (2, 2)
     """
-    call = Call.of("histogram2d", locals())
+    call = Call.of("histogram2d", options)
     released, edges = _counted(call, X, _bins_of_each(bins), bounds, 2)
     return released, edges[0], edges[1]
 
@@ -306,18 +284,7 @@ def _bins_of_each(bins: Any) -> list[Bins] | Bins:
 
 @documented
 def histogramdd(
-    X: ArrayLike,
-    bins: Any = 10,
-    *,
-    bounds: Any = "private",
-    nan_policy: str = "raise",
-    n_rows: str = "private",
-    groups: Any = None,
-    max_rows_per_unit: Any = "private",
-    epsilon: float = 1.0,
-    delta: float = 0.0,
-    budget: PrivacyBudget | None = None,
-    random_state: Any = None,
+    X: ArrayLike, bins: Any = 10, *, bounds: Any = "private", **options: Unpack[Options]
 ) -> tuple[Released, list[Floats]]:
     """Return the joint histogram of all columns.
 
@@ -328,10 +295,7 @@ def histogramdd(
     bins : int or list, default=10
         For each column, the number of bins between its bounds, or public edges in increasing order.
         At most 2**20 cells altogether.
-    bounds : "private" or tuple (low, high) or mapping, default="private"
-        Range of each column, from public knowledge: two numbers, two arrays, or a mapping from
-        column name to (low, high); ``"private"`` learns them, for 5 to 72% of the allowance. Not
-        used for edges.
+    {cells}
     {rows}
 
     Returns
@@ -357,7 +321,7 @@ def histogramdd(
     >>> counts.value.shape, len(edges)
     ((2, 2, 2), 3)
     """
-    call = Call.of("histogramdd", locals())
+    call = Call.of("histogramdd", options)
     return _counted(call, X, _bins_of_each(bins), bounds, None)
 
 
@@ -368,14 +332,7 @@ def subset_sums(
     *,
     classes: Sequence[Any],
     bounds: Any = "private",
-    nan_policy: str = "raise",
-    n_rows: str = "private",
-    groups: Any = None,
-    max_rows_per_unit: Any = "private",
-    epsilon: float = 1.0,
-    delta: float = 0.0,
-    budget: PrivacyBudget | None = None,
-    random_state: Any = None,
+    **options: Unpack[Options],
 ) -> Released:
     """Return the sum of the clipped rows of each class.
 
@@ -391,7 +348,7 @@ def subset_sums(
     {bounds}
     nan_policy : {"raise", "omit"}, default="raise"
         ``"omit"``: leave out rows with missing cells, and rows whose label is missing.
-    {n_rows}
+    n_rows : {"private", "public"}, default="private"
     {privacy}
 
     Returns
@@ -421,14 +378,9 @@ def subset_sums(
     >>> bool(np.all(abs(sums.value - 1000) < 5 * sums.std))
     True
     """
-    call = Call.of("subset_sums", locals())
+    call = Call.of("subset_sums", options)
     known, order = _classes(classes)
-    rows, flat = check_labelled_table(
-        X,
-        labels,
-        classes=known,
-        **call.entrance,
-    )
+    rows, flat = check_labelled_table(X, labels, classes=known, **call.entrance)
     public = (known.tolist(), order.tolist())
     with call.bounded(rows, bounds, public) as (session, low, high, learned):
         release = session.answer(label_sums(low, high, len(known)))
@@ -436,16 +388,9 @@ def subset_sums(
     error = release.std
     if learned is not None:  # any label may have all the rows that are clipped
         error = np.hypot(error, learned.sum_error())
-    return result(
-        release.value[order],
-        error[order],
-        privacy,
-        flat=flat,
-        bounds=(low, high),
-        bounds_given=bounds,
-        names=rows.names,
-        labels={"class": known[order][:, None]},
-    )
+    shape: Any = {"flat": flat, "names": rows.names, "labels": {"class": known[order][:, None]}}
+    value, error = release.value[order], error[order]
+    return result(value, error, privacy, bounds=(low, high), learned=learned is not None, **shape)
 
 
 def _classes(classes: Any, name: str = "classes") -> tuple[np.ndarray, np.ndarray]:
@@ -474,8 +419,8 @@ def _quantiles(
     with call.bounded(rows, bounds, public, audit=False) as opened:
         session, low, high, _ = opened
         if intervals:
-            windows = zoomed(session, low, high, [float(level) for level in levels], step)
-            value: Floats = np.array([[one.value for one in row] for row in windows])
+            windows: Any = zoomed(session, low, high, [float(level) for level in levels], step)
+            value: Floats = np.array([[window.value for window in row] for row in windows])
         else:
             view = Box(low, high, per_feature=True)
             value = session.answer(Quantiles(view, q, step=step)).value.T
@@ -483,21 +428,14 @@ def _quantiles(
     note = _INTERVALS if intervals else _NO_ERROR
     if levels[0] == 0 or levels[-1] == 1:
         note = f"{note}; {_EXTREMES}"
-    limits = None
+    shape: Any = {"flat": flat, "keepdims": keepdims, "names": rows.names}
+    if np.ndim(q):
+        shape["labels"] = {"q": np.array(levels, dtype=np.float64)[:, None]}
+    else:
+        value, windows = value[0], windows[0] if intervals else None
     if intervals:
-        limits = QuantileLimits(windows[0] if np.ndim(q) == 0 else windows)
-    return result(
-        value[0] if np.ndim(q) == 0 else value,
-        np.nan,
-        privacy,
-        flat=flat,
-        keepdims=keepdims,
-        bounds=(low, high),
-        note=note,
-        limits=limits,
-        names=rows.names,
-        labels={} if np.ndim(q) == 0 else {"q": np.array(levels, dtype=np.float64)[:, None]},
-    )
+        shape["limits"] = QuantileLimits(windows)
+    return result(value, np.nan, privacy, bounds=(low, high), note=note, **shape)
 
 
 @documented
@@ -510,14 +448,7 @@ def quantile(
     step: float | None = None,
     intervals: bool = False,
     bounds: Any = "private",
-    nan_policy: str = "raise",
-    n_rows: str = "private",
-    groups: Any = None,
-    max_rows_per_unit: Any = "private",
-    epsilon: float = 1.0,
-    delta: float = 0.0,
-    budget: PrivacyBudget | None = None,
-    random_state: Any = None,
+    **options: Unpack[Options],
 ) -> Released:
     """Return quantiles of each column.
 
@@ -553,14 +484,12 @@ def quantile(
 
     Examples
     --------
-    >>> import numpy as np
-    >>> from skdp import statistics
-    >>> ages = np.random.default_rng(0).integers(18, 90, size=5000)
+    {ages}
     >>> answer = statistics.quantile(ages, [0.25, 0.75], step=1, bounds=(0, 120))
     >>> bool(np.all(np.abs(answer.value - [36, 72]) <= 3))
     True
     """
-    call = Call.of("quantile", locals())
+    call = Call.of("quantile", options)
     check_axis(axis, keepdims)
     return _quantiles(call, X, q, bounds, step, keepdims, intervals)
 
@@ -591,9 +520,7 @@ def percentile(X: ArrayLike, q: float | Sequence[float], **options: Any) -> Rele
 
     Examples
     --------
-    >>> import numpy as np
-    >>> from skdp import statistics
-    >>> ages = np.random.default_rng(0).integers(18, 90, size=5000)
+    {ages}
     >>> answer = statistics.percentile(ages, 90, step=1, bounds=(0, 120))
     >>> bool(abs(answer.value - 82) <= 3)
     True
@@ -619,14 +546,7 @@ def median(
     step: float | None = None,
     intervals: bool = False,
     bounds: Any = "private",
-    nan_policy: str = "raise",
-    n_rows: str = "private",
-    groups: Any = None,
-    max_rows_per_unit: Any = "private",
-    epsilon: float = 1.0,
-    delta: float = 0.0,
-    budget: PrivacyBudget | None = None,
-    random_state: Any = None,
+    **options: Unpack[Options],
 ) -> Released:
     """Return the median of each column.
 
@@ -652,12 +572,10 @@ def median(
 
     Examples
     --------
-    >>> import numpy as np
-    >>> from skdp import statistics
-    >>> ages = np.random.default_rng(0).integers(18, 90, size=5000)
+    {ages}
     >>> float(statistics.median(ages, step=1, bounds=(0, 120), random_state=0)), np.median(ages)
     (54.0, np.float64(54.0))
     """
-    call = Call.of("median", locals())
+    call = Call.of("median", options)
     check_axis(axis, keepdims)
     return _quantiles(call, X, 0.5, bounds, step, keepdims, intervals)

@@ -8,7 +8,7 @@ errors are computed from these numbers. Guarantee: that of the queries of `skdp.
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, Unpack
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -33,6 +33,7 @@ from skdp.queries import GramRelease, LearnedBox, SecondMoment, moments, rows_be
 from skdp.statistics._call import (
     Call,
     Floats,
+    Options,
     Released,
     check_axis,
     check_ddof,
@@ -49,27 +50,13 @@ _MOST_ROWS = 2**31  # of one unit
 
 
 @documented
-def count(
-    X: ArrayLike,
-    *,
-    nan_policy: str = "raise",
-    n_rows: str = "private",
-    groups: Any = None,
-    max_rows_per_unit: Any = "private",
-    epsilon: float = 1.0,
-    delta: float = 0.0,
-    budget: PrivacyBudget | None = None,
-    random_state: Any = None,
-) -> Released:
+def count(X: ArrayLike, **options: Unpack[Options]) -> Released:
     """Return the number of rows.
 
     Parameters
     ----------
     {X}
-    nan_policy : {"raise", "omit"}, default="raise"
-        ``"omit"``: leave out rows with missing cells. The number of the other rows is private.
-    {n_rows}
-    {privacy}
+    {rows}
 
     Returns
     -------
@@ -89,14 +76,14 @@ def count(
     >>> statistics.count([3.0, None, 5.0], nan_policy="omit", epsilon=20, random_state=0)
     Released(value=2.0, std=6.420519653322878e-05)
     """
-    call = Call.of("count", locals())
+    call = Call.of("count", options)
     rows, _ = call.table(X)
     if call.n_rows == "public":
-        # Said to be: no noise is drawn, so nothing is charged.
-        free = open_session(
-            rows, estimator="count", epsilon=epsilon, delta=delta, random_state=random_state
-        )
-        with free:
+        # Without a budget: the exact number is public, so nothing is charged.
+        privacy: Any = {"epsilon": call.epsilon, "delta": call.delta}
+        with open_session(
+            rows, estimator="count", random_state=call.random_state, **privacy
+        ) as free:
             return result(free.n_rows, 0.0, call.nothing_released())
     with call.opened(rows, ()) as session:
         release = session.row_count()
@@ -174,18 +161,7 @@ def rows_left_out(
 
 @documented
 def count_nonzero(
-    X: ArrayLike,
-    *,
-    axis: int | None = 0,
-    keepdims: bool = False,
-    nan_policy: str = "raise",
-    n_rows: str = "private",
-    groups: Any = None,
-    max_rows_per_unit: Any = "private",
-    epsilon: float = 1.0,
-    delta: float = 0.0,
-    budget: PrivacyBudget | None = None,
-    random_state: Any = None,
+    X: ArrayLike, *, axis: int | None = 0, keepdims: bool = False, **options: Unpack[Options]
 ) -> Released:
     """Return the number of cells that are not 0.
 
@@ -216,21 +192,14 @@ def count_nonzero(
     >>> statistics.count_nonzero(late, random_state=0).value.round(-2)
     np.float64(500000.0)
     """
-    call = Call.of("count_nonzero", locals())
+    call = Call.of("count_nonzero", options)
     across = check_axis(axis, keepdims, whole=True)
     rows, flat = call.table(X)
     with call.opened(rows, (across,)) as session:
         release = _sum(session, 0.0, 1.0, nonzero=True, across=across, name="count_nonzero")
         privacy = session.certificate()
-    return result(
-        release.value,
-        release.std,
-        privacy,
-        flat=flat,
-        across=across,
-        keepdims=keepdims,
-        names=rows.names,
-    )
+    shape: Any = {"flat": flat, "across": across, "keepdims": keepdims, "names": rows.names}
+    return result(release.value, release.std, privacy, **shape)
 
 
 def _sum(
@@ -275,14 +244,7 @@ def sum(  # noqa: A001  as numpy's
     axis: int | None = 0,
     keepdims: bool = False,
     bounds: Any = "private",
-    nan_policy: str = "raise",
-    n_rows: str = "private",
-    groups: Any = None,
-    max_rows_per_unit: Any = "private",
-    epsilon: float = 1.0,
-    delta: float = 0.0,
-    budget: PrivacyBudget | None = None,
-    random_state: Any = None,
+    **options: Unpack[Options],
 ) -> Released:
     """Return the sum of the rows, clipped to bounds.
 
@@ -315,23 +277,16 @@ def sum(  # noqa: A001  as numpy's
     >>> bool(abs(total.value - minutes.sum()) < 20 * total.std)
     True
     """
-    call = Call.of("sum", locals())
+    call = Call.of("sum", options)
     across = check_axis(axis, keepdims, whole=True)
     rows, flat = call.table(X)
     with call.bounded(rows, bounds, (across,)) as (session, low, high, learned):
         release = _sum(session, low, high, across=across)
         std = _with_clipping(release.std, learned, across=across)
         privacy = session.certificate()
+    shape: Any = {"flat": flat, "across": across, "keepdims": keepdims, "names": rows.names}
     return result(
-        release.value,
-        std,
-        privacy,
-        flat=flat,
-        across=across,
-        keepdims=keepdims,
-        bounds=(low, high),
-        bounds_given=bounds,
-        names=rows.names,
+        release.value, std, privacy, bounds=(low, high), learned=learned is not None, **shape
     )
 
 
@@ -343,14 +298,7 @@ def mean(
     keepdims: bool = False,
     intervals: bool = False,
     bounds: Any = "private",
-    nan_policy: str = "raise",
-    n_rows: str = "private",
-    groups: Any = None,
-    max_rows_per_unit: Any = "private",
-    epsilon: float = 1.0,
-    delta: float = 0.0,
-    budget: PrivacyBudget | None = None,
-    random_state: Any = None,
+    **options: Unpack[Options],
 ) -> Released:
     """Return the mean of the rows, clipped to bounds.
 
@@ -381,14 +329,12 @@ def mean(
 
     Examples
     --------
-    >>> import numpy as np
-    >>> from skdp import statistics
-    >>> ages = np.random.default_rng(0).integers(18, 90, size=5000)
+    {ages}
     >>> answer = statistics.mean(ages, bounds=(0, 120), random_state=0)
     >>> bool(abs(answer.value - ages.mean()) < 4 * answer.std)
     True
     """
-    call = Call.of("mean", locals())
+    call = Call.of("mean", options)
     across = check_axis(axis, keepdims, whole=True)
     check_parameter(intervals, "intervals", FLAG)
     if intervals:
@@ -401,17 +347,8 @@ def mean(
         privacy = session.certificate()
     cells = rows.n_features if across else 1
     value, std = release.value / cells, std / cells
-    return result(
-        value,
-        std,
-        privacy,
-        flat=flat,
-        across=across,
-        keepdims=keepdims,
-        bounds=(low, high),
-        bounds_given=bounds,
-        names=rows.names,
-    )
+    shape: Any = {"flat": flat, "across": across, "keepdims": keepdims, "names": rows.names}
+    return result(value, std, privacy, bounds=(low, high), learned=learned is not None, **shape)
 
 
 def _mean_with_intervals(
@@ -437,17 +374,8 @@ def _mean_with_intervals(
         spread_error = np.hypot(spread_error, learned.product_errors(value).diagonal())
     spread = spread_seen((second.value - first.value**2) * half**2, spread_error)
     limits = MeanLimits(value, error, clusters * spread / max(n - 1.0, 1.0), low, high, pure)
-    return result(
-        value,
-        error,
-        privacy,
-        flat=flat,
-        keepdims=keepdims,
-        bounds=(low, high),
-        bounds_given=bounds,
-        limits=limits,
-        names=rows.names,
-    )
+    shape: Any = {"flat": flat, "keepdims": keepdims, "names": rows.names, "limits": limits}
+    return result(value, error, privacy, bounds=(low, high), learned=learned is not None, **shape)
 
 
 # --- variances, covariances, correlations ---------------------------------------------------------
@@ -461,7 +389,7 @@ def _per_freedom(n: float, ddof: int) -> float:
 def _variance(
     call: Call, X: ArrayLike, bounds: Any, ddof: int
 ) -> tuple[Floats, Floats, PrivacyCertificate, dict[str, Any]]:
-    """Return variances, their standard errors, the certificate, and options of `result`."""
+    """Return variances, their standard errors, the certificate, and keywords of `result`."""
     rows, flat = call.table(X)
     with call.bounded(rows, bounds, (ddof,)) as (session, low, high, learned):
         first, second, count = session.answer(moments(low, high))
@@ -476,7 +404,13 @@ def _variance(
         center = low / 2 + high / 2 + first.value * (high / 2 - low / 2)
         clipped = learned.product_errors(center).diagonal()
         error = np.hypot(error, clipped * _per_freedom(n, ddof))
-    return variance, error, privacy, {"flat": flat, "bounds": (low, high), "names": rows.names}
+    shape = {
+        "flat": flat,
+        "bounds": (low, high),
+        "names": rows.names,
+        "learned": learned is not None,
+    }
+    return variance, error, privacy, shape
 
 
 @documented
@@ -487,14 +421,7 @@ def var(
     keepdims: bool = False,
     ddof: int = 0,
     bounds: Any = "private",
-    nan_policy: str = "raise",
-    n_rows: str = "private",
-    groups: Any = None,
-    max_rows_per_unit: Any = "private",
-    epsilon: float = 1.0,
-    delta: float = 0.0,
-    budget: PrivacyBudget | None = None,
-    random_state: Any = None,
+    **options: Unpack[Options],
 ) -> Released:
     """Return the variance of each column, clipped to bounds.
 
@@ -502,8 +429,7 @@ def var(
     ----------
     {X}
     {of_columns}
-    ddof : int, default=0
-        The divisor is the number of rows minus this.
+    {ddof}
     {bounds}
     {rows}
 
@@ -524,16 +450,14 @@ def var(
 
     Examples
     --------
-    >>> import numpy as np
-    >>> from skdp import statistics
-    >>> x = np.random.default_rng(0).uniform(-1, 1, size=10000)
+    {uniform}
     >>> statistics.var(x, bounds=(-1, 1)).value.round(1)
     np.float64(0.3)
     """
-    call = Call.of("var", locals())
+    call = Call.of("var", options)
     check_axis(axis, keepdims)
-    variance, error, privacy, options = _variance(call, X, bounds, check_ddof(ddof))
-    return result(variance, error, privacy, keepdims=keepdims, bounds_given=bounds, **options)
+    variance, error, privacy, shape = _variance(call, X, bounds, check_ddof(ddof))
+    return result(variance, error, privacy, keepdims=keepdims, **shape)
 
 
 @documented
@@ -544,14 +468,7 @@ def std(
     keepdims: bool = False,
     ddof: int = 0,
     bounds: Any = "private",
-    nan_policy: str = "raise",
-    n_rows: str = "private",
-    groups: Any = None,
-    max_rows_per_unit: Any = "private",
-    epsilon: float = 1.0,
-    delta: float = 0.0,
-    budget: PrivacyBudget | None = None,
-    random_state: Any = None,
+    **options: Unpack[Options],
 ) -> Released:
     """Return the standard deviation of each column, clipped to bounds.
 
@@ -559,8 +476,7 @@ def std(
     ----------
     {X}
     {of_columns}
-    ddof : int, default=0
-        The divisor is the number of rows minus this.
+    {ddof}
     {bounds}
     {rows}
 
@@ -578,17 +494,15 @@ def std(
 
     Examples
     --------
-    >>> import numpy as np
-    >>> from skdp import statistics
-    >>> x = np.random.default_rng(0).uniform(-1, 1, size=10000)
+    {uniform}
     >>> statistics.std(x, bounds=(-1, 1), random_state=0).value.round(2)
     np.float64(0.58)
     """
-    call = Call.of("std", locals())
+    call = Call.of("std", options)
     check_axis(axis, keepdims)
-    variance, error, privacy, options = _variance(call, X, bounds, check_ddof(ddof))
+    variance, error, privacy, shape = _variance(call, X, bounds, check_ddof(ddof))
     deviation, error = np.sqrt(variance), root_error(variance, error)
-    return result(deviation, error, privacy, keepdims=keepdims, bounds_given=bounds, **options)
+    return result(deviation, error, privacy, keepdims=keepdims, **shape)
 
 
 @dataclass(frozen=True)
@@ -675,25 +589,13 @@ def covariance_of(gram: GramRelease, half: Floats, privacy: PrivacyCertificate) 
 
 @documented
 def covariance(
-    X: ArrayLike,
-    *,
-    ddof: int = 1,
-    bounds: Any = "private",
-    nan_policy: str = "raise",
-    n_rows: str = "private",
-    groups: Any = None,
-    max_rows_per_unit: Any = "private",
-    epsilon: float = 1.0,
-    delta: float = 0.0,
-    budget: PrivacyBudget | None = None,
-    random_state: Any = None,
+    X: ArrayLike, *, ddof: int = 1, bounds: Any = "private", **options: Unpack[Options]
 ) -> Released:
     """Return the covariance matrix of the columns, clipped to bounds.
 
     Parameters
     ----------
-    X : array-like or table of shape (n_samples,) or (n_samples, n_features)
-        Private rows of finite numbers; the columns are the variables.
+    {variables}
     ddof : int, default=1
         The divisor is the number of rows minus this.
     {bounds}
@@ -724,14 +626,15 @@ def covariance(
     >>> statistics.covariance(x, bounds=(-1, 1), random_state=0).value.diagonal().round(2)
     array([0.33, 0.33])
     """
-    call = Call.of("covariance", locals())
+    call = Call.of("covariance", options)
     ddof = check_ddof(ddof)
     moments = _moments(call, X, bounds, ddof)
     d = len(moments.half)
     errors = np.hypot(moments.errors(np.ones(d), np.zeros((d, d))), moments.clipped)
     units = np.outer(moments.half, moments.half) * _per_freedom(moments.gram.n, ddof)
     values, errors = moments.covariance * units, errors * units
-    return result(values, errors, moments.privacy, bounds=moments.bounds, bounds_given=bounds)
+    learned = isinstance(bounds, str)
+    return result(values, errors, moments.privacy, bounds=moments.bounds, learned=learned)
 
 
 def coefficients_of(moments: _Moments) -> tuple[Floats, Floats]:
@@ -760,25 +663,12 @@ def coefficients_of(moments: _Moments) -> tuple[Floats, Floats]:
 
 
 @documented
-def correlation(
-    X: ArrayLike,
-    *,
-    bounds: Any = "private",
-    nan_policy: str = "raise",
-    n_rows: str = "private",
-    groups: Any = None,
-    max_rows_per_unit: Any = "private",
-    epsilon: float = 1.0,
-    delta: float = 0.0,
-    budget: PrivacyBudget | None = None,
-    random_state: Any = None,
-) -> Released:
+def correlation(X: ArrayLike, *, bounds: Any = "private", **options: Unpack[Options]) -> Released:
     """Return the matrix of correlation coefficients of the columns, clipped to bounds.
 
     Parameters
     ----------
-    X : array-like or table of shape (n_samples,) or (n_samples, n_features)
-        Private rows of finite numbers; the columns are the variables.
+    {variables}
     {bounds}
     {rows}
 
@@ -805,9 +695,10 @@ def correlation(
     >>> statistics.correlation(table, bounds=(-1, 1), random_state=0).value[0, 1].round(1)
     np.float64(-1.0)
     """
-    call = Call.of("correlation", locals())
+    call = Call.of("correlation", options)
     moments = _moments(call, X, bounds, 0)
     coefficients, errors = coefficients_of(moments)
     np.fill_diagonal(coefficients, 1.0)
     np.fill_diagonal(errors, 0.0)
-    return result(coefficients, errors, moments.privacy, bounds=moments.bounds, bounds_given=bounds)
+    learned = isinstance(bounds, str)
+    return result(coefficients, errors, moments.privacy, bounds=moments.bounds, learned=learned)

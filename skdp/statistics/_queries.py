@@ -12,7 +12,7 @@ import threading
 from collections.abc import Callable
 from fractions import Fraction
 from types import TracebackType
-from typing import Any
+from typing import Any, Unpack
 
 from numpy.typing import ArrayLike
 
@@ -31,7 +31,7 @@ from skdp.loss.conversions import check_positive, exact
 from skdp.parameters import check_parameter, naming
 from skdp.planning import Allowance
 from skdp.queries import SpanningCost, check_graph, choose_noise, function_mean
-from skdp.statistics._call import Call, Floats, Released, documented, result
+from skdp.statistics._call import Call, Floats, Options, Released, documented, result
 from skdp.user_code import or_raise
 
 SMALLEST_LEVEL = 1e-9  # of one query: below, its noise would outgrow what the samplers draw
@@ -150,19 +150,7 @@ class QuerySession:
 
 
 @documented
-def query_session(
-    X: ArrayLike,
-    *,
-    n_queries: int = 10,
-    nan_policy: str = "raise",
-    n_rows: str = "private",
-    groups: Any = None,
-    max_rows_per_unit: Any = "private",
-    epsilon: float = 1.0,
-    delta: float = 0.0,
-    budget: PrivacyBudget | None = None,
-    random_state: Any = None,
-) -> QuerySession:
+def query_session(X: ArrayLike, *, n_queries: int = 10, **options: Unpack[Options]) -> QuerySession:
     """Open a session that answers statistical queries: means of g(row) in [0, 1].
 
     Parameters
@@ -170,17 +158,7 @@ def query_session(
     {X}
     n_queries : int, default=10
         Number of queries that share the allowance equally; `QuerySession.ask` accepts other shares.
-    {nan_policy}
-    {n_rows}
-    {groups}
-    {max_rows_per_unit}
-    epsilon, delta : float, default=1.0, 0.0
-        Privacy loss of the call: of all queries together.
-    budget : PrivacyBudget or None, default=None
-        Budget to charge; it also sets the neighbouring relation. None: the budget of an enclosing
-        ``with budget:`` block, if there is one.
-    random_state : int, RandomState or None, default=None
-        Seeds post-processing, and noise only inside ``skdp.config_context(noise="seeded")``.
+    {rows}
 
     Returns
     -------
@@ -213,13 +191,14 @@ def query_session(
     >>> bool(abs(old.value - (ages >= 65).mean()) < 5 * old.std), session.remaining
     (True, 0.0)
     """
-    call = Call.of("query_session", locals())
+    call = Call.of("query_session", options)
     parts = check_integer(n_queries, "n_queries", low=1, high=2**53)
-    allowance = Allowance(float(epsilon), gdp_mu(float(epsilon), float(delta)) if delta else None)
+    epsilon, delta = float(call.epsilon), float(call.delta)
+    allowance = Allowance(epsilon, gdp_mu(epsilon, delta) if delta else None)
     if allowance.part(Fraction(1, parts)).level / call.steps < SMALLEST_LEVEL:
         raise ValueError(
             f"n_queries must leave each query a level of at least {SMALLEST_LEVEL:g}, got "
-            f"n_queries={parts} for epsilon={float(epsilon):g}"
+            f"n_queries={parts} for epsilon={epsilon:g}"
         )
     rows, _ = call.table(X)
     return QuerySession(call.opened(rows, (parts,)), parts)
@@ -260,12 +239,9 @@ def mst_cost(
     nu : int, default=3
         Degrees of freedom of Student's noise.
     epsilon, delta : float, default=1.0, 0.0
-        Privacy loss of the call.
     budget : PrivacyBudget or None, default=None
-        Budget to charge; it also sets the neighbouring relation. None: the budget of an enclosing
-        ``with budget:`` block, if there is one. Its relation must be "replace_one".
+        ... Its relation must be "replace_one".
     random_state : int, RandomState or None, default=None
-        Seeds post-processing, and noise only inside ``skdp.config_context(noise="seeded")``.
 
     Returns
     -------
