@@ -164,7 +164,7 @@ def proportion_equation(
 
 
 def proportions(
-    part: Any, other: Any, cells: Any, others: Any, noise: Noise, level: float, *, sampled: bool
+    part: Any, other: Any, cells: Any, others: Any, noise: Noise, level: float, sampled: bool
 ) -> Pair:
     """Return the intervals of part / (part + other); see `proportion_equation`."""
     width = noise.width(level)
