@@ -17,16 +17,16 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 from skdp.base import check_bounds, in_precision_of
 from skdp.base.classifiers import (
     CLASSES_SHARE,
+    StatedClasses,
     class_counts,
     finite_squares,
     warn_of_column,
 )
-from skdp.base.expected_error import TargetErrorMixin
 from skdp.base.transformers import Floats, Transformer
-from skdp.budget import Cost, PrivacyBudget, gdp_mu
+from skdp.budget import PrivacyBudget
 from skdp.budget.ambient import outside_level
 from skdp.core import ScaledBox, Session
-from skdp.parameters import Integers, Table, check_classes, naming
+from skdp.parameters import Integers, Table, naming
 from skdp.planning import bounds_in
 from skdp.queries import SecondMoment, SelectClasses, label_moments
 from skdp.tabular import (
@@ -41,10 +41,6 @@ __all__ = ["DPSelectKBest"]
 
 _CLASSES, _NUMBERS = "f_classif", "f_regression"
 _SEEN = 3.0  # standard deviations of its count above which a class counts
-_NO_DELTA = (
-    "{}: classes must be given if delta is 0: all class labels, from public knowledge, because "
-    "which labels occur in y is private. With delta above 0 they are selected privately"
-)
 
 
 def _score_name(value: Any, name: str) -> str:
@@ -61,7 +57,7 @@ def _score_name(value: Any, name: str) -> str:
     )
 
 
-class DPSelectKBest(theirs.SelectorMixin, TargetErrorMixin, Transformer):
+class DPSelectKBest(theirs.SelectorMixin, StatedClasses, Transformer):
     """Keep the k columns with the largest private F statistics.
 
     The private counterpart of scikit-learn's ``SelectKBest`` with ``f_classif`` (the variance of a
@@ -185,33 +181,7 @@ class DPSelectKBest(theirs.SelectorMixin, TargetErrorMixin, Transformer):
 
     @property
     def _learns_classes(self) -> bool:
-        private = isinstance(self.classes, str) and self.classes == "private"
-        return private and self._of_classes and not self._is_free()
-
-    def _deltas(self) -> tuple[float, float]:
-        """Return the delta of noise, and that of classes that one row alone has."""
-        delta = float(self.delta)
-        return (delta / 2, delta / 2) if self._learns_classes else (delta, 0.0)
-
-    def privacy_cost(self, n_samples: int | None = None, n_features: int | None = None) -> Any:
-        """Return the cost of one fit, before any data is touched.
-
-        Parameters
-        ----------
-        n_samples, n_features : int, default=None
-
-        Returns
-        -------
-        cost : skdp.budget.Cost or None
-            The (epsilon, delta) that one fit charges. With private classes, half of delta pays for
-            selecting them. None with ``k="all"``.
-        """
-        self._check_parameters()
-        if self._is_free():
-            return None
-        epsilon, (noise, separate) = float(self.epsilon), self._deltas()
-        mu = gdp_mu(epsilon, noise) if noise else None
-        return Cost(epsilon=epsilon, delta=noise + separate, mu=mu, separate_delta=separate)
+        return super()._learns_classes and self._of_classes and not self._is_free()
 
     def _target(self) -> Any:
         """Return the stated bounds of the target, or None; or raise."""
@@ -223,20 +193,12 @@ class DPSelectKBest(theirs.SelectorMixin, TargetErrorMixin, Transformer):
             )
         return found
 
-    def _public_classes(self) -> NDArray[Any] | None:
-        """Return the stated classes, or None for private ones; or raise."""
-        if not self._learns_classes:
-            return check_classes(self.classes)
-        if not self.delta:
-            raise ValueError(_NO_DELTA.format(type(self).__name__))
-        return None
-
     def _check_without_rows(self) -> None:
         super()._check_without_rows()
         if self._is_free():
             return
         if self._of_classes:
-            self._public_classes()
+            self._check_classes()
         else:
             self._target()
 
@@ -269,7 +231,7 @@ class DPSelectKBest(theirs.SelectorMixin, TargetErrorMixin, Transformer):
                 self.privacy_ = self._context().nothing_released()
                 return self
             options: dict[str, Any] = {"estimator": name, "allow_empty": self._allow_empty}
-            classes = self._public_classes() if self._of_classes else None
+            classes = self._check_classes() if self._of_classes else None
             if not self._of_classes:
                 rows = check_with_target(X, y, **options)
             elif classes is None:
@@ -279,9 +241,7 @@ class DPSelectKBest(theirs.SelectorMixin, TargetErrorMixin, Transformer):
             validate_data(self, X, skip_check_array=True)
             warn_of_column(y)
             stated = self._stated_bounds(self.n_features_in_)
-            delta, separate = self._deltas()
-            opened = self._session(rows, delta=delta, separate_delta=separate)
-            with opened as session, np.errstate(all="ignore"):
+            with self._session(rows) as session, np.errstate(all="ignore"):
                 if self._of_classes:
                     self._score_classes(session, stated, classes)
                 else:
@@ -342,9 +302,6 @@ class DPSelectKBest(theirs.SelectorMixin, TargetErrorMixin, Transformer):
     def _distance(self, fit: Any, exact: Any, X: Floats) -> float:
         kept, best = (selector.get_support() for selector in (fit, exact))
         return float(1.0 - (kept & best).sum() / best.sum())
-
-    def _known(self, y: NDArray[Any]) -> dict[str, Any]:
-        return {"classes": check_classes(np.unique(y))} if self._learns_classes else {}
 
     def _get_support_mask(self) -> NDArray[np.bool_]:
         check_is_fitted(self)

@@ -30,7 +30,7 @@ from skdp.base.transformers import (
     listed,
     per_column,
 )
-from skdp.budget import Cost, PrivacyBudget, gdp_mu
+from skdp.budget import PrivacyBudget
 from skdp.budget.ambient import outside_level
 from skdp.core import Mean, Session
 from skdp.parameters import FLAG, Table
@@ -225,32 +225,9 @@ class DPSimpleImputer(ExpectedErrorMixin, Transformer):
     def _selects(self) -> bool:
         return self.strategy == "most_frequent" and is_private(self.categories)
 
-    def _deltas(self) -> tuple[float, float]:
-        """Return the delta of noise, and that of categories that one row alone has."""
+    def _split_delta(self) -> tuple[float, float]:
         delta = float(self.delta)
         return (delta / 2, delta / 2) if self._selects else (delta, 0.0)
-
-    def privacy_cost(self, n_samples: int | None = None, n_features: int | None = None) -> Any:
-        """Return the cost of one fit, before any data is touched.
-
-        Parameters
-        ----------
-        n_samples, n_features : int, default=None
-
-        Returns
-        -------
-        cost : skdp.budget.Cost or None
-            The (epsilon, delta) that one fit charges. If categories are selected, half of delta
-            pays for that. None with a constant.
-        """
-        self._check_parameters()
-        if self._is_free():
-            return None
-        noise, separate = self._deltas()
-        mu = gdp_mu(float(self.epsilon), noise) if noise else None
-        return Cost(
-            epsilon=float(self.epsilon), delta=noise + separate, mu=mu, separate_delta=separate
-        )
 
     def _check_without_rows(self) -> None:
         self._check_parameters()
@@ -348,8 +325,7 @@ class DPSimpleImputer(ExpectedErrorMixin, Transformer):
             rows = check_uncoded(table, plans, named=named, allow_empty=empty)
         else:
             rows = check_coded(table, domain, estimator=name, allow_empty=empty)
-        delta, separate = self._deltas()
-        with self._session(rows, delta=delta, separate_delta=separate) as session:
+        with self._session(rows) as session:
             if selects:
                 domain = session.answer(LearnDomain(1.0, 4), _CATEGORIES).domain
             counts = []

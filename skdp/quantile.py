@@ -23,7 +23,7 @@ from sklearn.utils.validation import check_is_fitted
 from skdp._docstrings import documenter
 from skdp.base.expected_error import check_like, rehearsal, rehearsal_rng, stretched, unanswered
 from skdp.base.scalers import Floats, Pair, Scaler, present_columns
-from skdp.budget import Cost, PrivacyBudget
+from skdp.budget import PrivacyBudget
 from skdp.core import Box, Session
 from skdp.parameters import STEP, Table
 from skdp.planning import LEARNING_SHARE, bounds_in
@@ -42,7 +42,6 @@ from skdp.queries import (
     recursion,
     spread,
 )
-from skdp.tabular import Rows
 
 if TYPE_CHECKING:
     from skdp.preprocessing import DPQuantileTransformer as DPQuantileTransformer
@@ -307,10 +306,6 @@ class QuantileFit(Scaler):
         _check_multiples(self._step, stated)
         return stated
 
-    def _opened(self, rows: Rows) -> Session:
-        """Charge the budget and open the session."""
-        return self._session(rows)
-
     def _check_release(self, d: int, stated: Pair | None) -> None:
         """Refuse noise that a query would refuse after the charge."""
 
@@ -326,7 +321,7 @@ class QuantileFit(Scaler):
             return np.empty((0, rows.n_features))
         if self._omits:
             return self._fit_present(rows, stated, levels)
-        with self._opened(rows) as session:
+        with self._session(rows) as session:
             self.bounds_, _ = bounds_in(session, stated)
             view = Box(*self.bounds_, per_feature=True)
             values = self._release(session, view, levels)
@@ -336,7 +331,7 @@ class QuantileFit(Scaler):
     def _fit_present(self, rows: Any, stated: Pair | None, levels: list[float]) -> Floats:
         """Release bounds and quantiles of each column over its non-missing rows."""
         values, low, high = [], np.empty(rows.n_features), np.empty(rows.n_features)
-        with self._opened(rows) as session:
+        with self._session(rows) as session:
             for column in present_columns(session, rows.plans, stated, audit=False):
                 query = Quantiles(column.box, levels, step=self._step, prior=self.prior)
                 values.append(column.answer(query, "quantiles").value[0])
@@ -537,32 +532,10 @@ class _SmoothFit(QuantileFit):
             return "smooth sensitivity reads whole sorted columns; mechanism='exponential' does not"
         return super()._one_place()
 
-    def _is_laplace(self) -> bool:
-        """Say whether delta is all spent by Laplace noise at the smooth sensitivity."""
-        return self.mechanism == "smooth" and self.noise == "laplace"
-
-    def privacy_cost(self, n_samples: int | None = None, n_features: int | None = None) -> Cost:
-        """Return the cost of one fit, before any data is touched.
-
-        Parameters
-        ----------
-        n_samples, n_features : int, default=None
-            Not used: the cost does not depend on them.
-
-        Returns
-        -------
-        cost : skdp.budget.Cost
-        """
-        cost = super().privacy_cost(n_samples, n_features)
-        assert cost is not None  # a median is always released
-        if not self._is_laplace():
-            return cost
-        return Cost(epsilon=cost.epsilon, delta=cost.delta, separate_delta=cost.delta)
-
-    def _opened(self, rows: Rows) -> Session:
-        if self._is_laplace():
-            return self._session(rows, delta=0.0, separate_delta=self.delta)
-        return self._session(rows)
+    def _split_delta(self) -> tuple[float, float]:
+        # Laplace noise scaled to smooth sensitivity spends all of delta, and is no Gaussian noise.
+        laplace = self.mechanism == "smooth" and self.noise == "laplace"
+        return (0.0, float(self.delta)) if laplace else super()._split_delta()
 
     def _check_release(self, d: int, stated: Pair | None) -> None:
         """Refuse here what the query would refuse after the charge."""

@@ -23,7 +23,7 @@ from sklearn.utils.validation import validate_data
 
 from skdp.base.expected_error import TargetErrorMixin
 from skdp.base.mixin import PrivateMixin, weighted_rows
-from skdp.budget import Cost, PrivacyBudget, gdp_mu
+from skdp.budget import PrivacyBudget
 from skdp.budget.ambient import outside_level
 from skdp.core import Mean, ScaledBox, Session
 from skdp.loss.conversions import check_delta
@@ -217,9 +217,8 @@ def warn_of_column(y: Any) -> None:
 
 _OF_EVERY_FIT = {"classes_", "feature_names_in_", "max_rows_per_unit_", "n_features_in_"}
 _NO_DELTA = (
-    "{}: classes must be given for a classifier if delta is 0: all class labels, from public "
-    "knowledge, because which labels occur in y is private. With delta above 0 they are selected "
-    "privately"
+    "{}: classes must be given{} if delta is 0: all class labels, from public knowledge, because "
+    "which labels occur in y is private. With delta above 0 they are selected privately"
 )
 _FEW_CLASSES = (
     "{}: {} class(es) had enough rows to be selected, so nothing else was released. State "
@@ -322,9 +321,34 @@ class ExactScoreMixin:
         return float(found)
 
 
-class LabelledClassifier(
-    ExactScoreMixin, ClassifierMixin, TargetErrorMixin, PrivateMixin, BaseEstimator, ABC
-):
+class StatedClasses(TargetErrorMixin):
+    """Class labels that are stated, or selected privately for half of delta."""
+
+    classes: Any
+
+    @property
+    def _learns_classes(self) -> bool:
+        return isinstance(self.classes, str) and self.classes == "private"
+
+    def _split_delta(self) -> tuple[float, float]:
+        delta = float(self.delta)
+        return (delta / 2, delta / 2) if self._learns_classes else (delta, 0.0)
+
+    def _check_classes(self) -> NDArray | None:
+        """Return the stated class labels, sorted, or None for private ones; or raise."""
+        if not self._learns_classes:
+            return check_classes(self.classes)
+        check_delta(self.delta)
+        if not self.delta:
+            classifier = " for a classifier" if is_classifier(self) else ""
+            raise ValueError(_NO_DELTA.format(type(self).__name__, classifier))
+        return None
+
+    def _known(self, y: NDArray) -> dict[str, Any]:
+        return {"classes": check_classes(np.unique(y))} if self._learns_classes else {}
+
+
+class LabelledClassifier(ExactScoreMixin, ClassifierMixin, StatedClasses, BaseEstimator, ABC):
     """What classifiers share: a fit of labelled rows, predictions from logits, rehearsals.
 
     With scikit-learn 1.9 or later callbacks are told of their fits, and of steps if there are any.
@@ -377,9 +401,7 @@ class LabelledClassifier(
         options = {} if most is None else {"most": most}
         public = self._public(rows.n_features)
         self._check_size(rows.n_features, 2 if classes is None else len(classes))
-        delta, separate = self._deltas()
-        opened = self._session(rows, delta=delta, separate_delta=separate)
-        with opened as session, np.errstate(all="ignore"):
+        with self._session(rows) as session, np.errstate(all="ignore"):
             if classes is None:
                 classes = session.answer(SelectClasses(), CLASSES_SHARE)
             self.classes_ = classes
@@ -400,34 +422,6 @@ class LabelledClassifier(
         found = [name for name in vars(self) if name.endswith("_") and not name.startswith("_")]
         for name in set(found) - _OF_EVERY_FIT:
             delattr(self, name)
-
-    @property
-    def _learns_classes(self) -> bool:
-        return isinstance(self.classes, str) and self.classes == "private"
-
-    def _deltas(self) -> tuple[float, float]:
-        """Return the delta of noise, and that of classes that one row alone has."""
-        delta = float(self.delta)
-        return (delta / 2, delta / 2) if self._learns_classes else (delta, 0.0)
-
-    def privacy_cost(self, n_samples: int | None = None, n_features: int | None = None) -> Cost:
-        """Return the cost of one fit, before any data is touched.
-
-        Parameters
-        ----------
-        n_samples, n_features : int, default=None
-
-        Returns
-        -------
-        cost : skdp.budget.Cost
-            The (epsilon, delta) that one fit charges, and its mu where noise is Gaussian. With
-            private classes, half of delta pays for selecting them.
-        """
-        self._context()
-        epsilon = float(self.epsilon)
-        noise, separate = self._deltas()
-        mu = gdp_mu(epsilon, noise) if noise else None
-        return Cost(epsilon=epsilon, delta=noise + separate, mu=mu, separate_delta=separate)
 
     @abstractmethod
     def _fit(self, session: Session, public: Any, n_classes: int) -> None:
@@ -474,15 +468,6 @@ class LabelledClassifier(
         with np.errstate(all="ignore"):
             mapped: Floats = self._view.map(values) * self._view.grid
         return mapped
-
-    def _check_classes(self) -> NDArray | None:
-        """Return the public class labels, sorted, or None for private ones; or raise."""
-        if not self._learns_classes:
-            return check_classes(self.classes)
-        check_delta(self.delta)
-        if not self.delta:
-            raise ValueError(_NO_DELTA.format(type(self).__name__))
-        return None
 
     def _check_size(self, n_features: int, n_classes: int) -> None:
         """Refuse what makes the fitted attributes too large."""
@@ -562,9 +547,6 @@ class LabelledClassifier(
         if not len(fit.classes_):
             return 1.0
         return float(np.mean(fit.predict(X) != exact.predict(X)))
-
-    def _known(self, y: NDArray) -> dict[str, Any]:
-        return {"classes": check_classes(np.unique(y))} if self._learns_classes else {}
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()

@@ -41,16 +41,15 @@ class Transformer(PrivateMixin, TransformerMixin, BaseEstimator, ABC):
         Parameters
         ----------
         n_samples, n_features : int, default=None
-            Not used: the cost does not depend on them.
 
         Returns
         -------
         cost : skdp.budget.Cost or None
-            None if a fit releases nothing.
+            The (epsilon, delta) that one fit charges; None if it releases nothing. Where a fit
+            selects classes or categories, half of delta pays for that.
         """
         self._check_parameters()
-        cost = super().privacy_cost(n_samples, n_features)
-        return None if self._is_free() else cost
+        return None if self._is_free() else super().privacy_cost(n_samples, n_features)
 
     def _check_width(self, width: int, expected: int) -> None:
         """Refuse a table of another number of columns than `transform` makes."""

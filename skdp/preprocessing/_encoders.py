@@ -34,7 +34,7 @@ from skdp.base.transformers import (
     per_column,
     selected,
 )
-from skdp.budget import Cost, PrivacyBudget, gdp_mu
+from skdp.budget import PrivacyBudget
 from skdp.budget.ambient import outside_level
 from skdp.parameters import FLAG, Table, naming, shown
 from skdp.tabular import (
@@ -86,25 +86,8 @@ class Encoder(ExpectedErrorMixin, Transformer):
     def _is_free(self) -> bool:
         return not is_private(self.categories)
 
-    def privacy_cost(self, n_samples: int | None = None, n_features: int | None = None) -> Any:
-        """Return the cost of one fit, before any data is touched.
-
-        Parameters
-        ----------
-        n_samples, n_features : int, default=None
-
-        Returns
-        -------
-        cost : skdp.budget.Cost or None
-            The (epsilon, delta) that one fit charges; half of delta covers categories that only one
-            row has. None if all categories are stated.
-        """
-        self._check_parameters()
-        if self._is_free():
-            return None
-        half = float(self.delta) / 2
-        mu = gdp_mu(float(self.epsilon), half) if half else None
-        return Cost(epsilon=float(self.epsilon), delta=2 * half, mu=mu, separate_delta=half)
+    def _split_delta(self) -> tuple[float, float]:
+        return float(self.delta) / 2, float(self.delta) / 2
 
     def _check_parameters(self) -> None:
         super()._check_parameters()
@@ -160,8 +143,7 @@ class Encoder(ExpectedErrorMixin, Transformer):
             private = [j for j in range(schema.n_columns) if j not in found]
             if private:
                 rows = check_keyed(table, private, missing=self._missing_is_one)
-                half = float(self.delta) / 2
-                with self._session(rows, delta=half, separate_delta=half) as session:
+                with self._session(rows) as session:
                     found |= selected(session, private)
                     self.privacy_ = session.certificate()
             else:
