@@ -82,6 +82,23 @@ _SECTIONS = ("Parameters", "Attributes", "Raises")
 _WIDTH = 100
 
 _BLOCKS = {
+    # Sections of methods.
+    "public_rows": """
+        Parameters
+        ----------
+        X : array-like or table of shape (n_samples, n_features)
+        """,
+    "sizes": """
+        Parameters
+        ----------
+        n_samples, n_features : int, default=None
+        """,
+    "input_names": """
+        Parameters
+        ----------
+        input_features : array-like of str, default=None
+            Names of the columns of X; those of `fit`, or x0, x1, ... if None.
+        """,
     # Parameters: the end of the list, of estimators and of functions.
     "fit": """
         max_rows_per_unit : int or "private", default="private"

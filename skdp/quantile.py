@@ -674,9 +674,7 @@ class DPMedian(_SmoothFit):
     def predict(self, X: ArrayLike) -> Floats:
         """Return the medians once for each row given: a constant prediction.
 
-        Parameters
-        ----------
-        X : array-like or table of shape (n_samples, n_features)
+        {public_rows}
 
         Returns
         -------
@@ -823,9 +821,7 @@ class DPQuantile(_SmoothFit):
     def predict(self, X: ArrayLike) -> Floats:
         """Return the quantiles once for each row given: a constant prediction.
 
-        Parameters
-        ----------
-        X : array-like or table of shape (n_samples, n_features)
+        {public_rows}
 
         Returns
         -------

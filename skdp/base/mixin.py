@@ -396,9 +396,7 @@ class PrivateMixin(CallbackSupportMixin, AmbientBudgetMixin):
     def privacy_cost(self, n_samples: int | None = None, n_features: int | None = None) -> Cost:
         """Return the cost of one fit, before any data is touched.
 
-        Parameters
-        ----------
-        n_samples, n_features : int, default=None
+        {sizes}
 
         Returns
         -------

@@ -38,9 +38,7 @@ class Transformer(PrivateMixin, TransformerMixin, BaseEstimator, ABC):
     ) -> Cost | None:
         """Return the cost of one fit, before any data is touched.
 
-        Parameters
-        ----------
-        n_samples, n_features : int, default=None
+        {sizes}
 
         Returns
         -------

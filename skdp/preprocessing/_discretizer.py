@@ -308,10 +308,7 @@ class DPKBinsDiscretizer(ExpectedErrorMixin, Transformer):
     def get_feature_names_out(self, input_features: Any = None) -> Any:
         """Return the names of the columns that `transform` makes.
 
-        Parameters
-        ----------
-        input_features : array-like of str, default=None
-            Names of the columns of X; those of `fit`, or x0, x1, ... if None.
+        {input_names}
 
         Returns
         -------

@@ -438,10 +438,7 @@ class DPOneHotEncoder(Encoder):
     def get_feature_names_out(self, input_features: Any = None) -> NDArray[Any]:
         """Return the names of the columns that `transform` makes.
 
-        Parameters
-        ----------
-        input_features : array-like of str, default=None
-            Names of the columns of X; those of `fit`, or x0, x1, ... if None.
+        {input_names}
 
         Returns
         -------
@@ -628,10 +625,7 @@ class DPOrdinalEncoder(Encoder):
     def get_feature_names_out(self, input_features: Any = None) -> NDArray[Any]:
         """Return the names of the columns, which are those of X.
 
-        Parameters
-        ----------
-        input_features : array-like of str, default=None
-            Names of the columns of X; those of `fit`, or x0, x1, ... if None.
+        {input_names}
 
         Returns
         -------
