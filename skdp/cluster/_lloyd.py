@@ -22,7 +22,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import linalg
 
-from skdp.base.callers import told_steps
+from skdp.base.callers import reported_steps
 from skdp.cluster._coreset import (
     CenterErrors,
     Clustering,
@@ -455,7 +455,7 @@ def _fit_lloyd(session: Session, box: PublicBox, n_clusters: int, max_iter: int)
     share = session.remaining / max_iter
     units = column_units(box.half)
     radius = float(np.linalg.norm(box.half[units > 0] / units[units > 0]))
-    for step in told_steps(max_iter):
+    for step in reported_steps(max_iter):
         counts, sums = session.answer(
             AssignedSums(
                 Box(box.low, box.high),

@@ -14,7 +14,7 @@ from typing import Any, ClassVar
 import numpy as np
 from numpy.typing import ArrayLike
 
-from skdp.base.callers import told_steps
+from skdp.base.callers import reported_steps
 from skdp.base.classifiers import Floats, LabelledClassifier, TargetRegressor, class_counts
 from skdp.budget import PrivacyBudget
 from skdp.core import Session
@@ -303,7 +303,7 @@ def _boosted(
     curvature = (chances * (1 - chances))[:, None]
     clip = _CLIPS[n_logits > 1]
     scores, before = (np.zeros((n_logits, weights.size)) for _ in range(2))
-    for step in told_steps(rounds):
+    for step in reported_steps(rounds):
         share = session.remaining / (rounds - step)
         query = additive_gradient(cells, scores, offset, clip)
         release = session.answer(query, share, name=f"gradient {step + 1}")
@@ -553,7 +553,7 @@ def _boosted_target(
     rounds = _PURE_ROUNDS if session.pure else rounds
     rate = min(_LENGTH / rounds, _LENGTH_OF_TARGET / d)
     scores, before = np.zeros(weights.size), np.zeros(weights.size)
-    for step in told_steps(rounds):
+    for step in reported_steps(rounds):
         share = session.remaining / (rounds - step)
         query = additive_errors(cells, scores, offset, *sides, largest)
         release = session.answer(query, share, name=f"errors {step + 1}")

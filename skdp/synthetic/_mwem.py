@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 from sklearn.base import BaseEstimator
 
 from skdp.base import check_integer
-from skdp.base.callers import told_steps
+from skdp.base.callers import reported_steps
 from skdp.budget import PrivacyBudget
 from skdp.core import PrivacyCertificate, Session
 from skdp.parameters import Integers, Table
@@ -547,7 +547,7 @@ class _Rounds:
     def run(self) -> list[tuple[int, ...]]:
         """Return the columns that were measured, in order."""
         measured = []
-        for t in told_steps(self._plan.n_rounds):
+        for t in reported_steps(self._plan.n_rounds):
             one = self._table if self._plan.tables else self._query
             measured.append(one(t))
             if self._plan.chooses:
