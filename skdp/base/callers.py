@@ -513,7 +513,7 @@ def _reporting(fit: Callable[..., Any]) -> Callable[..., Any]:
 
 
 class Progress:
-    """The tasks of a fit for callbacks; `reported_steps` reports steps within the ``with`` block."""
+    """The tasks of a fit for callbacks; within the block, `reported_steps` reports steps."""
 
     def __init__(self, estimator: Any, context: Any, name: str = "block") -> None:
         self._estimator = estimator
