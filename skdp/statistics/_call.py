@@ -155,13 +155,13 @@ def documented(function: T) -> T:
 # --- arguments and the session -------------------------------------------------------------------
 
 
-def check_axis(axis: Any, keepdims: Any = False, *, whole: bool = False) -> bool:
-    """Return whether to add across columns too (axis=None); refuse axes that keep rows apart."""
+def check_axis(axis: Any, keepdims: Any = False, *, all_cells: bool = False) -> bool:
+    """Return whether to add up all cells (axis=None); refuse an axis that leaves single rows."""
     check_parameter(keepdims, "keepdims", FLAG)
-    if axis is None and whole:
+    if axis is None and all_cells:
         return True
     if isinstance(axis, bool) or not (isinstance(axis, numbers.Integral) and axis == 0):
-        allowed = "0 (each column) or None (all cells)" if whole else "0 (each column)"
+        allowed = "0 (each column) or None (all cells)" if all_cells else "0 (each column)"
         raise ValueError(f"axis must be {allowed}: one row is what is protected, got {shown(axis)}")
     return False
 
@@ -173,7 +173,7 @@ def check_ddof(ddof: Any) -> int:
 
 @dataclass(frozen=True)
 class Call(CallContext):
-    """The context of one call, with its treatment of missing cells and of the number of rows."""
+    """A call with its treatment of missing cells and of the number of rows."""
 
     epsilon: float = 1.0
     nan_policy: str = "raise"
@@ -211,22 +211,22 @@ class Call(CallContext):
 
     @property
     def steps(self) -> int:
-        """How many added or removed rows of X one row of the whole table may cause."""
+        """How many rows of X are added or removed if one row of the whole table changes."""
         return 2 if self.n_rows == "private" and self.adjacency == "replace_one" else 1
 
     @property
     def allows_empty(self) -> bool:
-        """Whether a table without rows is a table: where their number is private."""
+        """Whether an empty table is accepted, because the number of rows is private."""
         return self.n_rows == "private"
 
     def table(self, X: Any) -> tuple[Rows, bool]:
-        """Return the private rows and whether they were given as one flat column."""
+        """Return the private rows, and whether they are one flat column."""
         return check_table(X, **self.entrance)
 
     @property
     def entrance(self) -> dict[str, Any]:
         """Options of the check of the rows."""
-        # A filter by the values of a row leaves the same tables as one by its missing cells.
+        # A row may be selected by its values as well as left out for its missing cells.
         return {
             "estimator": self.name,
             "allow_empty": self.allows_empty,

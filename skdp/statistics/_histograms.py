@@ -1,8 +1,7 @@
 """Histograms, sums by private labels, quantiles.
 
-Released: counts of the cells of public edges, sums of the rows of public classes, choices of the
-exponential mechanism, counts of cells around quantiles. Guarantee: that of the queries of
-`skdp.queries` (proofs: histograms.md, quantiles.md).
+Released are counts of cells, sums of the rows of each class, and choices of the exponential
+mechanism or counts of cells around quantiles. Proofs: histograms.md, quantiles.md.
 """
 
 from __future__ import annotations
@@ -27,7 +26,7 @@ from skdp.user_code import or_raise
 Bins = int | Floats
 _ONE_COLUMN = "X must be one column of labels, as an array, a list or a series"
 _LEARNED_EDGES = "edges are learned: rows beyond them are in no cell; state edges, or bounds"
-_CLEAR = 10.0  # standard errors: below, a quotient by a sum of counts has no error of first order
+_CLEAR = 10.0  # a density has an error if the sum of counts is above so many of its errors
 _NO_ERROR = "std is NaN because it depends on the rows; intervals=True releases intervals instead"
 _INTERVALS = (
     "std is NaN because it depends on the rows; interval() and population_interval() are known"
@@ -53,9 +52,8 @@ def _bins(bins: Any) -> Bins:
     if array.dtype.kind not in "iuf":
         raise TypeError(problem)
     edges = array.astype(np.float64)
-    if edges.ndim != 1 or edges.size < 2 or not np.isfinite(edges).all():
-        raise ValueError(problem)
-    if np.any(edges[1:] <= edges[:-1]):
+    plain = edges.ndim == 1 and edges.size >= 2 and np.isfinite(edges).all()
+    if not plain or np.any(edges[1:] <= edges[:-1]):
         raise ValueError(problem)
     return edges
 
@@ -72,8 +70,8 @@ def _edges(bins: Bins, low: float, high: float) -> Floats:
     return edges
 
 
-def _apart(bins: list[Bins], low: Floats, high: Floats) -> tuple[Floats, Floats]:
-    """Return learned bounds with room for so many different edges: they are never refused."""
+def _widened(bins: list[Bins], low: Floats, high: Floats) -> tuple[Floats, Floats]:
+    """Return learned bounds with room for so many different edges: they must not be refused."""
     number = np.array([b if isinstance(b, int) else 1 for b in bins], dtype=np.float64)
     least = 2.0**-49 * number * np.maximum(np.maximum(np.abs(low), np.abs(high)), 1e-290)
     close = (high > low) & (high - low < least)
@@ -93,22 +91,22 @@ def _counted(
     d = rows.n_features
     if n_features not in (None, d):
         raise ValueError(f"X must have {n_features} column(s), got {d}")
-    each = list(bins) if isinstance(bins, list) else [bins] * d
-    if len(each) != d:
-        raise ValueError(f"bins must be one or have one entry a column ({d}), got {len(each)}")
-    sizes = [b if isinstance(b, int) else b.size - 1 for b in each]
+    columns = list(bins) if isinstance(bins, list) else [bins] * d
+    if len(columns) != d:
+        raise ValueError(f"bins must be one or have one entry a column ({d}), got {len(columns)}")
+    sizes = [b if isinstance(b, int) else b.size - 1 for b in columns]
     if math.prod(sizes) > MAX_CELLS:
         raise ValueError(f"bins: there must be at most {MAX_CELLS} cells")
     stated = call.stated(bounds, d, rows.names)
-    if all(not isinstance(b, int) for b in each):
+    if all(not isinstance(b, int) for b in columns):
         bounds = stated = np.zeros(d), np.zeros(d)  # not used, so none need be learned
     if stated is not None:  # refuse bounds that are too close before the charge
-        _grid(each, *stated)
-    public = [b if isinstance(b, int) else b.tolist() for b in each]
+        _grid(columns, *stated)
+    public = [b if isinstance(b, int) else b.tolist() for b in columns]
     with call.bounded(rows, bounds, public, audit=False) as (session, low, high, _):
         if stated is None:
-            low, high = _apart(each, low, high)
-        edges = _grid(each, low, high)
+            low, high = _widened(columns, low, high)
+        edges = _grid(columns, low, high)
         release = session.answer(row_counts(Grid(tuple(edges)), "histogram"))
         privacy = session.certificate()
     note = _LEARNED_EDGES if stated is None else ""
@@ -204,14 +202,14 @@ def histogram(
 
 
 def _labelled(call: Call, X: Any, categories: Any) -> tuple[Released, np.ndarray]:
-    """Return how many rows have each of some public labels, and these."""
+    """Return the numbers of rows with each of some public labels, and these labels."""
     known, order = _classes(categories, "categories")
     if not hasattr(X, "__len__"):
         raise TypeError(_ONE_COLUMN)
     ones = np.ones(or_raise(lambda: len(X), lambda: TypeError(_ONE_COLUMN)))
     rows, _ = check_labelled_table(ones, X, classes=known, **call.entrance)
     with call.opened(rows, (known.tolist(), order.tolist())) as session:
-        # The row that is summed is 1: sums by label are counts.
+        # Each row is the number 1, so sums by label are counts.
         release = session.answer(label_sums(np.zeros(1), np.ones(1), len(known)), name="counts")
         privacy = session.certificate()
     counts, std = release.value[order, 0], np.broadcast_to(release.std, (len(known), 1))[order, 0]
@@ -221,8 +219,8 @@ def _labelled(call: Call, X: Any, categories: Any) -> tuple[Released, np.ndarray
 def _density(counts: Released, widths: Any) -> Released:
     """Return counts over their sum and their widths.
 
-    To first order, with p = c / N: the variance of c / N is ((1 - p)**2 s**2 + p**2 S) / N**2, S
-    that of the other counts together.
+    To first order, the variance of p = c / N is ((1 - p)**2 s**2 + p**2 S) / N**2: s**2 is the
+    variance of c, and S that of all other counts together.
     """
     number, spread = float(counts.value.sum()), float(np.square(counts.std).sum())
     p, own = counts.value / (number if number > 0 else np.nan), np.square(counts.std)
@@ -414,7 +412,7 @@ def _quantiles(
     step = check_parameter(step, "step", *STEP)
     check_parameter(intervals, "intervals", FLAG)
     rows, flat = call.table(X)
-    # Keys seeded noise; without intervals as in earlier versions.
+    # It keys seeded noise, without intervals as in earlier versions.
     public = ([str(level) for level in levels], step, *(["intervals"] if intervals else []))
     with call.bounded(rows, bounds, public, audit=False) as opened:
         session, low, high, _ = opened

@@ -1,8 +1,7 @@
 """Counts, sums, means, variances, covariances, correlations.
 
-Released: the number of rows, sums of bounded functions of a row, or the second moment of the
-columns with their sums and the number of rows as one matrix. The statistics and their standard
-errors are computed from these numbers. Guarantee: that of the queries of `skdp.queries`.
+Released are the number of rows, sums over rows, or the matrix of second moments, with sums and the
+number of rows. Statistics and standard errors are computed from these numbers.
 """
 
 from __future__ import annotations
@@ -42,8 +41,8 @@ from skdp.statistics._call import (
 )
 from skdp.tabular import UnitCounts, check_units
 
-_QUOTIENT = 1.0  # how much of a variance's relative error is taken off it in a quotient
-_NO_VARIANCE = 1e-12  # in units of the half width squared: what rounding leaves of a variance of 0
+_QUOTIENT = 1.0  # deviations of noise by which a variance in a denominator may be too large
+_NO_VARIANCE = 1e-12  # in squares of the half width: what rounding leaves of a variance of 0
 _MOST_ROWS = 2**31  # of one unit
 
 # --- counts, sums, means --------------------------------------------------------------------------
@@ -193,7 +192,7 @@ def count_nonzero(
     np.float64(500000.0)
     """
     call = Call.of("count_nonzero", options)
-    across = check_axis(axis, keepdims, whole=True)
+    across = check_axis(axis, keepdims, all_cells=True)
     rows, flat = call.table(X)
     with call.opened(rows, (across,)) as session:
         release = _sum(session, 0.0, 1.0, nonzero=True, across=across, name="count_nonzero")
@@ -211,28 +210,24 @@ def _sum(
     nonzero: bool = False,
     name: str = "sum",
 ) -> Release:
-    """Release the sum of the clipped rows.
-
-    Where the number of rows is public, rows are counted from the middle of their bounds: less
-    noise, and the rest of the sum is public.
-    """
-    replace = session.adjacency == "replace_one"
-    view = sum_view(
-        low, high, session.n_features, nonzero=nonzero, across=across, about_zero=not replace
-    )
+    """Release the sum of the clipped rows."""
+    public_n = session.adjacency == "replace_one"
+    options: Any = {"nonzero": nonzero, "across": across, "about_zero": not public_n}
+    view = sum_view(low, high, session.n_features, **options)
     total: Release = session.answer(Sum(view), name=name)
-    base = session.n_rows * view.center if replace else view.center
+    # With a public number of rows, cells are relative to the middle of their bounds: less noise.
+    base = session.n_rows * view.center if public_n else view.center
     return released(base + total.value, total.std)
 
 
 def _with_clipping(
     std: Floats, learned: LearnedBox | None, *, across: bool, mean: bool = False
 ) -> Floats:
-    """Return standard errors of sums or means with what learned bounds clip."""
+    """Return standard errors of sums or means, with the errors of learned bounds."""
     if learned is None:
         return std
     clipped = learned.mean_error() if mean else learned.sum_error()
-    # Of all cells: the errors of columns may have one sign.
+    # In a sum over columns, their errors may have one sign.
     error: Floats = np.hypot(std, np.sum(clipped, keepdims=True) if across else clipped)
     return error
 
@@ -278,7 +273,7 @@ def sum(  # noqa: A001  as numpy's
     True
     """
     call = Call.of("sum", options)
-    across = check_axis(axis, keepdims, whole=True)
+    across = check_axis(axis, keepdims, all_cells=True)
     rows, flat = call.table(X)
     with call.bounded(rows, bounds, (across,)) as (session, low, high, learned):
         release = _sum(session, low, high, across=across)
@@ -335,7 +330,7 @@ def mean(
     True
     """
     call = Call.of("mean", options)
-    across = check_axis(axis, keepdims, whole=True)
+    across = check_axis(axis, keepdims, all_cells=True)
     check_parameter(intervals, "intervals", FLAG)
     if intervals:
         return _mean_with_intervals(call, X, bounds, keepdims, across=across)
@@ -354,7 +349,7 @@ def mean(
 def _mean_with_intervals(
     call: Call, X: ArrayLike, bounds: Any, keepdims: bool, *, across: bool
 ) -> Released:
-    """Return means with their distance to the means of a population."""
+    """Return means with intervals for the means of a population."""
     if across:
         raise ValueError("axis must be 0 with intervals=True: cells of one row are not independent")
     rows, flat = call.table(X)
@@ -382,7 +377,7 @@ def _mean_with_intervals(
 
 
 def _per_freedom(n: float, ddof: int) -> float:
-    """Return n / (n - ddof), of at least one degree of freedom: n may be noisy, and small."""
+    """Return n / (n - ddof) with at least one degree of freedom: a noisy n may be small."""
     return n / max(n - ddof, 1.0)
 
 
@@ -509,9 +504,8 @@ def std(
 class _Moments:
     """Released covariances of the columns, in units of their half widths, divided by n.
 
-    The covariance is positive semidefinite; `lifted` is by how much that moved each entry. Means
-    (`center`) are relative to the middle of the bounds. `clipped` is what learned bounds may have
-    clipped of each covariance, 0 where they are stated.
+    `center` are means relative to the middle of the bounds. `lifted` is by how much each entry
+    moved to make the matrix positive semidefinite, `clipped` its error due to learned bounds.
     """
 
     center: Floats
@@ -527,11 +521,10 @@ class _Moments:
         """Return the standard errors of C_jk - pull_jk (C_jj + C_kk).
 
         C is the covariance in units of scale_j scale_k; `pull` is symmetric with a diagonal of 0.
-        All entries share the noise of one matrix: that of a column's sum is in each of its
-        covariances, that of the number of rows in all of them. So derivatives are added up before
-        they are squared. Entries of the matrix are uncorrelated under each kind of noise, so their
-        squares add up. Products of two means' errors count too: on few rows they are not small. A
-        third of the change by negative eigenvalues is added, so that three standard errors hold.
+        The noise of a column's sum is in each of its covariances, that of the number of rows in
+        all, so derivatives are added up before they are squared. Entries of the noisy matrix are
+        uncorrelated, so their squares add up. Products of the errors of two means count too: on few
+        rows they are not small.
         """
         gram, units = self.gram, np.outer(scale, scale)
         center, covariance = self.center / scale, self.covariance / units
@@ -555,9 +548,9 @@ class _Moments:
         crossed += pull**2 * np.add.outer(crossed.diagonal(), crossed.diagonal())
         lifted = self.lifted / units
         lifted += np.abs(pull) * np.add.outer(lifted.diagonal(), lifted.diagonal())
+        # A third of the change, so that three standard errors hold.
         errors: Floats = np.sqrt(first_order + crossed) + lifted / 3.0
-        if 3 * gram.n_std > gram.n:
-            # A number of rows that is not clear of its noise: all that is known are the bounds.
+        if 3 * gram.n_std > gram.n:  # noise hides the number of rows: only the bounds are known
             errors = np.maximum(errors, (np.abs(covariance) + 1.0 / units) / 3.0)
         return errors
 
@@ -646,15 +639,15 @@ def coefficients_of(moments: _Moments) -> tuple[Floats, Floats]:
     ratios = moments.covariance / np.outer(scale, scale)
     coefficients = np.where(both_known, np.clip(ratios, -1.0, 1.0), 0.0)
     np.fill_diagonal(coefficients, 0.0)
-    # r = C_jk in units of the standard deviations, which noise moves as well: dr = dC_jk - r / 2
-    # (dC_jj + dC_kk). That is right where the noise of a variance is a small part of it; else
-    # errors are enlarged, and nothing is claimed where a variance is not clear of its noise.
+    # r = C_jk in units of the standard deviations, which noise moves as well: to first order
+    # dr = dC_jk - r / 2 (dC_jj + dC_kk). If the noise of a variance is no small part of it, errors
+    # are enlarged; if noise hides the variance, they are NaN.
     errors = moments.errors(scale, coefficients / 2)
     d = len(scale)
     part = moments.errors(scale, np.zeros((d, d))).diagonal()
     worst = np.maximum.outer(part, part)
     errors = errors / np.maximum(1.0 - _QUOTIENT * worst, 1e-9)
-    # The errors of what is clipped of a variance and of a covariance may have one sign.
+    # The clipping errors of a variance and of a covariance may have one sign.
     clipped = np.zeros((d, d)) + moments.clipped / np.outer(scale, scale)
     clipped += np.abs(coefficients) / 2 * np.add.outer(clipped.diagonal(), clipped.diagonal())
     errors = np.hypot(errors, clipped)
