@@ -1,7 +1,7 @@
 """Selection of the columns that say most about a target: `DPSelectKBest`.
 
 A fit releases moments of each class, or the second moment of columns and target. Scores and the
-choice of columns are post-processing. A fit is (epsilon, delta)-differentially private as a whole.
+choice of columns are computed from them.
 """
 
 from __future__ import annotations
@@ -40,16 +40,13 @@ from skdp.tabular import (
 __all__ = ["DPSelectKBest"]
 
 _CLASSES, _NUMBERS = "f_classif", "f_regression"
-_SEEN = 3.0  # standard deviations of its count above which a class counts
+_SEEN = 3.0  # a class counts if its count is above this many deviations of noise
 
 
 def _score_name(value: Any, name: str) -> str:
     """Return the name of a score, or raise; scikit-learn's own two functions are meant by it."""
-    value = (
-        {theirs.f_classif: _CLASSES, theirs.f_regression: _NUMBERS}.get(value, value)
-        if (callable(value))
-        else value
-    )
+    if callable(value):
+        value = {theirs.f_classif: _CLASSES, theirs.f_regression: _NUMBERS}.get(value, value)
     if isinstance(value, str) and value in (_CLASSES, _NUMBERS):
         return value
     raise ValueError(
@@ -186,12 +183,12 @@ class DPSelectKBest(theirs.SelectorMixin, StatedClasses, Transformer):
     def _target(self) -> Any:
         """Return the stated bounds of the target, or None; or raise."""
         with naming("target_bounds"):
-            found = check_bounds(self.target_bounds, 1)
-        if (found is None) != isinstance(self.bounds, str):
+            stated = check_bounds(self.target_bounds, 1)
+        if (stated is None) != isinstance(self.bounds, str):
             raise ValueError(
                 "bounds and target_bounds must be stated together, or both be 'private'"
             )
-        return found
+        return stated
 
     def _check_without_rows(self) -> None:
         super()._check_without_rows()
@@ -247,7 +244,7 @@ class DPSelectKBest(theirs.SelectorMixin, StatedClasses, Transformer):
                 else:
                     self._score_numbers(session, stated)
                 self.privacy_ = session.certificate()
-        if self._of_classes and len(self.classes_) < 2:  # released: whoever sees the fit sees it
+        if self._of_classes and len(self.classes_) < 2:  # which is released, so we may warn
             warnings.warn(
                 f"{name}: {len(self.classes_)} class(es) had enough rows to be selected: there "
                 "are no scores, and the first columns were kept. State classes, or take a larger "
@@ -300,8 +297,8 @@ class DPSelectKBest(theirs.SelectorMixin, StatedClasses, Transformer):
         self.scores_ = part / (1.0 - part) * max(n - 2.0, 1.0)
 
     def _distance(self, fit: Any, exact: Any, X: Floats) -> float:
-        kept, best = (selector.get_support() for selector in (fit, exact))
-        return float(1.0 - (kept & best).sum() / best.sum())
+        chosen, best = (selector.get_support() for selector in (fit, exact))
+        return float(1.0 - (chosen & best).sum() / best.sum())
 
     def _get_support_mask(self) -> NDArray[np.bool_]:
         check_is_fitted(self)
@@ -344,18 +341,16 @@ class DPSelectKBest(theirs.SelectorMixin, StatedClasses, Transformer):
 
 
 def _f_classif(sums: Floats, squares: Floats, counts: Floats, std: float) -> Floats:
-    """Return F statistics of columns from noisy sums of classes, (n_classes, d), in half widths.
-
-    The noise of a class's mean adds std**2 / n to what is between classes, on average.
-    """
+    """Return F statistics of columns from noisy sums of classes, (n_classes, d), in half widths."""
     weight, n = counts[:, None], float(counts.sum())
     mean = np.clip(sums / weight, -1.0, 1.0)
     square = np.clip(squares / weight + 0.5, 0.0, 1.0)
-    whole = (weight * mean).sum(axis=0) / n
-    between = (weight * (mean - whole) ** 2).sum(axis=0)
+    overall = (weight * mean).sum(axis=0) / n
+    between = (weight * (mean - overall) ** 2).sum(axis=0)
+    # On average, the noise of a class mean adds std**2 / n.
     between -= float((std**2 / counts * (1.0 - counts / n)).sum())
     variance = (weight * np.maximum(square - mean**2, 0.0)).sum(axis=0) / n
     noise = std * np.sqrt(len(counts)) / n
     variance = np.maximum(variance, max(2.0 * noise, 2.0**-24))
-    found: Floats = between / max(len(counts) - 1, 1) / variance
-    return found * max(n - len(counts), 1.0) / n
+    ratios: Floats = between / max(len(counts) - 1, 1) / variance
+    return ratios * max(n - len(counts), 1.0) / n
