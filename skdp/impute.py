@@ -125,8 +125,7 @@ class DPSimpleImputer(ExpectedErrorMixin, Transformer):
     bounds_ : tuple of two ndarrays of shape (n_features,) or None
         For means and medians: the bounds, stated or learned.
     {fitted}
-        ... With a constant it says that nothing
-        was released: no releases, epsilon 0.
+        ... With a constant there are no releases, and epsilon is 0.
 
     Raises
     ------

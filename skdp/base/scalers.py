@@ -27,7 +27,6 @@ from skdp.base.expected_error import (
 from skdp.base.mixin import in_precision_of, keeps_precision
 from skdp.base.transformers import Transformer
 from skdp.budget.ambient import outside_level
-from skdp.confidence.equations import moment_errors
 from skdp.core import Box, Count, Session
 from skdp.planning import Allowance, bounds_in, row_count
 from skdp.queries import CellQuantile, LearnedBounds, LearnedBox, OfColumn, moments
@@ -267,10 +266,6 @@ class ColumnMoments:
     learned: list[LearnedBox]
     weighted: bool = False
 
-    def errors(self) -> tuple[Floats, Floats]:
-        """Return the standard errors of mean and variance; see `moment_errors`."""
-        return moment_errors(self.mean, self.square, self.noise, self.n_noise)
-
     def clipped(self, means: Floats) -> Pair:
         """Return the errors of means and variances due to learned bounds, in the units of X."""
         d, start = len(means), 0
@@ -284,25 +279,19 @@ class ColumnMoments:
         return mean, variance
 
 
-def release_moments(session: Session, stated: Pair | None) -> ColumnMoments:
-    """Release the moments of all columns, in one vector."""
+def release_moments(
+    session: Session, stated: Pair | None, most: float | None = None
+) -> ColumnMoments:
+    """Release the moments of all columns in one vector, with `most` those of weighted rows."""
     bounds, learned = bounds_in(session, stated, errors=True)
-    mean, square, count = session.answer(moments(*bounds))
-    boxes = [] if learned is None else [learned]
-    noise, private = np.full(len(mean.value), float(mean.std)), session.adjacency != "replace_one"
-    n = float(count.value)
-    return ColumnMoments(bounds, mean.value, square.value, noise, n, float(private), boxes)
-
-
-def release_weighted_moments(session: Session, stated: Pair | None, most: float) -> ColumnMoments:
-    """Release the weighted moments of all columns, and the total weight, in one vector."""
-    bounds, learned = bounds_in(session, stated, errors=True)
-    mean, square, total = session.answer(moments(*bounds, most))
-    boxes, noise = [] if learned is None else [learned], float(mean.std)
-    weight = float(total.value) * most
-    every = np.full(len(mean.value), noise)
-    part = float(total.std) * most / weight / noise
-    return ColumnMoments(bounds, mean.value, square.value, every, weight, part, boxes, True)
+    mean, square, count = session.answer(moments(*bounds, most))
+    boxes, noise, n = [] if learned is None else [learned], float(mean.std), float(count.value)
+    n_noise = float(session.adjacency != "replace_one")
+    if most is not None:  # the sum of weights is private under both relations
+        n *= most
+        n_noise = float(count.std) * most / n / noise
+    weighted, every = most is not None, np.full(len(mean.value), noise)
+    return ColumnMoments(bounds, mean.value, square.value, every, n, n_noise, boxes, weighted)
 
 
 def release_present_moments(session: Session, rows: Any, stated: Pair | None) -> ColumnMoments:
@@ -388,12 +377,8 @@ _DOUBTFUL = (
 )
 
 
-def warn_of_doubtful_bounds(
-    estimator: Any, errors: Floats, stated: Pair | None, most: float | None
-) -> None:
+def warn_of_doubtful_bounds(estimator: Any, errors: Floats) -> None:
     """Warn of columns whose learned bounds may be far off, as their released errors say."""
-    if stated is not None or most is not None:  # with weights all errors are NaN
-        return
     doubtful = np.flatnonzero(np.isnan(errors))
     if doubtful.size:
         names = getattr(estimator, "feature_names_in_", None)

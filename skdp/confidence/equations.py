@@ -21,20 +21,6 @@ from scipy.stats import norm
 Floats = NDArray[np.float64]
 Pair = tuple[Floats, Floats]
 
-__all__ = [
-    "FOURTH_MOMENT",
-    "Equation",
-    "Floats",
-    "Noise",
-    "Pair",
-    "check_level",
-    "discrete_laplace_reach",
-    "moment_errors",
-    "proportion_equation",
-    "proportions",
-    "root_error",
-]
-
 
 def check_level(level: Any) -> float:
     """Return the level of an interval, above 0 and below 1."""

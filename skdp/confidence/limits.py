@@ -21,18 +21,6 @@ from skdp.confidence.equations import Floats, Noise, Pair, discrete_laplace_reac
 from skdp.core import Session
 from skdp.queries import ColumnCells, Lattice, row_counts
 
-__all__ = [
-    "Limits",
-    "MeanLimits",
-    "MetricLimits",
-    "NoiseLimits",
-    "QuantileLimits",
-    "heavy_z",
-    "plain_ends",
-    "spread_seen",
-    "zoomed",
-]
-
 _CELLS = 12, 10  # of a window: where a population's quantile may be, and where that of the rows
 _LOCATING = Fraction(1, 8)  # of a quantile's share, for the first window
 _LAST = Fraction(3, 8)  # of it, at least, for the last window

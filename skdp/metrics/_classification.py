@@ -35,18 +35,6 @@ from skdp.parameters import check_length, different_labels, shown
 from skdp.queries import MAX_TABLE, MarginalCells, row_counts
 from skdp.tabular import Bins, CodedRows, check_outcomes, check_scores
 
-__all__ = [
-    "ConfusionMatrix",
-    "ScoreHistogram",
-    "accuracy_score",
-    "balanced_accuracy_score",
-    "calibration_curve",
-    "confusion_matrix",
-    "roc_auc_score",
-    "roc_curve",
-    "score_histogram",
-]
-
 _CLEAR = 2.0  # times what noise may be, above which a class is clear of it
 _MOST_BINS = 1000
 # Columns of the rows of `check_outcomes`.

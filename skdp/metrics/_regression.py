@@ -29,14 +29,6 @@ from skdp.planning import bounds_in
 from skdp.queries import LearnedBox, moments
 from skdp.tabular import check_errors
 
-__all__ = [
-    "RegressionErrors",
-    "mean_absolute_error",
-    "mean_squared_error",
-    "r2_score",
-    "regression_errors",
-]
-
 _LARGEST_BOUND, _SMALLEST_BOUND = 1e100, 1e-100
 _UNKNOWN = (
     "bounds could not be learned well enough, so that intervals allow anything: state max_error "

@@ -1,9 +1,7 @@
 """Scalers whose statistics are private: `DPStandardScaler` and `DPMinMaxScaler`.
 
-`DPStandardScaler` releases each column's mean and mean square, relative to its bounds, with one
-vector of noise for all columns; `DPMinMaxScaler` releases nothing where bounds are stated, and
-otherwise two extreme quantiles a column. Everything else is post-processing. Both fits are
-(epsilon, delta)-differentially private as a whole, purely where ``delta=0``.
+`DPStandardScaler` releases the mean and mean square of each column in one vector. `DPMinMaxScaler`
+releases two extreme quantiles of each column, or nothing if bounds are stated.
 """
 
 from __future__ import annotations
@@ -14,12 +12,14 @@ from typing import Any, ClassVar, Self
 import numpy as np
 from numpy.typing import ArrayLike
 
+from skdp._docstrings import documenter
 from skdp.base import names_of
 from skdp.base.expected_error import check_like, unanswered
 from skdp.base.mixin import WEIGHT_BOUND, weighted_rows
 from skdp.base.scalers import (
     N_CELLS,
     NAN_POLICY,
+    ColumnMoments,
     Floats,
     Scaler,
     check_means,
@@ -29,22 +29,38 @@ from skdp.base.scalers import (
     release_present_moments,
     release_present_range,
     release_range,
-    release_weighted_moments,
     warn_of_doubtful_bounds,
 )
 from skdp.budget import PrivacyBudget
-from skdp.confidence.equations import root_error
+from skdp.confidence.equations import moment_errors, root_error
 from skdp.core import Box
 from skdp.parameters import FLAG, Reals, Table
 
-# Rounding values and squares to the steps of sums moves a variance, in units of the squared half
-# width, by less than this; below it a variance means nothing.
-_RESOLUTION = 2.0**-28
-# Variance of a uniform column, in the same units: what a column counts as that noise hides.
-_UNIFORM = 1.0 / 3.0
+# Variances in units of the squared half width. Below the first they mean nothing, because sums are
+# rounded to steps. The second is that of a uniform column, taken if noise hides the variance.
+_RESOLUTION, _UNIFORM = 2.0**-28, 1.0 / 3.0
 _LARGEST, _SMALLEST = float(np.finfo(np.float64).max), float(np.finfo(np.float64).tiny)
 
 
+documented = documenter(
+    {
+        "omit": """
+            nan_policy : {"raise", "omit"}, default="raise"
+                ``"omit"``: the statistics of a column are of the cells that it has (NaN, None and
+                NA are missing), each column for an equal part of the allowance, and `transform`
+                keeps missing cells.
+            """,
+        "rows": """
+            X : array-like or table of shape (n_samples, n_features)
+                Private rows, finite numbers; with ``nan_policy="omit"`` also missing ones.
+                May be in parts (`skdp.engines`) unless nan_policy="omit".
+            y : None, ignored
+            """,
+    }
+)
+
+
+@documented
 class DPStandardScaler(Scaler):
     """Standardise columns by their differentially private mean and standard deviation.
 
@@ -61,11 +77,9 @@ class DPStandardScaler(Scaler):
         Range of each column, from public knowledge: two numbers, two arrays, or a mapping from
         column name to (low, high); values beyond them count as the nearest bound. ``"private"``
         learns them, for a part of the allowance that falls with n_samples * epsilon / n_features:
-        16 to 18% where that is 50,000, 73% where it is 1,000 (without delta, rows replaced).
-    nan_policy : {"raise", "omit"}, default="raise"
-        ``"omit"``: the statistics of a column are of the cells that it has (NaN, None and NA are
-        missing), each column for an equal part of the allowance, and `transform` keeps what is
-        missing. How many there are is private, so a column's number of rows has noise, too.
+        16 to 18% at 50,000, 73% at 1,000 (without delta, rows replaced).
+    {omit}
+        The number of missing cells is private, so the number of rows of a column has noise, too.
     weight_bound : float or None, default=None
     epsilon : float, default=1.0
     delta : float, default=0.0
@@ -216,10 +230,7 @@ class DPStandardScaler(Scaler):
 
         Parameters
         ----------
-        X : array-like or table of shape (n_samples, n_features)
-            Private rows, finite numbers; with ``nan_policy="omit"`` also missing ones.
-            May be in parts (`skdp.engines`) unless nan_policy="omit".
-        y : None, ignored
+        {rows}
         sample_weight : array-like of shape (n_samples,), default=None
             Private weights of rows, finite numbers, clipped to [0, `weight_bound`], which must be
             stated. A row and its weight are protected together. With ``nan_policy="raise"`` and
@@ -241,35 +252,36 @@ class DPStandardScaler(Scaler):
                 return self
             with self._session(rows) as session:
                 if self._omits:
-                    found = release_present_moments(session, rows, stated)
-                elif most is not None:
-                    found = release_weighted_moments(session, stated, most)
+                    moments = release_present_moments(session, rows, stated)
                 else:
-                    found = release_moments(session, stated)
+                    moments = release_moments(session, stated, most)
                 self.privacy_ = session.certificate()
-            self.bounds_, self.n_samples_ = found.bounds, found.n
-            box = Box(*found.bounds, per_feature=True)
-            half_width = box.half_width
-            mean_error, variance_error = found.errors()
-            with np.errstate(over="ignore", under="ignore"):
-                self.mean_ = np.clip(box.center + found.mean * half_width, *self.bounds_)
-                self.mean_std_error_ = finite(mean_error * half_width)
-                clipped = found.clipped(self.mean_)
-                self.mean_std_error_ = np.hypot(self.mean_std_error_, clipped[0])
-                warn_of_doubtful_bounds(self, self.mean_std_error_, stated, most)
-                if self.with_std:
-                    variance = np.maximum(found.square - found.mean**2, 0.0)
-                    floor = np.clip(variance_error, _RESOLUTION, _UNIFORM)
-                    self.var_ = finite(variance * half_width * half_width)
-                    self.var_std_error_ = finite(variance_error * half_width * half_width)
-                    self.var_std_error_ = np.hypot(self.var_std_error_, clipped[1])
-                    scale = np.sqrt(np.maximum(variance, floor)) * half_width
-                    self.scale_ = np.where(scale > 0.0, scale, 1.0)
-                    # The floor is no estimate: it may be as far off as the root of the variance.
-                    lifted = np.sqrt(np.maximum(variance, floor)) - np.sqrt(variance)
-                    error = root_error(self.var_, self.var_std_error_) + lifted / 3.0 * half_width
-                    self.scale_std_error_ = finite(error)
+            self._set_statistics(moments)
         return self
+
+    def _set_statistics(self, moments: ColumnMoments) -> None:
+        """Set means, variances, scales and their errors from released moments."""
+        self.bounds_, self.n_samples_ = moments.bounds, moments.n
+        mean, square = moments.mean, moments.square
+        mean_error, variance_error = moment_errors(mean, square, moments.noise, moments.n_noise)
+        box = Box(*moments.bounds, per_feature=True)
+        half = box.half_width
+        with np.errstate(over="ignore", under="ignore"):
+            self.mean_ = np.clip(box.center + mean * half, *self.bounds_)
+            clipped = moments.clipped(self.mean_)
+            self.mean_std_error_ = np.hypot(finite(mean_error * half), clipped[0])
+            if moments.learned and not moments.weighted:  # errors of weighted ones are all NaN
+                warn_of_doubtful_bounds(self, self.mean_std_error_)
+            if not self.with_std:
+                return
+            variance = np.maximum(square - mean**2, 0.0)
+            self.var_ = finite(variance * half * half)
+            self.var_std_error_ = np.hypot(finite(variance_error * half * half), clipped[1])
+            root = np.sqrt(np.maximum(variance, np.clip(variance_error, _RESOLUTION, _UNIFORM)))
+            self.scale_ = np.where(root * half > 0.0, root * half, 1.0)
+            # The floor is no estimate: it may be as far off as the root of the variance.
+            lifted = (root - np.sqrt(variance)) / 3.0 * half
+            self.scale_std_error_ = finite(root_error(self.var_, self.var_std_error_) + lifted)
 
     def _forward(self, values: Floats) -> Floats:
         if self.with_mean and self.mean_ is not None:
@@ -297,7 +309,7 @@ class DPStandardScaler(Scaler):
         return float(allowance.moments_std(d) / n / 2.0 * np.sqrt(np.mean(1.0 + off**2)))
 
     def _rehearsed_error(self, n: int, d: int, like: Any) -> float:
-        """Return the error with learned bounds, of fits to public rows."""
+        """Return the error with learned bounds, from fits to public rows."""
         if like is None or isinstance(like, Scaler):
             raise ValueError(
                 "like must be given, as public rows: where learned bounds end, and what they cost, "
@@ -313,7 +325,7 @@ class DPStandardScaler(Scaler):
         return math.sqrt(error_of_fits(self, self._adjacency, n, d, like, squares))
 
     def _off_middle(self, bounds: Any, like: Any, d: int) -> Floats:
-        """Return how far means like those given lie off the middle, in half widths."""
+        """Return the distance of means from the middle of the bounds, in half widths."""
         if like is None:
             raise ValueError(
                 "with a private number of rows the error of a mean depends on where it lies: pass "
@@ -342,6 +354,7 @@ def _range(feature_range: Any, name: str = "feature_range") -> tuple[float, floa
     return low, high
 
 
+@documented
 class DPMinMaxScaler(Scaler):
     """Scale columns to a range by stated bounds, or by private extreme quantiles.
 
@@ -362,10 +375,8 @@ class DPMinMaxScaler(Scaler):
     q : "auto" or float, default="auto"
         For private bounds: level of the lower quantile, in (0, 0.5); the upper one has 1 - q.
         ``"auto"`` takes the most extreme level that noise does not push beyond the rows.
-    nan_policy : {"raise", "omit"}, default="raise"
-        ``"omit"``: the statistics of a column are of the cells that it has (NaN, None and NA are
-        missing), each column for an equal part of the allowance, and `transform` keeps what is
-        missing. How many are missing is private; with stated bounds nothing is released.
+    {omit}
+        The number of missing cells is private; with stated bounds nothing is released.
     epsilon : float, default=1.0
     delta : float, default=0.0
         In [0, 1). Above zero, the losses of the columns' quantiles add up less quickly.
@@ -387,16 +398,9 @@ class DPMinMaxScaler(Scaler):
         Level of the lower quantile, with ``nan_policy="omit"`` of each column; None with stated
         bounds.
     {fitted}
-        ... With stated bounds it says that
-        nothing was: no releases, epsilon 0.
+        ... With stated bounds there are no releases, and epsilon is 0.
 
-    Raises
-    ------
-    TypeError, ValueError
-        In `fit`, before anything is charged: a parameter out of its range, X not a dense table of
-        finite numbers.
-    BudgetExceededError, SealedBudgetError, LedgerError
-        In `fit` with private bounds, if the budget cannot grant (epsilon, delta).
+    {fit_raises}
 
     See Also
     --------
@@ -491,10 +495,7 @@ class DPMinMaxScaler(Scaler):
 
         Parameters
         ----------
-        X : array-like or table of shape (n_samples, n_features)
-            Private rows, finite numbers; with ``nan_policy="omit"`` also missing ones.
-            May be in parts (`skdp.engines`) unless nan_policy="omit".
-        y : None, ignored
+        {rows}
         groups : array-like of shape (n_samples,), default=None
 
         Returns
@@ -512,11 +513,11 @@ class DPMinMaxScaler(Scaler):
             else:
                 with self._session(rows) as session:
                     if self._omits:
-                        found = release_present_range(session, rows, self.q)
+                        released = release_present_range(session, rows, self.q)
                     else:
-                        found = release_range(session, self.q)
+                        released = release_range(session, self.q)
                     self.privacy_ = session.certificate()
-                self.bounds_, self.q_, self.data_min_, self.data_max_ = found
+                self.bounds_, self.q_, self.data_min_, self.data_max_ = released
             # Halves first, because the width of huge bounds may overflow.
             half_range = self.data_max_ / 2 - self.data_min_ / 2
             with np.errstate(over="ignore", under="ignore"):
