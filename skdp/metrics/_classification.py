@@ -1,8 +1,7 @@
 """Metrics of classifiers on held-out private rows, and noisy counts to compute them from.
 
-Released: how many rows have each pair of a true and a predicted class, are predicted correctly, or
-have a score in each cell of a public grid. Guarantee: a row is in one cell
-(`skdp.queries.MarginalCells`); everything else is computed from the noisy counts.
+Each row is in one cell: of true and predicted classes, of correct predictions, or of scores.
+Metrics are computed from the noisy counts of these cells.
 """
 
 from __future__ import annotations
@@ -35,7 +34,7 @@ from skdp.parameters import check_length, different_labels, shown
 from skdp.queries import MAX_TABLE, MarginalCells, row_counts
 from skdp.tabular import Bins, CodedRows, check_outcomes, check_scores
 
-_CLEAR = 2.0  # times what noise may be, above which a class is clear of it
+_CLEAR = 2.0  # a class is clear of noise if its count is above this many widths of noise
 _MOST_BINS = 1000
 # Columns of the rows of `check_outcomes`.
 _TRUE, _PREDICTED, _RIGHT = 0, 1, 2
@@ -151,14 +150,14 @@ def _classes(labels: Any, *, exactly: int | None = None) -> tuple[NDArray, NDArr
 
 
 def context_of(name: str, arguments: Mapping[str, Any]) -> CallContext:
-    """Return the context of a call of this function with these arguments, others ignored."""
+    """Return the context of a call with these arguments; others are ignored."""
     names = ["epsilon", "delta", "budget", "random_state", "groups", "max_rows_per_unit"]
     return CallContext(name, **{key: arguments[key] for key in names})
 
 
 @dataclass(frozen=True)
 class _Counts:
-    """A released table of counts of some columns, and the classes that its axes stand for."""
+    """Released counts, and the classes of their axes."""
 
     values: Floats
     noise: Noise
@@ -198,10 +197,7 @@ def _outcomes(columns: tuple[int, ...], name: str, arguments: Mapping[str, Any])
 def _share(
     counts: Any, part: Any, other: Any, cells: Any = 1, others: Any = 1, *, mean: bool = False
 ) -> Released:
-    """Return part / (part + other), sums of so many noisy counts, or the mean of such shares.
-
-    `counts` has the noise of a count and the certificate.
-    """
+    """Return part / (part + other), sums of so many noisy counts, or the mean of such shares."""
     noise: Noise = counts.noise
     value = proportion_equation(part, other, cells, others, noise.std, sampled=False).root
     limits = _mean_limits if mean else proportions
@@ -214,9 +210,8 @@ def _mean_limits(
 ) -> Pair:
     """Return the ends of a mean of independent shares from those of each share.
 
-    If every class is clear of its noise, squared distances to the ends add up (Zou & Donner 2008);
-    shares are not clipped to [0, 1] before, because noise may have moved them out. Otherwise the
-    ends are the means of joint ones, each at the level to the power of 1 over their number.
+    If every class is clear of noise, squared distances to the ends add up (Zou & Donner 2008), for
+    shares that are not clipped to [0, 1]. Otherwise the ends are the means of joint intervals.
     """
     size, width = len(part), noise.width(level)
     reach = noise.std * np.sqrt(np.add(cells, others))
@@ -444,9 +439,9 @@ def _auc_equation(
 ) -> Equation:
     """Return the equation of the share of pairs in which the positive row has the larger score.
 
-    Pairs within a cell count as `ties`. The variance of noise is computed from noisy counts, which
-    makes it larger on average. With `sampled` the largest variance of an AUC is added (Birnbaum &
-    Klose 1957): theta (1 - theta) over the smaller class.
+    Pairs within a cell count as `ties`. The variance is computed from noisy counts, so it is too
+    large on average. With `sampled` the largest variance of an AUC is added: theta (1 - theta) over
+    the smaller class (Birnbaum & Klose 1957).
     """
     p, n, square = positive.sum(), negative.sum(), std * std
     below = np.concatenate([[0.0], np.cumsum(negative)[:-1]]) + ties * negative
@@ -648,10 +643,9 @@ class ScoreHistogram:
 
 
 def _bins(bins: Any, *, even: bool) -> Bins:
-    """Return the cells of scores; errors name the parameter.
+    """Return the cells of scores, if not `even` of equal widths of arcsin(sqrt(score)).
 
-    Cells that need not be even have equal widths of arcsin(sqrt(score)). So they are finer towards
-    0 and 1, where scores lie close together, and fewer pairs of rows share a cell.
+    These are finer towards 0 and 1, where scores lie close together: fewer pairs share a cell.
     """
     problem = f"bins must be a number of cells from 2 to {_MOST_BINS}, or edges that increase"
     if isinstance(bins, numbers.Integral) and not isinstance(bins, bool):

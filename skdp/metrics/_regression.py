@@ -1,8 +1,6 @@
 """R², mean squared and mean absolute error of predictions on held-out private rows.
 
-Released: sums and sums of squares of the errors of predictions and of the targets, with the number
-of rows, under one noise. Guarantee: that of `skdp.queries.moments`; everything else is computed
-from its answer.
+Released are sums and sums of squares of errors and targets, and the number of rows, in one vector.
 """
 
 from __future__ import annotations
@@ -87,11 +85,10 @@ documented = documenter(
 class _Sums:
     """Noisy sums over the rows, all with one standard deviation.
 
-    Errors are u + 1 in [0, 2], in units of half of `most`, to which they are clipped. Targets are v
-    in [-1, 1], in units of `target_half`, half the width of their bounds. The sums are those of u,
-    of u**2 - 1/2, of v and of v**2 - 1/2 (NaN without targets), and the number of rows. `clipped`
-    has what learned bounds may have clipped of the means of u + 1 and of its square, and of the
-    variance of v.
+    Errors are u + 1 in [0, 2], in units of half of `most`, their bound. Targets are v in [-1, 1],
+    in units of `target_half`, half the width of their bounds. The sums are those of u, u**2 - 1/2,
+    v and v**2 - 1/2 (NaN without targets). `clipped`: the errors due to learned bounds of the means
+    of u + 1 and (u + 1)**2, and of the variance of v.
     """
 
     first: float
@@ -125,9 +122,9 @@ class _Sums:
     def unexplained(self) -> Equation:
         """Return the equation of 1 - R²: n sum of squared errors, over n**2 times the variance.
 
-        Both are of degree two in the sums. Noise of variance s**2 moves them by s**2 |g|**2 with
-        the gradient g, and by two terms with the Hessian H: a bias s**2 tr(H) / 2, which is
-        subtracted, and a variance s**4 |H|**2 / 2 of Gaussian noise, of which twice is allowed for.
+        Both are of degree two in the sums, with gradient g and Hessian H. Noise of variance s**2
+        adds the bias s**2 tr(H) / 2, which is subtracted, and the variance s**2 |g|**2 +
+        s**4 |H|**2 / 2 if it is Gaussian; twice the second term is allowed for.
         """
         s2, n = self.noise.std**2, self.n
         scale = (self.most / 2 / self.target_half) ** 2
