@@ -95,67 +95,66 @@ class DPStandardScaler(Scaler):
     var_ : ndarray of shape (n_features,) or None
         Noisy variance of the clipped rows, at least 0; None if ``with_std=False``.
     scale_ : ndarray of shape (n_features,) or None
-        What columns are divided by: the square root of `var_`, or of a floor where that is
-        larger (see Notes); 1.0 for a column whose bounds are equal. None if ``with_std=False``.
+        The divisor: the square root of `var_`, or of a floor where that is larger (see Notes); 1.0
+        for a column whose bounds are equal. None if ``with_std=False``.
     mean_std_error_ : ndarray of shape (n_features,) or None
         Standard error of `mean_`, in the units of X: due to noise and, with learned bounds, due to
-        the clipping that ordinary columns undergo. NaN if bounds could not be learned well enough
-        (few rows, or too many values beyond them): state `bounds` then.
+        the clipping of ordinary columns. NaN if bounds could not be learned well enough (few rows,
+        or too many values beyond them): state `bounds` then.
     var_std_error_ : ndarray of shape (n_features,) or None
         Standard error of `var_`, in squared units.
     scale_std_error_ : ndarray of shape (n_features,) or None
-        Standard error of `scale_`, in the units of X. If noise hides the variance, a third of the
-        largest error that `scale_` may have.
+        Standard error of `scale_`. If noise hides the variance, a third of the largest error that
+        `scale_` may have.
     bounds_ : tuple of two ndarrays of shape (n_features,)
         ... None if nothing was released and no bounds are stated.
     n_samples_ : float, ndarray of shape (n_features,) or None
-        Number of rows: exact under ``"replace_one"``, where it is public, otherwise noisy; None if
-        nothing was released. With ``nan_policy="omit"`` the number of values of each column. With
-        `sample_weight` the noisy sum of clipped weights. There is no ``n_samples_seen_``.
+        Number of rows (of values of each column with ``nan_policy="omit"``): exact where it is
+        public, otherwise noisy. With `sample_weight` the noisy sum of clipped weights. None if
+        nothing was released. There is no ``n_samples_seen_``.
     {fitted}
 
     {fit_raises}
 
     See Also
     --------
-    DPMinMaxScaler : Free where bounds are stated.
+    DPMinMaxScaler : Free with stated bounds.
 
     Notes
     -----
-    **Privacy.** *Released*: bounds, if not stated (a median and counts of distances of each
-    column); then, with u in [-1, 1] a clipped value relative to the middle and the half width
-    of its bounds, the sums over rows of u and of u**2 - 1/2 for all d columns, as one vector.
-    *Sensitivity* of the vector in L2: 2 sqrt(d) if a row is replaced; sqrt(5 d / 4 + 1) if one is
-    added or removed, the number of rows being its last entry. *Mechanism*: K-norm noise
-    (``delta=0``) or rounded Gaussian noise. *Charged*: (epsilon, delta), once, before any noise,
-    to ``budget``. With ``with_mean=False, with_std=False`` nothing is released or charged. With
-    ``nan_policy="omit"`` the same for each column by itself, over the rows that have a value in it.
-    Replacing a row may add or remove a value, so the larger of both sensitivities counts. A count
-    takes 5% of a column's part, bounds at most half. Proof: ``skdp/queries/columns.md``.
+    **Privacy.** *Released*: bounds, if not stated (a median, and counts of distances from it, for
+    each column); then the sums over rows of u and of u**2 - 1/2 for all d columns, as one vector.
+    Here u in [-1, 1] is a clipped value relative to the middle of its bounds, in half widths.
+    *Sensitivity* (L2) of the vector: 2 sqrt(d) if a row is replaced; sqrt(5 d / 4 + 1) if one is
+    added or removed, with the number of rows as last entry. *Mechanism*: K-norm noise (``delta=0``)
+    or rounded Gaussian noise. *Charged*: (epsilon, delta), once, before any noise, to ``budget``.
+    With ``with_mean=False, with_std=False`` nothing is released or charged. With
+    ``nan_policy="omit"`` the same is released for each column, over its non-missing rows. Replacing
+    a row may add or remove a value, so the larger of both sensitivities counts. A count takes 5% of
+    a column's part, bounds at most half. Proof: ``skdp/queries/columns.md``.
 
-    **Weights.** A row and its weight are protected together. A row of weight v counts v / b times
-    in the sums, v clipped to [0, b], b the `weight_bound`. The sum of weights is private under both
-    relations, and is another entry of the vector, (v / b) c. *Sensitivity*: c is sqrt(11 d / 4) if
-    a row is replaced, where the bound of 2 sqrt(d) has room for it; 1 if one is added or removed.
-    The noise is as large as for sum(v) / b rows, so state a bound near the weights of most rows.
-    Standard errors are for the weighted mean and variance. They are NaN with learned bounds, which
-    are learned without weights. If nearly all weights are 0, the mean is noise, and `scale_` is at
+    **Weights.** A row and its weight are protected together. With b the `weight_bound`, a row of
+    weight v, clipped to [0, b], counts v / b times in the sums. The sum of weights is private under
+    both relations: it is another entry of the vector, (v / b) c. *Sensitivity*: c is sqrt(11 d / 4)
+    if a row is replaced, which fits into the bound of 2 sqrt(d); 1 if one is added or removed. The
+    noise is as large as for sum(v) / b rows, so state a bound near the weights of most rows.
+    Standard errors are for the weighted mean and variance, and NaN with learned bounds, which are
+    learned without weights. If nearly all weights are 0, the mean is noise, and `scale_` is at
     least that of a uniform column. Proof: ``skdp/core/PROOFS.md``.
 
-    **Small variances.** No values of finite rows make `fit` raise, and no column is divided by
-    noise: `scale_` squared is at least the standard error of the variance (`var_std_error_`; at
-    most a third of the squared half width, the variance of a uniform column). It is never below
-    2**-28 of the squared half width, since sums are rounded to integer steps. So the values of a
-    constant column become small, but not zero as in scikit-learn. Tight bounds help, because noise
-    is proportional to their width.
+    **Small variances.** `fit` raises for no values of finite rows, and no column is divided by
+    noise: `scale_` squared is at least the standard error of the variance (but at most the variance
+    of a uniform column), and at least 2**-28 of the squared half width, because sums are rounded.
+    So the values of a constant column become small, but not zero as in scikit-learn. Tight bounds
+    help, because noise is proportional to their width.
 
-    The output of ``transform`` on private rows is as private as these rows are.
+    ``transform`` adds no noise: its output on private rows is as private as the rows.
 
     **Expected error.** The root mean square, over columns and fits, of the error of `mean_`,
-    divided by the width of the column's bounds. With stated bounds, the error relative to the mean
-    of the clipped rows. With learned bounds, which need public rows as `like`, the error relative
-    to the mean of all rows, so it includes clipping. Where the number of rows is private, it
-    depends on where means lie within their bounds: `like` may then also be an earlier fit.
+    divided by the width of the column's bounds. With stated bounds it is relative to the mean of
+    the clipped rows. With learned bounds it needs public rows as `like`, and is relative to the
+    mean of all rows, so it includes clipping. With a private number of rows it depends on where
+    means lie within their bounds: `like` may then also be an earlier fit.
 
     References
     ----------
@@ -359,7 +358,7 @@ class DPMinMaxScaler(Scaler):
     """Scale columns to a range by stated bounds, or by private extreme quantiles.
 
     The private counterpart of scikit-learn's ``MinMaxScaler``, without ``partial_fit`` and ``copy``
-    (the input is never changed). With stated bounds a fit looks at no value and costs nothing.
+    (the input is never changed). With stated bounds a fit reads no value and costs nothing.
 
     Parameters
     ----------
@@ -390,10 +389,9 @@ class DPMinMaxScaler(Scaler):
     data_range_ : ndarray of shape (n_features,)
         ``data_max_ - data_min_``.
     scale_, min_ : ndarray of shape (n_features,)
-        The output is ``X * scale_ + min_``. The scale of a column of stated range 0 is that of
-        range 1, as in scikit-learn.
+        The output is ``X * scale_ + min_``. A stated range of 0 counts as 1, as in scikit-learn.
     bounds_ : tuple of two ndarrays of shape (n_features,)
-        The bounds, stated or learned; the quantiles lie within them.
+        ... The quantiles lie within them.
     q_ : float, ndarray of shape (n_features,) or None
         Level of the lower quantile, with ``nan_policy="omit"`` of each column; None with stated
         bounds.
@@ -409,27 +407,27 @@ class DPMinMaxScaler(Scaler):
     Notes
     -----
     **Privacy.** With stated bounds nothing is *released* and nothing *charged*. Otherwise:
-    *released* are the number of rows where it is private (2%); bounds (a median and counts of
-    distances of each column, at most 20%); then a lower and an upper quantile of
-    each column, half of the rest each. *Sensitivity* of a cell's score, its distance in ranks
-    from the quantile: 1 if a row is replaced, max(q, 1 - q) if one is added or removed.
-    *Mechanism*: exponential mechanism over 4096 equal cells of the bounds, each column taking an
-    equal part. *Charged*: (epsilon, delta), once, before any noise, to ``budget``. With
-    ``nan_policy="omit"`` the same of each column, of the rows that have a value in it: their number
-    (5% of its part), bounds (at most half), two quantiles. Proof: ``skdp/queries/columns.md``.
+    *released* are the number of rows, if it is private (2%); bounds (a median, and counts of
+    distances from it, for each column, at most 20%); then a lower and an upper quantile of each
+    column, for half of the rest each. *Sensitivity* of a cell's score, its distance in ranks from
+    the quantile: 1 if a row is replaced, max(q, 1 - q) if one is added or removed. *Mechanism*: the
+    exponential mechanism over 4096 equal cells of the bounds, with an equal part for each column.
+    *Charged*: (epsilon, delta), once, before any noise, to ``budget``. With ``nan_policy="omit"``
+    the same is released for each column, over its non-missing rows: their number (5% of its part),
+    bounds (at most half), two quantiles. Proof: ``skdp/queries/columns.md``.
 
-    Quantiles leave about q of the rows below the range and as many above it; `expected_error`
-    says how many. With ``q="auto"`` a cell beyond all rows is chosen with probability below
-    1/100 a column and side; where the rows are too few for that, q is 1/4 and the range is as
-    uncertain as the bounds. Nothing raises because of what the rows hold: constant columns and
-    single rows give a range that is at least one cell wide.
+    About a part q of the rows is below the range, and as many are above; `expected_error` returns
+    how many. With ``q="auto"`` a cell beyond all rows is chosen with probability below 1/100 for
+    each column and side; with too few rows for that, q is 1/4 and the range is as uncertain as the
+    bounds. `fit` raises for no values of finite rows: the range of a constant column is at least
+    one cell wide.
 
-    The output of ``transform`` on private rows is as private as these rows are.
+    ``transform`` adds no noise: its output on private rows is as private as the rows.
 
-    **Expected error.** A part of the rows: the mean over columns and fits of the rows below
-    `data_min_` or above `data_max_` by more than 1/4096 of `bounds_`, about two times `q_` where
-    values differ. 0.5 and more: epsilon is not enough for any range. Zero with stated bounds. For
-    private ones it needs public rows: where values repeat, a range may hold all of them.
+    **Expected error.** A part of the rows: the mean, over columns and fits, of the rows more than
+    1/4096 of `bounds_` below `data_min_` or above `data_max_`; about two times `q_` if values
+    differ. At 0.5 and more, epsilon is not enough for any range. Zero with stated bounds. Private
+    ones need public rows as `like`: if values repeat, a range may hold all of them.
 
     References
     ----------
