@@ -45,11 +45,11 @@ from skdp.preprocessing import DPKBinsDiscretizer as DPKBinsDiscretizer
 from skdp.preprocessing import DPMinMaxScaler as DPMinMaxScaler
 from skdp.preprocessing import DPOneHotEncoder as DPOneHotEncoder
 from skdp.preprocessing import DPOrdinalEncoder as DPOrdinalEncoder
+from skdp.preprocessing import DPQuantileTransformer as DPQuantileTransformer
+from skdp.preprocessing import DPRobustScaler as DPRobustScaler
 from skdp.preprocessing import DPStandardScaler as DPStandardScaler
 from skdp.quantile import DPMedian as DPMedian
 from skdp.quantile import DPQuantile as DPQuantile
-from skdp.quantile import DPQuantileTransformer as DPQuantileTransformer
-from skdp.quantile import DPRobustScaler as DPRobustScaler
 from skdp.synthetic import Bins as Bins
 from skdp.synthetic import Domain as Domain
 from skdp.synthetic import DPEmpiricalCDF as DPEmpiricalCDF

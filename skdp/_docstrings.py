@@ -1,63 +1,125 @@
-"""Docstrings of public functions and classes, filled from one table of shared texts.
+"""Docstrings of public functions and classes, filled from one table.
 
-A docstring has the line ``{budget}`` where the text on `budget` belongs. Texts of several
-parameters stand under one name: ``{privacy}`` ends the list of each function that charges.
+- An entry without a description, as ``budget : PrivacyBudget or None, default=None``, gets the
+  shared text of its name. A description that begins with ``...`` continues the shared text.
+- A line ``{fit}`` stands for a block of lines: of `_BLOCKS`, or of one package.
 """
 
 from __future__ import annotations
 
 import inspect
 import re
+import textwrap
 from collections.abc import Callable, Mapping
-from textwrap import dedent, indent
 from typing import Any, ParamSpec, TypeVar
 
-__all__ = ["documenter", "parameters_of"]
+__all__ = ["SHARED_TEXTS", "documenter", "filled", "parameters_of", "shared_texts"]
 
 P = ParamSpec("P")
 R = TypeVar("R")
 T = TypeVar("T")
 
-_TEXTS = {
-    "groups": """
-        groups : array-like of shape (n_samples,), default=None
-            Id of the unit (a user, say) that each row belongs to. All rows of one id are protected
-            together. A budget with a `unit` needs groups; any other budget refuses them.
-            Rows without an id are left out if a unit is added or removed, and refused otherwise.
+# By what stands before the colon of an entry.
+SHARED_TEXTS = {
+    "bounds": (
+        "Range of each column, from public knowledge: two numbers, two arrays, or a mapping from "
+        "column name to (low, high); values beyond them count as the nearest bound. "
+        '``"private"`` learns them, for at most a fifth of the allowance.'
+    ),
+    "budget": (
+        "Budget to charge; it also sets the neighbouring relation. None: the budget of an "
+        "enclosing ``with budget:`` block, if there is one."
+    ),
+    "classes": (
+        "All class labels, from public knowledge, because which labels occur in y is private. Rows "
+        'with another label are left out. ``"private"`` selects the labels that enough rows have, '
+        "for a tenth of the allowance and half of delta. It needs delta above 0, labels that are "
+        "text, numbers or booleans, and a table that is not in parts. With fewer than two labels "
+        "selected, `fit` warns, and every row gets the one class."
+    ),
+    "delta": "In [0, 1). Zero: pure epsilon-DP.",
+    "epsilon": "Privacy loss of a fit; finite, above 0.",
+    "epsilon, delta": "Privacy loss of the call.",
+    "groups": (
+        "Id of the unit (a user, say) that each row belongs to. All rows of one id are protected "
+        "together. A budget with a `unit` needs groups; any other budget refuses them. Rows "
+        "without an id are left out if a unit is added or removed, and refused otherwise."
+    ),
+    "max_rows_per_unit": (
+        'With `groups`: how many rows of each unit are used at most. ``"private"`` chooses this '
+        "number for 10% of the allowance, so that about 99 in 100 units keep all their rows."
+    ),
+    "n_rows": (
+        '``"private"``: the number of rows is protected, so X may be a selection of rows by '
+        'private values. ``"public"``: anyone may know the number of rows; less noise. Not '
+        'possible under "add_or_remove_one".'
+    ),
+    "n_samples, n_features": "Not used: the cost of a fit does not depend on them.",
+    "random_state": (
+        'Seeds post-processing, and noise only inside ``skdp.config_context(noise="seeded")``.'
+    ),
+    "weight_bound": (
+        "The largest weight, from public knowledge; above 0. Needed for a fit with `sample_weight`."
+    ),
+    # attributes
+    "bounds_": "The bounds, stated or learned.",
+    "classes_": (
+        "`classes`, sorted; if private, the selected labels. With fewer than two selected, the fit "
+        "learns nothing else: of the attributes below it sets only `privacy_`, "
+        "`max_rows_per_unit_` and those that describe X."
+    ),
+    "max_rows_per_unit_": "With `groups`: how many rows of each unit were used at most.",
+    "n_features_in_, feature_names_in_": (
+        "Number of columns; their names, if X has names that are strings."
+    ),
+    "privacy_": "What was released, by which mechanism, at which cost.",
+    # errors
+    "BudgetExceededError, SealedBudgetError, LedgerError": (
+        "In `fit`, if the budget cannot grant (epsilon, delta)."
+    ),
+}
+_SECTIONS = ("Parameters", "Attributes", "Raises")
+_WIDTH = 100
+
+_BLOCKS = {
+    # Sections of methods.
+    "public_rows": """
+        Parameters
+        ----------
+        X : array-like or table of shape (n_samples, n_features)
         """,
-    "max_rows_per_unit": """
+    "sizes": """
+        Parameters
+        ----------
+        n_samples, n_features : int, default=None
+        """,
+    "input_names": """
+        Parameters
+        ----------
+        input_features : array-like of str, default=None
+            Names of the columns of X; those of `fit`, or x0, x1, ... if None.
+        """,
+    # Parameters: the end of the list, of estimators and of functions.
+    "fit": """
         max_rows_per_unit : int or "private", default="private"
-            With `groups`: how many rows of each unit are used at most. ``"private"`` chooses this
-            number for 10% of the allowance, so that about 99 in 100 units keep all their rows.
-        """,
-    "budget": """
         budget : PrivacyBudget or None, default=None
-            Budget to charge; it also sets the neighbouring relation. None: the budget of an
-            enclosing ``with budget:`` block, if there is one.
-        """,
-    "random_state": """
         random_state : int, RandomState or None, default=None
-            Seeds post-processing, and noise only inside ``skdp.config_context(noise="seeded")``.
         """,
     "call": """
         epsilon, delta : float, default=1.0, 0.0
-            Privacy loss of the call.
-        {budget}
-        {random_state}
+        budget : PrivacyBudget or None, default=None
+        random_state : int, RandomState or None, default=None
         """,
-    "privacy": "{groups}\n{max_rows_per_unit}\n{call}",
-    "fit": "{max_rows_per_unit}\n{budget}\n{random_state}",
-    "columns_seen": """
+    "privacy": """
+        groups : array-like of shape (n_samples,), default=None
+        max_rows_per_unit : int or "private", default="private"
+        {call}
+        """,
+    # Attributes.
+    "fitted": """
         n_features_in_, feature_names_in_ : int, ndarray of shape (n_features_in_,)
-            Number of columns; their names, if X has names that are strings.
         max_rows_per_unit_ : int
-            With `groups`: how many rows of each unit were used at most.
         privacy_ : skdp.core.PrivacyCertificate
-            What was released, by which mechanism, at which cost.
-        """,
-    "charge_raises": """
-        BudgetExceededError, SealedBudgetError, LedgerError
-            If the budget cannot grant (epsilon, delta).
         """,
     "fit_raises": """
         Raises
@@ -66,35 +128,74 @@ _TEXTS = {
             In `fit`, before anything is charged: if a parameter is out of range, or if X is not a
             dense table of finite numbers.
         BudgetExceededError, SealedBudgetError, LedgerError
-            In `fit`, if the budget cannot grant (epsilon, delta).
+        """,
+    "charge_raises": """
+        BudgetExceededError, SealedBudgetError, LedgerError
+            If the budget cannot grant (epsilon, delta).
         """,
 }
 
 
-def _filled(text: str, table: Mapping[str, str]) -> str:
-    """Replace each line ``{name}`` by the text of that name, indented as the line is."""
+def _with_blocks(doc: str, blocks: Mapping[str, str]) -> str:
+    """Replace each line ``{name}`` by the block of that name; unknown names are left alone."""
 
-    def entry(line: re.Match[str]) -> str:
-        return indent(_filled(dedent(table[line[2]]).strip(), table), line[1])
+    def block(line: re.Match[str]) -> str:
+        if line[2] not in blocks:
+            return line[0]
+        text = textwrap.dedent(blocks[line[2]]).strip()
+        return textwrap.indent(_with_blocks(text, blocks), line[1])
 
-    return re.sub(r"^( *)\{(\w+)\}$", entry, text, flags=re.MULTILINE)
+    return re.sub(r"^( *)\{(\w+)\}$", block, doc, flags=re.MULTILINE)
 
 
-def documenter(texts: Mapping[str, str] | None = None) -> Callable[[T], T]:
+def filled(doc: str, blocks: Mapping[str, str] = _BLOCKS) -> str:
+    """Return a docstring with its blocks, and with the shared texts of its entries."""
+    lines, section, result = _with_blocks(doc, blocks).splitlines(), "", list[str]()
+    while lines:
+        line = lines.pop(0)
+        if lines and lines[0].strip() and not lines[0].strip().strip("-"):
+            section = line.strip()
+        result.append(line)
+        text = SHARED_TEXTS.get(line.partition(" : ")[0].strip())
+        if text is None or section not in _SECTIONS:
+            continue
+        indent = " " * (len(line) - len(line.lstrip()) + 4)
+        if lines and lines[0].startswith(indent):
+            if not lines[0].startswith(f"{indent}..."):
+                continue
+            while lines and lines[0].startswith(indent):
+                text += " " + lines.pop(0).strip().removeprefix("...").strip()
+        result += textwrap.wrap(
+            text,
+            _WIDTH,
+            initial_indent=indent,
+            subsequent_indent=indent,
+            break_long_words=False,
+            break_on_hyphens=False,
+        )
+    return "\n".join(result)
+
+
+def documenter(blocks: Mapping[str, str] | None = None) -> Callable[[T], T]:
     """Return a decorator that fills the docstring of a function, or of a class and its methods.
 
-    `texts` are those of one package, beside the shared ones.
+    `blocks` are those of one package, beside the shared ones.
     """
-    table = {**_TEXTS, **(texts or {})}
+    table = {**_BLOCKS, **(blocks or {})}
 
     def documented(item: T) -> T:
         methods = vars(item).values() if inspect.isclass(item) else ()
         for part in (item, *(getattr(method, "__func__", method) for method in methods)):
-            if (part is item or inspect.isfunction(part)) and part.__doc__:
-                part.__doc__ = _filled(part.__doc__, table)
+            public = inspect.isfunction(part) and not part.__name__.startswith("_")
+            if (part is item or public) and part.__doc__:
+                part.__doc__ = filled(part.__doc__, table)
         return item
 
     return documented
+
+
+# Estimators need not be decorated: `PrivateMixin` fills the classes that inherit it.
+shared_texts = documenter()
 
 
 def parameters_of(

@@ -55,25 +55,26 @@ from skdp.preprocessing import (
     DPMinMaxScaler,
     DPOneHotEncoder,
     DPOrdinalEncoder,
+    DPQuantileTransformer,
+    DPRobustScaler,
     DPStandardScaler,
 )
-from skdp.quantile import DPQuantileTransformer, DPRobustScaler
 
 __all__ = ["make_private"]
 
 _Given = ParamSpec("_Given")
 
-# What says how a result is computed, and not which: dropped.
+# Parameters that do not change the result: dropped.
 _HOW = {"copy", "copy_X", "copy_x", "n_jobs", "verbose", "pre_dispatch"}
-_LEAST = Fraction(1, 10)  # of an equal share: what a step has that needs little
+_LEAST = Fraction(1, 10)  # of an equal share: the least for a step
 
 
 @dataclass(frozen=True)
 class _Counterpart:
-    """What replaces an estimator: its class and the parameters that mean the same there.
+    """The private class of an estimator, and the parameters that mean the same there.
 
-    `always` are handed on even where they are scikit-learn's defaults. `enough` is an expected
-    error, a part of the whole, below which a later step gains little.
+    `always` are passed on even if they are scikit-learn's defaults. `enough` is an expected error
+    below which later steps gain little.
     """
 
     kind: type
@@ -121,7 +122,7 @@ _COUNTERPARTS: dict[type, _Counterpart] = {
     neighbors.KernelDensity: _Counterpart(DPKernelDensity, ("bandwidth",), always=("bandwidth",)),
     discriminant_analysis.LinearDiscriminantAnalysis: _Counterpart(DPLinearDiscriminantAnalysis),
 }
-_ENOUGH = {one.kind: one.enough for one in _COUNTERPARTS.values()}
+_ENOUGH = {rule.kind: rule.enough for rule in _COUNTERPARTS.values()}
 
 _INSTEAD = {
     "MaxAbsScaler": "take MinMaxScaler, which becomes DPMinMaxScaler",
@@ -139,7 +140,7 @@ _INSTEAD = {
 
 @dataclass
 class _Facts:
-    """What the caller has stated, and what of it found a use."""
+    """What the caller has stated, and which of it some step uses."""
 
     classes: Any
     target_bounds: Any
@@ -167,15 +168,14 @@ def _same(a: Any, b: Any) -> bool:
 
 
 def _changed(estimator: Any) -> dict[str, Any]:
-    """Return the parameters that are not scikit-learn's defaults."""
-    defaults = _defaults(type(estimator))
+    """Return the parameters that are not scikit-learn's defaults, but for `_HOW`."""
+    known = inspect.signature(type(estimator)).parameters
     own = estimator.get_params(deep=False)
-    return {name: value for name, value in own.items() if not _same(value, defaults.get(name))}
-
-
-def _defaults(kind: type) -> dict[str, Any]:
-    known = inspect.signature(kind).parameters
-    return {name: one.default for name, one in known.items()}
+    return {
+        name: value
+        for name, value in own.items()
+        if name not in _HOW and not _same(value, known[name].default if name in known else None)
+    }
 
 
 def _refuse_parameters(where: str, changed: Mapping[str, Any], private: str) -> None:
@@ -193,17 +193,17 @@ def _part_of(bounds: Any, columns: Any, facts: _Facts, where: str) -> Any:
         return bounds
     several = columns if isinstance(columns, list | tuple | np.ndarray) else [columns]
     if isinstance(bounds, Mapping):
-        known = [one for one in several if isinstance(one, str | int) and one in bounds]
+        known = [name for name in several if isinstance(name, str | int) and name in bounds]
         if not known:
             return None
-        if missing := [one for one in several if one not in known]:
+        if missing := [name for name in several if name not in known]:
             raise ValueError(
                 f"{where}: bounds are stated for {known}, but not for {missing}; state all columns "
                 "of a step, or none of them to learn them"
             )
         facts.named |= set(known)
-        return {one: bounds[one] for one in known}
-    if not all(isinstance(one, numbers.Integral) and not isinstance(one, bool) for one in several):
+        return {name: bounds[name] for name in known}
+    if not all(isinstance(j, numbers.Integral) and not isinstance(j, bool) for j in several):
         raise TypeError(
             f"{where}: bounds by position need columns by position; state bounds by column name"
         )
@@ -216,7 +216,7 @@ def _is_pair(bounds: Any) -> bool:
 
 
 def _after(step: Any, bounds: Any) -> Any:
-    """Return the bounds of what a step makes, as far as its parameters tell, or None."""
+    """Return the bounds of a step's output, as far as its parameters tell, or None."""
     if isinstance(step, DPMinMaxScaler):
         return tuple(step.feature_range) if step.clip or bounds is not None else None
     if isinstance(step, DPQuantileTransformer) and step.output_distribution == "uniform":
@@ -230,74 +230,73 @@ def _after(step: Any, bounds: Any) -> Any:
     return bounds if step in ("passthrough", None) else None
 
 
-def _together(found: list[Any]) -> Any:
-    """Return bounds of columns side by side: two numbers that hold for all of them, or None."""
-    if not found or not all(_is_pair(one) for one in found):
+def _together(parts: list[Any]) -> Any:
+    """Return two numbers that are bounds of all columns side by side, or None."""
+    if not parts or not all(_is_pair(bounds) for bounds in parts):
         return None
-    return (min(low for low, _ in found), max(high for _, high in found))
+    return (min(low for low, _ in parts), max(high for _, high in parts))
 
 
 def _replaced(step: Any, path: str, bounds: Any, facts: _Facts) -> Any:
     """Return the private counterpart of one estimator."""
-    where, rule = _where(path, step), _COUNTERPARTS[type(step)]
-    changed = {name: value for name, value in _changed(step).items() if name not in _HOW}
-    handed = {name: value for name, value in changed.items() if name in rule.same}
-    handed |= {name: getattr(step, name) for name in rule.always}
-    others = {name: value for name, value in changed.items() if name not in handed}
-    _refuse_parameters(where, others, rule.kind.__name__)
-    made = rule.kind(**handed)
-    known = made.get_params(deep=False)
+    rule, changed = _COUNTERPARTS[type(step)], _changed(step)
+    options = {name: value for name, value in changed.items() if name in rule.same}
+    options |= {name: getattr(step, name) for name in rule.always}
+    others = {name: value for name, value in changed.items() if name not in options}
+    _refuse_parameters(_where(path, step), others, rule.kind.__name__)
+    private = rule.kind(**options)
+    known = private.get_params(deep=False)
     for name in ("classes", "target_bounds", "categories"):
         value = getattr(facts, name)
-        if value is not None and name in known and name not in handed:
-            made.set_params(**{name: value})
+        if value is not None and name in known and name not in options:
+            private.set_params(**{name: value})
             facts.used.add(name)
     if "bounds" in known and bounds is not None:
-        made.set_params(bounds=bounds)
+        private.set_params(bounds=bounds)
         facts.used.add("bounds")
-    return made
+    return private
 
 
 def _no_counterpart(step: Any, path: str) -> TypeError:
     name = type(step).__name__
     way_out = _INSTEAD.get(name)
     if way_out is None:
-        whole = f"{name}(...)" if hasattr(type(step), "predict") else "the whole pipeline"
+        model = f"{name}(...)" if hasattr(type(step), "predict") else "the whole pipeline"
         way_out = (
-            f"DPTrainOnRelease({whole}, target=...) trains it on a private release, at one cost"
+            f"DPTrainOnRelease({model}, target=...) trains it on a private release, at one cost"
         )
     return TypeError(f"{_where(path, step)} has no private counterpart: {way_out}.")
 
 
 def _search(step: Any, path: str, bounds: Any, facts: _Facts) -> Any:
-    """Return the private search over the private counterpart of what a search is over."""
+    """Return the private search over the private counterpart of a search's estimator."""
     where, grid = _where(path, step), type(step) is sklearn_search.GridSearchCV
     kind = DPGridSearchCV if grid else DPRandomizedSearchCV
     candidates = "param_grid" if grid else "param_distributions"
-    changed = {name: value for name, value in _changed(step).items() if name not in _HOW}
+    changed = _changed(step)
     for name in ("estimator", candidates, "n_iter", "random_state"):
         changed.pop(name, None)
-    handed: dict[str, Any] = {}
+    options: dict[str, Any] = {}
     if changed.get("refit") is False:
         del changed["refit"]  # there is none
     cv = changed.get("cv")
     if isinstance(cv, numbers.Integral) and int(cv) >= 2:
-        handed["test_size"] = 1 / int(changed.pop("cv"))
+        options["test_size"] = 1 / int(changed.pop("cv"))
     scoring = changed.get("scoring")
     if isinstance(scoring, PrivateScorer) or (isinstance(scoring, str) and scoring == "accuracy"):
-        handed["scoring"] = changed.pop("scoring")
+        options["scoring"] = changed.pop("scoring")
     _refuse_parameters(where, changed, kind.__name__)
     if not grid:
-        handed |= {"n_iter": step.n_iter, "random_state": step.random_state}
-    inside, _ = _made(step.estimator, path, bounds, facts)
-    asked = getattr(step, candidates)
+        options |= {"n_iter": step.n_iter, "random_state": step.random_state}
+    inside, _ = _private(step.estimator, path, bounds, facts)
+    space = getattr(step, candidates)
     known = inside.get_params(deep=True)
-    for one in [asked] if isinstance(asked, Mapping) else list(asked):
-        for name, values in one.items():
+    for subspace in [space] if isinstance(space, Mapping) else list(space):
+        for name, values in subspace.items():
             if name not in known:
                 raise ValueError(
                     f"{where}: {candidates} has {name}, which the private estimator does not have; "
-                    f"leave it out"
+                    "leave it out"
                 )
             several = values if isinstance(values, list | tuple) else []
             if any(hasattr(value, "fit") for value in several):
@@ -305,20 +304,17 @@ def _search(step: Any, path: str, bounds: Any, facts: _Facts) -> Any:
                     f"{where}: {candidates} has estimators for {name}; search over private ones "
                     f"with {kind.__name__} itself"
                 )
-    return kind(inside, asked, **handed)
+    return kind(inside, space, **options)
 
 
-def _made(step: Any, path: str, bounds: Any, facts: _Facts) -> tuple[Any, Any]:
-    """Return the private form of a step, and the bounds of what it makes."""
+def _private(step: Any, path: str, bounds: Any, facts: _Facts) -> tuple[Any, Any]:
+    """Return the private form of a step, and the bounds of its output."""
     if step is None or isinstance(step, str):
         return step, _after(step, bounds)
     if not hasattr(step, "get_params") or isinstance(step, type):
         raise TypeError(f"step {path} must be an estimator, got {type(step).__name__}")
     if isinstance(step, FrozenEstimator):
         return step, None
-    if has_price(step):
-        kept = clone(step)
-        return kept, _after(kept, bounds)
     if type(step) is Pipeline:
         if step.memory is not None:
             raise ValueError(
@@ -326,27 +322,28 @@ def _made(step: Any, path: str, bounds: Any, facts: _Facts) -> tuple[Any, Any]:
                 "taken from it are not charged to any budget"
             )
         steps = []
-        for name, one in step.steps:
-            made, bounds = _made(one, _join(path, name), bounds, facts)
-            steps.append((name, made))
+        for name, inner in step.steps:
+            private, bounds = _private(inner, _join(path, name), bounds, facts)
+            steps.append((name, private))
         return _like(step, steps=steps), bounds
     if type(step) is FeatureUnion:
         parts = [
-            (name, *_made(one, _join(path, name), bounds, facts))
-            for name, one in step.transformer_list
+            (name, *_private(inner, _join(path, name), bounds, facts))
+            for name, inner in step.transformer_list
         ]
-        union = _like(step, transformer_list=[(name, made) for name, made, _ in parts])
+        union = _like(step, transformer_list=[(name, private) for name, private, _ in parts])
         return union, None if step.transformer_weights else _together([b for *_, b in parts])
     if type(step) is ColumnTransformer:
         return _columns(step, path, bounds, facts)
     if type(step) in (sklearn_search.GridSearchCV, sklearn_search.RandomizedSearchCV):
         return _search(step, path, bounds, facts), None
     if type(step) in _COUNTERPARTS:
-        made = _replaced(step, path, bounds, facts)
-        return made, _after(made, bounds)
-    if not is_search(step) and type(step).__module__.startswith("sklearn.") and _passes(step):
-        kept = clone(step)
-        return kept, _after(kept, bounds)
+        private = _replaced(step, path, bounds, facts)
+        return private, _after(private, bounds)
+    public = not is_search(step) and type(step).__module__.startswith("sklearn.")
+    if has_price(step) or (public and _passes(step)):
+        step = clone(step)
+        return step, _after(step, bounds)
     raise _no_counterpart(step, path)
 
 
@@ -362,21 +359,20 @@ def _like(container: Any, **changes: Any) -> Any:
 
 
 def _columns(step: Any, path: str, bounds: Any, facts: _Facts) -> tuple[Any, Any]:
-    """Return the private form of a `ColumnTransformer`, and the bounds of what it makes."""
-    parts, found = [], []
-    for name, one, columns in step.transformers:
+    """Return the private form of a `ColumnTransformer`, and the bounds of its output."""
+    parts, outputs = [], []
+    for name, inner, columns in step.transformers:
         below = _join(path, name)
-        own = None if one == "drop" else _part_of(bounds, columns, facts, _where(below, one))
-        made, after = _made(one, below, own, facts)
-        parts.append((name, made, columns))
-        found += [] if one == "drop" else [after]
+        own = None if inner == "drop" else _part_of(bounds, columns, facts, _where(below, inner))
+        private, after = _private(inner, below, own, facts)
+        parts.append((name, private, columns))
+        outputs += [] if inner == "drop" else [after]
     # Which columns remain is not known here: their bounds are those of all columns, or learned.
-    rest, after = _made(
-        step.remainder, _join(path, "remainder"), bounds if _is_pair(bounds) else None, facts
-    )
-    found += [] if rest == "drop" else [after]
-    made = _like(step, transformers=parts, remainder=rest)
-    return made, None if step.transformer_weights else _together(found)
+    own = bounds if _is_pair(bounds) else None
+    remainder, after = _private(step.remainder, _join(path, "remainder"), own, facts)
+    outputs += [] if remainder == "drop" else [after]
+    columns = _like(step, transformers=parts, remainder=remainder)
+    return columns, None if step.transformer_weights else _together(outputs)
 
 
 def _needed(part: Any, most: Fraction, n_samples: int | None, n_features: int | None) -> Fraction:
@@ -384,19 +380,13 @@ def _needed(part: Any, most: Fraction, n_samples: int | None, n_features: int | 
     enough = _ENOUGH.get(type(part))
     if enough is None or n_samples is None:
         return most
-    options = {} if n_features is None else {"n_features": n_features}
+    options: Any = {} if n_features is None else {"n_features": n_features}
+    options |= {"low": float(most * _LEAST), "high": float(most)}
     try:
-        found = choose_epsilon(
-            part,
-            error=enough,
-            n_samples=n_samples,
-            low=float(most * _LEAST),
-            high=float(most),
-            **options,
-        )
+        needed = choose_epsilon(part, error=enough, n_samples=n_samples, **options)
     except (TypeError, ValueError):  # no answer without rows, or not with so little
         return most
-    return min(exact(found), most)
+    return min(exact(needed), most)
 
 
 def _split(
@@ -419,11 +409,11 @@ def _split(
         _set(part, delta=round_down(exact(delta) / len(paid)) if len(paid) > 1 else delta)
     shares = [_needed(part, equal, n_samples, n_features) for part in paid]
     open_ends = [i for i, share in enumerate(shares) if share == equal]
-    if not open_ends:  # all have enough: what is left goes to all
+    if not open_ends:  # all have enough: the rest goes to all
         shares = [share * total / sum(shares, start=Fraction(0)) for share in shares]
     else:
-        left = total - sum((s for i, s in enumerate(shares) if i not in open_ends), Fraction(0))
-        shares = [left / len(open_ends) if i in open_ends else s for i, s in enumerate(shares)]
+        rest = total - sum((s for i, s in enumerate(shares) if i not in open_ends), Fraction(0))
+        shares = [rest / len(open_ends) if i in open_ends else s for i, s in enumerate(shares)]
     for part, share in zip(paid, shares, strict=True):
         _set(part, epsilon=round_down(share) if len(paid) > 1 else epsilon)
 
@@ -434,17 +424,16 @@ def _set(part: Any, **values: Any) -> None:
 
 
 def _one_by_position(make: Callable[_Given, Any]) -> Callable[_Given, Any]:
-    """Return the function with a refusal that names the keyword of what comes second."""
+    """Return the function; a second positional argument is refused with its likely keyword."""
 
     @functools.wraps(make)
     def checked(*args: _Given.args, **kwargs: _Given.kwargs) -> Any:
         if len(args) > 1:
             second = args[1]
-            name = "epsilon" if isinstance(second, numbers.Real) else "budget"
-            given = repr(second) if isinstance(second, numbers.Real) else "budget"
+            call = f"epsilon={second!r}" if isinstance(second, numbers.Real) else "budget=budget"
             raise TypeError(
                 "make_private takes only the estimator by position; state the rest by name: "
-                f"make_private(estimator, {name}={given})"
+                f"make_private(estimator, {call})"
             )
         return make(*args, **kwargs)
 
@@ -556,18 +545,18 @@ def make_private(
     epsilon = check_positive(epsilon, "epsilon")
     if not (budget is None or isinstance(budget, PrivacyBudget)):
         raise TypeError(f"budget must be a PrivacyBudget or None, got {type(budget).__name__}")
-    facts_of_columns = {"bounds": bounds, "classes": classes, "target_bounds": target_bounds}
-    for name, value in {**facts_of_columns, "categories": categories}.items():
+    stated = {"bounds": bounds, "classes": classes, "target_bounds": target_bounds}
+    stated["categories"] = categories
+    for name, value in stated.items():
         check_kind(value, name)
     if isinstance(bounds, str) and bounds == "private":
-        bounds = None
+        bounds = stated["bounds"] = None
     if isinstance(bounds, list):
         bounds = tuple(bounds)
     facts = _Facts(classes, target_bounds, categories)
     if not hasattr(estimator, "get_params") or isinstance(estimator, type):
         raise TypeError(f"estimator must be an estimator, got {type(estimator).__name__}")
-    private, _ = _made(estimator, "", bounds, facts)
-    stated = {**facts_of_columns, "bounds": bounds, "categories": categories}
+    private, _ = _private(estimator, "", bounds, facts)
     for name, value in stated.items():
         if value is not None and name not in facts.used:
             raise ValueError(f"{name} is stated, but no step takes it: leave it out")

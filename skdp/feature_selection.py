@@ -1,7 +1,7 @@
 """Selection of the columns that say most about a target: `DPSelectKBest`.
 
 A fit releases moments of each class, or the second moment of columns and target. Scores and the
-choice of columns are post-processing. A fit is (epsilon, delta)-differentially private as a whole.
+choice of columns are computed from them.
 """
 
 from __future__ import annotations
@@ -17,16 +17,16 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 from skdp.base import check_bounds, in_precision_of
 from skdp.base.classifiers import (
     CLASSES_SHARE,
+    StatedClasses,
     class_counts,
     finite_squares,
     warn_of_column,
 )
-from skdp.base.expected_error import TargetErrorMixin
 from skdp.base.transformers import Floats, Transformer
-from skdp.budget import Cost, PrivacyBudget, gdp_mu
+from skdp.budget import PrivacyBudget
 from skdp.core import ScaledBox, Session
 from skdp.exceptions import outside_level
-from skdp.parameters import Integers, Table, check_classes, naming
+from skdp.parameters import Integers, Table, naming
 from skdp.planning import bounds_in
 from skdp.queries import SecondMoment, label_moments, select_classes
 from skdp.tabular import (
@@ -40,20 +40,13 @@ from skdp.tabular import (
 __all__ = ["DPSelectKBest"]
 
 _CLASSES, _NUMBERS = "f_classif", "f_regression"
-_SEEN = 3.0  # standard deviations of its count above which a class counts
-_NO_DELTA = (
-    "{}: classes must be given if delta is 0: all class labels, from public knowledge, because "
-    "which labels occur in y is private. With delta above 0 they are selected privately"
-)
+_SEEN = 3.0  # a class counts if its count is above this many deviations of noise
 
 
 def _score_name(value: Any, name: str) -> str:
     """Return the name of a score, or raise; scikit-learn's own two functions are meant by it."""
-    value = (
-        {theirs.f_classif: _CLASSES, theirs.f_regression: _NUMBERS}.get(value, value)
-        if (callable(value))
-        else value
-    )
+    if callable(value):
+        value = {theirs.f_classif: _CLASSES, theirs.f_regression: _NUMBERS}.get(value, value)
     if isinstance(value, str) and value in (_CLASSES, _NUMBERS):
         return value
     raise ValueError(
@@ -61,7 +54,7 @@ def _score_name(value: Any, name: str) -> str:
     )
 
 
-class DPSelectKBest(theirs.SelectorMixin, TargetErrorMixin, Transformer):
+class DPSelectKBest(theirs.SelectorMixin, StatedClasses, Transformer):
     """Keep the k columns with the largest private F statistics.
 
     The private counterpart of scikit-learn's ``SelectKBest`` with ``f_classif`` (the variance of a
@@ -86,9 +79,7 @@ class DPSelectKBest(theirs.SelectorMixin, TargetErrorMixin, Transformer):
     epsilon : float, default=1.0
     delta : float, default=0.0
         In [0, 1). Above zero: Gaussian noise, which is smaller where there are several columns.
-    max_rows_per_unit : int or "private", default="private"
-    budget : PrivacyBudget or None, default=None
-    random_state : int, RandomState or None, default=None
+    {fit}
 
     Attributes
     ----------
@@ -100,9 +91,7 @@ class DPSelectKBest(theirs.SelectorMixin, TargetErrorMixin, Transformer):
     classes_ : ndarray of shape (n_classes,)
         Only with ``"f_classif"``: the classes, stated or selected. With fewer than two classes
         there are no scores, and the first k columns are kept.
-    n_features_in_, feature_names_in_ : int, ndarray of shape (n_features_in_,)
-    max_rows_per_unit_ : int
-    privacy_ : skdp.core.PrivacyCertificate
+    {fitted}
 
     Raises
     ------
@@ -189,58 +178,24 @@ class DPSelectKBest(theirs.SelectorMixin, TargetErrorMixin, Transformer):
 
     @property
     def _learns_classes(self) -> bool:
-        private = isinstance(self.classes, str) and self.classes == "private"
-        return private and self._of_classes and not self._is_free()
-
-    def _deltas(self) -> tuple[float, float]:
-        """Return the delta of noise, and that of classes that one row alone has."""
-        delta = float(self.delta)
-        return (delta / 2, delta / 2) if self._learns_classes else (delta, 0.0)
-
-    def privacy_cost(self, n_samples: int | None = None, n_features: int | None = None) -> Any:
-        """Return the cost of one fit, before any data is touched.
-
-        Parameters
-        ----------
-        n_samples, n_features : int, default=None
-
-        Returns
-        -------
-        cost : skdp.budget.Cost or None
-            The (epsilon, delta) that one fit charges. With private classes, half of delta pays for
-            selecting them. None with ``k="all"``.
-        """
-        self._check_parameters()
-        if self._is_free():
-            return None
-        epsilon, (noise, separate) = float(self.epsilon), self._deltas()
-        mu = gdp_mu(epsilon, noise) if noise else None
-        return Cost(epsilon=epsilon, delta=noise + separate, mu=mu, separate_delta=separate)
+        return super()._learns_classes and self._of_classes and not self._is_free()
 
     def _target(self) -> Any:
         """Return the stated bounds of the target, or None; or raise."""
         with naming("target_bounds"):
-            found = check_bounds(self.target_bounds, 1)
-        if (found is None) != isinstance(self.bounds, str):
+            stated = check_bounds(self.target_bounds, 1)
+        if (stated is None) != isinstance(self.bounds, str):
             raise ValueError(
                 "bounds and target_bounds must be stated together, or both be 'private'"
             )
-        return found
-
-    def _public_classes(self) -> NDArray[Any] | None:
-        """Return the stated classes, or None for private ones; or raise."""
-        if not self._learns_classes:
-            return check_classes(self.classes)
-        if not self.delta:
-            raise ValueError(_NO_DELTA.format(type(self).__name__))
-        return None
+        return stated
 
     def _check_without_rows(self) -> None:
         super()._check_without_rows()
         if self._is_free():
             return
         if self._of_classes:
-            self._public_classes()
+            self._check_classes()
         else:
             self._target()
 
@@ -273,7 +228,7 @@ class DPSelectKBest(theirs.SelectorMixin, TargetErrorMixin, Transformer):
                 self.privacy_ = self._context().nothing_released()
                 return self
             options: dict[str, Any] = {"estimator": name, "allow_empty": self._allow_empty}
-            classes = self._public_classes() if self._of_classes else None
+            classes = self._check_classes() if self._of_classes else None
             if not self._of_classes:
                 rows = check_with_target(X, y, **options)
             elif classes is None:
@@ -283,15 +238,13 @@ class DPSelectKBest(theirs.SelectorMixin, TargetErrorMixin, Transformer):
             validate_data(self, X, skip_check_array=True)
             warn_of_column(y)
             stated = self._stated_bounds(self.n_features_in_)
-            delta, separate = self._deltas()
-            opened = self._session(rows, delta=delta, separate_delta=separate)
-            with opened as session, np.errstate(all="ignore"):
+            with self._session(rows) as session, np.errstate(all="ignore"):
                 if self._of_classes:
                     self._score_classes(session, stated, classes)
                 else:
                     self._score_numbers(session, stated)
                 self.privacy_ = session.certificate()
-        if self._of_classes and len(self.classes_) < 2:  # released: whoever sees the fit sees it
+        if self._of_classes and len(self.classes_) < 2:  # which is released, so we may warn
             warnings.warn(
                 f"{name}: {len(self.classes_)} class(es) had enough rows to be selected: there "
                 "are no scores, and the first columns were kept. State classes, or take a larger "
@@ -344,11 +297,8 @@ class DPSelectKBest(theirs.SelectorMixin, TargetErrorMixin, Transformer):
         self.scores_ = part / (1.0 - part) * max(n - 2.0, 1.0)
 
     def _distance(self, fit: Any, exact: Any, X: Floats) -> float:
-        kept, best = (selector.get_support() for selector in (fit, exact))
-        return float(1.0 - (kept & best).sum() / best.sum())
-
-    def _known(self, y: NDArray[Any]) -> dict[str, Any]:
-        return {"classes": check_classes(np.unique(y))} if self._learns_classes else {}
+        chosen, best = (selector.get_support() for selector in (fit, exact))
+        return float(1.0 - (chosen & best).sum() / best.sum())
 
     def _get_support_mask(self) -> NDArray[np.bool_]:
         check_is_fitted(self)
@@ -391,18 +341,16 @@ class DPSelectKBest(theirs.SelectorMixin, TargetErrorMixin, Transformer):
 
 
 def _f_classif(sums: Floats, squares: Floats, counts: Floats, std: float) -> Floats:
-    """Return F statistics of columns from noisy sums of classes, (n_classes, d), in half widths.
-
-    The noise of a class's mean adds std**2 / n to what is between classes, on average.
-    """
+    """Return F statistics of columns from noisy sums of classes, (n_classes, d), in half widths."""
     weight, n = counts[:, None], float(counts.sum())
     mean = np.clip(sums / weight, -1.0, 1.0)
     square = np.clip(squares / weight + 0.5, 0.0, 1.0)
-    whole = (weight * mean).sum(axis=0) / n
-    between = (weight * (mean - whole) ** 2).sum(axis=0)
+    overall = (weight * mean).sum(axis=0) / n
+    between = (weight * (mean - overall) ** 2).sum(axis=0)
+    # On average, the noise of a class mean adds std**2 / n.
     between -= float((std**2 / counts * (1.0 - counts / n)).sum())
     variance = (weight * np.maximum(square - mean**2, 0.0)).sum(axis=0) / n
     noise = std * np.sqrt(len(counts)) / n
     variance = np.maximum(variance, max(2.0 * noise, 2.0**-24))
-    found: Floats = between / max(len(counts) - 1, 1) / variance
-    return found * max(n - len(counts), 1.0) / n
+    ratios: Floats = between / max(len(counts) - 1, 1) / variance
+    return ratios * max(n - len(counts), 1.0) / n

@@ -1,8 +1,7 @@
 """Filling missing cells: `DPSimpleImputer`.
 
-A fit releases the mean, the median or the most frequent value of each column, over the rows that
-have a value in it. With a constant it releases nothing. A fit is (epsilon, delta)-differentially
-private as a whole.
+A fit releases the mean, the median or the most frequent value of each column, over its non-missing
+rows. With a constant it releases nothing.
 """
 
 from __future__ import annotations
@@ -27,10 +26,9 @@ from skdp.base.transformers import (
     check_delta_for,
     input_names,
     is_private,
-    listed,
-    per_column,
+    stated_categories,
 )
-from skdp.budget import Cost, PrivacyBudget, gdp_mu
+from skdp.budget import PrivacyBudget
 from skdp.core import Mean, Session
 from skdp.exceptions import outside_level
 from skdp.parameters import FLAG, Table
@@ -54,8 +52,8 @@ from skdp.user_code import or_raise
 
 __all__ = ["DPSimpleImputer"]
 
-_CATEGORIES = Fraction(1, 2)  # of the allowance, where categories are selected
-_SPARE = 0.1  # part of the rows that each bound of a median may clip
+_CATEGORIES = Fraction(1, 2)  # of the allowance, for selecting categories
+_SPARE = 0.1  # part of the rows that each learned bound of a median may clip
 _NUMERIC = ("mean", "median")
 
 
@@ -68,7 +66,7 @@ def _fill(value: Any, name: str) -> Any:
 
 
 def _with_missing(values: list[Any]) -> list[Any]:
-    """Return categories, and the missing one at the end: what is in none of them counts there."""
+    """Return categories with the missing one at the end, which counts all other cells, too."""
     return [*(value for value in values if cell_key(value) != MISSING), None]
 
 
@@ -112,9 +110,7 @@ class DPSimpleImputer(ExpectedErrorMixin, Transformer):
     delta : float, default=0.0
         In [0, 1). Above zero, noise is Gaussian, which is smaller if there are several columns. If
         categories are selected, half of delta covers the categories that only one row has.
-    max_rows_per_unit : int or "private", default="private"
-    budget : PrivacyBudget or None, default=None
-    random_state : int, RandomState or None, default=None
+    {fit}
 
     Attributes
     ----------
@@ -128,11 +124,8 @@ class DPSimpleImputer(ExpectedErrorMixin, Transformer):
         NaN for all other strategies.
     bounds_ : tuple of two ndarrays of shape (n_features,) or None
         For means and medians: the bounds, stated or learned.
-    n_features_in_, feature_names_in_ : int, ndarray of shape (n_features_in_,)
-    max_rows_per_unit_ : int
-    privacy_ : skdp.core.PrivacyCertificate
-        What was released, by which mechanism, at which cost; with a constant it says that nothing
-        was released: no releases, epsilon 0.
+    {fitted}
+        ... With a constant there are no releases, and epsilon is 0.
 
     Raises
     ------
@@ -229,32 +222,9 @@ class DPSimpleImputer(ExpectedErrorMixin, Transformer):
     def _selects(self) -> bool:
         return self.strategy == "most_frequent" and is_private(self.categories)
 
-    def _deltas(self) -> tuple[float, float]:
-        """Return the delta of noise, and that of categories that one row alone has."""
+    def _split_delta(self) -> tuple[float, float]:
         delta = float(self.delta)
         return (delta / 2, delta / 2) if self._selects else (delta, 0.0)
-
-    def privacy_cost(self, n_samples: int | None = None, n_features: int | None = None) -> Any:
-        """Return the cost of one fit, before any data is touched.
-
-        Parameters
-        ----------
-        n_samples, n_features : int, default=None
-
-        Returns
-        -------
-        cost : skdp.budget.Cost or None
-            The (epsilon, delta) that one fit charges. If categories are selected, half of delta
-            pays for that. None with a constant.
-        """
-        self._check_parameters()
-        if self._is_free():
-            return None
-        noise, separate = self._deltas()
-        mu = gdp_mu(float(self.epsilon), noise) if noise else None
-        return Cost(
-            epsilon=float(self.epsilon), delta=noise + separate, mu=mu, separate_delta=separate
-        )
 
     def _check_without_rows(self) -> None:
         self._check_parameters()
@@ -305,25 +275,26 @@ class DPSimpleImputer(ExpectedErrorMixin, Transformer):
                 self.statistics_std_error_ = np.zeros(schema.n_columns)
                 self.privacy_ = self._context().nothing_released()
                 return self
-            found = self._release_frequent(table, schema)
-        if found:  # released: whoever sees the fit sees it
+            empty_columns = self._release_frequent(table, schema)
+        if empty_columns:  # which is released, so a warning may tell it
             warnings.warn(
-                f"{name}: no category of columns {found} had enough rows to be selected: their "
-                "missing cells stay missing. State categories, or take a larger epsilon or delta",
+                f"{name}: no category of columns {empty_columns} had enough rows to be selected: "
+                "their missing cells stay missing. State categories, or take a larger epsilon or "
+                "delta",
                 stacklevel=outside_level(),
             )
         return self
 
     def _release_numbers(self, session: Session, plans: Any, stated: Any) -> None:
-        """Set statistics and bounds from releases of the session, a column at a time."""
+        """Release and set statistics and bounds, column by column."""
         d, mean = len(plans), self.strategy == "mean"
         low, high = np.empty(d), np.empty(d)
         self.statistics_, self.statistics_std_error_ = np.empty(d), np.full(d, np.nan)
         spare = 0.0 if mean else _SPARE
         for column in present_columns(session, plans, stated, audit=mean, spare=spare):
             j, box = column.number, column.box
-            asked: Any = Mean(box, count_error=True) if mean else Quantiles(box, [0.5])
-            answer = column.answer(asked, self.strategy)
+            query: Any = Mean(box, count_error=True) if mean else Quantiles(box, [0.5])
+            answer = column.answer(query, self.strategy)
             low[j], high[j] = column.low, column.high
             value = float(np.ravel(answer.value)[0])
             self.statistics_[j] = min(max(value, low[j]), high[j])
@@ -334,26 +305,20 @@ class DPSimpleImputer(ExpectedErrorMixin, Transformer):
         self.bounds_ = low, high
 
     def _release_frequent(self, table: Any, schema: Any) -> list[Any]:
-        """Set statistics from releases; return the columns of which nothing was found."""
+        """Release and set statistics; return the columns without one."""
         d, name = schema.n_columns, type(self).__name__
-        specs = per_column(self.categories, d, schema.names)
         labels = list(schema.names or range(d))
-        specs = [listed(table, j, schema) if s == "dtype" else s for j, s in enumerate(specs)]
-        stated = {
-            label: _with_missing(spec)
-            for label, spec in zip(labels, specs, strict=True)
-            if not isinstance(spec, str)
-        }
+        specs = zip(labels, stated_categories(self.categories, table, schema), strict=True)
+        stated = {label: _with_missing(spec) for label, spec in specs if not isinstance(spec, str)}
         plans: list[ColumnPlan] = column_plans(stated, table, schema, labels=labels)
         named, empty = schema.names is not None, self._allow_empty
         domain, selects = stand_in(plans, named=named), any(plan.learned for plan in plans)
-        rows: Any
-        if selects:
-            rows = check_uncoded(table, plans, named=named, allow_empty=empty)
-        else:
-            rows = check_coded(table, domain, estimator=name, allow_empty=empty)
-        delta, separate = self._deltas()
-        with self._session(rows, delta=delta, separate_delta=separate) as session:
+        rows: Any = (
+            check_uncoded(table, plans, named=named, allow_empty=empty)
+            if selects
+            else check_coded(table, domain, estimator=name, allow_empty=empty)
+        )
+        with self._session(rows) as session:
             if selects:
                 learned = learn_domain(session, plans, 1.0, 4, _CATEGORIES, named=named)
                 domain = learned.domain
@@ -370,7 +335,7 @@ class DPSimpleImputer(ExpectedErrorMixin, Transformer):
             known = [
                 (float(c), value)
                 for place, (c, value) in enumerate(zip(count, values, strict=True))
-                # The last of those that were selected stands for all others.
+                # The last of selected categories stands for all others.
                 if cell_key(value) != MISSING
                 and not (plans[j].learned and place == len(values) - 1)
             ]
@@ -382,9 +347,9 @@ class DPSimpleImputer(ExpectedErrorMixin, Transformer):
     def _error_of_fit(self, n: int, n_features: int | None, like: Any) -> float:
         if like is None:
             raise unanswered(self, "the rows: on how many values each column has", fit=False)
-        numeric = self.strategy in _NUMERIC
-        error = self._error_of_numbers if numeric else self._error_of_frequent
-        return error(n, like)
+        if self.strategy in _NUMERIC:
+            return self._error_of_numbers(n, like)
+        return self._error_of_frequent(n, like)
 
     def _error_of_numbers(self, n: int, like: Any) -> float:
         name = f"{type(self).__name__}.expected_error(like=...)"
@@ -400,36 +365,34 @@ class DPSimpleImputer(ExpectedErrorMixin, Transformer):
 
         def once(number: int) -> float:
             drawn = repeated(len(rows), n, number)
-            found = made(number).fit(rows[drawn]).statistics_
-            away = np.abs(found - of_column(clipped[drawn], axis=0)) / scale
+            values = fresh(number).fit(rows[drawn]).statistics_
+            away = np.abs(values - of_column(clipped[drawn], axis=0)) / scale
             return float(np.nanmean(away))  # a column may have no value in few rows
 
-        with rehearsal(by_position, self._adjacency) as made:
+        with rehearsal(by_position, self._adjacency) as fresh:
             return mean_error(once, least=6, most=24, precision=0.1)
 
     def _error_of_frequent(self, n: int, like: Any) -> float:
         name = f"{type(self).__name__}.expected_error(like=...)"
         table, schema = check_categorical(like, estimator=name)
-        cells = array_of_cells(table)
-        specs = per_column(self.categories, schema.n_columns, schema.names)
-        specs = [listed(table, j, schema) if s == "dtype" else s for j, s in enumerate(specs)]
+        cells, specs = array_of_cells(table), stated_categories(self.categories, table, schema)
         keys = [
-            [None if _is_missing(one) else cell_key(one) for one in column] for column in cells.T
+            [None if _is_missing(cell) else cell_key(cell) for cell in column] for column in cells.T
         ]
         if any(all(key is None for key in column) for column in keys):
             raise ValueError("like must have a value in every column")
 
         def once(number: int) -> float:
             drawn = repeated(len(cells), n, number)
-            found = made(number, categories=specs).fit(cells[drawn]).statistics_
+            values = fresh(number, categories=specs).fit(cells[drawn]).statistics_
             wrong = []
-            for column, value in zip(keys, found, strict=True):
+            for column, value in zip(keys, values, strict=True):
                 counts = Counter(column[i] for i in drawn if column[i] is not None)
                 chosen = counts.get(None if value is None else cell_key(value), 0)
                 wrong.append(chosen < max(counts.values(), default=0))
             return float(np.mean(wrong))
 
-        with rehearsal(self, self._adjacency) as made:
+        with rehearsal(self, self._adjacency) as fresh:
             return mean_error(once, least=6, most=24, precision=0.1)
 
     def transform(self, X: ArrayLike) -> NDArray[Any]:
@@ -459,8 +422,8 @@ class DPSimpleImputer(ExpectedErrorMixin, Transformer):
             missing = missing.reshape(values.shape)
         validate_data(self, X, reset=False, skip_check_array=True)
         filled = np.where(missing, self.statistics_[None, :], values)
-        # By the types of columns, which are public: one cell of text must not turn the others.
-        known = all(isinstance(one, numbers.Real | np.bool_) for one in self.statistics_)
+        # By the types of columns, which are public: a cell of text must not decide for others.
+        known = all(isinstance(value, numbers.Real | np.bool_) for value in self.statistics_)
         if filled.dtype == object and known and holds_numbers(X):
             filled = filled.astype(np.float64)
         if not self.add_indicator:
@@ -495,10 +458,7 @@ class DPSimpleImputer(ExpectedErrorMixin, Transformer):
     def get_feature_names_out(self, input_features: Any = None) -> NDArray[Any]:
         """Return the names of the columns that `transform` makes.
 
-        Parameters
-        ----------
-        input_features : array-like of str, default=None
-            Names of the columns of X; those of `fit`, or x0, x1, ... if None.
+        {input_names}
 
         Returns
         -------

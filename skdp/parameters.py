@@ -1,23 +1,19 @@
-"""What parameters may be, and what docstrings say of those that many estimators share.
+"""What parameters may be: constraints, public labels, bounds of columns.
 
-A class has a table of constraints. A constraint is a value that a parameter may take (a word,
-None), a set of numbers (`Integers`, `Reals`), `FLAG`, or a function of value and name that raises;
-a tuple holds alternatives. Errors name the parameter, what it may be and what it is, and come
-before any charge. Bounds of columns are read from the forms in which users state them.
-`SHARED_TEXTS` are filled into docstrings.
+A class has a table of constraints. A constraint is a word, None, a set of numbers (`Integers`,
+`Reals`), `FLAG`, or a function of value and name that raises; a tuple holds alternatives. Errors
+name the parameter, its allowed values and its value, and come before any charge.
 """
 
 from __future__ import annotations
 
-import inspect
 import math
 import numbers
-import textwrap
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from collections.abc import Set as AbstractSet
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
-from typing import Any, TypeVar
+from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -30,6 +26,7 @@ class Integers:
 
     low: int | None = None
     high: int | None = None
+    convert: ClassVar[type] = int
 
     def __str__(self) -> str:
         least = "" if self.low is None else f"at least {self.low}"
@@ -44,10 +41,6 @@ class Integers:
         """Say whether a value of the right type is in range."""
         return (self.low is None or value >= self.low) and (self.high is None or value <= self.high)
 
-    def converted(self, value: Any) -> int:
-        """Return the value as an int."""
-        return int(value)
-
 
 @dataclass(frozen=True)
 class Reals:
@@ -56,6 +49,7 @@ class Reals:
     low: float
     high: float = math.inf
     closed: str = "[]"
+    convert: ClassVar[type] = float
 
     def __str__(self) -> str:
         return f"a number in {self.closed[0]}{self.low:g}, {self.high:g}{self.closed[1]}"
@@ -74,13 +68,11 @@ class Reals:
         below = number < self.high or (self.closed[1] == "]" and number == self.high)
         return above and below
 
-    def converted(self, value: Any) -> float:
-        """Return the value as a float."""
-        return float(value)
-
 
 @dataclass(frozen=True)
 class _Flags:
+    convert: ClassVar[type] = bool
+
     def __str__(self) -> str:
         return "True or False"
 
@@ -89,19 +81,13 @@ class _Flags:
         return isinstance(value, bool | np.bool_)
 
     def has(self, value: Any) -> bool:
-        """Say yes: there are no others."""
+        """Return True: every bool is allowed."""
         return True
-
-    def converted(self, value: Any) -> bool:
-        """Return the value as a bool."""
-        return bool(value)
 
 
 Set = Integers | Reals | _Flags
 Constraint = str | None | Set | Callable[[Any, str], Any]
 Table = Mapping[str, Constraint | tuple[Constraint, ...]]
-
-T = TypeVar("T")
 
 _LONGEST = 10**7  # entries of a parameter
 _MOST_CLASSES = 2**16
@@ -113,36 +99,32 @@ STEP = (None, Reals(0, math.inf, "()"))
 
 
 def check_parameter(value: Any, name: str, *allowed: Constraint) -> Any:
-    """Return a parameter, numbers as an int or a float, or raise with what it may be.
+    """Return a parameter, numbers as an int or a float, or raise an error that says what it may be.
 
-    A ValueError for a value of the right type that is not allowed, or where only words are;
-    otherwise a TypeError.
+    That is a ValueError if the type is right, or if only words are allowed; else a TypeError.
     """
     if len(allowed) == 1 and callable(allowed[0]):
         return allowed[0](value, name)
-    words = [one for one in allowed if isinstance(one, str)]
-    sets = [one for one in allowed if isinstance(one, Set)]
+    words = [choice for choice in allowed if isinstance(choice, str)]
+    sets = [choice for choice in allowed if isinstance(choice, Set)]
     if (value is None and None in allowed) or (isinstance(value, str) and value in words):
         return value
     wrong: type[Exception] = ValueError if words and not sets else TypeError
-    for one in sets:
-        if one.is_kind(value):
-            if one.has(value):
-                return one.converted(value)
+    for numbers_of in sets:
+        if numbers_of.is_kind(value):
+            if numbers_of.has(value):
+                return numbers_of.convert(value)
             wrong = ValueError
     wrong = ValueError if isinstance(value, str) and words else wrong
-    *most, last = [str(one) if isinstance(one, Set) else repr(one) for one in allowed]
-    text = f"{', '.join(most)} or {last}" if most else last
+    *first, last = [str(item) if isinstance(item, Set) else repr(item) for item in allowed]
+    text = f"{', '.join(first)} or {last}" if first else last
     got = type(value).__name__ if wrong is TypeError else shown(value)
     raise wrong(f"{name} must be {text}, got {got}")
 
 
 @contextmanager
 def naming(name: str) -> Iterator[None]:
-    """Let errors that other code raises for a public parameter name it.
-
-    For what is read before a charge: whatever is raised becomes a TypeError or a ValueError.
-    """
+    """Turn errors that other code raises for a public parameter into errors that name it."""
     try:
         yield
     except Exception as error:
@@ -160,31 +142,31 @@ def naming(name: str) -> Iterator[None]:
     raise failure  # not in the handler: the other error says no more
 
 
-def shown(value: Any, most: int = 80) -> str:
-    """Return how a public value reads in a message; its type, if it is long or has no repr."""
+def shown(value: Any, max_length: int = 80) -> str:
+    """Return a public value for a message; its type, if it is long or has no repr."""
     try:
         text = repr(value)
     except Exception:  # noqa: BLE001  the caller's own class, or an integer of too many digits
         text = ""
-    return text if 0 < len(text) <= most else type(value).__name__
+    return text if 0 < len(text) <= max_length else type(value).__name__
 
 
 def check_parameters(owner: Any, table: Table) -> None:
-    """Check the attributes of an object by a table of what they may be."""
+    """Check the attributes of an object by a table of constraints."""
     for name, allowed in table.items():
         several = allowed if isinstance(allowed, tuple) else (allowed,)
         check_parameter(getattr(owner, name), name, *several)
 
 
 def check_kinds(owner: Any) -> None:
-    """Refuse what no parameter may be, before other code reads it; see `check_kind`."""
+    """Refuse values that no parameter may have; see `check_kind`."""
     for name, value in vars(owner).items():
         if not (name.endswith("_") or name.startswith("_")):
             check_kind(value, name)
 
 
 def check_kind(value: Any, name: str) -> None:
-    """Refuse what can be read once, arrays of no dimensions and endless ranges."""
+    """Refuse iterators, arrays of no dimensions and endless ranges."""
     if isinstance(value, Iterator):
         kind = type(value).__name__
         raise TypeError(f"{name} must not be a {kind}, which can be read once: pass a list")
@@ -202,7 +184,7 @@ def check_length(value: Any, name: str) -> None:
 
 
 def check_size(name: str, numbers: int) -> None:
-    """Refuse, before the charge, a parameter whose results of so many numbers fill the memory."""
+    """Refuse a parameter whose results would fill the memory."""
     if numbers > MOST_NUMBERS:
         raise ValueError(
             f"{name} would make results of {float(numbers):.2g} numbers, and at most "
@@ -211,19 +193,18 @@ def check_size(name: str, numbers: int) -> None:
 
 
 def check_integer(value: Any, name: str, *, low: int, high: int | None = None) -> int:
-    """Return an integer parameter, or raise with its name and the values it may take."""
-    found: int = check_parameter(value, name, Integers(low, high))
-    return found
+    """Return an integer parameter, or raise an error that says what it may be."""
+    return int(check_parameter(value, name, Integers(low, high)))
 
 
 def became_text(array: NDArray, labels: Iterable[Any]) -> bool:
-    """Say whether an array made text of public labels that are none: numbers beside text."""
+    """Say whether an array turned numbers beside text into text."""
     text = {"U": str, "S": bytes}.get(array.dtype.kind)
     return text is not None and not all(isinstance(label, text) for label in labels)
 
 
 def different_labels(labels: Any, problem: str) -> tuple[NDArray[Any], NDArray[np.intp]]:
-    """Return public labels, sorted, and the place of each given one; raise what the problem is."""
+    """Return public labels, sorted, and the place of each given one; or raise the problem."""
     # A string is a sequence of letters, and a set has no order: neither is a list of labels.
     if labels is None or isinstance(labels, str | bytes | Mapping | AbstractSet):
         raise TypeError(f"{problem}, got {type(labels).__name__}")
@@ -245,33 +226,28 @@ def different_labels(labels: Any, problem: str) -> tuple[NDArray[Any], NDArray[n
 
 def check_classes(classes: Any) -> NDArray:
     """Return the public class labels, sorted."""
-    problem = ""
-    found: NDArray = np.empty(0)
     with naming("classes"):
         check_length(classes, "classes")
-        classes = np.asarray(classes) if hasattr(classes, "dtype") else classes
         array = np.asarray(classes)
         if array.size > _MOST_CLASSES:
             raise ValueError(f"there must be at most {_MOST_CLASSES}, got {array.size}")
-    try:
-        found = np.unique(array)
-    except TypeError:
-        problem = "classes must be labels of one type"
-    if became_text(found, classes):
-        problem = "classes must be labels of one type"
-    if found.dtype.kind == "f" and not np.isfinite(found).all():
-        problem = "classes must be finite, or text"
-    if classes is None or np.ndim(classes) != 1:
-        problem = (
+    if classes is None or array.ndim != 1:
+        raise ValueError(
             "classes must be given for a classifier: all class labels, from public knowledge, "
             "because those that occur in y are private"
         )
-    elif not problem and len(found) < 2:
-        problem = "classes must hold at least two class labels"
-    if problem:
-        raise ValueError(problem)
-    check_classification_targets(found)
-    return found
+    labels: NDArray | None = None
+    with suppress(TypeError):
+        labels = np.unique(array)
+    given = array if hasattr(classes, "dtype") else classes
+    if labels is None or became_text(labels, given):
+        raise ValueError("classes must be labels of one type")
+    if labels.dtype.kind == "f" and not np.isfinite(labels).all():
+        raise ValueError("classes must be finite, or text")
+    if len(labels) < 2:
+        raise ValueError("classes must hold at least two class labels")
+    check_classification_targets(labels)
+    return labels
 
 
 # --- bounds of columns ----------------------------------------------------------------------------
@@ -285,18 +261,14 @@ _BOUNDS = (
 
 
 def _has_pairs(bounds: Any) -> bool:
-    """Say whether bounds look like one pair a column, which could be taken for (lows, highs).
-
-    A list or array of anything but numbers, or a tuple of tuples: of two columns nobody could tell
-    which is meant.
-    """
+    """Say whether bounds look like one pair for each column: for two columns that is ambiguous."""
     if isinstance(bounds, list) or (isinstance(bounds, np.ndarray) and bounds.ndim):
         return any(_ndim(side) > 0 for side in bounds)
     return isinstance(bounds, tuple) and any(isinstance(side, tuple) for side in bounds)
 
 
 def _ndim(side: Any) -> int:
-    """Return the number of dimensions of one bound; a list of lists of several lengths has two."""
+    """Return the number of dimensions of a bound; 2 for lists of several lengths."""
     try:
         return int(np.ndim(side))
     except (TypeError, ValueError):
@@ -304,7 +276,7 @@ def _ndim(side: Any) -> int:
 
 
 def _is_number(side: Any) -> bool:
-    """Say whether this one bound is a number, of any kind that arrays take."""
+    """Say whether a bound is a number of any type."""
     return _ndim(side) == 0 and np.asarray(side).dtype.kind in "biufO"
 
 
@@ -346,7 +318,7 @@ def _by_name(
 
 
 def _labels(side: Any) -> list[Any] | None:
-    """Return the index of one bound that is a Series, unless it only counts positions."""
+    """Return the index of a bound that is a Series, unless it only counts positions."""
     if not (hasattr(side, "iloc") and hasattr(side, "index")) or _ndim(side) != 1:
         return None
     labels = list(side.index)
@@ -354,7 +326,7 @@ def _labels(side: Any) -> list[Any] | None:
 
 
 def _aligned(side: Any, name: str, n_features: int, names: Sequence[Any] | None) -> Any:
-    """Return one bound in the order of the columns, which its index may name in any other."""
+    """Return a bound in the order of the columns; its index may have another order."""
     labels = _labels(side)
     if labels is None:
         return side
@@ -368,7 +340,7 @@ def _aligned(side: Any, name: str, n_features: int, names: Sequence[Any] | None)
 
 
 def labels_of_bounds(bounds: Any) -> list[Any] | None:
-    """Return the names of columns that bounds state, in their own order, or None."""
+    """Return the column names in bounds, in their own order, or None."""
     if isinstance(bounds, Mapping):
         return list(bounds)
     if not isinstance(bounds, tuple):
@@ -381,16 +353,7 @@ def check_bounds(
 ) -> tuple[NDArray, NDArray] | None:
     """Return (low, high) as arrays of length n_features, or None for ``"private"``.
 
-    Parameters
-    ----------
-    names : sequence, default=None
-        Of the columns, as far as they have any; for bounds by column name, which a mapping has
-        and a pair of Series with an index of its own.
-
-    Raises
-    ------
-    TypeError, ValueError
-        Naming ``bounds``; nothing has been charged.
+    `names` of the columns are needed for bounds by column name.
     """
     if isinstance(bounds, str):
         if bounds == PRIVATE:
@@ -439,7 +402,7 @@ def check_bounds(
 
 
 def columns_of_bounds(bounds: Any) -> int | None:
-    """Return the number of columns that stated bounds have, if they say one."""
+    """Return the number of columns in stated bounds, or None."""
     if isinstance(bounds, Mapping):
         return len(bounds)
     if isinstance(bounds, str) or not isinstance(bounds, Sequence | np.ndarray):
@@ -449,7 +412,7 @@ def columns_of_bounds(bounds: Any) -> int | None:
 
 
 def names_of(like: Any) -> Sequence[Any] | None:
-    """Return the names of the columns of public rows, or of an earlier fit, if they have any."""
+    """Return the column names of public rows or of an earlier fit, or None."""
     for attribute in ("feature_names_in_", "column_names", "columns"):
         names = getattr(like, attribute, None)
         if names is not None:
@@ -458,117 +421,9 @@ def names_of(like: Any) -> Sequence[Any] | None:
 
 
 def columns_of(like: Any) -> int | None:
-    """Return the number of columns of public rows, or of an earlier fit, if they say one."""
+    """Return the number of columns of public rows or of an earlier fit, or None."""
     width = getattr(like, "n_features_in_", None)
     if width is None:
         shape: Any = getattr(like, "shape", None) or (() if like is None else np.shape(like))
         width = shape[1] if len(shape) == 2 else None
     return None if width is None else int(width)
-
-
-# --- what docstrings say of parameters that many estimators share ---------------------------------
-
-# By what stands before the colon of an entry in a docstring.
-SHARED_TEXTS = {
-    "bounds": (
-        "Range of each column, from public knowledge: two numbers, two arrays, or a mapping from "
-        "column name to (low, high); values beyond them count as the nearest bound. "
-        '``"private"`` learns them, for at most a fifth of the allowance.'
-    ),
-    "budget": (
-        "Budget to charge; it also sets the neighbouring relation. None: the budget of an "
-        "enclosing ``with budget:`` block, if there is one."
-    ),
-    "classes": (
-        "All class labels, from public knowledge, because which labels occur in y is private. Rows "
-        'with another label are left out. ``"private"`` selects the labels that enough rows have, '
-        "for a tenth of the allowance and half of delta. It needs delta above 0, labels that are "
-        "text, numbers or booleans, and a table that is not in parts. With fewer than two labels "
-        "selected, `fit` warns, and every row gets the one class."
-    ),
-    "delta": "In [0, 1). Zero: pure epsilon-DP.",
-    "epsilon": "Privacy loss of a fit; finite, above 0.",
-    "epsilon, delta": "Privacy loss of the call.",
-    "groups": (
-        "Id of the unit (a user, say) that each row belongs to. All rows of one id are protected "
-        "together. A budget with a `unit` needs groups; any other budget refuses them. Rows "
-        "without an id are left out if a unit is added or removed, and refused otherwise."
-    ),
-    "max_rows_per_unit": (
-        'With `groups`: how many rows of each unit are used at most. ``"private"`` chooses this '
-        "number for 10% of the allowance, so that about 99 in 100 units keep all their rows."
-    ),
-    "n_rows": (
-        '``"private"``: the number of rows is protected, so X may be a selection of rows by '
-        'private values. ``"public"``: anyone may know the number of rows; less noise. Not '
-        'possible under "add_or_remove_one".'
-    ),
-    "n_samples, n_features": "Not used: the cost of a fit does not depend on them.",
-    "random_state": (
-        'Seeds post-processing, and noise only inside ``skdp.config_context(noise="seeded")``.'
-    ),
-    "weight_bound": (
-        "The largest weight, from public knowledge; above 0. Needed for a fit with `sample_weight`."
-    ),
-    # attributes
-    "bounds_": "The bounds, stated or learned.",
-    "classes_": (
-        "`classes`, sorted; if private, the selected labels. With fewer than two selected, the fit "
-        "learns nothing else: of the attributes below it sets only `privacy_`, "
-        "`max_rows_per_unit_` and those that describe X."
-    ),
-    "max_rows_per_unit_": "With `groups`: how many rows of each unit were used at most.",
-    "n_features_in_, feature_names_in_": (
-        "Number of columns; their names, if X has names that are strings."
-    ),
-    "privacy_": "What was released, by which mechanism, at which cost.",
-    # errors
-    "BudgetExceededError, SealedBudgetError, LedgerError": (
-        "In `fit`, if the budget cannot grant (epsilon, delta)."
-    ),
-}
-_SECTIONS = ("Parameters", "Attributes", "Raises")
-_WIDTH = 100
-
-
-def filled(doc: str) -> str:
-    """Return a docstring in which entries without a description have their shared text.
-
-    A description that begins with ``...`` continues the shared text.
-    """
-    lines, section, result = doc.splitlines(), "", list[str]()
-    while lines:
-        line = lines.pop(0)
-        if lines and lines[0].strip() and not lines[0].strip().strip("-"):
-            section = line.strip()
-        result.append(line)
-        text = SHARED_TEXTS.get(line.partition(" : ")[0].strip())
-        if text is None or section not in _SECTIONS:
-            continue
-        indent = " " * (len(line) - len(line.lstrip()) + 4)
-        if lines and lines[0].startswith(indent):
-            if not lines[0].startswith(f"{indent}..."):
-                continue
-            while lines and lines[0].startswith(indent):
-                text += " " + lines.pop(0).strip().removeprefix("...").strip()
-        result += textwrap.wrap(
-            text,
-            _WIDTH,
-            initial_indent=indent,
-            subsequent_indent=indent,
-            break_long_words=False,
-            break_on_hyphens=False,
-        )
-    return "\n".join(result)
-
-
-def shared_texts(owner: T) -> T:
-    """Fill the shared texts into the docstring of a function, or of a class and its methods.
-
-    Estimators need not be decorated: `PrivateMixin` does it for classes that inherit it.
-    """
-    for part in (owner, *vars(owner).values()) if isinstance(owner, type) else (owner,):
-        public = part is owner or (inspect.isfunction(part) and not part.__name__.startswith("_"))
-        if public and part.__doc__:
-            part.__doc__ = filled(part.__doc__)
-    return owner

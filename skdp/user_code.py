@@ -1,8 +1,8 @@
-"""Code that rows may reach, without its warnings and exceptions: nothing of a row leaves with them.
+"""Runs code on private rows so that its warnings, output and exceptions stay inside.
 
-Whoever reads cells, or runs a user's code on rows, does it within
-`suppress_warnings` and `interruptible`, and asks `run_isolated` for what may raise. In a session
-that is `foreign_code`, where no release is made: one row would decide whether there is one.
+Code that reads cells, or a user's code on rows, runs within `suppress_warnings` and
+`interruptible`; `run_isolated` replaces a result by a default if it raises. In a session that is
+`foreign_code`, where no release can be made: one row would decide whether there is one.
 """
 
 from __future__ import annotations
@@ -41,22 +41,18 @@ __all__ = [
 ]
 
 
-# The locks here are reentrant: a signal handler or a destructor that fits may interrupt whoever
-# holds one. Each block of code under them is written so that a whole `enter` and `leave` of
-# another user may come between any two of its steps, and so that `leave` undoes half an `enter`.
+# The locks here are reentrant: a signal handler or a destructor that fits may interrupt their
+# holder. So between any two steps under them, a complete `enter` and `leave` of another user may
+# happen, and `leave` undoes half an `enter`.
 
 
 class _Silence:
-    """Warnings that are off while anyone wants them off.
-
-    The filters belong to the process, so the first who comes turns them off and the last who goes
-    turns them on: nobody waits for another's code, which may wait for threads of its own.
-    """
+    """Turns the warnings of the process off while it has users; nobody waits for another."""
 
     def __init__(self) -> None:
         self._lock = threading.RLock()
         self._users: set[object] = set()
-        self._off: list[Any] = []  # what turned them off; each holds the filters before it
+        self._off: list[Any] = []  # context managers, each with the filters before it
 
     def enter(self, user: object) -> None:
         with self._lock:
@@ -70,13 +66,13 @@ class _Silence:
     def leave(self, user: object) -> None:
         with self._lock:
             self._users.discard(user)
-            with contextlib.suppress(IndexError):  # who interrupts this may take the last one
+            with contextlib.suppress(IndexError):  # an interrupting user may pop the last one
                 while not self._users:
                     before = self._off.pop()
                     before.__exit__(None, None, None)
 
     def forked(self) -> None:
-        """Start a child with warnings on: the threads that wanted them off are not in it."""
+        """Start a child with warnings on: it has none of the users' threads."""
         self._lock = threading.RLock()
         self._users.clear()
         self.leave(None)
@@ -89,7 +85,7 @@ if hasattr(os, "register_at_fork"):
 
 @contextmanager
 def suppress_warnings() -> Iterator[None]:
-    """Turn warnings off: they may quote rows, or say what a user cannot act on."""
+    """Turn warnings off, because they may quote rows."""
     user = object()
     with np.errstate(all="ignore"):
         try:
@@ -99,26 +95,27 @@ def suppress_warnings() -> Iterator[None]:
             _SILENCE.leave(user)
 
 
-# --- what is printed ----------------------------------------------------------------------------
+# --- printed output -----------------------------------------------------------------------------
 
 
 RUNNING = threading.local()  # `block`: whether this thread runs a block's task
 
 
 class _Muffled(io.TextIOBase):
-    """A stream that drops what is written to it, but by some threads, until it is switched off.
+    """A stream that drops output, except that of some threads, until it is switched off.
 
-    Those are silent too while they run a block. Switched off, it passes everything on: a display
-    that took it for the real one meanwhile loses nothing.
+    Those threads are silent too while they run a block. Switched off it passes everything on, for
+    displays that have taken it for the real stream.
     """
 
-    def __init__(self, stream: Any, heard: Container[threading.Thread]) -> None:
-        self._stream, self._heard, self.on = stream, heard, True
+    def __init__(self, stream: Any, audible: Container[threading.Thread]) -> None:
+        self._stream, self._audible, self.on = stream, audible, True
 
     def write(self, text: str) -> int:
-        # By the object: the number of a thread that ended may be that of a block's thread next.
-        heard = threading.current_thread() in self._heard and not getattr(RUNNING, "block", False)
-        if self._stream is not None and (heard or not self.on):
+        # Threads are compared as objects: the number of an ended thread may be used again.
+        audible = threading.current_thread() in self._audible
+        audible = audible and not getattr(RUNNING, "block", False)
+        if self._stream is not None and (audible or not self.on):
             self._stream.write(text)
         return len(text)
 
@@ -131,24 +128,20 @@ class _Muffled(io.TextIOBase):
 
 
 class _Muffler:
-    """Streams that are muffled while anyone wants them so.
-
-    They belong to the process. The first who comes muffles them and the last who goes puts them
-    back: one of two threads that ends before the other does not let the other be heard.
-    """
+    """Muffles stdout and stderr of the process while it has users."""
 
     def __init__(self) -> None:
         self._lock = threading.RLock()
-        self._heard: list[set[threading.Thread]] = []  # of each who is inside
+        self._audible: list[set[threading.Thread]] = []  # the audible threads of each user
         self._put: list[tuple[str, _Muffled]] = []
 
     def __contains__(self, thread: object) -> bool:
-        """Say whether all who are inside hear a thread."""
-        return all(thread in heard for heard in list(self._heard))
+        """Say whether a thread is audible to all users."""
+        return all(thread in threads for threads in list(self._audible))
 
-    def enter(self, heard: set[threading.Thread]) -> None:
+    def enter(self, audible: set[threading.Thread]) -> None:
         with self._lock:
-            self._heard.append(heard)
+            self._audible.append(audible)
             for name in ("stdout", "stderr"):
                 stream = getattr(sys, name)
                 if not (isinstance(stream, _Muffled) and stream.on):
@@ -156,10 +149,10 @@ class _Muffler:
                     self._put.append((name, muffled))
                     setattr(sys, name, muffled)
 
-    def leave(self, heard: set[threading.Thread]) -> None:
+    def leave(self, audible: set[threading.Thread]) -> None:
         with self._lock:
-            self._heard = [one for one in self._heard if one is not heard]
-            if self._heard:
+            self._audible = [threads for threads in self._audible if threads is not audible]
+            if self._audible:
                 return
             for name, muffled in reversed(self._put):
                 muffled.on = False
@@ -178,25 +171,22 @@ if hasattr(os, "register_at_fork"):
 
 
 @contextmanager
-def silent(heard: set[threading.Thread] | None = None) -> Iterator[None]:
-    """Drop warnings and what is printed: both may quote rows. `heard`: threads that may print.
-
-    Whoever else prints meanwhile is dropped too: nobody can tell whose a thread is.
-    """
-    allowed = set() if heard is None else heard
+def silent(audible: set[threading.Thread] | None = None) -> Iterator[None]:
+    """Drop warnings and printed output, which may quote rows, of all threads but the audible."""
+    threads = set() if audible is None else audible
     with suppress_warnings():
         try:
-            _MUFFLER.enter(allowed)
+            _MUFFLER.enter(threads)
             yield
         finally:
-            _MUFFLER.leave(allowed)
+            _MUFFLER.leave(threads)
 
 
-# --- what is raised -----------------------------------------------------------------------------
+# --- exceptions ---------------------------------------------------------------------------------
 
 
 class _Interrupted(KeyboardInterrupt):
-    """A signal's exception: it comes from outside, not from code that a row made raise it."""
+    """The exception of a signal handler, which comes from outside and not from a row."""
 
     def __init__(self, reason: BaseException | None = None) -> None:
         super().__init__()
@@ -204,13 +194,13 @@ class _Interrupted(KeyboardInterrupt):
 
 
 _SIGNALS = tuple(signal.valid_signals())
-# That of `signal` makes enumerations of numbers: 60 us for all signals, at each fit.
+# `signal.getsignal` makes enumerations of numbers: 60 us for all signals, at each fit.
 _handler_of: Callable[[int], Any] = getattr(_signal, "getsignal", signal.getsignal)
 _watching = False  # whether the main thread is in `interruptible`
 
 
 def _marked(previous: Callable[[int, Any], Any]) -> Callable[[int, Any], None]:
-    """Return a signal handler that marks what another one raises."""
+    """Return a signal handler that marks the exceptions of another one."""
 
     def handler(number: int, frame: Any) -> None:
         reason: BaseException | None = None
@@ -226,13 +216,13 @@ def _marked(previous: Callable[[int, Any], Any]) -> Callable[[int, Any], None]:
     return handler
 
 
-# Where a block is entered or left, a mark would not reach `interruptible`, which takes it off.
+# While a block is entered or left, a mark would not reach `interruptible`, which removes it.
 _MANAGER = contextlib._GeneratorContextManager
 _BETWEEN = (_MANAGER.__enter__.__code__, _MANAGER.__exit__.__code__)
 
 
 def _is_between(frame: FrameType) -> bool:
-    """Say whether a signal came between blocks, and not in code that `run_isolated` runs."""
+    """Say whether a signal came between blocks, outside of code that `run_isolated` runs."""
     if frame.f_code not in _BETWEEN:
         return False
     around: FrameType | None = frame
@@ -243,17 +233,16 @@ def _is_between(frame: FrameType) -> bool:
 
 @contextmanager
 def interruptible() -> Iterator[None]:
-    """Mark exceptions of signal handlers (Ctrl-C, timeouts): `run_isolated` lets them through.
+    """Mark exceptions of signal handlers (Ctrl-C, timeouts), so that `run_isolated` passes them on.
 
-    They leave as they were raised, without what they interrupted. Signals reach the main thread
-    only; elsewhere, what is raised is the callable's own.
+    They leave without the context that they interrupted. Only the main thread gets signals.
     """
     global _watching
     if _watching or threading.current_thread() is not threading.main_thread():
         yield
         return
-    found: dict[int, Any] = {number: _handler_of(number) for number in _SIGNALS}
-    handlers = {number: handler for number, handler in found.items() if callable(handler)}
+    known: dict[int, Any] = {number: _handler_of(number) for number in _SIGNALS}
+    handlers = {number: handler for number, handler in known.items() if callable(handler)}
     reason: BaseException | None = None
     _watching = True
     try:
@@ -268,7 +257,7 @@ def interruptible() -> Iterator[None]:
                 for number, handler in handlers.items():
                     _signal.signal(number, handler)
                 break
-            except BaseException as late:  # noqa: BLE001  what a handler raised
+            except BaseException as late:  # noqa: BLE001  of another handler
                 reason = late.reason if isinstance(late, _Interrupted) else late
         _watching = False
     if reason is not None:
@@ -277,15 +266,12 @@ def interruptible() -> Iterator[None]:
 
 
 def run_isolated(make: Callable[[], Any], default: Any, restart: Callable[[int], None]) -> Any:
-    """Return what a user's code makes of a row or block, or the public default if it raises.
+    """Return the result of a user's code on a row or block, or the public default if it raises.
 
-    It finds numpy's and Python's global generators in the same state each time: left alone, they
-    would tell it how much had been drawn for earlier rows.
-
-    Whatever it raises stays inside, KeyboardInterrupt and SystemExit too. Only what a signal's
-    handler raised gets through, as a new exception: the one raised may carry what quotes a row.
+    All exceptions stay inside, KeyboardInterrupt and SystemExit too. Only that of a signal handler
+    gets through, as a new exception, because the old one may quote a row.
     """
-    restart(0)
+    restart(0)  # global generators would tell how much was drawn for earlier rows
     stopped: _Interrupted | None = None
     try:
         return make()
@@ -298,7 +284,7 @@ def run_isolated(make: Callable[[], Any], default: Any, restart: Callable[[int],
     return default
 
 
-_INTERRUPTED = "Query interrupted"  # what DuckDB makes of Ctrl-C
+_INTERRUPTED = "Query interrupted"  # DuckDB's error for Ctrl-C
 
 
 def or_raise(
@@ -307,33 +293,24 @@ def or_raise(
     *,
     own: tuple[type[Exception], ...] = (),
 ) -> Any:
-    """Return what a library makes of rows; where it fails, raise an error that knows nothing of it.
+    """Return a library's result on rows; if it fails, raise `refusal()`, which has a fixed text.
 
-    What is raised inside of ``except`` keeps what was caught as its ``__context__``, with ``from
-    None`` too, and that may quote a cell or list all categories of a column.
-
-    Parameters
-    ----------
-    make : callable
-    refusal : callable
-        Returns the error, of a fixed text.
-    own : tuple of types
-        Errors of this package, which pass.
+    Errors of the types `own` pass. The refusal is raised outside of ``except``: inside it would
+    keep the caught error, which may quote a cell, as its ``__context__``, with ``from None`` too.
     """
     try:
         return make()
     except BaseException as error:
         if isinstance(error, (KeyboardInterrupt, SystemExit, *own)):
-            raise  # all else is forgotten: a panic of polars is no Exception either
+            raise  # everything else is dropped; a panic of polars is no Exception either
         interrupted = type(error) is RuntimeError and error.args == (_INTERRUPTED,)
     raise KeyboardInterrupt if interrupted else refusal()
 
 
 def cancellable(work: Callable[[], Any], cancel: Callable[[], Any]) -> Any:
-    """Return ``work()``, a query that waits in C, so that Ctrl-C cancels it and then goes on.
+    """Return ``work()``, a query that waits in C, and cancel it on Ctrl-C.
 
-    It runs in another thread: DuckDB looks for signals between tasks of its own only, and not while
-    its other threads have all of them.
+    It runs in another thread, because DuckDB looks for signals between its own tasks only.
     """
     if threading.current_thread() is not threading.main_thread():
         return work()
@@ -363,7 +340,7 @@ def cancellable(work: Callable[[], Any], cancel: Callable[[], Any]) -> Any:
 
 
 def no_restart(seed: int) -> None:
-    """Leave the global generators alone: nothing that reads a cell draws from them."""
+    """Do nothing: code that only reads cells draws no random numbers."""
 
 
 _lock = threading.RLock()
@@ -381,13 +358,7 @@ def _switch_off() -> None:
 
 @contextlib.contextmanager
 def untracked() -> Iterator[None]:
-    """Switch mlflow's autologging off while code of others runs inside of a fit.
-
-    Examples
-    --------
-    >>> with untracked():
-    ...     pass  # nothing that is fitted here is logged
-    """
+    """Switch mlflow's autologging off while code of others runs inside of a fit."""
     block = object()
     try:
         with _lock:
@@ -403,17 +374,14 @@ def untracked() -> Iterator[None]:
 
 @contextmanager
 def foreign_code(meter: Meter) -> Iterator[None]:
-    """Run a user's code on rows, which gets neither warnings through nor a release."""
+    """Run a user's code on rows without warnings, releases and tracking."""
     with meter.without_releases(), suppress_warnings(), interruptible(), untracked():
         yield
 
 
 @contextmanager
 def user_code(meter: Meter, share: Share, name: str) -> Iterator[Callable[[int], None]]:
-    """Run a user's code on rows before a release of this share: no release, no warning.
-
-    Yields what gives code that failed fresh generators.
-    """
+    """Run a user's code on rows before a release of this share; yield `restart` of generators."""
     meter.check(share, name)
     with foreign_code(meter), lent_generators() as restart:
         yield restart

@@ -12,8 +12,8 @@ from pathlib import Path
 from numpydoc.validate import validate
 
 import skdp
+from skdp._docstrings import SHARED_TEXTS, filled, shared_texts
 from skdp.base import PrivateMixin
-from skdp.parameters import SHARED_TEXTS, filled, shared_texts
 from tests.folding import each
 
 # For authors of estimators: their docstrings say what holds, not all that numpydoc asks for.
@@ -193,6 +193,25 @@ def test_shared_texts_are_filled_in_once():
     assert lines[lines.index("    groups : ndarray") + 1] == "    "  # of Returns: no parameter
     assert filled(filled(doc)) == filled(doc)
     assert max(map(len, lines)) <= 100
+
+
+def test_a_line_with_a_name_is_replaced_by_its_block():
+    doc = """Do it.
+
+    Parameters
+    ----------
+    {fit}
+    {unknown}
+    """
+    lines = filled(doc).splitlines()
+    assert lines[4] == '    max_rows_per_unit : int or "private", default="private"'
+    assert lines[-2] == "    {unknown}"
+    assert SHARED_TEXTS["budget"] in " ".join(filled(doc).split())
+
+
+@each("name", public_objects())
+def test_no_block_is_left_out(name):
+    assert re.findall(r"^ *\{\w+\}$", doc_of(name), re.M) == []
 
 
 def test_shared_texts_reach_classes_methods_and_functions():

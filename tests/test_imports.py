@@ -42,6 +42,7 @@ LAYERS = {
     "tabular": 3,
     "user_code": 3,
     "queries": 5,
+    "confidence": 5.5,
     "base": 6,
     "planning": 6,
 }
@@ -91,6 +92,8 @@ def is_estimator(module: str) -> bool:
     """Say whether this is an estimator, or what estimators share without reading the stack."""
     if module.startswith("skdp.base."):
         return module not in {"skdp.base.callers", "skdp.base.mixin"}
+    if part(module) == "confidence":
+        return True
     return layer(module) == ESTIMATORS and part(module) not in TOP
 
 

@@ -63,9 +63,10 @@ def test_what_is_refused_is_told_in_one_wording(value, allowed, error, text):
     assert str(caught.value) == text
 
 
+PUBLIC = [getattr(skdp, name) for name in skdp.__all__]
 ESTIMATORS = [
     kind
-    for kind in vars(skdp).values()
+    for kind in PUBLIC
     if inspect.isclass(kind) and issubclass(kind, PrivateMixin) and issubclass(kind, BaseEstimator)
 ]
 

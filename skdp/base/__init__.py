@@ -21,18 +21,7 @@ from skdp.parameters import (
 )
 
 __all__ = [
-    "PRIVATE",
-    "CallContext",
-    "PrivateMixin",
-    "check_bounds",
-    "check_integer",
-    "check_without_rows",
-    "columns_of_bounds",
-    "in_precision_of",
-    "keeps_precision",
-    "labels_of_bounds",
-    "names_of",
-    "refuse_units",
-    "request_groups",
-    "unchanged_on_error",
-]
+    "PRIVATE", "CallContext", "PrivateMixin", "check_bounds", "check_integer", "check_without_rows",
+    "columns_of_bounds", "in_precision_of", "keeps_precision", "labels_of_bounds", "names_of",
+    "refuse_units", "request_groups", "unchanged_on_error",
+]  # fmt: skip

@@ -1,10 +1,9 @@
-"""Predictions with the same bits for a row in every batch, whatever rows are beside it.
+"""Predictions with the same bits for a row in every batch.
 
-A private score adds up one number for each row. Its sensitivity is that of one row's number only if
-no other number changes with that row. A matrix product may add in an order that follows the shape
-of the batch, so the last bits of a row's prediction may follow it, too. Within `exact_rows`, sums
-over columns are made from left to right by elementwise operations, which IEEE 754 rounds in one
-way. That is slower than BLAS, so it is used for scores only.
+A private score adds up one number for each row, and no number may change with another row. A matrix
+product may add in an order that depends on the shape of the batch. Within `exact_rows`, sums over
+columns are made from left to right by elementwise operations, which IEEE 754 rounds in one way.
+That is slower than BLAS, so it is used for scores only.
 """
 
 from __future__ import annotations
@@ -40,8 +39,7 @@ def products(rows: Floats, weights: Floats) -> Floats:
     array([[11.]])
     """
     if not _EXACT.get():
-        found: Floats = rows @ weights.T
-        return found
+        return np.asarray(rows @ weights.T)
     total = np.zeros((len(rows), len(weights)))
     for column, weight in zip(rows.T, weights.T, strict=True):
         total += column[:, None] * weight

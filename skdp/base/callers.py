@@ -1,16 +1,15 @@
-"""The code around a fit: who calls it, what it misses in private estimators, its callbacks.
+"""The code around a fit: its callers, attributes that they miss, and its callbacks.
 
 Callers are found in the frames of the stack, before a fit is charged:
 
-- Some would fail after the charge, as yellowbrick's visualizers, which then ask for the labels of
-  private rows. They are refused.
+- Callers that would fail after the charge are refused: yellowbrick's visualizers, for example, then
+  ask for the labels of private rows.
 - Searches whose folds are not neighbouring tables are refused, or warned of.
 - Callers that show the same rows without noise are warned of (`skdp.base.leaks`).
 
-Callbacks (scikit-learn 1.9 and later) learn when a fit begins and ends, and how many blocks or
-steps are done. They get the estimator, whose attributes are public or released at every moment, and
-names and numbers of tasks; never rows, labels or the models of blocks. When they are called depends
-on how long tasks take, which is not protected.
+Callbacks (scikit-learn 1.9 and later) get the estimator, whose attributes are public or released at
+every moment, and names and numbers of tasks; never rows, labels or the models of blocks. How long
+tasks take is not protected.
 """
 
 from __future__ import annotations
@@ -42,13 +41,13 @@ from skdp.exceptions import NonPrivatePartWarning, action_of_filters
 
 _IMPORTANCES = "yellowbrick.model_selection.importances"
 
-# Modules that call ``fit``, with what they ask for afterwards.
+# Modules that call ``fit``, and what they need afterwards.
 _NEEDS = {
     "yellowbrick.cluster": "the labels of private rows, and distances to them",
     _IMPORTANCES: "feature_importances_ or coef_",
 }
-# Splitters whose folds the users of a table decide together, and what one user moves among the
-# others; and those whose number of fits tells how many users, or rows, there are.
+# Splitters refused for budgets of users: one user moves others between the folds, or the number of
+# fits reveals the number of users or rows.
 _USERS_SPLITTERS = {
     "GroupKFold": "balances its folds by the sizes of all users, so that one user moves others",
     "GroupShuffleSplit": "draws a number of users that depends on how many users there are, by "
@@ -71,29 +70,35 @@ _SEARCHES = ("sklearn.model_selection._search", "sklearn.model_selection._valida
 _BETWEEN = ("skdp", "sklearn", "contextlib", "mlflow", "joblib", "yellowbrick.base")
 
 
+def _frames(frame: FrameType | None) -> Iterator[FrameType]:
+    """Yield a frame and those that called it, outwards."""
+    while frame is not None:
+        yield frame
+        frame = frame.f_back
+
+
+def _module(frame: FrameType) -> str:
+    return str(frame.f_globals.get("__name__", ""))
+
+
+def _package(frame: FrameType) -> str:
+    return _module(frame).partition(".")[0]
+
+
 def _caller() -> str:
     """Return the name of the module that asked for this fit."""
-    frame = sys._getframe(1)
-    while frame.f_back is not None:
-        name = str(frame.f_globals.get("__name__", ""))
-        if name not in _BETWEEN and name.partition(".")[0] not in _BETWEEN:
-            return name
-        frame = frame.f_back
-    return ""
+    modules = (_module(frame) for frame in _frames(sys._getframe(1)))
+    others = (m for m in modules if not {m, m.partition(".")[0]} & set(_BETWEEN))
+    return next(others, "")
 
 
 def is_asked_by(module: str) -> bool:
-    """Say whether a function of a module is among those that asked for this fit."""
-    frame: Any = sys._getframe(1)
-    while frame is not None:
-        if frame.f_globals.get("__name__", "") == module:
-            return True
-        frame = frame.f_back
-    return False
+    """Say whether a function of a module is among the callers of this fit."""
+    return any(_module(frame) == module for frame in _frames(sys._getframe(1)))
 
 
 def refused_for_users(splitter: Any) -> tuple[str, str]:
-    """Return the name of a splitter that no budget of users takes, of subclasses too, and why."""
+    """Return the name of a splitter that is refused for budgets of users, and why; else ""."""
     for kind in type(splitter).__mro__:
         if why := _USERS_SPLITTERS.get(kind.__name__):
             return kind.__name__, why
@@ -101,38 +106,36 @@ def refused_for_users(splitter: Any) -> tuple[str, str]:
 
 
 def check_folds_of_caller(estimator: Any, unit: str | None) -> str:
-    """Refuse a fit, or a clone, of a search whose folds the users of the table decide together.
+    """Refuse a fit, or a clone, of a search whose folds one user of the table changes.
 
-    Returns what to warn of where folds are drawn by position or by labels, else "". `unit` is the
+    Returns the warning if folds are drawn by position or by labels, else "". `unit` is the
     budget's, None for a row.
     """
-    frame: Any = sys._getframe(1)
-    while frame is not None:
-        if frame.f_globals.get("__name__", "") in _SEARCHES:
-            for name in ("cv", "cv_orig"):
-                splitter = frame.f_locals.get(name)
-                kind, why = refused_for_users(splitter) if unit is not None else ("", "")
-                if kind:
-                    raise ValueError(
-                        f"{type(estimator).__name__}: {kind} {why}; the budget protects one "
-                        f"{unit!r}, so the sum of the charges would be no guarantee for the "
-                        "search. Use PerRecordKFold, which draws the fold of each user alone. "
-                        "Nothing was charged for this fit."
-                    )
-                if _draws_together(splitter):
-                    one = "a record" if unit is None else f"one {unit!r}"
-                    return (
-                        f"{type(estimator).__name__}: {one} more or less moves other rows between "
-                        f"the folds of {type(splitter).__name__}, and the number of rows is "
-                        "private under this budget, so the sum of the charges is no guarantee for "
-                        "the search. Use skdp.model_selection.PerRecordKFold."
-                    )
-        frame = frame.f_back
+    name = type(estimator).__name__
+    for frame in _frames(sys._getframe(1)):
+        if _module(frame) not in _SEARCHES:
+            continue
+        for splitter in (frame.f_locals.get("cv"), frame.f_locals.get("cv_orig")):
+            kind, why = refused_for_users(splitter) if unit is not None else ("", "")
+            if kind:
+                raise ValueError(
+                    f"{name}: {kind} {why}; the budget protects one {unit!r}, so the sum of the "
+                    "charges would be no guarantee for the search. Use PerRecordKFold, which draws "
+                    "the fold of each user alone. Nothing was charged for this fit."
+                )
+            if _draws_together(splitter):
+                protected = "a record" if unit is None else f"one {unit!r}"
+                return (
+                    f"{name}: {protected} more or less moves other rows between the folds of "
+                    f"{type(splitter).__name__}, and the number of rows is private under this "
+                    "budget, so the sum of the charges is no guarantee for the search. Use "
+                    "skdp.model_selection.PerRecordKFold."
+                )
     return ""
 
 
 def _draws_together(splitter: Any) -> bool:
-    """Say whether a splitter of scikit-learn draws the folds of rows together, not one by one."""
+    """Say whether a splitter of scikit-learn draws the folds of all rows together."""
     kind = type(splitter)
     if not isinstance(splitter, BaseCrossValidator | BaseShuffleSplit):
         return False
@@ -142,7 +145,7 @@ def _draws_together(splitter: Any) -> bool:
 
 
 def check_caller(estimator: Any) -> None:
-    """Raise if this fit is asked for by code that will fail after it has been charged."""
+    """Refuse a fit whose caller would fail after the charge."""
     caller = _caller()
     for module, needs in _NEEDS.items():
         model = module == _IMPORTANCES and hasattr(estimator, "predict")  # some have coef_
@@ -155,15 +158,13 @@ def check_caller(estimator: Any) -> None:
 
 
 def rows_asked_for(estimator: Any) -> str:
-    """Return the method that will ask for the rows back once this fit is charged; "" for none."""
-    frame: Any = sys._getframe(1)
-    while frame is not None:
+    """Return the caller that asks for the rows back after the fit; "" for none."""
+    for frame in _frames(sys._getframe(1)):
         name = frame.f_code.co_name
         if name in ("fit_transform", "fit_predict") and frame.f_locals.get("self") is estimator:
             return str(name)
-        if name == "_fit_transform_one" and frame.f_globals.get("__name__") == "sklearn.pipeline":
+        if name == "_fit_transform_one" and _module(frame) == "sklearn.pipeline":
             return "a step of a pipeline that is not the last"
-        frame = frame.f_back
     return ""
 
 
@@ -175,11 +176,11 @@ _DISPLAYED = "from_estimator"
 _NAMES = _FITS | {_CLONES, _DISPLAYED} | FUNCTIONS.keys()
 _PASS_ON = ("sklearn", "joblib", "contextlib", "skdp")
 _PARALLEL = "sklearn.utils.parallel"
-# What stacking hands to the only public function that scikit-learn sends to workers.
+# Arguments of the only public function that scikit-learn sends to workers: by stacking.
 _STACKING = {"cv", "method", "n_jobs", "params", "verbose"}
 
-# (kind of caller, what leaks): told in this process, by whoever put its own object here.
-_TOLD: dict[tuple[str, str], object] = {}
+# (kind of caller, what leaks): warnings given in this process, by whoever put its own object here.
+_WARNED: dict[tuple[str, str], object] = {}
 
 
 class _Caller(NamedTuple):
@@ -191,21 +192,21 @@ class _Caller(NamedTuple):
     frame: FrameType
 
     def holds(self, part: Any) -> bool:
-        """Say whether this very estimator or scorer was handed to the caller."""
+        """Say whether the caller was given this very estimator or scorer."""
         arguments = self.arguments if self.self is None else vars(self.self)
         parts = [arguments.get("estimator"), *scorers_in(arguments.get("scoring"))]
         return any(value is part for value in (*parts, *_estimators_in(self.self)))
 
 
-def _callers(frame: FrameType | None, own: Any) -> Iterator[_Caller]:
-    """Yield the callers from a frame outwards; clones among them where somebody fits the clone.
+def _callers(start: FrameType | None, own: Any) -> Iterator[_Caller]:
+    """Yield the callers from a frame outwards, and those that clone if somebody fits the clone.
 
-    A function is left out where a class or function of scikit-learn calls it. `own` is the
-    estimator that is fitted; None: the innermost private one.
+    A function is left out if a class or function of scikit-learn calls it. `own` is the fitted
+    estimator; None: the innermost private one.
     """
-    function: _Caller | None = None  # until it is seen who calls it
+    function: _Caller | None = None  # until its own caller is known
     clones: list[_Caller] = []
-    while frame is not None:
+    for frame in _frames(start):
         name = frame.f_code.co_name
         if name not in _NAMES:
             if function is not None:
@@ -222,12 +223,12 @@ def _callers(frame: FrameType | None, own: Any) -> Iterator[_Caller]:
                 elif caller is not own and _package(frame) == "skdp":
                     break  # a private search or ensemble: what it does is in its own price
             elif isinstance(caller, BaseEstimator):
-                found = _Caller(type(caller).__name__, caller, {}, frame)
+                fitting = _Caller(type(caller).__name__, caller, {}, frame)
                 if name == _CLONES:
-                    clones.append(found)
+                    clones.append(fitting)
                 else:
                     yield from clones
-                    yield found
+                    yield fitting
                     clones, function = [], None
         elif _package(frame) == "sklearn":
             arguments = frame.f_locals
@@ -236,21 +237,13 @@ def _callers(frame: FrameType | None, own: Any) -> Iterator[_Caller]:
             if name in FUNCTIONS:
                 yield from clones
                 clones, function = [], _Caller(name, None, arguments, frame)
-        frame = frame.f_back
     if function is not None:
         yield function
 
 
-def _package(frame: FrameType) -> str:
-    return str(frame.f_globals.get("__name__", "")).partition(".")[0]
-
-
 def _is_own_task(frame: FrameType) -> bool:
-    """Say whether a frame runs what scikit-learn itself has sent to a worker, or to this thread.
-
-    Others send callers with scikit-learn's ``Parallel``, too, and nobody has looked at those.
-    """
-    if frame.f_globals.get("__name__") != _PARALLEL or frame.f_code.co_name != "__call__":
+    """Say whether a frame runs a task of scikit-learn's own; others use its ``Parallel``, too."""
+    if _module(frame) != _PARALLEL or frame.f_code.co_name != "__call__":
         return False
     task = getattr(frame.f_locals.get("self"), "function", None)  # none: that is Parallel
     name = str(getattr(task, "__name__", ""))
@@ -270,8 +263,8 @@ def _estimators_in(caller: Any) -> list[Any]:
 def warn_of_callers(name: str, private_n: bool, own: Any = None) -> None:
     """Warn if a caller around this fit, clone or score shows its rows without noise.
 
-    `name` is that of what will charge a budget, `private_n` whether the number of rows is private.
-    `own` is fitted or cloned; None stands for the innermost private estimator on the stack.
+    `name` is that of the part that charges, `own` the part that is fitted or cloned; None: the
+    innermost private estimator on the stack. `private_n`: the number of rows is private.
     """
     frame = sys._getframe(1)
     worker = _worker(frame)
@@ -290,46 +283,38 @@ def _worker(frame: FrameType | None) -> str:
     the callers are on this stack.
     """
     sent = False
-    while frame is not None:
-        module = str(frame.f_globals.get("__name__", ""))
+    for outer in _frames(frame):
+        module = _module(outer)
         if module in ("multiprocessing.process", "threading"):
             return ("thread" if module == "threading" else "process") if sent else ""
-        if module == _PARALLEL:  # what is no call draws tasks, maybe in a thread of joblib
-            sent = _is_own_task(frame) or frame.f_code.co_name != "__call__"
-        if module.partition(".")[0] not in (*_PASS_ON, "concurrent", "multiprocessing"):
+        if module == _PARALLEL:  # frames that are no call draw tasks, maybe in a thread of joblib
+            sent = _is_own_task(outer) or outer.f_code.co_name != "__call__"
+        if _package(outer) not in (*_PASS_ON, "concurrent", "multiprocessing"):
             break
-        frame = frame.f_back
     return ""
 
 
 def _innermost(frame: FrameType | None) -> Any:
     """Return the private estimator or scorer that is fitted or called; None for neither."""
-    while frame is not None:
-        if frame.f_code.co_name in _FITS or frame.f_code.co_name == "__call__":
-            part = frame.f_locals.get("self")
+    for outer in _frames(frame):
+        if outer.f_code.co_name in _FITS or outer.f_code.co_name == "__call__":
+            part = outer.f_locals.get("self")
             if has_price(part):
                 return part
-        frame = frame.f_back
     return None
 
 
 def warn_of_askers(estimator: Any, private_n: bool) -> None:
     """Warn if a function that explains a fitted estimator asks for this prediction."""
-    frame: FrameType | None = sys._getframe(1)
-    while frame is not None:
-        if frame.f_code.co_name in ASKING:
-            for caller in _callers(frame, estimator):
-                if caller.kind in FUNCTIONS:
-                    _warn(caller, estimator, _leaks(caller, private_n))
-            return
-        frame = frame.f_back
+    frames = _frames(sys._getframe(1))
+    frame = next((frame for frame in frames if frame.f_code.co_name in ASKING), None)
+    for caller in _callers(frame, estimator):
+        if caller.kind in FUNCTIONS:
+            _warn(caller, estimator, _leaks(caller, private_n))
 
 
 def warn_of_other_threads(part: Any, private_n: bool) -> None:
-    """Warn if a caller, in whichever thread, holds this estimator or scorer.
-
-    It is pickled or used for that caller by a thread of joblib.
-    """
+    """Warn if a caller in any thread holds this part, which a thread of joblib pickles or uses."""
     stacks = sys._current_frames()
     stacks[threading.get_ident()] = sys._getframe(1)  # this frame holds `stacks`: no cycle
     for top in stacks.values():
@@ -344,7 +329,7 @@ def warn_of_other_threads(part: Any, private_n: bool) -> None:
 
 
 def _leaks(caller: _Caller, private_n: bool) -> list[Leak]:
-    """Return what a caller shows; nothing where its parameters cannot be read."""
+    """Return the leaks of a caller; none if its parameters cannot be read."""
     if caller.self is None:
         return list(leaks_of_function(caller.kind, caller.arguments, private_n))
     try:
@@ -362,16 +347,16 @@ def _charges(part: Any) -> bool:
 
 
 def _warn(caller: _Caller, part: Any, leaks: Iterable[Leak]) -> None:
-    """Warn of leaks, once a process for each kind of caller and each reason.
+    """Warn of leaks, once in a process for each kind of caller and each reason.
 
-    `part` is what will charge a budget, or its name.
+    `part` charges a budget; or it is the name of that.
     """
     for what, way_out in leaks:
         key = caller.kind, what
-        if key in _TOLD or not (isinstance(part, str) or _charges(part)):
+        if key in _WARNED or not (isinstance(part, str) or _charges(part)):
             continue
         mine = object()
-        if _TOLD.setdefault(key, mine) is not mine:
+        if _WARNED.setdefault(key, mine) is not mine:
             continue  # another thread does at this moment
         name = part if isinstance(part, str) else type(part).__name__
         text = (
@@ -381,7 +366,7 @@ def _warn(caller: _Caller, part: Any, leaks: Iterable[Leak]) -> None:
         frame = caller.frame
         while frame.f_back is not None and _package(frame) in _PASS_ON:
             frame = frame.f_back
-        told = False
+        shown = False
         try:
             warnings.warn_explicit(
                 text,
@@ -390,13 +375,13 @@ def _warn(caller: _Caller, part: Any, leaks: Iterable[Leak]) -> None:
                 frame.f_lineno,
                 module=frame.f_globals.get("__name__"),
             )
-            told = action_of_filters(text, NonPrivatePartWarning, frame) != "ignore"
+            shown = action_of_filters(text, NonPrivatePartWarning, frame) != "ignore"
         finally:
-            if not told:  # ignored here, or an error: next time it is told again
-                _TOLD.pop(key, None)
+            if not shown:  # ignored here, or an error: the next time warns again
+                _WARNED.pop(key, None)
 
 
-# --- what private estimators do without -----------------------------------------------------------
+# --- attributes and parameters that private estimators do not have --------------------------------
 
 _ROWS = "it would reveal where each private row lies"
 _PARTIAL_FIT = (
@@ -452,17 +437,14 @@ _TAKING_ROWS = ("fit", "fit_predict", "fit_transform")
 
 
 def refuse_weights(kind: type) -> None:
-    """Have the fits that a class defines refuse `sample_weight` by name, if they do not take it.
-
-    What takes any name hands it on, to a fit that takes weights or refuses them.
-    """
+    """Have the fits of a class refuse `sample_weight` by name, if they do not take it."""
     for name in _TAKING_ROWS:
         fit = vars(kind).get(name)
         if not inspect.isfunction(fit):
             continue
         known = inspect.signature(fit).parameters
-        hands_on = any(one.kind is inspect.Parameter.VAR_KEYWORD for one in known.values())
-        if not hands_on and "sample_weight" not in known:
+        passes_on = any(entry.kind is entry.VAR_KEYWORD for entry in known.values())
+        if not passes_on and "sample_weight" not in known:
             setattr(kind, name, _without_weights(fit))
 
 
@@ -500,41 +482,37 @@ else:
 
 
 def tell_callbacks(kind: type[Any]) -> None:
-    """Have the fit that a class defines tell callbacks of its begin, its end and its steps."""
+    """Have the fit of a class report its begin, its end and its steps to callbacks."""
     fit = vars(kind).get("fit")
     if inspect.isfunction(fit):
-        kind.fit = _telling(fit)
+        kind.fit = _reporting(fit)
 
 
-def _telling(fit: Callable[..., Any]) -> Callable[..., Any]:
+def _reporting(fit: Callable[..., Any]) -> Callable[..., Any]:
     @with_callbacks
-    def heard(self: Any, *args: Any, **options: Any) -> Any:
+    def reporting(self: Any, *args: Any, **options: Any) -> Any:
         context = self._init_callback_context(max_subtasks=self._n_progress_tasks)
         with Progress(self, context, self._progress_task):
             return fit(self, *args, **options)
 
     @functools.wraps(fit)
-    def told(self: Any, *args: Any, **options: Any) -> Any:
-        if hasattr(self, "_callback_fit_ctx"):  # the fit of a base, within one that tells already
+    def fitted(self: Any, *args: Any, **options: Any) -> Any:
+        if hasattr(self, "_callback_fit_ctx"):  # the fit of a base class, reported already
             return fit(self, *args, **options)
-        if getattr(self, "_skl_callbacks", None):  # as `set_callbacks` keeps them
-            return heard(self, *args, **options)
-        # What is fitted within another fit is none of that one's steps.
+        if getattr(self, "_skl_callbacks", None):  # set by `set_callbacks`
+            return reporting(self, *args, **options)
+        # A fit within another fit is no step of that one.
         before = _CURRENT.set(None)
         try:
             return fit(self, *args, **options)
         finally:
             _CURRENT.reset(before)
 
-    return told
+    return fitted
 
 
 class Progress:
-    """The tasks of a fit as callbacks see them: the fit, its blocks or steps, each of these.
-
-    `context` is the callback context of the fit. Within the ``with`` block `told_steps` reports
-    steps.
-    """
+    """The tasks of a fit for callbacks; within the block, `reported_steps` reports steps."""
 
     def __init__(self, estimator: Any, context: Any, name: str = "block") -> None:
         self._estimator = estimator
@@ -543,7 +521,7 @@ class Progress:
         self._tasks: Any = None
         context.call_on_fit_task_begin(estimator=estimator)
 
-    def _one_more(self, done: int, n_tasks: int | None) -> None:
+    def _report(self, done: int, n_tasks: int | None) -> None:
         estimator = self._estimator
         if self._tasks is None:
             self._tasks = self._root.subcontext(f"{self._name}s", max_subtasks=n_tasks)
@@ -560,33 +538,33 @@ class Progress:
         self._tasks = None
 
     def __enter__(self) -> None:
-        self._before = _CURRENT.set(self._one_more)
+        self._before = _CURRENT.set(self._report)
 
     def __exit__(self, *raised: object) -> None:
         _CURRENT.reset(self._before)
         if raised[0] is None:
-            self._end_tasks()  # whose number nobody knew
+            self._end_tasks()  # if their number was not known
             self._root.call_on_fit_task_end(estimator=self._estimator)
 
 
-# What the fit of this thread tells of its blocks or steps.
+# Reports blocks or steps of the fit in this thread.
 _CURRENT: ContextVar[Callable[[int, int | None], None] | None] = ContextVar(
     "progress", default=None
 )
 
 
 def listener() -> Callable[[int, int | None], None] | None:
-    """Return what queries on blocks call, ``(done, n_tasks)``; None if nobody listens."""
+    """Return the function to report blocks to, ``(done, n_tasks)``; None if nobody listens."""
     return _CURRENT.get()
 
 
-def told_steps(n_steps: int | None) -> Iterator[int]:
+def reported_steps(n_steps: int | None) -> Iterator[int]:
     """Yield the numbers of steps, and report each finished step to the callbacks of the fit.
 
-    `n_steps` is public or computed from releases; None where it shows on the way.
+    `n_steps` is public or computed from releases; None if it is not known before.
     """
-    told = _CURRENT.get()
+    report = _CURRENT.get()
     for step in itertools.count() if n_steps is None else range(n_steps):
         yield step
-        if told is not None:
-            told(step + 1, n_steps)
+        if report is not None:
+            report(step + 1, n_steps)

@@ -1,8 +1,7 @@
 """Base classes of classifiers and regressors: fits of labelled rows, predictions, scores.
 
-A fit asks an open session for bounds, class counts, centers and scales of the columns. All plans
-follow from public numbers and from the released number of rows. With `most`, rows have weights: a
-row counts by the part of this bound that its weight is.
+A fit releases bounds, class counts, centers and scales of the columns. Its plan depends on public
+and released numbers only. With `most`, the public bound of weights, a row counts weight / most.
 """
 
 from __future__ import annotations
@@ -23,7 +22,7 @@ from sklearn.utils.validation import validate_data
 
 from skdp.base.expected_error import TargetErrorMixin
 from skdp.base.mixin import PrivateMixin, weighted_rows
-from skdp.budget import Cost, PrivacyBudget, gdp_mu
+from skdp.budget import PrivacyBudget
 from skdp.core import Mean, ScaledBox, Session
 from skdp.exceptions import outside_level
 from skdp.loss.conversions import check_delta
@@ -51,20 +50,19 @@ from skdp.user_code import or_raise, suppress_warnings
 Floats = NDArray[np.float64]
 
 COUNT_SHARE = 0.02
-# Of a class's count: above this noise, a share more.
+# If the noise of a class count is above this part of it, counts get the second share, too.
 _COUNTS_WELL, _MORE_COUNTS = 0.2, 0.1
 _CENTER_USEFUL = 1.0  # noise of the mean of all columns' means, in half widths
-_REACH = 4.0  # scales from the mean of a column, that narrower bounds reach
+_REACH = 4.0  # scales from the mean of a column to its narrower bounds
 _USEFUL = 0.1  # noise of a column's mean square, in squares of half its width
-_SHORTEST = 1e-3  # norm that rows may have at least, in scales: of constant columns
+_SHORTEST = 1e-3  # least norm of rows, in scales: those of constant columns
 
 
 @dataclass(frozen=True)
 class Standard:
-    """Center and positive scale of the columns (d,), in user units.
+    """Center and positive scale of the columns (d,), in the units of X.
 
-    `spread` is the trace of the covariance of standardised rows, up to noise; NaN if only the
-    bounds are known.
+    `spread` is the noisy trace of the covariance of standardised rows; NaN if it is not known.
     """
 
     center: Floats
@@ -72,7 +70,7 @@ class Standard:
     spread: float
 
     def reach(self, low: Floats, high: Floats) -> float:
-        """Return the largest norm that a row within bounds has, centred and scaled."""
+        """Return the largest norm of a centred and scaled row within bounds."""
         with np.errstate(over="ignore"):
             far = np.maximum(high - self.center, self.center - low) / self.scale
             return max(float(np.linalg.norm(far)), _SHORTEST)
@@ -89,17 +87,17 @@ def standardised(
     again: bool = False,
     most: float | None = None,
 ) -> Standard:
-    """Release means and mean squares where they say something; else take the middle of the bounds.
+    """Release means and mean squares; if noise would hide them, return the middle of the bounds.
 
-    A variance counts as at least twice its noise. A column of which nothing is known is taken for
-    uniform. With `again`, where bounds are so wide that noise hides what is in them, narrower ones
-    are asked once more: for those who clip rows in predictions too, as the scale of a column of
-    rare values may come out far too small.
+    With `again`, columns whose variance is hidden by wide bounds are measured once more in narrower
+    ones. Only for estimators that also clip rows in predictions: the scale of a column of rare
+    values may come out far too small.
     """
     middle, half = low / 2 + high / 2, high / 2 - low / 2
     flat = half <= 0
     error = allowance.part(share).moments_std(low.size) / n if share else math.inf
     if error > _USEFUL:
+        # The scale of a uniform column.
         return Standard(middle, np.where(flat, 1.0, half / math.sqrt(3)), math.nan)
     center, scale, spread, hidden = _measured(session, low, high, error, share, most)
     narrow = hidden & (_REACH * scale < half / _REACH)
@@ -118,13 +116,12 @@ def _measured(
     share: float,
     most: float | None,
 ) -> tuple[Floats, Floats, float, NDArray[np.bool_]]:
-    """Return center, scale and `Standard.spread` of clipped columns, and whose scale is noise."""
+    """Return center, scale and `Standard.spread`, and which columns have a scale of noise."""
     middle, half = low / 2 + high / 2, high / 2 - low / 2
     flat = half <= 0
-    query = moments(low, high, most)
-    mean, square, _ = session.answer(query, share)
+    mean, square, _ = session.answer(moments(low, high, most), share)
     variance = np.maximum(square.value - mean.value**2, 0.0)
-    least = max(2 * error, 2.0**-24)
+    least = max(2 * error, 2.0**-24)  # a variance counts as at least twice its noise
     floored = np.clip(variance, least, 1.0)
     scale = np.sqrt(floored) * half
     scale = np.where(flat | (scale < 1e-290), 1.0, scale)
@@ -135,13 +132,14 @@ def _measured(
 def class_counts(
     session: Session, n_classes: int, most: float | None = None
 ) -> tuple[Floats, float]:
-    """Return the number of rows of each class, at least 1, and the noise of one."""
+    """Return the number of rows of each class, at least 1, and the noise of a count."""
     name = "counts of labels" if most is None else "weights of labels"
     query = row_counts(Labels(n_classes), name, most)
     first = session.answer(query, COUNT_SHARE)
     counts, std = np.array(first.value), float(first.std)
     if std > _COUNTS_WELL * max(float(counts.sum()), 1.0) / n_classes:
         second = session.answer(query, _MORE_COUNTS, name="counts of labels, again")
+        # The mean of both, weighted by the inverse variances.
         part = std**2 / (std**2 + float(second.std) ** 2)
         counts = counts + part * (second.value - counts)
         std *= float(second.std) / math.hypot(std, float(second.std))
@@ -157,22 +155,18 @@ def standard_for_classes(
     part: float,
     most: float | None = None,
 ) -> Standard:
-    """Return center and scale of the columns: of the rows where noise allows, else of the bounds.
-
-    `part` is the part of what is left that this may take.
-    """
+    """Return center and scale of the columns, for a part of the remaining allowance."""
     share = part * float(session.remaining)
-    found = standardised(session, allowance, low, high, n, share, again=True, most=most)
-    if math.isfinite(found.spread):
-        return found
+    standard = standardised(session, allowance, low, high, n, share, again=True, most=most)
+    if math.isfinite(standard.spread):
+        return standard
     d = low.size
-    # Of many columns the mean over all of them, at least, is known.
     if allowance.part(share).sum_std(math.sqrt(d), d) / n / math.sqrt(d) > _CENTER_USEFUL:
-        return found
-    box = ScaledBox(low, high)
-    release = session.answer(Mean(box, weight_bound=most), share)
+        return standard
+    # Means alone have less noise; those of many columns are useful together.
+    release = session.answer(Mean(ScaledBox(low, high), weight_bound=most), share)
     mean = _shrunk(release.value, float(np.mean(release.std)))
-    return Standard(found.center + mean * (high / 2 - low / 2), found.scale, math.nan)
+    return Standard(standard.center + mean * (high / 2 - low / 2), standard.scale, math.nan)
 
 
 def _shrunk(mean: Floats, std: float) -> Floats:
@@ -181,8 +175,8 @@ def _shrunk(mean: Floats, std: float) -> Floats:
         return mean
     middle = mean.mean()
     away = mean - middle
-    kept = max(0.0, 1.0 - (mean.size - 3) * std**2 / max(float(away @ away), 1e-300))
-    return np.clip(middle + kept * away, -1.0, 1.0)
+    shrinkage = max(0.0, 1.0 - (mean.size - 3) * std**2 / max(float(away @ away), 1e-300))
+    return np.clip(middle + shrinkage * away, -1.0, 1.0)
 
 
 # --- classifiers ----------------------------------------------------------------------------------
@@ -191,21 +185,22 @@ _NOT_SCORED = (
     "score: y must have one entry for each row of X, in one dimension: labels of the type of "
     "classes_, or finite numbers. sample_weight, if it is given, must be as many finite numbers"
 )
-_LARGEST = 1e150  # of a learned bound: its square stays finite
-# Noise of a class's mean, in scales, or edge of that of a covariance, below which rows are whole.
+_LARGEST = 1e150  # learned bound: its square stays finite
+# Rows are not clipped if the noise of a class mean (in scales), and the spectral edge of the noise
+# of a covariance, are below these.
 _WHOLE_NOISE, _WHOLE_EDGE = 0.02, 0.05
-CLASSES_SHARE = 0.1  # of the allowance, for classes that nobody stated
-SEEN = 10.0  # standard deviations of its count above which a class has a standard error
+CLASSES_SHARE = 0.1  # of the allowance, for selecting classes
+SEEN = 10.0  # a class has a standard error if its count is above this many of its deviations
 
 
 def finite_squares(bounds: Iterable[Floats]) -> tuple[Floats, Floats]:
-    """Return learned bounds, none so large that its square is infinite."""
+    """Return learned bounds, clipped so that their squares are finite."""
     low, high = (np.clip(side, -_LARGEST, _LARGEST) for side in bounds)
     return low, high
 
 
 def warn_of_column(y: Any) -> None:
-    """Warn where targets have two dimensions, of which the second is flattened."""
+    """Warn as scikit-learn does if y has two dimensions."""
     if getattr(y, "shape", ())[1:] == (1,):
         warnings.warn(
             "A column-vector y was passed when a 1d array was expected. Please change the shape of "
@@ -217,9 +212,8 @@ def warn_of_column(y: Any) -> None:
 
 _OF_EVERY_FIT = {"classes_", "feature_names_in_", "max_rows_per_unit_", "n_features_in_"}
 _NO_DELTA = (
-    "{}: classes must be given for a classifier if delta is 0: all class labels, from public "
-    "knowledge, because which labels occur in y is private. With delta above 0 they are selected "
-    "privately"
+    "{}: classes must be given{} if delta is 0: all class labels, from public knowledge, because "
+    "which labels occur in y is private. With delta above 0 they are selected privately"
 )
 _FEW_CLASSES = (
     "{}: {} class(es) had enough rows to be selected, so nothing else was released. State "
@@ -234,10 +228,9 @@ _NO_CLASS = (
 
 @dataclass(frozen=True)
 class Start:
-    """What `LabelledClassifier._started` released, and the allowance that is left.
+    """The releases of `LabelledClassifier._started`, and the remaining allowance.
 
-    Bounds and what they were learned from; noisy class counts with the noise `spread` of one, and
-    their sum `n`; center and scale of the columns.
+    `counts` are those of classes, `spread` is the noise of each and `n` their sum.
     """
 
     low: Floats
@@ -251,14 +244,14 @@ class Start:
 
     @property
     def reach(self) -> float:
-        """The largest norm that a centred and scaled row within the bounds has."""
+        """The largest norm of a centred and scaled row within the bounds."""
         return self.standard.reach(self.low, self.high)
 
     def radius(self, short: float, part: float = 1.0) -> float:
-        """Return the norm to which rows are clipped: none where noise is small, else a short one.
+        """Return the norm to which rows are clipped: `reach` if noise is small, else a short one.
 
-        `short` is in roots of the number of columns. Sums of classes take `part` of the allowance,
-        a second moment takes the remaining part.
+        The short norm is `short` times the root of the number of columns. Sums of classes take
+        `part` of the allowance, a second moment the remaining part.
         """
         d, n_classes, reach = self.low.size, len(self.counts), self.reach
         sums, rest = self.allowance.part(part), self.allowance.part(1.0 - part)
@@ -267,8 +260,8 @@ class Start:
         if part < 1.0:
             edge = rest.spectral_edge(d, rest.gram_noise("auto", d)) * reach**2 / self.n
         known = math.isfinite(self.standard.spread)
-        whole = known and noise <= _WHOLE_NOISE and edge <= _WHOLE_EDGE
-        return reach if whole else short * math.sqrt(d)
+        quiet = known and noise <= _WHOLE_NOISE and edge <= _WHOLE_EDGE
+        return reach if quiet else short * math.sqrt(d)
 
     def view(self, radius: float) -> StandardBall:
         """Return the map of rows to a ball."""
@@ -277,8 +270,8 @@ class Start:
     def means(self, sums: Any, view: StandardBall) -> tuple[Floats, Floats, Floats]:
         """Return the means of classes, in units of the view and of X, and their standard errors.
 
-        About the means of all rows within the bounds; NaN where bounds are learned or rows are
-        shortened by the view, and for classes of few rows.
+        The errors are relative to the means of the rows within the bounds. They are NaN for learned
+        bounds, for rows that the view clips, and for classes of few rows.
         """
         counts = self.counts[:, None]
         mean = sums.value / counts
@@ -314,21 +307,44 @@ class ExactScoreMixin:
         """
         predicted = self.predict(X)
         measure = accuracy_score if is_classifier(self) else r2_score
-        with suppress_warnings():  # one of two bad targets would decide of which there is any
-            found = or_raise(
-                lambda: measure(y, predicted, sample_weight=sample_weight),
-                lambda: ValueError(_NOT_SCORED),
+        with suppress_warnings():  # a bad target would decide whether there is a warning
+            return float(
+                or_raise(
+                    lambda: measure(y, predicted, sample_weight=sample_weight),
+                    lambda: ValueError(_NOT_SCORED),
+                )
             )
-        return float(found)
 
 
-class LabelledClassifier(
-    ExactScoreMixin, ClassifierMixin, TargetErrorMixin, PrivateMixin, BaseEstimator, ABC
-):
-    """What classifiers share: a fit of labelled rows, predictions from logits, rehearsals.
+class StatedClasses(TargetErrorMixin):
+    """Class labels that are stated, or selected privately for half of delta."""
 
-    With scikit-learn 1.9 or later callbacks are told of their fits, and of steps if there are any.
-    """
+    classes: Any
+
+    @property
+    def _learns_classes(self) -> bool:
+        return isinstance(self.classes, str) and self.classes == "private"
+
+    def _split_delta(self) -> tuple[float, float]:
+        delta = float(self.delta)
+        return (delta / 2, delta / 2) if self._learns_classes else (delta, 0.0)
+
+    def _check_classes(self) -> NDArray | None:
+        """Return the stated class labels, sorted, or None for private ones; or raise."""
+        if not self._learns_classes:
+            return check_classes(self.classes)
+        check_delta(self.delta)
+        if not self.delta:
+            classifier = " for a classifier" if is_classifier(self) else ""
+            raise ValueError(_NO_DELTA.format(type(self).__name__, classifier))
+        return None
+
+    def _known(self, y: NDArray) -> dict[str, Any]:
+        return {"classes": check_classes(np.unique(y))} if self._learns_classes else {}
+
+
+class LabelledClassifier(ExactScoreMixin, ClassifierMixin, StatedClasses, BaseEstimator, ABC):
+    """A classifier: a fit of labelled rows, and predictions from logits."""
 
     _in_parts = True
 
@@ -370,16 +386,14 @@ class LabelledClassifier(
             return self._fitted(X, y)
 
     def _fitted(self, X: Any, y: Any, weights: Any = None) -> Self:
-        """Fit rows with labels, and weights if there are any, whose bound goes to `_fit`."""
+        """Fit rows with labels; `_fit` gets the bound of weights, if there are any."""
         classes = self._check_classes()
         rows = self._open_labelled(X, y, classes)
         rows, most = weighted_rows(self, rows, weights)
         options = {} if most is None else {"most": most}
         public = self._public(rows.n_features)
         self._check_size(rows.n_features, 2 if classes is None else len(classes))
-        delta, separate = self._deltas()
-        opened = self._session(rows, delta=delta, separate_delta=separate)
-        with opened as session, np.errstate(all="ignore"):
+        with self._session(rows) as session, np.errstate(all="ignore"):
             if classes is None:
                 classes = session.answer(select_classes(), CLASSES_SHARE)
             self.classes_ = classes
@@ -388,67 +402,37 @@ class LabelledClassifier(
             else:
                 self._forget()
             self.privacy_ = session.certificate()
-        if len(classes) < 2:  # released: whoever sees the fit sees it
-            warnings.warn(
-                _FEW_CLASSES.format(type(self).__name__, len(classes)),
-                stacklevel=outside_level(),
-            )
+        if len(classes) < 2:  # which is released, so a warning may tell it
+            text = _FEW_CLASSES.format(type(self).__name__, len(classes))
+            warnings.warn(text, stacklevel=outside_level())
         return self
 
     def _forget(self) -> None:
-        """Drop what an earlier fit has found and this one has not."""
-        found = [name for name in vars(self) if name.endswith("_") and not name.startswith("_")]
-        for name in set(found) - _OF_EVERY_FIT:
+        """Drop the attributes of an earlier fit that this one does not set."""
+        fitted = {name for name in vars(self) if name.endswith("_") and not name.startswith("_")}
+        for name in fitted - _OF_EVERY_FIT:
             delattr(self, name)
-
-    @property
-    def _learns_classes(self) -> bool:
-        return isinstance(self.classes, str) and self.classes == "private"
-
-    def _deltas(self) -> tuple[float, float]:
-        """Return the delta of noise, and that of classes that one row alone has."""
-        delta = float(self.delta)
-        return (delta / 2, delta / 2) if self._learns_classes else (delta, 0.0)
-
-    def privacy_cost(self, n_samples: int | None = None, n_features: int | None = None) -> Cost:
-        """Return the cost of one fit, before any data is touched.
-
-        Parameters
-        ----------
-        n_samples, n_features : int, default=None
-
-        Returns
-        -------
-        cost : skdp.budget.Cost
-            The (epsilon, delta) that one fit charges, and its mu where noise is Gaussian. With
-            private classes, half of delta pays for selecting them.
-        """
-        self._context()
-        epsilon = float(self.epsilon)
-        noise, separate = self._deltas()
-        mu = gdp_mu(epsilon, noise) if noise else None
-        return Cost(epsilon=epsilon, delta=noise + separate, mu=mu, separate_delta=separate)
 
     @abstractmethod
     def _fit(self, session: Session, public: Any, n_classes: int) -> None:
-        """Ask for everything, and set the fitted attributes; `public` is what `_public` returns."""
+        """Release, and set the fitted attributes; `public` is what `_public` returns."""
 
     @abstractmethod
     def _logits(self, X: Any) -> Floats:
         """Return the logits of rows: (n, n_classes), or (n, 1) for the second of two."""
 
     def _scores(self, X: Any) -> Floats:
-        """Return the logits of rows; where there is one class or none, zeros, (n, 1)."""
+        """Return the logits of rows; zeros, (n, 1), if there are fewer than two classes."""
         if len(getattr(self, "classes_", (0, 1))) > 1:
             return self._logits(X)
         return np.zeros((len(self._public_array(X)), 1))
 
     def _public(self, n_features: int) -> Any:
-        """Return what is stated of the columns, or raise: before the charge. Their bounds."""
+        """Return what is stated of the columns (their bounds), or raise before the charge."""
         return self._stated_bounds(n_features)
 
     def _bounds(self, session: Session, stated: Any) -> LearnedBox | None:
-        """Set `bounds_` to the stated bounds, or to learned ones; return what was learned."""
+        """Set `bounds_` to stated or learned bounds; return the learned box."""
         self.bounds_, learned = bounds_in(session, stated)
         if learned is not None:
             self.bounds_ = finite_squares(self.bounds_)
@@ -457,7 +441,7 @@ class LabelledClassifier(
     def _started(
         self, session: Session, stated: Any, n_classes: int, part: float, most: float | None = None
     ) -> Start:
-        """Ask for bounds, counts of classes, and centers and scales with a part of what is left."""
+        """Release bounds, class counts, and for a part of the rest centers and scales."""
         learned = self._bounds(session, stated)
         low, high = self.bounds_
         allowance = Allowance.left(session, 1.0)
@@ -475,15 +459,6 @@ class LabelledClassifier(
             mapped: Floats = self._view.map(values) * self._view.grid
         return mapped
 
-    def _check_classes(self) -> NDArray | None:
-        """Return the public class labels, sorted, or None for private ones; or raise."""
-        if not self._learns_classes:
-            return check_classes(self.classes)
-        check_delta(self.delta)
-        if not self.delta:
-            raise ValueError(_NO_DELTA.format(type(self).__name__))
-        return None
-
     def _check_size(self, n_features: int, n_classes: int) -> None:
         """Refuse what makes the fitted attributes too large."""
         check_size("classes", n_classes * (n_features + 1))
@@ -493,16 +468,13 @@ class LabelledClassifier(
         self._check_classes()
 
     def _open_labelled(self, X: Any, y: Any, classes: NDArray | None) -> Rows:
-        """Check parameters, rows and labels; record the public schema. Charges nothing."""
+        """Check parameters, rows and labels, and record names and number of columns."""
         self._check_parameters()
-        name, empty = type(self).__name__, self._allow_empty
+        known: Any = {"estimator": type(self).__name__, "allow_empty": self._allow_empty}
         if classes is None:
-            rows = check_unselected(X, y, estimator=name, allow_empty=empty)
+            rows = check_unselected(X, y, **known)
         else:
-            one_place = self._one_place()
-            rows = check_labelled(
-                X, y, estimator=name, classes=classes, allow_empty=empty, one_place=one_place
-            )
+            rows = check_labelled(X, y, classes=classes, one_place=self._one_place(), **known)
         validate_data(self, getattr(rows, "head", X), skip_check_array=True)
         warn_of_column(y)
         return rows
@@ -510,9 +482,7 @@ class LabelledClassifier(
     def predict_proba(self, X: ArrayLike) -> Floats:
         """Return the probabilities of the classes, in the order of `classes_`.
 
-        Parameters
-        ----------
-        X : array-like or table of shape (n_samples, n_features)
+        {public_rows}
 
         Returns
         -------
@@ -527,9 +497,7 @@ class LabelledClassifier(
     def predict_log_proba(self, X: ArrayLike) -> Floats:
         """Return the logarithms of `predict_proba`, -inf for 0.
 
-        Parameters
-        ----------
-        X : array-like or table of shape (n_samples, n_features)
+        {public_rows}
 
         Returns
         -------
@@ -541,9 +509,7 @@ class LabelledClassifier(
     def predict(self, X: ArrayLike) -> NDArray:
         """Predict the labels of the caller's rows.
 
-        Parameters
-        ----------
-        X : array-like or table of shape (n_samples, n_features)
+        {public_rows}
 
         Returns
         -------
@@ -563,9 +529,6 @@ class LabelledClassifier(
             return 1.0
         return float(np.mean(fit.predict(X) != exact.predict(X)))
 
-    def _known(self, y: NDArray) -> dict[str, Any]:
-        return {"classes": check_classes(np.unique(y))} if self._learns_classes else {}
-
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
         tags.target_tags.required = True
@@ -576,14 +539,14 @@ class LabelledClassifier(
 
 
 def _unstated(size: int) -> tuple[Floats, Floats]:
-    """Return what stands for bounds that nobody stated, until they are learned."""
+    """Return placeholders for bounds that are learned later."""
     return np.zeros(size), np.ones(size)
 
 
 class TargetRegressor(
     ExactScoreMixin, RegressorMixin, TargetErrorMixin, PrivateMixin, BaseEstimator, ABC
 ):
-    """What regressors share: a fit of rows with their targets, bounds of both, rehearsals."""
+    """A regressor: a fit of rows with targets, and bounds of both."""
 
     _in_parts = True
     _takes_sparse: ClassVar[bool] = False
@@ -625,7 +588,7 @@ class TargetRegressor(
             return self._fitted(X, y)
 
     def _fitted(self, X: Any, y: Any, weights: Any = None, **options: Any) -> Self:
-        """Fit rows with targets, and weights if there are any; `options` are those of `_fit`."""
+        """Fit rows with targets, and weights if there are any; `options` go to `_fit`."""
         target = self._target_bounds()
         rows = self._open_with_target(X, y, weights)
         width = rows.n_features - (weights is not None)
@@ -636,7 +599,7 @@ class TargetRegressor(
         return self
 
     def _open_with_target(self, X: Any, y: Any, weights: Any = None) -> Rows:
-        """Check privacy parameters, rows and targets; record the public schema. Charges nothing."""
+        """Check parameters, rows and targets, and record names and number of columns."""
         self._check_parameters()
         rows = check_with_target(
             X,
@@ -653,18 +616,15 @@ class TargetRegressor(
 
     @abstractmethod
     def _fit(self, session: Session, columns: Any, target: Any, width: int) -> None:
-        """Ask all queries and set the fitted attributes; bounds that nobody stated are None.
-
-        `width` counts the columns and the target.
-        """
+        """Release, and set the fitted attributes; `width` counts the columns and the target."""
 
     @staticmethod
     def _boxed(
         session: Session, columns: Any, target: Any, width: int, *more: tuple[Floats, Floats]
     ) -> tuple[Floats, Floats, LearnedBox | None, NDArray[np.bool_]]:
-        """Return bounds of columns and target, what was learned, and which were stated.
+        """Return bounds of columns and target, the learned box, and which were stated.
 
-        `more` are stated ones of columns behind the target.
+        `more` are stated bounds of columns behind the target.
         """
         d = width - 1
         known = np.append(np.full(d, columns is not None), target is not None)

@@ -1,7 +1,6 @@
-"""The one entrance to a session: of estimators, statistics functions and scorers.
+"""`CallContext`: how estimators, statistics functions and scorers charge and open a session.
 
-`CallContext` refuses another unit than the budget's, charges, and opens the session. `public_key`
-digests public parameters: the key of seeded noise, which stays the same from version to version.
+`public_key` digests public parameters. It keys seeded noise, so it must not change.
 """
 
 from __future__ import annotations
@@ -31,14 +30,14 @@ from skdp.tabular import Rows, name_of_ids
 # --- keys of seeded noise -------------------------------------------------------------------------
 
 _LEFT_OUT = ("budget", "n_jobs", "random_state", "privacy_")
-# Parameters that fitted estimators have got since streams were recorded, with their defaults.
+# Parameters added to fitted estimators since seeded noise was recorded, with their defaults.
 _LATER = {"weight_bound": None}
 _DEEPEST = 30
 _PLAIN = (bool, int, float, complex, str, bytes, np.generic, type(None))
 
 
 def changed_parameters(estimator: BaseEstimator) -> dict[str, Any]:
-    """Return the parameters that differ from their defaults, but for budget, seed and jobs."""
+    """Return the parameters that are not at their defaults, except budget, seed and jobs."""
     defaults = {
         name: parameter.default
         for name, parameter in inspect.signature(type(estimator).__init__).parameters.items()
@@ -51,7 +50,7 @@ def changed_parameters(estimator: BaseEstimator) -> dict[str, Any]:
 
 
 def _same(value: Any, default: Any) -> bool:
-    """Say whether a parameter has its default; types count, since 1 is not True."""
+    """Say whether a parameter has its default; 1 is not True."""
     return value is default or (
         type(value) is type(default)
         and isinstance(value, str | int | float | tuple)
@@ -60,22 +59,19 @@ def _same(value: Any, default: Any) -> bool:
 
 
 def _text(value: Any) -> str:
-    """Return the representation of a plain value; of integers too long for one, in another base."""
+    """Return the representation of a plain value; hexadecimal for integers too long for it."""
     return f"{value:x}" if isinstance(value, int) and abs(value) > 10**1000 else repr(value)
 
 
 def public_key(value: Any, *, fitted: bool = False) -> str:
-    """Return a digest of a public value by its content.
-
-    Of an estimator, its parameters are read; with `fitted`, everything that it holds.
-    """
+    """Return a digest of a public value: of an estimator, its parameters or (fitted) its state."""
     digest = hashlib.blake2b(digest_size=20)
     _add(digest, value, fitted, 0)
     return digest.hexdigest()
 
 
 def _add(digest: Any, value: Any, fitted: bool, depth: int) -> None:
-    """Add one value to the digest; each kind begins with its name, so that none is another's."""
+    """Add a value to the digest; each kind begins with its name, so that no two kinds collide."""
 
     def add(kind: str, *parts: Any) -> None:
         digest.update(f"{kind}:{len(parts)};".encode())
@@ -100,7 +96,7 @@ def _add(digest: Any, value: Any, fitted: bool, depth: int) -> None:
     elif isinstance(value, list | tuple):
         add(name, *value)
     elif isinstance(value, Set):
-        add(name, *sorted(public_key(one, fitted=fitted) for one in value))
+        add(name, *sorted(public_key(item, fitted=fitted) for item in value))
     elif isinstance(value, Mapping):
         add(name, *value.items())
     elif isinstance(value, partial):
@@ -118,30 +114,29 @@ def _add(digest: Any, value: Any, fitted: bool, depth: int) -> None:
 
 
 def _state(value: Any) -> dict[str, Any]:
-    """Return what an object holds, but for budget, seed and certificate."""
+    """Return the attributes of an object, except budget, seed and certificate."""
     if dataclasses.is_dataclass(value):
         state = {field.name: getattr(value, field.name) for field in dataclasses.fields(value)}
     else:
         state = dict(getattr(value, "__dict__", {}))
     return {
-        name: held
-        for name, held in state.items()
-        if name not in _LEFT_OUT and not (name in _LATER and held is _LATER[name])
+        name: part
+        for name, part in state.items()
+        if name not in _LEFT_OUT and not (name in _LATER and part is _LATER[name])
     }
 
 
 def _foreign(value: Any) -> str:
-    """Return a digest of somebody else's object: of its pickle, or of what it shows."""
+    """Return a digest of an object of another library: of its pickle, or else its repr."""
     try:
-        content: str = joblib.hash(value, hash_name="sha1")
-    except (pickle.PicklingError, AttributeError, TypeError):  # a lambda among them
-        content = repr(value)
-    return content
+        return str(joblib.hash(value, hash_name="sha1"))
+    except (pickle.PicklingError, AttributeError, TypeError):  # a lambda, for example
+        return repr(value)
 
 
 # --- the entrance to a session --------------------------------------------------------------------
 
-SMALLEST_DELTA = 1e-100  # of a part of it, floats must tell what a unit may lose in many rows
+SMALLEST_DELTA = 1e-100  # floats must hold the part of it that one of many rows of a unit gets
 
 _NO_GROUPS = (
     "{name}: the budget protects all rows of one {unit!r}, but no groups= say to whom each row "
@@ -175,10 +170,9 @@ _ROW = (
 
 @dataclass(frozen=True)
 class CallContext:
-    """One fit, call or score: whose it is, what it may lose, what counts it.
+    """A fit, call or score: its name, allowance, budget and privacy unit.
 
-    The one entrance of estimators, statistics functions and scorers to a session. It stands for
-    the moment in which it is made: a budget of None is the ambient one of then.
+    If the budget is None, it takes the ambient one when it is made.
     """
 
     name: str
@@ -190,7 +184,7 @@ class CallContext:
     max_rows_per_unit: Any = field(default=PRIVATE_ROWS, kw_only=True)
 
     def __post_init__(self) -> None:
-        # Named, because a pipeline has many steps.
+        # Errors get the name, because a pipeline has many steps.
         try:
             check_positive(self.epsilon, "epsilon")
             if 0 < check_delta(self.delta) < SMALLEST_DELTA:
@@ -212,31 +206,25 @@ class CallContext:
 
     @property
     def adjacency(self) -> str:
-        """The neighbouring relation of the table as it is given."""
+        """The neighbouring relation of the given table."""
         return "replace_one" if self.budget is None else self.budget.adjacency
 
     @property
     def counts_users(self) -> bool:
-        """Whether the privacy unit is not a row: the number of rows is private then."""
+        """Whether the privacy unit is not a row; then the number of rows is private."""
         return self.groups is not None or unit_of(self.budget) is not None
 
     @property
     def allows_empty(self) -> bool:
-        """Whether a table without rows is one like others: their number is private."""
+        """Whether an empty table is accepted, because the number of rows is private."""
         return self.adjacency == "add_or_remove_one" or self.counts_users
 
     def unit(self) -> Unit | None:
-        """Return the privacy unit, None for one row; refuse another one than the budget's.
-
-        Raises
-        ------
-        ValueError
-            With the way out; nothing has been charged.
-        """
+        """Return the privacy unit, None for a row; refuse a unit other than the budget's."""
         promised = unit_of(self.budget)
         if self.groups is None:
             if promised is not None:
-                # Functions are called by themselves; classes and scorers may be inside pipelines.
+                # Classes and scorers may be inside pipelines, functions are not.
                 function = self.name.isidentifier() and self.name[0].islower()
                 way = f"{self.name}(..., groups=ids)" if function else _FITS
                 raise ValueError(_NO_GROUPS.format(name=self.name, unit=promised, way=way))
@@ -251,18 +239,12 @@ class CallContext:
         return Unit(promised or name or "unit", self.max_rows_per_unit)
 
     def _check_name(self, name: str) -> None:
-        """Refuse ids of a name that certificates have for units of one row."""
+        """Refuse the name "row", which in certificates means single rows."""
         if name.strip() == "row":
             raise ValueError(_ROW.format(name=self.name))
 
     def check_unit(self, name: str) -> None:
-        """Refuse a unit, whose rows a table holds together, that is not the budget's.
-
-        Raises
-        ------
-        ValueError
-            With the way out; nothing has been charged.
-        """
+        """Refuse the unit of a table that holds the rows of units, unless it is the budget's."""
         self._check_name(name)
         promised = unit_of(self.budget)
         if self.budget is not None and promised is None:
@@ -288,16 +270,16 @@ class CallContext:
         ----------
         rows : Rows
         key : callable
-            Returns public text that keys seeded noise; called where noise is seeded.
+            Returns public text that keys seeded noise.
         delta : float, default=None
-            Of Gaussian noise; None: all that `separate_delta` leaves.
+            Delta of Gaussian noise. None: all but `separate_delta`.
         separate_delta : float, default=0.0
-            Charged beside it: of published rows, or of Laplace noise of smooth scale.
+            Delta of other mechanisms: published rows, Laplace noise of smooth scale, selections.
         """
-        whole: str | None = getattr(rows, "unit_name", None)
-        if whole is not None:
-            self.check_unit(whole)
-        unit = self.unit() if whole is None else None
+        unit_of_table: str | None = getattr(rows, "unit_name", None)
+        if unit_of_table is not None:
+            self.check_unit(unit_of_table)
+        unit = self.unit() if unit_of_table is None else None
         if self.budget is None and not uncounted_fits_are_allowed():
             check_counted(self.name)
         if unit is not None:
@@ -318,7 +300,7 @@ class CallContext:
         )
 
     def nothing_released(self) -> PrivacyCertificate:
-        """Return the certificate of an answer that is public; nothing is charged."""
+        """Return the certificate of a public answer, which costs nothing."""
         return PrivacyCertificate(
             estimator=self.name,
             adjacency=self.adjacency,
@@ -333,5 +315,5 @@ class CallContext:
 
 
 def unit_of(budget: PrivacyBudget | None) -> str | None:
-    """Return a budget's unit; None for what is no budget of ours, which the session refuses."""
+    """Return a budget's unit; None for other objects, which the session refuses."""
     return getattr(budget, "unit", None)

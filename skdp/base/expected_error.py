@@ -1,9 +1,7 @@
-"""Rehearsals: the fit of an estimator on public rows, to see how far noise moves it.
+"""`expected_error`, from rehearsals: fits to public rows, which show how far noise moves them.
 
-Nothing private is touched: the rows are public, or made up, or drawn from an earlier release. A
-rehearsal is a fit of a clone whose budget is a stand-in that grants everything and writes nothing
-(its certificate says ``charged: no``), with noise from a seeded generator: no entropy of the
-operating system is used up, and the same question has the same answer.
+A rehearsal is the fit of a clone. Its budget is a stand-in that grants everything and writes
+nothing, and its noise is seeded, so the same question has the same answer.
 """
 
 from __future__ import annotations
@@ -29,17 +27,14 @@ from skdp.tabular import check_public_array, checked
 
 Floats = NDArray[np.float64]
 
-NOISELESS = 1e6  # an epsilon whose noise is beside that of any fit none
-_PRECISION = 0.05  # of a mean error, as a part of it: one standard error
+NOISELESS = 1e6  # an epsilon with negligible noise
+_PRECISION = 0.05  # relative standard error of a mean error
 
 
 def unanswered(
     estimator: Any, depends: str, otherwise: str = "", *, fit: bool = True
 ) -> ValueError:
-    """Return the refusal of an estimator whose error cannot be told without rows.
-
-    `fit` says whether an earlier fit will do instead of them.
-    """
+    """Return the error that asks for `like`; with `fit`, an earlier fit will do, too."""
     name = type(estimator).__name__
     earlier = f", or an earlier fit of {name}{otherwise}" if fit else otherwise
     return ValueError(
@@ -49,10 +44,10 @@ def unanswered(
 
 
 class ExpectedErrorMixin(PrivateMixin):
-    """`expected_error`: the error that a fit will have, before anything is charged.
+    """The method `expected_error`.
 
-    A class gives `_expected_error(n, d, like)`; or, with a target, `TargetErrorMixin` and
-    `_distance`; or `_error_of_fit`, where the number of columns does not count.
+    A class implements `_expected_error(n, d, like)`; with a target, `_distance` of
+    `TargetErrorMixin`; or `_error_of_fit`, if it does not need the number of columns.
     """
 
     def expected_error(
@@ -98,7 +93,7 @@ class ExpectedErrorMixin(PrivateMixin):
         return self._error_of_fit(n, n_features, like)
 
     def _error_of_fit(self, n: int, n_features: int | None, like: Any) -> float:
-        """Return the error for n rows; all other arguments are as the user gave them."""
+        """Return the error for n rows; the other arguments are unchecked."""
         planned = self._by_position(like)
         if planned is not self:
             return planned.expected_error(n, n_features, like=like)
@@ -114,11 +109,11 @@ class TargetErrorMixin(ExpectedErrorMixin):
     """`expected_error` where a fit takes targets: compares fits with and without noise."""
 
     def _distance(self, fit: Any, exact: Any, X: Floats) -> float:
-        """Return how far a fit with noise is from one without, on public rows."""
+        """Return the distance of a fit with noise from one without, on public rows."""
         raise NotImplementedError
 
     def _known(self, y: NDArray) -> dict[str, Any]:
-        """Return parameters of the fit without noise that follow from public targets."""
+        """Return parameters of the exact fit that follow from public targets."""
         return {}
 
     def _error_of_fit(self, n: int, n_features: int | None, like: Any) -> float:
@@ -134,42 +129,39 @@ class TargetErrorMixin(ExpectedErrorMixin):
         y = np.asarray(checked(like[1], "like"))
         if y.shape != (len(X),):
             raise ValueError("like: y must have one entry for each row of X")
-        with rehearsal(self._by_position(like[0]), self._adjacency) as made:
+        with rehearsal(self._by_position(like[0]), self._adjacency) as fresh:
 
             def once(number: int) -> float:
                 rows = repeated(len(X), n, number)
-                noisy = made(number).fit(X[rows], y[rows])
-                stated = {"epsilon": NOISELESS, "delta": 0.0, **self._known(y)}
-                return self._distance(noisy, made(number, **stated).fit(X[rows], y[rows]), X)
+                noisy = fresh(number).fit(X[rows], y[rows])
+                exact = fresh(number, epsilon=NOISELESS, delta=0.0, **self._known(y))
+                return self._distance(noisy, exact.fit(X[rows], y[rows]), X)
 
             return mean_error(once, most=24, precision=0.1)
 
 
 @cache
 def _stand_in(adjacency: str) -> StandInBudget:
-    """Return the one stand-in of a relation."""
+    """Return the stand-in budget of a relation."""
     return StandInBudget(adjacency)
 
 
 @contextmanager
 def rehearsal(estimator: Any, adjacency: str) -> Iterator[Callable[..., Any]]:
-    """Yield a function that returns an unfitted clone that charges nothing.
-
-    It takes the number of the rehearsal, which seeds its noise, and parameters to change.
-    """
+    """Yield fresh(number, **changes): an unfitted clone that charges nothing, with a seed."""
     refuse_units(type(estimator).__name__, estimator.budget or ambient_budget())
     budget = _stand_in(adjacency)
 
-    def made(number: int, **changes: Any) -> Any:
+    def fresh(number: int, **changes: Any) -> Any:
         copied = clone(estimator)
         if hasattr(copied, "set_callbacks"):
-            copied.set_callbacks()  # they are told of fits, not of rehearsals
+            copied.set_callbacks()  # none: they are told of fits, not of rehearsals
         return copied.set_params(budget=budget, random_state=number, **changes)
 
     with config_context(noise="seeded"), warnings.catch_warnings():
         warnings.simplefilter("ignore")
         try:
-            yield made
+            yield fresh
         finally:
             budget.asked.clear()
 
@@ -177,19 +169,19 @@ def rehearsal(estimator: Any, adjacency: str) -> Iterator[Callable[..., Any]]:
 def mean_error(
     once: Callable[[int], float], *, least: int = 6, most: int = 60, precision: float = _PRECISION
 ) -> float:
-    """Return the mean of once(0), once(1), ...: as many as tell it to 5% (one standard error)."""
-    found: list[float] = []
+    """Return the mean of once(0), once(1), ..., until its relative standard error is small."""
+    errors: list[float] = []
     for number in range(most):
-        found.append(float(once(number)))
+        errors.append(float(once(number)))
         if number + 1 >= least:
-            mean = float(np.mean(found))
-            if np.std(found, ddof=1) <= precision * mean * math.sqrt(len(found)):
+            mean = float(np.mean(errors))
+            if np.std(errors, ddof=1) <= precision * mean * math.sqrt(len(errors)):
                 break
-    return float(np.mean(found))
+    return float(np.mean(errors))
 
 
 def rehearsal_rng(number: int = 0) -> np.random.Generator:
-    """Return a generator for a rehearsal, of which nothing is secret."""
+    """Return a generator for a rehearsal, with a public seed."""
     return public_generator(b"rehearsal" + str(number).encode())
 
 
@@ -206,43 +198,35 @@ def check_like(estimator: Any, like: Any, n_features: int) -> Floats:
 
 
 def repeated(n_like: int, n: int, number: int = 0) -> NDArray[np.int64]:
-    """Return n numbers of public rows: each as often as any other, but for one."""
-    whole, part = divmod(n, n_like)
-    rest = rehearsal_rng(number).permutation(n_like)[:part]
-    return np.concatenate([np.tile(np.arange(n_like), whole), rest])
+    """Return n indices of public rows: each as often as any other, up to one."""
+    times, remaining = divmod(n, n_like)
+    drawn = rehearsal_rng(number).permutation(n_like)[:remaining]
+    return np.concatenate([np.tile(np.arange(n_like), times), drawn])
 
 
 def resampled(rows: Floats, n: int, number: int) -> Floats:
-    """Return n rows that are distributed like public ones, of some continuous columns or others.
-
-    As many rows as there are, or fewer, are taken as they are. Where they have to be repeated, the
-    columns in which most values differ get half of the usual spread of a kernel density, so that
-    no row is there twice.
-    """
+    """Return n rows that are distributed like public ones; repeated rows are spread."""
     m, d = rows.shape
-    found = rows[repeated(m, n, number)]
+    drawn = rows[repeated(m, n, number)]
     if n <= m:
-        return found
+        return drawn
+    # Continuous columns get half of the usual bandwidth of a kernel density.
     smooth = np.array([len(np.unique(column)) > m / 2 for column in rows.T])
     spread = 0.5 * rows.std(axis=0) * m ** (-1.0 / (d + 4)) * smooth
-    return found + rehearsal_rng(number).normal(size=found.shape) * spread
+    return drawn + rehearsal_rng(number).normal(size=drawn.shape) * spread
 
 
 def stretched(column: ArrayLike, n: int, rng: np.random.Generator) -> Floats:
-    """Return n values, sorted, drawn from the distribution of a public column.
-
-    As many values as there are rows are taken as they are. Else, where most of them differ, the
-    distribution is a smooth one (linear between some of them, so that the distances of single
-    neighbours are not repeated); where they repeat, only they are drawn, so that ties stay ties.
-    """
+    """Return n values, sorted, drawn from the distribution of a public column."""
     ordered = np.sort(np.asarray(column, dtype=np.float64))
     m = len(ordered)
     if m == n:
         return ordered
     places = np.sort(rng.random(n)) * (m - 1)
     if len(np.unique(ordered)) <= m / 2:
-        # How many rows each value has is known up to the chance of these m rows: drawn, too.
+        # Ties stay ties. The number of rows of each value is uncertain, so it is drawn, too.
         again = np.sort(rng.choice(ordered, size=m))
         return again[np.rint(places).astype(np.int64)]
+    # A smooth distribution: linear between some values, so that single gaps are not repeated.
     knots = np.unique(np.linspace(0, m - 1, max(2, round(2 * math.sqrt(m)))).round()).astype(int)
     return np.interp(places, knots, ordered[knots])

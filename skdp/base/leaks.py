@@ -1,36 +1,32 @@
-"""What callers of scikit-learn do with an estimator inside them: what they fit, and what leaks.
+"""Leaks: what callers of scikit-learn show of private rows without noise.
 
 The budget counts what a private estimator charges. A caller that fits it (a pipeline, a search, a
-meta-estimator, a function) may compute something else from the same rows without noise. `leaks_of`
-and `leaks_of_function` say what, from the caller's parameters. `skdp.check_pipeline` reports it,
-and a fit that charges a budget warns of it (`skdp.base.callers`).
-
-Classes are known by name, so that nothing of scikit-learn is imported for it.
+meta-estimator, a function) may compute something else from the same rows. `leaks_of` and
+`leaks_of_function` tell what, from its parameters. `skdp.check_pipeline` reports leaks, and a fit
+that charges a budget warns of them. Classes are known by name: nothing is imported for this.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any, NamedTuple
 
 from sklearn.utils import get_tags
 
 
 class Leak(NamedTuple):
-    """Something private that a caller shows without noise, and what to do instead."""
+    """What a caller shows without noise, and what to do instead."""
 
     what: str
     way_out: str
 
 
-# --- what a caller holds ------------------------------------------------------------------------
+# --- the estimators inside a caller -------------------------------------------------------------
 
 
 def has_price(part: Any) -> bool:
-    """Say whether this charges by itself: its class has a ``privacy_cost``.
-
-    Wrappers that pass on every attribute of what they hold (yellowbrick's) have none.
-    """
+    """Say whether this charges by itself: its class has a ``privacy_cost``."""
+    # Of the class, because some wrappers (yellowbrick's) pass on every attribute.
     return not isinstance(part, type) and hasattr(type(part), "privacy_cost")
 
 
@@ -71,10 +67,7 @@ _CONTAINERS: dict[str, tuple[str, tuple[str, ...]]] = {
 
 
 def steps_of(estimator: Any) -> list[tuple[str, Any, Any]] | None:
-    """Return what a container fits once each, as (name, step, columns).
-
-    None if it is not a container known to do so.
-    """
+    """Return the steps that a container fits once each, as (name, step, columns); else None."""
     kind = _name_in(estimator, _CONTAINERS)
     if not kind:
         return None
@@ -108,15 +101,14 @@ def is_frozen(estimator: Any) -> bool:
 
 def nested(estimator: Any) -> list[tuple[str, Any]]:
     """Return the estimators among the parameters of a meta-estimator."""
-    found = []
+    estimators = []
     for name, value in estimator.get_params(deep=False).items():
-        several = value if isinstance(value, list | tuple) else [value]
-        for one in several:
-            named = isinstance(one, tuple) and len(one) >= 2 and isinstance(one[0], str)
-            label, inner = one[:2] if named else (name, one)
+        for item in value if isinstance(value, list | tuple) else [value]:
+            named = isinstance(item, tuple) and len(item) >= 2 and isinstance(item[0], str)
+            label, inner = item[:2] if named else (name, item)
             if hasattr(inner, "fit") and not isinstance(inner, type):
-                found.append((label, inner))
-    return found
+                estimators.append((label, inner))
+    return estimators
 
 
 def holds_private(estimator: Any) -> bool:
@@ -227,14 +219,14 @@ def learns_nothing(estimator: Any) -> bool:
 
 
 def telling_leaks(step: Any) -> Iterator[Leak]:
-    """Say what a step that learns nothing tells of private rows in a warning."""
+    """Yield what a step that learns nothing tells of private rows in a warning."""
     functions = _name_in(step, ("FunctionTransformer",)) and (step.func, step.inverse_func)
     if functions and None not in functions and step.check_inverse:
         yield Leak(f"{_INVERSE} rows", _UNCHECKED)
 
 
 def quoted_cells(step: Any) -> Iterator[Leak]:
-    """Say what a step that learns nothing tells in an error, which is there before any warning."""
+    """Yield what a step that learns nothing tells of private rows in an error."""
     kind, params = _own_kind(step), step.get_params(deep=False)
     if kind in _ENCODERS and params["handle_unknown"] == "error" and learns_nothing(step):
         yield Leak(
@@ -246,12 +238,12 @@ def quoted_cells(step: Any) -> Iterator[Leak]:
 
 
 def _open_parts(step: Any, name: str) -> Iterator[Leak]:
-    """Find what learns without noise in a step with nothing private inside, or in its steps."""
+    """Yield what learns without noise in a step with nothing private inside, or in its steps."""
     if step is None or isinstance(step, str | type) or is_frozen(step):
         return  # "drop", "passthrough"
     kind = type(step).__name__
     if holds_private(step) or not hasattr(step, "fit"):
-        return  # what a caller inside does is told where it fits
+        return  # a caller inside warns when it fits
     if (steps := steps_of(step)) is not None:
         for inner_name, inner, _ in steps:
             yield from _open_parts(inner, f"{name}__{inner_name}")
@@ -340,15 +332,12 @@ _UNPRICED = {
     ),
 }
 _SEARCHES = (
-    "GridSearchCV",
-    "HalvingGridSearchCV",
-    "HalvingRandomSearchCV",
-    "RandomizedSearchCV",
-)
+    "GridSearchCV", "HalvingGridSearchCV", "HalvingRandomSearchCV", "RandomizedSearchCV",
+)  # fmt: skip
 
 
 def _draws_rows(meta: Any, private_n: bool) -> Iterator[str]:
-    """Say how a meta-estimator draws the rows of its members."""
+    """Yield how a meta-estimator draws the rows of its members."""
     params = meta.get_params(deep=False)
     if "estimator" not in params:
         return
@@ -365,7 +354,7 @@ def _draws_rows(meta: Any, private_n: bool) -> Iterator[str]:
 
 
 def _meta_leaks(meta: Any, private_n: bool) -> Iterator[str]:
-    """Say what a meta-estimator that is no container shows of private rows."""
+    """Yield what a meta-estimator that is no container shows of private rows."""
     yield from _draws_rows(meta, private_n)
     if kind := _name_in(meta, _LEAKS):
         yield _LEAKS[kind]
@@ -379,16 +368,13 @@ def _meta_leaks(meta: Any, private_n: bool) -> Iterator[str]:
 
 
 def what_it_does(meta: Any, private_n: bool = True) -> str:
-    """Return what a meta-estimator does that no price covers; "" if it is not known.
-
-    `private_n`: whether the number of rows is private.
-    """
+    """Return what a meta-estimator does that no cost covers; "" if it is not known."""
     leaks = "; ".join(_meta_leaks(meta, private_n))
     return leaks or _UNPRICED.get(_name_in(meta, _UNPRICED), "")
 
 
 def container_leaks(container: Any) -> Iterator[Leak]:
-    """Say what a container shows of private rows by itself, whatever its steps are."""
+    """Yield what a container shows of private rows, whatever its steps are."""
     kind = _name_in(container, _CONTAINERS)
     functions = kind == "TransformedTargetRegressor" and (container.func, container.inverse_func)
     if functions and functions != (None, None) and container.check_inverse:
@@ -402,15 +388,15 @@ def container_leaks(container: Any) -> Iterator[Leak]:
 
 
 def search_leaks(search: Any) -> Iterator[Leak]:
-    """Say what the scores of a search show of private rows."""
+    """Yield what the scores of a search show of private rows."""
     if not scores_are_private(search.scoring):
         yield Leak(_SCORES, _PRIVATE_SCORER)
 
 
 def leaks_of(caller: Any, private_n: bool) -> Iterator[Leak]:
-    """Say what a caller that fits a private estimator shows of private rows.
+    """Yield what a caller that fits a private estimator shows of private rows.
 
-    `private_n`: whether the number of rows is private. Private callers have no leaks.
+    `private_n`: whether the number of rows is private.
     """
     if has_price(caller) or is_frozen(caller):
         return
@@ -443,64 +429,46 @@ _EXACT = "shows exact functions of the rows that it is given"
 _OWN_ROWS = "call it with public rows"
 
 
-def _scoring_leaks(arguments: Mapping[str, Any], private_n: bool) -> Iterator[Leak]:
-    if not scores_are_private(arguments.get("scoring")):
-        yield Leak("its scores are exact functions of private folds", _PRIVATE_SCORER)
-
-
-def _curve_leaks(arguments: Mapping[str, Any], private_n: bool) -> Iterator[Leak]:
-    yield from _scoring_leaks(arguments, private_n)
-    if private_n:
-        yield Leak(
-            "the sizes of its parts follow from the number of rows, which is private",
-            "validation_curve, or a budget with adjacency='replace_one'",
-        )
-
-
-def _permutation_leaks(arguments: Mapping[str, Any], private_n: bool) -> Iterator[Leak]:
-    yield from _scoring_leaks(arguments, private_n)
-    yield Leak(_SHUFFLES, "cross_val_score with scoring=private_scorer(...)")
-
-
-def _prediction_leaks(arguments: Mapping[str, Any], private_n: bool) -> Iterator[Leak]:
-    yield Leak(
-        "its predictions for private rows are private data, and so is what follows from them",
-        "cross_val_score with scoring=private_scorer(...), or skdp.metrics on the predictions",
-    )
-
-
-def _importance_leaks(arguments: Mapping[str, Any], private_n: bool) -> Iterator[Leak]:
-    yield Leak(_SHUFFLES if scores_are_private(arguments.get("scoring")) else _EXACT, _OWN_ROWS)
-
-
-def _exact_leaks(arguments: Mapping[str, Any], private_n: bool) -> Iterator[Leak]:
-    yield Leak(_EXACT, _OWN_ROWS)
-
-
-# Functions that fit or score an estimator that they are given, by their arguments; and displays,
-# whose ``from_estimator`` does.
-FUNCTIONS: dict[str, Callable[[Mapping[str, Any], bool], Iterator[Leak]]] = {
-    "cross_val_predict": _prediction_leaks,
-    "cross_val_score": _scoring_leaks,
-    "cross_validate": _scoring_leaks,
-    "learning_curve": _curve_leaks,
-    "partial_dependence": _exact_leaks,
-    "permutation_importance": _importance_leaks,
-    "permutation_test_score": _permutation_leaks,
-    "validation_curve": _scoring_leaks,
-    "DecisionBoundaryDisplay": _exact_leaks,
-    "LearningCurveDisplay": _curve_leaks,
-    "PartialDependenceDisplay": _exact_leaks,
-    "ValidationCurveDisplay": _scoring_leaks,
+# Functions that fit or score an estimator that they are given, and displays whose
+# ``from_estimator`` does; with the kind of their leaks.
+FUNCTIONS = {
+    "cross_val_predict": "predictions",
+    "cross_val_score": "scores",
+    "cross_validate": "scores",
+    "learning_curve": "sizes",
+    "partial_dependence": "exact",
+    "permutation_importance": "importances",
+    "permutation_test_score": "permutations",
+    "validation_curve": "scores",
+    "DecisionBoundaryDisplay": "exact",
+    "LearningCurveDisplay": "sizes",
+    "PartialDependenceDisplay": "exact",
+    "ValidationCurveDisplay": "scores",
 }
 # Those that fit nothing, and ask a fitted estimator for predictions.
 ASKING = ("from_estimator", "partial_dependence", "permutation_importance")
 
 
 def leaks_of_function(name: str, arguments: Mapping[str, Any], private_n: bool) -> Iterator[Leak]:
-    """Say what a function of scikit-learn (of `FUNCTIONS`, by name) shows of private rows.
+    """Yield what a function of scikit-learn (of `FUNCTIONS`, by name) shows of private rows.
 
     `private_n`: whether the number of rows is private.
     """
-    yield from FUNCTIONS[name](arguments, private_n)
+    kind, private = FUNCTIONS[name], scores_are_private(arguments.get("scoring"))
+    if kind in ("scores", "sizes", "permutations") and not private:
+        yield Leak("its scores are exact functions of private folds", _PRIVATE_SCORER)
+    if kind == "sizes" and private_n:
+        yield Leak(
+            "the sizes of its parts follow from the number of rows, which is private",
+            "validation_curve, or a budget with adjacency='replace_one'",
+        )
+    if kind == "permutations":
+        yield Leak(_SHUFFLES, "cross_val_score with scoring=private_scorer(...)")
+    if kind == "predictions":
+        yield Leak(
+            "its predictions for private rows are private data, and so is what follows from them",
+            "cross_val_score with scoring=private_scorer(...), or skdp.metrics on the predictions",
+        )
+    if kind in ("exact", "importances"):
+        yield Leak(_SHUFFLES if kind == "importances" and private else _EXACT, _OWN_ROWS)
     yield from _open_parts(arguments.get("estimator"), "estimator")

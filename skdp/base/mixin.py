@@ -31,6 +31,7 @@ from sklearn.utils import estimator_html_repr
 from sklearn.utils.metadata_routing import MetadataRequest
 from sklearn.utils.validation import check_is_fitted, validate_data
 
+from skdp._docstrings import shared_texts
 from skdp.base.callers import (
     CallbackSupportMixin,
     check_caller,
@@ -61,7 +62,6 @@ from skdp.parameters import (
     columns_of_bounds,
     labels_of_bounds,
     names_of,
-    shared_texts,
 )
 from skdp.planning import Allowance
 from skdp.tabular import ONE_PLACE, Rows, check_public_array, check_rows, with_weights
@@ -74,20 +74,20 @@ _GROUPS: ContextVar[tuple[Any, Any]] = ContextVar("groups of a fit", default=(No
 
 
 def in_precision_of(
-    X: Any, values: NDArray[np.float64], kept: tuple[str, ...] = ("float32",)
+    X: Any, values: NDArray[np.float64], narrow: tuple[str, ...] = ("float32",)
 ) -> NDArray[Any]:
-    """Return transformed rows as float32, or what else is `kept`, if the caller's X is that."""
+    """Return transformed rows in the type of the caller's X, if that is a `narrow` one."""
     types = (X.dtype,) if hasattr(X, "dtype") else getattr(X, "dtypes", ())
-    found = {str(one).lower() for one in types}
-    if len(found) != 1 or not found <= set(kept):
+    names = {str(dtype).lower() for dtype in types}
+    if len(names) != 1 or not names <= set(narrow):
         return values
-    narrow = np.dtype(found.pop())
-    largest = np.finfo(narrow).max
-    return np.clip(values, -largest, largest).astype(narrow)
+    dtype = np.dtype(names.pop())
+    largest = np.finfo(dtype).max
+    return np.clip(values, -largest, largest).astype(dtype)
 
 
 def keeps_precision(tags: Any) -> Any:
-    """Return tags of a transformer that say so."""
+    """Return the tags of a transformer that returns float32 for float32."""
     tags.transformer_tags.preserves_dtype = ["float64", "float32"]
     return tags
 
@@ -111,7 +111,7 @@ def _n_is_private(budget: Any) -> bool:
 
 
 class AmbientBudgetMixin:
-    """Takes the budget of a ``with budget:`` along, wherever it is cloned or pickled inside it."""
+    """Clones and pickles made inside ``with budget:`` keep that budget."""
 
     budget: PrivacyBudget | None
 
@@ -145,12 +145,10 @@ class PrivateMixin(CallbackSupportMixin, AmbientBudgetMixin):
 
     # Whether its queries read rows by `fold` and `gathered` only, so that they may be in parts.
     _in_parts: ClassVar[bool] = False
-
-    # What a fit is made of, as callbacks are told: at most one sequence of steps, or none.
+    # What callbacks are told of a fit: at most one sequence of steps.
     _progress_task: ClassVar[str] = "step"
     _n_progress_tasks: ClassVar[int] = 0
-
-    # What each parameter of its own may be; those of every estimator are checked without it.
+    # What the parameters of this class may be; those of every estimator are checked without it.
     _parameter_table: ClassVar[Table] = {}
 
     def __init_subclass__(cls, **options: Any) -> None:
@@ -161,32 +159,30 @@ class PrivateMixin(CallbackSupportMixin, AmbientBudgetMixin):
 
     def __sklearn_clone__(self) -> Any:
         budget = ambient_budget() if self.budget is None else self.budget
-        unit = unit_of(budget)
         private = _n_is_private(budget)
         if budget is not None:
             warn_of_callers(type(self).__name__, private, self)
-        if private and (told := check_folds_of_caller(self, unit)):
-            warnings.warn(told, FoldsWarning, stacklevel=outside_level())
+        if private and (warning := check_folds_of_caller(self, unit_of(budget))):
+            warnings.warn(warning, FoldsWarning, stacklevel=outside_level())
         return super().__sklearn_clone__()
 
     if not TYPE_CHECKING:  # or every attribute would pass for one that is there
 
         def __getattr__(self, name: str) -> Any:
-            # Asked for what is not there: say why, if scikit-learn's own estimator has it.
+            # Say why an attribute is missing that scikit-learn's own estimator has.
             if reason := why_absent(type(self), name):
                 raise AttributeError(reason, name=name, obj=self)
             return object.__getattribute__(self, name)  # raises again what it raised
 
     def _groups(self) -> Any:
-        """Return the ids of whose each row is, within a fit with groups; else None."""
-        whose, groups = _GROUPS.get()
-        return groups if whose is self else None
+        """Return the ids of rows, within a fit with groups; else None."""
+        owner, groups = _GROUPS.get()
+        return groups if owner is self else None
 
     def _context(self) -> CallContext:
-        """Return what a fit is, of this moment; raise for wrong privacy parameters."""
-        name = type(self).__name__
+        """Return the context of a fit now; raise for wrong privacy parameters."""
         return CallContext(
-            name,
+            type(self).__name__,
             self.epsilon,
             self.delta,
             self.budget,
@@ -196,41 +192,40 @@ class PrivateMixin(CallbackSupportMixin, AmbientBudgetMixin):
             max_rows_per_unit=getattr(self, "max_rows_per_unit", PRIVATE_ROWS),
         )
 
-    def _check_privacy_parameters(self) -> None:
-        self._context()
-
     def _check_parameters(self) -> None:
-        """Refuse what no rows make valid; estimators add what several parameters say together."""
+        """Refuse wrong parameters; estimators add checks of several parameters together."""
         self._context()
         for kind in type(self).__mro__:
             check_parameters(self, vars(kind).get("_parameter_table", {}))
 
     def _check_without_rows(self) -> None:
-        """Raise what every fit raises for these parameters, as far as that needs no rows."""
+        """Raise what every fit raises for these parameters, whatever the rows are."""
         self._check_parameters()
         if self._may_learn_bounds:
             self._check_bounds_without_rows()
 
     def _one_place(self) -> str:
-        """Return why a fit needs all rows in one place, and what to use; "" where parts do."""
+        """Return why a fit needs all rows in one place, and what to use; "" if it does not."""
         if not self._in_parts:
             return ONE_PLACE
-        asked = rows_asked_for(self)
-        return f"{asked} returns as many rows as it gets: fit the steps one by one" if asked else ""
+        caller = rows_asked_for(self)
+        if not caller:
+            return ""
+        return f"{caller} returns as many rows as it gets: fit the steps one by one"
 
     @property
     def _may_learn_bounds(self) -> bool:
-        """Whether there are bounds of the columns, which may be learned."""
+        """Whether this class has bounds of columns that may be learned."""
         bounds = inspect.signature(type(self)).parameters.get("bounds")
         return bounds is not None and bounds.default == PRIVATE
 
     @property
     def _bounds_of_columns(self) -> Any:
-        """The bounds, where they are of the columns and may be learned; else None."""
+        """The bounds, if they are of columns and may be learned; else None."""
         return self.bounds if self._may_learn_bounds else None  # type: ignore[attr-defined]
 
     def _check_bounds_without_rows(self) -> Any:
-        """Return bounds by themselves, for as many columns as they have."""
+        """Return the bounds for as many columns as they have."""
         bounds = self.bounds  # type: ignore[attr-defined]
         n_features = columns_of_bounds(bounds) or 1
         return self._stated_bounds(n_features, labels_of_bounds(bounds) or range(n_features))
@@ -238,39 +233,35 @@ class PrivateMixin(CallbackSupportMixin, AmbientBudgetMixin):
     def _stated_bounds(
         self, n_features: int, names: Sequence[Any] | None = None
     ) -> tuple[NDArray, NDArray] | None:
-        """Return stated bounds, one a column, or None for ``"private"``; `names` of columns."""
+        """Return stated bounds of each column, or None for ``"private"``."""
         bounds = self.bounds  # type: ignore[attr-defined]
         return check_bounds(bounds, n_features, self._names() if names is None else names)
 
     @property
     def _adjacency(self) -> str:
-        """The relation of the table of a fit: units of many rows leave it a private number."""
+        """The relation of the table of a fit; with units, its number of rows is private."""
         budget = ambient_budget() if self.budget is None else self.budget
         if self._groups() is not None or unit_of(budget) is not None:
             return "add_or_remove_one"
         return "replace_one" if budget is None else budget.adjacency
 
     def _allowance(self) -> Allowance:
-        """Return what a fit may lose, for its plan; delta of other noise left out.
-
-        In a fit with groups, once its session is open: that of one row more or less.
-        """
-        if (held := vars(self).get(_ALLOWANCE)) is not None:
-            return held
+        """Return the allowance for the noise of a fit; in a fit with groups, that of one row."""
+        if (allowance := vars(self).get(_ALLOWANCE)) is not None:
+            return allowance
         cost = self.privacy_cost()
         return Allowance(cost.epsilon, cost.mu, self._adjacency)
 
     @property
     def _allow_empty(self) -> bool:
-        """Whether tables without rows are tables like others: the number of rows is private."""
+        """Whether an empty table is accepted, because the number of rows is private."""
         return self._adjacency == "add_or_remove_one"
 
     @contextmanager
     def _all_or_nothing(self, groups: Any = None) -> Iterator[None]:
-        """Leave the estimator exactly as it was if the block raises: never partly fitted.
+        """Leave the estimator as it was if the block raises; `groups` are the ids of this fit.
 
-        Callers that would fail once the fit is charged are refused, and no tracker logs what is
-        fitted inside of it. `groups` say whose each row is, for the session of this fit.
+        Callers that would fail after the charge are refused. mlflow logs nothing inside.
         """
         check_kinds(self)
         check_caller(self)
@@ -288,12 +279,10 @@ class PrivateMixin(CallbackSupportMixin, AmbientBudgetMixin):
                 vars(self).pop(_ALLOWANCE, None)
 
     def _open(self, X: Any, *, reset: bool = True) -> Rows:
-        """Check parameters and rows; record the public schema. Charges nothing."""
+        """Check parameters and rows, and record names and number of columns."""
         self._check_parameters()
-        name = type(self).__name__
-        rows = check_rows(
-            X, estimator=name, allow_empty=self._allow_empty, one_place=self._one_place()
-        )
+        name, empty = type(self).__name__, self._allow_empty
+        rows = check_rows(X, estimator=name, allow_empty=empty, one_place=self._one_place())
         validate_data(self, getattr(rows, "head", X), reset=reset, skip_check_array=True)
         return rows
 
@@ -302,13 +291,18 @@ class PrivateMixin(CallbackSupportMixin, AmbientBudgetMixin):
         rows: Rows,
         *,
         delta: float | None = None,
-        separate_delta: float = 0.0,
+        separate_delta: float | None = None,
         context: str = "",
     ) -> Session:
-        """Charge the budget and open the session; `context` keys seeded noise beside parameters."""
-        session = self._context().open(
-            rows, lambda: public_key(self) + context, delta=delta, separate_delta=separate_delta
-        )
+        """Charge the budget and open the session; deltas default to `_split_delta`.
+
+        `context` keys seeded noise, beside the parameters.
+        """
+        if delta is None and separate_delta is None:
+            delta, separate_delta = self._split_delta()
+        key = lambda: public_key(self) + context  # noqa: E731
+        separate = separate_delta or 0.0
+        session = self._context().open(rows, key, delta=delta, separate_delta=separate)
         if session.max_rows_per_unit is not None:
             self.max_rows_per_unit_ = session.max_rows_per_unit
             setattr(self, _ALLOWANCE, Allowance.left(session))
@@ -316,16 +310,13 @@ class PrivateMixin(CallbackSupportMixin, AmbientBudgetMixin):
 
     @property
     def _repr_html_(self) -> Callable[[], str]:
-        """The HTML of notebooks: scikit-learn's, with what a fit costs, and what it has released.
-
-        Missing, as in scikit-learn, where ``sklearn.set_config(display="text")`` says so.
-        """
+        """scikit-learn's HTML with the cost of a fit; missing if its display is "text"."""
         if get_config()["display"] != "diagram":
             raise AttributeError("_repr_html_ is there where sklearn.get_config()['display'] says")
         return self._as_html
 
     def _repr_mimebundle_(self, **kwargs: Any) -> dict[str, str]:
-        """Return what notebooks show."""
+        """Return text and HTML for notebooks."""
         shown = {"text/plain": repr(self)}
         if get_config()["display"] == "diagram":
             shown["text/html"] = self._as_html()
@@ -345,7 +336,7 @@ class PrivateMixin(CallbackSupportMixin, AmbientBudgetMixin):
         )
 
     def _public_array(self, X: Any) -> NDArray[np.float64]:
-        """Check fittedness and the caller's own X, as float64 of shape (n, n_features_in_)."""
+        """Return the caller's X as float64 of shape (n, n_features_in_); refuse an unfitted one."""
         check_is_fitted(self)
         name = type(self).__name__
         if getattr(getattr(self, "privacy_", None), "charged", False):
@@ -355,7 +346,7 @@ class PrivateMixin(CallbackSupportMixin, AmbientBudgetMixin):
         return values
 
     def _names(self) -> Sequence[Any] | None:
-        """Return the names of the columns; before a fit those of bounds, in their own order."""
+        """Return the names of the columns; before a fit those of the bounds."""
         labels = labels_of_bounds(getattr(self, "bounds", None))
         if not hasattr(self, "n_features_in_") and labels is not None:
             return labels
@@ -369,10 +360,7 @@ class PrivateMixin(CallbackSupportMixin, AmbientBudgetMixin):
         return n, self._n_columns(n_features, bounds=bounds)
 
     def _n_columns(self, n_features: int | None, *, like: Any = None, bounds: Any = None) -> int:
-        """Return the number of columns: as given, or of an earlier fit, public rows, or bounds.
-
-        None of these may contradict another.
-        """
+        """Return the number of columns; refuse arguments, fits, rows and bounds that disagree."""
         if n_features is None:
             n_features = getattr(self, "n_features_in_", None)
         else:
@@ -390,45 +378,40 @@ class PrivateMixin(CallbackSupportMixin, AmbientBudgetMixin):
         return n_features
 
     def _by_position(self, like: Any) -> Self:
-        """Return this estimator with bounds by position, in the order of the columns of `like`.
-
-        For `expected_error`, whose rehearsals fit arrays. Itself where bounds have no names.
-        """
+        """Return this estimator with bounds by position: rehearsals fit arrays, without names."""
         bounds = getattr(self, "bounds", None)
         labels = labels_of_bounds(bounds)
         if labels is None:
             return self
-        names = names_of(like)
-        if names is None:
-            names = self._names()
+        names = names_of(like) or self._names()
         width = len(labels) if names is None else len(names)
         copied = copy.copy(self)
         copied.bounds = check_bounds(bounds, width, names)  # type: ignore[attr-defined]
         return copied
 
+    def _split_delta(self) -> tuple[float, float]:
+        """Return the delta of Gaussian noise, and that of other mechanisms."""
+        return float(self.delta), 0.0
+
     def privacy_cost(self, n_samples: int | None = None, n_features: int | None = None) -> Cost:
         """Return the cost of one fit, before any data is touched.
 
-        Parameters
-        ----------
-        n_samples, n_features : int, default=None
+        {sizes}
 
         Returns
         -------
         cost : skdp.budget.Cost
-            The (epsilon, delta) that one fit charges, and its mu where noise is Gaussian.
+            The (epsilon, delta) that one fit charges, and its mu where noise is Gaussian. Where a
+            fit selects classes or categories, half of delta pays for that.
         """
         self._context()
-        epsilon, delta = float(self.epsilon), float(self.delta)
+        epsilon, (delta, separate) = float(self.epsilon), self._split_delta()
         mu = check_allowance(epsilon, delta) if delta > 0 else None
-        return Cost(epsilon=epsilon, delta=delta, mu=mu)
+        return Cost(epsilon=epsilon, delta=delta + separate, mu=mu, separate_delta=separate)
 
 
 def refuse_units(name: str, budget: PrivacyBudget | None) -> None:
-    """Raise where an expected error is asked for fits whose unit has many rows.
-
-    It would depend on how many rows each unit has, and that is private.
-    """
+    """Refuse an expected error for units, as their numbers of rows are private."""
     if budget is not None and budget.unit is not None:
         raise ValueError(
             f"{name}: there is no expected error for a budget whose unit is {budget.unit!r}: it "
@@ -439,39 +422,32 @@ def refuse_units(name: str, budget: PrivacyBudget | None) -> None:
 
 
 def request_groups(estimator: Any) -> None:
-    """Have metadata routing pass groups on to a fit, in place.
-
-    Not by `set_fit_request`, which keeps the estimator, with its budget, beside the request.
-    """
+    """Have metadata routing pass groups on to a fit, in place."""
+    # `set_fit_request` would keep the estimator, with its budget, beside the request.
     estimator._metadata_request = MetadataRequest(owner=type(estimator).__name__)
     estimator._metadata_request.fit.add_request(param="groups", alias=True)
 
 
 def check_without_rows(estimator: Any) -> None:
-    """Raise what every fit of an estimator raises for its parameters, as far as it can tell."""
+    """Raise what every fit of an estimator raises for its parameters, whatever the rows are."""
     if isinstance(estimator, PrivateMixin):
         estimator._check_without_rows()
 
 
 # --- weights of rows ------------------------------------------------------------------------------
 
-# What the parameter may be.
-WEIGHT_BOUND = (None, Reals(0, math.inf, "()"))
+WEIGHT_BOUND = (None, Reals(0, math.inf, "()"))  # what the parameter may be
 
 _NO_BOUND = (
     "{name}: weights are private, so what a row may move needs a public bound of them. State "
     "{name}(weight_bound=...), from public knowledge: larger weights are clipped to it. Nothing "
     "was charged for this fit."
 )
-
-
 _OF_PRESENT = (
     "{name}: sample_weight needs nan_policy='raise': with 'omit' each column is asked of rows of "
     "its own, without weights. Fill missing cells before (DPSimpleImputer), or leave weights out. "
     "Nothing was charged for this fit."
 )
-
-
 _OF_OTHERS = (
     "{name}: AdaBoost weighs a row by the errors on all rows, so its weights move with every row, "
     "and no ledger sees it. Use DPExplainableBoostingClassifier or DPTrainOnRelease. Nothing was "
@@ -489,10 +465,7 @@ def check_weight_bound(estimator: Any) -> float:
 
 
 def weighted_rows(estimator: Any, rows: Any, sample_weight: Any) -> tuple[Any, float | None]:
-    """Return checked rows with their weights, and the bound of these; None without weights.
-
-    The estimator's parameters have been checked.
-    """
+    """Return rows with their weights, and the weights' bound; None without weights."""
     if sample_weight is None:
         return rows, None
     if getattr(estimator, "nan_policy", "raise") == "omit":

@@ -1,12 +1,9 @@
-"""Whitened kernel features (Nystroem) and the size of the noise that a release of them gets.
+"""Whitened kernel features (Nystroem), from public centres, for density ratios and densities.
 
-Everything is computed from public centres, public rows and public sizes. Density ratios and kernel
-densities are made of it.
-
-For scale j with Gram matrix K_j = k_j(c_i, c_l) the map psi_j(x) = K_j^{-1/2} k_j(x) is a
-projection in the kernel's Hilbert space, so |psi_j| <= 1 however many centres there are (Williams &
-Seeger 2001). The scales are stacked, each divided by the root of their number, which keeps the norm
-below 1. Directions that vary less over the public rows than the noise would are left out: the
+For scale j with Gram matrix K_j = k_j(c_i, c_l), the map psi_j(x) = K_j^{-1/2} k_j(x) is a
+projection in the kernel's Hilbert space, so |psi_j| <= 1 for any number of centres (Williams &
+Seeger 2001). The scales are stacked, each divided by the root of their number, so the norm stays
+below 1. Directions with less variance over the public rows than noise are left out, because the
 noise of a pure release grows with the number of directions.
 """
 
@@ -20,21 +17,18 @@ from numpy.typing import NDArray
 
 Floats = NDArray[np.float64]
 
-# Directions of the kernel's Gram matrix below this part of the largest are numerically zero.
-_RTOL = 1e-6
-
-# Directions in which public rows have a root mean square below so many standard deviations of the
-# noise say nothing; 1 to 2 were equally good in one to ten dimensions, 0.5 was worse.
+_RTOL = 1e-6  # eigenvalues of a Gram matrix below this part of the largest are zero
+# Least root mean square of a direction, in deviations of noise; 1 to 2 were equally good in one to
+# ten dimensions, 0.5 was worse.
 LEAST_SIGNAL = 2.0
 
 
 @dataclass(frozen=True)
 class Features:
-    """A linear image of all kernel values that is to be released, and how to read it.
+    """A linear map of kernel values to features, and its inverses.
 
-    `matrix` (r, n_scales * b) maps the kernel values of a row, scale by scale, to features.
-    `restore` has one matrix (b, r) a scale, from released features to the kernel values at the
-    centres.
+    `matrix` (r, n_scales * b) maps the kernel values of a row, scale by scale, to features;
+    `restore` has a matrix (b, r) for each scale, from features to the kernel values at the centres.
     """
 
     matrix: Floats
@@ -46,9 +40,8 @@ def nystroem_features(
 ) -> Features:
     """Return the stacked whitened features that vary over the public rows by more than noise.
 
-    `grams` are the kernel matrices (b, b) of the centres, one a scale; `second` (n_scales * b,
-    n_scales * b) is the mean over the public rows of the products of their kernel values. `noise`
-    maps a number of features to the standard deviation of the noise in each.
+    `grams` are the kernel matrices (b, b) of the centres by scale, `second` is the mean product of
+    the kernel values of public rows, `noise` the deviation of the noise for a number of features.
     """
     b = len(grams[0])
     part = 1.0 / np.sqrt(len(grams))

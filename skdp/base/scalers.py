@@ -1,7 +1,6 @@
-"""The base class of scalers: bounds, moments and ranges of columns, standard errors, levels.
+"""The base class of scalers, and their releases: bounds, moments and ranges of columns.
 
-Moments and ranges are asked of an open session. Columns with missing values are summarised one by
-one, each over its non-missing rows.
+Columns with missing values are summarised one by one, each over its non-missing rows.
 """
 
 from __future__ import annotations
@@ -44,9 +43,8 @@ _COUNT, _BOUNDS = Fraction(1, 20), Fraction(1, 2)  # of what a column may take
 class Present:
     """One column, its clipping bounds, and the privacy allowance reserved for it.
 
-    `learned` is None with stated bounds. `counts_private` says that the type of the column has
-    missing values, whose number is private. `end` is what the session keeps for later columns; None
-    for the last column.
+    `learned` is None with stated bounds. `counts_private`: the type of the column has missing
+    values, whose number is private. `reserved` is the allowance of later columns.
     """
 
     session: Session
@@ -57,15 +55,16 @@ class Present:
     box: Box
     learned: LearnedBox | None
     counts_private: bool
-    end: Fraction | None
+    reserved: Fraction
 
-    def left(self) -> Any:
-        """Return what the column has left."""
-        return self.session.remaining - (self.end or 0)
+    @property
+    def remaining(self) -> Fraction:
+        """The remaining allowance of the column."""
+        return self.session.remaining - self.reserved
 
-    def answer(self, query: Any, name: str, part: Fraction | None = None) -> Any:
-        """Answer a query of the column for a part of what it has left, or for all of it."""
-        share = None if self.end is None and part is None else self.left() * (part or 1)
+    def answer(self, query: Any, name: str, part: Fraction = Fraction(1)) -> Any:
+        """Answer a query on the column for a part of its remaining allowance."""
+        share = self.remaining * part if self.reserved or part < 1 else None
         query = OfColumn(self.number, query)
         return self.session.answer(query, share, name=f"column {self.label}, {name}")
 
@@ -84,21 +83,20 @@ def present_columns(
     """
     d = len(plans)
     for j, plan in enumerate(plans):
-        # What is left, in equal parts: bounds take what they need, and no more.
-        left = session.remaining / (d - j)
-        end = session.remaining - left
+        # Of the remaining allowance: what learned bounds do not spend is for later columns.
+        part = session.remaining / (d - j)
+        reserved = session.remaining - part
         learned = None
         if stated is None:
             label = f"column {plan.label}"
-            count = session.answer(OfColumn(j, Count()), left * _COUNT, name=f"{label}, count")
+            count = session.answer(OfColumn(j, Count()), part * _COUNT, name=f"{label}, count")
             query = LearnedBounds(n=max(float(count.value), 1.0), audit=audit, spare=spare)
-            learned = session.answer(OfColumn(j, query), left * _BOUNDS, name=f"{label}, bounds")
+            learned = session.answer(OfColumn(j, query), part * _BOUNDS, name=f"{label}, bounds")
             low, high = learned.low, learned.high
         else:
             low, high = stated[0][j : j + 1], stated[1][j : j + 1]
         ends, box = (float(low[0]), float(high[0])), Box(low, high, per_feature=True)
-        last = None if j == d - 1 else end
-        yield Present(session, j, str(plan.label), *ends, box, learned, plan.missing, last)
+        yield Present(session, j, str(plan.label), *ends, box, learned, plan.missing, reserved)
 
 
 # --- scalers --------------------------------------------------------------------------------------
@@ -120,14 +118,14 @@ def finite(values: Floats) -> Floats:
 
 
 class Scaler(OneToOneFeatureMixin, ExpectedErrorMixin, Transformer):
-    """What the scalers share: bounds, missing cells, and the caller's array there and back."""
+    """A scaler: bounds, missing cells, and transforms of the caller's rows."""
 
     bounds: Any
-    nan_policy: str = "raise"  # of those that have no such parameter
+    nan_policy: str = "raise"  # for classes without this parameter
 
     @property
     def _omits(self) -> bool:
-        """Whether missing cells are left out, each column's by themselves."""
+        """Whether missing cells are left out, column by column."""
         return self.nan_policy == "omit"
 
     def _one_place(self) -> str:
@@ -153,7 +151,7 @@ class Scaler(OneToOneFeatureMixin, ExpectedErrorMixin, Transformer):
         return check_public_array(X, estimator=name, allow_empty=empty, allow_missing=self._omits)
 
     def _refuse_error_of_present(self) -> None:
-        """Refuse to tell an error beforehand that depends on how many cells are missing."""
+        """Refuse an expected error that depends on how many cells are missing."""
         if self._omits and not self._is_free():
             raise ValueError(
                 f"{type(self).__name__} cannot tell its error beforehand with nan_policy='omit': "
@@ -162,7 +160,7 @@ class Scaler(OneToOneFeatureMixin, ExpectedErrorMixin, Transformer):
             )
 
     def _forward(self, values: Floats) -> Floats:
-        """Return rows as transformed; they are a copy of the caller's and may be changed."""
+        """Return transformed rows; `values` is a copy, which may be changed."""
         raise NotImplementedError
 
     def _backward(self, values: Floats) -> Floats:
@@ -196,9 +194,7 @@ class Scaler(OneToOneFeatureMixin, ExpectedErrorMixin, Transformer):
     def inverse_transform(self, X: ArrayLike) -> NDArray[Any]:
         """Return transformed rows to the units of X.
 
-        Parameters
-        ----------
-        X : array-like or table of shape (n_samples, n_features)
+        {public_rows}
 
         Returns
         -------
@@ -238,17 +234,15 @@ def error_of_fits(
     like: Any,
     error: Callable[[Any, Floats], float],
 ) -> float:
-    """Return the mean of error(fitted, rows) over fits to n rows that are like public ones.
-
-    Fits are added until its standard error is 10% of it: 5% of the root of a mean square.
-    """
+    """Return the mean of error(fitted, rows) over fits to n rows drawn from public ones."""
     rows = check_like(scaler, like, d)
-    with rehearsal(scaler, adjacency) as made:
+    with rehearsal(scaler, adjacency) as fresh:
 
         def once(number: int) -> float:
             table = resampled(rows, n, number)
-            return error(made(number).fit(table), table)
+            return error(fresh(number).fit(table), table)
 
+        # To 10%, which is 5% of the root of a mean square.
         return mean_error(once, least=24, most=_FITS, precision=0.1)
 
 
@@ -259,9 +253,8 @@ def error_of_fits(
 class ColumnMoments:
     """Released means and mean squares of columns, in units of their bounds; arrays of shape (d,).
 
-    `noise` is the standard error of both. `n` counts rows (of each column its non-missing ones) or
-    adds up weights; `n_noise` is the noise of `n`, as a part of it, in units of `noise`: 0 where it
-    is public. `learned` is empty with stated bounds.
+    `noise` is the standard error of both. `n` counts (non-missing) rows or adds up weights;
+    `n_noise` is its relative noise, in units of `noise`: 0 if `n` is public.
     """
 
     bounds: Pair
@@ -273,12 +266,8 @@ class ColumnMoments:
     learned: list[LearnedBox]
     weighted: bool = False
 
-    def errors(self) -> tuple[Floats, Floats]:
-        """Return the standard errors of mean and variance; see `moment_errors`."""
-        return moment_errors(self.mean, self.square, self.noise, self.n_noise)
-
     def clipped(self, means: Floats) -> Pair:
-        """Return what learned bounds clip: errors of means and variances, in the units of X."""
+        """Return the errors of means and variances due to learned bounds, in the units of X."""
         d, start = len(means), 0
         if self.weighted and self.learned:
             return np.full(d, np.nan), np.full(d, np.nan)
@@ -290,41 +279,30 @@ class ColumnMoments:
         return mean, variance
 
 
-def release_moments(session: Session, stated: Pair | None) -> ColumnMoments:
-    """Ask a session for the moments of all columns, in one vector."""
+def release_moments(
+    session: Session, stated: Pair | None, most: float | None = None
+) -> ColumnMoments:
+    """Release the moments of all columns in one vector, with `most` those of weighted rows."""
     bounds, learned = bounds_in(session, stated, errors=True)
-    mean, square, count = session.answer(moments(*bounds))
-    boxes = [] if learned is None else [learned]
-    noise, private = np.full(len(mean.value), float(mean.std)), session.adjacency != "replace_one"
-    n = float(count.value)
-    return ColumnMoments(bounds, mean.value, square.value, noise, n, float(private), boxes)
-
-
-def release_weighted_moments(session: Session, stated: Pair | None, most: float) -> ColumnMoments:
-    """Ask a session for the weighted moments of all columns, and the total weight, in one vector.
-
-    Bounds that nobody stated are of the rows without their weights.
-    """
-    bounds, learned = bounds_in(session, stated, errors=True)
-    mean, square, total = session.answer(moments(*bounds, most))
-    boxes, noise = [] if learned is None else [learned], float(mean.std)
-    weight = float(total.value) * most
-    every = np.full(len(mean.value), noise)
-    part = float(total.std) * most / weight / noise
-    return ColumnMoments(bounds, mean.value, square.value, every, weight, part, boxes, True)
+    mean, square, count = session.answer(moments(*bounds, most))
+    boxes, noise, n = [] if learned is None else [learned], float(mean.std), float(count.value)
+    n_noise = float(session.adjacency != "replace_one")
+    if most is not None:  # the sum of weights is private under both relations
+        n *= most
+        n_noise = float(count.std) * most / n / noise
+    weighted, every = most is not None, np.full(len(mean.value), noise)
+    return ColumnMoments(bounds, mean.value, square.value, every, n, n_noise, boxes, weighted)
 
 
 def release_present_moments(session: Session, rows: Any, stated: Pair | None) -> ColumnMoments:
-    """Ask a session for the moments of each column, of the rows that have a value in it."""
-    found, boxes, private = [], [], session.adjacency != "replace_one"
+    """Release the moments of each column, over its non-missing rows."""
+    columns, boxes, private = [], [], session.adjacency != "replace_one"
     for column in present_columns(session, rows.plans, stated, audit=True):
-        asked = moments(column.box.low, column.box.high)
-        mean, square, n = column.answer(asked, "moments")
-        one = (mean.value[0], square.value[0], float(mean.std), float(n.value))
-        found.append((column.low, column.high, *one, private or column.counts_private))
+        mean, square, n = column.answer(moments(column.box.low, column.box.high), "moments")
+        release = mean.value[0], square.value[0], float(mean.std), float(n.value)
+        columns.append((column.low, column.high, *release, private or column.counts_private))
         boxes += [] if column.learned is None else [column.learned]
-    # Of each column a row: bounds, moments, their noise, number of rows, whether that is private.
-    low, high, mean, square, noise, n, hidden = np.array(found, dtype=np.float64).T
+    low, high, mean, square, noise, n, hidden = np.array(columns, dtype=np.float64).T
     return ColumnMoments((low, high), mean, square, noise, n, hidden, boxes)
 
 
@@ -334,32 +312,32 @@ Range = tuple[Pair, Any, Floats, Floats]  # bounds, level of the lower quantile,
 
 
 def release_range(session: Session, q: Any) -> Range:
-    """Ask a session for bounds and two extreme quantiles of all columns."""
+    """Release bounds and two extreme quantiles of all columns."""
     bounds, learned = bounds_in(session, None)
     if q == "auto":
-        each = Fraction(1, session.n_features)
-        column = Allowance.left(session, session.remaining / 2).part(each)
+        part = Fraction(1, session.n_features)
+        column = Allowance.left(session, session.remaining / 2).part(part)
         q = auto_q(row_count(session, None, learned), column.pure_epsilon)
     lower, upper = _ends(Box(*bounds, per_feature=True), q)
-    each = session.remaining / 2
-    first = session.answer(lower, each, name="lower quantile").value
-    last = session.answer(upper, each, name="upper quantile").value
+    half = session.remaining / 2
+    first = session.answer(lower, half, name="lower quantile").value
+    last = session.answer(upper, half, name="upper quantile").value
     return bounds, float(q), *_outer(bounds, first, last)
 
 
 def release_present_range(session: Session, rows: Any, q: Any) -> Range:
-    """Ask a session for the same of each column, of the rows that have a value in it."""
-    found = []
+    """Release bounds and two extreme quantiles of each column, over its non-missing rows."""
+    columns = []
     for column in present_columns(session, rows.plans, None, audit=False):
-        level, half = q, column.left() / 2
+        level, half = q, column.remaining / 2
         if q == "auto":
             assert column.learned is not None
             level = auto_q(column.learned.n, Allowance.left(session, half).pure_epsilon)
         lower, upper = _ends(column.box, level)
         first = column.answer(lower, "lower quantile", Fraction(1, 2)).value[0]
         last = column.answer(upper, "upper quantile").value[0]
-        found.append((column.low, column.high, float(level), first, last))
-    low, high, levels, first, last = (np.array(side) for side in zip(*found, strict=True))
+        columns.append((column.low, column.high, float(level), first, last))
+    low, high, levels, first, last = (np.array(side) for side in zip(*columns, strict=True))
     return (low, high), levels, *_outer((low, high), first, last)
 
 
@@ -369,62 +347,24 @@ def _ends(box: Box, q: float) -> tuple[CellQuantile, CellQuantile]:
 
 
 def _outer(bounds: Pair, first: Floats, last: Floats) -> Pair:
-    """Return the outer edges of the cells that were chosen; noise may exchange the two."""
+    """Return the outer edges of the chosen cells; noise may exchange the two cells."""
     half_cell = (bounds[1] - bounds[0]) / N_CELLS / 2
     return np.minimum(first, last) - half_cell, np.maximum(first, last) + half_cell
 
 
-# --- standard errors and quantile levels -------------------------------------------------------
-
-
-def moment_errors(
-    mean: Floats, square: Floats, noise: float | Floats, n_noise: Any
-) -> tuple[Floats, Floats]:
-    """Return the standard errors of mean and variance from those of the two moments.
-
-    All in units of the half width. Where the number of rows is private it carries noise, in units
-    of that of the sums `n_noise` (of all columns or of each; 0 where it is public), and so does
-    every quotient: the released mean differs from the exact one m by
-    (noise - m times that of the number) over the *released* number, exactly. The variance is
-    ``square - mean**2``; the square of the mean's error counts too, which matters on few rows.
-    """
-    count = np.square(n_noise)
-    # m is known up to the noise.
-    mean_error = noise * np.sqrt(1.0 + count * np.minimum(np.abs(mean) + noise, 1.0) ** 2)
-    moved = square - 0.5 - 2.0 * mean**2
-    first_order = noise**2 * (1.0 + 4.0 * mean**2 + count * moved**2)
-    return mean_error, np.sqrt(first_order + FOURTH_MOMENT * mean_error**4)
-
-
-# Of noise, in units of its variance squared: 3 of a normal deviate, 6 of a Laplace one.
-FOURTH_MOMENT = 5.0
-
-
-def root_error(value: Floats, error: Floats) -> Floats:
-    """Return the standard error of the square root of a released number that is at least 0.
-
-    Where the number moves down by k standard errors, the root moves by k of these at most, for any
-    k from 1 to 3, so both hold as often: the move per k is largest at the k that ends at 0. Upwards
-    it is largest at k = 1. Far from 0 all that is the slope times the error; at 0 there is none.
-    """
-    reach = np.clip(value / np.where(error > 0, error, 1.0), 1.0, 3.0)
-    down = (np.sqrt(value) - np.sqrt(np.maximum(value - reach * error, 0.0))) / reach
-    up = np.sqrt(value + error) - np.sqrt(value)
-    return np.maximum(down, up)
+# --- quantile levels and doubtful bounds -------------------------------------------------------
 
 
 def auto_q(n: float, epsilon: float) -> float:
-    """Return the quantile level that is as extreme as n rows and a column's epsilon allow.
-
-    The exponential mechanism weighs a cell that lies r ranks off by exp(-r epsilon / 2). A cell
-    beyond all rows lies q n off, and there are at most `N_CELLS`, so with this q one of them is
-    drawn with probability below `_EMPTY_CELL`. Rounded up to three digits, so that the core's
-    integer scores stay short.
-    """
+    """Return the most extreme quantile level that n rows and a column's epsilon allow."""
+    # The exponential mechanism weighs a cell r ranks off by exp(-r epsilon / 2). The cells beyond
+    # all rows, at most N_CELLS, are q n ranks off: with this q, one of them is drawn with
+    # probability below _EMPTY_CELL.
     ranks = max(2.0 / epsilon * math.log(N_CELLS / _EMPTY_CELL), 0.5)
     q = ranks / n
     if q >= _LARGEST_Q:
         return _LARGEST_Q
+    # Rounded up to three digits, so that integer scores stay short.
     digit = 10.0 ** (math.floor(math.log10(q)) - 2)
     return float(f"{math.ceil(q / digit) * digit:.2e}")
 
@@ -437,15 +377,8 @@ _DOUBTFUL = (
 )
 
 
-def warn_of_doubtful_bounds(
-    estimator: Any, errors: Floats, stated: Pair | None, most: float | None
-) -> None:
-    """Warn of columns whose learned bounds may be far off; the errors are released.
-
-    With weights they are all NaN.
-    """
-    if stated is not None or most is not None:
-        return
+def warn_of_doubtful_bounds(estimator: Any, errors: Floats) -> None:
+    """Warn of columns whose learned bounds may be far off, as their released errors say."""
     doubtful = np.flatnonzero(np.isnan(errors))
     if doubtful.size:
         names = getattr(estimator, "feature_names_in_", None)

@@ -1,7 +1,6 @@
-"""The base class of transformers: free fits, names of columns, categories and their indicators.
+"""The base class of transformers; names of columns, categories and their indicators.
 
-Categories are stated, listed by the public type of a column, or selected privately: `selected` asks
-an open session. All else follows from parameters, types of columns, and releases.
+Categories are stated, listed by the public type of a column, or selected privately.
 """
 
 from __future__ import annotations
@@ -31,29 +30,26 @@ class Transformer(PrivateMixin, TransformerMixin, BaseEstimator, ABC):
 
     @abstractmethod
     def _is_free(self) -> bool:
-        """Say whether a fit releases nothing, by its parameters alone."""
+        """Say whether a fit with these parameters releases nothing."""
 
     def privacy_cost(  # type: ignore[override]  # None: nothing is charged
         self, n_samples: int | None = None, n_features: int | None = None
     ) -> Cost | None:
         """Return the cost of one fit, before any data is touched.
 
-        Parameters
-        ----------
-        n_samples, n_features : int, default=None
-            Not used: the cost does not depend on them.
+        {sizes}
 
         Returns
         -------
         cost : skdp.budget.Cost or None
-            None if a fit releases nothing.
+            The (epsilon, delta) that one fit charges; None if it releases nothing. Where a fit
+            selects classes or categories, half of delta pays for that.
         """
         self._check_parameters()
-        cost = super().privacy_cost(n_samples, n_features)
-        return None if self._is_free() else cost
+        return None if self._is_free() else super().privacy_cost(n_samples, n_features)
 
     def _check_width(self, width: int, expected: int) -> None:
-        """Refuse a table of another number of columns than `transform` makes."""
+        """Refuse a table with a wrong number of columns."""
         if width != expected:
             raise ValueError(f"X must have {expected} columns, as transform makes, got {width}")
 
@@ -73,9 +69,9 @@ def input_names(estimator: Any, input_features: Any = None) -> list[str]:
 
 
 def indicators(codes: Codes, sizes: Sequence[int], *, as_sparse: bool) -> Any:
-    """Return one column for each code, 1.0 where a row has it; no column for a code of -1.
+    """Return one column for each of the `sizes[j]` codes of column j, 1.0 in its rows.
 
-    `codes` (n, d) has `sizes[j]` codes in column j. The table (n, sum(sizes)) is dense, or CSR.
+    A row with the code -1 has zeros. The table is dense, or CSR.
     """
     n, starts = len(codes), np.concatenate([[0], np.cumsum(sizes)])
     row, column = np.nonzero(codes >= 0)
@@ -89,14 +85,14 @@ def indicators(codes: Codes, sizes: Sequence[int], *, as_sparse: bool) -> Any:
 
 
 def codes_of(table: Floats, sizes: Sequence[int]) -> Codes:
-    """Return the code of the largest indicator of each column; -1 where all of them are 0."""
+    """Return the code of the largest indicator of each column; -1 if all are 0."""
     starts = np.concatenate([[0], np.cumsum(sizes)])
-    found = np.full((len(table), len(sizes)), -1, dtype=np.int64)
+    codes = np.full((len(table), len(sizes)), -1, dtype=np.int64)
     for j, size in enumerate(sizes):
         part = table[:, starts[j] : starts[j + 1]]
         if size:
-            found[:, j] = np.where(part.any(axis=1), part.argmax(axis=1), -1)
-    return found
+            codes[:, j] = np.where(part.any(axis=1), part.argmax(axis=1), -1)
+    return codes
 
 
 # --- categories of columns ------------------------------------------------------------------------
@@ -183,16 +179,16 @@ def check_delta_for(name: str, delta: float) -> None:
 
 
 def listed(X: Any, j: int, schema: Schema) -> list[Any]:
-    """Return the categories that the type of a column lists, which the user says are public."""
+    """Return the categories that the type of a column lists."""
     if hasattr(X, "iloc"):
         dtype = X.dtypes.iloc[j]
     elif hasattr(X, "schema") and hasattr(X, "column_names"):  # pyarrow
         dtype = X.schema.field(j).type
     else:
         dtype = X.dtypes[j] if hasattr(X, "dtypes") else X.dtype
-    found = getattr(dtype, "categories", None)
-    if found is not None and type(dtype).__name__ in ("CategoricalDtype", "Enum"):
-        return list(found)
+    categories = getattr(dtype, "categories", None)
+    if categories is not None and type(dtype).__name__ in ("CategoricalDtype", "Enum"):
+        return list(categories)
     if str(dtype).lower() in ("bool", "boolean"):
         return [False, True]
     name = j if schema.names is None else schema.names[j]
@@ -202,20 +198,23 @@ def listed(X: Any, j: int, schema: Schema) -> list[Any]:
     )
 
 
+def stated_categories(categories: Any, X: Any, schema: Schema) -> list[Any]:
+    """Return the categories of each column that are stated or listed by its type, or "private"."""
+    specs = per_column(categories, schema.n_columns, schema.names)
+    return [listed(X, j, schema) if spec == DTYPE else spec for j, spec in enumerate(specs)]
+
+
 def selected(session: Session, columns: Sequence[int]) -> dict[int, list[Any]]:
-    """Ask for the categories of columns, those of the session's rows, in order."""
-    found: dict[int, list[Any]] = {j: [] for j in columns}
+    """Select the categories of the columns of the session's rows, in order."""
+    categories: dict[int, list[Any]] = {j: [] for j in columns}
     keys = session.answer(select_categories(session.n_features))
     for j, family, value in sorted(keys, key=lambda k: (k[0], _FAMILIES.index(k[1]), k[2])):
-        found[j].append(np.nan if (family, value) == MISSING else value)
-    return found
+        categories[j].append(np.nan if (family, value) == MISSING else value)
+    return categories
 
 
 def as_array(values: list[Any], dtype: Any) -> NDArray[Any]:
-    """Return categories as an array: of numbers or booleans where all are, else of objects.
-
-    `dtype` is the type of the column: whole numbers in a column of floats are floats.
-    """
+    """Return categories as an array of booleans, of numbers (of the column's type), or objects."""
     families = {(cell_key(value) or ("", None))[0] for value in values}
     if families == {"boolean"}:
         return np.array(values, dtype=bool)
@@ -228,10 +227,7 @@ def as_array(values: list[Any], dtype: Any) -> NDArray[Any]:
 
 
 class Places:
-    """The place of each category's key among those of a column.
-
-    0 and False, 1 and True are one where a column has only one of the two.
-    """
+    """The places of a column's categories; 0 is False and 1 is True, unless both are categories."""
 
     def __init__(self, values: Iterable[Any]) -> None:
         items = values.tolist() if isinstance(values, np.ndarray) else values

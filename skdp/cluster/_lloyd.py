@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import linalg
 
-from skdp.base.callers import told_steps
+from skdp.base.callers import reported_steps
 from skdp.cluster._coreset import (
     Clustering,
     FromLeaves,
@@ -425,7 +425,7 @@ def _fit_lloyd(session: Session, box: PublicBox, n_clusters: int, max_iter: int)
     share = session.remaining / max_iter
     units = column_units(box.half)
     radius = _diagonal(box, units)
-    for step in told_steps(max_iter):
+    for step in reported_steps(max_iter):
         counts, sums = session.answer(
             AssignedSums(
                 Box(box.low, box.high),

@@ -1,10 +1,9 @@
-"""Confidence intervals of quotients of released numbers, for their noise and for sampling.
+"""Confidence intervals of quotients of released numbers; standard errors of moments and roots.
 
-A metric is the root theta of A - theta B, where A and B are polynomials of degree one or two in
-numbers that were released with uncorrelated noise. Its interval holds all theta for which
-A - theta B is within some standard deviations of 0 (Fieller 1954). That covers however small B is,
-where a standard error of the quotient would not. The variance of A - theta B is quadratic in theta,
-so the ends are roots of a quadratic.
+A metric is the root theta of A - theta B, where A and B are polynomials in released numbers. Its
+interval holds all theta for which A - theta B is within some standard deviations of 0 (Fieller
+1954). Unlike a standard error of the quotient, this covers however small B is. The variance of
+A - theta B is quadratic in theta, so the ends are roots of a quadratic.
 """
 
 from __future__ import annotations
@@ -21,17 +20,6 @@ from scipy.stats import norm
 Floats = NDArray[np.float64]
 Pair = tuple[Floats, Floats]
 
-__all__ = [
-    "Equation",
-    "Floats",
-    "Noise",
-    "Pair",
-    "check_level",
-    "discrete_laplace_reach",
-    "proportion_equation",
-    "proportions",
-]
-
 
 def check_level(level: Any) -> float:
     """Return the level of an interval, above 0 and below 1."""
@@ -41,10 +29,8 @@ def check_level(level: Any) -> float:
 
 
 def discrete_laplace_reach(std: Any, level: float) -> Any:
-    """Return the whole number that discrete Laplace noise stays within at this level.
-
-    P(|N| > k) = 2 p**(k + 1) / (1 + p), and the variance is 2 p / (1 - p)**2.
-    """
+    """Return the whole number that discrete Laplace noise stays within at this level."""
+    # P(|N| > k) = 2 p**(k + 1) / (1 + p), and the variance is 2 p / (1 - p)**2.
     square = np.square(std)
     # (s + 1 - sqrt(2 s + 1)) / s without cancellation.
     p = np.maximum(square / (square + 1.0 + np.sqrt(2.0 * square + 1.0)), 1e-300)
@@ -55,8 +41,8 @@ def discrete_laplace_reach(std: Any, level: float) -> Any:
 class Noise:
     """Independent noise of several released numbers, with one standard deviation.
 
-    `pure` noise has the tails of Laplace noise (or of sums of it), other noise is Gaussian. Noise
-    on whole numbers is `whole`.
+    `pure` noise has the tails of (sums of) Laplace noise, other noise is Gaussian. `whole`: on
+    whole numbers.
     """
 
     std: float
@@ -64,19 +50,15 @@ class Noise:
     whole: bool = True
 
     def width(self, level: float) -> float:
-        """Return how many standard deviations a sum of such noise stays within at this level.
-
-        Sums of Laplace noises lie between one such noise and a Gaussian.
-        """
+        """Return the half width, in standard deviations, for a sum of such noise at this level."""
+        # Sums of Laplace noises lie between one such noise and a Gaussian.
         gaussian = float(norm.ppf(0.5 + level / 2))
         return max(gaussian, -math.log(1.0 - level) / math.sqrt(2.0)) if self.pure else gaussian
 
     def reach(self, level: float) -> float:
-        """Return the standard deviation for `width`, enlarged where noise is on whole numbers.
-
-        Rounding moves a Gaussian by up to a half, and sums of few discrete Laplace noises are at
-        most a half further than continuous ones.
-        """
+        """Return the standard deviation for `width`, enlarged for noise on whole numbers."""
+        # Rounding moves a Gaussian by up to a half; sums of few discrete Laplace noises reach at
+        # most a half further than continuous ones.
         if not self.whole or self.std <= 0:
             return self.std
         width = self.width(level)
@@ -141,27 +123,20 @@ def proportion_equation(
 ) -> Equation:
     """Return the equation of part / (part + other), of noisy sums of so many counts each.
 
-    With `clip` sums below 0 count as 0, which moves them towards the truth. With `sampled` the rows
-    are drawn from a population: part - theta (part + other) then has the variance
-    n theta (1 - theta) more (Wilson 1927).
+    With `clip` sums below 0 count as 0. With `sampled` the rows are drawn from a population.
     """
     a, c = (np.asarray(total, dtype=np.float64) for total in (part, other))
     if clip:
         a, c = np.maximum(a, 0.0), np.maximum(c, 0.0)
-    square = std * std
-    # (1 - theta) part - theta other.
-    equation = Equation(
-        a,
-        a + c,
-        square * np.asarray(cells),
-        square * np.asarray(cells),
-        square * (np.asarray(cells) + np.asarray(others)),
-    )
+    square, cells, others = std * std, np.asarray(cells), np.asarray(others)
+    # The variance of (1 - theta) part - theta other.
+    equation = Equation(a, a + c, square * cells, square * cells, square * (cells + others))
+    # Sampling adds n theta (1 - theta) (Wilson 1927).
     return equation.more(0.0, -(a + c) / 2, -(a + c)) if sampled else equation
 
 
 def proportions(
-    part: Any, other: Any, cells: Any, others: Any, noise: Noise, level: float, *, sampled: bool
+    part: Any, other: Any, cells: Any, others: Any, noise: Noise, level: float, sampled: bool
 ) -> Pair:
     """Return the intervals of part / (part + other); see `proportion_equation`."""
     width = noise.width(level)
@@ -169,3 +144,38 @@ def proportions(
     std = noise.reach(level) + (0.5 / width if sampled else 0.0)
     equation = proportion_equation(part, other, cells, others, std, sampled=sampled)
     return equation.interval(width, 0.0, 1.0)
+
+
+# --- standard errors of moments and roots ---------------------------------------------------------
+
+FOURTH_MOMENT = 5.0  # of noise over its squared variance; 3 for a normal deviate, 6 for a Laplace
+
+
+def moment_errors(
+    mean: Floats, square: Floats, noise: float | Floats, n_noise: Any
+) -> tuple[Floats, Floats]:
+    """Return the standard errors of mean and variance from those of the two moments.
+
+    All are in units of the half width. `n_noise` is the noise of the number of rows, in units of
+    that of the sums: 0 if the number is public.
+    """
+    # A released mean differs from the exact mean m by (noise of the sum - m times the noise of the
+    # number) / released number; m itself is known up to the noise.
+    count = np.square(n_noise)
+    mean_error = noise * np.sqrt(1.0 + count * np.minimum(np.abs(mean) + noise, 1.0) ** 2)
+    moved = square - 0.5 - 2.0 * mean**2
+    # The variance is square - mean**2: on few rows the square of the mean's error counts, too.
+    first_order = noise**2 * (1.0 + 4.0 * mean**2 + count * moved**2)
+    return mean_error, np.sqrt(first_order + FOURTH_MOMENT * mean_error**4)
+
+
+def root_error(value: Floats, error: Floats) -> Floats:
+    """Return the standard error of the square root of a released number that is at least 0.
+
+    If the number moves by k of its standard errors, for any k from 1 to 3, the root moves by at
+    most k of these. Downwards the move per k is largest at the k that ends at 0, upwards at k = 1.
+    """
+    reach = np.clip(value / np.where(error > 0, error, 1.0), 1.0, 3.0)
+    down = (np.sqrt(value) - np.sqrt(np.maximum(value - reach * error, 0.0))) / reach
+    up = np.sqrt(value + error) - np.sqrt(value)
+    return np.maximum(down, up)

@@ -21,23 +21,11 @@ from skdp.confidence.equations import Floats, Noise, Pair, discrete_laplace_reac
 from skdp.core import Session
 from skdp.queries import ColumnCells, Lattice, row_counts
 
-__all__ = [
-    "Limits",
-    "MeanLimits",
-    "MetricLimits",
-    "NoiseLimits",
-    "QuantileLimits",
-    "heavy_z",
-    "plain_ends",
-    "spread_seen",
-    "zoomed",
-]
-
 _CELLS = 12, 10  # of a window: where a population's quantile may be, and where that of the rows
 _LOCATING = Fraction(1, 8)  # of a quantile's share, for the first window
-_LAST = Fraction(3, 8)  # of it, at least, for the last window
+_LAST = Fraction(3, 8)  # least part of a quantile's share for the last window
 _WINDOWS = 6
-_LOST = 1e-3  # chance that a quantile is in none of the windows after the first
+_LOST = 1e-3  # chance that some window after the first misses the quantile
 _CERTAIN = 1 - _LOST / (_WINDOWS - 1)
 
 
@@ -67,9 +55,9 @@ def plain_ends(low: Any, high: Any) -> tuple[Any, Any]:
 
 
 def heavy_z(kurtosis: Any, level: float) -> Any:
-    """Return how many deviations a sum of noises between normal and Laplace stays within.
+    """Return the half width, in deviations, for noise between normal and Laplace by its kurtosis.
 
-    By its excess kurtosis (Cornish & Fisher 1938), and at most that of a single Laplace noise.
+    Cornish & Fisher (1938), with the excess kurtosis; at most the width for a Laplace noise.
     """
     z = float(ndtri(0.5 + level / 2))
     laplace = max(-math.log(1 - level) / math.sqrt(2), z)
@@ -79,10 +67,9 @@ def heavy_z(kurtosis: Any, level: float) -> Any:
 def spread_seen(value: Any, std: Any) -> Floats:
     """Return variances from noisy ones, so that intervals by them hold as often as they say.
 
-    x becomes (x + sqrt(x**2 + 4 std**2)) / 2: above x by std**2 / x where it is clear of noise. So
-    much is needed on average, as the coverage of an interval is concave in its variance. Where
-    noise hides the variance, it is about std. Intervals hold in 94.9 to 95.3% where it is three
-    deviations of noise or more, and in up to 100% below: nothing is known there.
+    x becomes (x + sqrt(x**2 + 4 std**2)) / 2. That adds std**2 / x if x is clear of noise, because
+    the coverage of an interval is concave in its variance; if noise hides x, it is about std.
+    Intervals at 95% hold in 94.9 to 95.3% for x of three deviations of noise or more, else in more.
 
     Examples
     --------
@@ -110,7 +97,7 @@ class NoiseLimits:
     def noise(self, level: float) -> Pair:
         """Return the interval by Laplace or Gaussian noise, whichever is wider."""
         half = Noise(1.0, pure=True).width(level) * self.std
-        # Whole numbers may have discrete noise: Laplace, or Gaussian and rounded.
+        # Whole numbers may have discrete noise: Laplace, or rounded Gaussian.
         discrete = discrete_laplace_reach(np.where(self.std > 0, self.std, 1.0), level)
         discrete = np.maximum(discrete, float(ndtri(0.5 + level / 2)) * self.std + 1.0)
         whole = (self.value == np.rint(self.value)) & (self.std > 0)
@@ -197,11 +184,10 @@ class MetricLimits:
 
 @dataclass(frozen=True)
 class Window:
-    """Noisy counts of a column's rows in the cells between candidates, for one level q.
+    """Noisy counts, of deviation `std`, of a column's rows in cells around the quantile of level q.
 
-    Cell i holds the candidates from edges[i] up to edges[i + 1] - 1; the first cell also has all
-    rows below it, and the last one all rows above. Each count has noise of deviation `std`. Up to
-    `clusters` rows are of one unit, and may move together.
+    Cell i holds the candidates from edges[i] up to edges[i + 1] - 1; the first and last cell also
+    have all rows below and above. Up to `clusters` rows are of one unit, and may move together.
     """
 
     lattice: Lattice
@@ -243,12 +229,12 @@ class Window:
     def between(self, level: float, *, population: bool = False) -> tuple[int, int]:
         """Return the edges of the column between which the quantile is, at a level.
 
-        The rows below an edge e are an integer r. The quantile (any of NumPy's) is e or more if
-        r <= q n - q, and below e if r >= q n + 1 - q. An edge is passed if the excess is further
-        from 0 than that and the noise. All edges on the way from the ends of the window have to be
-        passed, so an end is wrong only where the one edge next to the quantile is passed by noise.
-        This holds for a population, too, although the same rows decided where the window is: beyond
-        its quantile there are at least as many rows below an edge as there are below the quantile.
+        With r rows below an edge e, the quantile (any of NumPy's) is e or more if r <= q n - q, and
+        below e if r >= q n + 1 - q. An edge is passed if the excess is further from 0 than that and
+        the noise. All edges from an end of the window inwards must be passed, so an end is wrong
+        only if noise passes the edge next to the quantile. That also holds for a population,
+        although the same rows decided where the window is: an edge beyond its quantile has at least
+        as many rows below it as the quantile has.
         """
         left, right = self._limits(level, population)
         excess = self.excess
@@ -263,7 +249,7 @@ class Window:
         last = self.lattice.size
         first_edge, last_edge = 0, last
         if level < 1 - 2 * _LOST:
-            # A window that misses the quantile is part of what a level allows.
+            # The chance that a window misses the quantile is a part of 1 - level.
             first_edge, last_edge = self.between(level + _LOST, population=population)
         if self.lattice.step:
             low, high = self.lattice.value(np.array([first_edge, last_edge - 1]))
@@ -274,7 +260,7 @@ class Window:
 
     @property
     def value(self) -> float:
-        """The quantile: where the excess, made to ascend, goes through 0."""
+        """The quantile: where the excess, made monotone, crosses 0."""
         rising = np.maximum.accumulate(self.excess)
         falling = np.minimum.accumulate(self.excess[::-1])[::-1]
         middle = (rising + falling) / 2
@@ -295,7 +281,7 @@ class Window:
 
 
 def _cut(lattice: Lattice, edge: int) -> float:
-    """Return where candidate edge - 1 ends and candidate edge begins."""
+    """Return the border between candidates edge - 1 and edge."""
     below, above = lattice.value(np.array([edge - 1, edge]))
     return float(below / 2 + above / 2)
 
@@ -338,10 +324,10 @@ def zoomed(
 ) -> NDArray[np.object_]:
     """Release counts of cells around quantiles; return their last windows, (n_levels, d).
 
-    The first window has all candidates of a column. The next window leaves out cells that cannot
-    hold the quantile of the rows, or that of the population, by far more than noise. If noise
-    leaves all windows as they are, the next counts get twice the share. The last window gets the
-    rest: when all cells have one candidate, or if less than `_LAST` would remain.
+    The first window has all candidates of a column. Each next window leaves out cells that cannot
+    hold the quantile of the rows or of the population. If noise keeps all windows wide, the next
+    counts get twice the share. The last window gets the rest: when all cells have one candidate, or
+    if less than `_LAST` would remain.
     """
     bounds = zip(low.tolist(), high.tolist(), strict=True)
     lattices = [Lattice(a, b, step, "uniform") for a, b in bounds]
@@ -382,17 +368,17 @@ def _counted(
     share: Fraction,
 ) -> list[Window]:
     """Release the counts of one window of each column."""
-    cuts, kept_edges = [], []
+    cuts, window_edges = [], []
     for lattice, of in zip(lattices, edges, strict=True):
         at = np.array([_cut(lattice, int(edge)) for edge in of[1:-1]])
         keep = np.append(True, at[1:] > at[:-1]) if at.size else np.ones(0, bool)
         cuts.append(at[keep])  # candidates that are the same float share a cell
-        kept_edges.append(np.concatenate([of[:1], of[1:-1][keep], of[-1:]]))
+        window_edges.append(np.concatenate([of[:1], of[1:-1][keep], of[-1:]]))
     release = session.answer(row_counts(ColumnCells(tuple(cuts)), "counts of cells"), share)
     std = float(np.max(release.std))
-    starts = np.cumsum([0, *(len(of) - 1 for of in kept_edges)])
+    starts = np.cumsum([0, *(len(of) - 1 for of in window_edges)])
     clusters = float(session.max_rows_per_unit or 1)
     return [
         Window(lattice, of, release.value[a:b], std, q, session.pure, clusters)
-        for lattice, of, a, b in zip(lattices, kept_edges, starts[:-1], starts[1:], strict=True)
+        for lattice, of, a, b in zip(lattices, window_edges, starts[:-1], starts[1:], strict=True)
     ]

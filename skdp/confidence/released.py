@@ -1,7 +1,4 @@
-"""`Released`: a released number or array with its standard error and its confidence intervals.
-
-Intervals, arithmetic and displays are computed from the released values alone.
-"""
+"""`Released`: a released number or array with its standard error and its confidence intervals."""
 
 from __future__ import annotations
 
@@ -48,24 +45,20 @@ class Released:
         The released values; an array without dimensions for a number. NaN for a metric if noise
         hides all rows.
     std : ndarray
-        Standard error of each entry, in the shape of ``value``. It is relative to the exact answer
-        for the rows clipped to ``bounds``; to first order if the value is a quotient or product.
-        With learned bounds it includes the effect of clipping on ordinary columns, so it also holds
-        for the unclipped rows. This may fail if there are rows far from the others, too few to be
-        seen. With stated bounds it does not include clipping. It never includes sampling. NaN if it
-        is not known: quantiles and costs of trees have errors that depend on private rows, metrics
-        have intervals instead, and bounds may not have been learned well enough (few rows, or more
-        rows beyond them than their noise and tails explain). In the last case the repr asks you to
-        state ``bounds``.
+        Standard error of each entry, in the shape of ``value``, relative to the exact answer for
+        the rows clipped to ``bounds``; to first order for quotients and products. With learned
+        bounds it includes clipping of ordinary columns, so it also holds for the unclipped rows,
+        unless a few rows are far from all others. With stated bounds it does not include clipping.
+        It never includes sampling. NaN if it is not known: quantiles and costs of trees have errors
+        that depend on private rows, metrics have intervals instead, and bounds may not have been
+        learned well enough (few rows, or too many beyond them: state ``bounds`` then).
     privacy : skdp.core.PrivacyCertificate or tuple of them
-        What was released, by which mechanism, at which cost: for every release that the answer was
-        computed from.
+        The certificates of all releases that the answer was computed from.
     bounds : tuple of two ndarrays, or None
         The bounds (low, high) to which cells were clipped, stated or learned; None if there are
         none.
     note : str
-        What else to know about the value and its errors: why an error is NaN, which rows may be in
-        no cell. Otherwise empty.
+        Why an error is NaN, or which rows may be in no cell; usually empty.
     limits : object
         Computes `interval` and `population_interval`. By default from ``std`` alone.
     labels : dict of ndarray
@@ -152,10 +145,10 @@ class Released:
     def interval(self, level: float = 0.95) -> tuple[Any, Any]:
         """Return an interval for the answer without noise, with at least this probability.
 
-        It is for the rows as clipped to ``bounds``, and for each entry by itself. It does not cover
-        a population that the rows were drawn from: see `population_interval`. Its width is that for
-        Laplace noise or for Gaussian noise of this standard error, whichever is wider. For metrics,
-        and for quantiles released with ``intervals=True``, it is computed from noisy counts.
+        It is for the rows clipped to ``bounds``, and for each entry by itself. It does not cover a
+        population: see `population_interval`. Its width is that for Laplace or for Gaussian noise
+        of this standard error, whichever is wider; for metrics, and for quantiles released with
+        ``intervals=True``, it is computed from noisy counts.
 
         Parameters
         ----------
@@ -179,11 +172,10 @@ class Released:
         """Return an interval for the population that the rows were drawn from.
 
         It covers noise and sampling, for each entry by itself: the mean, quantile or metric of the
-        population, after clipping to ``bounds``. It needs rows (or units, with `groups`) that were
-        drawn independently of each other (and of the training of a model) from that population. If
-        several rows are of one unit, the interval of a mean or quantile allows for rows of a unit
-        that are all alike, so it may be far too wide. Coverage is approximate for few rows and for
-        levels near 0 or 1; it is larger if the variance between rows is only bounded.
+        population, clipped to ``bounds``. Rows (units, with `groups`) must have been drawn from it
+        independently of each other and of the training of a model. With units, the interval of a
+        mean or quantile allows for rows of a unit that are all alike, so it may be far too wide.
+        Coverage is approximate for few rows and for levels near 0 or 1.
 
         Parameters
         ----------
@@ -237,7 +229,7 @@ class Released:
     # -- arithmetic ---------------------------------------------------------------------------
 
     def _with(self, value: Any, std: Any, other: Released | None = None) -> Released:
-        """Return what was computed from this answer, and from another."""
+        """Return an answer computed from this one, and from another."""
         certificates = _certificates(self) + (() if other is None else _certificates(other))
         certificates = tuple({id(privacy): privacy for privacy in certificates}.values())
         note = self.note or (other.note if other is not None else "")
@@ -293,7 +285,7 @@ class Released:
         return self
 
     def __array_ufunc__(self, ufunc: Any, method: str, *inputs: Any, **options: Any) -> Any:
-        """Let ``array + answer`` be an answer; every other function gets the values alone."""
+        """Make ``array + answer`` an answer; all other functions get the values alone."""
         reflected = {
             np.add: "__radd__", np.subtract: "__rsub__", np.multiply: "__rmul__",
             np.divide: "__rtruediv__",

@@ -14,7 +14,7 @@ from typing import Any, ClassVar
 import numpy as np
 from numpy.typing import ArrayLike
 
-from skdp.base.callers import told_steps
+from skdp.base.callers import reported_steps
 from skdp.base.classifiers import Floats, LabelledClassifier, TargetRegressor, class_counts
 from skdp.budget import PrivacyBudget
 from skdp.core import Session
@@ -121,7 +121,7 @@ def _descend(
     rounds = _PURE_ROUNDS if session.pure else rounds
     rate = min(_LENGTH / rounds, step / n_columns)
     before = np.zeros_like(scores)
-    for number in told_steps(rounds):
+    for number in reported_steps(rounds):
         # Equal shares: with Gaussian noise, all rounds together are as noisy as one.
         share = session.remaining / (rounds - number)
         release = session.answer(query(scores), share, name=f"{name} {number + 1}")

@@ -18,7 +18,7 @@ from scipy.optimize import least_squares
 from scipy.special import ndtri
 
 from skdp.base.batch_invariant import products
-from skdp.base.callers import told_steps
+from skdp.base.callers import reported_steps
 from skdp.base.classifiers import Floats, LabelledClassifier
 from skdp.base.mixin import WEIGHT_BOUND
 from skdp.budget import PrivacyBudget
@@ -485,7 +485,7 @@ def _descend(
     steps = plan.n_steps
     unit = plan.n * view.radius**2
     rate = plan.rate
-    for step in told_steps(steps):
+    for step in reported_steps(steps):
         query = logistic_gradient(view, plan.constant, theta, offset, plan.clip, most)
         release = session.answer(query, share / steps, name=f"gradient {step + 1}")
         gradient, std = release.value, float(np.mean(release.std))

@@ -30,19 +30,8 @@ from skdp.metrics._regression import (
 Estimate = Released  # the name until 0.2
 
 __all__ = [
-    "ConfusionMatrix",
-    "Estimate",
-    "RegressionErrors",
-    "ScoreHistogram",
-    "accuracy_score",
-    "balanced_accuracy_score",
-    "calibration_curve",
-    "confusion_matrix",
-    "mean_absolute_error",
-    "mean_squared_error",
-    "r2_score",
-    "regression_errors",
-    "roc_auc_score",
-    "roc_curve",
+    "ConfusionMatrix", "Estimate", "RegressionErrors", "ScoreHistogram", "accuracy_score",
+    "balanced_accuracy_score", "calibration_curve", "confusion_matrix", "mean_absolute_error",
+    "mean_squared_error", "r2_score", "regression_errors", "roc_auc_score", "roc_curve",
     "score_histogram",
-]
+]  # fmt: skip

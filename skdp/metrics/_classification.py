@@ -1,8 +1,7 @@
 """Metrics of classifiers on held-out private rows, and noisy counts to compute them from.
 
-Released: how many rows have each pair of a true and a predicted class, are predicted correctly, or
-have a score in each cell of a public grid. Guarantee: a row is in one cell
-(`skdp.queries.MarginalCells`); everything else is computed from the noisy counts.
+Each row is in one cell: of true and predicted classes, of correct predictions, or of scores.
+Metrics are computed from the noisy counts of these cells.
 """
 
 from __future__ import annotations
@@ -35,19 +34,7 @@ from skdp.parameters import check_length, different_labels, shown
 from skdp.queries import MAX_TABLE, MarginalCells, row_counts
 from skdp.tabular import Bins, CodedRows, check_outcomes, check_scores
 
-__all__ = [
-    "ConfusionMatrix",
-    "ScoreHistogram",
-    "accuracy_score",
-    "balanced_accuracy_score",
-    "calibration_curve",
-    "confusion_matrix",
-    "roc_auc_score",
-    "roc_curve",
-    "score_histogram",
-]
-
-_CLEAR = 2.0  # times what noise may be, above which a class is clear of it
+_CLEAR = 2.0  # a class is clear of noise if its count is above this many widths of noise
 _MOST_BINS = 1000
 # Columns of the rows of `check_outcomes`.
 _TRUE, _PREDICTED, _RIGHT = 0, 1, 2
@@ -82,6 +69,44 @@ TEXTS = {
             The number of cells from 0 to 1, finer towards the ends; or public edges in increasing
             order. A score outside the edges counts in the nearest cell.
         """,
+    "predictions": """
+        Parameters
+        ----------
+        {y_true}
+        {y_pred}
+        {labels}
+        {privacy}
+        """,
+    "histogram": """
+        Parameters
+        ----------
+        {y_true}
+        {scores}
+        {bins}
+        {privacy}
+        """,
+    "calibration": """
+        prob_true : Released
+            Of shape (n_bins,). If noise hides the rows of a cell, it is NaN, with the whole range
+            as interval. The intervals hold individually, not jointly.
+        prob_pred : ndarray of shape (n_bins,)
+            The middle of each cell, not the mean score of its rows as in scikit-learn, which is
+            somewhere in the cell: hold shares against `edges`.
+        edges : ndarray of shape (n_bins + 1,)
+            Edges of the cells. Scores are calibrated in a cell if the share is between its edges.
+        """,
+    "threshold": """
+        Parameters
+        ----------
+        threshold : float, default=0.5
+            One of the edges.
+        """,
+    "no_edge": """
+        Raises
+        ------
+        ValueError
+            If the threshold is not an edge.
+        """,
     "raises": """
         Raises
         ------
@@ -90,9 +115,20 @@ TEXTS = {
             then charged.
         {charge_raises}
         """,
+    # Parts of the Notes.
+    "counts": """
+        *Sensitivity*: 1 if a row is added or removed, 2 (L1) if one is replaced. *Mechanism*:
+        discrete Laplace, or rounded Gaussian if delta > 0.
+        """,
     "public_model": """
         The model must be public, or trained privately, and each prediction must depend on its own
         row alone.
+        """,
+    "scored": """
+        >>> import numpy as np
+        >>> from skdp import metrics
+        >>> score = np.linspace(0, 1, 2000)
+        >>> y = (np.arange(2000) * 7 % 10 / 10 < score).astype(int)
         """,
 }
 documented = documenter(TEXTS)
@@ -114,14 +150,14 @@ def _classes(labels: Any, *, exactly: int | None = None) -> tuple[NDArray, NDArr
 
 
 def context_of(name: str, arguments: Mapping[str, Any]) -> CallContext:
-    """Return the context of a call of this function with these arguments, others ignored."""
+    """Return the context of a call with these arguments; others are ignored."""
     names = ["epsilon", "delta", "budget", "random_state", "groups", "max_rows_per_unit"]
     return CallContext(name, **{key: arguments[key] for key in names})
 
 
 @dataclass(frozen=True)
 class _Counts:
-    """A released table of counts of some columns, and the classes that its axes stand for."""
+    """Released counts, and the classes of their axes."""
 
     values: Floats
     noise: Noise
@@ -161,21 +197,12 @@ def _outcomes(columns: tuple[int, ...], name: str, arguments: Mapping[str, Any])
 def _share(
     counts: Any, part: Any, other: Any, cells: Any = 1, others: Any = 1, *, mean: bool = False
 ) -> Released:
-    """Return part / (part + other), sums of so many noisy counts, or the mean of such shares.
-
-    `counts` has the noise of a count and the certificate.
-    """
+    """Return part / (part + other), sums of so many noisy counts, or the mean of such shares."""
     noise: Noise = counts.noise
     value = proportion_equation(part, other, cells, others, noise.std, sampled=False).root
-    limits = _mean_limits if mean else _share_limits
+    limits = _mean_limits if mean else proportions
     ends = partial(limits, part, other, cells, others, noise)
     return released_metric(value.mean() if mean else value, ends, counts.privacy)
-
-
-def _share_limits(
-    part: Any, other: Any, cells: Any, others: Any, noise: Noise, level: float, sampled: bool
-) -> Pair:
-    return proportions(part, other, cells, others, noise, level, sampled=sampled)
 
 
 def _mean_limits(
@@ -183,9 +210,8 @@ def _mean_limits(
 ) -> Pair:
     """Return the ends of a mean of independent shares from those of each share.
 
-    If every class is clear of its noise, squared distances to the ends add up (Zou & Donner 2008);
-    shares are not clipped to [0, 1] before, because noise may have moved them out. Otherwise the
-    ends are the means of joint ones, each at the level to the power of 1 over their number.
+    If every class is clear of noise, squared distances to the ends add up (Zou & Donner 2008), for
+    shares that are not clipped to [0, 1]. Otherwise the ends are the means of joint intervals.
     """
     size, width = len(part), noise.width(level)
     reach = noise.std * np.sqrt(np.add(cells, others))
@@ -202,8 +228,7 @@ def _mean_limits(
         )
         inside = np.clip(equation.root.mean(), 0.0, 1.0)
         return np.maximum(inside - down, 0.0), np.minimum(inside + up, 1.0)
-    each = level ** (1.0 / size)
-    low, high = proportions(part, other, cells, others, noise, each, sampled=sampled)
+    low, high = proportions(part, other, cells, others, noise, level ** (1.0 / size), sampled)
     return low.mean(), high.mean()
 
 
@@ -306,12 +331,7 @@ def confusion_matrix(
 ) -> ConfusionMatrix:
     """Return how many held-out private rows have each pair of true and predicted class.
 
-    Parameters
-    ----------
-    {y_true}
-    {y_pred}
-    {labels}
-    {privacy}
+    {predictions}
 
     Returns
     -------
@@ -322,10 +342,10 @@ def confusion_matrix(
 
     Notes
     -----
-    **Privacy.** *Released*: a count for each pair of classes. *Sensitivity*: 1 if a row is added
-    or removed, 2 (L1) if one is replaced. *Mechanism*: discrete Laplace, or rounded Gaussian if
-    delta > 0. *Charged*: (epsilon, delta), once, as "confusion_matrix". The model must be public,
-    or trained privately, and each prediction must depend on its own row alone.
+    **Privacy.** *Released*: a count for each pair of classes.
+    {counts}
+    *Charged*: (epsilon, delta), once, as "confusion_matrix".
+    {public_model}
 
     Examples
     --------
@@ -348,12 +368,7 @@ def confusion_matrix(
 def accuracy_score(counts: _Counts) -> Released:
     """Return the share of held-out private rows that are predicted correctly.
 
-    Parameters
-    ----------
-    {y_true}
-    {y_pred}
-    {labels}
-    {privacy}
+    {predictions}
 
     Returns
     -------
@@ -366,10 +381,9 @@ def accuracy_score(counts: _Counts) -> Released:
     Notes
     -----
     **Privacy.** *Released*: how many rows are predicted correctly, and how many wrongly.
-    *Sensitivity*: 1 if a row is added or removed, 2 (L1) if one is replaced. *Mechanism*: discrete
-    Laplace, or rounded Gaussian if delta > 0. *Charged*: (epsilon, delta), once, as
-    "accuracy_score". The model must be public, or trained privately, and each prediction must
-    depend on its own row alone.
+    {counts}
+    *Charged*: (epsilon, delta), once, as "accuracy_score".
+    {public_model}
 
     Examples
     --------
@@ -387,12 +401,7 @@ def accuracy_score(counts: _Counts) -> Released:
 def balanced_accuracy_score(counts: _Counts) -> Released:
     """Return the mean, over classes, of the share of private rows that are predicted correctly.
 
-    Parameters
-    ----------
-    {y_true}
-    {y_pred}
-    {labels}
-    {privacy}
+    {predictions}
 
     Returns
     -------
@@ -404,11 +413,10 @@ def balanced_accuracy_score(counts: _Counts) -> Released:
 
     Notes
     -----
-    **Privacy.** *Released*: for each class, how many of its rows are predicted correctly, and how
-    many wrongly. *Sensitivity*: 1 if a row is added or removed, 2 (L1) if one is replaced.
-    *Mechanism*: discrete Laplace, or rounded Gaussian if delta > 0. *Charged*: (epsilon, delta),
-    once, as "balanced_accuracy_score". The model must be public, or trained privately, and each
-    prediction must depend on its own row alone.
+    **Privacy.** *Released*: for each class, how many rows are predicted correctly and wrongly.
+    {counts}
+    *Charged*: (epsilon, delta), once, as "balanced_accuracy_score".
+    {public_model}
 
     Examples
     --------
@@ -427,13 +435,13 @@ def balanced_accuracy_score(counts: _Counts) -> Released:
 
 
 def _auc_equation(
-    positive: Floats, negative: Floats, std: float, ties: float, *, sampled: bool
+    positive: Floats, negative: Floats, std: float, ties: float, sampled: bool = False
 ) -> Equation:
     """Return the equation of the share of pairs in which the positive row has the larger score.
 
-    Pairs within a cell count as `ties`. The variance of noise is computed from noisy counts, which
-    makes it larger on average. With `sampled` the largest variance of an AUC is added (Birnbaum &
-    Klose 1957): theta (1 - theta) over the smaller class.
+    Pairs within a cell count as `ties`. The variance is computed from noisy counts, so it is too
+    large on average. With `sampled` the largest variance of an AUC is added: theta (1 - theta) over
+    the smaller class (Birnbaum & Klose 1957).
     """
     p, n, square = positive.sum(), negative.sum(), std * std
     below = np.concatenate([[0.0], np.cumsum(negative)[:-1]]) + ties * negative
@@ -455,13 +463,10 @@ def _auc_limits(
     positive: Floats, negative: Floats, noise: Noise, level: float, sampled: bool
 ) -> Pair:
     """Return the ends for scores that are not binned: all ties lost, all ties won."""
-    width = noise.width(level)
-    std = noise.reach(level)
     if not (positive.sum() > 0 and negative.sum() > 0):
         return np.array(0.0), np.array(1.0)
-    lost, won = (
-        _auc_equation(positive, negative, std, ties, sampled=sampled) for ties in (0.0, 1.0)
-    )
+    width, std = noise.width(level), noise.reach(level)
+    lost, won = (_auc_equation(positive, negative, std, ties, sampled) for ties in (0.0, 1.0))
     return lost.interval(width, 0.0, 1.0)[0], won.interval(width, 0.0, 1.0)[1]
 
 
@@ -469,13 +474,13 @@ def _rate_limits(
     part: Floats, other: Floats, cells: NDArray, noise: Noise, level: float, sampled: bool
 ) -> Pair:
     """Return the ends of shares of a class, of which the first is 0 and the last is 1."""
-    equation_limits = proportions(part, other, cells, cells[::-1], noise, level, sampled=sampled)
-    low, high = (np.array(end) for end in equation_limits)
+    low, high = proportions(part, other, cells, cells[::-1], noise, level, sampled)
     low[0] = high[0] = 0.0
     low[-1] = high[-1] = 1.0
     return low, high
 
 
+@documented
 @dataclass(frozen=True, eq=False, repr=False)
 class ScoreHistogram:
     """Noisy counts of scores of two classes, and metrics computed from them at no further cost.
@@ -524,7 +529,7 @@ class ScoreHistogram:
             scores, so it is at least as long as the share of such pairs.
         """
         negative, positive = self._sides
-        value = _auc_equation(positive, negative, self.noise.std, 0.5, sampled=False).root
+        value = _auc_equation(positive, negative, self.noise.std, 0.5).root
         if not (positive.sum() > 0 and negative.sum() > 0):
             value = np.array(np.nan)
         limits = partial(_auc_limits, positive, negative, self.noise)
@@ -573,14 +578,7 @@ class ScoreHistogram:
 
         Returns
         -------
-        prob_true : Released
-            Of shape (n_bins,). If noise hides the rows of a cell, it is NaN, with the whole range
-            as interval. The intervals hold individually, not jointly.
-        prob_pred : ndarray of shape (n_bins,)
-            The middle of each cell, not the mean score of its rows as in scikit-learn, which is
-            somewhere in the cell: hold shares against `edges`.
-        edges : ndarray of shape (n_bins + 1,)
-            Edges of the cells. Scores are calibrated in a cell if the share is between its edges.
+        {calibration}
 
         Raises
         ------
@@ -592,10 +590,10 @@ class ScoreHistogram:
         integral = isinstance(wanted, numbers.Integral) and not isinstance(wanted, bool)
         if not integral or not 1 <= wanted <= size or size % int(wanted):
             raise ValueError(f"n_bins must be a divisor of the number of cells, {size}")
-        each = size // int(wanted)
-        negative, positive = (side.reshape(-1, each).sum(axis=1) for side in self._sides)
-        edges = self.edges[::each].copy()
-        shares = _share(self, positive, negative, each, each)
+        width = size // int(wanted)
+        negative, positive = (side.reshape(-1, width).sum(axis=1) for side in self._sides)
+        edges = self.edges[::width].copy()
+        shares = _share(self, positive, negative, width, width)
         low, high = shares.interval()
         value = np.where((low <= 0) & (high >= 1), np.nan, shares.value)  # noise hides the rows
         return replace(shares, value=value), (edges[:-1] + edges[1:]) / 2, edges
@@ -603,20 +601,14 @@ class ScoreHistogram:
     def accuracy(self, threshold: float = 0.5) -> Released:
         """Return the accuracy of predicting "positive" for scores of at least a threshold.
 
-        Parameters
-        ----------
-        threshold : float, default=0.5
-            One of the edges.
+        {threshold}
 
         Returns
         -------
         accuracy : Released
             `accuracy_score` has less noise.
 
-        Raises
-        ------
-        ValueError
-            If the threshold is not an edge.
+        {no_edge}
         """
         k, size = self._place(threshold), len(self.edges) - 1
         negative, positive = self._sides
@@ -627,19 +619,13 @@ class ScoreHistogram:
     def balanced_accuracy(self, threshold: float = 0.5) -> Released:
         """Return the balanced accuracy of predicting "positive" for scores of at least a threshold.
 
-        Parameters
-        ----------
-        threshold : float, default=0.5
-            One of the edges.
+        {threshold}
 
         Returns
         -------
         balanced_accuracy : Released
 
-        Raises
-        ------
-        ValueError
-            If the threshold is not an edge.
+        {no_edge}
         """
         k, size = self._place(threshold), len(self.edges) - 1
         negative, positive = self._sides
@@ -657,10 +643,9 @@ class ScoreHistogram:
 
 
 def _bins(bins: Any, *, even: bool) -> Bins:
-    """Return the cells of scores; errors name the parameter.
+    """Return the cells of scores, if not `even` of equal widths of arcsin(sqrt(score)).
 
-    Cells that need not be even have equal widths of arcsin(sqrt(score)). So they are finer towards
-    0 and 1, where scores lie close together, and fewer pairs of rows share a cell.
+    These are finer towards 0 and 1, where scores lie close together: fewer pairs share a cell.
     """
     problem = f"bins must be a number of cells from 2 to {_MOST_BINS}, or edges that increase"
     if isinstance(bins, numbers.Integral) and not isinstance(bins, bool):
@@ -710,12 +695,7 @@ def score_histogram(
 
     The ROC curve, its area, calibration and accuracies can be computed from it, all for one charge.
 
-    Parameters
-    ----------
-    {y_true}
-    {scores}
-    {bins}
-    {privacy}
+    {histogram}
 
     Returns
     -------
@@ -725,17 +705,14 @@ def score_histogram(
 
     Notes
     -----
-    **Privacy.** *Released*: a count for each class and cell. *Sensitivity*: 1 if a row is added or
-    removed, 2 (L1) if one is replaced. *Mechanism*: discrete Laplace, or rounded Gaussian if
-    delta > 0. *Charged*: (epsilon, delta), once, as "score_histogram". The model must be public, or
-    trained privately, and each score must depend on its own row alone.
+    **Privacy.** *Released*: a count for each class and cell.
+    {counts}
+    *Charged*: (epsilon, delta), once, as "score_histogram". The model must be public, or trained
+    privately, and each score must depend on its own row alone.
 
     Examples
     --------
-    >>> import numpy as np
-    >>> from skdp import metrics
-    >>> score = np.linspace(0, 1, 2000)
-    >>> y = (np.arange(2000) * 7 % 10 / 10 < score).astype(int)
+    {scored}
     >>> histogram = metrics.score_histogram(y, score, labels=[0, 1])
     >>> auc, (prob_true, prob_pred, edges) = histogram.roc_auc(), histogram.calibration_curve(10)
     >>> bool(abs(float(auc) - 0.83) < 0.05), prob_true.value.shape
@@ -749,12 +726,7 @@ def score_histogram(
 def roc_auc_score(histogram: ScoreHistogram) -> Released:
     """Return the area under the ROC curve of held-out private rows.
 
-    Parameters
-    ----------
-    {y_true}
-    {scores}
-    {bins}
-    {privacy}
+    {histogram}
 
     Returns
     -------
@@ -772,10 +744,7 @@ def roc_auc_score(histogram: ScoreHistogram) -> Released:
 
     Examples
     --------
-    >>> import numpy as np
-    >>> from skdp import metrics
-    >>> score = np.linspace(0, 1, 2000)
-    >>> y = (np.arange(2000) * 7 % 10 / 10 < score).astype(int)
+    {scored}
     >>> auc = metrics.roc_auc_score(y, score, labels=[0, 1])
     >>> bool(abs(float(auc) - 0.83) < 0.05)
     True
@@ -788,12 +757,7 @@ def roc_auc_score(histogram: ScoreHistogram) -> Released:
 def roc_curve(histogram: ScoreHistogram) -> tuple[Released, Released, Floats]:
     """Return the ROC curve of held-out private rows at the edges of the cells.
 
-    Parameters
-    ----------
-    {y_true}
-    {scores}
-    {bins}
-    {privacy}
+    {histogram}
 
     Returns
     -------
@@ -811,10 +775,7 @@ def roc_curve(histogram: ScoreHistogram) -> tuple[Released, Released, Floats]:
 
     Examples
     --------
-    >>> import numpy as np
-    >>> from skdp import metrics
-    >>> score = np.linspace(0, 1, 2000)
-    >>> y = (np.arange(2000) * 7 % 10 / 10 < score).astype(int)
+    {scored}
     >>> fpr, tpr, thresholds = metrics.roc_curve(y, score, labels=[0, 1], bins=10)
     >>> tpr.value.shape, thresholds.shape
     ((11,), (11,))
@@ -838,14 +799,7 @@ def calibration_curve(histogram: ScoreHistogram) -> tuple[Released, Floats, Floa
 
     Returns
     -------
-    prob_true : Released
-        Of shape (n_bins,). If noise hides the rows of a cell, it is NaN, with the whole range as
-        interval.
-    prob_pred : ndarray of shape (n_bins,)
-        The middle of each cell, not the mean score of its rows as in scikit-learn, which is
-        somewhere in the cell: hold shares against `edges`.
-    edges : ndarray of shape (n_bins + 1,)
-        Edges of the cells. Scores are calibrated in a cell if the share is between its edges.
+    {calibration}
 
     {raises}
 
@@ -856,10 +810,7 @@ def calibration_curve(histogram: ScoreHistogram) -> tuple[Released, Floats, Floa
 
     Examples
     --------
-    >>> import numpy as np
-    >>> from skdp import metrics
-    >>> score = np.linspace(0, 1, 2000)
-    >>> y = (np.arange(2000) * 7 % 10 / 10 < score).astype(int)
+    {scored}
     >>> prob_true, prob_pred, edges = metrics.calibration_curve(y, score, labels=[0, 1], bins=5)
     >>> bool(np.abs(prob_true.value - prob_pred).max() < 0.1)
     True

@@ -1,15 +1,13 @@
 """R², mean squared and mean absolute error of predictions on held-out private rows.
 
-Released: sums and sums of squares of the errors of predictions and of the targets, with the number
-of rows, under one noise. Guarantee: that of `skdp.queries.moments`; everything else is computed
-from its answer.
+Released are sums and sums of squares of errors and targets, and the number of rows, in one vector.
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
@@ -28,14 +26,6 @@ from skdp.parameters import Reals, shown
 from skdp.planning import bounds_in
 from skdp.queries import LearnedBox, moments
 from skdp.tabular import check_errors
-
-__all__ = [
-    "RegressionErrors",
-    "mean_absolute_error",
-    "mean_squared_error",
-    "r2_score",
-    "regression_errors",
-]
 
 _LARGEST_BOUND, _SMALLEST_BOUND = 1e100, 1e-100
 _UNKNOWN = (
@@ -65,6 +55,28 @@ documented = documenter(
                 The bound to which absolute errors are clipped, from public knowledge. ``"private"``
                 learns it, for 14 to 80% of the allowance.
             """,
+        "errors_and_targets": """
+            Parameters
+            ----------
+            {numbers}
+            {y_pred}
+            {target_bounds}
+            {privacy}
+            """,
+        "errors": """
+            Parameters
+            ----------
+            {numbers}
+            {y_pred}
+            {max_error}
+            {privacy}
+            """,
+        "line": """
+            >>> import numpy as np
+            >>> from skdp import metrics
+            >>> x = np.linspace(-1, 1, 5000)
+            >>> y = x + np.sin(x * 1e4) / 4
+            """,
     }
 )
 
@@ -73,11 +85,10 @@ documented = documenter(
 class _Sums:
     """Noisy sums over the rows, all with one standard deviation.
 
-    Errors are u + 1 in [0, 2], in units of half of `most`, to which they are clipped. Targets are v
-    in [-1, 1], in units of `target_half`, half the width of their bounds. The sums are those of u,
-    of u**2 - 1/2, of v and of v**2 - 1/2 (NaN without targets), and the number of rows. `clipped`
-    has what learned bounds may have clipped of the means of u + 1 and of its square, and of the
-    variance of v.
+    Errors are u + 1 in [0, 2], in units of half of `most`, their bound. Targets are v in [-1, 1],
+    in units of `target_half`, half the width of their bounds. The sums are those of u, u**2 - 1/2,
+    v and v**2 - 1/2 (NaN without targets). `clipped`: the errors due to learned bounds of the means
+    of u + 1 and (u + 1)**2, and of the variance of v.
     """
 
     first: float
@@ -111,9 +122,9 @@ class _Sums:
     def unexplained(self) -> Equation:
         """Return the equation of 1 - R²: n sum of squared errors, over n**2 times the variance.
 
-        Both are of degree two in the sums. Noise of variance s**2 moves them by s**2 |g|**2 with
-        the gradient g, and by two terms with the Hessian H: a bias s**2 tr(H) / 2, which is
-        subtracted, and a variance s**4 |H|**2 / 2 of Gaussian noise, of which twice is allowed for.
+        Both are of degree two in the sums, with gradient g and Hessian H. Noise of variance s**2
+        adds the bias s**2 tr(H) / 2, which is subtracted, and the variance s**2 |g|**2 +
+        s**4 |H|**2 / 2 if it is Gaussian; twice the second term is allowed for.
         """
         s2, n = self.noise.std**2, self.n
         scale = (self.most / 2 / self.target_half) ** 2
@@ -317,26 +328,17 @@ def _errors(name: str, arguments: Mapping[str, Any]) -> RegressionErrors:
         n = float(count.value)
         privacy = session.certificate()
         noise = Noise(float(np.max(first.std)) * n, session.pure, whole=False)
-    first_sums, second_sums = first.value * n, (second.value - 0.5) * n
-    unlearned = 0.0, 0.0, 0.0
-    sums = _Sums(
-        float(first_sums[-1]), float(second_sums[-1]), n, float(high[-1]), noise, unlearned,
-        learned is not None,
-    )  # fmt: skip
-    if targets:
-        half = float(high[0] / 2 - low[0] / 2)
-        sums = replace(
-            sums,
-            target_first=float(first_sums[0]),
-            target_second=float(second_sums[0]),
-            target_half=half,
-        )
+    half, max_error = float(high[0] / 2 - low[0] / 2), float(high[-1])
+    clipped = 0.0, 0.0, 0.0
     if learned is not None:
         middle = float(low[0] / 2 + high[0] / 2 + first.value[0] * (high[0] - low[0]) / 2)
-        clipped = _clipped(learned, most, pair, sums, middle if targets else math.nan)
-        sums = replace(sums, clipped=clipped)
+        clipped = _clipped(learned, most is None, pair is None, max_error / 2, half, middle)
+    first_sums, second_sums = first.value * n, (second.value - 0.5) * n
+    of_errors = float(first_sums[-1]), float(second_sums[-1])
+    of_targets = (float(first_sums[0]), float(second_sums[0]), half) if targets else ()
+    sums = _Sums(*of_errors, n, max_error, noise, clipped, learned is not None, *of_targets)
     bounds = (float(low[0]), float(high[0])) if targets else None
-    return RegressionErrors(float(high[-1]), bounds, privacy, sums)
+    return RegressionErrors(max_error, bounds, privacy, sums)
 
 
 def _used(
@@ -357,22 +359,24 @@ def _used(
 
 def _clipped(
     learned: LearnedBox,
-    most: float | None,
-    pair: tuple[float, float] | None,
-    sums: _Sums,
+    error_learned: bool,
+    target_learned: bool,
+    error_half: float,
+    target_half: float,
     middle: float,
 ) -> tuple[float, float, float]:
     """Return what learned bounds may have clipped of the means; 0 of what is stated."""
-    half = sums.most / 2
     centers = np.zeros(len(learned.low))
-    if len(centers) > 1:
+    targets = len(centers) > 1
+    if targets:
         centers[0] = middle
     products = learned.product_errors(centers).diagonal()
     absolute = squared = variance = 0.0
-    if most is None:
-        absolute, squared = float(learned.mean_error()[-1]) / half, float(products[-1]) / half**2
-    if len(centers) > 1 and pair is None:
-        variance = float(products[0]) / sums.target_half**2
+    if error_learned:
+        absolute = float(learned.mean_error()[-1]) / error_half
+        squared = float(products[-1]) / error_half**2
+    if targets and target_learned:
+        variance = float(products[0]) / target_half**2
     return absolute, squared, variance
 
 
@@ -392,12 +396,7 @@ def regression_errors(
 ) -> RegressionErrors:
     """Return R², mean squared and mean absolute error of held-out private rows, for one charge.
 
-    Parameters
-    ----------
-    {numbers}
-    {y_pred}
-    {target_bounds}
-    {privacy}
+    {errors_and_targets}
 
     Returns
     -------
@@ -410,16 +409,13 @@ def regression_errors(
     **Privacy.** *Released*: bounds, if not stated, then sums and sums of squares of errors and
     targets, in units of half the width of their bounds, with the number of rows. *Sensitivity*:
     that of `skdp.queries.moments` of two columns. *Mechanism*: K-norm noise, or rounded Gaussian if
-    delta > 0. *Charged*: (epsilon, delta), once, as "regression_errors". The model must be public,
-    or trained privately, and each prediction must depend on its own row alone.
+    delta > 0. *Charged*: (epsilon, delta), once, as "regression_errors".
+    {public_model}
 
     Examples
     --------
-    >>> import numpy as np
-    >>> from skdp import metrics
-    >>> x = np.linspace(-1, 1, 5000)
-    >>> errors = metrics.regression_errors(x + np.sin(x * 1e4) / 4, x, target_bounds=(-2, 2),
-    ...     max_error=0.5)
+    {line}
+    >>> errors = metrics.regression_errors(y, x, target_bounds=(-2, 2), max_error=0.5)
     >>> bool(0.8 < float(errors.r2()) < 1), bool(abs(float(errors.mae()) - 0.16) < 0.05)
     (True, True)
     """
@@ -431,12 +427,7 @@ def regression_errors(
 def r2_score(errors: RegressionErrors) -> Released:
     """Return the coefficient of determination R² of held-out private rows.
 
-    Parameters
-    ----------
-    {numbers}
-    {y_pred}
-    {target_bounds}
-    {privacy}
+    {errors_and_targets}
 
     Returns
     -------
@@ -452,10 +443,7 @@ def r2_score(errors: RegressionErrors) -> Released:
 
     Examples
     --------
-    >>> import numpy as np
-    >>> from skdp import metrics
-    >>> x = np.linspace(-1, 1, 5000)
-    >>> y = x + np.sin(x * 1e4) / 4
+    {line}
     >>> r2 = metrics.r2_score(y, x, target_bounds=(-2, 2), max_error=0.5)
     >>> bool(0.8 < float(r2) < 1)
     True
@@ -478,12 +466,7 @@ def mean_squared_error(
 ) -> Released:
     """Return the mean squared error of held-out private rows.
 
-    Parameters
-    ----------
-    {numbers}
-    {y_pred}
-    {max_error}
-    {privacy}
+    {errors}
 
     Returns
     -------
@@ -497,15 +480,13 @@ def mean_squared_error(
     **Privacy.** *Released*: a bound, if not stated, then the sums of errors and of their squares,
     in units of half the width of this bound, with the number of rows. *Sensitivity*: that of
     `skdp.queries.moments` of one column. *Mechanism*: K-norm noise, or rounded Gaussian if
-    delta > 0. *Charged*: (epsilon, delta), once, as "mean_squared_error". The model must be public,
-    or trained privately, and each prediction must depend on its own row alone.
+    delta > 0. *Charged*: (epsilon, delta), once, as "mean_squared_error".
+    {public_model}
 
     Examples
     --------
-    >>> import numpy as np
-    >>> from skdp import metrics
-    >>> x = np.linspace(-1, 1, 5000)
-    >>> error = metrics.mean_squared_error(x + np.sin(x * 1e4) / 4, x, max_error=0.5)
+    {line}
+    >>> error = metrics.mean_squared_error(y, x, max_error=0.5)
     >>> bool(abs(float(error) - 0.031) < 0.01)
     True
     """
@@ -517,12 +498,7 @@ def mean_squared_error(
 def mean_absolute_error(errors: RegressionErrors) -> Released:
     """Return the mean absolute error of held-out private rows.
 
-    Parameters
-    ----------
-    {numbers}
-    {y_pred}
-    {max_error}
-    {privacy}
+    {errors}
 
     Returns
     -------
@@ -538,10 +514,8 @@ def mean_absolute_error(errors: RegressionErrors) -> Released:
 
     Examples
     --------
-    >>> import numpy as np
-    >>> from skdp import metrics
-    >>> x = np.linspace(-1, 1, 5000)
-    >>> error = metrics.mean_absolute_error(x + np.sin(x * 1e4) / 4, x, max_error=0.5)
+    {line}
+    >>> error = metrics.mean_absolute_error(y, x, max_error=0.5)
     >>> bool(abs(float(error) - 0.16) < 0.05)
     True
     """

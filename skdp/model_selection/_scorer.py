@@ -22,12 +22,12 @@ from sklearn.pipeline import FeatureUnion, Pipeline
 from sklearn.preprocessing import FunctionTransformer
 from sklearn.utils.metadata_routing import MetadataRequest
 
+from skdp._docstrings import shared_texts
 from skdp.base import AmbientBudgetMixin, CallContext
 from skdp.base.batch_invariant import exact_rows, row_sums
 from skdp.base.context import public_key
 from skdp.budget import Cost, PrivacyBudget
 from skdp.core import UserFunction
-from skdp.parameters import shared_texts
 from skdp.queries import score_mean
 from skdp.tabular import is_parts, keeps_types, opaque_rows
 from skdp.user_code import or_raise

@@ -2,6 +2,7 @@
 
 from skdp.preprocessing._discretizer import DPKBinsDiscretizer
 from skdp.preprocessing._encoders import DPOneHotEncoder, DPOrdinalEncoder
+from skdp.preprocessing._quantiles import DPQuantileTransformer, DPRobustScaler
 from skdp.preprocessing._scalers import DPMinMaxScaler, DPStandardScaler
 
 __all__ = [
@@ -9,5 +10,7 @@ __all__ = [
     "DPMinMaxScaler",
     "DPOneHotEncoder",
     "DPOrdinalEncoder",
+    "DPQuantileTransformer",
+    "DPRobustScaler",
     "DPStandardScaler",
 ]

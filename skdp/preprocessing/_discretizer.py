@@ -1,8 +1,7 @@
 """Columns in bins: `DPKBinsDiscretizer`.
 
-Released are quantiles of each column, within bounds that are stated or learned; with equal widths
-only the bounds, and with stated ones nothing. A fit is (epsilon, delta)-differentially private as a
-whole, purely where ``delta=0``.
+A fit releases bounds, unless they are stated, and quantiles of each column, unless bins have equal
+widths.
 """
 
 from __future__ import annotations
@@ -13,6 +12,7 @@ from typing import Any, ClassVar, Self
 import numpy as np
 from numpy.typing import ArrayLike
 
+from skdp._docstrings import documenter
 from skdp.base import names_of
 from skdp.base.expected_error import (
     ExpectedErrorMixin,
@@ -27,14 +27,15 @@ from skdp.core import Box
 from skdp.exceptions import outside_level
 from skdp.parameters import STEP, Integers, Table
 from skdp.planning import bounds_in
-from skdp.quantile import DPQuantile
-from skdp.queries import Quantiles, multiples
+from skdp.quantile import TEXTS, DPQuantile, check_multiples
+from skdp.queries import Quantiles
 from skdp.tabular import as_dense, check_public_array
 
 # Candidates for a quantile are half as far apart: edges of one value that many rows have.
 _EQUAL = 2.0**-17
 
 
+@documenter(TEXTS)
 class DPKBinsDiscretizer(ExpectedErrorMixin, Transformer):
     """Put columns into bins: between private quantiles, or of equal width.
 
@@ -55,18 +56,11 @@ class DPKBinsDiscretizer(ExpectedErrorMixin, Transformer):
         column name to (low, high); values beyond them are in the first or the last bin.
         ``"private"`` learns them; with ``strategy="quantile"`` for at most a fifth of the
         allowance.
-    step : float or None, default=None
-        With quantiles: the candidates for an edge are the multiples of `step` within the bounds,
-        for example 1.0 for integers. None: about 2**18 to 2**19 equally spaced points.
-    prior : {"uniform", "log"}, default="uniform"
-        With quantiles and without a step: ``"uniform"`` candidates are equally spaced; the spacing
-        of ``"log"`` candidates grows with the distance from 0, which suits amounts of money.
+    {candidates}
     epsilon : float, default=1.0
     delta : float, default=0.0
         In [0, 1). Above zero, the losses of columns and rounds add up less quickly.
-    max_rows_per_unit : int or "private", default="private"
-    budget : PrivacyBudget or None, default=None
-    random_state : int, RandomState or None, default=None
+    {fit}
 
     Attributes
     ----------
@@ -78,16 +72,9 @@ class DPKBinsDiscretizer(ExpectedErrorMixin, Transformer):
         Number of bins of each column. Fewer than `n_bins` if released quantiles coincide, for
         example because many rows have the same value.
     bounds_ : tuple of two ndarrays of shape (n_features,)
-    n_features_in_, feature_names_in_ : int, ndarray of shape (n_features_in_,)
-    max_rows_per_unit_ : int
-    privacy_ : skdp.core.PrivacyCertificate
+    {fitted}
 
-    Raises
-    ------
-    TypeError, ValueError
-        In `fit`, before anything is charged: a parameter out of its range, X not a dense table of
-        finite numbers.
-    BudgetExceededError, SealedBudgetError, LedgerError
+    {fit_raises}
 
     See Also
     --------
@@ -174,27 +161,9 @@ class DPKBinsDiscretizer(ExpectedErrorMixin, Transformer):
 
     def _stated_bounds(self, n_features: int, names: Any = None) -> Any:
         stated = super()._stated_bounds(n_features, names)
-        if stated is not None and self.strategy == "quantile" and self.step is not None:
-            for low, high in zip(*stated, strict=True):
-                first, last = multiples(float(low), float(high), float(self.step))
-                if first > last:
-                    raise ValueError(
-                        f"step must have a multiple within bounds, got step={self.step} for bounds "
-                        f"({low}, {high})"
-                    )
+        if self.strategy == "quantile":
+            check_multiples(None if self.step is None else float(self.step), stated)
         return stated
-
-    def _quantiles(self) -> DPQuantile:
-        """Return the estimator of the inner edges, for its expected error."""
-        return DPQuantile(
-            self._levels(),
-            bounds=self.bounds,
-            step=self.step,
-            prior=self.prior,
-            epsilon=self.epsilon,
-            delta=self.delta,
-            budget=self.budget,
-        )
 
     def _levels(self) -> list[float]:
         return [i / self.n_bins for i in range(1, self.n_bins)]
@@ -226,7 +195,7 @@ class DPKBinsDiscretizer(ExpectedErrorMixin, Transformer):
                 self.privacy_ = self._context().nothing_released()
             else:
                 with self._session(rows) as session:
-                    if self.strategy == "uniform":  # there is nothing else to ask
+                    if self.strategy == "uniform":  # bounds are all, for the whole allowance
                         self.bounds_, _ = bounds_in(session, stated, share=None)
                     else:
                         self.bounds_, _ = bounds_in(session, stated)
@@ -239,7 +208,7 @@ class DPKBinsDiscretizer(ExpectedErrorMixin, Transformer):
         return self
 
     def _set_edges(self, inner: Floats) -> None:
-        """Set edges and numbers of bins from bounds and released quantiles."""
+        """Set the edges and numbers of bins from bounds and released quantiles."""
         d = len(inner)
         self.bin_edges_ = np.empty(d, dtype=object)
         fewer = []
@@ -247,18 +216,18 @@ class DPKBinsDiscretizer(ExpectedErrorMixin, Transformer):
             if self.strategy == "uniform":
                 edges = np.linspace(low, high, self.n_bins + 1)
             else:
-                # Of learned bounds a step may have no multiple but beyond them.
+                # A step may have no multiple within learned bounds.
                 ends = min(low, inner[j, 0]), max(high, inner[j, -1])
                 edges = np.array([ends[0], *inner[j], ends[1]])
             near = _EQUAL * (edges[-1] / 2 - edges[0] / 2) * 2
             if self.strategy == "uniform" or self.step is not None or self.prior == "log":
                 near = 0.0
-            kept = edges[np.concatenate([[True], np.diff(edges) > near])]
-            self.bin_edges_[j] = kept if len(kept) > 1 else np.array([-np.inf, np.inf])
+            edges = edges[np.concatenate([[True], np.diff(edges) > near])]
+            self.bin_edges_[j] = edges if len(edges) > 1 else np.array([-np.inf, np.inf])
             if len(self.bin_edges_[j]) <= self.n_bins:
                 fewer.append(j)
         self.n_bins_ = np.array([len(edges) - 1 for edges in self.bin_edges_])
-        if fewer:  # released: whoever sees the fit sees it
+        if fewer:  # which is released, so a warning may tell it
             names = self._names()
             shown = fewer if names is None else [names[j] for j in fewer]
             warnings.warn(
@@ -308,19 +277,16 @@ class DPKBinsDiscretizer(ExpectedErrorMixin, Transformer):
         codes = values.astype(np.int64) if ordinal else codes_of(values, self.n_bins_)
         if (codes < 0).any() or (codes >= self.n_bins_).any():
             raise ValueError("X must have one bin of each column in every row, as transform makes")
-        found = np.empty(codes.shape)
+        middles = np.empty(codes.shape)
         for j, edges in enumerate(self.bin_edges_):
             middle = edges[1:] / 2 + edges[:-1] / 2 if np.isfinite(edges).all() else np.zeros(1)
-            found[:, j] = middle[codes[:, j]]
-        return found
+            middles[:, j] = middle[codes[:, j]]
+        return middles
 
     def get_feature_names_out(self, input_features: Any = None) -> Any:
         """Return the names of the columns that `transform` makes.
 
-        Parameters
-        ----------
-        input_features : array-like of str, default=None
-            Names of the columns of X; those of `fit`, or x0, x1, ... if None.
+        {input_names}
 
         Returns
         -------
@@ -334,15 +300,17 @@ class DPKBinsDiscretizer(ExpectedErrorMixin, Transformer):
 
     def _expected_error(self, n: int, d: int, like: Any) -> float:
         if self.strategy == "quantile":
-            return self._quantiles().expected_error(n, d, like=like)
+            names = ("bounds", "step", "prior", "epsilon", "delta", "budget")
+            edges = DPQuantile(self._levels(), **{name: getattr(self, name) for name in names})
+            return edges.expected_error(n, d, like=like)
         if self._stated_bounds(d, names_of(like)) is not None:
             return 0.0
         rows = check_like(self, like, d)
 
         def beyond(number: int) -> float:
             table = resampled(rows, n, number)
-            low, high = made(number).fit(table).bounds_
+            low, high = fresh(number).fit(table).bounds_
             return float(np.mean((table < low) | (table > high)))
 
-        with rehearsal(self, self._adjacency) as made:
+        with rehearsal(self, self._adjacency) as fresh:
             return mean_error(beyond, least=24, most=80, precision=0.1)

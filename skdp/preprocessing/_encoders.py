@@ -1,8 +1,7 @@
 """Columns of categories as numbers: `DPOneHotEncoder` and `DPOrdinalEncoder`.
 
-Released are the categories that enough rows have, where nobody stated them: (epsilon, delta) with a
-delta above 0, half of which is for categories that one row alone has. With stated categories
-nothing is released and nothing is charged.
+A fit selects the categories that enough rows have, which needs delta above 0. With stated
+categories it releases nothing and costs nothing.
 """
 
 from __future__ import annotations
@@ -18,6 +17,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from sklearn.utils.validation import check_is_fitted, validate_data
 
+from skdp._docstrings import documenter
 from skdp.base.expected_error import ExpectedErrorMixin, mean_error, rehearsal, repeated, unanswered
 from skdp.base.transformers import (
     Codes,
@@ -30,11 +30,10 @@ from skdp.base.transformers import (
     indicators,
     input_names,
     is_private,
-    listed,
-    per_column,
     selected,
+    stated_categories,
 )
-from skdp.budget import Cost, PrivacyBudget, gdp_mu
+from skdp.budget import PrivacyBudget
 from skdp.exceptions import outside_level
 from skdp.parameters import FLAG, Table, naming, shown
 from skdp.tabular import (
@@ -57,54 +56,37 @@ _UNKNOWN = "{}: X has categories in columns {} that are not among categories_"
 
 
 def _place(places: Places, key: Any) -> int:
-    """Return the place of a key: -1 if it is none, -2 if it is missing and none."""
+    """Return the place of a key: -1 for an unknown one, -2 for a missing cell without a place."""
     return places(key, -2 if key == MISSING else -1)
 
 
 def codes_among(table: Any, categories: Sequence[NDArray[Any]]) -> tuple[Codes, NDArray[np.bool_]]:
-    """Return the place of each cell among its column's categories, -1 of one that is none.
+    """Return the place of each cell among its column's categories, or -1; and missing cells.
 
-    And which cells are missing, and no category.
+    A missing cell that is a category counts as present.
     """
     n, d = int(table.shape[0]), len(categories)
     codes, missing = np.empty((n, d), dtype=np.int64), np.zeros((n, d), dtype=bool)
     for j, values in enumerate(categories):
-        found = cell_codes(column_cells(table, j), partial(_place, Places(values)))
-        missing[:, j], codes[:, j] = found == -2, np.maximum(found, -1)
+        places = cell_codes(column_cells(table, j), partial(_place, Places(values)))
+        missing[:, j], codes[:, j] = places == -2, np.maximum(places, -1)
     return codes, missing
 
 
 class Encoder(ExpectedErrorMixin, Transformer):
-    """What the two encoders share: categories, codes of cells, prices and expected errors."""
+    """An encoder: categories, codes of cells, and expected errors."""
 
     categories: Any
     handle_unknown: str
     categories_: list[NDArray[Any]]
 
-    _missing_is_one: ClassVar[bool]  # whether what is missing may be a category
+    _missing_is_category: ClassVar[bool]
 
     def _is_free(self) -> bool:
         return not is_private(self.categories)
 
-    def privacy_cost(self, n_samples: int | None = None, n_features: int | None = None) -> Any:
-        """Return the cost of one fit, before any data is touched.
-
-        Parameters
-        ----------
-        n_samples, n_features : int, default=None
-
-        Returns
-        -------
-        cost : skdp.budget.Cost or None
-            The (epsilon, delta) that one fit charges; half of delta covers categories that only one
-            row has. None if all categories are stated.
-        """
-        self._check_parameters()
-        if self._is_free():
-            return None
-        half = float(self.delta) / 2
-        mu = gdp_mu(float(self.epsilon), half) if half else None
-        return Cost(epsilon=float(self.epsilon), delta=2 * half, mu=mu, separate_delta=half)
+    def _split_delta(self) -> tuple[float, float]:
+        return float(self.delta) / 2, float(self.delta) / 2
 
     def _check_parameters(self) -> None:
         super()._check_parameters()
@@ -147,28 +129,26 @@ class Encoder(ExpectedErrorMixin, Transformer):
             name = type(self).__name__
             table, schema = check_categorical(X, estimator=name, allow_empty=self._allow_empty)
             validate_data(self, X, skip_check_array=True)
-            specs = per_column(self.categories, schema.n_columns, schema.names)
-            found = {j: listed(table, j, schema) for j, s in enumerate(specs) if s == "dtype"}
-            found |= {j: spec for j, spec in enumerate(specs) if not isinstance(spec, str)}
-            for j, values in found.items():
+            specs = stated_categories(self.categories, table, schema)
+            categories = {j: spec for j, spec in enumerate(specs) if not isinstance(spec, str)}
+            for j, values in categories.items():
                 if never_held(values, schema.types[j], schema.container):
                     label = j if schema.names is None else schema.names[j]
                     raise TypeError(
                         f"{name}: column {label!r} can hold none of its stated categories: they "
                         "are text and it has numbers, or the other way round. Convert either"
                     )
-            private = [j for j in range(schema.n_columns) if j not in found]
+            private = [j for j in range(schema.n_columns) if j not in categories]
             if private:
-                rows = check_keyed(table, private, missing=self._missing_is_one)
-                half = float(self.delta) / 2
-                with self._session(rows, delta=half, separate_delta=half) as session:
-                    found |= selected(session, private)
+                rows = check_keyed(table, private, missing=self._missing_is_category)
+                with self._session(rows) as session:
+                    categories |= selected(session, private)
                     self.privacy_ = session.certificate()
             else:
                 self.privacy_ = self._context().nothing_released()
-            types = schema.types
             self.categories_ = [
-                as_array(self._kept(found[j]), types[j]) for j in range(schema.n_columns)
+                as_array(self._without_missing(categories[j]), schema.types[j])
+                for j in range(schema.n_columns)
             ]
             self._finish(np.isin(np.arange(schema.n_columns), private))
             if self.handle_unknown == ERROR:
@@ -182,41 +162,40 @@ class Encoder(ExpectedErrorMixin, Transformer):
             )
         return self
 
-    def _kept(self, values: list[Any]) -> list[Any]:
-        """Return categories, without the missing one where it is none."""
-        if self._missing_is_one:
+    def _without_missing(self, values: list[Any]) -> list[Any]:
+        """Return categories, without the missing one unless it may be a category."""
+        if self._missing_is_category:
             return values
         return [value for value in values if cell_key(value) != MISSING]
 
     def _finish(self, private: NDArray[np.bool_]) -> None:
-        """Set what else is fitted; `private` says of which columns categories were selected."""
+        """Set the other attributes; `private` are the columns with selected categories."""
 
     def _codes(self, table: Any) -> tuple[Codes, NDArray[np.bool_]]:
-        """Return the codes of cells, -1 of unknown ones, and which cells are missing."""
+        """Return the codes of cells, -1 for unknown ones, and which cells are missing."""
         codes, missing = codes_among(table, self.categories_)
-        unknown = codes < 0 if self._missing_is_one else (codes < 0) & ~missing
+        unknown = codes < 0 if self._missing_is_category else (codes < 0) & ~missing
         if self.handle_unknown == ERROR and unknown.any():
-            named = input_names(self)
-            shown = [named[j] for j in np.flatnonzero(unknown.any(axis=0))]
+            names = input_names(self)
+            shown = [names[j] for j in np.flatnonzero(unknown.any(axis=0))]
             raise ValueError(_UNKNOWN.format(type(self).__name__, shown))
         return codes, missing
 
     def _encoded(self, X: Any) -> tuple[Codes, NDArray[np.bool_]]:
-        """Check the caller's own X, and return its codes."""
+        """Return the codes of the caller's own X."""
         check_is_fitted(self)
         name = type(self).__name__
         table, _ = check_categorical(X, estimator=name, allow_empty=self._allow_empty)
         validate_data(self, X, reset=False, skip_check_array=True)
         return self._codes(table)
 
-    def _decoded(self, codes: Codes, unknown: Any = None) -> NDArray[Any]:
-        """Return categories of codes: objects, unless all are numbers and known."""
+    def _decoded(self, codes: Codes) -> NDArray[Any]:
+        """Return categories of codes, None for unknown: objects, unless all are known numbers."""
         columns: list[NDArray[Any]] = []
         for j, values in enumerate(self.categories_):
-            column = np.empty(len(codes), dtype=object)
+            column = np.full(len(codes), None, dtype=object)
             known = codes[:, j] >= 0
             column[known] = values[codes[known, j]]
-            column[~known] = unknown
             plain = known.all() and values.dtype.kind != "O"
             columns.append(column.astype(values.dtype) if plain else column)
         if len({column.dtype for column in columns}) == 1:
@@ -228,26 +207,83 @@ class Encoder(ExpectedErrorMixin, Transformer):
             raise unanswered(self, "the rows: on how many each category has", fit=False)
         name = f"{type(self).__name__}.expected_error(like=...)"
         table, schema = check_categorical(like, estimator=name)
-        cells = array_of_cells(table)
-        specs = per_column(self.categories, schema.n_columns, schema.names)
-        specs = [listed(table, j, schema) if s == "dtype" else s for j, s in enumerate(specs)]
+        cells, specs = array_of_cells(table), stated_categories(self.categories, table, schema)
 
         def once(number: int) -> float:
             rows = cells[repeated(len(cells), n, number)]
-            fitted = made(number, categories=specs).fit(rows)
+            fitted = fresh(number, categories=specs).fit(rows)
             codes, missing = codes_among(rows, fitted.categories_)
-            return float(np.mean((codes < 0) & (self._missing_is_one | ~missing)))
+            return float(np.mean((codes < 0) & (self._missing_is_category | ~missing)))
 
-        with rehearsal(self, self._adjacency) as made:
+        with rehearsal(self, self._adjacency) as fresh:
             return mean_error(once, least=6, most=24, precision=0.1)
 
 
 # --- the encoders ---------------------------------------------------------------------------------
 
+documented = documenter(
+    {
+        "categories": """
+            categories : "private", "dtype" or list or mapping, default="private"
+                Categories of every column, from public knowledge: a list with one list for each
+                column, or a mapping from column name to such a list. ``"private"`` selects the
+                categories that enough rows have: with one column, at epsilon 1 and delta 1e-6, a
+                category with 32 rows is selected in half of all fits, one with 50 rows in nearly
+                all. ``"dtype"`` takes the categories that the type of a column lists (pandas'
+                category, polars' Enum, bool); you thereby declare that the list is public. Either
+                word may replace the list of a column.
+            """,
+        "privacy_parameters": """
+            epsilon : float, default=1.0
+            delta : float, default=0.0
+                In [0, 1). Must be above 0 if categories are selected: half of it covers categories
+                that only one row has, the other half is for Gaussian noise.
+            {fit}
+            """,
+        "fitted_and_raises": """
+            {fitted}
+                ... With stated categories there are no releases, and epsilon is 0.
+
+            Raises
+            ------
+            TypeError, ValueError
+                In `fit`, before anything is charged: if a parameter is out of range, if categories
+                are private and ``delta=0``, if a column holds dates, or if X is not a table.
+            BudgetExceededError, SealedBudgetError, LedgerError
+                In `fit` with private categories, if the budget cannot grant (epsilon, delta).
+            """,
+        "selection": """
+            *Sensitivity*: a row gives each of its m values the weight 1 / sqrt(m), a vector of L2
+            norm 1; replacing a row moves the weights by at most sqrt(2). *Mechanism*: rounded
+            Gaussian noise, and a threshold. The values that only one row has reach it with
+            probability at most delta / 2, for all its columns together. With several columns there
+            are three rounds (DP-SIPS): values that were found leave their weight to the other
+            values of a row. *Charged*: (epsilon, delta), once, before any noise, to ``budget``.
+            Proofs: ``skdp/queries/key_selection.md``.
+
+            Numbers and text that look alike are different categories. 1 and 1.0 are one category;
+            so are 1 and True, unless both are listed. Dates cannot be categories.
+
+            ``transform`` adds no noise: its output on private rows is as private as the rows.
+
+            **Expected error.** The part of the cells whose category a fit does not know.
+
+            References
+            ----------
+            Gopi, Gulhane, Kulkarni, Shen, Shokouhi & Yekhanin 2020, "Differentially private set
+            union".
+
+            Swanberg, Desfontaines & Haney 2023, "DP-SIPS: a simpler, more scalable mechanism for
+            differentially private partition selection".
+            """,
+    }
+)
+
 INFREQUENT = "infrequent_sklearn"  # as scikit-learn names it
 _IGNORE, _RARE = "ignore", "infrequent_if_exist"
 
 
+@documented
 class DPOneHotEncoder(Encoder):
     """Encode categories as one column each; categories are stated or selected privately.
 
@@ -258,14 +294,7 @@ class DPOneHotEncoder(Encoder):
 
     Parameters
     ----------
-    categories : "private", "dtype" or list or mapping, default="private"
-        Categories of every column, from public knowledge: a list with one list for each column, or
-        a mapping from column name to such a list. ``"private"`` selects the categories that enough
-        rows have: with one column, at epsilon 1 and delta 1e-6, a category with 32 rows is selected
-        in half of all fits, one with 50 rows in nearly all. ``"dtype"`` takes the categories that
-        the type of a column lists (pandas' category, polars' Enum, bool); you thereby declare that
-        the list is public, and was not read off the rows. Either word may replace the list of a
-        column.
+    {categories}
     drop : {"first", "if_binary"} or None, default=None
         Leave out the first category of each column of X, or of each column with two categories.
     sparse_output : bool, default=False
@@ -276,13 +305,7 @@ class DPOneHotEncoder(Encoder):
         additional column, ``"..._infrequent_sklearn"``, for all categories that were not selected.
         ``"error"``, only with stated categories: ValueError, in `fit` before any charge; it reveals
         that there is such a cell.
-    epsilon : float, default=1.0
-    delta : float, default=0.0
-        In [0, 1). Must be above 0 if categories are selected: half of it covers categories that
-        only one row has, the other half is for Gaussian noise.
-    max_rows_per_unit : int or "private", default="private"
-    budget : PrivacyBudget or None, default=None
-    random_state : int, RandomState or None, default=None
+    {privacy_parameters}
 
     Attributes
     ----------
@@ -293,19 +316,7 @@ class DPOneHotEncoder(Encoder):
         Which columns of X have an output column for categories that were not selected.
     drop_idx_ : ndarray of shape (n_features_in_,) or None
         The position of the left-out category of each column; None if none is left out.
-    n_features_in_, feature_names_in_ : int, ndarray of shape (n_features_in_,)
-    max_rows_per_unit_ : int
-    privacy_ : skdp.core.PrivacyCertificate
-        What was released, by which mechanism, at which cost; with stated categories it says that
-        nothing was released: no releases, epsilon 0.
-
-    Raises
-    ------
-    TypeError, ValueError
-        In `fit`, before anything is charged: if a parameter is out of range, if categories are
-        private and ``delta=0``, if a column holds dates, or if X is not a table.
-    BudgetExceededError, SealedBudgetError, LedgerError
-        In `fit` with private categories, if the budget cannot grant (epsilon, delta).
+    {fitted_and_raises}
 
     See Also
     --------
@@ -316,26 +327,7 @@ class DPOneHotEncoder(Encoder):
     **Privacy.** With stated categories (and ``"dtype"``) nothing is *released* and nothing
     *charged*. Otherwise: *released* are the values of each column (a missing cell counts as a
     value) whose noisy weight reaches a threshold; their numbers of rows are not released.
-    *Sensitivity*: a row gives each of its m values the weight 1 / sqrt(m), a vector of L2 norm 1;
-    replacing a row moves the weights by at most sqrt(2). *Mechanism*: rounded Gaussian noise, and a
-    threshold. The values that only one row has reach it with probability at most delta / 2, for all
-    its columns together. With several columns there are three rounds (DP-SIPS): values that were
-    found leave their weight to the other values of a row. *Charged*: (epsilon, delta), once, before
-    any noise, to ``budget``. Proofs: ``skdp/queries/key_selection.md``.
-
-    Numbers and text that look alike are different categories. 1 and 1.0 are one category; so are 1
-    and True, unless both are listed. Dates cannot be categories.
-
-    ``transform`` adds no noise: its output on private rows is as private as the rows.
-
-    **Expected error.** The part of the cells whose category a fit does not know.
-
-    References
-    ----------
-    Gopi, Gulhane, Kulkarni, Shen, Shokouhi & Yekhanin 2020, "Differentially private set union".
-
-    Swanberg, Desfontaines & Haney 2023, "DP-SIPS: a simpler, more scalable mechanism for
-    differentially private partition selection".
+    {selection}
 
     Examples
     --------
@@ -358,7 +350,7 @@ class DPOneHotEncoder(Encoder):
     has_infrequent_: NDArray[np.bool_]
     drop_idx_: NDArray[Any] | None
 
-    _missing_is_one = True
+    _missing_is_category = True
 
     def __init__(
         self,
@@ -400,7 +392,7 @@ class DPOneHotEncoder(Encoder):
                     self.drop_idx_[j] = 0
 
     def _labels(self, j: int) -> list[Any]:
-        """Return what the columns that one column becomes stand for."""
+        """Return the categories of the output columns of column j."""
         labels = list(self.categories_[j]) + [INFREQUENT] * bool(self.has_infrequent_[j])
         return labels[self._dropped(j) :]
 
@@ -452,18 +444,15 @@ class DPOneHotEncoder(Encoder):
             codes[:, j] += self._dropped(j)
             rare[:, j] = codes[:, j] == len(known)
             codes[rare[:, j], j] = -1
-        found = self._decoded(codes)
+        cells = self._decoded(codes)
         if rare.any():
-            found[rare] = INFREQUENT
-        return found
+            cells[rare] = INFREQUENT
+        return cells
 
     def get_feature_names_out(self, input_features: Any = None) -> NDArray[Any]:
         """Return the names of the columns that `transform` makes.
 
-        Parameters
-        ----------
-        input_features : array-like of str, default=None
-            Names of the columns of X; those of `fit`, or x0, x1, ... if None.
+        {input_names}
 
         Returns
         -------
@@ -471,12 +460,12 @@ class DPOneHotEncoder(Encoder):
             The name of the column, an underscore and the category.
         """
         names = input_names(self, input_features)
-        made = [f"{name}_{value}" for j, name in enumerate(names) for value in self._labels(j)]
-        return np.array(made, dtype=object)
+        outputs = [f"{name}_{value}" for j, name in enumerate(names) for value in self._labels(j)]
+        return np.array(outputs, dtype=object)
 
 
 def _below_zero(value: Any, name: str) -> float:
-    """Return a code of what has no category, or raise."""
+    """Return a code for cells without a category, or raise."""
     if isinstance(value, numbers.Real) and not isinstance(value, bool | np.bool_):
         with naming(name):
             number = float(value)
@@ -486,6 +475,7 @@ def _below_zero(value: Any, name: str) -> float:
     raise TypeError(f"{name} must be a whole number below 0, or NaN, got {type(value).__name__}")
 
 
+@documented
 class DPOrdinalEncoder(Encoder):
     """Encode each cell as the position of its category; categories are stated or private.
 
@@ -496,14 +486,7 @@ class DPOrdinalEncoder(Encoder):
 
     Parameters
     ----------
-    categories : "private", "dtype" or list or mapping, default="private"
-        Categories of every column, from public knowledge: a list with one list for each column, or
-        a mapping from column name to such a list. ``"private"`` selects the categories that enough
-        rows have: with one column, at epsilon 1 and delta 1e-6, a category with 32 rows is selected
-        in half of all fits, one with 50 rows in nearly all. ``"dtype"`` takes the categories that
-        the type of a column lists (pandas' category, polars' Enum, bool); you thereby declare that
-        the list is public, and was not read off the rows. Either word may replace the list of a
-        column.
+    {categories}
     handle_unknown : {"use_encoded_value", "error"}, default="use_encoded_value"
         How a category that is not among `categories_` is encoded: as `unknown_value`. With
         ``"error"`` (stated categories only): ValueError, in `fit` before any charge; it reveals
@@ -512,32 +495,14 @@ class DPOrdinalEncoder(Encoder):
         Below 0.
     encoded_missing_value : int or NaN, default=-1
         Code of missing cells, which belong to no category. Below 0.
-    epsilon : float, default=1.0
-    delta : float, default=0.0
-        In [0, 1). Must be above 0 if categories are selected: half of it covers categories that
-        only one row has, the other half is for Gaussian noise.
-    max_rows_per_unit : int or "private", default="private"
-    budget : PrivacyBudget or None, default=None
-    random_state : int, RandomState or None, default=None
+    {privacy_parameters}
 
     Attributes
     ----------
     categories_ : list of ndarray
         Categories of each column, in the order of their codes: as stated, or the selected ones in
         order, numbers before text.
-    n_features_in_, feature_names_in_ : int, ndarray of shape (n_features_in_,)
-    max_rows_per_unit_ : int
-    privacy_ : skdp.core.PrivacyCertificate
-        What was released, by which mechanism, at which cost; with stated categories it says that
-        nothing was released: no releases, epsilon 0.
-
-    Raises
-    ------
-    TypeError, ValueError
-        In `fit`, before anything is charged: if a parameter is out of range, if categories are
-        private and ``delta=0``, if a column holds dates, or if X is not a table.
-    BudgetExceededError, SealedBudgetError, LedgerError
-        In `fit` with private categories, if the budget cannot grant (epsilon, delta).
+    {fitted_and_raises}
 
     See Also
     --------
@@ -547,27 +512,8 @@ class DPOrdinalEncoder(Encoder):
     -----
     **Privacy.** With stated categories (and ``"dtype"``) nothing is *released* and nothing
     *charged*. Otherwise: *released* are the values of each column, except missing ones, whose noisy
-    weight reaches a threshold; their numbers of rows are not released. *Sensitivity*: a row gives
-    each of its m values the weight 1 / sqrt(m), a vector of L2 norm 1; replacing a row moves the
-    weights by at most sqrt(2). *Mechanism*: rounded Gaussian noise, and a threshold. The values
-    that only one row has reach it with probability at most delta / 2, for all its columns together.
-    With several columns there are three rounds (DP-SIPS): values that were found leave their weight
-    to the other values of a row. *Charged*: (epsilon, delta), once, before any noise, to
-    ``budget``. Proofs: ``skdp/queries/key_selection.md``.
-
-    Numbers and text that look alike are different categories. 1 and 1.0 are one category; so are 1
-    and True, unless both are listed. Dates cannot be categories.
-
-    ``transform`` adds no noise: its output on private rows is as private as the rows.
-
-    **Expected error.** The part of the cells whose category a fit does not know.
-
-    References
-    ----------
-    Gopi, Gulhane, Kulkarni, Shen, Shokouhi & Yekhanin 2020, "Differentially private set union".
-
-    Swanberg, Desfontaines & Haney 2023, "DP-SIPS: a simpler, more scalable mechanism for
-    differentially private partition selection".
+    weight reaches a threshold; their numbers of rows are not released.
+    {selection}
 
     Examples
     --------
@@ -579,7 +525,7 @@ class DPOrdinalEncoder(Encoder):
     array([ 0.,  2., -1., -1.])
     """
 
-    _missing_is_one = False
+    _missing_is_category = False
 
     def __init__(
         self,
@@ -623,8 +569,8 @@ class DPOrdinalEncoder(Encoder):
         X_new : ndarray of shape (n_samples, n_features)
         """
         codes, missing = self._encoded(X)
-        found = np.where(codes < 0, float(self.unknown_value), codes)
-        return np.where(missing, float(self.encoded_missing_value), found)
+        numbers = np.where(codes < 0, float(self.unknown_value), codes)
+        return np.where(missing, float(self.encoded_missing_value), numbers)
 
     def inverse_transform(self, X: ArrayLike) -> NDArray[Any]:
         """Return the categories of codes.
@@ -643,7 +589,7 @@ class DPOrdinalEncoder(Encoder):
         name = type(self).__name__
         values = check_public_array(X, estimator=name, allow_empty=True, allow_missing=True)
         self._check_width(values.shape[1], len(self.categories_))
-        sizes = np.array([len(one) for one in self.categories_])
+        sizes = np.array([len(categories) for categories in self.categories_])
         known = (values >= 0) & (values < sizes) & (np.floor(values) == values)
         others = [float(self.unknown_value), float(self.encoded_missing_value)]
         none = np.isin(values, others) | (np.isnan(values) & bool(np.isnan(others).any()))
@@ -654,10 +600,7 @@ class DPOrdinalEncoder(Encoder):
     def get_feature_names_out(self, input_features: Any = None) -> NDArray[Any]:
         """Return the names of the columns, which are those of X.
 
-        Parameters
-        ----------
-        input_features : array-like of str, default=None
-            Names of the columns of X; those of `fit`, or x0, x1, ... if None.
+        {input_names}
 
         Returns
         -------

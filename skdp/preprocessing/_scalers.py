@@ -1,9 +1,7 @@
 """Scalers whose statistics are private: `DPStandardScaler` and `DPMinMaxScaler`.
 
-`DPStandardScaler` releases each column's mean and mean square, relative to its bounds, with one
-vector of noise for all columns; `DPMinMaxScaler` releases nothing where bounds are stated, and
-otherwise two extreme quantiles a column. Everything else is post-processing. Both fits are
-(epsilon, delta)-differentially private as a whole, purely where ``delta=0``.
+`DPStandardScaler` releases the mean and mean square of each column in one vector. `DPMinMaxScaler`
+releases two extreme quantiles of each column, or nothing if bounds are stated.
 """
 
 from __future__ import annotations
@@ -14,12 +12,14 @@ from typing import Any, ClassVar, Self
 import numpy as np
 from numpy.typing import ArrayLike
 
+from skdp._docstrings import documenter
 from skdp.base import names_of
 from skdp.base.expected_error import check_like, unanswered
 from skdp.base.mixin import WEIGHT_BOUND, weighted_rows
 from skdp.base.scalers import (
     N_CELLS,
     NAN_POLICY,
+    ColumnMoments,
     Floats,
     Scaler,
     check_means,
@@ -29,22 +29,38 @@ from skdp.base.scalers import (
     release_present_moments,
     release_present_range,
     release_range,
-    release_weighted_moments,
-    root_error,
     warn_of_doubtful_bounds,
 )
 from skdp.budget import PrivacyBudget
+from skdp.confidence.equations import moment_errors, root_error
 from skdp.core import Box
 from skdp.parameters import FLAG, Reals, Table
 
-# Rounding values and squares to the steps of sums moves a variance, in units of the squared half
-# width, by less than this; below it a variance means nothing.
-_RESOLUTION = 2.0**-28
-# Variance of a uniform column, in the same units: what a column counts as that noise hides.
-_UNIFORM = 1.0 / 3.0
+# Variances in units of the squared half width. Below the first they mean nothing, because sums are
+# rounded to steps. The second is that of a uniform column, taken if noise hides the variance.
+_RESOLUTION, _UNIFORM = 2.0**-28, 1.0 / 3.0
 _LARGEST, _SMALLEST = float(np.finfo(np.float64).max), float(np.finfo(np.float64).tiny)
 
 
+documented = documenter(
+    {
+        "omit": """
+            nan_policy : {"raise", "omit"}, default="raise"
+                ``"omit"``: the statistics of a column are of the cells that it has (NaN, None and
+                NA are missing), each column for an equal part of the allowance, and `transform`
+                keeps missing cells.
+            """,
+        "rows": """
+            X : array-like or table of shape (n_samples, n_features)
+                Private rows, finite numbers; with ``nan_policy="omit"`` also missing ones.
+                May be in parts (`skdp.engines`) unless nan_policy="omit".
+            y : None, ignored
+            """,
+    }
+)
+
+
+@documented
 class DPStandardScaler(Scaler):
     """Standardise columns by their differentially private mean and standard deviation.
 
@@ -61,19 +77,15 @@ class DPStandardScaler(Scaler):
         Range of each column, from public knowledge: two numbers, two arrays, or a mapping from
         column name to (low, high); values beyond them count as the nearest bound. ``"private"``
         learns them, for a part of the allowance that falls with n_samples * epsilon / n_features:
-        16 to 18% where that is 50,000, 73% where it is 1,000 (without delta, rows replaced).
-    nan_policy : {"raise", "omit"}, default="raise"
-        ``"omit"``: the statistics of a column are of the cells that it has (NaN, None and NA are
-        missing), each column for an equal part of the allowance, and `transform` keeps what is
-        missing. How many there are is private, so a column's number of rows has noise, too.
+        16 to 18% at 50,000, 73% at 1,000 (without delta, rows replaced).
+    {omit}
+        The number of missing cells is private, so the number of rows of a column has noise, too.
     weight_bound : float or None, default=None
     epsilon : float, default=1.0
     delta : float, default=0.0
         In [0, 1). Zero: pure epsilon-DP by K-norm noise. Above: Gaussian noise, which is smaller
         where there are several columns.
-    max_rows_per_unit : int or "private", default="private"
-    budget : PrivacyBudget or None, default=None
-    random_state : int, RandomState or None, default=None
+    {fit}
 
     Attributes
     ----------
@@ -83,74 +95,66 @@ class DPStandardScaler(Scaler):
     var_ : ndarray of shape (n_features,) or None
         Noisy variance of the clipped rows, at least 0; None if ``with_std=False``.
     scale_ : ndarray of shape (n_features,) or None
-        What columns are divided by: the square root of `var_`, or of a floor where that is
-        larger (see Notes); 1.0 for a column whose bounds are equal. None if ``with_std=False``.
+        The divisor: the square root of `var_`, or of a floor where that is larger (see Notes); 1.0
+        for a column whose bounds are equal. None if ``with_std=False``.
     mean_std_error_ : ndarray of shape (n_features,) or None
         Standard error of `mean_`, in the units of X: due to noise and, with learned bounds, due to
-        the clipping that ordinary columns undergo. NaN if bounds could not be learned well enough
-        (few rows, or too many values beyond them): state `bounds` then.
+        the clipping of ordinary columns. NaN if bounds could not be learned well enough (few rows,
+        or too many values beyond them): state `bounds` then.
     var_std_error_ : ndarray of shape (n_features,) or None
         Standard error of `var_`, in squared units.
     scale_std_error_ : ndarray of shape (n_features,) or None
-        Standard error of `scale_`, in the units of X. If noise hides the variance, a third of the
-        largest error that `scale_` may have.
+        Standard error of `scale_`. If noise hides the variance, a third of the largest error that
+        `scale_` may have.
     bounds_ : tuple of two ndarrays of shape (n_features,)
         ... None if nothing was released and no bounds are stated.
     n_samples_ : float, ndarray of shape (n_features,) or None
-        Number of rows: exact under ``"replace_one"``, where it is public, otherwise noisy; None if
-        nothing was released. With ``nan_policy="omit"`` the number of values of each column. With
-        `sample_weight` the noisy sum of clipped weights. There is no ``n_samples_seen_``.
-    n_features_in_, feature_names_in_ : int, ndarray of shape (n_features_in_,)
-    max_rows_per_unit_ : int
-    privacy_ : skdp.core.PrivacyCertificate
+        Number of rows (of values of each column with ``nan_policy="omit"``): exact where it is
+        public, otherwise noisy. With `sample_weight` the noisy sum of clipped weights. None if
+        nothing was released. There is no ``n_samples_seen_``.
+    {fitted}
 
-    Raises
-    ------
-    TypeError, ValueError
-        In `fit`, before anything is charged: a parameter out of its range, X not a dense table of
-        finite numbers.
-    BudgetExceededError, SealedBudgetError, LedgerError
+    {fit_raises}
 
     See Also
     --------
-    DPMinMaxScaler : Free where bounds are stated.
+    DPMinMaxScaler : Free with stated bounds.
 
     Notes
     -----
-    **Privacy.** *Released*: bounds, if not stated (a median and counts of distances of each
-    column); then, with u in [-1, 1] a clipped value relative to the middle and the half width
-    of its bounds, the sums over rows of u and of u**2 - 1/2 for all d columns, as one vector.
-    *Sensitivity* of the vector in L2: 2 sqrt(d) if a row is replaced; sqrt(5 d / 4 + 1) if one is
-    added or removed, the number of rows being its last entry. *Mechanism*: K-norm noise
-    (``delta=0``) or rounded Gaussian noise. *Charged*: (epsilon, delta), once, before any noise,
-    to ``budget``. With ``with_mean=False, with_std=False`` nothing is released or charged. With
-    ``nan_policy="omit"`` the same for each column by itself, over the rows that have a value in it.
-    Replacing a row may add or remove a value, so the larger of both sensitivities counts. A count
-    takes 5% of a column's part, bounds at most half. Proof: ``skdp/queries/columns.md``.
+    **Privacy.** *Released*: bounds, if not stated (a median, and counts of distances from it, for
+    each column); then the sums over rows of u and of u**2 - 1/2 for all d columns, as one vector.
+    Here u in [-1, 1] is a clipped value relative to the middle of its bounds, in half widths.
+    *Sensitivity* (L2) of the vector: 2 sqrt(d) if a row is replaced; sqrt(5 d / 4 + 1) if one is
+    added or removed, with the number of rows as last entry. *Mechanism*: K-norm noise (``delta=0``)
+    or rounded Gaussian noise. *Charged*: (epsilon, delta), once, before any noise, to ``budget``.
+    With ``with_mean=False, with_std=False`` nothing is released or charged. With
+    ``nan_policy="omit"`` the same is released for each column, over its non-missing rows. Replacing
+    a row may add or remove a value, so the larger of both sensitivities counts. A count takes 5% of
+    a column's part, bounds at most half. Proof: ``skdp/queries/columns.md``.
 
-    **Weights.** A row and its weight are protected together. A row of weight v counts v / b times
-    in the sums, v clipped to [0, b], b the `weight_bound`. The sum of weights is private under both
-    relations, and is another entry of the vector, (v / b) c. *Sensitivity*: c is sqrt(11 d / 4) if
-    a row is replaced, where the bound of 2 sqrt(d) has room for it; 1 if one is added or removed.
-    The noise is as large as for sum(v) / b rows, so state a bound near the weights of most rows.
-    Standard errors are for the weighted mean and variance. They are NaN with learned bounds, which
-    are learned without weights. If nearly all weights are 0, the mean is noise, and `scale_` is at
+    **Weights.** A row and its weight are protected together. With b the `weight_bound`, a row of
+    weight v, clipped to [0, b], counts v / b times in the sums. The sum of weights is private under
+    both relations: it is another entry of the vector, (v / b) c. *Sensitivity*: c is sqrt(11 d / 4)
+    if a row is replaced, which fits into the bound of 2 sqrt(d); 1 if one is added or removed. The
+    noise is as large as for sum(v) / b rows, so state a bound near the weights of most rows.
+    Standard errors are for the weighted mean and variance, and NaN with learned bounds, which are
+    learned without weights. If nearly all weights are 0, the mean is noise, and `scale_` is at
     least that of a uniform column. Proof: ``skdp/core/PROOFS.md``.
 
-    **Small variances.** No values of finite rows make `fit` raise, and no column is divided by
-    noise: `scale_` squared is at least the standard error of the variance (`var_std_error_`; at
-    most a third of the squared half width, the variance of a uniform column). It is never below
-    2**-28 of the squared half width, since sums are rounded to integer steps. So the values of a
-    constant column become small, but not zero as in scikit-learn. Tight bounds help, because noise
-    is proportional to their width.
+    **Small variances.** `fit` raises for no values of finite rows, and no column is divided by
+    noise: `scale_` squared is at least the standard error of the variance (but at most the variance
+    of a uniform column), and at least 2**-28 of the squared half width, because sums are rounded.
+    So the values of a constant column become small, but not zero as in scikit-learn. Tight bounds
+    help, because noise is proportional to their width.
 
-    The output of ``transform`` on private rows is as private as these rows are.
+    ``transform`` adds no noise: its output on private rows is as private as the rows.
 
     **Expected error.** The root mean square, over columns and fits, of the error of `mean_`,
-    divided by the width of the column's bounds. With stated bounds, the error relative to the mean
-    of the clipped rows. With learned bounds, which need public rows as `like`, the error relative
-    to the mean of all rows, so it includes clipping. Where the number of rows is private, it
-    depends on where means lie within their bounds: `like` may then also be an earlier fit.
+    divided by the width of the column's bounds. With stated bounds it is relative to the mean of
+    the clipped rows. With learned bounds it needs public rows as `like`, and is relative to the
+    mean of all rows, so it includes clipping. With a private number of rows it depends on where
+    means lie within their bounds: `like` may then also be an earlier fit.
 
     References
     ----------
@@ -225,10 +229,7 @@ class DPStandardScaler(Scaler):
 
         Parameters
         ----------
-        X : array-like or table of shape (n_samples, n_features)
-            Private rows, finite numbers; with ``nan_policy="omit"`` also missing ones.
-            May be in parts (`skdp.engines`) unless nan_policy="omit".
-        y : None, ignored
+        {rows}
         sample_weight : array-like of shape (n_samples,), default=None
             Private weights of rows, finite numbers, clipped to [0, `weight_bound`], which must be
             stated. A row and its weight are protected together. With ``nan_policy="raise"`` and
@@ -250,35 +251,36 @@ class DPStandardScaler(Scaler):
                 return self
             with self._session(rows) as session:
                 if self._omits:
-                    found = release_present_moments(session, rows, stated)
-                elif most is not None:
-                    found = release_weighted_moments(session, stated, most)
+                    moments = release_present_moments(session, rows, stated)
                 else:
-                    found = release_moments(session, stated)
+                    moments = release_moments(session, stated, most)
                 self.privacy_ = session.certificate()
-            self.bounds_, self.n_samples_ = found.bounds, found.n
-            box = Box(*found.bounds, per_feature=True)
-            half_width = box.half_width
-            mean_error, variance_error = found.errors()
-            with np.errstate(over="ignore", under="ignore"):
-                self.mean_ = np.clip(box.center + found.mean * half_width, *self.bounds_)
-                self.mean_std_error_ = finite(mean_error * half_width)
-                clipped = found.clipped(self.mean_)
-                self.mean_std_error_ = np.hypot(self.mean_std_error_, clipped[0])
-                warn_of_doubtful_bounds(self, self.mean_std_error_, stated, most)
-                if self.with_std:
-                    variance = np.maximum(found.square - found.mean**2, 0.0)
-                    floor = np.clip(variance_error, _RESOLUTION, _UNIFORM)
-                    self.var_ = finite(variance * half_width * half_width)
-                    self.var_std_error_ = finite(variance_error * half_width * half_width)
-                    self.var_std_error_ = np.hypot(self.var_std_error_, clipped[1])
-                    scale = np.sqrt(np.maximum(variance, floor)) * half_width
-                    self.scale_ = np.where(scale > 0.0, scale, 1.0)
-                    # The floor is no estimate: it may be as far off as the root of the variance.
-                    lifted = np.sqrt(np.maximum(variance, floor)) - np.sqrt(variance)
-                    error = root_error(self.var_, self.var_std_error_) + lifted / 3.0 * half_width
-                    self.scale_std_error_ = finite(error)
+            self._set_statistics(moments)
         return self
+
+    def _set_statistics(self, moments: ColumnMoments) -> None:
+        """Set means, variances, scales and their errors from released moments."""
+        self.bounds_, self.n_samples_ = moments.bounds, moments.n
+        mean, square = moments.mean, moments.square
+        mean_error, variance_error = moment_errors(mean, square, moments.noise, moments.n_noise)
+        box = Box(*moments.bounds, per_feature=True)
+        half = box.half_width
+        with np.errstate(over="ignore", under="ignore"):
+            self.mean_ = np.clip(box.center + mean * half, *self.bounds_)
+            clipped = moments.clipped(self.mean_)
+            self.mean_std_error_ = np.hypot(finite(mean_error * half), clipped[0])
+            if moments.learned and not moments.weighted:  # errors of weighted ones are all NaN
+                warn_of_doubtful_bounds(self, self.mean_std_error_)
+            if not self.with_std:
+                return
+            variance = np.maximum(square - mean**2, 0.0)
+            self.var_ = finite(variance * half * half)
+            self.var_std_error_ = np.hypot(finite(variance_error * half * half), clipped[1])
+            root = np.sqrt(np.maximum(variance, np.clip(variance_error, _RESOLUTION, _UNIFORM)))
+            self.scale_ = np.where(root * half > 0.0, root * half, 1.0)
+            # The floor is no estimate: it may be as far off as the root of the variance.
+            lifted = (root - np.sqrt(variance)) / 3.0 * half
+            self.scale_std_error_ = finite(root_error(self.var_, self.var_std_error_) + lifted)
 
     def _forward(self, values: Floats) -> Floats:
         if self.with_mean and self.mean_ is not None:
@@ -306,7 +308,7 @@ class DPStandardScaler(Scaler):
         return float(allowance.moments_std(d) / n / 2.0 * np.sqrt(np.mean(1.0 + off**2)))
 
     def _rehearsed_error(self, n: int, d: int, like: Any) -> float:
-        """Return the error with learned bounds, of fits to public rows."""
+        """Return the error with learned bounds, from fits to public rows."""
         if like is None or isinstance(like, Scaler):
             raise ValueError(
                 "like must be given, as public rows: where learned bounds end, and what they cost, "
@@ -322,7 +324,7 @@ class DPStandardScaler(Scaler):
         return math.sqrt(error_of_fits(self, self._adjacency, n, d, like, squares))
 
     def _off_middle(self, bounds: Any, like: Any, d: int) -> Floats:
-        """Return how far means like those given lie off the middle, in half widths."""
+        """Return the distance of means from the middle of the bounds, in half widths."""
         if like is None:
             raise ValueError(
                 "with a private number of rows the error of a mean depends on where it lies: pass "
@@ -351,11 +353,12 @@ def _range(feature_range: Any, name: str = "feature_range") -> tuple[float, floa
     return low, high
 
 
+@documented
 class DPMinMaxScaler(Scaler):
     """Scale columns to a range by stated bounds, or by private extreme quantiles.
 
     The private counterpart of scikit-learn's ``MinMaxScaler``, without ``partial_fit`` and ``copy``
-    (the input is never changed). With stated bounds a fit looks at no value and costs nothing.
+    (the input is never changed). With stated bounds a fit reads no value and costs nothing.
 
     Parameters
     ----------
@@ -371,16 +374,12 @@ class DPMinMaxScaler(Scaler):
     q : "auto" or float, default="auto"
         For private bounds: level of the lower quantile, in (0, 0.5); the upper one has 1 - q.
         ``"auto"`` takes the most extreme level that noise does not push beyond the rows.
-    nan_policy : {"raise", "omit"}, default="raise"
-        ``"omit"``: the statistics of a column are of the cells that it has (NaN, None and NA are
-        missing), each column for an equal part of the allowance, and `transform` keeps what is
-        missing. How many are missing is private; with stated bounds nothing is released.
+    {omit}
+        The number of missing cells is private; with stated bounds nothing is released.
     epsilon : float, default=1.0
     delta : float, default=0.0
         In [0, 1). Above zero, the losses of the columns' quantiles add up less quickly.
-    max_rows_per_unit : int or "private", default="private"
-    budget : PrivacyBudget or None, default=None
-    random_state : int, RandomState or None, default=None
+    {fit}
 
     Attributes
     ----------
@@ -390,26 +389,16 @@ class DPMinMaxScaler(Scaler):
     data_range_ : ndarray of shape (n_features,)
         ``data_max_ - data_min_``.
     scale_, min_ : ndarray of shape (n_features,)
-        The output is ``X * scale_ + min_``. The scale of a column of stated range 0 is that of
-        range 1, as in scikit-learn.
+        The output is ``X * scale_ + min_``. A stated range of 0 counts as 1, as in scikit-learn.
     bounds_ : tuple of two ndarrays of shape (n_features,)
-        The bounds, stated or learned; the quantiles lie within them.
+        ... The quantiles lie within them.
     q_ : float, ndarray of shape (n_features,) or None
         Level of the lower quantile, with ``nan_policy="omit"`` of each column; None with stated
         bounds.
-    n_features_in_, feature_names_in_ : int, ndarray of shape (n_features_in_,)
-    max_rows_per_unit_ : int
-    privacy_ : skdp.core.PrivacyCertificate
-        What was released, by which mechanism, at which cost; with stated bounds it says that
-        nothing was: no releases, epsilon 0.
+    {fitted}
+        ... With stated bounds there are no releases, and epsilon is 0.
 
-    Raises
-    ------
-    TypeError, ValueError
-        In `fit`, before anything is charged: a parameter out of its range, X not a dense table of
-        finite numbers.
-    BudgetExceededError, SealedBudgetError, LedgerError
-        In `fit` with private bounds, if the budget cannot grant (epsilon, delta).
+    {fit_raises}
 
     See Also
     --------
@@ -418,27 +407,27 @@ class DPMinMaxScaler(Scaler):
     Notes
     -----
     **Privacy.** With stated bounds nothing is *released* and nothing *charged*. Otherwise:
-    *released* are the number of rows where it is private (2%); bounds (a median and counts of
-    distances of each column, at most 20%); then a lower and an upper quantile of
-    each column, half of the rest each. *Sensitivity* of a cell's score, its distance in ranks
-    from the quantile: 1 if a row is replaced, max(q, 1 - q) if one is added or removed.
-    *Mechanism*: exponential mechanism over 4096 equal cells of the bounds, each column taking an
-    equal part. *Charged*: (epsilon, delta), once, before any noise, to ``budget``. With
-    ``nan_policy="omit"`` the same of each column, of the rows that have a value in it: their number
-    (5% of its part), bounds (at most half), two quantiles. Proof: ``skdp/queries/columns.md``.
+    *released* are the number of rows, if it is private (2%); bounds (a median, and counts of
+    distances from it, for each column, at most 20%); then a lower and an upper quantile of each
+    column, for half of the rest each. *Sensitivity* of a cell's score, its distance in ranks from
+    the quantile: 1 if a row is replaced, max(q, 1 - q) if one is added or removed. *Mechanism*: the
+    exponential mechanism over 4096 equal cells of the bounds, with an equal part for each column.
+    *Charged*: (epsilon, delta), once, before any noise, to ``budget``. With ``nan_policy="omit"``
+    the same is released for each column, over its non-missing rows: their number (5% of its part),
+    bounds (at most half), two quantiles. Proof: ``skdp/queries/columns.md``.
 
-    Quantiles leave about q of the rows below the range and as many above it; `expected_error`
-    says how many. With ``q="auto"`` a cell beyond all rows is chosen with probability below
-    1/100 a column and side; where the rows are too few for that, q is 1/4 and the range is as
-    uncertain as the bounds. Nothing raises because of what the rows hold: constant columns and
-    single rows give a range that is at least one cell wide.
+    About a part q of the rows is below the range, and as many are above; `expected_error` returns
+    how many. With ``q="auto"`` a cell beyond all rows is chosen with probability below 1/100 for
+    each column and side; with too few rows for that, q is 1/4 and the range is as uncertain as the
+    bounds. `fit` raises for no values of finite rows: the range of a constant column is at least
+    one cell wide.
 
-    The output of ``transform`` on private rows is as private as these rows are.
+    ``transform`` adds no noise: its output on private rows is as private as the rows.
 
-    **Expected error.** A part of the rows: the mean over columns and fits of the rows below
-    `data_min_` or above `data_max_` by more than 1/4096 of `bounds_`, about two times `q_` where
-    values differ. 0.5 and more: epsilon is not enough for any range. Zero with stated bounds. For
-    private ones it needs public rows: where values repeat, a range may hold all of them.
+    **Expected error.** A part of the rows: the mean, over columns and fits, of the rows more than
+    1/4096 of `bounds_` below `data_min_` or above `data_max_`; about two times `q_` if values
+    differ. At 0.5 and more, epsilon is not enough for any range. Zero with stated bounds. Private
+    ones need public rows as `like`: if values repeat, a range may hold all of them.
 
     References
     ----------
@@ -504,10 +493,7 @@ class DPMinMaxScaler(Scaler):
 
         Parameters
         ----------
-        X : array-like or table of shape (n_samples, n_features)
-            Private rows, finite numbers; with ``nan_policy="omit"`` also missing ones.
-            May be in parts (`skdp.engines`) unless nan_policy="omit".
-        y : None, ignored
+        {rows}
         groups : array-like of shape (n_samples,), default=None
 
         Returns
@@ -525,11 +511,11 @@ class DPMinMaxScaler(Scaler):
             else:
                 with self._session(rows) as session:
                     if self._omits:
-                        found = release_present_range(session, rows, self.q)
+                        released = release_present_range(session, rows, self.q)
                     else:
-                        found = release_range(session, self.q)
+                        released = release_range(session, self.q)
                     self.privacy_ = session.certificate()
-                self.bounds_, self.q_, self.data_min_, self.data_max_ = found
+                self.bounds_, self.q_, self.data_min_, self.data_max_ = released
             # Halves first, because the width of huge bounds may overflow.
             half_range = self.data_max_ / 2 - self.data_min_ / 2
             with np.errstate(over="ignore", under="ignore"):

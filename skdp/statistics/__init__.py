@@ -31,25 +31,7 @@ from skdp.statistics._moments import (
 from skdp.statistics._queries import QuerySession, mst_cost, query_session
 
 __all__ = [
-    "QuerySession",
-    "Released",
-    "correlation",
-    "count",
-    "count_nonzero",
-    "covariance",
-    "expected_error",
-    "histogram",
-    "histogram2d",
-    "histogramdd",
-    "mean",
-    "median",
-    "mst_cost",
-    "percentile",
-    "quantile",
-    "query_session",
-    "rows_left_out",
-    "std",
-    "subset_sums",
-    "sum",
-    "var",
-]
+    "QuerySession", "Released", "correlation", "count", "count_nonzero", "covariance",
+    "expected_error", "histogram", "histogram2d", "histogramdd", "mean", "median", "mst_cost",
+    "percentile", "quantile", "query_session", "rows_left_out", "std", "subset_sums", "sum", "var",
+]  # fmt: skip

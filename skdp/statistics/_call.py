@@ -6,17 +6,19 @@ under the function's name.
 
 from __future__ import annotations
 
+import inspect
 import numbers
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, fields
-from typing import Any, Self
+from dataclasses import dataclass
+from typing import Any, Self, TypedDict, TypeVar
 
 import numpy as np
 
 from skdp._docstrings import documenter
 from skdp.base import CallContext, check_bounds, check_integer
 from skdp.base.context import public_key
+from skdp.budget import PrivacyBudget
 from skdp.confidence import Released as Released
 from skdp.confidence.equations import Floats as Floats
 from skdp.confidence.equations import Pair as Pair
@@ -27,21 +29,27 @@ from skdp.planning import bounds_in
 from skdp.queries import LearnedBox
 from skdp.tabular import ONE_PLACE, Rows, check_table
 
+T = TypeVar("T")
+
 _NOT_LEARNED = "std is NaN where bounds could not be learned well enough; state bounds="
 # Functions whose queries read rows by `fold` and `gathered` only, so that they may be in parts.
 IN_PARTS = frozenset(
     {"correlation", "count", "count_nonzero", "covariance", "histogram", "histogram2d"}
     | {"histogramdd", "mean", "median", "quantile", "std", "subset_sums", "sum", "var"}
 )
-documented = documenter(
+LARGEST_BOUND = 1e100  # so that sums and squares of bounded values are finite
+
+# --- docstrings and signatures --------------------------------------------------------------------
+
+_with_blocks = documenter(
     {
         "X": """
             X : array-like or table of shape (n_samples,) or (n_samples, n_features)
                 Private rows, finite numbers.
             """,
-        "keepdims": """
-            keepdims : bool, default=False
-                Keep the axis of the rows, with length 1.
+        "variables": """
+            X : array-like or table of shape (n_samples,) or (n_samples, n_features)
+                Private rows of finite numbers; the columns are the variables.
             """,
         "of_columns": """
             axis : {0}, default=0
@@ -52,6 +60,14 @@ documented = documenter(
             axis : {0, None}, default=0
                 0: for each column. None: for all cells together.
             {keepdims}
+            """,
+        "keepdims": """
+            keepdims : bool, default=False
+                Keep the axis of the rows, with length 1.
+            """,
+        "ddof": """
+            ddof : int, default=0
+                The divisor is the number of rows minus this.
             """,
         "bounds": """
             bounds : "private" or tuple (low, high) or mapping, default="private"
@@ -65,6 +81,12 @@ documented = documenter(
                 from column name to (low, high); ``"private"`` learns them, for 5 to 72% of the
                 allowance.
             """,
+        "cells": """
+            bounds : "private" or tuple (low, high) or mapping, default="private"
+                Range of each column, from public knowledge: two numbers, two arrays, or a mapping
+                from column name to (low, high); ``"private"`` learns them, for 5 to 72% of the
+                allowance. Not used for edges.
+            """,
         "candidates": """
             step : float, default=None
                 Answers are multiples of `step`: for integers, use 1. None: a fine grid between the
@@ -75,17 +97,12 @@ documented = documenter(
                 is found by the exponential mechanism, and is off by fewer ranks: of 5,000 normal
                 values at epsilon = 1 the median by 1 instead of 10.
             """,
-        "nan_policy": """
+        "rows": """
             nan_policy : {"raise", "omit"}, default="raise"
                 ``"omit"``: leave out rows with missing cells.
-            """,
-        "n_rows": """
             n_rows : {"private", "public"}, default="private"
-                ``"private"``: the number of rows is protected, so X may be a selection of rows by
-                private values. ``"public"``: anyone may know the number of rows; less noise. Not
-                possible under "add_or_remove_one".
+            {privacy}
             """,
-        "rows": "{nan_policy}\n{n_rows}\n{privacy}",
         "raises": """
             Raises
             ------
@@ -93,18 +110,58 @@ documented = documenter(
                 If an argument is out of range; nothing is charged then.
             {charge_raises}
             """,
+        # Rows of examples.
+        "uniform": """
+            >>> import numpy as np
+            >>> from skdp import statistics
+            >>> x = np.random.default_rng(0).uniform(-1, 1, size=10000)
+            """,
+        "ages": """
+            >>> import numpy as np
+            >>> from skdp import statistics
+            >>> ages = np.random.default_rng(0).integers(18, 90, size=5000)
+            """,
     }
 )
-LARGEST_BOUND = 1e100  # so that sums and squares of bounded values are finite
 
 
-def check_axis(axis: Any, keepdims: Any = False, *, whole: bool = False) -> bool:
-    """Return whether to add across columns too (axis=None); refuse axes that keep rows apart."""
+class Options(TypedDict, total=False):
+    """What most functions take by keyword: missing cells, the number of rows, privacy."""
+
+    nan_policy: str
+    n_rows: str
+    groups: Any
+    max_rows_per_unit: Any
+    epsilon: float
+    delta: float
+    budget: PrivacyBudget | None
+    random_state: Any
+
+
+def documented(function: T) -> T:
+    """Fill the docstring of a function, and name its `Options`, with defaults, in its signature."""
+    if inspect.isfunction(function):
+        signature, known = inspect.signature(function), inspect.signature(Call).parameters
+        *own, last = signature.parameters.values()
+        if last.annotation == "Unpack[Options]":
+            shared = [
+                known[name].replace(kind=last.KEYWORD_ONLY) for name in Options.__annotations__
+            ]
+            signature = signature.replace(parameters=[*own, *shared])
+            function.__signature__ = signature  # type: ignore[attr-defined]
+    return _with_blocks(function)
+
+
+# --- arguments and the session -------------------------------------------------------------------
+
+
+def check_axis(axis: Any, keepdims: Any = False, *, all_cells: bool = False) -> bool:
+    """Return whether to add up all cells (axis=None); refuse an axis that leaves single rows."""
     check_parameter(keepdims, "keepdims", FLAG)
-    if axis is None and whole:
+    if axis is None and all_cells:
         return True
     if isinstance(axis, bool) or not (isinstance(axis, numbers.Integral) and axis == 0):
-        allowed = "0 (each column) or None (all cells)" if whole else "0 (each column)"
+        allowed = "0 (each column) or None (all cells)" if all_cells else "0 (each column)"
         raise ValueError(f"axis must be {allowed}: one row is what is protected, got {shown(axis)}")
     return False
 
@@ -116,16 +173,18 @@ def check_ddof(ddof: Any) -> int:
 
 @dataclass(frozen=True)
 class Call(CallContext):
-    """The context of one call, with its treatment of missing cells and of the number of rows."""
+    """A call with its treatment of missing cells and of the number of rows."""
 
+    epsilon: float = 1.0
     nan_policy: str = "raise"
     n_rows: str = "private"
 
     @classmethod
-    def of(cls, name: str, arguments: Mapping[str, Any]) -> Self:
-        """Return the call of a function from its arguments; those of other names are ignored."""
-        known = {entry.name for entry in fields(cls)} & set(arguments)
-        return cls(name, **{key: arguments[key] for key in known})
+    def of(cls, name: str, options: Options) -> Self:
+        """Return the call of a function by its keywords, which are `Options`."""
+        if unknown := sorted(set(options) - set(Options.__annotations__)):
+            raise TypeError(f"{name}() got an unexpected keyword argument {unknown[0]!r}")
+        return cls(name, **options)
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -152,22 +211,22 @@ class Call(CallContext):
 
     @property
     def steps(self) -> int:
-        """How many added or removed rows of X one row of the whole table may cause."""
+        """How many rows of X are added or removed if one row of the whole table changes."""
         return 2 if self.n_rows == "private" and self.adjacency == "replace_one" else 1
 
     @property
     def allows_empty(self) -> bool:
-        """Whether a table without rows is a table: where their number is private."""
+        """Whether an empty table is accepted, because the number of rows is private."""
         return self.n_rows == "private"
 
     def table(self, X: Any) -> tuple[Rows, bool]:
-        """Return the private rows and whether they were given as one flat column."""
+        """Return the private rows, and whether they are one flat column."""
         return check_table(X, **self.entrance)
 
     @property
     def entrance(self) -> dict[str, Any]:
         """Options of the check of the rows."""
-        # A filter by the values of a row leaves the same tables as one by its missing cells.
+        # A row may be selected by its values as well as left out for its missing cells.
         return {
             "estimator": self.name,
             "allow_empty": self.allows_empty,
@@ -211,7 +270,7 @@ def result(
     across: bool = False,
     keepdims: bool = False,
     bounds: Pair | None = None,
-    bounds_given: Any = None,
+    learned: bool = False,
     note: str = "",
     limits: MeanLimits | QuantileLimits | None = None,
     names: Sequence[Any] | None = None,
@@ -220,9 +279,8 @@ def result(
     """Return a result; the entry of a flat column, or of all cells, is a number.
 
     With `keepdims` an axis of length 1 stands for the rows, and one for the columns of X unless it
-    is `flat`, as in numpy. `bounds_given` is the argument ``bounds`` of a function whose errors are
-    finite with good bounds. `labels` of entries broadcast to the shape of `value`, `names` are
-    those of columns.
+    is `flat`, as in numpy. `learned` says that errors would be finite with better bounds. `labels`
+    of entries broadcast to the shape of `value`, `names` are those of columns.
     """
     array = np.array(value, dtype=np.float64)
     cells = dict(labels or {})
@@ -240,7 +298,7 @@ def result(
         array, error = np.expand_dims(array, axis), np.expand_dims(error, axis)
     shape = np.shape(array)
     cells = {name: np.reshape(label, shape) for name, label in cells.items()}
-    if isinstance(bounds_given, str) and bool(np.any(np.isnan(error) & np.isfinite(array))):
+    if learned and bool(np.any(np.isnan(error) & np.isfinite(array))):
         note = _NOT_LEARNED
     shaped: Any = None if limits is None else limits.shaped(shape)
     return Released(array, error, privacy, bounds, note, shaped, cells)

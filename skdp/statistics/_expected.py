@@ -1,8 +1,7 @@
 """`expected_error`: the standard error of a statistic before anything is charged.
 
-The function is called on public rows (or on a made-up row, if its error is the same for all tables)
-with a budget of its own. The standard error of that answer is the prediction, so it follows the
-same plan as the call.
+The function is called on public rows, or on a made-up row if its error is the same for all tables,
+with a budget of its own. The prediction is the standard error of that answer.
 """
 
 from __future__ import annotations
@@ -21,28 +20,22 @@ from skdp.statistics import _histograms, _moments
 from skdp.statistics._call import Released
 from skdp.tabular import checked
 
+_BY_ROWS = ("correlation", "covariance", "std", "var")  # their error depends on the rows
+_MOMENTS = (*_BY_ROWS, "count", "count_nonzero", "mean", "sum")
+_CELLS = ("histogram", "histogram2d", "histogramdd", "subset_sums")
 _FUNCTIONS: dict[str, Callable[..., Any]] = {
-    "correlation": _moments.correlation,
-    "count": _moments.count,
-    "count_nonzero": _moments.count_nonzero,
-    "covariance": _moments.covariance,
-    "histogram": _histograms.histogram,
-    "histogram2d": _histograms.histogram2d,
-    "histogramdd": _histograms.histogramdd,
-    "mean": _moments.mean,
-    "std": _moments.std,
-    "subset_sums": _histograms.subset_sums,
-    "sum": _moments.sum,
-    "var": _moments.var,
+    name: getattr(module, name)
+    for module, names in ((_moments, _MOMENTS), (_histograms, _CELLS))
+    for name in names
 }
 _ELSEWHERE = {
-    "median": "its error is one of ranks: see skdp.quantile.DPQuantile.expected_error",
-    "percentile": "its error is one of ranks: see skdp.quantile.DPQuantile.expected_error",
-    "quantile": "its error is one of ranks: see skdp.quantile.DPQuantile.expected_error",
+    **dict.fromkeys(
+        ("median", "percentile", "quantile"),
+        "its error is one of ranks: see skdp.quantile.DPQuantile.expected_error",
+    ),
     "mst_cost": "its error follows the smooth sensitivity, which depends on private weights",
     "query_session": "every answer states its own error, which depends on its share",
 }
-_BY_ROWS = ("correlation", "covariance", "std", "var")  # whose error depends on rows
 _REHEARSALS = 5
 _MOST_ROWS = 2**17
 
@@ -112,13 +105,9 @@ def expected_error(
         raise ValueError(f"function must be one of {sorted(_FUNCTIONS)}, got {function!r}")
     n = check_integer(n_samples, "n_samples", low=1)
     call = _FUNCTIONS[function]
-    options = {
-        name: parameter.default
-        for name, parameter in inspect.signature(call).parameters.items()
-        if parameter.default is not parameter.empty
-    }
-    unknown = sorted(set(parameters) - set(inspect.signature(call).parameters))
-    if unknown:
+    known = inspect.signature(call).parameters.values()
+    options = {entry.name: entry.default for entry in known if entry.default is not entry.empty}
+    if unknown := sorted(set(parameters) - {entry.name for entry in known}):
         raise TypeError(f"{function} has no parameter {unknown[0]!r}")
     options |= parameters
     budget = options.pop("budget") or ambient_budget()
@@ -131,14 +120,18 @@ def expected_error(
         raise ValueError("density: that error depends on the rows; ask for that of counts, over n")
     if options.get("range") is not None:
         options["bounds"] = options.pop("range")
-    named = options.get("bounds")
-    if (labels := labels_of_bounds(named)) is not None:  # rehearsals see arrays
+    if (labels := labels_of_bounds(options.get("bounds"))) is not None:  # rehearsals see arrays
         names = labels if like is None else names_of(like)
         width = 1 if names is None else len(names)
-        options["bounds"] = check_bounds(named, width, names)
+        options["bounds"] = check_bounds(options["bounds"], width, names)
         n_features = width if n_features is None else n_features
 
-    _check_bounds(function, options)
+    if _learns(options) and "bins" not in options:
+        raise ValueError(
+            f"bounds must be stated for the expected error of {function!r}: it grows with the "
+            "width of learned bounds, which depends on the private rows. The answer itself "
+            "states its error"
+        )
     per_row = function in (*_BY_ROWS, "mean")
     if like is None:
         _check_needs(function, options)
@@ -157,8 +150,8 @@ def expected_error(
     for _ in range(_REHEARSALS if like is not None else 1):
         own = PrivacyBudget(float(options["epsilon"]), float(options["delta"]), adjacency=relation)
         answer = call(table, **options, budget=own)
-        release = answer if isinstance(answer, Released) else answer[0]  # beside its edges
-        squares.append(release.std**2)
+        released = answer if isinstance(answer, Released) else answer[0]  # the others are edges
+        squares.append(released.std**2)
     error: NDArray[np.float64] = np.sqrt(np.mean(squares, axis=0))
     return error * scale if per_row else error
 
@@ -170,18 +163,8 @@ def _learns(options: dict[str, Any]) -> bool:
     return isinstance(options.get("bounds"), str) and not edges
 
 
-def _check_bounds(function: str, options: dict[str, Any]) -> None:
-    """Refuse learned bounds if the error grows with their width."""
-    if _learns(options) and "bins" not in options:
-        raise ValueError(
-            f"bounds must be stated for the expected error of {function!r}: it grows with the "
-            "width of learned bounds, which depends on the private rows. The answer itself "
-            "states its error"
-        )
-
-
 def _check_needs(function: str, options: dict[str, Any]) -> None:
-    """Refuse functions whose error depends on rows."""
+    """Refuse functions whose error depends on the rows."""
     other = ""
     if _learns(options):
         reason = "learned bounds depend on the rows: state them, or"

@@ -1,8 +1,7 @@
 """Histograms, sums by private labels, quantiles.
 
-Released: counts of the cells of public edges, sums of the rows of public classes, choices of the
-exponential mechanism, counts of cells around quantiles. Guarantee: that of the queries of
-`skdp.queries` (proofs: histograms.md, quantiles.md).
+Released are counts of cells, sums of the rows of each class, and choices of the exponential
+mechanism or counts of cells around quantiles. Proofs: histograms.md, quantiles.md.
 """
 
 from __future__ import annotations
@@ -10,25 +9,24 @@ from __future__ import annotations
 import math
 import numbers
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, Unpack
 
 import numpy as np
 from numpy.typing import ArrayLike
 
 from skdp.base import check_integer
-from skdp.budget import PrivacyBudget
 from skdp.confidence.limits import QuantileLimits, zoomed
 from skdp.core import Box
 from skdp.parameters import FLAG, STEP, check_length, check_parameter, different_labels, naming
 from skdp.queries import MAX_CELLS, Grid, Quantiles, check_levels, label_sums, row_counts
-from skdp.statistics._call import Call, Floats, Released, check_axis, documented, result
+from skdp.statistics._call import Call, Floats, Options, Released, check_axis, documented, result
 from skdp.tabular import check_labelled_table
 from skdp.user_code import or_raise
 
 Bins = int | Floats
 _ONE_COLUMN = "X must be one column of labels, as an array, a list or a series"
 _LEARNED_EDGES = "edges are learned: rows beyond them are in no cell; state edges, or bounds"
-_CLEAR = 10.0  # standard errors: below, a quotient by a sum of counts has no error of first order
+_CLEAR = 10.0  # a density has an error if the sum of counts is above so many of its errors
 _NO_ERROR = "std is NaN because it depends on the rows; intervals=True releases intervals instead"
 _INTERVALS = (
     "std is NaN because it depends on the rows; interval() and population_interval() are known"
@@ -54,9 +52,8 @@ def _bins(bins: Any) -> Bins:
     if array.dtype.kind not in "iuf":
         raise TypeError(problem)
     edges = array.astype(np.float64)
-    if edges.ndim != 1 or edges.size < 2 or not np.isfinite(edges).all():
-        raise ValueError(problem)
-    if np.any(edges[1:] <= edges[:-1]):
+    plain = edges.ndim == 1 and edges.size >= 2 and np.isfinite(edges).all()
+    if not plain or np.any(edges[1:] <= edges[:-1]):
         raise ValueError(problem)
     return edges
 
@@ -73,8 +70,8 @@ def _edges(bins: Bins, low: float, high: float) -> Floats:
     return edges
 
 
-def _apart(bins: list[Bins], low: Floats, high: Floats) -> tuple[Floats, Floats]:
-    """Return learned bounds with room for so many different edges: they are never refused."""
+def _widened(bins: list[Bins], low: Floats, high: Floats) -> tuple[Floats, Floats]:
+    """Return learned bounds with room for so many different edges: they must not be refused."""
     number = np.array([b if isinstance(b, int) else 1 for b in bins], dtype=np.float64)
     least = 2.0**-49 * number * np.maximum(np.maximum(np.abs(low), np.abs(high)), 1e-290)
     close = (high > low) & (high - low < least)
@@ -94,22 +91,22 @@ def _counted(
     d = rows.n_features
     if n_features not in (None, d):
         raise ValueError(f"X must have {n_features} column(s), got {d}")
-    each = list(bins) if isinstance(bins, list) else [bins] * d
-    if len(each) != d:
-        raise ValueError(f"bins must be one or have one entry a column ({d}), got {len(each)}")
-    sizes = [b if isinstance(b, int) else b.size - 1 for b in each]
+    columns = list(bins) if isinstance(bins, list) else [bins] * d
+    if len(columns) != d:
+        raise ValueError(f"bins must be one or have one entry a column ({d}), got {len(columns)}")
+    sizes = [b if isinstance(b, int) else b.size - 1 for b in columns]
     if math.prod(sizes) > MAX_CELLS:
         raise ValueError(f"bins: there must be at most {MAX_CELLS} cells")
     stated = call.stated(bounds, d, rows.names)
-    if all(not isinstance(b, int) for b in each):
+    if all(not isinstance(b, int) for b in columns):
         bounds = stated = np.zeros(d), np.zeros(d)  # not used, so none need be learned
     if stated is not None:  # refuse bounds that are too close before the charge
-        _grid(each, *stated)
-    public = [b if isinstance(b, int) else b.tolist() for b in each]
+        _grid(columns, *stated)
+    public = [b if isinstance(b, int) else b.tolist() for b in columns]
     with call.bounded(rows, bounds, public, audit=False) as (session, low, high, _):
         if stated is None:
-            low, high = _apart(each, low, high)
-        edges = _grid(each, low, high)
+            low, high = _widened(columns, low, high)
+        edges = _grid(columns, low, high)
         release = session.answer(row_counts(Grid(tuple(edges)), "histogram"))
         privacy = session.certificate()
     note = _LEARNED_EDGES if stated is None else ""
@@ -130,14 +127,7 @@ def histogram(
     density: bool = False,
     range: Any = None,  # noqa: A002  as numpy's
     bounds: Any = "private",
-    nan_policy: str = "raise",
-    n_rows: str = "private",
-    groups: Any = None,
-    max_rows_per_unit: Any = "private",
-    epsilon: float = 1.0,
-    delta: float = 0.0,
-    budget: PrivacyBudget | None = None,
-    random_state: Any = None,
+    **options: Unpack[Options],
 ) -> tuple[Released, Floats]:
     """Return the histogram of one column of numbers or categories.
 
@@ -189,7 +179,7 @@ def histogram(
     >>> bool(np.all(abs(counts.value - 300) < 5 * counts.std)), edges
     (True, array([0., 1., 2., 3.]))
     """
-    call = Call.of("histogram", locals())
+    call = Call.of("histogram", options)
     check_parameter(density, "density", FLAG)
     if range is not None:
         if not isinstance(bounds, str):
@@ -212,14 +202,14 @@ def histogram(
 
 
 def _labelled(call: Call, X: Any, categories: Any) -> tuple[Released, np.ndarray]:
-    """Return how many rows have each of some public labels, and these."""
+    """Return the numbers of rows with each of some public labels, and these labels."""
     known, order = _classes(categories, "categories")
     if not hasattr(X, "__len__"):
         raise TypeError(_ONE_COLUMN)
     ones = np.ones(or_raise(lambda: len(X), lambda: TypeError(_ONE_COLUMN)))
     rows, _ = check_labelled_table(ones, X, classes=known, **call.entrance)
     with call.opened(rows, (known.tolist(), order.tolist())) as session:
-        # The row that is summed is 1: sums by label are counts.
+        # Each row is the number 1, so sums by label are counts.
         release = session.answer(label_sums(np.zeros(1), np.ones(1), len(known)), name="counts")
         privacy = session.certificate()
     counts, std = release.value[order, 0], np.broadcast_to(release.std, (len(known), 1))[order, 0]
@@ -229,8 +219,8 @@ def _labelled(call: Call, X: Any, categories: Any) -> tuple[Released, np.ndarray
 def _density(counts: Released, widths: Any) -> Released:
     """Return counts over their sum and their widths.
 
-    To first order, with p = c / N: the variance of c / N is ((1 - p)**2 s**2 + p**2 S) / N**2, S
-    that of the other counts together.
+    To first order, the variance of p = c / N is ((1 - p)**2 s**2 + p**2 S) / N**2: s**2 is the
+    variance of c, and S that of all other counts together.
     """
     number, spread = float(counts.value.sum()), float(np.square(counts.std).sum())
     p, own = counts.value / (number if number > 0 else np.nan), np.square(counts.std)
@@ -242,18 +232,7 @@ def _density(counts: Released, widths: Any) -> Released:
 
 @documented
 def histogram2d(
-    X: ArrayLike,
-    bins: Any = 10,
-    *,
-    bounds: Any = "private",
-    nan_policy: str = "raise",
-    n_rows: str = "private",
-    groups: Any = None,
-    max_rows_per_unit: Any = "private",
-    epsilon: float = 1.0,
-    delta: float = 0.0,
-    budget: PrivacyBudget | None = None,
-    random_state: Any = None,
+    X: ArrayLike, bins: Any = 10, *, bounds: Any = "private", **options: Unpack[Options]
 ) -> tuple[Released, Floats, Floats]:
     """Return the joint histogram of two columns.
 
@@ -263,10 +242,7 @@ def histogram2d(
         Private rows, finite numbers.
     bins : int or list of two, default=10
         For each column, the number of bins between its bounds, or public edges in increasing order.
-    bounds : "private" or tuple (low, high) or mapping, default="private"
-        Range of each column, from public knowledge: two numbers, two arrays, or a mapping from
-        column name to (low, high); ``"private"`` learns them, for 5 to 72% of the allowance. Not
-        used for edges.
+    {cells}
     {rows}
 
     Returns
@@ -292,7 +268,7 @@ def histogram2d(
     >>> counts.value.shape
     (2, 2)
     """
-    call = Call.of("histogram2d", locals())
+    call = Call.of("histogram2d", options)
     released, edges = _counted(call, X, _bins_of_each(bins), bounds, 2)
     return released, edges[0], edges[1]
 
@@ -306,18 +282,7 @@ def _bins_of_each(bins: Any) -> list[Bins] | Bins:
 
 @documented
 def histogramdd(
-    X: ArrayLike,
-    bins: Any = 10,
-    *,
-    bounds: Any = "private",
-    nan_policy: str = "raise",
-    n_rows: str = "private",
-    groups: Any = None,
-    max_rows_per_unit: Any = "private",
-    epsilon: float = 1.0,
-    delta: float = 0.0,
-    budget: PrivacyBudget | None = None,
-    random_state: Any = None,
+    X: ArrayLike, bins: Any = 10, *, bounds: Any = "private", **options: Unpack[Options]
 ) -> tuple[Released, list[Floats]]:
     """Return the joint histogram of all columns.
 
@@ -328,10 +293,7 @@ def histogramdd(
     bins : int or list, default=10
         For each column, the number of bins between its bounds, or public edges in increasing order.
         At most 2**20 cells altogether.
-    bounds : "private" or tuple (low, high) or mapping, default="private"
-        Range of each column, from public knowledge: two numbers, two arrays, or a mapping from
-        column name to (low, high); ``"private"`` learns them, for 5 to 72% of the allowance. Not
-        used for edges.
+    {cells}
     {rows}
 
     Returns
@@ -357,7 +319,7 @@ def histogramdd(
     >>> counts.value.shape, len(edges)
     ((2, 2, 2), 3)
     """
-    call = Call.of("histogramdd", locals())
+    call = Call.of("histogramdd", options)
     return _counted(call, X, _bins_of_each(bins), bounds, None)
 
 
@@ -368,14 +330,7 @@ def subset_sums(
     *,
     classes: Sequence[Any],
     bounds: Any = "private",
-    nan_policy: str = "raise",
-    n_rows: str = "private",
-    groups: Any = None,
-    max_rows_per_unit: Any = "private",
-    epsilon: float = 1.0,
-    delta: float = 0.0,
-    budget: PrivacyBudget | None = None,
-    random_state: Any = None,
+    **options: Unpack[Options],
 ) -> Released:
     """Return the sum of the clipped rows of each class.
 
@@ -391,7 +346,7 @@ def subset_sums(
     {bounds}
     nan_policy : {"raise", "omit"}, default="raise"
         ``"omit"``: leave out rows with missing cells, and rows whose label is missing.
-    {n_rows}
+    n_rows : {"private", "public"}, default="private"
     {privacy}
 
     Returns
@@ -421,14 +376,9 @@ def subset_sums(
     >>> bool(np.all(abs(sums.value - 1000) < 5 * sums.std))
     True
     """
-    call = Call.of("subset_sums", locals())
+    call = Call.of("subset_sums", options)
     known, order = _classes(classes)
-    rows, flat = check_labelled_table(
-        X,
-        labels,
-        classes=known,
-        **call.entrance,
-    )
+    rows, flat = check_labelled_table(X, labels, classes=known, **call.entrance)
     public = (known.tolist(), order.tolist())
     with call.bounded(rows, bounds, public) as (session, low, high, learned):
         release = session.answer(label_sums(low, high, len(known)))
@@ -436,16 +386,9 @@ def subset_sums(
     error = release.std
     if learned is not None:  # any label may have all the rows that are clipped
         error = np.hypot(error, learned.sum_error())
-    return result(
-        release.value[order],
-        error[order],
-        privacy,
-        flat=flat,
-        bounds=(low, high),
-        bounds_given=bounds,
-        names=rows.names,
-        labels={"class": known[order][:, None]},
-    )
+    shape: Any = {"flat": flat, "names": rows.names, "labels": {"class": known[order][:, None]}}
+    value, error = release.value[order], error[order]
+    return result(value, error, privacy, bounds=(low, high), learned=learned is not None, **shape)
 
 
 def _classes(classes: Any, name: str = "classes") -> tuple[np.ndarray, np.ndarray]:
@@ -469,13 +412,13 @@ def _quantiles(
     step = check_parameter(step, "step", *STEP)
     check_parameter(intervals, "intervals", FLAG)
     rows, flat = call.table(X)
-    # Keys seeded noise; without intervals as in earlier versions.
+    # It keys seeded noise, without intervals as in earlier versions.
     public = ([str(level) for level in levels], step, *(["intervals"] if intervals else []))
     with call.bounded(rows, bounds, public, audit=False) as opened:
         session, low, high, _ = opened
         if intervals:
-            windows = zoomed(session, low, high, [float(level) for level in levels], step)
-            value: Floats = np.array([[one.value for one in row] for row in windows])
+            windows: Any = zoomed(session, low, high, [float(level) for level in levels], step)
+            value: Floats = np.array([[window.value for window in row] for row in windows])
         else:
             view = Box(low, high, per_feature=True)
             value = session.answer(Quantiles(view, q, step=step)).value.T
@@ -483,21 +426,14 @@ def _quantiles(
     note = _INTERVALS if intervals else _NO_ERROR
     if levels[0] == 0 or levels[-1] == 1:
         note = f"{note}; {_EXTREMES}"
-    limits = None
+    shape: Any = {"flat": flat, "keepdims": keepdims, "names": rows.names}
+    if np.ndim(q):
+        shape["labels"] = {"q": np.array(levels, dtype=np.float64)[:, None]}
+    else:
+        value, windows = value[0], windows[0] if intervals else None
     if intervals:
-        limits = QuantileLimits(windows[0] if np.ndim(q) == 0 else windows)
-    return result(
-        value[0] if np.ndim(q) == 0 else value,
-        np.nan,
-        privacy,
-        flat=flat,
-        keepdims=keepdims,
-        bounds=(low, high),
-        note=note,
-        limits=limits,
-        names=rows.names,
-        labels={} if np.ndim(q) == 0 else {"q": np.array(levels, dtype=np.float64)[:, None]},
-    )
+        shape["limits"] = QuantileLimits(windows)
+    return result(value, np.nan, privacy, bounds=(low, high), note=note, **shape)
 
 
 @documented
@@ -510,14 +446,7 @@ def quantile(
     step: float | None = None,
     intervals: bool = False,
     bounds: Any = "private",
-    nan_policy: str = "raise",
-    n_rows: str = "private",
-    groups: Any = None,
-    max_rows_per_unit: Any = "private",
-    epsilon: float = 1.0,
-    delta: float = 0.0,
-    budget: PrivacyBudget | None = None,
-    random_state: Any = None,
+    **options: Unpack[Options],
 ) -> Released:
     """Return quantiles of each column.
 
@@ -553,14 +482,12 @@ def quantile(
 
     Examples
     --------
-    >>> import numpy as np
-    >>> from skdp import statistics
-    >>> ages = np.random.default_rng(0).integers(18, 90, size=5000)
+    {ages}
     >>> answer = statistics.quantile(ages, [0.25, 0.75], step=1, bounds=(0, 120))
     >>> bool(np.all(np.abs(answer.value - [36, 72]) <= 3))
     True
     """
-    call = Call.of("quantile", locals())
+    call = Call.of("quantile", options)
     check_axis(axis, keepdims)
     return _quantiles(call, X, q, bounds, step, keepdims, intervals)
 
@@ -591,9 +518,7 @@ def percentile(X: ArrayLike, q: float | Sequence[float], **options: Any) -> Rele
 
     Examples
     --------
-    >>> import numpy as np
-    >>> from skdp import statistics
-    >>> ages = np.random.default_rng(0).integers(18, 90, size=5000)
+    {ages}
     >>> answer = statistics.percentile(ages, 90, step=1, bounds=(0, 120))
     >>> bool(abs(answer.value - 82) <= 3)
     True
@@ -619,14 +544,7 @@ def median(
     step: float | None = None,
     intervals: bool = False,
     bounds: Any = "private",
-    nan_policy: str = "raise",
-    n_rows: str = "private",
-    groups: Any = None,
-    max_rows_per_unit: Any = "private",
-    epsilon: float = 1.0,
-    delta: float = 0.0,
-    budget: PrivacyBudget | None = None,
-    random_state: Any = None,
+    **options: Unpack[Options],
 ) -> Released:
     """Return the median of each column.
 
@@ -652,12 +570,10 @@ def median(
 
     Examples
     --------
-    >>> import numpy as np
-    >>> from skdp import statistics
-    >>> ages = np.random.default_rng(0).integers(18, 90, size=5000)
+    {ages}
     >>> float(statistics.median(ages, step=1, bounds=(0, 120), random_state=0)), np.median(ages)
     (54.0, np.float64(54.0))
     """
-    call = Call.of("median", locals())
+    call = Call.of("median", options)
     check_axis(axis, keepdims)
     return _quantiles(call, X, 0.5, bounds, step, keepdims, intervals)

@@ -1,22 +1,21 @@
 """Counts, sums, means, variances, covariances, correlations.
 
-Released: the number of rows, sums of bounded functions of a row, or the second moment of the
-columns with their sums and the number of rows as one matrix. The statistics and their standard
-errors are computed from these numbers. Guarantee: that of the queries of `skdp.queries`.
+Released are the number of rows, sums over rows, or the matrix of second moments, with sums and the
+number of rows. Statistics and standard errors are computed from these numbers.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, Unpack
 
 import numpy as np
 from numpy.typing import ArrayLike
 
 from skdp.base import CallContext, check_integer
 from skdp.base.context import public_key
-from skdp.base.scalers import FOURTH_MOMENT, moment_errors, root_error
 from skdp.budget import PrivacyBudget
+from skdp.confidence.equations import FOURTH_MOMENT, moment_errors, root_error
 from skdp.confidence.limits import MeanLimits, spread_seen
 from skdp.core import (
     Mean,
@@ -33,6 +32,7 @@ from skdp.queries import GramRelease, LearnedBox, SecondMoment, moments, rows_be
 from skdp.statistics._call import (
     Call,
     Floats,
+    Options,
     Released,
     check_axis,
     check_ddof,
@@ -41,35 +41,21 @@ from skdp.statistics._call import (
 )
 from skdp.tabular import UnitCounts, check_units
 
-_QUOTIENT = 1.0  # how much of a variance's relative error is taken off it in a quotient
-_NO_VARIANCE = 1e-12  # in units of the half width squared: what rounding leaves of a variance of 0
+_QUOTIENT = 1.0  # deviations of noise by which a variance in a denominator may be too large
+_NO_VARIANCE = 1e-12  # in squares of the half width: what rounding leaves of a variance of 0
 _MOST_ROWS = 2**31  # of one unit
 
 # --- counts, sums, means --------------------------------------------------------------------------
 
 
 @documented
-def count(
-    X: ArrayLike,
-    *,
-    nan_policy: str = "raise",
-    n_rows: str = "private",
-    groups: Any = None,
-    max_rows_per_unit: Any = "private",
-    epsilon: float = 1.0,
-    delta: float = 0.0,
-    budget: PrivacyBudget | None = None,
-    random_state: Any = None,
-) -> Released:
+def count(X: ArrayLike, **options: Unpack[Options]) -> Released:
     """Return the number of rows.
 
     Parameters
     ----------
     {X}
-    nan_policy : {"raise", "omit"}, default="raise"
-        ``"omit"``: leave out rows with missing cells. The number of the other rows is private.
-    {n_rows}
-    {privacy}
+    {rows}
 
     Returns
     -------
@@ -89,14 +75,14 @@ def count(
     >>> statistics.count([3.0, None, 5.0], nan_policy="omit", epsilon=20, random_state=0)
     Released(value=2.0, std=6.420519653322878e-05)
     """
-    call = Call.of("count", locals())
+    call = Call.of("count", options)
     rows, _ = call.table(X)
     if call.n_rows == "public":
-        # Said to be: no noise is drawn, so nothing is charged.
-        free = open_session(
-            rows, estimator="count", epsilon=epsilon, delta=delta, random_state=random_state
-        )
-        with free:
+        # Without a budget: the exact number is public, so nothing is charged.
+        privacy: Any = {"epsilon": call.epsilon, "delta": call.delta}
+        with open_session(
+            rows, estimator="count", random_state=call.random_state, **privacy
+        ) as free:
             return result(free.n_rows, 0.0, call.nothing_released())
     with call.opened(rows, ()) as session:
         release = session.row_count()
@@ -174,18 +160,7 @@ def rows_left_out(
 
 @documented
 def count_nonzero(
-    X: ArrayLike,
-    *,
-    axis: int | None = 0,
-    keepdims: bool = False,
-    nan_policy: str = "raise",
-    n_rows: str = "private",
-    groups: Any = None,
-    max_rows_per_unit: Any = "private",
-    epsilon: float = 1.0,
-    delta: float = 0.0,
-    budget: PrivacyBudget | None = None,
-    random_state: Any = None,
+    X: ArrayLike, *, axis: int | None = 0, keepdims: bool = False, **options: Unpack[Options]
 ) -> Released:
     """Return the number of cells that are not 0.
 
@@ -216,21 +191,14 @@ def count_nonzero(
     >>> statistics.count_nonzero(late, random_state=0).value.round(-2)
     np.float64(500000.0)
     """
-    call = Call.of("count_nonzero", locals())
-    across = check_axis(axis, keepdims, whole=True)
+    call = Call.of("count_nonzero", options)
+    across = check_axis(axis, keepdims, all_cells=True)
     rows, flat = call.table(X)
     with call.opened(rows, (across,)) as session:
         release = _sum(session, 0.0, 1.0, nonzero=True, across=across, name="count_nonzero")
         privacy = session.certificate()
-    return result(
-        release.value,
-        release.std,
-        privacy,
-        flat=flat,
-        across=across,
-        keepdims=keepdims,
-        names=rows.names,
-    )
+    shape: Any = {"flat": flat, "across": across, "keepdims": keepdims, "names": rows.names}
+    return result(release.value, release.std, privacy, **shape)
 
 
 def _sum(
@@ -242,28 +210,24 @@ def _sum(
     nonzero: bool = False,
     name: str = "sum",
 ) -> Release:
-    """Release the sum of the clipped rows.
-
-    Where the number of rows is public, rows are counted from the middle of their bounds: less
-    noise, and the rest of the sum is public.
-    """
-    replace = session.adjacency == "replace_one"
-    view = sum_view(
-        low, high, session.n_features, nonzero=nonzero, across=across, about_zero=not replace
-    )
+    """Release the sum of the clipped rows."""
+    public_n = session.adjacency == "replace_one"
+    options: Any = {"nonzero": nonzero, "across": across, "about_zero": not public_n}
+    view = sum_view(low, high, session.n_features, **options)
     total: Release = session.answer(Sum(view), name=name)
-    base = session.n_rows * view.center if replace else view.center
+    # With a public number of rows, cells are relative to the middle of their bounds: less noise.
+    base = session.n_rows * view.center if public_n else view.center
     return released(base + total.value, total.std)
 
 
 def _with_clipping(
     std: Floats, learned: LearnedBox | None, *, across: bool, mean: bool = False
 ) -> Floats:
-    """Return standard errors of sums or means with what learned bounds clip."""
+    """Return standard errors of sums or means, with the errors of learned bounds."""
     if learned is None:
         return std
     clipped = learned.mean_error() if mean else learned.sum_error()
-    # Of all cells: the errors of columns may have one sign.
+    # In a sum over columns, their errors may have one sign.
     error: Floats = np.hypot(std, np.sum(clipped, keepdims=True) if across else clipped)
     return error
 
@@ -275,14 +239,7 @@ def sum(  # noqa: A001  as numpy's
     axis: int | None = 0,
     keepdims: bool = False,
     bounds: Any = "private",
-    nan_policy: str = "raise",
-    n_rows: str = "private",
-    groups: Any = None,
-    max_rows_per_unit: Any = "private",
-    epsilon: float = 1.0,
-    delta: float = 0.0,
-    budget: PrivacyBudget | None = None,
-    random_state: Any = None,
+    **options: Unpack[Options],
 ) -> Released:
     """Return the sum of the rows, clipped to bounds.
 
@@ -315,23 +272,16 @@ def sum(  # noqa: A001  as numpy's
     >>> bool(abs(total.value - minutes.sum()) < 20 * total.std)
     True
     """
-    call = Call.of("sum", locals())
-    across = check_axis(axis, keepdims, whole=True)
+    call = Call.of("sum", options)
+    across = check_axis(axis, keepdims, all_cells=True)
     rows, flat = call.table(X)
     with call.bounded(rows, bounds, (across,)) as (session, low, high, learned):
         release = _sum(session, low, high, across=across)
         std = _with_clipping(release.std, learned, across=across)
         privacy = session.certificate()
+    shape: Any = {"flat": flat, "across": across, "keepdims": keepdims, "names": rows.names}
     return result(
-        release.value,
-        std,
-        privacy,
-        flat=flat,
-        across=across,
-        keepdims=keepdims,
-        bounds=(low, high),
-        bounds_given=bounds,
-        names=rows.names,
+        release.value, std, privacy, bounds=(low, high), learned=learned is not None, **shape
     )
 
 
@@ -343,14 +293,7 @@ def mean(
     keepdims: bool = False,
     intervals: bool = False,
     bounds: Any = "private",
-    nan_policy: str = "raise",
-    n_rows: str = "private",
-    groups: Any = None,
-    max_rows_per_unit: Any = "private",
-    epsilon: float = 1.0,
-    delta: float = 0.0,
-    budget: PrivacyBudget | None = None,
-    random_state: Any = None,
+    **options: Unpack[Options],
 ) -> Released:
     """Return the mean of the rows, clipped to bounds.
 
@@ -381,15 +324,13 @@ def mean(
 
     Examples
     --------
-    >>> import numpy as np
-    >>> from skdp import statistics
-    >>> ages = np.random.default_rng(0).integers(18, 90, size=5000)
+    {ages}
     >>> answer = statistics.mean(ages, bounds=(0, 120), random_state=0)
     >>> bool(abs(answer.value - ages.mean()) < 4 * answer.std)
     True
     """
-    call = Call.of("mean", locals())
-    across = check_axis(axis, keepdims, whole=True)
+    call = Call.of("mean", options)
+    across = check_axis(axis, keepdims, all_cells=True)
     check_parameter(intervals, "intervals", FLAG)
     if intervals:
         return _mean_with_intervals(call, X, bounds, keepdims, across=across)
@@ -401,23 +342,14 @@ def mean(
         privacy = session.certificate()
     cells = rows.n_features if across else 1
     value, std = release.value / cells, std / cells
-    return result(
-        value,
-        std,
-        privacy,
-        flat=flat,
-        across=across,
-        keepdims=keepdims,
-        bounds=(low, high),
-        bounds_given=bounds,
-        names=rows.names,
-    )
+    shape: Any = {"flat": flat, "across": across, "keepdims": keepdims, "names": rows.names}
+    return result(value, std, privacy, bounds=(low, high), learned=learned is not None, **shape)
 
 
 def _mean_with_intervals(
     call: Call, X: ArrayLike, bounds: Any, keepdims: bool, *, across: bool
 ) -> Released:
-    """Return means with their distance to the means of a population."""
+    """Return means with intervals for the means of a population."""
     if across:
         raise ValueError("axis must be 0 with intervals=True: cells of one row are not independent")
     rows, flat = call.table(X)
@@ -437,31 +369,22 @@ def _mean_with_intervals(
         spread_error = np.hypot(spread_error, learned.product_errors(value).diagonal())
     spread = spread_seen((second.value - first.value**2) * half**2, spread_error)
     limits = MeanLimits(value, error, clusters * spread / max(n - 1.0, 1.0), low, high, pure)
-    return result(
-        value,
-        error,
-        privacy,
-        flat=flat,
-        keepdims=keepdims,
-        bounds=(low, high),
-        bounds_given=bounds,
-        limits=limits,
-        names=rows.names,
-    )
+    shape: Any = {"flat": flat, "keepdims": keepdims, "names": rows.names, "limits": limits}
+    return result(value, error, privacy, bounds=(low, high), learned=learned is not None, **shape)
 
 
 # --- variances, covariances, correlations ---------------------------------------------------------
 
 
 def _per_freedom(n: float, ddof: int) -> float:
-    """Return n / (n - ddof), of at least one degree of freedom: n may be noisy, and small."""
+    """Return n / (n - ddof) with at least one degree of freedom: a noisy n may be small."""
     return n / max(n - ddof, 1.0)
 
 
 def _variance(
     call: Call, X: ArrayLike, bounds: Any, ddof: int
 ) -> tuple[Floats, Floats, PrivacyCertificate, dict[str, Any]]:
-    """Return variances, their standard errors, the certificate, and options of `result`."""
+    """Return variances, their standard errors, the certificate, and keywords of `result`."""
     rows, flat = call.table(X)
     with call.bounded(rows, bounds, (ddof,)) as (session, low, high, learned):
         first, second, count = session.answer(moments(low, high))
@@ -476,7 +399,13 @@ def _variance(
         center = low / 2 + high / 2 + first.value * (high / 2 - low / 2)
         clipped = learned.product_errors(center).diagonal()
         error = np.hypot(error, clipped * _per_freedom(n, ddof))
-    return variance, error, privacy, {"flat": flat, "bounds": (low, high), "names": rows.names}
+    shape = {
+        "flat": flat,
+        "bounds": (low, high),
+        "names": rows.names,
+        "learned": learned is not None,
+    }
+    return variance, error, privacy, shape
 
 
 @documented
@@ -487,14 +416,7 @@ def var(
     keepdims: bool = False,
     ddof: int = 0,
     bounds: Any = "private",
-    nan_policy: str = "raise",
-    n_rows: str = "private",
-    groups: Any = None,
-    max_rows_per_unit: Any = "private",
-    epsilon: float = 1.0,
-    delta: float = 0.0,
-    budget: PrivacyBudget | None = None,
-    random_state: Any = None,
+    **options: Unpack[Options],
 ) -> Released:
     """Return the variance of each column, clipped to bounds.
 
@@ -502,8 +424,7 @@ def var(
     ----------
     {X}
     {of_columns}
-    ddof : int, default=0
-        The divisor is the number of rows minus this.
+    {ddof}
     {bounds}
     {rows}
 
@@ -524,16 +445,14 @@ def var(
 
     Examples
     --------
-    >>> import numpy as np
-    >>> from skdp import statistics
-    >>> x = np.random.default_rng(0).uniform(-1, 1, size=10000)
+    {uniform}
     >>> statistics.var(x, bounds=(-1, 1)).value.round(1)
     np.float64(0.3)
     """
-    call = Call.of("var", locals())
+    call = Call.of("var", options)
     check_axis(axis, keepdims)
-    variance, error, privacy, options = _variance(call, X, bounds, check_ddof(ddof))
-    return result(variance, error, privacy, keepdims=keepdims, bounds_given=bounds, **options)
+    variance, error, privacy, shape = _variance(call, X, bounds, check_ddof(ddof))
+    return result(variance, error, privacy, keepdims=keepdims, **shape)
 
 
 @documented
@@ -544,14 +463,7 @@ def std(
     keepdims: bool = False,
     ddof: int = 0,
     bounds: Any = "private",
-    nan_policy: str = "raise",
-    n_rows: str = "private",
-    groups: Any = None,
-    max_rows_per_unit: Any = "private",
-    epsilon: float = 1.0,
-    delta: float = 0.0,
-    budget: PrivacyBudget | None = None,
-    random_state: Any = None,
+    **options: Unpack[Options],
 ) -> Released:
     """Return the standard deviation of each column, clipped to bounds.
 
@@ -559,8 +471,7 @@ def std(
     ----------
     {X}
     {of_columns}
-    ddof : int, default=0
-        The divisor is the number of rows minus this.
+    {ddof}
     {bounds}
     {rows}
 
@@ -578,26 +489,23 @@ def std(
 
     Examples
     --------
-    >>> import numpy as np
-    >>> from skdp import statistics
-    >>> x = np.random.default_rng(0).uniform(-1, 1, size=10000)
+    {uniform}
     >>> statistics.std(x, bounds=(-1, 1), random_state=0).value.round(2)
     np.float64(0.58)
     """
-    call = Call.of("std", locals())
+    call = Call.of("std", options)
     check_axis(axis, keepdims)
-    variance, error, privacy, options = _variance(call, X, bounds, check_ddof(ddof))
+    variance, error, privacy, shape = _variance(call, X, bounds, check_ddof(ddof))
     deviation, error = np.sqrt(variance), root_error(variance, error)
-    return result(deviation, error, privacy, keepdims=keepdims, bounds_given=bounds, **options)
+    return result(deviation, error, privacy, keepdims=keepdims, **shape)
 
 
 @dataclass(frozen=True)
 class _Moments:
     """Released covariances of the columns, in units of their half widths, divided by n.
 
-    The covariance is positive semidefinite; `lifted` is by how much that moved each entry. Means
-    (`center`) are relative to the middle of the bounds. `clipped` is what learned bounds may have
-    clipped of each covariance, 0 where they are stated.
+    `center` are means relative to the middle of the bounds. `lifted` is by how much each entry
+    moved to make the matrix positive semidefinite, `clipped` its error due to learned bounds.
     """
 
     center: Floats
@@ -613,11 +521,10 @@ class _Moments:
         """Return the standard errors of C_jk - pull_jk (C_jj + C_kk).
 
         C is the covariance in units of scale_j scale_k; `pull` is symmetric with a diagonal of 0.
-        All entries share the noise of one matrix: that of a column's sum is in each of its
-        covariances, that of the number of rows in all of them. So derivatives are added up before
-        they are squared. Entries of the matrix are uncorrelated under each kind of noise, so their
-        squares add up. Products of two means' errors count too: on few rows they are not small. A
-        third of the change by negative eigenvalues is added, so that three standard errors hold.
+        The noise of a column's sum is in each of its covariances, that of the number of rows in
+        all, so derivatives are added up before they are squared. Entries of the noisy matrix are
+        uncorrelated, so their squares add up. Products of the errors of two means count too: on few
+        rows they are not small.
         """
         gram, units = self.gram, np.outer(scale, scale)
         center, covariance = self.center / scale, self.covariance / units
@@ -641,9 +548,9 @@ class _Moments:
         crossed += pull**2 * np.add.outer(crossed.diagonal(), crossed.diagonal())
         lifted = self.lifted / units
         lifted += np.abs(pull) * np.add.outer(lifted.diagonal(), lifted.diagonal())
+        # A third of the change, so that three standard errors hold.
         errors: Floats = np.sqrt(first_order + crossed) + lifted / 3.0
-        if 3 * gram.n_std > gram.n:
-            # A number of rows that is not clear of its noise: all that is known are the bounds.
+        if 3 * gram.n_std > gram.n:  # noise hides the number of rows: only the bounds are known
             errors = np.maximum(errors, (np.abs(covariance) + 1.0 / units) / 3.0)
         return errors
 
@@ -675,25 +582,13 @@ def covariance_of(gram: GramRelease, half: Floats, privacy: PrivacyCertificate) 
 
 @documented
 def covariance(
-    X: ArrayLike,
-    *,
-    ddof: int = 1,
-    bounds: Any = "private",
-    nan_policy: str = "raise",
-    n_rows: str = "private",
-    groups: Any = None,
-    max_rows_per_unit: Any = "private",
-    epsilon: float = 1.0,
-    delta: float = 0.0,
-    budget: PrivacyBudget | None = None,
-    random_state: Any = None,
+    X: ArrayLike, *, ddof: int = 1, bounds: Any = "private", **options: Unpack[Options]
 ) -> Released:
     """Return the covariance matrix of the columns, clipped to bounds.
 
     Parameters
     ----------
-    X : array-like or table of shape (n_samples,) or (n_samples, n_features)
-        Private rows of finite numbers; the columns are the variables.
+    {variables}
     ddof : int, default=1
         The divisor is the number of rows minus this.
     {bounds}
@@ -724,14 +619,15 @@ def covariance(
     >>> statistics.covariance(x, bounds=(-1, 1), random_state=0).value.diagonal().round(2)
     array([0.33, 0.33])
     """
-    call = Call.of("covariance", locals())
+    call = Call.of("covariance", options)
     ddof = check_ddof(ddof)
     moments = _moments(call, X, bounds, ddof)
     d = len(moments.half)
     errors = np.hypot(moments.errors(np.ones(d), np.zeros((d, d))), moments.clipped)
     units = np.outer(moments.half, moments.half) * _per_freedom(moments.gram.n, ddof)
     values, errors = moments.covariance * units, errors * units
-    return result(values, errors, moments.privacy, bounds=moments.bounds, bounds_given=bounds)
+    learned = isinstance(bounds, str)
+    return result(values, errors, moments.privacy, bounds=moments.bounds, learned=learned)
 
 
 def coefficients_of(moments: _Moments) -> tuple[Floats, Floats]:
@@ -743,15 +639,15 @@ def coefficients_of(moments: _Moments) -> tuple[Floats, Floats]:
     ratios = moments.covariance / np.outer(scale, scale)
     coefficients = np.where(both_known, np.clip(ratios, -1.0, 1.0), 0.0)
     np.fill_diagonal(coefficients, 0.0)
-    # r = C_jk in units of the standard deviations, which noise moves as well: dr = dC_jk - r / 2
-    # (dC_jj + dC_kk). That is right where the noise of a variance is a small part of it; else
-    # errors are enlarged, and nothing is claimed where a variance is not clear of its noise.
+    # r = C_jk in units of the standard deviations, which noise moves as well: to first order
+    # dr = dC_jk - r / 2 (dC_jj + dC_kk). If the noise of a variance is no small part of it, errors
+    # are enlarged; if noise hides the variance, they are NaN.
     errors = moments.errors(scale, coefficients / 2)
     d = len(scale)
     part = moments.errors(scale, np.zeros((d, d))).diagonal()
     worst = np.maximum.outer(part, part)
     errors = errors / np.maximum(1.0 - _QUOTIENT * worst, 1e-9)
-    # The errors of what is clipped of a variance and of a covariance may have one sign.
+    # The clipping errors of a variance and of a covariance may have one sign.
     clipped = np.zeros((d, d)) + moments.clipped / np.outer(scale, scale)
     clipped += np.abs(coefficients) / 2 * np.add.outer(clipped.diagonal(), clipped.diagonal())
     errors = np.hypot(errors, clipped)
@@ -760,25 +656,12 @@ def coefficients_of(moments: _Moments) -> tuple[Floats, Floats]:
 
 
 @documented
-def correlation(
-    X: ArrayLike,
-    *,
-    bounds: Any = "private",
-    nan_policy: str = "raise",
-    n_rows: str = "private",
-    groups: Any = None,
-    max_rows_per_unit: Any = "private",
-    epsilon: float = 1.0,
-    delta: float = 0.0,
-    budget: PrivacyBudget | None = None,
-    random_state: Any = None,
-) -> Released:
+def correlation(X: ArrayLike, *, bounds: Any = "private", **options: Unpack[Options]) -> Released:
     """Return the matrix of correlation coefficients of the columns, clipped to bounds.
 
     Parameters
     ----------
-    X : array-like or table of shape (n_samples,) or (n_samples, n_features)
-        Private rows of finite numbers; the columns are the variables.
+    {variables}
     {bounds}
     {rows}
 
@@ -805,9 +688,10 @@ def correlation(
     >>> statistics.correlation(table, bounds=(-1, 1), random_state=0).value[0, 1].round(1)
     np.float64(-1.0)
     """
-    call = Call.of("correlation", locals())
+    call = Call.of("correlation", options)
     moments = _moments(call, X, bounds, 0)
     coefficients, errors = coefficients_of(moments)
     np.fill_diagonal(coefficients, 1.0)
     np.fill_diagonal(errors, 0.0)
-    return result(coefficients, errors, moments.privacy, bounds=moments.bounds, bounds_given=bounds)
+    learned = isinstance(bounds, str)
+    return result(coefficients, errors, moments.privacy, bounds=moments.bounds, learned=learned)

@@ -1,8 +1,4 @@
-"""Means of functions that a user writes, and the cost of a spanning tree.
-
-Released: means over the rows of g(row) in [0, 1], as many as the allowance grants; one cost.
-Guarantee: that of the queries of `skdp.queries`.
-"""
+"""Means of functions that a user writes, and the cost of a spanning tree."""
 
 from __future__ import annotations
 
@@ -11,8 +7,7 @@ import math
 import threading
 from collections.abc import Callable
 from fractions import Fraction
-from types import TracebackType
-from typing import Any
+from typing import Any, Unpack
 
 from numpy.typing import ArrayLike
 
@@ -31,10 +26,10 @@ from skdp.loss.conversions import check_positive, exact
 from skdp.parameters import check_parameter, naming
 from skdp.planning import Allowance
 from skdp.queries import SpanningCost, check_graph, choose_noise, function_mean
-from skdp.statistics._call import Call, Floats, Released, documented, result
+from skdp.statistics._call import Call, Floats, Options, Released, documented, result
 from skdp.user_code import or_raise
 
-SMALLEST_LEVEL = 1e-9  # of one query: below, its noise would outgrow what the samplers draw
+SMALLEST_LEVEL = 1e-9  # of a query: below, noise is too large for the samplers
 _WEIGHTS = "weights must be finite numbers, one for each edge, as an array, a list or a series"
 
 
@@ -53,8 +48,8 @@ class QuerySession:
 
     def __init__(self, session: Session, n_queries: int) -> None:
         self._session: Session | None = session
-        self._equal = Fraction(1, n_queries)
-        self._asking = threading.RLock()  # one query at a time
+        self._equal_part = Fraction(1, n_queries)
+        self._lock = threading.RLock()  # one query at a time
         self._privacy = session.certificate()
 
     def __repr__(self) -> str:
@@ -62,7 +57,7 @@ class QuerySession:
 
     @property
     def remaining(self) -> float:
-        """The part of the allowance that is left, in [0, 1]; 0 after closing."""
+        """The remaining part of the allowance, in [0, 1]; 0 after closing."""
         return 0.0 if self._session is None else float(self._session.remaining)
 
     @property
@@ -100,13 +95,13 @@ class QuerySession:
         """
         if not callable(query):
             raise TypeError(f"query must be callable, got {type(query).__name__}")
-        part = self._equal
+        part = self._equal_part
         if share is not None:
             check_positive(share, "share")
             part = exact(float(share))
             if part > 1:
                 raise ValueError(f"share must be in (0, 1], got {share!r}")
-        with self._asking:
+        with self._lock:
             session = self._session
             if session is None or part > session.remaining:
                 raise BudgetExceededError(
@@ -131,7 +126,7 @@ class QuerySession:
         PrivacyLeakError
             If a query itself calls this; it counts as a failure on its row.
         """
-        with self._asking:
+        with self._lock:
             if self._session is not None:
                 self._session.close()
                 self._privacy = self._session.certificate()
@@ -140,29 +135,12 @@ class QuerySession:
     def __enter__(self) -> QuerySession:
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *raised: object) -> None:
         self.close()
 
 
 @documented
-def query_session(
-    X: ArrayLike,
-    *,
-    n_queries: int = 10,
-    nan_policy: str = "raise",
-    n_rows: str = "private",
-    groups: Any = None,
-    max_rows_per_unit: Any = "private",
-    epsilon: float = 1.0,
-    delta: float = 0.0,
-    budget: PrivacyBudget | None = None,
-    random_state: Any = None,
-) -> QuerySession:
+def query_session(X: ArrayLike, *, n_queries: int = 10, **options: Unpack[Options]) -> QuerySession:
     """Open a session that answers statistical queries: means of g(row) in [0, 1].
 
     Parameters
@@ -170,17 +148,7 @@ def query_session(
     {X}
     n_queries : int, default=10
         Number of queries that share the allowance equally; `QuerySession.ask` accepts other shares.
-    {nan_policy}
-    {n_rows}
-    {groups}
-    {max_rows_per_unit}
-    epsilon, delta : float, default=1.0, 0.0
-        Privacy loss of the call: of all queries together.
-    budget : PrivacyBudget or None, default=None
-        Budget to charge; it also sets the neighbouring relation. None: the budget of an enclosing
-        ``with budget:`` block, if there is one.
-    random_state : int, RandomState or None, default=None
-        Seeds post-processing, and noise only inside ``skdp.config_context(noise="seeded")``.
+    {rows}
 
     Returns
     -------
@@ -213,13 +181,14 @@ def query_session(
     >>> bool(abs(old.value - (ages >= 65).mean()) < 5 * old.std), session.remaining
     (True, 0.0)
     """
-    call = Call.of("query_session", locals())
+    call = Call.of("query_session", options)
     parts = check_integer(n_queries, "n_queries", low=1, high=2**53)
-    allowance = Allowance(float(epsilon), gdp_mu(float(epsilon), float(delta)) if delta else None)
+    epsilon, delta = float(call.epsilon), float(call.delta)
+    allowance = Allowance(epsilon, gdp_mu(epsilon, delta) if delta else None)
     if allowance.part(Fraction(1, parts)).level / call.steps < SMALLEST_LEVEL:
         raise ValueError(
             f"n_queries must leave each query a level of at least {SMALLEST_LEVEL:g}, got "
-            f"n_queries={parts} for epsilon={float(epsilon):g}"
+            f"n_queries={parts} for epsilon={epsilon:g}"
         )
     rows, _ = call.table(X)
     return QuerySession(call.opened(rows, (parts,)), parts)
@@ -260,12 +229,9 @@ def mst_cost(
     nu : int, default=3
         Degrees of freedom of Student's noise.
     epsilon, delta : float, default=1.0, 0.0
-        Privacy loss of the call.
     budget : PrivacyBudget or None, default=None
-        Budget to charge; it also sets the neighbouring relation. None: the budget of an enclosing
-        ``with budget:`` block, if there is one. Its relation must be "replace_one".
+        ... Its relation must be "replace_one".
     random_state : int, RandomState or None, default=None
-        Seeds post-processing, and noise only inside ``skdp.config_context(noise="seeded")``.
 
     Returns
     -------
@@ -303,7 +269,7 @@ def mst_cost(
         raise ValueError(
             "budget must have no unit for mst_cost, which protects the weight of one edge"
         )
-    call = dataclasses.replace(call, n_rows="public")  # of the edges, which are
+    call = dataclasses.replace(call, n_rows="public")  # the number of edges
     n = check_integer(n_vertices, "n_vertices", low=2)
     check_parameter(noise, "noise", "cauchy", "student", "laplace")
     nu = check_integer(nu, "nu", low=1, high=1024)
@@ -314,19 +280,18 @@ def mst_cost(
     top = float(check_positive(upper, "upper"))
     with naming("upper"):
         call.stated((0.0, top), 1)
-    apart = delta if noise == "laplace" else 0.0
-    mu = gdp_mu(epsilon, delta) if delta > apart else None
+    separate = delta if noise == "laplace" else 0.0
+    mu = gdp_mu(epsilon, delta) if delta > separate else None
     pure = Allowance(epsilon, mu).pure_epsilon
     # Refuse here what the query would refuse after the charge.
     with naming("epsilon"):
-        choose_noise(noise, pure * (1 - 1e-9), delta=apart * (1 - 1e-9), nu=nu)
+        choose_noise(noise, pure * (1 - 1e-9), delta=separate * (1 - 1e-9), nu=nu)
     rows, _ = or_raise(lambda: call.table(weights), lambda: ValueError(_WEIGHTS))
     public = (n, graph.tolist(), top, noise, nu)
-    probe = open_session(rows, estimator="mst_cost", epsilon=1.0)
-    with probe:
+    with open_session(rows, estimator="mst_cost", epsilon=1.0) as probe:
         if rows.n_features != 1 or probe.n_rows != len(graph):
             raise ValueError("weights must hold one number for each edge")
-    with call.opened(rows, public, separate_delta=apart) as session:
+    with call.opened(rows, public, separate_delta=separate) as session:
         view = Box([0.0], [top])
         release = session.answer(SpanningCost(view, n, graph, noise=noise, nu=nu), name="mst_cost")
         privacy = session.certificate()

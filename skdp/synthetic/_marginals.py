@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from scipy.optimize import minimize
 from sklearn.base import BaseEstimator
 
-from skdp.base.callers import told_steps
+from skdp.base.callers import reported_steps
 from skdp.budget import PrivacyBudget
 from skdp.core import PrivacyCertificate, Session
 from skdp.parameters import Integers, Table
@@ -504,7 +504,7 @@ class Rounds:
         share = (1 - self.spent) / planned_rounds(
             cells, len(self.sizes), self.noise(1 - for_choice), self.total, pure=pure
         )
-        for _ in told_steps(None):
+        for _ in reported_steps(None):
             if self.spent >= 1:
                 break
             remaining = 1 - self.spent
@@ -530,7 +530,7 @@ class Rounds:
         share = (1 - self.spent) / planned_rounds(
             cells, len(self.sizes), self.noise(1 - for_choice), self.total, pure=self.session.pure
         )
-        for _ in told_steps(None):
+        for _ in reported_steps(None):
             if self.spent >= 1:
                 break
             left = 1 - self.spent

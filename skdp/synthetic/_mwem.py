@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from sklearn.base import BaseEstimator
 
 from skdp.base import check_integer
-from skdp.base.callers import told_steps
+from skdp.base.callers import reported_steps
 from skdp.budget import PrivacyBudget
 from skdp.core import PrivacyCertificate, Release, Session
 from skdp.parameters import Integers, Table
@@ -510,7 +510,7 @@ class _Rounds:
         """Return the columns that were measured, in order."""
         measured = []
         measure = self._table if self._plan.tables else self._query
-        for t in told_steps(self._plan.n_rounds):
+        for t in reported_steps(self._plan.n_rounds):
             measured.append(measure(t))
             if self._plan.chooses:
                 self.weights.fit(SWEEPS, TOL)

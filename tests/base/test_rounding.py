@@ -18,7 +18,7 @@ from scipy.stats import norm
 
 from skdp import DPStandardScaler, PrivacyBudget
 from skdp import statistics as dp
-from skdp.base.scalers import moment_errors, root_error
+from skdp.confidence.equations import moment_errors, root_error
 from skdp.core import clipping as protect
 from skdp.core import sums
 from skdp.core.transcript import record, replay

@@ -108,8 +108,8 @@ MUTANTS = (
     ),
     _m(
         "half of the cost is announced", "base.mixin",
-        "return Cost(epsilon=epsilon, delta=delta, mu=mu)",
-        "return Cost(epsilon=epsilon / 2, delta=delta, mu=mu)",
+        "return Cost(epsilon=epsilon, delta=delta + separate,",
+        "return Cost(epsilon=epsilon / 2, delta=delta + separate,",
         f"{CHARGES}[toy-diagonal]", f"{REPLAY}[toy-diagonal]",
     ),
     _m(

@@ -79,7 +79,7 @@ class ToyRatio(PrivateMixin, BaseEstimator):
 
     def fit(self, X: Any, y: Any, *, groups: Any = None) -> ToyRatio:
         with self._all_or_nothing(groups):
-            self._check_privacy_parameters()
+            self._context()
             rows, public = check_samples(
                 X, y, estimator=type(self).__name__, allow_empty=self._allow_empty
             )

@@ -198,7 +198,7 @@ class LabelledRelease(OneRelease):
     """A query of rows with labels, which a row alone decides."""
 
     def _open(self, X):
-        self._check_privacy_parameters()
+        self._context()
         labels = np.where(np.abs(X[:, 0]) > 1.5, "far", "near")
         return check_labelled(
             X, labels, estimator="OneRelease", classes=np.array(["far", "near"]),
@@ -224,7 +224,7 @@ class TargetRelease(OneRelease):
     """A query of rows with a target, the opposite of their first cell."""
 
     def _open(self, X):
-        self._check_privacy_parameters()
+        self._context()
         return check_with_target(X, -X[:, 0], estimator="OneRelease", allow_empty=self._allow_empty)
 
 
@@ -232,7 +232,7 @@ class CodedRelease(OneRelease):
     """A query of rows that are coded by a public domain: which side of 0 each cell is."""
 
     def _open(self, X):
-        self._check_privacy_parameters()
+        self._context()
         domain = Domain([Bins([-10.0, 0.0, 10.0])] * D)
         return check_coded(X, domain, estimator="OneRelease", allow_empty=self._allow_empty)
 

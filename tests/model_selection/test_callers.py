@@ -107,7 +107,7 @@ pytestmark = pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceW
 
 @pytest.fixture(autouse=True)
 def _nothing_told():
-    callers._TOLD.clear()
+    callers._WARNED.clear()
 
 
 @pytest.fixture
@@ -336,7 +336,7 @@ def test_a_caller_that_leaks_is_told_before_the_charge(name, budget):
     assert "\n" not in text
     assert "Instead: " in text
     assert budget.spent.epsilon == 0
-    assert not callers._TOLD  # an error is told again
+    assert not callers._WARNED  # an error is told again
 
 
 @pytest.mark.parametrize("name", ESTIMATORS)
@@ -549,7 +549,7 @@ def test_workers_leave_it_to_the_parent(backend, budget, capfd):
         target = two_targets() if isinstance(caller, MultiOutputRegressor) else Y
         with warnings.catch_warnings(record=True) as record, parallel_config(backend):
             warnings.simplefilter("always")
-            callers._TOLD.clear()
+            callers._WARNED.clear()
             caller.fit(X, target)
         assert len(told(record)) == 1, caller
         assert told(record)[0].filename == __file__
@@ -649,7 +649,7 @@ def test_an_explanation_on_private_rows(ask, budget):
     assert len(told(record)) == 1
     with warnings.catch_warnings():
         warnings.simplefilter("error", NonPrivatePartWarning)
-        callers._TOLD.clear()
+        callers._WARNED.clear()
         model.predict(X)
         model.score(X, Y)
 

@@ -1,19 +1,19 @@
 """Private medians and quantiles of every column, and the fit that their transformers share.
 
-Released by the exponential mechanism over all points of a public grid, or over the multiples of a
-`step`; on demand with noise at the smooth sensitivity, and for comparison with noise at the global
-one (proofs: quantiles.md). Every fit is (epsilon, delta)-differentially private as a whole.
+The exponential mechanism chooses among the points of a public grid, or the multiples of a `step`.
+Other mechanisms add noise scaled to the smooth or to the global sensitivity. Proofs: quantiles.md.
 """
 
 from __future__ import annotations
 
+import importlib
 import itertools
 import math
 from abc import abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass
 from fractions import Fraction
-from typing import Any, ClassVar, Self
+from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -22,7 +22,7 @@ from sklearn.utils.validation import check_is_fitted
 from skdp._docstrings import documenter
 from skdp.base.expected_error import check_like, rehearsal, rehearsal_rng, stretched, unanswered
 from skdp.base.scalers import Floats, Pair, Scaler, present_columns
-from skdp.budget import Cost, PrivacyBudget
+from skdp.budget import PrivacyBudget
 from skdp.core import Box, Session
 from skdp.parameters import STEP, Table
 from skdp.planning import LEARNING_SHARE, bounds_in
@@ -41,27 +41,70 @@ from skdp.queries import (
     recursion,
     spread,
 )
-from skdp.tabular import Rows
+
+if TYPE_CHECKING:
+    from skdp.preprocessing import DPQuantileTransformer as DPQuantileTransformer
+    from skdp.preprocessing import DPRobustScaler as DPRobustScaler
+
+__all__ = ["DPMedian", "DPQuantile", "DPQuantileTransformer", "DPRobustScaler"]
+
+
+def __getattr__(name: str) -> Any:
+    if name in ("DPQuantileTransformer", "DPRobustScaler"):  # where they were until 0.2
+        return getattr(importlib.import_module("skdp.preprocessing"), name)
+    raise AttributeError(f"module 'skdp.quantile' has no attribute {name!r}")
+
 
 _MISSED = 0.05  # chance that a released quantile is further off than `error_bound`
-_DRAWS = 800  # quantiles that are drawn for an expected error: its error is then about 4%
-_FITS = 160
-_TABLES = 16  # of public rows
-_LEARNINGS = 24  # of bounds, on public rows: where they fail, they fail now and then
+_DRAWS = 800  # of quantiles, for an expected error: its relative error is then about 4%
+_FITS = 160  # for an expected error of other mechanisms
+_TABLES = 16  # drawn from public rows
+_LEARNINGS = 24  # of bounds from public rows: as many, because they seldom fail
 _POINTS = 2.0**19  # candidates of a column, at most, without a step
-_NO_CHANCE = 40.0  # exp(-40): candidates that are so unlikely are not drawn
+_NO_CHANCE = 40.0  # candidates with odds below exp(-40) are not drawn
 
+# What the docstrings of all estimators of quantiles share.
 TEXTS = {
     "bounds": """
         bounds : "private" or tuple (low, high) or mapping, default="private"
-            Range of each column, from public knowledge: two numbers, two arrays, or a mapping
-            from column name to (low, high); values beyond them count as the nearest bound.
-            ``"private"`` learns them, for at most a fifth of the allowance. State them if there
-            are few rows.
+            ... State them if there are few rows.
         """,
-    "bounds_": """
-        bounds_ : tuple of two ndarrays of shape (n_features,)
-            The bounds, stated or learned.
+    "candidates": """
+        step : float or None, default=None
+            The candidates for a quantile are the multiples of `step` within the bounds, for example
+            1.0 for integers. None: about 2**18 to 2**19 equally spaced points. State it whenever
+            values repeat: with enough rows, quantiles of integers are then found exactly. Stated
+            bounds must contain a multiple of it.
+        prior : {"uniform", "log"}, default="uniform"
+            Without a step: ``"uniform"`` candidates are equally spaced; the spacing of ``"log"``
+            candidates grows with the distance from 0, over ten powers of two. Use ``"log"`` if
+            public knowledge says that values near 0 are likelier than values near the bounds, as
+            for amounts of money: with few rows, the noise then goes less far.
+        """,
+    "mechanism": """
+        mechanism : {"exponential", "smooth", "global"}, default="exponential"
+            ``"exponential"`` chooses among public candidates (see `step` and `prior`): the closer
+            in rank to the quantile, the likelier. ``"smooth"`` adds `noise` scaled to the smooth
+            sensitivity; m levels cost a factor m. ``"global"`` adds Laplace noise (Gaussian with
+            ``delta``) scaled to the whole width of the bounds, however many rows there are. It is
+            here only for comparison, and its quantiles may cross.
+        """,
+    "noise": """
+        noise : {"cauchy", "student", "laplace"}, default="cauchy"
+            Only for the smooth mechanism; leave the default for others. Noise with heavy tails
+            gives pure epsilon-DP; Laplace noise needs ``delta > 0`` and a single level.
+        epsilon : float, default=1.0
+        delta : float, default=0.0
+            In [0, 1). Above zero, the privacy losses of columns and rounds add up more slowly, and
+            those of the exponential mechanism count half. ``noise="laplace"`` spends all of delta.
+        {fit}
+        """,
+    "private_rows": """
+        X : array-like or table of shape (n_samples, n_features)
+            Private rows, finite numbers. May be in parts (`skdp.engines`) unless
+            mechanism="smooth".
+        y : None, ignored
+        groups : array-like of shape (n_samples,), default=None
         """,
     "ranks": """
         If `step` is stated, rows count as rounded to its multiples. It needs `like`: public
@@ -82,23 +125,14 @@ TEXTS = {
         {ranks}
         """,
 }
-_ROWS = {
-    "rows": """
-        X : array-like or table of shape (n_samples, n_features)
-            Private rows, finite numbers. May be in parts (`skdp.engines`) unless
-            mechanism="smooth".
-        y : None, ignored
-        {groups}
-        """,
-}
-documented = documenter({**TEXTS, **_ROWS})
+documented = documenter(TEXTS)
 
 # --- expected error in ranks ----------------------------------------------------------------------
 
 
 @dataclass(frozen=True)
 class _Runs:
-    """A column as alternating runs: places without a row, and one place with rows."""
+    """A sorted column as alternating runs: places without rows, and one place with rows."""
 
     starts: NDArray[np.int64]
     below: NDArray[np.int64]  # rows below
@@ -124,7 +158,7 @@ class _Runs:
         rate: float,
         rng: np.random.Generator,
     ) -> int:
-        """Draw a place from low to high; each rank off level q of the part has odds exp(-rate)."""
+        """Draw a place from low to high, with odds exp(-rate) for each rank off level q."""
         target = cuts[0] + q * (cuts[1] - cuts[0])
         reach = (_NO_CHANCE + math.log(high - low + 1.0)) / rate
         first = int(np.searchsorted(self.starts, low, side="right")) - 1
@@ -151,7 +185,7 @@ class _Runs:
 
 
 def _rank_distance(ordered: Floats, values: Floats, levels: Sequence[float]) -> Floats:
-    """Return how many ranks lie between each value, shape (..., m), and its level of the rows."""
+    """Return the ranks between each value, shape (..., m), and its level of the rows."""
     target = len(ordered) * np.asarray(levels, dtype=np.float64)
     below = np.searchsorted(ordered, values, side="left")
     up_to = np.searchsorted(ordered, values, side="right")
@@ -162,7 +196,7 @@ def _rank_errors(
     ordered: Floats,
     lattice: Lattice,
     levels: Sequence[float],
-    whole: tuple[Fraction, Fraction],
+    allowance: tuple[Fraction, Fraction],
     *,
     replace: bool,
     draws: int,
@@ -170,9 +204,9 @@ def _rank_errors(
 ) -> Floats:
     """Return ranks between drawn and exact quantiles of one sorted public column, (draws, m).
 
-    Draws choices of `skdp.queries.quantiles` in floating point. Only candidates near enough in rank
-    to have a chance are considered, so a million rows cost no more than a thousand. `whole` is what
-    a round may lose: the last two of `allowances`.
+    Draws the choices of `skdp.queries.quantiles` in floating point, among candidates that are near
+    enough in rank, so the time hardly depends on the number of rows. `allowance` is that of a
+    round: the last two of `allowances`.
     """
     rounds = recursion(check_levels(levels))
     m, bits = len(levels), SPREAD_BITS
@@ -181,7 +215,7 @@ def _rank_errors(
     places = _Runs.of(spread(numbers.copy())) if len(rounds) > 1 else points
     ordered_places = spread(numbers.copy()) if len(rounds) > 1 else numbers << bits
     steps = [
-        list(zip(nodes, rates(nodes, *whole, replace=replace), strict=True)) for nodes in rounds
+        list(zip(nodes, rates(nodes, *allowance, replace=replace), strict=True)) for nodes in rounds
     ]
     drawn = np.empty((draws, m), dtype=np.int64)
     for i in range(draws):
@@ -200,7 +234,7 @@ def _rank_errors(
                 cut = int(np.searchsorted(ordered_places, place))
                 cuts[node.place] = min(max(cut, part[0]), part[1])
         drawn[i] = [chosen[j] >> bits for j in range(m)]
-    # With a step, values are meant to be its multiples; without, candidates only stand for them.
+    # With a step, the values themselves are rounded to its multiples.
     rows = lattice.value(numbers) if lattice.step else ordered
     return _rank_distance(rows, lattice.value(drawn), levels)
 
@@ -208,8 +242,8 @@ def _rank_errors(
 # --- the fit --------------------------------------------------------------------------------------
 
 
-def _check_multiples(step: float | None, stated: Pair | None) -> None:
-    """Refuse a step that has no candidate in a column's stated bounds."""
+def check_multiples(step: float | None, stated: Pair | None) -> None:
+    """Refuse a step without a candidate in the stated bounds of a column."""
     if step is None or stated is None:
         return
     for j, (low, high) in enumerate(zip(*stated, strict=True)):
@@ -222,7 +256,7 @@ def _check_multiples(step: float | None, stated: Pair | None) -> None:
 
 
 def released_curve(fitted: Any) -> tuple[Floats, Floats] | None:
-    """Return levels from 0 to 1 and values (n_levels, n_features) of a fit, if it has them."""
+    """Return the levels, from 0 to 1, and values (n_levels, n_features) of a fit, if it has any."""
     check_is_fitted(fitted)
     if hasattr(fitted, "references_"):
         return fitted.references_, fitted.quantiles_
@@ -238,14 +272,14 @@ def released_curve(fitted: Any) -> tuple[Floats, Floats] | None:
 
 
 class QuantileFit(Scaler):
-    """A fit that releases bounds and quantiles of every column, in one session."""
+    """A fit that releases bounds and quantiles of every column in one session."""
 
     step: float | None
     prior: str
 
     @abstractmethod
     def _levels(self) -> list[float]:
-        """Return the levels that a fit releases, ascending; none if it releases nothing."""
+        """Return the released levels, ascending; none if a fit releases nothing."""
 
     def _is_free(self) -> bool:
         return not self._levels()
@@ -257,10 +291,7 @@ class QuantileFit(Scaler):
         if self.step is not None and self.prior != "uniform":
             raise ValueError("step must be None with prior='log', which sets the candidates itself")
 
-    @property
-    def _way(self) -> str:
-        """The mechanism; estimators without a parameter for it use the exponential one."""
-        return "exponential"
+    mechanism: str = "exponential"  # of classes without this parameter
 
     @property
     def _step(self) -> float | None:
@@ -268,18 +299,14 @@ class QuantileFit(Scaler):
 
     def _stated_bounds(self, n_features: int, names: Sequence[Any] | None = None) -> Pair | None:
         stated = super()._stated_bounds(n_features, names)
-        _check_multiples(self._step, stated)
+        check_multiples(self._step, stated)
         return stated
 
-    def _opened(self, rows: Rows) -> Session:
-        """Charge the budget and open the session."""
-        return self._session(rows)
-
     def _check_release(self, d: int, stated: Pair | None) -> None:
-        """Refuse noise that a query would refuse after the charge."""
+        """Refuse noise that a query would refuse only after the charge."""
 
     def _fit_quantiles(self, X: ArrayLike) -> Floats:
-        """Charge the budget; set bounds_ and privacy_; return quantiles (n_levels, n_features)."""
+        """Set bounds_ and privacy_; return released quantiles, (n_levels, n_features)."""
         rows = self._open(X)
         levels = self._levels()
         stated = self._stated_bounds(rows.n_features)
@@ -290,7 +317,7 @@ class QuantileFit(Scaler):
             return np.empty((0, rows.n_features))
         if self._omits:
             return self._fit_present(rows, stated, levels)
-        with self._opened(rows) as session:
+        with self._session(rows) as session:
             self.bounds_, _ = bounds_in(session, stated)
             view = Box(*self.bounds_, per_feature=True)
             values = self._release(session, view, levels)
@@ -300,7 +327,7 @@ class QuantileFit(Scaler):
     def _fit_present(self, rows: Any, stated: Pair | None, levels: list[float]) -> Floats:
         """Release bounds and quantiles of each column over its non-missing rows."""
         values, low, high = [], np.empty(rows.n_features), np.empty(rows.n_features)
-        with self._opened(rows) as session:
+        with self._session(rows) as session:
             for column in present_columns(session, rows.plans, stated, audit=False):
                 query = Quantiles(column.box, levels, step=self._step, prior=self.prior)
                 values.append(column.answer(query, "quantiles").value[0])
@@ -311,7 +338,7 @@ class QuantileFit(Scaler):
 
     def _release(self, session: Session, view: Box, levels: list[float]) -> Floats:
         """Return released quantiles of shape (n_features, n_levels)."""
-        if self._way == "global":
+        if self.mechanism == "global":
             return session.answer(NoisyQuantiles(view, levels)).value
         return session.answer(Quantiles(view, levels, step=self._step, prior=self.prior)).value
 
@@ -330,23 +357,22 @@ class QuantileFit(Scaler):
             )
         rng = rehearsal_rng()
         tables = [self._columns_like(like, n, d, rng) for _ in range(_TABLES)]
-        if self._way != "exponential":
+        if self.mechanism != "exponential":
             return self._error_of_fits(tables, levels)
+        boxes: list[Any] = [stated] * _TABLES
         share = Fraction(1)
         if stated is None:
             boxes, share = self._rehearsed_bounds(tables)
-        else:
-            boxes = [stated] * _TABLES
         allowance = self._allowance().part(share)
         rounds = len(levels).bit_length()
-        _, whole, half = allowances(allowance.level, d * rounds, pure=allowance.pure)
+        _, *of_round = allowances(allowance.level, d * rounds, pure=allowance.pure)
         draws = max(3, math.ceil(_DRAWS / (len(levels) * d * len(boxes))))
         errors = [
             _rank_errors(
                 columns[:, j],
                 Lattice(float(low[j]), float(high[j]), self._step, self.prior),
                 levels,
-                (whole, half),
+                (of_round[0], of_round[1]),
                 replace=allowance.replace,
                 draws=draws,
                 rng=rng,
@@ -372,9 +398,9 @@ class QuantileFit(Scaler):
             columns = [stretched(column, n, rng) for column in check_like(self, like, d).T]
         return np.column_stack(columns)
 
-    def _rehearsed_bounds(self, tables: list[Floats]) -> tuple[list[Pair], Fraction]:
+    def _rehearsed_bounds(self, tables: list[Floats]) -> tuple[list[Any], Fraction]:
         """Return bounds learned from public rows, and the remaining share for quantiles."""
-        boxes, share = [], Fraction(1)
+        boxes: list[Any] = []
         with rehearsal(self, self._adjacency) as fresh:
             for number in range(_LEARNINGS):
                 fitted = fresh(number).fit(tables[number % len(tables)])
@@ -383,7 +409,7 @@ class QuantileFit(Scaler):
         return boxes, share
 
     def _error_of_fits(self, tables: list[Floats], levels: list[float]) -> float:
-        """Return the distance in ranks over fits to public rows: the mean, or a median."""
+        """Return the distance in ranks, over fits to public rows: the mean, or a median."""
         ranks = []
         with rehearsal(self, self._adjacency) as fresh:
             for number in range(_FITS):
@@ -395,16 +421,14 @@ class QuantileFit(Scaler):
                     _rank_distance(column, values[:, j], levels)
                     for j, column in enumerate(columns.T)
                 ]
-        return float(np.median(ranks) if self._way == "smooth" else np.mean(ranks))
+        return float(np.median(ranks) if self.mechanism == "smooth" else np.mean(ranks))
 
     def error_bound(self, n_samples: int, n_features: int | None = None) -> float:
         """Return a bound on the part of the rows that lies between a quantile and its release.
 
-        Nothing is fitted, read or charged. Use it to see whether epsilon is large enough, whatever
-        the rows are. For each column and level, 95% of releases keep this bound; most are far
-        closer. It holds for the rows after clipping to the stated bounds and rounding to the
-        nearest candidate. It is not available for learned bounds, which may be far off (with few
-        rows, or with values more than 2**89 from 0).
+        Nothing is fitted, read or charged. It tells whether epsilon is large enough, whatever the
+        rows are. For each column and level, 95% of releases keep this bound; most are far closer.
+        It holds for rows clipped to the stated bounds and rounded to the nearest candidate.
 
         Parameters
         ----------
@@ -427,7 +451,7 @@ class QuantileFit(Scaler):
             bound for all rows then.
         """
         n, d = self._sizes(n_samples, n_features, bounds=self.bounds)
-        if self._way != "exponential":
+        if self.mechanism != "exponential":
             raise ValueError("error_bound holds for mechanism='exponential' only")
         levels = self._levels()
         if not levels:
@@ -443,10 +467,10 @@ class QuantileFit(Scaler):
             with np.errstate(over="ignore", invalid="ignore"):
                 widest = float(np.max(stated[1] / step - stated[0] / step))
             points = min(widest + 1.0, 2.0**40) if math.isfinite(widest) else _POINTS
-        whole = self._allowance()
-        ranks = rank_scale(levels, whole.level, d, pure=whole.pure, adjacency=whole.adjacency)
-        # Every round of the recursion adds the error of its own choice. All but the last choose a
-        # place among equal rows too, as narrow as 1/n of a candidate.
+        fit = self._allowance()
+        ranks = rank_scale(levels, fit.level, d, pure=fit.pure, adjacency=fit.adjacency)
+        # Every round of the recursion adds the error of its own choice. All but the last also
+        # choose a place among equal rows, as narrow as 1/n of a candidate.
         rounds = len(levels).bit_length()
         points *= min(n, 2**16) if rounds > 1 else 1
         return min(rounds * ranks * math.log(points * rounds / _MISSED) / n, 1.0)
@@ -456,11 +480,10 @@ class QuantileFit(Scaler):
 
 
 class _SmoothFit(QuantileFit):
-    """A fit that may add noise at the smooth sensitivity, for estimators with `noise`."""
+    """A fit with the parameters `mechanism` and `noise`."""
 
     _in_parts = True
 
-    mechanism: str
     noise: str
 
     _parameter_table: ClassVar[Table] = {
@@ -468,17 +491,12 @@ class _SmoothFit(QuantileFit):
         "mechanism": ("exponential", "smooth", "global"),
     }
 
-    @property
-    def _way(self) -> str:
-        return self.mechanism
-
     def _check_parameters(self) -> None:
         super()._check_parameters()
         mechanism, noise = self.mechanism, self.noise
         if mechanism != "smooth" and noise != "cauchy":
             raise ValueError(f"noise={noise!r} is for mechanism='smooth' only, not {mechanism!r}")
         if mechanism != "exponential":
-            # Neither is used: accepted, it would be taken for what decided the candidates.
             for name, default in (("step", None), ("prior", "uniform")):
                 value = getattr(self, name)
                 if value != default:
@@ -501,32 +519,10 @@ class _SmoothFit(QuantileFit):
             return "smooth sensitivity reads whole sorted columns; mechanism='exponential' does not"
         return super()._one_place()
 
-    def _is_laplace(self) -> bool:
-        """Say whether delta is all spent by Laplace noise at the smooth sensitivity."""
-        return self.mechanism == "smooth" and self.noise == "laplace"
-
-    def privacy_cost(self, n_samples: int | None = None, n_features: int | None = None) -> Cost:
-        """Return the cost of one fit, before any data is touched.
-
-        Parameters
-        ----------
-        n_samples, n_features : int, default=None
-            Not used: the cost does not depend on them.
-
-        Returns
-        -------
-        cost : skdp.budget.Cost
-        """
-        cost = super().privacy_cost(n_samples, n_features)
-        assert cost is not None  # a median is always released
-        if not self._is_laplace():
-            return cost
-        return Cost(epsilon=cost.epsilon, delta=cost.delta, separate_delta=cost.delta)
-
-    def _opened(self, rows: Rows) -> Session:
-        if self._is_laplace():
-            return self._session(rows, delta=0.0, separate_delta=self.delta)
-        return self._session(rows)
+    def _split_delta(self) -> tuple[float, float]:
+        # Laplace noise scaled to smooth sensitivity spends all of delta, and is no Gaussian noise.
+        laplace = self.mechanism == "smooth" and self.noise == "laplace"
+        return (0.0, float(self.delta)) if laplace else super()._split_delta()
 
     def _check_release(self, d: int, stated: Pair | None) -> None:
         """Refuse here what the query would refuse after the charge."""
@@ -535,8 +531,8 @@ class _SmoothFit(QuantileFit):
         share = 1.0 if stated is not None else 1.0 - LEARNING_SHARE - 0.02
         parts = d * max(len(self._levels()), 1)
         delta = float(self.delta) / d if self.noise == "laplace" else 0.0
-        each = self._allowance().part(share / parts).pure_epsilon
-        choose_noise(self.noise, each * (1 - 1e-9), delta=delta * (1 - 1e-9))
+        epsilon = self._allowance().part(share / parts).pure_epsilon
+        choose_noise(self.noise, epsilon * (1 - 1e-9), delta=delta * (1 - 1e-9))
 
     def _release(self, session: Session, view: Box, levels: list[float]) -> Floats:
         if self.mechanism != "smooth":
@@ -545,7 +541,7 @@ class _SmoothFit(QuantileFit):
         values = [
             session.answer(SmoothMedian(view, q=q, noise=self.noise), share).value for q in levels
         ]
-        # Levels have noise of their own: sorted, they are no further off, and do not cross.
+        # Sorting moves no quantile away from the exact ones, and they do not cross.
         return np.sort(np.stack(values, axis=1), axis=1)
 
 
@@ -556,42 +552,18 @@ class DPMedian(_SmoothFit):
     Parameters
     ----------
     bounds : "private" or tuple (low, high) or mapping, default="private"
-        Range of each column, from public knowledge: two numbers, two arrays, or a mapping from
-        column name to (low, high); values beyond them count as the nearest bound; this does not
-        move a median that lies within them. ``"private"`` learns them, for at most a fifth of the
-        allowance. State them if there are few rows.
-    mechanism : {"exponential", "smooth", "global"}, default="exponential"
-        ``"exponential"`` chooses among public candidates: the closer in rank to the median, the
-        likelier. ``"smooth"`` adds `noise` scaled to the smooth sensitivity. ``"global"`` adds
-        Laplace noise (Gaussian with ``delta``) scaled to the whole width of the bounds, however
-        many rows there are. It is here only for comparison.
-    step : float or None, default=None
-        For the exponential mechanism: the candidates are the multiples of `step` within the bounds,
-        for example 1.0 for integers. None: about 2**18 to 2**19 equally spaced points. State it
-        whenever values repeat: with enough rows, the median of integers is then found exactly.
-        Stated bounds must contain a multiple of it.
-    prior : {"uniform", "log"}, default="uniform"
-        For the exponential mechanism without a step: ``"uniform"`` candidates are equally spaced;
-        the spacing of ``"log"`` candidates grows with the distance from 0, over ten powers of two.
-        Use ``"log"`` if public knowledge says that values near 0 are likelier than values near the
-        bounds: with few rows, the noise then goes less far.
-    noise : {"cauchy", "student", "laplace"}, default="cauchy"
-        Only for the smooth mechanism; leave the default for others. Noise with heavy tails gives
-        pure epsilon-DP; Laplace noise needs ``delta > 0``.
-    epsilon : float, default=1.0
-        Privacy loss of a fit; finite, above 0.
-    delta : float, default=0.0
-        In [0, 1). Above zero, the privacy losses of the columns add up more slowly, and those of
-        the exponential mechanism count half. ``noise="laplace"`` spends all of delta.
-    {fit}
+        ... A median within the bounds is not moved by that. State them if there are few rows.
+    {mechanism}
+    {candidates}
+    {noise}
 
     Attributes
     ----------
     median_ : ndarray of shape (n_features,)
         Released medians, within `bounds_`. Exception: if no multiple of `step` lies within learned
         bounds, the multiple nearest to their middle.
-    {bounds_}
-    {columns_seen}
+    bounds_ : tuple of two ndarrays of shape (n_features,)
+    {fitted}
 
     {fit_raises}
 
@@ -670,7 +642,7 @@ class DPMedian(_SmoothFit):
 
         Parameters
         ----------
-        {rows}
+        {private_rows}
 
         Returns
         -------
@@ -689,16 +661,13 @@ class DPMedian(_SmoothFit):
     def predict(self, X: ArrayLike) -> Floats:
         """Return the medians once for each row given: a constant prediction.
 
-        Parameters
-        ----------
-        X : array-like or table of shape (n_samples, n_features)
+        {public_rows}
 
         Returns
         -------
         medians : ndarray of shape (n_samples, n_features)
         """
-        n = len(self._public_array(X))
-        return np.tile(self.median_, (n, 1))
+        return np.tile(self.median_, (len(self._public_array(X)), 1))
 
 
 @documented
@@ -711,30 +680,9 @@ class DPQuantile(_SmoothFit):
         Levels in [0, 1], strictly increasing. Their number m costs no more than a factor
         floor(log2 m) + 1 of epsilon.
     {bounds}
-    mechanism : {"exponential", "smooth", "global"}, default="exponential"
-        ``"exponential"`` chooses among public candidates: the closer in rank to the quantile, the
-        likelier. ``"smooth"`` adds `noise` scaled to the smooth sensitivity. Each level gets an
-        equal part of the allowance, so m levels cost a factor m. ``"global"`` adds Laplace noise
-        (Gaussian with ``delta``) scaled to the whole width of the bounds, however many rows there
-        are. It is here only for comparison, and its quantiles may cross.
-    step : float or None, default=None
-        For the exponential mechanism: the candidates are the multiples of `step` within the bounds,
-        for example 1.0 for integers. None: about 2**18 to 2**19 equally spaced points. State it
-        whenever values repeat. Stated bounds must contain a multiple of it.
-    prior : {"uniform", "log"}, default="uniform"
-        For the exponential mechanism without a step: ``"uniform"`` candidates are equally spaced;
-        the spacing of ``"log"`` candidates grows with the distance from 0, over ten powers of two.
-        Use ``"log"`` if public knowledge says that values near 0 are likelier than values near the
-        bounds.
-    noise : {"cauchy", "student", "laplace"}, default="cauchy"
-        Only for the smooth mechanism; leave the default for others. Noise with heavy tails gives
-        pure epsilon-DP; Laplace noise needs ``delta > 0`` and a single level.
-    epsilon : float, default=1.0
-        Privacy loss of a fit; finite, above 0.
-    delta : float, default=0.0
-        In [0, 1). Above zero, the privacy losses of columns and rounds add up more slowly, and
-        those of the exponential mechanism count half.
-    {fit}
+    {mechanism}
+    {candidates}
+    {noise}
 
     Attributes
     ----------
@@ -745,8 +693,8 @@ class DPQuantile(_SmoothFit):
         nearest to their middle.
     q_ : ndarray of shape (n_quantiles,)
         The levels.
-    {bounds_}
-    {columns_seen}
+    bounds_ : tuple of two ndarrays of shape (n_features,)
+    {fitted}
 
     {fit_raises}
 
@@ -827,9 +775,7 @@ class DPQuantile(_SmoothFit):
         self.budget = budget
         self.random_state = random_state
 
-    _parameter_table: ClassVar[Table] = {
-        "q": lambda value, name: check_levels(value),
-    }
+    _parameter_table: ClassVar[Table] = {"q": lambda value, name: check_levels(value)}
 
     def _levels(self) -> list[float]:
         return [float(level) for level in check_levels(self.q)]
@@ -839,7 +785,7 @@ class DPQuantile(_SmoothFit):
 
         Parameters
         ----------
-        {rows}
+        {private_rows}
 
         Returns
         -------
@@ -859,13 +805,10 @@ class DPQuantile(_SmoothFit):
     def predict(self, X: ArrayLike) -> Floats:
         """Return the quantiles once for each row given: a constant prediction.
 
-        Parameters
-        ----------
-        X : array-like or table of shape (n_samples, n_features)
+        {public_rows}
 
         Returns
         -------
         quantiles : ndarray of shape (n_samples, n_features, n_quantiles)
         """
-        n = len(self._public_array(X))
-        return np.tile(self.quantiles_.T, (n, 1, 1))
+        return np.tile(self.quantiles_.T, (len(self._public_array(X)), 1, 1))

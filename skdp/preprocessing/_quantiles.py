@@ -17,7 +17,7 @@ from skdp._docstrings import documenter
 from skdp.base.scalers import NAN_POLICY, Floats, finite
 from skdp.budget import PrivacyBudget
 from skdp.parameters import FLAG, Integers, Table
-from skdp.quantile._quantiles import TEXTS, QuantileFit
+from skdp.quantile import TEXTS, QuantileFit
 
 # An interquartile range below this part of the bounds' width is taken for none.
 _RESOLUTION = 2.0**-16
@@ -26,31 +26,34 @@ _CLIPPED_RANK = 1e-7 - np.spacing(1)
 
 documented = documenter(
     {
-        "candidates": """
-            step : float or None, default=None
-                The candidates for a quantile are the multiples of `step` within the bounds, for
-                example 1.0 for integers. None: about 2**18 to 2**19 equally spaced points. Stated
-                bounds must contain a multiple of it.
-            prior : {"uniform", "log"}, default="uniform"
-                Without a step: ``"uniform"`` candidates are equally spaced; the spacing of
-                ``"log"`` candidates grows with the distance from 0, over ten powers of two.
+        **TEXTS,
+        "privacy_parameters": """
             nan_policy : {"raise", "omit"}, default="raise"
                 ``"omit"``: the quantiles of a column are of the cells that are not missing (NaN,
                 None and NA are missing). Each column gets an equal part of the allowance, and
                 `transform` keeps missing cells.
             epsilon : float, default=1.0
-                Privacy loss of a fit; finite, above 0.
             delta : float, default=0.0
                 In [0, 1). Above zero, the privacy losses of columns and rounds add up more slowly.
+            {fit}
             """,
         "rows": """
             X : array-like or table of shape (n_samples, n_features)
                 Private rows of finite numbers; with ``nan_policy="omit"``, cells may be missing.
                 May be in parts (`skdp.engines`) unless nan_policy="omit".
             y : None, ignored
-            {groups}
+            groups : array-like of shape (n_samples,), default=None
             """,
-        **TEXTS,
+        "omitted": """
+            With ``nan_policy="omit"`` the same is released for each column, over the rows that have
+            a value in it. A replaced row may join or leave these rows, so ranks may move by two
+            steps. Without stated bounds, the number of these rows (5% of the column's part) and the
+            bounds (at most half) are released first. Proof: ``skdp/queries/columns.md``.
+
+            ``transform`` adds no noise: its output on private rows is as private as the rows.
+
+            {error_in_ranks}
+            """,
     }
 )
 
@@ -89,7 +92,7 @@ class DPRobustScaler(QuantileFit):
         Scale so that normally distributed columns have variance 1.
     {bounds}
     {candidates}
-    {fit}
+    {privacy_parameters}
 
     Attributes
     ----------
@@ -99,8 +102,8 @@ class DPRobustScaler(QuantileFit):
         Private ranges between the two quantiles. 1.0 if the range is below 2**-16 of the width of
         the bounds, as for constant columns. None if ``with_scaling=False``.
     bounds_ : tuple of two ndarrays of shape (n_features,)
-        The bounds, stated or learned. None if nothing was released and no bounds are stated.
-    {columns_seen}
+        ... None if nothing was released and no bounds are stated.
+    {fitted}
 
     {fit_raises}
 
@@ -111,16 +114,11 @@ class DPRobustScaler(QuantileFit):
     Notes
     -----
     **Privacy.** *Released*: bounds, if not stated (at most 20%), and up to three quantiles of each
-    column, with the *sensitivity* and *mechanism* of `DPQuantile`. *Charged*: (epsilon, delta),
-    once, before any noise, to ``budget``. With ``with_centering=False, with_scaling=False`` nothing
-    is released or charged. With ``nan_policy="omit"`` the same is released for each column, over
-    the rows that have a value in it. A replaced row may join or leave these rows, so ranks may move
-    by two steps. Without stated bounds, the number of these rows (5% of the column's part) and the
-    bounds (at most half) are released first. Proof: ``skdp/queries/columns.md``.
+    column, with the *sensitivity* and *mechanism* of `skdp.quantile.DPQuantile`. *Charged*:
+    (epsilon, delta), once, before any noise, to ``budget``. With ``with_centering=False,
+    with_scaling=False`` nothing is released or charged.
 
-    ``transform`` adds no noise: its output on private rows is as private as the rows.
-
-    {error_in_ranks}
+    {omitted}
 
     References
     ----------
@@ -129,7 +127,7 @@ class DPRobustScaler(QuantileFit):
     Examples
     --------
     >>> import numpy as np
-    >>> from skdp.quantile import DPRobustScaler
+    >>> from skdp.preprocessing import DPRobustScaler
     >>> X = np.random.default_rng(0).normal([170.0, 70.0], [10.0, 12.0], size=(10_000, 2))
     >>> scaler = DPRobustScaler(bounds=([120, 30], [220, 150]), unit_variance=True, random_state=0)
     >>> np.abs(scaler.fit_transform(X).std(axis=0) - 1) < 0.05
@@ -257,7 +255,7 @@ class DPQuantileTransformer(QuantileFit):
         Columns are mapped to [0, 1], or to normal deviates, at most 5.2 from 0.
     {bounds}
     {candidates}
-    {fit}
+    {privacy_parameters}
 
     Attributes
     ----------
@@ -267,30 +265,25 @@ class DPQuantileTransformer(QuantileFit):
         value.
     references_ : ndarray of shape (n_quantiles,)
         Levels from 0 to 1.
-    {bounds_}
-    {columns_seen}
+    bounds_ : tuple of two ndarrays of shape (n_features,)
+    {fitted}
 
     {fit_raises}
 
     See Also
     --------
-    DPQuantile : The quantiles alone.
+    skdp.quantile.DPQuantile : The quantiles alone.
 
     Notes
     -----
     **Privacy.** *Released*: bounds, if not stated (at most 20%), and the inner landmarks of every
-    column, with the *sensitivity* and *mechanism* of `DPQuantile`. *Charged*: (epsilon, delta),
-    once, before any noise, to ``budget``. With ``nan_policy="omit"`` the same is released for each
-    column, over the rows that have a value in it. A replaced row may join or leave these rows, so
-    ranks may move by two steps. Without stated bounds, the number of these rows (5% of the column's
-    part) and the bounds (at most half) are released first. Proof: ``skdp/queries/columns.md``.
+    column, with the *sensitivity* and *mechanism* of `skdp.quantile.DPQuantile`. *Charged*:
+    (epsilon, delta), once, before any noise, to ``budget``.
 
     `transform` and `inverse_transform` are linear between two landmarks, and monotone. If landmarks
     coincide, their value is mapped to the middle of their levels, as in scikit-learn.
 
-    ``transform`` adds no noise: its output on private rows is as private as the rows.
-
-    {error_in_ranks}
+    {omitted}
 
     References
     ----------
@@ -299,7 +292,7 @@ class DPQuantileTransformer(QuantileFit):
     Examples
     --------
     >>> import numpy as np
-    >>> from skdp.quantile import DPQuantileTransformer
+    >>> from skdp.preprocessing import DPQuantileTransformer
     >>> X = np.random.default_rng(0).lognormal(3.0, 1.0, size=(20_000, 1))
     >>> transformer = DPQuantileTransformer(bounds=(0, 1000), prior="log", random_state=0)
     >>> ranks = transformer.fit_transform(X)
