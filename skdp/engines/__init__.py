@@ -15,17 +15,18 @@ from typing import Any
 
 import numpy as np
 
-from skdp.engines._source import (
+from skdp.engines._workers import Dask, Spark, SparkFiles, Threads, active_session
+from skdp.tabular.sound import sound
+from skdp.tabular.source import (
     ParquetReader,
     Source,
     StreamReader,
     batches_of,
+    check_same,
     itself,
     names_of,
     needed,
 )
-from skdp.engines._workers import Dask, Spark, SparkFiles, Threads, active_session
-from skdp.tabular.sound import sound
 from skdp.user_code import or_raise
 
 __all__ = ["Source", "from_arrays", "from_dask", "from_spark", "from_stream", "read_parquet"]
@@ -144,19 +145,6 @@ def read_parquet(paths: Any, *, columns: Any = None, engine: str = "threads") ->
         active_session()
         where = SparkFiles()
     return Source(tuple(handles), ParquetReader(names), where, tuple(heads), names)
-
-
-def check_same(heads: list[Any], columns: tuple[Any, ...] | None) -> None:
-    """Raise if the last file has other columns than the first: names, order and types."""
-    first, last = heads[0].schema, heads[-1].schema
-    if columns is not None:  # those that are missing are named later
-        known = [name for name in columns if name in first.names and name in last.names]
-        first, last = ([one.field(name).type for name in known] for one in (first, last))
-    if first != last:
-        raise ValueError(
-            "all Parquet files must have the same columns, in one order and of the same types; "
-            "state columns=[...], or write the files anew with one schema"
-        )
 
 
 def _files(paths: Any) -> list[str]:

@@ -26,7 +26,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from skdp._threads import in_threads, usable_cores
-from skdp.engines._source import Part, Task
+from skdp.tabular.source import Part, Task
 
 __all__ = ["Dask", "Spark", "SparkFiles", "Threads", "active_session"]
 

@@ -15,8 +15,6 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any
 
-from skdp.engines import Source, check_same
-from skdp.engines._source import needed
 from skdp.exceptions import SourceError
 from skdp.tabular.columns import (
     ColumnType,
@@ -28,6 +26,7 @@ from skdp.tabular.columns import (
 from skdp.tabular.containers import checked
 from skdp.tabular.parts import chosen, heads_of, len_of, names_in
 from skdp.tabular.relation_plans import check_plan
+from skdp.tabular.source import Source, check_same, needed
 from skdp.user_code import or_raise
 
 __all__ = ["Batches", "batches_of_parts", "batches_of_relation", "is_relation", "opened"]

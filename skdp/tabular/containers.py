@@ -19,8 +19,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from skdp.engines import Source
 from skdp.tabular.cells import PLAIN_NUMBERS, is_missing, numbers
+from skdp.tabular.source import Source
 from skdp.user_code import interruptible, no_restart, run_isolated, suppress_warnings
 
 __all__ = [

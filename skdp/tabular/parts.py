@@ -27,8 +27,6 @@ from numpy.typing import NDArray
 from skdp._config import noise_is_seeded
 from skdp._version import __version__
 from skdp.core.table import _chunk_rows, added, fold_span
-from skdp.engines import Source
-from skdp.engines._source import Part
 from skdp.exceptions import PrivacyLeakError, SourceError
 from skdp.tabular.containers import (
     checked,
@@ -39,6 +37,7 @@ from skdp.tabular.containers import (
     is_sliced_table,
     listed,
 )
+from skdp.tabular.source import Part, Source
 
 __all__ = [
     "ONE_PLACE",

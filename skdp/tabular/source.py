@@ -24,6 +24,7 @@ __all__ = [
     "StreamReader",
     "Task",
     "batches_of",
+    "check_same",
     "itself",
     "names_of",
     "needed",
@@ -65,16 +66,11 @@ class Part(NamedTuple):
 
 
 class Task(Protocol):
-    """A public function that is applied to each part, in the process that reads the part.
-
-    Attributes
-    ----------
-    reads : tuple or None
-        Names of the columns that the task reads; None for all.
-    """
+    """A public function that is applied to each part, in the process that reads the part."""
 
     @property
-    def reads(self) -> tuple[Any, ...] | None: ...
+    def reads(self) -> tuple[Any, ...] | None:
+        """Names of the columns that the task reads; None for all."""
 
     def __call__(self, part: Part) -> Totals:
         """Return the totals of a part; no cell of the part makes this raise."""
@@ -160,6 +156,19 @@ def names_of(columns: Any) -> tuple[Any, ...] | None:
     if isinstance(columns, str | bytes) or not isinstance(columns, Iterable):
         raise TypeError(f"columns must be a sequence of names, got {type(columns).__name__}")
     return tuple(columns)
+
+
+def check_same(heads: list[Any], columns: tuple[Any, ...] | None) -> None:
+    """Raise if the last file has other columns than the first: names, order and types."""
+    first, last = heads[0].schema, heads[-1].schema
+    if columns is not None:  # those that are missing are named later
+        known = [name for name in columns if name in first.names and name in last.names]
+        first, last = ([one.field(name).type for name in known] for one in (first, last))
+    if first != last:
+        raise ValueError(
+            "all Parquet files must have the same columns, in one order and of the same types; "
+            "state columns=[...], or write the files anew with one schema"
+        )
 
 
 # --- readers: they hold public values only, and can be pickled ------------------------------------
