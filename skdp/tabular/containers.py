@@ -1,7 +1,7 @@
-"""Tables of numpy, pandas, polars and pyarrow, and lists: how they are cut, and read as numbers.
+"""Tables of numpy, pandas, polars and pyarrow, and lists: rows, types, numbers.
 
-What a cell is read as depends on that cell and on the declared type of its column, which is public.
-No library is asked for a common type of several columns, or of the cells of one.
+The value of a cell depends on that cell and on the declared type of its column, which is public.
+No library chooses a common type for several columns, or for the cells of a column.
 """
 
 from __future__ import annotations
@@ -31,6 +31,7 @@ __all__ = [
     "as_table",
     "checked",
     "column_names",
+    "column_types",
     "cut",
     "holds_numbers",
     "is_frame",
@@ -65,7 +66,7 @@ _REFUSED = {"c": "complex", "M": "dates", "m": "durations", "U": "text", "S": "t
 
 @contextmanager
 def reading() -> Iterator[None]:
-    """Read cells: no warning, and no exception but those of signals, depends on one."""
+    """Read cells: no cell causes a warning or an exception, but signals do."""
     with suppress_warnings(), interruptible():
         yield
 
@@ -74,7 +75,7 @@ def reading() -> Iterator[None]:
 
 
 def checked(X: Any, name: str = "X") -> Any:
-    """Return a caller's container once nothing in it contradicts its shape; see `tabular.sound`."""
+    """Return a caller's container after the checks of `skdp.tabular.sound`."""
     if X is None or type(X) in (list, tuple) or (type(X) is np.ndarray and X.flags.owndata):
         return X
     # Imported here: most fits are of an array with memory of its own, which needs no check.
@@ -115,6 +116,13 @@ def column_names(X: Any) -> tuple[Any, ...]:
     return tuple(X.column_names if hasattr(X, "column_names") else X.columns)
 
 
+def column_types(X: Any) -> list[Any]:
+    """Return the type of each column of a table; of an array or a column, its own type."""
+    if hasattr(X, "column_names"):  # pyarrow
+        return [field.type for field in X.schema]
+    return list(X.dtypes) if is_frame(X) or is_sliced_table(X) else [getattr(X, "dtype", None)]
+
+
 def cut(X: Any, start: int, stop: int) -> Any:
     """Return rows start to stop of any supported container, as that container."""
     if is_frame(X):
@@ -125,7 +133,7 @@ def cut(X: Any, start: int, stop: int) -> Any:
 
 
 def alone(part: Any) -> Any:
-    """Return a part of a table as one of its own, without the table's index."""
+    """Return a part of a table as a table of its own, without the whole table's index."""
     if isinstance(part, np.ndarray):
         return np.array(part)
     if hasattr(part, "iloc"):
@@ -137,11 +145,6 @@ def take(X: Any, positions: NDArray[np.intp]) -> Any:
     """Return the rows at ascending positions of any supported container, as that container."""
     if positions.size and positions[-1] - positions[0] == positions.size - 1:
         return cut(X, int(positions[0]), int(positions[-1]) + 1)
-    return _gather(X, positions)
-
-
-def _gather(X: Any, positions: NDArray[np.intp]) -> Any:
-    """Return a copy of the rows at some positions, in a container of the same kind."""
     if hasattr(X, "iloc"):  # a pandas column, too, whose index says nothing of places
         return X.iloc[positions]
     if hasattr(X, "to_pandas") and not hasattr(X, "to_numpy"):
@@ -153,7 +156,7 @@ def _gather(X: Any, positions: NDArray[np.intp]) -> Any:
 
 
 def _type_of(dtype: Any) -> str:
-    """Return what a column's type says: numbers, objects, or why its cells are no numbers."""
+    """Return what a type says of its cells: `NUMBER`, `OBJECTS`, or why they are no numbers."""
     name = type(dtype).__name__
     if isinstance(dtype, np.dtype):
         kind = str(dtype.kind)
@@ -198,23 +201,14 @@ def _arrow_type(dtype: Any) -> str:
 
 
 def refused_type(X: Any) -> tuple[str, Any]:
-    """Return what the type of a column is that holds no numbers, and its name; ("", None) if none.
+    """Return what the first column without numbers holds by its type, and its name.
 
-    Of an array the name is None.
+    ("", None) if there is no such column. The name is None for an array.
     """
-    if is_frame(X):
-        types = list(X.dtypes)
-    elif hasattr(X, "column_names"):
-        types = [field.type for field in X.schema]
-    elif is_sliced_table(X):
-        types = list(X.dtypes)
-    else:
-        found = _type_of(X.dtype)
-        return ("", None) if found in (NUMBER, OBJECTS) else (found, None)
-    for name, dtype in zip(column_names(X), types, strict=True):
-        found = _type_of(dtype)
-        if found not in (NUMBER, OBJECTS):
-            return found, name
+    names = column_names(X) if is_frame(X) or is_sliced_table(X) else (None,)
+    for name, dtype in zip(names, column_types(X), strict=True):
+        if (content := _type_of(dtype)) not in (NUMBER, OBJECTS):
+            return content, name
     return "", None
 
 
@@ -271,37 +265,30 @@ def _kind_of_value(value: Any) -> str:
 
 
 def any_type(X: Any) -> dict[Any, str]:
-    """Return the columns of a table whose type tells nothing of their cells: name and type.
+    """Return the columns of pandas whose type says nothing of their cells: name and type.
 
     Both are public. Categories may be numbers or text, as objects may.
     """
-    found = {}
+    columns: Iterable[tuple[Any, Any]] = ()
     if is_frame(X):
-        for name, dtype in zip(column_names(X), X.dtypes, strict=True):
-            if _type_of(dtype) == OBJECTS:
-                found[name] = type_name(dtype)
-    elif getattr(X, "name", None) is not None and _type_of(getattr(X, "dtype", None)) == OBJECTS:
-        found[X.name] = type_name(X.dtype)  # of one column
-    return dict(itertools.islice(found.items(), _MOST_NAMED))
+        columns = zip(column_names(X), X.dtypes, strict=True)
+    elif getattr(X, "name", None) is not None:
+        columns = [(X.name, getattr(X, "dtype", None))]
+    objects = {name: type_name(dtype) for name, dtype in columns if _type_of(dtype) == OBJECTS}
+    return dict(itertools.islice(objects.items(), _MOST_NAMED))
 
 
 def holds_numbers(X: Any) -> bool:
     """Say whether the types of all columns are those of numbers, so that no cell decides."""
-    if is_frame(X):
-        types = list(X.dtypes)
-    elif hasattr(X, "column_names"):  # pyarrow
-        types = [field.type for field in X.schema]
-    elif is_sliced_table(X):
-        types = list(X.dtypes)
-    else:
-        types = [getattr(X, "dtype", None)]
-    return all(_type_of(one) == NUMBER for one in types)
+    return all(_type_of(dtype) == NUMBER for dtype in column_types(X))
 
 
 def keeps_types(X: Any) -> bool:
     """Say whether numpy makes the same type of any rows of X: a missing cell decides nothing."""
-    types = list(X.dtypes) if is_frame(X) else [getattr(X, "dtype", None)]
-    return all(isinstance(one, np.dtype) or type(one).__name__ in _AS_OBJECTS for one in types)
+    return all(
+        isinstance(dtype, np.dtype) or type(dtype).__name__ in _AS_OBJECTS
+        for dtype in column_types(X)
+    )
 
 
 # --- lists of rows -----------------------------------------------------------------------------
@@ -354,9 +341,9 @@ def rows_of_numbers(X: Iterable[Any]) -> tuple[Floats | None, bool]:
 
     None if the rows have different shapes, or some are none.
     """
-    if (found := run_isolated(lambda: _rows(X), None, no_restart)) is None:
+    if (shaped := run_isolated(lambda: _rows(X), None, no_restart)) is None:
         return None, False
-    rows, shape = found
+    rows, shape = shaped
     if not shape:
         return numbers(rows)
     values = np.empty((len(rows), shape[0]))
@@ -375,9 +362,9 @@ def object_rows(X: Iterable[Any]) -> NDArray[np.object_] | None:
 
     None if the rows have different shapes, or some are none.
     """
-    if (found := run_isolated(lambda: _rows(X), None, no_restart)) is None:
+    if (shaped := run_isolated(lambda: _rows(X), None, no_restart)) is None:
         return None
-    rows, shape = found
+    rows, shape = shaped
     table = np.empty((len(rows), *shape), dtype=object)
     for i, row in enumerate(rows):
         if len(shape) == 1:
@@ -410,9 +397,9 @@ def as_list(cells: Any) -> list[Any]:
 
     One cell that its container cannot read must not decide about the others.
     """
-    found: list[Any] | None = run_isolated(lambda: _listed_cells(cells), None, no_restart)
-    if found is not None:
-        return found
+    values: list[Any] | None = run_isolated(lambda: _listed_cells(cells), None, no_restart)
+    if values is not None:
+        return values
     if len(cells) == 1:
         return [_UNREADABLE]
     return [cell for i in range(len(cells)) for cell in as_list(cut(cells, i, i + 1))]
@@ -489,9 +476,9 @@ def _table_values(table: Any) -> tuple[Floats, bool]:
         columns = [table.iloc[:, j] for j in range(len(types))]
     elif hasattr(table, "column_names"):
         # One chunk of numbers is read without a copy of it.
-        chunks = [getattr(one, "num_chunks", 0) for one in table.columns]  # none of a batch
         columns = [
-            one.chunk(0) if k == 1 else one for one, k in zip(table.columns, chunks, strict=True)
+            column.chunk(0) if getattr(column, "num_chunks", 0) == 1 else column
+            for column in table.columns
         ]
     else:
         if all(_type_of(dtype) == NUMBER for dtype in table.dtypes):
@@ -506,14 +493,10 @@ def _table_values(table: Any) -> tuple[Floats, bool]:
 
 
 def to_float(block: Any) -> tuple[Floats | None, str]:
-    """Convert an array, a table, a column or a list to float64, each cell by itself.
+    """Return an array, a table, a column or a list as float64, and a problem.
 
-    Returns
-    -------
-    values : ndarray, or None if there is nothing that has a shape
-        NaN for what is missing or no number.
-    problem : {"", "complex", "type", "value"}
-        "type" if any cell is no number.
+    A cell that is missing or no number is NaN. The problem is "type" if any cell is no number,
+    "value" if the values are None because X has no shape, else "".
     """
     try:
         with np.errstate(all="ignore"):
