@@ -1,7 +1,7 @@
-"""Tables that are not in memory, read once: DuckDB relations, Parquet files and tables in parts.
+"""Tables that are not in memory, in batches: DuckDB relations, Parquet files and tables in parts.
 
 Each yields Arrow tables of one schema: the column of ids, the columns of keys, the columns of
-numbers. Tables are read before any charge, so no charged fit fails by reading. The error text of a
+numbers. Tables are read before any charge, so reading fails no charged fit. The error text of a
 library may quote a cell, so a fixed text replaces it.
 """
 
@@ -112,18 +112,18 @@ def batches_of_relation(relation: Any) -> Batches:
         raise ValueError(
             "a relation must not have two columns whose names differ in case alone; rename one"
         )
-    of = {name: str(kind).upper() for name, kind in zip(names, relation.types, strict=True)}
+    kinds = {name: str(kind).upper() for name, kind in zip(names, relation.types, strict=True)}
 
     def read(keys: Sequence[str], numbers: Sequence[str]) -> Iterator[Any]:
         # Whole numbers of 128 bits and UUIDs as text, which is exact. No cast fails on a cell.
         cells = []
         for i, name in enumerate(keys):
-            text = "::VARCHAR" if of[name] in ("HUGEINT", "UHUGEINT", "UUID") else ""
+            text = "::VARCHAR" if kinds[name] in ("HUGEINT", "UHUGEINT", "UUID") else ""
             cells.append(f"{_VIEW}.{_quoted(name)}{text} AS c{i}")
         for i, name in enumerate(numbers):
             cells.append(f"{_VIEW}.{_quoted(name)}::DOUBLE AS v{i}")
-        asked = relation.query(_VIEW, f"SELECT {', '.join(cells) or 'NULL AS none'} FROM {_VIEW}")
-        start = getattr(asked, "to_arrow_reader", None) or asked.fetch_record_batch
+        rows = relation.query(_VIEW, f"SELECT {', '.join(cells) or 'NULL AS none'} FROM {_VIEW}")
+        start = getattr(rows, "to_arrow_reader", None) or rows.fetch_record_batch
         table = import_module("pyarrow").Table
         reader = start(_ROWS)
         try:
@@ -132,7 +132,7 @@ def batches_of_relation(relation: Any) -> Batches:
         finally:
             reader.close()
 
-    types = {name: type_of_duckdb(kind) for name, kind in of.items()}
+    types = {name: type_of_duckdb(kind) for name, kind in kinds.items()}
     return Batches(types, read, lambda: RuntimeError(_FAILED))
 
 
@@ -144,16 +144,10 @@ def _quoted(column: str) -> str:
 
 
 def _schema(head: Any) -> Any:
-    """Return the Arrow schema of a table without rows.
-
-    Raises
-    ------
-    TypeError
-        If a column may hold anything: its type would be decided by its rows.
-    """
+    """Return the Arrow schema of a table without rows; TypeError if a column may hold anything."""
     arrow = import_module("pyarrow")
     if hasattr(head, "iloc") or hasattr(head, "get_columns"):
-        for name in head.columns:  # by its type alone: a cell must decide nothing
+        for name in head.columns:  # rows would decide the Arrow type of such a column
             if type_of_column(head[name]).kind in ("any", "other"):
                 raise TypeError(_NO_TYPE.format(name=name))
     if hasattr(head, "iloc"):
@@ -171,18 +165,8 @@ def _schema(head: Any) -> Any:
 def batches_of_parts(source: Source, columns: Sequence[str]) -> Batches:
     """Return the batches of a table in parts, read in this process, one part after the other.
 
-    Parameters
-    ----------
-    source : Source
-    columns : sequence of str
-        Columns to read. Missing ones are skipped: the caller names them.
-
-    Raises
-    ------
-    TypeError
-        If parts have no names of columns, or types that may hold anything.
-    ValueError
-        If parts have other columns, or columns of other types.
+    Columns that the table does not have are skipped: the caller names them. Parts must have names
+    of columns, and the same columns of the same types.
     """
     needed("pyarrow", "parquet")
     _, heads = heads_of(source)
@@ -190,8 +174,8 @@ def batches_of_parts(source: Source, columns: Sequence[str]) -> Batches:
     if None in known:
         raise TypeError("parts must have names of columns to be grouped by them")
     wanted = tuple(dict.fromkeys(columns))
-    kept = [tuple(name for name in wanted if name in (own or ())) for own in known]
-    cut = [chosen(head, own) for head, own in zip(heads, kept, strict=True)]
+    present = [tuple(name for name in wanted if name in (own or ())) for own in known]
+    cut = [chosen(head, own) for head, own in zip(heads, present, strict=True)]
     schema, *others = map(_schema, cut)
     if any(other != schema for other in others):
         raise ValueError("parts must have the same columns, of the same types")
@@ -199,9 +183,9 @@ def batches_of_parts(source: Source, columns: Sequence[str]) -> Batches:
     def read(keys: Sequence[str], numbers: Sequence[str]) -> Iterator[Any]:
         table = import_module("pyarrow").Table
         names = [f"c{i}" for i in range(len(keys))] + [f"v{i}" for i in range(len(numbers))]
-        for batch in filter(len_of, map(checked, _batches(source, kept[0]))):
-            one = _as_arrow(chosen(batch, kept[0]), schema, cut)
-            cells = [one.column(name) for name in (*keys, *numbers)]
+        for batch in filter(len_of, map(checked, _batches(source, present[0]))):
+            rows = _as_arrow(chosen(batch, present[0]), schema, cut)
+            cells = [rows.column(name) for name in (*keys, *numbers)]
             yield table.from_arrays(cells, names=names)
 
     types = {field.name: type_of_arrow(field.type) for field in schema}
@@ -226,7 +210,7 @@ def _as_arrow(batch: Any, schema: Any, heads: Sequence[Any]) -> Any:
         return import_module("pyarrow").Table.from_pandas(
             valid_texts(batch), schema=schema, preserve_index=False
         )
-    one = batch.to_arrow() if hasattr(batch, "to_arrow") else batch
-    if one.schema.types != schema.types:
+    table = batch.to_arrow() if hasattr(batch, "to_arrow") else batch
+    if table.schema.types != schema.types:
         raise TypeError
-    return one
+    return table

@@ -1,14 +1,14 @@
 """The bounded contributions of units to keys, added up exactly.
 
-A table is divided into buckets. All rows of a unit are in one bucket. Every answer is a sum over
-units, and the share of a unit depends only on its own rows, its id and a secret number. So the
+A table is divided into buckets, and all rows of a unit are in one bucket. Every answer is a sum
+over units. The share of a unit depends only on its own rows, its id and a secret number. So the
 buckets are answered one after the other and added up: their number changes no integer.
 
 A unit contributes to the keys of its smallest ranks. The rank of a key is the upper half of a hash
-of the secret number, the id and the key. Where two keys of a unit have the same rank, the order of
-the keys decides.
+of the secret number, the id and the key. If two keys of a unit have the same rank, the order of the
+keys decides.
 
-The queries state how much these integers move with a unit: `skdp.queries.key_totals`,
+The queries state how much these integers change with a unit: `skdp.queries.key_totals`,
 `skdp.queries.key_selection`.
 """
 
@@ -18,7 +18,7 @@ import hashlib
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from operator import is_
-from typing import Any
+from typing import Any, NoReturn
 
 import numpy as np
 from numpy.typing import NDArray
@@ -49,9 +49,9 @@ __all__ = [
 # --- terms ---------------------------------------------------------------------------------------
 
 
-VALUE_BITS = 30  # a clipped value is an integer of so many bits
-FRACTION_BITS = 10  # a row of a histogram counts as an integer of so many bits
-CENTER_BITS = 15  # by so many bits a unit's sum about a centre is rounded before it is squared
+VALUE_BITS = 30  # of a clipped value as an integer
+FRACTION_BITS = 10  # of a row of a histogram, which a unit with more rows counts in part
+CENTER_BITS = 15  # of a unit's sum about a centre, rounded off before it is squared
 
 
 @reviewed
@@ -107,7 +107,7 @@ class KeyTerm:
 
     @property
     def offset(self) -> int:
-        """The step that is subtracted from every row that counts: of the middle, or of 0."""
+        """The step of the middle of the bounds, or of 0: the origin of a sum."""
         return self.top // 2 if self.kind in ("sum", "square", "about") else 0
 
 
@@ -148,12 +148,12 @@ Columns = Mapping[str, NDArray[np.float64]]
 
 _WORD = 2**64
 _HALF = np.uint64(32)
-_BLOCK = 2**17  # pairs: their arrays fit into the caches of a processor
-_SMALL = 2**29  # of upper halves, and as a number of lower halves: sums are below 2**62
+_BLOCK = 2**17  # pairs, whose arrays fit into the caches of a processor
+_SMALL = 2**29  # bound on sums of upper halves, and on the number of lower halves: below 2**62
 
 
 def secret_number(random_state: Any, digest: Callable[[], bytes]) -> int:
-    """Return a secret 64-bit number of the operating system, or of the seed of seeded noise."""
+    """Return a secret 64-bit number: random, or derived from the seed where noise is seeded."""
     entropy: Any = None
     if noise_is_seeded() and isinstance(random_state, int | np.integer):
         entropy = samplers.SeededEntropy(int(random_state), b"ranks" + digest())
@@ -237,14 +237,8 @@ class Bucket:
     ) -> tuple[Ints, Ints, Ints]:
         """Return pairs sorted by unit and rank, their place in the unit, and its number of pairs.
 
-        Parameters
-        ----------
-        chosen : ndarray of int
-            Pairs, ascending.
-        words : callable
-            Maps pairs to their hashes.
-        order : ndarray of int of shape (n_keys,)
-            The place of each key, which decides between equal ranks.
+        `chosen` are the pairs, ascending; `words` maps pairs to their hashes; `order` is the place
+        of each key, which decides between equal ranks.
         """
         unit = self.unit[chosen]
         first = _starts(unit)
@@ -293,10 +287,10 @@ class Bucket:
         return ((total - center * counted) >> CENTER_BITS) ** 2
 
     def cells(self, term: KeyTerm, max_rows: int, pairs: Ints) -> tuple[Ints, Ints, Ints]:
-        """Return values of some pairs: the pair of each, its bin, and what it counts there.
+        """Return the values of some pairs: their pairs, their bins, and their counts.
 
-        In a pair with at most `max_rows` values each counts in full. In other pairs the values of a
-        bin are counted together.
+        In a pair with at most `max_rows` values each value counts in full. In other pairs the
+        values of a bin are counted together.
         """
         width = term_width(term)
         values, filled, rows = self._column(term.column)
@@ -327,7 +321,7 @@ def _starts(ascending: Ints) -> Ints:
 
 
 def _exact_sums(values: Ints, to: Ints, n: int) -> NDArray:
-    """Return sums by place, as integers of Python where 64 bits might not be enough."""
+    """Return sums by place, as integers of Python if 64 bits might be too few."""
     low, high = np.zeros(n, dtype=np.int64), np.zeros(n, dtype=np.int64)
     np.add.at(low, to, values & 0xFFFFFFFF)
     np.add.at(high, to, values >> 32)
@@ -412,8 +406,11 @@ class Contributions:
         key_words = words_of(self._names)
         count = total = 0
         for bucket in self.buckets():
-            unit, key = (np.repeat(one, bucket.rows) for one in (bucket.unit, bucket.key))
-            word = mixed_words(bucket.words[unit], key_words[key], 0)
+            word = mixed_words(
+                np.repeat(bucket.words[bucket.unit], bucket.rows),
+                np.repeat(key_words[bucket.key], bucket.rows),
+                0,
+            )
             for i, name in enumerate(sorted(bucket.columns), 1):
                 values = bucket.columns[name]
                 values = np.where(np.isnan(values), np.nan, values)  # one NaN
@@ -428,13 +425,11 @@ class Contributions:
         if self._release is not None:
             self._release()
 
-    def spans(self, *, width: int = 1, least: int = 256) -> list[tuple[int, int]]:
+    def spans(self, *arguments: Any, **options: Any) -> NoReturn:
         """Raise TypeError: only queries of keys read such a table."""
         raise TypeError("a table of units is read by queries of keys only")
 
-    def chunk(self, start: int, stop: int) -> NDArray:
-        """Raise TypeError, as `spans` does."""
-        raise TypeError("a table of units is read by queries of keys only")
+    chunk = spans
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}(...)"
@@ -450,22 +445,19 @@ class Contributions:
     def stated_keys(self, keys: Sequence[Any]) -> tuple[Any, ...]:
         """Return stated keys as values of the types of their columns, sorted.
 
-        Raises
-        ------
-        TypeError, ValueError
-            For keys that the type of their column has not, and for keys that become equal.
+        TypeError for a key that the type of its column does not have; ValueError for equal keys.
         """
         kinds = list(self.types.items())
         if kinds[0][1].kind in ("text", "any") and set(map(type, keys)) == {str}:
             return tuple(sorted(keys))
-        made = []
+        typed = []
         for key in keys:
             cells = zip(key if len(kinds) > 1 else (key,), kinds, strict=True)
-            made.append(tuple(stated_value(cell, kind, name) for cell, (name, kind) in cells))
-        if len(set(map(identity, made))) < len(made):
+            typed.append(tuple(stated_value(cell, kind, name) for cell, (name, kind) in cells))
+        if len(set(map(identity, typed))) < len(typed):
             raise ValueError("keys must be at least one, and no key twice")
-        made.sort(key=key_order)
-        return tuple(made) if len(kinds) > 1 else tuple(key for (key,) in made)
+        typed.sort(key=key_order)
+        return tuple(typed) if len(kinds) > 1 else tuple(key for (key,) in typed)
 
     def _codes_of(self, keys: Sequence[Any]) -> Ints:
         """Return the place in `keys` of every key of the table, -1 for others."""
@@ -473,8 +465,7 @@ class Contributions:
         # Compared by identity: 1 equals True, which is another key.
         if len(known) != len(keys) or not all(map(is_, known, keys)):
             places = {identity(key): i for i, key in enumerate(keys)}
-            found = [places.get(identity(name), -1) for name in self._names]
-            codes = np.array(found, dtype=np.int64)
+            codes = np.array([places.get(identity(name), -1) for name in self._names], np.int64)
             self._codes = tuple(keys), codes
         return codes
 
@@ -487,9 +478,9 @@ class Contributions:
         other keys are left out. With private keys `codes` is None, and pairs of keys that have a
         place in `gone` are left out.
         """
-        last, asked = bucket.latest, (codes, self.hash)
+        last, inputs = bucket.latest, (codes, self.hash)
         # `left_out` and `totals` need the same ranking.
-        if codes is not None and last and last[1] == salt and all(map(is_, last[0], asked)):
+        if codes is not None and last and last[1] == salt and all(map(is_, last[0], inputs)):
             return last[2]
         words, order = self.own_keys() if codes is None else (codes, codes)
         if codes is not None:
@@ -503,7 +494,7 @@ class Contributions:
             return self.hash(bucket.words[bucket.unit[pairs]], words[bucket.key[pairs]], salt)
 
         ranked = bucket.ranked(chosen, hashes, order)
-        bucket.latest = asked, salt, ranked
+        bucket.latest = inputs, salt, ranked
         return ranked
 
     def key_weights(
@@ -516,14 +507,14 @@ class Contributions:
         first.
         """
         gone = self._codes_of(without) if without else None
-        most, each = len(weights), np.array(weights, dtype=np.int64)
+        most, weight = len(weights), np.array(weights, dtype=np.int64)
         totals = np.zeros(len(self._names), dtype=np.int64)
         seen = np.zeros(len(self._names), dtype=bool)
         for bucket in self.buckets():
             chosen, place, size = self._ranked(bucket, salt, None, gone)
-            kept = place < most
-            key = bucket.key[chosen[kept]]
-            np.add.at(totals, key, each[np.minimum(size[kept], most) - 1])
+            counted = place < most
+            key = bucket.key[chosen[counted]]
+            np.add.at(totals, key, weight[np.minimum(size[counted], most) - 1])
             seen[key] = True
         present = np.flatnonzero(seen)
         present = present[np.argsort(self.own_keys()[1][present])]
@@ -543,8 +534,8 @@ class Contributions:
             chosen, place, size = self._ranked(bucket, self.salt(-1), codes)
             first = place == 0
             numbers = size[first], bucket.rows[chosen[first]]
-            for count, edges, of in zip(counts, (key_edges, row_edges), numbers, strict=True):
-                reached = np.searchsorted(edges, of, side="right") - 1
+            for count, edges, n in zip(counts, (key_edges, row_edges), numbers, strict=True):
+                reached = np.searchsorted(edges, n, side="right") - 1
                 count += np.bincount(reached, minlength=len(edges))
         return np.concatenate(counts)
 

@@ -1,4 +1,4 @@
-"""Tables of cells of any types: what is public about them, and released codes decoded again."""
+"""The public schema of a table of any cells, and released codes decoded by it."""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 from skdp.tabular.cells import family, read_cell, stands_for_nothing, ticks
 from skdp.tabular.containers import (
     column_names,
+    column_types,
     is_frame,
     is_listed,
     is_parts,
@@ -49,10 +50,9 @@ class Schema:
     n_columns : int
     names : tuple or None
         Of the columns; None for an array.
-    container : str
-        ``"numpy"``, ``"pandas"``, ``"polars"`` or ``"pyarrow"``.
+    container : {"numpy", "pandas", "polars", "pyarrow"}
     types : tuple
-        What each column's type says apart from its values; None where that is nothing of use.
+        The type of each column without the values that it lists; None if it says nothing else.
     """
 
     n_columns: int
@@ -62,13 +62,10 @@ class Schema:
 
 
 def table_schema(X: Any, *, estimator: str) -> tuple[Any, Schema]:
-    """Return X as an array or table of cells of any types, and what is public about it.
+    """Return X as an array or table of cells of any types, and its schema.
 
-    Raises
-    ------
-    TypeError, ValueError
-        With a fixed text, if X is sparse, complex or not two-dimensional, or has no column or two
-        of the same name.
+    Errors have fixed texts: X is sparse, complex or not two-dimensional, or has no column or two of
+    the same name.
     """
     if is_parts(X):  # the first part has the types
         return X, table_schema(heads_of(X)[1][0], estimator=estimator)[1]
@@ -83,33 +80,29 @@ def table_schema(X: Any, *, estimator: str) -> tuple[Any, Schema]:
         if X.dtype.kind == "c":
             raise ValueError("Complex data not supported: X must be real.")
         return X, Schema(X.shape[1], None, "numpy", (_type_of(X.dtype),) * X.shape[1])
-    if is_frame(X):
-        container, found = "pandas", list(X.dtypes)
-    elif hasattr(X, "column_names"):
-        container, found = "pyarrow", [field.type for field in X.schema]
-    else:
-        container, found = "polars", list(X.dtypes)
-    return X, Schema(X.shape[1], column_names(X), container, tuple(_type_of(one) for one in found))
+    other = "pyarrow" if hasattr(X, "column_names") else "polars"
+    container = "pandas" if is_frame(X) else other
+    return X, Schema(X.shape[1], column_names(X), container, tuple(map(_type_of, column_types(X))))
 
 
 def without_column(X: Any, schema: Schema, position: int) -> tuple[Any, Schema]:
-    """Return an array or table, and what is public about it, without one of its columns."""
-    kept = [j for j in range(schema.n_columns) if j != position]
-    names = None if schema.names is None else tuple(schema.names[j] for j in kept)
-    types = tuple(schema.types[j] for j in kept)
+    """Return an array or table, and its schema, without one of its columns."""
+    others = [j for j in range(schema.n_columns) if j != position]
+    names = None if schema.names is None else tuple(schema.names[j] for j in others)
+    types = tuple(schema.types[j] for j in others)
     if is_frame(X):
-        X = X.iloc[:, kept]
+        X = X.iloc[:, others]
     else:
-        X = X.select(list(names or ())) if is_sliced_table(X) else X[:, kept]
-    return X, Schema(len(kept), names, schema.container, types)
+        X = X.select(list(names or ())) if is_sliced_table(X) else X[:, others]
+    return X, Schema(len(others), names, schema.container, types)
 
 
 def _type_of(dtype: Any) -> Any:
-    """Return a column's type as far as no value is in it: `CATEGORY`, or None if it is nested.
+    """Return a column's type without any value: `CATEGORY`, `ENUM`, or None if it is nested.
 
-    The list of values in a type (pandas' categories, polars' enumerations) may have been read off
-    the private rows. It is left behind: a released column has the categories of the domain. So are
-    what one cell decides where nobody states it: the length of the longest text, the digits of
+    The values that a type lists (pandas' categories, polars' enumerations) may have been read off
+    the private rows, so they are left out: a released column has the categories of the domain. Left
+    out is also what one cell may have decided: the length of the longest text, the digits of
     decimals, the width of the numbers of a dictionary.
     """
     if isinstance(dtype, np.dtype):
@@ -240,12 +233,12 @@ def _in_pyarrow(module: Any, dtype: Any, values: list[Any], array: NDArray) -> F
     make, cells = module.array, [_python(value) for value in values]
     if dtype is not None and hasattr(dtype, "value_type"):
         # All categories are in the dictionary, drawn or not.
-        missing = [value is None for value in cells]
+        missing = np.array([value is None for value in cells])
         present = [value for value in cells if value is not None]
-        place = np.cumsum([not gone for gone in missing]) - 1
+        place = np.cumsum(~missing) - 1
 
         def encoded() -> Any:
-            at = make(place, dtype.index_type, mask=np.array(missing))
+            at = make(place, dtype.index_type, mask=missing)
             return module.DictionaryArray.from_arrays(at, make(present, type=dtype.value_type))
 
         yield encoded
@@ -262,13 +255,9 @@ def _in_pyarrow(module: Any, dtype: Any, values: list[Any], array: NDArray) -> F
 def _categories(domain: Domain, j: int, label: Any, container: str, dtype: Any) -> Any:
     """Return all categories of a column, in order, as its container holds them.
 
-    The first form in which every category is read as what it is; text where there is none. Domain
-    and types decide, not which categories a release has: a column of a release is taken from here.
-
-    Raises
-    ------
-    ValueError
-        Naming the column, if the container cannot hold the categories at all.
+    The first form in which every category is read as itself, else text. The domain and the types
+    decide, not the categories of a release: its column is taken from here. ValueError if the
+    container cannot hold the categories at all.
     """
     values, array = domain.column(j), domain.values(j, np.arange(domain.sizes[j]))
     assert isinstance(values, list)
@@ -315,16 +304,16 @@ def _number_type(dtype: Any) -> np.dtype | None:
         lambda: np.dtype(dtype.to_pandas_dtype()),  # pyarrow
         lambda: np.dtype(str(dtype).lower()) if hasattr(dtype, "is_numeric") else None,  # polars
     ):
-        found: np.dtype | None = run_isolated(read, None, no_restart)
-        if found is not None:
-            return found if found.kind in "iuf" and found.itemsize <= 8 else None
+        number: np.dtype | None = run_isolated(read, None, no_restart)
+        if number is not None:
+            return number if number.kind in "iuf" and number.itemsize <= 8 else None
     return None
 
 
 def _as_numbers(bins: Bins, values: NDArray, codes: NDArray, dtype: Any) -> tuple[NDArray, bool]:
     """Return points of cells as a type of numbers, and whether it can hold points of every cell.
 
-    The edges and the type decide.
+    The edges and the type decide, not the codes.
     """
     number = _number_type(dtype)
     if number is None or number == np.float64:
@@ -337,8 +326,8 @@ def _as_numbers(bins: Bins, values: NDArray, codes: NDArray, dtype: Any) -> tupl
         return values, False
     if bins.integer:
         exact = 2.0 ** (np.finfo(number).nmant + 1)
-        kept = -exact <= np.floor(bins.edges[0]) and np.ceil(bins.edges[-1]) <= exact
-        return (values.astype(number), True) if kept else (values, False)
+        fits = -exact <= np.floor(bins.edges[0]) and np.ceil(bins.edges[-1]) <= exact
+        return (values.astype(number), True) if fits else (values, False)
     # A shorter float: rounding must not move a point to the next cell.
     with np.errstate(all="ignore"):
         short = bins.edges.astype(number)
@@ -360,15 +349,15 @@ def _points(domain: Domain, j: int, codes: NDArray, container: str, dtype: Any, 
         return _moments(bins.values(codes, rng), container, dtype)
     none = codes == bins.n_cells
     codes = np.where(none, 0, codes)
-    values, kept = _as_numbers(bins, bins.points(codes, rng), codes, dtype)
+    values, fits = _as_numbers(bins, bins.points(codes, rng), codes, dtype)
     if bins.missing:
-        return _with_missing(values, none, container, dtype if kept else None)
+        return _with_missing(values, none, container, dtype if fits else None)
     if container == "numpy":
         return values
     module: Any = import_module(container)
     if container == "pandas":
         series = module.Series(values)
-        return series.astype(dtype) if kept else series
+        return series.astype(dtype) if fits else series
     return module.Series(values) if container == "polars" else module.array(values)
 
 
@@ -383,15 +372,10 @@ def _with_missing(values: NDArray, none: NDArray, container: str, dtype: Any) ->
             return module.Series(floats)
         return module.Series(values).astype(dtype).mask(module.Series(none))
     if container == "polars":
-        return module.Series(np.where(none, 0, values)).zip_with(
-            module.Series(~none), module.Series([None] * len(none), dtype=_polars_type(values))
-        )
+        series = module.Series(np.where(none, 0, values))
+        nulls = module.Series([None] * len(none), dtype=module.Series(values[:0]).dtype)
+        return series.zip_with(module.Series(~none), nulls)
     return module.array(values, mask=none)
-
-
-def _polars_type(values: NDArray) -> Any:
-    """Return the type that polars has for numbers of numpy."""
-    return import_module("polars").Series(values[:0]).dtype
 
 
 def _moments(ticks: NDArray, container: str, dtype: Any) -> Any:
@@ -427,32 +411,22 @@ def decoded(
     types: Sequence[Any] = (),
     rng: np.random.Generator | None = None,
 ) -> Any:
-    """Return released codes as a table: numbers and categories, in the container asked for.
+    """Return released codes, shape (n, n_columns), as a table of numbers and categories.
 
-    Domain, names, container and types alone decide whether this can be done and what the columns'
-    types are, and not the codes: decoding no rows tells it before a charge.
+    The domain, names, container and types alone decide whether this succeeds and which types the
+    columns have, not the codes. So decoding no rows is a check before a charge.
 
     Parameters
     ----------
-    codes : ndarray of shape (n, n_columns)
-        Released.
-    names : sequence, default=None
-        Column names of a table.
     container : {"numpy", "pandas", "polars", "pyarrow"}
         An array has numbers if all columns have, dates or text if all columns and `types` have,
         else objects.
     types : sequence, default=()
-        The types of the columns (`Schema.types`). They are kept where they can hold every value of
-        the domain, so that each is read as itself again. Elsewhere the type is the container's own
-        for the values. Categories for which polars or pyarrow has none, of types that do not mix,
-        are text there, which is not what the domain states.
+        The types of the columns (`Schema.types`). A type is kept if each value of the domain is
+        read as itself from it. Otherwise the container chooses the type. Categories that polars or
+        pyarrow cannot hold in one column become text, which the domain does not have.
     rng : Generator, default=None
         As for `Domain.values`.
-
-    Raises
-    ------
-    ValueError
-        If the container cannot hold a column's categories, whichever the codes.
     """
     columns, labels = [], list(range(domain.n_columns) if names is None else names)
     long = False

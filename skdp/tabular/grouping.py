@@ -1,12 +1,13 @@
-"""The entrance of rows that are grouped by key and unit: checked and collected before any charge.
+"""The entrance of rows that are grouped by key and unit.
 
-Whether a table is accepted depends on its columns and their declared types, never on its cells.
-Rows without an id leave, and so do rows without a key (``dropna=True``).
+Everything is checked and collected before any charge. Whether a table is accepted depends on its
+columns and their declared types, never on its cells. Rows without an id leave, and so do rows
+without a key (``dropna=True``).
 
-Rows that come in batches are collected in memory, up to `MOST_IN_MEMORY`. Of more, each row goes to
-one of `BUCKETS` buckets by a hash of its unit's id, so that all rows of a unit are in one. Buckets
-lie in a folder that only this user may read, and one is in memory at a time. The folder is removed
-when the table is closed, and where anything fails.
+Rows that come in batches are collected in memory, up to `MOST_IN_MEMORY`. Of larger tables, each
+row goes to one of `BUCKETS` buckets by a hash of its unit's id, so that all rows of a unit are in
+one bucket. Buckets lie in a folder that only this user may read, and one is in memory at a time.
+The folder is removed when the table is closed, and if anything fails.
 """
 
 from __future__ import annotations
@@ -93,7 +94,7 @@ def check_grouped(
     Parameters
     ----------
     table : table of pandas, polars or pyarrow, dict of arrays, DuckDB relation, Source, or path
-        Of Parquet files, if a path.
+        A path is of Parquet files.
     by : sequence of str
         Key columns.
     unit : str or None
@@ -101,7 +102,7 @@ def check_grouped(
     columns : sequence of str
         Columns of numbers.
     types : dict, default=None
-        Stated types of key columns of objects or categories: some of `STATED_TYPES`.
+        Stated types (`STATED_TYPES`) of key columns of objects or categories.
     dropna : bool, default=True
         Whether rows with a missing key are left out; else None is a key.
 
@@ -111,6 +112,7 @@ def check_grouped(
         Name the column; quote no cell.
     """
     by, columns, ids = list(by), list(columns), [] if unit is None else [unit]
+    roles: Any = {"by": by, "unit": unit, "columns": columns}
     stated = {name: stated_type(kind, name) for name, kind in (types or {}).items()}
     if extra := [name for name in stated if name not in by]:
         raise ValueError(f"types must be of key columns: {extra} are none")
@@ -120,8 +122,8 @@ def check_grouped(
         else:
             batches = batches_of_relation(opened(table))
             allow_empty = True  # a condition of the relation decides how many rows there are
-        _check_names(tuple(batches.types), by=by, unit=unit, columns=columns)
-        _check_types(batches.types, stated, by=by, unit=unit, columns=columns)
+        _check_names(tuple(batches.types), **roles)
+        _check_types(batches.types, stated, **roles)
         return _read(batches, ids, by, columns, stated, dropna, random_state, allow_empty)
     if not (is_frame(table) or is_sliced_table(table) or isinstance(table, dict)):
         raise TypeError(
@@ -133,36 +135,31 @@ def check_grouped(
     else:
         table = checked(table, "table")
     names = tuple(table) if isinstance(table, dict) else column_names(table)
-    _check_names(names, by=by, unit=unit, columns=columns)
-    of = {name: _column(table, name) for name in (*by, *ids, *columns)}
-    lengths = {_shape(cells) for cells in of.values()}
-    if len(lengths) != 1 or len(next(iter(lengths))) != 1:
+    _check_names(names, **roles)
+    cells = {name: _column(table, name) for name in (*by, *ids, *columns)}
+    shapes = set(map(_shape, cells.values()))
+    if len(shapes) != 1 or len(next(iter(shapes))) != 1:
         raise ValueError(_NOT_FLAT)
-    kinds = {name: type_of_column(cells) for name, cells in of.items()}
-    _check_types(kinds, stated, by=by, unit=unit, columns=columns, lists=of)
-    ((n,),) = lengths
+    kinds = {name: type_of_column(column) for name, column in cells.items()}
+    _check_types(kinds, stated, **roles, lists=cells)
+    ((n,),) = shapes
     if not n and not allow_empty:
         raise ValueError("table has no rows")
     if unit is None:
         units, words = np.arange(n), np.arange(n, dtype=np.uint64)
     else:
-        units, words = coded_ids(of[unit], kinds[unit])
-    parts = [coded(of[name], stated.get(name, kinds[name]), kinds[name]) for name in by]
-    code, keys = combined(parts, dropna)
-    values = {name: numbers_of(of[name], kinds[name]) for name in columns}
+        units, words = coded_ids(cells[unit], kinds[unit])
+    types_of_keys = {name: stated.get(name, kinds[name]) for name in by}
+    code, keys = combined(
+        [coded(cells[name], kind, kinds[name]) for name, kind in types_of_keys.items()], dropna
+    )
+    values = {name: numbers_of(cells[name], kinds[name]) for name in columns}
     remaining = (units >= 0) & (code >= 0)
     if not remaining.all():
         units, code = units[remaining], code[remaining]
-        values = {name: cells[remaining] for name, cells in values.items()}
+        values = {name: column[remaining] for name, column in values.items()}
     blocks = Bucket.of_rows(units, code, words, values).blocks()
-    return Contributions(
-        lambda: blocks,
-        keys,
-        len(columns),
-        random_state,
-        unit,
-        {name: stated.get(name, kinds[name]) for name in by},
-    )
+    return Contributions(lambda: blocks, keys, len(columns), random_state, unit, types_of_keys)
 
 
 def _read(
@@ -242,11 +239,11 @@ def _check_types(
         own = kinds[name].kind
         if own == "other":
             raise TypeError(_KEYS.format(name=name))
-        of = stated[name].kind if name in stated else own
-        if own not in ("any", of) and (own, of) not in _CONVERTED and of != "text":
+        wanted = stated[name].kind if name in stated else own
+        if own not in ("any", wanted) and (own, wanted) not in _CONVERTED and wanted != "text":
             raise TypeError(
-                f"types: column {name!r} has a type already, and no cell of it is {of}; leave it "
-                "out, or convert the column"
+                f"types: column {name!r} has a type already, and no cell of it is {wanted}; leave "
+                "it out, or convert the column"
             )
     if unit is not None and kinds[unit].kind in _NO_IDS:
         raise TypeError(_IDS.format(name=unit))
@@ -279,8 +276,8 @@ def _shape(cells: Any) -> tuple[int, ...]:
     """Return the shape of a column; a list has one dimension, whatever its cells are."""
     if isinstance(cells, list | tuple) or hasattr(cells, "to_pylist"):  # or of pyarrow
         return (len(cells),)
-    found: tuple[int, ...] = or_raise(lambda: tuple(np.shape(cells)), lambda: ValueError(_NOT_FLAT))
-    return found
+    shape: tuple[int, ...] = or_raise(lambda: tuple(np.shape(cells)), lambda: ValueError(_NOT_FLAT))
+    return shape
 
 
 # --- collecting batches --------------------------------------------------------------------------
@@ -320,8 +317,8 @@ class _Columns(Mapping[str, NDArray[np.float64]]):
 
 
 def _loaded(path: Path) -> NDArray:
-    found: NDArray = or_raise(lambda: np.load(path), lambda: SourceError(_GONE))
-    return found
+    array: NDArray = or_raise(lambda: np.load(path), lambda: SourceError(_GONE))
+    return array
 
 
 def _with_ids(rows: Any, codes: Ints) -> tuple[Any, Ints]:
@@ -338,12 +335,8 @@ def _removed(folder: str, process: int) -> None:
 def combined(parts: list[tuple[Ints, list[Any]]], dropna: bool) -> tuple[Ints, list[Any]]:
     """Return the code of each row's key, -1 for rows that are left out, and the distinct keys.
 
-    Parameters
-    ----------
-    parts : list of (codes, values)
-        One for each key column. Keys of several columns are tuples.
-    dropna : bool
-        Whether rows with a missing key are left out; else None is a key.
+    `parts` are codes and values of each key column; keys of several columns are tuples. With
+    `dropna`, rows with a missing key are left out; else None is a key.
     """
     if not dropna:
         parts = [
@@ -378,11 +371,9 @@ class Collected:
     unit : ColumnType or None
         Type of the ids, the first column of each batch; None if each row is a unit.
     by : list of (ColumnType, ColumnType)
-        Types of the key columns, which come next: in the table, and of the keys.
+        Types of the next columns, the keys: in the table, and as keys.
     columns : dict of ColumnType
-        Types of the columns of numbers, which come last.
-    dropna : bool
-        Whether rows with a missing key are left out; else None is a key.
+        Types of the last columns, the numbers.
 
     Attributes
     ----------
@@ -407,7 +398,7 @@ class Collected:
         self._waiting: list[Any] = []
         self._pieces: list[Any] = []  # ids, numbers of keys, values: as Arrow tables
         self._writers: list[Any] = []
-        self._made: list[Bucket] = []
+        self._blocks: list[Bucket] = []  # of a table in memory
         self._folder: Path | None = None
         self._filled: list[Path] = []  # of a folder's buckets, those that have rows
         self._remove: Callable[[], Any] | None = None
@@ -444,8 +435,8 @@ class Collected:
         names = ["id", "key", *(f"v{i}" for i in range(len(numbers)))]
         piece = pa.table([ids, code, *numbers], names=names)
         missing = import_module("pyarrow.compute").is_null(ids, nan_is_null=True)
-        left = (code >= 0) & ~np.asarray(missing)
-        self._pieces.append(piece if left.all() else piece.filter(pa.array(left)))
+        remaining = (code >= 0) & ~np.asarray(missing)
+        self._pieces.append(piece if remaining.all() else piece.filter(pa.array(remaining)))
         if self.n > MOST_IN_MEMORY:
             or_raise(self._spill, lambda: SpillError(_FULL))
 
@@ -491,7 +482,7 @@ class Collected:
         if self._folder is not None:
             or_raise(self._sort, lambda: SpillError(_FULL))
         elif self._pieces:
-            self._made = self._bucket(pa.concat_tables(self._pieces)).blocks()
+            self._blocks = self._bucket(pa.concat_tables(self._pieces)).blocks()
         self._pieces = []
 
     def _sort(self) -> None:
@@ -526,7 +517,7 @@ class Collected:
 
     def buckets(self) -> Iterator[Bucket]:
         """Yield all buckets."""
-        yield from self._made
+        yield from self._blocks
         for folder in self._filled:
             start, unit, key, rows, words = (_loaded(folder / f"{name}.npy") for name in _PAIRS)
             yield Bucket(start, unit, key, rows, words, _Columns(folder, self._columns))
