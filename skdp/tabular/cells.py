@@ -44,28 +44,6 @@ from numpy.typing import NDArray
 from skdp.core.query import reviewed
 from skdp.user_code import no_restart, run_isolated
 
-__all__ = [
-    "MISSING",
-    "Interval",
-    "cell_key",
-    "compared",
-    "date_of_days",
-    "duration",
-    "exact_number",
-    "family",
-    "id_of",
-    "identity",
-    "is_missing",
-    "key_order",
-    "number",
-    "numbers",
-    "read_cell",
-    "stands_for_nothing",
-    "ticks",
-    "timestamp",
-    "words_of",
-]
-
 Floats = NDArray[np.float64]
 
 # --- as numbers ---------------------------------------------------------------------------------

@@ -25,8 +25,6 @@ from skdp.tabular.parts import NO_ROWS, ONE_PLACE, Form, checked_parts, heads_of
 from skdp.tabular.rows import Rows
 from skdp.user_code import interruptible, suppress_warnings
 
-__all__ = ["CodedRows", "check_coded", "check_coded_target", "public_codes", "target_column"]
-
 _OUTSIDE = (
     "X has values outside of the stated domain, which refuses them; with outside='clip' they are "
     "moved to a declared value."

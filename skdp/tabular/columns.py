@@ -52,31 +52,6 @@ from skdp.tabular.containers import (
 )
 from skdp.user_code import no_restart, run_isolated
 
-__all__ = [
-    "STATED_TYPES",
-    "ColumnType",
-    "as_they_come",
-    "coded",
-    "coded_ids",
-    "column_of_values",
-    "flat_array",
-    "flat_column",
-    "numbers_of",
-    "places_by",
-    "readable_type",
-    "shown_key",
-    "stated_places",
-    "stated_type",
-    "stated_value",
-    "type_of_arrow",
-    "type_of_column",
-    "type_of_duckdb",
-    "valid_texts",
-    "values_of",
-    "with_types",
-]
-
-
 Ints = NDArray[np.int64]
 
 

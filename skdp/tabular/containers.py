@@ -23,35 +23,6 @@ from skdp.tabular.cells import PLAIN_NUMBERS, is_missing, numbers
 from skdp.tabular.source import Source
 from skdp.user_code import interruptible, no_restart, run_isolated, suppress_warnings
 
-__all__ = [
-    "alone",
-    "any_type",
-    "array_of_rows",
-    "as_list",
-    "as_table",
-    "checked",
-    "column_names",
-    "column_types",
-    "cut",
-    "holds_numbers",
-    "is_frame",
-    "is_listed",
-    "is_parts",
-    "is_sliced_table",
-    "keeps_types",
-    "kind_of",
-    "listed",
-    "never_held",
-    "object_rows",
-    "reading",
-    "refused_type",
-    "rows_of_numbers",
-    "table_of",
-    "take",
-    "to_float",
-    "type_name",
-]
-
 Floats = NDArray[np.float64]
 
 NUMBER, OBJECTS = "number", "objects"

@@ -29,23 +29,6 @@ from skdp.core.query import check_ascending, reviewed
 from skdp.tabular.cells import identity, key_order, words_of
 from skdp.tabular.columns import ColumnType, Ints, stated_value
 
-__all__ = [
-    "CENTER_BITS",
-    "FRACTION_BITS",
-    "VALUE_BITS",
-    "Bucket",
-    "Contributions",
-    "Ints",
-    "KeyTerm",
-    "Words",
-    "bounded",
-    "mixed_words",
-    "place_of",
-    "steps_of",
-    "term_width",
-]
-
-
 # --- terms ---------------------------------------------------------------------------------------
 
 

@@ -22,17 +22,6 @@ from skdp.tabular.cells import family, read_cell, stands_for_nothing, ticks
 from skdp.tabular.columns import places_by, stated_places
 from skdp.tabular.containers import as_list, listed, to_float
 
-__all__ = [
-    "MAX_CODES",
-    "NUMBER",
-    "Bins",
-    "Domain",
-    "about",
-    "as_ticks",
-    "finite",
-]
-
-
 # --- bins ----------------------------------------------------------------------------------------
 
 MAX_CODES = 2**16  # of one column: codes fit 16 bits, and a row's codes are exact in float64

@@ -26,13 +26,6 @@ from skdp.tabular.parts import heads_of
 from skdp.tabular.rows import _RAGGED, _container
 from skdp.user_code import interruptible, no_restart, run_isolated, suppress_warnings
 
-__all__ = [
-    "Schema",
-    "decoded",
-    "table_schema",
-    "without_column",
-]
-
 CATEGORY, ENUM = "category", "enum"  # types that list their values, without the list
 # Types whose description holds no value of the column, by the beginning of their class's name.
 _PANDAS = ("Int", "UInt", "Float", "Boolean", "String", "DatetimeTZ", "Period")

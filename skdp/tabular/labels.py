@@ -44,18 +44,6 @@ from skdp.tabular.rows import (
     numeric_head,
 )
 
-__all__ = [
-    "UnselectedRows",
-    "check_labelled",
-    "check_labelled_table",
-    "check_labels",
-    "check_unselected",
-    "check_with_target",
-    "label_codes",
-    "label_column",
-    "with_weights",
-]
-
 _NO_LABELS = "{estimator} requires {y} to be passed, but the target {y} is None."
 _OTHER_LENGTH = "X and {y} must have the same number of rows."
 _NOT_FLAT = "{y} must be one-dimensional, of shape (n_samples,)."

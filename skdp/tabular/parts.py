@@ -39,25 +39,6 @@ from skdp.tabular.containers import (
 )
 from skdp.tabular.source import Part, Source
 
-__all__ = [
-    "NO_ROWS",
-    "ONE_PLACE",
-    "CheckTask",
-    "FoldTask",
-    "Form",
-    "GatherTask",
-    "Pair",
-    "PartsRows",
-    "checked_parts",
-    "chosen",
-    "heads_of",
-    "len_of",
-    "names_in",
-    "refuse_parts",
-    "with_target",
-]
-
-
 # --- how batches become rows ----------------------------------------------------------------------
 
 Totals = list[NDArray]
@@ -276,25 +257,18 @@ class FoldTask:
         """Return the totals of no rows."""
         return [*self.fresh(), np.zeros(4, dtype=np.int64)]
 
-    def added(self, one: Totals, other: Totals) -> Totals:
-        """Add up two totals, exactly."""
-        return added(one, other)
+    def __call__(self, part: Part, batches: Iterable[Any] | None = None) -> Totals:
+        """Return the totals of a part; if it cannot be read, zeros and a mark.
 
-    def __call__(self, part: Part) -> Totals:
-        """Return the totals of a part; if it cannot be read, zeros and a mark."""
-        return self._attempt(part, lambda: self.reader(part.handle))
-
-    def over(self, part: Part, batches: Iterable[Any]) -> Totals:
-        """Return the totals of a part whose batches the engine reads."""
-        return self._attempt(part, lambda: batches)
-
-    def _attempt(self, part: Part, batches: Callable[[], Iterable[Any]]) -> Totals:
+        The engine may have read the batches.
+        """
         totals = self.zero()
         try:
             if self._is_skewed():
                 totals[-1][_SKEW] = 1
                 return totals
-            return self._over(part, filter(len_of, map(self._checked, batches())))
+            batches = self.reader(part.handle) if batches is None else batches
+            return self._over(part, filter(len_of, map(self._checked, batches)))
         except Exception:  # noqa: BLE001  its text may quote a cell
             totals[-1][_FAILED] = 1
             return totals

@@ -37,15 +37,6 @@ from skdp.tabular.rows import Rows
 from skdp.tabular.units import check_units, ids_of
 from skdp.user_code import or_raise
 
-__all__ = [
-    "DealtRows",
-    "WholeUnits",
-    "dealt_rows",
-    "opaque_rows",
-    "split_by_key",
-]
-
-
 # --- for a query that maps each row --------------------------------------------------------------
 
 _NO_ROWS = "X and y must be arrays or tables with one row, or one entry, for each record"

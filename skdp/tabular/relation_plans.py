@@ -20,8 +20,6 @@ from typing import Any
 
 from skdp.user_code import or_raise
 
-__all__ = ["check_plan"]
-
 _MAY_FAIL = (
     "the DuckDB relation computes {what}, which may fail on a cell. Whether it fails would show "
     "the cell, and no budget pays for this. {way}ake it a table first (CREATE TABLE ... AS "

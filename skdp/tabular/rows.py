@@ -56,18 +56,6 @@ from skdp.tabular.source import Source
 from skdp.tabular.units import Units, check_units
 from skdp.user_code import no_restart, run_isolated
 
-__all__ = [
-    "Rows",
-    "as_dense",
-    "check_marks",
-    "check_public_array",
-    "check_rows",
-    "check_samples",
-    "check_sparse",
-    "check_table",
-    "dense_blocks",
-]
-
 _NOT_FINITE = (
     "Input X contains NaN or infinity; X must be finite. Fill such cells from public knowledge "
     "before the private step (SimpleImputer(strategy='constant')), privately (DPSimpleImputer; "

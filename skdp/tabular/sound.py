@@ -27,8 +27,6 @@ from scipy import sparse
 
 from skdp.user_code import suppress_warnings
 
-__all__ = ["own_sparse", "sound"]
-
 _BROKEN = (
     "{name} contradicts itself: its shape, offsets, indices, masks or strides do not fit its data "
     "or its file. Nothing was charged. Make it anew from its source; "

@@ -16,20 +16,6 @@ from typing import Any, NamedTuple, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = [
-    "Engine",
-    "ParquetReader",
-    "Part",
-    "Source",
-    "StreamReader",
-    "Task",
-    "batches_of",
-    "check_same",
-    "itself",
-    "names_of",
-    "needed",
-]
-
 _BATCH_ROWS = 2**16
 Totals = list[NDArray]
 
@@ -65,34 +51,15 @@ class Part(NamedTuple):
     wanted: NDArray[np.int64] | None = None
 
 
-class Task(Protocol):
-    """A public function that is applied to each part, in the process that reads the part."""
-
-    @property
-    def reads(self) -> tuple[Any, ...] | None:
-        """Names of the columns that the task reads; None for all."""
-
-    def __call__(self, part: Part) -> Totals:
-        """Return the totals of a part; no cell of the part makes this raise."""
-
-    def over(self, part: Part, batches: Iterable[Any]) -> Totals:
-        """Return the totals of a part of which the engine has read the batches."""
-
-    def zero(self) -> Totals:
-        """Return the totals of no rows."""
-
-    def added(self, one: Totals, other: Totals) -> Totals:
-        """Add up two totals, exactly."""
-
-
 class Engine(Protocol):
     """Visits parts: in threads, or on other machines.
 
-    An engine of other processes may have ``fetched(reader, number, handle, columns)``, which yields
-    the batches of a part in this process: GROUP BY needs all rows of a unit in one place.
+    A task is a `skdp.tabular.parts.FoldTask`. An engine of other processes may have
+    ``fetched(reader, number, handle, columns)``, which yields the batches of a part in this
+    process: GROUP BY needs all rows of a unit in one place.
     """
 
-    def map_add(self, task: Task, parts: Sequence[Part]) -> Totals:
+    def map_add(self, task: Any, parts: Sequence[Part]) -> Totals:
         """Return the sum of ``task(part)`` over the parts, each counted once, in any order."""
 
 

@@ -19,8 +19,6 @@ from skdp.core.units import UnitRows
 from skdp.tabular.columns import coded_ids, flat_array, flat_column, type_of_column
 from skdp.tabular.containers import is_frame, is_listed, is_sliced_table
 
-__all__ = ["UnitCounts", "Units", "check_units", "ids_of", "name_of_ids"]
-
 _NOT_FLAT = "{estimator}: groups must be one-dimensional, one id for each row of X."
 _OTHER_LENGTH = "{estimator}: groups must have as many entries as X has rows."
 _MISSING = (

@@ -30,28 +30,9 @@ from skdp.tabular.parts import NO_ROWS, ONE_PLACE, refuse_parts
 from skdp.tabular.rows import Rows, check_table
 from skdp.user_code import interruptible, suppress_warnings
 
-__all__ = [
-    "CATEGORIES",
-    "MISSING",
-    "ColumnPlan",
-    "KeyedRows",
-    "UncodedRows",
-    "array_of_cells",
-    "cell_codes",
-    "cell_key",
-    "check_categorical",
-    "check_columns",
-    "check_keyed",
-    "check_uncoded",
-    "column_cells",
-    "column_plans",
-    "stand_in",
-    "stated_columns",
-    "weights_of_keys",
-]
-
-
 # --- rows as keys --------------------------------------------------------------------------------
+
+Key = tuple[int, str, Any]  # of a cell: column, family, value
 
 _DATES = (
     "{estimator}: the type of column {label!r} is of dates, times or durations, which are no "
@@ -70,40 +51,35 @@ def cell_codes(cells: Any, code_of: Callable[[tuple[str, Any]], int]) -> NDArray
     return code_of_value[codes]
 
 
-def weights_of_keys(
-    places: NDArray[Any], keys: Sequence[Any], weights: list[int], without: Sequence[Any]
-) -> tuple[list[Any], list[int]]:
-    """Return the keys that rows have, sorted, and the sums of their weights.
-
-    A cell has the key at its place in `places`, none at -1. Each key of a row with n keys weighs
-    weights[n - 1]; keys in `without` do not count.
-    """
-    gone = set(without)
-    counted = np.array([key not in gone for key in keys] + [False])  # -1 is the last
-    keys_of_row = counted[places].sum(axis=1)
-    totals, present = [0] * len(keys), np.zeros(len(keys), dtype=bool)
-    for n in np.unique(keys_of_row[keys_of_row > 0]).tolist():
-        chosen = places[keys_of_row == n]
-        counts = np.bincount(chosen[counted[chosen]], minlength=len(keys))
-        present |= counts > 0
-        for i in np.flatnonzero(counts).tolist():
-            totals[i] += weights[n - 1] * int(counts[i])
-    order = sorted(np.flatnonzero(present).tolist(), key=lambda i: key_order(keys[i]))
-    return [keys[i] for i in order], [totals[i] for i in order]
-
-
 class KeyedRows(Rows):
-    """Private rows as keys, at most one a column; see `weights_of_keys`."""
+    """Private rows as keys, at most one a column.
 
-    def __init__(self, places: NDArray[np.int32], keys: list[tuple[int, str, Any]]) -> None:
+    A cell has the key at its place in `keys`, none at -1.
+    """
+
+    def __init__(self, places: NDArray[np.int32], keys: list[Key]) -> None:
         super().__init__(places)
         self._keys = keys
 
     def key_weights(
         self, weights: list[int], salt: int, without: Sequence[Any]
     ) -> tuple[list[Any], list[int]]:
-        """Return the keys that rows have, sorted, and the sums of their weights."""
-        return weights_of_keys(self._part(self._X, 0, self._n), self._keys, weights, without)
+        """Return the keys that rows have, sorted, and the sums of their weights.
+
+        Each key of a row with n keys weighs weights[n - 1]; keys in `without` do not count.
+        """
+        places, keys, gone = self._part(self._X, 0, self._n), self._keys, set(without)
+        counted = np.array([key not in gone for key in keys] + [False])  # -1 is the last
+        keys_of_row = counted[places].sum(axis=1)
+        totals, present = [0] * len(keys), np.zeros(len(keys), dtype=bool)
+        for n in np.unique(keys_of_row[keys_of_row > 0]).tolist():
+            chosen = places[keys_of_row == n]
+            counts = np.bincount(chosen[counted[chosen]], minlength=len(keys))
+            present |= counts > 0
+            for i in np.flatnonzero(counts).tolist():
+                totals[i] += weights[n - 1] * int(counts[i])
+        order = sorted(np.flatnonzero(present).tolist(), key=lambda i: key_order(keys[i]))
+        return [keys[i] for i in order], [totals[i] for i in order]
 
     def digest(self) -> bytes:
         """Return a hash of the keys; it keys the noise of seeded fits and nothing else."""
@@ -147,16 +123,20 @@ def check_keyed(X: Any, columns: Sequence[int], *, missing: bool) -> KeyedRows:
     Guarantee: a row's keys depend on that row only; after it returns reading cannot fail. A
     `missing` cell has a key, or none.
     """
+    return _keyed_rows([(j, X, j) for j in columns], int(X.shape[0]), missing=missing)
+
+
+def _keyed_rows(columns: Sequence[tuple[int, Any, int]], n: int, *, missing: bool) -> KeyedRows:
+    """Return the keys of columns (number in the key, table, position in it)."""
     numbers: dict[Key, int] = {}
 
     def number(j: int, key: tuple[str, Any]) -> int:
-        return -1 if key == MISSING and not missing else _place(numbers, j, key)
+        return -1 if key == MISSING and not missing else numbers.setdefault((j, *key), len(numbers))
 
-    n, step = int(X.shape[0]), 2**16
-    places = np.empty((n, len(columns)), dtype=np.int32)
-    for i, j in enumerate(columns):
+    places, step = np.empty((n, len(columns)), dtype=np.int32), 2**16
+    for i, (j, table, position) in enumerate(columns):
         for start in range(0, n, step):
-            cells = _column_part(X, j, start, min(start + step, n))
+            cells = _column_part(table, position, start, min(start + step, n))
             places[start : start + step, i] = cell_codes(cells, partial(number, j))
     return KeyedRows(places, list(numbers))
 
@@ -167,7 +147,6 @@ CATEGORIES: tuple[str, ...] = ("private", "dtype")  # where the values of catego
 STATED, OF_TYPE, NUMBERS, KEYS = "stated", "type", "learned numbers", "selected categories"
 UNITS = {NUMBER: 1.0, MOMENT: 86_400e6, SPAN: 60e6}  # what numbers are learned in
 OTHER = "other"  # the value of text that was not found
-Key = tuple[int, str, Any]  # of a cell: column, family, value
 
 _STATE = (
     "domain: column {label!r} is of type {kind}, which says nothing that could be learned: state "
@@ -351,24 +330,16 @@ class UncodedRows(CodedRows):
         super().__init__(np.zeros((n, len(plans)), dtype=np.uint8), ())
         self._columns, self.plans, self.named = columns, tuple(plans), named
         self._values: dict[int, NDArray[np.float64]] = {}
-        places: dict[Key, int] = {}
-        keyed = []
+        keyed = [(j, *columns[j]) for j, plan in enumerate(plans) if plan.source == KEYS]
         with suppress_warnings(), interruptible():
             for j, plan in enumerate(plans):
                 if plan.source == NUMBERS:
                     self._values[j] = self._numbers(j, plan.kind)
-                elif plan.source == KEYS:
-                    keyed.append(cell_codes(self._cells(j), partial(_place, places, j)))
-        self._keys = list(places)
-        self._keyed_cells = np.stack(keyed, axis=1) if keyed else np.zeros((n, 0), np.int64)
-
-    def _cells(self, j: int) -> Any:
-        table, column = self._columns[j]
-        return _column_part(table, column, 0, int(table.shape[0]))
+            self._keyed = _keyed_rows(keyed, n, missing=True)
 
     def _numbers(self, j: int, kind: str) -> NDArray[np.float64]:
         """Return a column's values, NaN for what is missing, infinite or of another kind."""
-        cells = self._cells(j)
+        cells = column_cells(*self._columns[j])
         if kind != NUMBER:
             return as_ticks(cells, kind)
         values = to_float(cells)[0]
@@ -400,7 +371,8 @@ class UncodedRows(CodedRows):
         self, weights: list[int], salt: int, without: Sequence[Key]
     ) -> tuple[list[Key], list[int]]:
         """Return the keys that rows have, sorted, and the sums of their weights."""
-        return weights_of_keys(self._of_rows(self._keyed_cells), self._keys, weights, without)
+        keyed = self._keyed if self._positions is None else self._keyed.keep(self._positions)
+        return keyed.key_weights(weights, salt, without)
 
     def take_domain(self, domain: Domain) -> None:
         """Give each row its codes by a released domain."""
@@ -409,17 +381,15 @@ class UncodedRows(CodedRows):
 
     def digest(self) -> bytes:
         """Return a hash of the cells; it keys the noise of seeded fits and nothing else."""
-        h = hashlib.blake2b(repr((self._n, self._keys)).encode(), digest_size=32)
+        h = hashlib.blake2b(repr((self._n, self._keyed._keys)).encode(), digest_size=32)
         for j in range(len(self.plans)):
             cells = self._values.get(j)
             if cells is None:
-                cells = np.frombuffer(repr(as_list(self._cells(j))).encode(), dtype=np.uint8)
+                cells = np.frombuffer(
+                    repr(as_list(column_cells(*self._columns[j]))).encode(), dtype=np.uint8
+                )
             h.update(np.ascontiguousarray(cells).tobytes())
         return h.digest()
-
-
-def _place(places: dict[Key, int], j: int, key: tuple[str, Any]) -> int:
-    return places.setdefault((j, *key), len(places))
 
 
 def check_uncoded(
