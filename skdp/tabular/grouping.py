@@ -18,8 +18,7 @@ import os
 import shutil
 import tempfile
 import weakref
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from importlib import import_module
 from pathlib import Path
 from typing import Any
@@ -116,13 +115,29 @@ def check_grouped(
         raise ValueError(f"types must be of key columns: {extra} are none")
     if is_parts(table) or is_relation(table):
         if is_parts(table):
-            batches = batches_of_parts(table, (*by, *ids, *columns))
+            kinds, read, failure = batches_of_parts(table, (*by, *ids, *columns))
         else:
-            batches = batches_of_relation(opened(table))
+            kinds, read, failure = batches_of_relation(opened(table))
             allow_empty = True  # a condition of the relation decides how many rows there are
-        _check_names(tuple(batches.types), **roles)
-        _check_types(batches.types, stated, **roles)
-        return _read(batches, ids, by, columns, stated, dropna, random_state, allow_empty)
+        _check_names(tuple(kinds), **roles)
+        _check_types(kinds, stated, **roles)
+        types_of_keys = {name: stated.get(name, kinds[name]) for name in by}
+        rows = Collected(
+            None if unit is None else kinds[unit],
+            [(kinds[name], kind) for name, kind in types_of_keys.items()],
+            {name: kinds[name] for name in columns},
+            dropna,
+        )
+        with contextlib.ExitStack() as on_failure:
+            on_failure.callback(rows.close)
+            or_raise(lambda: rows.read(read((*ids, *by), columns)), failure, own=(SpillError,))
+            if not rows.n and not allow_empty:
+                raise ValueError("table has no rows")
+            contributions = Contributions(
+                rows.buckets, rows.keys, len(columns), random_state, unit, types_of_keys, rows.close
+            )
+            on_failure.pop_all()
+        return contributions
     if not (is_frame(table) or is_sliced_table(table) or isinstance(table, dict)):
         raise TypeError(
             "table must be one of pandas, polars or pyarrow, a dict of arrays, a DuckDB relation, "
@@ -158,49 +173,6 @@ def check_grouped(
         values = {name: column[remaining] for name, column in values.items()}
     blocks = Bucket.of_rows(units, code, words, values).blocks()
     return Contributions(lambda: blocks, keys, len(columns), random_state, unit, types_of_keys)
-
-
-def _read(
-    batches: Batches,
-    ids: list[str],
-    by: list[str],
-    columns: list[str],
-    stated: dict[str, ColumnType],
-    dropna: bool,
-    random_state: Any,
-    allow_empty: bool,
-) -> Contributions:
-    """Return the contributions of a table that is read once, in batches."""
-    kinds = batches.types
-    of_keys = {name: stated.get(name, kinds[name]) for name in by}
-    rows = Collected(
-        kinds[ids[0]] if ids else None,
-        [(kinds[name], of_keys[name]) for name in by],
-        {name: kinds[name] for name in columns},
-        dropna,
-    )
-
-    def read() -> None:
-        for batch in batches.read((*ids, *by), columns):
-            rows.add(batch)
-        rows.finish()
-
-    try:
-        or_raise(read, batches.failure, own=(SpillError,))
-        if not rows.n and not allow_empty:
-            raise ValueError("table has no rows")
-        return Contributions(
-            rows.buckets,
-            rows.keys,
-            len(columns),
-            random_state,
-            ids[0] if ids else None,
-            of_keys,
-            rows.close,
-        )
-    except BaseException:
-        rows.close()
-        raise
 
 
 def _check_names(
@@ -297,24 +269,13 @@ _UNREADABLE = (
 )
 
 
-@dataclass(eq=False, repr=False)
-class Batches:
-    """A table that can be read once, in batches.
-
-    Attributes
-    ----------
-    types : dict of ColumnType
-        Type of each column.
-    read : callable
-        Takes names of columns of ids and keys, and of columns of numbers; yields Arrow tables of
-        these columns, in this order.
-    failure : callable
-        Returns the error to raise if the table cannot be read.
-    """
-
-    types: dict[str, ColumnType]
-    read: Callable[[Sequence[str], Sequence[str]], Iterator[Any]]
-    failure: Callable[[], Exception]
+# Types of the columns; a function of names of ids and keys, and of numbers, that yields tables of
+# these columns in this order, once; and the error to raise if that fails.
+Batches = tuple[
+    dict[str, ColumnType],
+    Callable[[Sequence[str], Sequence[str]], Iterator[Any]],
+    Callable[[], Exception],
+]
 
 
 def is_relation(table: Any) -> bool:
@@ -382,7 +343,7 @@ def batches_of_relation(relation: Any) -> Batches:
             reader.close()
 
     types = {name: type_of_duckdb(kind) for name, kind in kinds.items()}
-    return Batches(types, read, lambda: RuntimeError(_FAILED))
+    return types, read, lambda: RuntimeError(_FAILED)
 
 
 def _quoted(column: str) -> str:
@@ -435,7 +396,7 @@ def batches_of_parts(source: Source, columns: Sequence[str]) -> Batches:
             yield table.from_arrays(cells, names=names)
 
     types = {field.name: type_of_arrow(field.type) for field in schema}
-    return Batches(types, read, lambda: SourceError(_UNREADABLE))
+    return types, read, lambda: SourceError(_UNREADABLE)
 
 
 def _batches(source: Source, columns: Sequence[str]) -> Iterator[Any]:
@@ -585,13 +546,22 @@ class Collected:
         self._filled: list[Path] = []  # of a folder's buckets, those that have rows
         self._remove: Callable[[], Any] | None = None
 
-    def add(self, batch: Any) -> None:
-        """Add a batch: an Arrow table of ids, keys and numbers."""
-        self.n += batch.num_rows
-        self._uncoded += batch.num_rows
-        self._waiting.append(batch)
-        if self._uncoded >= _TOGETHER:
+    def read(self, batches: Iterable[Any]) -> None:
+        """Collect batches, Arrow tables of ids, keys and numbers, and make the buckets."""
+        for batch in batches:
+            self.n += batch.num_rows
+            self._uncoded += batch.num_rows
+            self._waiting.append(batch)
+            if self._uncoded >= _TOGETHER:
+                self._code()
+        if self._waiting:
             self._code()
+        if self._folder is not None:
+            or_raise(self._sort, lambda: SpillError(_FULL))
+        elif self._pieces:
+            pieces = import_module("pyarrow").concat_tables(self._pieces)
+            self._blocks = self._bucket(pieces).blocks()
+        self._pieces = []
 
     def _code(self) -> None:
         """Replace the keys of the waiting rows by their numbers."""
@@ -654,17 +624,6 @@ class Collected:
                 rows = order[ends[b] : ends[b + 1]]
                 if rows.size:
                     writer.write_table(piece.take(pa.array(rows)))
-        self._pieces = []
-
-    def finish(self) -> None:
-        """Make the buckets, after the last batch."""
-        pa = import_module("pyarrow")
-        if self._waiting:
-            self._code()
-        if self._folder is not None:
-            or_raise(self._sort, lambda: SpillError(_FULL))
-        elif self._pieces:
-            self._blocks = self._bucket(pa.concat_tables(self._pieces)).blocks()
         self._pieces = []
 
     def _sort(self) -> None:

@@ -383,12 +383,10 @@ class UncodedRows(CodedRows):
         """Return a hash of the cells; it keys the noise of seeded fits and nothing else."""
         h = hashlib.blake2b(repr((self._n, self._keyed._keys)).encode(), digest_size=32)
         for j in range(len(self.plans)):
-            cells = self._values.get(j)
-            if cells is None:
-                cells = np.frombuffer(
-                    repr(as_list(column_cells(*self._columns[j]))).encode(), dtype=np.uint8
-                )
-            h.update(np.ascontiguousarray(cells).tobytes())
+            if j in self._values:
+                h.update(np.ascontiguousarray(self._values[j]).tobytes())
+            else:
+                h.update(repr(as_list(column_cells(*self._columns[j]))).encode())
         return h.digest()
 
 
