@@ -150,7 +150,7 @@ def read_parquet(paths: Any, *, columns: Any = None, engine: str = "threads") ->
 def _files(paths: Any) -> list[str]:
     """Return the files that paths, folders and patterns name, in order."""
     single = isinstance(paths, str | os.PathLike)
-    found: list[str] = []
+    names: list[str] = []
     for path in map(os.fspath, [paths] if single else paths):
         if os.path.isdir(path):
             files = sorted(glob.glob(os.path.join(glob.escape(path), "*.parquet")))
@@ -160,10 +160,10 @@ def _files(paths: Any) -> list[str]:
             files = sorted(glob.glob(path))
         if not files:
             raise FileNotFoundError(f"no Parquet file at {path!r}")
-        found += files
-    if not found:
+        names += files
+    if not names:
         raise FileNotFoundError("paths must name at least one Parquet file")
-    return found
+    return names
 
 
 def from_stream(open_reader: Callable[[], Any], *, columns: Any = None) -> Source:

@@ -1,8 +1,8 @@
-"""One cell of a table: read as a number that is added up, or as a value that is compared.
+"""One cell of a table: a number to add up, or a value to compare.
 
-Both rules look at one cell alone and never run code of its own class, so no cell decides what
-another one is read as. (numpy and pandas would find a common type for all cells: one cell of text
-turns the numbers beside it into text.)
+Both rules look at one cell alone and never run code of its own class, so no cell changes the value
+of another. (numpy and pandas would choose a common type for all cells: one cell of text turns the
+numbers of its column into text.)
 
 **As a number** (`number`): a bool, an int, a float or a real scalar of numpy (subclasses are read
 as their base), a `Decimal`, a `Fraction`, or an array of no dimensions. A missing cell (None, NaN,
@@ -119,16 +119,16 @@ def number(cell: Any) -> float | None:
 def numbers(cells: Iterable[Any]) -> tuple[Floats, bool]:
     """Return cells as float64, each by itself, and whether any of them is no number.
 
-    What is missing or no number is NaN. Call it within `suppress_warnings` and `interruptible`.
+    A cell that is missing or no number is NaN. To be called within `reading`.
     """
     items = cells if isinstance(cells, list) else list(cells)
     with np.errstate(all="ignore"):  # a long double beyond the range is infinite
         fast: Floats | None = run_isolated(lambda: _at_once(items), None, no_restart)
         if fast is not None:
             return fast, False
-        found = [run_isolated(functools.partial(number, cell), None, no_restart) for cell in items]
-    values = np.array([math.nan if v is None else v for v in found], dtype=np.float64)
-    return values, None in found
+        read = [run_isolated(functools.partial(number, cell), None, no_restart) for cell in items]
+    values = np.array([math.nan if v is None else v for v in read], dtype=np.float64)
+    return values, None in read
 
 
 def _at_once(items: list[Any]) -> Floats | None:
@@ -148,7 +148,7 @@ NANOSECONDS = {
     "ms": 10**6, "us": 1000, "ns": 1,
 }  # fmt: skip
 _DAYS = (datetime.date.min - _EPOCH).days, (datetime.date.max - _EPOCH).days
-# Of a number. One of more is missing: Python shows none if its user says so, of 640 digits or more.
+# A number of more digits is missing: users may forbid Python to show one of 640 digits or more.
 _DIGITS, _BITS = 600, 2_000
 _CONTEXT = decimal.Context(prec=2 * _DIGITS)  # so that trailing zeros go, and nothing else
 _FAMILIES: dict[type, str] = {
@@ -173,20 +173,20 @@ _CLOSED = ("left", "right", "both", "neither")
 
 
 def read_cell(cell: Any) -> Any:
-    """Return the value of a cell, None if it is missing; see the module's rule."""
+    """Return the value of a cell by the module's rule, None if it is missing."""
     if type(cell) is str:
         return cell
     return run_isolated(functools.partial(_read, cell), None, no_restart)
 
 
 def stands_for_nothing(cell: Any) -> bool:
-    """Say whether a cell is missing, NaN and NaT included, and not of a type that has no value."""
+    """Say whether a cell is missing (NaN and NaT too), and not just of an unknown type."""
     near = run_isolated(functools.partial(number, cell), None, no_restart)
     return near is not None and near != near
 
 
 def id_of(value: Any) -> Any:
-    """Return what an id, as `read_cell` has read it, is compared by."""
+    """Return the comparable form of an id that `read_cell` has read."""
     kind = type(value)
     if kind is bool:
         return int(value)
@@ -338,10 +338,10 @@ def _of_ticks(kind: Any, nanoseconds: int | None) -> Any:
     """Return microseconds; nanoseconds where there are any."""
     if nanoseconds is None:
         return None
-    whole, rest = divmod(nanoseconds, 1000)
+    microseconds, rest = divmod(nanoseconds, 1000)
     if rest:
         return kind(nanoseconds, "ns") if abs(nanoseconds) < 2**63 else None
-    return kind(whole, "us") if abs(whole) <= _MICROSECONDS else None
+    return kind(microseconds, "us") if abs(microseconds) <= _MICROSECONDS else None
 
 
 def date_of_days(days: int) -> datetime.date | np.datetime64:
@@ -384,15 +384,15 @@ def family(value: Any) -> str:
 
 
 def compared(value: Any) -> Any:
-    """Return what classes and categories are compared by: True is 1, a date is its midnight."""
-    found = family(value)
-    if found in ("date", "timestamp"):
+    """Return the comparable form of a class or category: True is 1, a date is its midnight."""
+    kind = family(value)
+    if kind in ("date", "timestamp"):
         return "moment", ticks(value)
-    return ("span", ticks(value)) if found == "duration" else value
+    return ("span", ticks(value)) if kind == "duration" else value
 
 
 def identity(value: Any) -> Any:
-    """Return what a value, or a tuple of them, is compared by: True is another key than 1."""
+    """Return the comparable form of a key, or of a tuple of keys: True is another key than 1."""
     if type(value) is tuple:
         return tuple(map(identity, value))
     if type(value) is Interval:
@@ -401,7 +401,7 @@ def identity(value: Any) -> Any:
 
 
 def key_order(key: Any) -> Any:
-    """Return by what keys are sorted: numbers, then others by type and value, then missing."""
+    """Return the sort order of a key: numbers, then others by type and value, then missing."""
     if isinstance(key, tuple):
         return tuple(key_order(part) for part in key)
     if key is None:
@@ -409,16 +409,16 @@ def key_order(key: Any) -> Any:
     kind = type(key)
     if isinstance(key, bool | int | float | decimal.Decimal | fractions.Fraction):
         return (0, "", key, kind.__name__)
-    found = family(key)
-    if found in ("date", "timestamp", "duration"):
-        return (1, found, ticks(key), "")
-    if found == "interval":
-        return (1, found, (key_order(key.left), key_order(key.right)), key.closed)
-    return (1, found, key, "")
+    own = family(key)
+    if own in ("date", "timestamp", "duration"):
+        return (1, own, ticks(key), "")
+    if own == "interval":
+        return (1, own, (key_order(key.left), key_order(key.right)), key.closed)
+    return (1, own, key, "")
 
 
 def words_of(values: Sequence[Any]) -> NDArray[np.uint64]:
-    """Return a 64-bit hash of each value, in which no other value has a part."""
+    """Return a 64-bit hash of each value, by itself."""
     return np.array(list(map(_word, values)), dtype=np.uint64)
 
 

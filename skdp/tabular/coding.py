@@ -124,7 +124,7 @@ def _check_schema(schema: Schema, domain: Domain, estimator: str) -> None:
         )
     labels = domain.names or schema.names or range(domain.n_columns)
     domain._check_kinds(
-        [kind_of(one, schema.container) for one in schema.types],
+        [kind_of(dtype, schema.container) for dtype in schema.types],
         list(labels),
         table=schema.container != "numpy",
     )

@@ -1,8 +1,8 @@
 """A public domain: which values each column of a table may have.
 
-A `Domain` is stated from public knowledge: the categories of a column, or `Bins`, edges that part a
-column of numbers or dates into cells. It says which code a cell has, a function of that cell only,
-and which value a code stands for. `skdp.tabular.coding` codes tables by it.
+A `Domain` is stated from public knowledge: the categories of a column, or `Bins`, the edges of
+cells of numbers or dates. It gives the code of a cell, a function of that cell only, and the value
+of a code. `skdp.tabular.coding` codes tables by it.
 """
 
 from __future__ import annotations
@@ -263,8 +263,8 @@ class Bins:
         first = np.ceil(low)
         last = np.where(codes == self.n_cells - 1, np.floor(high), np.ceil(high) - 1)
         last = np.maximum(last, first)
-        whole: NDArray[np.float64] = np.minimum(first + np.floor(part * (last - first + 1)), last)
-        return whole
+        points: NDArray[np.float64] = np.minimum(first + np.floor(part * (last - first + 1)), last)
+        return points
 
 
 def finite(value: Any) -> float:
@@ -300,8 +300,7 @@ def _read_edges(edges: Any) -> tuple[str, NDArray[np.float64]]:
 
 
 def _in_ticks(points: NDArray[np.float64], kind: str) -> NDArray:
-    whole = np.floor(points).astype(np.int64)
-    return whole.view("M8[us]" if kind == MOMENT else "m8[us]")
+    return np.floor(points).astype(np.int64).view("M8[us]" if kind == MOMENT else "m8[us]")
 
 
 def as_ticks(cells: Any, kind: str) -> NDArray[np.float64]:
@@ -313,8 +312,10 @@ def as_ticks(cells: Any, kind: str) -> NDArray[np.float64]:
         ticks = array.astype(f"{array.dtype.kind}8[us]")
         return np.where(np.isnat(ticks), np.nan, ticks.astype(np.int64).astype(np.float64))
     values = [read_cell(cell) for cell in as_list(cells)]
-    found = [_microseconds(v) if _KINDS.get(family(v)) == kind else math.nan for v in values]
-    return np.array(found, dtype=np.float64)
+    return np.array(
+        [_microseconds(v) if _KINDS.get(family(v)) == kind else math.nan for v in values],
+        dtype=np.float64,
+    )
 
 
 # --- domains -------------------------------------------------------------------------------------
@@ -377,10 +378,9 @@ class _Categories:
             raise ValueError(f"domain: categories of column {name} must be distinct")
         self.other = self.size - 1
         if has_other:
-            found = int(stated_places([other], self.known)[0])
-            if found < 0:
+            self.other = int(stated_places([other], self.known)[0])
+            if self.other < 0:
                 raise ValueError(f"domain: other of column {name} must be one of its categories")
-            self.other = found
 
     def codes(self, cells: Any) -> tuple[NDArray[np.int64], NDArray[np.bool_]]:
         """Return each cell's code, and who is outside."""

@@ -168,7 +168,7 @@ class ColumnPlan:
         Values that are known already.
     kind : {"number", "moment", "span"}
         What is learned: numbers, dates or durations.
-    whole, missing : bool
+    integer, missing : bool
         Of numbers: whether they are integers; whether the type has missing values.
     text : bool
         Whether categories that are not selected become the text "other", not None.
@@ -178,7 +178,7 @@ class ColumnPlan:
     source: str
     spec: Any = None
     kind: str = NUMBER
-    whole: bool = False
+    integer: bool = False
     missing: bool = False
     text: bool = True
 
@@ -234,8 +234,8 @@ def _learned(X: Any, j: int, label: Any, *, labels: bool) -> ColumnPlan:
         says = "number"
     if says == "number" and not labels:
         number = _number_type(dtype)
-        whole = number is not None and number.kind in "iu"
-        return ColumnPlan(label, NUMBERS, whole=whole, missing=missing)
+        integer = number is not None and number.kind in "iu"
+        return ColumnPlan(label, NUMBERS, integer=integer, missing=missing)
     kind = getattr(dtype, "kind", "")
     if kind in ("M", "m") or shown.startswith(("date", "timestamp", "duration")):
         unit = SPAN if kind == "m" or shown.startswith("duration") else MOMENT
@@ -299,7 +299,7 @@ def stand_in(plans: Sequence[ColumnPlan], *, named: bool) -> Domain:
 
     def spec(plan: ColumnPlan) -> Any:
         if plan.source == NUMBERS:
-            return Bins(edges[plan.kind], integer=plan.whole)
+            return Bins(edges[plan.kind], integer=plan.integer)
         if plan.source == KEYS:
             return ["a", "b", OTHER] if plan.text else [0, 1, None]
         return plan.spec
