@@ -166,24 +166,24 @@ class LearnDomain(Measurement):
         bounds = LearnedBounds(n=max(self.n, 1.0), audit=False, spare=0.25 / self.n_bins)
         box = bounds.measure(part, each, share * BOUNDS, f"bounds of {plan.label}")
         low, high = float(box.low[0]), float(box.high[0])
-        if plan.whole:
+        if plan.integer:
             low, high = float(math.floor(low)), float(math.ceil(high))
         if not low < high:
             low, high = low - 1.0, low + 1.0
         levels = [(k + 1) / self.n_bins for k in range(self.n_bins - 1)]
-        if plan.whole and high - low < 2 * self.n_bins and max(-low, high) < _EXACT:
+        if plan.integer and high - low < 2 * self.n_bins and max(-low, high) < _EXACT:
             bins = Bins(np.arange(low, high + 2) - 0.5, integer=True, missing=plan.missing)
             return bins, range_of(box, None, plan)
-        step = 1.0 if plan.whole else None
+        step = 1.0 if plan.integer else None
         query = Quantiles(Box([low], [high]), levels, step)
         found = query.measure(
             part, each, share * (1 - BOUNDS - MISSING), f"quantiles of {plan.label}"
         )
-        edges = edges_of(low, high, found.value[0], whole=plan.whole)
+        edges = edges_of(low, high, found.value[0], whole=plan.integer)
         if plan.kind != NUMBER:
             bins = ticks_between(edges, plan)
         else:
-            bins = Bins(edges, integer=plan.whole, missing=plan.missing)
+            bins = Bins(edges, integer=plan.integer, missing=plan.missing)
         return bins, range_of(box, found.value[0], plan)
 
 
