@@ -59,21 +59,15 @@ Ints = NDArray[np.int64]
 class ColumnType:
     """The type of the cells of a column.
 
-    Attributes
-    ----------
-    kind : str
-        "any", "text", "boolean", "integer", "float", "decimal", "date", "timestamp", "zoned",
-        "time", "duration", "bytes", "uuid", "interval", or "other", which is refused.
-    detail : int, str or tuple
-        Bits of a float; smallest and largest integer; number of digits of a decimal, and of those
-        after the point; time zone of a zoned timestamp.
-    dtype : object
-        The type in its own library, for the released column; None if it is not known.
+    Kinds are "any", "text", "boolean", "integer", "float", "decimal", "date", "timestamp", "zoned",
+    "time", "duration", "bytes", "uuid", "interval", and "other", which is refused.
     """
 
     kind: str
+    # Bits of a float; the smallest and the largest integer; the number of digits of a decimal, and
+    # of those after the point; the time zone of a zoned timestamp.
     detail: Any = None
-    dtype: Any = None
+    dtype: Any = None  # the type in its own library, for the released column, if it is known
 
 
 ANY, OTHER = ColumnType("any"), ColumnType("other")

@@ -96,7 +96,7 @@ def column_types(X: Any) -> list[Any]:
 
 def cut(X: Any, start: int, stop: int) -> Any:
     """Return rows start to stop of any supported container, as that container."""
-    if is_frame(X):
+    if hasattr(X, "iloc"):  # a pandas column, too, whose index may have labels of its own
         return X.iloc[start:stop]
     if is_sliced_table(X):
         return X.slice(start, stop - start)
@@ -116,7 +116,7 @@ def take(X: Any, positions: NDArray[np.intp]) -> Any:
     """Return the rows at ascending positions of any supported container, as that container."""
     if positions.size and positions[-1] - positions[0] == positions.size - 1:
         return cut(X, int(positions[0]), int(positions[-1]) + 1)
-    if hasattr(X, "iloc"):  # a pandas column, too, whose index says nothing of places
+    if hasattr(X, "iloc"):
         return X.iloc[positions]
     if hasattr(X, "to_pandas") and not hasattr(X, "to_numpy"):
         return X.take(positions)  # pyarrow

@@ -161,24 +161,14 @@ class Bucket:
     """Rows of some units, sorted by unit and key.
 
     The rows of one unit in one key are a *pair*. Pairs are numbered by unit, then key.
-
-    Attributes
-    ----------
-    start : ndarray of int of shape (n_pairs,)
-        The first row of each pair.
-    unit, key, rows : ndarray of int of shape (n_pairs,)
-        Unit and key of each pair, and its number of rows.
-    words : ndarray of uint64 of shape (n_units,)
-        A hash of each unit's id.
-    columns : mapping of ndarray
-        Values of all rows.
     """
 
     def __init__(
         self, start: Ints, unit: Ints, key: Ints, rows: Ints, words: Words, columns: Columns
     ) -> None:
+        # The first row of each pair, its unit, its key and its number of rows.
         self.start, self.unit, self.key, self.rows = start, unit, key, rows
-        self.words, self.columns = words, columns
+        self.words, self.columns = words, columns  # hashes of the units' ids; values of all rows
         self.latest: tuple[Any, int, tuple[Ints, Ints, Ints]] | None = None  # the latest ranking
 
     @classmethod
@@ -332,13 +322,6 @@ class Contributions:
         Type of each key column.
     release : callable, default=None
         Removes the files that the buckets are read from.
-
-    Attributes
-    ----------
-    kept : dict
-        Results that queries compute once.
-    hash : callable
-        Hash of ids and keys under a salt. Tests replace it.
     """
 
     filtered = False
@@ -360,8 +343,8 @@ class Contributions:
         self._release = release
         self._codes: tuple[Sequence[Any], Ints] = (), np.full(len(names), -1)
         self._own: tuple[Ints, Ints] | None = None
-        self.kept: dict[Any, Any] = {}
-        self.hash: Callable[[Words, NDArray, int], Words] = mixed_words
+        self.kept: dict[Any, Any] = {}  # results that queries compute once
+        self.hash: Callable[[Words, NDArray, int], Words] = mixed_words  # tests replace it
         self.secret = secret_number(random_state, self.digest)
 
     def own_keys(self) -> tuple[Ints, Ints]:

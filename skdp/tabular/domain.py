@@ -563,16 +563,9 @@ class Domain:
         return (self.names, self.outside, columns)
 
     def _check_kinds(self, kinds: Sequence[str], labels: Sequence[Any], *, table: bool) -> None:
-        """Refuse columns whose types cannot be what the domain says: types are public.
+        """Refuse columns whose types, which are public, cannot be what the domain says.
 
-        Parameters
-        ----------
-        kinds : sequence of {"text", "temporal", "number", ""}
-            What the type of each column says of its cells; empty if they may be anything.
-        labels : sequence
-            Names or positions of the columns.
-        table : bool
-            Whether each column has a type of its own.
+        `kinds` are from `skdp.tabular.containers.kind_of`; in a `table` each column has its own.
         """
         for kind, label, column in zip(kinds, labels, self._columns, strict=True):
             bins = isinstance(column, _Numbers)

@@ -36,22 +36,12 @@ _ARROW = (
 
 @dataclass(frozen=True)
 class Schema:
-    """What is public about a table.
-
-    Attributes
-    ----------
-    n_columns : int
-    names : tuple or None
-        Of the columns; None for an array.
-    container : {"numpy", "pandas", "polars", "pyarrow"}
-    types : tuple
-        The type of each column without the values that it lists; None if it says nothing else.
-    """
+    """What is public about a table."""
 
     n_columns: int
-    names: tuple[Any, ...] | None
-    container: str
-    types: tuple[Any, ...] = ()
+    names: tuple[Any, ...] | None  # of the columns; None for an array
+    container: str  # "numpy", "pandas", "polars" or "pyarrow"
+    types: tuple[Any, ...] = ()  # of the columns, without values; None if nothing else is left
 
 
 def table_schema(X: Any, *, estimator: str) -> tuple[Any, Schema]:
@@ -409,17 +399,12 @@ def decoded(
     The domain, names, container and types alone decide whether this succeeds and which types the
     columns have, not the codes. So decoding no rows is a check before a charge.
 
-    Parameters
-    ----------
-    container : {"numpy", "pandas", "polars", "pyarrow"}
-        An array has numbers if all columns have, dates or text if all columns and `types` have,
-        else objects.
-    types : sequence, default=()
-        The types of the columns (`Schema.types`). A type is kept if each value of the domain is
-        read as itself from it. Otherwise the container chooses the type. Categories that polars or
-        pyarrow cannot hold in one column become text, which the domain does not have.
-    rng : Generator, default=None
-        As for `Domain.values`.
+    - An array has numbers if all columns have, dates or text if all columns and `types` have, else
+      objects.
+    - The type of a column (`Schema.types`) is kept if it has each value of the domain. Otherwise
+      the container chooses the type.
+    - Categories that polars or pyarrow cannot hold in one column become text, which is not in the
+      domain.
     """
     columns, labels = [], list(range(domain.n_columns) if names is None else names)
     long = False

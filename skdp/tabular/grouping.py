@@ -88,25 +88,10 @@ def check_grouped(
 ) -> Contributions:
     """Return the contributions of a checked table; called before any charge, so it may raise.
 
-    Parameters
-    ----------
-    table : table of pandas, polars or pyarrow, dict of arrays, DuckDB relation, Source, or path
-        A path is of Parquet files.
-    by : sequence of str
-        Key columns.
-    unit : str or None
-        Column of ids; None if each row is a unit.
-    columns : sequence of str
-        Columns of numbers.
-    types : dict, default=None
-        Stated types (`STATED_TYPES`) of key columns of objects or categories.
-    dropna : bool, default=True
-        Whether rows with a missing key are left out; else None is a key.
-
-    Raises
-    ------
-    TypeError, ValueError
-        Name the column; quote no cell.
+    The table is of pandas, polars or pyarrow, a dict of arrays, a DuckDB relation, in parts, or the
+    path of Parquet files. `by` names the key columns, `unit` the column of ids (None: each row is a
+    unit), `columns` the numbers, `types` the stated types of key columns. With `dropna`, rows with
+    a missing key are left out; else None is a key. Errors name the column and quote no cell.
     """
     by, columns, ids = list(by), list(columns), [] if unit is None else [unit]
     roles: Any = {"by": by, "unit": unit, "columns": columns}
@@ -509,21 +494,8 @@ def combined(parts: list[tuple[Ints, list[Any]]], dropna: bool) -> tuple[Ints, l
 class Collected:
     """Collects batches of rows and sorts them into buckets; leaves out rows without an id or a key.
 
-    Parameters
-    ----------
-    unit : ColumnType or None
-        Type of the ids, the first column of each batch; None if each row is a unit.
-    by : list of (ColumnType, ColumnType)
-        Types of the next columns, the keys: in the table, and as keys.
-    columns : dict of ColumnType
-        Types of the last columns, the numbers.
-
-    Attributes
-    ----------
-    n : int
-        The number of rows, including those that are left out.
-    keys : list
-        The number of a key is its place in this list.
+    The columns of a batch are the ids (unless each row is a unit), the keys and the numbers. `by`
+    has two types of each key column: in the table, and as a key.
     """
 
     def __init__(
@@ -533,11 +505,11 @@ class Collected:
         columns: dict[str, ColumnType],
         dropna: bool = True,
     ) -> None:
-        self.n, self._uncoded = 0, 0
+        self.n, self._uncoded = 0, 0  # rows: all, and those of `_waiting`
         self._unit, self._by, self._dropna = unit, by, dropna
         self._columns, self._types = list(columns), list(columns.values())
         self._places: dict[Any, int] = {}
-        self.keys: list[Any] = []
+        self.keys: list[Any] = []  # the number of a key is its place here
         self._waiting: list[Any] = []
         self._pieces: list[Any] = []  # ids, numbers of keys, values: as Arrow tables
         self._writers: list[Any] = []

@@ -58,22 +58,11 @@ class Pair(NamedTuple):
 
 @dataclass(frozen=True)
 class Form:
-    """How a batch becomes rows; its fields are public. Subclasses stand beside their checks.
+    """How a batch becomes rows; its fields are public. Subclasses stand beside their checks."""
 
-    Attributes
-    ----------
-    columns : tuple or None
-        Names of the columns of X; None for all.
-    n_columns : int
-        Number of columns of X.
-    target : object
-        Column of the target; of a `Pair`, the columns of y.
-    has_target : bool
-    """
-
-    columns: tuple[Any, ...] | None
+    columns: tuple[Any, ...] | None  # names of the columns of X; None for all
     n_columns: int
-    target: Any = None
+    target: Any = None  # column of the target; of a `Pair`, the columns of y
     has_target: bool = False
 
     def check(self, batch: Any) -> tuple[Any, set[int]]:
@@ -191,25 +180,17 @@ def _version_of(package: str) -> str | None:
 
 @dataclass(frozen=True)
 class FoldTask:
-    """Adds up what `add` makes of the chunks of a part.
-
-    Attributes
-    ----------
-    schemas : frozenset or None
-        Of which a batch must have one; None: any.
-    image : str or None
-        What `add` makes of public rows where noise is drawn, as a hash.
-    """
+    """Adds up what `add` makes of the chunks of a part."""
 
     reader: Callable[[Any], Iterable[Any]]
     form: Form
     add: Callable[..., Any]
     fresh: Callable[[], Totals]
-    schemas: frozenset[Any] | None
+    schemas: frozenset[Any] | None  # a batch must have one of them; None: any
     width: int = 1
     least: int = 256
     read: str = "chunk"
-    image: str | None = None
+    image: str | None = None  # hash of what `add` makes of public rows where noise is drawn
     versions: tuple[str | None, ...] | None = None
 
     @classmethod
@@ -473,15 +454,10 @@ class Joined:
                     yield Pair(X, None)
                     return
                 step = min(size - start, len_of(y) - at)
-                yield Pair(_between(X, start, start + step), _between(y, at, at + step))
+                yield Pair(cut(X, start, start + step), cut(y, at, at + step))
                 start, at = start + step, at + step
         if (y is not None and at < len_of(y)) or next(ys, None) is not None:
             yield Pair(np.zeros((1, 1)), None)
-
-
-def _between(batch: Any, start: int, stop: int) -> Any:
-    """Return rows start to stop of a table or of a column of one."""
-    return batch.iloc[start:stop] if hasattr(batch, "iloc") else cut(batch, start, stop)
 
 
 def with_target(
@@ -559,18 +535,8 @@ def _visited(source: Source, task: FoldTask, parts: Sequence[Part]) -> Totals | 
 class PartsRows:
     """The private table in parts, checked; read by `fold` and `gather`.
 
-    Attributes
-    ----------
-    head : table
-        X without rows.
-    filtered : bool
-        As of `Rows`.
-    sizes : tuple of int or None
-        Of the domain that codes the rows.
-    kept : WeakKeyDictionary
-        As of `CodedRows`.
-    at_a_time : int
-        The most rows that are added up to one total before it may be widened.
+    `head` is X without rows; `sizes` is of the domain that codes the rows, if there is one; the
+    other attributes are as of `Rows` and `CodedRows`.
     """
 
     at_a_time = AT_A_TIME

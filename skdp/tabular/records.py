@@ -20,6 +20,7 @@ from numpy.typing import NDArray
 
 from skdp.core.table import REPLACE_ONE
 from skdp.tabular.cells import family, read_cell, ticks
+from skdp.tabular.columns import flat_column
 from skdp.tabular.containers import (
     alone,
     as_list,
@@ -95,7 +96,9 @@ class OpaqueForm(Form):
         X, y = self.sides(batch)
         if self.has_target and y is None:
             return None, {0}
-        return Rows(_in_pandas(X), y if y is None else _column(y), numeric=False), set()
+        if y is not None and (y := flat_column(_in_pandas(y), "y")) is None:
+            raise ValueError("several targets")
+        return Rows(_in_pandas(X), y, numeric=False), set()
 
     def add_hashes(self, chunk: Any, totals: list[NDArray]) -> None:
         """Add up hashes of the cells of each row."""
@@ -110,18 +113,6 @@ class OpaqueForm(Form):
 def _in_pandas(table: Any) -> Any:
     """Return a table of Arrow as one of pandas, others as they are."""
     return table.to_pandas() if hasattr(table, "column_names") else table
-
-
-def _column(y: Any) -> Any:
-    """Return a table of one column as that column."""
-    y = _in_pandas(y)
-    if len(getattr(y, "shape", (0,))) < 2:
-        return y
-    if y.shape[1] != 1:
-        raise ValueError("several targets")
-    if hasattr(y, "iloc"):
-        return y.iloc[:, 0]
-    return y.to_series() if hasattr(y, "to_series") else y[:, 0]
 
 
 def _cells(table: Any) -> list[Any]:

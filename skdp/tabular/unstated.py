@@ -160,27 +160,15 @@ _NOT_PUBLIC = (
 
 @dataclass(frozen=True)
 class ColumnPlan:
-    """Where the values of one column come from; public.
+    """Where the values of one column come from; public."""
 
-    Attributes
-    ----------
-    spec : Bins, list or None
-        Values that are known already.
-    kind : {"number", "moment", "span"}
-        What is learned: numbers, dates or durations.
-    integer, missing : bool
-        Of numbers: whether they are integers; whether the type has missing values.
-    text : bool
-        Whether categories that are not selected become the text "other", not None.
-    """
-
-    label: Any
-    source: str
-    spec: Any = None
-    kind: str = NUMBER
-    integer: bool = False
-    missing: bool = False
-    text: bool = True
+    label: Any  # name or position
+    source: str  # STATED, OF_TYPE, NUMBERS or KEYS
+    spec: Any = None  # the values, as `Domain` takes them, if they are known already
+    kind: str = NUMBER  # of numbers that are learned; else MOMENT or SPAN
+    integer: bool = False  # whether learned numbers are integers
+    missing: bool = False  # whether learned numbers may be missing, by the type of the column
+    text: bool = True  # whether categories that are not selected become the text "other", not None
 
     @property
     def learned(self) -> bool:
