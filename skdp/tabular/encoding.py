@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import partial
 from importlib import import_module
 from typing import Any
 
@@ -155,112 +156,90 @@ def _python(value: Any) -> Any:
     return value
 
 
-def _floats(values: Sequence[Any]) -> NDArray[np.float64]:
-    return np.array(
-        [np.nan if stands_for_nothing(v) else float(v) for v in values], dtype=np.float64
-    )
+def _floats(values: Sequence[Any]) -> list[float | None]:
+    return [None if stands_for_nothing(value) else float(value) for value in values]
 
 
-def _texts(values: Sequence[Any]) -> list[Any]:
-    return [None if stands_for_nothing(value) else str(value) for value in values]
+def _column(container: str, values: Any, dtype: Any = None) -> Any:
+    """Return values as a column of a container, an array as it is."""
+    if container == "numpy":
+        return values
+    module: Any = import_module(container)  # the caller's table came from there
+    if container == "pyarrow":
+        return module.array(values, type=dtype)
+    return module.Series(values, dtype=dtype)
 
 
-Forms = Iterator[Callable[[], Any]]
-
-
-def _in_numpy(dtype: Any, values: list[Any], array: NDArray) -> Forms:
-    kind = getattr(dtype, "kind", "O")
-    if kind in "fiub":
-        yield lambda: array.astype(dtype) if array.dtype.kind in "fiub" else None
-        yield lambda: _floats(values).astype(dtype)
-    if kind in "mM":
-        yield lambda: _moments_of(values).astype(dtype)
-    yield lambda: array
-
-
-def _in_pandas(module: Any, dtype: Any, values: list[Any], array: NDArray) -> Forms:
-    series, objects = module.Series, np.dtype(object)
-    if isinstance(dtype, str):
-        # Of the domain's categories, never of those of X, which may have been read off its rows;
-        # and without an order, which the domain does not state.
-        present = [value for value in values if not stands_for_nothing(value)]
-        codes = np.full(len(values), -1)
-        codes[[i for i, v in enumerate(values) if not stands_for_nothing(v)]] = np.arange(
-            len(present)
+def _candidates(
+    container: str, dtype: Any, values: list[Any], array: NDArray
+) -> Iterator[Callable[[], Any]]:
+    """Yield columns of categories, in the type of the table first; a library may refuse some."""
+    if container == "numpy":
+        kind = getattr(dtype, "kind", "O")
+        if kind in "fiub":
+            yield lambda: array.astype(dtype) if array.dtype.kind in "fiub" else None
+            yield lambda: np.array(_floats(values), dtype=np.float64).astype(dtype)
+        if kind in "mM":
+            yield lambda: _moments_of(values).astype(dtype)
+        yield lambda: array
+        return
+    module: Any = import_module(container)
+    missing = np.array([stands_for_nothing(value) for value in values])
+    codes = np.cumsum(~missing) - 1
+    make = partial(_column, container)
+    if container == "pandas":
+        objects = np.dtype(object)
+        if isinstance(dtype, str):
+            # Of the domain's categories, never of those of X, which may have been read off its
+            # rows; and without an order, which the domain does not state.
+            present = [v for v, gone in zip(values, missing, strict=True) if not gone]
+            labels = module.Index(present, tupleize_cols=False)
+            codes = np.where(missing, -1, codes)
+            yield lambda: make(module.Categorical.from_codes(codes, categories=labels))
+        elif dtype is not None:
+            yield lambda: make(values, objects).astype(dtype)
+        yield lambda: make(array)
+        yield lambda: make(values, objects)
+        return
+    cells = [_python(value) for value in values]
+    present = [cell for cell in cells if cell is not None]
+    if isinstance(dtype, str):  # of polars
+        yield lambda: make(cells, module.Enum(present) if dtype == ENUM else module.Categorical)
+    elif hasattr(dtype, "value_type"):  # all categories are in the dictionary, drawn or not
+        yield lambda: module.DictionaryArray.from_arrays(
+            module.array(codes, dtype.index_type, mask=missing), make(present, dtype.value_type)
         )
-        labels = module.Index(present, tupleize_cols=False)
-        yield lambda: series(module.Categorical.from_codes(codes, categories=labels))
     elif dtype is not None:
-        yield lambda: series(values, dtype=objects).astype(dtype)
-    yield lambda: series(array)
-    yield lambda: series(values, dtype=objects)
-
-
-def _in_polars(module: Any, dtype: Any, values: list[Any], array: NDArray) -> Forms:
-    series, cells = module.Series, [_python(value) for value in values]
-    if isinstance(dtype, str) and dtype == ENUM:
-        yield lambda: series(cells, dtype=module.Enum([v for v in cells if v is not None]))
-    elif isinstance(dtype, str):
-        yield lambda: series(cells, dtype=module.Categorical)
-    elif dtype is not None:
-        yield lambda: series(cells, dtype=dtype).cast(dtype)  # dates may come in another type
-        yield lambda: series(cells).cast(dtype)
-        yield lambda: series(_moments_of(values)).cast(dtype)
-    yield lambda: series(array) if array.dtype.kind != "O" else None
-    yield lambda: series(cells)
-    yield lambda: series(_moments_of(values))
-    yield lambda: series(_floats(values), nan_to_null=True)
-
-
-def _in_pyarrow(module: Any, dtype: Any, values: list[Any], array: NDArray) -> Forms:
-    make, cells = module.array, [_python(value) for value in values]
-    if dtype is not None and hasattr(dtype, "value_type"):
-        # All categories are in the dictionary, drawn or not.
-        missing = np.array([value is None for value in cells])
-        present = [value for value in cells if value is not None]
-        place = np.cumsum(~missing) - 1
-
-        def encoded() -> Any:
-            at = make(place, dtype.index_type, mask=missing)
-            return module.DictionaryArray.from_arrays(at, make(present, type=dtype.value_type))
-
-        yield encoded
-    elif dtype is not None:
-        yield lambda: make(cells, type=dtype)
+        yield lambda: make(cells, dtype).cast(dtype)  # dates may come in another type
         yield lambda: make(cells).cast(dtype)
         yield lambda: make(_moments_of(values)).cast(dtype)
     yield lambda: make(array) if array.dtype.kind != "O" else None
     yield lambda: make(cells)
     yield lambda: make(_moments_of(values))
-    yield lambda: make(_floats(values), from_pandas=True)
+    yield lambda: make(_floats(values))
 
 
 def _categories(domain: Domain, j: int, label: Any, container: str, dtype: Any) -> Any:
     """Return all categories of a column, in order, as its container holds them.
 
-    The first form in which every category is read as itself, else text. The domain and the types
-    decide, not the categories of a release: its column is taken from here. ValueError if the
+    The first candidate in which every category is read as itself, else text. The domain and the
+    types decide, not the categories of a release: its column is taken from here. ValueError if the
     container cannot hold the categories at all.
     """
     values, array = domain.column(j), domain.values(j, np.arange(domain.sizes[j]))
     assert isinstance(values, list)
-    if container == "numpy":
-        forms = _in_numpy(dtype, values, array)
-    else:
-        module: Any = import_module(container)  # the caller's table came from there
-        kinds = {"pandas": _in_pandas, "polars": _in_polars, "pyarrow": _in_pyarrow}
-        forms = kinds[container](module, dtype, values, array)
-    for form in forms:
+    for candidate in _candidates(container, dtype, values, array):
 
-        def known(form: Callable[[], Any] = form) -> Any:
-            column = form()
+        def known(candidate: Callable[[], Any] = candidate) -> Any:
+            column = candidate()
             return column if column is not None and _known_again(domain, j, column) else None
 
         if (column := run_isolated(known, None, no_restart)) is not None:
             return column
     if container in ("polars", "pyarrow"):
-        make = module.Series if container == "polars" else module.array
-        if (column := run_isolated(lambda: make(_texts(values)), None, no_restart)) is not None:
+        texts = [None if stands_for_nothing(value) else str(value) for value in values]
+        column = run_isolated(lambda: _column(container, texts), None, no_restart)
+        if column is not None:
             return column
     raise ValueError(
         f"domain: column {label!r} has categories that a {container} table cannot hold; state "
@@ -335,13 +314,8 @@ def _points(domain: Domain, j: int, codes: NDArray, container: str, dtype: Any, 
     values, fits = _as_numbers(bins, bins.points(codes, rng), codes, dtype)
     if bins.missing:
         return _with_missing(values, none, container, dtype if fits else None)
-    if container == "numpy":
-        return values
-    module: Any = import_module(container)
-    if container == "pandas":
-        series = module.Series(values)
-        return series.astype(dtype) if fits else series
-    return module.Series(values) if container == "polars" else module.array(values)
+    column = _column(container, values)
+    return column.astype(dtype) if container == "pandas" and fits else column
 
 
 def _with_missing(values: NDArray, none: NDArray, container: str, dtype: Any) -> Any:
@@ -355,9 +329,9 @@ def _with_missing(values: NDArray, none: NDArray, container: str, dtype: Any) ->
             return module.Series(floats)
         return module.Series(values).astype(dtype).mask(module.Series(none))
     if container == "polars":
-        series = module.Series(np.where(none, 0, values))
+        column = module.Series(np.where(none, 0, values))
         nulls = module.Series([None] * len(none), dtype=module.Series(values[:0]).dtype)
-        return series.zip_with(module.Series(~none), nulls)
+        return column.zip_with(module.Series(~none), nulls)
     return module.array(values, mask=none)
 
 
@@ -367,22 +341,19 @@ def _moments(ticks: NDArray, container: str, dtype: Any) -> Any:
         ticks = ticks.astype("M8[D]").astype(ticks.dtype)  # the day, without its hours
     if container == "numpy":
         return ticks.astype(dtype) if getattr(dtype, "kind", "") == ticks.dtype.kind else ticks
-    module: Any = import_module(container)
-    if container == "pyarrow":
-        array = module.array(ticks)
-        cast = run_isolated(lambda: array.cast(dtype, safe=False), None, no_restart)
-        return array if cast is None else cast
-    series = module.Series(ticks)
+    column = _column(container, ticks)
 
     def typed() -> Any:
+        if container == "pyarrow":
+            return column.cast(dtype, safe=False)
         if container == "polars":
             zone = getattr(dtype, "time_zone", None)
-            return (series.dt.replace_time_zone("UTC") if zone else series).cast(dtype)
-        zoned = getattr(dtype, "tz", None) is not None
-        return (series.dt.tz_localize("UTC") if zoned else series).astype(dtype)
+            return (column.dt.replace_time_zone("UTC") if zone else column).cast(dtype)
+        zone = getattr(dtype, "tz", None)
+        return (column.dt.tz_localize("UTC") if zone is not None else column).astype(dtype)
 
     cast = run_isolated(typed, None, no_restart)
-    return series if cast is None else cast
+    return column if cast is None else cast
 
 
 def decoded(
