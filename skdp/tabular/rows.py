@@ -47,7 +47,6 @@ from skdp.tabular.parts import (
     PartsRows,
     checked_parts,
     heads_of,
-    len_of,
     names_in,
     refuse_parts,
 )
@@ -203,7 +202,8 @@ class Rows:
         self._X, self._y = X, y
         self._numeric = numeric
         self._positions = positions
-        self._length = len_of(X)  # ids have an entry for each row of X, and not of `positions`
+        # Ids have an entry for each row of X, and not of `positions`.
+        self._length = int(X.shape[0]) if hasattr(X, "shape") else len(X)
         self._n = self._length if positions is None else int(positions.size)
         self.n_features = int(X.shape[1]) if hasattr(X, "shape") and len(X.shape) > 1 else 1
         self.units: Units | None = None
