@@ -32,7 +32,6 @@ _MOST_NAMED = 5  # columns in a message
 _MOST_LISTED = 12  # where one of them is looked for
 _LETTERS = f"{string.ascii_letters}{string.digits}_ "
 _PLAIN_TYPE = re.compile(r"[\w ]+(\([\d, ]*\)|\[[a-z]+\])?")  # DECIMAL(18, 3), date32[day]
-_REFUSED = {"c": "complex", "M": "dates", "m": "durations", "U": "text", "S": "text", "T": "text"}
 
 
 @contextmanager
@@ -126,49 +125,48 @@ def take(X: Any, positions: NDArray[np.intp]) -> Any:
 # --- types of columns -------------------------------------------------------------------------
 
 
-def _type_of(dtype: Any) -> str:
-    """Return what a type says of its cells: `NUMBER`, `OBJECTS`, or why they are no numbers."""
+# By a type of numpy (its kind), of polars (its class) and of Arrow (the beginning of its name).
+_NUMPY = {
+    **dict.fromkeys("biuf", "number"), "O": "objects", "c": "complex",
+    "M": "dates", "m": "durations", "U": "text", "S": "text", "T": "other text",
+}  # fmt: skip
+_POLARS = {
+    "Null": "objects", "Object": "objects", "String": "text",
+    **dict.fromkeys(("Categorical", "Enum", "Binary"), "other text"),
+}  # fmt: skip
+_ARROW = {
+    ("int", "uint", "float", "double", "halffloat", "bool"): "number",
+    ("decimal",): "decimals", ("null",): "objects",
+    ("date", "time", "duration", "month_day_nano"): "dates",
+    ("string", "large_string"): "text",
+    ("binary", "large_binary", "fixed_size_binary"): "other text",
+}  # fmt: skip
+_PANDAS = {"StringDtype": "text", "PeriodDtype": "dates", "IntervalDtype": "intervals"}
+
+
+def _content(dtype: Any) -> str:
+    """Return what a type of any library says of the cells of its column."""
+    dtype = getattr(dtype, "pyarrow_dtype", dtype)
     name = type(dtype).__name__
-    if isinstance(dtype, np.dtype):
-        kind = str(dtype.kind)
-    elif name == "ArrowDtype":
-        return _arrow_type(dtype.pyarrow_dtype)
-    elif hasattr(dtype, "is_temporal"):
-        return _polars_type(dtype)
-    elif hasattr(dtype, "to_pandas_dtype"):
-        return _arrow_type(dtype)
-    elif name in ("StringDtype", "PeriodDtype", "IntervalDtype"):
-        return {"S": "text", "P": "dates", "I": "intervals"}[name[0]]
-    else:
-        kind = str(getattr(dtype, "kind", "O"))
-    if kind in "biuf":
-        return NUMBER
-    return OBJECTS if kind == "O" else _REFUSED.get(kind, "records")
+    if hasattr(dtype, "is_temporal"):  # polars
+        if dtype.is_temporal():
+            return "dates"
+        if name == "Boolean" or dtype.is_numeric():
+            return "decimals" if name == "Decimal" else "number"
+        return _POLARS.get(name, "records")
+    if hasattr(dtype, "to_pandas_dtype"):  # pyarrow
+        name = str(dtype)
+        return next((what for start, what in _ARROW.items() if name.startswith(start)), "records")
+    return _PANDAS.get(name) or _NUMPY.get(str(getattr(dtype, "kind", "O")), "records")
 
 
-def _polars_type(dtype: Any) -> str:
-    name = type(dtype).__name__
-    if dtype.is_temporal():
-        return "dates"
-    if name == "Boolean" or (dtype.is_numeric() and name != "Decimal"):
-        return NUMBER
-    if name in ("Decimal", "Null", "Object"):
-        return OBJECTS
-    return "text" if name in ("String", "Categorical", "Enum", "Binary") else "records"
-
-
-def _arrow_type(dtype: Any) -> str:
-    name = str(dtype)
-    if type(dtype).__name__ == "DictionaryType":
-        return "text" if _arrow_type(dtype.value_type) == "text" else OBJECTS
-    if name.startswith(("int", "uint", "float", "double", "halffloat", "bool")):
-        return NUMBER
-    if name.startswith(("decimal", "null")):
-        return OBJECTS
-    if name.startswith(("date", "time", "duration", "month_day_nano")):
-        return "dates"
-    text = ("string", "large_string", "binary", "large_binary", "fixed_size_binary")
-    return "text" if name.startswith(text) else "records"
+def readable_as(dtype: Any) -> str:
+    """Return `NUMBER` or `OBJECTS`, or what cells are that no number can be read from."""
+    inner = getattr(dtype, "pyarrow_dtype", dtype)
+    if type(inner).__name__ == "DictionaryType":
+        return "text" if "text" in _content(inner.value_type) else OBJECTS
+    content = _content(dtype)
+    return {"decimals": OBJECTS, "other text": "text"}.get(content, content)
 
 
 def refused_type(X: Any) -> tuple[str, Any]:
@@ -178,7 +176,7 @@ def refused_type(X: Any) -> tuple[str, Any]:
     """
     names = column_names(X) if is_frame(X) or is_sliced_table(X) else (None,)
     for name, dtype in zip(names, column_types(X), strict=True):
-        if (content := _type_of(dtype)) not in (NUMBER, OBJECTS):
+        if (content := readable_as(dtype)) not in (NUMBER, OBJECTS):
             return content, name
     return "", None
 
@@ -199,24 +197,13 @@ def kind_of(dtype: Any, container: str) -> str:
     """Return what a column's type says of its cells: "text", "temporal", "number" or nothing."""
     if isinstance(dtype, str):  # pandas' may have any values
         return "text" if container == "polars" else ""
-    if hasattr(dtype, "is_temporal"):  # polars
-        if dtype.is_temporal():
-            return "temporal"
-        number = dtype.is_numeric() or str(dtype) == "Boolean"
-        return "number" if number else "text" if str(dtype) == "String" else ""
     dtype = getattr(dtype, "pyarrow_dtype", dtype)
     if hasattr(dtype, "to_pandas_dtype"):
-        name = str(getattr(dtype, "value_type", dtype))
-        if name.startswith(("date", "time", "duration", "month_day_nano")):
-            return "temporal"
-        if name.startswith(("int", "uint", "float", "double", "halffloat", "bool", "decimal")):
-            return "number"
-        return "text" if name in ("string", "large_string", "string_view") else ""
-    if type(dtype).__name__ in ("StringDtype", "PeriodDtype"):
-        return "text" if type(dtype).__name__ == "StringDtype" else "temporal"
-    of_numpy = {"U": "text", "S": "text", "M": "temporal", "m": "temporal"}
-    kind = getattr(dtype, "kind", "")
-    return "number" if kind and kind in "biuf" else of_numpy.get(kind, "")
+        dtype = getattr(dtype, "value_type", dtype)
+    content = _content(dtype)
+    return {"decimals": "number", "dates": "temporal", "durations": "temporal"}.get(
+        content, content if content in ("number", "text") else ""
+    )
 
 
 def never_held(values: Iterable[Any], dtype: Any, container: str = "numpy") -> bool:
@@ -245,13 +232,13 @@ def any_type(X: Any) -> dict[Any, str]:
         columns = zip(column_names(X), X.dtypes, strict=True)
     elif getattr(X, "name", None) is not None:
         columns = [(X.name, getattr(X, "dtype", None))]
-    objects = {name: type_name(dtype) for name, dtype in columns if _type_of(dtype) == OBJECTS}
+    objects = {name: type_name(dtype) for name, dtype in columns if readable_as(dtype) == OBJECTS}
     return dict(itertools.islice(objects.items(), _MOST_NAMED))
 
 
 def holds_numbers(X: Any) -> bool:
     """Say whether the types of all columns are those of numbers, so that no cell decides."""
-    return all(_type_of(dtype) == NUMBER for dtype in column_types(X))
+    return all(readable_as(dtype) == NUMBER for dtype in column_types(X))
 
 
 def keeps_types(X: Any) -> bool:
@@ -412,7 +399,7 @@ def _column_values(column: Any) -> tuple[Floats, bool]:
         return _array_values(column)
     arrow = hasattr(column, "to_pylist")
     dtype = column.type if arrow else column.dtype
-    kind = _type_of(dtype)
+    kind = readable_as(dtype)
     if kind not in (NUMBER, OBJECTS):
         return np.full(len(column), np.nan), True
     if hasattr(dtype, "is_temporal"):  # polars
@@ -452,7 +439,7 @@ def _table_values(table: Any) -> tuple[Floats, bool]:
             for column in table.columns
         ]
     else:
-        if all(_type_of(dtype) == NUMBER for dtype in table.dtypes):
+        if all(readable_as(dtype) == NUMBER for dtype in table.dtypes):
             return table.cast(_polars_float(table)).to_numpy(), False
         columns = list(table.get_columns())
     values = np.empty((table.shape[0], len(columns)))

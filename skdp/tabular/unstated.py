@@ -22,8 +22,14 @@ from numpy.typing import NDArray
 from skdp.tabular.cells import MISSING, cell_key, key_order
 from skdp.tabular.coding import CodedRows, coded_columns
 from skdp.tabular.columns import MISSING_CODE, as_they_come, coded, readable_type
-from skdp.tabular.containers import _type_of as type_says
-from skdp.tabular.containers import as_list, column_types, kind_of, to_float, type_name
+from skdp.tabular.containers import (
+    as_list,
+    column_types,
+    kind_of,
+    readable_as,
+    to_float,
+    type_name,
+)
 from skdp.tabular.domain import MOMENT, NUMBER, SPAN, Bins, Domain, as_ticks, is_range
 from skdp.tabular.encoding import Schema, _column_part, _number_type, table_schema
 from skdp.tabular.parts import NO_ROWS, ONE_PLACE, refuse_parts
@@ -216,7 +222,7 @@ def _listed(X: Any, j: int, dtype: Any, label: Any, categories: str) -> list[Any
 def _learned(X: Any, j: int, label: Any, *, labels: bool) -> ColumnPlan:
     """Return how a column is learned, by its type; `labels`: as categories, though of numbers."""
     dtype = _type_at(X, j)
-    says, missing = type_says(dtype), _nullable(X, j, dtype)
+    says, missing = readable_as(dtype), _nullable(X, j, dtype)
     shown = str(getattr(dtype, "pyarrow_dtype", dtype)).lower()
     if shown.startswith("decimal"):
         says = "number"
