@@ -54,7 +54,7 @@ def from_arrays(parts: Iterable[Any], *, columns: Any = None) -> Source:
 
     Notes
     -----
-    **Privacy.** Nothing is released.
+    **Privacy.** A source costs nothing; the fit that reads it does.
 
     Examples
     --------
@@ -116,8 +116,8 @@ def read_parquet(paths: Any, *, columns: Any = None, engine: str = "threads") ->
 
     Notes
     -----
-    **Privacy.** Nothing is released. The number of files and of row groups and their names are
-    taken as public, as the names of columns are.
+    **Privacy.** A source costs nothing; the fit that reads it does. The number and the names of
+    files, of row groups and of columns are taken as public.
 
     Examples
     --------
@@ -189,9 +189,9 @@ def from_stream(open_reader: Callable[[], Any], *, columns: Any = None) -> Sourc
 
     Notes
     -----
-    **Privacy.** Nothing is released. What is protected is a row of the stream. If the query behind
-    it does not map each row by itself (a join, DISTINCT, LIMIT, a sample, an aggregate), one row of
-    its table may change many rows of the stream.
+    **Privacy.** A source costs nothing; the fit that reads it does. The unit of privacy is a row of
+    the stream. If the query behind it does not map each row by itself (a join, DISTINCT, LIMIT, a
+    sample, an aggregate), one row of its table may change many rows of the stream.
 
     Examples
     --------
@@ -249,9 +249,10 @@ def from_dask(frame: Any) -> Source:
 
     Notes
     -----
-    **Privacy.** Nothing is released. Workers and scheduler see exact totals, which they may spill,
-    log or show on a dashboard: they must be trusted. If earlier steps do not map each row by itself
-    (drop_duplicates, merge, a sample), one row of their table may change many rows of this one.
+    **Privacy.** A source costs nothing; the fit that reads it does. Workers and scheduler see exact
+    totals, which they may spill, log or show on a dashboard: they must be trusted. If earlier steps
+    do not map each row by itself (drop_duplicates, merge, a sample), one row of their table may
+    change many rows of this one.
 
     Examples
     --------
@@ -292,10 +293,10 @@ def from_spark(frame: Any) -> Source:
 
     Notes
     -----
-    **Privacy.** Nothing is released. Executors see exact totals, and shuffle files and spills
-    contain them: executors, and whoever can read these files, must be trusted. If earlier steps do
-    not map each row by itself (dropDuplicates, limit, join, sample), one row of their table may
-    change many rows of this one.
+    **Privacy.** A source costs nothing; the fit that reads it does. Executors see exact totals, and
+    shuffle files and spills contain them: executors, and whoever can read these files, must be
+    trusted. If earlier steps do not map each row by itself (dropDuplicates, limit, join, sample),
+    one row of their table may change many rows of this one.
 
     Examples
     --------

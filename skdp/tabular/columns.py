@@ -105,7 +105,7 @@ _NUMPY = {
 }  # fmt: skip
 _DAY = NANOSECONDS["D"]
 _INFINITE = {32: 2**31 - 1, 64: 2**63 - 1}  # as DuckDB has it in dates of so many bits
-_AT_ONCE = 1000  # cells above which a column of text is coded by pandas
+_AT_ONCE = 1000  # cells above which a column of text is coded with one dict of its texts
 
 
 # --- types --------------------------------------------------------------------------------------
@@ -337,6 +337,7 @@ def coded(column: Any, kind: ColumnType, own: ColumnType | None = None) -> tuple
 
 def as_they_come(codes: Ints, n_values: int) -> list[int]:
     """Return the codes that occur, -1 and -2 among them, in the order of their first cells."""
+    # The codes -1 and -2 are the last two places. Backwards, so that the first cell remains.
     first = np.full(n_values + 2, codes.size)
     first[codes[::-1]] = np.arange(codes.size)[::-1]
     order = np.argsort(first)[: np.count_nonzero(first < codes.size)].tolist()
@@ -364,6 +365,7 @@ def _merged(codes: Ints, values: list[Any]) -> tuple[Ints, list[Any]]:
     ]  # fmt: skip
     if len(places) == len(values):
         return codes, values
+    # Backwards, so that of equal values the first one remains: it is shown to the user.
     first: list[Any] = [None] * len(places)
     for place, value in zip(reversed(to), reversed(values), strict=True):
         if place >= 0:

@@ -145,6 +145,7 @@ def secret_number(random_state: Any, digest: Callable[[], bytes]) -> int:
 
 def mixed_words(units: NDArray, keys: NDArray, salt: int) -> Words:
     """Return a hash of pairs of 64-bit words, keyed by a secret salt."""
+    # Multipliers of SplitMix64 (Steele et al. 2014). The salt enters with each of the two words.
     first, second = (np.uint64((salt * odd + 1) % _WORD) for odd in (0x9E3779B97F4A7C15, 3))
     with np.errstate(over="ignore"):
         word = (units.astype(np.uint64) + first) * np.uint64(0xBF58476D1CE4E5B9)
@@ -174,6 +175,7 @@ class Bucket:
     @classmethod
     def of_rows(cls, units: Ints, keys: Ints, words: Words, columns: Columns) -> Bucket:
         """Return the bucket of rows in any order; `units` and `keys` are their numbers, from 0."""
+        # Unit and key in one integer: one sort, faster than a sort by two columns.
         bits = int(keys.max(initial=0)).bit_length()
         code = (units << bits) | keys
         values: Columns = {}
@@ -189,6 +191,7 @@ class Bucket:
 
     def blocks(self) -> list[Bucket]:
         """Return views of the rows of some units each, of about `_BLOCK` pairs."""
+        # Cuts lie where a unit begins, because the rows of a unit must stay together.
         n, ends = self.unit.size, np.append(_starts(self.unit), self.unit.size)
         cuts = ends[np.searchsorted(ends, np.arange(0, n + _BLOCK, _BLOCK).clip(max=n))]
         rows = np.append(self.start, self.rows.sum())[cuts]
@@ -219,6 +222,7 @@ class Bucket:
         size, place = np.repeat(pairs, pairs), np.arange(unit.size) - np.repeat(first, pairs)
         several = np.flatnonzero(size > 1)  # a unit of one pair needs no rank
         pair = chosen[several]
+        # Unit and rank in one integer. Equal ranks in a unit are rare; only then keys are compared.
         rank = (self.unit[pair].astype(np.uint64) << _HALF) | (words(pair) >> _HALF)
         by_rank = np.argsort(rank)
         ascending = rank[by_rank]
@@ -266,6 +270,7 @@ class Bucket:
         values of a bin are counted together.
         """
         width = term_width(term)
+        # Only rows of these pairs are binned: the others may be most of a bucket.
         values, filled, rows = self._column(term.column)
         chosen = np.zeros(self.start.size, dtype=bool)
         chosen[pairs] = True
@@ -295,6 +300,7 @@ def _starts(ascending: Ints) -> Ints:
 
 def _exact_sums(values: Ints, to: Ints, n: int) -> NDArray:
     """Return sums by place, as integers of Python if 64 bits might be too few."""
+    # Halves of 32 bits: of fewer than 2**31 values, neither sum overflows.
     low, high = np.zeros(n, dtype=np.int64), np.zeros(n, dtype=np.int64)
     np.add.at(low, to, values & 0xFFFFFFFF)
     np.add.at(high, to, values >> 32)

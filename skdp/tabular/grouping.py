@@ -474,6 +474,7 @@ def combined(parts: list[tuple[Ints, list[Any]]], dropna: bool) -> tuple[Ints, l
     gone = code < 0
     for codes, own in parts[1:]:
         gone = gone | (codes < 0)
+        # Numbered anew after each column: the product of all sizes might not fit 64 bits.
         code = code * (len(own) + 1) + codes
         code = np.unique(code, return_inverse=True)[1].reshape(-1)
     if gone.any():
@@ -485,6 +486,7 @@ def combined(parts: list[tuple[Ints, list[Any]]], dropna: bool) -> tuple[Ints, l
         code = np.where(gone, -1, np.append(place, -1)[code])
     if len(parts) == 1:
         return code, [values[i] for i in used.tolist()]
+    # The first row of each key, assigned backwards so that the first one remains.
     first = np.zeros(used.size, dtype=np.int64)
     first[code[~gone][::-1]] = np.flatnonzero(~gone)[::-1]
     cells = [[own[i] for i in codes[first].tolist()] for codes, own in parts]
@@ -588,6 +590,7 @@ class Collected:
         for piece in self._pieces:
             codes, words = coded_ids(piece.column("id"), self._id_type)
             piece, codes = _with_ids(piece, codes)
+            # Salt 0: the secret is not drawn yet, and the bucket of a unit changes no integer.
             own = mixed_words(words, np.zeros(1, dtype=np.int64), 0) >> np.uint64(40)
             bucket = (own % np.uint64(BUCKETS)).astype(np.uint8)[codes]
             order = np.argsort(bucket, kind="stable")

@@ -133,6 +133,7 @@ def _coded_labels(
 ) -> tuple[NDArray[np.int64], NDArray[np.bool_]]:
     """Return the codes of labels, and which of them are missing or infinite."""
     places = stated_places(labels, places_by(classes))
+    # Infinity is a number, but no class; like NaN it is refused.
     missing = places == MISSING_CODE
     kind = readable_type(labels).kind
     if kind == "float":

@@ -212,6 +212,7 @@ class FoldTask:
 
     def _image(self) -> str:
         """Return a hash of what `add` makes of public rows, before it is handed private ones."""
+        # Machines or versions that compute otherwise differ here, before they see private rows.
         columns = self.form.n_columns
         chunk = np.linspace(-1.5, 2.0, 3 * (columns + self.form.targets)).reshape(3, -1)
         codes = np.zeros((3, columns), dtype=np.int64)
@@ -269,6 +270,7 @@ class FoldTask:
                 yield rows, span
 
     def _over(self, part: Part, batches: Iterable[Any]) -> Totals:
+        # So few rows at a time that 64 bits hold their totals (`total_dtype`); `added` widens sums.
         totals, now = None, self.zero()
         waiting = 0
         for rows, span in self._spans(batches):
@@ -420,6 +422,7 @@ def heads_of(source: Source, without: Any = None) -> tuple[tuple[Any, ...] | Non
                 "Where columns= were chosen, the target is one of them"
             )
         columns = tuple(name for name in columns if name != without)
+    # The smallest missing name is reported, so that the order of a set does not show.
     wanted = set(columns or ()) | ({without} - {None})
     for names in known:
         if missing := wanted - set(names or ()) if wanted else None:
@@ -456,6 +459,7 @@ class Joined:
                 step = min(size - start, len_of(y) - at)
                 yield Pair(cut(X, start, start + step), cut(y, at, at + step))
                 start, at = start + step, at + step
+        # Rows of y are left: report it, as the part cannot raise.
         if (y is not None and at < len_of(y)) or next(ys, None) is not None:
             yield Pair(np.zeros((1, 1)), None)
 

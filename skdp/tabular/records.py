@@ -211,7 +211,7 @@ class WholeUnits:
 
     def part(self, chosen: NDArray[np.intp]) -> tuple[Any, Any, NDArray]:
         """Return copies of all rows of some units, in order: X, y and the ids."""
-        wanted = np.zeros(self._n + 1, dtype=bool)  # the last is of rows without an id
+        wanted = np.zeros(self._n + 1, dtype=bool)  # the last is for rows without an id, code -1
         wanted[chosen] = True
         positions = np.flatnonzero(wanted[self._units.codes])
         X, y = self._rows._X, self._rows._y

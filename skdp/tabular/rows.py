@@ -115,8 +115,8 @@ def _no_table(X: Any, *, flat: bool = False) -> Any:
     if isinstance(array, np.ma.MaskedArray):
         # The cells below the mask would count with whatever they hold.
         raise TypeError("X must not be a masked array; use X.filled(...) from public knowledge.")
-    # Of a subclass without its own code, which could tell rows apart, and of a shape of our own,
-    # which nobody changes meanwhile.
+    # A view of the exact class: code of a subclass could treat rows differently, and the caller
+    # cannot change the shape of our view.
     array = np.asarray(array).view()
     if isinstance(X, str | os.PathLike):
         raise ValueError(
@@ -264,8 +264,8 @@ class Rows:
         with np.errstate(all="ignore"):
             finite = math.isfinite(values.sum())
         if not finite:
-            # The sum of huge values, or rows that changed after the check: 0 stands for what is
-            # not finite, because NaN has no place in the integers that follow.
+            # The sum overflowed, or rows changed after the check. 0 replaces NaN and infinity,
+            # which are no integers; an error would depend on a cell, after the charge.
             values = np.where(np.isfinite(values), values, 0.0)
         return values
 
@@ -420,8 +420,8 @@ def _checked_rows(X: Any, omit: bool = False) -> Rows:
     _raise(problems, X)
     if not omit:
         return rows
-    left = np.concatenate([np.zeros(0, dtype=np.intp), *positions])
-    return Rows(X, positions=left, filtered=True)
+    remaining = np.concatenate([np.zeros(0, dtype=np.intp), *positions])
+    return Rows(X, positions=remaining, filtered=True)
 
 
 def check_marks(

@@ -151,8 +151,8 @@ def _keyed_rows(columns: Sequence[tuple[int, Any, int]], n: int, *, missing: boo
 
 CATEGORIES: tuple[str, ...] = ("private", "dtype")  # where the values of categories may come from
 STATED, OF_TYPE, NUMBERS, KEYS = "stated", "type", "learned numbers", "selected categories"
-UNITS = {NUMBER: 1.0, MOMENT: 86_400e6, SPAN: 60e6}  # what numbers are learned in
-OTHER = "other"  # the value of text that was not found
+UNITS = {NUMBER: 1.0, MOMENT: 86_400e6, SPAN: 60e6}  # of learned values: 1, a day, a minute
+OTHER = "other"  # stands for text that was not selected
 
 _STATE = (
     "domain: column {label!r} is of type {kind}, which says nothing that could be learned: state "
