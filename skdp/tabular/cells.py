@@ -56,7 +56,7 @@ _NUMPY_NUMBERS = (
 PLAIN_NUMBERS = frozenset({bool, int, float, *_NUMPY_NUMBERS})
 
 
-def _nearest(value: int | fractions.Fraction) -> float:
+def nearest(value: int | fractions.Fraction) -> float:
     """Return an integer or fraction of any size as a float: infinity beyond the largest."""
     try:
         return float(value)
@@ -87,7 +87,7 @@ _MASKED: type = type(np.ma.masked)
 _NUMBERS: dict[type, Callable[[Any], float | None]] = {
     **{kind: kind.__float__ for kind in _NUMPY_NUMBERS},
     float: float.__float__,
-    int: lambda cell: _nearest(int.__int__(cell)),
+    int: lambda cell: nearest(int.__int__(cell)),
     decimal.Decimal: _decimal_number,
     np.datetime64: _no_time,
     np.timedelta64: _no_time,
@@ -108,7 +108,7 @@ def number(cell: Any) -> float | None:
     if is_missing(cell):
         return math.nan
     if type(cell) is fractions.Fraction:
-        return _nearest(cell)
+        return nearest(cell)
     # By what it inherits, and not by its own methods, which it may have overridden.
     for base in type(cell).__mro__:
         if (read := _NUMBERS.get(base)) is not None:
@@ -239,26 +239,17 @@ def exact_number(value: Any) -> Any:
     if type(value) is fractions.Fraction:
         if max(value.numerator.bit_length(), value.denominator.bit_length()) > _BITS:
             return None
-        return value.numerator if value.denominator == 1 else _near(value)
+        if value.denominator == 1:
+            return value.numerator
+        near = nearest(value)
+        return near if near == value else value
     return value if value.bit_length() <= _BITS else None
-
-
-def _near(value: fractions.Fraction) -> Any:
-    try:
-        near = float(value)
-    except OverflowError:
-        return value
-    return near if near == value else value
 
 
 def _of_float(cell: Any) -> Any:
     near = float(cell)
     # A longer float than Python's may lie between two of them: it would be taken for another.
     return exact_number(near) if near == cell else None
-
-
-def _of_decimal(cell: Any) -> Any:
-    return exact_number(decimal.Decimal(cell))
 
 
 def _of_numpy_date(cell: Any) -> Any:
@@ -268,10 +259,6 @@ def _of_numpy_date(cell: Any) -> Any:
             return None
         return date_of_days(int(days.astype(np.int64)))
     return timestamp(ticks(cell))
-
-
-def _of_date(cell: Any) -> Any:
-    return datetime.date(cell.year, cell.month, cell.day)
 
 
 def _of_time(cell: Any) -> Any:
@@ -288,12 +275,12 @@ _READERS: dict[type, Any] = {
     np.integer: int,
     float: lambda cell: exact_number(float.__float__(cell)),
     np.floating: _of_float,
-    decimal.Decimal: _of_decimal,
+    decimal.Decimal: lambda cell: exact_number(decimal.Decimal(cell)),
     fractions.Fraction: lambda cell: (
         exact_number(cell) if type(cell) is fractions.Fraction else None
     ),
     datetime.datetime: lambda cell: timestamp(ticks(cell)),
-    datetime.date: _of_date,
+    datetime.date: lambda cell: datetime.date(cell.year, cell.month, cell.day),
     datetime.time: _of_time,
     datetime.timedelta: lambda cell: duration(ticks(cell)),
     np.datetime64: _of_numpy_date,
@@ -369,7 +356,7 @@ def cell_key(cell: Any) -> tuple[str, Any] | None:
         return MISSING if stands_for_nothing(cell) else None
     kind = type(value)
     if kind is int and abs(value) >= _LARGEST:
-        value = _nearest(value)
+        value = nearest(value)
         return ("number", value) if value == read_cell(cell) else None
     if kind in (int, str, bool) or (kind is float and math.isfinite(value)):
         return family(value), value

@@ -65,8 +65,9 @@ def check_coded(
         columns, heads = heads_of(X)
         for head in heads:
             _check_schema(table_schema(head, estimator=estimator)[1], domain, estimator)
-        form, sizes = CodedForm(columns, domain.n_columns, domain=domain), tuple(domain.sizes)
-        return checked_parts(X, form, heads[0], allow_empty=allow_empty, sizes=sizes)
+        problems = ((ValueError, _OUTSIDE),)
+        form = CodedForm(columns, domain.n_columns, problems, read="codes", domain=domain)
+        return checked_parts(X, form, heads[0], allow_empty=allow_empty, sizes=domain.sizes)
     codes = public_codes(X, domain, estimator=estimator, allow_empty=allow_empty)
     return CodedRows(codes, domain.sizes)
 
@@ -153,16 +154,6 @@ class CodedForm(Form):
     """Batches as rows of codes of a domain."""
 
     domain: Domain = field(kw_only=True)
-
-    @property
-    def problems(self) -> tuple[tuple[type[Exception], str], ...]:
-        """A cell is outside of a domain that refuses it."""
-        return ((ValueError, _OUTSIDE),)
-
-    @property
-    def read(self) -> str:
-        """The method of the rows that returns all that is private about them."""
-        return "codes"
 
     def check(self, batch: Any) -> tuple[CodedRows, set[int]]:
         """Return the rows of a batch, and whether a cell is refused."""

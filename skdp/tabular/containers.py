@@ -212,14 +212,12 @@ def never_held(values: Iterable[Any], dtype: Any, container: str = "numpy") -> b
     Decided by the type, which is public. A missing value may stand in a column of any type.
     """
     kind = kind_of(dtype, container)
-    kinds = {_kind_of_value(value) for value in values if not is_missing(value)}
+    kinds = {
+        "text" if isinstance(value, str | bytes)
+        else "number" if isinstance(value, Real | np.bool_ | decimal.Decimal) else ""
+        for value in values if not is_missing(value)
+    }  # fmt: skip
     return kind in ("text", "number") and bool(kinds) and kinds <= {"text", "number"} - {kind}
-
-
-def _kind_of_value(value: Any) -> str:
-    return "text" if isinstance(value, str | bytes) else (
-        "number" if isinstance(value, Real | np.bool_ | decimal.Decimal) else ""
-    )  # fmt: skip
 
 
 def any_type(X: Any) -> dict[Any, str]:

@@ -18,7 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from skdp.parameters import FLAG, check_length, check_parameter, naming
-from skdp.tabular.cells import family, read_cell, stands_for_nothing, ticks
+from skdp.tabular.cells import family, nearest, read_cell, stands_for_nothing, ticks
 from skdp.tabular.columns import places_by, stated_places
 from skdp.tabular.containers import as_list, listed, to_float
 
@@ -129,7 +129,7 @@ class Bins:
         for name, value in (("low", low), ("high", high)):
             if isinstance(value, bool) or not isinstance(value, numbers.Real):
                 raise TypeError(f"{name} must be a finite number, got {type(value).__name__}")
-        first, last = finite(low), finite(high)
+        first, last = nearest(low), nearest(high)
         if not (first < last and math.isfinite(last - first)):
             raise ValueError(
                 "low must be below high, both finite and no further apart than the largest float, "
@@ -267,14 +267,6 @@ class Bins:
         return points
 
 
-def finite(value: Any) -> float:
-    """Return a number as a float, infinity if it is too large for one."""
-    try:
-        return float(value)
-    except OverflowError:
-        return math.inf
-
-
 def _temporal(values: Any) -> tuple[str, NDArray[np.float64]]:
     """Return dates or durations of one kind in microseconds; "number" and nothing for others."""
     cells = [read_cell(value) for value in values]
@@ -334,7 +326,7 @@ class _Numbers:
         if not has_other:
             return
         real = isinstance(other, numbers.Real) and not isinstance(other, bool)
-        code, outside = bins.codes(np.array([finite(other) if real else math.nan]))
+        code, outside = bins.codes(np.array([nearest(other) if real else math.nan]))
         if outside[0]:
             low, high = bins.edges[0], bins.edges[-1]
             raise ValueError(

@@ -41,6 +41,7 @@ from skdp.tabular.rows import (
     check_sparse,
     check_table,
     is_flat,
+    number_problems,
     numeric_head,
 )
 
@@ -222,37 +223,20 @@ class LabelForm(NumericForm):
     """Batches as rows with labels or, without `classes`, with targets."""
 
     classes: NDArray | None = None
-    estimator: str = ""
     name: str = "y"
-
-    @property
-    def problems(self) -> tuple[tuple[type[Exception], str], ...]:
-        """Those of X, then those of y."""
-        texts = [text.format(estimator=self.estimator, y=self.name) for text in _Y_PROBLEMS]
-        return (*super().problems, *((ValueError, text) for text in texts))
-
-    @property
-    def read(self) -> str:
-        """The method of the rows that returns all that is private about them."""
-        return "chunk" if self.classes is None else "labelled"
-
-    @property
-    def targets(self) -> int:
-        """Number of columns of a chunk that are not in X."""
-        return int(self.classes is None)
 
     def check(self, batch: Any) -> tuple[Rows | None, set[int]]:
         """Return the rows of a batch, and which problems it has."""
         X, y = self.sides(batch)
         if y is None:
-            return None, {self._number(_OTHER_LENGTH)}
+            return None, {_Y_PROBLEMS[_OTHER_LENGTH]}
         rows, bad = self._numeric(X)
         if rows is None:
             return None, bad
         labels, text = label_column(y, rows._length, self.name)
         numbers, missing, text = _numbers_of(labels, self.classes, text, omit=self.omit)
         if text:
-            bad = bad | {self._number(text)}
+            bad = bad | {_Y_PROBLEMS[text]}
         if text not in ("", _NOT_FINITE):
             return None, bad
         if self.classes is None:
@@ -262,12 +246,9 @@ class LabelForm(NumericForm):
             positions = positions[~missing[positions]]
         return LabelledRows(rows._X, numbers, positions=positions, filtered=rows.filtered), bad
 
-    def _number(self, text: str) -> int:
-        """Return the place of a problem of y among `problems`."""
-        return len(super().problems) + _Y_PROBLEMS.index(text)
 
-
-_Y_PROBLEMS = (_OTHER_LENGTH, _NOT_FLAT, _NOT_REAL, _NOT_FINITE)
+# Problems of y come behind those of X: their texts and numbers.
+_Y_PROBLEMS = {_OTHER_LENGTH: 2, _NOT_FLAT: 3, _NOT_REAL: 4, _NOT_FINITE: 5}
 
 
 def _labelled_parts(
@@ -296,7 +277,19 @@ def _labelled_parts(
     if classes is not None and labels is not None:
         _check_classes(labels, classes, estimator, name)
     head = numeric_head(heads, estimator)
-    form = LabelForm(columns, int(head.shape[1]), target, True, omit, classes, estimator, name)
+    texts = [text.format(estimator=estimator, y=name) for text in _Y_PROBLEMS]
+    form = LabelForm(
+        columns,
+        int(head.shape[1]),
+        (*number_problems(omit), *((ValueError, text) for text in texts)),
+        target,
+        has_target=True,
+        read="chunk" if classes is None else "labelled",
+        targets=int(classes is None),
+        omit=omit,
+        classes=classes,
+        name=name,
+    )
     return checked_parts(source, form, head, allow_empty=allow_empty, filtered=filtered or omit)
 
 

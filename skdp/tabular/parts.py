@@ -62,27 +62,15 @@ class Form:
 
     columns: tuple[Any, ...] | None  # names of the columns of X; None for all
     n_columns: int
+    problems: tuple[tuple[type[Exception], str], ...]  # of several, the first is raised
     target: Any = None  # column of the target; of a `Pair`, the columns of y
     has_target: bool = False
+    read: str = "chunk"  # the method of the rows that returns all that is private about them
+    targets: int = 0  # number of columns of a chunk that are not in X
 
     def check(self, batch: Any) -> tuple[Any, set[int]]:
         """Return a batch as rows (None if that is impossible), and which `problems` it has."""
         raise NotImplementedError
-
-    @property
-    def problems(self) -> tuple[tuple[type[Exception], str], ...]:
-        """Errors with fixed texts; of several problems the first is raised."""
-        raise NotImplementedError
-
-    @property
-    def read(self) -> str:
-        """The method of the rows that returns all that is private about them."""
-        return "chunk"
-
-    @property
-    def targets(self) -> int:
-        """Number of columns of a chunk that are not in X."""
-        return 0
 
     @property
     def reads(self) -> tuple[Any, ...] | None:

@@ -81,16 +81,6 @@ def _opaque_table(X: Any, name: str) -> Any:
 class OpaqueForm(Form):
     """Batches as rows of any content."""
 
-    @property
-    def problems(self) -> tuple[tuple[type[Exception], str], ...]:
-        """X and y have different numbers of rows."""
-        return ((ValueError, _OTHER_LENGTH),)
-
-    @property
-    def read(self) -> str:
-        """The method of the rows that returns all that is private about them."""
-        return "pair"
-
     def check(self, batch: Any) -> tuple[Rows | None, set[int]]:
         """Return the rows of a batch, and which problems it has."""
         X, y = self.sides(batch)
@@ -144,7 +134,8 @@ def _opaque_parts(X: Any, y: Any, *, allow_empty: bool) -> PartsRows:
         source, columns, heads, target, _ = with_target(X, y)
     head = heads[0]
     n_columns = int(head.shape[1]) if len(head.shape) > 1 else 1
-    form = OpaqueForm(columns, n_columns, target, y is not None)
+    problems = ((ValueError, _OTHER_LENGTH),)
+    form = OpaqueForm(columns, n_columns, problems, target, y is not None, read="pair")
     return checked_parts(source, form, head, allow_empty=allow_empty)
 
 

@@ -307,20 +307,9 @@ class Rows:
 
 @dataclass(frozen=True)
 class NumericForm(Form):
-    """Batches as rows of numbers.
+    """Batches as rows of numbers; its first problems are those of `number_problems`."""
 
-    Attributes
-    ----------
-    omit : bool
-        Leave out rows with a missing cell.
-    """
-
-    omit: bool = False
-
-    @property
-    def problems(self) -> tuple[tuple[type[Exception], str], ...]:
-        """Those of `check_rows`, and that of infinity where NaN is left out."""
-        return (TypeError, _NOT_A_NUMBER), (ValueError, _INFINITE if self.omit else _NOT_FINITE)
+    omit: bool = False  # leave out rows with a missing cell
 
     def check(self, batch: Any) -> tuple[Rows | None, set[int]]:
         """Return the rows of a batch, and which problems it has."""
@@ -343,13 +332,18 @@ def _complete(values: NDArray[np.float64], omit: bool) -> tuple[NDArray[np.intp]
     return np.flatnonzero(~np.isnan(values).any(axis=1)), bool(np.isinf(values).any())
 
 
+def number_problems(omit: bool) -> tuple[tuple[type[Exception], str], ...]:
+    """Return the problems of rows of numbers; infinity is one even if NaN is left out."""
+    return (TypeError, _NOT_A_NUMBER), (ValueError, _INFINITE if omit else _NOT_FINITE)
+
+
 def _numeric_parts(
     X: Any, *, estimator: str, allow_empty: bool, omit: bool = False, filtered: bool = False
 ) -> PartsRows:
     """Return a table in parts as rows; errors as `check_rows`."""
     columns, heads = heads_of(X)
     head = numeric_head(heads, estimator)
-    form = NumericForm(columns, int(head.shape[1]), omit=omit)
+    form = NumericForm(columns, int(head.shape[1]), number_problems(omit), omit=omit)
     return checked_parts(X, form, head, allow_empty=allow_empty, filtered=filtered or omit)
 
 

@@ -13,6 +13,7 @@ interface), and a file that is truncated while it is mapped.
 
 from __future__ import annotations
 
+import functools
 import mmap
 import operator
 import pickle
@@ -173,21 +174,13 @@ def _index_type(*numbers: int) -> np.dtype:
     return np.dtype(np.int32 if max(numbers) < 2**31 else np.int64)
 
 
-def _compressed(X: Any, rows: int, columns: int, make: Any, *, by_rows: bool) -> Any:
+def _compressed(X: Any, rows: int, columns: int, *, make: Any, by_rows: bool) -> Any:
     cells = _own_cells(X)
     dtype = _index_type(rows, columns, cells.size)
     lines, across = (rows, columns) if by_rows else (columns, rows)
     indices, ends, stored = _layout(X, lines, across, dtype)
     _demand(stored <= cells.size)
-    return make((cells[:stored], indices, ends), shape=(rows, columns), copy=False)
-
-
-def _of_rows(X: Any, rows: int, columns: int) -> Any:
-    return _compressed(X, rows, columns, sparse.csr_array, by_rows=True)
-
-
-def _of_columns(X: Any, rows: int, columns: int) -> Any:
-    return _compressed(X, rows, columns, sparse.csc_array, by_rows=False).tocsr()
+    return make((cells[:stored], indices, ends), shape=(rows, columns), copy=False).tocsr()
 
 
 def _of_blocks(X: Any, rows: int, columns: int) -> Any:
@@ -251,8 +244,8 @@ def _of_diagonals(X: Any, rows: int, columns: int) -> Any:
 
 
 _FORMATS: dict[str, Callable[[Any, int, int], Any]] = {
-    "csr": _of_rows,
-    "csc": _of_columns,
+    "csr": functools.partial(_compressed, make=sparse.csr_array, by_rows=True),
+    "csc": functools.partial(_compressed, make=sparse.csc_array, by_rows=False),
     "coo": _of_coordinates,
     "bsr": _of_blocks,
     "lil": _of_lists,
