@@ -247,7 +247,6 @@ def column_plans(
     *,
     categories: str = "private",
     labels: Sequence[Any] = (),
-    named: bool = True,
 ) -> list[ColumnPlan]:
     """Return where the values of each column come from; no cell is read.
 
