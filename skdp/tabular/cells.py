@@ -294,7 +294,7 @@ _READERS: dict[type, Any] = {
 
 
 def ticks(value: Any) -> int | None:
-    """Return nanoseconds since 1970 (of UTC, where there is a zone), or of a duration.
+    """Return the nanoseconds of a duration, or since 1970 (in UTC, if there is a zone).
 
     None for NaT, and for numpy's units that are no number of nanoseconds.
     """
@@ -312,17 +312,17 @@ def ticks(value: Any) -> int | None:
 
 
 def timestamp(nanoseconds: int | None) -> np.datetime64 | None:
-    """Return the timestamp so many nanoseconds after 1970; None beyond 290,000 years."""
+    """Return the timestamp of nanoseconds since 1970; None beyond 290,000 years."""
     return _of_ticks(np.datetime64, nanoseconds)
 
 
 def duration(nanoseconds: int | None) -> np.timedelta64 | None:
-    """Return a duration of so many nanoseconds; None beyond 290,000 years."""
+    """Return the duration of nanoseconds; None beyond 290,000 years."""
     return _of_ticks(np.timedelta64, nanoseconds)
 
 
 def _of_ticks(kind: Any, nanoseconds: int | None) -> Any:
-    """Return microseconds; nanoseconds where there are any."""
+    """Return a time in microseconds, or in nanoseconds if microseconds cannot hold it."""
     if nanoseconds is None:
         return None
     microseconds, rest = divmod(nanoseconds, 1000)
@@ -332,7 +332,7 @@ def _of_ticks(kind: Any, nanoseconds: int | None) -> Any:
 
 
 def date_of_days(days: int) -> datetime.date | np.datetime64:
-    """Return the date so many days after 1970."""
+    """Return the date of days since 1970."""
     if _DAYS[0] <= days <= _DAYS[1]:
         return _EPOCH + datetime.timedelta(days)
     return np.datetime64(days, "D")

@@ -112,7 +112,7 @@ _AT_ONCE = 1000  # cells above which a column of text is coded with one dict of 
 
 
 def _range(bits: int, signed: bool) -> tuple[int, int]:
-    """Return the least and the largest integer of so many bits."""
+    """Return the smallest and the largest integer of a number of bits."""
     return (-(2 ** (bits - 1)), 2 ** (bits - 1) - 1) if signed else (0, 2**bits - 1)
 
 
@@ -493,7 +493,7 @@ def flat_column(values: Any, name: str) -> Any:
 
 
 def flat_array(column: Any) -> NDArray:
-    """Return a column as an array: of its type where that is numpy's, else of objects."""
+    """Return a column as an array of its numpy type, or of objects if it has no such type."""
     dtype = getattr(column, "dtype", None)
     temporal = getattr(dtype, "kind", "O") in "mM" or getattr(dtype, "is_temporal", bool)()
     if (isinstance(dtype, np.dtype) or temporal) and getattr(dtype, "kind", "") != "O":
@@ -564,7 +564,7 @@ def _of_numpy(cells: NDArray, kind: ColumnType) -> tuple[Ints, Any]:
 
 
 def _arrow(column: Any) -> Any:
-    """Return a polars or pyarrow column as one of pyarrow."""
+    """Return a polars or pyarrow column as a pyarrow column."""
     return column.to_arrow() if hasattr(column, "to_arrow") else column
 
 
@@ -684,7 +684,7 @@ def with_types(table: Any, stated: Mapping[str, ColumnType] | None = None) -> An
 
 
 def _typed(column: Any, kind: ColumnType) -> Any:
-    """Return a column of pandas of objects or categories as one of a stated type."""
+    """Return a column of pandas of objects or categories as a column of a stated type."""
     pandas = import_module("pandas")
     if kind.kind == "text":
         return pandas.array(_texts_of(column, ANY), dtype="string")
@@ -784,14 +784,10 @@ def _ticks_of(value: Any, unit: str) -> int | None:
     return count
 
 
-def _days(value: Any) -> int | None:
-    return None if value is None else cast(int, ticks(value)) // _DAY
-
-
 def _polars_series(polars: Any, values: Sequence[Any], kind: ColumnType) -> Any:
     dtype = kind.dtype
     if kind.kind == "date":
-        return polars.Series(list(map(_days, values)), dtype=polars.Int32).cast(dtype)
+        return polars.Series([_ticks_of(v, "D") for v in values], dtype=polars.Int32).cast(dtype)
     if kind.kind not in ("timestamp", "zoned", "duration"):
         return polars.Series(values, dtype=dtype, strict=True)
     counts = [_ticks_of(value, dtype.time_unit) for value in values]
@@ -808,7 +804,7 @@ def _arrow_array(values: Sequence[Any], kind: ColumnType) -> Any:
         counts = [_ticks_of(value, kind.dtype.unit) for value in values]
         return pa.array(counts, pa.int64()).cast(kind.dtype)
     if kind.kind == "date" and kind.dtype.bit_width == 32:
-        return pa.array(list(map(_days, values)), pa.int32()).cast(kind.dtype)
+        return pa.array([_ticks_of(v, "D") for v in values], pa.int32()).cast(kind.dtype)
     if kind.kind == "text":  # whose bytes need not be UTF-8
         large = [None if value is None else value.encode("utf-8", "surrogateescape")
                  for value in values]  # fmt: skip

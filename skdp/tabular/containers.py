@@ -221,7 +221,7 @@ def never_held(values: Iterable[Any], dtype: Any, container: str = "numpy") -> b
 
 
 def any_type(X: Any) -> dict[Any, str]:
-    """Return the columns of pandas whose type says nothing of their cells: name and type.
+    """Return the names and types of the columns of objects and categories of pandas.
 
     Both are public. Categories may be numbers or text, as objects may.
     """
@@ -314,7 +314,7 @@ def rows_of_numbers(X: Iterable[Any]) -> tuple[Floats | None, bool]:
 
 
 def object_rows(X: Iterable[Any]) -> NDArray[np.object_] | None:
-    """Return a list of rows, or of cells, as an array of the cells as they are.
+    """Return a list of rows, or of cells, as an array of objects: the same cells.
 
     None if the rows have different shapes, or some are none.
     """
@@ -372,7 +372,7 @@ def _listed_cells(cells: Any) -> list[Any]:
 
 
 def _array_values(array: NDArray) -> tuple[Floats, bool]:
-    """Return an array as float64, NaN for what is missing or no number, and if any is none."""
+    """Return an array as float64, and whether any cell is no number; such cells are NaN."""
     if isinstance(array, np.ma.MaskedArray):
         array = np.ma.filled(array.astype(object), None)
     array = np.asarray(array)  # of a subclass, whose own code does not run then
@@ -392,7 +392,7 @@ def _objects(cells: list[Any]) -> tuple[Floats, bool]:
 
 
 def _column_values(column: Any) -> tuple[Floats, bool]:
-    """Return a column of any library as float64, NaN for what is missing or no number."""
+    """Return a column of any library as float64, as `_array_values`."""
     if isinstance(column, np.ndarray):
         return _array_values(column)
     arrow = hasattr(column, "to_pylist")
@@ -473,10 +473,10 @@ def to_float(block: Any) -> tuple[Floats | None, str]:
 
 
 def as_table(values: Floats, like: Any) -> Any:
-    """Return float rows as a pandas or polars table with the columns of another, or as they are.
+    """Return float rows as a pandas or polars table with the columns of `like`, or unchanged.
 
-    Nothing else of the other table is taken over: neither its index, which counts private rows, nor
-    the types of its columns, which may be decided by all rows.
+    Nothing else is taken from `like`: neither its index, which counts private rows, nor the types
+    of its columns, which all rows may have decided.
     """
     if is_frame(like):
         return type(like)(values, columns=list(like.columns))
@@ -486,9 +486,9 @@ def as_table(values: Floats, like: Any) -> Any:
 
 
 def table_of(columns: dict[str, list[Any]], like: Any) -> Any:
-    """Return public columns as a table of the kind of another; of pandas, where that is no choice.
+    """Return public columns as a table of the kind of `like`, else of pandas.
 
-    A dict of lists for a dict, and where pandas is not installed.
+    A dict of lists for a dict, and if pandas is not installed.
     """
     if isinstance(like, dict):
         return columns

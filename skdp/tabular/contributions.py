@@ -100,7 +100,7 @@ def term_width(term: KeyTerm) -> int:
 
 
 def bounded(sums: Ints, rows: Ints, max_rows: int) -> Ints:
-    """Return sums over `rows` rows, times max_rows / rows where there are more, rounded down.
+    """Return sums over `rows` rows, times max_rows / rows if that is below 1, rounded down.
 
     For sums in [0, rows top] the result is in [0, min(rows, max_rows) top].
     """

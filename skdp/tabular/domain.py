@@ -201,7 +201,7 @@ class Bins:
         return codes, ~known
 
     def read(self, cells: Any) -> NDArray[np.float64]:
-        """Return cells of a column as the edges are: NaN for what is none such.
+        """Return cells of a column in the unit of the edges; NaN for cells of other kinds.
 
         Parameters
         ----------
@@ -316,7 +316,7 @@ CLIP, REFUSE = "clip", "refuse"
 
 
 class _Numbers:
-    """A numeric column in the cells of `Bins`, and the cell of what is no number."""
+    """A column of numbers in `Bins`, and the bin that takes cells that are no numbers."""
 
     def __init__(self, bins: Bins, other: Any, has_other: bool, name: str) -> None:
         self.bins = bins
@@ -555,7 +555,7 @@ class Domain:
         return (self.names, self.outside, columns)
 
     def _check_kinds(self, kinds: Sequence[str], labels: Sequence[Any], *, table: bool) -> None:
-        """Refuse columns whose types, which are public, cannot be what the domain says.
+        """Refuse columns whose (public) types contradict the domain.
 
         `kinds` are from `skdp.tabular.containers.kind_of`; in a `table` each column has its own.
         """

@@ -429,7 +429,7 @@ class SpillError(SourceError):
 
 
 class _Columns(Mapping[str, NDArray[np.float64]]):
-    """Columns of numbers in files, each read when it is asked for."""
+    """Columns of numbers in files; a column is read at each access."""
 
     def __init__(self, path: Path, names: list[str]) -> None:
         self._path, self._names = path, names

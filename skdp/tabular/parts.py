@@ -195,7 +195,7 @@ class FoldTask:
         return self.form.reads
 
     def with_image(self) -> FoldTask:
-        """Return the task with what is compared on another machine."""
+        """Return the task with versions and image, which another machine compares with its own."""
         return replace(self, image=self._image(), versions=_versions())
 
     def _image(self) -> str:

@@ -101,7 +101,7 @@ class OpaqueForm(Form):
 
 
 def _in_pandas(table: Any) -> Any:
-    """Return a table of Arrow as one of pandas, others as they are."""
+    """Return an Arrow table in pandas; other tables unchanged."""
     return table.to_pandas() if hasattr(table, "column_names") else table
 
 
@@ -166,7 +166,7 @@ def dealt_rows(X: Any, y: Any = None) -> DealtRows:
 
 
 class WholeUnits:
-    """A table whose rows are units; made of rows of any content and the unit's id of each.
+    """A table whose rows are units, made from rows of any content and their ids.
 
     How many units there are is private under both relations: a unit may have no row before, or
     after. Errors are those of `check_units`.

@@ -578,7 +578,7 @@ class SparseRows(Rows):
 
     @property
     def head(self) -> NDArray[np.float64]:
-        """The table without rows, for what is public about it."""
+        """An array of no rows with the columns of the table."""
         return np.empty((0, self._X.shape[1]))
 
 

@@ -255,7 +255,7 @@ _FORMATS: dict[str, Callable[[Any, int, int], Any]] = {
 
 
 def _scipy(X: Any) -> Any:
-    """Return a sparse matrix as one of our own in rows; a matrix stays one, an array too."""
+    """Return a sparse matrix or array as a compressed copy of the same kind."""
     if not sparse.issparse(X):
         return X
     own = _own_sparse(X)
@@ -333,7 +333,7 @@ def _is_small_part(arrow: Any, chunk: Any) -> bool:
 
 
 def _rebuilt(chunk: Any, places: int | None = None) -> Any:
-    """Return an array of any type whose buffers are copies; of one without parts, `places` of them.
+    """Return an array of any type whose buffers are copies; with `places`, the first ones only.
 
     By pickle, which follows no offset, and can keep the other buffers where they are.
     """
@@ -346,7 +346,7 @@ def _rebuilt(chunk: Any, places: int | None = None) -> Any:
 
 
 def _copied(arrow: Any, chunk: Any, kind: Any, width: int, more: int = 0) -> Any:
-    """Return an array as one of a type of the same layout, with offsets or indices of its own."""
+    """Return an array in a type of the same layout, with a copy of its offsets or indices."""
     if not len(chunk):
         return chunk
     first, rest = divmod(chunk.offset, 8)  # validity is a bit for each cell

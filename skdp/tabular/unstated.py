@@ -331,7 +331,7 @@ class UncodedRows(CodedRows):
             self._keyed = _keyed_rows(keyed, n, missing=True)
 
     def _numbers(self, j: int, kind: str) -> NDArray[np.float64]:
-        """Return a column's values, NaN for what is missing, infinite or of another kind."""
+        """Return a column's values; NaN for cells that are missing, infinite or of another kind."""
         cells = column_cells(*self._columns[j])
         if kind != NUMBER:
             return as_ticks(cells, kind)
