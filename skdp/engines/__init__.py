@@ -15,17 +15,18 @@ from typing import Any
 
 import numpy as np
 
-from skdp.engines._source import (
+from skdp.engines._workers import Dask, Spark, SparkFiles, Threads, active_session
+from skdp.tabular.sound import sound
+from skdp.tabular.source import (
     ParquetReader,
     Source,
     StreamReader,
     batches_of,
+    check_same,
     itself,
     names_of,
     needed,
 )
-from skdp.engines._workers import Dask, Spark, SparkFiles, Threads, active_session
-from skdp.tabular.sound import sound
 from skdp.user_code import or_raise
 
 __all__ = ["Source", "from_arrays", "from_dask", "from_spark", "from_stream", "read_parquet"]
@@ -53,7 +54,7 @@ def from_arrays(parts: Iterable[Any], *, columns: Any = None) -> Source:
 
     Notes
     -----
-    **Privacy.** Nothing is released.
+    **Privacy.** A source costs nothing; the fit that reads it does.
 
     Examples
     --------
@@ -115,8 +116,8 @@ def read_parquet(paths: Any, *, columns: Any = None, engine: str = "threads") ->
 
     Notes
     -----
-    **Privacy.** Nothing is released. The number of files and of row groups and their names are
-    taken as public, as the names of columns are.
+    **Privacy.** A source costs nothing; the fit that reads it does. The number and the names of
+    files, of row groups and of columns are taken as public.
 
     Examples
     --------
@@ -146,23 +147,10 @@ def read_parquet(paths: Any, *, columns: Any = None, engine: str = "threads") ->
     return Source(tuple(handles), ParquetReader(names), where, tuple(heads), names)
 
 
-def check_same(heads: list[Any], columns: tuple[Any, ...] | None) -> None:
-    """Raise if the last file has other columns than the first: names, order and types."""
-    first, last = heads[0].schema, heads[-1].schema
-    if columns is not None:  # those that are missing are named later
-        known = [name for name in columns if name in first.names and name in last.names]
-        first, last = ([one.field(name).type for name in known] for one in (first, last))
-    if first != last:
-        raise ValueError(
-            "all Parquet files must have the same columns, in one order and of the same types; "
-            "state columns=[...], or write the files anew with one schema"
-        )
-
-
 def _files(paths: Any) -> list[str]:
     """Return the files that paths, folders and patterns name, in order."""
     single = isinstance(paths, str | os.PathLike)
-    found: list[str] = []
+    names: list[str] = []
     for path in map(os.fspath, [paths] if single else paths):
         if os.path.isdir(path):
             files = sorted(glob.glob(os.path.join(glob.escape(path), "*.parquet")))
@@ -172,10 +160,10 @@ def _files(paths: Any) -> list[str]:
             files = sorted(glob.glob(path))
         if not files:
             raise FileNotFoundError(f"no Parquet file at {path!r}")
-        found += files
-    if not found:
+        names += files
+    if not names:
         raise FileNotFoundError("paths must name at least one Parquet file")
-    return found
+    return names
 
 
 def from_stream(open_reader: Callable[[], Any], *, columns: Any = None) -> Source:
@@ -201,9 +189,9 @@ def from_stream(open_reader: Callable[[], Any], *, columns: Any = None) -> Sourc
 
     Notes
     -----
-    **Privacy.** Nothing is released. What is protected is a row of the stream. If the query behind
-    it does not map each row by itself (a join, DISTINCT, LIMIT, a sample, an aggregate), one row of
-    its table may change many rows of the stream.
+    **Privacy.** A source costs nothing; the fit that reads it does. The unit of privacy is a row of
+    the stream. If the query behind it does not map each row by itself (a join, DISTINCT, LIMIT, a
+    sample, an aggregate), one row of its table may change many rows of the stream.
 
     Examples
     --------
@@ -261,9 +249,10 @@ def from_dask(frame: Any) -> Source:
 
     Notes
     -----
-    **Privacy.** Nothing is released. Workers and scheduler see exact totals, which they may spill,
-    log or show on a dashboard: they must be trusted. If earlier steps do not map each row by itself
-    (drop_duplicates, merge, a sample), one row of their table may change many rows of this one.
+    **Privacy.** A source costs nothing; the fit that reads it does. Workers and scheduler see exact
+    totals, which they may spill, log or show on a dashboard: they must be trusted. If earlier steps
+    do not map each row by itself (drop_duplicates, merge, a sample), one row of their table may
+    change many rows of this one.
 
     Examples
     --------
@@ -304,10 +293,10 @@ def from_spark(frame: Any) -> Source:
 
     Notes
     -----
-    **Privacy.** Nothing is released. Executors see exact totals, and shuffle files and spills
-    contain them: executors, and whoever can read these files, must be trusted. If earlier steps do
-    not map each row by itself (dropDuplicates, limit, join, sample), one row of their table may
-    change many rows of this one.
+    **Privacy.** A source costs nothing; the fit that reads it does. Executors see exact totals, and
+    shuffle files and spills contain them: executors, and whoever can read these files, must be
+    trusted. If earlier steps do not map each row by itself (dropDuplicates, limit, join, sample),
+    one row of their table may change many rows of this one.
 
     Examples
     --------

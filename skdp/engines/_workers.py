@@ -26,9 +26,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from skdp._threads import in_threads, usable_cores
-from skdp.engines._source import Part, Task
-
-__all__ = ["Dask", "Spark", "SparkFiles", "Threads", "active_session"]
+from skdp.core.table import added
+from skdp.tabular.parts import FoldTask
+from skdp.tabular.source import Part
 
 _DASK_GROUP = 8  # totals that one dask task adds up
 _SPARK_PARTITIONS = 16  # more of them than this are added up on the workers first
@@ -39,8 +39,8 @@ Totals = list[NDArray]
 Visitor = Callable[[Iterable[Any]], Iterator[Any]]
 
 
-def _sum(task: Task, totals: Iterable[Totals]) -> Totals:
-    return functools.reduce(task.added, totals, task.zero())
+def _sum(task: FoldTask, totals: Iterable[Totals]) -> Totals:
+    return functools.reduce(added, totals, task.zero())
 
 
 class Threads:
@@ -56,7 +56,7 @@ class Threads:
     def __init__(self, most: int | None = None) -> None:
         self.most = most
 
-    def map_add(self, task: Task, parts: Sequence[Part]) -> Totals:
+    def map_add(self, task: FoldTask, parts: Sequence[Part]) -> Totals:
         """Return the sum of ``task(part)`` over the parts; each thread adds up its own."""
         cores = usable_cores() if self.most is None else self.most
         threads = max(1, min(cores, len(parts)))
@@ -66,13 +66,13 @@ class Threads:
             mine = itertools.takewhile(lambda part: not stop.is_set(), waiting)
             return _sum(task, map(task, mine))
 
-        return functools.reduce(task.added, in_threads(work, threads))
+        return functools.reduce(added, in_threads(work, threads))
 
 
 # --- dask -----------------------------------------------------------------------------------------
 
 
-def _visit(task: Task, number: int, handle: Any, wanted: Any) -> Totals:
+def _visit(task: FoldTask, number: int, handle: Any, wanted: Any) -> Totals:
     return task(Part(number, handle, wanted))
 
 
@@ -81,7 +81,7 @@ class Dask:
 
     remote = True
 
-    def map_add(self, task: Task, parts: Sequence[Part]) -> Totals:
+    def map_add(self, task: FoldTask, parts: Sequence[Part]) -> Totals:
         """Return the sum of ``task(part)`` over the parts; what a lost worker did is done again."""
         delayed = import_module("dask").delayed
         public = delayed(task, pure=False)
@@ -115,7 +115,7 @@ class Spark:
     def __init__(self, frame: Any) -> None:
         self.frame = frame
 
-    def map_add(self, task: Task, parts: Sequence[Part]) -> Totals:
+    def map_add(self, task: FoldTask, parts: Sequence[Part]) -> Totals:
         """Return the sum of the totals of all partitions."""
         names = tuple(self.frame.columns) if task.reads is None else task.reads
         # `mapInArrow` does not find columns that have a dot in their name.
@@ -136,7 +136,7 @@ class SparkFiles:
 
     remote = True
 
-    def map_add(self, task: Task, parts: Sequence[Part]) -> Totals:
+    def map_add(self, task: FoldTask, parts: Sequence[Part]) -> Totals:
         """Return the sum of ``task(part)`` over the parts; each Spark task takes some of them."""
         session = active_session()
         cores = session.sparkContext.defaultParallelism
@@ -153,7 +153,7 @@ def active_session() -> Any:
     return session
 
 
-def _collected(frame: Any, task: Task, n: int) -> Totals:
+def _collected(frame: Any, task: FoldTask, n: int) -> Totals:
     """Return the sum of the totals in a frame of n partitions."""
     if n > _SPARK_PARTITIONS:
         frame = frame.repartition(math.isqrt(n)).mapInArrow(_adder(task), _SCHEMA)
@@ -170,7 +170,7 @@ def _batch(totals: Totals) -> Any:
     return arrow.RecordBatch.from_arrays([arrow.array([pickle.dumps(totals)])], names=["totals"])
 
 
-def _visitor(task: Task, parts: Sequence[Part], names: tuple[str, ...]) -> Visitor:
+def _visitor(task: FoldTask, parts: Sequence[Part], names: tuple[str, ...]) -> Visitor:
     """Return the function by which a Python worker reads the batches of its partition."""
     wanted = {part.number: part.wanted for part in parts}
     some = any(rows is not None for rows in wanted.values())
@@ -180,12 +180,12 @@ def _visitor(task: Task, parts: Sequence[Part], names: tuple[str, ...]) -> Visit
         number = import_module("pyspark").TaskContext.get().partitionId()
         renamed = import_module("pyarrow").RecordBatch.from_arrays
         named = (renamed(batch.columns, names=list(names)) for batch in batches)
-        yield _batch(task.over(Part(number, None, wanted.get(number, none)), named))
+        yield _batch(task(Part(number, None, wanted.get(number, none)), named))
 
     return visit
 
 
-def _reader(task: Task, parts: Sequence[Part]) -> Visitor:
+def _reader(task: FoldTask, parts: Sequence[Part]) -> Visitor:
     """Return the function by which a Python worker visits the parts whose numbers it gets."""
 
     def visit(batches: Iterable[Any]) -> Iterator[Any]:
@@ -195,7 +195,7 @@ def _reader(task: Task, parts: Sequence[Part]) -> Visitor:
     return visit
 
 
-def _adder(task: Task) -> Visitor:
+def _adder(task: FoldTask) -> Visitor:
     """Return the function by which a Python worker adds up the totals of several partitions."""
 
     def add(batches: Iterable[Any]) -> Iterator[Any]:

@@ -52,7 +52,7 @@ from skdp.model_selection._pricing import private_parts
 from skdp.model_selection._scorer import PrivateScorer, check_scored, needs_targets, score_in
 from skdp.parameters import Integers, Reals, Table, naming
 from skdp.queries import BaseRun, BestOfRuns, Repeats, base_level
-from skdp.tabular import check_labels, dealt_rows, is_listed, whole_units
+from skdp.tabular import WholeUnits, check_labels, dealt_rows, is_listed
 
 _MOST_CANDIDATES = 10**5  # each is checked before the charge
 _RUNS_A_CANDIDATE, _FEWEST_RUNS, _MOST_RUNS = 2, 10, 100
@@ -280,7 +280,7 @@ class PrivateSearch(MetaEstimatorMixin, PrivateMixin, BaseEstimator, ABC):
                 # The relation of units: that of rows (`_adjacency`) counts rows as private.
                 relation, name = self._context().adjacency, type(self).__name__
                 options: Any = {"unit_name": unit, "estimator": name, "adjacency": relation}
-                rows = whole_units(X, y, groups, **options)
+                rows = WholeUnits(X, y, groups, **options)
             query = BestOfRuns(
                 UserFunction(self._fit_run(candidates, is_listed(y))),
                 UserFunction(self._score_run(metric, bounds, base, max_rows)),

@@ -193,21 +193,21 @@ def _learned_bins(
     bounds = LearnedBounds(n=max(n, 1.0), audit=False, spare=0.25 / n_bins)
     box = answer(bounds, BOUNDS, "bounds")
     low, high = float(box.low[0]), float(box.high[0])
-    if plan.whole:
+    if plan.integer:
         low, high = float(math.floor(low)), float(math.ceil(high))
     if not low < high:
         low, high = low - 1.0, low + 1.0
     levels = [(k + 1) / n_bins for k in range(n_bins - 1)]
-    if plan.whole and high - low < 2 * n_bins and max(-low, high) < _EXACT:
+    if plan.integer and high - low < 2 * n_bins and max(-low, high) < _EXACT:
         bins = Bins(np.arange(low, high + 2) - 0.5, integer=True, missing=plan.missing)
         return bins, range_of(box, None, plan)
-    query = Quantiles(Box([low], [high]), levels, 1.0 if plan.whole else None)
+    query = Quantiles(Box([low], [high]), levels, 1.0 if plan.integer else None)
     quantiles = answer(query, 1 - BOUNDS - MISSING, "quantiles").value[0]
-    edges = edges_of(low, high, quantiles, whole=plan.whole)
+    edges = edges_of(low, high, quantiles, whole=plan.integer)
     if plan.kind != NUMBER:
         bins = ticks_between(edges, plan)
     else:
-        bins = Bins(edges, integer=plan.whole, missing=plan.missing)
+        bins = Bins(edges, integer=plan.integer, missing=plan.missing)
     return bins, range_of(box, quantiles, plan)
 
 

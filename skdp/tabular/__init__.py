@@ -45,7 +45,7 @@ if TYPE_CHECKING:
         with_weights,
     )
     from skdp.tabular.parts import ONE_PLACE, refuse_parts
-    from skdp.tabular.records import WholeUnits, dealt_rows, opaque_rows, split_by_key, whole_units
+    from skdp.tabular.records import WholeUnits, dealt_rows, opaque_rows, split_by_key
     from skdp.tabular.rows import (
         Rows,
         as_dense,
@@ -99,7 +99,7 @@ else:
                 "check_with_target label_codes with_weights"
             ),
             "parts": "ONE_PLACE refuse_parts",
-            "records": "WholeUnits dealt_rows opaque_rows split_by_key whole_units",
+            "records": "WholeUnits dealt_rows opaque_rows split_by_key",
             "rows": (
                 "Rows as_dense check_marks check_public_array check_rows check_samples "
                 "check_sparse check_table dense_blocks"
@@ -126,6 +126,6 @@ __all__ = [
     "identity", "is_listed", "is_missing", "is_parts", "keeps_types", "key_order", "label_codes",
     "name_of_ids", "never_held", "opaque_rows", "public_codes", "read_cell", "refuse_parts",
     "shown_key", "split_by_key", "stand_in", "stated_columns", "stated_type", "table_of",
-    "table_schema", "target_column", "type_name", "whole_units", "with_types", "with_weights",
+    "table_schema", "target_column", "type_name", "with_types", "with_weights",
     "without_column",
 ]  # fmt: skip

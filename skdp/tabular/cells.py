@@ -1,8 +1,8 @@
-"""One cell of a table: read as a number that is added up, or as a value that is compared.
+"""One cell of a table: a number to add up, or a value to compare.
 
-Both rules look at one cell alone and never run code of its own class, so no cell decides what
-another one is read as. (numpy and pandas would find a common type for all cells: one cell of text
-turns the numbers beside it into text.)
+Both rules look at one cell alone and never run code of its own class, so no cell changes the value
+of another. (numpy and pandas would choose a common type for all cells: one cell of text turns the
+numbers of its column into text.)
 
 **As a number** (`number`): a bool, an int, a float or a real scalar of numpy (subclasses are read
 as their base), a `Decimal`, a `Fraction`, or an array of no dimensions. A missing cell (None, NaN,
@@ -44,28 +44,6 @@ from numpy.typing import NDArray
 from skdp.core.query import reviewed
 from skdp.user_code import no_restart, run_isolated
 
-__all__ = [
-    "MISSING",
-    "Interval",
-    "cell_key",
-    "compared",
-    "date_of_days",
-    "duration",
-    "exact_number",
-    "family",
-    "id_of",
-    "identity",
-    "is_missing",
-    "key_order",
-    "number",
-    "numbers",
-    "read_cell",
-    "stands_for_nothing",
-    "ticks",
-    "timestamp",
-    "words_of",
-]
-
 Floats = NDArray[np.float64]
 
 # --- as numbers ---------------------------------------------------------------------------------
@@ -78,7 +56,7 @@ _NUMPY_NUMBERS = (
 PLAIN_NUMBERS = frozenset({bool, int, float, *_NUMPY_NUMBERS})
 
 
-def _nearest(value: int | fractions.Fraction) -> float:
+def nearest(value: int | fractions.Fraction) -> float:
     """Return an integer or fraction of any size as a float: infinity beyond the largest."""
     try:
         return float(value)
@@ -109,7 +87,7 @@ _MASKED: type = type(np.ma.masked)
 _NUMBERS: dict[type, Callable[[Any], float | None]] = {
     **{kind: kind.__float__ for kind in _NUMPY_NUMBERS},
     float: float.__float__,
-    int: lambda cell: _nearest(int.__int__(cell)),
+    int: lambda cell: nearest(int.__int__(cell)),
     decimal.Decimal: _decimal_number,
     np.datetime64: _no_time,
     np.timedelta64: _no_time,
@@ -130,7 +108,7 @@ def number(cell: Any) -> float | None:
     if is_missing(cell):
         return math.nan
     if type(cell) is fractions.Fraction:
-        return _nearest(cell)
+        return nearest(cell)
     # By what it inherits, and not by its own methods, which it may have overridden.
     for base in type(cell).__mro__:
         if (read := _NUMBERS.get(base)) is not None:
@@ -141,16 +119,16 @@ def number(cell: Any) -> float | None:
 def numbers(cells: Iterable[Any]) -> tuple[Floats, bool]:
     """Return cells as float64, each by itself, and whether any of them is no number.
 
-    What is missing or no number is NaN. Call it within `suppress_warnings` and `interruptible`.
+    A cell that is missing or no number is NaN. To be called within `reading`.
     """
     items = cells if isinstance(cells, list) else list(cells)
     with np.errstate(all="ignore"):  # a long double beyond the range is infinite
         fast: Floats | None = run_isolated(lambda: _at_once(items), None, no_restart)
         if fast is not None:
             return fast, False
-        found = [run_isolated(functools.partial(number, cell), None, no_restart) for cell in items]
-    values = np.array([math.nan if v is None else v for v in found], dtype=np.float64)
-    return values, None in found
+        read = [run_isolated(functools.partial(number, cell), None, no_restart) for cell in items]
+    values = np.array([math.nan if v is None else v for v in read], dtype=np.float64)
+    return values, None in read
 
 
 def _at_once(items: list[Any]) -> Floats | None:
@@ -170,7 +148,7 @@ NANOSECONDS = {
     "ms": 10**6, "us": 1000, "ns": 1,
 }  # fmt: skip
 _DAYS = (datetime.date.min - _EPOCH).days, (datetime.date.max - _EPOCH).days
-# Of a number. One of more is missing: Python shows none if its user says so, of 640 digits or more.
+# A number of more digits is missing: users may forbid Python to show one of 640 digits or more.
 _DIGITS, _BITS = 600, 2_000
 _CONTEXT = decimal.Context(prec=2 * _DIGITS)  # so that trailing zeros go, and nothing else
 _FAMILIES: dict[type, str] = {
@@ -195,20 +173,20 @@ _CLOSED = ("left", "right", "both", "neither")
 
 
 def read_cell(cell: Any) -> Any:
-    """Return the value of a cell, None if it is missing; see the module's rule."""
+    """Return the value of a cell by the module's rule, None if it is missing."""
     if type(cell) is str:
         return cell
     return run_isolated(functools.partial(_read, cell), None, no_restart)
 
 
 def stands_for_nothing(cell: Any) -> bool:
-    """Say whether a cell is missing, NaN and NaT included, and not of a type that has no value."""
+    """Say whether a cell is missing (NaN and NaT too), and not just of an unknown type."""
     near = run_isolated(functools.partial(number, cell), None, no_restart)
     return near is not None and near != near
 
 
 def id_of(value: Any) -> Any:
-    """Return what an id, as `read_cell` has read it, is compared by."""
+    """Return the comparable form of an id that `read_cell` has read."""
     kind = type(value)
     if kind is bool:
         return int(value)
@@ -261,26 +239,17 @@ def exact_number(value: Any) -> Any:
     if type(value) is fractions.Fraction:
         if max(value.numerator.bit_length(), value.denominator.bit_length()) > _BITS:
             return None
-        return value.numerator if value.denominator == 1 else _near(value)
+        if value.denominator == 1:
+            return value.numerator
+        near = nearest(value)
+        return near if near == value else value
     return value if value.bit_length() <= _BITS else None
-
-
-def _near(value: fractions.Fraction) -> Any:
-    try:
-        near = float(value)
-    except OverflowError:
-        return value
-    return near if near == value else value
 
 
 def _of_float(cell: Any) -> Any:
     near = float(cell)
     # A longer float than Python's may lie between two of them: it would be taken for another.
     return exact_number(near) if near == cell else None
-
-
-def _of_decimal(cell: Any) -> Any:
-    return exact_number(decimal.Decimal(cell))
 
 
 def _of_numpy_date(cell: Any) -> Any:
@@ -290,10 +259,6 @@ def _of_numpy_date(cell: Any) -> Any:
             return None
         return date_of_days(int(days.astype(np.int64)))
     return timestamp(ticks(cell))
-
-
-def _of_date(cell: Any) -> Any:
-    return datetime.date(cell.year, cell.month, cell.day)
 
 
 def _of_time(cell: Any) -> Any:
@@ -310,12 +275,12 @@ _READERS: dict[type, Any] = {
     np.integer: int,
     float: lambda cell: exact_number(float.__float__(cell)),
     np.floating: _of_float,
-    decimal.Decimal: _of_decimal,
+    decimal.Decimal: lambda cell: exact_number(decimal.Decimal(cell)),
     fractions.Fraction: lambda cell: (
         exact_number(cell) if type(cell) is fractions.Fraction else None
     ),
     datetime.datetime: lambda cell: timestamp(ticks(cell)),
-    datetime.date: _of_date,
+    datetime.date: lambda cell: datetime.date(cell.year, cell.month, cell.day),
     datetime.time: _of_time,
     datetime.timedelta: lambda cell: duration(ticks(cell)),
     np.datetime64: _of_numpy_date,
@@ -329,7 +294,7 @@ _READERS: dict[type, Any] = {
 
 
 def ticks(value: Any) -> int | None:
-    """Return nanoseconds since 1970 (of UTC, where there is a zone), or of a duration.
+    """Return the nanoseconds of a duration, or since 1970 (in UTC, if there is a zone).
 
     None for NaT, and for numpy's units that are no number of nanoseconds.
     """
@@ -347,27 +312,27 @@ def ticks(value: Any) -> int | None:
 
 
 def timestamp(nanoseconds: int | None) -> np.datetime64 | None:
-    """Return the timestamp so many nanoseconds after 1970; None beyond 290,000 years."""
+    """Return the timestamp of nanoseconds since 1970; None beyond 290,000 years."""
     return _of_ticks(np.datetime64, nanoseconds)
 
 
 def duration(nanoseconds: int | None) -> np.timedelta64 | None:
-    """Return a duration of so many nanoseconds; None beyond 290,000 years."""
+    """Return the duration of nanoseconds; None beyond 290,000 years."""
     return _of_ticks(np.timedelta64, nanoseconds)
 
 
 def _of_ticks(kind: Any, nanoseconds: int | None) -> Any:
-    """Return microseconds; nanoseconds where there are any."""
+    """Return a time in microseconds, or in nanoseconds if microseconds cannot hold it."""
     if nanoseconds is None:
         return None
-    whole, rest = divmod(nanoseconds, 1000)
+    microseconds, rest = divmod(nanoseconds, 1000)
     if rest:
         return kind(nanoseconds, "ns") if abs(nanoseconds) < 2**63 else None
-    return kind(whole, "us") if abs(whole) <= _MICROSECONDS else None
+    return kind(microseconds, "us") if abs(microseconds) <= _MICROSECONDS else None
 
 
 def date_of_days(days: int) -> datetime.date | np.datetime64:
-    """Return the date so many days after 1970."""
+    """Return the date of days since 1970."""
     if _DAYS[0] <= days <= _DAYS[1]:
         return _EPOCH + datetime.timedelta(days)
     return np.datetime64(days, "D")
@@ -391,7 +356,7 @@ def cell_key(cell: Any) -> tuple[str, Any] | None:
         return MISSING if stands_for_nothing(cell) else None
     kind = type(value)
     if kind is int and abs(value) >= _LARGEST:
-        value = _nearest(value)
+        value = nearest(value)
         return ("number", value) if value == read_cell(cell) else None
     if kind in (int, str, bool) or (kind is float and math.isfinite(value)):
         return family(value), value
@@ -406,15 +371,15 @@ def family(value: Any) -> str:
 
 
 def compared(value: Any) -> Any:
-    """Return what classes and categories are compared by: True is 1, a date is its midnight."""
-    found = family(value)
-    if found in ("date", "timestamp"):
+    """Return the comparable form of a class or category: True is 1, a date is its midnight."""
+    kind = family(value)
+    if kind in ("date", "timestamp"):
         return "moment", ticks(value)
-    return ("span", ticks(value)) if found == "duration" else value
+    return ("span", ticks(value)) if kind == "duration" else value
 
 
 def identity(value: Any) -> Any:
-    """Return what a value, or a tuple of them, is compared by: True is another key than 1."""
+    """Return the comparable form of a key, or of a tuple of keys: True is another key than 1."""
     if type(value) is tuple:
         return tuple(map(identity, value))
     if type(value) is Interval:
@@ -423,7 +388,7 @@ def identity(value: Any) -> Any:
 
 
 def key_order(key: Any) -> Any:
-    """Return by what keys are sorted: numbers, then others by type and value, then missing."""
+    """Return the sort order of a key: numbers, then others by type and value, then missing."""
     if isinstance(key, tuple):
         return tuple(key_order(part) for part in key)
     if key is None:
@@ -431,16 +396,16 @@ def key_order(key: Any) -> Any:
     kind = type(key)
     if isinstance(key, bool | int | float | decimal.Decimal | fractions.Fraction):
         return (0, "", key, kind.__name__)
-    found = family(key)
-    if found in ("date", "timestamp", "duration"):
-        return (1, found, ticks(key), "")
-    if found == "interval":
-        return (1, found, (key_order(key.left), key_order(key.right)), key.closed)
-    return (1, found, key, "")
+    own = family(key)
+    if own in ("date", "timestamp", "duration"):
+        return (1, own, ticks(key), "")
+    if own == "interval":
+        return (1, own, (key_order(key.left), key_order(key.right)), key.closed)
+    return (1, own, key, "")
 
 
 def words_of(values: Sequence[Any]) -> NDArray[np.uint64]:
-    """Return a 64-bit hash of each value, in which no other value has a part."""
+    """Return a 64-bit hash of each value, by itself."""
     return np.array(list(map(_word, values)), dtype=np.uint64)
 
 

@@ -1,14 +1,15 @@
-"""Private tables of cells of any types as codes: of a public domain, or of a model's outcomes.
+"""Private tables as codes: of a public domain, or of a model's outcomes.
 
-`check_coded` codes a private table by a `Domain`, once, before any charge. After it no reader of
-the rows can fail. The codes of a row depend on that row only, and are in range. Cells outside of
-the domain are moved to a declared value, or the table is refused, as the domain says: refusing
-shows that there is such a cell, and nothing else. Proofs: workloads.md.
+`check_coded` codes a private table by a `Domain`, once, before any charge. After it, reading the
+rows cannot fail. The codes of a row are in range and depend on that row only. A cell outside of the
+domain is moved to a declared value, or the table is refused, as the domain says. A refusal shows
+only that there is such a cell. Proofs: workloads.md.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, field
 from typing import Any, Self
 from weakref import WeakKeyDictionary
 
@@ -20,11 +21,9 @@ from skdp.tabular.containers import is_parts, kind_of
 from skdp.tabular.domain import REFUSE, Bins, Domain
 from skdp.tabular.encoding import Schema, _column_part, table_schema
 from skdp.tabular.labels import _NOT_FINITE, _OTHER_LENGTH, check_labels, label_column
-from skdp.tabular.parts import _NO_ROWS, ONE_PLACE, Form, checked_parts, heads_of, refuse_parts
+from skdp.tabular.parts import NO_ROWS, ONE_PLACE, Form, checked_parts, heads_of, refuse_parts
 from skdp.tabular.rows import Rows
 from skdp.user_code import interruptible, suppress_warnings
-
-__all__ = ["CodedRows", "check_coded", "check_coded_target", "public_codes", "target_column"]
 
 _OUTSIDE = (
     "X has values outside of the stated domain, which refuses them; with outside='clip' they are "
@@ -38,7 +37,7 @@ class CodedRows(Rows):
     def __init__(self, codes: NDArray, sizes: tuple[int, ...]) -> None:
         super().__init__(codes)
         self.sizes = sizes
-        # What a query has counted, for its next release; as private as the rows.
+        # Results that a query keeps for its next release; as private as the rows.
         self.kept: WeakKeyDictionary[Any, Any] = WeakKeyDictionary()
 
     def keep(self, positions: NDArray[np.intp]) -> Self:
@@ -55,37 +54,20 @@ class CodedRows(Rows):
 def check_coded(
     X: Any, domain: Domain, *, estimator: str, allow_empty: bool = False, one_place: str = ONE_PLACE
 ) -> Any:
-    """Code a private table of any types by a public domain, once.
+    """Return a private table of any types, in memory or in parts, as codes of a public domain.
 
-    Guarantee: a row's codes depend on that row only; after it returns reading cannot fail. Error
-    texts are fixed and quote no cell.
-
-    Parameters
-    ----------
-    X : array-like, pandas, polars or pyarrow table of shape (n_samples, n_columns)
-    domain : Domain
-    estimator : str
-        Name for error messages.
-    allow_empty : bool, default=False
-    one_place : str
-        As of `check_rows`.
-
-    Returns
-    -------
-    rows : CodedRows
-
-    Raises
-    ------
-    TypeError, ValueError
-        If X is no table of the domain's columns, or (``outside="refuse"``) has a cell outside.
+    Guarantee: the codes of a row depend on that row only; after it returns reading cannot fail.
+    Error texts are fixed and quote no cell: X is no table of the domain's columns, or has a cell
+    outside of a domain that refuses it.
     """
     if is_parts(X):
         refuse_parts(X, estimator, one_place)
         columns, heads = heads_of(X)
         for head in heads:
             _check_schema(table_schema(head, estimator=estimator)[1], domain, estimator)
-        form, sizes = CodedForm(columns, domain.n_columns, domain), tuple(domain.sizes)
-        return checked_parts(X, form, heads[0], allow_empty=allow_empty, sizes=sizes)
+        problems = ((ValueError, _OUTSIDE),)
+        form = CodedForm(columns, domain.n_columns, problems, read="codes", domain=domain)
+        return checked_parts(X, form, heads[0], allow_empty=allow_empty, sizes=domain.sizes)
     codes = public_codes(X, domain, estimator=estimator, allow_empty=allow_empty)
     return CodedRows(codes, domain.sizes)
 
@@ -93,33 +75,17 @@ def check_coded(
 def check_coded_target(
     X: Any, y: Any, domain: Domain, target: int, *, estimator: str, allow_empty: bool = False
 ) -> CodedRows:
-    """Code a private table and its targets, a column of its own, by a public domain of both.
+    """Return a private table and its targets as codes of a public domain of both.
 
-    Guarantee: as `check_coded`; the codes of a row and of its target depend on these only.
-
-    Parameters
-    ----------
-    X : array-like, pandas, polars or pyarrow table of shape (n_samples, n_columns - 1)
-    y : array-like of shape (n_samples,)
-    domain : Domain
-    target : int
-        The position of the targets' column in it.
-    estimator : str
-        Name for error messages.
-    allow_empty : bool, default=False
-
-    Raises
-    ------
-    TypeError, ValueError
-        As `check_coded`, or if y is no sequence of one cell a row.
+    `target` is the position of the targets' column in the domain. Guarantee: as `check_coded`.
     """
     others = [j for j in range(domain.n_columns) if j != target]
     options: dict[str, Any] = {"estimator": estimator, "allow_empty": allow_empty}
     codes = public_codes(X, domain.of(others), **options)
     column = target_column(y, len(codes), estimator)
     of_target = public_codes(column, domain.of([target], named=False), **options)
-    both = np.insert(codes.astype(np.uint16), target, of_target[:, 0], axis=1)
-    return CodedRows(both, domain.sizes)
+    codes = np.insert(codes.astype(np.uint16), target, of_target[:, 0], axis=1)
+    return CodedRows(codes, domain.sizes)
 
 
 def target_column(y: Any, n: int, estimator: str) -> NDArray:
@@ -139,11 +105,11 @@ def public_codes(X: Any, domain: Domain, *, estimator: str, allow_empty: bool = 
     X, schema = table_schema(X, estimator=estimator)
     _check_schema(schema, domain, estimator)
     if X.shape[0] == 0 and not allow_empty:
-        raise ValueError(_NO_ROWS)
-    coded, strange = _coded(X, domain)
-    if strange and domain.outside == REFUSE:
+        raise ValueError(NO_ROWS)
+    codes, outside = coded_columns([(X, j) for j in range(domain.n_columns)], domain)
+    if outside and domain.outside == REFUSE:
         raise ValueError(_OUTSIDE)
-    return coded
+    return codes
 
 
 def _check_schema(schema: Schema, domain: Domain, estimator: str) -> None:
@@ -159,111 +125,85 @@ def _check_schema(schema: Schema, domain: Domain, estimator: str) -> None:
         )
     labels = domain.names or schema.names or range(domain.n_columns)
     domain._check_kinds(
-        [kind_of(one, schema.container) for one in schema.types],
+        [kind_of(dtype, schema.container) for dtype in schema.types],
         list(labels),
         table=schema.container != "numpy",
     )
 
 
-def _coded(X: Any, domain: Domain) -> tuple[NDArray, bool]:
-    """Return the codes of a table, and whether a cell is outside of the domain."""
-    n = X.shape[0]
-    largest = max(domain.sizes)
-    coded = np.zeros((n, domain.n_columns), dtype=np.uint8 if largest <= 2**8 else np.uint16)
-    step = 2**16
-    strange = False
+def coded_columns(columns: Sequence[tuple[Any, int]], domain: Domain) -> tuple[NDArray, bool]:
+    """Return the codes of columns (table, position), and whether a cell is outside the domain."""
+    n = int(columns[0][0].shape[0])
+    codes: NDArray = np.zeros((n, domain.n_columns), dtype=_code_type(domain.sizes))
+    step, is_outside = 2**16, False
     with suppress_warnings(), interruptible():  # a cell's own conversion may warn, or raise
-        for j in range(domain.n_columns):
+        for j, (table, position) in enumerate(columns):
             for start in range(0, n, step):
-                cells = _column_part(X, j, start, min(start + step, n))
-                codes, outside = domain.codes(j, cells)
-                coded[start : start + step, j] = codes
-                strange |= bool(outside.any())
-    return coded, strange
+                cells = _column_part(table, position, start, min(start + step, n))
+                codes[start : start + step, j], outside = domain.codes(j, cells)
+                is_outside |= bool(outside.any())
+    return codes, is_outside
+
+
+def _code_type(sizes: Sequence[int]) -> type:
+    return np.uint8 if max(sizes) <= 2**8 else np.uint16
 
 
 @dataclass(frozen=True)
 class CodedForm(Form):
     """Batches as rows of codes of a domain."""
 
-    domain: Domain
-
-    @property
-    def problems(self) -> tuple[tuple[type[Exception], str], ...]:
-        """That of a cell outside of a domain that refuses it."""
-        return ((ValueError, _OUTSIDE),)
-
-    @property
-    def read(self) -> str:
-        """The method of the rows that returns all that is private about them."""
-        return "codes"
-
-    def rows(self, batch: Any) -> CodedRows:
-        """Return the rows of a batch."""
-        return self.check(batch)[0]
+    domain: Domain = field(kw_only=True)
 
     def check(self, batch: Any) -> tuple[CodedRows, set[int]]:
         """Return the rows of a batch, and whether a cell is refused."""
-        codes, strange = _coded(self.chosen(batch), self.domain)
-        refused = strange and self.domain.outside == REFUSE
+        X = self.sides(batch)[0]
+        codes, outside = coded_columns([(X, j) for j in range(self.n_columns)], self.domain)
+        refused = outside and self.domain.outside == REFUSE
         return CodedRows(codes, self.domain.sizes), {0} if refused else set()
 
 
 # --- outcomes of a public model ---------------------------------------------------------------
 
-# What is known of a row is decided by its own pair: the codes of two labels and whether they are
-# one, the code of a label and the cell of a score, or a number and how far its prediction is from
-# it. How many rows there are is taken as private, so that they may be a selection.
+# The row of an outcome depends on its own pair only: codes of both labels and whether they are
+# equal, the code of a label and the bin of a score, or a number and its prediction error. The
+# number of rows is taken as private, so that they may be a selection.
 
-_FARTHEST = 1e100  # of a number: its square is finite
+_FARTHEST = 1e100  # numbers are clipped here, so that their squares are finite
 
 
 def check_outcomes(y_true: Any, y_pred: Any, *, estimator: str, classes: NDArray) -> CodedRows:
-    """Return rows of three codes: the true class, the predicted one, and whether they are one.
+    """Return rows of three codes: the true class, the predicted class, and whether they are equal.
 
-    A label that is none of the classes has the code behind the last one; it equals nothing.
-
-    Parameters
-    ----------
-    y_true, y_pred : array-like of shape (n_samples,)
-    estimator : str
-        Name for error messages.
-    classes : ndarray of shape (n_classes,)
-        Public, sorted.
-
-    Raises
-    ------
-    TypeError, ValueError
-        With a fixed text, if they have different lengths or other than one dimension, or a label is
-        missing, or their public type is none that the classes have.
+    A label that is not among the classes (public, sorted) has the code behind the last one, and
+    equals no label. Errors are those of `check_labels`, and different lengths.
     """
     true = _codes(y_true, classes, estimator, "y_true")
     predicted = _codes(y_pred, classes, estimator, "y_pred")
     _same_length(true, predicted, "y_pred")
     size = len(classes)
     right = (true == predicted) & (true < size)
-    return _coded_columns([true, predicted, right], (size + 1, size + 1, 2))
+    return _outcomes([true, predicted, right], (size + 1, size + 1, 2))
 
 
 def check_scores(
     y_true: Any, y_score: Any, *, estimator: str, classes: NDArray, bins: Bins
 ) -> CodedRows:
-    """Return rows of two codes: the class, and the cell of the score.
+    """Return rows of two codes: the class, and the bin of the score, as `check_outcomes`.
 
-    A score beyond the edges is in the nearest cell. Parameters and errors as `check_outcomes`; a
-    score that is no finite number is refused.
+    A score beyond the edges is in the nearest bin; one that is no finite number is refused.
     """
     true = _codes(y_true, classes, estimator, "y_true")
     scores = _numbers(y_score, estimator, "y_score")
     _same_length(true, scores, "y_score")
     cells, _ = bins.codes(scores)
-    return _coded_columns([true, cells], (len(classes) + 1, bins.size))
+    return _outcomes([true, cells], (len(classes) + 1, bins.size))
 
 
 def check_errors(y_true: Any, y_pred: Any, *, estimator: str, targets: bool) -> Rows:
-    """Return rows of how far a prediction is from its number; with `targets` that number first.
+    """Return rows of absolute prediction errors, with `targets` behind the true number.
 
-    Numbers beyond 1e100 count as that. Errors as `check_outcomes`.
+    Numbers are clipped to 1e100. Errors as `check_outcomes`.
     """
     true = _numbers(y_true, estimator, "y_true")
     predicted = _numbers(y_pred, estimator, "y_pred")
@@ -281,8 +221,8 @@ def _codes(labels: Any, classes: NDArray, estimator: str, name: str) -> NDArray[
 
 def _numbers(numbers: Any, estimator: str, name: str) -> NDArray[np.float64]:
     refuse_parts(numbers, estimator, ONE_PLACE, name=name)
-    found, _ = check_labels(numbers, None, estimator=estimator, name=name)
-    return np.clip(found, -_FARTHEST, _FARTHEST)
+    values, _ = check_labels(numbers, None, estimator=estimator, name=name)
+    return np.clip(values, -_FARTHEST, _FARTHEST)
 
 
 def _same_length(first: NDArray, second: NDArray, name: str) -> None:
@@ -290,8 +230,7 @@ def _same_length(first: NDArray, second: NDArray, name: str) -> None:
         raise ValueError(_OTHER_LENGTH.format(y=name).replace("X and", "y_true and"))
 
 
-def _coded_columns(columns: list[NDArray], sizes: tuple[int, ...]) -> CodedRows:
-    kind = np.uint8 if max(sizes) <= 2**8 else np.uint16
-    rows = CodedRows(np.column_stack(columns).astype(kind), sizes)
+def _outcomes(columns: list[NDArray], sizes: tuple[int, ...]) -> CodedRows:
+    rows = CodedRows(np.column_stack(columns).astype(_code_type(sizes)), sizes)
     rows.filtered = True
     return rows

@@ -1,12 +1,12 @@
-"""Columns of ids, keys and numbers: their declared types, and their cells by these types.
+"""Columns of ids, keys and numbers: their declared types and values.
 
-The type of a column comes from its dtype, its Arrow type, its type in a database, or from the
-caller (``types={"k": "text"}``). No cell decides it. Columns of objects and of categories are of
-the type "any": each cell is what `skdp.tabular.cells.read_cell` reads. In a column of another type
-each cell is a value of that type or is missing, by itself, and no cell raises.
+The type of a column is its dtype, its Arrow type, its type in a database, or is stated by the
+caller (``types={"k": "text"}``). No cell decides it. Columns of objects and of categories have the
+type "any": each cell is read by `skdp.tabular.cells.read_cell`. In a column of another type each
+cell is a value of that type or is missing, by itself, and no cell raises.
 
 Texts are equal if their bytes are, whatever the collation of a database. Dates and timestamps that
-are infinite, or that 64 bits cannot count in microseconds, are missing.
+are infinite, or too far from 1970 for 64 bits of microseconds, are missing.
 """
 
 from __future__ import annotations
@@ -52,53 +52,22 @@ from skdp.tabular.containers import (
 )
 from skdp.user_code import no_restart, run_isolated
 
-__all__ = [
-    "STATED_TYPES",
-    "ColumnType",
-    "as_they_come",
-    "coded",
-    "coded_ids",
-    "column_of_values",
-    "flat_array",
-    "flat_column",
-    "numbers_of",
-    "places_by",
-    "readable_type",
-    "shown_key",
-    "stated_places",
-    "stated_type",
-    "stated_value",
-    "type_of_arrow",
-    "type_of_column",
-    "type_of_duckdb",
-    "valid_texts",
-    "values_of",
-    "with_types",
-]
-
-
 Ints = NDArray[np.int64]
 
 
 @dataclass(frozen=True)
 class ColumnType:
-    """What the cells of a column are.
+    """The type of the cells of a column.
 
-    Attributes
-    ----------
-    kind : str
-        "any", "text", "boolean", "integer", "float", "decimal", "date", "timestamp", "zoned",
-        "time", "duration", "bytes", "uuid", "interval", or "other", which is refused.
-    detail : int or str
-        Bits of a float; the least and largest integer; digits of a decimal, in all and after the
-        point; the time zone of a zoned timestamp.
-    dtype : object
-        The type in its own library, for the released column; None where it is not known.
+    Kinds are "any", "text", "boolean", "integer", "float", "decimal", "date", "timestamp", "zoned",
+    "time", "duration", "bytes", "uuid", "interval", and "other", which is refused.
     """
 
     kind: str
+    # Bits of a float; the smallest and the largest integer; the number of digits of a decimal, and
+    # of those after the point; the time zone of a zoned timestamp.
     detail: Any = None
-    dtype: Any = None
+    dtype: Any = None  # the type in its own library, for the released column, if it is known
 
 
 ANY, OTHER = ColumnType("any"), ColumnType("other")
@@ -111,34 +80,21 @@ _NAMES = {
     "zoned": "timestamps with a time zone, or numpy's in UTC", "time": "times (datetime.time)",
     "duration": "durations (datetime.timedelta)", "uuid": "UUIDs", "interval": "intervals",
 }  # fmt: skip
+_BITS = {"TINYINT": 8, "SMALLINT": 16, "INTEGER": 32, "BIGINT": 64, "HUGEINT": 128}
 _DUCKDB = {
-    "BOOLEAN": "boolean",
-    **dict.fromkeys(("TINYINT", "SMALLINT", "INTEGER", "BIGINT"), "integer"),
-    **dict.fromkeys(("UTINYINT", "USMALLINT", "UINTEGER", "UBIGINT"), "integer"),
-    **dict.fromkeys(("HUGEINT", "UHUGEINT"), "integer"),
-    **dict.fromkeys(("FLOAT", "DOUBLE"), "float"),
-    "DECIMAL": "decimal",
-    **dict.fromkeys(("VARCHAR", "ENUM"), "text"),
-    "DATE": "date",
+    "BOOLEAN": "boolean", "DECIMAL": "decimal", "DATE": "date", "BLOB": "bytes", "UUID": "uuid",
+    **{f"{sign}{name}": "integer" for sign in ("", "U") for name in _BITS},
+    "FLOAT": "float", "DOUBLE": "float", "VARCHAR": "text", "ENUM": "text",
     **dict.fromkeys(("TIMESTAMP", "TIMESTAMP_S", "TIMESTAMP_MS", "TIMESTAMP_NS"), "timestamp"),
-    **dict.fromkeys(("TIMESTAMP WITH TIME ZONE", "TIMESTAMPTZ_NS"), "zoned"),
-    **dict.fromkeys(("TIME", "TIME_NS"), "time"),
-    "BLOB": "bytes",
-    "UUID": "uuid",
-}
+    "TIMESTAMP WITH TIME ZONE": "zoned", "TIMESTAMPTZ_NS": "zoned",
+    "TIME": "time", "TIME_NS": "time",
+}  # fmt: skip
 _ARROW = {
-    "any": "is_null",
-    "boolean": "is_boolean",
-    "integer": "is_integer",
-    "float": "is_floating",
-    "decimal": "is_decimal",
-    "text": "is_string is_large_string is_string_view",
-    "bytes": "is_binary is_large_binary is_binary_view is_fixed_size_binary",
-    "date": "is_date",
-    "timestamp": "is_timestamp",
-    "time": "is_time",
-    "duration": "is_duration",
-}
+    "any": "is_null", "boolean": "is_boolean", "integer": "is_integer", "float": "is_floating",
+    "decimal": "is_decimal", "text": "is_string is_large_string is_string_view",
+    "bytes": "is_binary is_large_binary is_binary_view is_fixed_size_binary", "date": "is_date",
+    "timestamp": "is_timestamp", "time": "is_time", "duration": "is_duration",
+}  # fmt: skip
 _PANDAS = {
     "StringDtype": "text", "BooleanDtype": "boolean", "IntervalDtype": "interval",
     **{f"{sign}Int{bits}Dtype": "integer" for sign in ("", "U") for bits in (8, 16, 32, 64)},
@@ -147,17 +103,16 @@ _NUMPY = {
     "b": "boolean", "i": "integer", "u": "integer", "U": "text", "S": "bytes", "m": "duration",
     "O": "any",
 }  # fmt: skip
-_BITS = {"TINYINT": 8, "SMALLINT": 16, "INTEGER": 32, "BIGINT": 64, "HUGEINT": 128}
 _DAY = NANOSECONDS["D"]
 _INFINITE = {32: 2**31 - 1, 64: 2**63 - 1}  # as DuckDB has it in dates of so many bits
-_AT_ONCE = 1000  # cells above which a column of text is coded by pandas
+_AT_ONCE = 1000  # cells above which a column of text is coded with one dict of its texts
 
 
 # --- types --------------------------------------------------------------------------------------
 
 
 def _range(bits: int, signed: bool) -> tuple[int, int]:
-    """Return the least and the largest integer of so many bits."""
+    """Return the smallest and the largest integer of a number of bits."""
     return (-(2 ** (bits - 1)), 2 ** (bits - 1) - 1) if signed else (0, 2**bits - 1)
 
 
@@ -167,8 +122,8 @@ def type_of_arrow(kind: Any) -> ColumnType:
     if types.is_dictionary(kind):
         kind = kind.value_type
     if hasattr(kind, "extension_name"):
-        found = {"arrow.uuid": "uuid", "arrow.bool8": "boolean"}.get(kind.extension_name, "other")
-        return ColumnType(found, dtype=kind)
+        name = {"arrow.uuid": "uuid", "arrow.bool8": "boolean"}.get(kind.extension_name, "other")
+        return ColumnType(name, dtype=kind)
     for name, tests in _ARROW.items():
         if any(getattr(types, test)(kind) for test in tests.split()):
             if name == "any":
@@ -248,18 +203,13 @@ def type_of_column(column: Any) -> ColumnType:
 
 
 def readable_type(column: Any) -> ColumnType:
-    """Return the type by which a column of classes or categories is read, whatever is in it."""
+    """Return the type of a column of classes or categories, "any" where others are refused."""
     kind = type_of_column(column)
     return ANY if kind.kind == "other" else kind
 
 
 def stated_type(kind: Any, name: str) -> ColumnType:
-    """Return a type that a caller states for a column.
-
-    Raises
-    ------
-    ValueError
-    """
+    """Return the type that a caller states for a column, or raise ValueError."""
     if kind not in STATED_TYPES:
         raise ValueError(f"types: column {name!r} must have one of {STATED_TYPES}, got {kind!r}")
     return ColumnType(kind, 64 if kind == "float" else None)
@@ -269,26 +219,26 @@ def stated_type(kind: Any, name: str) -> ColumnType:
 
 
 def _as_type(value: Any, kind: str) -> Any:
-    """Return a value that `read_cell` has read as one of a type; None if it has none."""
-    found = family(value)
-    if kind == "any" or found == kind or (kind == "zoned" and found == "timestamp"):
+    """Return the result of `read_cell` as a value of a type; None if the type has no such value."""
+    own = family(value)
+    if kind == "any" or own == kind or (kind == "zoned" and own == "timestamp"):
         return value
-    if found == "number":
+    if own == "number":
         if kind == "integer":
             return value if type(value) is int else None
         if kind == "decimal":
             return value if type(value) is decimal.Decimal else _exact_decimal(value)
         if kind == "float":
             return _as_float(value)
-    if kind == "timestamp" and found == "date":
+    if kind == "timestamp" and own == "date":
         return timestamp(ticks(value))
-    if kind == "time" and found == "duration":  # since midnight, with nanoseconds
+    if kind == "time" and own == "duration":  # since midnight, with nanoseconds
         return value
-    if kind == "date" and found == "timestamp":
+    if kind == "date" and own == "timestamp":
         day = value.astype("datetime64[D]")
         return date_of_days(int(day.astype(np.int64))) if day == value else None
     if kind == "text" and value is not None:
-        return _as_text(value, found)
+        return _as_text(value, own)
     return None
 
 
@@ -306,26 +256,19 @@ def _exact_decimal(value: Any) -> decimal.Decimal | None:
     return decimal.Decimal(value) if type(value) is int else None
 
 
-def _as_text(value: Any, found: str) -> str | None:
-    """Return the text of a value, for columns of objects that are stated to be text."""
-    if found == "boolean":
+def _as_text(value: Any, own: str) -> str | None:
+    """Return the text of a value of family `own`, for columns of objects stated to be text."""
+    if own == "boolean":
         return "true" if value else "false"
-    if found in ("date", "timestamp"):
+    if own in ("date", "timestamp"):
         return str(value).rstrip("0").rstrip(".") if "." in str(value) else str(value)
-    if found == "number":
+    if own == "number":
         return f"{value:f}" if type(value) is decimal.Decimal else str(value)
-    return str(value) if found in ("uuid", "time") else None
+    return str(value) if own in ("uuid", "time") else None
 
 
 def stated_value(value: Any, kind: ColumnType, name: str) -> Any:
-    """Return a stated key as a value of its column.
-
-    Raises
-    ------
-    TypeError
-        If the column's type has no such value. Stated floats are rounded to the column's float
-        type, in which its cells are.
-    """
+    """Return a stated key as a value of its column; TypeError if the type has no such value."""
     read = read_cell(value)
     if kind.kind == "any" or is_missing(value):
         if read is None and not is_missing(value):
@@ -334,62 +277,57 @@ def stated_value(value: Any, kind: ColumnType, name: str) -> Any:
                 "timestamps, times, durations, bytes, UUIDs or intervals"
             )
         return read
-    naive = isinstance(value, datetime.datetime) and value.tzinfo is None
-    aware = getattr(value, "tzinfo", None) is not None
-    found = family(read)
-    other = (
-        (found == "number") != (kind.kind in ("integer", "float", "decimal"))
-        or (kind.kind == "zoned" and naive)
-        or (kind.kind == "timestamp" and aware)
-        or (kind.kind == "text" and found != "text")
-    )
-    if other:
-        made = None
-    elif kind.kind == "float" and kind.detail < 64:
-        with np.errstate(all="ignore"):
-            near = _as_float(read)
-            made = None if near is None else float(np.dtype(f"f{kind.detail // 8}").type(near))
-        if made is not None and np.isinf(made) and made != read:
-            made = None
-    else:
-        made = _as_type(read, kind.kind)
-    if kind.kind == "integer" and made is not None and kind.detail is not None:
-        made = made if kind.detail[0] <= made <= kind.detail[1] else None
-    if kind.kind == "float" and type(read) is int and made != read:
-        made = None
-    if isinstance(made, decimal.Decimal) and kind.detail is not None:
-        digits, scale = kind.detail
-        exact = decimal.Context(prec=digits, traps=[decimal.Inexact, decimal.InvalidOperation])
-        try:  # written as the column writes it
-            made = made.quantize(decimal.Decimal(1).scaleb(-scale), context=exact)
-        except (decimal.Inexact, decimal.InvalidOperation):
-            made = None
-    if made is None:
+    if (key := _of_column(value, read, kind)) is None:
         raise TypeError(
             f"stated keys of column {name!r} must be of its type: {_NAMES[kind.kind]}. Convert "
             "them, or the column"
         )
-    return made
+    return key
+
+
+def _of_column(value: Any, read: Any, kind: ColumnType) -> Any:
+    """Return a stated key, and what `read_cell` makes of it, as a value of a type; else None."""
+    zone = getattr(value, "tzinfo", None)
+    is_number = kind.kind in ("integer", "float", "decimal")
+    if (
+        (family(read) == "number") != is_number
+        or (kind.kind == "zoned" and isinstance(value, datetime.datetime) and zone is None)
+        or (kind.kind == "timestamp" and zone is not None)
+        or (kind.kind == "text" and family(read) != "text")
+    ):
+        return None
+    key = _as_type(read, kind.kind)
+    if key is None or kind.detail is None or not is_number:
+        return key
+    if kind.kind == "integer":
+        return key if kind.detail[0] <= key <= kind.detail[1] else None
+    if kind.kind == "float":
+        if kind.detail < 64:  # rounded as the cells of the column are
+            with np.errstate(all="ignore"):
+                key = float(np.dtype(f"f{kind.detail // 8}").type(key))
+            if np.isinf(key) and key != read:
+                return None
+        return None if type(read) is int and key != read else key
+    digits, scale = kind.detail
+    context = decimal.Context(prec=digits, traps=[decimal.Inexact, decimal.InvalidOperation])
+    try:  # written as the column writes it
+        return key.quantize(decimal.Decimal(1).scaleb(-scale), context=context)
+    except (decimal.Inexact, decimal.InvalidOperation):
+        return None
 
 
 # --- cells to codes -----------------------------------------------------------------------------
 
 
 MISSING_CODE, STRANGE_CODE = -1, -2
-_STRANGE = object()  # a cell that has no value, and is not missing
+_STRANGE = object()  # the value of a cell of a type that `read_cell` does not know
 
 
 def coded(column: Any, kind: ColumnType, own: ColumnType | None = None) -> tuple[Ints, list[Any]]:
     """Return the code of each cell, and the distinct values in the order of their codes.
 
-    The code is -1 where a cell is missing, -2 where it is of no type that `read_cell` knows.
-
-    Parameters
-    ----------
-    column : list, or column of numpy, pandas, polars or pyarrow
-    kind : ColumnType
-    own : ColumnType, default=None
-        That of the column, where the caller states another one.
+    The code of a missing cell is -1, that of a type unknown to `read_cell` -2. `own` is the type of
+    the column, if the caller states another one.
     """
     with reading():
         codes, cells = _distinct(column, own or kind)
@@ -399,6 +337,7 @@ def coded(column: Any, kind: ColumnType, own: ColumnType | None = None) -> tuple
 
 def as_they_come(codes: Ints, n_values: int) -> list[int]:
     """Return the codes that occur, -1 and -2 among them, in the order of their first cells."""
+    # The codes -1 and -2 are the last two places. Backwards, so that the first cell remains.
     first = np.full(n_values + 2, codes.size)
     first[codes[::-1]] = np.arange(codes.size)[::-1]
     order = np.argsort(first)[: np.count_nonzero(first < codes.size)].tolist()
@@ -416,7 +355,7 @@ def coded_ids(column: Any, kind: ColumnType) -> tuple[Ints, NDArray[np.uint64]]:
 
 
 def _merged(codes: Ints, values: list[Any]) -> tuple[Ints, list[Any]]:
-    """Return codes of values once each; as `coded`."""
+    """Return codes and distinct values, as `coded`, of values of which some may be equal."""
     places: dict[Any, int] = {}
     to = [
         MISSING_CODE if value is None
@@ -426,6 +365,7 @@ def _merged(codes: Ints, values: list[Any]) -> tuple[Ints, list[Any]]:
     ]  # fmt: skip
     if len(places) == len(values):
         return codes, values
+    # Backwards, so that of equal values the first one remains: it is shown to the user.
     first: list[Any] = [None] * len(places)
     for place, value in zip(reversed(to), reversed(values), strict=True):
         if place >= 0:
@@ -434,7 +374,7 @@ def _merged(codes: Ints, values: list[Any]) -> tuple[Ints, list[Any]]:
 
 
 def places_by(values: Iterable[Any]) -> dict[Any, int]:
-    """Return the place of each stated value, by what cells are compared with in `stated_places`.
+    """Return the place of each stated value, by its comparable form; see `stated_places`.
 
     A value that no cell can have is left out.
     """
@@ -451,17 +391,11 @@ def places_by(values: Iterable[Any]) -> dict[Any, int]:
 
 
 def stated_places(column: Any, places: Mapping[Any, int]) -> Ints:
-    """Return the place of each cell among stated values; -2 where it is none, -1 where missing.
+    """Return the place of each cell in `places_by`: -2 for other values, -1 for missing cells.
 
-    Equal numbers are one value, whatever holds them. A float of 16 or 32 bits is also the stated
-    float that rounds to it (0.1 is another number in 32 bits). A missing cell has the place of
-    None, if that is stated.
-
-    Parameters
-    ----------
-    column : list, or column of numpy, pandas, polars or pyarrow
-    places : mapping
-        From `places_by`.
+    Equal numbers are one value, whatever their types. A float of 16 or 32 bits also equals the
+    stated float that rounds to it (0.1 is another number in 32 bits). A missing cell has the place
+    of None, if None is stated.
     """
     missing = places.get(None, MISSING_CODE)
     dtype = getattr(column, "dtype", None)
@@ -472,8 +406,8 @@ def stated_places(column: Any, places: Mapping[Any, int]) -> Ints:
         short: dict[type, dict[Any, int]] = {}
         with reading():
             cells = column if isinstance(column, list) else as_list(column)
-            found = [_place_of_cell(cell, places, missing, short) for cell in cells]
-        return np.array(found, dtype=np.int64)
+            place_of_each = [_place_of_cell(cell, places, missing, short) for cell in cells]
+        return np.array(place_of_each, dtype=np.int64)
     codes, values = coded(column, kind)
     bits = kind.detail if kind.kind == "float" else 64
     rounded = _rounded(places, np.dtype(f"f{bits // 8}")) if bits < 64 else {}
@@ -502,12 +436,12 @@ def _place_of_cell(
 
 def _rounded(places: Mapping[Any, int], dtype: np.dtype) -> dict[Any, int]:
     """Return the places of stated floats as a shorter float type holds them."""
-    found: dict[Any, int] = {}
+    rounded: dict[Any, int] = {}
     with np.errstate(all="ignore"):
         for value, place in places.items():
             if type(value) is float and np.isfinite(near := dtype.type(value)):
-                found.setdefault(near.item(), place)
-    return found
+                rounded.setdefault(near.item(), place)
+    return rounded
 
 
 def _places_of_numbers(cells: NDArray, places: Mapping[Any, int], missing: int) -> Ints:
@@ -535,9 +469,9 @@ def _fits(value: Any, dtype: np.dtype) -> bool:
 
 
 def flat_column(values: Any, name: str) -> Any:
-    """Return labels, targets or ids as one column of any library; None if they are no column.
+    """Return labels, targets or ids as one column of any library, or None.
 
-    A table of one column is this column, and a list of rows of one cell is one, too.
+    A table of one column counts as this column, and so does a list of rows of one cell.
     """
     values = checked(values, name)
     if is_frame(values) or (is_sliced_table(values) and not hasattr(values, "dtype")):
@@ -559,7 +493,7 @@ def flat_column(values: Any, name: str) -> Any:
 
 
 def flat_array(column: Any) -> NDArray:
-    """Return a column as an array: of its type where that is numpy's, else of objects."""
+    """Return a column as an array of its numpy type, or of objects if it has no such type."""
     dtype = getattr(column, "dtype", None)
     temporal = getattr(dtype, "kind", "O") in "mM" or getattr(dtype, "is_temporal", bool)()
     if (isinstance(dtype, np.dtype) or temporal) and getattr(dtype, "kind", "") != "O":
@@ -569,7 +503,7 @@ def flat_array(column: Any) -> NDArray:
 
 
 def _distinct(column: Any, kind: ColumnType) -> tuple[Ints, Any]:
-    """Return the code of each cell, -1 where it is missing, and cells of a type; some are equal."""
+    """Return the code of each cell, -1 if it is missing, and values, of which some may be equal."""
     if hasattr(column, "to_arrow") or hasattr(column, "to_pylist"):
         if kind.kind == "any":
             return _of_objects(as_list(column))
@@ -630,7 +564,7 @@ def _of_numpy(cells: NDArray, kind: ColumnType) -> tuple[Ints, Any]:
 
 
 def _arrow(column: Any) -> Any:
-    """Return a polars or pyarrow column as one of pyarrow."""
+    """Return a polars or pyarrow column as a pyarrow column."""
     return column.to_arrow() if hasattr(column, "to_arrow") else column
 
 
@@ -647,7 +581,7 @@ def values_of(column: Any) -> Any:
 
 
 def _of_arrow(column: Any, kind: ColumnType) -> tuple[Ints, Any]:
-    """Return codes and values of what `values_of` has returned."""
+    """Return codes and values, as `_distinct`, of a column from `values_of`."""
     pa = import_module("pyarrow")
     compute = import_module("pyarrow.compute")
     if isinstance(column, pa.Array):
@@ -686,8 +620,9 @@ def _plain_values(cells: list[Any], kind: str, own: Any) -> list[Any]:
     if kind == "integer":  # of 128 bits, as text
         return [int(cell) for cell in cells]
     if kind == "uuid":
-        made = uuid.UUID
-        return [made(bytes=cell) if len(cell) == 16 else made(cell.decode()) for cell in cells]
+        return [
+            uuid.UUID(bytes=cell) if len(cell) == 16 else uuid.UUID(cell.decode()) for cell in cells
+        ]
     if kind == "date":
         days = own.bit_width == 32
         return [
@@ -710,7 +645,7 @@ def _time(nanoseconds: int) -> Any:
 
 
 def numbers_of(column: Any, kind: ColumnType) -> NDArray[np.float64]:
-    """Return cells as float64, NaN where they are missing; in a list, where they are no numbers."""
+    """Return cells as float64, NaN for missing cells and, in a list, for cells of other types."""
     if isinstance(column, list | tuple):
         with reading():
             return numbers(list(column))[0]
@@ -727,20 +662,16 @@ def numbers_of(column: Any, kind: ColumnType) -> NDArray[np.float64]:
 
 
 def with_types(table: Any, stated: Mapping[str, ColumnType] | None = None) -> Any:
-    """Return a table of pandas with types where its columns may hold anything; others as they are.
+    """Return a table of pandas whose columns of objects and categories have types.
 
-    Each cell is of the stated type by itself, or missing; dates are timestamps. Where no type is
-    stated it is text: its own, or that of a number, boolean or date.
-
-    Raises
-    ------
-    TypeError
-        For stated types of columns that have one already.
+    Each cell becomes a value of the stated type by itself, or is missing; dates become timestamps.
+    Without a stated type it becomes text. TypeError for stated types of columns that have a type.
     """
     kinds = {}
     if hasattr(table, "iloc"):
-        columns = (name for name in table.columns if table[name].ndim == 1)
-        kinds = {name: ColumnType("text") for name in columns if _holds_anything(table[name])}
+        for name in table.columns:
+            if table[name].ndim == 1 and type_of_column(table[name]).kind == "any":
+                kinds[name] = ColumnType("text")
     for name, kind in (stated or {}).items():
         if name not in kinds:
             raise TypeError(
@@ -748,16 +679,12 @@ def with_types(table: Any, stated: Mapping[str, ColumnType] | None = None) -> An
                 "already, or the table does not have it"
             )
         kinds[name] = kind
-    made = {name: _typed(table[name], kind) for name, kind in kinds.items()}
-    return table.assign(**made) if made else table
-
-
-def _holds_anything(column: Any) -> bool:
-    return type_of_column(column).kind == "any"
+    columns = {name: _typed(table[name], kind) for name, kind in kinds.items()}
+    return table.assign(**columns) if columns else table
 
 
 def _typed(column: Any, kind: ColumnType) -> Any:
-    """Return a column of pandas of objects or categories as one of a stated type."""
+    """Return a column of pandas of objects or categories as a column of a stated type."""
     pandas = import_module("pandas")
     if kind.kind == "text":
         return pandas.array(_texts_of(column, ANY), dtype="string")
@@ -773,12 +700,12 @@ def _typed(column: Any, kind: ColumnType) -> Any:
 
 def valid_texts(table: Any) -> Any:
     """Return a table of pandas without text that no UTF-8 has: it is missing."""
-    made = {}
+    columns = {}
     for name in table.columns:
         if getattr(table[name].dtype, "storage", "") == "python":
             texts = _texts_of(table[name], ColumnType("text"))
-            made[name] = import_module("pandas").array(texts, dtype=table[name].dtype)
-    return table.assign(**made) if made else table
+            columns[name] = import_module("pandas").array(texts, dtype=table[name].dtype)
+    return table.assign(**columns) if columns else table
 
 
 def _texts_of(column: Any, own: ColumnType) -> NDArray[np.object_]:
@@ -799,10 +726,10 @@ def _valid_text(text: str) -> str | None:
 
 
 def column_of_values(values: Sequence[Any], kind: ColumnType, like: Any) -> Any:
-    """Return released keys as a column of their type, for a table of the kind of another.
+    """Return released keys as a column of their type, for a table of the same kind as `like`.
 
-    Where the type cannot hold them (a missing key among whole numbers of numpy), their own types
-    decide, or they are objects, or text: all of them are public. It never fails.
+    If the type cannot hold them (a missing key among integers of numpy), the library chooses one
+    for them, or they become objects, or text: all of them are public. This never fails.
     """
     values = list(map(shown_key, values))
     makers: list[Callable[[], Any]] = []
@@ -830,13 +757,11 @@ def column_of_values(values: Sequence[Any], kind: ColumnType, like: Any) -> Any:
 def _holds(column: Any, values: list[Any], kind: ColumnType) -> bool:
     """Say whether a column has the values that it was made of."""
 
-    def listed() -> list[Any]:
-        return list(column.to_pylist() if hasattr(column, "to_pylist") else column.to_list())
-
     def known(value: Any) -> Any:
         return identity(_as_type(read_cell(value), kind.kind))
 
-    cells = run_isolated(listed, None, no_restart)
+    read = column.to_pylist if hasattr(column, "to_pylist") else column.to_list
+    cells = run_isolated(lambda: list(read()), None, no_restart)
     return cells is None or list(map(known, cells)) == list(map(known, values))
 
 
@@ -845,7 +770,7 @@ def _written(value: Any) -> str | None:
 
 
 def _plain(values: Sequence[Any]) -> list[Any]:
-    """Return numpy's dates as Python's, which every library takes."""
+    """Return numpy's dates as Python's, which every library accepts."""
     return [value.item() if isinstance(value, np.datetime64 | np.timedelta64) else value
             for value in values]  # fmt: skip
 
@@ -853,20 +778,16 @@ def _plain(values: Sequence[Any]) -> list[Any]:
 def _ticks_of(value: Any, unit: str) -> int | None:
     if value is None:
         return None
-    whole, rest = divmod(cast(int, ticks(value)), NANOSECONDS[unit])
-    if rest:  # cut, it would be shown as another key
+    count, rest = divmod(cast(int, ticks(value)), NANOSECONDS[unit])
+    if rest:  # truncated, it would be shown as another key
         raise ValueError
-    return whole
-
-
-def _days(value: Any) -> int | None:
-    return None if value is None else cast(int, ticks(value)) // _DAY
+    return count
 
 
 def _polars_series(polars: Any, values: Sequence[Any], kind: ColumnType) -> Any:
     dtype = kind.dtype
     if kind.kind == "date":
-        return polars.Series(list(map(_days, values)), dtype=polars.Int32).cast(dtype)
+        return polars.Series([_ticks_of(v, "D") for v in values], dtype=polars.Int32).cast(dtype)
     if kind.kind not in ("timestamp", "zoned", "duration"):
         return polars.Series(values, dtype=dtype, strict=True)
     counts = [_ticks_of(value, dtype.time_unit) for value in values]
@@ -883,7 +804,7 @@ def _arrow_array(values: Sequence[Any], kind: ColumnType) -> Any:
         counts = [_ticks_of(value, kind.dtype.unit) for value in values]
         return pa.array(counts, pa.int64()).cast(kind.dtype)
     if kind.kind == "date" and kind.dtype.bit_width == 32:
-        return pa.array(list(map(_days, values)), pa.int32()).cast(kind.dtype)
+        return pa.array([_ticks_of(v, "D") for v in values], pa.int32()).cast(kind.dtype)
     if kind.kind == "text":  # whose bytes need not be UTF-8
         large = [None if value is None else value.encode("utf-8", "surrogateescape")
                  for value in values]  # fmt: skip
@@ -892,7 +813,7 @@ def _arrow_array(values: Sequence[Any], kind: ColumnType) -> Any:
 
 
 def shown_key(value: Any) -> Any:
-    """Return a released key, or a tuple of them, as callers have it: intervals are of pandas."""
+    """Return a released key, or a tuple of them, for callers: with intervals of pandas."""
     if type(value) is tuple:
         return tuple(map(shown_key, value))
     if type(value) is not Interval:
@@ -903,15 +824,12 @@ def shown_key(value: Any) -> Any:
     return pandas.Interval(*ends, closed=value.closed)
 
 
-def _has_nanoseconds(values: Sequence[Any]) -> bool:
-    return any(value is not None and value.dtype == "M8[ns]" for value in values)
-
-
 def _pandas_series(values: Sequence[Any], kind: ColumnType) -> Any:
     pandas = import_module("pandas")
     dtype = kind.dtype
     if kind.kind == "zoned":
-        unit = getattr(dtype, "unit", "ns" if _has_nanoseconds(values) else "us")
+        is_fine = any(value is not None and value.dtype == "M8[ns]" for value in values)
+        unit = getattr(dtype, "unit", "ns" if is_fine else "us")
         moments = pandas.Series(np.array(values, dtype=f"M8[{unit}]")).dt.tz_localize("UTC")
         moments = moments.dt.tz_convert(kind.detail)
         return moments if dtype is None else moments.astype(dtype)

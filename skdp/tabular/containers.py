@@ -1,7 +1,7 @@
-"""Tables of numpy, pandas, polars and pyarrow, and lists: how they are cut, and read as numbers.
+"""Tables of numpy, pandas, polars and pyarrow, and lists: rows, types, numbers.
 
-What a cell is read as depends on that cell and on the declared type of its column, which is public.
-No library is asked for a common type of several columns, or of the cells of one.
+The value of a cell depends on that cell and on the declared type of its column, which is public.
+No library chooses a common type for several columns, or for the cells of a column.
 """
 
 from __future__ import annotations
@@ -19,37 +19,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from skdp.engines import Source
 from skdp.tabular.cells import PLAIN_NUMBERS, is_missing, numbers
+from skdp.tabular.source import Source
 from skdp.user_code import interruptible, no_restart, run_isolated, suppress_warnings
-
-__all__ = [
-    "alone",
-    "any_type",
-    "array_of_rows",
-    "as_list",
-    "as_table",
-    "checked",
-    "column_names",
-    "cut",
-    "holds_numbers",
-    "is_frame",
-    "is_listed",
-    "is_parts",
-    "is_sliced_table",
-    "keeps_types",
-    "kind_of",
-    "listed",
-    "never_held",
-    "object_rows",
-    "reading",
-    "refused_type",
-    "rows_of_numbers",
-    "table_of",
-    "take",
-    "to_float",
-    "type_name",
-]
 
 Floats = NDArray[np.float64]
 
@@ -60,12 +32,11 @@ _MOST_NAMED = 5  # columns in a message
 _MOST_LISTED = 12  # where one of them is looked for
 _LETTERS = f"{string.ascii_letters}{string.digits}_ "
 _PLAIN_TYPE = re.compile(r"[\w ]+(\([\d, ]*\)|\[[a-z]+\])?")  # DECIMAL(18, 3), date32[day]
-_REFUSED = {"c": "complex", "M": "dates", "m": "durations", "U": "text", "S": "text", "T": "text"}
 
 
 @contextmanager
 def reading() -> Iterator[None]:
-    """Read cells: no warning, and no exception but those of signals, depends on one."""
+    """Read cells: no cell causes a warning or an exception, but signals do."""
     with suppress_warnings(), interruptible():
         yield
 
@@ -74,7 +45,7 @@ def reading() -> Iterator[None]:
 
 
 def checked(X: Any, name: str = "X") -> Any:
-    """Return a caller's container once nothing in it contradicts its shape; see `tabular.sound`."""
+    """Return a caller's container after the checks of `skdp.tabular.sound`."""
     if X is None or type(X) in (list, tuple) or (type(X) is np.ndarray and X.flags.owndata):
         return X
     # Imported here: most fits are of an array with memory of its own, which needs no check.
@@ -115,9 +86,16 @@ def column_names(X: Any) -> tuple[Any, ...]:
     return tuple(X.column_names if hasattr(X, "column_names") else X.columns)
 
 
+def column_types(X: Any) -> list[Any]:
+    """Return the type of each column of a table; of an array or a column, its own type."""
+    if hasattr(X, "column_names"):  # pyarrow
+        return [field.type for field in X.schema]
+    return list(X.dtypes) if is_frame(X) or is_sliced_table(X) else [getattr(X, "dtype", None)]
+
+
 def cut(X: Any, start: int, stop: int) -> Any:
     """Return rows start to stop of any supported container, as that container."""
-    if is_frame(X):
+    if hasattr(X, "iloc"):  # a pandas column, too, whose index may have labels of its own
         return X.iloc[start:stop]
     if is_sliced_table(X):
         return X.slice(start, stop - start)
@@ -125,7 +103,7 @@ def cut(X: Any, start: int, stop: int) -> Any:
 
 
 def alone(part: Any) -> Any:
-    """Return a part of a table as one of its own, without the table's index."""
+    """Return a part of a table as a table of its own, without the whole table's index."""
     if isinstance(part, np.ndarray):
         return np.array(part)
     if hasattr(part, "iloc"):
@@ -137,12 +115,7 @@ def take(X: Any, positions: NDArray[np.intp]) -> Any:
     """Return the rows at ascending positions of any supported container, as that container."""
     if positions.size and positions[-1] - positions[0] == positions.size - 1:
         return cut(X, int(positions[0]), int(positions[-1]) + 1)
-    return _gather(X, positions)
-
-
-def _gather(X: Any, positions: NDArray[np.intp]) -> Any:
-    """Return a copy of the rows at some positions, in a container of the same kind."""
-    if hasattr(X, "iloc"):  # a pandas column, too, whose index says nothing of places
+    if hasattr(X, "iloc"):
         return X.iloc[positions]
     if hasattr(X, "to_pandas") and not hasattr(X, "to_numpy"):
         return X.take(positions)  # pyarrow
@@ -152,69 +125,59 @@ def _gather(X: Any, positions: NDArray[np.intp]) -> Any:
 # --- types of columns -------------------------------------------------------------------------
 
 
-def _type_of(dtype: Any) -> str:
-    """Return what a column's type says: numbers, objects, or why its cells are no numbers."""
+# By a type of numpy (its kind), of polars (its class) and of Arrow (the beginning of its name).
+_NUMPY = {
+    **dict.fromkeys("biuf", "number"), "O": "objects", "c": "complex",
+    "M": "dates", "m": "durations", "U": "text", "S": "text", "T": "other text",
+}  # fmt: skip
+_POLARS = {
+    "Null": "objects", "Object": "objects", "String": "text",
+    **dict.fromkeys(("Categorical", "Enum", "Binary"), "other text"),
+}  # fmt: skip
+_ARROW = {
+    ("int", "uint", "float", "double", "halffloat", "bool"): "number",
+    ("decimal",): "decimals", ("null",): "objects",
+    ("date", "time", "duration", "month_day_nano"): "dates",
+    ("string", "large_string"): "text",
+    ("binary", "large_binary", "fixed_size_binary"): "other text",
+}  # fmt: skip
+_PANDAS = {"StringDtype": "text", "PeriodDtype": "dates", "IntervalDtype": "intervals"}
+
+
+def _content(dtype: Any) -> str:
+    """Return what a type of any library says of the cells of its column."""
+    dtype = getattr(dtype, "pyarrow_dtype", dtype)
     name = type(dtype).__name__
-    if isinstance(dtype, np.dtype):
-        kind = str(dtype.kind)
-    elif name == "ArrowDtype":
-        return _arrow_type(dtype.pyarrow_dtype)
-    elif hasattr(dtype, "is_temporal"):
-        return _polars_type(dtype)
-    elif hasattr(dtype, "to_pandas_dtype"):
-        return _arrow_type(dtype)
-    elif name in ("StringDtype", "PeriodDtype", "IntervalDtype"):
-        return {"S": "text", "P": "dates", "I": "intervals"}[name[0]]
-    else:
-        kind = str(getattr(dtype, "kind", "O"))
-    if kind in "biuf":
-        return NUMBER
-    return OBJECTS if kind == "O" else _REFUSED.get(kind, "records")
+    if hasattr(dtype, "is_temporal"):  # polars
+        if dtype.is_temporal():
+            return "dates"
+        if name == "Boolean" or dtype.is_numeric():
+            return "decimals" if name == "Decimal" else "number"
+        return _POLARS.get(name, "records")
+    if hasattr(dtype, "to_pandas_dtype"):  # pyarrow
+        name = str(dtype)
+        return next((what for start, what in _ARROW.items() if name.startswith(start)), "records")
+    return _PANDAS.get(name) or _NUMPY.get(str(getattr(dtype, "kind", "O")), "records")
 
 
-def _polars_type(dtype: Any) -> str:
-    name = type(dtype).__name__
-    if dtype.is_temporal():
-        return "dates"
-    if name == "Boolean" or (dtype.is_numeric() and name != "Decimal"):
-        return NUMBER
-    if name in ("Decimal", "Null", "Object"):
-        return OBJECTS
-    return "text" if name in ("String", "Categorical", "Enum", "Binary") else "records"
-
-
-def _arrow_type(dtype: Any) -> str:
-    name = str(dtype)
-    if type(dtype).__name__ == "DictionaryType":
-        return "text" if _arrow_type(dtype.value_type) == "text" else OBJECTS
-    if name.startswith(("int", "uint", "float", "double", "halffloat", "bool")):
-        return NUMBER
-    if name.startswith(("decimal", "null")):
-        return OBJECTS
-    if name.startswith(("date", "time", "duration", "month_day_nano")):
-        return "dates"
-    text = ("string", "large_string", "binary", "large_binary", "fixed_size_binary")
-    return "text" if name.startswith(text) else "records"
+def readable_as(dtype: Any) -> str:
+    """Return `NUMBER` or `OBJECTS`, or what cells are that no number can be read from."""
+    inner = getattr(dtype, "pyarrow_dtype", dtype)
+    if type(inner).__name__ == "DictionaryType":
+        return "text" if "text" in _content(inner.value_type) else OBJECTS
+    content = _content(dtype)
+    return {"decimals": OBJECTS, "other text": "text"}.get(content, content)
 
 
 def refused_type(X: Any) -> tuple[str, Any]:
-    """Return what the type of a column is that holds no numbers, and its name; ("", None) if none.
+    """Return what the first column without numbers holds by its type, and its name.
 
-    Of an array the name is None.
+    ("", None) if there is no such column. The name is None for an array.
     """
-    if is_frame(X):
-        types = list(X.dtypes)
-    elif hasattr(X, "column_names"):
-        types = [field.type for field in X.schema]
-    elif is_sliced_table(X):
-        types = list(X.dtypes)
-    else:
-        found = _type_of(X.dtype)
-        return ("", None) if found in (NUMBER, OBJECTS) else (found, None)
-    for name, dtype in zip(column_names(X), types, strict=True):
-        found = _type_of(dtype)
-        if found not in (NUMBER, OBJECTS):
-            return found, name
+    names = column_names(X) if is_frame(X) or is_sliced_table(X) else (None,)
+    for name, dtype in zip(names, column_types(X), strict=True):
+        if (content := readable_as(dtype)) not in (NUMBER, OBJECTS):
+            return content, name
     return "", None
 
 
@@ -234,24 +197,13 @@ def kind_of(dtype: Any, container: str) -> str:
     """Return what a column's type says of its cells: "text", "temporal", "number" or nothing."""
     if isinstance(dtype, str):  # pandas' may have any values
         return "text" if container == "polars" else ""
-    if hasattr(dtype, "is_temporal"):  # polars
-        if dtype.is_temporal():
-            return "temporal"
-        number = dtype.is_numeric() or str(dtype) == "Boolean"
-        return "number" if number else "text" if str(dtype) == "String" else ""
     dtype = getattr(dtype, "pyarrow_dtype", dtype)
     if hasattr(dtype, "to_pandas_dtype"):
-        name = str(getattr(dtype, "value_type", dtype))
-        if name.startswith(("date", "time", "duration", "month_day_nano")):
-            return "temporal"
-        if name.startswith(("int", "uint", "float", "double", "halffloat", "bool", "decimal")):
-            return "number"
-        return "text" if name in ("string", "large_string", "string_view") else ""
-    if type(dtype).__name__ in ("StringDtype", "PeriodDtype"):
-        return "text" if type(dtype).__name__ == "StringDtype" else "temporal"
-    of_numpy = {"U": "text", "S": "text", "M": "temporal", "m": "temporal"}
-    kind = getattr(dtype, "kind", "")
-    return "number" if kind and kind in "biuf" else of_numpy.get(kind, "")
+        dtype = getattr(dtype, "value_type", dtype)
+    content = _content(dtype)
+    return {"decimals": "number", "dates": "temporal", "durations": "temporal"}.get(
+        content, content if content in ("number", "text") else ""
+    )
 
 
 def never_held(values: Iterable[Any], dtype: Any, container: str = "numpy") -> bool:
@@ -260,48 +212,39 @@ def never_held(values: Iterable[Any], dtype: Any, container: str = "numpy") -> b
     Decided by the type, which is public. A missing value may stand in a column of any type.
     """
     kind = kind_of(dtype, container)
-    kinds = {_kind_of_value(value) for value in values if not is_missing(value)}
+    kinds = {
+        "text" if isinstance(value, str | bytes)
+        else "number" if isinstance(value, Real | np.bool_ | decimal.Decimal) else ""
+        for value in values if not is_missing(value)
+    }  # fmt: skip
     return kind in ("text", "number") and bool(kinds) and kinds <= {"text", "number"} - {kind}
 
 
-def _kind_of_value(value: Any) -> str:
-    return "text" if isinstance(value, str | bytes) else (
-        "number" if isinstance(value, Real | np.bool_ | decimal.Decimal) else ""
-    )  # fmt: skip
-
-
 def any_type(X: Any) -> dict[Any, str]:
-    """Return the columns of a table whose type tells nothing of their cells: name and type.
+    """Return the names and types of the columns of objects and categories of pandas.
 
     Both are public. Categories may be numbers or text, as objects may.
     """
-    found = {}
+    columns: Iterable[tuple[Any, Any]] = ()
     if is_frame(X):
-        for name, dtype in zip(column_names(X), X.dtypes, strict=True):
-            if _type_of(dtype) == OBJECTS:
-                found[name] = type_name(dtype)
-    elif getattr(X, "name", None) is not None and _type_of(getattr(X, "dtype", None)) == OBJECTS:
-        found[X.name] = type_name(X.dtype)  # of one column
-    return dict(itertools.islice(found.items(), _MOST_NAMED))
+        columns = zip(column_names(X), X.dtypes, strict=True)
+    elif getattr(X, "name", None) is not None:
+        columns = [(X.name, getattr(X, "dtype", None))]
+    objects = {name: type_name(dtype) for name, dtype in columns if readable_as(dtype) == OBJECTS}
+    return dict(itertools.islice(objects.items(), _MOST_NAMED))
 
 
 def holds_numbers(X: Any) -> bool:
     """Say whether the types of all columns are those of numbers, so that no cell decides."""
-    if is_frame(X):
-        types = list(X.dtypes)
-    elif hasattr(X, "column_names"):  # pyarrow
-        types = [field.type for field in X.schema]
-    elif is_sliced_table(X):
-        types = list(X.dtypes)
-    else:
-        types = [getattr(X, "dtype", None)]
-    return all(_type_of(one) == NUMBER for one in types)
+    return all(readable_as(dtype) == NUMBER for dtype in column_types(X))
 
 
 def keeps_types(X: Any) -> bool:
     """Say whether numpy makes the same type of any rows of X: a missing cell decides nothing."""
-    types = list(X.dtypes) if is_frame(X) else [getattr(X, "dtype", None)]
-    return all(isinstance(one, np.dtype) or type(one).__name__ in _AS_OBJECTS for one in types)
+    return all(
+        isinstance(dtype, np.dtype) or type(dtype).__name__ in _AS_OBJECTS
+        for dtype in column_types(X)
+    )
 
 
 # --- lists of rows -----------------------------------------------------------------------------
@@ -354,9 +297,9 @@ def rows_of_numbers(X: Iterable[Any]) -> tuple[Floats | None, bool]:
 
     None if the rows have different shapes, or some are none.
     """
-    if (found := run_isolated(lambda: _rows(X), None, no_restart)) is None:
+    if (shaped := run_isolated(lambda: _rows(X), None, no_restart)) is None:
         return None, False
-    rows, shape = found
+    rows, shape = shaped
     if not shape:
         return numbers(rows)
     values = np.empty((len(rows), shape[0]))
@@ -371,13 +314,13 @@ def rows_of_numbers(X: Iterable[Any]) -> tuple[Floats | None, bool]:
 
 
 def object_rows(X: Iterable[Any]) -> NDArray[np.object_] | None:
-    """Return a list of rows, or of cells, as an array of the cells as they are.
+    """Return a list of rows, or of cells, as an array of objects: the same cells.
 
     None if the rows have different shapes, or some are none.
     """
-    if (found := run_isolated(lambda: _rows(X), None, no_restart)) is None:
+    if (shaped := run_isolated(lambda: _rows(X), None, no_restart)) is None:
         return None
-    rows, shape = found
+    rows, shape = shaped
     table = np.empty((len(rows), *shape), dtype=object)
     for i, row in enumerate(rows):
         if len(shape) == 1:
@@ -410,9 +353,9 @@ def as_list(cells: Any) -> list[Any]:
 
     One cell that its container cannot read must not decide about the others.
     """
-    found: list[Any] | None = run_isolated(lambda: _listed_cells(cells), None, no_restart)
-    if found is not None:
-        return found
+    values: list[Any] | None = run_isolated(lambda: _listed_cells(cells), None, no_restart)
+    if values is not None:
+        return values
     if len(cells) == 1:
         return [_UNREADABLE]
     return [cell for i in range(len(cells)) for cell in as_list(cut(cells, i, i + 1))]
@@ -429,7 +372,7 @@ def _listed_cells(cells: Any) -> list[Any]:
 
 
 def _array_values(array: NDArray) -> tuple[Floats, bool]:
-    """Return an array as float64, NaN for what is missing or no number, and if any is none."""
+    """Return an array as float64, and whether any cell is no number; such cells are NaN."""
     if isinstance(array, np.ma.MaskedArray):
         array = np.ma.filled(array.astype(object), None)
     array = np.asarray(array)  # of a subclass, whose own code does not run then
@@ -449,12 +392,12 @@ def _objects(cells: list[Any]) -> tuple[Floats, bool]:
 
 
 def _column_values(column: Any) -> tuple[Floats, bool]:
-    """Return a column of any library as float64, NaN for what is missing or no number."""
+    """Return a column of any library as float64, as `_array_values`."""
     if isinstance(column, np.ndarray):
         return _array_values(column)
     arrow = hasattr(column, "to_pylist")
     dtype = column.type if arrow else column.dtype
-    kind = _type_of(dtype)
+    kind = readable_as(dtype)
     if kind not in (NUMBER, OBJECTS):
         return np.full(len(column), np.nan), True
     if hasattr(dtype, "is_temporal"):  # polars
@@ -489,12 +432,12 @@ def _table_values(table: Any) -> tuple[Floats, bool]:
         columns = [table.iloc[:, j] for j in range(len(types))]
     elif hasattr(table, "column_names"):
         # One chunk of numbers is read without a copy of it.
-        chunks = [getattr(one, "num_chunks", 0) for one in table.columns]  # none of a batch
         columns = [
-            one.chunk(0) if k == 1 else one for one, k in zip(table.columns, chunks, strict=True)
+            column.chunk(0) if getattr(column, "num_chunks", 0) == 1 else column
+            for column in table.columns
         ]
     else:
-        if all(_type_of(dtype) == NUMBER for dtype in table.dtypes):
+        if all(readable_as(dtype) == NUMBER for dtype in table.dtypes):
             return table.cast(_polars_float(table)).to_numpy(), False
         columns = list(table.get_columns())
     values = np.empty((table.shape[0], len(columns)))
@@ -506,14 +449,10 @@ def _table_values(table: Any) -> tuple[Floats, bool]:
 
 
 def to_float(block: Any) -> tuple[Floats | None, str]:
-    """Convert an array, a table, a column or a list to float64, each cell by itself.
+    """Return an array, a table, a column or a list as float64, and a problem.
 
-    Returns
-    -------
-    values : ndarray, or None if there is nothing that has a shape
-        NaN for what is missing or no number.
-    problem : {"", "complex", "type", "value"}
-        "type" if any cell is no number.
+    A cell that is missing or no number is NaN. The problem is "type" if any cell is no number,
+    "value" if the values are None because X has no shape, else "".
     """
     try:
         with np.errstate(all="ignore"):
@@ -534,10 +473,10 @@ def to_float(block: Any) -> tuple[Floats | None, str]:
 
 
 def as_table(values: Floats, like: Any) -> Any:
-    """Return float rows as a pandas or polars table with the columns of another, or as they are.
+    """Return float rows as a pandas or polars table with the columns of `like`, or unchanged.
 
-    Nothing else of the other table is taken over: neither its index, which counts private rows, nor
-    the types of its columns, which may be decided by all rows.
+    Nothing else is taken from `like`: neither its index, which counts private rows, nor the types
+    of its columns, which all rows may have decided.
     """
     if is_frame(like):
         return type(like)(values, columns=list(like.columns))
@@ -547,9 +486,9 @@ def as_table(values: Floats, like: Any) -> Any:
 
 
 def table_of(columns: dict[str, list[Any]], like: Any) -> Any:
-    """Return public columns as a table of the kind of another; of pandas, where that is no choice.
+    """Return public columns as a table of the kind of `like`, else of pandas.
 
-    A dict of lists for a dict, and where pandas is not installed.
+    A dict of lists for a dict, and if pandas is not installed.
     """
     if isinstance(like, dict):
         return columns

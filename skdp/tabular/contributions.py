@@ -1,14 +1,14 @@
 """The bounded contributions of units to keys, added up exactly.
 
-A table is divided into buckets. All rows of a unit are in one bucket. Every answer is a sum over
-units, and the share of a unit depends only on its own rows, its id and a secret number. So the
+A table is divided into buckets, and all rows of a unit are in one bucket. Every answer is a sum
+over units. The share of a unit depends only on its own rows, its id and a secret number. So the
 buckets are answered one after the other and added up: their number changes no integer.
 
 A unit contributes to the keys of its smallest ranks. The rank of a key is the upper half of a hash
-of the secret number, the id and the key. Where two keys of a unit have the same rank, the order of
-the keys decides.
+of the secret number, the id and the key. If two keys of a unit have the same rank, the order of the
+keys decides.
 
-The queries state how much these integers move with a unit: `skdp.queries.key_totals`,
+The queries state how much these integers change with a unit: `skdp.queries.key_totals`,
 `skdp.queries.key_selection`.
 """
 
@@ -18,7 +18,7 @@ import hashlib
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from operator import is_
-from typing import Any
+from typing import Any, NoReturn
 
 import numpy as np
 from numpy.typing import NDArray
@@ -29,29 +29,12 @@ from skdp.core.query import check_ascending, reviewed
 from skdp.tabular.cells import identity, key_order, words_of
 from skdp.tabular.columns import ColumnType, Ints, stated_value
 
-__all__ = [
-    "CENTER_BITS",
-    "FRACTION_BITS",
-    "VALUE_BITS",
-    "Bucket",
-    "Contributions",
-    "Ints",
-    "KeyTerm",
-    "Words",
-    "bounded",
-    "mixed_words",
-    "place_of",
-    "steps_of",
-    "term_width",
-]
-
-
 # --- terms ---------------------------------------------------------------------------------------
 
 
-VALUE_BITS = 30  # a clipped value is an integer of so many bits
-FRACTION_BITS = 10  # a row of a histogram counts as an integer of so many bits
-CENTER_BITS = 15  # by so many bits a unit's sum about a centre is rounded before it is squared
+VALUE_BITS = 30  # of a clipped value as an integer
+FRACTION_BITS = 10  # of a row of a histogram, which a unit with more rows counts in part
+CENTER_BITS = 15  # of a unit's sum about a centre, rounded off before it is squared
 
 
 @reviewed
@@ -107,7 +90,7 @@ class KeyTerm:
 
     @property
     def offset(self) -> int:
-        """The step that is subtracted from every row that counts: of the middle, or of 0."""
+        """The step of the middle of the bounds, or of 0: the origin of a sum."""
         return self.top // 2 if self.kind in ("sum", "square", "about") else 0
 
 
@@ -117,7 +100,7 @@ def term_width(term: KeyTerm) -> int:
 
 
 def bounded(sums: Ints, rows: Ints, max_rows: int) -> Ints:
-    """Return sums over `rows` rows, times max_rows / rows where there are more, rounded down.
+    """Return sums over `rows` rows, times max_rows / rows if that is below 1, rounded down.
 
     For sums in [0, rows top] the result is in [0, min(rows, max_rows) top].
     """
@@ -148,12 +131,12 @@ Columns = Mapping[str, NDArray[np.float64]]
 
 _WORD = 2**64
 _HALF = np.uint64(32)
-_BLOCK = 2**17  # pairs: their arrays fit into the caches of a processor
-_SMALL = 2**29  # of upper halves, and as a number of lower halves: sums are below 2**62
+_BLOCK = 2**17  # pairs, whose arrays fit into the caches of a processor
+_SMALL = 2**29  # bound on sums of upper halves, and on the number of lower halves: below 2**62
 
 
 def secret_number(random_state: Any, digest: Callable[[], bytes]) -> int:
-    """Return a secret 64-bit number of the operating system, or of the seed of seeded noise."""
+    """Return a secret 64-bit number: random, or derived from the seed where noise is seeded."""
     entropy: Any = None
     if noise_is_seeded() and isinstance(random_state, int | np.integer):
         entropy = samplers.SeededEntropy(int(random_state), b"ranks" + digest())
@@ -162,6 +145,7 @@ def secret_number(random_state: Any, digest: Callable[[], bytes]) -> int:
 
 def mixed_words(units: NDArray, keys: NDArray, salt: int) -> Words:
     """Return a hash of pairs of 64-bit words, keyed by a secret salt."""
+    # Multipliers of SplitMix64 (Steele et al. 2014). The salt enters with each of the two words.
     first, second = (np.uint64((salt * odd + 1) % _WORD) for odd in (0x9E3779B97F4A7C15, 3))
     with np.errstate(over="ignore"):
         word = (units.astype(np.uint64) + first) * np.uint64(0xBF58476D1CE4E5B9)
@@ -178,29 +162,20 @@ class Bucket:
     """Rows of some units, sorted by unit and key.
 
     The rows of one unit in one key are a *pair*. Pairs are numbered by unit, then key.
-
-    Attributes
-    ----------
-    start : ndarray of int of shape (n_pairs,)
-        The first row of each pair.
-    unit, key, rows : ndarray of int of shape (n_pairs,)
-        Unit and key of each pair, and its number of rows.
-    words : ndarray of uint64 of shape (n_units,)
-        A hash of each unit's id.
-    columns : mapping of ndarray
-        Values of all rows.
     """
 
     def __init__(
         self, start: Ints, unit: Ints, key: Ints, rows: Ints, words: Words, columns: Columns
     ) -> None:
+        # The first row of each pair, its unit, its key and its number of rows.
         self.start, self.unit, self.key, self.rows = start, unit, key, rows
-        self.words, self.columns = words, columns
+        self.words, self.columns = words, columns  # hashes of the units' ids; values of all rows
         self.latest: tuple[Any, int, tuple[Ints, Ints, Ints]] | None = None  # the latest ranking
 
     @classmethod
     def of_rows(cls, units: Ints, keys: Ints, words: Words, columns: Columns) -> Bucket:
         """Return the bucket of rows in any order; `units` and `keys` are their numbers, from 0."""
+        # Unit and key in one integer: one sort, faster than a sort by two columns.
         bits = int(keys.max(initial=0)).bit_length()
         code = (units << bits) | keys
         values: Columns = {}
@@ -216,6 +191,7 @@ class Bucket:
 
     def blocks(self) -> list[Bucket]:
         """Return views of the rows of some units each, of about `_BLOCK` pairs."""
+        # Cuts lie where a unit begins, because the rows of a unit must stay together.
         n, ends = self.unit.size, np.append(_starts(self.unit), self.unit.size)
         cuts = ends[np.searchsorted(ends, np.arange(0, n + _BLOCK, _BLOCK).clip(max=n))]
         rows = np.append(self.start, self.rows.sum())[cuts]
@@ -237,14 +213,8 @@ class Bucket:
     ) -> tuple[Ints, Ints, Ints]:
         """Return pairs sorted by unit and rank, their place in the unit, and its number of pairs.
 
-        Parameters
-        ----------
-        chosen : ndarray of int
-            Pairs, ascending.
-        words : callable
-            Maps pairs to their hashes.
-        order : ndarray of int of shape (n_keys,)
-            The place of each key, which decides between equal ranks.
+        `chosen` are the pairs, ascending; `words` maps pairs to their hashes; `order` is the place
+        of each key, which decides between equal ranks.
         """
         unit = self.unit[chosen]
         first = _starts(unit)
@@ -252,6 +222,7 @@ class Bucket:
         size, place = np.repeat(pairs, pairs), np.arange(unit.size) - np.repeat(first, pairs)
         several = np.flatnonzero(size > 1)  # a unit of one pair needs no rank
         pair = chosen[several]
+        # Unit and rank in one integer. Equal ranks in a unit are rare; only then keys are compared.
         rank = (self.unit[pair].astype(np.uint64) << _HALF) | (words(pair) >> _HALF)
         by_rank = np.argsort(rank)
         ascending = rank[by_rank]
@@ -293,12 +264,13 @@ class Bucket:
         return ((total - center * counted) >> CENTER_BITS) ** 2
 
     def cells(self, term: KeyTerm, max_rows: int, pairs: Ints) -> tuple[Ints, Ints, Ints]:
-        """Return values of some pairs: the pair of each, its bin, and what it counts there.
+        """Return the values of some pairs: their pairs, their bins, and their counts.
 
-        In a pair with at most `max_rows` values each counts in full. In other pairs the values of a
-        bin are counted together.
+        In a pair with at most `max_rows` values each value counts in full. In other pairs the
+        values of a bin are counted together.
         """
         width = term_width(term)
+        # Only rows of these pairs are binned: the others may be most of a bucket.
         values, filled, rows = self._column(term.column)
         chosen = np.zeros(self.start.size, dtype=bool)
         chosen[pairs] = True
@@ -327,7 +299,8 @@ def _starts(ascending: Ints) -> Ints:
 
 
 def _exact_sums(values: Ints, to: Ints, n: int) -> NDArray:
-    """Return sums by place, as integers of Python where 64 bits might not be enough."""
+    """Return sums by place, as integers of Python if 64 bits might be too few."""
+    # Halves of 32 bits: of fewer than 2**31 values, neither sum overflows.
     low, high = np.zeros(n, dtype=np.int64), np.zeros(n, dtype=np.int64)
     np.add.at(low, to, values & 0xFFFFFFFF)
     np.add.at(high, to, values >> 32)
@@ -355,13 +328,6 @@ class Contributions:
         Type of each key column.
     release : callable, default=None
         Removes the files that the buckets are read from.
-
-    Attributes
-    ----------
-    kept : dict
-        Results that queries compute once.
-    hash : callable
-        Hash of ids and keys under a salt. Tests replace it.
     """
 
     filtered = False
@@ -384,8 +350,8 @@ class Contributions:
         self._release = release
         self._codes: tuple[Sequence[Any], Ints] = (), np.full(len(names), -1)
         self._own: tuple[Ints, Ints] | None = None
-        self.kept: dict[Any, Any] = {}
-        self.hash: Callable[[Words, NDArray, int], Words] = mixed_words
+        self.kept: dict[Any, Any] = {}  # results that queries compute once
+        self.hash: Callable[[Words, NDArray, int], Words] = mixed_words  # tests replace it
         self.secret = secret_number(random_state, self.digest)
 
     def own_keys(self) -> tuple[Ints, Ints]:
@@ -413,8 +379,11 @@ class Contributions:
         key_words = words_of(self._names)
         count = total = 0
         for bucket in self.buckets():
-            unit, key = (np.repeat(one, bucket.rows) for one in (bucket.unit, bucket.key))
-            word = mixed_words(bucket.words[unit], key_words[key], 0)
+            word = mixed_words(
+                np.repeat(bucket.words[bucket.unit], bucket.rows),
+                np.repeat(key_words[bucket.key], bucket.rows),
+                0,
+            )
             for i, name in enumerate(sorted(bucket.columns), 1):
                 values = bucket.columns[name]
                 values = np.where(np.isnan(values), np.nan, values)  # one NaN
@@ -429,13 +398,11 @@ class Contributions:
         if self._release is not None:
             self._release()
 
-    def spans(self, *, width: int = 1, least: int = 256) -> list[tuple[int, int]]:
+    def spans(self, *arguments: Any, **options: Any) -> NoReturn:
         """Raise TypeError: only queries of keys read such a table."""
         raise TypeError("a table of units is read by queries of keys only")
 
-    def chunk(self, start: int, stop: int) -> NDArray:
-        """Raise TypeError, as `spans` does."""
-        raise TypeError("a table of units is read by queries of keys only")
+    chunk = spans
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}(...)"
@@ -451,22 +418,19 @@ class Contributions:
     def stated_keys(self, keys: Sequence[Any]) -> tuple[Any, ...]:
         """Return stated keys as values of the types of their columns, sorted.
 
-        Raises
-        ------
-        TypeError, ValueError
-            For keys that the type of their column has not, and for keys that become equal.
+        TypeError for a key that the type of its column does not have; ValueError for equal keys.
         """
         kinds = list(self.types.items())
         if kinds[0][1].kind in ("text", "any") and set(map(type, keys)) == {str}:
             return tuple(sorted(keys))
-        made = []
+        typed = []
         for key in keys:
             cells = zip(key if len(kinds) > 1 else (key,), kinds, strict=True)
-            made.append(tuple(stated_value(cell, kind, name) for cell, (name, kind) in cells))
-        if len(set(map(identity, made))) < len(made):
+            typed.append(tuple(stated_value(cell, kind, name) for cell, (name, kind) in cells))
+        if len(set(map(identity, typed))) < len(typed):
             raise ValueError("keys must be at least one, and no key twice")
-        made.sort(key=key_order)
-        return tuple(made) if len(kinds) > 1 else tuple(key for (key,) in made)
+        typed.sort(key=key_order)
+        return tuple(typed) if len(kinds) > 1 else tuple(key for (key,) in typed)
 
     def _codes_of(self, keys: Sequence[Any]) -> Ints:
         """Return the place in `keys` of every key of the table, -1 for others."""
@@ -474,8 +438,7 @@ class Contributions:
         # Compared by identity: 1 equals True, which is another key.
         if len(known) != len(keys) or not all(map(is_, known, keys)):
             places = {identity(key): i for i, key in enumerate(keys)}
-            found = [places.get(identity(name), -1) for name in self._names]
-            codes = np.array(found, dtype=np.int64)
+            codes = np.array([places.get(identity(name), -1) for name in self._names], np.int64)
             self._codes = tuple(keys), codes
         return codes
 
@@ -488,9 +451,9 @@ class Contributions:
         other keys are left out. With private keys `codes` is None, and pairs of keys that have a
         place in `gone` are left out.
         """
-        last, asked = bucket.latest, (codes, self.hash)
+        last, inputs = bucket.latest, (codes, self.hash)
         # `left_out` and `totals` need the same ranking.
-        if codes is not None and last and last[1] == salt and all(map(is_, last[0], asked)):
+        if codes is not None and last and last[1] == salt and all(map(is_, last[0], inputs)):
             return last[2]
         words, order = self.own_keys() if codes is None else (codes, codes)
         if codes is not None:
@@ -504,7 +467,7 @@ class Contributions:
             return self.hash(bucket.words[bucket.unit[pairs]], words[bucket.key[pairs]], salt)
 
         ranked = bucket.ranked(chosen, hashes, order)
-        bucket.latest = asked, salt, ranked
+        bucket.latest = inputs, salt, ranked
         return ranked
 
     def key_weights(
@@ -517,14 +480,14 @@ class Contributions:
         first.
         """
         gone = self._codes_of(without) if without else None
-        most, each = len(weights), np.array(weights, dtype=np.int64)
+        most, weight = len(weights), np.array(weights, dtype=np.int64)
         totals = np.zeros(len(self._names), dtype=np.int64)
         seen = np.zeros(len(self._names), dtype=bool)
         for bucket in self.buckets():
             chosen, place, size = self._ranked(bucket, salt, None, gone)
-            kept = place < most
-            key = bucket.key[chosen[kept]]
-            np.add.at(totals, key, each[np.minimum(size[kept], most) - 1])
+            counted = place < most
+            key = bucket.key[chosen[counted]]
+            np.add.at(totals, key, weight[np.minimum(size[counted], most) - 1])
             seen[key] = True
         present = np.flatnonzero(seen)
         present = present[np.argsort(self.own_keys()[1][present])]
@@ -544,8 +507,8 @@ class Contributions:
             chosen, place, size = self._ranked(bucket, self.salt(-1), codes)
             first = place == 0
             numbers = size[first], bucket.rows[chosen[first]]
-            for count, edges, of in zip(counts, (key_edges, row_edges), numbers, strict=True):
-                reached = np.searchsorted(edges, of, side="right") - 1
+            for count, edges, n in zip(counts, (key_edges, row_edges), numbers, strict=True):
+                reached = np.searchsorted(edges, n, side="right") - 1
                 count += np.bincount(reached, minlength=len(edges))
         return np.concatenate(counts)
 

@@ -1,8 +1,8 @@
 """A public domain: which values each column of a table may have.
 
-A `Domain` is stated from public knowledge: the categories of a column, or `Bins`, edges that part a
-column of numbers or dates into cells. It says which code a cell has, a function of that cell only,
-and which value a code stands for. `skdp.tabular.coding` codes tables by it.
+A `Domain` is stated from public knowledge: the categories of a column, or `Bins`, the edges of
+cells of numbers or dates. It gives the code of a cell, a function of that cell only, and the value
+of a code. `skdp.tabular.coding` codes tables by it.
 """
 
 from __future__ import annotations
@@ -18,20 +18,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from skdp.parameters import FLAG, check_length, check_parameter, naming
-from skdp.tabular.cells import family, read_cell, stands_for_nothing, ticks
+from skdp.tabular.cells import family, nearest, read_cell, stands_for_nothing, ticks
 from skdp.tabular.columns import places_by, stated_places
 from skdp.tabular.containers import as_list, listed, to_float
-
-__all__ = [
-    "MAX_CODES",
-    "NUMBER",
-    "Bins",
-    "Domain",
-    "about",
-    "as_ticks",
-    "finite",
-]
-
 
 # --- bins ----------------------------------------------------------------------------------------
 
@@ -140,7 +129,7 @@ class Bins:
         for name, value in (("low", low), ("high", high)):
             if isinstance(value, bool) or not isinstance(value, numbers.Real):
                 raise TypeError(f"{name} must be a finite number, got {type(value).__name__}")
-        first, last = finite(low), finite(high)
+        first, last = nearest(low), nearest(high)
         if not (first < last and math.isfinite(last - first)):
             raise ValueError(
                 "low must be below high, both finite and no further apart than the largest float, "
@@ -212,7 +201,7 @@ class Bins:
         return codes, ~known
 
     def read(self, cells: Any) -> NDArray[np.float64]:
-        """Return cells of a column as the edges are: NaN for what is none such.
+        """Return cells of a column in the unit of the edges; NaN for cells of other kinds.
 
         Parameters
         ----------
@@ -274,16 +263,8 @@ class Bins:
         first = np.ceil(low)
         last = np.where(codes == self.n_cells - 1, np.floor(high), np.ceil(high) - 1)
         last = np.maximum(last, first)
-        whole: NDArray[np.float64] = np.minimum(first + np.floor(part * (last - first + 1)), last)
-        return whole
-
-
-def finite(value: Any) -> float:
-    """Return a number as a float, infinity if it is too large for one."""
-    try:
-        return float(value)
-    except OverflowError:
-        return math.inf
+        points: NDArray[np.float64] = np.minimum(first + np.floor(part * (last - first + 1)), last)
+        return points
 
 
 def _temporal(values: Any) -> tuple[str, NDArray[np.float64]]:
@@ -311,8 +292,7 @@ def _read_edges(edges: Any) -> tuple[str, NDArray[np.float64]]:
 
 
 def _in_ticks(points: NDArray[np.float64], kind: str) -> NDArray:
-    whole = np.floor(points).astype(np.int64)
-    return whole.view("M8[us]" if kind == MOMENT else "m8[us]")
+    return np.floor(points).astype(np.int64).view("M8[us]" if kind == MOMENT else "m8[us]")
 
 
 def as_ticks(cells: Any, kind: str) -> NDArray[np.float64]:
@@ -324,8 +304,10 @@ def as_ticks(cells: Any, kind: str) -> NDArray[np.float64]:
         ticks = array.astype(f"{array.dtype.kind}8[us]")
         return np.where(np.isnat(ticks), np.nan, ticks.astype(np.int64).astype(np.float64))
     values = [read_cell(cell) for cell in as_list(cells)]
-    found = [_microseconds(v) if _KINDS.get(family(v)) == kind else math.nan for v in values]
-    return np.array(found, dtype=np.float64)
+    return np.array(
+        [_microseconds(v) if _KINDS.get(family(v)) == kind else math.nan for v in values],
+        dtype=np.float64,
+    )
 
 
 # --- domains -------------------------------------------------------------------------------------
@@ -334,7 +316,7 @@ CLIP, REFUSE = "clip", "refuse"
 
 
 class _Numbers:
-    """A numeric column in the cells of `Bins`, and the cell of what is no number."""
+    """A column of numbers in `Bins`, and the bin that takes cells that are no numbers."""
 
     def __init__(self, bins: Bins, other: Any, has_other: bool, name: str) -> None:
         self.bins = bins
@@ -344,7 +326,7 @@ class _Numbers:
         if not has_other:
             return
         real = isinstance(other, numbers.Real) and not isinstance(other, bool)
-        code, outside = bins.codes(np.array([finite(other) if real else math.nan]))
+        code, outside = bins.codes(np.array([nearest(other) if real else math.nan]))
         if outside[0]:
             low, high = bins.edges[0], bins.edges[-1]
             raise ValueError(
@@ -388,10 +370,9 @@ class _Categories:
             raise ValueError(f"domain: categories of column {name} must be distinct")
         self.other = self.size - 1
         if has_other:
-            found = int(stated_places([other], self.known)[0])
-            if found < 0:
+            self.other = int(stated_places([other], self.known)[0])
+            if self.other < 0:
                 raise ValueError(f"domain: other of column {name} must be one of its categories")
-            self.other = found
 
     def codes(self, cells: Any) -> tuple[NDArray[np.int64], NDArray[np.bool_]]:
         """Return each cell's code, and who is outside."""
@@ -574,16 +555,9 @@ class Domain:
         return (self.names, self.outside, columns)
 
     def _check_kinds(self, kinds: Sequence[str], labels: Sequence[Any], *, table: bool) -> None:
-        """Refuse columns whose types cannot be what the domain says: types are public.
+        """Refuse columns whose (public) types contradict the domain.
 
-        Parameters
-        ----------
-        kinds : sequence of {"text", "temporal", "number", ""}
-            What the type of each column says of its cells; empty if they may be anything.
-        labels : sequence
-            Names or positions of the columns.
-        table : bool
-            Whether each column has a type of its own.
+        `kinds` are from `skdp.tabular.containers.kind_of`; in a `table` each column has its own.
         """
         for kind, label, column in zip(kinds, labels, self._columns, strict=True):
             bins = isinstance(column, _Numbers)

@@ -1,9 +1,10 @@
-"""Tables of cells of any types: what is public about them, and released codes decoded again."""
+"""The public schema of a table of any cells, and released codes decoded by it."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import partial
 from importlib import import_module
 from typing import Any
 
@@ -13,6 +14,7 @@ from numpy.typing import NDArray
 from skdp.tabular.cells import family, read_cell, stands_for_nothing, ticks
 from skdp.tabular.containers import (
     column_names,
+    column_types,
     is_frame,
     is_listed,
     is_parts,
@@ -25,13 +27,6 @@ from skdp.tabular.parts import heads_of
 from skdp.tabular.rows import _RAGGED, _container
 from skdp.user_code import interruptible, no_restart, run_isolated, suppress_warnings
 
-__all__ = [
-    "Schema",
-    "decoded",
-    "table_schema",
-    "without_column",
-]
-
 CATEGORY, ENUM = "category", "enum"  # types that list their values, without the list
 # Types whose description holds no value of the column, by the beginning of their class's name.
 _PANDAS = ("Int", "UInt", "Float", "Boolean", "String", "DatetimeTZ", "Period")
@@ -42,33 +37,19 @@ _ARROW = (
 
 @dataclass(frozen=True)
 class Schema:
-    """What is public about a table.
-
-    Attributes
-    ----------
-    n_columns : int
-    names : tuple or None
-        Of the columns; None for an array.
-    container : str
-        ``"numpy"``, ``"pandas"``, ``"polars"`` or ``"pyarrow"``.
-    types : tuple
-        What each column's type says apart from its values; None where that is nothing of use.
-    """
+    """What is public about a table."""
 
     n_columns: int
-    names: tuple[Any, ...] | None
-    container: str
-    types: tuple[Any, ...] = ()
+    names: tuple[Any, ...] | None  # of the columns; None for an array
+    container: str  # "numpy", "pandas", "polars" or "pyarrow"
+    types: tuple[Any, ...] = ()  # of the columns, without values; None if nothing else is left
 
 
 def table_schema(X: Any, *, estimator: str) -> tuple[Any, Schema]:
-    """Return X as an array or table of cells of any types, and what is public about it.
+    """Return X as an array or table of cells of any types, and its schema.
 
-    Raises
-    ------
-    TypeError, ValueError
-        With a fixed text, if X is sparse, complex or not two-dimensional, or has no column or two
-        of the same name.
+    Errors have fixed texts: X is sparse, complex or not two-dimensional, or has no column or two of
+    the same name.
     """
     if is_parts(X):  # the first part has the types
         return X, table_schema(heads_of(X)[1][0], estimator=estimator)[1]
@@ -83,33 +64,29 @@ def table_schema(X: Any, *, estimator: str) -> tuple[Any, Schema]:
         if X.dtype.kind == "c":
             raise ValueError("Complex data not supported: X must be real.")
         return X, Schema(X.shape[1], None, "numpy", (_type_of(X.dtype),) * X.shape[1])
-    if is_frame(X):
-        container, found = "pandas", list(X.dtypes)
-    elif hasattr(X, "column_names"):
-        container, found = "pyarrow", [field.type for field in X.schema]
-    else:
-        container, found = "polars", list(X.dtypes)
-    return X, Schema(X.shape[1], column_names(X), container, tuple(_type_of(one) for one in found))
+    other = "pyarrow" if hasattr(X, "column_names") else "polars"
+    container = "pandas" if is_frame(X) else other
+    return X, Schema(X.shape[1], column_names(X), container, tuple(map(_type_of, column_types(X))))
 
 
 def without_column(X: Any, schema: Schema, position: int) -> tuple[Any, Schema]:
-    """Return an array or table, and what is public about it, without one of its columns."""
-    kept = [j for j in range(schema.n_columns) if j != position]
-    names = None if schema.names is None else tuple(schema.names[j] for j in kept)
-    types = tuple(schema.types[j] for j in kept)
+    """Return an array or table, and its schema, without one of its columns."""
+    others = [j for j in range(schema.n_columns) if j != position]
+    names = None if schema.names is None else tuple(schema.names[j] for j in others)
+    types = tuple(schema.types[j] for j in others)
     if is_frame(X):
-        X = X.iloc[:, kept]
+        X = X.iloc[:, others]
     else:
-        X = X.select(list(names or ())) if is_sliced_table(X) else X[:, kept]
-    return X, Schema(len(kept), names, schema.container, types)
+        X = X.select(list(names or ())) if is_sliced_table(X) else X[:, others]
+    return X, Schema(len(others), names, schema.container, types)
 
 
 def _type_of(dtype: Any) -> Any:
-    """Return a column's type as far as no value is in it: `CATEGORY`, or None if it is nested.
+    """Return a column's type without any value: `CATEGORY`, `ENUM`, or None if it is nested.
 
-    The list of values in a type (pandas' categories, polars' enumerations) may have been read off
-    the private rows. It is left behind: a released column has the categories of the domain. So are
-    what one cell decides where nobody states it: the length of the longest text, the digits of
+    The values that a type lists (pandas' categories, polars' enumerations) may have been read off
+    the private rows, so they are left out: a released column has the categories of the domain. Left
+    out is also what one cell may have decided: the length of the longest text, the digits of
     decimals, the width of the numbers of a dictionary.
     """
     if isinstance(dtype, np.dtype):
@@ -179,116 +156,90 @@ def _python(value: Any) -> Any:
     return value
 
 
-def _floats(values: Sequence[Any]) -> NDArray[np.float64]:
-    return np.array(
-        [np.nan if stands_for_nothing(v) else float(v) for v in values], dtype=np.float64
-    )
+def _floats(values: Sequence[Any]) -> list[float | None]:
+    return [None if stands_for_nothing(value) else float(value) for value in values]
 
 
-def _texts(values: Sequence[Any]) -> list[Any]:
-    return [None if stands_for_nothing(value) else str(value) for value in values]
+def _column(container: str, values: Any, dtype: Any = None) -> Any:
+    """Return values as a column of a container, an array as it is."""
+    if container == "numpy":
+        return values
+    module: Any = import_module(container)  # the caller's table came from there
+    if container == "pyarrow":
+        return module.array(values, type=dtype)
+    return module.Series(values, dtype=dtype)
 
 
-Forms = Iterator[Callable[[], Any]]
-
-
-def _in_numpy(dtype: Any, values: list[Any], array: NDArray) -> Forms:
-    kind = getattr(dtype, "kind", "O")
-    if kind in "fiub":
-        yield lambda: array.astype(dtype) if array.dtype.kind in "fiub" else None
-        yield lambda: _floats(values).astype(dtype)
-    if kind in "mM":
-        yield lambda: _moments_of(values).astype(dtype)
-    yield lambda: array
-
-
-def _in_pandas(module: Any, dtype: Any, values: list[Any], array: NDArray) -> Forms:
-    series, objects = module.Series, np.dtype(object)
-    if isinstance(dtype, str):
-        # Of the domain's categories, never of those of X, which may have been read off its rows;
-        # and without an order, which the domain does not state.
-        present = [value for value in values if not stands_for_nothing(value)]
-        codes = np.full(len(values), -1)
-        codes[[i for i, v in enumerate(values) if not stands_for_nothing(v)]] = np.arange(
-            len(present)
+def _candidates(
+    container: str, dtype: Any, values: list[Any], array: NDArray
+) -> Iterator[Callable[[], Any]]:
+    """Yield columns of categories, in the type of the table first; a library may refuse some."""
+    if container == "numpy":
+        kind = getattr(dtype, "kind", "O")
+        if kind in "fiub":
+            yield lambda: array.astype(dtype) if array.dtype.kind in "fiub" else None
+            yield lambda: np.array(_floats(values), dtype=np.float64).astype(dtype)
+        if kind in "mM":
+            yield lambda: _moments_of(values).astype(dtype)
+        yield lambda: array
+        return
+    module: Any = import_module(container)
+    missing = np.array([stands_for_nothing(value) for value in values])
+    codes = np.cumsum(~missing) - 1
+    make = partial(_column, container)
+    if container == "pandas":
+        objects = np.dtype(object)
+        if isinstance(dtype, str):
+            # Of the domain's categories, never of those of X, which may have been read off its
+            # rows; and without an order, which the domain does not state.
+            present = [v for v, gone in zip(values, missing, strict=True) if not gone]
+            labels = module.Index(present, tupleize_cols=False)
+            codes = np.where(missing, -1, codes)
+            yield lambda: make(module.Categorical.from_codes(codes, categories=labels))
+        elif dtype is not None:
+            yield lambda: make(values, objects).astype(dtype)
+        yield lambda: make(array)
+        yield lambda: make(values, objects)
+        return
+    cells = [_python(value) for value in values]
+    present = [cell for cell in cells if cell is not None]
+    if isinstance(dtype, str):  # of polars
+        yield lambda: make(cells, module.Enum(present) if dtype == ENUM else module.Categorical)
+    elif hasattr(dtype, "value_type"):  # all categories are in the dictionary, drawn or not
+        yield lambda: module.DictionaryArray.from_arrays(
+            module.array(codes, dtype.index_type, mask=missing), make(present, dtype.value_type)
         )
-        labels = module.Index(present, tupleize_cols=False)
-        yield lambda: series(module.Categorical.from_codes(codes, categories=labels))
     elif dtype is not None:
-        yield lambda: series(values, dtype=objects).astype(dtype)
-    yield lambda: series(array)
-    yield lambda: series(values, dtype=objects)
-
-
-def _in_polars(module: Any, dtype: Any, values: list[Any], array: NDArray) -> Forms:
-    series, cells = module.Series, [_python(value) for value in values]
-    if isinstance(dtype, str) and dtype == ENUM:
-        yield lambda: series(cells, dtype=module.Enum([v for v in cells if v is not None]))
-    elif isinstance(dtype, str):
-        yield lambda: series(cells, dtype=module.Categorical)
-    elif dtype is not None:
-        yield lambda: series(cells, dtype=dtype).cast(dtype)  # dates may come in another type
-        yield lambda: series(cells).cast(dtype)
-        yield lambda: series(_moments_of(values)).cast(dtype)
-    yield lambda: series(array) if array.dtype.kind != "O" else None
-    yield lambda: series(cells)
-    yield lambda: series(_moments_of(values))
-    yield lambda: series(_floats(values), nan_to_null=True)
-
-
-def _in_pyarrow(module: Any, dtype: Any, values: list[Any], array: NDArray) -> Forms:
-    make, cells = module.array, [_python(value) for value in values]
-    if dtype is not None and hasattr(dtype, "value_type"):
-        # All categories are in the dictionary, drawn or not.
-        missing = [value is None for value in cells]
-        present = [value for value in cells if value is not None]
-        place = np.cumsum([not gone for gone in missing]) - 1
-
-        def encoded() -> Any:
-            at = make(place, dtype.index_type, mask=np.array(missing))
-            return module.DictionaryArray.from_arrays(at, make(present, type=dtype.value_type))
-
-        yield encoded
-    elif dtype is not None:
-        yield lambda: make(cells, type=dtype)
+        yield lambda: make(cells, dtype).cast(dtype)  # dates may come in another type
         yield lambda: make(cells).cast(dtype)
         yield lambda: make(_moments_of(values)).cast(dtype)
     yield lambda: make(array) if array.dtype.kind != "O" else None
     yield lambda: make(cells)
     yield lambda: make(_moments_of(values))
-    yield lambda: make(_floats(values), from_pandas=True)
+    yield lambda: make(_floats(values))
 
 
 def _categories(domain: Domain, j: int, label: Any, container: str, dtype: Any) -> Any:
     """Return all categories of a column, in order, as its container holds them.
 
-    The first form in which every category is read as what it is; text where there is none. Domain
-    and types decide, not which categories a release has: a column of a release is taken from here.
-
-    Raises
-    ------
-    ValueError
-        Naming the column, if the container cannot hold the categories at all.
+    The first candidate in which every category is read as itself, else text. The domain and the
+    types decide, not the categories of a release: its column is taken from here. ValueError if the
+    container cannot hold the categories at all.
     """
     values, array = domain.column(j), domain.values(j, np.arange(domain.sizes[j]))
     assert isinstance(values, list)
-    if container == "numpy":
-        forms = _in_numpy(dtype, values, array)
-    else:
-        module: Any = import_module(container)  # the caller's table came from there
-        kinds = {"pandas": _in_pandas, "polars": _in_polars, "pyarrow": _in_pyarrow}
-        forms = kinds[container](module, dtype, values, array)
-    for form in forms:
+    for candidate in _candidates(container, dtype, values, array):
 
-        def known(form: Callable[[], Any] = form) -> Any:
-            column = form()
+        def known(candidate: Callable[[], Any] = candidate) -> Any:
+            column = candidate()
             return column if column is not None and _known_again(domain, j, column) else None
 
         if (column := run_isolated(known, None, no_restart)) is not None:
             return column
     if container in ("polars", "pyarrow"):
-        make = module.Series if container == "polars" else module.array
-        if (column := run_isolated(lambda: make(_texts(values)), None, no_restart)) is not None:
+        texts = [None if stands_for_nothing(value) else str(value) for value in values]
+        column = run_isolated(lambda: _column(container, texts), None, no_restart)
+        if column is not None:
             return column
     raise ValueError(
         f"domain: column {label!r} has categories that a {container} table cannot hold; state "
@@ -315,16 +266,16 @@ def _number_type(dtype: Any) -> np.dtype | None:
         lambda: np.dtype(dtype.to_pandas_dtype()),  # pyarrow
         lambda: np.dtype(str(dtype).lower()) if hasattr(dtype, "is_numeric") else None,  # polars
     ):
-        found: np.dtype | None = run_isolated(read, None, no_restart)
-        if found is not None:
-            return found if found.kind in "iuf" and found.itemsize <= 8 else None
+        number: np.dtype | None = run_isolated(read, None, no_restart)
+        if number is not None:
+            return number if number.kind in "iuf" and number.itemsize <= 8 else None
     return None
 
 
 def _as_numbers(bins: Bins, values: NDArray, codes: NDArray, dtype: Any) -> tuple[NDArray, bool]:
     """Return points of cells as a type of numbers, and whether it can hold points of every cell.
 
-    The edges and the type decide.
+    The edges and the type decide, not the codes.
     """
     number = _number_type(dtype)
     if number is None or number == np.float64:
@@ -337,8 +288,8 @@ def _as_numbers(bins: Bins, values: NDArray, codes: NDArray, dtype: Any) -> tupl
         return values, False
     if bins.integer:
         exact = 2.0 ** (np.finfo(number).nmant + 1)
-        kept = -exact <= np.floor(bins.edges[0]) and np.ceil(bins.edges[-1]) <= exact
-        return (values.astype(number), True) if kept else (values, False)
+        fits = -exact <= np.floor(bins.edges[0]) and np.ceil(bins.edges[-1]) <= exact
+        return (values.astype(number), True) if fits else (values, False)
     # A shorter float: rounding must not move a point to the next cell.
     with np.errstate(all="ignore"):
         short = bins.edges.astype(number)
@@ -360,16 +311,11 @@ def _points(domain: Domain, j: int, codes: NDArray, container: str, dtype: Any, 
         return _moments(bins.values(codes, rng), container, dtype)
     none = codes == bins.n_cells
     codes = np.where(none, 0, codes)
-    values, kept = _as_numbers(bins, bins.points(codes, rng), codes, dtype)
+    values, fits = _as_numbers(bins, bins.points(codes, rng), codes, dtype)
     if bins.missing:
-        return _with_missing(values, none, container, dtype if kept else None)
-    if container == "numpy":
-        return values
-    module: Any = import_module(container)
-    if container == "pandas":
-        series = module.Series(values)
-        return series.astype(dtype) if kept else series
-    return module.Series(values) if container == "polars" else module.array(values)
+        return _with_missing(values, none, container, dtype if fits else None)
+    column = _column(container, values)
+    return column.astype(dtype) if container == "pandas" and fits else column
 
 
 def _with_missing(values: NDArray, none: NDArray, container: str, dtype: Any) -> Any:
@@ -383,15 +329,10 @@ def _with_missing(values: NDArray, none: NDArray, container: str, dtype: Any) ->
             return module.Series(floats)
         return module.Series(values).astype(dtype).mask(module.Series(none))
     if container == "polars":
-        return module.Series(np.where(none, 0, values)).zip_with(
-            module.Series(~none), module.Series([None] * len(none), dtype=_polars_type(values))
-        )
+        column = module.Series(np.where(none, 0, values))
+        nulls = module.Series([None] * len(none), dtype=module.Series(values[:0]).dtype)
+        return column.zip_with(module.Series(~none), nulls)
     return module.array(values, mask=none)
-
-
-def _polars_type(values: NDArray) -> Any:
-    """Return the type that polars has for numbers of numpy."""
-    return import_module("polars").Series(values[:0]).dtype
 
 
 def _moments(ticks: NDArray, container: str, dtype: Any) -> Any:
@@ -400,22 +341,19 @@ def _moments(ticks: NDArray, container: str, dtype: Any) -> Any:
         ticks = ticks.astype("M8[D]").astype(ticks.dtype)  # the day, without its hours
     if container == "numpy":
         return ticks.astype(dtype) if getattr(dtype, "kind", "") == ticks.dtype.kind else ticks
-    module: Any = import_module(container)
-    if container == "pyarrow":
-        array = module.array(ticks)
-        cast = run_isolated(lambda: array.cast(dtype, safe=False), None, no_restart)
-        return array if cast is None else cast
-    series = module.Series(ticks)
+    column = _column(container, ticks)
 
     def typed() -> Any:
+        if container == "pyarrow":
+            return column.cast(dtype, safe=False)
         if container == "polars":
             zone = getattr(dtype, "time_zone", None)
-            return (series.dt.replace_time_zone("UTC") if zone else series).cast(dtype)
-        zoned = getattr(dtype, "tz", None) is not None
-        return (series.dt.tz_localize("UTC") if zoned else series).astype(dtype)
+            return (column.dt.replace_time_zone("UTC") if zone else column).cast(dtype)
+        zone = getattr(dtype, "tz", None)
+        return (column.dt.tz_localize("UTC") if zone is not None else column).astype(dtype)
 
     cast = run_isolated(typed, None, no_restart)
-    return series if cast is None else cast
+    return column if cast is None else cast
 
 
 def decoded(
@@ -427,32 +365,17 @@ def decoded(
     types: Sequence[Any] = (),
     rng: np.random.Generator | None = None,
 ) -> Any:
-    """Return released codes as a table: numbers and categories, in the container asked for.
+    """Return released codes, shape (n, n_columns), as a table of numbers and categories.
 
-    Domain, names, container and types alone decide whether this can be done and what the columns'
-    types are, and not the codes: decoding no rows tells it before a charge.
+    The domain, names, container and types alone decide whether this succeeds and which types the
+    columns have, not the codes. So decoding no rows is a check before a charge.
 
-    Parameters
-    ----------
-    codes : ndarray of shape (n, n_columns)
-        Released.
-    names : sequence, default=None
-        Column names of a table.
-    container : {"numpy", "pandas", "polars", "pyarrow"}
-        An array has numbers if all columns have, dates or text if all columns and `types` have,
-        else objects.
-    types : sequence, default=()
-        The types of the columns (`Schema.types`). They are kept where they can hold every value of
-        the domain, so that each is read as itself again. Elsewhere the type is the container's own
-        for the values. Categories for which polars or pyarrow has none, of types that do not mix,
-        are text there, which is not what the domain states.
-    rng : Generator, default=None
-        As for `Domain.values`.
-
-    Raises
-    ------
-    ValueError
-        If the container cannot hold a column's categories, whichever the codes.
+    - An array has numbers if all columns have, dates or text if all columns and `types` have, else
+      objects.
+    - The type of a column (`Schema.types`) is kept if it has each value of the domain. Otherwise
+      the container chooses the type.
+    - Categories that polars or pyarrow cannot hold in one column become text, which is not in the
+      domain.
     """
     columns, labels = [], list(range(domain.n_columns) if names is None else names)
     long = False

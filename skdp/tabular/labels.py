@@ -1,9 +1,8 @@
-"""Rows with private labels, targets or weights, which are checked with them.
+"""Rows with private labels, targets or weights, checked together.
 
-Labels become codes of
-public classes (a label that is none of them has the code -1), targets become floats. A label is
-read by `skdp.tabular.cells.read_cell`, and its column's type by `skdp.tabular.columns`: no label
-decides what another one is. Every error text is fixed and quotes no label.
+Labels become codes of public classes (-1 for a label that is not among them), targets become
+floats. Each label is read by itself (`skdp.tabular.cells.read_cell`, `skdp.tabular.columns`). Every
+error text is fixed and quotes no label.
 """
 
 from __future__ import annotations
@@ -33,37 +32,18 @@ from skdp.tabular.columns import (
     stated_places,
 )
 from skdp.tabular.containers import as_list, is_parts, never_held, refused_type, to_float
-from skdp.tabular.parts import (
-    ONE_PLACE,
-    Pair,
-    PartsRows,
-    checked_parts,
-    chosen,
-    refuse_parts,
-    with_target,
-)
+from skdp.tabular.parts import ONE_PLACE, PartsRows, checked_parts, refuse_parts, with_target
 from skdp.tabular.rows import (
     NumericForm,
     Rows,
     SparseRows,
-    _flat_head,
-    _numeric_container,
     check_rows,
     check_sparse,
     check_table,
+    is_flat,
+    number_problems,
+    numeric_head,
 )
-
-__all__ = [
-    "UnselectedRows",
-    "check_labelled",
-    "check_labelled_table",
-    "check_labels",
-    "check_unselected",
-    "check_with_target",
-    "label_codes",
-    "label_column",
-    "with_weights",
-]
 
 _NO_LABELS = "{estimator} requires {y} to be passed, but the target {y} is None."
 _OTHER_LENGTH = "X and {y} must have the same number of rows."
@@ -85,7 +65,7 @@ _PARTS_WEIGHTS = (
 
 
 class LabelledRows(Rows):
-    """Rows with a number each: a code (-1 for a label that is none of the classes), or a target."""
+    """Rows with a code each (-1 for a label that is not among the classes), or with a target."""
 
     def labelled(self, start: int, stop: int) -> tuple[NDArray[np.float64], NDArray[np.int64]]:
         """Return rows start to stop with their codes."""
@@ -131,7 +111,7 @@ class SparseTargetRows(TargetRows, SparseRows):
 
 
 def label_column(y: Any, n_rows: int | None, name: str = "y") -> tuple[Any, str]:
-    """Return labels as one column, and a text if they are none, or not one for each row."""
+    """Return labels as one column, and an error text if they are not one for each row."""
     if y is None:
         return None, _NO_LABELS
     column = flat_column(y, name)
@@ -143,7 +123,7 @@ def label_column(y: Any, n_rows: int | None, name: str = "y") -> tuple[Any, str]
 def label_codes(labels: Any, classes: Sequence[Any] | NDArray) -> NDArray[np.int64]:
     """Return the position of each label among the classes, -1 for one that is not there.
 
-    Guarantee: an entry depends on its label and the declared type of the labels only, and nothing
+    Guarantee: an entry depends on its label and the declared type of the labels only; no label
     raises.
     """
     return np.maximum(stated_places(labels, places_by(classes)), -1)
@@ -154,6 +134,7 @@ def _coded_labels(
 ) -> tuple[NDArray[np.int64], NDArray[np.bool_]]:
     """Return the codes of labels, and which of them are missing or infinite."""
     places = stated_places(labels, places_by(classes))
+    # Infinity is a number, but no class; like NaN it is refused.
     missing = places == MISSING_CODE
     kind = readable_type(labels).kind
     if kind == "float":
@@ -165,11 +146,6 @@ def _coded_labels(
     return np.maximum(places, -1), missing
 
 
-def _declared(labels: Any) -> Any:
-    """Return the declared type of a column of labels."""
-    return labels.type if hasattr(labels, "to_pylist") else labels.dtype
-
-
 def check_labelled(
     X: Any,
     y: Any,
@@ -179,33 +155,11 @@ def check_labelled(
     allow_empty: bool = False,
     one_place: str = ONE_PLACE,
 ) -> Any:
-    """Validate private rows with their private labels or targets.
+    """Return validated private rows with codes of their private labels, or with float targets.
 
-    Guarantee: as `check_rows`, for X and y.
-
-    Parameters
-    ----------
-    X : array-like or table of shape (n_samples, n_features)
-    y : array-like of shape (n_samples,)
-        Labels of any type, or (without `classes`) finite numbers.
-    estimator : str
-        Name for error messages.
-    classes : ndarray of shape (n_classes,), default=None
-        Public, sorted. Other labels are allowed; their rows are in no fit.
-    allow_empty : bool, default=False
-    one_place : str
-        As of `check_rows`. Of X in parts, y is the name of a column or another table in parts.
-
-    Returns
-    -------
-    rows : Rows
-        With codes of the classes, or float targets.
-
-    Raises
-    ------
-    TypeError, ValueError
-        As `check_rows`; if y is None, has another length, is not one-dimensional or has entries
-        that are missing or (without `classes`) no finite numbers. The texts are fixed.
+    Guarantee: as `check_rows`, for X and y. Labels are of any type; without `classes` (public,
+    sorted) they are finite numbers. Labels that are not among the classes are allowed; their rows
+    are in no fit. If X is in parts, y is the name of a column or another table in parts.
     """
     if is_parts(X) or is_parts(y):
         options: Any = {"allow_empty": allow_empty, "one_place": one_place, "classes": classes}
@@ -226,136 +180,75 @@ def check_labels(
 ) -> tuple[NDArray, NDArray[np.bool_]]:
     """Return codes of private labels, or float targets, and which are missing or not finite.
 
-    Parameters and errors as `check_labelled`.
-
-    Parameters
-    ----------
-    omit : bool, default=False
-        Allow labels that are missing; else they are refused.
-    name : str
-        Of the parameter, for error messages.
+    As `check_labelled`; missing labels are refused unless `omit`.
     """
     labels, problem = label_column(y, n_rows, name)
-    if classes is not None and labels is not None and never_held(classes, _declared(labels)):
-        raise TypeError(_NEVER_HELD.format(estimator=estimator, y=name))
-    numbers, missing = np.empty(0), np.empty(0, dtype=bool)
-    if not problem:
-        numbers, missing, problem = _numbers_of(labels, classes, omit=omit)
+    if classes is not None and labels is not None:
+        _check_classes(labels, classes, estimator, name)
+    numbers, missing, problem = _numbers_of(labels, classes, problem, omit=omit)
     if problem:
         raise ValueError(problem.format(estimator=estimator, y=name))
     return numbers, missing
 
 
+def _check_classes(labels: Any, classes: NDArray, estimator: str, name: str) -> None:
+    """Raise if labels of this declared type can be none of the classes."""
+    declared = labels.type if hasattr(labels, "to_pylist") else labels.dtype
+    if never_held(classes, declared):
+        raise TypeError(_NEVER_HELD.format(estimator=estimator, y=name))
+
+
 def _numbers_of(
-    labels: Any, classes: NDArray | None, *, omit: bool
+    labels: Any, classes: NDArray | None, problem: str, *, omit: bool
 ) -> tuple[NDArray, NDArray[np.bool_], str]:
-    """Return codes or targets of labels, which are missing, and a text if they are refused."""
+    """Return codes or targets of labels, which are missing, and an error text or "".
+
+    Labels and problem are those of `label_column`.
+    """
     numbers: NDArray
+    if problem:
+        return np.empty(0), np.empty(0, dtype=bool), problem
     if classes is not None:
         numbers, missing = _coded_labels(labels, classes)
     else:
-        found, problem = to_float(labels)
-        if problem or found is None:
+        values, problem = to_float(labels)
+        if problem or values is None:
             return np.empty(0), np.empty(0, dtype=bool), _NOT_REAL
-        numbers, missing = found, ~np.isfinite(found)
+        numbers, missing = values, ~np.isfinite(values)
     return numbers, missing, "" if omit or not missing.any() else _NOT_FINITE
 
 
 @dataclass(frozen=True)
 class LabelForm(NumericForm):
-    """Batches as rows with labels or, without `classes`, with targets.
+    """Batches as rows with labels or, without `classes`, with targets."""
 
-    Attributes
-    ----------
-    y : object
-        The column of the target; of a `Pair`, its columns.
-    classes : ndarray or None
-    estimator, name : str
-        For error messages.
-    """
-
-    y: Any = None
     classes: NDArray | None = None
-    estimator: str = ""
     name: str = "y"
-
-    @property
-    def problems(self) -> tuple[tuple[type[Exception], str], ...]:
-        """Those of X, then those of y."""
-        texts = [text.format(estimator=self.estimator, y=self.name) for text in _Y_PROBLEMS]
-        return (*super().problems, *((ValueError, text) for text in texts))
-
-    @property
-    def read(self) -> str:
-        """The method of the rows that returns all that is private about them."""
-        return "chunk" if self.classes is None else "labelled"
-
-    @property
-    def targets(self) -> int:
-        """How many columns a chunk has beside those of X."""
-        return int(self.classes is None)
-
-    @property
-    def reads(self) -> tuple[Any, ...] | None:
-        """Names of the columns that are read, those of the target included; None for all."""
-        return None if self.columns is None else (*self.columns, self.y)
-
-    def rows(self, batch: Any) -> Rows:
-        """Return the rows of a batch."""
-        X, y = self._sides(batch)
-        values, _ = to_float(self.chosen(X))
-        assert values is not None
-        numbers, missing, problem = self._numbers(y, len(values))
-        assert problem not in _Y_PROBLEMS[:3]
-        return self._with(values, numbers, missing)
-
-    def _with(self, values: NDArray, numbers: NDArray, missing: NDArray[np.bool_]) -> Rows:
-        rows = self._rows(values)
-        if self.classes is None:
-            return TargetRows(rows._X, numbers)
-        left = rows._positions
-        left = None if left is None else left[~missing[left]]
-        return LabelledRows(rows._X, numbers, positions=left, filtered=rows.filtered)
 
     def check(self, batch: Any) -> tuple[Rows | None, set[int]]:
         """Return the rows of a batch, and which problems it has."""
-        X, y = self._sides(batch)
+        X, y = self.sides(batch)
         if y is None:
-            return None, {len(super().problems) + _Y_PROBLEMS.index(_OTHER_LENGTH)}
-        values, problem = to_float(self.chosen(X))
-        if values is None:
-            return None, {0}
-        _, found = super().check(values)
-        found |= {0} if problem else set()
-        numbers, missing, text = self._numbers(y, len(values))
+            return None, {_Y_PROBLEMS[_OTHER_LENGTH]}
+        rows, bad = self._numeric(X)
+        if rows is None:
+            return None, bad
+        labels, text = label_column(y, rows._length, self.name)
+        numbers, missing, text = _numbers_of(labels, self.classes, text, omit=self.omit)
         if text:
-            return None, found | {len(super().problems) + _Y_PROBLEMS.index(text)}
-        return self._with(values, numbers, missing), found
-
-    def _sides(self, batch: Any) -> tuple[Any, Any]:
-        if isinstance(batch, Pair):
-            return batch.X, chosen(batch.y, self.y)
-        batch = chosen(batch, None)
-        return batch, chosen(batch, (self.y,))
-
-    def _numbers(self, y: Any, n: int) -> tuple[NDArray, NDArray[np.bool_], str]:
-        none = np.zeros(0)
-        if self.classes is None:  # of numbers there is a faster way
-            found, problem = to_float(y)
-            if found is None or problem:
-                return none, none.astype(bool), _NOT_REAL
-            if found.size != len(found):
-                return none, none.astype(bool), _NOT_FLAT
-            numbers: NDArray = found.reshape(-1)
-            missing = ~np.isfinite(numbers)
-            return numbers, missing, _NOT_FINITE if missing.any() else ""
-        labels, problem = label_column(y, n, self.name)
-        if problem:
-            return none, none.astype(bool), problem
-        return _numbers_of(labels, self.classes, omit=self.omit)
+            bad = bad | {_Y_PROBLEMS[text]}
+        if text not in ("", _NOT_FINITE):
+            return None, bad
+        if self.classes is None:
+            return TargetRows(rows._X, numbers), bad
+        positions = rows._positions
+        if positions is not None:
+            positions = positions[~missing[positions]]
+        return LabelledRows(rows._X, numbers, positions=positions, filtered=rows.filtered), bad
 
 
-_Y_PROBLEMS = (_OTHER_LENGTH, _NOT_FLAT, _NOT_REAL, _NOT_FINITE)
+# Problems of y come behind those of X: their texts and numbers.
+_Y_PROBLEMS = {_OTHER_LENGTH: 2, _NOT_FLAT: 3, _NOT_REAL: 4, _NOT_FINITE: 5}
 
 
 def _labelled_parts(
@@ -380,14 +273,23 @@ def _labelled_parts(
         raise ValueError(_NOT_FLAT.format(y=name))
     if classes is None and any(refused_type(head)[0] for head in y_heads):
         raise ValueError(_NOT_REAL.format(y=name))
-    if classes is not None:
-        labels = flat_column(y_heads[0], name)
-        if labels is not None and never_held(classes, _declared(labels)):
-            raise TypeError(_NEVER_HELD.format(estimator=estimator, y=name))
-    for head in heads:
-        _numeric_container(_flat_head(head), estimator)
-    head = _flat_head(heads[0])
-    form = LabelForm(columns, int(head.shape[1]), omit, target, classes, estimator, name)
+    labels = flat_column(y_heads[0], name)
+    if classes is not None and labels is not None:
+        _check_classes(labels, classes, estimator, name)
+    head = numeric_head(heads, estimator)
+    texts = [text.format(estimator=estimator, y=name) for text in _Y_PROBLEMS]
+    form = LabelForm(
+        columns,
+        int(head.shape[1]),
+        (*number_problems(omit), *((ValueError, text) for text in texts)),
+        target,
+        has_target=True,
+        read="chunk" if classes is None else "labelled",
+        targets=int(classes is None),
+        omit=omit,
+        classes=classes,
+        name=name,
+    )
     return checked_parts(source, form, head, allow_empty=allow_empty, filtered=filtered or omit)
 
 
@@ -402,32 +304,18 @@ def check_labelled_table(
     filtered: bool = False,
     one_place: str = ONE_PLACE,
 ) -> tuple[Any, bool]:
-    """Validate private rows, as `check_table`, with a private label each, and say if X is flat.
+    """Return validated rows with a private label each, as `check_table`, and whether X is flat.
 
-    A label that is none of the classes is allowed, and one that is missing where `omit` is true:
-    it is a missing cell of its row.
-
-    Parameters
-    ----------
-    classes : ndarray
-        Public, sorted.
+    A label that is not among the classes is allowed. With `omit`, a missing label is a missing cell
+    of its row.
     """
+    options: Any = {
+        "estimator": estimator, "allow_empty": allow_empty, "omit": omit, "filtered": filtered
+    }  # fmt: skip
     if is_parts(X) or is_parts(labels):
-        rows = _labelled_parts(
-            X,
-            labels,
-            estimator=estimator,
-            classes=classes,
-            allow_empty=allow_empty,
-            one_place=one_place,
-            omit=omit,
-            filtered=filtered,
-            name="labels",
-        )
-        return rows, getattr(X.heads[0], "ndim", 2) == 1
-    rows, flat = check_table(
-        X, estimator=estimator, allow_empty=allow_empty, omit=omit, filtered=filtered
-    )
+        options |= {"classes": classes, "one_place": one_place, "name": "labels"}
+        return _labelled_parts(X, labels, **options), is_flat(X)
+    rows, flat = check_table(X, **options)
     codes, missing = check_labels(
         labels, rows._X.shape[0], estimator=estimator, classes=classes, omit=omit, name="labels"
     )
@@ -440,7 +328,7 @@ def check_labelled_table(
 def with_weights(rows: Any, weights: Any, *, estimator: str) -> Any:
     """Return checked rows with a private weight each, any finite number, or raise.
 
-    The rows are as wide as before: who reads weights reads ``weighted`` or ``weighted_labelled``.
+    Weights are read by the methods ``weighted`` and ``weighted_labelled``; chunks are as before.
     """
     if isinstance(rows, PartsRows):
         raise TypeError(_PARTS_WEIGHTS.format(estimator=estimator))
@@ -450,7 +338,7 @@ def with_weights(rows: Any, weights: Any, *, estimator: str) -> Any:
 
 
 def _checked_weights(weights: Any, n: int, estimator: str) -> NDArray:
-    """Return a weight for each of n rows, or raise; a table of one column is none, as elsewhere."""
+    """Return a weight for each of n rows, or raise; a table of one column is refused."""
     shape = getattr(weights, "shape", None)
     if isinstance(shape, tuple) and len(shape) != 1:
         raise ValueError(_NOT_FLAT.format(y="sample_weight"))
@@ -467,24 +355,23 @@ def check_with_target(
     takes_sparse: bool = False,
     weights: Any = None,
 ) -> Any:
-    """Validate private rows with a private number each, which becomes their last column.
+    """Return validated private rows with a private number each, which is their last column.
 
-    With `takes_sparse`, rows may be sparse. With `weights`, a private weight each is behind it: any
-    finite number. Guarantee: as `check_labelled`.
+    With `takes_sparse`, rows may be sparse. With `weights`, a private weight of each row is behind
+    its number: any finite number. Guarantee: as `check_labelled`.
     """
-    parts = is_parts(X) or is_parts(y)
-    if parts and weights is not None:
-        raise TypeError(_PARTS_WEIGHTS.format(estimator=estimator))
-    as_sparse = takes_sparse and sparse.issparse(X) and not parts
-    if not parts:
-        check = check_sparse if as_sparse else check_rows
-        rows = check(X, estimator=estimator, allow_empty=allow_empty)
-        numbers, _ = check_labels(y, rows._n, estimator=estimator)
+    if is_parts(X) or is_parts(y):
         if weights is not None:
-            weights = _checked_weights(weights, rows._n, estimator)
-        return (SparseTargetRows if as_sparse else TargetRows)(rows._X, numbers, weights)
-    options: Any = {"allow_empty": allow_empty, "one_place": one_place, "classes": None}
-    return _labelled_parts(X, y, estimator=estimator, **options)
+            raise TypeError(_PARTS_WEIGHTS.format(estimator=estimator))
+        options: Any = {"allow_empty": allow_empty, "one_place": one_place, "classes": None}
+        return _labelled_parts(X, y, estimator=estimator, **options)
+    as_sparse = takes_sparse and sparse.issparse(X)
+    check = check_sparse if as_sparse else check_rows
+    rows = check(X, estimator=estimator, allow_empty=allow_empty)
+    numbers, _ = check_labels(y, rows._n, estimator=estimator)
+    if weights is not None:
+        weights = _checked_weights(weights, rows._n, estimator)
+    return (SparseTargetRows if as_sparse else TargetRows)(rows._X, numbers, weights)
 
 
 # --- labels of which nobody stated the classes ------------------------------------------------
@@ -494,14 +381,7 @@ _NO_CLASSES = ("date", "timestamp", "zoned", "time", "duration", "bytes")
 
 
 class UnselectedRows(LabelledRows):
-    """Rows with labels that have no codes until classes are released.
-
-    Parameters
-    ----------
-    X : array-like or table of shape (n_samples, n_features)
-        Already checked.
-    labels : column of shape (n_samples,)
-    """
+    """Checked rows with labels that have no codes until classes are released."""
 
     keys_per_row = 1
 
@@ -510,7 +390,7 @@ class UnselectedRows(LabelledRows):
         dtype = getattr(labels, "dtype", None)
         self._kind = dtype.kind if isinstance(dtype, np.dtype) else "O"
         self._dtype = dtype
-        # The order of keys, on which the stream of a seeded fit hangs: sorted, or as they come.
+        # The noise of a seeded fit depends on the order of keys: sorted, or as they come.
         if self._kind in "biufU":
             order = sorted(range(len(values)), key=values.__getitem__)
         else:
@@ -530,38 +410,34 @@ class UnselectedRows(LabelledRows):
         values, places = super().labelled(start, stop)
         return values, self._codes[places]
 
-    def salt(self, number: int) -> int:
-        """Return 0: a row has one label, so none is chosen by rank."""
-        return 0
-
     def key_weights(
         self, weights: list[int], salt: int, without: Sequence[Any]
     ) -> tuple[list[Any], list[int]]:
         """Return the labels that rows have, sorted, and the number of rows of each by weight."""
         places = np.asarray(self._part(self._y, 0, self._n), dtype=np.int64)
         counts = np.bincount(places[places >= 0], minlength=len(self._keys))
-        left = {identity(key) for key in without}
-        present = [i for i in np.flatnonzero(counts) if identity(self._keys[i]) not in left]
+        gone = {identity(key) for key in without}
+        present = [i for i in np.flatnonzero(counts) if identity(self._keys[i]) not in gone]
         present.sort(key=lambda i: (type(self._keys[i]) is bool, key_order(self._keys[i])))
         return [self._keys[i] for i in present], [weights[0] * int(counts[i]) for i in present]
 
     def take_classes(self, released: Sequence[Any]) -> NDArray:
         """Give each label its place among released keys, and return these as classes, sorted.
 
-        Of released keys of several families (text beside numbers), those of the family that has
-        most are classes; of equally many, text comes first, then numbers.
+        If released keys are of several families (text and numbers), the largest family are the
+        classes; of equally large ones text comes first, then numbers.
         """
         families = [family(key) for key in released]
         best = max(_FAMILIES, key=families.count)
-        kept = [key for key, family in zip(released, families, strict=True) if family == best]
-        classes = np.unique(np.array(kept)) if kept else np.array(kept, dtype=np.int64)
+        keys = [key for key in released if family(key) == best]
+        classes = np.unique(np.array(keys)) if keys else np.array(keys, dtype=np.int64)
         if self._kind in "biuf":  # the type of y is public
             classes = np.unique(classes.astype(self._dtype))
         cells = np.empty(len(self._keys), dtype=object)
         cells[:] = self._keys
-        # Of another family is of no class, though True and 1 are equal.
+        # A label of another family is in no class, though True and 1 are equal.
         same = np.array([family(key) == best for key in self._keys], dtype=bool)
-        codes = label_codes(cells, classes) if kept else np.full(len(cells), -1)
+        codes = label_codes(cells, classes) if keys else np.full(len(cells), -1)
         self._codes = np.append(np.where(same, codes, -1), -1).astype(np.int64)
         return classes
 
@@ -574,12 +450,8 @@ class UnselectedRows(LabelledRows):
 def check_unselected(X: Any, y: Any, *, estimator: str, allow_empty: bool = False) -> Any:
     """Validate private rows with private labels, whose classes will be selected privately.
 
-    Guarantee: as `check_labelled`.
-
-    Raises
-    ------
-    TypeError, ValueError
-        As `check_labelled`; for tables in parts, and labels that are dates by the type of y.
+    Guarantee: as `check_labelled`. Refused are tables in parts too, and labels that are dates by
+    the type of y.
     """
     if is_parts(X) or is_parts(y):
         raise ValueError(
@@ -588,8 +460,7 @@ def check_unselected(X: Any, y: Any, *, estimator: str, allow_empty: bool = Fals
         )
     rows = check_rows(X, estimator=estimator, allow_empty=allow_empty)
     labels, problem = label_column(y, rows._n)
-    if not problem:
-        _, _, problem = _numbers_of(labels, np.arange(2), omit=False)
+    _, _, problem = _numbers_of(labels, np.arange(2), problem, omit=False)
     if problem:
         raise ValueError(problem.format(estimator=estimator, y="y"))
     kind = readable_type(labels)

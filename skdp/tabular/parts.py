@@ -1,13 +1,12 @@
 """Private rows in parts (`skdp.engines`): checked by one pass, then folded where each part lies.
 
-A batch of a part becomes rows in the same way as a table in memory does (`Form`). Its chunks are
-added up by the same closures, so totals are the same integers. What travels to a part is a task: a
-reader, a form and public closures. What comes back are totals, the number of rows and whether the
-part could not be read.
+A batch of a part becomes rows as a table in memory does (`Form`). The same closures add up its
+chunks, so the totals are the same integers. A part is sent a task: a reader, a form and public
+closures. It sends back totals, its number of rows and whether it could be read.
 
-Guarantee: a task raises for nothing that is in a part, because the text could quote a cell. Parts
-that cannot be read, or have other rows than those that were checked, end in one fixed text:
-nothing is released then, and what was charged stays charged.
+Guarantee: nothing in a part makes a task raise, because the text could quote a cell. If a part
+cannot be read, or has other rows than those that were checked, one fixed text is raised. Nothing is
+released then, and what was charged stays charged.
 """
 
 from __future__ import annotations
@@ -15,7 +14,7 @@ from __future__ import annotations
 import functools
 import hashlib
 import importlib.metadata
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from importlib import import_module
 from typing import Any, NamedTuple, NoReturn
@@ -27,104 +26,84 @@ from numpy.typing import NDArray
 from skdp._config import noise_is_seeded
 from skdp._version import __version__
 from skdp.core.table import _chunk_rows, added, fold_span
-from skdp.engines import Source
-from skdp.engines._source import Part
 from skdp.exceptions import PrivacyLeakError, SourceError
 from skdp.tabular.containers import (
     checked,
     column_names,
+    column_types,
     cut,
     is_frame,
     is_parts,
     is_sliced_table,
     listed,
 )
+from skdp.tabular.source import Part, Source
 
-__all__ = [
-    "ONE_PLACE",
-    "CheckTask",
-    "FoldTask",
-    "Form",
-    "GatherTask",
-    "Meta",
-    "Pair",
-    "PartsRows",
-    "bag",
-    "checked_parts",
-    "chosen",
-    "heads_of",
-    "len_of",
-    "refuse_parts",
-    "schema_of",
-    "with_target",
-]
-
-
-# --- tasks ---------------------------------------------------------------------------------------
+# --- how batches become rows ----------------------------------------------------------------------
 
 Totals = list[NDArray]
 
-AT_A_TIME = 2**20  # rows of a part whose totals are added up before they may be widened
+
+class Pair(NamedTuple):
+    """Rows of X and of y, where both are in parts; y is None if their numbers of rows differ."""
+
+    X: Any
+    y: Any
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """That of the longer side."""
+        return (len_of(self.X if self.y is None else self.y),)
 
 
 @dataclass(frozen=True)
 class Form:
-    """How a batch becomes rows: public values only. Subclasses stand beside the checks they make.
+    """How a batch becomes rows; its fields are public. Subclasses stand beside their checks."""
 
-    Attributes
-    ----------
-    columns : tuple or None
-        Names of the columns of X; None for all.
-    n_columns : int
-        How many they are; a batch with others cannot be read.
-    """
-
-    columns: tuple[Any, ...] | None
+    columns: tuple[Any, ...] | None  # names of the columns of X; None for all
     n_columns: int
-
-    def rows(self, batch: Any) -> Any:
-        """Return a batch as rows; what it does not expect may raise anything."""
-        raise NotImplementedError
+    problems: tuple[tuple[type[Exception], str], ...]  # of several, the first is raised
+    target: Any = None  # column of the target; of a `Pair`, the columns of y
+    has_target: bool = False
+    read: str = "chunk"  # the method of the rows that returns all that is private about them
+    targets: int = 0  # number of columns of a chunk that are not in X
 
     def check(self, batch: Any) -> tuple[Any, set[int]]:
-        """Return a batch as rows, and which of `problems` it has."""
+        """Return a batch as rows (None if that is impossible), and which `problems` it has."""
         raise NotImplementedError
-
-    @property
-    def problems(self) -> tuple[tuple[type[Exception], str], ...]:
-        """Errors with fixed texts, those first that are told first."""
-        raise NotImplementedError
-
-    @property
-    def read(self) -> str:
-        """The method of the rows that returns all that is private about them."""
-        return "chunk"
 
     @property
     def reads(self) -> tuple[Any, ...] | None:
-        """Names of the columns that are read, those of the target included; None for all."""
-        return self.columns
+        """Names of the columns that are read, including the target; None for all."""
+        if self.columns is None or not self.has_target:
+            return self.columns
+        return (*self.columns, self.target)
 
-    def chosen(self, batch: Any) -> Any:
-        """Return X of a batch, if it has as many columns as the others."""
+    def rows(self, batch: Any) -> Any:
+        """Return a batch as rows; raise anything if it is not as it was checked."""
+        rows, _ = self.check(batch)
+        if rows is None:
+            raise ValueError("no rows")
+        return rows
+
+    def sides(self, batch: Any) -> tuple[Any, Any]:
+        """Return X and the target of a batch; the target is None if its rows are not as many."""
+        if isinstance(batch, Pair):
+            if batch.y is None:
+                return batch.X, None
+            return self._chosen(batch.X), chosen(batch.y, self.target)
+        batch = chosen(batch, None)
+        return self._chosen(batch), chosen(batch, (self.target,)) if self.has_target else None
+
+    def _chosen(self, batch: Any) -> Any:
         X = chosen(batch, self.columns)
         if (X.shape[1] if len(X.shape) > 1 else 1) != self.n_columns:
             raise ValueError("another number of columns")
         return X
 
-    @property
-    def targets(self) -> int:
-        """How many columns a chunk has beside those of X."""
-        return 0
-
-    def add_hashes(self, read: Any, totals: Totals) -> None:
+    def add_hashes(self, chunk: Any, totals: Totals) -> None:
         """Add up hashes of rows, which key seeded noise and nothing else."""
-        totals[0] += row_hashes(*read) if isinstance(read, tuple) else row_hashes(read)
-
-    @property
-    def n_read(self) -> int:
-        """How many columns a chunk has."""
-        return self.n_columns + self.targets
+        totals[0] += row_hashes(*chunk) if isinstance(chunk, tuple) else row_hashes(chunk)
 
 
 def chosen(batch: Any, columns: tuple[Any, ...] | None) -> Any:
@@ -133,7 +112,7 @@ def chosen(batch: Any, columns: tuple[Any, ...] | None) -> Any:
         batch = import_module("pyarrow").Table.from_batches([batch])
     if columns is None or not hasattr(batch, "columns"):
         return batch
-    if hasattr(batch, "iloc"):
+    if is_frame(batch):
         return batch.loc[:, list(columns)]
     return batch.select(list(columns))
 
@@ -141,34 +120,37 @@ def chosen(batch: Any, columns: tuple[Any, ...] | None) -> Any:
 def schema_of(batch: Any, columns: tuple[Any, ...] | None) -> Any:
     """Return the names and types of some columns of a batch, or the type of an array."""
     table = chosen(batch, columns)
-    if not hasattr(table, "columns"):
+    if (names := names_in(table)) is None:
         return str(getattr(table, "dtype", None))
-    names = table.column_names if hasattr(table, "column_names") else table.columns
-    types = table.schema.types if hasattr(table, "column_names") else table.dtypes
-    return tuple(map(str, names)), tuple(map(str, types))
+    return tuple(map(str, names)), tuple(map(str, column_types(table)))
+
+
+def names_in(table: Any) -> tuple[Any, ...] | None:
+    """Return the column names of a table; None for an array."""
+    return column_names(table) if is_frame(table) or is_sliced_table(table) else None
 
 
 def len_of(batch: Any) -> int:
-    """Return the number of rows of a batch; none of nothing."""
+    """Return the number of rows of a batch; 0 for None."""
     if batch is None:
         return 0
     return int(batch.shape[0] if hasattr(batch, "shape") else len(batch))
 
 
-class Meta:
-    """The last total of every task: rows, parts that failed or have another skdp, where rows lie.
+# --- tasks ---------------------------------------------------------------------------------------
 
-    The last is the sum of rows times a number of their part: rows that moved from one part to
-    another change it, but for one case in a million.
+AT_A_TIME = 2**20  # rows of a part whose totals are added up before they may be widened
+# The last total of every task has these numbers: rows, whether the part failed or is read by
+# another skdp, and a checksum of where rows lie.
+_ROWS, _FAILED, _SKEW, _PLACES = range(4)
+
+
+def _place(number: int) -> int:
+    """Return what a row of a part adds to the checksum: 1 to 2**20.
+
+    Rows that moved from a part to another change the sum, but for one case in a million.
     """
-
-    ROWS, FAILED, SKEW, PLACES = 0, 1, 2, 3
-    SIZE = 4
-
-    @staticmethod
-    def place(number: int) -> int:
-        """Return what a row of a part counts as: 1 to 2**20."""
-        return 1 + (number * 0x9E3779B1 >> 3) % 2**20
+    return 1 + (number * 0x9E3779B1 >> 3) % 2**20
 
 
 @functools.cache
@@ -192,12 +174,20 @@ class FoldTask:
     form: Form
     add: Callable[..., Any]
     fresh: Callable[[], Totals]
+    schemas: frozenset[Any] | None  # a batch must have one of them; None: any
     width: int = 1
     least: int = 256
     read: str = "chunk"
-    image: str | None = None  # of the probe, as it is where noise is drawn
+    image: str | None = None  # hash of what `add` makes of public rows where noise is drawn
     versions: tuple[str | None, ...] | None = None
-    schemas: frozenset[Any] | None = None  # of which a batch must have one; None: any
+
+    @classmethod
+    def of(cls, source: Source, form: Form, add: Any, fresh: Any, **options: Any) -> FoldTask:
+        """Return the task for a table in parts: batches have a schema that a part had."""
+        schemas = None
+        if not isinstance(source.reader, Joined):
+            schemas = frozenset(schema_of(head, form.reads) for head in source.heads)
+        return cls(source.reader, form, add, fresh, schemas, **options)
 
     @property
     def reads(self) -> tuple[Any, ...] | None:
@@ -205,19 +195,21 @@ class FoldTask:
         return self.form.reads
 
     def with_image(self) -> FoldTask:
-        """Return the task with what is compared on another machine."""
+        """Return the task with versions and image, which another machine compares with its own."""
         return replace(self, image=self._image(), versions=_versions())
 
     def _image(self) -> str:
         """Return a hash of what `add` makes of public rows, before it is handed private ones."""
-        chunk = np.linspace(-1.5, 2.0, 3 * self.form.n_read).reshape(3, -1)
-        codes = np.zeros((3, self.form.n_columns), dtype=np.int64)
+        # Machines or versions that compute otherwise differ here, before they see private rows.
+        columns = self.form.n_columns
+        chunk = np.linspace(-1.5, 2.0, 3 * (columns + self.form.targets)).reshape(3, -1)
+        codes = np.zeros((3, columns), dtype=np.int64)
         probe: Any = {"labelled": (chunk, codes[:, 0]), "codes": codes}.get(self.read, chunk)
         totals = self.fresh()
         try:
             with np.errstate(all="ignore"):
                 self._add_probe(probe, totals)
-        except Exception:  # noqa: BLE001  not of these rows: then it says nothing
+        except Exception:  # noqa: BLE001  `add` takes no such rows: nothing is compared
             return ""
         text = repr([total.tolist() for total in totals])
         return hashlib.blake2b(text.encode(), digest_size=16).hexdigest()
@@ -233,29 +225,22 @@ class FoldTask:
 
     def zero(self) -> Totals:
         """Return the totals of no rows."""
-        return [*self.fresh(), np.zeros(Meta.SIZE, dtype=np.int64)]
+        return [*self.fresh(), np.zeros(4, dtype=np.int64)]
 
-    def added(self, one: Totals, other: Totals) -> Totals:
-        """Add up two totals, exactly."""
-        return added(one, other)
+    def __call__(self, part: Part, batches: Iterable[Any] | None = None) -> Totals:
+        """Return the totals of a part; if it cannot be read, zeros and a mark.
 
-    def __call__(self, part: Part) -> Totals:
-        """Return the totals of a part; if it cannot be read, zeros and a mark."""
-        return self._attempt(part, lambda: self.reader(part.handle))
-
-    def over(self, part: Part, batches: Iterable[Any]) -> Totals:
-        """Return the totals of a part whose batches the engine reads."""
-        return self._attempt(part, lambda: batches)
-
-    def _attempt(self, part: Part, batches: Callable[[], Iterable[Any]]) -> Totals:
+        The engine may have read the batches.
+        """
         totals = self.zero()
         try:
             if self._is_skewed():
-                totals[-1][Meta.SKEW] = 1
+                totals[-1][_SKEW] = 1
                 return totals
-            return self._over(part, map(self._checked, batches()))
+            batches = self.reader(part.handle) if batches is None else batches
+            return self._over(part, filter(len_of, map(self._checked, batches)))
         except Exception:  # noqa: BLE001  its text may quote a cell
-            totals[-1][Meta.FAILED] = 1
+            totals[-1][_FAILED] = 1
             return totals
 
     def _checked(self, batch: Any) -> Any:
@@ -266,25 +251,26 @@ class FoldTask:
             raise TypeError("columns of other types")
         return batch
 
-    def _rows(self, batches: Iterable[Any]) -> Iterator[Any]:
-        for batch in batches:
-            if len_of(batch):
-                yield self.form.rows(batch)
+    def _spans(self, batches: Iterable[Any]) -> Iterator[tuple[Any, tuple[int, int]]]:
+        """Yield the rows of each batch with each of their chunks."""
+        for rows in map(self.form.rows, batches):
+            for span in rows.spans(width=self.width, least=self.least):
+                yield rows, span
 
     def _over(self, part: Part, batches: Iterable[Any]) -> Totals:
-        whole, now = None, self.zero()
-        held = 0
-        for rows in self._rows(batches):
-            for span in rows.spans(width=self.width, least=self.least):
-                size = span[1] - span[0]
-                if held + size > AT_A_TIME:
-                    whole, now = now if whole is None else added(whole, now), self.zero()
-                    held = 0
-                fold_span(rows, span, self.add, now[:-1], self.read)
-                now[-1][Meta.ROWS] += size
-                now[-1][Meta.PLACES] += size * Meta.place(part.number)
-                held += size
-        return now if whole is None else added(whole, now)
+        # So few rows at a time that 64 bits hold their totals (`total_dtype`); `added` widens sums.
+        totals, now = None, self.zero()
+        waiting = 0
+        for rows, span in self._spans(batches):
+            size = span[1] - span[0]
+            if waiting + size > AT_A_TIME:
+                totals, now = now if totals is None else added(totals, now), self.zero()
+                waiting = 0
+            fold_span(rows, span, self.add, now[:-1], self.read)
+            now[-1][_ROWS] += size
+            now[-1][_PLACES] += size * _place(part.number)
+            waiting += size
+        return now if totals is None else added(totals, now)
 
 
 @dataclass(frozen=True)
@@ -296,34 +282,53 @@ class GatherTask(FoldTask):
 
     def _over(self, part: Part, batches: Iterable[Any]) -> Totals:
         totals, n = self.zero(), 0
-        (found,) = totals[:-1]
         pieces: list[tuple[int, int, NDArray]] = []
-        for rows in self._rows(batches):
-            for span in rows.spans(width=self.width, least=self.least):
-                chunk = getattr(rows, self.read)(*span)
-                size = span[1] - span[0]
-                if part.wanted is not None:
-                    a, b = np.searchsorted(part.wanted, [n, n + size])
-                    chunk = chunk[part.wanted[a:b] - n]
-                if len(chunk):
-                    with np.errstate(all="ignore"):
-                        image: NDArray = self.add(chunk)
-                    pieces.append((part.number, n, image))
-                n += size
-        found[0] = pieces
-        totals[-1][Meta.ROWS] = n
-        totals[-1][Meta.PLACES] = n * Meta.place(part.number)
+        for rows, span in self._spans(batches):
+            chunk = getattr(rows, self.read)(*span)
+            size = span[1] - span[0]
+            if part.wanted is not None:
+                a, b = np.searchsorted(part.wanted, [n, n + size])
+                chunk = chunk[part.wanted[a:b] - n]
+            if len(chunk):
+                with np.errstate(all="ignore"):
+                    pieces.append((part.number, n, self.add(chunk)))
+            n += size
+        totals[0][0] = pieces
+        totals[-1][[_ROWS, _PLACES]] = n, n * _place(part.number)
         return totals
 
 
-def bag() -> Totals:
-    """Return a total of things that are kept apart: adding it up joins lists."""
-    bag = np.empty(1, dtype=object)
-    bag[0] = []
-    return [bag]
+@dataclass(frozen=True)
+class CheckTask(FoldTask):
+    """Counts the rows of each part, and the parts that have a problem, by problem."""
+
+    def zero(self) -> Totals:
+        """Return hashes, sizes of parts, problems and the last total of no rows."""
+        problems = np.zeros(len(self.form.problems), dtype=np.int64)
+        return [*self.fresh(), *_no_pieces(), problems, np.zeros(4, dtype=np.int64)]
+
+    def _over(self, part: Part, batches: Iterable[Any]) -> Totals:
+        totals = self.zero()
+        *hashes, sizes, problems, numbers = totals
+        for batch in batches:
+            rows, bad = self.form.check(batch)
+            problems[sorted(bad)] = 1
+            if rows is None:
+                continue
+            for span in rows.spans():
+                if hashes and not bad:
+                    fold_span(rows, span, self.add, hashes, self.read)
+                numbers[_ROWS] += span[1] - span[0]
+        sizes[0] = [(part.number, int(numbers[_ROWS]))]
+        return totals
 
 
-# --- the digest of rows in any order --------------------------------------------------------
+def _no_pieces() -> Totals:
+    """Return a total that is an empty list; adding up joins lists."""
+    pieces = np.empty(1, dtype=object)
+    pieces[0] = []
+    return [pieces]
+
 
 _LANES = 4
 _ODD = np.array(
@@ -333,7 +338,7 @@ _ODD = np.array(
 
 def row_hashes(*columns: NDArray) -> NDArray[np.uint64]:
     """Return the sum of hashes of rows, modulo 2**64, one a lane; it keys seeded noise only."""
-    table = np.column_stack([np.asarray(one, dtype=np.float64) for one in columns]) + 0.0
+    table = np.column_stack([np.asarray(column, dtype=np.float64) for column in columns]) + 0.0
     words = table.view(np.uint64)
     with np.errstate(all="ignore"):
         h = np.repeat(_ODD[None], len(words), axis=0)
@@ -346,40 +351,18 @@ def row_hashes(*columns: NDArray) -> NDArray[np.uint64]:
         return h.sum(axis=0, dtype=np.uint64)
 
 
-def no_hashes() -> Totals:
+def _no_hashes() -> Totals:
     return [np.zeros(_LANES, dtype=np.uint64)]
 
 
-@dataclass(frozen=True)
-class CheckTask(FoldTask):
-    """Counts the rows of each part, and the parts that have a problem, by problem."""
-
-    def zero(self) -> Totals:
-        """Return no rows and no problems."""
-        problems = np.zeros(len(self.form.problems), dtype=np.int64)
-        return [*self.fresh(), *bag(), problems, np.zeros(Meta.SIZE, dtype=np.int64)]
-
-    def _over(self, part: Part, batches: Iterable[Any]) -> Totals:
-        totals = self.zero()
-        sizes, problems, meta = totals[-3:]
-        for batch in batches:
-            if not len_of(batch):
-                continue
-            rows, found = self.form.check(batch)
-            problems[sorted(found)] = 1
-            if rows is None:
-                continue
-            for span in rows.spans():
-                if len(totals) > 3 and not found:
-                    fold_span(rows, span, self.add, totals[:-3], self.read)
-                meta[Meta.ROWS] += span[1] - span[0]
-        sizes[0] = [(part.number, int(meta[Meta.ROWS]))]
-        return totals
+def _nothing() -> Totals:
+    return []
 
 
 # --- sources and rows ----------------------------------------------------------------------------
 
 ONE_PLACE = "it needs all rows in one place"
+NO_ROWS = "X has 0 sample(s) while a minimum of 1 is required."
 
 _UNREADABLE = (
     "a part of X could not be read. Nothing was charged for this fit. Read the parts by "
@@ -395,17 +378,10 @@ _SKEWED = (
     "pandas or pyarrow than here, or a machine that computes otherwise. Nothing was "
     "charged for this fit. Install the same versions everywhere."
 )
-_NO_ROWS = "X has 0 sample(s) while a minimum of 1 is required."
 
 
 def refuse_parts(X: Any, estimator: str, one_place: str, *, name: str = "X") -> None:
-    """Raise if X is in parts and the estimator says why it needs all rows in one place.
-
-    Raises
-    ------
-    TypeError
-        Before anything is read or charged.
-    """
+    """Raise TypeError if X is in parts and `one_place` says why all rows must be in one place."""
     if one_place and is_parts(X):
         raise TypeError(
             f"{estimator} does not take {name} in parts: {one_place}. Give it an array or a table "
@@ -413,23 +389,10 @@ def refuse_parts(X: Any, estimator: str, one_place: str, *, name: str = "X") -> 
         )
 
 
-def names_in(head: Any) -> tuple[Any, ...] | None:
-    """Return the column names of a table, None of an array."""
-    return column_names(head) if is_frame(head) or is_sliced_table(head) else None
-
-
 def heads_of(source: Source, without: Any = None) -> tuple[tuple[Any, ...] | None, list[Any]]:
     """Return the names of the columns of X, and X without rows as each part may have it.
 
-    Parameters
-    ----------
-    without : str, default=None
-        The column that is the target.
-
-    Raises
-    ------
-    ValueError
-        If a column is missing in a part, or `without` is none of them.
+    The column `without` is the target. ValueError if a part does not have all of these columns.
     """
     heads = [chosen(head, None) for head in source.heads]
     known = [names_in(head) for head in heads]
@@ -447,6 +410,7 @@ def heads_of(source: Source, without: Any = None) -> tuple[tuple[Any, ...] | Non
                 "Where columns= were chosen, the target is one of them"
             )
         columns = tuple(name for name in columns if name != without)
+    # The smallest missing name is reported, so that the order of a set does not show.
     wanted = set(columns or ()) | ({without} - {None})
     for names in known:
         if missing := wanted - set(names or ()) if wanted else None:
@@ -461,18 +425,6 @@ def heads_of(source: Source, without: Any = None) -> tuple[tuple[Any, ...] | Non
     return columns, heads
 
 
-class Pair(NamedTuple):
-    """Rows of X and of y, where they are tables in parts of their own; y is None if rows differ."""
-
-    X: Any
-    y: Any
-
-    @property
-    def shape(self) -> tuple[int, ...]:
-        """That of the longer one."""
-        return (len_of(self.X if self.y is None else self.y),)
-
-
 @dataclass(frozen=True)
 class Joined:
     """Reads the parts of X and of y side by side."""
@@ -481,7 +433,7 @@ class Joined:
     y: Callable[[Any], Iterable[Any]]
 
     def __call__(self, handle: tuple[Any, Any]) -> Iterator[Pair]:
-        """Yield rows of X with theirs of y."""
+        """Yield rows of X with their rows of y, batches cut to the shorter of both."""
         ys = filter(len_of, map(checked, self.y(handle[1])))
         y, at = None, 0
         for X in map(checked, self.X(handle[0])):
@@ -493,25 +445,11 @@ class Joined:
                     yield Pair(X, None)
                     return
                 step = min(size - start, len_of(y) - at)
-                yield Pair(_between(X, start, start + step), _between(y, at, at + step))
+                yield Pair(cut(X, start, start + step), cut(y, at, at + step))
                 start, at = start + step, at + step
+        # Rows of y are left: report it, as the part cannot raise.
         if (y is not None and at < len_of(y)) or next(ys, None) is not None:
             yield Pair(np.zeros((1, 1)), None)
-
-
-def _between(batch: Any, start: int, stop: int) -> Any:
-    """Return rows start to stop of a table or of a column of one."""
-    return batch.iloc[start:stop] if hasattr(batch, "iloc") else cut(batch, start, stop)
-
-
-def joined(X: Source, y: Source) -> Source:
-    """Return two tables in parts side by side, if they have as many parts and the same engine."""
-    if len(X.handles) != len(y.handles) or type(X.engine) is not type(y.engine):
-        raise ValueError("y must be in as many parts as X, of the same engine")
-    if not getattr(X.engine, "takes_pairs", True):
-        raise TypeError("y must be the name of a column of X: this engine reads one table")
-    handles = tuple(zip(X.handles, y.handles, strict=True))
-    return Source(handles, Joined(X.reader, y.reader), X.engine, X.heads, X.columns)
 
 
 def with_target(
@@ -519,24 +457,23 @@ def with_target(
 ) -> tuple[Source, tuple[Any, ...] | None, list[Any], Any, list[Any]]:
     """Return X with its target: the source, columns and heads of X, column and heads of y.
 
-    Raises
-    ------
-    TypeError, ValueError
-        If y is neither in as many parts as X nor the name of a column of X.
+    TypeError or ValueError if y is neither in as many parts as X nor the name of a column of X.
     """
     if not is_parts(X):
         raise TypeError(f"{name} is in parts, so X must be in parts, too")
     if is_parts(y):
-        return joined(X, y), *heads_of(X), *heads_of(y)
+        if len(X.handles) != len(y.handles) or type(X.engine) is not type(y.engine):
+            raise ValueError("y must be in as many parts as X, of the same engine")
+        if not getattr(X.engine, "takes_pairs", True):
+            raise TypeError("y must be the name of a column of X: this engine reads one table")
+        handles = tuple(zip(X.handles, y.handles, strict=True))
+        source = Source(handles, Joined(X.reader, y.reader), X.engine, X.heads, X.columns)
+        return source, *heads_of(X), *heads_of(y)
     if hasattr(y, "__len__") and not isinstance(y, str | bytes | tuple):
         raise TypeError(
             f"{name} must be the name of a column of X or a table in parts, as X is in parts"
         )
     return X, *heads_of(X, without=y), y, [chosen(head, (y,)) for head in X.heads]
-
-
-def _nothing() -> Totals:
-    return []
 
 
 def checked_parts(
@@ -548,61 +485,36 @@ def checked_parts(
     filtered: bool = False,
     sizes: tuple[int, ...] | None = None,
 ) -> PartsRows:
-    """Read all parts once and return the rows; one fold, before any charge.
+    """Read all parts once, before any charge, and return the rows.
 
-    Parameters
-    ----------
-    source : Source
-    form : Form
-        Its schema is checked.
-    head : table
-        X without rows, for what is public about it.
-    allow_empty : bool
-    filtered : bool
-        As of `Rows`.
-    sizes : tuple of int, default=None
-        Of a domain that codes the rows.
-
-    Raises
-    ------
-    SourceError
-        If a part cannot be read.
-    TypeError, ValueError
-        Of several problems that with the highest priority, wherever it is.
+    `head` is X without rows, for what is public about it; `sizes` is of a domain that codes rows.
+    Of several problems the first of `form.problems` is raised, wherever it is.
     """
     seeded = noise_is_seeded()
-    task = CheckTask(
-        source.reader,
-        form,
-        form.add_hashes,
-        no_hashes if seeded else _nothing,
-        read=form.read,
-        schemas=_schemas(source, form),
-    )
-    totals = _visited(source, task, [Part(k, h) for k, h in enumerate(source.handles)])
-    if totals is not None and totals[-1][Meta.SKEW]:
+    hashes = _no_hashes if seeded else _nothing
+    task = CheckTask.of(source, form, form.add_hashes, hashes, read=form.read)
+    totals = _visited(source, task, _parts_of(source))
+    if totals is not None and totals[-1][_SKEW]:
         raise SourceError(_SKEWED)
-    if totals is None or totals[-1][Meta.FAILED]:
+    if totals is None or totals[-1][_FAILED]:
         raise SourceError(_UNREADABLE)
     for (kind, text), count in zip(form.problems, totals[-2], strict=True):
         if count:
             raise kind(text)
-    n = int(totals[-1][Meta.ROWS])
+    n = int(totals[-1][_ROWS])
     if n == 0 and not allow_empty and not filtered:
-        raise ValueError(_NO_ROWS)
+        raise ValueError(NO_ROWS)
     lengths = dict(sorted(totals[-3][0]))
-    hashes = totals[0] if seeded else None
-    return PartsRows(source, form, head, lengths, hashes, filtered=filtered, sizes=sizes)
+    return PartsRows(
+        source, form, head, lengths, totals[0] if seeded else None, filtered=filtered, sizes=sizes
+    )
 
 
-def _schemas(source: Source, form: Form) -> frozenset[Any] | None:
-    """Return the schemas that batches may have: those of the parts without rows."""
-    if isinstance(source.reader, Joined):
-        return None
-    return frozenset(schema_of(head, form.reads) for head in source.heads)
+def _parts_of(source: Source) -> list[Part]:
+    return [Part(number, handle) for number, handle in enumerate(source.handles)]
 
 
-def _visited(source: Source, task: FoldTask, parts: list[Part]) -> Totals | None:
+def _visited(source: Source, task: FoldTask, parts: Sequence[Part]) -> Totals | None:
     """Return the totals of all parts, None if the engine failed, whatever it says."""
     try:
         if getattr(source.engine, "remote", False):
@@ -615,24 +527,12 @@ def _visited(source: Source, task: FoldTask, parts: list[Part]) -> Totals | None
 class PartsRows:
     """The private table in parts, checked; read by `fold` and `gather`.
 
-    Attributes
-    ----------
-    n_features : int
-    names : tuple or None
-        Of the columns.
-    head : table
-        X without rows.
-    filtered : bool
-        As of `Rows`.
-    sizes : tuple of int or None
-        Of the domain that codes the rows.
-    kept : WeakKeyDictionary
-        As of `CodedRows`.
-    at_a_time : int
-        How many rows are added up to one total, at most, before it may be widened.
+    `head` is X without rows; `sizes` is of the domain that codes the rows, if there is one; the
+    other attributes are as of `Rows` and `CodedRows`.
     """
 
     at_a_time = AT_A_TIME
+    n_is_private = False
     units = None  # the unit is a row
 
     def __init__(
@@ -649,11 +549,9 @@ class PartsRows:
         self._source, self._form = source, form
         self._lengths, self._hashes = lengths, hashes
         self._n = sum(lengths.values())
-        self.head = head
+        self.head, self.names = head, names_in(head)
         self.n_features = int(head.shape[1]) + form.targets
-        self.names = names_in(head)
-        self.filtered, self.n_is_private = filtered, False
-        self.sizes = sizes
+        self.filtered, self.sizes = filtered, sizes
         self.kept: WeakKeyDictionary[Any, Any] = WeakKeyDictionary()
 
     def __repr__(self) -> str:
@@ -663,20 +561,14 @@ class PartsRows:
         raise PrivacyLeakError("private rows in parts do not travel; their parts do")
 
     def of_units(self, groups: Any, estimator: str, adjacency: str) -> NoReturn:
-        """Refuse rows of users: those of one user may lie in many parts.
-
-        Raises
-        ------
-        TypeError
-            Before any charge.
-        """
+        """Raise TypeError: the rows of one user may lie in several parts."""
         raise TypeError(
             f"{estimator}: groups= needs all rows in one place, because those of one user may "
             "lie in several parts. Give X in memory."
         )
 
     def _refuse(self, *arguments: Any, **options: Any) -> NoReturn:
-        """Refuse to read rows elsewhere than where they lie; nothing is released then."""
+        """Refuse to read rows elsewhere than where they lie."""
         raise PrivacyLeakError("rows in parts are read by fold only, and this reads them otherwise")
 
     spans = chunk = chunks = slices = labelled = codes = _refuse
@@ -689,7 +581,7 @@ class PartsRows:
     def digest(self) -> bytes:
         """Return a hash of the rows that does not depend on their order or on the parts."""
         if self._hashes is None:  # noise was not seeded when the rows were checked
-            (self._hashes,) = self.fold(self._form.add_hashes, no_hashes, read=self._form.read)
+            (self._hashes,) = self.fold(self._form.add_hashes, _no_hashes, read=self._form.read)
         head = repr((self._n, self.n_features)).encode()
         return hashlib.blake2b(head + self._hashes.tobytes(), digest_size=32).digest()
 
@@ -702,18 +594,10 @@ class PartsRows:
         least: int = 256,
         read: str = "chunk",
     ) -> Totals:
-        """Add up what `add` makes of the chunks of all parts; see `skdp.core.table.fold`.
-
-        Raises
-        ------
-        SourceError
-            If the rows are not as many as were checked, part by part being the engine's business.
-        """
-        schemas = _schemas(self._source, self._form)
-        task = FoldTask(
-            self._source.reader, self._form, add, fresh, width, least, read, schemas=schemas
-        )
-        return self._pass(task, [Part(k, h) for k, h in enumerate(self._source.handles)])
+        """Add up what `add` makes of the chunks of all parts; see `skdp.core.table.fold`."""
+        options: Any = {"width": width, "least": least, "read": read}
+        task = FoldTask.of(self._source, self._form, add, fresh, **options)
+        return self._pass(task, _parts_of(self._source))
 
     def gather(
         self,
@@ -724,37 +608,31 @@ class PartsRows:
     ) -> list[NDArray]:
         """Return what `take` makes of each row, in the order of the parts: in this process.
 
-        Parameters
-        ----------
-        take : callable
-            Maps a chunk to an array with a row for each of its rows; public.
-        wanted : ndarray of int, default=None
-            Ascending positions among all rows; None for all rows.
+        The public function `take` maps a chunk to an array with a row for each of its rows;
+        `wanted` are ascending positions among all rows, None for all of them.
         """
         parts, start = [], 0
         handles = dict(enumerate(self._source.handles))
-        for k, size in self._lengths.items():
-            mine = None
+        for number, size in self._lengths.items():
+            own = None
             if wanted is not None:
                 a, b = np.searchsorted(wanted, [start, start + size])
-                mine = wanted[a:b] - start
-            parts.append(Part(k, handles.get(k), mine))
+                own = wanted[a:b] - start
+            parts.append(Part(number, handles.get(number), own))
             start += size
-        schemas = _schemas(self._source, self._form)
-        task: Any = GatherTask(
-            self._source.reader, self._form, take, bag, read=read, schemas=schemas
-        )
-        (found,) = self._pass(task, parts)
-        images = [image for _, _, image in sorted(found[0], key=lambda piece: piece[:2])]
+        task = GatherTask.of(self._source, self._form, take, _no_pieces, read=read)
+        (pieces,) = self._pass(task, parts)
+        images = [image for _, _, image in sorted(pieces[0], key=lambda piece: piece[:2])]
         if sum(map(len, images)) != (self._n if wanted is None else len(wanted)):
             raise SourceError(_CHANGED)
         return images
 
-    def _pass(self, task: Any, parts: list[Part]) -> Totals:
+    def _pass(self, task: FoldTask, parts: Sequence[Part]) -> Totals:
+        """Return the totals of a pass; SourceError if its rows are not those of the check."""
         totals = _visited(self._source, task, parts)
-        if totals is None or totals[-1][Meta.FAILED] or totals[-1][Meta.SKEW]:
+        if totals is None or totals[-1][_FAILED] or totals[-1][_SKEW]:
             raise SourceError(_CHANGED)
-        places = sum(size * Meta.place(k) for k, size in self._lengths.items())
-        if (totals[-1][Meta.ROWS], totals[-1][Meta.PLACES]) != (self._n, places):
+        places = sum(size * _place(number) for number, size in self._lengths.items())
+        if (totals[-1][_ROWS], totals[-1][_PLACES]) != (self._n, places):
             raise SourceError(_CHANGED)
         return totals[:-1]

@@ -1,10 +1,10 @@
-"""Relations of DuckDB that compute their rows: refused by their plan alone where a cell can fail.
+"""Refusal of DuckDB relations whose query may fail on a cell, by their plan alone.
 
-A relation is a query, which DuckDB runs again each time it is read. A cast of text to a number
-inside it fails on one cell: whether a fit succeeds would show this cell, and no charge pays for
-that. So `check_plan` reads the plan, which DuckDB gives as JSON: operators, expressions and types,
-no row. Every operation that is not known to have a value for all cells is refused. Constants are
-checked, too, because a condition on a cell decides whether they are computed.
+DuckDB runs the query of a relation each time it is read. In it, a cast of text to a number may fail
+on one cell. Then the success of a fit would show this cell, and no charge pays for that. So
+`check_plan` reads the plan, which DuckDB gives as JSON: operators, expressions and types, no row.
+An operation is refused unless it is known to have a value for all cells. Constants are checked too,
+because a condition on a cell may decide whether they are computed.
 """
 
 from __future__ import annotations
@@ -19,8 +19,6 @@ from pathlib import PurePath
 from typing import Any
 
 from skdp.user_code import or_raise
-
-__all__ = ["check_plan"]
 
 _MAY_FAIL = (
     "the DuckDB relation computes {what}, which may fail on a cell. Whether it fails would show "
@@ -41,8 +39,8 @@ _OF_PANDAS = (
     "charged"
 )
 
-# Tables of Arrow, as views of them say; DuckDB 2 shows no plan of these, nor of files. Of those of
-# pandas it takes the types from cells.
+# Views of Arrow tables read like this. DuckDB 2 shows no plan of them, nor of files. It takes the
+# types of pandas tables from their cells.
 _SOURCE = re.compile(r'SELECT \* FROM ((python_)?arrow)_scan\([\w, ]*\) AS "?\w+"?')
 _PARQUET_FUNCTIONS = {"read_parquet", "parquet_scan"}
 _ID = r'(?:"(?:[^"]|"")*"|\w+)'
@@ -53,7 +51,7 @@ _SIGNATURES = (
     "SELECT function_name, parameter_types::VARCHAR, varargs FROM duckdb_functions() "
     "WHERE function_type = 'scalar'"
 )
-# Where a name without a schema is looked for; names in a view, where that view is.
+# Where DuckDB looks up a name without a schema. (It looks up names in a view where the view is.)
 _RELATIONS = (
     "(SELECT database_name AS database, schema_name AS schema, view_name AS name, sql "
     "FROM duckdb_views() UNION ALL SELECT database_name, schema_name, table_name, sql "
@@ -66,11 +64,11 @@ def _words(names: str) -> set[str]:
     return set(names.split())
 
 
-def _each(table: dict[str, set[str]]) -> dict[str, set[str]]:
+def _by_name(table: dict[str, set[str]]) -> dict[str, set[str]]:
     return {name: types for names, types in table.items() for name in names.split()}
 
 
-# What of a plan fails on no cell by itself: operators, expressions, windows.
+# Operators, expressions and windows of a plan that fail on no cell by themselves.
 _PLAIN = _words(
     "PROJECTION FILTER GET DUMMY_SCAN EXPRESSION_GET EMPTY_RESULT CHUNK_GET COMPARISON_JOIN "
     "ANY_JOIN ASOF_JOIN CROSS_PRODUCT POSITIONAL_JOIN DELIM_JOIN DELIM_GET DISTINCT WINDOW "
@@ -112,7 +110,7 @@ _UNITS = {"date_part", "datepart"}
 _TODAY = {"now", "get_current_timestamp", "today", "current_date"}
 _ALWAYS = {"hash", "list_value", "random", *_TODAY}
 # Functions that have a value for all values of these types ...
-_TOTAL = _each(
+_TOTAL = _by_name(
     {
         "~~ !~~ ~~* !~~* contains prefix suffix starts_with ends_with": _TEXT,
         "lower lcase upper ucase length len strlen trim ltrim rtrim md5 || concat": _TEXT,
@@ -123,15 +121,15 @@ _TOTAL = _each(
         " ".join(_PARTS): _DAYS,
     }
 )
-# ... and those that do where all arguments behind the first are such constants as are usual.
-_FIXED = _each(
+# ... and those that do if all arguments behind the first are constants of the usual size.
+_FIXED = _by_name(
     {
         "substr substring left right array_slice array_extract replace": _TEXT,
         "// %": _INTEGERS,
         "round": _FLOATS | _INTEGERS | {"DECIMAL"},
     }
 )
-# What may fail, but ends soon, and fails as TRY expects.
+# Functions that may fail, but soon, and as TRY expects.
 _TRIED = {*_TOTAL, *_FIXED, *_UNITS, *_TODAY} - {"replace"} | _words(
     "** ^ pow power sqrt ln log log2 log10 exp trunc mod fmod factorial divide add subtract "
     "multiply << >> date_trunc datetrunc last_day strptime strftime date_diff datediff date_sub "
@@ -139,23 +137,17 @@ _TRIED = {*_TOTAL, *_FIXED, *_UNITS, *_TODAY} - {"replace"} | _words(
     "to_microseconds to_milliseconds to_seconds to_minutes to_hours to_days to_weeks to_months "
     "to_quarters to_years"
 )
-_AGGREGATES = {  # with so many arguments: with one more, it is a number, and a cell may be it
+_AGGREGATES = {  # number of arguments; one more is a number, which may be a cell
     **dict.fromkeys(_words("min max first last any_value bool_and bool_or count count_if"), 1),
     **dict.fromkeys(_words("arg_min arg_max min_by max_by"), 2),
     "approx_count_distinct": 1,
     "count_star": 0,
 }
-_ADDED = _each({"sum avg": _SUMMED, "median": _INTEGERS | _FLOATS, "string_agg": _TEXT})
+_ADDED = _by_name({"sum avg": _SUMMED, "median": _INTEGERS | _FLOATS, "string_agg": _TEXT})
 
 
 def check_plan(relation: Any) -> None:
-    """Refuse a relation that may fail on a cell.
-
-    Raises
-    ------
-    ValueError
-        Whatever is in the cells: the plan alone decides.
-    """
+    """Raise ValueError for a relation that may fail on a cell; the plan alone decides."""
     text = str(relation.sql_query()).strip()
     if _SOURCE.fullmatch(text):
         return
@@ -168,8 +160,8 @@ def check_plan(relation: Any) -> None:
         raise ValueError(_OF_PANDAS)
 
     def read(sql: str) -> list[tuple[Any, ...]]:
-        done = relation.query("skdp_rows", sql)
-        return [] if done is None else list(done.fetchall())
+        result = relation.query("skdp_rows", sql)
+        return [] if result is None else list(result.fetchall())
 
     what = or_raise(lambda: next(_Plans(read).failing(text), None), lambda: ValueError(_UNREAD))
     if what is None:
@@ -195,16 +187,15 @@ def _built_in() -> Counter[tuple[Any, ...]]:
 
 
 class _Plans:
-    """What the queries behind a relation compute."""
+    """The plans of a relation's query and of the views that it reads."""
 
     def __init__(self, read: Callable[[str], list[tuple[Any, ...]]]) -> None:
         self._read = read
 
     def _shown(self, function: str, text: str, more: str = "") -> Any:
-        """Return a query as JSON, or None where DuckDB makes none."""
-        shown = self._read(f"SELECT {function}({_literal(text)}{more})")[0][0]
-        found = json.loads(shown)
-        return None if found["error"] else found
+        """Return a query as JSON, or None if DuckDB cannot."""
+        result = json.loads(self._read(f"SELECT {function}({_literal(text)}{more})")[0][0])
+        return None if result["error"] else result
 
     def _plan(self, text: str) -> Any:
         """Return the plan of a query before it is optimised: no expression has been moved yet."""
@@ -214,28 +205,28 @@ class _Plans:
             return None
 
     def failing(self, text: str, of_view: bool = False) -> Iterator[str]:
-        """Yield what may fail on a cell, by its name in DuckDB.
+        """Yield the operations that may fail on a cell, by their names in DuckDB.
 
-        An empty table of the same types stands for whatever DuckDB does not show in a plan.
+        Sources that DuckDB does not show in a plan are replaced by empty tables of the same types.
         """
         plan = None if of_view else self._plan(text)
-        made: list[str] = []
+        empty_tables: list[str] = []
         try:
             if plan is None:
                 tree = self._shown("json_serialize_sql", text)
-                yield from self._replaced(tree["statements"], frozenset(), made)
+                yield from self._replaced(tree["statements"], frozenset(), empty_tables)
                 plan = self._plan(self._text(tree))
         finally:
-            for table in made:
+            for table in empty_tables:
                 self._read(f"DROP TABLE {table}")
         plans = plan["plans"]
         names = {_name(node) for node in _nodes(plans) if node.get("type") == "BOUND_FUNCTION"}
         yield from self._judged(plans, self._own(names), False)
 
     def _own(self, names: set[str]) -> set[str]:
-        """Return those names of functions for which a user has registered one.
+        """Return the names under which a user has registered a function.
 
-        DuckDB calls functions of Python its own, and lets them share a name with one of its own.
+        DuckDB calls functions of Python its own, and lets them share a name with a built-in one.
         """
         if not names:
             return set()
@@ -243,35 +234,35 @@ class _Plans:
         rows = self._read(f"{_SIGNATURES} AND function_name IN ({listed})")
         return {str(row[0]) for row in Counter(rows) - _built_in()}
 
-    # --- what stands for tables that DuckDB shows no plan of -------------------------------------
+    # --- empty tables for sources without a plan -------------------------------------------------
 
     def _text(self, tree: Any) -> str:
         return str(self._read(f"SELECT json_deserialize_sql({_literal(json.dumps(tree))})")[0][0])
 
-    def _replaced(self, node: Any, ctes: frozenset[str], made: list[str]) -> Iterator[str]:
-        """Put empty tables into a query; yield what may fail in the views that they stand for."""
+    def _replaced(self, node: Any, ctes: frozenset[str], empty_tables: list[str]) -> Iterator[str]:
+        """Put empty tables into a query; yield what may fail in the views that they replace."""
         if isinstance(node, list):
             for part in node:
-                yield from self._replaced(part, ctes, made)
+                yield from self._replaced(part, ctes, empty_tables)
         if not isinstance(node, dict):
             return
         for entry in node.get("cte_map", {}).get("map", []):  # each of them sees those before it
-            yield from self._replaced(entry["value"], ctes, made)
+            yield from self._replaced(entry["value"], ctes, empty_tables)
             ctes |= {entry["key"].lower()}
         if node.get("type") == "TABLE_FUNCTION":
             name = node["function"]["function_name"].lower()
             if name in _PARQUET_FUNCTIONS:
-                self._put_empty(node, name, made)
+                self._put_empty(node, name, empty_tables)
                 return
         elif node.get("type") == "BASE_TABLE":
-            yield from self._replaced_table(node, ctes, made)
+            yield from self._replaced_table(node, ctes, empty_tables)
             return
         for key, part in node.items():
             if key != "cte_map":
-                yield from self._replaced(part, ctes, made)
+                yield from self._replaced(part, ctes, empty_tables)
 
     def _replaced_table(
-        self, node: dict[str, Any], ctes: frozenset[str], made: list[str]
+        self, node: dict[str, Any], ctes: frozenset[str], empty_tables: list[str]
     ) -> Iterator[str]:
         path = [node[key] for key in ("catalog_name", "schema_name", "table_name")]
         name = path[-1]
@@ -280,36 +271,36 @@ class _Plans:
         where = f"lower(name) = lower({_literal(name)})"
         for part in filter(None, path[:2]):  # one alone may be that of a database or a schema
             where += f" AND lower({_literal(part)}) IN (lower(database), lower(schema))"
-        found = self._read(f"SELECT sql FROM {_RELATIONS} AND {where}")
-        if len(found) > 1:
+        definitions = self._read(f"SELECT sql FROM {_RELATIONS} AND {where}")
+        if len(definitions) > 1:
             raise ValueError  # views look for it elsewhere than queries do
         if self._plan(f"SELECT * FROM {_quoted(path)}") is not None:
             return
-        if found:
-            sql = found[0][0]
+        if definitions:
+            sql = definitions[0][0]
             (text,) = _VIEW.fullmatch(sql.strip()).groups()  # type: ignore[union-attr]
             if not _SOURCE.fullmatch(text):
                 yield from self.failing(text, of_view=True)
         elif name.lower().endswith((".parquet", ".parq")):
-            self._put_empty(node, PurePath(name).stem, made)
+            self._put_empty(node, PurePath(name).stem, empty_tables)
             return
         elif not name.startswith("__duckdb_source_"):
             raise ValueError
-        self._put_empty(node, name, made)
+        self._put_empty(node, name, empty_tables)
 
-    def _put_empty(self, node: dict[str, Any], name: str, made: list[str]) -> None:
+    def _put_empty(self, node: dict[str, Any], name: str, empty_tables: list[str]) -> None:
         """Turn a reference to a table, in place, into one to an empty table of the same types."""
         table = f"skdp_{uuid.uuid4().hex}"
-        one = self._shown("json_serialize_sql", f"SELECT * FROM {table}")
-        (statement,) = one["statements"]
+        query = self._shown("json_serialize_sql", f"SELECT * FROM {table}")
+        (statement,) = query["statements"]
         empty = statement["node"]["from_table"]
-        kept = {key: node[key] for key in ("sample", "column_name_alias", "alias") if key in node}
+        own = {key: node[key] for key in ("sample", "column_name_alias", "alias") if key in node}
         bare: dict[str, Any] = {"sample": None, "column_name_alias": [], "alias": ""}
         statement["node"]["from_table"] = node | bare
-        self._read(f"CREATE TEMP TABLE {table} AS {self._text(one)} LIMIT 0")
-        made.append(table)
+        self._read(f"CREATE TEMP TABLE {table} AS {self._text(query)} LIMIT 0")
+        empty_tables.append(table)
         node.clear()
-        node.update(empty | kept)
+        node.update(empty | own)
         node["alias"] = node["alias"] or name
 
     # --- what may fail ---------------------------------------------------------------------------
@@ -377,7 +368,7 @@ def _failing_operator(node: dict[str, Any], kind: str) -> Iterator[str]:
 
 
 def _name(node: dict[str, Any]) -> str:
-    """Return the name of a function; "" for one of the database, whatever it is called."""
+    """Return the name of a function of DuckDB's; "" for a function of the database."""
     path = node.get("qname", {}).get("path") or [node.get("name", "")]
     owner = path[0] if len(path) > 2 else node.get("catalog_name", "system")
     return str(path[-1]) if owner in ("system", "") else ""
@@ -393,8 +384,8 @@ def _named(node: dict[str, Any]) -> str:
 
 def _type(part: Any) -> str:
     """Return the type of an expression, "" where it does not say."""
-    of = part.get("return_type") or part.get("value", {}).get("type", {})
-    return str(of.get("id", ""))
+    kind = part.get("return_type") or part.get("value", {}).get("type", {})
+    return str(kind.get("id", ""))
 
 
 def _parts(node: dict[str, Any]) -> list[Any]:
@@ -455,7 +446,7 @@ def _is_total_aggregate(name: str, parts: list[Any]) -> bool:
     if name not in _ADDED:
         return _AGGREGATES.get(name) == len(parts) or (name == "count" and not parts)
     separators = [_constant(part) for part in parts[1:]]
-    return _type(parts[0]) in _ADDED[name] and all(isinstance(one, str) for one in separators)
+    return _type(parts[0]) in _ADDED[name] and all(isinstance(s, str) for s in separators)
 
 
 def _may_be_tried(node: dict[str, Any]) -> bool:
@@ -473,7 +464,7 @@ def _constant(node: dict[str, Any]) -> Any:
 
 
 def _constant_sql(node: dict[str, Any]) -> str:
-    """Return an expression of constants as SQL; raise KeyError or ValueError for another one."""
+    """Return an expression of constants as SQL; KeyError or ValueError for other expressions."""
     if node["expression_class"] == "BOUND_CONSTANT":
         value, kind = node["value"], _type(node)
         if value["is_null"]:
@@ -537,7 +528,7 @@ def _is_total_cast(node: dict[str, Any]) -> bool:
 
 
 def _digits(kind: dict[str, Any], name: str) -> tuple[int, int]:
-    """Return how many decimal digits numbers of a type have, and how many are behind the point."""
+    """Return the number of decimal digits of a type, and of those after the point."""
     if name in _BITS:
         return len(str(2 ** _BITS[name])), 0
     info = kind.get("type_info") or {}

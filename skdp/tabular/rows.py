@@ -1,11 +1,11 @@
-"""Where private rows enter: one check of the whole table, then chunks of float64.
+"""The entrance of private rows: one check of the table, then chunks of float64.
 
 `check_rows` decides everything that may be an error (shape, type, NaN, infinity) once, before any
-charge, with fixed texts that quote no cell. After it no reader of the rows can fail. `Rows` hands
-out chunks: a memory-mapped array may be larger than memory, and no second copy of the data is made.
+charge, with fixed texts that quote no cell. After it, reading the rows cannot fail. `Rows` returns
+chunks: a memory-mapped array may be larger than memory, and there is no second copy of the data.
 
-A privacy unit is one row, or all rows of one id: `Rows` with `units` know whose each row is, and
-the core keeps so many rows of each unit (`skdp.core.units`).
+A privacy unit is one row, or all rows with one id. `Rows` with `units` know the unit of each row,
+and the core bounds the rows of each unit (`skdp.core.units`).
 """
 
 from __future__ import annotations
@@ -41,29 +41,19 @@ from skdp.tabular.containers import (
     to_float,
 )
 from skdp.tabular.parts import (
-    _NO_ROWS,
+    NO_ROWS,
     ONE_PLACE,
     Form,
     PartsRows,
     checked_parts,
     heads_of,
+    names_in,
     refuse_parts,
 )
 from skdp.tabular.sound import own_sparse
+from skdp.tabular.source import Source
 from skdp.tabular.units import Units, check_units
 from skdp.user_code import no_restart, run_isolated
-
-__all__ = [
-    "Rows",
-    "as_dense",
-    "check_marks",
-    "check_public_array",
-    "check_rows",
-    "check_samples",
-    "check_sparse",
-    "check_table",
-    "dense_blocks",
-]
 
 _NOT_FINITE = (
     "Input X contains NaN or infinity; X must be finite. Fill such cells from public knowledge "
@@ -94,17 +84,17 @@ _SAME_NAME = "X has columns of the same name; the names of its columns must be d
 
 
 def _raise(problems: str | Iterable[str], X: Any = None) -> None:
-    """Raise the fixed text for what is bad about the content; of several, always the same one.
+    """Raise the fixed text of a problem; of several problems, always of the same one.
 
-    Of a table X also the columns whose public type may hold anything.
+    It names the columns of X whose public type may hold anything.
     """
-    found = {problems} if isinstance(problems, str) else set(problems)
-    if found & {"type", "value"}:
+    problems = {problems} if isinstance(problems, str) else set(problems)
+    if problems & {"type", "value"}:
         types = "".join(f" The type of column {c!r} is {t}." for c, t in any_type(X).items())
         raise TypeError(_NOT_A_NUMBER + types)
-    if "finite" in found:
+    if "finite" in problems:
         raise ValueError(_NOT_FINITE)
-    if "infinite" in found:
+    if "infinite" in problems:
         raise ValueError(_INFINITE)
 
 
@@ -125,8 +115,8 @@ def _no_table(X: Any, *, flat: bool = False) -> Any:
     if isinstance(array, np.ma.MaskedArray):
         # The cells below the mask would count with whatever they hold.
         raise TypeError("X must not be a masked array; use X.filled(...) from public knowledge.")
-    # Of a subclass without its own code, which could tell rows apart, and of a shape of our own,
-    # which nobody changes meanwhile.
+    # A view of the exact class: code of a subclass could treat rows differently, and the caller
+    # cannot change the shape of our view.
     array = np.asarray(array).view()
     if isinstance(X, str | os.PathLike):
         raise ValueError(
@@ -166,7 +156,7 @@ def _container(X: Any, estimator: str) -> Any:
     return X
 
 
-def _numeric_container(X: Any, estimator: str) -> Any:
+def _numeric_container(X: Any, estimator: str, *, allow_empty: bool = True) -> Any:
     """Return X as `_container`, if the types of its columns may hold numbers; they are public."""
     X = _container(X, estimator)
     kind, name = refused_type(X)
@@ -175,6 +165,8 @@ def _numeric_container(X: Any, estimator: str) -> Any:
     if kind:
         where = "" if name is None else f" The type of column {name!r} is of {kind}."
         raise TypeError(_NOT_A_NUMBER + where)
+    if X.shape[0] == 0 and not allow_empty:
+        raise ValueError(NO_ROWS)
     return X
 
 
@@ -207,29 +199,24 @@ class Rows:
         filtered: bool = False,
     ) -> None:
         self.filtered = filtered
-        self._X = X
-        self._y = y
+        self._X, self._y = X, y
         self._numeric = numeric
         self._positions = positions
-        if positions is not None:
-            self._n = int(positions.size)
-        else:
-            self._n = int(X.shape[0]) if hasattr(X, "shape") else len(X)
-        self.n_features = int(X.shape[1]) if hasattr(X, "shape") and len(X.shape) > 1 else 1
-        # Of the whole table, from which positions are: units have one entry for each row of it.
+        # Ids have an entry for each row of X, and not of `positions`.
         self._length = int(X.shape[0]) if hasattr(X, "shape") else len(X)
+        self._n = self._length if positions is None else int(positions.size)
+        self.n_features = int(X.shape[1]) if hasattr(X, "shape") and len(X.shape) > 1 else 1
         self.units: Units | None = None
         self._row_weights: NDArray | None = None  # of all rows of the table, if there are any
-        # Of the columns of a table, which are public; None for an array.
-        self.names = column_names(X) if is_frame(X) or is_sliced_table(X) else None
+        self.names = names_in(X)  # public; None for an array
 
     def __repr__(self) -> str:
         return f"Rows(n_features={self.n_features})"
 
     def of_units(self, groups: Any, estimator: str, adjacency: str = REPLACE_ONE) -> Self:
-        """Return these rows with whose they are, by an id for each row of the caller's table.
+        """Return these rows with their units, by an id for each row of the caller's table.
 
-        Under "add_or_remove_one" rows without an id are left out. Each row decides about itself.
+        Under "add_or_remove_one" rows without an id are left out, each by itself.
         """
         copied = copy.copy(self)
         copied.units = check_units(groups, self._length, estimator=estimator, adjacency=adjacency)
@@ -238,7 +225,7 @@ class Rows:
         return copied.keep(np.flatnonzero(copied.unit_rows().codes >= 0))
 
     def unit_rows(self) -> Units:
-        """Return whose each of these rows is."""
+        """Return the unit of each of these rows."""
         assert self.units is not None
         if self._positions is None:
             return self.units
@@ -254,12 +241,8 @@ class Rows:
     def spans(self, *, width: int = 1, least: int = 256) -> list[tuple[int, int]]:
         """Return the (start, stop) of chunks that cover all rows.
 
-        Parameters
-        ----------
-        width : int
-            Values that the reader makes of a row, if more than n_features.
-        least : int
-            Rows that a chunk should have, memory permitting.
+        `width` is the number of values that the reader makes of a row, if more than n_features;
+        `least` the number of rows that a chunk should have, if memory allows.
         """
         step = _chunk_rows(max(self.n_features, width), least)
         return [(i, min(i + step, self._n)) for i in range(0, self._n, step)]
@@ -270,6 +253,10 @@ class Rows:
             return cut(table, start, stop)
         return take(table, self._positions[start:stop])
 
+    def salt(self, number: int) -> int:
+        """Return 0: rows with at most one key a column need no secret ranks of their keys."""
+        return 0
+
     def chunk(self, start: int, stop: int) -> NDArray[np.float64]:
         """Return rows start to stop as float64, shape (stop - start, n_features)."""
         values, _ = to_float(self._part(self._X, start, stop))
@@ -277,8 +264,8 @@ class Rows:
         with np.errstate(all="ignore"):
             finite = math.isfinite(values.sum())
         if not finite:
-            # The sum of huge values, or rows that changed after the check: 0 stands for what is
-            # not finite, because NaN has no place in the integers that follow.
+            # The sum overflowed, or rows changed after the check. 0 replaces NaN and infinity,
+            # which are no integers; an error would depend on a cell, after the charge.
             values = np.where(np.isfinite(values), values, 0.0)
         return values
 
@@ -320,44 +307,34 @@ class Rows:
 
 @dataclass(frozen=True)
 class NumericForm(Form):
-    """Batches as rows of numbers.
+    """Batches as rows of numbers; its first problems are those of `number_problems`."""
 
-    Attributes
-    ----------
-    omit : bool
-        Leave out rows with a missing cell.
-    """
-
-    omit: bool = False
-
-    @property
-    def problems(self) -> tuple[tuple[type[Exception], str], ...]:
-        """Those of `check_rows`, and that of infinity where NaN is left out."""
-        return (TypeError, _NOT_A_NUMBER), (ValueError, _INFINITE if self.omit else _NOT_FINITE)
-
-    def rows(self, batch: Any) -> Rows:
-        """Return the rows of a batch."""
-        values, _ = to_float(self.chosen(batch))
-        assert values is not None
-        return self._rows(values)
-
-    def _rows(self, values: NDArray[np.float64]) -> Rows:
-        if not self.omit:
-            return Rows(_as_table(values))
-        left = np.flatnonzero(~np.isnan(_as_table(values)).any(axis=1))
-        return Rows(_as_table(values), positions=left, filtered=True)
+    omit: bool = False  # leave out rows with a missing cell
 
     def check(self, batch: Any) -> tuple[Rows | None, set[int]]:
         """Return the rows of a batch, and which problems it has."""
-        values, problem = to_float(self.chosen(batch))
+        return self._numeric(self.sides(batch)[0])
+
+    def _numeric(self, X: Any) -> tuple[Rows | None, set[int]]:
+        values, problem = to_float(X)
         if values is None:
             return None, {0}
-        bad = np.isinf(values).any() if self.omit else not np.isfinite(values).all()
-        return self._rows(values), {0} if problem else {1} if bad else set()
+        values = values.reshape(-1, 1) if values.ndim == 1 else values
+        complete, bad = _complete(values, self.omit)
+        problems = {0} if problem else {1} if bad else set()
+        return Rows(values, positions=complete, filtered=self.omit), problems
 
 
-def _as_table(values: NDArray[np.float64]) -> NDArray[np.float64]:
-    return values.reshape(-1, 1) if values.ndim == 1 else values
+def _complete(values: NDArray[np.float64], omit: bool) -> tuple[NDArray[np.intp] | None, bool]:
+    """Return the rows without a missing cell, None for all, and whether a cell is refused."""
+    if not omit:
+        return None, not np.isfinite(values).all()
+    return np.flatnonzero(~np.isnan(values).any(axis=1)), bool(np.isinf(values).any())
+
+
+def number_problems(omit: bool) -> tuple[tuple[type[Exception], str], ...]:
+    """Return the problems of rows of numbers; infinity is one even if NaN is left out."""
+    return (TypeError, _NOT_A_NUMBER), (ValueError, _INFINITE if omit else _NOT_FINITE)
 
 
 def _numeric_parts(
@@ -365,20 +342,20 @@ def _numeric_parts(
 ) -> PartsRows:
     """Return a table in parts as rows; errors as `check_rows`."""
     columns, heads = heads_of(X)
+    head = numeric_head(heads, estimator)
+    form = NumericForm(columns, int(head.shape[1]), number_problems(omit), omit=omit)
+    return checked_parts(X, form, head, allow_empty=allow_empty, filtered=filtered or omit)
+
+
+def numeric_head(heads: list[Any], estimator: str) -> Any:
+    """Return the first head, a flat array as one column; raise if one has no numbers."""
+    heads = [
+        head.reshape(-1, 1) if isinstance(head, np.ndarray) and head.ndim == 1 else head
+        for head in heads
+    ]
     for head in heads:
-        _numeric_container(_flat_head(head), estimator)
-    return checked_parts(
-        X,
-        NumericForm(columns, int(_flat_head(heads[0]).shape[1]), omit),
-        _flat_head(heads[0]),
-        allow_empty=allow_empty,
-        filtered=filtered or omit,
-    )
-
-
-def _flat_head(head: Any) -> Any:
-    """Return an array of one dimension as one column."""
-    return head.reshape(-1, 1) if isinstance(head, np.ndarray) and head.ndim == 1 else head
+        _numeric_container(head, estimator)
+    return heads[0]
 
 
 def check_rows(
@@ -417,44 +394,42 @@ def check_rows(
     if is_parts(X):
         refuse_parts(X, estimator, one_place)
         return _numeric_parts(X, estimator=estimator, allow_empty=allow_empty)
-    X = _numeric_container(X, estimator)
-    if X.shape[0] == 0 and not allow_empty:
-        raise ValueError(_NO_ROWS)
+    return _checked_rows(_numeric_container(X, estimator, allow_empty=allow_empty))
+
+
+def _checked_rows(X: Any, omit: bool = False) -> Rows:
+    """Return rows of finite numbers or raise a fixed text; `omit` leaves out rows with NaN."""
     rows = Rows(X)
-    _check_finite(rows)
-    return rows
-
-
-def _check_finite(rows: Rows) -> None:
-    """Raise the fixed text if any row is not made of finite numbers, whichever it is."""
-    problems = set()
+    problems, positions, text = set(), [], "infinite" if omit else "finite"
     for start, stop in rows.spans():
-        values, problem = to_float(rows._part(rows._X, start, stop))
-        # A cell that is no number is NaN here: one text for the row, and it is that of its type.
-        bad = values is not None and not np.isfinite(values).all()
-        problems.add(problem or ("finite" if bad else ""))
-    _raise(problems, rows._X)
+        values, problem = to_float(rows._part(X, start, stop))
+        if values is None:
+            problems.add(problem)
+            continue
+        complete, bad = _complete(values, omit)
+        if complete is not None:
+            positions.append(start + complete)
+        # A cell that is no number is NaN, too: the text is that of its type.
+        problems.add(problem or (text if bad else ""))
+    _raise(problems, X)
+    if not omit:
+        return rows
+    remaining = np.concatenate([np.zeros(0, dtype=np.intp), *positions])
+    return Rows(X, positions=remaining, filtered=True)
 
 
 def check_marks(
     y: Any, n_rows: int, *, estimator: str, allow_empty: bool = False
 ) -> NDArray[np.bool_]:
-    """Return which rows are marked private; see `check_samples`.
-
-    Raises
-    ------
-    ValueError
-        With a fixed text, if y is None, has other values than 0 and 1, another length than
-        n_rows, no 0, or (unless `allow_empty`) no 1.
-    """
+    """Return which rows are marked private, or raise a fixed text; see `check_samples`."""
     if y is None:
         raise ValueError(
             f"{estimator} requires y to be passed, but the target y is None. {_NOT_MARKS}"
         )
     problem = ""
     y = checked(y, "y")
-    found, strange = to_float(y)
-    marks = np.zeros(0) if found is None else found
+    values, strange = to_float(y)
+    marks = np.zeros(0) if values is None else values
     marks = marks.reshape(-1) if marks.ndim == 2 and marks.shape[1] == 1 else marks
     if strange or marks.ndim != 1 or not np.all((marks == 0) | (marks == 1)):
         problem = _NOT_MARKS
@@ -472,18 +447,18 @@ def check_marks(
 def check_samples(
     X: Any, y: Any, *, estimator: str, allow_empty: bool = False
 ) -> tuple[Rows, NDArray[np.float64]]:
-    """Part a table of two samples by its marks: private rows, and public ones as an array.
+    """Return the private rows of a table of two samples, and the public ones as an array.
 
     Guarantee: as `check_rows`, for all rows of X. Which rows are marked is as public as the number
     of rows: under "replace_one" y is public, under "add_or_remove_one" a private row comes with its
-    mark, and nothing is made of the positions.
+    mark, and the positions are not used.
 
     Parameters
     ----------
     X : array-like or table of shape (n_samples, n_features)
     y : array-like of shape (n_samples,)
-        1 (or True) for a private row, 0 (or False) for a public one. Anything else is refused:
-        other codes would leave it open which sample is meant.
+        1 (or True) for a private row, 0 (or False) for a public one. Other codes are refused, as
+        they do not say which sample is private.
     estimator : str
     allow_empty : bool, default=False
         Accept no private rows.
@@ -504,9 +479,8 @@ def check_samples(
     """
     refuse_parts(X, estimator, ONE_PLACE)
     X = _numeric_container(X, estimator)
-    n_rows = len(X) if not hasattr(X, "shape") else X.shape[0]
-    private = check_marks(y, n_rows, estimator=estimator, allow_empty=allow_empty)
-    _check_finite(Rows(X))
+    private = check_marks(y, X.shape[0], estimator=estimator, allow_empty=allow_empty)
+    _checked_rows(X)
     rows = Rows(X, positions=np.flatnonzero(private))
     others = Rows(X, positions=np.flatnonzero(~private))
     public = np.empty((others._n, others.n_features))
@@ -528,16 +502,14 @@ def check_public_array(
         "predictions and transformed rows would be as many rows in memory. fit may take parts; "
         "predict or transform batch by batch",
     )
-    X = _numeric_container(X, estimator)
-    if X.shape[0] == 0 and not allow_empty:
-        raise ValueError(_NO_ROWS)
+    X = _numeric_container(X, estimator, allow_empty=allow_empty)
     values, problem = to_float(X)
     _raise(problem, X)
-    if values is not None and allow_missing and np.isinf(values).any():
-        _raise("infinite")
-    if values is not None and not allow_missing and not np.isfinite(values).all():
-        _raise("finite")
     assert values is not None
+    if allow_missing and np.isinf(values).any():
+        _raise("infinite")
+    if not allow_missing and not np.isfinite(values).all():
+        _raise("finite")
     return values
 
 
@@ -553,43 +525,25 @@ def check_table(
     filtered: bool = False,
     one_place: str = ONE_PLACE,
 ) -> tuple[Any, bool]:
-    """Validate private rows, one column of them given as a flat sequence included.
+    """Return validated private rows, and whether X has one dimension.
 
-    Guarantee: as `check_rows`. With `omit`, rows with a missing cell (NaN, None, NA) are left out:
-    the table is that of the others, and their number is private under both relations. With
-    `filtered` the caller has left out rows by their values, which is the same.
-
-    Returns
-    -------
-    rows : Rows
-    flat : bool
-        Whether X has one dimension.
+    Guarantee: as `check_rows`. With `omit`, rows with a missing cell (NaN, None, NA) are left out;
+    the number of the remaining rows is private under both relations. So it is with `filtered`: the
+    caller has left out rows by their values.
     """
     if is_parts(X):
         refuse_parts(X, estimator, one_place)
         options = {"allow_empty": allow_empty, "omit": omit, "filtered": filtered}
-        return _numeric_parts(X, estimator=estimator, **options), getattr(
-            X.heads[0], "ndim", 2
-        ) == 1
+        return _numeric_parts(X, estimator=estimator, **options), is_flat(X)
     table, flat = _as_columns(X)
-    if not omit:
-        rows = check_rows(table, estimator=estimator, allow_empty=allow_empty)
-        return Rows(rows._X, filtered=filtered), flat
-    table = _numeric_container(table, estimator)
-    if table.shape[0] == 0 and not allow_empty:
-        raise ValueError(_NO_ROWS)
-    rows = Rows(table)
-    whole: list[NDArray[Any]] = [np.zeros(0, dtype=bool)]
-    problems = set()
-    for start, stop in rows.spans():
-        values, problem = to_float(rows._part(table, start, stop))
-        infinite = values is not None and np.isinf(values).any()
-        problems.add(problem or ("infinite" if infinite else ""))
-        if values is not None:
-            whole.append(np.asarray(~np.isnan(values).any(axis=1)))
-    _raise(problems, table)
-    left = np.flatnonzero(np.concatenate(whole))
-    return Rows(table, positions=left, filtered=True), flat
+    rows = _checked_rows(_numeric_container(table, estimator, allow_empty=allow_empty), omit)
+    rows.filtered |= filtered
+    return rows, flat
+
+
+def is_flat(source: Source) -> bool:
+    """Say whether the parts of a table are arrays of one dimension."""
+    return getattr(source.heads[0], "ndim", 2) == 1
 
 
 def _as_columns(X: Any) -> tuple[Any, bool]:
@@ -624,33 +578,19 @@ class SparseRows(Rows):
 
     @property
     def head(self) -> NDArray[np.float64]:
-        """The table without rows, for what is public about it."""
+        """An array of no rows with the columns of the table."""
         return np.empty((0, self._X.shape[1]))
 
 
 def check_sparse(X: Any, *, estimator: str, allow_empty: bool = False) -> SparseRows:
     """Validate a sparse private table; the container, its shape and its type are public.
 
-    Parameters
-    ----------
-    X : sparse matrix or array of shape (n_samples, n_features)
-    estimator : str
-    allow_empty : bool, default=False
-        As in `check_rows`.
-
-    Returns
-    -------
-    rows : SparseRows
-
-    Raises
-    ------
-    TypeError, ValueError
-        With a fixed text: no two dimensions, no numbers, not finite, no row, no column or too many,
-        or an index, in `indices` or `indptr`, that contradicts the shape.
+    Errors have fixed texts: not two-dimensional, no real numbers, not finite, no row, no column or
+    too many, or an index in `indices` or `indptr` that contradicts the shape.
     """
     table = _own_rows(X, estimator)
     if table.shape[0] == 0 and not allow_empty:
-        raise ValueError(_NO_ROWS)
+        raise ValueError(NO_ROWS)
     rows = SparseRows(table)
     with np.errstate(all="ignore"):
         if table.has_canonical_format:

@@ -1,18 +1,19 @@
-"""Containers that hold offsets, indices or masks: checked, or copied, before anything trusts them.
+"""Checks, or copies, of the offsets, indices and masks in a caller's container.
 
-Compiled code follows an offset wherever it leads. One that leads out of its buffer ends the
-process; one that leads to another row gives that row's values to this one, which no sensitivity
-knows of. So such a container is refused before a charge, with one fixed text.
+Compiled code follows an offset wherever it leads. An offset out of its buffer ends the process. An
+offset to another row gives one row the values of another, which no sensitivity covers. So such a
+container is refused before a charge, with one fixed text.
 
-Guarantee: the outcome depends on the container's structure (which is public), never on a cell. What
-another thread could change between the check and a read is copied first, where an offset is.
+Guarantee: the outcome depends on the container's structure (which is public), never on a cell.
+Offsets that another thread could change between the check and a read are copied first.
 
-Not reachable: memory that its owner does not describe (a bare pointer, the buffers of Arrow's C
-interface), and a file that is cut while it is mapped.
+Not checked: memory that its owner does not describe (a bare pointer, the buffers of Arrow's C
+interface), and a file that is truncated while it is mapped.
 """
 
 from __future__ import annotations
 
+import functools
 import mmap
 import operator
 import pickle
@@ -27,8 +28,6 @@ from scipy import sparse
 
 from skdp.user_code import suppress_warnings
 
-__all__ = ["own_sparse", "sound"]
-
 _BROKEN = (
     "{name} contradicts itself: its shape, offsets, indices, masks or strides do not fit its data "
     "or its file. Nothing was charged. Make it anew from its source; "
@@ -38,12 +37,9 @@ _BROKEN = (
 
 
 def sound(X: Any, name: str = "X") -> Any:
-    """Return a caller's container once its structure is checked; of other libraries as it is.
+    """Return a caller's container after a check of its structure; unknown containers as they are.
 
-    Raises
-    ------
-    ValueError
-        With one fixed text, whatever is wrong.
+    ValueError with one fixed text, whatever is wrong.
     """
     for library, read in _LIBRARIES:
         if any(base.__module__.partition(".")[0] == library for base in type(X).__mro__):
@@ -84,10 +80,10 @@ def _array(X: Any) -> Any:
     plain = np.asarray(X)
     owner: Any = plain
     while isinstance(owner, np.ndarray) or hasattr(owner, "__array_interface__"):
-        behind = getattr(owner, "base", None)  # of `as_strided`, an object of its own
-        if behind is None:
+        base = getattr(owner, "base", None)  # the base of `as_strided` is a plain object
+        if base is None:
             break
-        owner = behind
+        owner = base
     if owner is plain or plain.size == 0:
         return X
     if isinstance(owner, mmap.mmap):
@@ -109,7 +105,7 @@ def _mapped(X: Any, owner: mmap.mmap) -> bool:
 
 
 def _extent(owner: Any) -> tuple[int, int] | None:
-    """Return where the memory of an array's owner begins and ends; None if it does not say so."""
+    """Return the first and last address of an array's owner; None if it does not say."""
     if isinstance(owner, np.ndarray):
         return np.lib.array_utils.byte_bounds(owner) if owner.flags.owndata else None
     try:
@@ -128,19 +124,17 @@ def own_sparse(X: Any, name: str = "X") -> sparse.csr_array:
     Guarantee: the arrays are copies, made before they are checked. No code of a subclass runs
     after that. A cell that is stored twice stays so: reading a row adds it up.
     """
-    made: sparse.csr_array = _or_refused(_own_sparse, X, name)
-    return made
+    own: sparse.csr_array = _or_refused(_own_sparse, X, name)
+    return own
 
 
 def _own_sparse(X: Any) -> sparse.csr_array:
     rows, columns = (operator.index(size) for size in X.shape)
     _demand(0 <= rows < 2**62 and 0 <= columns < 2**62)
-    kind = next(one for one in _FORMATS if _is(X, one))
-    return _FORMATS[kind](X, rows, columns)
-
-
-def _is(X: Any, kind: str) -> bool:
-    return isinstance(X, (getattr(sparse, f"{kind}_array"), getattr(sparse, f"{kind}_matrix")))
+    for kind, read in _FORMATS.items():
+        if isinstance(X, (getattr(sparse, f"{kind}_array"), getattr(sparse, f"{kind}_matrix"))):
+            return read(X, rows, columns)
+    raise TypeError
 
 
 def _own(array: Any, kinds: str, ndim: int = 1) -> NDArray:
@@ -180,21 +174,13 @@ def _index_type(*numbers: int) -> np.dtype:
     return np.dtype(np.int32 if max(numbers) < 2**31 else np.int64)
 
 
-def _compressed(X: Any, rows: int, columns: int, make: Any, *, by_rows: bool) -> Any:
+def _compressed(X: Any, rows: int, columns: int, *, make: Any, by_rows: bool) -> Any:
     cells = _own_cells(X)
     dtype = _index_type(rows, columns, cells.size)
     lines, across = (rows, columns) if by_rows else (columns, rows)
     indices, ends, stored = _layout(X, lines, across, dtype)
     _demand(stored <= cells.size)
-    return make((cells[:stored], indices, ends), shape=(rows, columns), copy=False)
-
-
-def _of_rows(X: Any, rows: int, columns: int) -> Any:
-    return _compressed(X, rows, columns, sparse.csr_array, by_rows=True)
-
-
-def _of_columns(X: Any, rows: int, columns: int) -> Any:
-    return _compressed(X, rows, columns, sparse.csc_array, by_rows=False).tocsr()
+    return make((cells[:stored], indices, ends), shape=(rows, columns), copy=False).tocsr()
 
 
 def _of_blocks(X: Any, rows: int, columns: int) -> Any:
@@ -204,15 +190,15 @@ def _of_blocks(X: Any, rows: int, columns: int) -> Any:
     dtype = _index_type(rows, columns, cells.size)
     indices, ends, stored = _layout(X, rows // height, columns // width, dtype)
     _demand(stored <= len(cells))
-    made = sparse.bsr_array((cells[:stored], indices, ends), shape=(rows, columns)).tocoo()
-    return _of_triples(made.data, made.row, made.col, rows, columns)
+    own = sparse.bsr_array((cells[:stored], indices, ends), shape=(rows, columns)).tocoo()
+    return _of_triples(own.data, own.row, own.col, rows, columns)
 
 
 def _of_triples(cells: NDArray, i: NDArray, j: NDArray, rows: int, columns: int) -> Any:
     """Return compressed rows; a cell that is stored twice keeps its order, as `toarray` adds up."""
     _demand(len(cells) == len(i) == len(j))
     dtype = _index_type(rows, columns, cells.size)
-    i, j = (_within(one, size).astype(dtype) for one, size in ((i, rows), (j, columns)))
+    i, j = _within(i, rows).astype(dtype), _within(j, columns).astype(dtype)
     order = np.argsort(i, kind="stable")
     ends = np.zeros(rows + 1, dtype=dtype)
     np.cumsum(np.bincount(i, minlength=rows), out=ends[1:])
@@ -233,11 +219,11 @@ def _of_keys(X: Any, rows: int, columns: int) -> Any:
 
 def _of_lists(X: Any, rows: int, columns: int) -> Any:
     _demand(np.shape(X.rows) == np.shape(X.data) == (rows,))
-    places, values = ([list(one) for one in lists] for lists in (X.rows, X.data))
-    sizes = [len(one) for one in places]
-    _demand(sizes == [len(one) for one in values])
-    j = np.array([operator.index(one) for row in places for one in row], dtype=np.int64)
-    cells = _of_objects([one for row in values for one in row], X.dtype)
+    places, values = list(map(list, X.rows)), list(map(list, X.data))
+    sizes = list(map(len, places))
+    _demand(sizes == list(map(len, values)))
+    j = np.array([operator.index(place) for row in places for place in row], dtype=np.int64)
+    cells = _of_objects([cell for row in values for cell in row], X.dtype)
     return _of_triples(cells, np.repeat(np.arange(rows), sizes), j, rows, columns)
 
 
@@ -258,8 +244,8 @@ def _of_diagonals(X: Any, rows: int, columns: int) -> Any:
 
 
 _FORMATS: dict[str, Callable[[Any, int, int], Any]] = {
-    "csr": _of_rows,
-    "csc": _of_columns,
+    "csr": functools.partial(_compressed, make=sparse.csr_array, by_rows=True),
+    "csc": functools.partial(_compressed, make=sparse.csc_array, by_rows=False),
     "coo": _of_coordinates,
     "bsr": _of_blocks,
     "lil": _of_lists,
@@ -269,11 +255,11 @@ _FORMATS: dict[str, Callable[[Any, int, int], Any]] = {
 
 
 def _scipy(X: Any) -> Any:
-    """Return a sparse matrix as one of our own in rows; a matrix stays one, an array too."""
+    """Return a sparse matrix or array as a compressed copy of the same kind."""
     if not sparse.issparse(X):
         return X
-    made = _own_sparse(X)
-    return made if isinstance(X, sparse.sparray) else sparse.csr_matrix(made)
+    own = _own_sparse(X)
+    return own if isinstance(X, sparse.sparray) else sparse.csr_matrix(own)
 
 
 # --- pyarrow ----------------------------------------------------------------------------------
@@ -347,7 +333,7 @@ def _is_small_part(arrow: Any, chunk: Any) -> bool:
 
 
 def _rebuilt(chunk: Any, places: int | None = None) -> Any:
-    """Return an array of any type whose buffers are copies; of one without parts, `places` of them.
+    """Return an array of any type whose buffers are copies; with `places`, the first ones only.
 
     By pickle, which follows no offset, and can keep the other buffers where they are.
     """
@@ -355,12 +341,12 @@ def _rebuilt(chunk: Any, places: int | None = None) -> Any:
     raw = pickle.dumps(chunk, protocol=5, buffer_callback=buffers.append)
     if places is not None:
         places += chunk.buffers()[0] is not None  # validity is the first of them
-    kept = [] if places is None else buffers[places:]
-    return pickle.loads(raw, buffers=[bytes(one) for one in buffers[:places]] + kept)
+    shared = [] if places is None else buffers[places:]
+    return pickle.loads(raw, buffers=[*map(bytes, buffers[:places]), *shared])
 
 
 def _copied(arrow: Any, chunk: Any, kind: Any, width: int, more: int = 0) -> Any:
-    """Return an array as one of a type of the same layout, with offsets or indices of its own."""
+    """Return an array in a type of the same layout, with a copy of its offsets or indices."""
     if not len(chunk):
         return chunk
     first, rest = divmod(chunk.offset, 8)  # validity is a bit for each cell
@@ -389,9 +375,8 @@ def _pandas(X: Any) -> Any:
     # Of our own, so that nobody adds or drops rows of it meanwhile; its cells are not copied.
     X = X.copy(deep=False)
     # Tables of numbers alone are checked at once; a column at a time takes a tenth of a mean.
-    blocks = [
-        getattr(one, "values", None) for one in getattr(getattr(X, "_mgr", None), "blocks", [None])
-    ]
+    manager = getattr(X, "_mgr", None)
+    blocks = [getattr(block, "values", None) for block in getattr(manager, "blocks", [None])]
     if all(isinstance(block, np.ndarray) for block in blocks):
         _demand(all(block.shape[-1] == len(X) for block in map(_array, blocks)))
         return X

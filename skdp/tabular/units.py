@@ -1,9 +1,9 @@
-"""The ids that say whose a row is: checked once, before any charge, and made codes.
+"""Ids of the units that rows belong to: checked once, before any charge.
 
 Two rows are of one unit if their ids are equal, as `skdp.tabular.cells` reads them: numbers by
 their value (1, 1.0 and True are one id), text character by character ("1" is another id than 1),
-dates and durations by their instant or length, bytes and UUIDs as they are. What cannot be compared
-by its value is missing. Error texts are fixed and quote no id.
+dates and durations by their instant or length, bytes and UUIDs as they are. An id of another type
+counts as missing. Error texts are fixed and quote no id.
 """
 
 from __future__ import annotations
@@ -18,8 +18,6 @@ from skdp.core.table import REPLACE_ONE
 from skdp.core.units import UnitRows
 from skdp.tabular.columns import coded_ids, flat_array, flat_column, type_of_column
 from skdp.tabular.containers import is_frame, is_listed, is_sliced_table
-
-__all__ = ["UnitCounts", "Units", "check_units", "ids_of", "name_of_ids"]
 
 _NOT_FLAT = "{estimator}: groups must be one-dimensional, one id for each row of X."
 _OTHER_LENGTH = "{estimator}: groups must have as many entries as X has rows."
@@ -37,15 +35,7 @@ _STRANGE = (
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Units:
-    """Whose each row is.
-
-    Attributes
-    ----------
-    codes : ndarray of int of shape (n_rows,)
-        Of the unit of each row, from 0; -1 for a row without an id, which is left out.
-    words : ndarray of uint64
-        A hash of each unit's id.
-    """
+    """The unit of each row: its number, -1 without an id, and a hash of each unit's id."""
 
     codes: NDArray[np.int64]
     words: NDArray[np.uint64]
@@ -55,12 +45,6 @@ class UnitCounts(UnitRows):
     """A table with a row for each unit: the number of its rows.
 
     Under "replace_one" a unit may have no row before, or after: then a row enters, or leaves.
-
-    Parameters
-    ----------
-    units : Units
-    name : str
-        Of the unit.
     """
 
     filtered, units = True, None
@@ -84,28 +68,11 @@ def name_of_ids(groups: Any) -> str | None:
 def check_units(
     groups: Any, n_rows: int | None, *, estimator: str, adjacency: str = REPLACE_ONE
 ) -> Units:
-    """Return the units of rows by their ids.
+    """Return the units of rows by their ids (numpy, pandas, polars, pyarrow or a list).
 
-    Guarantee: whether two rows are of one unit depends on their ids alone; nothing of an id is in
-    an error.
-
-    Parameters
-    ----------
-    groups : array-like of shape (n_rows,)
-        Ids; numpy, pandas, polars, pyarrow or a list.
-    n_rows : int or None
-        None: as many as there are ids.
-    estimator : str
-        Name for error messages.
-    adjacency : str, default="replace_one"
-        Under "add_or_remove_one" rows may have no id: their code is -1.
-
-    Raises
-    ------
-    ValueError
-        If groups has another length or more dimensions; under "replace_one", if an id is missing.
-    TypeError
-        If an entry is no id.
+    Guarantee: whether two rows are of one unit depends on their ids alone; no error quotes an id.
+    Under "replace_one" a missing id is refused, under "add_or_remove_one" its code is -1. `n_rows`
+    may be None: the number of ids.
     """
     cells = _column(groups)
     if cells is None or n_rows not in (None, len(cells)):
@@ -129,7 +96,7 @@ def ids_of(groups: Any) -> NDArray:
 
 
 def _column(groups: Any) -> Any:
-    """Return ids as a column of any library or a list; None if they are none."""
+    """Return ids as a column of any library or a list; None if they have another shape."""
     if isinstance(groups, str | bytes) or groups is None:
         return None
     return list(groups) if is_listed(groups) else flat_column(groups, "groups")

@@ -1,16 +1,15 @@
-"""Columns of which nobody stated the values: they are learned from rows that have no codes yet.
+"""Columns whose values nobody stated: learned from rows that have no codes yet.
 
-The type of booleans, or a polars Enum, says by itself which values a column may have. The list in
-other types (pandas' `category`, Arrow's dictionaries) was read off the rows: it is public only
-where the user says so. All other columns are learned: numbers and dates by their values, anything
-else by keys. The key of a cell is its column, its family (text, number, boolean or missing) and its
-value (`skdp.tabular.cells.cell_key`); it depends on that cell alone. Once a domain is released, the
-codes of a row are a function of that row and of the domain.
+The type of booleans, or a polars Enum, says which values a column may have. The list in other types
+(pandas' `category`, Arrow's dictionaries) was read off the rows: it is public only if the user says
+so. All other columns are learned: numbers and dates by their values, anything else by keys. The key
+of a cell is its column, its family (text, number, boolean or missing) and its value
+(`skdp.tabular.cells.cell_key`); it depends on that cell alone. Once a domain is released, the codes
+of a row are a function of that row and of the domain.
 """
 
 from __future__ import annotations
 
-import functools
 import hashlib
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -21,38 +20,25 @@ import numpy as np
 from numpy.typing import NDArray
 
 from skdp.tabular.cells import MISSING, cell_key, key_order
-from skdp.tabular.coding import CodedRows
+from skdp.tabular.coding import CodedRows, coded_columns
 from skdp.tabular.columns import MISSING_CODE, as_they_come, coded, readable_type
-from skdp.tabular.containers import _type_of as type_says
-from skdp.tabular.containers import as_list, is_frame, kind_of, to_float, type_name
+from skdp.tabular.containers import (
+    as_list,
+    column_types,
+    kind_of,
+    readable_as,
+    to_float,
+    type_name,
+)
 from skdp.tabular.domain import MOMENT, NUMBER, SPAN, Bins, Domain, as_ticks, is_range
 from skdp.tabular.encoding import Schema, _column_part, _number_type, table_schema
-from skdp.tabular.parts import _NO_ROWS, ONE_PLACE, refuse_parts
+from skdp.tabular.parts import NO_ROWS, ONE_PLACE, refuse_parts
 from skdp.tabular.rows import Rows, check_table
 from skdp.user_code import interruptible, suppress_warnings
 
-__all__ = [
-    "CATEGORIES",
-    "MISSING",
-    "ColumnPlan",
-    "KeyedRows",
-    "UncodedRows",
-    "array_of_cells",
-    "cell_codes",
-    "cell_key",
-    "check_categorical",
-    "check_columns",
-    "check_keyed",
-    "check_uncoded",
-    "column_cells",
-    "column_plans",
-    "stand_in",
-    "stated_columns",
-    "weights_of_keys",
-]
-
-
 # --- rows as keys --------------------------------------------------------------------------------
+
+Key = tuple[int, str, Any]  # of a cell: column, family, value
 
 _DATES = (
     "{estimator}: the type of column {label!r} is of dates, times or durations, which are no "
@@ -61,74 +47,45 @@ _DATES = (
 
 
 def cell_codes(cells: Any, code_of: Callable[[tuple[str, Any]], int]) -> NDArray[np.int64]:
-    """Return the code of each cell's key, -1 for one that has none; each decided by itself.
-
-    Parameters
-    ----------
-    cells : column of an array, or of a pandas, polars or pyarrow table
-    code_of : callable
-    """
+    """Return `code_of` of each cell's key, -1 for a cell that has no key; each by itself."""
     codes, values = coded(cells, readable_type(cells))
-    found = np.full(len(values) + 2, -1, dtype=np.int64)
+    code_of_value = np.full(len(values) + 2, -1, dtype=np.int64)
     for code in as_they_come(codes, len(values)):
         key = cell_key(values[code]) if code >= 0 else MISSING if code == MISSING_CODE else None
         if key is not None:
-            found[code] = code_of(key)
-    return found[codes]
-
-
-def weights_of_keys(
-    places: NDArray[Any], keys: Sequence[Any], weights: list[int], without: Sequence[Any]
-) -> tuple[list[Any], list[int]]:
-    """Return the keys that rows have, sorted, and their weights: a row's keys share its own.
-
-    Parameters
-    ----------
-    places : ndarray of shape (n_rows, n_columns)
-        Of the key of each cell; -1 for a cell that has none.
-    keys : sequence
-    weights : list of int
-        Of each key of a row with 1, 2, ... keys.
-    without : sequence
-        Keys that do not count.
-    """
-    gone = set(without)
-    left = np.array([key not in gone for key in keys] + [False])  # -1 is the last
-    keys_of_row = left[places].sum(axis=1)
-    totals, present = [0] * len(keys), np.zeros(len(keys), dtype=bool)
-    for several in np.unique(keys_of_row[keys_of_row > 0]).tolist():
-        chosen = places[keys_of_row == several]
-        counts = np.bincount(chosen[left[chosen]], minlength=len(keys))
-        present |= counts > 0
-        for i in np.flatnonzero(counts).tolist():
-            totals[i] += weights[several - 1] * int(counts[i])
-    found = sorted(np.flatnonzero(present).tolist(), key=lambda i: key_order(keys[i]))
-    return [keys[i] for i in found], [totals[i] for i in found]
+            code_of_value[code] = code_of(key)
+    return code_of_value[codes]
 
 
 class KeyedRows(Rows):
     """Private rows as keys, at most one a column.
 
-    Parameters
-    ----------
-    places : ndarray of shape (n_rows, n_columns)
-        Of the key of each cell; -1 for a cell that has none.
-    keys : list of (column, family, value)
+    A cell has the key at its place in `keys`, none at -1.
     """
 
-    def __init__(self, places: NDArray[np.int32], keys: list[tuple[int, str, Any]]) -> None:
+    def __init__(self, places: NDArray[np.int32], keys: list[Key]) -> None:
         super().__init__(places)
         self._keys, self.keys_per_row = keys, places.shape[1]
-
-    def salt(self, number: int) -> int:
-        """Return 0: a row has no more keys than columns, so none is chosen by rank."""
-        return 0
 
     def key_weights(
         self, weights: list[int], salt: int, without: Sequence[Any]
     ) -> tuple[list[Any], list[int]]:
-        """Return the keys that rows have, sorted, and their weights: a row's keys share its own."""
-        return weights_of_keys(self._part(self._X, 0, self._n), self._keys, weights, without)
+        """Return the keys that rows have, sorted, and the sums of their weights.
+
+        Each key of a row with n keys weighs weights[n - 1]; keys in `without` do not count.
+        """
+        places, keys, gone = self._part(self._X, 0, self._n), self._keys, set(without)
+        counted = np.array([key not in gone for key in keys] + [False])  # -1 is the last
+        keys_of_row = counted[places].sum(axis=1)
+        totals, present = [0] * len(keys), np.zeros(len(keys), dtype=bool)
+        for n in np.unique(keys_of_row[keys_of_row > 0]).tolist():
+            chosen = places[keys_of_row == n]
+            counts = np.bincount(chosen[counted[chosen]], minlength=len(keys))
+            present |= counts > 0
+            for i in np.flatnonzero(counts).tolist():
+                totals[i] += weights[n - 1] * int(counts[i])
+        order = sorted(np.flatnonzero(present).tolist(), key=lambda i: key_order(keys[i]))
+        return [keys[i] for i in order], [totals[i] for i in order]
 
     def digest(self) -> bytes:
         """Return a hash of the keys; it keys the noise of seeded fits and nothing else."""
@@ -139,15 +96,12 @@ class KeyedRows(Rows):
 def check_categorical(X: Any, *, estimator: str, allow_empty: bool = False) -> tuple[Any, Any]:
     """Return a table of cells of any types and its `Schema`, whose types may be of categories.
 
-    Raises
-    ------
-    TypeError, ValueError
-        With a fixed text, if X is no table, has no rows, is in parts, or has columns of dates.
+    Refused with fixed texts are what is no table or has no rows, parts, and columns of dates.
     """
     refuse_parts(X, estimator, ONE_PLACE)
     X, schema = table_schema(X, estimator=estimator)
     if X.shape[0] == 0 and not allow_empty:
-        raise ValueError(_NO_ROWS)
+        raise ValueError(NO_ROWS)
     for j, dtype in enumerate(schema.types):
         if kind_of(dtype, schema.container) == "temporal":
             label = j if schema.names is None else schema.names[j]
@@ -162,48 +116,43 @@ def column_cells(X: Any, j: int) -> Any:
 
 def array_of_cells(X: Any) -> NDArray[np.object_]:
     """Return the caller's own table, which `check_categorical` has checked, as objects."""
-    found = np.empty(X.shape, dtype=object)
+    cells = np.empty(X.shape, dtype=object)
     for j in range(X.shape[1]):
         for i, cell in enumerate(as_list(column_cells(X, j))):
-            found[i, j] = cell
-    return found
+            cells[i, j] = cell
+    return cells
 
 
 def check_keyed(X: Any, columns: Sequence[int], *, missing: bool) -> KeyedRows:
     """Return the keys of some columns of a table that `check_categorical` has checked.
 
-    Guarantee: a row's keys depend on that row only; after it returns reading cannot fail.
-
-    Parameters
-    ----------
-    X : array or table
-    columns : sequence of int
-    missing : bool
-        Whether a missing cell has a key.
+    Guarantee: a row's keys depend on that row only; after it returns reading cannot fail. A
+    `missing` cell has a key, or none.
     """
-    places: dict[tuple[int, str, Any], int] = {}
+    return _keyed_rows([(j, X, j) for j in columns], int(X.shape[0]), missing=missing)
 
-    def place(j: int, key: tuple[str, Any]) -> int:
-        if key == MISSING and not missing:
-            return -1
-        return places.setdefault((j, *key), len(places))
 
-    n, step = int(X.shape[0]), 2**16
-    found = np.empty((n, len(columns)), dtype=np.int32)
-    for i, j in enumerate(columns):
+def _keyed_rows(columns: Sequence[tuple[int, Any, int]], n: int, *, missing: bool) -> KeyedRows:
+    """Return the keys of columns (number in the key, table, position in it)."""
+    numbers: dict[Key, int] = {}
+
+    def number(j: int, key: tuple[str, Any]) -> int:
+        return -1 if key == MISSING and not missing else numbers.setdefault((j, *key), len(numbers))
+
+    places, step = np.empty((n, len(columns)), dtype=np.int32), 2**16
+    for i, (j, table, position) in enumerate(columns):
         for start in range(0, n, step):
-            cells = _column_part(X, j, start, min(start + step, n))
-            found[start : start + step, i] = cell_codes(cells, functools.partial(place, j))
-    return KeyedRows(found, list(places))
+            cells = _column_part(table, position, start, min(start + step, n))
+            places[start : start + step, i] = cell_codes(cells, partial(number, j))
+    return KeyedRows(places, list(numbers))
 
 
 # --- what types say of columns -------------------------------------------------------------------
 
 CATEGORIES: tuple[str, ...] = ("private", "dtype")  # where the values of categories may come from
 STATED, OF_TYPE, NUMBERS, KEYS = "stated", "type", "learned numbers", "selected categories"
-UNITS = {NUMBER: 1.0, MOMENT: 86_400e6, SPAN: 60e6}  # what numbers are learned in
-OTHER = "other"  # the value of text that was not found
-Key = tuple[int, str, Any]  # of a cell: column, family, value
+UNITS = {NUMBER: 1.0, MOMENT: 86_400e6, SPAN: 60e6}  # of learned values: 1, a day, a minute
+OTHER = "other"  # stands for text that was not selected
 
 _STATE = (
     "domain: column {label!r} is of type {kind}, which says nothing that could be learned: state "
@@ -217,33 +166,19 @@ _NOT_PUBLIC = (
 
 @dataclass(frozen=True)
 class ColumnPlan:
-    """Where the values of one column come from; public.
+    """Where the values of one column come from; public."""
 
-    Attributes
-    ----------
-    label : name or int
-    source : {"stated", "type", "learned numbers", "selected categories"}
-    spec : Bins, list or None
-        What is known already.
-    kind : {"number", "moment", "span"}
-        Of what numbers are learned.
-    whole, missing : bool
-        Of numbers: whether they are whole ones; whether the type has missing values.
-    text : bool
-        Of categories: whether those that are not found become the text "other", not None.
-    """
-
-    label: Any
-    source: str
-    spec: Any = None
-    kind: str = NUMBER
-    whole: bool = False
-    missing: bool = False
-    text: bool = True
+    label: Any  # name or position
+    source: str  # STATED, OF_TYPE, NUMBERS or KEYS
+    spec: Any = None  # the values, as `Domain` takes them, if they are known already
+    kind: str = NUMBER  # of numbers that are learned; else MOMENT or SPAN
+    integer: bool = False  # whether learned numbers are integers
+    missing: bool = False  # whether learned numbers may be missing, by the type of the column
+    text: bool = True  # whether categories that are not selected become the text "other", not None
 
     @property
     def learned(self) -> bool:
-        """Whether rows have to be asked."""
+        """Whether the values must be learned from rows."""
         return self.source in (NUMBERS, KEYS)
 
 
@@ -251,12 +186,9 @@ class ColumnPlan:
 
 
 def _type_at(X: Any, j: int) -> Any:
-    """Return the type of a column, with all that is in it."""
-    if is_frame(X):
-        return X.dtypes.iloc[j]
-    if hasattr(X, "column_names"):
-        return X.schema.field(j).type
-    return X.dtypes[j] if hasattr(X, "dtypes") else X.dtype
+    """Return the type of a column, with the values that it may list."""
+    types = column_types(X)
+    return types[0] if isinstance(X, np.ndarray) else types[j]
 
 
 def _nullable(X: Any, j: int, dtype: Any) -> bool:
@@ -290,14 +222,14 @@ def _listed(X: Any, j: int, dtype: Any, label: Any, categories: str) -> list[Any
 def _learned(X: Any, j: int, label: Any, *, labels: bool) -> ColumnPlan:
     """Return how a column is learned, by its type; `labels`: as categories, though of numbers."""
     dtype = _type_at(X, j)
-    says, missing = type_says(dtype), _nullable(X, j, dtype)
+    says, missing = readable_as(dtype), _nullable(X, j, dtype)
     shown = str(getattr(dtype, "pyarrow_dtype", dtype)).lower()
     if shown.startswith("decimal"):
         says = "number"
     if says == "number" and not labels:
         number = _number_type(dtype)
-        whole = number is not None and number.kind in "iu"
-        return ColumnPlan(label, NUMBERS, whole=whole, missing=missing)
+        integer = number is not None and number.kind in "iu"
+        return ColumnPlan(label, NUMBERS, integer=integer, missing=missing)
     kind = getattr(dtype, "kind", "")
     if kind in ("M", "m") or shown.startswith(("date", "timestamp", "duration")):
         unit = SPAN if kind == "m" or shown.startswith("duration") else MOMENT
@@ -315,27 +247,11 @@ def column_plans(
     *,
     categories: str = "private",
     labels: Sequence[Any] = (),
-    named: bool = True,
 ) -> list[ColumnPlan]:
     """Return where the values of each column come from; no cell is read.
 
-    Parameters
-    ----------
-    stated : mapping or None
-        What is stated, by name or (without names) by position.
-    X : array or table
-    schema : Schema
-        Of X.
-    categories : {"private", "dtype"}
-    labels : sequence of names or positions
-        Columns that are classes, though their type be of numbers.
-    named : bool, default=True
-        Whether columns without names may be stated by position.
-
-    Raises
-    ------
-    TypeError, ValueError
-        Naming the column; nothing has been charged.
+    Columns are stated by name or, in arrays, by position. Columns in `labels` are classes, even if
+    their type is of numbers. Errors name the column.
     """
     names = schema.names if schema.names is not None else tuple(range(schema.n_columns))
     known = dict(stated or {})
@@ -368,7 +284,7 @@ def _as_stated(spec: Any, X: Any, j: int) -> Any:
 def stand_in(plans: Sequence[ColumnPlan], *, named: bool) -> Domain:
     """Return a domain with made-up values for what is not known yet, to check other parameters."""
     first, last = np.datetime64("2000-01-01"), np.datetime64("2001-01-01")
-    made: dict[str, Any] = {
+    edges: dict[str, Any] = {
         NUMBER: [0.0, 1.0, 2.0, 3.0],
         MOMENT: [first, last],
         SPAN: [first - first, last - first],
@@ -376,7 +292,7 @@ def stand_in(plans: Sequence[ColumnPlan], *, named: bool) -> Domain:
 
     def spec(plan: ColumnPlan) -> Any:
         if plan.source == NUMBERS:
-            return Bins(made[plan.kind], integer=plan.whole)
+            return Bins(edges[plan.kind], integer=plan.integer)
         if plan.source == KEYS:
             return ["a", "b", OTHER] if plan.text else [0, 1, None]
         return plan.spec
@@ -385,7 +301,7 @@ def stand_in(plans: Sequence[ColumnPlan], *, named: bool) -> Domain:
 
 
 def domain_of(plans: Sequence[ColumnPlan], specs: Sequence[Any], *, named: bool) -> Domain:
-    """Return the domain of columns; cells of selected categories that were not found go last."""
+    """Return the domain of columns; categories that were not selected are the last code."""
     labels = [plan.label for plan in plans]
     return Domain(dict(zip(labels, specs, strict=True)) if named else list(specs))
 
@@ -396,13 +312,8 @@ def domain_of(plans: Sequence[ColumnPlan], specs: Sequence[Any], *, named: bool)
 class UncodedRows(CodedRows):
     """Private rows of cells of any types; they get codes once a domain is released.
 
-    Parameters
-    ----------
-    columns : list of (table, int)
-        Of which table which column.
-    plans : sequence of ColumnPlan
-    named : bool
-        Whether the domain has names.
+    `columns` are tables with the position of a column in each; `named` says whether the domain has
+    names.
     """
 
     def __init__(
@@ -412,25 +323,17 @@ class UncodedRows(CodedRows):
         super().__init__(np.zeros((n, len(plans)), dtype=np.uint8), ())
         self._columns, self.plans, self.named = columns, tuple(plans), named
         self._values: dict[int, NDArray[np.float64]] = {}
-        places: dict[Key, int] = {}
-        keyed = []
+        keyed = [(j, *columns[j]) for j, plan in enumerate(plans) if plan.source == KEYS]
         with suppress_warnings(), interruptible():
             for j, plan in enumerate(plans):
                 if plan.source == NUMBERS:
                     self._values[j] = self._numbers(j, plan.kind)
-                elif plan.source == KEYS:
-                    keyed.append(cell_codes(self._cells(j), partial(_place, places, j)))
-        self._keys = list(places)
-        self._keyed_cells = np.stack(keyed, axis=1) if keyed else np.zeros((n, 0), np.int64)
+            self._keyed = _keyed_rows(keyed, n, missing=True)
         self.keys_per_row = len(keyed)
 
-    def _cells(self, j: int) -> Any:
-        table, column = self._columns[j]
-        return _column_part(table, column, 0, int(table.shape[0]))
-
     def _numbers(self, j: int, kind: str) -> NDArray[np.float64]:
-        """Return a column's values, NaN for what is missing, infinite or of another kind."""
-        cells = self._cells(j)
+        """Return a column's values; NaN for cells that are missing, infinite or of another kind."""
+        cells = column_cells(*self._columns[j])
         if kind != NUMBER:
             return as_ticks(cells, kind)
         values = to_float(cells)[0]
@@ -438,63 +341,49 @@ class UncodedRows(CodedRows):
         values[~np.isfinite(values)] = np.nan
         return values
 
-    def _kept(self, array: NDArray) -> NDArray:
+    def _of_rows(self, array: NDArray) -> NDArray:
         return array if self._positions is None else array[self._positions]
 
     def column(self, j: int) -> Rows:
-        """Return the rows that have a value in a column of numbers, with that column alone.
+        """Return a column of numbers alone, over its non-missing rows.
 
-        Dates are in days since 1970, durations in minutes. All rows have one where the type has no
-        missing values: no filter has left them then.
+        Dates are in days since 1970, durations in minutes. If the type has no missing values, all
+        rows are there, and their number is as public as before.
         """
         plan = self.plans[j]
-        values = self._kept(self._values[j]) / UNITS[plan.kind]
+        values = self._of_rows(self._values[j]) / UNITS[plan.kind]
         if not plan.missing:
             return Rows(np.nan_to_num(values).reshape(-1, 1))
-        left = np.flatnonzero(~np.isnan(values))
-        return Rows(values.reshape(-1, 1), positions=left, filtered=True)
+        present = np.flatnonzero(~np.isnan(values))
+        return Rows(values.reshape(-1, 1), positions=present, filtered=True)
 
     def missing_counts(self, columns: Sequence[int]) -> NDArray[np.int64]:
         """Return the number of rows without a value in some columns of numbers."""
-        return np.array([np.isnan(self._kept(self._values[j])).sum() for j in columns], np.int64)
-
-    def salt(self, number: int) -> int:
-        """Return 0: a row has no more keys than columns, so none is chosen by rank."""
-        return 0
+        return np.array([np.isnan(self._of_rows(self._values[j])).sum() for j in columns], np.int64)
 
     def key_weights(
         self, weights: list[int], salt: int, without: Sequence[Key]
     ) -> tuple[list[Key], list[int]]:
-        """Return the keys that rows have, sorted, and their weights: a row's keys share its own."""
-        return weights_of_keys(self._kept(self._keyed_cells), self._keys, weights, without)
+        """Return the keys that rows have, sorted, and the sums of their weights."""
+        keyed = self._keyed if self._positions is None else self._keyed.keep(self._positions)
+        return keyed.key_weights(weights, salt, without)
 
     def take_domain(self, domain: Domain) -> None:
         """Give each row its codes by a released domain."""
         if type(domain) is not Domain:
             raise TypeError(f"domain must be a Domain, got {type(domain).__name__}")
-        n = int(self._columns[0][0].shape[0])
-        dtype = np.uint8 if max(domain.sizes) <= 2**8 else np.uint16
-        codes, step = np.zeros((n, domain.n_columns), dtype=dtype), 2**16
-        with suppress_warnings(), interruptible():
-            for j, (table, column) in enumerate(self._columns):
-                for start in range(0, n, step):
-                    cells = _column_part(table, column, start, min(start + step, n))
-                    codes[start : start + step, j] = domain.codes(j, cells)[0]
-        self._X, self.sizes = codes, domain.sizes
+        self._X, _ = coded_columns(self._columns, domain)
+        self.sizes = domain.sizes
 
     def digest(self) -> bytes:
         """Return a hash of the cells; it keys the noise of seeded fits and nothing else."""
-        h = hashlib.blake2b(repr((self._n, self._keys)).encode(), digest_size=32)
+        h = hashlib.blake2b(repr((self._n, self._keyed._keys)).encode(), digest_size=32)
         for j in range(len(self.plans)):
-            cells = self._values.get(j)
-            if cells is None:
-                cells = np.frombuffer(repr(as_list(self._cells(j))).encode(), dtype=np.uint8)
-            h.update(np.ascontiguousarray(cells).tobytes())
+            if j in self._values:
+                h.update(np.ascontiguousarray(self._values[j]).tobytes())
+            else:
+                h.update(repr(as_list(column_cells(*self._columns[j]))).encode())
         return h.digest()
-
-
-def _place(places: dict[Key, int], j: int, key: tuple[str, Any]) -> int:
-    return places.setdefault((j, *key), len(places))
 
 
 def check_uncoded(
@@ -507,26 +396,11 @@ def check_uncoded(
 ) -> UncodedRows:
     """Return private rows of which some columns are not stated.
 
-    Guarantee: what a cell is read as depends on that cell only; after it returns reading cannot
-    fail.
-
-    Parameters
-    ----------
-    X : array or table
-    plans : sequence of ColumnPlan
-        Of the columns of X, the target's among them.
-    named : bool
-    allow_empty : bool, default=False
-    target : (array of shape (n, 1), position), default=None
-        A column of its own, and where it stands among the others.
-
-    Raises
-    ------
-    ValueError
-        If X has no rows.
+    Guarantee: the value of a cell depends on that cell only; after it returns reading cannot fail.
+    `target` is a column of its own, shape (n, 1), with its position among the others.
     """
     if X.shape[0] == 0 and not allow_empty:
-        raise ValueError(_NO_ROWS)
+        raise ValueError(NO_ROWS)
     columns = [(X, j) for j in range(int(X.shape[1]))]
     if target is not None:
         columns.insert(target[1], (target[0], 0))
@@ -536,12 +410,7 @@ def check_uncoded(
 def check_columns(X: Any, *, estimator: str, allow_empty: bool = False) -> UncodedRows:
     """Validate private rows of numbers of which some are missing, for queries of one column each.
 
-    Guarantee: as `check_rows`, but that cells may be missing; a cell is what it is by itself.
-
-    Raises
-    ------
-    TypeError, ValueError
-        As `check_rows`, for infinity too; for a table in parts.
+    Guarantee and errors: as `check_rows`, but cells may be missing, and parts are refused.
     """
     refuse_parts(X, estimator, ONE_PLACE)
     check_table(X, estimator=estimator, allow_empty=allow_empty, omit=True)

@@ -22,7 +22,7 @@ from skdp.audit import neighbour_check
 from skdp.core.transcript import record
 from skdp.model_selection import check_pipeline, private_scorer
 from skdp.neighbors import DPNearestCentroid
-from skdp.tabular import WholeUnits, whole_units
+from skdp.tabular import WholeUnits
 from tests.folding import each
 
 RELATIONS = ("replace_one", "add_or_remove_one")
@@ -95,7 +95,7 @@ def test_users_are_dealt_out_whole_and_every_run_has_their_ids(monkeypatch, rela
     ids=["list", "text", "polars", "table"],
 )
 def test_ids_of_every_kind_arrive_as_they_are(ids):
-    table = whole_units(X, Y, ids, unit_name="user", estimator="test")
+    table = WholeUnits(X, Y, ids, unit_name="user", estimator="test")
     rows, y, found = table.part(np.array([3, 5]))
     assert len(set(found.tolist())) == 2
     listed = ids["id"].tolist() if isinstance(ids, pd.DataFrame) else list(ids)

@@ -17,7 +17,7 @@ from skdp.model_selection import PerRecordKFold
 from skdp.naive_bayes import DPGaussianNB
 from skdp.preprocessing import DPOneHotEncoder
 from skdp.synthetic import DPMarginalSynthesizer
-from skdp.tabular import whole_units
+from skdp.tabular import WholeUnits
 from tests.folding import each
 
 N = 2000
@@ -112,7 +112,7 @@ def test_categories_and_codes_are_of_rows_with_an_id():
 
 
 def test_whole_units_and_folds():
-    table = whole_units(X, Y, IDS, unit_name="user", estimator="T", adjacency="add_or_remove_one")
+    table = WholeUnits(X, Y, IDS, unit_name="user", estimator="T", adjacency="add_or_remove_one")
     rows, _, ids = table.part(np.arange(table._n))
     np.testing.assert_array_equal(rows, X[HAS])
     assert ids.tolist() == [one for one in IDS if one is not None]

@@ -1,7 +1,7 @@
-"""A table in parts: its parts, the readers that yield their rows, and what an engine must do.
+"""A table in parts: its parts, their readers, and what an engine must do.
 
-A source holds no rows (unless it is made of arrays). It only reads: it is never handed a session, a
-seed or a budget.
+A source holds no rows (unless it is made of arrays). It only reads: it never gets a session, a seed
+or a budget.
 """
 
 from __future__ import annotations
@@ -15,19 +15,6 @@ from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
-
-__all__ = [
-    "Engine",
-    "ParquetReader",
-    "Part",
-    "Source",
-    "StreamReader",
-    "Task",
-    "batches_of",
-    "itself",
-    "names_of",
-    "needed",
-]
 
 _BATCH_ROWS = 2**16
 Totals = list[NDArray]
@@ -49,14 +36,8 @@ def needed(module: str, extra: str) -> Any:
 class Part(NamedTuple):
     """One part of a table, as an engine sends it to the process that reads it.
 
-    Attributes
-    ----------
-    number : int
-        Its place among the parts.
-    handle : object
-        The argument of the reader; picklable where the engine has other processes.
-    wanted : ndarray of int, or None
-        The rows of the part to read, ascending; None for all.
+    `handle` is the argument of the reader, picklable if the engine has other processes; `wanted`
+    are the rows to read, ascending, None for all.
     """
 
     number: int
@@ -64,39 +45,15 @@ class Part(NamedTuple):
     wanted: NDArray[np.int64] | None = None
 
 
-class Task(Protocol):
-    """A public function that is applied to each part, in the process that reads the part.
-
-    Attributes
-    ----------
-    reads : tuple or None
-        Names of the columns that the task reads; None for all.
-    """
-
-    @property
-    def reads(self) -> tuple[Any, ...] | None: ...
-
-    def __call__(self, part: Part) -> Totals:
-        """Return the totals of a part; no cell of the part makes this raise."""
-
-    def over(self, part: Part, batches: Iterable[Any]) -> Totals:
-        """Return the totals of a part of which the engine has read the batches."""
-
-    def zero(self) -> Totals:
-        """Return the totals of no rows."""
-
-    def added(self, one: Totals, other: Totals) -> Totals:
-        """Add up two totals, exactly."""
-
-
 class Engine(Protocol):
     """Visits parts: in threads, or on other machines.
 
-    An engine of other processes may have ``fetched(reader, number, handle, columns)``, which yields
-    the batches of a part in this process: GROUP BY needs all rows of a unit in one place.
+    A task is a `skdp.tabular.parts.FoldTask`. An engine of other processes may have
+    ``fetched(reader, number, handle, columns)``, which yields the batches of a part in this
+    process: GROUP BY needs all rows of a unit in one place.
     """
 
-    def map_add(self, task: Task, parts: Sequence[Part]) -> Totals:
+    def map_add(self, task: Any, parts: Sequence[Part]) -> Totals:
         """Return the sum of ``task(part)`` over the parts, each counted once, in any order."""
 
 
@@ -162,23 +119,30 @@ def names_of(columns: Any) -> tuple[Any, ...] | None:
     return tuple(columns)
 
 
+def check_same(heads: list[Any], columns: tuple[Any, ...] | None) -> None:
+    """Raise if the last file has other columns than the first: names, order and types."""
+    first, last = heads[0].schema, heads[-1].schema
+    if columns is not None:  # those that are missing are named later
+        known = [name for name in columns if name in first.names and name in last.names]
+        first, last = ([schema.field(name).type for name in known] for schema in (first, last))
+    if first != last:
+        raise ValueError(
+            "all Parquet files must have the same columns, in one order and of the same types; "
+            "state columns=[...], or write the files anew with one schema"
+        )
+
+
 # --- readers: they hold public values only, and can be pickled ------------------------------------
 
 
 def itself(part: Any) -> Iterator[Any]:
-    """Yield a part that is its own only batch."""
+    """Yield a part as its only batch."""
     yield part
 
 
 @dataclass(frozen=True)
 class ParquetReader:
-    """Reads row groups of Parquet files; a handle is (path, number of the row group).
-
-    Attributes
-    ----------
-    columns : tuple or None
-        The columns that are read; None for all.
-    """
+    """Reads some columns (None: all) of Parquet row groups; a handle is (path, number)."""
 
     columns: tuple[str, ...] | None = None
 
@@ -196,13 +160,13 @@ class ParquetReader:
 
 
 def _state(path: str) -> tuple[int, ...]:
-    found = os.stat(path)
-    return found.st_ino, found.st_size, found.st_mtime_ns
+    status = os.stat(path)
+    return status.st_ino, status.st_size, status.st_mtime_ns
 
 
 @functools.lru_cache(maxsize=64)
 def _footer(path: str, state: tuple[int, ...]) -> Any:
-    """Return the footer of a file, which lists all row groups, and is not read for each of them."""
+    """Return the footer of a file; it lists all row groups, and is read once for all of them."""
     parquet = needed("pyarrow.parquet", "parquet")
     with parquet.ParquetFile(path) as file:
         return file.metadata
@@ -210,13 +174,7 @@ def _footer(path: str, state: tuple[int, ...]) -> Any:
 
 @dataclass(frozen=True)
 class StreamReader:
-    """Reads one stream of record batches, which is opened anew for every pass.
-
-    Attributes
-    ----------
-    open_reader : callable
-        Returns an object with the Arrow stream interface, or an iterable of record batches.
-    """
+    """Reads one stream of record batches, which `open_reader` opens anew for every pass."""
 
     open_reader: Callable[[], Any]
 
