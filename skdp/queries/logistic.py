@@ -353,19 +353,19 @@ class LogisticMinimiser(Measurement):
     public_weight: float = 1.0
     tau: float = 1e-3
 
+    def __post_init__(self) -> None:
+        if self.public.ndim != 2 or self.public.shape[1] != self.view.n_dims:
+            raise ValueError(f"public must have shape (m, {self.view.n_dims})")
+
     def measure(self, table: PrivateTable, meter: Meter, share: Share, name: str) -> Release:
-        view, public, alpha, public_weight, tau = (
-            self.view,
-            self.public,
-            self.alpha,
-            self.public_weight,
-            self.tau,
-        )
-        alpha = _check_number(alpha, "alpha", *ALPHAS)
-        tau = _check_number(tau, "tau", *TAUS)
+        public = self.public
+        alpha = _check_number(self.alpha, "alpha", *ALPHAS)
+        tau = _check_number(self.tau, "tau", *TAUS)
         largest = LARGEST_PUBLIC_WEIGHT / max(1, len(public))
         public_weight = _check_number(self.public_weight, "public_weight", 0.0, largest)
-        ball = UnitBall(view)
+        ball = UnitBall(self.view)
+        # Refuses rows of other columns, also where there are none.
+        self.view.map(np.zeros((0, table.n_features)))
         size = minimiser_sensitivity(alpha, tau, table.relation)
         grid = power_of_two_grid(float(size))
         # Rounding to the grid moves either solution by half a step a coordinate at most.

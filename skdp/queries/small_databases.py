@@ -446,6 +446,8 @@ class ThresholdTable(Measurement):
         grid, size = self.grid, self.size
         check_threshold_tables(grid.size, size)
         check_ascending(grid, "grid")
+        if not 0 <= self.column < table.n_features:
+            raise ValueError(f"column must be from 0 to {table.n_features - 1}, got {self.column}")
 
         def add(block: Floats, totals: list[NDArray]) -> None:
             # Comparisons only: a value's cell is that value's own concern.

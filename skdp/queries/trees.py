@@ -83,6 +83,8 @@ class Projection:
             )
         self.base = base
         scaled = np.rint(np.asarray(components, dtype=np.float64) * 2**self._BITS)
+        if scaled.ndim != 2 or scaled.shape[1] != base.n_dims:
+            raise ValueError(f"components must have shape (k, {base.n_dims}), got {scaled.shape}")
         self._weights = np.clip(scaled, -(2.0**self._BITS), 2.0**self._BITS)
         self.components = self._weights / 2**self._BITS
         self.n_dims = self._weights.shape[0]
@@ -319,6 +321,8 @@ class BoxTree(Measurement):
 
     def measure(self, table: PrivateTable, meter: Meter, share: Share, name: str) -> Tree:
         depth = int(min(max(self.depth, 0), MAX_DEPTH))
+        # Refuses rows of other columns, also where there are none.
+        self.view.map(np.zeros((0, table.n_features)))
         return Tree(table, meter, self.view, depth, self.most)
 
 
