@@ -345,8 +345,8 @@ MUTANTS = (
     ),
     _m(
         "a matrix under half the Laplace noise", "queries.second_moments",
-        "    scale = size / epsilon\n    upper",
-        "    scale = size / (2 * epsilon)\n    upper",
+        "        scale = size / epsilon\n",
+        "        scale = size / (2 * epsilon)\n",
         f"{SHOWN}[matrix, laplace]",
     ),
     _m(
@@ -357,8 +357,8 @@ MUTANTS = (
     ),
     _m(
         "a matrix under half the Gaussian noise", "queries.second_moments",
-        "sigma = sigma_up(size, meter.level(share))",
-        "sigma = sigma_up(size / 2, meter.level(share))",
+        "scale = sigma_up(size, meter.level(fraction))",
+        "scale = sigma_up(size / 2, meter.level(fraction))",
         f"{SHOWN}[matrix, gaussian]",
     ),
     _m(
