@@ -47,8 +47,13 @@ if TYPE_CHECKING:
         softmax,
         target_moments,
     )
-    from skdp.queries.kernel_maps import KernelMap
-    from skdp.queries.kernel_means import KernelMean, LinearImage, basis_mean, feature_means
+    from skdp.queries.kernel_means import (
+        KernelMap,
+        KernelMean,
+        LinearImage,
+        basis_mean,
+        feature_means,
+    )
     from skdp.queries.key_selection import (
         KEY_METHODS,
         MAX_KEYS_PER_UNIT,
@@ -144,8 +149,7 @@ else:
                 "label_sums label_vectors logistic_gradient moments rows_beyond softmax "
                 "target_moments"
             ),
-            "kernel_maps": "KernelMap",
-            "kernel_means": "KernelMean LinearImage basis_mean feature_means",
+            "kernel_means": "KernelMap KernelMean LinearImage basis_mean feature_means",
             "key_selection": (
                 "KEY_METHODS MAX_KEYS_PER_UNIT SelectCategories SelectClasses SelectKeys"
             ),
