@@ -174,7 +174,6 @@ def symmetric_noise(
     bits = coarse_bits(sensitivity(geometry), meter.level(fraction), dims + 1.0)
     size = after_shortening(sensitivity(geometry), bits, moved)
     short, unit = shortened(exact, bits), unit * 2.0**bits
-    entropy = meter.entropy
     scale: float | Fraction
     if noise == "gaussian":
         scale = sigma_up(size, meter.level(fraction))
@@ -183,7 +182,7 @@ def symmetric_noise(
         np.fill_diagonal(sigmas, scale)
 
         def draw() -> NDArray:
-            drawn = samplers.rounded_gaussian(sigmas[upper], upper[0].shape, entropy=entropy)
+            drawn = samplers.rounded_gaussian(sigmas[upper], upper[0].shape, entropy=meter.entropy)
             return _symmetric(drawn, upper, dims)
 
         mechanism, norm, distance = "rounded isotropic Gaussian", "Frobenius", l2
@@ -192,7 +191,7 @@ def symmetric_noise(
         std = float(scale) * math.sqrt(2 * (dims + 1))
 
         def draw() -> NDArray:
-            return symmetrized_wishart(dims, scale, entropy=entropy)
+            return symmetrized_wishart(dims, scale, entropy=meter.entropy)
 
         mechanism, norm, distance = "symmetrised Wishart", "nuclear", nuclear
     else:
@@ -200,7 +199,7 @@ def symmetric_noise(
         std = laplace_std(float(scale))
 
         def draw() -> NDArray:
-            drawn = samplers.discrete_laplace(scale, upper[0].shape, entropy=entropy)
+            drawn = samplers.discrete_laplace(scale, upper[0].shape, entropy=meter.entropy)
             return _symmetric(np.asarray(drawn), upper, dims)
 
         mechanism, norm, distance = "discrete Laplace", "upper-triangle L1", upper_l1
