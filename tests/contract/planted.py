@@ -524,8 +524,8 @@ MUTANTS = (
     ),
     _m(
         "weighted counts of centres have noise for half a row", "queries.joint_sums",
-        "t_count = self.one / (part * per_row)",
-        "t_count = -(-self.one // 2) / (part * per_row)",
+        "count_scale = self.one / (part * per_row)",
+        "count_scale = -(-self.one // 2) / (part * per_row)",
         f"{ATTAINED}[nearest centres with weights]",
         f"{ATTAINED}[tree sums with weights]",
     ),
