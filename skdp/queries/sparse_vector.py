@@ -1,11 +1,10 @@
 """The sparse vector technique: many comparisons with a threshold, of which few may be positive.
 
-Released: for each query, one bit that says whether the public answer is far from the exact one.
-Negative bits are free: the cost is that of `max_above` positive ones. Whether an answer is far is
-decided on integers, |exact - public| + nu >= threshold + rho, with discrete Laplace noise: rho is
-drawn once, nu anew for every query. Guarantee: all bits together are epsilon-DP for the share's
-epsilon, whatever else the session releases between them (in a Gaussian session: mu-GDP by the pure
-epsilon that implies it). Proof: sparse_vector.md.
+Released: for each query one bit, whether the public answer is far from the exact one. Negative bits
+are free; `max_above` positive ones are paid for. The bit is |exact - public| + nu >= threshold +
+rho, on integers with discrete Laplace noise: rho is drawn once, nu for every query. Guarantee: all
+bits together are epsilon-DP for the share's epsilon, whatever the session releases between them (in
+a Gaussian session mu-GDP, by the pure epsilon that implies it). Proof: sparse_vector.md.
 
 References
 ----------
@@ -49,11 +48,10 @@ LARGEST_SCALE = 2**52  # of the sampler of discrete Laplace noise
 def threshold_scales(
     max_above: int, epsilon: float | Fraction, sensitivity: int = 1
 ) -> tuple[Fraction, Fraction]:
-    """Return the scales of rho and nu, exact, for a score that moves by at most `sensitivity`.
+    """Return the exact scales of rho and nu for a score that moves by at most `sensitivity`.
 
-    epsilon is split into epsilon_1 for rho and epsilon_2 for the nu of `max_above` = c positive
-    answers, 1 : (2c)**(2/3), which makes the variance of rho - nu smallest: scales
-    sensitivity / epsilon_1 and 2 c sensitivity / epsilon_2.
+    With c = `max_above`: sensitivity / epsilon_1 and 2 c sensitivity / epsilon_2, epsilon split
+    1 : (2c)**(2/3), which makes the variance of rho - nu smallest.
 
     Raises
     ------
@@ -93,10 +91,9 @@ class SparseVector(Measurement):
     threshold : float
         Public, in rows.
     max_above : int
-        Number of positive answers after which no question is answered.
+        Number of positive answers after which no query is answered.
     one : int, default=1
-        Comparisons are made in units of 1/one of a row: a multiple of the `one` of every workload
-        that is asked.
+        Comparisons are in units of 1/one of a row: a multiple of the `one` of every workload.
 
     Returns
     -------
@@ -113,14 +110,14 @@ class SparseVector(Measurement):
 
 
 class AboveThreshold:
-    """Says which public answers are far from the exact ones; what `SparseVector` returns.
+    """Says which public answers are far from the exact ones; the answer to `SparseVector`.
 
     Attributes
     ----------
     left : int
-        Number of positive answers that are left.
+        Number of remaining positive answers.
     scales : tuple of two floats
-        Of the threshold's noise and of a comparison's, in rows.
+        Scales of the noise of the threshold and of a comparison, in rows.
     """
 
     def __init__(
@@ -140,7 +137,7 @@ class AboveThreshold:
         self._threshold = round(Fraction(float(threshold)) * self._one)
         fraction, epsilon = meter.take(share, name)
         rho, self._nu = threshold_scales(self._left, epsilon, self._one)
-        # Drawn once, shown never: the bits are what is released.
+        # Drawn once and never shown: only the bits are released.
         meter.reseed(f"{name}: threshold", np.zeros(1, dtype=np.int64), self._one)
         self._rho = int(samplers.discrete_laplace(rho, entropy=meter.entropy))
         self.scales = (float(rho / self._one), float(self._nu / self._one))
@@ -150,7 +147,7 @@ class AboveThreshold:
 
     @property
     def left(self) -> int:
-        """Number of positive answers that are left."""
+        """Number of remaining positive answers."""
         return self._left
 
     def __repr__(self) -> str:
@@ -183,15 +180,15 @@ class AboveThreshold:
         TypeError
             If it is another kind of query.
         PrivacyLeakError
-            If no positive answer is left, the session is closed or belongs to another process, or
+            If no positive answer remains, the session is closed or belongs to another process, or
             the workload's unit does not divide that of the comparisons.
         """
         if check_query(query) is not WorkloadAnswer:
             raise TypeError(f"query must be a WorkloadAnswer, got {type(query).__name__}")
-        up, rest = divmod(self._one, query.workload.one)
-        if rest:
+        factor, remainder = divmod(self._one, query.workload.one)
+        if remainder:
             raise PrivacyLeakError("the workload's unit does not divide that of the comparisons")
-        exact = int(query.exact(self._table)[0]) * up
+        exact = int(query.exact(self._table)[0]) * factor
         score = abs(exact - round(Fraction(float(public)) * self._one))
         # One comparison at a time: two at once could both take the last positive answer.
         with self._meter.spending(self._name):
@@ -214,10 +211,11 @@ class AboveThreshold:
 
 
 def comparison_margin(max_above: int, epsilon: float, n_queries: int, beta: float) -> float:
-    """Return what the noise of n_queries comparisons stays below with probability 1 - beta.
+    """Return a bound on the noise of n_queries comparisons, with probability 1 - beta.
 
-    In units of the sensitivity. |rho| exceeds a and one of the |nu| exceeds b with probability at
-    most beta / 2 each: P(|L| >= t + 1) <= exp(-t / scale) for discrete Laplace L.
+    In units of the sensitivity.
     """
     rho, nu = threshold_scales(max_above, epsilon)
+    # |rho| and the largest |nu| exceed their parts with probability at most beta / 2 each:
+    # P(|L| >= t + 1) <= exp(-t / scale) for discrete Laplace L.
     return float(rho) * math.log(2 / beta) + float(nu) * math.log(2 * n_queries / beta) + 2
