@@ -555,12 +555,12 @@ MUTANTS = (
     # --- searches and scores ----------------------------------------------------------------------
     _m(
         "the delta apart of what a run learns is not added up", "queries.best_of_runs",
-        "return within and apart <= exact(self.separate_delta)", "return within",
+        "return within and separate <= exact(self.separate_delta)", "return within",
         "tests/queries/test_best_of_runs.py::test_what_a_run_may_lose",
     ),
     _m(
         "each run has all of delta apart", "queries.best_of_runs",
-        "apart = delta / 2 / repeats.mean", "apart = 0.9 * delta + 0 / repeats.mean",
+        "own_delta = delta / 2 / repeats.mean", "own_delta = 0.9 * delta + 0 / repeats.mean",
         "tests/queries/test_best_of_runs.py::test_runs_with_a_delta_apart_against_enumeration[1.0-1e-06-Repeats(eta=1, stop=Fraction(1, 5))]",
     ),
     _m(
