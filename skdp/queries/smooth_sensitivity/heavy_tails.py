@@ -1,14 +1,11 @@
-"""Rounded Cauchy and Student noise: the nearest integers to scale * T, exactly distributed.
+"""Rounded Student noise, of which Cauchy noise is one: exactly distributed integers.
 
 T = N_0 / sqrt((N_1**2 + ... + N_nu**2) / nu) with independent standard normal N_i has Student's
-distribution with nu degrees of freedom; nu = 1 is Cauchy's. An integer statistic plus the rounded
-noise is the rounding of the ideal sum, a post-processing; so pure epsilon under smooth sensitivity
-stays pure (`skdp.queries.smooth_sensitivity`), however small the scale and however long the
-tail.
+distribution with nu degrees of freedom; nu = 1 is Cauchy's. An integer plus the rounded noise is
+the rounding of the ideal sum, which is post-processing: pure epsilon stays pure.
 
-The normal deviates are of unlimited precision (``deviates``). Everything is evaluated in float64
-with a forward error bound, and what is doubtful again in integers with more bits. The tails are
-heavy: at large scales a result may exceed int64 and is a Python integer then.
+The normal deviates have unlimited precision. Values are computed in float64 with a forward error
+bound, and doubtful ones again in integers with more bits.
 """
 
 from __future__ import annotations
@@ -24,10 +21,7 @@ from skdp.core.noise.deviates import BITS, Deviates, draw_normal
 from skdp.core.noise.entropy import Entropy, resolve
 from skdp.core.noise.exact import as_order, as_rational, as_shape, check_scales, put
 
-__all__ = [
-    "rounded_cauchy",
-    "rounded_student_t",
-]
+__all__ = ["rounded_student_t"]
 
 _MIN_SCALE = Fraction(1, 1 << 100)
 _MAX_SCALE = Fraction(1 << 80)
@@ -36,81 +30,22 @@ _VALUES = 1 << 14  # deviates a float pass looks at
 _GUARD = 16  # further bits of a square root of a quotient
 
 
-def rounded_cauchy(scale: Any, size: Any = None, *, entropy: Entropy | None = None) -> Any:
-    """Draw the nearest integers to ideal Cauchy variables.
-
-    Parameters
-    ----------
-    scale : int, float, Fraction or array of these
-        Scale in grid steps, at its exact rational value; in [2**-100, 2**80]. An array is
-        broadcast to `size`.
-    size : int, tuple of int or None
-        Shape of the result; None for the shape of `scale` (an int for a scalar).
-    entropy : Entropy or None
-        Source of bits; None for the operating system.
-
-    Returns
-    -------
-    int or ndarray of int64 (Python integers if one does not fit)
-
-    Raises
-    ------
-    TypeError, ValueError
-        If a scale is not a finite number in the range, or does not broadcast to `size`.
-
-    Notes
-    -----
-    **Guarantee.** Exactly distributed, given fair independent bits.
-    **Privacy.** Scaled by a smooth sensitivity: `skdp.queries.cauchy_kappa`. The caller charges.
-
-    Examples
-    --------
-    >>> from skdp.core.noise import SeededEntropy
-    >>> rounded_cauchy([1e3, 2e3], (5, 2), entropy=SeededEntropy(0)).shape
-    (5, 2)
-    """
-    return rounded_student_t(1, scale, size, entropy=entropy)
-
-
 def rounded_student_t(
     nu: int, scale: Any, size: Any = None, *, entropy: Entropy | None = None
 ) -> Any:
-    """Draw the nearest integers to ideal Student variables with nu degrees of freedom.
+    """Draw the nearest integers to scale * T, T of Student's distribution with nu degrees.
 
-    Parameters
-    ----------
-    nu : int
-        Degrees of freedom, in [1, 1024]; the variance is finite from 3 on.
-    scale, size, entropy
-        As in `rounded_cauchy`.
-
-    Returns
-    -------
-    int or ndarray of int64 (Python integers if one does not fit)
-
-    Raises
-    ------
-    TypeError, ValueError
-        As `rounded_cauchy`; if `nu` is not an int in the range.
-
-    Notes
-    -----
-    **Guarantee.** Exactly distributed, given fair independent bits.
-    **Privacy.** Scaled by a smooth sensitivity: `skdp.queries.student_kappa`. The caller charges.
-
-    Examples
-    --------
-    >>> from skdp.core.noise import SeededEntropy
-    >>> isinstance(rounded_student_t(3, 1024.0, entropy=SeededEntropy(0)), int)
-    True
+    Guarantee: exactly distributed, given fair independent bits; Python integers if one does not fit
+    int64. Scales count at their exact rational values, in [2**-100, 2**80], and are broadcast to
+    `size` (None: the shape of `scale`; a scalar gives an int). nu is in [1, 1024]; no charge here.
     """
     degrees = as_order(nu, "nu", _MAX_DEGREES)
     shape = as_shape(size)
     source = resolve(entropy)
     if np.ndim(scale) == 0:
         n = 1 if shape is None else math.prod(shape)
-        one = as_rational(scale, "scale", _MIN_SCALE, _MAX_SCALE)
-        out = _draw(degrees, np.full(1, float(one)), [one], n, source)
+        common = as_rational(scale, "scale", _MIN_SCALE, _MAX_SCALE)
+        out = _draw(degrees, np.full(1, float(common)), [common], n, source)
         return int(out[0]) if shape is None else out.reshape(shape)
     scales = check_scales(scale, "scale", _MIN_SCALE, _MAX_SCALE)
     shape = scales.shape if shape is None else shape
@@ -138,26 +73,26 @@ def _draw(nu: int, factor: np.ndarray, scales: Any, n: int, entropy: Entropy) ->
     bits = BITS
     while where.size:
         bits += 64
-        left = []
+        uncertain = []
         for start in range(0, where.size, step):
             now = where[start : start + step]
             exact_scales = [Fraction(scales[0 if len(scales) == 1 else k]) for k in now.tolist()]
             values, sure = _round_exactly(drawn, exact_scales, now, nu, bits, entropy)
             out = put(out, now[sure], values[sure].tolist())
-            left.append(now[~sure])
-        where = np.concatenate(left)
+            uncertain.append(now[~sure])
+        where = np.concatenate(uncertain)
     return out
 
 
 def _round(g: np.ndarray, scale: np.ndarray, out: np.ndarray) -> np.ndarray:
     """Round scale * g_0 sqrt(nu) / ||g_1 .. g_nu|| into `out`; return which are certain.
 
-    Bound, with u = 2**-53, w = 2**-48 and y the computed value: the norm has relative error
-    (nu + 2) u / 2 + u, and sqrt(nu) w / norm from unknown bits (the norm of a difference is at
-    least the difference of the norms); the scale, the root of nu, two products and a quotient 5 u;
-    g_0 itself moves by w, that is y by (scale sqrt(nu) / norm) w. The first-order terms are taken
-    1.25 times, which covers the higher orders while their sum is below 2**-10; others are not
-    certain.
+    Error bound, with u = 2**-53, w = 2**-48 and y the computed value:
+    1. the norm: relative (nu + 2) u / 2 + u, and sqrt(nu) w / norm from unknown bits;
+    2. the scale, the root of nu, two products and a quotient: relative 5 u;
+    3. g_0 moves by w, that is y by (scale sqrt(nu) / norm) w.
+    These first-order terms are taken 1.25 times, which covers the higher orders while their sum is
+    below 2**-10; others are not certain.
     """
     nu = g.shape[1] - 1
     with np.errstate(all="ignore"):
@@ -183,9 +118,9 @@ def _round_exactly(
 ) -> tuple[np.ndarray, np.ndarray]:
     """Round the values `where` with prefixes of `bits` bits; return them and which are certain.
 
-    All in integers: |g_0| in [m_0, m_0 + 1] 2**-bits, the root of the mean square of the others in
-    [low, high] 2**-(bits + guard), so |Z| is in [p m_0 2**guard / (q high),
-    p (m_0 + 1) 2**guard / (q low)] for the scale p/q. The upper end has probability zero.
+    |g_0| is in [m_0, m_0 + 1] 2**-bits, the root of the mean square of the others in [low, high]
+    2**-(bits + guard). So |Z| is in [p m_0 2**guard / (q high), p (m_0 + 1) 2**guard / (q low)] for
+    the scale p/q. The upper end has probability zero.
     """
     width = nu + 1
     flat = (where[:, None] * width + np.arange(width)).ravel()

@@ -1,11 +1,10 @@
-"""Noise scaled to a smooth sensitivity: quantiles, spanning trees, a tool for others.
+"""Noise scaled to a smooth sensitivity, for quantiles, spanning trees and queries of others.
 
-What is released: f + round(kappa S Z), where S is a beta-smooth bound on the local sensitivity of
-the integer f and Z has an *admissible* distribution: Cauchy's or Student's (pure epsilon-DP, exact
-constants below), or Laplace's, which is (epsilon, delta)-DP and never pure. S itself is private:
-neither it nor the noise's scale is shown. log S lives on a public ladder of steps h, rounded
-towards more noise, so that what is calibrated is what holds of the rounded values. Proofs:
-smooth_sensitivity.md.
+Released: f + round(kappa S Z), S a beta-smooth bound on the local sensitivity of the integer f, Z
+of an *admissible* distribution: Cauchy's or Student's (pure epsilon-DP, exact constants below), or
+Laplace's, which is (epsilon, delta)-DP and never pure. S and the noise's scale are private. log S
+is rounded towards more noise on a public ladder, and kappa is calibrated for the rounded values.
+Proofs: smooth_sensitivity.md.
 
 References
 ----------
@@ -48,11 +47,10 @@ _SMALLEST_DELTA = 1e-250
 NOISES = ("cauchy", "student", "laplace")
 
 UP = 1 + 2.0**-40  # covers a few roundings of elementary functions
-LARGEST_EPSILON = 64.0  # beyond, the noise is that of 64: less would be below the sampler's scales
+LARGEST_EPSILON = 64.0  # beyond, noise would be below the sampler's scales: that of 64 is taken
 STEPS = 32  # of the ladder in beta; one of them pays for rounding
 FLOOR_BITS = 20  # the ladder ends at 2**-20 steps of f's grid
-# What a computed log S may err by; a step of the ladder has at least twice that.
-LOG_ERROR = 2e-12
+LOG_ERROR = 2e-12  # of a computed log S; a step of the ladder has at least twice that
 SMALLEST_BETA = 2 * STEPS * LOG_ERROR
 LARGEST_SCALE = {"cauchy": 2.0**80, "student": 2.0**80, "laplace": 2.0**52}
 
@@ -63,8 +61,7 @@ LARGEST_SCALE = {"cauchy": 2.0**80, "student": 2.0**80, "laplace": 2.0**52}
 def cauchy_kappa(epsilon: float, beta: float) -> float:
     """Return the least kappa with which f + kappa S Cauchy is epsilon-DP, rounded up.
 
-    Guarantee: for all f, f', S, S' with |f - f'| <= min(S, S') and |log S - log S'| <= beta, the
-    two densities are within a factor exp(epsilon) everywhere; with a smaller kappa some are not.
+    Guarantee: that of `student_kappa` with nu = 1.
 
     Parameters
     ----------
@@ -88,7 +85,8 @@ def cauchy_kappa(epsilon: float, beta: float) -> float:
 def student_kappa(epsilon: float, beta: float, nu: int) -> float:
     """Return the least kappa with which f + kappa S T_nu is epsilon-DP, rounded up.
 
-    Guarantee: as `cauchy_kappa`, which is nu = 1.
+    Guarantee: for all f, f', S, S' with |f - f'| <= min(S, S') and |log S - log S'| <= beta, the
+    two densities are within a factor exp(epsilon) everywhere; with a smaller kappa some are not.
 
     Parameters
     ----------
@@ -103,25 +101,24 @@ def student_kappa(epsilon: float, beta: float, nu: int) -> float:
     -------
     kappa : float
     """
-    # Differences in rational numbers: near beta = epsilon / nu they would cancel.
+    # Differences in rational numbers: in floats they would cancel near beta = epsilon / nu.
     e, b = Fraction(epsilon), Fraction(beta)
     if nu < 1 or not 0 < e <= 500 or not 0 <= b < e / nu:
         raise ValueError("need 0 < epsilon <= 500, nu >= 1 and 0 <= beta < epsilon / nu")
     reach = (2 * e - (nu - 1) * b) / (nu + 1)
     # cosh x - cosh y = 2 sinh((x + y) / 2) sinh((x - y) / 2)
-    shift = 2 * math.sinh(e / (nu + 1)) ** 2
-    both = 2 * math.sinh((reach + b) / 2) * math.sinh((reach - b) / 2) * math.exp(b)
-    return UP / math.sqrt(2 * nu * min(shift, both))
+    at_zero = 2 * math.sinh(e / (nu + 1)) ** 2
+    at_beta = 2 * math.sinh((reach + b) / 2) * math.sinh((reach - b) / 2) * math.exp(b)
+    return UP / math.sqrt(2 * nu * min(at_zero, at_beta))
 
 
 def laplace_kappa(epsilon: float, delta: float) -> tuple[float, float]:
-    """Return kappa and beta with which f + kappa S Laplace is (epsilon, delta)-DP. It is not pure.
+    """Return kappa and beta with which f + kappa S Laplace is (epsilon, delta)-DP; never pure.
 
-    kappa = 2 / epsilon: half of epsilon pays for the shift. beta = epsilon / (2 log(2 / delta)),
-    or less where the other half, which pays for the change of scale, asks for it (large epsilon).
+    kappa = 2 / epsilon: half of epsilon pays for the shift. The other half pays for the change of
+    scale: beta = epsilon / (2 log(2 / delta)), or less for a large epsilon.
 
-    Guarantee: (epsilon, delta) for all f, f', S, S' with |f - f'| <= min(S, S') and
-    |log S - log S'| <= beta. Whatever kappa and beta > 0, the ratio of the densities is unbounded.
+    Guarantee: for all f, f', S, S' with |f - f'| <= min(S, S') and |log S - log S'| <= beta.
 
     Parameters
     ----------
@@ -152,18 +149,9 @@ def laplace_kappa(epsilon: float, delta: float) -> tuple[float, float]:
 
 @dataclass(frozen=True)
 class SmoothNoise:
-    """An admissible noise, calibrated.
+    """A calibrated admissible noise of scale kappa S; nu are degrees of freedom, 0 for Laplace.
 
-    Attributes
-    ----------
-    kind : {"cauchy", "student", "laplace"}
-    nu : int
-        Degrees of freedom; 0 for Laplace.
-    epsilon, delta : float
-    beta : Fraction
-        What log S may move by between neighbours, rounded values included.
-    kappa : Fraction
-        The noise's scale is kappa S.
+    log of the rounded S may move by at most beta between neighbours.
     """
 
     kind: str
@@ -206,15 +194,15 @@ def choose_noise(kind: str, epsilon: float, *, delta: float = 0.0, nu: int = 3) 
     else:
         degrees = 1 if kind == "cauchy" else as_order(nu, "nu", 1024)
         beta = e / (2 * degrees)
-        # The ladder's scales are rational: their logarithms err by far less than this.
+        # The ladder's scales are rational; the error of their logarithms is far below this.
         kappa = student_kappa(e, beta * UP, degrees)
     if beta < SMALLEST_BETA:
         raise ValueError(
             f"smooth sensitivity needs a larger epsilon a feature, got {epsilon:g} "
             f"(its beta would be below {SMALLEST_BETA:g})"
         )
-    own = delta if kind == "laplace" else 0.0
-    return SmoothNoise(kind, degrees, e, own, Fraction(beta), Fraction(kappa))
+    own_delta = delta if kind == "laplace" else 0.0
+    return SmoothNoise(kind, degrees, e, own_delta, Fraction(beta), Fraction(kappa))
 
 
 @dataclass(frozen=True)
@@ -222,15 +210,7 @@ class Ladder:
     """The public scales width * exp(-h j), j = 0 .. last, on which S is rounded up.
 
     With log S known within LOG_ERROR, `level` is the greatest j with width exp(-h j) >= S, or one
-    less. If log S moves by at most (STEPS - 1) h between neighbours, the level moves by at most
-    STEPS, that is log of the rounded S by at most the beta that the noise is calibrated for. The
-    ladder ends above 0: max(S, constant) is as smooth as S.
-
-    Attributes
-    ----------
-    width : int
-        The largest possible S, in steps of f.
-    h : Fraction
+    less: smooth_sensitivity.md, "The ladder". `width` is the largest possible S, in steps of f.
     """
 
     width: int
@@ -238,7 +218,7 @@ class Ladder:
 
     @property
     def beta(self) -> float:
-        """What log S itself may move by between neighbours."""
+        """By how much the exact log S may move between neighbours."""
         return float((STEPS - 1) * self.h)
 
     @property
@@ -248,7 +228,7 @@ class Ladder:
 
     @property
     def reach(self) -> int:
-        """Number of changed rows beyond which exp(-beta k) width is below the lowest rung."""
+        """The number k of changed rows beyond which exp(-beta k) width is below the last rung."""
         return self.last // (STEPS - 1) + 2
 
     def level(self, log_s: float) -> int:
@@ -271,10 +251,9 @@ Statistic = Callable[[list[Ladder]], tuple[NDArray, list[int]]]
 
 
 def _moved(ladders: list[Ladder]) -> Callable[[NDArray, NDArray], float]:
-    """Return the distance of two exact statistics (f, level), one row each: at most 1 is allowed.
+    """Return the distance of two exact statistics of rows (f, level): at most 1 is allowed.
 
-    The largest, over the entries, of |f - f'| over the smaller scale, and of the difference of the
-    levels over STEPS.
+    The largest |f - f'| over the smaller scale, and difference of levels over STEPS.
     """
 
     def distance(a: NDArray, b: NDArray) -> float:
@@ -297,14 +276,13 @@ def smooth_noise(
 ) -> SmoothNoise:
     """Return the noise that each of `parts` numbers gets for a share; takes nothing.
 
-    Each part has an equal part of the share: epsilon / parts in a pure session, the pure
-    epsilon of mu**2 / parts in a Gaussian one. Laplace noise has `separate_delta` / parts beside
-    it.
+    Each number gets epsilon / parts in a pure session, the pure epsilon of mu**2 / parts in a
+    Gaussian one; Laplace noise `separate_delta` / parts beside it.
     """
     level = meter.level(share)
-    each = level / parts if meter.mu is None else conversions.pure_part(level, parts)
+    epsilon = level / parts if meter.mu is None else conversions.pure_part(level, parts)
     delta = meter.separate_delta / parts if noise == "laplace" else 0.0
-    return choose_noise(noise, each / UP, delta=delta / UP, nu=nu)
+    return choose_noise(noise, epsilon / UP, delta=delta / UP, nu=nu)
 
 
 def smooth_release(
@@ -320,37 +298,14 @@ def smooth_release(
 ) -> NDArray:
     """Release integers with noise scaled to their smooth sensitivities.
 
-    Guarantee: if `statistic` returns integers f and rungs of smooth bounds as `Ladder` says,
-    each number is (epsilon, delta)-DP for its part of the share, delta = 0 but for Laplace
-    noise. That is not Gaussian: its delta is `separate_delta`, all of it, and a session has it
-    once. In a Gaussian session, pure noise for the share's mu. Where units have so many rows that
-    nothing is left of that delta for one, Cauchy noise stands for Laplace noise.
-
-    Parameters
-    ----------
-    name : str
-    widths : list of int
-        The largest possible sensitivity of each number, in steps; at least 1, public.
-    statistic : callable
-        Gets the ladder of each number, returns f (integers) and the level of each S.
-    share : float, default=None
-    noise : {"cauchy", "student", "laplace"}
-    nu : int, default=3
-        Degrees of freedom of Student's noise.
-    unit : float, default=1.0
-        User units a step, for the certificate.
-
-    Returns
-    -------
-    released : ndarray of int
-        Python integers where the noise does not fit int64.
-
-    Raises
-    ------
-    ValueError
-        If the noise is unknown or its scale out of range; nothing has been taken then.
+    Guarantee: if `statistic` maps the ladder of each number to integers f and the level of each S
+    as `Ladder` says, each number is (epsilon, delta)-DP for its part of the share, delta = 0 but
+    for Laplace noise. That takes all of `separate_delta`, once a session. In a Gaussian session the
+    noise is pure for the share's mu. `widths` are the largest possible sensitivities, public and at
+    least 1. Unknown noise or a scale out of range is refused before anything is taken.
     """
     parts = len(widths)
+    # Where units have so many rows that nothing remains of that delta for one, Cauchy noise.
     claimed, of_one = meter.claimed_separate_delta, meter.separate_delta / parts
     if noise == "laplace" and claimed and of_one < _SMALLEST_DELTA:
         noise = "cauchy"
@@ -370,20 +325,15 @@ def smooth_release(
         total = exact[:, 0] + how.draw(scales, meter.entropy).astype(object)
         return np.asarray(total)
 
-    out = meter.release(name, exact, 1.0, _moved(ladders), add, (parts,))
+    noisy = meter.release(name, exact, 1.0, _moved(ladders), add, (parts,))
+    kind = {"cauchy": "Cauchy", "student": f"Student ({how.nu})", "laplace": "Laplace"}[how.kind]
     meter.record(
         name,
-        _mechanism(how),
+        f"rounded {kind}, smooth sensitivity",
         f"smooth, beta = {float(how.beta):.4g}",
         max(widths) * unit,
         float(how.kappa) * max(widths) * unit,
         fraction,
         delta=round_up(exact_fraction(meter.separate_delta)) if noise == "laplace" else 0.0,
     )
-    return out
-
-
-def _mechanism(how: SmoothNoise) -> str:
-    """Return the name of a noise for the certificate."""
-    names = {"cauchy": "Cauchy", "student": f"Student ({how.nu})", "laplace": "Laplace"}
-    return f"rounded {names[how.kind]}, smooth sensitivity"
+    return noisy
