@@ -41,34 +41,17 @@ __all__ = [
 
 Ranks = NDArray[np.int64]
 
-_BLOCKS = 128  # of ranks, bounded together
-_SMALL = 2**15  # pairs of a staircase that are searched whole
+_BLOCKS = 128  # of ranks that share one bound
+_SMALL = 2**15  # pairs of a staircase that are searched one by one
 
 
 def smooth_sensitivity(
     values: ArrayLike, q: Fraction, low: int, high: int, beta: float, *, replace: bool
 ) -> tuple[int, float]:
-    """Return the q-quantile of integers in [low, high] and its beta-smooth sensitivity.
+    """Return the q-quantile of public integers, clipped to [low, high], and its smooth sensitivity.
 
-    Public numbers only, for teaching and tests: neither of the two may be shown of private rows.
-
-    Parameters
-    ----------
-    values : array-like of int, shape (n,)
-    q : Fraction
-        In [0, 1]; the quantile is x_(max(1, ceil(q n))), and `low` of no values.
-    low, high : int
-        Bounds, in [-2**31, 2**31); values outside are clipped.
-    beta : float
-        Positive.
-    replace : bool
-        Replace-one, or add-or-remove-one.
-
-    Returns
-    -------
-    quantile : int
-    sensitivity : float
-        0 where it is below exp(-150) times the width.
+    For teaching and tests: neither may be shown of private rows. Bounds are in [-2**31, 2**31). A
+    sensitivity below exp(-150) times the width counts as 0.
 
     Examples
     --------
@@ -85,18 +68,16 @@ def smooth_sensitivity(
 
 
 def rank_of(q: Fraction, n: int) -> int:
-    """Return the rank of the q-quantile of n values: max(1, ceil(q n)); 0 if there are none."""
+    """Return the rank of the q-quantile of n values: max(1, ceil(q n)), 0 for n = 0."""
     return max(1, math.ceil(q * n)) if n else 0
 
 
 def order_window(
     x: NDArray[np.int32], first: int, last: int, low: int, high: int
 ) -> NDArray[np.int32]:
-    """Return the order statistics x_(first) .. x_(last): `low` below rank 1, `high` above n.
-
-    `x` is sorted. Integers of 32 bits are sorted in about half of the time that floats take, and
-    with many ties in much less, where a partition would gain nothing.
-    """
+    """Return the order statistics x_(first) .. x_(last) and sort x in place."""
+    # Sorting 32-bit integers takes half the time of floats, and far less with many ties, where a
+    # partition would gain nothing.
     x.sort()
     below, above = max(1 - first, 0), max(last - len(x), 0)
     inside = x[max(first, 1) - 1 : max(last, 0)]
@@ -107,8 +88,7 @@ def _monotone_max(u: Floats, v: Floats, row: Floats, column: Floats) -> float:
     """Return max over (r, c) of (u_r + v_c) row_r column_c, the columns of the maxima ascending.
 
     Divide and conquer, all rows of a level at once: the best column of a row lies between those of
-    its neighbours of the level above. See smooth_sensitivity.md for why they ascend and for what a
-    comparison lost in rounding costs.
+    its neighbours of the level above (smooth_sensitivity.md, "Order statistics").
     """
     rows, columns = len(u), len(v)
     best_at = np.zeros(rows, dtype=np.int64)
@@ -123,7 +103,7 @@ def _monotone_max(u: Floats, v: Floats, row: Floats, column: Floats) -> float:
         starts = np.cumsum(lengths) - lengths
         c = np.arange(lengths.sum()) + np.repeat(lo - starts, lengths)
         value = (np.repeat(u[now], lengths) + v[c]) * column[c]
-        value = np.where(value > 0, value, -c)  # no gap: further and further out of the question
+        value = np.where(value > 0, value, -c)  # without a gap, lower columns come first
         top = np.maximum.reduceat(value, starts)
         hit = np.flatnonzero(value == np.repeat(top, lengths))
         owner = np.searchsorted(starts, hit, side="right") - 1
@@ -142,15 +122,11 @@ def _contenders(
     cost: Callable[[Ranks, Ranks], Ranks],
     beta: float,
 ) -> tuple[Ranks, Ranks]:
-    """Return the rows and columns that the best pair can be of: usually a few of very many.
+    """Return the rows j and columns i that the best pair can have: usually a few of very many.
 
-    The best pair is the largest (x_j - x_i) exp(-beta cost(j, i)), j of `rows`, i at most most(j).
-    A column stands for the ranks after the column before it up to its own, whose values are equal.
-    cost ascends with j and descends with i, most descends with j.
-
-    Branch and bound: a block of rows and one of columns are worth at most their widest gap at their
-    least cost. Those worth less than some pair are dropped, and the rest is cut into smaller
-    blocks, as long as that drops a quarter of it.
+    The best pair has the largest (x_j - x_i) exp(-beta cost(j, i)), i at most most(j). A column
+    stands for the ranks of equal values that end there. cost ascends with j and descends with i,
+    most descends with j. Branch and bound: smooth_sensitivity.md, "Before the search".
     """
     starts = np.concatenate([[first], columns[:-1] + 1])
     while len(rows):
@@ -160,13 +136,13 @@ def _contenders(
         i, i_end = starts[::wide], np.minimum(_block_ends(columns, wide), most(j))
         weight = np.exp(-beta * np.maximum(cost(j, i_end), 0))
         widest = window[j_end - first].astype(np.float64) - window[i - first]
-        one = window[j - first].astype(np.float64) - window[np.maximum(i_end - first, 0)]
+        gap = window[j - first].astype(np.float64) - window[np.maximum(i_end - first, 0)]
         allowed = i <= i_end
-        least = np.max(one * weight, where=allowed, initial=0.0)
+        least = np.max(gap * weight, where=allowed, initial=0.0)  # the value of some pair
         keep = allowed & (widest > 0) & (widest * weight >= least * (1 - 1e-9))
         rows = rows[np.repeat(keep.any(axis=1), tall)[: len(rows)]]
-        kept = np.repeat(keep.any(axis=0), wide)[: len(columns)]
-        starts, columns = starts[kept], columns[kept]
+        keep_columns = np.repeat(keep.any(axis=0), wide)[: len(columns)]
+        starts, columns = starts[keep_columns], columns[keep_columns]
         if 4 * (len(rows) + len(columns)) > 3 * size:
             break
     return rows, columns
@@ -187,8 +163,8 @@ def log_smooth_replace(
 ) -> tuple[int, float]:
     """Return x_(m) and log of its smooth sensitivity under replace-one.
 
-    S = max over i <= m <= j, i < j of exp(-beta (j - i - 1)) (x_(j) - x_(i)), pairs of more than
-    `reach` changed rows left out.
+    S = max over i <= m <= j, i < j of exp(-beta (j - i - 1)) (x_(j) - x_(i)). Pairs of more than
+    `reach` changed rows are left out: the caller's floor on S is above their value.
     """
     first, last = max(0, m - reach - 1), min(len(x) + 1, m + reach + 1)
     window = order_window(x, first, last, low, high)
@@ -198,13 +174,9 @@ def log_smooth_replace(
     rows = np.concatenate([[m], ends[ends >= m] + 1])
     columns = np.concatenate([ends[ends < m], [m]])
 
-    def most(j: Ranks) -> Ranks:
-        return np.full_like(j, m)
-
-    def cost(j: Ranks, i: Ranks) -> Ranks:
-        return j - i - 1
-
-    j, i = _contenders(window, first, rows, columns, most, cost, beta)
+    j, i = _contenders(
+        window, first, rows, columns, lambda j: np.full_like(j, m), lambda j, i: j - i - 1, beta
+    )
     if not len(j):
         return f, -math.inf
     # beta times a length is at most about 40 (`Ladder.reach`): nothing underflows.
@@ -223,7 +195,7 @@ def log_smooth_median_add(
     """Return the median and log of its smooth sensitivity under add-or-remove-one.
 
     S = max over i of exp(-beta (n - 2 i - 1)) (x_(n - i) - x_(i)) and
-    exp(-beta (n - 2 i)) (x_(n + 1 - i) - x_(i)); the median of no rows is `low`.
+    exp(-beta (n - 2 i)) (x_(n + 1 - i) - x_(i)).
     """
     n = len(x)
     first = max(0, (n - reach) // 2)
@@ -243,9 +215,9 @@ def log_smooth_median_add(
 def log_smooth_add(
     x: NDArray[np.int32], q: Fraction, low: int, high: int, beta: float, reach: int
 ) -> tuple[int, float]:
-    """Return the q-quantile and log of its smooth sensitivity under add-or-remove-one.
+    """Return the q-quantile (`low` of no rows) and log of its smooth sensitivity, A.
 
-    Of no rows it is `low`. For q <= 1/2: S = max over i <= t(r), i < j = n + 1 - r, of
+    For q <= 1/2: S = max over i <= t(r), i < j = n + 1 - r, of
     exp(-beta (n - r - 2 i + max(i, t(r) - 1))) (x_(j) - x_(i)), t(r) = max(1, ceil(q r / (1 - q)))
     and t(0) = 0. For q > 1/2 the same upside down with t(r) = floor(r (1 - q) / q) + 1.
     """
@@ -288,11 +260,9 @@ def log_smooth_add(
 
 
 def _floor_times(ratio: Fraction, r: Ranks) -> Ranks:
-    """Return floor(ratio r) for ratio in [-1, 1] and 0 <= r < 2**31, exactly.
-
-    The closest fraction of a denominator up to max r has ratio on one side of it and no other
-    fraction of this kind in between; its products fit 64 bits.
-    """
+    """Return floor(ratio r) for ratio in [-1, 1] and 0 <= r < 2**31, exactly."""
+    # No fraction with a denominator up to max r lies between `near` and `ratio`, and products of
+    # `near` fit 64 bits.
     near = ratio.limit_denominator(max(int(r.max(initial=1)), 1))
     product, below = r * near.numerator, near.denominator
     floor: Ranks = product // below if near <= ratio else -(-product // below) - (r > 0)
@@ -310,7 +280,7 @@ def _staircase_max(
 ) -> float:
     """Return log of max (x_j - x_i) exp(-beta (j - 1 + most_j - 2 i)), i of `columns` <= most_j.
 
-    `most` descends as j ascends. Cut into rectangles, and small staircases that are searched whole.
+    `most` descends as j ascends: cut into rectangles, and small staircases searched one by one.
     """
     upper = window[j - first].astype(np.float64)
     lower = -window[columns - first].astype(np.float64)
@@ -356,9 +326,9 @@ def quantile_log_smooth(
 ) -> tuple[int, int]:
     """Return the q-quantile of integers in [low, high] and the rung of its smooth sensitivity.
 
-    Guarantee: |f - f'| is at most the smaller of the two rounded-up smooth sensitivities, and the
-    rungs differ by at most STEPS, for tables that differ by one replaced row (`replace`), or by one
-    row more or less. `x` is reordered.
+    Guarantee: for tables that differ by one replaced row (`replace`), or by one row more or less,
+    |f - f'| is at most the smaller of the two rounded-up smooth sensitivities, and the rungs differ
+    by at most STEPS. `x` is reordered.
     """
     if replace:
         m = rank_of(q, len(x))
@@ -371,7 +341,7 @@ def quantile_log_smooth(
 
 
 def integer_columns(rows: Rows, view: View) -> NDArray[np.int32]:
-    """Return the mapped rows, one feature a row of the result: shape (d, n)."""
+    """Return the mapped rows of each feature, shape (d, n)."""
     out = np.empty((view.n_dims, rows._n), dtype=np.int32)
     with np.errstate(all="ignore"):
         for start, stop in rows.spans(width=view.n_dims):
@@ -379,27 +349,19 @@ def integer_columns(rows: Rows, view: View) -> NDArray[np.int32]:
     return out
 
 
-def order_halves(view: Any) -> list[int]:
-    """Return the half widths of a view in steps; order statistics are computed in int32."""
-    if float(view.half.max(initial=0.0)) >= 2**30:
-        raise ValueError("view must have at most 2**30 steps a half width: Box(..., bits=17)")
-    return [int(h) for h in view.half]
-
-
 @reviewed
 @dataclass(frozen=True, eq=False)
 class SmoothMedian(Measurement):
     """The q-quantile of every feature, x_(ceil(q n)), under smooth-sensitivity noise.
 
-    Guarantee: each feature takes an equal part of the share (of `separate_delta` too with Laplace
-    noise, which is not pure). The smooth sensitivity of the order statistic under the relation
-    in force (of no rows, it is the box's low end), rounded up on a public ladder; the result is
-    clipped to the box.
+    Guarantee: each feature takes an equal part of the share (with Laplace noise, which is not pure,
+    of `separate_delta` too). The quantile of no rows is the box's low end; the result is clipped to
+    the box.
 
     Parameters
     ----------
     view : View
-        Without public bounds the smooth sensitivity would be infinite.
+        With public bounds: without, the smooth sensitivity would be infinite.
     q : float, default=0.5
         In [0, 1].
     noise : {"cauchy", "student", "laplace"}, default="cauchy"
@@ -408,12 +370,12 @@ class SmoothMedian(Measurement):
     Returns
     -------
     release : Release
-        std is NaN: how much noise there is depends on the rows, and is private.
+        std is NaN: the amount of noise depends on the rows, and is private.
 
     Raises
     ------
     ValueError
-        If q or the noise is out of range; nothing has been taken from the allowance.
+        If q or the noise is out of range, before anything is taken from the allowance.
     """
 
     name: ClassVar[str] = "smooth median"
@@ -423,11 +385,14 @@ class SmoothMedian(Measurement):
     nu: int = 3
 
     def measure(self, table: PrivateTable, meter: Meter, share: Share, name: str) -> Release:
-        view, q, noise, nu = self.view, self.q, self.noise, self.nu
-        if not 0 <= q <= 1:
-            raise ValueError(f"q must be in [0, 1], got {q!r}")
-        level = exact_fraction(float(q))
-        half = order_halves(view)
+        view = self.view
+        if not 0 <= self.q <= 1:
+            raise ValueError(f"q must be in [0, 1], got {self.q!r}")
+        level = exact_fraction(float(self.q))
+        # Order statistics are computed in int32.
+        if float(view.half.max(initial=0.0)) >= 2**30:
+            raise ValueError("view must have at most 2**30 steps a half width: Box(..., bits=17)")
+        half = [int(h) for h in view.half]
 
         def statistic(ladders: list[Ladder]) -> tuple[NDArray, list[int]]:
             columns = integer_columns(table.rows, view)
@@ -443,8 +408,8 @@ class SmoothMedian(Measurement):
             [max(1, 2 * h) for h in half],
             statistic,
             share,
-            noise=noise,
-            nu=nu,
+            noise=self.noise,
+            nu=self.nu,
             unit=float(view.grid.max()),
         )
         steps = np.array([min(max(int(v), -h), h) for v, h in zip(noisy, half, strict=True)])
