@@ -1,10 +1,9 @@
-"""Means of kernel values at public centres, or of a user's features of each row.
+"""Means of kernel values at public centres.
 
 Released: the mean over the rows of k_j(x, c_l) at several scales j: a public linear image of all
 values (if the Gram matrices whiten it, of sensitivity 1 or, under replace-one, sqrt(2), whatever
-the number of centres), or each value with its own noise; and the mean of a user's clipped map of a
-row. Guarantee: kernel values are integers in steps of 2**-30 that the row alone decides, so sums
-are exact. Proofs: kernel_means.md.
+the number of centres), or each value with its own noise. Guarantee: kernel values are integers in
+steps of 2**-30 that the row alone decides, so sums are exact. Proofs: kernel_means.md.
 """
 
 from __future__ import annotations
@@ -20,11 +19,11 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy.spatial.distance import cdist
 
-from skdp.core.clipping import SUM_BITS, Ball, Box, Floats, isqrt_up, power_of_two_grid
+from skdp.core.clipping import Box, Floats, isqrt_up, power_of_two_grid
 from skdp.core.mechanisms import Spherical
 from skdp.core.privacy_filter import Release, released
-from skdp.core.query import Noisy, Query, Terms, UserFunction, reviewed
-from skdp.core.sums import Image, RowSum, Values
+from skdp.core.query import Noisy, Query, Terms, reviewed
+from skdp.core.sums import Image, RowSum
 from skdp.core.table import (
     ADD_OR_REMOVE_ONE,
     MAX_FEATURES,
@@ -33,20 +32,15 @@ from skdp.core.table import (
     fold,
     total_dtype,
 )
-from skdp.tabular.containers import to_float
-from skdp.tabular.rows import Rows, as_dense
-from skdp.user_code import run_isolated, user_code
+from skdp.tabular.rows import Rows
 
 if TYPE_CHECKING:
-    from skdp.core.privacy_filter import Meter, Share
     from skdp.core.table import PrivateTable
 
 __all__ = [
-    "BasisOfRow",
     "KernelMap",
     "KernelMean",
     "LinearImage",
-    "basis_mean",
     "feature_means",
 ]
 
@@ -173,8 +167,6 @@ class KernelMap:
         self.half = np.full(self.n_dims, 2.0**_STEP_BITS)
         self._row_l1, self._row_l2 = self._bounds()
         self.norm = isqrt_up(self._row_l2)
-        for array in (self.centers, self.gammas, self._q, self._right):
-            array.setflags(write=False)
 
     def __repr__(self) -> str:
         return (
@@ -441,7 +433,7 @@ class LinearImage:
         return math.ceil(size / self.step * _ROUND_UP + math.sqrt(len(m))) + 1
 
 
-# --- a user's map of one row -------------------------------------------------------------------
+# --- queries ----------------------------------------------------------------------------------
 
 
 @reviewed
@@ -587,77 +579,3 @@ def feature_means(kernel: KernelMap) -> RowSum:
     The answer is (mean, n), the mean of shape (n_scales * b,).
     """
     return RowSum(KernelFeatures(kernel), noise="entries", count=True, name="feature means")
-
-
-# --- a user's map of one row -------------------------------------------------------------------
-
-
-def _row_features(
-    transform: Callable[[Any], Any],
-    X: Floats,
-    view: Box | Ball,
-    restart: Callable[[int], None],
-) -> Floats:
-    """Apply the user's map to rows and clip; a row that fails becomes zeros, and it alone."""
-    length = len(X)
-    # A copy: the map may write into it, or keep it.
-    own = X.copy()
-    values = run_isolated(lambda: to_float(as_dense(transform(own)))[0], None, restart)
-    if values is None or values.shape != (length, view.n_dims):
-        if length == 1:
-            return np.zeros((1, view.n_dims))
-        # One bad row must not decide for the others: ask for each row alone.
-        return np.concatenate(
-            [_row_features(transform, X[i : i + 1], view, restart) for i in range(length)]
-        )
-    finite: NDArray[np.bool_] = np.logical_and.reduce(np.isfinite(values), axis=1)
-    q = view.map(np.where(finite[:, None], values, 0.0))
-    q[~finite] = 0.0
-    return q
-
-
-@reviewed
-@dataclass(frozen=True, eq=False)
-class BasisOfRow(Values):
-    """A user's features of a row, clipped by a view; see `basis_mean`."""
-
-    what = "a user's features of each row"
-    runs_user_code = True
-    transform: Any = None
-    exact_blocks: bool = False
-
-    def blocks(self, x: Any, labels: Any, cells: Any) -> Iterator[Floats]:
-        raise TypeError("only a session runs a user's code")
-
-    def user_total(self, table: PrivateTable, meter: Meter, share: Share, name: str) -> NDArray:
-        rows, view = table.rows, self.view
-        dtype = total_dtype(rows, self.largest)
-        total: NDArray = np.zeros(view.n_dims, dtype=dtype)
-        width = max(table.n_features, view.n_dims)
-        with user_code(meter, share, name) as restart:
-            for start, stop in rows.spans(width=width):
-                block = rows.chunk(start, stop)
-                step = len(block) if self.exact_blocks else 1
-                for i in range(0, len(block), step):
-                    q = _row_features(self.transform.call, block[i : i + step], view, restart)
-                    total += as_total(np.ones(len(q)) @ q, dtype)
-        return total
-
-    def decoded(self, sums: Floats, std: float, count: Release | None) -> Any:
-        return super().decoded(sums, std, count), count
-
-
-def basis_mean(transform: UserFunction, view: Box | Ball, exact_blocks: bool = False) -> RowSum:
-    """Return the query of the mean over rows of a user's features of one row, and n.
-
-    The map gets one row at a time, a float64 array of shape (1, d) of its own, and returns an array
-    (dense, sparse or a table) of shape (1, b). Where it raises or returns another shape or anything
-    not finite, the row counts as the view's centre. With ``exact_blocks`` it gets blocks, and one
-    that fails is tried again row by row: sound only for maps that give a row the same bits in every
-    block (elementwise ufuncs do, BLAS does not). Every call must start from the same state: a map
-    that remembers rows would let one of them move the features of others.
-
-    The answer is (mean, n), the mean of shape (b,).
-    """
-    image = BasisOfRow(view, SUM_BITS, transform=transform, exact_blocks=exact_blocks)
-    return RowSum(image, count=True, name="basis mean")

@@ -16,7 +16,6 @@ algorithmic foundations of differential privacy", Section 3.6.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
 from dataclasses import dataclass
 from fractions import Fraction
 from typing import TYPE_CHECKING, Any, ClassVar
@@ -106,7 +105,7 @@ class SparseVector(Measurement):
     one: int = 1
 
     def measure(self, table: PrivateTable, meter: Meter, share: Share, name: str) -> AboveThreshold:
-        return AboveThreshold(table, meter, self.threshold, self.max_above, share, self.one, name)
+        return AboveThreshold(self, table, meter, share, name)
 
 
 class AboveThreshold:
@@ -121,20 +120,11 @@ class AboveThreshold:
     """
 
     def __init__(
-        self,
-        table: PrivateTable,
-        meter: Meter,
-        threshold: float,
-        max_above: int,
-        share: Share,
-        one: int,
-        name: str,
+        self, query: SparseVector, table: PrivateTable, meter: Meter, share: Share, name: str
     ) -> None:
-        self._table, self._meter = table, meter
-        self._one = int(one)
-        self._name = name
-        self._left = int(max_above)
-        self._threshold = round(Fraction(float(threshold)) * self._one)
+        self._table, self._meter, self._name = table, meter, name
+        self._one, self._left = int(query.one), int(query.max_above)
+        self._threshold = round(Fraction(float(query.threshold)) * self._one)
         fraction, epsilon = meter.take(share, name)
         rho, self._nu = threshold_scales(self._left, epsilon, self._one)
         # Drawn once and never shown: only the bits are released.
@@ -155,12 +145,6 @@ class AboveThreshold:
 
     def __reduce__(self) -> Any:
         raise PrivacyLeakError("comparisons with a threshold cannot be copied or pickled")
-
-    def __copy__(self) -> Any:
-        return self.__reduce__()
-
-    def __deepcopy__(self, memo: dict[int, Any]) -> Any:
-        return self.__reduce__()
 
     def is_far(self, query: WorkloadAnswer, public: float) -> bool:
         """Release whether |exact - public| is above the threshold, under noise.
@@ -190,24 +174,20 @@ class AboveThreshold:
             raise PrivacyLeakError("the workload's unit does not divide that of the comparisons")
         exact = int(query.exact(self._table)[0]) * factor
         score = abs(exact - round(Fraction(float(public)) * self._one))
+
+        def compare() -> NDArray:
+            nu = int(samplers.discrete_laplace(self._nu, entropy=self._meter.entropy))
+            return np.array([score + nu >= self._threshold + self._rho], dtype=np.int64)
+
         # One comparison at a time: two at once could both take the last positive answer.
         with self._meter.spending(self._name):
             if self._left < 1:
                 raise PrivacyLeakError(f"release {self._name!r}: no positive answer is left")
             value = np.array([score], dtype=object if score >= 2**62 else np.int64)
-            bit = self._meter.release(
-                self._name, value, float(self._one), l1, self._comparison(score), (1,)
-            )
+            bit = self._meter.release(self._name, value, float(self._one), l1, compare, (1,))
             far = bool(bit[0])
             self._left -= far
         return far
-
-    def _comparison(self, score: int) -> Callable[[], NDArray]:
-        def compare() -> NDArray:
-            nu = int(samplers.discrete_laplace(self._nu, entropy=self._meter.entropy))
-            return np.array([score + nu >= self._threshold + self._rho], dtype=np.int64)
-
-        return compare
 
 
 def comparison_margin(max_above: int, epsilon: float, n_queries: int, beta: float) -> float:

@@ -1,8 +1,8 @@
-"""Means of a user's function of one row, or of a model's score of each row.
+"""Means of a user's function of one row, of scores of rows, or of a user's features of a row.
 
-Released: the mean of g(row) in [0, 1], or of a score within its bounds. Guarantee: whatever the
-function does, a row's value is clipped, is public where the function fails, and that row alone
-decides it; so these are images of rows ("Sums" in PROOFS.md, "A user's code" in histograms.md).
+Guarantee: whatever the code does, a row's values are clipped, are public where the code fails, and
+that row alone decides them; so these are images of rows ("Sums" in PROOFS.md, "A user's code" in
+histograms.md).
 
 References
 ----------
@@ -20,39 +20,42 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from skdp.core.clipping import SUM_BITS, Box, Floats
+from skdp.core.clipping import SUM_BITS, Ball, Box, Floats
 from skdp.core.noise import lent_generators
 from skdp.core.privacy_filter import Release, released
 from skdp.core.query import UserFunction, reviewed
 from skdp.core.sums import RowSum, Values
-from skdp.tabular.containers import alone, cut
+from skdp.core.table import as_total, total_dtype
+from skdp.tabular.containers import alone, cut, to_float
+from skdp.tabular.rows import as_dense
 from skdp.user_code import foreign_code, run_isolated, suppress_warnings, user_code
 
 if TYPE_CHECKING:
     from skdp.core.privacy_filter import Meter, Share
     from skdp.core.table import PrivateTable
 
-__all__ = [
-    "FunctionOfRow",
-    "ScoreOfRow",
-    "function_mean",
-    "score_mean",
-]
+__all__ = ["FunctionOfRow", "ScoreOfRow", "basis_mean", "function_mean", "score_mean"]
 
 
 @dataclass(frozen=True, eq=False)
-class _OfFunction(Values):
-    """The number that a user's code makes of a row, clipped to the view of one number."""
+class _OfUserCode(Values):
+    """The numbers that a user's code makes of a row, clipped by a view."""
 
     runs_user_code = True
     function: Any = None
+    exact_blocks: bool = False
+
+    def blocks(self, x: Any, labels: Any, cells: Any) -> Iterator[Floats]:
+        raise TypeError("only a session runs a user's code")
+
+
+@dataclass(frozen=True, eq=False)
+class _OfFunction(_OfUserCode):
+    """The number that a user's code makes of a row, clipped to the view of one number."""
 
     @property
     def count_weight(self) -> int:
         return max(1, int(self.view.norm) // 2)
-
-    def blocks(self, x: Any, labels: Any, cells: Any) -> Iterator[Floats]:
-        raise TypeError("only a session runs a user's code")
 
     def decoded(self, sums: Floats, std: float, count: Release | None) -> Release:
         mean = super().decoded(sums, std, count)
@@ -98,7 +101,6 @@ class ScoreOfRow(_OfFunction):
     what = "a score of each row"
     low: float = 0.0
     high: float = 1.0
-    exact_blocks: bool = False
 
     def user_total(self, table: PrivateTable, meter: Meter, share: Share, name: str) -> NDArray:
         if table.in_parts:
@@ -177,3 +179,71 @@ def _rows(X: Any, y: Any, start: int, stop: int) -> tuple[Any, Any]:
 
 def _no_scores() -> list[NDArray]:
     return [np.zeros(1, dtype=object)]
+
+
+# --- a user's features of each row --------------------------------------------------------------
+
+
+def _row_features(
+    transform: Callable[[Any], Any],
+    X: Floats,
+    view: Box | Ball,
+    restart: Callable[[int], None],
+) -> Floats:
+    """Apply the user's map to rows and clip; a row that fails becomes zeros, and it alone."""
+    length = len(X)
+    # A copy: the map may write into it, or keep it.
+    own = X.copy()
+    values = run_isolated(lambda: to_float(as_dense(transform(own)))[0], None, restart)
+    if values is None or values.shape != (length, view.n_dims):
+        if length == 1:
+            return np.zeros((1, view.n_dims))
+        # One bad row must not decide for the others: ask for each row alone.
+        return np.concatenate(
+            [_row_features(transform, X[i : i + 1], view, restart) for i in range(length)]
+        )
+    finite: NDArray[np.bool_] = np.logical_and.reduce(np.isfinite(values), axis=1)
+    q = view.map(np.where(finite[:, None], values, 0.0))
+    q[~finite] = 0.0
+    return q
+
+
+@reviewed
+@dataclass(frozen=True, eq=False)
+class BasisOfRow(_OfUserCode):
+    """A user's features of a row, clipped by a view; see `basis_mean`."""
+
+    what = "a user's features of each row"
+
+    def user_total(self, table: PrivateTable, meter: Meter, share: Share, name: str) -> NDArray:
+        rows, view = table.rows, self.view
+        dtype = total_dtype(rows, self.largest)
+        total: NDArray = np.zeros(view.n_dims, dtype=dtype)
+        width = max(table.n_features, view.n_dims)
+        with user_code(meter, share, name) as restart:
+            for start, stop in rows.spans(width=width):
+                block = rows.chunk(start, stop)
+                step = len(block) if self.exact_blocks else 1
+                for i in range(0, len(block), step):
+                    q = _row_features(self.function.call, block[i : i + step], view, restart)
+                    total += as_total(np.ones(len(q)) @ q, dtype)
+        return total
+
+    def decoded(self, sums: Floats, std: float, count: Release | None) -> Any:
+        return super().decoded(sums, std, count), count
+
+
+def basis_mean(transform: UserFunction, view: Box | Ball, exact_blocks: bool = False) -> RowSum:
+    """Return the query of the mean over rows of a user's features of one row, and n.
+
+    The map gets one row at a time, a float64 array of shape (1, d) of its own, and returns an array
+    (dense, sparse or a table) of shape (1, b). Where it raises or returns another shape or anything
+    not finite, the row counts as the view's centre. With ``exact_blocks`` it gets blocks, and one
+    that fails is tried again row by row: sound only for maps that give a row the same bits in every
+    block (elementwise ufuncs do, BLAS does not). Every call must start from the same state: a map
+    that remembers rows would let one of them move the features of others.
+
+    The answer is (mean, n), the mean of shape (b,).
+    """
+    image = BasisOfRow(view, SUM_BITS, function=transform, exact_blocks=exact_blocks)
+    return RowSum(image, count=True, name="basis mean")
