@@ -478,23 +478,23 @@ class Beyond(Image):
     max_rows: int
     most: int
 
-    @property
-    def l1(self) -> int:
+    def __post_init__(self) -> None:
         if min(self.max_rows, self.most) < 1:
             raise ValueError("max_rows and most must be at least 1")
+
+    def check_table(self, table: Any) -> None:
+        self.__post_init__()
+
+    @property
+    def l1(self) -> int:
         return self.most
 
     @property
     def l2_squared(self) -> int:
         return self.most**2
 
-    @property
-    def change_l1(self) -> int:
-        return self.most
-
-    @property
-    def change_l2_squared(self) -> int:
-        return self.most**2
+    # Both rows of a change add between 0 and `most`.
+    change_l1, change_l2_squared = l1, l2_squared
 
     def blocks(self, x: Any, labels: Any, cells: Any) -> Iterator[Floats]:
         yield np.clip(x - self.max_rows, 0.0, self.most)

@@ -29,38 +29,25 @@ __all__ = ["Joint", "joint_noise"]
 class Joint:
     """By how much a count and a sum of each of some disjoint groups move together.
 
-    With mu_c = one / sigma_c and mu_s = bound / sigma_s, a change (a, b) loses at most
+    With mu_c = unit_steps / sigma_c and mu_s = bound / sigma_s, a change (a, b) loses at most
     a mu_c**2 + b mu_s**2; in a pure session, with eps_c and eps_s for one row, at most `rows` times
-    eps_c + eps_s.
-
-    Attributes
-    ----------
-    bounds : ndarray of int of shape (m,)
-        Bounds on the norm of a row's vector in each group.
-    changes : tuple of (int, int)
-        (1, 1) for a row added or removed. A replaced row makes (2, 2) if it leaves one group for
-        another, and (0, 4) if it changes within one.
-    rows : int
-        1 for a row added or removed, 2 for a replaced row.
-    count_share : float
-        Share of the allowance for the counts, in (0, 1).
-    one : int
-        What a row adds to the count of its group, at most; a weighted row adds the same fraction of
-        it and of its vector: grouped_sums.md, "Weighted rows".
+    eps_c + eps_s. A weighted row adds the same fraction of the count and of its vector:
+    grouped_sums.md, "Weighted rows".
     """
 
-    bounds: NDArray[np.int64]
+    bounds: NDArray[np.int64]  # on the norm of a row's vector in each group, shape (m,)
+    # A row added or removed makes (1, 1); a replaced one (2, 2) if it changes group, else (0, 4).
     changes: tuple[tuple[int, int], ...]
-    rows: int
-    count_share: float = 0.5
-    one: int = 1
+    rows: int  # 1 for a row added or removed, 2 for a replaced row
+    count_share: float = 0.5  # of the allowance, for the counts
+    unit_steps: int = 1  # that a row adds to the count of its group, at most
 
     @classmethod
-    def of(cls, relation: str, bounds: NDArray, count_share: float, one: int = 1) -> Joint:
+    def of(cls, relation: str, bounds: NDArray, count_share: float, unit_steps: int = 1) -> Joint:
         """Return the sensitivity for one row of a relation."""
         if relation == REPLACE_ONE:
-            return cls(bounds, ((2, 2), (0, 4)), 2, count_share, one)
-        return cls(bounds, ((1, 1),), 1, count_share, one)
+            return cls(bounds, ((2, 2), (0, 4)), 2, count_share, unit_steps)
+        return cls(bounds, ((1, 1),), 1, count_share, unit_steps)
 
     def times(self, k: int) -> Joint:
         """Return the bounds for k rows."""
@@ -86,7 +73,7 @@ class Joint:
             part, allowed = Fraction(q), meter.level(fraction)
             worst = max(a * q + b * (1 - q) for a, b in self.changes)
             mu = allowed * math.sqrt(1 / worst)
-            count_scale = sigma_up(float(self.one), math.sqrt(q) * mu * (1 - 2**-50))
+            count_scale = sigma_up(float(self.unit_steps), math.sqrt(q) * mu * (1 - 2**-50))
             mu_sum = math.sqrt(1 - q) * mu * (1 - 2**-50)
             sum_std = np.array([sigma_up(float(b), mu_sum) for b in self.bounds])
             count_std, sum_scale = count_scale, float(sum_std.max())
@@ -102,7 +89,7 @@ class Joint:
         else:
             part, allowed = Fraction(q).limit_denominator(1000), float(epsilon)
             per_row = epsilon / self.rows
-            count_scale = self.one / (part * per_row)
+            count_scale = self.unit_steps / (part * per_row)
             per_bound = 1 / ((1 - part) * per_row)
             count_std = laplace_std(float(count_scale))
             sum_std = bounds * float(per_bound) * math.sqrt(d + 1)
@@ -125,7 +112,7 @@ class Joint:
             return float(loss(change[:, 0], change[:, 1:]))
 
         noisy = meter.add_noise(name, exact, allowed, distance, draw)
-        of_count, size = float(count_scale) / self.one, float(bounds.max()) * unit
+        of_count, size = float(count_scale) / self.unit_steps, float(bounds.max()) * unit
         meter.record(f"{name}: counts", *kinds[0], 1.0, of_count, fraction * part)
         meter.record(f"{name}: sums", *kinds[1], size, sum_scale * unit, fraction * (1 - part))
         return noisy, np.column_stack([np.full(m, count_std), sum_std])
@@ -142,13 +129,13 @@ def joint_noise(
     relation: str,
     *,
     unit: float = 1.0,
-    one: int = 1,
+    unit_steps: int = 1,
 ) -> tuple[NDArray, float, NDArray, NDArray]:
     """Release counts (m,) of disjoint groups and bounded sums (m, d), for one step of a relation.
 
     Returns counts, count_std, sums and sum_std (m,), the deviation of a coordinate of each sum.
     """
     exact = np.concatenate([counts[:, None], sums], axis=1)
-    size = Joint.of(relation, bounds, count_share, one)
-    released, std = size.noised(meter, name, exact, share, unit)
-    return released[:, 0], float(std[0, 0]), released[:, 1:], std[:, 1]
+    size = Joint.of(relation, bounds, count_share, unit_steps)
+    noisy, std = size.noised(meter, name, exact, share, unit)
+    return noisy[:, 0], float(std[0, 0]), noisy[:, 1:], std[:, 1]

@@ -180,11 +180,11 @@ class KernelMap:
         """Return the distances of integer rows to all centres, as exact integers."""
         if self.kernel == "laplacian":
             return cdist(q, self._q, "cityblock")
-        left = np.empty((len(q), self.n_features + 2))
-        left[:, :-2] = q
-        np.einsum("ij,ij->i", q, q, out=left[:, -2])
-        left[:, -1] = 1.0
-        return left @ self._right
+        augmented = np.empty((len(q), self.n_features + 2))
+        augmented[:, :-2] = q
+        np.einsum("ij,ij->i", q, q, out=augmented[:, -2])
+        augmented[:, -1] = 1.0
+        return augmented @ self._right
 
     def _values(self, distance: Floats, exp: Callable[[Floats], None]) -> Floats:
         """Return kernel values of exact distances, (m, n_scales * b); overwrites the distances."""

@@ -269,25 +269,25 @@ class _Scorer:
 
     def scores(self, cells: Ints, answers: NDArray, n: int) -> NDArray:
         """Return max over f of ceil(|F - n f(z)|), integers; answers in units of 1/one."""
-        m, one = self._size, self._workload.one
+        m, unit_steps = self._size, self._workload.one
         sums: NDArray = self.sums(cells)
-        if n * m * one >= 2**61:
+        if n * m * unit_steps >= 2**61:
             sums, answers = sums.astype(object), answers.astype(object)
         sums *= -n
         sums += m * answers
         worst = np.maximum(sums.max(axis=1), -sums.min(axis=1))
-        return -(-worst // (m * one))
+        return -(-worst // (m * unit_steps))
 
 
-def score_change(a: NDArray, b: NDArray, one: int) -> float:
+def score_change(a: NDArray, b: NDArray, unit_steps: int) -> float:
     """Return a bound on the change of any table's score between two tables of rows.
 
-    a, b: the number of rows and every answer, in units of 1/one. |dF - f(z) dn| is largest where
-    f(z) is 0 or 1.
+    a, b: the number of rows and every answer, in units of 1/unit_steps. |dF - f(z) dn| is largest
+    where f(z) is 0 or 1.
     """
     change = np.asarray(a, dtype=object) - np.asarray(b, dtype=object)
     dn, moved = change[0], change[1:]
-    return float(max(max(abs(x), abs(x - dn)) for x in moved)) / one
+    return float(max(max(abs(x), abs(x - dn)) for x in moved)) / unit_steps
 
 
 def _choose(

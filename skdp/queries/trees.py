@@ -407,7 +407,7 @@ class Tree:
                 count_share,
                 self._relation,
                 unit=2.0**-_IMAGE_BITS,
-                one=1 << self._weight_bits,
+                unit_steps=1 << self._weight_bits,
             )
         step = np.divide(2.0**_IMAGE_BITS, weights, out=np.zeros(reach.shape), where=weights > 0)
         step *= self._view.grid

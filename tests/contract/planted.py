@@ -524,8 +524,8 @@ MUTANTS = (
     ),
     _m(
         "weighted counts of centres have noise for half a row", "queries.joint_sums",
-        "count_scale = self.one / (part * per_row)",
-        "count_scale = -(-self.one // 2) / (part * per_row)",
+        "count_scale = self.unit_steps / (part * per_row)",
+        "count_scale = -(-self.unit_steps // 2) / (part * per_row)",
         f"{ATTAINED}[nearest centres with weights]",
         f"{ATTAINED}[tree sums with weights]",
     ),
