@@ -17,8 +17,8 @@ from scipy import stats
 
 from skdp.core.noise import SeededEntropy, exact
 from skdp.core.noise.deviates import Deviates
-from skdp.queries.smooth_sensitivity import heavy_tails
-from skdp.queries.smooth_sensitivity.heavy_tails import rounded_student_t
+from skdp.queries.smooth_sensitivity import ladders
+from skdp.queries.smooth_sensitivity.ladders import rounded_student_t
 from tests.folding import each
 
 ALPHA = 1e-6
@@ -109,7 +109,7 @@ class Repeating:
 def given(monkeypatch, x, held=None):
     """Make the sampler round these deviates."""
     monkeypatch.setattr(
-        heavy_tails, "draw_normal", lambda n, e: Deviates(np.array(x), dict(held or {}))
+        ladders, "draw_normal", lambda n, e: Deviates(np.array(x), dict(held or {}))
     )
 
 
@@ -185,7 +185,7 @@ def test_huge_deviates_and_results_beyond_int64(monkeypatch):
 
 def test_blocks_do_not_show(monkeypatch):
     whole = rounded_student_t(3, 1000.0, 5000, entropy=SeededEntropy(4))
-    monkeypatch.setattr(heavy_tails, "_VALUES", 64)
+    monkeypatch.setattr(ladders, "_VALUES", 64)
     np.testing.assert_array_equal(
         rounded_student_t(3, 1000.0, 5000, entropy=SeededEntropy(4)), whole
     )
