@@ -47,7 +47,7 @@ from numpy.typing import NDArray
 from skdp.budget import PrivacyBudget
 from skdp.quantile import DPMedian, DPQuantile
 from skdp.queries.smooth_sensitivity.ladders import cauchy_kappa, laplace_kappa
-from skdp.queries.smooth_sensitivity.order_statistics import smooth_sensitivity
+from skdp.queries.smooth_sensitivity.medians import smooth_sensitivity
 
 parser = argparse.ArgumentParser(description="Sensitivities of the median, quantiles of flights.")
 parser.add_argument(

@@ -47,8 +47,7 @@ if TYPE_CHECKING:
         softmax,
         target_moments,
     )
-    from skdp.queries.kernel_maps import KernelMap
-    from skdp.queries.kernel_means import KernelMean, LinearImage, basis_mean, feature_means
+    from skdp.queries.kernel_means import KernelMap, KernelMean, LinearImage, feature_means
     from skdp.queries.key_selection import (
         KEY_METHODS,
         MAX_KEYS_PER_UNIT,
@@ -109,7 +108,7 @@ if TYPE_CHECKING:
         threshold_scales,
     )
     from skdp.queries.trees import BoxTree, Projection, Tree, tree_box
-    from skdp.queries.user_functions import function_mean, score_mean
+    from skdp.queries.user_functions import basis_mean, function_mean, score_mean
     from skdp.queries.views import LogitBall, StandardBall, TargetBox, WeightedBall, sum_view
     from skdp.queries.workloads import (
         MAX_TABLE,
@@ -144,8 +143,7 @@ else:
                 "label_sums label_vectors logistic_gradient moments rows_beyond softmax "
                 "target_moments"
             ),
-            "kernel_maps": "KernelMap",
-            "kernel_means": "KernelMean LinearImage basis_mean feature_means",
+            "kernel_means": "KernelMap KernelMean LinearImage feature_means",
             "key_selection": (
                 "KEY_METHODS MAX_KEYS_PER_UNIT SelectKeys select_categories select_classes"
             ),
@@ -172,7 +170,7 @@ else:
             "smooth_sensitivity.spanning_trees": "SpanningCost check_graph",
             "sparse_vector": "AboveThreshold SparseVector comparison_margin threshold_scales",
             "trees": "BoxTree Projection Tree tree_box",
-            "user_functions": "function_mean score_mean",
+            "user_functions": "basis_mean function_mean score_mean",
             "views": "LogitBall StandardBall TargetBox WeightedBall sum_view",
             "workloads": (
                 "Cells Group Intervals MAX_TABLE MarginalCells Prefixes QUERY_UNIT Weighted "

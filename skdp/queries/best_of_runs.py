@@ -1,8 +1,8 @@
 """The best of a secret number of runs: a private search over fits and their private scores.
 
-Released: of K runs the one with the highest score: which candidate it was, its fitted model and its
-score. K is secret; nothing is released of any other run. Guarantee: (epsilon, delta)-DP, if what
-one run's sessions claim holds: best_of_runs.md has the proof, and this file checks the claims.
+Released: of K runs the best one's candidate, fitted model and score. K is secret, and so are all
+other runs. Guarantee: (epsilon, delta)-DP, if the claims of one run's sessions hold, which this
+file checks. Proof: best_of_runs.md.
 
 References
 ----------
@@ -60,7 +60,7 @@ _WORD = Fraction(2**64)
 @reviewed
 @dataclass(frozen=True)
 class Repeats:
-    """The distribution of the number of runs: truncated negative binomial.
+    """The truncated negative binomial distribution of the number of runs.
 
     Attributes
     ----------
@@ -113,17 +113,17 @@ def _happens(probability: Fraction, entropy: samplers.Entropy | None) -> bool:
 
 @dataclass(frozen=True)
 class BaseRun:
-    """What a fit may lose in one run, and what its score may lose on other rows.
+    """The loss that a fit may have in one run, and that its score may have on other rows.
 
     Attributes
     ----------
     epsilon : float or None
-        Of pure noise; None where noise may be Gaussian.
+        With pure noise; None where noise may be Gaussian.
     mu : float or None
         The Gaussian level then.
     separate_delta : float, default=0.0
-        With `mu`: the delta that releases may have apart from that of Gaussian noise, as those of
-        learned categories have.
+        With `mu`: the delta that releases may have beside that of Gaussian noise, such as learned
+        categories.
     """
 
     epsilon: float | None
@@ -135,16 +135,16 @@ class BaseRun:
         if self.epsilon is not None:
             total = sum((exact(cost.epsilon) for cost in costs), start=Fraction(0))
             return total <= exact(self.epsilon) and all(cost.delta == 0 for cost in costs)
-        squares, apart = 0.0, Fraction(0)
+        squares, separate = 0.0, Fraction(0)
         for cost in costs:
             for single, times in cost.components:
                 if single.mu is None and single.delta > single.separate_delta:
                     return False
                 mu = pure_mu(single.epsilon) if single.mu is None else single.mu
                 squares += times * mu**2
-                apart += times * exact(single.separate_delta)
+                separate += times * exact(single.separate_delta)
         within = squares * (1 + 1e-12) <= (self.mu or 0.0) ** 2
-        return within and apart <= exact(self.separate_delta)
+        return within and separate <= exact(self.separate_delta)
 
 
 @lru_cache(maxsize=256)
@@ -153,15 +153,13 @@ def base_level(
 ) -> BaseRun:
     """Return the largest base run for which the best of them is (epsilon, delta)-DP.
 
-    Proof: best_of_runs.md.
-
     Parameters
     ----------
     epsilon, delta : float
-        Of the best run; delta = 0 for pure base runs.
+        Loss of the best run; delta = 0 for pure base runs.
     repeats : Repeats
     separate : bool, default=False
-        With delta > 0: half of it is for the `separate_delta` of all runs.
+        Whether half of a positive delta is for the `separate_delta` of all runs.
 
     Returns
     -------
@@ -175,18 +173,19 @@ def base_level(
     """
     if delta == 0:
         return BaseRun(round_down(exact(epsilon) / (repeats.eta + 2)), None)
-    apart = delta / 2 / repeats.mean * (1 - 1e-12) if separate else 0.0
+    own_delta = delta / 2 / repeats.mean * (1 - 1e-12) if separate else 0.0
     mu = largest(
-        lambda mu: _epsilon_of(mu, apart, delta, repeats) <= epsilon, max(epsilon / 8, 1e-9)
+        lambda mu: _epsilon_of(mu, own_delta, delta, repeats) <= epsilon, max(epsilon / 8, 1e-9)
     )
-    return BaseRun(None, mu * (1 - 1e-9), apart)
+    return BaseRun(None, mu * (1 - 1e-9), own_delta)
 
 
-def _epsilon_of(mu: float, apart: float, delta: float, repeats: Repeats) -> float:
-    """Return the epsilon of the best of runs, at this delta; each is mu-GDP but for `apart`."""
+def _epsilon_of(mu: float, own_delta: float, delta: float, repeats: Repeats) -> float:
+    """Return the epsilon of the best of runs at this delta; each is mu-GDP but for `own_delta`."""
     odds = float(repeats.stop / (1 - repeats.stop)) * (1 - 1e-12)
-    share = delta / repeats.mean * (1 - 1e-12) - apart
-    first = smallest(lambda e: gdp_delta(e, mu) + apart <= math.expm1(min(e, 700.0)) * odds, mu)
+    share = delta / repeats.mean * (1 - 1e-12) - own_delta
+    # Inequality (1) of best_of_runs.md, then the delta of the second part.
+    first = smallest(lambda e: gdp_delta(e, mu) + own_delta <= math.expm1(min(e, 700.0)) * odds, mu)
     second = smallest(lambda e: gdp_delta(e, mu) <= share, mu)
     return (second + (repeats.eta + 1) * first) * (1 + 1e-12)
 
@@ -204,7 +203,7 @@ class BestRun:
     model : object
         Fitted; None if no run had a model.
     score : float
-        The highest of all runs' noisy scores, which is why it is too high as a rule.
+        The highest of all noisy scores, so usually too high.
     """
 
     candidate: int
@@ -221,13 +220,13 @@ class BestOfRuns(Measurement):
     ----------
     fit : UserFunction
         ``fit(candidate, X, y, budget, seed)`` returns a private model; `seed` is None unless noise
-        is seeded. With ``groups=`` of whose each row is, where the unit is all rows of one id.
+        is seeded. With units of many rows it also gets ``groups=``, the id of each row.
     score : UserFunction
         ``score(model, X, y, budget, seed)`` returns a private number; `groups` likewise.
     n_candidates : int
     repeats : Repeats
     test_size : float
-        Part of the rows that are scored on.
+        Fraction of the rows that are scored on.
     separate : bool, default=False
         Whether fits have a `separate_delta`; see `base_level`.
     """
@@ -256,14 +255,14 @@ class BestOfRuns(Measurement):
             meter.take_separate_delta(exact(delta), name)
         base = base_level(round_down(epsilon), delta, self.repeats, separate=self.separate)
         what = "geometric" if self.repeats.eta == 1 else "logarithmic"
-        each = f"epsilon {base.epsilon:g}" if base.mu is None else f"mu {base.mu:g}"
-        each += f" and delta {base.separate_delta:g}" if base.separate_delta else ""
-        mechanism = f"best of a {what} number of runs, {self.repeats.mean:.4g} on average, {each}"
+        loss = f"epsilon {base.epsilon:g}" if base.mu is None else f"mu {base.mu:g}"
+        loss += f" and delta {base.separate_delta:g}" if base.separate_delta else ""
+        mechanism = f"best of a {what} number of runs, {self.repeats.mean:.4g} on average, {loss}"
         meter.record(name, mechanism, "run", math.nan, math.nan, fraction, delta=delta)
         best = BestRun(0, None, -math.inf)
         budget = StandInBudget(meter.relation, meter.unit, here_only=True)
-        # No worker processes: in these nobody would see what sessions claim. Those that name no
-        # budget claim it to the runs' own, too: in the ledger of an ambient one they would be seen.
+        # No worker processes: the claims of their sessions would not be seen. Sessions without a
+        # budget claim to this one, too: the ledger of an ambient budget would show the runs.
         sequential, ambient = parallel_config("sequential"), only_here(budget)
         with inner_sessions(), silent(), sequential, ambient:
             for candidate, train, test, seed in self._drawn(table, meter):
@@ -276,14 +275,14 @@ class BestOfRuns(Measurement):
     def _drawn(
         self, table: PrivateTable, meter: Meter
     ) -> Iterator[tuple[int, Positions, Positions, int | None]]:
-        """Yield the candidate and the parts of every run; a transcript has the draws."""
+        """Yield the candidate, the parts and the seed of every run; a transcript has the draws."""
 
         def draw(what: str, make: Callable[[], int]) -> int:
-            nothing = np.array([None], dtype=object)  # no row has a part in it
-            made = meter.release(
-                what, nothing, 0, _no_distance, lambda: np.array([make()], np.int64), (1,)
+            nothing = np.array([None], dtype=object)  # the draw depends on no row
+            drawn = meter.release(
+                what, nothing, 0, lambda a, b: 0.0, lambda: np.array([make()], np.int64), (1,)
             )
-            return int(made[0])
+            return int(drawn[0])
 
         for _ in range(draw("number of runs", lambda: self.repeats.draw(meter.entropy))):
             candidate = draw(
@@ -327,23 +326,19 @@ class BestOfRuns(Measurement):
         return BestRun(candidate, model, score) if math.isfinite(score) else None
 
 
-def _no_distance(a: NDArray, b: NDArray) -> float:
-    return 0.0
-
-
 def _check_claims(budget: StandInBudget, base: BaseRun) -> None:
-    """Stop where a part of a run claims to lose more than it may; claims are public."""
+    """Stop if a part of a run claims more loss than it may have; claims are public."""
     costs = [entry[0] for entry in budget.asked if isinstance(entry, tuple)]
     if not base.covers(costs):
         raise PrivacyLeakError("a run of the search asked for more than it may lose")
 
 
 def _parts(table: PrivateTable, meter: Meter, test_size: float) -> tuple[Positions, Positions]:
-    """Deal the rows, or units, to a part to fit on and one to score on; best_of_runs.md."""
+    """Partition the rows, or units, into one part to fit on and one to score on."""
     n = table.n
     entropy: samplers.Entropy = samplers.OSEntropy()
     material = repr(meter.noise_seed).encode() + meter.history()
-    if meter.noise_seed is not None:  # not of the rows: audits compare the parts of two tables
+    if meter.noise_seed is not None:  # audits compare the parts of two tables
         entropy = samplers.SeededEntropy(meter.noise_seed, material)
     if table.n_is_public:
         order = np.argsort(entropy.words(n), kind="stable")
@@ -367,17 +362,14 @@ def _by_content(rows: Rows, material: bytes) -> NDArray[np.uint64]:
     for i, (X, y) in enumerate(rows.slices(1)):
         content = repr((np.asarray(X).tolist(), np.asarray(y).tolist())).encode()
         seen[content] = seen.get(content, -1) + 1
-        whole = content + seen[content].to_bytes(8, "little")
-        digest = hashlib.blake2b(whole, digest_size=8, key=key).digest()
+        numbered = content + seen[content].to_bytes(8, "little")
+        digest = hashlib.blake2b(numbered, digest_size=8, key=key).digest()
         words[i] = int.from_bytes(digest, "little")
     return words
 
 
 def _part(rows: Any, positions: Positions) -> tuple[Any, Any, dict[str, Any]]:
-    """Return copies of some rows, and of their targets, in the caller's containers.
-
-    Of units: all rows of these, and the ids.
-    """
+    """Return copies of some rows and targets, or of all rows and the ids of some units."""
     if isinstance(rows, WholeUnits):
         X, y, groups = rows.part(positions)
         return X, y, {"groups": groups}

@@ -1,8 +1,7 @@
 """Cells of rows: where `RowSum` counts rows, or adds up their images.
 
-Guarantee: which cells a row is in is decided by comparisons of its own values and its own label
-with public or released numbers, so it depends on that row alone; and a row is in at most one cell
-of each block. So what is proved of `RowSum` (PROOFS.md, "Sums") holds for all of them.
+Guarantee: a row is in at most one cell of each block, and comparisons of its own values and label
+with public or released numbers decide which. So PROOFS.md, "Sums", holds for all of them.
 """
 
 from __future__ import annotations
@@ -43,14 +42,25 @@ def row_counts(cells: RowCells | None, name: str, weight_bound: float | None = N
     Parameters
     ----------
     cells : RowCells or None
-        None: all rows together.
+        None: one count of all rows.
     name : str
-        Of the release.
+        Name of the release.
     weight_bound : float or None
-        Public bound of the weights of rows that have them; then the answer is the sum of the
-        weights in each cell, as fractions of the bound.
+        Public bound of the rows' weights; the answer is then the sum of weights in each cell, in
+        units of the bound.
     """
     return RowSum(One(), cells, noise="entries", weight_bound=weight_bound, name=name)
+
+
+class _CheckedCells(RowCells):
+    """Cells whose `__post_init__` refuses arrays that could make a row's cells depend on others."""
+
+    def __post_init__(self) -> None:
+        raise NotImplementedError
+
+    def check_table(self, table: PrivateTable) -> None:
+        # Once more for the session's own copy: the caller may have changed an array in place.
+        self.__post_init__()
 
 
 # --- labels ---------------------------------------------------------------------------------------
@@ -80,7 +90,7 @@ class Labelled(RowCells):
     """Other cells, of the rows whose label is known; a row with another label is in none."""
 
     needs_labels = True
-    cells: Any
+    cells: RowCells
 
     @property
     def what(self) -> str:
@@ -88,13 +98,11 @@ class Labelled(RowCells):
 
     @property
     def spans(self) -> list[tuple[int, int]]:
-        spans: list[tuple[int, int]] = self.cells.spans
-        return spans
+        return self.cells.spans
 
     @property
     def shape(self) -> tuple[int, ...]:
-        shape: tuple[int, ...] = self.cells.shape
-        return shape
+        return self.cells.shape
 
     def check_table(self, table: PrivateTable) -> None:
         self.cells.check_table(table)
@@ -108,7 +116,7 @@ class Labelled(RowCells):
 
 @reviewed
 @dataclass(frozen=True, eq=False)
-class ColumnCells(RowCells):
+class ColumnCells(_CheckedCells):
     """The cells into which public or released cuts divide columns, a block a column.
 
     A value is in cell i of its column if i cuts are at most the value.
@@ -116,9 +124,9 @@ class ColumnCells(RowCells):
     Attributes
     ----------
     cuts : tuple of ndarray
-        Of each column, increasing; without cuts a column has one cell.
+        Ascending cuts of each column; a column without cuts has one cell.
     n_targets : int
-        Columns of the rows after these, which have no cells.
+        Number of columns after these; they have no cells.
     """
 
     what = "cell of each column"
@@ -126,6 +134,10 @@ class ColumnCells(RowCells):
     image_first = True
     cuts: tuple[Floats, ...]
     n_targets: int = 0
+
+    def __post_init__(self) -> None:
+        for cuts in self.cuts:
+            check_ascending(cuts, "cuts")
 
     @property
     def sizes(self) -> list[int]:
@@ -139,8 +151,7 @@ class ColumnCells(RowCells):
 
     @property
     def spans(self) -> list[tuple[int, int]]:
-        starts = self.starts.tolist()
-        return list(itertools.pairwise(starts))
+        return list(itertools.pairwise(self.starts.tolist()))
 
     @property
     def shape(self) -> tuple[int, ...]:
@@ -151,7 +162,6 @@ class ColumnCells(RowCells):
         check_width(block, len(self.cuts))
         cells = np.empty(block.shape, dtype=np.int64)
         for j, (cuts, start) in enumerate(zip(self.cuts, self.starts, strict=False)):
-            check_ascending(cuts, "cuts")
             cells[:, j] = np.searchsorted(cuts, block[:, j], side="right") + start
         return cells
 
@@ -170,16 +180,15 @@ def additive(scores: Floats, codes: Ints) -> Floats:
 
 @reviewed
 @dataclass(frozen=True, eq=False)
-class Categories(RowCells):
+class Categories(_CheckedCells):
     """A cell for each label and each category of each column; a block a column.
 
-    A value counts as the category that it equals; if it equals none of them, or the label is not
-    known, the row is in no cell of the column.
+    A row whose value equals no category, or whose label is unknown, is in no cell of the column.
 
     Attributes
     ----------
     categories : tuple of ndarray
-        Of each column, public, sorted numbers.
+        Public ascending numbers of each column.
     n_labels : int
     """
 
@@ -187,6 +196,12 @@ class Categories(RowCells):
     needs_labels = True
     categories: tuple[Floats, ...]
     n_labels: int
+
+    def __post_init__(self) -> None:
+        for known in self.categories:
+            check_ascending(known, "categories")
+            if not len(known):
+                raise ValueError("categories must have at least one number for each column")
 
     @property
     def shape(self) -> tuple[int, ...]:
@@ -201,7 +216,6 @@ class Categories(RowCells):
         cells, start = np.empty(x.shape, dtype=np.int64), 0
         of_label = labels * self.shape[1]
         for j, known in enumerate(self.categories):
-            check_ascending(known, "categories")
             place = np.minimum(np.searchsorted(known, x[:, j]), len(known) - 1)
             counted = (known[place] == x[:, j]) & (labels >= 0)
             cells[:, j] = np.where(counted, of_label + start + place, -1)
@@ -211,14 +225,21 @@ class Categories(RowCells):
 
 @reviewed
 @dataclass(frozen=True, eq=False)
-class Grid(RowCells):
+class Grid(_CheckedCells):
     """The cells of a grid of public edges, one array of edges a column.
 
-    A cell holds its lower edge; the last one its upper edge, too. A row outside is in no cell.
+    A cell contains its lower edge; the last cell contains its upper edge, too. A row outside is in
+    no cell.
     """
 
     what = "cell of a grid"
     edges: tuple[Floats, ...]
+
+    def __post_init__(self) -> None:
+        for edge in self.edges:
+            check_ascending(edge, "edges")
+            if len(edge) < 2:
+                raise ValueError("edges must have at least two numbers for each column")
 
     @property
     def answer_shape(self) -> tuple[int, ...]:
@@ -232,10 +253,6 @@ class Grid(RowCells):
     def least(self) -> int:
         return min(self.shape[0], 2**16)
 
-    def check_table(self, table: PrivateTable) -> None:
-        for edge in self.edges:
-            check_ascending(edge, "edges")
-
     def of_rows(self, x: Any, labels: Any) -> Ints:
         cells, inside = np.zeros(len(x), dtype=np.int64), np.ones(len(x), dtype=bool)
         for j, (edge, size) in enumerate(zip(self.edges, self.answer_shape, strict=True)):
@@ -248,7 +265,7 @@ class Grid(RowCells):
 
 @reviewed
 @dataclass(frozen=True, eq=False)
-class NormBins(RowCells):
+class NormBins(_CheckedCells):
     """Quarter-power bins of ||x - center|| / unit: four to a factor of two.
 
     Attributes
@@ -256,7 +273,7 @@ class NormBins(RowCells):
     center : ndarray of shape (d,)
     unit : float
     low, high : int
-        First and last bin; shorter and longer rows are in these.
+        First and last bin; they also take the shorter and longer rows.
     descending : bool
         Whether the longest rows come first.
     """
@@ -268,6 +285,10 @@ class NormBins(RowCells):
     low: int = NORM_CODES[0]
     high: int = NORM_CODES[1]
     descending: bool = False
+
+    def __post_init__(self) -> None:
+        if np.ndim(self.center) != 1 or np.ndim(self.unit):
+            raise ValueError("center must be one point, and unit a number")
 
     @property
     def shape(self) -> tuple[int, ...]:
@@ -290,50 +311,60 @@ class SplitTrees:
     Attributes
     ----------
     columns, cuts : ndarray of shape (n_trees, 2**depth - 1)
-        Of each node, the root first and then level by level: the column that it splits, and where.
-        A value that is at least the cut goes to the right.
+        The column that each node splits, and where; the root first, then level by level. Values of
+        at least the cut go to the right.
     n_columns : int
     """
 
     compares: ClassVar[bool] = True  # a cut may be infinite
-    columns: NDArray[np.int64]
+    columns: Ints
     cuts: Floats
     n_columns: int
+
+    def __post_init__(self) -> None:
+        columns, n_inner = self.columns, self.columns.shape[-1]
+        # A complete tree has 2**depth - 1 inner nodes: all bits of this number are 1.
+        if columns.ndim != 2 or n_inner & (n_inner + 1):
+            raise ValueError(
+                f"columns must have shape (n_trees, 2**depth - 1), got {columns.shape}"
+            )
+        if self.cuts.shape != columns.shape:
+            raise ValueError(f"cuts must have shape {columns.shape}, got {self.cuts.shape}")
+        known = (columns >= 0) & (columns < self.n_columns)
+        if columns.dtype.kind not in "iu" or not known.all():
+            raise ValueError(f"columns must be integers from 0 to {self.n_columns - 1}")
 
     @property
     def n_leaves(self) -> int:
         """The number of leaves of one tree."""
         return self.columns.shape[1] + 1
 
-    def leaves(self, block: Floats) -> NDArray[np.int64]:
+    def leaves(self, block: Floats) -> Ints:
         """Return the leaf of each row in each tree, counted over all trees, shape (n, n_trees)."""
         check_width(block, self.n_columns)
-        n, inner = len(block), self.columns.shape[1]
-        every = np.arange(n)
-        found = np.empty((n, len(self.columns)), dtype=np.int64)
+        n, n_inner = len(block), self.columns.shape[1]
+        every_row = np.arange(n)
+        leaves = np.empty((n, len(self.columns)), dtype=np.int64)
         for tree, (columns, cuts) in enumerate(zip(self.columns, self.cuts, strict=True)):
             node = np.zeros(n, dtype=np.int64)
-            for _ in range(inner.bit_length()):
-                node = 2 * node + 1 + (block[every, columns[node]] >= cuts[node])
-            found[:, tree] = node - inner + tree * self.n_leaves
-        return found
+            for _ in range(n_inner.bit_length()):
+                node = 2 * node + 1 + (block[every_row, columns[node]] >= cuts[node])
+            leaves[:, tree] = node - n_inner + tree * self.n_leaves
+        return leaves
 
 
 @reviewed
 @dataclass(frozen=True, eq=False)
 class Leaves(RowCells):
-    """The leaves of trees, for each label; a block a tree. Rows without a known label are in none.
-
-    Attributes
-    ----------
-    trees : SplitTrees
-    n_labels : int
-    """
+    """The leaves of trees, for each label; a block a tree. Rows of unknown label are in none."""
 
     what = "label and leaf of each tree"
     needs_labels = True
     trees: SplitTrees
     n_labels: int
+
+    def check_table(self, table: PrivateTable) -> None:
+        self.trees.__post_init__()
 
     @property
     def answer_shape(self) -> tuple[int, ...]:

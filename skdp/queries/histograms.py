@@ -1,8 +1,7 @@
 """Bins of the lengths of rows, and quantiles among equal bins of a box.
 
-Released: quantiles of columns, chosen by the exponential mechanism among the bins of a box. Bins of
-lengths are counted by `RowSum`. Guarantee: the bin of a row depends on that row alone. Proofs:
-histograms.md.
+Released: quantiles of columns, chosen by the exponential mechanism among the bins of a box; bins of
+lengths are counted by `RowSum`. Guarantee: a row alone decides its bin. Proofs: histograms.md.
 """
 
 from __future__ import annotations
@@ -40,52 +39,47 @@ NORM_CODES = (-160, 160)  # quarter-power bins: norms from 2**-40 to 2**40
 
 
 def norm_codes(x: Floats) -> NDArray[np.int64]:
-    """Return for each row its bin of the L2 norm, four to a power of two: floor(4 log2 norm) + 1.
+    """Return the bin of each row's L2 norm, four to a power of two: floor(4 log2 norm) + 1.
 
-    A row of norm v has the code c with 2**((c-1)/4) <= v < 2**(c/4) up to a relative 1e-12; codes
-    are meant to be clipped to norms between 2**-100 and 2**100, where squares neither underflow
-    nor overflow.
-
-    A row's code does not depend on the rows beside it, although `einsum` may add in any order:
-    further than the margin from a boundary its sum has the code of the exact norm, and so has the
-    sum column by column (one IEEE operation a row and column), which decides for all others.
+    Bin c has norms from 2**((c-1)/4) to 2**(c/4), up to a relative 1e-12. Bins are to be clipped to
+    norms between 2**-100 and 2**100, where squares neither underflow nor overflow. A row alone
+    decides its bin: histograms.md, "Norms".
     """
-    total = np.einsum("ij,ij->i", x, x)
-    code, near = _quarter_bins(total)
+    bins, near = _quarter_bins(np.einsum("ij,ij->i", x, x))
     doubtful = np.flatnonzero(near)
     if doubtful.size:
+        # einsum adds in any order; this sum, column by column, does not depend on other rows.
         squares = np.square(x[doubtful].T)
-        again = squares[0].copy()
+        total = squares[0].copy()
         for column in squares[1:]:
-            again += column
-        code[doubtful] = _quarter_bins(again)[0]
-    return code
+            total += column
+        bins[doubtful] = _quarter_bins(total)[0]
+    return bins
 
 
 def _quarter_bins(total: Floats) -> tuple[NDArray[np.int64], NDArray[np.bool_]]:
-    """Return the codes of squared norms and which of these are close to a boundary."""
+    """Return the bins of squared norms and which of these are close to a boundary."""
     mantissa, exponent = np.frexp(total)  # total = mantissa * 2**exponent, mantissa in [1/2, 1)
     middle = math.sqrt(0.5)
-    # norm**2 in [2**(h-1), 2**h): code 2h - 1 for the lower, 2h for the upper quarter-power bin.
-    code = 2 * exponent.astype(np.int64) - (mantissa < middle)
-    code[total == 0.0] = -(2**20)
-    code[np.isinf(total)] = 2**20
+    # norm**2 in [2**(h-1), 2**h): bin 2h - 1 for the lower, 2h for the upper quarter power.
+    bins = 2 * exponent.astype(np.int64) - (mantissa < middle)
+    bins[total == 0.0] = -(2**20)
+    bins[np.isinf(total)] = 2**20
     near = np.abs(mantissa - middle) < NORM_MARGIN
     near |= mantissa < 0.5 + NORM_MARGIN
     near |= mantissa > 1.0 - NORM_MARGIN
-    return code, near
+    return bins, near
 
 
 def norm_from_bins(counts: NDArray, std: float, first_code: int) -> float:
     """Return the upper edge of the outermost quarter-power bin that is clear of the noise.
 
-    Single bins where there is one: rows that are clipped cost less than the noise of a bound that
-    covers the tail (captured variance of digits at epsilon = 1: .92 against .87). Else that of the
-    window of up to four doublings that stands out most. NaN where none does: noise hides all rows.
+    If no single bin is clear, of the window of up to four doublings that stands out most; NaN if
+    none does. Clipping the tail beyond costs less than the noise of a bound that covers it.
     """
     noisy = counts.astype(np.float64)
-    # One bin of Laplace noise passes t with probability exp(-sqrt(2) t / std) / 2, of Gaussian
-    # noise with less: noise is taken for rows in 0.01% of fits.
+    # Laplace noise in one bin passes t with probability exp(-sqrt(2) t / std) / 2, Gaussian noise
+    # with less: noise is taken for rows in 0.01% of fits.
     level = std / math.sqrt(2.0) * math.log(noisy.size / _ALARM)
     clear = np.flatnonzero(noisy > level)
     last = int(clear[-1]) if clear.size else _end_of_window(noisy, std)
@@ -93,11 +87,9 @@ def norm_from_bins(counts: NDArray, std: float, first_code: int) -> float:
 
 
 def _end_of_window(noisy: Floats, std: float) -> int:
-    """Return the last bin of the window whose count is most above its noise; -1 if none is clear.
-
-    Sums of 2 to 16 bins. Of noise alone, in 320 bins, some window passes 5.5 standard deviations in
-    1.7% of 6,000 draws where it is Laplace noise, in none where it is Gaussian.
-    """
+    """Return the last bin of the window that is most above its noise; -1 if none is clear."""
+    # With noise alone in 320 bins, some window passed 5.5 standard deviations in 1.7% of 6,000
+    # draws of Laplace noise, in none of Gaussian noise.
     total = np.concatenate([[0.0], np.cumsum(noisy)])
     best, last = _CLEAR_WINDOW, -1
     for width in (2, 4, 8, 16):
@@ -112,12 +104,7 @@ def _end_of_window(noisy: Floats, std: float) -> int:
 
 
 def grid_histograms(rows: Rows, view: View, n_cells: int) -> Ints:
-    """Count each feature's values in n_cells equal cells of its range [-half, half].
-
-    Returns
-    -------
-    counts : ndarray of shape (d, n_cells)
-    """
+    """Count each feature's values in n_cells equal cells of [-half, half], shape (d, n_cells)."""
     d = view.n_dims
     width = 2.0 * view.half + 1.0  # integer values in the range
     offsets = np.arange(d) * n_cells
@@ -137,7 +124,7 @@ def grid_histograms(rows: Rows, view: View, n_cells: int) -> Ints:
     return counts.reshape(d, n_cells)
 
 
-MAX_CELLS = 2**20  # of a histogram: public, and every block of rows adds that many
+MAX_CELLS = 2**20  # of a histogram: every block of rows adds that many
 
 
 # --- the queries --------------------------------------------------------------------------------
@@ -148,9 +135,8 @@ MAX_CELLS = 2**20  # of a histogram: public, and every block of rows adds that m
 class CellQuantile(Choice):
     """The q-quantile of every feature, as the midpoint of one of n_cells equal cells of its box.
 
-    The score of a cell is the distance of q n to the interval [rows below, rows below or in it], in
-    integers times q's denominator: a value that many rows share is as good a quantile as its rank
-    allows. Guarantee: the score moves by at most max(q, 1 - q) (A), 1 (R).
+    The score of a cell is the distance of q n to [rows below, rows below or in it], times q's
+    denominator. Guarantee: the distance moves by at most max(q, 1 - q) (A), 1 (R).
     """
 
     name: ClassVar[str] = "quantile"

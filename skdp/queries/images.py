@@ -1,37 +1,39 @@
 """Images of rows: what `RowSum` adds up, each with the bounds that it states.
 
-Guarantee of every image: it is made of integers within the bounds that it states, and depends on
-its row and label alone, to the last bit: single IEEE operations on one number at a time, sums in
-the order of columns or classes, and products of integers that are exact. Proof of what is added up
-of these: PROOFS.md, "Sums".
+Claim for every image: it is an integer vector within its stated bounds, and its row and label alone
+decide it, to the last bit. All steps are single IEEE operations on one number, sums in the order of
+columns or classes, or exact products of integers. PROOFS.md, "Sums", does the rest.
 
-**Moments** (`Moments`). Each column adds (q, p), with q in [-Q, Q] and p = round(q**2 / Q) - Q/2.
-L1 3/2 d Q, squared L2 5/4 d Q**2; of a change 3 d Q and 4 d Q**2. Proof: moments.md.
+**Moments** (`Moments`). Each column adds (q, p) with |q| <= Q and p = round(q**2 / Q) - Q/2: L1
+3/2 d Q, squared L2 5/4 d Q**2; a change 3 d Q and 4 d Q**2. Proof: moments.md.
 
-**Residuals** (`AdditiveResiduals`, `LogisticGradient`). p(logits) - onehot(label), of logits that
-depend on the row alone; clipped by `skdp.core.clipping.clip_to_norm`, which verifies it, to
-integers r with sum r_k**2 <= R**2, R = 2**16 clip. r = 0 for a label that is none of the classes.
-By Cauchy and Schwarz the L1 norm is at most sqrt(K) R for K logits. exp(x) is expit(x) / expit(-x),
-of which scipy evaluates one number at a time. *Attained* by a row whose label is certainly wrong.
-A change is at most twice that; in the same cells of an additive model two rows have the same p, and
-their residuals differ by 1. |r| <= 2**17, so sums over 2**16 rows are exact.
+**Residuals** (`AdditiveResiduals`, `LogisticGradient`) are r = p(logits) - onehot(label).
+1. The logits depend on the row alone; so does p: exp(x) is expit(x) / expit(-x), which scipy
+   evaluates one number at a time. r = 0 for a label that is no class.
+2. `clip_to_norm` makes integers of r and verifies ||r|| <= R = 2**16 clip. By Cauchy and Schwarz
+   the L1 norm is at most sqrt(K) R for K logits; a change is at most twice these.
+3. |r| <= 2**17, so sums over 2**16 rows are exact.
+*Attained* by a row whose label is certainly wrong. (In the same cells of an additive model two rows
+have the same p, and their residuals differ by 1.)
 
-**Errors** (`AdditiveErrors`). The prediction of a row with a target is the offset and the scores of
-its cells; its error is that less the target, clipped to public bounds, over a public unit, rounded
-and clipped to an integer |r| <= R = 2**16. *Attained* by targets a unit away, on either side.
+**Errors** (`AdditiveErrors`). The prediction (offset and scores of the row's cells) less the
+clipped target, over a public unit, is rounded and clipped to an integer |r| <= R = 2**16.
+*Attained* by targets a unit away, on either side.
 
-**Gradients** (`LogisticGradient`). A row gives r x (q, t): r its residuals, q its integers, t a
-public constant for the intercept. theta is rounded to integers k 2**-b such that ||k_c||
-sqrt(norm**2 + t**2) <= 2**52. By Cauchy and Schwarz no partial sum of k . (q, t) exceeds that, so
-products are exact in any order, and a row's logits depend on the row alone. The Frobenius norm of
-a row's part is at most R sqrt(norm**2 + t**2), that of a change twice that. *Attained* by a row
-whose label is certainly wrong; of a change by two such rows of opposite labels that differ in the
-direction of a large theta only. |r| <= 2**17 and |q| < 2**18, so a product over 2**16 rows is below
-2**51. With weights r becomes rint(2**15 s r): by the argument of PROOFS.md ("Sums") its norm is at
-most 2**15 R. It is cut in two, 2**16 h + l with |h| <= 2**16 and 0 <= l < 2**16; products with q
-over a chunk are below 2**16 2**16 2**18 = 2**50, and are put together as integers.
+**Gradients** (`LogisticGradient`) are r x (q, t): residuals, the row's integers, and a public
+constant t for the intercept.
+1. theta is rounded to integers k 2**-b with ||k_c|| sqrt(norm**2 + t**2) <= 2**52. By Cauchy and
+   Schwarz no partial sum of k . (q, t) is larger: products are exact in any order, and a row's
+   logits depend on the row alone.
+2. The Frobenius norm is at most R sqrt(norm**2 + t**2), and twice that for a change.
+3. |r| <= 2**17 and |q| < 2**18, so a product over 2**16 rows is below 2**51.
+4. With weights r becomes rint(2**15 s r), of norm at most 2**15 R (PROOFS.md, "Sums"). It is split,
+   2**16 h + l with |h| <= 2**16 and 0 <= l < 2**16; products with q over a chunk are below
+   2**16 2**16 2**18 = 2**50, and are put together as integers.
+*Attained* by a row whose label is certainly wrong; for a change by two such rows of opposite labels
+that differ in the direction of a large theta only.
 
-**Rows beyond a bound** (`Beyond`). min(max(c - k, 0), M) of a unit with c rows: from 0 to M.
+**Rows beyond a bound** (`Beyond`). min(max(c - k, 0), M) for a unit with c rows: from 0 to M.
 """
 
 from __future__ import annotations
@@ -95,11 +97,7 @@ class Moments(Image):
     """Values relative to a box, u in [-1, 1], and their squares less one half: (u, u**2 - 1/2).
 
     With a count the answer is (mean, mean square, count), in [-1, 1] and [0, 1]; the errors of the
-    first two are those of the noise on the sums alone. Without a count it is both sums.
-
-    Attributes
-    ----------
-    view : ScaledBox
+    first two cover the noise on the sums alone. Without a count it is the two sums.
     """
 
     what = "clipped values and their squares"
@@ -167,8 +165,8 @@ class Moments(Image):
 def moments(low: ArrayLike, high: ArrayLike, weight_bound: float | None = None) -> RowSum:
     """Return the query of mean and mean square of each column, relative to a box, and the count.
 
-    The answer is (mean, mean square, count), the first two in [-1, 1] and [0, 1]. Of rows with
-    weights they are weighted, and the count is their total weight as a multiple of the bound.
+    The answer is (mean, mean square, count), the first two in [-1, 1] and [0, 1]. With a weight
+    bound they are weighted, and the count is the total weight in units of the bound.
     """
     name = "moments" if weight_bound is None else "weighted moments"
     image = Moments(ScaledBox(low, high))
@@ -182,9 +180,9 @@ def target_moments(low: float, high: float) -> RowSum:
 
 
 def label_moments(low: Floats, high: Floats, n_labels: int) -> RowSum:
-    """Return the query of the sums of u and of u**2 - 1/2 of the rows of each label.
+    """Return the query of the sums of u and of u**2 - 1/2 over the rows of each label.
 
-    The answer has both, of shape (n_labels, d), with u in [-1, 1] relative to a box.
+    The answer is two arrays of shape (n_labels, d); u in [-1, 1] is relative to a box.
     """
     image = Moments(ScaledBox(low, high))
     return RowSum(image, Labels(n_labels), noise="smaller", name="moments of labels")
@@ -201,8 +199,7 @@ def label_vectors(view: View, n_labels: int) -> RowSum:
 def label_sums(low: Floats, high: Floats, n_labels: int) -> RowSum:
     """Return the query of the sums of the clipped rows of each label, (n_labels, d).
 
-    The box need not contain 0, so no counts are needed. Pure: Laplace or K-norm noise, whichever is
-    less.
+    The box need not contain 0, so no counts are needed.
     """
     image = Values(AboutZero(low, high, per_feature=True))
     return RowSum(image, Labels(n_labels), noise="smaller", name="label sums")
@@ -212,9 +209,9 @@ def label_sums(low: Floats, high: Floats, n_labels: int) -> RowSum:
 
 
 def softmax(logits: Floats) -> Floats:
-    """Return probabilities of the classes, (n, K), row by row; of one column expit of it, (n, 1).
+    """Return the probabilities of the classes, (n, K); of one column of logits its expit, (n, 1).
 
-    Guarantee: a row's probabilities depend on its logits only, to the last bit.
+    Guarantee: a row's probabilities depend on its logits alone, to the last bit.
     """
     if logits.shape[1] == 1:
         return expit(logits)
@@ -246,16 +243,10 @@ def _residuals(logits: Floats, labels: Ints, bound: int) -> Floats:
 @reviewed
 @dataclass(frozen=True, eq=False)
 class AdditiveResiduals(Image):
-    """The residuals of an additive logistic model, whose logits are the scores of a row's cells.
+    """The residuals of an additive logistic model; its logits are the scores of a row's cells.
 
-    Attributes
-    ----------
-    scores : ndarray of shape (K, number of cells)
-        What each cell adds to the logits. K is 1 for two classes.
-    offset : ndarray of shape (K,)
-        Public or released, added to the logits.
-    clip : float
-        Bound on the norm of a row's residuals, in (0, 2).
+    `scores` (K, number of cells) and `offset` (K,) make the logits, K = 1 for two classes; `clip`
+    in (0, 2) bounds the norm of a row's residuals.
     """
 
     what = "residuals of an additive model"
@@ -264,6 +255,16 @@ class AdditiveResiduals(Image):
     scores: Floats
     offset: Floats
     clip: float
+
+    def __post_init__(self) -> None:
+        if self.scores.ndim != 2:
+            raise ValueError(f"scores must have shape (K, n_cells), got {self.scores.shape}")
+        # An offset of another shape could be repeated over rows, and differ from row to row.
+        if self.offset.shape != (len(self.scores),):
+            raise ValueError(f"offset must be a number for each of the {len(self.scores)} logits")
+
+    def check_table(self, table: Any) -> None:
+        self.__post_init__()
 
     @property
     def shape(self) -> tuple[int, ...]:
@@ -291,16 +292,8 @@ class AdditiveResiduals(Image):
 class AdditiveErrors(Image):
     """The errors of an additive model of a target, the last column, in units of `largest_error`.
 
-    Attributes
-    ----------
-    scores : ndarray of shape (number of cells,)
-        What each cell adds to the prediction, in user units.
-    offset : float
-        Public or released, added to the prediction.
-    low, high : float
-        Bounds of the target.
-    largest_error : float
-        Bound on the absolute error of a row, in user units, above 0.
+    `scores` (one a cell) and `offset` make the prediction; the target is clipped to [low, high],
+    the error to `largest_error` > 0, all in user units.
     """
 
     what = "errors of an additive model"
@@ -312,6 +305,16 @@ class AdditiveErrors(Image):
     high: float
     largest_error: float
 
+    def __post_init__(self) -> None:
+        if self.scores.ndim != 1:
+            raise ValueError(f"scores must have shape (n_cells,), got {self.scores.shape}")
+        for name in ("offset", "low", "high", "largest_error"):
+            if np.ndim(getattr(self, name)):  # it could differ from row to row
+                raise ValueError(f"{name} must be a number")
+
+    def check_table(self, table: Any) -> None:
+        self.__post_init__()
+
     def blocks(self, x: Any, labels: Any, cells: Any) -> Iterator[Floats]:
         error = self.offset + additive(self.scores[None, :], cells)
         error -= np.clip(x[:, -1:], self.low, self.high)
@@ -319,8 +322,15 @@ class AdditiveErrors(Image):
         yield clip_to_norm(error, self.unit, self.l1)
 
 
+def _check_scores(cells: ColumnCells, scores: Floats) -> None:
+    """Refuse scores that are not one a cell."""
+    if scores.shape[-1:] != cells.shape:
+        raise ValueError(f"scores must have {cells.shape[0]} columns, one a cell of `cells`")
+
+
 def additive_gradient(cells: ColumnCells, scores: Floats, offset: Floats, clip: float) -> RowSum:
     """Return the query of the gradient of an additive logistic model, (K, number of cells)."""
+    _check_scores(cells, scores)
     image = AdditiveResiduals(scores, offset, clip)
     return RowSum(image, cells, noise="entries", name="gradient of an additive model")
 
@@ -333,11 +343,11 @@ def additive_errors(
     high: float,
     largest_error: float,
 ) -> RowSum:
-    """Return the query of the errors of an additive model, summed in each cell.
+    """Return the query of predictions less targets of an additive model, summed in each cell.
 
-    They are predictions less targets, in units of `largest_error`. Rows have their target in the
-    column after those of the cells.
+    In units of `largest_error`. The target is the column after those of the cells.
     """
+    _check_scores(cells, scores)
     image = AdditiveErrors(scores, offset, low, high, largest_error)
     return RowSum(image, cells, noise="entries", name="errors of an additive model")
 
@@ -353,9 +363,9 @@ class LogisticGradient(Image):
     intercept : float
         The constant last coordinate of each row, as a part of the view's radius; in [0, 1].
     theta : ndarray of shape (K, d + 1)
-        Where: coefficients of the view's coordinates, and of the constant. K is 1 for two classes.
+        Coefficients of the view's coordinates and of the constant; K is 1 for two classes.
     offset : ndarray of shape (K,)
-        Public or released, added to the logits.
+        Public or released; it is added to the logits.
     clip : float
         Bound on the norm of a row's residuals, in (0, 2).
     """
@@ -368,6 +378,16 @@ class LogisticGradient(Image):
     theta: Floats
     offset: Floats
     clip: float
+
+    def __post_init__(self) -> None:
+        if self.theta.ndim != 2 or self.theta.shape[1] != self.view.n_dims + 1:
+            raise ValueError(f"theta must have {self.view.n_dims + 1} columns")
+        # An offset of another shape could be repeated over rows.
+        if self.offset.shape not in ((), (len(self.theta),)):
+            raise ValueError("offset must be a number for each row of theta")
+
+    def check_table(self, table: Any) -> None:
+        self.__post_init__()
 
     def prepared(self, terms: Terms) -> LogisticGradient:
         return replace(self, view=self.view.at(GRID_BITS))
@@ -404,16 +424,6 @@ class LogisticGradient(Image):
     @property
     def _norm2(self) -> int:
         return int(self.view.norm**2 + self._last**2)
-
-    def check_table(self, table: Any) -> None:
-        self.check_shapes()
-
-    def check_shapes(self) -> None:
-        """Refuse numbers that would be repeated over rows, or over logits."""
-        if self.theta.ndim != 2 or self.theta.shape[1] != self.view.n_dims + 1:
-            raise ValueError(f"theta must have {self.view.n_dims + 1} columns")
-        if self.offset.shape not in ((), (len(self.theta),)):
-            raise ValueError("offset must be a number for each row of theta")
 
     def logits(self, q: Floats) -> Floats:
         """Return the logits of mapped rows, each a function of its row to the last bit."""
@@ -465,41 +475,35 @@ def logistic_gradient(
 @reviewed
 @dataclass(frozen=True, eq=False)
 class Beyond(Image):
-    """The rows of a unit beyond `max_rows`, at most `most`; rows are those of a table of units.
-
-    Attributes
-    ----------
-    max_rows, most : int
-        Positive.
-    """
+    """The rows of a unit beyond `max_rows`, at most `most`, in a table with a row for each unit."""
 
     what = "rows beyond a bound"
     one_sign = True
     max_rows: int
     most: int
 
-    @property
-    def l1(self) -> int:
+    def __post_init__(self) -> None:
         if min(self.max_rows, self.most) < 1:
             raise ValueError("max_rows and most must be at least 1")
+
+    def check_table(self, table: Any) -> None:
+        self.__post_init__()
+
+    @property
+    def l1(self) -> int:
         return self.most
 
     @property
     def l2_squared(self) -> int:
         return self.most**2
 
-    @property
-    def change_l1(self) -> int:
-        return self.most
-
-    @property
-    def change_l2_squared(self) -> int:
-        return self.most**2
+    # Both rows of a change add between 0 and `most`.
+    change_l1, change_l2_squared = l1, l2_squared
 
     def blocks(self, x: Any, labels: Any, cells: Any) -> Iterator[Floats]:
         yield np.clip(x - self.max_rows, 0.0, self.most)
 
 
 def rows_beyond(max_rows: int, most: int) -> RowSum:
-    """Return the query of the rows of units beyond `max_rows`, of each unit at most `most`."""
+    """Return the query of the number of rows beyond `max_rows` a unit, at most `most` of each."""
     return RowSum(Beyond(max_rows, most), noise="entries", name="rows left out")

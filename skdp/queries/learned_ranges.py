@@ -1,7 +1,6 @@
 """How well the ends of a learned range are known: post-processing of released counts.
 
-Figures of how often doubts are raised, where ranges are fine and where they are not, are in
-doc/synthetic.md.
+doc/synthetic.md shows how often doubts are raised, rightly and wrongly.
 """
 
 from __future__ import annotations
@@ -22,11 +21,11 @@ __all__ = ["DOUBT_FAR", "DOUBT_ONE_VALUE", "LearnedRange", "range_of"]
 DOUBT_FAR = "the range may be far too wide"
 DOUBT_ONE_VALUE = "most rows seem to have one value, and how far the others reach is not known"
 
-# The end over the distance up to which counts are clear of noise. Half as much is common for
-# columns with a tail.
+# The end over the distance up to which counts are clear of noise; columns with a tail have up to
+# half as much.
 _FACTOR = 8.0
-_MOST = 0.75  # of the quantiles, that are one value
-_UNSEEN = 0.003  # of the rows: the noise of a count; some ten times as many may be anywhere, unseen
+_MOST = 0.75  # of the quantiles are one value
+_UNSEEN = 0.003  # noise of a count, of the rows: ten times as many may be anywhere, unseen
 
 
 @dataclass(frozen=True)
@@ -38,17 +37,16 @@ class LearnedRange:
     Attributes
     ----------
     low, high : float, datetime64 or timedelta64
-        Where the learned bounds are.
+        The learned bounds.
     clear_low, clear_high : float, datetime64 or timedelta64
-        Up to here (more exactly: in the bin that ends here, or beyond it) there are rows: noise
-        alone shows as much in one of 10**8 counts. A value amid the rows, if that holds for no
-        bin of a side.
+        There are rows in the bin that ends here, or beyond it: noise alone shows as much in one of
+        10**8 counts. If that holds for no bin of a side, a value amid the rows.
     outer_low, outer_high : tuple of two floats
         The noisy number of rows from there to the last bin that was taken for rows (in that last
         bin, if it is clear itself), and the standard deviation of its noise. NaN if there is no
         such bin.
     doubts : tuple of str
-        What a fit warns of.
+        Texts of the warnings of a fit.
     """
 
     low: Any
@@ -65,31 +63,26 @@ def range_of(
 ) -> LearnedRange:
     """Return the range of the one column of a box.
 
-    Parameters
-    ----------
-    box : LearnedBox
-    quantiles : ndarray or None
-        Released, at equal steps; None if every value has its own bin.
-    plan : ColumnPlan
+    `quantiles` are released, at equal steps; None if every value has its own bin.
     """
     middle = float(box.middle[0])
     ends: tuple[End, ...] = box.ends[0] if box.ends else ()
-    found = [end for end in ends if end.seen > 0.0]
+    seen = [end for end in ends if end.seen > 0.0]
     spread = 0.0 if quantiles is None else float(quantiles.max() - quantiles.min())
-    # Where no bin of a side is clear, the rest of the column tells which distances are usual.
-    usual = [end.clear or max(abs(middle), spread) for end in found]
+    # Where no bin of a side is clear, the whole column tells which distances are usual.
+    usual = [end.clear or max(abs(middle), spread) for end in seen]
     doubts = []
-    if any(end.seen > 0.99 * _FACTOR * u > 0.0 for end, u in zip(found, usual, strict=True)):
+    if any(end.seen > 0.99 * _FACTOR * u > 0.0 for end, u in zip(seen, usual, strict=True)):
         doubts.append(DOUBT_FAR)
-    if not found:
-        one = bool(ends) and ends[0].noise > _UNSEEN * box.n
+    if not seen:
+        mostly_one_value = bool(ends) and ends[0].noise > _UNSEEN * box.n
     else:
-        one = (
+        mostly_one_value = (
             quantiles is not None
             and np.unique(quantiles, return_counts=True)[1].max() >= _MOST * quantiles.size
-            and any(math.isnan(end.risk) for end in found)
+            and any(math.isnan(end.risk) for end in seen)
         )
-    if one:
+    if mostly_one_value:
         doubts.append(DOUBT_ONE_VALUE)
     clear = [end.clear for end in ends] or [0.0, 0.0]
     none = (math.nan, math.nan)
@@ -106,7 +99,7 @@ def range_of(
 
 
 def _shown(value: float, plan: ColumnPlan) -> Any:
-    """Return a number, a date or a duration from the unit that it is learned in."""
+    """Return a learned value as a number, a date or a duration."""
     if plan.kind == NUMBER:
         return value
     limit = 2.0**62  # as bins of dates have it: whole seconds

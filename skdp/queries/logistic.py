@@ -1,14 +1,11 @@
 """The certified minimiser of a regularised logistic loss, under noise.
 
-What is released: the parameter vector of a logistic regression of private rows against public ones,
-perturbed at the sensitivity of the exact minimiser (output perturbation). That sensitivity holds
-for the minimiser in real numbers, not for what a solver returns; so the solver goes on until it
-has *proved* that the gradient at its answer is at most tau, and pays 2 tau / alpha for it. Proofs:
+Released: the parameters of a logistic regression of private rows against public ones, perturbed at
+the sensitivity of the exact minimiser (output perturbation). That sensitivity holds for the
+minimiser in real numbers; so the solver goes on until it has *proved* that the gradient at its
+answer is at most tau, which costs 2 tau / alpha more. The gradient is computed in integers but for
+one elementwise function, so its error is a small multiple of the number of rows. Proofs:
 logistic.md.
-
-The gradient is computed in integers but for one elementwise function: rows are integers, theta is
-an integer vector on a fine grid, products are exact, and each row's weight is rounded to 2**-54.
-So its error is a small multiple of the number of rows and nothing else.
 
 References
 ----------
@@ -46,8 +43,7 @@ __all__ = [
     "minimiser_sensitivity",
 ]
 
-# A row's weight expit(t) is known to 2**-50: see logistic.md.
-WEIGHT_ERROR = Fraction(1, 2**50)
+WEIGHT_ERROR = Fraction(1, 2**50)  # of a row's weight expit(t): logistic.md
 WEIGHT_BITS, LIMB_BITS, LIMBS = 54, 18, 3  # weights in integers of 18 bits: exact block sums
 _SEARCH_STEPS = 200  # of one line search, by halving: far below the grid of theta
 
@@ -59,14 +55,13 @@ LARGEST_PUBLIC_WEIGHT = 2.0**32
 class UnitBall:
     """The map from rows to z, ||z|| <= 1, with a constant last coordinate for the intercept.
 
-    z = scale * (q, norm), where q are the integers of a view (||q|| <= norm), so that the features
-    and the intercept have at most 1 / sqrt(2) each. The scale is rounded down: the bound holds for
-    the exact real numbers q * scale.
+    z = scale * (q, norm) for the integers q of a view, ||q|| <= norm: features and intercept have
+    at most 1 / sqrt(2) each. The scale is rounded down, so the bound holds for exact real numbers.
 
     Parameters
     ----------
     view : View
-        With public bounds, and at most 2**18 steps: sums of products are exact then.
+        Public bounds and at most 2**18 steps, so that sums of products are exact.
     """
 
     def __init__(self, view: View) -> None:
@@ -98,16 +93,10 @@ class _Loss:
     alpha: Fraction
     bits: int  # theta = k * 2**-bits, k integers
 
-    @property
-    def mass(self) -> Fraction:
-        """Return what the rows' weights add up to at most."""
-        return self.private._n + self.public_weight * self.public._n
-
     def evaluate(self, k: NDArray) -> tuple[list[Fraction], Fraction, Floats]:
-        """Return the gradient at theta = k 2**-bits, a bound on its error, and the Hessian.
+        """Return the gradient at theta = k 2**-bits, a bound on its L2 error, and the Hessian.
 
-        The gradient is within the bound of the exact one in L2; the Hessian is plain floats, and
-        nothing but the choice of the next step depends on it.
+        The Hessian is plain floats: only the choice of the next step depends on it.
         """
         ball, scale = self.ball, Fraction(self.ball.scale)
         limbs, width = self._limbs(k)
@@ -124,7 +113,8 @@ class _Loss:
         parts = limbs.shape[1]
         # Adding more than two limbs in float64 may lose up to one unit of the third.
         lost = scale * Fraction(2) ** (width * (parts - 3) - self.bits) if parts > 2 else 0
-        return gradient, self.mass * (WEIGHT_ERROR + lost), hessian
+        weights = self.private._n + self.public_weight * self.public._n
+        return gradient, weights * (WEIGHT_ERROR + lost), hessian
 
     def _limbs(self, k: NDArray) -> tuple[Floats, int]:
         """Return k as columns of integers below 2**width, highest first, and the width.
@@ -137,10 +127,10 @@ class _Loss:
         parts = max(1, -(-largest.bit_length() // width))
         columns = np.empty((len(k), parts))
         for i, v in enumerate(k):
-            sign, rest = (-1 if v < 0 else 1), abs(int(v))
+            sign, remaining = (-1 if v < 0 else 1), abs(int(v))
             for j in reversed(range(parts)):
-                columns[i, j] = sign * (rest & ((1 << width) - 1))
-                rest >>= width
+                columns[i, j] = sign * (remaining & ((1 << width) - 1))
+                remaining >>= width
         return columns, width
 
 
@@ -164,12 +154,12 @@ def _pass(
             t += products[:, j] * units[j]
         t *= to_t
         weight = expit(t)
-        rest = np.rint(weight * 2.0**WEIGHT_BITS)
+        remaining = np.rint(weight * 2.0**WEIGHT_BITS)
         pieces = np.empty((len(q), LIMBS))
         for j in range(LIMBS):
             unit = math.ldexp(1.0, LIMB_BITS * (LIMBS - 1 - j))
-            pieces[:, j] = np.floor(rest / unit)
-            rest -= pieces[:, j] * unit
+            pieces[:, j] = np.floor(remaining / unit)
+            remaining -= pieces[:, j] * unit
         # At most 2**16 rows * 2**18 * 2**18 = 2**52.
         totals[0][:d] += as_total(q.T @ pieces, dtype)
         totals[0][d] += as_total(np.ones(len(q)) @ pieces, dtype)
@@ -225,27 +215,27 @@ def _descent(gradient: list[Fraction], hessian: Floats) -> Floats:
 def _along(
     loss: _Loss, k: NDArray, step: Floats, slope: float, limit: Fraction
 ) -> tuple[NDArray, tuple[list[Fraction], Fraction, Floats]]:
-    """Return a point along a descent direction, and the loss there.
+    """Return a point along a descent direction, and the gradient there.
 
-    The loss is convex, so its slope grows along the step: from `slope` < 0 to above 0. A length at
-    which it lies in [slope / 2, 0] is found by doubling and halving; the loss falls up to there.
+    The loss is convex, so its slope grows along the step, from `slope` < 0 to above 0. Doubling and
+    halving find a length at which it lies in [slope / 2, 0]; the loss falls up to there.
     """
     low, high, length = 0.0, math.inf, 1.0
     best: tuple[NDArray, tuple[list[Fraction], Fraction, Floats]] | None = None
     for _ in range(_SEARCH_STEPS):
-        there = _moved(k, length * step, loss.bits)
-        found = loss.evaluate(there)
-        if _certified(*found[:2], limit):
-            return there, found
-        now = _slope(found[0], step)
-        if now <= 0.0:
-            low, best = length, (there, found)
-            if now >= slope / 2:
+        point = _moved(k, length * step, loss.bits)
+        result = loss.evaluate(point)
+        if _certified(*result[:2], limit):
+            return point, result
+        slope_there = _slope(result[0], step)
+        if slope_there <= 0.0:
+            low, best = length, (point, result)
+            if slope_there >= slope / 2:
                 break
         else:
             high = length
         length = (low + high) / 2 if high < math.inf else 2.0 * length
-    return best if best is not None else (there, found)
+    return best if best is not None else (point, result)
 
 
 def minimiser(
@@ -257,20 +247,10 @@ def minimiser(
     alpha: float,
     tau: float,
 ) -> tuple[NDArray, int]:
-    """Return k, bits: theta = k 2**-bits has a gradient of norm at most tau. For certain.
+    """Return k and public bits: theta = k 2**-bits has a gradient of norm at most tau, for certain.
 
-    The loss is the sum over private rows of log(1 + exp(-theta . z)), plus public_weight times the
-    sum over public rows of log(1 + exp(theta . z)), plus alpha / 2 ||theta||**2.
-
-    Newton's method with a line search on the slope, which ends: logistic.md. Nothing is released
-    here. How many steps it takes depends on the rows; nothing that is returned shows it but for
-    theta, which is within tau / alpha of the minimiser.
-
-    Returns
-    -------
-    k : ndarray of Python integers, shape (d + 1,)
-    bits : int
-        Public.
+    Newton's method with a line search on the slope, which ends (logistic.md). The loss is that of
+    `LogisticMinimiser`.
     """
     bits = 72 + max(0, math.ceil(math.log2(alpha)))
     limit = Fraction(tau)
@@ -286,8 +266,7 @@ def minimiser(
 def minimiser_sensitivity(alpha: float, tau: float, adjacency: str) -> Fraction:
     """Return the L2 sensitivity of a certified minimiser, rounded up.
 
-    A: (1 + 2 tau) / alpha. R: (sqrt 2 + 2 tau) / alpha; the two gradients differ by at most sqrt 2,
-    not 2, because the intercept's coordinate is the same in both.
+    A: (1 + 2 tau) / alpha. R: (sqrt 2 + 2 tau) / alpha, as the intercept does not move.
     """
     row = Fraction(isqrt_up(2 << 80), 1 << 40) if adjacency == REPLACE_ONE else Fraction(1)
     return (row + 2 * Fraction(tau)) / Fraction(alpha)
@@ -314,14 +293,13 @@ def _check_number(value: float, name: str, low: float, high: float) -> float:
 class LogisticMinimiser(Measurement):
     """The logistic regression of the private rows against public ones.
 
-    theta* minimises the sum over private rows of log(1 + exp(-theta . z)), plus public_weight
-    times the sum over public rows of log(1 + exp(theta . z)), plus alpha / 2 ||theta||**2; z
-    is `UnitBall(view)`, ||z|| <= 1.
+    theta* minimises the sum over private rows of log(1 + exp(-theta . z)), plus public_weight times
+    the sum over public rows of log(1 + exp(theta . z)), plus alpha / 2 ||theta||**2; z is
+    `UnitBall(view)`.
 
-    Guarantee: output perturbation. ||theta* - theta*'|| is at most 1 / alpha (A), sqrt 2 /
-    alpha (R), whatever the public rows; the solution is certified to a gradient of norm at most
-    tau, which costs 2 tau / alpha, and rounded to a public grid, which costs sqrt(d + 1)
-    steps of it. K-norm noise, or rounded Gaussian.
+    Guarantee: output perturbation at the sensitivity 1 / alpha (A), sqrt 2 / alpha (R), plus
+    2 tau / alpha for the certified gradient and sqrt(d + 1) steps for rounding to a public grid.
+    K-norm noise, or rounded Gaussian.
 
     Parameters
     ----------
@@ -343,7 +321,7 @@ class LogisticMinimiser(Measurement):
     Raises
     ------
     ValueError
-        If a parameter is out of range; nothing has been taken from the allowance.
+        If a parameter is out of range, before anything is taken from the allowance.
     """
 
     name: ClassVar[str] = "logistic regression"
@@ -353,25 +331,24 @@ class LogisticMinimiser(Measurement):
     public_weight: float = 1.0
     tau: float = 1e-3
 
+    def __post_init__(self) -> None:
+        if self.public.ndim != 2 or self.public.shape[1] != self.view.n_dims:
+            raise ValueError(f"public must have shape (m, {self.view.n_dims})")
+
     def measure(self, table: PrivateTable, meter: Meter, share: Share, name: str) -> Release:
-        view, public, alpha, public_weight, tau = (
-            self.view,
-            self.public,
-            self.alpha,
-            self.public_weight,
-            self.tau,
-        )
-        alpha = _check_number(alpha, "alpha", *ALPHAS)
-        tau = _check_number(tau, "tau", *TAUS)
-        largest = LARGEST_PUBLIC_WEIGHT / max(1, len(public))
-        public_weight = _check_number(self.public_weight, "public_weight", 0.0, largest)
-        ball = UnitBall(view)
+        alpha = _check_number(self.alpha, "alpha", *ALPHAS)
+        tau = _check_number(self.tau, "tau", *TAUS)
+        largest = LARGEST_PUBLIC_WEIGHT / max(1, len(self.public))
+        weight = _check_number(self.public_weight, "public_weight", 0.0, largest)
+        ball = UnitBall(self.view)
+        # Refuses rows of other columns, also where there are none.
+        self.view.map(np.zeros((0, table.n_features)))
         size = minimiser_sensitivity(alpha, tau, table.relation)
         grid = power_of_two_grid(float(size))
         # Rounding to the grid moves either solution by half a step a coordinate at most.
         steps = math.ceil(size / Fraction(grid)) + isqrt_up(ball.n_dims)
         k, bits = minimiser(
-            table.rows, Rows(public), ball, public_weight=public_weight, alpha=alpha, tau=tau
+            table.rows, Rows(self.public), ball, public_weight=weight, alpha=alpha, tau=tau
         )
         noisy, std = l2_noise(meter, name, _on_grid(k, bits, grid), steps, share, unit=grid)
         return released(noisy.astype(np.float64) * grid, std * grid)

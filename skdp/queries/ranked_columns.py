@@ -1,10 +1,9 @@
-"""A column as counts of its rows at lattice points: the scores of candidates, and a choice of one.
+"""A column as counts of its rows at lattice points, and choices among these points.
 
-Nothing is released here. A column of a table is held as its distinct lattice points, with how many
-rows are below each: where the lattice is small that is counted in one pass over chunks, whatever
-the number of rows. A choice by the exponential mechanism scores only the points whose ranks are
-near the one that is looked for; the others together weigh less than its arithmetic resolves, and
-the rare draw that they could decide is decided among all.
+A column is stored as its distinct lattice points with the number of rows below each, which one pass
+over chunks counts where the lattice is small. A choice by the exponential mechanism scores only the
+points whose ranks are near the wanted one; all others together weigh less than its arithmetic
+resolves, and the rare draw that they could decide is decided among all.
 """
 
 from __future__ import annotations
@@ -42,8 +41,8 @@ SPREAD_BITS = 16  # rows of one lattice point are spread over 2**16 places of it
 _COUNTED = 2**20  # points of a lattice that are counted one by one
 _COUNTS = 2**21  # counts in one pass of one thread: 8 MB
 _GATHERED = 2**18  # rows that are gathered rather than counted, and values of them at once: 2 MB
-# A point whose score times eta is beyond has weight below 2**-118 (exp(-82) < 2**-118), beside at
-# least 1 of the best: all 2**57 places of a column weigh less than 2**-60 together.
+# Points whose score times eta is larger have weights below exp(-82) < 2**-118, beside at least 1 of
+# the best: all 2**57 places of a column weigh less than 2**-60 together.
 _NEAR = 82
 
 
@@ -52,16 +51,10 @@ def gathered(
     take: Callable[[Any], NDArray],
     draw: Callable[[int], NDArray[np.intp]] | None = None,
 ) -> Iterator[NDArray]:
-    """Yield what `take` makes of the rows of each chunk, in order; private.
+    """Yield `take` of the rows of each chunk, in order; private, for ranks, which no sum gives.
 
-    For what no sum can say, such as ranks: as many numbers as rows come together in this process.
-
-    Parameters
-    ----------
-    take : callable
-        Maps a chunk to an array with a row for each of its rows, which depends on that row only.
-    draw : callable, default=None
-        Returns the ascending positions that are taken of so many rows; None for all.
+    `take` maps a chunk to an array whose rows depend on one row each; `draw` returns the ascending
+    positions that are taken of so many rows (None: all).
     """
     if not hasattr(rows, "fold"):
         for start, stop in rows.spans():
@@ -95,13 +88,8 @@ def spread(numbers: Ints) -> Ints:
     """Sort a column and spread the rows of one point over its 2**16 places, nearly evenly.
 
     The j-th row of a point (j = 1, 2, ...) has place reverse(j): 1/2, 1/4, 3/4, 1/8, ... of the
-    way. Guarantee: a function of the multiset of values, and stable: a row more in the column is a
-    row more in the result, at one place, and moves no other.
-
-    Returns
-    -------
-    places : ndarray of shape (n,), sorted
-        point * 2**16 + place.
+    way. Returns the sorted point * 2**16 + place. Guarantee: a function of the multiset of values;
+    a row more in the column is a row more at one place, and moves no other.
     """
     ordered = np.sort(numbers)
     if not ordered.size:
@@ -116,7 +104,7 @@ def spread(numbers: Ints) -> Ints:
 
 @dataclass(frozen=True)
 class Runs:
-    """The scores of all lattice points of a part, one run of equal scores after the other; private.
+    """The scores of all lattice points of a part, as consecutive runs of equal scores; private.
 
     Run i has the points from starts[i] to starts[i] + lengths[i] - 1; lengths may be 0.
     """
@@ -132,8 +120,8 @@ Scored = Callable[[int | None], Runs]  # the runs of scores up to this one, or a
 def score_runs(ordered: Ints, low: int, high: int, level: Fraction) -> Runs:
     """Score all points from low to high by the sorted values of a part, all within.
 
-    The score of a point is b times the distance of q n, q = a/b, to [values below, values below or
-    equal]: an integer.
+    The score of a point is the integer b times the distance of q n, q = a/b, to [values below,
+    values below or equal].
     """
     n = ordered.size
     first = np.zeros(min(n, 1), dtype=np.int64)
@@ -169,14 +157,9 @@ def _scored(
 
 @dataclass(frozen=True)
 class RankedColumn:
-    """The rows of a column, sorted: private.
+    """The sorted rows of a column: its k ascending points, and the k + 1 counts of rows below each.
 
-    Attributes
-    ----------
-    points : ndarray of shape (k,)
-        The lattice points that rows are at, ascending.
-    below : ndarray of shape (k + 1,)
-        How many rows lie below each, and their number.
+    The last count is the number of rows. Private.
     """
 
     points: Ints
@@ -197,10 +180,7 @@ class RankedColumn:
         return self.points[np.searchsorted(self.below[1:], ranks)]
 
     def _places(self, first: int, stop: int) -> tuple[Ints, Ints]:
-        """Return the distinct places of some points, as of `spread`, and the rows below each.
-
-        The j-th row of a point has the place of j modulo 2**16.
-        """
+        """Return the distinct places of some points, as of `spread`, and the rows below each."""
         counts = np.diff(self.below[first : stop + 1])
         distinct = np.minimum(counts, 1 << SPREAD_BITS)
         rank = np.arange(1, int(distinct.sum()) + 1) - np.repeat(
@@ -213,7 +193,7 @@ class RankedColumn:
         return places[order], below
 
     def rows_below(self, place: int) -> int:
-        """Return how many rows have places, as of `spread`, below this one."""
+        """Return the number of rows whose places, as of `spread`, are below this one."""
         i = int(np.searchsorted(self.points, place >> SPREAD_BITS))
         places, below = self._places(i, min(i + 1, self.points.size))
         return int(below[np.searchsorted(places, place)])
@@ -231,13 +211,13 @@ class RankedColumn:
     ) -> Runs:
         """Score candidates from low to high by the rows of ranks first to stop - 1, all within.
 
-        Of points, or of their places if `spread`; as `score_runs` of the sorted rows. With a
-        `reach` at least those of a score up to it, in one interval.
+        As `score_runs`, for points or, if `spread`, their places. With a `reach` only an interval
+        that has all candidates of a score up to it.
         """
         a, b, n = level.numerator, level.denominator, stop - first
-        begin, end = first, stop  # ranks of the values that are looked at
+        begin, end = first, stop  # ranks of the scored values
         if reach is not None:
-            # A value left out has all its rows, and more than reach / b ranks, on one side.
+            # A value beyond has all its rows, and more than reach / b ranks, on one side.
             begin = max(first, first + (a * n - reach) // b)
             end = min(stop, first - (-(a * n + reach) // b))
         i = int(np.searchsorted(self.below[1:], begin))
@@ -257,19 +237,19 @@ class RankedColumn:
 
 
 def choose(scored: Scored, eta: Fraction, entropy: samplers.Entropy | None) -> int:
-    """Return a point with probability proportional to exp(-eta * score), exactly.
+    """Return one of fewer than 2**57 points with probability proportional to exp(-eta * score).
 
-    Of fewer than 2**57 points, of which one has score 0.
+    Exactly, if some point has score 0.
     """
     runs = scored(math.ceil(_NEAR / eta) if eta else None)
 
-    def whole() -> tuple[NDArray, NDArray]:
+    def all_runs() -> tuple[NDArray, NDArray]:
         nonlocal runs
         runs = scored(None)
         return runs.scores, runs.lengths
 
     run = samplers.exponential_mechanism(
-        runs.scores, eta, runs.lengths, entropy=entropy, whole=whole
+        runs.scores, eta, runs.lengths, entropy=entropy, whole=all_runs
     )
     length = int(runs.lengths[run])
     return int(runs.starts[run]) + samplers.uniform_below(length, entropy=entropy)
@@ -283,8 +263,7 @@ def ranked_columns(
 ) -> Iterator[tuple[int, RankedColumn]]:
     """Yield (feature, its column), reading a few features in one pass over the rows.
 
-    Counts where there are more rows than it takes to gather them and the lattice is not too
-    large. Else the distinct points of the rows are held, and there may be as many as rows.
+    Many rows on a small lattice are counted; otherwise their distinct points are stored.
     """
     n, d = table.n, len(lattices)
     largest = max(lattice.size for lattice in lattices)
@@ -301,11 +280,11 @@ def _counted(
 ) -> Iterator[RankedColumn]:
     """Count the rows at every point of the lattices of some features."""
     dtype = np.int32 if table.n < 2**31 else np.int64
-    one = dtype(1)  # of the same type: `add.at` is 40 times as fast then
 
     def add(block: Floats, totals: list[NDArray]) -> None:
         for j, counts in zip(features, totals, strict=True):
-            np.add.at(counts, lattices[j].number(block[:, j]), one)
+            # A 1 of the same type: `add.at` is 40 times as fast then.
+            np.add.at(counts, lattices[j].number(block[:, j]), dtype(1))
 
     counts = table.fold(add, lambda: [np.zeros(lattices[j].size, dtype=dtype) for j in features])
     for column in counts:
@@ -317,7 +296,7 @@ def _gathered(
     table: PrivateTable, lattices: Sequence[_Lattice], features: range
 ) -> Iterator[RankedColumn]:
     """Gather the distinct points of some features, and how often each occurs."""
-    held = [(np.zeros(0, np.int64), np.zeros(0, np.int64)) for _ in features]
+    columns = [(np.zeros(0, np.int64), np.zeros(0, np.int64)) for _ in features]
     waiting: list[list[Ints]] = [[] for _ in features]
 
     def merge() -> None:
@@ -326,14 +305,13 @@ def _gathered(
                 continue
             fresh, counts = np.unique(np.concatenate(parts), return_counts=True)
             parts.clear()
-            points, known = held[i]
+            points, known = columns[i]
             fresh = np.concatenate([points, fresh])
             order = np.argsort(fresh, kind="stable")  # of two sorted parts: quick
             fresh = fresh[order]
             first = np.flatnonzero(np.append(True, fresh[1:] != fresh[:-1]))
             counts = np.add.reduceat(np.concatenate([known, counts])[order], first)
-            fresh = fresh[first]
-            held[i] = fresh, counts
+            columns[i] = fresh[first], counts
 
     limit = max(_GATHERED, 1)
 
@@ -344,8 +322,8 @@ def _gathered(
         for parts, column in zip(waiting, numbers.T, strict=True):
             parts.append(column)
         if sum(part.size for part in waiting[0]) >= limit:
-            limit = max(_GATHERED, held[0][0].size)  # merging costs what is held
+            limit = max(_GATHERED, columns[0][0].size)  # merging costs as much as is stored
             merge()
     merge()
-    for points, counts in held:
+    for points, counts in columns:
         yield RankedColumn.of(points, counts)

@@ -1,9 +1,8 @@
 """Rows picked at random: noisy samples of rows, and (not recommended) the rows themselves.
 
-What is released: a fixed, public number of points, each a row under noise (`NoisySample`, pure
-epsilon-DP by amplification), or as it is (`PublishedRows`, (0, delta)-DP, where a row that is
-picked has no privacy at all). Which rows were picked is secret, and the order of the output says
-nothing of it. Proofs: samples.md.
+Released: a fixed, public number of points in random order, each a row under noise (`NoisySample`,
+pure epsilon-DP by amplification), or as it is (`PublishedRows`, (0, delta)-DP: a published row has
+no privacy at all). Which rows were picked is secret. Proofs: samples.md.
 
 References
 ----------
@@ -47,36 +46,28 @@ RATE_BITS = 32  # a row is in the Poisson sample if a word of so many bits is be
 
 
 def amplified_epsilon(epsilon: Fraction, ratio: Fraction) -> Fraction:
-    """Return log(1 + (exp(epsilon) - 1) * ratio), rounded down, for ratio >= 1: n/b, or 1/rate.
+    """Return log(1 + (exp(epsilon) - 1) * ratio), rounded down, for ratio r >= 1: n/b, or 1/rate.
 
-    It is epsilon + g with g = log(r - (r - 1) exp(-epsilon)) in [0, log r]. A float proposes g, and
-    integers decide: exp(-g) (r - (r - 1) exp(-epsilon)) >= 1, where the first factor is bounded
-    from below and exp(-epsilon) from above (`exp_bracket`). However large epsilon, nothing
-    overflows; where exp(-epsilon) < 2**-192 its upper bound is 2**-192.
+    It is epsilon + g, g = log(r - (r - 1) exp(-epsilon)). A float proposes g, and integers decide
+    exp(-g) (r - (r - 1) exp(-epsilon)) >= 1 with brackets of both exponentials. No epsilon is too
+    large: an exp(-epsilon) below 2**-192 counts as 2**-192.
     """
     if ratio < 1:
         raise ValueError("ratio must be at least 1")
     bits = 192
-    one = 1 << bits
-    inside = ratio - (ratio - 1) * Fraction(exp_bracket(epsilon, bits)[1], one)
+    inside = ratio - (ratio - 1) * Fraction(exp_bracket(epsilon, bits)[1], 1 << bits)
     guess = math.log1p(-float(ratio - 1) * math.expm1(-float(epsilon)))
     margin = 2.0**-40
     while True:
         gain = Fraction(max(guess * (1 - margin), 0.0))
         # Terminates: margin doubles up to 1, and a gain of 0 holds because inside >= 1.
-        if Fraction(exp_bracket(gain, bits)[0], one) * inside >= 1:
+        if Fraction(exp_bracket(gain, bits)[0], 1 << bits) * inside >= 1:
             return epsilon + gain
         margin = min(2 * margin, 1.0)
 
 
 def public_rate(rate: float | Fraction | None) -> Fraction:
-    """Return the rate of a Poisson sample as a multiple of 2**-32, rounded down: fewer rows.
-
-    Raises
-    ------
-    ValueError
-        If it is not in (0, 1], or rounds to 0.
-    """
+    """Return the rate of a Poisson sample as a multiple of 2**-32, rounded down: fewer rows."""
     if rate is None:
         raise ValueError(
             "rate must be given under 'add_or_remove_one': a public number in (0, 1], with which "
@@ -91,8 +82,8 @@ def public_rate(rate: float | Fraction | None) -> Fraction:
 def draw_without_replacement(n: int, size: int, entropy: samplers.Entropy | None) -> Positions:
     """Return `size` of the positions 0 .. n - 1 in uniformly random order, exactly.
 
-    The first steps of a Fisher-Yates shuffle: step i takes what stands at a uniform place of the
-    n - i left. Only the places that were touched are kept, so memory does not grow with n.
+    The first steps of a Fisher-Yates shuffle; only the swapped places are stored, so memory does
+    not grow with n.
     """
     moved: dict[int, int] = {}
     chosen = np.empty(size, dtype=np.int64)
@@ -104,7 +95,7 @@ def draw_without_replacement(n: int, size: int, entropy: samplers.Entropy | None
 
 
 def draw_poisson(n: int, rate: Fraction, entropy: samplers.Entropy | None) -> Positions:
-    """Return the positions, ascending, that n independent trials of this rate pick, exactly."""
+    """Return the ascending positions that n independent trials of this rate pick, exactly."""
     threshold = np.uint64(int(rate * 2**RATE_BITS))
     source = samplers.OSEntropy() if entropy is None else entropy
     step = 2**16
@@ -116,10 +107,7 @@ def draw_poisson(n: int, rate: Fraction, entropy: samplers.Entropy | None) -> Po
 
 
 def draw_padded(n: int, rate: Fraction, size: int, entropy: samplers.Entropy | None) -> Positions:
-    """Return exactly `size` positions in random order from a Poisson sample; -1 stands for a dummy.
-
-    A uniformly random part of the sample if it is larger, dummies too if it is smaller.
-    """
+    """Return `size` positions in random order from a Poisson sample, filled up with dummies, -1."""
     sample = draw_poisson(n, rate, entropy)
     if sample.size >= size:
         return sample[draw_without_replacement(sample.size, size, entropy)]
@@ -127,8 +115,8 @@ def draw_padded(n: int, rate: Fraction, size: int, entropy: samplers.Entropy | N
     return padded[draw_without_replacement(size, size, entropy)]
 
 
-def _left_over(a: NDArray, b: NDArray) -> tuple[list[tuple], list[tuple]]:
-    """Return the rows of each table that the other has not, with multiplicity, sorted."""
+def _differing(a: NDArray, b: NDArray) -> tuple[list[tuple], list[tuple]]:
+    """Return the rows of each table that the other does not have, with multiplicity, sorted."""
     first, second = Counter(map(tuple, a[0])), Counter(map(tuple, b[0]))
     return sorted((first - second).elements()), sorted((second - first).elements())
 
@@ -136,30 +124,26 @@ def _left_over(a: NDArray, b: NDArray) -> tuple[list[tuple], list[tuple]]:
 def moved_by(diameter: int) -> Callable[[NDArray, NDArray], float]:
     """Return the distance of two tables of integer rows in a box of this diameter.
 
-    Rows that both tables hold cancel. Tables of one length: the sum of the L2 distances of the
-    others, paired in order (a chain of replacements). Other lengths: their number times the
-    diameter (a chain of additions and removals).
+    Tables of one length: the sum of the L2 distances of differing rows, paired in order (a chain of
+    replacements). Other lengths: the number of differing rows times the diameter (a chain of
+    additions and removals).
     """
 
     def distance(a: NDArray, b: NDArray) -> float:
-        left, right = _left_over(a, b)
-        if len(left) != len(right):
-            return float((len(left) + len(right)) * diameter)
+        first, second = _differing(a, b)
+        if len(first) != len(second):
+            return float((len(first) + len(second)) * diameter)
         return math.fsum(
             math.sqrt(sum((int(u) - int(v)) ** 2 for u, v in zip(p, q, strict=True)))
-            for p, q in zip(left, right, strict=True)
+            for p, q in zip(first, second, strict=True)
         )
 
     return distance
 
 
-def rows_changed(a: NDArray, b: NDArray) -> float:
-    """Return how many rows of two tables differ: the least number of rows to replace or add.
-
-    It says nothing of how much a publication shows: a row that is published has no privacy.
-    """
-    left, right = _left_over(a, b)
-    return float(max(len(left), len(right)))
+def _rows_changed(a: NDArray, b: NDArray) -> float:
+    """Return the least number of rows to replace or add, which says nothing of what is shown."""
+    return float(max(map(len, _differing(a, b))))
 
 
 def _sampler(
@@ -178,10 +162,7 @@ def _sampler(
 
 
 def _in_transcript(table: Callable[[], NDArray]) -> NDArray:
-    """Return the table in an array of one object: the number of rows may be private.
-
-    Without a transcript nothing is built.
-    """
+    """Return the table, if there is a transcript, in an array of one object: n may be private."""
     holder = np.empty(1, dtype=object)
     if current_transcript() is not None:
         holder[0] = table()
@@ -190,21 +171,13 @@ def _in_transcript(table: Callable[[], NDArray]) -> NDArray:
 
 def _mapped(rows: Rows, view: Box, positions: Positions) -> NDArray[np.int64]:
     """Return the images of rows in a box as integers; position -1 is the centre."""
-    mapped = np.zeros((positions.size, view.n_dims), dtype=np.int64)
-    _each_block(rows, positions, mapped, lambda block: view.map(block).astype(np.int64))
-    return mapped
+    centers = np.zeros((positions.size, view.n_dims), dtype=np.int64)
+    return _filled(rows, positions, centers, lambda block: view.map(block).astype(np.int64))
 
 
-def _gathered(rows: Rows, positions: Positions, filler: Floats) -> Floats:
-    """Return rows as they are; position -1 is the filler."""
-    table = np.tile(filler, (positions.size, 1))
-    _each_block(rows, positions, table, lambda block: block)
-    return table
-
-
-def _each_block(
+def _filled(
     rows: Rows, positions: Positions, out: NDArray, image: Callable[[Floats], NDArray]
-) -> None:
+) -> NDArray:
     """Write the images of the rows at `positions` (any order, -1 for none) into `out`."""
     order = np.argsort(positions, kind="stable")
     ascending = positions[order]
@@ -214,21 +187,21 @@ def _each_block(
             if a < b:
                 block = rows.chunk(start, stop)[ascending[a:b] - start]
                 out[order[a:b]] = image(block)
+    return out
 
 
 @reviewed
 @dataclass(frozen=True, eq=False)
 class NoisySample(Measurement):
-    """`size` randomly picked rows, clipped to a box, under K-norm noise each.
+    """`size` randomly picked rows in random order, clipped to a box, under K-norm noise each.
 
-    R: `size` of the n rows without replacement (all of them where size > n; n is public).
-    A: each row with probability `rate`, then exactly `size` points: a random part of the
-    sample if it is larger, the box's centre, noised like a row, if it is smaller; so their
-    number never follows n. In random order.
+    R: `size` of the n rows without replacement (all n if size > n). A: each row with probability
+    `rate`, then exactly `size` points: a random part of a larger sample; of a smaller one all rows
+    and the box's centre, noised like a row.
 
-    Guarantee: epsilon-DP for the share's pure epsilon. Each point has noise for the diameter
-    of the box at epsilon' = log(1 + (exp(epsilon) - 1) n / size) (R), with 1 / rate for
-    n / size (A), rounded down. In one dimension K-norm noise is Laplace noise.
+    Guarantee: epsilon-DP for the share's pure epsilon. Each point has noise for the diameter of the
+    box at epsilon' = log(1 + (exp(epsilon) - 1) n / size) (R), with 1 / rate for n / size (A),
+    rounded down.
 
     Parameters
     ----------
@@ -247,7 +220,7 @@ class NoisySample(Measurement):
     Raises
     ------
     ValueError
-        If size or rate is out of range; nothing has been taken from the allowance.
+        If size or rate is out of range, before anything is taken from the allowance.
     """
 
     name: ClassVar[str] = "noisy sample"
@@ -256,10 +229,10 @@ class NoisySample(Measurement):
     rate: float | Fraction | None = None
 
     def measure(self, table: PrivateTable, meter: Meter, share: Share, name: str) -> Release:
-        view, size, rate = self.view, self.size, self.rate
-        n, size, ratio, positions = _sampler(table, meter, size, rate)
+        view = self.view
+        n, size, ratio, positions = _sampler(table, meter, self.size, self.rate)
         fraction, epsilon = meter.take(share, name)
-        diameter = max(1, 2 * view.norm)  # so that the noise of a box without width has a scale
+        diameter = max(1, 2 * view.norm)  # at least 1: the noise needs a scale
         scale = diameter / amplified_epsilon(epsilon, ratio)
 
         def draw() -> NDArray:
@@ -268,10 +241,8 @@ class NoisySample(Measurement):
             return mapped + noise  # noise beyond int64 comes as Python integers
 
         unit = float(view.grid.max())
-        everything = _in_transcript(lambda: _mapped(table.rows, view, np.arange(n)))
-        noisy = meter.release(
-            name, everything, diameter, moved_by(diameter), draw, (size, view.n_dims)
-        )
+        exact = _in_transcript(lambda: _mapped(table.rows, view, np.arange(n)))
+        noisy = meter.release(name, exact, diameter, moved_by(diameter), draw, (size, view.n_dims))
         meter.record(
             name, "K-norm, row by row", "L2", diameter * unit, float(scale) * unit, fraction
         )
@@ -285,13 +256,12 @@ class NoisySample(Measurement):
 class PublishedRows(Measurement):
     """Publish `size` randomly picked private rows as they are; do not use it.
 
-    Why not: whoever is picked has no privacy whatever, and at any n some are.
+    Whoever is picked has no privacy whatever, and at any n some are. R: `size` of the n rows
+    without replacement. A: each row with probability `rate`, cut or filled with dummies to exactly
+    `size`. In random order.
 
-    R: `size` of the n rows without replacement. A: each row with probability `rate`, cut or
-    filled with dummies to exactly `size`. In random order.
-
-    Guarantee: (0, p)-DP with p = size / n (R), rate (A), and no better: p is exact. It must not
-    exceed the session's `separate_delta`.
+    Guarantee: (0, p)-DP with p = size / n (R), rate (A), and no better. p must not exceed the
+    session's `separate_delta`, and a session publishes once.
 
     Parameters
     ----------
@@ -320,46 +290,18 @@ class PublishedRows(Measurement):
     dummy: Any = 0.0
 
     def measure(self, table: PrivateTable, meter: Meter, share: Share, name: str) -> Floats:
-        size, rate, dummy = self.size, self.rate, self.dummy
-        n, size, ratio, positions = _sampler(table, meter, size, rate)
-        filler = np.broadcast_to(np.asarray(dummy, dtype=np.float64), (table.n_features,))
-        shown = publish_rows(
-            meter,
-            name,
-            _in_transcript(lambda: _gathered(table.rows, np.arange(n), filler)),
-            rows_changed,
-            lambda: _gathered(table.rows, positions(), filler),
-            (size, table.n_features),
-            1 / ratio,
-        )
+        n, size, ratio, positions = _sampler(table, meter, self.size, self.rate)
+        filler = np.broadcast_to(np.asarray(self.dummy, dtype=np.float64), (table.n_features,))
+
+        def gathered(positions: Positions) -> Floats:
+            fillers = np.tile(filler, (positions.size, 1))
+            return _filled(table.rows, positions, fillers, lambda block: block)
+
+        exact = _in_transcript(lambda: gathered(np.arange(n)))
+        # Refused beyond `separate_delta`, and a second time.
+        meter.take_separate_delta(1 / ratio, name)
+        shape = (size, table.n_features)
+        shown = meter.release(name, exact, 1.0, _rows_changed, lambda: gathered(positions()), shape)
+        delta = round_up(1 / ratio)
+        meter.record(name, "raw rows published", "none", math.inf, 0.0, Fraction(0), delta=delta)
         return released(shown, 0.0).value
-
-
-def publish_rows(
-    meter: Meter,
-    name: str,
-    exact: NDArray,
-    distance: Callable[[NDArray, NDArray], float],
-    make: Callable[[], NDArray],
-    shape: tuple[int, ...],
-    probability: Fraction,
-) -> NDArray:
-    """Publish rows as they are. No noise, no differential privacy for those that are shown.
-
-    Guarantee: (0, probability)-DP if a row that differs between neighbours is among those shown
-    with at most this probability and what is shown otherwise does not depend on it; it is
-    refused beyond `separate_delta`, and a second time.
-
-    Parameters
-    ----------
-    exact, distance
-        For the transcript: the distance counts rows that differ, and neighbours differ in one.
-    make : callable
-        Draws and returns what is published.
-    probability : Fraction
-    """
-    meter.take_separate_delta(probability, name)
-    shown = meter.release(name, exact, 1.0, distance, make, shape)
-    delta = round_up(probability)
-    meter.record(name, "raw rows published", "none", math.inf, 0.0, Fraction(0), delta=delta)
-    return shown

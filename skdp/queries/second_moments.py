@@ -1,10 +1,9 @@
 """The second moment ("Gram matrix") of clipped rows, and the symmetric noise that it gets.
 
 Released: the sum of (x - c)(x - c)' over the rows, with their sum and number, as one matrix.
-
-Guarantee: exact integers whose change for one row is bounded in Frobenius norm (Gaussian noise), in
-nuclear norm (symmetrised Wishart noise) and in L1 on the upper triangle (discrete Laplace noise).
-Proofs: second_moments.md.
+Guarantee: exact integers; one row's change is bounded in Frobenius norm (Gaussian noise), nuclear
+norm (symmetrised Wishart noise) and L1 on the upper triangle (discrete Laplace noise). Proofs:
+second_moments.md.
 """
 
 from __future__ import annotations
@@ -53,15 +52,14 @@ _GRAM_BITS = 24  # of integers whose products are added up over few rows; longer
 def exact_gram(rows: Rows, view: View) -> tuple[NDArray, NDArray, int]:
     """Return (sum of q q', sum of q, n), exactly, as Python integers.
 
-    Products are BLAS on integers. That of r rows of integers up to 2**b is at most r 2**(2b), which
-    must be at most 2**53: 2**16 rows up to 18 bits, fewer up to 24. Longer ones are split, q =
-    2**15 high + low with |high| <= 2**16 and 0 <= low < 2**15, and three products are added up.
+    BLAS multiplies integers exactly while the sum over r rows of b bits, r 2**(2b), is at most
+    2**53. Integers of more than 24 bits are split: q = 2**15 high + low.
     """
     d = view.n_dims
     bits = int(view.half.max(initial=0.0)).bit_length()
     long = bits > _GRAM_BITS
     # Products of so many rows are exact in float64, and in int64.
-    batch, most = (2 ** min(max(room - 2 * bits, 0), 16) for room in (53, 62))
+    float_rows, int_rows = (2 ** min(max(room - 2 * bits, 0), 16) for room in (53, 62))
     dtype = total_dtype(rows, 2**32 if long else 4**bits)
 
     def add(chunk: Floats, totals: list[NDArray]) -> None:
@@ -74,12 +72,12 @@ def exact_gram(rows: Rows, view: View) -> tuple[NDArray, NDArray, int]:
             for k, (a, b) in enumerate(((high, high), (high, q), (q, q))):
                 totals[1][k] += as_total(a.T @ b, dtype)
             return
-        for start in range(0, len(q), most):
-            part = q[start : start + most]
-            whole = len(part) - len(part) % batch if len(part) > batch else 0
-            total = (part[whole:].T @ part[whole:]).astype(np.int64)
-            if whole:
-                stack = part[:whole].reshape(-1, batch, d)
+        for start in range(0, len(q), int_rows):
+            part = q[start : start + int_rows]
+            stacked = len(part) - len(part) % float_rows if len(part) > float_rows else 0
+            total = (part[stacked:].T @ part[stacked:]).astype(np.int64)
+            if stacked:
+                stack = part[:stacked].reshape(-1, float_rows, d)
                 total += (stack.transpose(0, 2, 1) @ stack).astype(np.int64).sum(axis=0)
             totals[1][0] += total.astype(dtype)
 
@@ -98,11 +96,7 @@ def exact_gram(rows: Rows, view: View) -> tuple[NDArray, NDArray, int]:
 def gram_sensitivity(norm: int, tau: int, n_dims: int, adjacency: str, geometry: str) -> int:
     """Return the sensitivity of the Gram matrix of z = (q, tau), ||q|| <= norm, in steps squared.
 
-    With gamma**2 = norm**2 + tau**2 and tau <= norm. A: the change is zz', whose Frobenius and
-    nuclear norms are gamma**2 and whose upper triangle has L1 norm at most (D+1)/2 gamma**2 in D
-    dimensions. R: zz' - vv' (the n entry cancels): Frobenius sqrt(2) gamma**2, nuclear
-    2 gamma**2 (both at z orthogonal to v), upper triangle sqrt(D**2/2 + 3 D/2) gamma**2, with
-    tau > 0 sqrt(D**2/2 + 3 D/2 - 2) gamma**2. Proofs: second_moments.md.
+    The table of second_moments.md, for one of "frobenius", "nuclear" and "upper_l1".
     """
     if tau > norm:
         raise ValueError("tau must not exceed the norm bound")
@@ -154,22 +148,13 @@ def symmetric_noise(
     *,
     unit: float = 1.0,
 ) -> tuple[NDArray, float]:
-    """Release a symmetric integer matrix.
+    """Release a symmetric integer matrix; also return the deviation off the diagonal, in steps.
 
-    ``noise="gaussian"``: isotropic in Frobenius norm (off-diagonal entries have half the
-    variance of diagonal ones). ``"wishart"``: W1 - W2 with W_i ~ Wishart_D(D + 1, c I),
-    c = nuclear sensitivity / (2 epsilon). ``"laplace"``: independent on the upper triangle.
+    * `"gaussian"`: isotropic in Frobenius norm (half the variance off the diagonal);
+    * `"wishart"`: W1 - W2, W_i ~ Wishart_D(D + 1, c I), c = nuclear sensitivity / (2 epsilon);
+    * `"laplace"`: independent on the upper triangle.
 
-    Parameters
-    ----------
-    sensitivity : callable
-        From the name of a geometry to the sensitivity in it.
-
-    Returns
-    -------
-    released : ndarray of int, symmetric
-    std : float
-        Of an off-diagonal entry, in steps.
+    `sensitivity` maps the name of a geometry to the sensitivity in it.
     """
     if noise not in ("gaussian", "wishart", "laplace"):
         raise ValueError(f"noise must be 'gaussian', 'wishart' or 'laplace', got {noise!r}")
@@ -177,7 +162,7 @@ def symmetric_noise(
         raise PrivacyLeakError("Gaussian noise in a session that promises delta = 0")
     fraction, epsilon = meter.take(share, name)
     dims = len(exact)
-    # The same noise is on both sides of the diagonal: what differs there would be shown exactly.
+    # Both sides of the diagonal get the same noise: a difference between them would be shown.
     upper = np.triu_indices(dims)
     exact = _symmetric(exact[upper], upper, dims)
     # Rounding moves an entry of a difference by less than one step: norms of such a matrix.
@@ -189,90 +174,46 @@ def symmetric_noise(
     bits = coarse_bits(sensitivity(geometry), meter.level(fraction), dims + 1.0)
     size = after_shortening(sensitivity(geometry), bits, moved)
     short, unit = shortened(exact, bits), unit * 2.0**bits
+    scale: float | Fraction
     if noise == "gaussian":
-        released, std = _isotropic(meter, name, short, size, fraction, unit)
+        scale = sigma_up(size, meter.level(fraction))
+        std = scale * math.sqrt(0.5)
+        sigmas = np.full((dims, dims), std * (1 + 2**-50))
+        np.fill_diagonal(sigmas, scale)
+
+        def draw() -> NDArray:
+            drawn = samplers.rounded_gaussian(sigmas[upper], upper[0].shape, entropy=meter.entropy)
+            return _symmetric(drawn, upper, dims)
+
+        mechanism, norm, distance = "rounded isotropic Gaussian", "Frobenius", l2
     elif noise == "wishart":
-        released, std = _wishart(meter, name, short, size, epsilon, fraction, unit)
+        scale = size / (2 * epsilon)
+        std = float(scale) * math.sqrt(2 * (dims + 1))
+
+        def draw() -> NDArray:
+            return symmetrized_wishart(dims, scale, entropy=meter.entropy)
+
+        mechanism, norm, distance = "symmetrised Wishart", "nuclear", nuclear
     else:
-        released, std = _triangle(meter, name, short, size, epsilon, fraction, unit)
+        scale = size / epsilon
+        std = laplace_std(float(scale))
+
+        def draw() -> NDArray:
+            drawn = samplers.discrete_laplace(scale, upper[0].shape, entropy=meter.entropy)
+            return _symmetric(np.asarray(drawn), upper, dims)
+
+        mechanism, norm, distance = "discrete Laplace", "upper-triangle L1", upper_l1
+    released = meter.add_noise(name, short, size, distance, draw)
+    meter.record(name, mechanism, norm, size * unit, float(scale) * unit, fraction)
     return lengthened(released, bits), std * 2.0**bits
-
-
-def _isotropic(
-    meter: Meter, name: str, exact: NDArray, size: int, share: Fraction, unit: float
-) -> tuple[NDArray, float]:
-    """Release a symmetric matrix with Gaussian noise that is isotropic in Frobenius norm."""
-    dims = len(exact)
-    upper = np.triu_indices(dims)
-    sigma = sigma_up(size, meter.level(share))
-    sigmas = np.full((dims, dims), sigma * math.sqrt(0.5) * (1 + 2**-50))
-    np.fill_diagonal(sigmas, sigma)
-
-    def draw() -> NDArray:
-        drawn = samplers.rounded_gaussian(sigmas[upper], upper[0].shape, entropy=meter.entropy)
-        return _symmetric(drawn, upper, dims)
-
-    released = meter.add_noise(name, exact, size, l2, draw)
-    what = "rounded isotropic Gaussian"
-    meter.record(name, what, "Frobenius", size * unit, sigma * unit, share)
-    return released, sigma * math.sqrt(0.5)
-
-
-def _wishart(
-    meter: Meter,
-    name: str,
-    exact: NDArray,
-    size: int,
-    epsilon: Fraction,
-    share: Fraction,
-    unit: float,
-) -> tuple[NDArray, float]:
-    """Release a symmetric matrix under the difference of two Wishart matrices."""
-    dims = len(exact)
-    scale = size / (2 * epsilon)
-    released = meter.add_noise(
-        name, exact, size, nuclear,
-        lambda: symmetrized_wishart(dims, scale, entropy=meter.entropy),
-    )  # fmt: skip
-    what = "symmetrised Wishart"
-    meter.record(name, what, "nuclear", size * unit, float(scale) * unit, share)
-    return released, float(scale) * math.sqrt(2 * (dims + 1))
-
-
-def _triangle(
-    meter: Meter,
-    name: str,
-    exact: NDArray,
-    size: int,
-    epsilon: Fraction,
-    share: Fraction,
-    unit: float,
-) -> tuple[NDArray, float]:
-    """Release a symmetric matrix with Laplace noise on its upper triangle."""
-    dims = len(exact)
-    scale = size / epsilon
-    upper = np.triu_indices(dims)
-
-    def draw() -> NDArray:
-        drawn = samplers.discrete_laplace(scale, upper[0].shape, entropy=meter.entropy)
-        return _symmetric(np.asarray(drawn), upper, dims)
-
-    released = meter.add_noise(name, exact, size, upper_l1, draw)
-    what = "discrete Laplace"
-    meter.record(name, what, "upper-triangle L1", size * unit, float(scale) * unit, share)
-    return released, laplace_std(float(scale))
 
 
 @reviewed
 @dataclass(frozen=True)
 class Symmetric:
-    """A symmetric matrix gets symmetric noise, of the kind that is named.
+    """Bounds on three norms of a change, in steps squared; symmetric noise of the kind `noise`.
 
-    Attributes
-    ----------
-    frobenius, nuclear, upper_l1 : int
-        Bounds on these norms of a change, in steps squared; the last of its upper triangle.
-    noise : {"gaussian", "wishart", "laplace"}
+    `upper_l1` is the L1 norm of the upper triangle.
     """
 
     frobenius: int
@@ -297,12 +238,8 @@ class Symmetric:
         self, meter: Meter, name: str, exact: NDArray, share: Share, unit: float
     ) -> tuple[NDArray, float]:
         """Return the matrix with the noise that is named, and its deviation off the diagonal."""
-        bounds = {
-            "frobenius": self.frobenius,
-            "nuclear": self.nuclear,
-            "upper_l1": self.upper_l1,
-        }
-        return symmetric_noise(meter, name, exact, bounds.__getitem__, share, self.noise, unit=unit)
+        bound = self.__getattribute__
+        return symmetric_noise(meter, name, exact, bound, share, self.noise, unit=unit)
 
 
 # --- the query ----------------------------------------------------------------------------------
@@ -319,13 +256,11 @@ class GramRelease:
     total : ndarray of shape (d,)
         Noisy sum of x - c.
     n : float
-        Exact number of rows under replace-one, noisy otherwise; at least 1.
-    std, diagonal_std : float
-        Standard deviation of an off-diagonal entry of ``second_moment``, and of a diagonal one.
-    total_std, n_std : float
-        The same of an entry of ``total`` and of ``n``.
-    noise : str
-        ``"gaussian"``, ``"wishart"`` or ``"laplace"``.
+        Number of rows: exact under replace-one, else noisy and at least 1.
+    std, diagonal_std, total_std, n_std : float
+        Standard deviations of an off-diagonal entry, a diagonal entry, an entry of `total`, and
+        `n`.
+    noise : {"gaussian", "wishart", "laplace"}
     """
 
     second_moment: Floats
@@ -341,8 +276,8 @@ class GramRelease:
 def gram_bits(view: Ball | ScaledBox, terms: Terms, noise: str) -> int:
     """Return how many bits a bound of `SecondMoment` has: rounding is below a tenth of the noise.
 
-    Half a step in a row moves a mean product by one step of the bound at most. A public number:
-    where the number of rows is private, as many as n epsilon = 10**8 needs.
+    Half a step in a row moves a mean product by at most one step of the bound. A public number:
+    with a private number of rows, enough for n epsilon = 10**8.
     """
     if terms.n_rows is None:
         return NORM_BITS
@@ -358,15 +293,14 @@ def gram_bits(view: Ball | ScaledBox, terms: Terms, noise: str) -> int:
 class SecondMoment(Query):
     """The second moment of x - c with the sum and the count, as one matrix.
 
-    The rows are augmented: z = (x - c, t) with t = tau * radius, so sum zz' holds the second
-    moment, t sum(x - c) and n t**2. Guarantee: the exact sensitivities of
-    `gram_sensitivity`. The answer is a `GramRelease`.
+    With z = (x - c, t), t = tau * radius, the sum of zz' holds the second moment, t sum(x - c) and
+    n t**2. Guarantee: the sensitivities of `gram_sensitivity`. The answer is a `GramRelease`.
 
     Attributes
     ----------
     view : Ball or ScaledBox
     tau : float
-        In (0, 1]. Small values cost little noise and measure the mean less well.
+        In (0, 1]. Small values add little noise and measure the mean less well.
     noise : {"auto", "gaussian", "wishart", "laplace"}
         ``"auto"``: Gaussian in a Gaussian session, else Wishart.
     """
@@ -416,7 +350,7 @@ class SecondMoment(Query):
         total = matrix[:d, d] / t * step
         moment.setflags(write=False)
         total.setflags(write=False)
-        diagonal = {"gaussian": math.sqrt(2), "wishart": math.sqrt(2), "laplace": 1.0}[self.noise]
+        diagonal = 1.0 if self.noise == "laplace" else math.sqrt(2)
         return GramRelease(
             second_moment=moment,
             total=total,

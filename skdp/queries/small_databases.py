@@ -1,14 +1,14 @@
 """Small tables that answer public queries like the private one: the exponential mechanism.
 
-What is released: a table of `size` = m points, chosen among all tables of m points on public cells
-(or a public list of such tables) with probability proportional to exp(-eta score). The score is
-the largest error of a query, in rows and rounded up: max over f of ceil(|F(x) - n f(z)|), for the
-sum F(x) of f over the n private rows and its mean f(z) over the m points. Distributions are exact:
-all tables are scored, or, for the queries "at most this" of one ordered column, they are counted as
-lattice paths (`skdp.queries.threshold_lattice`).
+Released: a table z of `size` = m points, chosen among all tables of m points on public cells (or a
+public list of them) with probability proportional to exp(-eta score). The score is the largest
+error of a query, in rows and rounded up: max over f of ceil(|F(x) - n f(z)|), F(x) the sum of f
+over the n private rows, f(z) its mean over the m points. Distributions are exact: all tables are
+scored, or, for thresholds of one ordered column, counted as lattice paths
+(`skdp.queries.threshold_lattice`).
 
-Guarantee: the score has sensitivity 1 whether a row is replaced, or added or removed, whatever the
-number of queries. Proofs: small_databases.md.
+Guarantee: the score has sensitivity 1 under both relations, whatever the number of queries. Proofs:
+small_databases.md.
 
 References
 ----------
@@ -20,10 +20,10 @@ algorithm 4 (SmallDB).
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass
 from fractions import Fraction
-from typing import TYPE_CHECKING, Any, ClassVar, Protocol
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -56,12 +56,12 @@ __all__ = [
 
 Ints = NDArray[np.int64]
 
-MAX_SMALL_TABLES = 2 * 10**7  # that are scored one by one
+MAX_SMALL_TABLES = 2 * 10**7  # scored one by one
 _LARGEST_WORK = 2 * 10**10  # queries times points times tables: some minutes
-_LARGEST_MATRIX = 2**27  # bytes of all queries' coefficients on all cells that are kept
-_BLOCK_VALUES = 2**20  # tables times queries that are scored at once: 8 MB
-_LARGEST_LATTICE = 10**7  # see check_threshold_tables
-_LARGEST_PATH = 1000  # points; a path's numbers of ways take up to some hundred MB then
+_LARGEST_MATRIX = 2**27  # bytes of the coefficients of all queries on all cells
+_BLOCK_VALUES = 2**20  # tables times queries scored at once: 8 MB
+_LARGEST_LATTICE = 10**7  # additions a level, about
+_LARGEST_PATH = 1000  # points: the numbers of ways of a path then take some hundred MB
 _MECHANISM = "exponential mechanism over tables"
 
 
@@ -76,12 +76,12 @@ def check_small_tables(
     Parameters
     ----------
     n_cells : int
-        Of the domain.
+        Cells of the domain.
     size : int
         Points of a table.
     n_queries : int
     n_tables : int, default=None
-        Of a public list; None for all tables.
+        Length of a public list; None for all tables.
 
     Raises
     ------
@@ -91,11 +91,11 @@ def check_small_tables(
     # The logarithm first: the number may have more digits than there is memory.
     digits = 0.0
     if n_tables is None:
-        if n_cells.bit_length() > 900:  # beyond floats; then points hardly ever share a cell
-            digits = (size * math.log(n_cells) - math.lgamma(size + 1)) / math.log(10)
+        if n_cells.bit_length() > 900:  # beyond floats; points hardly ever share a cell
+            log = size * math.log(n_cells) - math.lgamma(size + 1)
         else:
-            logs = math.lgamma(n_cells + size), math.lgamma(size + 1), math.lgamma(n_cells)
-            digits = (logs[0] - logs[1] - logs[2]) / math.log(10)
+            log = math.lgamma(n_cells + size) - math.lgamma(size + 1) - math.lgamma(n_cells)
+        digits = log / math.log(10)
     large = digits > 15
     among = 10**15 if large else n_multisets(n_cells, size) if n_tables is None else n_tables
     many = f"about 10**{digits:.0f}" if large else f"{among:,}"
@@ -117,9 +117,6 @@ def check_small_tables(
 def check_threshold_tables(n_cells: int, size: int) -> None:
     """Refuse lattice paths that would take many minutes on some table, by their public sizes.
 
-    A level costs at most about (size + 1) min(n_cells, (size + 1)**2) additions of integers, and
-    there are up to a hundred or two. Large tables are far below that.
-
     Raises
     ------
     ValueError
@@ -136,6 +133,8 @@ def check_threshold_tables(n_cells: int, size: int) -> None:
 
 def largest_threshold_size(n_cells: int) -> int:
     """Return the largest size that `check_threshold_tables` lets pass on so many cells."""
+    # A level costs at most about (size + 1) min(n_cells, (size + 1)**2) additions of integers, and
+    # there are up to two hundred levels; large tables need far fewer.
     by_time = max(_LARGEST_LATTICE // n_cells, int(_LARGEST_LATTICE ** (1 / 3))) - 1
     return min(by_time, _LARGEST_PATH)
 
@@ -143,8 +142,8 @@ def largest_threshold_size(n_cells: int) -> int:
 def table_rate(level: float | Fraction, *, pure: bool) -> Fraction:
     """Return eta for a choice that may lose `level`: epsilon, or mu.
 
-    Score changes of sensitivity 1 have a range of 2. A choice of range 2 eta loses 2 eta, and is
-    mu-GDP for the mu of eta (core/PROOFS.md, "Bounded range").
+    Score changes range over 2, so the choice loses 2 eta, and is mu-GDP for the mu of eta
+    (core/PROOFS.md, "Bounded range").
     """
     if pure:
         return Fraction(level) / 2
@@ -152,31 +151,13 @@ def table_rate(level: float | Fraction, *, pure: bool) -> Fraction:
 
 
 def public_tables(n_cells: int, size: int, n_tables: int, seed: int) -> Ints:
-    """Return a public list of random tables: points uniform on the cells, by a public seed.
-
-    It depends on the arguments only, and never on rows.
-
-    Returns
-    -------
-    tables : ndarray of shape (n_tables, size)
-        Flat cells.
-    """
+    """Return a public list of random tables of flat cells, (n_tables, size), from a public seed."""
     key = repr(("tables", int(n_cells), int(size), int(n_tables), int(seed))).encode()
     rng = samplers.public_generator(key)
     return np.sort(rng.integers(n_cells, size=(n_tables, size)), axis=1)
 
 
 # --- all tables, numbered -----------------------------------------------------------------------
-
-
-class Tables(Protocol):
-    """A public list of tables."""
-
-    def __len__(self) -> int: ...
-
-    def cells(self, start: int, stop: int) -> Ints:
-        """Return the flat cells of tables start to stop, shape (stop - start, size)."""
-        ...
 
 
 class AllTables:
@@ -197,18 +178,18 @@ class AllTables:
         return self._n
 
     def cells(self, start: int, stop: int) -> Ints:
-        """Return the cells of tables start to stop, ascending in each."""
-        rest = np.arange(start, stop)
-        found = np.empty((rest.size, len(self._combs)), dtype=np.int64)
+        """Return the cells of tables start to stop - 1, ascending, (stop - start, size)."""
+        remaining = np.arange(start, stop)
+        cells = np.empty((remaining.size, len(self._combs)), dtype=np.int64)
         for i in range(len(self._combs) - 1, -1, -1):
-            place = np.searchsorted(self._combs[i], rest, side="right") - 1
-            rest -= self._combs[i][place]
-            found[:, i] = place - i
-        return found
+            place = np.searchsorted(self._combs[i], remaining, side="right") - 1
+            remaining -= self._combs[i][place]
+            cells[:, i] = place - i
+        return cells
 
 
 class ListedTables:
-    """A list of tables that the caller made from public knowledge or randomness."""
+    """A public list of tables."""
 
     def __init__(self, tables: ArrayLike, n_cells: int, size: int) -> None:
         array = np.asarray(tables)
@@ -223,7 +204,7 @@ class ListedTables:
         return len(self._tables)
 
     def cells(self, start: int, stop: int) -> Ints:
-        """Return the cells of tables start to stop."""
+        """Return the cells of tables start to stop - 1."""
         return self._tables[start:stop]
 
 
@@ -231,13 +212,7 @@ class ListedTables:
 
 
 class _Scorer:
-    """The scores of tables on a workload; made before the charge, it sees no row.
-
-    Parameters
-    ----------
-    workload : Workload
-    n_cells, size : int
-    """
+    """The scores of tables on a workload; it sees no row."""
 
     def __init__(self, workload: Workload, n_cells: int, size: int) -> None:
         self._workload, self._size = workload, size
@@ -247,8 +222,8 @@ class _Scorer:
             # One row a cell: the queries of a point lie side by side.
             self._matrix = np.empty((n_cells, workload.n_queries), dtype=kind)
             for start in range(0, n_cells, self.step):
-                some = np.arange(start, min(start + self.step, n_cells))
-                self._matrix[some] = self._by_groups(some[:, None])
+                block = np.arange(start, min(start + self.step, n_cells))
+                self._matrix[block] = self._by_groups(block[:, None])
 
     @property
     def step(self) -> int:
@@ -265,18 +240,18 @@ class _Scorer:
         return self._by_groups(cells)
 
     def _by_groups(self, cells: Ints) -> Ints:
-        """Return `sums` without a matrix on the whole domain: group by group."""
+        """Return `sums` without a matrix of the whole domain, group by group."""
         work, n = self._workload, len(cells)
         total = np.empty((n, work.n_queries), dtype=np.int64)
         # One column after the other in memory: each is read by itself.
         codes = np.array(np.unravel_index(cells.reshape(-1), work.sizes)).T
         for g, group in enumerate(work.groups):
             flat = flat_codes(codes, work.sizes, group.attributes).reshape(n, -1)
-            found = total[:, work.starts[g] : work.starts[g + 1]]
+            sums = total[:, work.starts[g] : work.starts[g + 1]]
             if isinstance(group, Weighted):
-                found[:] = sum(group.weights.T[points] for points in flat.T)
+                sums[:] = sum(group.weights.T[points] for points in flat.T)
             elif isinstance(group, Cells) and group.index is not None:
-                found[:] = sum(
+                sums[:] = sum(
                     (points[:, None] == group.index).astype(np.int64) for points in flat.T
                 )
             else:
@@ -288,35 +263,35 @@ class _Scorer:
                     counts = np.bincount(place, minlength=width * len(part)).reshape(-1, width)
                     if not isinstance(group, Cells):  # the answers of cells are their counts
                         counts = np.array([group.apply(table) for table in counts])
-                    found[start : start + step] = counts
-            found *= work.one // group.one
+                    sums[start : start + step] = counts
+            sums *= work.one // group.one
         return total
 
     def scores(self, cells: Ints, answers: NDArray, n: int) -> NDArray:
         """Return max over f of ceil(|F - n f(z)|), integers; answers in units of 1/one."""
-        m, one = self._size, self._workload.one
+        m, unit_steps = self._size, self._workload.one
         sums: NDArray = self.sums(cells)
-        if n * m * one >= 2**61:
+        if n * m * unit_steps >= 2**61:
             sums, answers = sums.astype(object), answers.astype(object)
         sums *= -n
         sums += m * answers
         worst = np.maximum(sums.max(axis=1), -sums.min(axis=1))
-        return -(-worst // (m * one))
+        return -(-worst // (m * unit_steps))
 
 
-def score_change(a: NDArray, b: NDArray, one: int) -> float:
+def score_change(a: NDArray, b: NDArray, unit_steps: int) -> float:
     """Return a bound on the change of any table's score between two tables of rows.
 
-    a, b: the number of rows times one, and every answer, in units of 1/one. f(z) may be anything
-    between 0 and 1, and |dF - f(z) dn| is largest at an end.
+    a, b: the number of rows and every answer, in units of 1/unit_steps. |dF - f(z) dn| is largest
+    where f(z) is 0 or 1.
     """
     change = np.asarray(a, dtype=object) - np.asarray(b, dtype=object)
     dn, moved = change[0], change[1:]
-    return float(max(max(abs(x), abs(x - dn)) for x in moved)) / one
+    return float(max(max(abs(x), abs(x - dn)) for x in moved)) / unit_steps
 
 
 def _choose(
-    tables: Tables,
+    tables: AllTables | ListedTables,
     score: Callable[[Ints], NDArray],
     step: int,
     eta: Fraction,
@@ -325,27 +300,20 @@ def _choose(
     """Return a table with probability proportional to exp(-eta score), exactly.
 
     One pass counts the tables of each score, by blocks; a score is drawn with these
-    multiplicities, then which of its tables; the block that has it is scored again.
+    multiplicities, then one of its tables, whose block is scored again.
     """
-
-    def blocks() -> Iterator[tuple[int, int]]:
-        for start in range(0, len(tables), step):
-            yield start, min(start + step, len(tables))
-
-    found = [np.unique(score(tables.cells(*span)), return_counts=True) for span in blocks()]
-    levels, where = np.unique(np.concatenate([one for one, _ in found]), return_inverse=True)
+    spans = [(i, min(i + step, len(tables))) for i in range(0, len(tables), step)]
+    blocks = [np.unique(score(tables.cells(*span)), return_counts=True) for span in spans]
+    levels, where = np.unique(np.concatenate([s for s, _ in blocks]), return_inverse=True)
     counts = np.zeros(levels.size, dtype=np.int64)
-    np.add.at(counts, where, np.concatenate([many for _, many in found]))
+    np.add.at(counts, where, np.concatenate([times for _, times in blocks]))
     chosen = samplers.exponential_mechanism(levels, eta, counts, entropy=entropy)
-    left = samplers.uniform_below(int(counts[chosen]), entropy=entropy)
-    for span, (scores, many) in zip(blocks(), found, strict=True):
-        here = int(many[scores == levels[chosen]].sum())
-        if left < here:
-            cells = tables.cells(*span)
-            which = np.flatnonzero(score(cells) == levels[chosen])[left]
-            return np.sort(cells[which])
-        left -= here
-    raise AssertionError("unreachable")
+    place = samplers.uniform_below(int(counts[chosen]), entropy=entropy)
+    in_block = np.array([times[scores == levels[chosen]].sum() for scores, times in blocks])
+    block = int(np.searchsorted(np.cumsum(in_block), place, side="right"))
+    cells = tables.cells(*spans[block])
+    which = np.flatnonzero(score(cells) == levels[chosen])[place - in_block[:block].sum()]
+    return np.sort(cells[which])
 
 
 # --- the measurements ---------------------------------------------------------------------------
@@ -364,8 +332,8 @@ class SmallTable(Measurement):
     workload : Workload
     size : int
     candidates : array-like of shape (n_candidates, size), default=None
-        A public list of tables (flat cells) to choose from; None for all tables. It must not depend
-        on rows; a table may be listed twice, and is as likely then as two.
+        A public list of tables (flat cells) to choose from; None for all tables. A table listed
+        twice is twice as likely.
 
     Returns
     -------
@@ -375,7 +343,7 @@ class SmallTable(Measurement):
     Raises
     ------
     ValueError
-        As `check_small_tables`; nothing has been taken from the allowance.
+        As `check_small_tables`, before anything is taken from the allowance.
     """
 
     name: ClassVar[str] = "small table"
@@ -387,7 +355,7 @@ class SmallTable(Measurement):
         workload, size = self.workload, self.size
         rows = coded_rows(table, workload.sizes)
         n_cells = math.prod(workload.sizes)
-        tables: Tables
+        tables: AllTables | ListedTables
         if self.candidates is None:
             check_small_tables(n_cells, size, workload.n_queries)
             tables = AllTables(n_cells, size)
@@ -398,10 +366,10 @@ class SmallTable(Measurement):
         answers = exact_answers(table, workload).answers
         n = rows._n
 
-        def draw(eta: Fraction) -> Ints:
-            def score(cells: Ints) -> NDArray:
-                return scorer.scores(cells, answers, n)
+        def score(cells: Ints) -> NDArray:
+            return scorer.scores(cells, answers, n)
 
+        def draw(eta: Fraction) -> Ints:
             return _choose(tables, score, scorer.step, eta, meter.entropy)
 
         exact = np.concatenate([np.array([n * workload.one], dtype=answers.dtype), answers])
@@ -415,9 +383,8 @@ class SmallTable(Measurement):
 class ThresholdTable(Measurement):
     """A table of `size` grid points whose distribution function is like a column's.
 
-    A value counts as the first grid point that is not below it, or as the last one: what is
-    compared is the number of rows at most each grid point. Guarantee: sensitivity 1 of the score
-    under both relations, eta = epsilon / 2.
+    A value counts as the first grid point that is not below it, or as the last one. Guarantee:
+    sensitivity 1 of the score under both relations, eta = epsilon / 2.
 
     Parameters
     ----------
@@ -429,12 +396,12 @@ class ThresholdTable(Measurement):
     Returns
     -------
     cells : ndarray of shape (size,)
-        Positions in the grid of the points, ascending.
+        Positions of the points in the grid, ascending.
 
     Raises
     ------
     ValueError
-        As `check_threshold_tables`; nothing has been taken from the allowance.
+        As `check_threshold_tables`, before anything is taken from the allowance.
     """
 
     name: ClassVar[str] = "threshold table"
@@ -446,9 +413,10 @@ class ThresholdTable(Measurement):
         grid, size = self.grid, self.size
         check_threshold_tables(grid.size, size)
         check_ascending(grid, "grid")
+        if not 0 <= self.column < table.n_features:
+            raise ValueError(f"column must be from 0 to {table.n_features - 1}, got {self.column}")
 
         def add(block: Floats, totals: list[NDArray]) -> None:
-            # Comparisons only: a value's cell is that value's own concern.
             cell = np.searchsorted(grid, block[:, self.column], side="left")
             totals[0] += np.bincount(np.minimum(cell, grid.size - 1), minlength=grid.size)
 
@@ -472,9 +440,9 @@ def _released_table(
     size: int,
     share: Share,
 ) -> Ints:
-    """Spend a share on one table, and write it down."""
+    """Take the share, draw a table, and record it."""
     fraction, epsilon = meter.take(share, name)
-    # In a Gaussian session `epsilon` is what its mu buys: see `table_rate`.
+    # In a Gaussian session `epsilon` is the pure epsilon of the share's mu: see `table_rate`.
     eta = epsilon / 2 if meter.mu is None else epsilon
     chosen = meter.release(name, exact, 1.0, distance, lambda: draw(eta), (size,))
     meter.record(name, _MECHANISM, "rows", 1.0, float(1 / eta), fraction)

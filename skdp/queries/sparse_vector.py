@@ -1,11 +1,10 @@
 """The sparse vector technique: many comparisons with a threshold, of which few may be positive.
 
-Released: for each query, one bit that says whether the public answer is far from the exact one.
-Negative bits are free: the cost is that of `max_above` positive ones. Whether an answer is far is
-decided on integers, |exact - public| + nu >= threshold + rho, with discrete Laplace noise: rho is
-drawn once, nu anew for every query. Guarantee: all bits together are epsilon-DP for the share's
-epsilon, whatever else the session releases between them (in a Gaussian session: mu-GDP by the pure
-epsilon that implies it). Proof: sparse_vector.md.
+Released: for each query one bit, whether the public answer is far from the exact one. Negative bits
+are free; `max_above` positive ones are paid for. The bit is |exact - public| + nu >= threshold +
+rho, on integers with discrete Laplace noise: rho is drawn once, nu for every query. Guarantee: all
+bits together are epsilon-DP for the share's epsilon, whatever the session releases between them (in
+a Gaussian session mu-GDP, by the pure epsilon that implies it). Proof: sparse_vector.md.
 
 References
 ----------
@@ -17,7 +16,6 @@ algorithmic foundations of differential privacy", Section 3.6.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
 from dataclasses import dataclass
 from fractions import Fraction
 from typing import TYPE_CHECKING, Any, ClassVar
@@ -50,11 +48,10 @@ LARGEST_SCALE = 2**52  # of the sampler of discrete Laplace noise
 def threshold_scales(
     max_above: int, epsilon: float | Fraction, sensitivity: int = 1
 ) -> tuple[Fraction, Fraction]:
-    """Return the scales of rho and nu, exact, for a score that moves by at most `sensitivity`.
+    """Return the exact scales of rho and nu for a score that moves by at most `sensitivity`.
 
-    epsilon is split into epsilon_1 for rho and epsilon_2 for the nu of `max_above` = c positive
-    answers, 1 : (2c)**(2/3), which makes the variance of rho - nu smallest: scales
-    sensitivity / epsilon_1 and 2 c sensitivity / epsilon_2.
+    With c = `max_above`: sensitivity / epsilon_1 and 2 c sensitivity / epsilon_2, epsilon split
+    1 : (2c)**(2/3), which makes the variance of rho - nu smallest.
 
     Raises
     ------
@@ -94,10 +91,9 @@ class SparseVector(Measurement):
     threshold : float
         Public, in rows.
     max_above : int
-        Number of positive answers after which no question is answered.
+        Number of positive answers after which no query is answered.
     one : int, default=1
-        Comparisons are made in units of 1/one of a row: a multiple of the `one` of every workload
-        that is asked.
+        Comparisons are in units of 1/one of a row: a multiple of the `one` of every workload.
 
     Returns
     -------
@@ -110,38 +106,29 @@ class SparseVector(Measurement):
     one: int = 1
 
     def measure(self, table: PrivateTable, meter: Meter, share: Share, name: str) -> AboveThreshold:
-        return AboveThreshold(table, meter, self.threshold, self.max_above, share, self.one, name)
+        return AboveThreshold(self, table, meter, share, name)
 
 
 class AboveThreshold:
-    """Says which public answers are far from the exact ones; what `SparseVector` returns.
+    """Says which public answers are far from the exact ones; the answer to `SparseVector`.
 
     Attributes
     ----------
     left : int
-        Number of positive answers that are left.
+        Number of remaining positive answers.
     scales : tuple of two floats
-        Of the threshold's noise and of a comparison's, in rows.
+        Scales of the noise of the threshold and of a comparison, in rows.
     """
 
     def __init__(
-        self,
-        table: PrivateTable,
-        meter: Meter,
-        threshold: float,
-        max_above: int,
-        share: Share,
-        one: int,
-        name: str,
+        self, query: SparseVector, table: PrivateTable, meter: Meter, share: Share, name: str
     ) -> None:
-        self._table, self._meter = table, meter
-        self._one = int(one)
-        self._name = name
-        self._left = int(max_above)
-        self._threshold = round(Fraction(float(threshold)) * self._one)
+        self._table, self._meter, self._name = table, meter, name
+        self._one, self._left = int(query.one), int(query.max_above)
+        self._threshold = round(Fraction(float(query.threshold)) * self._one)
         fraction, epsilon = meter.take(share, name)
         rho, self._nu = threshold_scales(self._left, epsilon, self._one)
-        # Drawn once, shown never: the bits are what is released.
+        # Drawn once and never shown: only the bits are released.
         meter.reseed(f"{name}: threshold", np.zeros(1, dtype=np.int64), self._one)
         self._rho = int(samplers.discrete_laplace(rho, entropy=meter.entropy))
         self.scales = (float(rho / self._one), float(self._nu / self._one))
@@ -151,7 +138,7 @@ class AboveThreshold:
 
     @property
     def left(self) -> int:
-        """Number of positive answers that are left."""
+        """Number of remaining positive answers."""
         return self._left
 
     def __repr__(self) -> str:
@@ -159,12 +146,6 @@ class AboveThreshold:
 
     def __reduce__(self) -> Any:
         raise PrivacyLeakError("comparisons with a threshold cannot be copied or pickled")
-
-    def __copy__(self) -> Any:
-        return self.__reduce__()
-
-    def __deepcopy__(self, memo: dict[int, Any]) -> Any:
-        return self.__reduce__()
 
     def is_far(self, query: RowSum, public: float) -> bool:
         """Release whether |exact - public| is above the threshold, under noise.
@@ -185,42 +166,39 @@ class AboveThreshold:
         TypeError
             If it is another kind of query.
         PrivacyLeakError
-            If no positive answer is left, the session is closed or belongs to another process, or
+            If no positive answer remains, the session is closed or belongs to another process, or
             the workload's unit does not divide that of the comparisons.
         """
         answer = query.image if check_query(query) is RowSum else query
         if type(answer) is not WorkloadAnswer:
             raise TypeError(f"query must be a workload_answer, got {type(answer).__name__}")
-        up, rest = divmod(self._one, answer.workload.one)
-        if rest:
+        factor, remainder = divmod(self._one, answer.workload.one)
+        if remainder:
             raise PrivacyLeakError("the workload's unit does not divide that of the comparisons")
-        exact = int(answer.table_total(self._table)[0]) * up
+        exact = int(answer.table_total(self._table)[0]) * factor
         score = abs(exact - round(Fraction(float(public)) * self._one))
+
+        def compare() -> NDArray:
+            nu = int(samplers.discrete_laplace(self._nu, entropy=self._meter.entropy))
+            return np.array([score + nu >= self._threshold + self._rho], dtype=np.int64)
+
         # One comparison at a time: two at once could both take the last positive answer.
         with self._meter.spending(self._name):
             if self._left < 1:
                 raise PrivacyLeakError(f"release {self._name!r}: no positive answer is left")
             value = np.array([score], dtype=object if score >= 2**62 else np.int64)
-            bit = self._meter.release(
-                self._name, value, float(self._one), l1, self._comparison(score), (1,)
-            )
+            bit = self._meter.release(self._name, value, float(self._one), l1, compare, (1,))
             far = bool(bit[0])
             self._left -= far
         return far
 
-    def _comparison(self, score: int) -> Callable[[], NDArray]:
-        def compare() -> NDArray:
-            nu = int(samplers.discrete_laplace(self._nu, entropy=self._meter.entropy))
-            return np.array([score + nu >= self._threshold + self._rho], dtype=np.int64)
-
-        return compare
-
 
 def comparison_margin(max_above: int, epsilon: float, n_queries: int, beta: float) -> float:
-    """Return what the noise of n_queries comparisons stays below with probability 1 - beta.
+    """Return a bound on the noise of n_queries comparisons, with probability 1 - beta.
 
-    In units of the sensitivity. |rho| exceeds a and one of the |nu| exceeds b with probability at
-    most beta / 2 each: P(|L| >= t + 1) <= exp(-t / scale) for discrete Laplace L.
+    In units of the sensitivity.
     """
     rho, nu = threshold_scales(max_above, epsilon)
+    # |rho| and the largest |nu| exceed their parts with probability at most beta / 2 each:
+    # P(|L| >= t + 1) <= exp(-t / scale) for discrete Laplace L.
     return float(rho) * math.log(2 / beta) + float(nu) * math.log(2 * n_queries / beta) + 2

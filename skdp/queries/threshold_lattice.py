@@ -1,19 +1,10 @@
 """The exponential mechanism over all small tables, scored by Kolmogorov-Smirnov distance.
 
 A table of `size` = m points on g ordered cells is a lattice path: C_j of its points are in the
-first j cells, 0 <= C_1 <= ... <= C_g = m. With counts of n rows and A_j of them in the first j
-cells, its score is s(C) = max_j ceil(|A_j - n C_j / m|) and it is drawn with probability
-proportional to exp(-eta s(C)), exactly, though there are comb(g + m - 1, m) paths.
-
-Method. Let N(r) count the paths of score at most r: those with lo_j <= C_j <= hi_j for windows that
-rise with j. Since exp(-eta s) is the sum of v_r = exp(-eta r) - exp(-eta (r + 1)) over r >= s, a
-draw is a level r with weight v_r N(r), then a uniform path of score at most r. N is known at some
-levels b_1 < b_2 < ... only, and at infinity. Between two of them N(b_k) stands for N: *block* k,
-the levels a_k = b_(k-1) + 1 to b_k, has the weight N(b_k) times the sum of its v_r; a uniform path
-of score at most b_k is kept with the probability that a level of the block, drawn by v_r, is at
-least its score. What is kept has exactly the distribution asked for, whichever levels were chosen;
-they are chosen, by floats, such that about every other path is kept. The last block has no end
-and the weight exp(-eta a) times the number of all paths: that is the bound of the tail.
+first j cells, 0 <= C_1 <= ... <= C_g = m. If A_j of n rows are in these cells, its score is s(C) =
+max_j ceil(|A_j - n C_j / m|), and it is drawn with probability proportional to exp(-eta s(C)),
+exactly, though there are comb(g + m - 1, m) paths. Method and proof: small_databases.md, "Lattice
+paths" and "Levels".
 
 References
 ----------
@@ -44,65 +35,32 @@ __all__ = [
 Ints = NDArray[np.int64]
 Brackets = list[tuple[int, int]]  # of weights times 2**bits
 
-_WASTE = 1.0  # paths that are not kept for one that is, at most, as far as floats can tell
+_WASTE = 1.0  # rejected paths for each kept one, at most, as far as floats can tell
 _MAX_ETA = Fraction(1 << 60)
 
 
 def n_multisets(n_cells: int, size: int) -> int:
-    """Return the number of tables of `size` points on n_cells cells.
-
-    Examples
-    --------
-    >>> n_multisets(3, 2)
-    6
-    """
+    """Return the number of tables of `size` points on n_cells cells."""
     return math.comb(n_cells + size - 1, size)
 
 
 def threshold_table(
     counts: NDArray, size: int, eta: Fraction | float, *, entropy: Entropy | None = None
 ) -> Ints:
-    """Draw a table of `size` points with probability proportional to exp(-eta score).
+    """Draw the ascending cells of `size` points with probability proportional to exp(-eta score).
 
-    Parameters
-    ----------
-    counts : ndarray of int, shape (g,)
-        Rows in each cell; none is a table too, all of whose scores are 0.
-    size : int
-        At least 1, with size * n below 2**62.
-    eta : Fraction or float
-        At its exact rational value; above 0.
-    entropy : Entropy or None
-        None: the operating system.
-
-    Returns
-    -------
-    cells : ndarray of shape (size,)
-        Cells of the points, ascending.
-
-    Notes
-    -----
-    **Guarantee.** Exactly distributed, given fair independent bits.
-    **Privacy.** The score has sensitivity 1 under both relations (small_databases.md):
-    (2 eta)-DP. The caller charges.
-
-    Examples
-    --------
-    >>> threshold_table(np.array([0, 5, 0, 5]), 2, 1000.0)
-    array([1, 3])
+    Guarantee: exactly distributed, given fair independent bits, for size * n below 2**62; eta > 0
+    counts at its exact rational value. `counts` are the rows in each cell; with no rows all scores
+    are 0. (2 eta)-DP; the caller charges.
     """
     rate = as_rational(eta, "eta", Fraction(1, 1 << 60), _MAX_ETA)
     source = resolve(entropy)
     paths = _Paths(np.cumsum(np.asarray(counts, dtype=np.int64)), int(size))
     blocks = _blocks(paths, rate)
-
     room = paths.total.bit_length()
-
-    def weights(bits: int) -> Brackets:
-        return _block_weights(blocks, rate, bits)
-
     while True:
-        block = blocks[_invert(weights, room, source)]
+        chosen = _invert(lambda bits: _block_weights(blocks, rate, bits), room, source)
+        block = blocks[chosen]
         cells = paths.draw(block.last, source)
         above = path_score(paths.below, cells, paths.size) - block.first
         if above <= 0 or _is_kept(block, above, rate, source):
@@ -133,9 +91,9 @@ def _block_weights(blocks: Sequence[_Block], rate: Fraction, bits: int) -> Brack
 
 
 def _keep_weights(block: _Block, above: int, rate: Fraction, bits: int) -> Brackets:
-    """Return the weights of keeping a path, and of not, whose score is `above` the first level.
+    """Return the weights of keeping a path and of rejecting it; its score is first level + `above`.
 
-    Those of the levels of the block from its score on, and of those before.
+    They are the weights of the block's levels from its score on, and of those before.
     """
     low, high = exp_bracket(rate * above, bits)
     end = (0, 0)
@@ -152,9 +110,8 @@ def _is_kept(block: _Block, above: int, rate: Fraction, entropy: Entropy) -> boo
 def _invert(weights: Callable[[int], Brackets], room: int, entropy: Entropy) -> int:
     """Return i with probability proportional to weight i, known as brackets of any precision.
 
-    V is a uniform with lazily extended bits; the choice is the first i whose cumulative weight
-    exceeds V times the total. With brackets of both it is known when the first that may be it is
-    the first that must be.
+    The choice is the first i whose cumulative weight exceeds V times the total, V a uniform with
+    lazily extended bits: decided when the first i that may be it is the first that must be.
     """
     v, bits = bits_of(entropy, 64), 64
     while True:
@@ -176,19 +133,14 @@ def _first_at(sums: Sequence[int], target: int, bits: int) -> int:
 
 def _pick(weights: Sequence[int], entropy: Entropy) -> int:
     """Return i with probability proportional to an integer weight."""
-    left = uniform_below(sum(weights), entropy=entropy)
-    for i, weight in enumerate(weights):
-        if left < weight:
-            return i
-        left -= weight
-    raise AssertionError("unreachable")
+    place = uniform_below(sum(weights), entropy=entropy)
+    return next(i for i, total in enumerate(accumulate(weights)) if place < total)
 
 
 def _uniform_multiset(n_cells: int, size: int, entropy: Entropy) -> list[int]:
     """Return a uniform multiset of `size` of n_cells cells, ascending.
 
-    A uniform subset of n_cells + size - 1 places (Floyd's algorithm), of which the i-th, less i,
-    is a cell.
+    From a uniform subset of n_cells + size - 1 places (Floyd's algorithm): the i-th less i.
     """
     chosen: set[int] = set()
     for top in range(n_cells - 1, n_cells + size - 1):
@@ -202,7 +154,7 @@ def _uniform_multiset(n_cells: int, size: int, entropy: Entropy) -> list[int]:
 
 @dataclass(frozen=True)
 class _Block:
-    """Levels first to last (None: no end), and the number of paths of score at most the last."""
+    """The levels first to last (None: no end); the number of paths of score at most the last."""
 
     first: int
     last: int | None
@@ -210,10 +162,9 @@ class _Block:
 
 
 def _blocks(paths: _Paths, rate: Fraction) -> list[_Block]:
-    """Part the levels into blocks such that few paths are drawn in vain.
+    """Cut the levels into blocks such that few paths are rejected; only time depends on the cuts.
 
-    Nothing but time depends on where they are cut. Each cut halves the block in which most paths
-    may be lost, or moves the tail to twice its distance.
+    Each cut halves the block that may reject most, or moves the tail to twice its distance.
     """
     least, eta = paths.least, float(rate)
     step = max(1, math.ceil(1 / rate))
@@ -223,9 +174,9 @@ def _blocks(paths: _Paths, rate: Fraction) -> list[_Block]:
             _logs(block, blocks[i - 1].paths if i else 0, least, eta)
             for i, block in enumerate(blocks)
         ]
-        kept = _log_sum([low for low, _ in sizes])
+        certain = _log_sum([low for low, _ in sizes])
         lost = [gap for _, gap in sizes]
-        if _log_sum(lost) <= kept + math.log(_WASTE):
+        if _log_sum(lost) <= certain + math.log(_WASTE):
             return blocks
         k = max(range(len(lost)), key=lost.__getitem__)
         block = blocks[k]
@@ -240,9 +191,9 @@ def _blocks(paths: _Paths, rate: Fraction) -> list[_Block]:
 
 
 def _logs(block: _Block, before: int, least: int, eta: float) -> tuple[float, float]:
-    """Return the logarithms of a block's weight, as far as certain, and of the rest.
+    """Return the logarithms of a block's weight, as far as certain, and of the remaining weight.
 
-    Its paths are at least those of the block before, and exactly its own if it has one level.
+    At least the paths of the block before are kept, and all paths of a block of one level.
     """
     weight = -eta * (block.first - least)
     if block.last is not None:
@@ -268,7 +219,7 @@ def _log_sum(logs: Sequence[float]) -> float:
 
 @dataclass(frozen=True)
 class _Run:
-    """Cells in a row of which all have the same window, low to high."""
+    """Consecutive cells with the same window, low to high."""
 
     start: int
     length: int
@@ -277,21 +228,9 @@ class _Run:
 
 
 class _Paths:
-    """The paths of a table of counts, their numbers and uniform draws.
+    """The paths of a table: `total` is their number, `least` their least score.
 
-    Parameters
-    ----------
-    below : ndarray of int64, shape (g,)
-        A_j, the last one is n.
-    size : int
-        m.
-
-    Attributes
-    ----------
-    total : int
-        How many there are.
-    least : int
-        The least score of a path.
+    `below` are the A_j, the last one n; `size` is m.
     """
 
     def __init__(self, below: Ints, size: int) -> None:
@@ -299,9 +238,9 @@ class _Paths:
         self.total = n_multisets(below.size, size)
         self.least = 0
         if self.n:
-            # C_j next to m A_j / n rises with j, so the best path is best at every cell.
-            rest = size * below % self.n
-            self.least = -(-int(np.minimum(rest, self.n - rest).max()) // size)
+            # C_j nearest to m A_j / n rises with j, so the best path is best at every cell.
+            remainder = size * below % self.n
+            self.least = -(-int(np.minimum(remainder, self.n - remainder).max()) // size)
 
     def _runs(self, level: int) -> list[_Run]:
         """Return the windows |m A_j - n C_j| <= m level, C_g = m, as runs of cells."""
@@ -331,7 +270,7 @@ class _Paths:
         return ways[-1]
 
     def draw(self, level: int | None, entropy: Entropy) -> Ints:
-        """Return a uniform path of score at most `level` (None: of all), as cells of its points."""
+        """Return the cells of a uniform path of score at most `level`; of all paths if None."""
         if level is None or level >= self.n:
             return np.array(_uniform_multiset(self.below.size, self.size, entropy), dtype=np.int64)
         ways, low = [1], 0
@@ -347,7 +286,7 @@ class _Paths:
         for run, ways, low, entered in reversed(steps):
             if run.length > 1:
                 jumps = range(c - run.low + 1)
-                further = _pick([entered[c - run.low - i] * _ways_along(run.length - 1, i)
+                further = _pick([entered[c - run.low - i] * n_multisets(run.length - 1, i)
                                  for i in jumps], entropy)  # fmt: skip
                 inside = _uniform_multiset(run.length - 1, further, entropy)
                 cells += [run.start + 1 + place for place in inside]
@@ -361,13 +300,8 @@ class _Paths:
 def _into(ways: list[int], low: int, run: _Run) -> list[int]:
     """Return the numbers of ways to be at run.low, ..., run.high after the run's first cell."""
     sums = list(accumulate(ways))
-    found = sums[run.low - low :]
-    return found + [sums[-1]] * (run.high - run.low + 1 - len(found))
-
-
-def _ways_along(cells: int, jumps: int) -> int:
-    """Return the number of ways to rise by `jumps` along so many cells: multisets of them."""
-    return math.comb(cells + jumps - 1, jumps)
+    entered = sums[run.low - low :]
+    return entered + [sums[-1]] * (run.high - run.low + 1 - len(entered))
 
 
 def _along(ways: list[int], cells: int) -> list[int]:
@@ -379,5 +313,5 @@ def _along(ways: list[int], cells: int) -> list[int]:
         for _ in range(cells):
             ways = list(accumulate(ways))
         return ways
-    factors = [_ways_along(cells, i) for i in range(width)]
+    factors = [n_multisets(cells, i) for i in range(width)]
     return [sum(map(int.__mul__, ways[: c + 1], factors[c::-1])) for c in range(width)]

@@ -1,8 +1,8 @@
 """Counts and sums of the bins of a binary tree over a box, released level by level.
 
-Released: noisy counts, then sums, of the leaves of a tree whose splits depend on released counts
-only. Guarantee: a row is in one bin of each level. Proofs: grouped_sums.md, "Joint
-noise" and "Columns in units of their own".
+Released: noisy counts, then sums, of leaves; splits depend on released counts only. Guarantee: a
+row is in one bin of each level. Proofs: grouped_sums.md, "Joint noise" and "Columns in units of
+their own".
 """
 
 from __future__ import annotations
@@ -55,15 +55,15 @@ __all__ = [
 class Projection:
     """Rows of a view projected on released components, clipped to a box again.
 
-    The components are rounded to multiples of 2**-16 and multiplied as integers, which is exact
-    in float64 (2**18 steps * 2**16 * d < 2**53), so the image depends on the row only.
+    The row alone decides its image: components are multiples of 2**-16, so products are integers,
+    exact in float64 (2**18 steps * 2**16 * d < 2**53).
 
     Parameters
     ----------
     base : View
-        With one common grid, and so few steps that the products are exact.
+        Has one grid for all columns, and so few steps that the products are exact.
     components : array-like of shape (k, d)
-        Public or released.
+        Public or released; rounded.
     radius : float or array-like of shape (k,)
         Half width of the box around the projected centre, in user units.
     bits : int, default=17
@@ -83,6 +83,8 @@ class Projection:
             )
         self.base = base
         scaled = np.rint(np.asarray(components, dtype=np.float64) * 2**self._BITS)
+        if scaled.ndim != 2 or scaled.shape[1] != base.n_dims:
+            raise ValueError(f"components must have shape (k, {base.n_dims}), got {scaled.shape}")
         self._weights = np.clip(scaled, -(2.0**self._BITS), 2.0**self._BITS)
         self.components = self._weights / 2**self._BITS
         self.n_dims = self._weights.shape[0]
@@ -117,11 +119,8 @@ class Projection:
 class CellTable:
     """Exact counts and sums of all nodes of a complete binary tree over a box; private.
 
-    Of rows with weights, sums of these and of rows times these, both in steps of weights.
-
-    The tree's geometry is public: level l cuts every box of that level at its integer midpoint
-    along ``split_dims[l]``. So one pass that finds each row's deepest cell determines every node.
-    Nodes are numbered as in a heap: root 1, children 2i and 2i + 1.
+    One pass that finds each row's deepest cell determines every node. Nodes are numbered as in a
+    heap: root 1, children 2i and 2i + 1. With weights, counts and sums are in steps of weights.
     """
 
     counts: NDArray  # (2**depth,)
@@ -162,7 +161,7 @@ class CellTable:
 
 @dataclass(frozen=True)
 class TreeGeometry:
-    """The public boxes of the tree: integer bounds (inclusive) of every node, by heap number."""
+    """The public boxes of the tree: inclusive integer bounds of every node, by heap number."""
 
     low: Ints  # (2**(depth+1), d), row 0 unused
     high: Ints
@@ -171,11 +170,9 @@ class TreeGeometry:
 
 
 def tree_geometry(half: Floats, depth: int, grid: Floats | None = None) -> TreeGeometry:
-    """Cut the box [-half, half] `depth` times at midpoints of its nominally longest side.
+    """Cut the box [-half, half] `depth` times at midpoints of its longest side, in units of `grid`.
 
-    Sides are compared in units of `grid` a step (None: one grid for all). All boxes of a level
-    have the same shape up to rounding, so the side to cut is chosen once a level, from the root's
-    nominal sides.
+    All boxes of a level have the same shape up to rounding, so the side is chosen once a level.
     """
     d = half.size
     low = np.zeros((2 ** (depth + 1), d), dtype=np.int64)
@@ -199,10 +196,7 @@ def tree_geometry(half: Floats, depth: int, grid: Floats | None = None) -> TreeG
 
 
 def leaf_geometry(geometry: TreeGeometry, nodes: Ints) -> tuple[Ints, Ints]:
-    """Return each node's integer centre and the bound on |q_j - centre_j| within it, both (m, d).
-
-    The bound is the larger distance from the rounded centre to either face.
-    """
+    """Return each node's integer centre and the bound on |q_j - centre_j| within it, (m, d)."""
     low, high = geometry.low[nodes], geometry.high[nodes]
     centers = (low + high) // 2
     return centers, np.maximum(np.maximum(centers - low, high - centers), 0)
@@ -211,19 +205,20 @@ def leaf_geometry(geometry: TreeGeometry, nodes: Ints) -> tuple[Ints, Ints]:
 def cell_table(
     rows: Rows, view: View, geometry: TreeGeometry, most: float | None = None
 ) -> CellTable:
-    """Find each row's deepest cell and add up counts and sums of the cells, in one pass.
+    """Add up counts and sums of the deepest cells in one pass.
 
-    With `most` of rows with weights, which count in steps of 2**-16 of it.
+    With `most` the rows have weights, which count in steps of 2**-16 of it.
     """
     depth, d = geometry.depth, view.n_dims
     n_cells = 2**depth
+    # The first step of each right child: values of at least that go to the right.
     thresholds = [
         geometry.low[2 * np.arange(2**level, 2 ** (level + 1)) + 1, geometry.split_dims[level]]
         for level in range(depth)
     ]
-    one = 1 if most is None else 2**WEIGHT_BITS
-    # Of counts times centres, too.
-    dtype = total_dtype(rows, int(view.half.max(initial=0.0)) * one)
+    weight_steps = 1 if most is None else 2**WEIGHT_BITS
+    # It must also hold counts times centres.
+    dtype = total_dtype(rows, int(view.half.max(initial=0.0)) * weight_steps)
     counted = np.int64 if most is None else dtype
 
     def add(block: Any, totals: list[NDArray]) -> None:
@@ -259,8 +254,8 @@ WEIGHT_BITS = 16  # of the weight of a row: sums of a block are below 2**53
 def leaf_weights(reach: Ints, grid: Floats) -> Ints:
     """Return the public integer weights of the columns of each leaf, shape (m, d).
 
-    Steps of column j are multiplied by W_j = floor(2**34 sqrt(pi_j) / reach_j), at least 1, which
-    makes the leaf's half sides sqrt(pi_j) 2**34: units by `column_units` of its half sides.
+    W_j = floor(2**34 sqrt(pi_j) / reach_j), at least 1, makes the leaf's half sides sqrt(pi_j)
+    2**34: units by `column_units` of its half sides.
     """
     weights = np.zeros(reach.shape, dtype=np.int64)
     # Leaves of one shape have the same weights.
@@ -280,18 +275,15 @@ def leaf_weights(reach: Ints, grid: Floats) -> Ints:
 def leaf_image(sums: NDArray, weights: Ints, more: int = 0) -> NDArray:
     """Return the released image of leaf sums: sums * weights / 2**(17 + more), to nearest."""
     bits = _IMAGE_BITS + more
-    most = int(np.abs(sums).max(initial=0)) * int(weights.max(initial=0))
-    wide = sums.dtype == object or most >= 2**61
+    largest = int(np.abs(sums).max(initial=0)) * int(weights.max(initial=0))
+    wide = sums.dtype == object or largest >= 2**61
     exact = (sums.astype(object) if wide else sums) * (weights.astype(object) if wide else weights)
     image = (exact + (1 << (bits - 1))) >> bits
     return image if wide else image.astype(np.int64)
 
 
 def image_bounds(reach: Ints, weights: Ints) -> Ints:
-    """Return by how much, in L2, a row more moves the image of its leaf's sums, rounded up.
-
-    Proof: grouped_sums.md.
-    """
+    """Return by how much, in L2, an added row moves the image of its leaf's sums, rounded up."""
     exact = (reach.astype(object) * weights.astype(object)) ** 2
     slack = 1 + isqrt_up(reach.shape[1])
     bounds = [(isqrt_up(int(total)) >> _IMAGE_BITS) + slack for total in exact.sum(axis=1)]
@@ -299,7 +291,7 @@ def image_bounds(reach: Ints, weights: Ints) -> Ints:
 
 
 def tree_box(low: ArrayLike, high: ArrayLike) -> ColumnBox:
-    """Return the view of a public box for a tree: as many steps for each of its sides."""
+    """Return the view of a public box for a tree, with equally many steps for each side."""
     low, high = np.broadcast_arrays(np.atleast_1d(low), np.atleast_1d(high))
     return ColumnBox(low, high, np.asarray(high) / 2 - np.asarray(low) / 2, bits=_TREE_BITS)
 
@@ -309,16 +301,18 @@ def tree_box(low: ArrayLike, high: ArrayLike) -> ColumnBox:
 class BoxTree(Measurement):
     """A binary tree over a view's box, whose nodes are released on request; takes nothing itself.
 
-    The answer is a `Tree`: one pass over the rows counts and adds up its leaves.
+    The answer is a `Tree`.
     """
 
     name: ClassVar[str] = "tree"
     view: Any
     depth: int
-    most: float | None = None  # bound of the weights of rows
+    most: float | None = None  # bound of the rows' weights
 
     def measure(self, table: PrivateTable, meter: Meter, share: Share, name: str) -> Tree:
         depth = int(min(max(self.depth, 0), MAX_DEPTH))
+        # Refuses rows of other columns, also where there are none.
+        self.view.map(np.zeros((0, table.n_features)))
         return Tree(table, meter, self.view, depth, self.most)
 
 
@@ -326,14 +320,7 @@ _NAME = "skdp.queries.trees.BoxTree"  # of the query whose tree releases on requ
 
 
 class Tree:
-    """Private counts and sums of the cells of a public binary tree; releases nodes on request.
-
-    Attributes
-    ----------
-    depth : int
-    split_dims : ndarray of shape (depth,)
-        Dimension that each level cuts: the longest nominal side, in the view's units.
-    """
+    """Private counts and sums of the cells of a public binary tree; releases nodes on request."""
 
     def __init__(
         self,
@@ -341,7 +328,7 @@ class Tree:
         meter: Meter,
         view: ColumnBox | Box | Projection,
         depth: int,
-        most: float | None = None,
+        most: float | None,
     ) -> None:
         self._relation, self._meter = table.relation, meter
         if most is not None and view.half.max(initial=0.0) > 2**_TREE_BITS:
@@ -350,7 +337,6 @@ class Tree:
         self._view = view
         self._geometry = tree_geometry(view.half, depth, view.grid)
         self._table = cell_table(table.rows, view, self._geometry, most)
-        self.split_dims = self._geometry.split_dims.copy()
 
     def __repr__(self) -> str:
         return f"Tree(depth={self.depth})"
@@ -361,7 +347,7 @@ class Tree:
         return self._geometry.depth
 
     def boxes(self, nodes: ArrayLike) -> tuple[Floats, Floats]:
-        """Return the nodes' public boxes (low, high), each of shape (m, d), in the view's units."""
+        """Return the nodes' public boxes (low, high), both (m, d), in the view's units."""
         ids = self._checked(nodes, disjoint=False)
         low = self._geometry.low[ids] * self._view.grid + self._view.center
         high = (self._geometry.high[ids] + 1) * self._view.grid + self._view.center
@@ -391,10 +377,8 @@ class Tree:
 
     def _in_rows(self, counts: NDArray, std: float) -> Release:
         """Return counts in rows of the largest weight."""
-        bits = self._weight_bits
-        if not bits:
-            return released(counts, std)
-        return released(counts.astype(np.float64) * 2.0**-bits, std * 2.0**-bits)
+        step = 2.0**-self._weight_bits
+        return released(counts.astype(np.float64) * step, std * step)
 
     def sums(
         self,
@@ -404,16 +388,10 @@ class Tree:
         count_share: float = 0.5,
         name: str = "leaf sums",
     ) -> tuple[Release, Release]:
-        """Release counts and sums of x - leaf centre of pairwise disjoint leaves, jointly.
+        """Release counts (m,) and sums (m, d) of x - leaf centre of pairwise disjoint leaves.
 
-        Guarantee: in the leaf's units by column its half diagonal bounds ||q - centre|| (in
-        integers, rounded up), so the noise of a leaf's sum is local to it; joint loss as in
-        `joint_noise`.
-
-        Returns
-        -------
-        counts : Release, value of shape (m,)
-        sums : Release, value and std of shape (m, d)
+        Guarantee: in the leaf's units by column its half diagonal bounds ||q - centre|| (integers,
+        rounded up), so the noise of a leaf's sum is local to it; joint loss as in `joint_noise`.
         """
         ids = self._checked(leaves)
         centers, reach = leaf_geometry(self._geometry, ids)
@@ -429,7 +407,7 @@ class Tree:
                 count_share,
                 self._relation,
                 unit=2.0**-_IMAGE_BITS,
-                one=1 << self._weight_bits,
+                unit_steps=1 << self._weight_bits,
             )
         step = np.divide(2.0**_IMAGE_BITS, weights, out=np.zeros(reach.shape), where=weights > 0)
         step *= self._view.grid
@@ -439,7 +417,7 @@ class Tree:
         )
 
     def _checked(self, nodes: ArrayLike, *, disjoint: bool = True) -> NDArray[np.int64]:
-        """Return node ids as int64, refusing unknown ones and (if asked) overlapping ones."""
+        """Return node ids as int64; refuse unknown and, if `disjoint`, overlapping ones."""
         ids = np.atleast_1d(np.asarray(nodes, dtype=np.int64))
         if ids.size == 0 or ids.min() < 1 or ids.max() >= 2 ** (self.depth + 1):
             raise PrivacyLeakError(f"nodes must be heap numbers of a tree of depth {self.depth}")

@@ -1,24 +1,23 @@
-"""Maps of rows that queries add up, beside those of the core: clipped, standardised, of parts.
+"""Maps of rows that queries add up, beside those of the core.
 
-Guarantee of every map: the image of a row depends on that row and on public values only, to the
-last bit, and the integer bounds that the map states hold for every finite row.
+Claim for every map: the row alone, and public values, decide its image to the last bit, and the
+stated integer bounds hold for every finite row.
 
-**Standardised rows** (`StandardBall`). x is clipped to a box, then z = (x - c) / s, with public or
-released c and s: one IEEE operation on one number at a time. `skdp.core.clipping.clip_to_norm`
-clips z to a norm and verifies sum q_j**2 <= norm**2 in integers.
+**Standardised rows** (`StandardBall`). x is clipped to a box, then z = (x - c) / s with public or
+released c and s: one IEEE operation on one number at a time. `clip_to_norm` clips z to a norm and
+verifies sum q_j**2 <= norm**2 in integers.
 
-**Weighted rows** (`WeightedBall`). The last column of a row is its weight v, which is clipped to
-[0, b], b public. With q the integers of the others, of norm at most N, and a public constant t, the
-row becomes rint(sqrt(v / b) (q, t)): one division, one root, one product and one rounding of one
-number at a time. sqrt(v / b) <= 1, and rounding is monotone and leaves integers, so no coordinate
-is further from 0 than that of (q, t): the norm is at most sqrt(N**2 + t**2), whatever the weight.
-A sum of products of such rows is that of (q, t) weighted by v / b, up to rounding, and its
-sensitivity is that of any rows in a ball of this norm (second_moments.md). *Attained* by
-rows of weight b. The weight of a row changes with the row: it is private, b is not.
+**Weighted rows** (`WeightedBall`). The norm is at most sqrt(N**2 + t**2), whatever the weight.
+1. The last column is the row's weight v, private like the row; it is clipped to [0, b], b public.
+   With the integers q of the others, ||q|| <= N, and a public constant t, the row becomes
+   rint(sqrt(v / b) (q, t)), in single operations on one number at a time.
+2. sqrt(v / b) <= 1; rounding is monotone and leaves integers. So no coordinate is further from 0
+   than that of (q, t). *Attained* by weight b.
+3. A sum of products of such rows is that of (q, t) weighted by v / b, up to rounding; it has the
+   sensitivity of any rows in a ball of this norm (second_moments.md).
 
-**Logits as rows** (`LogitBall`). A row is mapped to its logits at a public or released theta, each
-a function of the row alone to the last bit ("Gradients" in images.py); `clip_to_norm` brings them
-to integers with sum q_k**2 <= norm**2, verified as above.
+**Logits as rows** (`LogitBall`). A row is mapped to its logits at a public or released theta, which
+depend on the row alone ("Gradients" in images.py); `clip_to_norm` verifies their norm as above.
 """
 
 from __future__ import annotations
@@ -46,7 +45,7 @@ from skdp.core.clipping import (
     power_of_two_grid,
     vector,
 )
-from skdp.core.query import reviewed
+from skdp.core.query import owned, reviewed
 
 if TYPE_CHECKING:
     from skdp.queries.images import LogisticGradient
@@ -72,12 +71,10 @@ class StandardBall:
 
     Parameters
     ----------
-    low, high : array-like of shape (d,)
-        Public or released bounds, in user units.
-    center, scale : array-like of shape (d,)
+    low, high, center, scale : array-like of shape (d,)
         Public or released, in user units; scales are positive.
     radius : float
-        Bound on the norm of what is scaled, positive.
+        Bound on the norm of a scaled row, positive.
     bits : int, default=17
         The radius has 2**bits to 2**(bits + 1) grid steps; at most 30.
     """
@@ -101,7 +98,7 @@ class StandardBall:
             raise ValueError("radius and scale must be positive")
         self.n_dims = self.low.size
         step = power_of_two_grid(self.radius, check_bits(bits, NORM_BITS))
-        self.center = np.zeros(self.n_dims)  # of what rows are mapped to
+        self.center = np.zeros(self.n_dims)  # of the scaled rows
         self.grid = np.full(self.n_dims, step)
         self.norm = math.floor(self.radius / step)
         self.half = np.full(self.n_dims, float(self.norm))
@@ -123,15 +120,12 @@ class StandardBall:
 
 @reviewed
 class WeightedBall:
-    """Rows of a ball with a constant behind them, times the root of a part of their own weight.
-
-    The last column of a row is its weight, clipped to [0, most] and divided by `most`. A second
-    moment of these is that of (row, constant), weighted; see the module.
+    """Rows (q, constant) of a ball, times the root of their weight as a fraction of its bound.
 
     Parameters
     ----------
     ball : StandardBall or Ball
-        Of the columns before the weight.
+        Map of the columns before the last, which is the weight.
     constant : float
         As a part of the ball's radius, in [0, 1].
     most : float
@@ -170,21 +164,21 @@ class WeightedBall:
 
 @reviewed
 class LogitBall:
-    """The logits of rows at a public or released theta, clipped to an L2 norm; see the module.
+    """The logits of rows at a public or released theta, clipped to an L2 norm.
 
     Parameters
     ----------
     gradient : LogisticGradient
-        Whose logits.
+        Holds theta.
     radius : float
         Bound on the norm of a row's logits, positive.
     bits : int, default=17
-        The radius has 2**bits to 2**(bits + 1) grid steps; at most 30.
+        As of `StandardBall`.
     """
 
     def __init__(self, gradient: LogisticGradient, radius: float, *, bits: int = GRID_BITS) -> None:
-        gradient.check_shapes()
-        self.gradient = replace(gradient, view=gradient.view.at(GRID_BITS))
+        # A checked copy with arrays of its own.
+        self.gradient = owned(replace(gradient, view=gradient.view.at(GRID_BITS)))
         self.radius = check_radius(float(radius))
         self.n_dims = len(gradient.theta)
         step = power_of_two_grid(self.radius, check_bits(bits, NORM_BITS))
@@ -221,14 +215,9 @@ class TargetBox(ScaledBox):
 
 @reviewed
 class AboutZero:
-    """Rows clipped to a box that need not contain 0, in steps from 0: their sum needs no count.
+    """Rows clipped to a public box that need not contain 0, in steps from 0: sums need no count.
 
-    Parameters
-    ----------
-    low, high : array-like of shape (d,)
-        Public bounds in user units.
-    per_feature : bool
-        One grid a feature instead of one for all.
+    With `per_feature` each column has its own grid.
     """
 
     def __init__(self, low: ArrayLike, high: ArrayLike, *, per_feature: bool) -> None:
@@ -318,7 +307,7 @@ def sum_view(
     across: bool = False,
     about_zero: bool = False,
 ) -> View:
-    """Return the view of which `Sum` and `Mean` add up the rows, in steps as fine as sums need.
+    """Return the view whose rows `Sum` and `Mean` add up, in steps as fine as sums need.
 
     Parameters
     ----------
@@ -326,11 +315,11 @@ def sum_view(
         Public bounds, scalars or one a feature.
     n_features : int
     nonzero : bool, default=False
-        Count 1 for a cell that is not 0, else 0; the bounds are not used.
+        Whether a cell counts 1 if it is not 0, else 0; the bounds are not used.
     across : bool, default=False
-        Add up the cells of a row, too: one number of known range a row.
+        Whether to add up the cells of each row to one number.
     about_zero : bool, default=False
-        Relative to 0 instead of the box's centre: a sum needs no count then.
+        Whether values are relative to 0, not to the box's centre: a sum needs no count then.
     """
     if nonzero:
         low, high = 0.0, 1.0

@@ -1,25 +1,20 @@
 """Symmetrised Wishart noise: pure epsilon for a second-moment matrix, every entry exactly rounded.
 
 The ideal matrix is W1 - W2 with W_i = c G_i G_i^T, G_i of shape (d, d+1) with independent standard
-normal entries, that is W_i ~ Wishart_d(d + 1, c I), of density proportional to exp(-tr(W) / (2c))
-on the cone of positive semidefinite matrices.
+normal entries: W_i ~ Wishart_d(d + 1, c I).
 
-Privacy. Let g be that density, eta = 1/(2c). The density f of W1 - W2 at M is proportional to
-exp(-eta tr M) I(M), I(M) = integral over {W >= 0, W >= -M} of exp(-2 eta tr W). For D >= 0 the
-region grows with M -> M + D, so f(M + D) >= exp(-eta tr D) f(M); substituting W = V - D gives
-f(M + D) <= exp(eta tr D) f(M). Splitting any symmetric D in its positive and negative parts, the
-privacy loss is at most eta times the nuclear norm of D: a statistic of nuclear sensitivity s is
-(s / (2c))-DP. The statistic has integer entries, so adding the rounded ideal matrix is rounding
-the ideal sum: post-processing. Each rounding is certified, so pure epsilon stays pure.
+**Privacy.** Added to a statistic of nuclear sensitivity s it is (s / (2c))-DP (second_moments.md).
+The statistic has integer entries, so adding the rounded ideal matrix is rounding the ideal sum,
+which is post-processing. Every rounding is certified, so pure epsilon stays pure.
 
-Computation. An entry may reach 2**50 while its rounding must be right, so float64 is not enough.
-The normals are cut after F = 48, 69 or 90 bits and split in limbs of 21 bits. The product of two
-limb matrices over at most 1024 columns has all partial sums below 2**(21 + 21 + 10) = 2**52 (the
-top limb is below 2**20, since no deviate is beyond 2**14), so BLAS in float64 computes it exactly,
-in whatever order it adds and with or without fused operations. The limb products (the lowest are
-left out and bounded) are joined in Python integers, and an entry is certain when both ends of its
-error interval round to the same integer. For the others the rows involved get more bits, which
-stay theirs for every entry.
+**Computation.** An entry may reach 2**50 while its rounding must be right: float64 is not enough.
+1. The normals are cut after F = 48, 69 or 90 bits and split in limbs of 21 bits.
+2. The product of two limb matrices over at most 1024 columns has all partial sums below
+   2**(21 + 21 + 10) = 2**52 (the top limb is below 2**20, as no deviate is beyond 2**14). So BLAS
+   computes it exactly in float64, in whatever order it adds, with or without fused operations.
+3. The limb products are joined in Python integers; the lowest are left out and bounded. An entry is
+   certain when both ends of its error interval round to the same integer.
+4. The rows of other entries get more bits, which stay theirs for every entry.
 """
 
 from __future__ import annotations
@@ -47,41 +42,11 @@ _COLUMNS = 1024  # of one exact product
 
 
 def symmetrized_wishart(d: int, scale: Any, *, entropy: Entropy | None = None) -> np.ndarray:
-    """Draw the rounded difference of two Wishart matrices.
+    """Draw round(W1 - W2), W_i independent Wishart_d(d + 1, scale I), shape (d, d).
 
-    Parameters
-    ----------
-    d : int
-        Order of the matrix.
-    scale : int, float or Fraction
-        c in grid steps (the unit of the matrix entries), at its exact rational value; in
-        [2**-100, 2**62].
-    entropy : Entropy or None
-        Source of bits; None for the operating system.
-
-    Returns
-    -------
-    ndarray of shape (d, d), symmetric
-        round(W1 - W2), W_i independent Wishart_d(d + 1, c I); int64, or object (Python ints) if an
-        entry does not fit.
-
-    Raises
-    ------
-    TypeError, ValueError
-        If `scale` is not a finite number in the range or `d` is not a positive int.
-
-    Notes
-    -----
-    **Guarantee.** Each entry is the nearest integer to that of the ideal matrix, exactly.
-    **Privacy.** Added to a symmetric integer matrix of nuclear-norm sensitivity s, it is
-    (s / (2 scale))-DP. The caller charges.
-
-    Examples
-    --------
-    >>> from skdp.core.noise import SeededEntropy
-    >>> from skdp.queries.wishart import symmetrized_wishart
-    >>> symmetrized_wishart(3, 2.0**40, entropy=SeededEntropy(0)).shape
-    (3, 3)
+    Guarantee: each entry is the nearest integer to that of the ideal matrix, exactly; int64, or
+    Python integers if one does not fit. `scale` counts at its exact rational value, in
+    [2**-100, 2**62]. The caller charges.
     """
     c = as_rational(scale, "scale", _MIN_SCALE, _MAX_SCALE)
     d = as_order(d, "d", _MAX_ORDER)
@@ -94,8 +59,7 @@ def symmetrized_wishart(d: int, scale: Any, *, entropy: Entropy | None = None) -
     for e in np.flatnonzero(~sure).tolist():
         values[e] = _one_entry(rows, int(i[e]), int(j[e]), c)
     out = np.empty((d, d), dtype=object)
-    out[i, j] = values
-    out[j, i] = values
+    out[i, j] = out[j, i] = values
     fits = all(-(1 << 63) <= v < 1 << 63 for v in values.tolist())
     return out.astype(np.int64) if fits else out
 
@@ -103,7 +67,7 @@ def symmetrized_wishart(d: int, scale: Any, *, entropy: Entropy | None = None) -
 def _extra_limbs(d: int, c: Fraction) -> int:
     """Return how many limbs of further bits make doubtful entries rare (0, 1 or 2)."""
     for extra in (0, 1):
-        # doubtful entries expected: d**2/2 entries, error c * 3.2 (d+1) * 2**-F each side
+        # Expected doubtful entries: d**2/2 entries, error c * 3.2 (d+1) * 2**-F on each side.
         if c * 4 * d * d * (d + 1) < 1 << (BITS + _LIMB * extra):
             return extra
     return 2
@@ -112,8 +76,8 @@ def _extra_limbs(d: int, c: Fraction) -> int:
 class _Rows:
     """The rows of [G1, G2], shape (d, 2 (d+1)), cut after `bits` bits, and their further bits.
 
-    ``high`` (int64) holds the first 48 bits after the point, ``low`` the next 21 * extra;
-    ``longer`` the rows known to more bits: row -> (list of integers, bits).
+    `high` has the first 48 bits after the point, `low` the next 21 * extra; `longer` the rows known
+    to more bits: row -> (integers, bits).
     """
 
     def __init__(self, d: int, extra: int, entropy: Entropy) -> None:
@@ -129,7 +93,7 @@ class _Rows:
         if extra:
             shift = np.uint64(64 - _LIMB * extra)
             low = (entropy.words(n) >> shift).view(np.int64)
-        # deviates of which more bits are known already: their rows keep those bits
+        # Deviates of which more bits are known already: they keep those bits.
         self._known: dict[int, tuple[int, int]] = {}
         for k, (m, b) in drawn.held.items():
             while b < self.bits:
@@ -172,10 +136,9 @@ class _Rows:
 
 
 def _products(rows: _Rows, i: np.ndarray, j: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Return (total, error), object arrays over the entries (i, j), in units of 2**(-2 bits).
+    """Return (total, error): entries of G1 G1^T - G2 G2^T are within `error`, in 2**(-2 bits).
 
-    An entry of G1 G1^T - G2 G2^T times 2**(2 bits) lies within `error` of `total`. With integer
-    prefixes m and unknown fractions q in [0, 1), an inner product of K = 2 (d+1) terms
+    With integer prefixes m and unknown fractions q in [0, 1), an inner product of K = 2 (d+1) terms
     (m_i + q_i)(m_j + q_j) differs from that of the prefixes by at most sum|m_i| + sum|m_j| + K.
     """
     limbs = rows.limbs()
@@ -200,11 +163,11 @@ def _products(rows: _Rows, i: np.ndarray, j: np.ndarray) -> tuple[np.ndarray, np
                 for start in range(begin, end, _COLUMNS):
                     stop = min(start + _COLUMNS, end)
                     product = limbs[a][:, start:stop] @ limbs[b][:, start:stop].T
-                    both = product[i, j] if a == b else product[i, j] + product[j, i]
-                    part += (sign * both).astype(np.int64)
+                    terms = product[i, j] if a == b else product[i, j] + product[j, i]
+                    part += (sign * terms).astype(np.int64)
         total += part.astype(object) << (_LIMB * k)
-    # sum of |m| over a row, from above: |high| + 1 <= 2**10 (|high| // 2**10 + 2), where the sums
-    # stay below 2**63 for 2**20 columns
+    # Sum of |m| over a row, from above: |high| + 1 <= 2**10 (|high| // 2**10 + 2), whose sums stay
+    # below 2**63 for 2**20 columns.
     norm = ((np.abs(rows.high) >> 10) + 2).sum(axis=1).astype(object) << (_LIMB * rows.extra + 10)
     return total, norm[i] + norm[j] + (rows.columns + dropped)
 
@@ -228,7 +191,7 @@ def _one_entry(rows: _Rows, i: int, j: int, c: Fraction) -> int:
     half = rows.columns // 2
     while True:
         a, b = rows.longer_row(i, bits), rows.longer_row(j, bits)
-        # a row may be known to more bits than asked for: cut both at `bits`
+        # A row may be known to more bits: cut both at `bits`.
         a = [v >> (rows.longer[i][1] - bits) for v in a]
         b = [v >> (rows.longer[j][1] - bits) for v in b]
         products = [x * y for x, y in zip(a, b, strict=True)]

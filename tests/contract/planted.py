@@ -354,8 +354,8 @@ MUTANTS = (
     ),
     _m(
         "a matrix under half the Laplace noise", "queries.second_moments",
-        "    scale = size / epsilon\n    upper",
-        "    scale = size / (2 * epsilon)\n    upper",
+        "        scale = size / epsilon\n",
+        "        scale = size / (2 * epsilon)\n",
         f"{SHOWN}[matrix, laplace]",
     ),
     _m(
@@ -366,8 +366,8 @@ MUTANTS = (
     ),
     _m(
         "a matrix under half the Gaussian noise", "queries.second_moments",
-        "sigma = sigma_up(size, meter.level(share))",
-        "sigma = sigma_up(size / 2, meter.level(share))",
+        "scale = sigma_up(size, meter.level(fraction))",
+        "scale = sigma_up(size / 2, meter.level(fraction))",
         f"{SHOWN}[matrix, gaussian]",
     ),
     _m(
@@ -532,8 +532,8 @@ MUTANTS = (
     ),
     _m(
         "weighted counts of centres have noise for half a row", "queries.joint_sums",
-        "t_count = self.one / (part * per_row)",
-        "t_count = -(-self.one // 2) / (part * per_row)",
+        "count_scale = self.unit_steps / (part * per_row)",
+        "count_scale = -(-self.unit_steps // 2) / (part * per_row)",
         f"{ATTAINED}[nearest centres with weights]",
         f"{ATTAINED}[tree sums with weights]",
     ),
@@ -563,12 +563,12 @@ MUTANTS = (
     # --- searches and scores ----------------------------------------------------------------------
     _m(
         "the delta apart of what a run learns is not added up", "queries.best_of_runs",
-        "return within and apart <= exact(self.separate_delta)", "return within",
+        "return within and separate <= exact(self.separate_delta)", "return within",
         "tests/queries/test_best_of_runs.py::test_what_a_run_may_lose",
     ),
     _m(
         "each run has all of delta apart", "queries.best_of_runs",
-        "apart = delta / 2 / repeats.mean", "apart = 0.9 * delta + 0 / repeats.mean",
+        "own_delta = delta / 2 / repeats.mean", "own_delta = 0.9 * delta + 0 / repeats.mean",
         "tests/queries/test_best_of_runs.py::test_runs_with_a_delta_apart_against_enumeration[1.0-1e-06-Repeats(eta=1, stop=Fraction(1, 5))]",
     ),
     _m(

@@ -26,7 +26,7 @@ from skdp.audit import audit
 from skdp.quantile import DPMedian
 from skdp.queries.smooth_sensitivity import medians as smooth_module
 from skdp.queries.smooth_sensitivity.ladders import cauchy_kappa
-from skdp.queries.smooth_sensitivity.order_statistics import order_window, smooth_sensitivity
+from skdp.queries.smooth_sensitivity.medians import order_window, smooth_sensitivity
 from tests.folding import each
 
 CONFIDENCE = 1 - 3e-6

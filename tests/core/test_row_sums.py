@@ -234,7 +234,7 @@ def losses_of(changes, size, power):
 
     power : 2 for squares of mu, 1 for epsilons.
     """
-    counts = np.abs(changes[:, :, 0]) / size.one
+    counts = np.abs(changes[:, :, 0]) / size.unit_steps
     norms = np.sqrt((changes[:, :, 1:].astype(float) ** 2).sum(axis=2)) / size.bounds
     return np.stack([(counts**power).sum(axis=1), (norms**power).sum(axis=1)], axis=1)
 

@@ -17,8 +17,8 @@ from scipy import stats
 
 from skdp.core.noise import SeededEntropy, exact
 from skdp.core.noise.deviates import Deviates
-from skdp.queries.smooth_sensitivity import heavy_tails
-from skdp.queries.smooth_sensitivity.heavy_tails import rounded_cauchy, rounded_student_t
+from skdp.queries.smooth_sensitivity import ladders
+from skdp.queries.smooth_sensitivity.ladders import rounded_student_t
 from tests.folding import each
 
 ALPHA = 1e-6
@@ -78,7 +78,7 @@ def test_kolmogorov_and_the_tails(nu):
 @pytest.mark.parametrize("scale", [2.0**45, 2.0**52])
 def test_low_bits_are_fair(scale):
     """Two comparisons: what certified rounding gives at scales where floats have no such bits."""
-    values = rounded_cauchy(scale, 20_000, entropy=SeededEntropy(33))
+    values = rounded_student_t(1, scale, 20_000, entropy=SeededEntropy(33))
     counts = np.bincount([int(v) & 15 for v in values], minlength=16)
     assert stats.chisquare(counts).pvalue > ALPHA
 
@@ -109,7 +109,7 @@ class Repeating:
 def given(monkeypatch, x, held=None):
     """Make the sampler round these deviates."""
     monkeypatch.setattr(
-        heavy_tails, "draw_normal", lambda n, e: Deviates(np.array(x), dict(held or {}))
+        ladders, "draw_normal", lambda n, e: Deviates(np.array(x), dict(held or {}))
     )
 
 
@@ -167,25 +167,25 @@ def test_a_denominator_of_which_no_bit_is_known(monkeypatch):
     x = [1.0, 0.0, -1.0, -(2.0**-48)]
     given(monkeypatch, x)
     source = Repeating(1 << 60)
-    got = rounded_cauchy(3, 2, entropy=source)
+    got = rounded_student_t(1, 3, 2, entropy=source)
     assert got.tolist() == ideals(source, x, 1, Fraction(3))
     assert got[0] > 2**48 and got[1] < -(2**48)
 
 
 def test_huge_deviates_and_results_beyond_int64(monkeypatch):
     given(monkeypatch, [0.0, 1.0, 1.0, 1.0], {0: (-(40 << 48), 48)})
-    got = rounded_cauchy(2**70, 2, entropy=Repeating(0))
+    got = rounded_student_t(1, 2**70, 2, entropy=Repeating(0))
     assert got.dtype == object
     assert got.tolist() == [-40 * 2**70, 2**70]
     monkeypatch.undo()
-    many = rounded_cauchy(2.0**52, 20_000, entropy=SeededEntropy(3))
+    many = rounded_student_t(1, 2.0**52, 20_000, entropy=SeededEntropy(3))
     assert many.dtype == object and max(abs(v) for v in many) > 2**63
     assert all(isinstance(v, int) for v in many)
 
 
 def test_blocks_do_not_show(monkeypatch):
     whole = rounded_student_t(3, 1000.0, 5000, entropy=SeededEntropy(4))
-    monkeypatch.setattr(heavy_tails, "_VALUES", 64)
+    monkeypatch.setattr(ladders, "_VALUES", 64)
     np.testing.assert_array_equal(
         rounded_student_t(3, 1000.0, 5000, entropy=SeededEntropy(4)), whole
     )
@@ -195,15 +195,15 @@ def test_blocks_do_not_show(monkeypatch):
 
 
 def test_shapes_and_types():
-    assert isinstance(rounded_cauchy(5), int)
-    assert rounded_cauchy(5, 0).shape == (0,)
-    assert rounded_cauchy(5, (2, 3)).shape == (2, 3)
-    assert rounded_cauchy([1.0, 2.0]).shape == (2,)
+    assert isinstance(rounded_student_t(1, 5), int)
+    assert rounded_student_t(1, 5, 0).shape == (0,)
+    assert rounded_student_t(1, 5, (2, 3)).shape == (2, 3)
+    assert rounded_student_t(1, [1.0, 2.0]).shape == (2,)
     scales = np.array([Fraction(1, 2**90), Fraction(2**60, 7)], dtype=object)
     values = rounded_student_t(2, scales, (500, 2), entropy=SeededEntropy(1))
     assert not values[:, 0].any() and np.median(np.abs(values[:, 1].astype(float))) > 2**55
-    one = rounded_cauchy(1000 / 3, 50, entropy=SeededEntropy(2))
-    same = rounded_cauchy(np.full(50, 1000 / 3), entropy=SeededEntropy(2))
+    one = rounded_student_t(1, 1000 / 3, 50, entropy=SeededEntropy(2))
+    same = rounded_student_t(1, np.full(50, 1000 / 3), entropy=SeededEntropy(2))
     np.testing.assert_array_equal(one, same)
     again = rounded_student_t(1, Fraction(1000 / 3), 50, entropy=SeededEntropy(2))
     np.testing.assert_array_equal(one, again)
@@ -213,18 +213,18 @@ def test_shapes_and_types():
 def test_bad_scales(bad):
     for scale in (bad, [bad]):
         with pytest.raises(ValueError, match="scale"):
-            rounded_cauchy(scale)
+            rounded_student_t(1, scale)
 
 
 def test_bad_arguments():
     with pytest.raises(TypeError, match="scale"):
-        rounded_cauchy("1")
+        rounded_student_t(1, "1")
     with pytest.raises(TypeError, match="scale"):
-        rounded_cauchy(True)
+        rounded_student_t(1, True)
     with pytest.raises(ValueError, match="broadcast"):
-        rounded_cauchy([1.0, 2.0], 3)
+        rounded_student_t(1, [1.0, 2.0], 3)
     with pytest.raises(ValueError, match="size"):
-        rounded_cauchy(1, -1)
+        rounded_student_t(1, 1, -1)
     for nu in (0, 1025):
         with pytest.raises(ValueError, match="nu"):
             rounded_student_t(nu, 1)

@@ -14,7 +14,7 @@ from hypothesis.extra.numpy import arrays
 from sklearn.metrics.pairwise import laplacian_kernel, rbf_kernel
 
 from skdp.core import table as table_module
-from skdp.queries import KernelMap, kernel_maps
+from skdp.queries import KernelMap, kernel_means
 from tests.folding import each
 from tests.queries.kernels import CENTERS, KERNELS, SCALES, X, rows_of, slow_value
 
@@ -46,7 +46,7 @@ def test_sums_do_not_depend_on_order_blocks_or_threads(kind, tolerance, monkeypa
     assert reference.tolist() == [sum(int(v) for v in column) for column in image.T]
     monkeypatch.setattr(table_module, "_BLOCK_VALUES", 96)
     monkeypatch.setattr(table_module, "_LARGEST_BLOCK", 500)
-    monkeypatch.setattr(kernel_maps, "_CHUNK", 70)
+    monkeypatch.setattr(kernel_means, "_CHUNK", 70)
     monkeypatch.setattr(table_module, "_PARALLEL_VALUES", 1)
     monkeypatch.setattr(table_module, "usable_cores", lambda: 3)
     shuffled = np.random.default_rng(1).permutation(sample)
@@ -60,9 +60,9 @@ def test_near_integers_the_position_in_a_block_decides_nothing(monkeypatch):
 
     def erring(x):
         np.exp(x, out=x)
-        x *= 1 + rng.uniform(-1, 1, x.shape) * 0.9 * kernel_maps._EXP_ERROR
+        x *= 1 + rng.uniform(-1, 1, x.shape) * 0.9 * kernel_means._EXP_ERROR
 
-    def counted(x, scalar=kernel_maps._scalar_exp):
+    def counted(x, scalar=kernel_means._scalar_exp):
         calls.append(x.size)
         scalar(x)
 
@@ -71,8 +71,8 @@ def test_near_integers_the_position_in_a_block_decides_nothing(monkeypatch):
         k = KernelMap(CENTERS, gammas)
         reference = k.map(sample)
         with monkeypatch.context() as patch:
-            patch.setattr(kernel_maps, "_vector_exp", erring)
-            patch.setattr(kernel_maps, "_scalar_exp", counted)
+            patch.setattr(kernel_means, "_vector_exp", erring)
+            patch.setattr(kernel_means, "_scalar_exp", counted)
             for _ in range(3):
                 assert k.map(sample).tobytes() == reference.tobytes()
             assert sum(calls) > 0

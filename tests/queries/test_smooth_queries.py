@@ -21,7 +21,7 @@ from skdp.exceptions import PrivacyLeakError
 from skdp.loss.conversions import pure_epsilon_from_mu
 from skdp.queries import SmoothMedian, SpanningCost
 from skdp.queries.smooth_sensitivity import ladders as smooth
-from skdp.queries.smooth_sensitivity import order_statistics as order
+from skdp.queries.smooth_sensitivity import medians as order
 from skdp.queries.smooth_sensitivity import spanning_trees as spanning
 from skdp.queries.smooth_sensitivity.ladders import STEPS, Ladder, student_kappa
 from skdp.tabular import check_rows

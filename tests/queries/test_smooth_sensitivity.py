@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from scipy import stats
 
 from skdp.queries.smooth_sensitivity import ladders as smooth
-from skdp.queries.smooth_sensitivity import order_statistics as order
+from skdp.queries.smooth_sensitivity import medians as order
 from skdp.queries.smooth_sensitivity.ladders import (
     STEPS,
     Ladder,

@@ -1,11 +1,10 @@
-"""Noise scaled to a smooth sensitivity: quantiles, spanning trees, a tool for others.
+"""Noise scaled to a smooth sensitivity, for quantiles, spanning trees and queries of others.
 
-What is released: f + round(kappa S Z), where S is a beta-smooth bound on the local sensitivity of
-the integer f and Z has an *admissible* distribution: Cauchy's or Student's (pure epsilon-DP, exact
-constants below), or Laplace's, which is (epsilon, delta)-DP and never pure. S itself is private:
-neither it nor the noise's scale is shown. log S lives on a public ladder of steps h, rounded
-towards more noise, so that what is calibrated is what holds of the rounded values. Proofs:
-smooth_sensitivity.md.
+Released: f + round(kappa S Z), S a beta-smooth bound on the local sensitivity of the integer f, Z
+of an *admissible* distribution: Cauchy's or Student's (pure epsilon-DP, exact constants below), or
+Laplace's, which is (epsilon, delta)-DP and never pure. S and the noise's scale are private. log S
+is rounded towards more noise on a public ladder, and kappa is calibrated for the rounded values.
+Proofs: smooth_sensitivity.md.
 
 References
 ----------
@@ -20,17 +19,26 @@ import math
 from collections.abc import Callable
 from dataclasses import dataclass
 from fractions import Fraction
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from skdp.core import noise as samplers
-from skdp.core.noise.exact import as_order, exp_bracket
+from skdp.core.noise import exact as noise_exact
+from skdp.core.noise.deviates import BITS, Deviates, draw_normal
+from skdp.core.noise.entropy import Entropy, resolve
+from skdp.core.noise.exact import (
+    as_order,
+    as_rational,
+    as_shape,
+    check_scales,
+    exp_bracket,
+    put,
+)
 from skdp.core.privacy_filter import Share, exact_fraction
 from skdp.loss import conversions
 from skdp.loss.conversions import round_up
-from skdp.queries.smooth_sensitivity.heavy_tails import rounded_student_t
 
 if TYPE_CHECKING:
     from skdp.core.privacy_filter import Meter
@@ -41,6 +49,7 @@ __all__ = [
     "cauchy_kappa",
     "choose_noise",
     "laplace_kappa",
+    "rounded_student_t",
     "student_kappa",
 ]
 
@@ -48,11 +57,10 @@ _SMALLEST_DELTA = 1e-250
 NOISES = ("cauchy", "student", "laplace")
 
 UP = 1 + 2.0**-40  # covers a few roundings of elementary functions
-LARGEST_EPSILON = 64.0  # beyond, the noise is that of 64: less would be below the sampler's scales
+LARGEST_EPSILON = 64.0  # beyond, noise would be below the sampler's scales: that of 64 is taken
 STEPS = 32  # of the ladder in beta; one of them pays for rounding
 FLOOR_BITS = 20  # the ladder ends at 2**-20 steps of f's grid
-# What a computed log S may err by; a step of the ladder has at least twice that.
-LOG_ERROR = 2e-12
+LOG_ERROR = 2e-12  # of a computed log S; a step of the ladder has at least twice that
 SMALLEST_BETA = 2 * STEPS * LOG_ERROR
 LARGEST_SCALE = {"cauchy": 2.0**80, "student": 2.0**80, "laplace": 2.0**52}
 
@@ -63,8 +71,7 @@ LARGEST_SCALE = {"cauchy": 2.0**80, "student": 2.0**80, "laplace": 2.0**52}
 def cauchy_kappa(epsilon: float, beta: float) -> float:
     """Return the least kappa with which f + kappa S Cauchy is epsilon-DP, rounded up.
 
-    Guarantee: for all f, f', S, S' with |f - f'| <= min(S, S') and |log S - log S'| <= beta, the
-    two densities are within a factor exp(epsilon) everywhere; with a smaller kappa some are not.
+    Guarantee: that of `student_kappa` with nu = 1.
 
     Parameters
     ----------
@@ -88,7 +95,8 @@ def cauchy_kappa(epsilon: float, beta: float) -> float:
 def student_kappa(epsilon: float, beta: float, nu: int) -> float:
     """Return the least kappa with which f + kappa S T_nu is epsilon-DP, rounded up.
 
-    Guarantee: as `cauchy_kappa`, which is nu = 1.
+    Guarantee: for all f, f', S, S' with |f - f'| <= min(S, S') and |log S - log S'| <= beta, the
+    two densities are within a factor exp(epsilon) everywhere; with a smaller kappa some are not.
 
     Parameters
     ----------
@@ -103,25 +111,24 @@ def student_kappa(epsilon: float, beta: float, nu: int) -> float:
     -------
     kappa : float
     """
-    # Differences in rational numbers: near beta = epsilon / nu they would cancel.
+    # Differences in rational numbers: in floats they would cancel near beta = epsilon / nu.
     e, b = Fraction(epsilon), Fraction(beta)
     if nu < 1 or not 0 < e <= 500 or not 0 <= b < e / nu:
         raise ValueError("need 0 < epsilon <= 500, nu >= 1 and 0 <= beta < epsilon / nu")
     reach = (2 * e - (nu - 1) * b) / (nu + 1)
     # cosh x - cosh y = 2 sinh((x + y) / 2) sinh((x - y) / 2)
-    shift = 2 * math.sinh(e / (nu + 1)) ** 2
-    both = 2 * math.sinh((reach + b) / 2) * math.sinh((reach - b) / 2) * math.exp(b)
-    return UP / math.sqrt(2 * nu * min(shift, both))
+    at_zero = 2 * math.sinh(e / (nu + 1)) ** 2
+    at_beta = 2 * math.sinh((reach + b) / 2) * math.sinh((reach - b) / 2) * math.exp(b)
+    return UP / math.sqrt(2 * nu * min(at_zero, at_beta))
 
 
 def laplace_kappa(epsilon: float, delta: float) -> tuple[float, float]:
-    """Return kappa and beta with which f + kappa S Laplace is (epsilon, delta)-DP. It is not pure.
+    """Return kappa and beta with which f + kappa S Laplace is (epsilon, delta)-DP; never pure.
 
-    kappa = 2 / epsilon: half of epsilon pays for the shift. beta = epsilon / (2 log(2 / delta)),
-    or less where the other half, which pays for the change of scale, asks for it (large epsilon).
+    kappa = 2 / epsilon: half of epsilon pays for the shift. The other half pays for the change of
+    scale: beta = epsilon / (2 log(2 / delta)), or less for a large epsilon.
 
-    Guarantee: (epsilon, delta) for all f, f', S, S' with |f - f'| <= min(S, S') and
-    |log S - log S'| <= beta. Whatever kappa and beta > 0, the ratio of the densities is unbounded.
+    Guarantee: for all f, f', S, S' with |f - f'| <= min(S, S') and |log S - log S'| <= beta.
 
     Parameters
     ----------
@@ -152,18 +159,9 @@ def laplace_kappa(epsilon: float, delta: float) -> tuple[float, float]:
 
 @dataclass(frozen=True)
 class SmoothNoise:
-    """An admissible noise, calibrated.
+    """A calibrated admissible noise of scale kappa S; nu are degrees of freedom, 0 for Laplace.
 
-    Attributes
-    ----------
-    kind : {"cauchy", "student", "laplace"}
-    nu : int
-        Degrees of freedom; 0 for Laplace.
-    epsilon, delta : float
-    beta : Fraction
-        What log S may move by between neighbours, rounded values included.
-    kappa : Fraction
-        The noise's scale is kappa S.
+    log of the rounded S may move by at most beta between neighbours.
     """
 
     kind: str
@@ -173,7 +171,7 @@ class SmoothNoise:
     beta: Fraction
     kappa: Fraction
 
-    def draw(self, scales: list[Fraction], entropy: samplers.Entropy | None) -> NDArray:
+    def draw(self, scales: list[Fraction], entropy: Entropy | None) -> NDArray:
         """Draw one rounded variable for each scale, exactly distributed."""
         exact = np.empty(len(scales), dtype=object)
         exact[:] = scales
@@ -206,15 +204,15 @@ def choose_noise(kind: str, epsilon: float, *, delta: float = 0.0, nu: int = 3) 
     else:
         degrees = 1 if kind == "cauchy" else as_order(nu, "nu", 1024)
         beta = e / (2 * degrees)
-        # The ladder's scales are rational: their logarithms err by far less than this.
+        # The ladder's scales are rational; the error of their logarithms is far below this.
         kappa = student_kappa(e, beta * UP, degrees)
     if beta < SMALLEST_BETA:
         raise ValueError(
             f"smooth sensitivity needs a larger epsilon a feature, got {epsilon:g} "
             f"(its beta would be below {SMALLEST_BETA:g})"
         )
-    own = delta if kind == "laplace" else 0.0
-    return SmoothNoise(kind, degrees, e, own, Fraction(beta), Fraction(kappa))
+    own_delta = delta if kind == "laplace" else 0.0
+    return SmoothNoise(kind, degrees, e, own_delta, Fraction(beta), Fraction(kappa))
 
 
 @dataclass(frozen=True)
@@ -222,15 +220,7 @@ class Ladder:
     """The public scales width * exp(-h j), j = 0 .. last, on which S is rounded up.
 
     With log S known within LOG_ERROR, `level` is the greatest j with width exp(-h j) >= S, or one
-    less. If log S moves by at most (STEPS - 1) h between neighbours, the level moves by at most
-    STEPS, that is log of the rounded S by at most the beta that the noise is calibrated for. The
-    ladder ends above 0: max(S, constant) is as smooth as S.
-
-    Attributes
-    ----------
-    width : int
-        The largest possible S, in steps of f.
-    h : Fraction
+    less: smooth_sensitivity.md, "The ladder". `width` is the largest possible S, in steps of f.
     """
 
     width: int
@@ -238,7 +228,7 @@ class Ladder:
 
     @property
     def beta(self) -> float:
-        """What log S itself may move by between neighbours."""
+        """By how much the exact log S may move between neighbours."""
         return float((STEPS - 1) * self.h)
 
     @property
@@ -248,7 +238,7 @@ class Ladder:
 
     @property
     def reach(self) -> int:
-        """Number of changed rows beyond which exp(-beta k) width is below the lowest rung."""
+        """The number k of changed rows beyond which exp(-beta k) width is below the last rung."""
         return self.last // (STEPS - 1) + 2
 
     def level(self, log_s: float) -> int:
@@ -271,10 +261,9 @@ Statistic = Callable[[list[Ladder]], tuple[NDArray, list[int]]]
 
 
 def _moved(ladders: list[Ladder]) -> Callable[[NDArray, NDArray], float]:
-    """Return the distance of two exact statistics (f, level), one row each: at most 1 is allowed.
+    """Return the distance of two exact statistics of rows (f, level): at most 1 is allowed.
 
-    The largest, over the entries, of |f - f'| over the smaller scale, and of the difference of the
-    levels over STEPS.
+    The largest |f - f'| over the smaller scale, and difference of levels over STEPS.
     """
 
     def distance(a: NDArray, b: NDArray) -> float:
@@ -297,14 +286,13 @@ def smooth_noise(
 ) -> SmoothNoise:
     """Return the noise that each of `parts` numbers gets for a share; takes nothing.
 
-    Each part has an equal part of the share: epsilon / parts in a pure session, the pure
-    epsilon of mu**2 / parts in a Gaussian one. Laplace noise has `separate_delta` / parts beside
-    it.
+    Each number gets epsilon / parts in a pure session, the pure epsilon of mu**2 / parts in a
+    Gaussian one; Laplace noise `separate_delta` / parts beside it.
     """
     level = meter.level(share)
-    each = level / parts if meter.mu is None else conversions.pure_part(level, parts)
+    epsilon = level / parts if meter.mu is None else conversions.pure_part(level, parts)
     delta = meter.separate_delta / parts if noise == "laplace" else 0.0
-    return choose_noise(noise, each / UP, delta=delta / UP, nu=nu)
+    return choose_noise(noise, epsilon / UP, delta=delta / UP, nu=nu)
 
 
 def smooth_release(
@@ -320,37 +308,14 @@ def smooth_release(
 ) -> NDArray:
     """Release integers with noise scaled to their smooth sensitivities.
 
-    Guarantee: if `statistic` returns integers f and rungs of smooth bounds as `Ladder` says,
-    each number is (epsilon, delta)-DP for its part of the share, delta = 0 but for Laplace
-    noise. That is not Gaussian: its delta is `separate_delta`, all of it, and a session has it
-    once. In a Gaussian session, pure noise for the share's mu. Where units have so many rows that
-    nothing is left of that delta for one, Cauchy noise stands for Laplace noise.
-
-    Parameters
-    ----------
-    name : str
-    widths : list of int
-        The largest possible sensitivity of each number, in steps; at least 1, public.
-    statistic : callable
-        Gets the ladder of each number, returns f (integers) and the level of each S.
-    share : float, default=None
-    noise : {"cauchy", "student", "laplace"}
-    nu : int, default=3
-        Degrees of freedom of Student's noise.
-    unit : float, default=1.0
-        User units a step, for the certificate.
-
-    Returns
-    -------
-    released : ndarray of int
-        Python integers where the noise does not fit int64.
-
-    Raises
-    ------
-    ValueError
-        If the noise is unknown or its scale out of range; nothing has been taken then.
+    Guarantee: if `statistic` maps the ladder of each number to integers f and the level of each S
+    as `Ladder` says, each number is (epsilon, delta)-DP for its part of the share, delta = 0 but
+    for Laplace noise. That takes all of `separate_delta`, once a session. In a Gaussian session the
+    noise is pure for the share's mu. `widths` are the largest possible sensitivities, public and at
+    least 1. Unknown noise or a scale out of range is refused before anything is taken.
     """
     parts = len(widths)
+    # Where units have so many rows that nothing remains of that delta for one, Cauchy noise.
     claimed, of_one = meter.claimed_separate_delta, meter.separate_delta / parts
     if noise == "laplace" and claimed and of_one < _SMALLEST_DELTA:
         noise = "cauchy"
@@ -370,20 +335,138 @@ def smooth_release(
         total = exact[:, 0] + how.draw(scales, meter.entropy).astype(object)
         return np.asarray(total)
 
-    out = meter.release(name, exact, 1.0, _moved(ladders), add, (parts,))
+    noisy = meter.release(name, exact, 1.0, _moved(ladders), add, (parts,))
+    kind = {"cauchy": "Cauchy", "student": f"Student ({how.nu})", "laplace": "Laplace"}[how.kind]
     meter.record(
         name,
-        _mechanism(how),
+        f"rounded {kind}, smooth sensitivity",
         f"smooth, beta = {float(how.beta):.4g}",
         max(widths) * unit,
         float(how.kappa) * max(widths) * unit,
         fraction,
         delta=round_up(exact_fraction(meter.separate_delta)) if noise == "laplace" else 0.0,
     )
+    return noisy
+
+
+# --- rounded Student noise ------------------------------------------------------------------------
+
+# T = N_0 / sqrt((N_1**2 + ... + N_nu**2) / nu) with independent standard normal N_i has Student's
+# distribution with nu degrees of freedom; nu = 1 is Cauchy's. The normal deviates have unlimited
+# precision. Values are computed in float64 with a forward error bound, and doubtful ones again in
+# integers with more bits.
+
+_SMALLEST_SCALE = Fraction(1, 1 << 100)
+_LARGEST_STUDENT_SCALE = Fraction(1 << 80)
+_MAX_DEGREES = 1 << 10
+_VALUES = 1 << 14  # deviates a float pass looks at
+_GUARD = 16  # further bits of a square root of a quotient
+
+
+def rounded_student_t(
+    nu: int, scale: Any, size: Any = None, *, entropy: Entropy | None = None
+) -> Any:
+    """Draw the nearest integers to scale * T, T of Student's distribution with nu degrees.
+
+    Guarantee: exactly distributed, given fair independent bits; Python integers if one does not fit
+    int64. Scales count at their exact rational values, in [2**-100, 2**80], and are broadcast to
+    `size` (None: the shape of `scale`; a scalar gives an int). nu is in [1, 1024]; no charge here.
+    """
+    degrees = as_order(nu, "nu", _MAX_DEGREES)
+    shape = as_shape(size)
+    source = resolve(entropy)
+    if np.ndim(scale) == 0:
+        n = 1 if shape is None else math.prod(shape)
+        common = as_rational(scale, "scale", _SMALLEST_SCALE, _LARGEST_STUDENT_SCALE)
+        out = _draw(degrees, np.full(1, float(common)), [common], n, source)
+        return int(out[0]) if shape is None else out.reshape(shape)
+    scales = check_scales(scale, "scale", _SMALLEST_SCALE, _LARGEST_STUDENT_SCALE)
+    shape = scales.shape if shape is None else shape
+    try:
+        scales = np.broadcast_to(scales, shape).ravel()
+    except ValueError:
+        raise ValueError("scale must broadcast to size.") from None
+    out = _draw(degrees, scales.astype(np.float64), scales, scales.size, source)
+    return out.reshape(shape)
+
+
+def _draw(nu: int, factor: np.ndarray, scales: Any, n: int, entropy: Entropy) -> np.ndarray:
+    """Draw n values; `factor` (floats) and `scales` (exact) have length n, or 1 for all."""
+    width = nu + 1
+    drawn = draw_normal(n * width, entropy)
+    out = np.empty(n, dtype=np.int64)
+    step = max(1, _VALUES // width)
+    doubtful = [np.array(sorted({k // width for k in drawn.held}), dtype=np.intp)]
+    for start in range(0, n, step):
+        part = slice(start, min(start + step, n))
+        g = drawn.x[part.start * width : part.stop * width].reshape(-1, width)
+        sure = _round(g, factor if len(factor) == 1 else factor[part], out[part])
+        doubtful.append(np.flatnonzero(~sure) + start)
+    where = np.unique(np.concatenate(doubtful))
+    bits = BITS
+    while where.size:
+        bits += 64
+        uncertain = []
+        for start in range(0, where.size, step):
+            now = where[start : start + step]
+            exact_scales = [Fraction(scales[0 if len(scales) == 1 else k]) for k in now.tolist()]
+            values, sure = _round_exactly(drawn, exact_scales, now, nu, bits, entropy)
+            out = put(out, now[sure], values[sure].tolist())
+            uncertain.append(now[~sure])
+        where = np.concatenate(uncertain)
     return out
 
 
-def _mechanism(how: SmoothNoise) -> str:
-    """Return the name of a noise for the certificate."""
-    names = {"cauchy": "Cauchy", "student": f"Student ({how.nu})", "laplace": "Laplace"}
-    return f"rounded {names[how.kind]}, smooth sensitivity"
+def _round(g: np.ndarray, scale: np.ndarray, out: np.ndarray) -> np.ndarray:
+    """Round scale * g_0 sqrt(nu) / ||g_1 .. g_nu|| into `out`; return which are certain.
+
+    Error bound, with u = 2**-53, w = 2**-48 and y the computed value:
+    1. the norm: relative (nu + 2) u / 2 + u, and sqrt(nu) w / norm from unknown bits;
+    2. the scale, the root of nu, two products and a quotient: relative 5 u;
+    3. g_0 moves by w, that is y by (scale sqrt(nu) / norm) w.
+    These first-order terms are taken 1.25 times, which covers the higher orders while their sum is
+    below 2**-10; others are not certain.
+    """
+    nu = g.shape[1] - 1
+    with np.errstate(all="ignore"):
+        norm = np.sqrt((g[:, 1:] * g[:, 1:]).sum(axis=1))
+        factor = scale * math.sqrt(nu) / norm
+        y = factor * g[:, 0]
+        relative = (1.5 * nu + 8) * 2.0**-53 + math.sqrt(nu) * 2.0**-BITS / norm
+        error = (np.abs(y) * relative + factor * 2.0**-BITS) * 1.25 + noise_exact.SLACK
+        nearest = np.rint(y)
+        fits = np.abs(y) < 2.0**62  # False for NaN too
+        sure = (np.abs(y - nearest) < 0.5 - error) & fits & (relative < 2.0**-10)
+        out[...] = np.where(fits, nearest, 0.0)
+    return np.asarray(sure)
+
+
+def _round_exactly(
+    drawn: Deviates,
+    scales: list[Fraction],
+    where: np.ndarray,
+    nu: int,
+    bits: int,
+    entropy: Entropy,
+) -> tuple[np.ndarray, np.ndarray]:
+    """Round the values `where` with prefixes of `bits` bits; return them and which are certain.
+
+    |g_0| is in [m_0, m_0 + 1] 2**-bits, the root of the mean square of the others in [low, high]
+    2**-(bits + guard). So |Z| is in [p m_0 2**guard / (q high), p (m_0 + 1) 2**guard / (q low)] for
+    the scale p/q. The upper end has probability zero.
+    """
+    width = nu + 1
+    flat = (where[:, None] * width + np.arange(width)).ravel()
+    m = drawn.prefixes(flat, bits, entropy).reshape(-1, width)
+    values = np.empty(where.size, dtype=object)
+    sure = np.zeros(where.size, dtype=bool)
+    for i, (row, scale) in enumerate(zip(m.tolist(), scales, strict=True)):
+        size = [v if v >= 0 else -v - 1 for v in row]
+        low = math.isqrt((sum(v * v for v in size[1:]) << 2 * _GUARD) // nu)
+        high = math.isqrt((sum((v + 1) ** 2 for v in size[1:]) << 2 * _GUARD) // nu + 1) + 1
+        p, q = scale.numerator << _GUARD, scale.denominator
+        least = (2 * p * size[0] + q * high) // (2 * q * high)
+        values[i] = least if row[0] >= 0 else -least
+        if low:
+            sure[i] = least == (2 * p * (size[0] + 1) + q * low - 1) // (2 * q * low)
+    return values, sure

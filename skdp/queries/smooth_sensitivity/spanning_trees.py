@@ -1,9 +1,7 @@
-"""The minimum spanning tree's cost of a public graph with private edge weights.
+"""The cost of the minimum spanning tree of a public graph with private edge weights.
 
-What is released here: nothing; `SpanningCost` is. The graph is public, the weight of
-each edge is private and in [0, width]; neighbours differ in the weight of one edge. This says
-nothing about points of which an edge's weight is the distance: one point touches all its edges.
-Proofs: smooth_sensitivity.md.
+Neighbours differ in the weight of one edge, in [0, width]. Nothing is claimed for points whose
+distances are the weights: one point touches all its edges. Proofs: smooth_sensitivity.md.
 
 References
 ----------
@@ -46,13 +44,13 @@ __all__ = [
 class SpanningCost(Measurement):
     """The cost of the minimum spanning tree of a public graph with private weights.
 
-    Guarantee: one edge's weight is replaced; smooth sensitivity, exactly, rounded up on the
-    public ladder. It protects weights, not vertices or points.
+    Guarantee: the exact smooth sensitivity for one replaced weight, rounded up on the public
+    ladder. It protects weights, not vertices or points.
 
     Parameters
     ----------
     view : Box
-        Of one feature, the weight: its public bounds.
+        Public bounds of the one feature, the weight.
     n_vertices : int
     edges : array-like of int, shape (m, 2)
         Public; row i of the session is the weight of edge i.
@@ -68,7 +66,7 @@ class SpanningCost(Measurement):
     ------
     ValueError
         If the graph is not connected, there is not one weight for each edge, or the relation is
-        not replace-one: the graph is public, so no weight is missing. Nothing has been taken.
+        not replace-one; before anything is taken from the allowance.
     """
 
     name: ClassVar[str] = "spanning tree"
@@ -79,16 +77,10 @@ class SpanningCost(Measurement):
     nu: int = 3
 
     def measure(self, table: PrivateTable, meter: Meter, share: Share, name: str) -> Release:
-        view, n_vertices, edges, noise, nu = (
-            self.view,
-            self.n_vertices,
-            self.edges,
-            self.noise,
-            self.nu,
-        )
+        view, n_vertices = self.view, self.n_vertices
         if not table.n_is_public:
             raise ValueError("a public graph has a weight for each edge: needs 'replace_one'")
-        graph = check_graph(n_vertices, edges)
+        graph = check_graph(n_vertices, self.edges)
         if view.n_dims != 1 or len(graph) != table.n:
             raise ValueError("X must have one feature, the weight, and one row for each edge")
         half = int(view.half[0])
@@ -102,12 +94,12 @@ class SpanningCost(Measurement):
 
         unit = float(view.grid[0])
         noisy = smooth_release(
-            meter, name, [width], statistic, share, noise=noise, nu=nu, unit=unit
+            meter, name, [width], statistic, share, noise=self.noise, nu=self.nu, unit=unit
         )
-        chosen = n_vertices - 1
-        steps = min(max(int(noisy[0]), 0), chosen * 2 * half)
+        n_chosen = n_vertices - 1
+        steps = min(max(int(noisy[0]), 0), n_chosen * 2 * half)
         low = float(view.center[0]) - half * unit
-        return released(chosen * low + steps * unit, math.nan)
+        return released(n_chosen * low + steps * unit, math.nan)
 
 
 Ints = NDArray[np.int64]
@@ -165,7 +157,7 @@ def spanning_cost(n_vertices: int, edges: Ints, weights: Ints) -> int:
 
 
 def _cut_of(n_vertices: int, edges: Ints, ends: Ints) -> int:
-    """Return how many of the edges must go to part the two ends."""
+    """Return the least number of edges whose removal separates the two ends."""
     if not len(edges):
         return 0
     flow = csgraph.maximum_flow(_adjacency(n_vertices, edges), int(ends[0]), int(ends[1]))
@@ -177,28 +169,11 @@ def log_smooth_spanning_cost(
 ) -> float:
     """Return log of the smooth sensitivity of the cost when one edge's weight is replaced.
 
-    For an edge e and a threshold t, k_e(t) is the least number of other edges lighter than t that
-    must be raised to part the ends of e below t. S = max over e, t of exp(-beta k_e(t)) g(w_e, t)
-    and exp(-beta (k_e(t) + 1)) t, with g(w, t) = t for t <= w, max(w, t - w) else; t runs over the
-    weights of the other edges and `width`.
-
-    Parameters
-    ----------
-    n_vertices : int
-    edges : ndarray of shape (m, 2)
-        From `check_graph`.
-    weights : ndarray of shape (m,)
-        Integers in [0, width].
-    width : int
-        At least 1.
-    beta : float
-
-    Returns
-    -------
-    log_s : float
+    The maximum of smooth_sensitivity.md, "Spanning trees", for edges of `check_graph` and integer
+    weights in [0, width].
     """
     best = -math.inf
-    # Light edges first: they have the widest gaps, and what cannot be better is not computed.
+    # Light edges first: they have the widest gaps, so most other edges need not be computed.
     for e in np.argsort(weights, kind="stable").tolist():
         others = np.delete(np.arange(len(edges)), e)
         thresholds = np.unique(np.append(weights[others], width))
@@ -217,8 +192,8 @@ def _best_of_edge(
 ) -> float:
     """Return the largest log value over the thresholds of one edge, and over `best`.
 
-    The cut grows with the threshold and the value at a cut grows with the threshold: a range whose
-    ends have one cut is worth what its upper end is, and one that cannot beat `best` is left out.
+    The cut grows with the threshold, and the value at one cut does, too: a range whose ends have
+    one cut has its largest value at the upper end, and one that cannot beat `best` is left out.
     """
     last = len(thresholds) - 1
     cuts = {0: cut(0), last: cut(last)}
