@@ -137,9 +137,9 @@ class Allowance:
 
     def moments_std(self, size: int) -> float:
         """Return that of a sum of values or squares in half widths, of this many columns."""
-        if self.replace:
-            return self.vector_std(2 * math.sqrt(size), 2 * size)
-        return self.vector_std(math.sqrt(1.25 * size + 1), 2 * size + 1)
+        from skdp.queries import moments
+
+        return self.query_std(moments(np.full(size, -1.0), np.ones(size)))
 
     def minimiser_std(self, size: int) -> float:
         """Return that of a coordinate of a minimiser of loss of slope 1, for a ridge of 1."""

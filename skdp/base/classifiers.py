@@ -160,11 +160,11 @@ def standard_for_classes(
     standard = standardised(session, allowance, low, high, n, share, again=True, most=most)
     if math.isfinite(standard.spread):
         return standard
-    d = low.size
-    if allowance.part(share).sum_std(math.sqrt(d), d) / n / math.sqrt(d) > _CENTER_USEFUL:
+    means = Mean(ScaledBox(low, high), weight_bound=most)
+    if allowance.part(share).query_std(means) / n / math.sqrt(low.size) > _CENTER_USEFUL:
         return standard
     # Means alone have less noise; those of many columns are useful together.
-    release = session.answer(Mean(ScaledBox(low, high), weight_bound=most), share)
+    release = session.answer(means, share)
     mean = _shrunk(release.value, float(np.mean(release.std)))
     return Standard(standard.center + mean * (high / 2 - low / 2), standard.scale, math.nan)
 
