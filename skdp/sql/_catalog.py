@@ -230,10 +230,8 @@ def open_catalog(database: Any, tables: Any) -> Catalog:
 
 
 def _duckdb() -> Any:
-    try:
-        import duckdb
-    except ImportError:
-        raise ImportError("skdp.sql needs DuckDB and sqlglot: pip install 'skdp[sql]'") from None
+    import duckdb
+
     if int(duckdb.__version__.partition(".")[0]) < 2:
         # Older ones compare dates of different types differently, and close a connection for good
         # when a query runs out of memory. Answers were not tested on them.

@@ -128,7 +128,7 @@ class Output:
     sql: str
     low: str | None = None
     high: str | None = None
-    population: str | None = None  # the mean whose population interval it has
+    population: str | None = None  # the aggregate of its population interval
     measured: bool = False  # a number with an interval
     key: str = ""  # the column of the key that it is
     # Released tables on which its rows, keys or values depend: their noise is in no interval.

@@ -389,8 +389,8 @@ def public_answer(
     `tree`: the query with tables in the place of subqueries, which are `released`.
     """
     select = parsed(query)[0] if tree is None else tree.copy()
-    result = _named(select, catalog)
-    if result is None:
+    names = _named(select, catalog)
+    if names is None:
         way = "read public tables only, each by its declared name"
         refuse(select, "this query reads other tables than public ones", way)
     for node in select.walk():
@@ -401,7 +401,7 @@ def public_answer(
                 "LEAD, and the expressions that the documentation on private SQL lists"
             )
             refuse(node, reason, way)
-    for node, source in result[0]:
+    for node, source in names[0]:
         alias = node.args.get("alias") or exp.TableAlias(this=exp.to_identifier(node.name))
         table: exp.Expr
         if source.startswith("read_parquet"):
@@ -411,7 +411,7 @@ def public_answer(
             table = exp.to_table(source, dialect="duckdb")
         table.set("alias", alias.copy())
         node.replace(table)
-    for alias, name in result[1]:
+    for alias, name in names[1]:
         alias.set("this", exp.to_identifier(name))
     if tree is not None:
         _make_total(select)

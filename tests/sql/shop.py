@@ -103,3 +103,10 @@ def rows_of(con, plan):
     for unit, *rest in con.execute(plan.rows).fetchall():
         found.setdefault(unit, []).append(repr(rest))
     return {unit: sorted(rows) for unit, rows in found.items()}
+
+
+def parts_of(db, query, **stated):
+    """Return a query in parts and their aggregations, as `PrivateDatabase.sql` has them."""
+    caps = {"max_keys_per_unit": "private", "max_rows_per_unit": "private"}
+    given = {"epsilon": 1.0, "delta": 1e-6, "key_method": "auto", **caps, **stated}
+    return db._planned(db._catalog, query, None, given)

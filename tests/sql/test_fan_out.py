@@ -12,6 +12,7 @@ from skdp import PrivacyBudget
 from skdp.exceptions import QueryRefusedError
 from skdp.sql import PrivateDatabase
 from tests.folding import each
+from tests.sql.shop import parts_of
 
 
 def database(connection, tables):
@@ -20,7 +21,7 @@ def database(connection, tables):
 
 
 def exact(db, query):
-    parts, _ = db._made(db._catalog, query, 1.0, 1e-6, "private", "private", None, "auto")
+    parts, _ = parts_of(db, query)
     plan = parts.last
     return sorted(db._catalog.cursor().execute(plan.rows).fetchall())
 
@@ -148,7 +149,7 @@ def owned(victim):
 def test_joins_by_the_key_of_an_owner_leave_no_row_out():
     query = "SELECT SUM(price) FROM items JOIN bills ON items.bill = bills.id"
     db = owned(True)
-    parts, _ = db._made(db._catalog, query, 1.0, 1e-6, "private", "private", None, "auto")
+    parts, _ = parts_of(db, query)
     plan = parts.last
     assert "QUALIFY" not in plan.rows
     assert len(exact(owned(True), query)) == 10_000

@@ -56,7 +56,7 @@ def visits(victim, tables=None):
 def test_one_unit_does_not_decide_whether_a_query_can_be_computed(victim, query):
     for there in ("nobody", victim):
         db = visits(there)
-        parts, _ = db._made(db._catalog, query, 1.0, 1e-6, "private", "private", None, "auto")
+        parts, _ = shop.parts_of(db, query)
         plan = parts.last
         cursor = db._catalog.cursor()
         cursor.execute(f"CREATE TEMP TABLE made AS {plan.rows}")
@@ -163,7 +163,7 @@ def test_a_public_table_on_the_right_states_keys_as_on_the_left():
     db = shop.database()
     asked = "SELECT n_name, COUNT(*) AS n FROM {} GROUP BY n_name"
     made = [
-        db._made(db._catalog, asked.format(source), 1.0, 0.0, 1, 1, None, "auto")
+        shop.parts_of(db, asked.format(source), delta=0.0, max_keys_per_unit=1, max_rows_per_unit=1)
         for source in (
             "customer RIGHT JOIN nation ON n_id = c_nation",
             "nation LEFT JOIN customer ON n_id = c_nation",

@@ -53,7 +53,7 @@ def database(con, adjacency="add_or_remove_one"):
 def planned(con, query):
     """Return the plan of a query, and its rows: each with its unit, where a row is not one."""
     db = database(con)
-    parts, _ = db._made(db._catalog, query, 1.0, 1e-6, "private", "private", None, "auto")
+    parts, _ = shop.parts_of(db, query)
     return parts.last, con.execute(parts.last.rows).fetchall()
 
 
@@ -100,7 +100,7 @@ def test_moments_that_are_one_in_another_type_are_counted_as_several(kind):
     budget = PrivacyBudget(9, 0.1, adjacency="add_or_remove_one")
     db = PrivateDatabase(con, tables={"p": "public", "t": {"unit": None}}, budget=budget)
     query = "SELECT COUNT(*) AS n FROM t JOIN p ON p.d = t.v"
-    parts, _ = db._made(db._catalog, query, 1.0, 1e-6, "private", "private", None, "auto")
+    parts, _ = shop.parts_of(db, query)
     rows = con.execute(parts.last.rows).fetchall()
     assert len(rows) == 1 or not parts.last.once
     assert len(rows) == (500 if kind == "TIMESTAMPTZ" else 1)  # nanoseconds are rounded
@@ -114,7 +114,7 @@ def test_rows_of_files_are_units(tmp_path):
     tables = {"v": {"unit": None}}
     db = PrivateDatabase({"v": str(tmp_path / "*.parquet")}, tables=tables, budget=budget)
     twice = "SELECT COUNT(*) FROM (SELECT x FROM v UNION ALL SELECT x FROM v) t"
-    parts, _ = db._made(db._catalog, twice, 1.0, 1e-6, "private", "private", None, "auto")
+    parts, _ = shop.parts_of(db, twice)
     rows = Counter(db._catalog.cursor().execute(parts.last.rows).fetchall())
     assert len(rows) == 30
     assert set(rows.values()) == {2}
@@ -148,10 +148,8 @@ def test_one_budget_serves_estimators_group_by_and_sql(adjacency):
 def test_noise_of_a_replaced_row_is_twice_that_of_a_removed_one():
     con, widths = shop.shop(60), {}
     for adjacency in ("replace_one", "add_or_remove_one"):
-        fits = database(con, adjacency)._made(
-            *(database(con)._catalog, "SELECT device, COUNT(*) FROM visits GROUP BY 1", 1.0, 0.0),
-            *("private", "private", None, "auto"),
-        )[1]
+        query = "SELECT device, COUNT(*) FROM visits GROUP BY 1"
+        _, fits = shop.parts_of(database(con, adjacency), query, delta=0.0)
         budget = PrivacyBudget(9, 0, adjacency=adjacency)
         widths[adjacency] = fits[0].set_params(budget=budget).expected_error()["a0"]
     assert widths["replace_one"] == pytest.approx(2 * widths["add_or_remove_one"], rel=0.1)
