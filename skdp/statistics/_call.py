@@ -65,9 +65,22 @@ _with_blocks = documenter(
             keepdims : bool, default=False
                 Keep the axis of the rows, with length 1.
             """,
-        "ddof": """
+        "dispersion": """
+            Parameters
+            ----------
+            {X}
+            {of_columns}
             ddof : int, default=0
                 The divisor is the number of rows minus this.
+            {bounds}
+            {rows}
+
+            Returns
+            -------
+            released : Released
+                At least 0.
+
+            {raises}
             """,
         "bounds": """
             bounds : "private" or tuple (low, high) or mapping, default="private"
