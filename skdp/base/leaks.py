@@ -205,8 +205,8 @@ def learns_nothing(estimator: Any) -> bool:
         return rare == [None, None] and not (isinstance(stated, str) and stated == "auto")
     if kind == "SimpleImputer":
         # Otherwise it drops the columns in which every row is missing.
-        kept = params["keep_empty_features"] and not params["add_indicator"]
-        return bool(params["strategy"] == "constant" and kept)
+        keeps_columns = params["keep_empty_features"] and not params["add_indicator"]
+        return bool(params["strategy"] == "constant" and keeps_columns)
     if kind in _COLUMNS_ONLY:
         name, words = _COLUMNS_ONLY[kind]
         return not isinstance(params.get(name), str) or params[name] in words

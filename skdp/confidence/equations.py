@@ -41,13 +41,13 @@ def discrete_laplace_reach(std: Any, level: float) -> Any:
 class Noise:
     """Independent noise of several released numbers, with one standard deviation.
 
-    `pure` noise has the tails of (sums of) Laplace noise, other noise is Gaussian. `whole`: on
+    `pure` noise has the tails of (sums of) Laplace noise, other noise is Gaussian. `integer`: on
     whole numbers.
     """
 
     std: float
     pure: bool
-    whole: bool = True
+    integer: bool = True
 
     def width(self, level: float) -> float:
         """Return the half width, in standard deviations, for a sum of such noise at this level."""
@@ -59,7 +59,7 @@ class Noise:
         """Return the standard deviation for `width`, enlarged for noise on whole numbers."""
         # Rounding moves a Gaussian by up to a half; sums of few discrete Laplace noises reach at
         # most a half further than continuous ones.
-        if not self.whole or self.std <= 0:
+        if not self.integer or self.std <= 0:
             return self.std
         width = self.width(level)
         if not self.pure:

@@ -100,8 +100,8 @@ class NoiseLimits:
         # Whole numbers may have discrete noise: Laplace, or rounded Gaussian.
         discrete = discrete_laplace_reach(np.where(self.std > 0, self.std, 1.0), level)
         discrete = np.maximum(discrete, float(ndtri(0.5 + level / 2)) * self.std + 1.0)
-        whole = (self.value == np.rint(self.value)) & (self.std > 0)
-        half = np.where(whole, np.maximum(half, discrete), half)
+        integer = (self.value == np.rint(self.value)) & (self.std > 0)
+        half = np.where(integer, np.maximum(half, discrete), half)
         return self.value - half, self.value + half
 
     def population(self, level: float) -> Pair:

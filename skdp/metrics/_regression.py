@@ -327,7 +327,7 @@ def _errors(name: str, arguments: Mapping[str, Any]) -> RegressionErrors:
         first, second, count = session.answer(moments(low, high))
         n = float(count.value)
         privacy = session.certificate()
-        noise = Noise(float(np.max(first.std)) * n, session.pure, whole=False)
+        noise = Noise(float(np.max(first.std)) * n, session.pure, integer=False)
     half, max_error = float(high[0] / 2 - low[0] / 2), float(high[-1])
     clipped = 0.0, 0.0, 0.0
     if learned is not None:

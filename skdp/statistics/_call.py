@@ -65,9 +65,22 @@ _with_blocks = documenter(
             keepdims : bool, default=False
                 Keep the axis of the rows, with length 1.
             """,
-        "ddof": """
+        "dispersion": """
+            Parameters
+            ----------
+            {X}
+            {of_columns}
             ddof : int, default=0
                 The divisor is the number of rows minus this.
+            {bounds}
+            {rows}
+
+            Returns
+            -------
+            released : Released
+                At least 0.
+
+            {raises}
             """,
         "bounds": """
             bounds : "private" or tuple (low, high) or mapping, default="private"
@@ -82,10 +95,8 @@ _with_blocks = documenter(
                 allowance.
             """,
         "cells": """
-            bounds : "private" or tuple (low, high) or mapping, default="private"
-                Range of each column, from public knowledge: two numbers, two arrays, or a mapping
-                from column name to (low, high); ``"private"`` learns them, for 5 to 72% of the
-                allowance. Not used for edges.
+            {ranges}
+                Not used for edges.
             """,
         "candidates": """
             step : float, default=None
@@ -111,6 +122,11 @@ _with_blocks = documenter(
             {charge_raises}
             """,
         # Rows of examples.
+        "table": """
+            >>> import numpy as np
+            >>> from skdp import statistics
+            >>> x = np.random.default_rng(0).uniform(size=(4000, 2))
+            """,
         "uniform": """
             >>> import numpy as np
             >>> from skdp import statistics

@@ -144,11 +144,9 @@ def histogram(
         by their sum.
     range : tuple (low, high), default=None
         numpy's name for `bounds`. State only one of them.
-    bounds : "private" or tuple (low, high) or mapping, default="private"
-        Range of each column, from public knowledge: two numbers, two arrays, or a mapping from
-        column name to (low, high); ``"private"`` learns them, for 5 to 72% of the allowance.
+    {cells}
         Learned bounds are seldom round numbers, so state them (or edges) if values are whole
-        numbers. Not used with edges.
+        numbers.
     {rows}
 
     Returns
@@ -261,9 +259,7 @@ def histogram2d(
 
     Examples
     --------
-    >>> import numpy as np
-    >>> from skdp import statistics
-    >>> x = np.random.default_rng(0).uniform(size=(4000, 2))
+    {table}
     >>> counts, *_ = statistics.histogram2d(x, 2, bounds=(0, 1), random_state=0)
     >>> counts.value.shape
     (2, 2)
@@ -312,12 +308,10 @@ def histogramdd(
 
     Examples
     --------
-    >>> import numpy as np
-    >>> from skdp import statistics
-    >>> x = np.random.default_rng(0).uniform(size=(4000, 3))
+    {table}
     >>> counts, edges = statistics.histogramdd(x, 2, bounds=(0, 1), random_state=0)
     >>> counts.value.shape, len(edges)
-    ((2, 2, 2), 3)
+    ((2, 2), 2)
     """
     call = Call.of("histogramdd", options)
     return _counted(call, X, _bins_of_each(bins), bounds, None)

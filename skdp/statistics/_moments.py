@@ -420,20 +420,7 @@ def var(
 ) -> Released:
     """Return the variance of each column, clipped to bounds.
 
-    Parameters
-    ----------
-    {X}
-    {of_columns}
-    {ddof}
-    {bounds}
-    {rows}
-
-    Returns
-    -------
-    released : Released
-        At least 0.
-
-    {raises}
+    {dispersion}
 
     Notes
     -----
@@ -467,20 +454,7 @@ def std(
 ) -> Released:
     """Return the standard deviation of each column, clipped to bounds.
 
-    Parameters
-    ----------
-    {X}
-    {of_columns}
-    {ddof}
-    {bounds}
-    {rows}
-
-    Returns
-    -------
-    released : Released
-        At least 0.
-
-    {raises}
+    {dispersion}
 
     Notes
     -----

@@ -573,7 +573,8 @@ MUTANTS = (
     ),
     _m(
         "a score adds in the order of the batch", "base.batch_invariant",
-        "    if not _EXACT.get():\n        found: Floats", "    if True:\n        found: Floats",
+        "    if not _EXACT.get():\n        return np.asarray(rows @",
+        "    if True:\n        return np.asarray(rows @",
         "tests/model_selection/test_private_search_tables.py::test_models_give_each_row_its_own_bits[DPRidge]",
     ),
     # --- queries in SQL ---------------------------------------------------------------------------
