@@ -159,17 +159,17 @@ class Leaves:
         group, known, offset, squares = self._about(centers)
         above, below = self.high - centers[group], centers[group] - self.low
         corner = _quotients(np.maximum(above, below), units)
-        whole, once, twice = _parts(np.linalg.norm(corner, axis=1), radius)
+        w0, w1, w2 = _parts(np.linalg.norm(corner, axis=1), radius)
         norms = (_quotients(np.sqrt(squares), units) ** 2).sum(axis=1)
-        weight = np.minimum(whole, twice * norms)[:, None]
-        average = np.sqrt(squares) * (once * np.sqrt(norms))[:, None]
+        weight = np.minimum(w0, w2 * norms)[:, None]
+        average = np.sqrt(squares) * (w1 * np.sqrt(norms))[:, None]
         width = np.maximum(self.high - self.low, _TINY)
         own = (group == np.arange(len(centers))[:, None]).astype(np.float64)
         most, doubt = np.zeros_like(centers), np.zeros_like(centers)
         for far, other, mean in ((above, below, offset), (below, above, -offset)):
             far, ends = np.maximum(far, 0.0), far * (other + mean) / width
             part = np.where(other <= 0, mean, np.maximum(ends, 0.0))
-            part = np.where(known, part, far) * whole[:, None]
+            part = np.where(known, part, far) * w0[:, None]
             lost = np.minimum(np.minimum(part, far * weight), average)
             # Counts below 0 stay: the noise of many empty leaves adds up to nothing.
             most = np.maximum(most, own @ (self.rows[:, None] * lost))
@@ -273,18 +273,16 @@ class FromSquares:
         """Return a bound (k, d) as `FromLeaves` does, if all rows could be in one cluster."""
         above, below = self.box.high - centers, centers - self.box.low
         corner = _quotients(np.maximum(above, below), units)
-        whole, once, twice = (
-            part[:, None] for part in _parts(np.linalg.norm(corner, axis=1), radius)
-        )
+        w0, w1, w2 = (part[:, None] for part in _parts(np.linalg.norm(corner, axis=1), radius))
         norms = float((_quotients(self.rms, units) ** 2).sum())
         rows = sizes[:, None]
-        weight = np.minimum(whole * rows, twice * norms * self.n)
-        average = self.n * self.rms * once * np.sqrt(norms)
+        weight = np.minimum(w0 * rows, w2 * norms * self.n)
+        average = self.n * self.rms * w1 * np.sqrt(norms)
         width = np.maximum(above + below, _TINY)
         most = np.zeros_like(centers)
         for far, other, mean in ((above, below, offsets), (below, above, -offsets)):
             # The mean of r_j is that of clipped residuals and what is lost: solved for the latter.
-            part = whole * far / width
+            part = w0 * far / width
             ends = rows * np.maximum(other + mean, 0.0) * part / (1 - part)
             most = np.maximum(most, np.minimum(np.minimum(ends, far * weight), average))
         return most, np.zeros_like(centers)
@@ -465,8 +463,8 @@ def grow(
     middle = view.low / 2 + view.high / 2
     half = float(np.max(view.high / 2 - view.low / 2))
     unit = half if half > 0 else 1.0
-    kept = value > np.maximum(_KEEP * error, 0.5)
-    if not kept.any():
+    clear = value > np.maximum(_KEEP * error, 0.5)
+    if not clear.any():
         side = (view.high / 2 - view.low / 2) / unit
         everything = np.array([max(n, 1.0)])
         unknown, error = np.full((1, middle.size), np.nan), np.zeros(1)
@@ -477,22 +475,22 @@ def grow(
             unit,
             Leaves(-side[None], side[None], unknown, everything, error),
         )
-    ids, weights = leaves[kept], value[kept]
+    ids, weights = leaves[clear], value[clear]
     all_low, all_high = ((side - middle) / unit for side in tree.boxes(leaves))
-    low, high = all_low[kept], all_high[kept]
+    low, high = all_low[clear], all_high[clear]
     center = (tree.centers(ids) - middle) / unit
     # The mean of a leaf, shrunk to its centre; the prior is that rows are uniform in the leaf.
     before = (high - low) ** 2 / 12
-    noise = (np.asarray(sums.std)[kept] / unit / weights[:, None]) ** 2
+    noise = (np.asarray(sums.std)[clear] / unit / weights[:, None]) ** 2
     trust = before / (before + noise + np.finfo(float).tiny)
-    step = sums.value[kept] / unit / weights[:, None]
+    step = sums.value[clear] / unit / weights[:, None]
     uncut = (np.ptp(low, axis=0) == 0) & (np.ptp(high, axis=0) == 0)
     shrunk = _pooled(step, noise + np.finfo(float).tiny, before)
     step = np.where(uncut, shrunk, step * trust)
     points = np.clip(center + step, low, high)
     spread = np.average(before, axis=0, weights=weights)
     means = np.full((len(leaves), middle.size), np.nan)
-    means[kept] = points
+    means[clear] = points
     errors = np.broadcast_to(error, value.shape)
     return Coreset(points, weights, spread, unit, Leaves(all_low, all_high, means, value, errors))
 

@@ -298,13 +298,13 @@ class Noise:
         """Of Gaussian noise; None of pure one."""
         return self.allowance.mu
 
-    def _each(self, numbers: int) -> float:
+    def _pure_epsilon(self, numbers: int) -> float:
         """Return the pure epsilon of each of several releases."""
         return self.allowance.part(Fraction(1, numbers)).pure_epsilon
 
     def _smooth(self, numbers: int) -> tuple[float, float]:
         """Return beta and kappa of smooth noise; ValueError if epsilon is too small for it."""
-        noise = choose_noise("cauchy", self._each(numbers))
+        noise = choose_noise("cauchy", self._pure_epsilon(numbers))
         return float(noise.beta), float(noise.kappa)
 
     def _std(self, numbers: int) -> float:
@@ -314,10 +314,10 @@ class Noise:
         """
         if self.how == "median" or (self.how == "vote" and self.n_classes > 2 and self.mu is None):
             # Choices in a Gaussian session may have twice the rate (quantiles.md).
-            each = self._each(numbers) * (1 if self.mu is None else 2)
-            # Odds of exp(each / 2) a vote: logistic, and exp(-each / 2) a rank on either side.
+            epsilon = self._pure_epsilon(numbers) * (1 if self.mu is None else 2)
+            # Odds of exp(epsilon / 2) a vote: logistic; exp(-epsilon / 2) a rank on either side.
             spread = 4 * math.sqrt(2) if self.how == "median" else 2 * math.pi / math.sqrt(3)
-            return spread / each
+            return spread / epsilon
         return self.allowance.vector_std(2 * math.sqrt(numbers), numbers)
 
     def error(self, numbers: int, blocks: int) -> float:
@@ -455,9 +455,9 @@ def directions(public: Floats, most: int) -> Floats:
         centred = scaled - scaled.mean(axis=0)
         width = np.sqrt(np.mean(np.square(centred), axis=0))
         z = np.where(width > _FLAT, centred / np.where(width > _FLAT, width, 1.0), 0.0)
-    left, sizes, _ = np.linalg.svd(z, full_matrices=False)
-    left = left[:, sizes > _FLAT * max(float(sizes.max(initial=0.0)), 1e-300)]
-    basis = np.column_stack([np.full((n, 1), n**-0.5), left])
+    vectors, sizes, _ = np.linalg.svd(z, full_matrices=False)
+    components = vectors[:, sizes > _FLAT * max(float(sizes.max(initial=0.0)), 1e-300)]
+    basis = np.column_stack([np.full((n, 1), n**-0.5), components])
     if basis.shape[1] < most:
         squares = np.square(z).sum(axis=1)
         distances = np.maximum(squares[:, None] + squares - 2.0 * (z @ z.T), 0.0)

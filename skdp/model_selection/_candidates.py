@@ -336,8 +336,8 @@ class _Check:
             if fills and behind and not _takes_text(behind[0]):
                 self._numbers(X, missing=True)
         else:
-            kept = _keeps_nan(step) and behind and not _may_have_nan(behind)
-            self._numbers(X, missing=bool(tags.allow_nan) and not kept)
+            passed_on = _keeps_nan(step) and behind and not _may_have_nan(behind)
+            self._numbers(X, missing=bool(tags.allow_nan) and not passed_on)
         for name in ("encoded_missing_value", "unknown_value"):
             value = getattr(step, name, None)
             nan = isinstance(value, float) and math.isnan(value)

@@ -372,7 +372,7 @@ class _Walk:
 
     def compare_prices(self, budget: PrivacyBudget) -> None:
         """Look for prices that the ledger cannot grant any more, one by one or in sum."""
-        left = budget.remaining
+        remaining = budget.remaining
         priced = [
             (where, part, cost)
             for where, part in self.parts
@@ -380,12 +380,12 @@ class _Walk:
             and ledger_of(own) == ledger_of(budget)
             and (cost := price_or_none(part)) is not None
         ]
-        room = f"remaining: epsilon={left.epsilon:g}, delta={left.delta:g}"
+        room = f"remaining: epsilon={remaining.epsilon:g}, delta={remaining.delta:g}"
         refused = [(where, cost) for where, _, cost in priced if not _grants(budget, cost)]
         for where, cost in refused:
-            by_delta = budget.accountant == "basic" and cost.delta > left.delta
+            by_delta = budget.accountant == "basic" and cost.delta > remaining.delta
             short = f"delta={cost.delta:g}" if by_delta else f"epsilon={cost.epsilon:g}"
-            way = "a smaller delta" if left.delta > 0 else "delta=0 here"
+            way = "a smaller delta" if remaining.delta > 0 else "delta=0 here"
             self.add(
                 HIGH,
                 where,
