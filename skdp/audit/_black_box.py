@@ -136,8 +136,7 @@ def bound_from_outputs(
     Warns
     -----
     UserWarning
-        If an output has more than 64 numbers. Of the numbers beyond these, only their equality, sum
-        and extremes are used.
+        If an output has more than 64 numbers: of the others, only equality, sum and extremes count.
 
     Notes
     -----

@@ -310,39 +310,38 @@ _stand_in = cache(StandInBudget)  # one for each relation and unit
 
 
 class Subject(NamedTuple):
-    """An unfitted clone whose budgets are stand-ins."""
+    """An unfitted clone with a stand-in for its budget, if it has one."""
 
     estimator: Any
-    budgets: dict[str, StandInBudget]  # by adjacency
+    budget: StandInBudget | None
     adjacency: str
 
 
 def subject_of(estimator: Any, *, seed: int | None, only_unset: bool = True) -> Subject:
-    """Clone an estimator, take its budgets away, and set every random_state to `seed`.
+    """Clone an estimator, take its budget away, and set every random_state to `seed`.
 
     With `only_unset`, random states that are already set stay.
     """
     subject = clone(estimator)
-    budgets: dict[str, StandInBudget] = {}
+    budget: StandInBudget | None = None
+    relations: set[str] = set()
     changes: dict[str, Any] = {}
-    unstated = False
     for name, value in subject.get_params(deep=True).items():
         last = name.rpartition("__")[2]
-        # Steps that share a relation share a stand-in, so that all charges are seen together.
         if isinstance(value, PrivacyBudget):
-            adjacency = value.adjacency
-            if adjacency not in budgets:
-                budgets[adjacency] = _stand_in(adjacency, value.unit)
-            changes[name] = budgets[adjacency]
+            relations.add(value.adjacency)
+            # All steps share one stand-in, which then sees all charges together.
+            if budget is None:
+                budget = _stand_in(value.adjacency, value.unit)
+            changes[name] = budget
         elif last == "budget" and value is None:
-            unstated = True
+            relations.add("replace_one")
         elif last == "random_state" and (value is None or not only_unset):
             changes[name] = seed
     subject.set_params(**changes)
-    relations = set(budgets) | ({"replace_one"} if unstated else set())
     if len(relations) > 1:
         raise ValueError("estimator must have one neighbouring relation in all of its steps")
-    return Subject(subject, budgets, relations.pop() if relations else "replace_one")
+    return Subject(subject, budget, relations.pop() if relations else "replace_one")
 
 
 def fit(estimator: Any, X: Any, y: Any, groups: Any) -> None:
@@ -359,17 +358,16 @@ def fit(estimator: Any, X: Any, y: Any, groups: Any) -> None:
 def fitted_clone(
     subject: Subject, X: Any, y: Any, groups: Any = None
 ) -> tuple[Any, list[str], list[Any]]:
-    """Fit a clone; return it, the texts of its warnings, and the charges to its budgets."""
-    estimator = clone(subject.estimator)
-    for budget in subject.budgets.values():
+    """Fit a clone; return it, the texts of its warnings, and the charges to its budget."""
+    estimator, budget = clone(subject.estimator), subject.budget
+    if budget is not None:
         budget.asked.clear()
     allowed = config_context(noise="seeded", uncounted_fits="allow")
     with allowed, warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
         fit(estimator, X, y, groups)
     texts = [f"{w.category.__name__}: {w.message}" for w in caught]
-    charges = [entry for budget in subject.budgets.values() for entry in budget.asked]
-    return estimator, texts, charges
+    return estimator, texts, [] if budget is None else list(budget.asked)
 
 
 # --- bounds from frequencies of events ------------------------------------------------------------

@@ -82,21 +82,21 @@ def _check_sessions(
     """
     # Runs inside a private search are paid for by the search, which checks what its runs claim.
     used = [s for s in transcript.sessions if s.releases and not s.inner]
-    if subject.budgets:
-        own = list(subject.budgets.values())
+    costs = [entry[0] for entry in charged if isinstance(entry, tuple)]
+    budget = subject.budget
+    if budget is not None:
         for session in used:
-            if session.budget is None or not any(session.budget is budget for budget in own):
+            if session.budget is not budget:
                 raise AssertionError(
                     f"a session of {session.estimator!r} was opened on no budget of the estimator's"
                 )
-    costs = [entry[0] for entry in charged if isinstance(entry, tuple)]
-    if subject.budgets and len(costs) < len(used):
-        raise AssertionError("there are more sessions than charges")
+        if len(costs) < len(used):
+            raise AssertionError("there are more sessions than charges")
     price = estimator.privacy_cost() if hasattr(estimator, "privacy_cost") else None
     for name in ("epsilon", "delta"):
         spent = sum((exact(getattr(session.cost, name)) for session in used), start=Fraction(0))
         paid = sum((exact(getattr(cost, name)) for cost in costs), start=Fraction(0))
-        if subject.budgets and spent > paid:
+        if budget is not None and spent > paid:
             raise AssertionError(f"sessions may lose more {name} than the budget was charged")
         if price is not None and spent > exact(getattr(price, name)):
             raise AssertionError(f"sessions may lose more {name} than privacy_cost() says")
@@ -144,20 +144,18 @@ def replay_check(
         It is not changed, and its budget, if any, is not charged. A ``random_state`` of None is set
         to 0.
     X, X_other : array-like of shape (n_samples, n_features)
-        Made-up rows, as different as the domain allows. They must have equal lengths under
-        ``"replace_one"``, where the length is public, and different lengths under
-        ``"add_or_remove_one"``.
+        Made-up rows, as different as the domain allows: of equal lengths under ``"replace_one"``,
+        where the length is public, of different lengths under ``"add_or_remove_one"``.
     y, y_other : array-like, default=None
         Passed to `fit` if given. If they mark two samples (1 private, 0 public), X and X_other must
         have the same public rows in the same order, and under ``"replace_one"`` y_other must equal
         y.
     groups, groups_other : array-like, default=None
-        Passed to `fit` if given (to every private step of a pipeline). X and X_other must then have
-        different lengths.
+        Passed to `fit` (to every private step of a pipeline); the lengths must then differ.
     X_public : array-like of shape (n_rows, n_features), default=None
         Public rows for which outputs are compared; None: X_other.
     y_public : array-like of shape (n_rows,), default=None
-        Passed to `score` if given. None: y_other together with X_other, otherwise nothing.
+        Passed to `score`. None: y_other if X_public is None, too.
 
     Raises
     ------
@@ -167,15 +165,15 @@ def replay_check(
     ValueError
         If the lengths do not fit the relation.
     Exception
-        Whatever `fit` raises on X, because there is then no fitted estimator to compare.
+        Whatever `fit` raises on X.
 
     Notes
     -----
-    A pass is not a proof. Two fits are compared, each the first fit of a fresh clone. An estimator
-    passes if it leaks in one fit out of a thousand, for rows unlike both tables, or only when it is
-    fitted again. Class attributes that `fit` sets are compared. Class attributes that it changes in
-    place, and all other state outside the estimator (modules, files, closures of its methods), are
-    seen only through outputs for public rows. Running time and memory use are not compared.
+    A pass is not a proof: the first fits of two fresh clones are compared. An estimator passes if
+    it leaks in one fit out of a thousand, for rows unlike both tables, or only when it is fitted
+    again. Class attributes are compared if `fit` sets them. If it changes them in place, they and
+    all other state outside the estimator (modules, files, closures of its methods) are seen only
+    through outputs for public rows. Running time and memory use are not compared.
 
     **Privacy.** The recording has exact statistics of the rows: use made-up rows.
 
@@ -277,8 +275,8 @@ def neighbour_check(
         It is not changed, and its budget, if any, is not charged. A ``random_state`` of None is set
         to 0.
     X, X_neighbour : array-like of shape (n_samples, n_features)
-        Made-up neighbouring tables: one row is replaced under ``"replace_one"``, and added or
-        removed under ``"add_or_remove_one"``. It is not checked that they are neighbours.
+        Made-up neighbouring tables (not checked): one row is replaced under ``"replace_one"``, and
+        added or removed under ``"add_or_remove_one"``.
     y, y_neighbour : array-like, default=None
         Passed to `fit` if given. If they mark two samples (1 private, 0 public), the tables must
         differ in one private row; an added or removed row takes its mark along.

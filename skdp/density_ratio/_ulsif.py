@@ -377,16 +377,16 @@ def stated_centers(centers: Any, n_features: int, most: int) -> Floats | None:
     """Return centres that the user states, or None for a word."""
     if isinstance(centers, str):
         return None
-    text = "centers must be 'public', 'noisy', an array of shape (n_centers, n_features)"
-    stated = np.zeros((0, 0))
-    good = True
     try:
         stated = np.asarray(centers, dtype=np.float64)
     except (TypeError, ValueError, OverflowError):
-        good = False
-    good = good and stated.ndim == 2 and 0 < len(stated) <= most
-    if not good or stated.shape[1] != n_features or not np.isfinite(stated).all():
-        raise ValueError(f"{text} of finite numbers, or {PUBLISHED!r}")
+        stated = np.zeros(())
+    good = stated.ndim == 2 and 0 < len(stated) <= most and stated.shape[1] == n_features
+    if not good or not np.isfinite(stated).all():
+        raise ValueError(
+            "centers must be 'public', 'noisy', an array of shape (n_centers, n_features) of "
+            f"finite numbers, or {PUBLISHED!r}"
+        )
     return stated
 
 

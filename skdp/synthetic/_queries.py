@@ -145,11 +145,13 @@ class _OnColumns(Queries):
         return (self._argument(), *stated)
 
     def __repr__(self) -> str:
-        argument, options = self._argument(), [(k, getattr(self, k)) for k in self._options]
-        stated = [f"{k}={v!r}" for k, v in options if v is not None and v is not False]
-        return (
-            f"{self._name}({', '.join([*([] if argument is None else [str(argument)]), *stated])})"
-        )
+        argument = self._argument()
+        stated = [] if argument is None else [str(argument)]
+        for name in self._options:
+            value = getattr(self, name)
+            if value is not None and value is not False:
+                stated.append(f"{name}={value!r}")
+        return f"{self._name}({', '.join(stated)})"
 
     def _positions(self, domain: Domain) -> list[int]:
         """Return the stated columns in the order stated; all if none are."""
