@@ -31,7 +31,7 @@ documented = documenter(
                 are refused.
             y : array-like of shape (n_samples,)
                 1 for a private row, 0 for a public one. Only the private rows are protected.
-            {groups}
+            groups : array-like of shape (n_samples,), default=None
             """,
         "effective": """
             (sum w)**2 / sum w**2 over the public rows: the number of equally weighted rows that

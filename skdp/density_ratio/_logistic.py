@@ -86,7 +86,7 @@ class DPLogisticRatio(DensityRatio, BaseEstimator):
     noise_std_ : float
         Standard deviation of a weight due to noise, to first order: the root mean square over
         public rows. If it is about 1 or more, the weights are only noise.
-    {columns_seen}
+    {fitted}
 
     Raises
     ------

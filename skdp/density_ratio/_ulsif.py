@@ -480,7 +480,7 @@ class DPuLSIF(DensityRatio, BaseEstimator):
     noise_std_ : float
         Standard deviation of a weight due to noise, as of `predict` (for the chosen `gamma_` and
         `alpha_`): root mean square over public rows. About 1 or more: the weights are only noise.
-    {columns_seen}
+    {fitted}
 
     Raises
     ------

@@ -92,7 +92,7 @@ documented = documenter(
             """,
         "fit_more": """
             y : None, ignored
-            {groups}
+            groups : array-like of shape (n_samples,), default=None
             """,
         "raises": """
             Raises
@@ -104,7 +104,7 @@ documented = documenter(
             BudgetExceededError, SealedBudgetError, LedgerError
                 In `fit`, if the budget cannot grant (epsilon, delta).
             """,
-        "sizes": """
+        "table_sizes": """
             n_samples : int
                 Number of rows, as far as it is public.
             n_features : int, default=None

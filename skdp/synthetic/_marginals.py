@@ -676,7 +676,7 @@ class DPMarginalSynthesizer(ReleaserMixin, LearningMixin, BaseEstimator):
         released counts are clear of noise (`clear_low`, `clear_high`), the noisy number of rows
         beyond, with the standard deviation of its noise (`outer_low`, `outer_high`), and what the
         fit warned of (`doubts`).
-    {columns_seen}
+    {fitted}
 
     {raises}
 

@@ -309,7 +309,7 @@ class MWEMReleaser(ReleaserMixin, BaseEstimator):
         Number of rows; noisy if it is private.
     domain_ : Domain
         The domain of all columns.
-    {columns_seen}
+    {fitted}
 
     {raises}
 
@@ -477,7 +477,7 @@ class MWEMReleaser(ReleaserMixin, BaseEstimator):
 
         Parameters
         ----------
-        {sizes}
+        {table_sizes}
 
         Returns
         -------

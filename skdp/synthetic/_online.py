@@ -122,7 +122,7 @@ class PrivateMultiplicativeWeights(ReleaserMixin, BaseEstimator):
         Number of rows; noisy if it is private.
     domain_ : Domain
         The domain of all columns.
-    {columns_seen}
+    {fitted}
 
     {raises}
 
@@ -378,7 +378,7 @@ class PrivateMultiplicativeWeights(ReleaserMixin, BaseEstimator):
 
         Parameters
         ----------
-        {sizes}
+        {table_sizes}
         like : array-like or table of shape (n_like, n_features), or fitted releaser
             Public rows that resemble the private ones (made-up ones will do), of any number; or an
             earlier fit, from which rows are drawn. There is no default, because the measurements
@@ -433,7 +433,7 @@ class PrivateMultiplicativeWeights(ReleaserMixin, BaseEstimator):
 
         Parameters
         ----------
-        {sizes}
+        {table_sizes}
         n_queries : int, default=100
             Number of queries that will be asked.
         beta : float, default=0.05

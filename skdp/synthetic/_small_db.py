@@ -208,7 +208,7 @@ class SmallDBReleaser(ReleaserMixin, BaseEstimator):
         domain. With `Bins`, the middle of the cell.
     domain_ : Domain
         The domain of all columns.
-    {columns_seen}
+    {fitted}
 
     {raises}
 
@@ -353,7 +353,7 @@ class SmallDBReleaser(ReleaserMixin, BaseEstimator):
 
         Parameters
         ----------
-        {sizes}
+        {table_sizes}
         beta : float, default=0.05
             Chance that a fit is further off, in (0, 1).
 
@@ -455,7 +455,7 @@ class DPEmpiricalCDF(ExpectedErrorMixin, PrivateMixin, BaseEstimator):
         Number of released values.
     grid_ : ndarray of shape (n_points, n_features)
         The grid of every column.
-    {columns_seen}
+    {fitted}
 
     Raises
     ------
@@ -572,7 +572,7 @@ class DPEmpiricalCDF(ExpectedErrorMixin, PrivateMixin, BaseEstimator):
         X : array-like or table of shape (n_samples, n_features)
             Private rows, finite numbers. May be in parts (`skdp.engines`).
         y : None, ignored
-        {groups}
+        groups : array-like of shape (n_samples,), default=None
 
         Returns
         -------
