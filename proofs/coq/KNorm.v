@@ -15,7 +15,7 @@
    the point; the sampler's rounding is certified by its own error bound.
 
    PROOFS.md: "Noise on integers".  Modules: skdp/core/noise/vectors.py (k_norm),
-   skdp/core/mechanisms.py (l2_noise). *)
+   skdp/core/mechanisms.py (Spherical.noised). *)
 Require Import Reals Lra Lia ZArith Psatz FunctionalExtensionality.
 From Skdp Require Import Sums Privacy Laplace.
 Open Scope R_scope.

@@ -30,10 +30,8 @@ __all__ = [
     "after_shortening",
     "coarse_bits",
     "exponential_mechanism",
-    "independent_noise",
     "l1",
     "l2",
-    "l2_noise",
     "laplace_std",
     "lengthened",
     "shortened",
@@ -104,97 +102,46 @@ def after_shortening(sensitivity: int, bits: int, moved: int) -> int:
     return -(-sensitivity >> bits) + moved if bits else sensitivity
 
 
-def _short_l2(sensitivity: int, entries: int, level: float) -> tuple[int, int]:
-    """Return by how many bits a vector is shortened, and its L2 sensitivity after that."""
-    bits = coarse_bits(sensitivity, level, math.sqrt(entries + 1))
-    return bits, after_shortening(sensitivity, bits, isqrt_up(entries))
-
-
-def l2_noise(
+def _noised(
+    bounds: Independent | Spherical,
     meter: Meter,
     name: str,
     exact: NDArray,
-    sensitivity: int,
     share: Share,
-    *,
-    unit: float = 1.0,
-) -> tuple[NDArray, float]:
-    """Release an integer vector with an L2 sensitivity: rounded Gaussian, or K-norm if pure.
-
-    Guarantee: level(share)-GDP, respectively epsilon-DP for the share's epsilon.
-
-    Returns
-    -------
-    released : ndarray of int
-    std : float
-        Of one coordinate, in steps.
-    """
-    fraction, epsilon = meter.take(share, name)
-    bits, size = _short_l2(sensitivity, exact.size, meter.level(fraction))
-    short, unit = shortened(exact, bits), unit * 2.0**bits
-    if meter.mu is not None:
-        released, std = _gaussian(meter, name, short, size, fraction, unit)
-        return lengthened(released, bits), std * 2.0**bits
-    scale = size / epsilon
-    released = meter.add_noise(
-        name, short, size, l2,
-        lambda: np.asarray(
-            samplers.k_norm(exact.size, scale, entropy=meter.entropy)
-        ).reshape(exact.shape),
-    )  # fmt: skip
-    meter.record(name, "K-norm", "L2", size * unit, float(scale) * unit, fraction)
-    return lengthened(released, bits), float(scale) * math.sqrt(exact.size + 1) * 2.0**bits
-
-
-def independent_noise(
-    meter: Meter,
-    name: str,
-    exact: NDArray,
-    l1_sensitivity: int,
-    l2_sensitivity_squared: int,
-    share: Share,
-    *,
-    unit: float = 1.0,
-) -> tuple[NDArray, float]:
-    """Release integers with independent noise: rounded Gaussian, or discrete Laplace if pure.
-
-    Returns
-    -------
-    released : ndarray of int
-    std : float
-    """
-    fraction, epsilon = meter.take(share, name)
-    sensitivity = Independent(l1_sensitivity, l2_sensitivity_squared)
-    bits, size = sensitivity._short(exact.size, meter.level(fraction), pure=meter.pure)
-    short, unit = shortened(exact, bits), unit * 2.0**bits
-    if meter.mu is not None:
-        released, std = _gaussian(meter, name, short, size, fraction, unit)
-        return lengthened(released, bits), std * 2.0**bits
-    scale = size / epsilon
-    released = meter.add_noise(
-        name, short, size, l1,
-        lambda: samplers.discrete_laplace(scale, exact.shape, entropy=meter.entropy),
-    )  # fmt: skip
-    meter.record(name, "discrete Laplace", "L1", size * unit, float(scale) * unit, fraction)
-    return lengthened(released, bits), laplace_std(float(scale)) * 2.0**bits
-
-
-def _gaussian(
-    meter: Meter,
-    name: str,
-    exact: NDArray,
-    sensitivity: float,
-    share: Fraction,
     unit: float,
 ) -> tuple[NDArray, float]:
-    """Release integers with an L2 sensitivity under a share that has been taken."""
-    sigma = sigma_up(sensitivity, meter.level(share))
-    released = meter.add_noise(
-        name, exact, sensitivity, l2,
-        lambda: samplers.rounded_gaussian(sigma, exact.shape, entropy=meter.entropy),
-    )  # fmt: skip
-    meter.record(name, "rounded Gaussian", "L2", sensitivity * unit, sigma * unit, share)
-    return released, sigma
+    """Release integers with the noise that their bounds ask for, and its deviation, in steps.
+
+    Guarantee: level(share)-GDP, respectively epsilon-DP for the share's epsilon.
+    """
+    fraction, epsilon = meter.take(share, name)
+    level, shape = meter.level(fraction), exact.shape
+    bits, size = bounds.shortened(exact.size, level, pure=meter.pure)
+    norm, distance = "L2", l2
+    scale: Any
+    if not meter.pure:
+        what, scale = "rounded Gaussian", sigma_up(size, level)
+        std = scale
+    elif isinstance(bounds, Spherical):
+        what, scale = "K-norm", size / epsilon
+        std = float(scale) * math.sqrt(exact.size + 1)
+    else:
+        what, norm, distance, scale = "discrete Laplace", "L1", l1, size / epsilon
+        std = laplace_std(float(scale))
+
+    def draw() -> NDArray:
+        # The entropy of a seeded release is known only now.
+        if what == "K-norm":
+            noise = samplers.k_norm(exact.size, scale, entropy=meter.entropy)
+            return np.asarray(noise).reshape(shape)
+        if what == "discrete Laplace":
+            return samplers.discrete_laplace(scale, shape, entropy=meter.entropy)
+        return samplers.rounded_gaussian(scale, shape, entropy=meter.entropy)
+
+    released = meter.add_noise(name, shortened(exact, bits), size, distance, draw)
+    unit *= 2.0**bits
+    meter.record(name, what, norm, size * unit, float(scale) * unit, fraction)
+    return lengthened(released, bits), std * 2.0**bits
 
 
 @reviewed
@@ -223,7 +170,7 @@ class Independent:
         l2_squared = max(self.l2_squared, other.l2_squared)
         return replace(self, l1=max(self.l1, other.l1), l2_squared=l2_squared)
 
-    def _short(self, entries: int, level: float, *, pure: bool) -> tuple[int, Any]:
+    def shortened(self, entries: int, level: float, *, pure: bool) -> tuple[int, Any]:
         """Return by how many bits a vector is shortened, and its sensitivity after that."""
         largest = self.l1 if pure else isqrt_up(self.l2_squared)
         bits = coarse_bits(largest, level)
@@ -241,16 +188,16 @@ class Independent:
         """Return the deviation, in steps, of the noise on an entry; level is epsilon or mu."""
         if spherical := self._spherical(entries, pure=pure):
             return spherical.std(entries, level, pure=pure)
-        bits, size = self._short(entries, level, pure=pure)
+        bits, size = self.shortened(entries, level, pure=pure)
         return (laplace_std(size / level) if pure else sigma_up(size, level)) * 2.0**bits
 
     def noised(
-        self, meter: Meter, name: str, exact: NDArray, share: Share, unit: float
+        self, meter: Meter, name: str, exact: NDArray, share: Share, unit: float = 1.0
     ) -> tuple[NDArray, float]:
         """Return the integers with the noise that these bounds ask for, and its deviation."""
         if spherical := self._spherical(exact.size, pure=meter.pure):
             return spherical.noised(meter, name, exact, share, unit)
-        return independent_noise(meter, name, exact, self.l1, self.l2_squared, share, unit=unit)
+        return _noised(self, meter, name, exact, share, unit)
 
 
 @reviewed
@@ -274,17 +221,22 @@ class Spherical:
         """Return a bound for a change of this kind or of the other."""
         return Spherical(max(self.l2, other.l2))
 
+    def shortened(self, entries: int, level: float, *, pure: bool) -> tuple[int, int]:
+        """Return by how many bits a vector is shortened, and its sensitivity after that."""
+        bits = coarse_bits(self.l2, level, math.sqrt(entries + 1))
+        return bits, after_shortening(self.l2, bits, isqrt_up(entries))
+
     def std(self, entries: int, level: float, *, pure: bool) -> float:
         """Return the deviation, in steps, of the noise on an entry; level is epsilon or mu."""
-        bits, size = _short_l2(self.l2, entries, level)
+        bits, size = self.shortened(entries, level, pure=pure)
         scale = math.sqrt(entries + 1) * size / level if pure else sigma_up(size, level)
         return scale * 2.0**bits
 
     def noised(
-        self, meter: Meter, name: str, exact: NDArray, share: Share, unit: float
+        self, meter: Meter, name: str, exact: NDArray, share: Share, unit: float = 1.0
     ) -> tuple[NDArray, float]:
         """Return the integers with the noise that this bound asks for, and its deviation."""
-        return l2_noise(meter, name, exact, self.l2, share, unit=unit)
+        return _noised(self, meter, name, exact, share, unit)
 
 
 def exponential_mechanism(

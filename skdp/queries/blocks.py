@@ -32,7 +32,7 @@ from numpy.typing import NDArray
 
 from skdp.core import noise as samplers
 from skdp.core.clipping import Floats, isqrt_up
-from skdp.core.mechanisms import exponential_mechanism, independent_noise, l2_noise
+from skdp.core.mechanisms import Independent, Spherical, exponential_mechanism
 from skdp.core.privacy_filter import Release, Share, released
 from skdp.core.query import Derived, Measurement, UserFunction, reviewed
 from skdp.core.sums import RowSum, Values
@@ -363,13 +363,14 @@ class BlockVotes(Measurement):
             exact = (votes[:, 1] - votes[:, 0]).astype(np.int64) << _STEP_BITS
             size = isqrt_up(4 * n_queries << (2 * _STEP_BITS))
             step = 2.0**-_STEP_BITS
-            noisy, std = l2_noise(meter, name, exact, size, share, unit=step)
+            noisy, std = Spherical(size).noised(meter, name, exact, share, step)
             half = noisy.astype(np.float64) * step / 2
             winners = (half > 0).astype(np.int64)
             return winners, released(np.stack([-half, half], axis=1), std * step / 2)
         if meter.pure:
             return exponential_mechanism(meter, name, -votes, 1, share), None
-        noisy, std = independent_noise(meter, name, votes, 2 * n_queries, 2 * n_queries, share)
+        moved = 2 * n_queries
+        noisy, std = Independent(moved, moved).noised(meter, name, votes, share)
         return noisy.argmax(axis=1), released(noisy.astype(np.float64), std)
 
 

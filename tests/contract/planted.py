@@ -333,14 +333,12 @@ MUTANTS = (
     ),
     _m(
         "Laplace at half its scale", "core.mechanisms",
-        "scale = moved / epsilon", "scale = moved / (2 * epsilon)",
+        '"L1", l1, size / epsilon', '"L1", l1, size / (2 * epsilon)',
         f"{SHOWN}[laplace]",
     ),
     _m(
         "K-norm at half its scale", "core.mechanisms",
-        "    scale = size / epsilon\n    released = meter.add_noise(\n        name, short, size, l2",
-        "    scale = size / (2 * epsilon)\n    released = meter.add_noise(\n"
-        "        name, short, size, l2",
+        '"K-norm", size / epsilon', '"K-norm", size / (2 * epsilon)',
         f"{SHOWN}[k-norm]",
     ),
     _m(
@@ -351,8 +349,7 @@ MUTANTS = (
     ),
     _m(
         "Gaussian at half its scale", "core.mechanisms",
-        "sigma_up(sensitivity, meter.level(share))",
-        "sigma_up(sensitivity / 2, meter.level(share))",
+        '"rounded Gaussian", sigma_up(size, level)', '"rounded Gaussian", sigma_up(size, level) / 2',
         f"{SHOWN}[laplace, delta]",
     ),
     _m(
@@ -536,7 +533,7 @@ MUTANTS = (
     ),
     _m(
         "weighted nodes move by half of the largest weight", "queries.trees",
-        "size << bits, size << 2 * bits,", "(size << bits) // 2, size << 2 * bits,",
+        "size << bits, size << 2 * bits)", "(size << bits) // 2, size << 2 * bits)",
         f"{ATTAINED}[tree counts with weights]",
     ),
     _m(

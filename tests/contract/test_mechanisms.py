@@ -19,7 +19,7 @@ from worst_queries import ABOVE, PAIRS_OF_SIDES, SEVEN, SEVEN_R, CodedRelease
 
 from skdp.audit import audit
 from skdp.core import open_session
-from skdp.core.mechanisms import exponential_mechanism, independent_noise, l2_noise
+from skdp.core.mechanisms import Independent, Spherical, exponential_mechanism
 from skdp.exceptions import PrivacyLeakError
 from skdp.queries import SmoothMedian, SparseVector, workload_answer
 from skdp.queries.joint_sums import joint_noise
@@ -57,12 +57,12 @@ def of_matrix(noise, size=1000):
 
 def of_scalar(s, size=1000):
     return float(
-        independent_noise(s._meter, "number", np.array([row(s) * size]), size, size**2, None)[0][0]
+        Independent(size, size**2).noised(s._meter, "number", np.array([row(s) * size]), None)[0][0]
     )
 
 
 def of_vector(s, size=1000):
-    return float(l2_noise(s._meter, "number", np.array([row(s) * size]), size, None)[0][0])
+    return float(Spherical(size).noised(s._meter, "number", np.array([row(s) * size]), None)[0][0])
 
 
 def of_groups(s, size=1000):

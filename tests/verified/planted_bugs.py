@@ -108,18 +108,17 @@ BUGS = (
     # --- scales -----------------------------------------------------------------------------------
     _bug(
         "Laplace noise has a quarter of its scale", "core.mechanisms",
-        "scale = moved / epsilon", "scale = moved / epsilon / 4",
+        '"L1", l1, size / epsilon', '"L1", l1, size / epsilon / 4',
         f"{SCALES}test_noise[pure]",
     ),
     _bug(
         "K-norm noise has a quarter of its scale", "core.mechanisms",
-        "scale = size / epsilon", "scale = size / epsilon / 4",
+        '"K-norm", size / epsilon', '"K-norm", size / epsilon / 4',
         f"{SCALES}test_noise[pure]",
     ),
     _bug(
         "Gaussian noise has a quarter of its sigma", "core.mechanisms",
-        "    sigma = sigma_up(sensitivity, meter.level(share))",
-        "    sigma = sigma_up(sensitivity, meter.level(share)) / 4",
+        '"rounded Gaussian", sigma_up(size, level)', '"rounded Gaussian", sigma_up(size, level) / 4',
         f"{SCALES}test_noise[gaussian]",
     ),
     _bug(

@@ -23,7 +23,7 @@ from numpy.typing import NDArray
 
 from skdp.core import noise as samplers
 from skdp.core.clipping import Floats
-from skdp.core.mechanisms import independent_noise
+from skdp.core.mechanisms import Independent
 from skdp.core.privacy_filter import Share, current_transcript
 from skdp.core.query import Measurement, reviewed
 from skdp.core.sums import histogram_sensitivity
@@ -357,9 +357,8 @@ def _counted_rows(table: PrivateTable, meter: Meter) -> float:
     if table.n_is_public:
         return max(float(table.n), 1.0)
     exact = np.array([table.n], dtype=np.int64)
-    noisy, _ = independent_noise(
-        meter, "count", exact, 1, 1, Fraction(1, 50 if meter.pure else 100)
-    )
+    share = Fraction(1, 50 if meter.pure else 100)
+    noisy, _ = Independent(1, 1).noised(meter, "count", exact, share)
     return max(float(noisy[0]), 1.0)
 
 
@@ -513,7 +512,7 @@ def _counted(
     """Release the counts of some columns; return them column by column, and their noise."""
     flat = np.concatenate([exact[j] for j in columns])
     size = histogram_sensitivity(len(columns), table.relation)
-    noisy, std = independent_noise(meter, name, flat, size, size, share)
+    noisy, std = Independent(size, size).noised(meter, name, flat, share)
     cuts = np.cumsum([exact[j].size for j in columns])[:-1]
     return [part.astype(np.float64) for part in np.split(noisy, cuts)], std
 
@@ -522,7 +521,7 @@ def _audited(table: PrivateTable, meter: Meter, box: LearnedBox, share: Fraction
     """Release how many rows are outside, and say which columns' ends do not explain them."""
     d = box.low.size
     exact = outside_counts(table.rows, box.low, box.high)
-    noisy, std = independent_noise(meter, "rows outside", exact, d, d, share)
+    noisy, std = Independent(d, d).noised(meter, "rows outside", exact, share)
     # Held against what is expected, not against the most that the counts allow: a group of
     # rows just beyond the end fits into the doubt of the counts, and its distance is unknown.
     excess = noisy.astype(np.float64) - box.expected.sum(axis=0)
