@@ -100,7 +100,7 @@ def _add(digest: Any, value: Any, fitted: bool, depth: int) -> None:
     elif isinstance(value, list | tuple):
         add(name, *value)
     elif isinstance(value, Set):
-        add(name, *sorted(public_key(one, fitted=fitted) for one in value))
+        add(name, *sorted(public_key(item, fitted=fitted) for item in value))
     elif isinstance(value, Mapping):
         add(name, *value.items())
     elif isinstance(value, partial):
@@ -124,9 +124,9 @@ def _state(value: Any) -> dict[str, Any]:
     else:
         state = dict(getattr(value, "__dict__", {}))
     return {
-        name: held
-        for name, held in state.items()
-        if name not in _LEFT_OUT and not (name in _LATER and held is _LATER[name])
+        name: content
+        for name, content in state.items()
+        if name not in _LEFT_OUT and not (name in _LATER and content is _LATER[name])
     }
 
 

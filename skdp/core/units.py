@@ -198,8 +198,8 @@ def unit_table(units: Units, relation: str) -> PrivateTable:
 def bound_candidates(largest: int = LARGEST_BOUND) -> tuple[int, ...]:
     """Return 1, 2, 3, 4, 6, 8, 12, ...: the rows a unit that a choice may come to."""
     powers = [2**i for i in range(largest.bit_length())]
-    found = sorted({*powers, *(3 * p // 2 for p in powers if p > 1)})
-    return tuple(one for one in found if one <= largest)
+    bounds = sorted({*powers, *(3 * p // 2 for p in powers if p > 1)})
+    return tuple(bound for bound in bounds if bound <= largest)
 
 
 @reviewed

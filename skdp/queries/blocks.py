@@ -152,7 +152,9 @@ def _seeded_words(table: PrivateTable, key: bytes) -> NDArray[np.uint64]:
             places.append((word, seen[word]))
             seen[word] += 1
     digests = (hashlib.blake2b(repr(place).encode(), digest_size=8, key=key) for place in places)
-    return np.array([int.from_bytes(one.digest(), "little") for one in digests], dtype=np.uint64)
+    return np.array(
+        [int.from_bytes(digest.digest(), "little") for digest in digests], dtype=np.uint64
+    )
 
 
 def _by_content(rows: Rows, key: bytes) -> NDArray[np.uint64]:

@@ -360,9 +360,9 @@ class AssignedSums(Query):
         return Joint.of(relation, bounds, self.count_share, 1 << self.bits)
 
     def decoded(self, noisy: Noisy) -> tuple[Release, Release]:
-        values, std, one = noisy.values, np.asarray(noisy.std), 1 << self.bits
+        values, std, unit_weight = noisy.values, np.asarray(noisy.std), 1 << self.bits
         return (
-            released(values[:, 0].astype(np.float64) / one, float(std[0, 0]) / one),
+            released(values[:, 0].astype(np.float64) / unit_weight, float(std[0, 0]) / unit_weight),
             released(values[:, 1:].astype(np.float64) * self._grid, std[:, 1:] * self._grid),
         )
 

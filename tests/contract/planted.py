@@ -317,7 +317,7 @@ MUTANTS = (
     ),
     _m(
         "ranks of a part: half the range", "queries.quantiles",
-        "found.append(whole / (2 * node.widest))", "found.append(whole / node.widest)",
+        "etas.append(whole / (2 * node.widest))", "etas.append(whole / node.widest)",
         f"{WHOLE}[quantiles, median, a row less-0.0]",
     ),
     # --- noise ------------------------------------------------------------------------------------
