@@ -148,8 +148,8 @@ BUGS = (
     ),
     _bug(
         "a row that moves between parts is counted in one", "queries.quantiles",
-        "found.append(min(half / (2 * node.widest), whole / (2 * b)))",
-        "found.append(whole / (2 * b))",
+        "etas.append(min(half / (2 * node.widest), whole / (2 * b)))",
+        "etas.append(whole / (2 * b))",
         f"{SCALES}test_quantiles_by_rounds[pure]",
         f"{SCALES}test_quantiles_by_rounds[gaussian]",
     ),
