@@ -1,6 +1,6 @@
-"""Queries: what may be asked of private rows, each a value that carries its sensitivity.
+"""Queries: values of public numbers that carry their sensitivity.
 
-Nothing is released here; `Session.answer` does. A query is a frozen dataclass of public numbers. An
+`Session.answer` releases the answer to a query. A query is a frozen dataclass of public numbers. An
 additive one (`Query`) has ``exact(table)``, integers, and ``sensitivity(relation)``, by how much
 they move between neighbours, side by side in one file with the proof; the session adds the noise
 that this asks for. Every other mechanism (`Measurement`: a choice, a threshold test, a noisy

@@ -1,7 +1,7 @@
-"""Sample and aggregate: user code on disjoint blocks of rows, and what is asked of its answers.
+"""Sample and aggregate: user code on disjoint blocks of rows, and queries of its answers.
 
-Released: a vote among the answers that code of any kind (a fit of some estimator) gives on each of
-m disjoint blocks, or the mean or a quantile of vectors that it returns, clipped to a public box.
+Code of any kind (a fit of some estimator) answers on each of m disjoint blocks. A vote among these
+answers is released, or the mean or a quantile of answers that are vectors, clipped to a public box.
 
 Guarantee: a row is in one block, so whatever the code does, a row changes one of m answers. Nothing
 else leaves a block: an exception, or anything but finite numbers of the stated shape, is an
