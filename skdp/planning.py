@@ -17,8 +17,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from skdp.core import RowSum, Session, Terms
-from skdp.core.mechanisms import Independent
-from skdp.core.sums import histogram_sensitivity
 from skdp.loss.conversions import pure_epsilon_from_mu
 
 if TYPE_CHECKING:  # what learns bounds is imported when they are learned
@@ -115,8 +113,9 @@ class Allowance:
     @property
     def cell_std(self) -> float:
         """That of a count of one of many disjoint bins."""
-        moved = histogram_sensitivity(1, self.adjacency)
-        return Independent(moved, moved).std(1, self.level, pure=self.pure)
+        from skdp.queries import Labels, row_counts
+
+        return self.query_std(row_counts(Labels(2), "cells"))
 
     @property
     def mean_cell_noise(self) -> float:

@@ -16,7 +16,7 @@
    bound.
 
    PROOFS.md: "Noise on integers".  Modules: skdp/core/noise/vectors.py (k_norm),
-   skdp/core/mechanisms.py (l2_noise). *)
+   skdp/core/mechanisms.py (Spherical.noised). *)
 Require Import Reals Lra Lia ZArith Psatz FunctionalExtensionality.
 From Skdp Require Import Sums Privacy Laplace.
 Open Scope R_scope.

@@ -6,7 +6,7 @@
    Delta / eps is eps-DP.
 
    PROOFS.md: "Noise on integers".  Modules: skdp/core/noise/additive.py (discrete_laplace),
-   skdp/core/mechanisms.py (independent_noise). *)
+   skdp/core/mechanisms.py (Independent.noised). *)
 Require Import Reals Lra Lia ZArith List Psatz.
 From Skdp Require Import Sums Privacy.
 Open Scope R_scope.

@@ -50,7 +50,7 @@ Definition short bits (v : vec) : vec := fun j =>
 Definition size_of_short size bits moved :=
   if (bits =? 0)%Z then size else after_shortening size bits moved.
 
-(* The probability of an answer: independent_noise, l2_noise and exponential_mechanism.  e: the
+(* The probability of an answer: Independent.noised, Spherical.noised and exponential_mechanism.  e: the
    epsilon of which the share is. *)
 Definition mechanism (e : R) q (T : D) (o : answer) : R := match q, o with
 | AddLaplace s bits d f size, Numbers v =>

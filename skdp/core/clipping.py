@@ -1,6 +1,6 @@
 """Row maps: each private row becomes a vector of bounded integers, and the bound travels along.
 
-Nothing is released here. A *view* maps a block of rows to integer-valued float64 on a public
+A *view* maps a block of rows to integer-valued float64 on a public
 power-of-two grid and states the bounds that every mapped row obeys **as integers**:
 ``|q_j| <= half_j`` for every coordinate and ``sum_j q_j**2 <= norm**2``.
 

@@ -31,11 +31,8 @@ __all__ = [
     "after_shortening",
     "coarse_bits",
     "exponential_mechanism",
-    "independent_noise",
     "l1",
     "l2",
-    "l2_noise",
-    "l_infinity",
     "laplace_std",
     "lengthened",
     "shortened",
@@ -60,9 +57,9 @@ def sigma_up(sensitivity: float, mu: float) -> float:
     return float(sensitivity) / mu * (1 + 2**-50)
 
 
-def l_infinity(a: NDArray, b: NDArray, cubes: int = 1) -> float:
+def l_infinity(a: NDArray, b: NDArray, parts: int = 1) -> float:
     """Return the largest difference of two entries of integer arrays; of parts, their sum."""
-    moved = np.abs(np.asarray(a, dtype=object) - np.asarray(b, dtype=object)).reshape(cubes, -1)
+    moved = np.abs(np.asarray(a, dtype=object) - np.asarray(b, dtype=object)).reshape(parts, -1)
     return float(moved.max(axis=1, initial=0).sum())
 
 
@@ -73,8 +70,6 @@ def laplace_std(scale: float) -> float:
     """
     return math.sqrt(0.5) / math.sinh(min(0.5 / scale, 700.0))
 
-
-Box = tuple[int, int] | None  # the largest changes of so many equal parts, added up
 
 _FINE_BITS = 40  # of the noise: finer steps would only cost time
 _SIZE_BITS = 36  # of a sensitivity: rounding adds at most a few steps to it
@@ -114,130 +109,147 @@ def after_shortening(sensitivity: int, bits: int, moved: int) -> int:
     return -(-sensitivity >> bits) + moved if bits else sensitivity
 
 
-def ball_spread(entries: int) -> float:
-    """Return the deviation of a coordinate of K-norm noise of the ball, of scale 1."""
-    return math.sqrt(entries + 1)
-
-
-def cube_spread(entries: int) -> float:
-    """Return the deviation of a coordinate of K-norm noise of the cube, of scale 1."""
-    return math.sqrt((entries + 1) * (entries + 2) / 3)
-
-
-def box_std(box: tuple[int, int], entries: int) -> float:
-    """Return the deviation of K-norm noise of cubes at epsilon 1, in steps; see `l2_noise`."""
-    return box[0] * cube_spread(entries // box[1])
-
-
-def _vector(
-    l2_bound: int, box: Box, entries: int, level: float, *, pure: bool
-) -> tuple[int, int, float, int]:
-    """Return how a vector gets noise of one scale.
-
-    By how many bits it is shortened, its sensitivity then, the deviation of pure noise of scale 1,
-    and the number of cubes, 0 for a ball.
-    """
-    size, rounded, spread, cubes = l2_bound, isqrt_up(entries), ball_spread(entries), 0
-    if pure and box is not None and box_std(box, entries) < size * spread:
-        size, cubes = box
-        rounded, spread = cubes - 1, cube_spread(entries // cubes)
-    bits = coarse_bits(size, level, spread)
-    return bits, after_shortening(size, bits, rounded), spread, cubes
-
-
-def l2_noise(
+def _noised(
+    bounds: Independent | Spherical | Cubes,
     meter: Meter,
     name: str,
     exact: NDArray,
-    sensitivity: int,
     share: Share,
-    *,
-    unit: float = 1.0,
-    box: Box = None,
-) -> tuple[NDArray, float]:
-    """Release an integer vector with an L2 sensitivity: rounded Gaussian, or K-norm if pure.
-
-    Guarantee: level(share)-GDP, respectively epsilon-DP for the share's epsilon. A `box` (b, c)
-    says that the largest changes in c equal parts of the vector add up to b at most. Then each part
-    gets K-norm noise of the cube, at the whole epsilon, where that is less.
-
-    Returns
-    -------
-    released : ndarray of int
-    std : float
-        Of one coordinate, in steps.
-    """
-    fraction, epsilon = meter.take(share, name)
-    bits, size, spread, cubes = _vector(
-        sensitivity, box, exact.size, meter.level(fraction), pure=meter.pure
-    )
-    short, unit = shortened(exact, bits), unit * 2.0**bits
-    if meter.mu is not None:
-        released, std = _gaussian(meter, name, short, size, fraction, unit)
-        return lengthened(released, bits), std * 2.0**bits
-    scale = size / epsilon
-    parts, kind = cubes or 1, ("K-norm of the cube", "largest entry") if cubes else ("K-norm", "L2")
-    released = meter.add_noise(
-        name, short, size, partial(l_infinity, cubes=cubes) if cubes else l2,
-        lambda: np.asarray(
-            samplers.k_norm(
-                exact.size // parts, scale, parts, cube=cubes > 0, entropy=meter.entropy
-            )
-        ).reshape(exact.shape),
-    )  # fmt: skip
-    meter.record(name, *kind, size * unit, float(scale) * unit, fraction)
-    return lengthened(released, bits), float(scale) * spread * 2.0**bits
-
-
-def independent_noise(
-    meter: Meter,
-    name: str,
-    exact: NDArray,
-    l1_sensitivity: int,
-    l2_sensitivity_squared: int,
-    share: Share,
-    *,
-    unit: float = 1.0,
-) -> tuple[NDArray, float]:
-    """Release integers with independent noise: rounded Gaussian, or discrete Laplace if pure.
-
-    Returns
-    -------
-    released : ndarray of int
-    std : float
-    """
-    fraction, epsilon = meter.take(share, name)
-    sensitivity = Independent(l1_sensitivity, l2_sensitivity_squared)
-    bits, size = sensitivity._short(exact.size, meter.level(fraction), pure=meter.pure)
-    short, unit = shortened(exact, bits), unit * 2.0**bits
-    if meter.mu is not None:
-        released, std = _gaussian(meter, name, short, size, fraction, unit)
-        return lengthened(released, bits), std * 2.0**bits
-    scale = size / epsilon
-    released = meter.add_noise(
-        name, short, size, l1,
-        lambda: samplers.discrete_laplace(scale, exact.shape, entropy=meter.entropy),
-    )  # fmt: skip
-    meter.record(name, "discrete Laplace", "L1", size * unit, float(scale) * unit, fraction)
-    return lengthened(released, bits), laplace_std(float(scale)) * 2.0**bits
-
-
-def _gaussian(
-    meter: Meter,
-    name: str,
-    exact: NDArray,
-    sensitivity: float,
-    share: Fraction,
     unit: float,
 ) -> tuple[NDArray, float]:
-    """Release integers with an L2 sensitivity under a share that has been taken."""
-    sigma = sigma_up(sensitivity, meter.level(share))
-    released = meter.add_noise(
-        name, exact, sensitivity, l2,
-        lambda: samplers.rounded_gaussian(sigma, exact.shape, entropy=meter.entropy),
-    )  # fmt: skip
-    meter.record(name, "rounded Gaussian", "L2", sensitivity * unit, sigma * unit, share)
-    return released, sigma
+    """Release integers with the noise that their bounds ask for, and its deviation, in steps.
+
+    Guarantee: level(share)-GDP, respectively epsilon-DP for the share's epsilon.
+    """
+    fraction, epsilon = meter.take(share, name)
+    level, shape = meter.level(fraction), exact.shape
+    bits, size = bounds.shortened(exact.size, level, pure=meter.pure)
+    parts = bounds.parts if isinstance(bounds, Cubes) else 1
+    norm, distance = "L2", l2
+    scale: Any = sigma_up(size, level) if meter.mu is not None else size / epsilon
+    if not meter.pure:
+        what = "rounded Gaussian"
+    elif isinstance(bounds, Spherical):
+        what = "K-norm"
+    elif isinstance(bounds, Cubes):
+        what, norm, distance = (
+            "K-norm of the cube",
+            "largest entry",
+            partial(l_infinity, parts=parts),
+        )
+    else:
+        what, norm, distance = "discrete Laplace", "L1", l1
+
+    def draw() -> NDArray:
+        # The entropy of a seeded release is known only now.
+        if what.startswith("K-norm"):
+            cube, entropy = isinstance(bounds, Cubes), meter.entropy
+            noise = samplers.k_norm(exact.size // parts, scale, parts, cube=cube, entropy=entropy)
+            return np.asarray(noise).reshape(shape)
+        if what == "discrete Laplace":
+            return samplers.discrete_laplace(scale, shape, entropy=meter.entropy)
+        return samplers.rounded_gaussian(scale, shape, entropy=meter.entropy)
+
+    released = meter.add_noise(name, shortened(exact, bits), size, distance, draw)
+    unit *= 2.0**bits
+    meter.record(name, what, norm, size * unit, float(scale) * unit, fraction)
+    std = bounds.deviation(float(scale), exact.size) if meter.pure else scale
+    return lengthened(released, bits), std * 2.0**bits
+
+
+def _std(
+    bounds: Independent | Spherical | Cubes, entries: int, level: float, *, pure: bool
+) -> float:
+    """Return the deviation, in steps, of the noise on an entry; level is epsilon or mu."""
+    bits, size = bounds.shortened(entries, level, pure=pure)
+    std = bounds.deviation(size / level, entries) if pure else sigma_up(size, level)
+    return std * 2.0**bits
+
+
+@reviewed
+@dataclass(frozen=True)
+class Cubes:
+    """Each part of a vector gets K-norm noise of the cube, at the whole epsilon; for pure sessions.
+
+    Attributes
+    ----------
+    size : int
+        Bound on the largest changes of all parts, added up, in steps.
+    parts : int
+        How many equal parts follow each other in the vector.
+    """
+
+    size: int
+    parts: int = 1
+
+    def times(self, k: int) -> Cubes:
+        """Return the bound for k rows."""
+        return replace(self, size=k * self.size)
+
+    def either(self, other: Cubes) -> Cubes:
+        """Return a bound for a change of this kind or of the other."""
+        return replace(self, size=max(self.size, other.size))
+
+    def shortened(self, entries: int, level: float, *, pure: bool) -> tuple[int, int]:
+        """Return by how many bits a vector is shortened, and its sensitivity after that."""
+        bits = coarse_bits(self.size, level, self.deviation(1.0, entries))
+        return bits, after_shortening(self.size, bits, self.parts - 1)
+
+    def deviation(self, scale: float, entries: int) -> float:
+        """Return the deviation of an entry of pure noise of a scale."""
+        width = entries // self.parts
+        return scale * math.sqrt((width + 1) * (width + 2) / 3)
+
+
+@reviewed
+@dataclass(frozen=True)
+class Spherical:
+    """The whole vector gets noise of one scale: rounded Gaussian, or K-norm if pure.
+
+    Attributes
+    ----------
+    l2 : int
+        Bound on the L2 norm of a change, in steps, rounded up.
+    cubes : Cubes or None
+        Bounds on entries. K-norm noise is that of cubes where this is less than that of the ball.
+    """
+
+    l2: int
+    cubes: Cubes | None = None
+
+    def times(self, k: int) -> Spherical:
+        """Return the bounds for k rows."""
+        return Spherical(k * self.l2, self.cubes and self.cubes.times(k))
+
+    def either(self, other: Spherical) -> Spherical:
+        """Return bounds for a change of this kind or of the other."""
+        cubes = self.cubes and other.cubes and self.cubes.either(other.cubes)
+        return Spherical(max(self.l2, other.l2), cubes)
+
+    def shortened(self, entries: int, level: float, *, pure: bool) -> tuple[int, int]:
+        """Return by how many bits a vector is shortened, and its sensitivity after that."""
+        bits = coarse_bits(self.l2, level, math.sqrt(entries + 1))
+        return bits, after_shortening(self.l2, bits, isqrt_up(entries))
+
+    def deviation(self, scale: float, entries: int) -> float:
+        """Return the deviation of an entry of pure noise of a scale."""
+        return scale * math.sqrt(entries + 1)
+
+    def least(self, entries: int, *, pure: bool) -> Spherical | Cubes:
+        """Return the bounds whose noise is drawn: those of less noise."""
+        cubes = self.cubes if pure else None
+        ball = self.deviation(self.l2, entries)
+        return self if cubes is None or ball <= cubes.deviation(cubes.size, entries) else cubes
+
+    def std(self, entries: int, level: float, *, pure: bool) -> float:
+        """Return the deviation, in steps, of the noise on an entry; level is epsilon or mu."""
+        return _std(self.least(entries, pure=pure), entries, level, pure=pure)
+
+    def noised(
+        self, meter: Meter, name: str, exact: NDArray, share: Share, unit: float = 1.0
+    ) -> tuple[NDArray, float]:
+        """Return the integers with the noise that these bounds ask for, and its deviation."""
+        return _noised(self.least(exact.size, pure=meter.pure), meter, name, exact, share, unit)
 
 
 @reviewed
@@ -250,31 +262,34 @@ class Independent:
     l1, l2_squared : int
         Bounds on the L1 norm and on the squared L2 norm of a change, in steps.
     or_spherical : bool
-        In a pure session take K-norm noise, of the ball or of the cube, where that is less.
-    box : (int, int) or None
-        Bound on the sum of the largest changes in so many equal parts of the entries.
+        In a pure session take K-norm noise, of the ball or of cubes, where that is less.
+    cubes : Cubes or None
+        Bounds on entries.
     """
 
     l1: int
     l2_squared: int
     or_spherical: bool = False
-    box: Box = None
+    cubes: Cubes | None = None
+
+    @property
+    def _vector(self) -> Spherical:
+        return Spherical(isqrt_up(self.l2_squared), self.cubes)
 
     def times(self, k: int) -> Independent:
         """Return the bounds for k rows."""
-        l2_squared = k * k * self.l2_squared
-        return replace(self, l1=k * self.l1, l2_squared=l2_squared, box=_times(self.box, k))
+        cubes = self._vector.times(k).cubes
+        return replace(self, l1=k * self.l1, l2_squared=k * k * self.l2_squared, cubes=cubes)
 
     def either(self, other: Independent) -> Independent:
         """Return bounds for a change of this kind or of the other."""
-        return replace(
-            self,
-            l1=max(self.l1, other.l1),
-            l2_squared=max(self.l2_squared, other.l2_squared),
-            box=_either(self.box, other.box),
+        l2_squared, cubes = (
+            max(self.l2_squared, other.l2_squared),
+            self._vector.either(other._vector).cubes,
         )
+        return replace(self, l1=max(self.l1, other.l1), l2_squared=l2_squared, cubes=cubes)
 
-    def _short(self, entries: int, level: float, *, pure: bool) -> tuple[int, Any]:
+    def shortened(self, entries: int, level: float, *, pure: bool) -> tuple[int, Any]:
         """Return by how many bits a vector is shortened, and its sensitivity after that."""
         largest = self.l1 if pure else isqrt_up(self.l2_squared)
         bits = coarse_bits(largest, level)
@@ -282,78 +297,27 @@ class Independent:
             return bits, after_shortening(largest, bits, entries if pure else isqrt_up(entries))
         return 0, math.sqrt(self.l2_squared) * (1 + 2**-50)
 
-    def _spherical(self, entries: int, *, pure: bool) -> Spherical | None:
-        """Return the bound for K-norm noise where that is what is drawn."""
-        vector = Spherical(isqrt_up(self.l2_squared), self.box)
-        less = math.sqrt(2) * self.l1 >= vector.least(entries)
-        return vector if self.or_spherical and pure and less else None
+    def deviation(self, scale: float, entries: int) -> float:
+        """Return the deviation of an entry of pure noise of a scale."""
+        return laplace_std(scale)
+
+    def least(self, entries: int, *, pure: bool) -> Independent | Spherical | Cubes:
+        """Return the bounds whose noise is drawn: those of less noise."""
+        if not (self.or_spherical and pure):
+            return self
+        vector = self._vector.least(entries, pure=True)
+        size = vector.size if isinstance(vector, Cubes) else vector.l2
+        return vector if math.sqrt(2) * self.l1 >= vector.deviation(size, entries) else self
 
     def std(self, entries: int, level: float, *, pure: bool) -> float:
         """Return the deviation, in steps, of the noise on an entry; level is epsilon or mu."""
-        if spherical := self._spherical(entries, pure=pure):
-            return spherical.std(entries, level, pure=pure)
-        bits, size = self._short(entries, level, pure=pure)
-        return (laplace_std(size / level) if pure else sigma_up(size, level)) * 2.0**bits
+        return _std(self.least(entries, pure=pure), entries, level, pure=pure)
 
     def noised(
-        self, meter: Meter, name: str, exact: NDArray, share: Share, unit: float
+        self, meter: Meter, name: str, exact: NDArray, share: Share, unit: float = 1.0
     ) -> tuple[NDArray, float]:
         """Return the integers with the noise that these bounds ask for, and its deviation."""
-        if spherical := self._spherical(exact.size, pure=meter.pure):
-            return spherical.noised(meter, name, exact, share, unit)
-        return independent_noise(meter, name, exact, self.l1, self.l2_squared, share, unit=unit)
-
-
-@reviewed
-@dataclass(frozen=True)
-class Spherical:
-    """All entries get noise of one scale: rounded Gaussian, or K-norm if pure.
-
-    The K-norm is that of the ball, or that of the cube where its noise is less.
-
-    Attributes
-    ----------
-    l2 : int
-        Bound on the L2 norm of a change, in steps, rounded up.
-    box : (int, int) or None
-        Bound on the sum of the largest changes in so many equal parts of the entries.
-    """
-
-    l2: int
-    box: Box = None
-
-    def times(self, k: int) -> Spherical:
-        """Return the bounds for k rows."""
-        return Spherical(k * self.l2, _times(self.box, k))
-
-    def either(self, other: Spherical) -> Spherical:
-        """Return bounds for a change of this kind or of the other."""
-        return Spherical(max(self.l2, other.l2), _either(self.box, other.box))
-
-    def least(self, entries: int) -> float:
-        """Return the deviation, in steps, of pure noise on an entry at epsilon 1."""
-        ball = self.l2 * ball_spread(entries)
-        return ball if self.box is None else min(ball, box_std(self.box, entries))
-
-    def std(self, entries: int, level: float, *, pure: bool) -> float:
-        """Return the deviation, in steps, of the noise on an entry; level is epsilon or mu."""
-        bits, size, spread, _ = _vector(self.l2, self.box, entries, level, pure=pure)
-        return (spread * size / level if pure else sigma_up(size, level)) * 2.0**bits
-
-    def noised(
-        self, meter: Meter, name: str, exact: NDArray, share: Share, unit: float
-    ) -> tuple[NDArray, float]:
-        """Return the integers with the noise that this bound asks for, and its deviation."""
-        return l2_noise(meter, name, exact, self.l2, share, unit=unit, box=self.box)
-
-
-def _times(box: Box, k: int) -> Box:
-    return None if box is None else (k * box[0], box[1])
-
-
-def _either(a: Box, b: Box) -> Box:
-    """Return the larger of two bounds, None where one is not stated."""
-    return None if a is None or b is None else (max(a[0], b[0]), a[1])
+        return _noised(self.least(exact.size, pure=meter.pure), meter, name, exact, share, unit)
 
 
 def exponential_mechanism(

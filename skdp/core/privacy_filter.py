@@ -339,7 +339,7 @@ class PrivacyFilter:
             # The cost stands in the ledger since the session opened. That its description cannot
             # be added now is no reason to lose a fit that is paid for.
             with contextlib.suppress(LedgerError, SealedBudgetError):
-                self._budget.describe(self._charge, [one.to_dict() for one in self._records])
+                self._budget.describe(self._charge, [record.to_dict() for record in self._records])
         self._is_open = False
 
 

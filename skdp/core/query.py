@@ -1,6 +1,6 @@
-"""Queries: what may be asked of private rows, each a value that carries its sensitivity.
+"""Queries: values of public numbers that carry their sensitivity.
 
-Nothing is released here; `Session.answer` does. A query is a frozen dataclass of public numbers. An
+`Session.answer` releases the answer to a query. A query is a frozen dataclass of public numbers. An
 additive one (`Query`) has ``exact(table)``, integers, and ``sensitivity(relation)``, by how much
 they move between neighbours, side by side in one file with the proof; the session adds the noise
 that this asks for. Every other mechanism (`Measurement`: a choice, a threshold test, a noisy
@@ -242,10 +242,10 @@ def checked_integers(exact: Any, kind: type) -> NDArray:
 
     Of a type of skdp the kind of its array is looked at, of another every entry.
     """
-    whole = type(exact) is np.ndarray and exact.dtype.kind in "iuO"
-    if whole and exact.dtype.kind == "O" and not is_reviewed(kind):
-        whole = all(type(one) is int for one in exact.flat)
-    if not whole:
+    is_whole = type(exact) is np.ndarray and exact.dtype.kind in "iuO"
+    if is_whole and exact.dtype.kind == "O" and not is_reviewed(kind):
+        is_whole = all(type(item) is int for item in exact.flat)
+    if not is_whole:
         raise TypeError(f"{kind.__name__}.exact must return an array of integers")
     # NumPy adds unsigned integers and signed ones as floats, which round.
     return exact.astype(object) if exact.dtype.kind == "u" else exact
@@ -287,7 +287,7 @@ def _python(value: Any) -> Any:
     if isinstance(value, np.generic) and value.dtype.kind in "biuf":
         return value.item()
     if type(value) is list or (type(value) is tuple and not _is_native(value)):
-        return type(value)(_python(one) for one in value)
+        return type(value)(_python(item) for item in value)
     return value
 
 
@@ -301,11 +301,11 @@ def _take_python_numbers(cls: type[Any]) -> None:
     construct = cls.__init__
 
     @functools.wraps(construct)
-    def made(self: Any, *arguments: Any, **options: Any) -> None:
+    def construct_plain(self: Any, *arguments: Any, **options: Any) -> None:
         options = {name: _python(value) for name, value in options.items()}
         construct(self, *map(_python, arguments), **options)
 
-    cls.__init__ = made
+    cls.__init__ = construct_plain
 
 
 def _seal(cls: type[Any]) -> None:
@@ -338,8 +338,8 @@ def _seal(cls: type[Any]) -> None:
 
 def _frozen(value: NDArray) -> NDArray:
     """Return a copy of an array that nobody can make writeable again."""
-    whole: NDArray = np.frombuffer(np.ascontiguousarray(value).tobytes(), value.dtype)
-    return whole.reshape(value.shape)
+    frozen: NDArray = np.frombuffer(np.ascontiguousarray(value).tobytes(), value.dtype)
+    return frozen.reshape(value.shape)
 
 
 def register_query(cls: type[T]) -> type[T]:
@@ -426,7 +426,7 @@ def _owned(value: Any) -> Any:
         mine.setflags(write=False)
         return mine
     if type(value) is list or (type(value) is tuple and not _is_native(value)):
-        return type(value)(_owned(one) for one in value)
+        return type(value)(_owned(item) for item in value)
     return _python(value)
 
 
@@ -449,24 +449,24 @@ def _check_held(value: Any, kind: type, where: str, infinite: bool) -> None:
     `where` names the field for the error, and the image, cells or view that has it; `infinite`
     says whether its numbers may be.
     """
-    held = id(type(value))
-    if held in _PLAIN:
+    type_id = id(type(value))
+    if type_id in _PLAIN:
         if type(value) is float and not math.isfinite(value) and not infinite:
             raise ValueError(f"{where} must be finite")
         return
     if type(value) is UserFunction and set(vars(value)) == {"call"}:
         return
     # What is reviewed holds nothing that is not.
-    if (held in _REVIEWED and type(value) is not UserFunction) or (
-        id(kind) in _UNREVIEWED and held in _UNREVIEWED
+    if (type_id in _REVIEWED and type(value) is not UserFunction) or (
+        id(kind) in _UNREVIEWED and type_id in _UNREVIEWED
     ):
         # What it holds, too: a map of rows that rests on another map, say.
-        for name, one in vars(value).items():
+        for name, part in vars(value).items():
             # Of cuts that values are only compared with, an infinite one is beyond them all.
-            only_compared = type(one) is np.ndarray and getattr(type(value), "compares", False)
-            if not (only_compared and not np.isnan(one).any()):
+            only_compared = type(part) is np.ndarray and getattr(type(value), "compares", False)
+            if not (only_compared and not np.isnan(part).any()):
                 named = infinite or name in getattr(type(value), "names", ())
-                _check_held(one, kind, f"{name} of {type(value).__name__}", named)
+                _check_held(part, kind, f"{name} of {type(value).__name__}", named)
         return
     if type(value) is np.ndarray and value.dtype.kind in "biuf":
         # Public answers that scores are held against are made integers by the choice itself.
@@ -475,8 +475,8 @@ def _check_held(value: Any, kind: type, where: str, infinite: bool) -> None:
             raise ValueError(f"{where} must be finite, not NaN")
         return
     if type(value) in (tuple, list):
-        for one in () if _is_native(value, but=float) else value:
-            _check_held(one, kind, where, infinite)
+        for part in () if _is_native(value, but=float) else value:
+            _check_held(part, kind, where, infinite)
         return
     raise TypeError(
         f"{where} must be made of numbers, texts, arrays of numbers and types of skdp, got "

@@ -213,10 +213,10 @@ def answer_query(
 
         def compute() -> Any:
             if known:
-                found = kind.exact_in_session(query, table, meter, share, name)
+                exact = kind.exact_in_session(query, table, meter, share, name)
             else:
-                found = kind.exact(query, table)
-            return checked_integers(found, kind)
+                exact = kind.exact(query, table)
+            return checked_integers(exact, kind)
 
         exact = _computed(meter, share, name, compute)
         values, std = size.noised(meter, name, exact, share, unit)

@@ -42,7 +42,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from skdp.core.clipping import SUM_BITS, Floats, isqrt_up
-from skdp.core.mechanisms import Independent, Spherical, box_std
+from skdp.core.mechanisms import Cubes, Independent, Spherical
 from skdp.core.privacy_filter import Release, released
 from skdp.core.query import Noisy, Query, Terms, reviewed
 from skdp.core.table import REPLACE_ONE, PrivateTable, as_total, total_dtype
@@ -317,9 +317,9 @@ class RowSum(Query):
             # In a cube a count costs nothing that moves no further than the sums.
             free = max(1, image.entry_bounds[replaced] * prepared._scale)
             cube = replace(prepared, constant=free)
-            box = cube._box(terms.relation)
-            least = ball.sensitivity(terms.relation).std(ball.entries, 1.0, pure=True)
-            if box is not None and box_std(box, cube.entries) < least:
+            moved = ball.sensitivity(terms.relation).std(ball.entries, 1.0, pure=True)
+            box = cube.sensitivity(terms.relation).cubes
+            if box is not None and box.deviation(box.size, cube.entries) < moved:
                 return cube
         return ball
 
@@ -442,8 +442,8 @@ class RowSum(Query):
 
     # --- by how much they move --------------------------------------------------------------------
 
-    def _box(self, relation: str) -> tuple[int, int] | None:
-        """Return a bound on the sum of the largest changes of all cells, and how many these are."""
+    def _cubes(self, relation: str) -> Cubes | None:
+        """Return a bound on the largest changes of all cells, if the image bounds its entries."""
         image, cells = self.image, self.cells
         if image.entry_bounds is None or (
             cells is not None and (self.constant or cells.image_first)
@@ -458,7 +458,7 @@ class RowSum(Query):
             if cells is not None:
                 size = max(size, 2 * norm)
         blocks, parts = (1, 1) if cells is None else (len(cells.spans), math.prod(cells.shape))
-        return max(1, blocks * size), parts
+        return Cubes(max(1, blocks * size), parts)
 
     def sensitivity(self, relation: str) -> Spherical | Independent:
         image, cells, scale = self.image, self.cells, self._scale
@@ -480,12 +480,12 @@ class RowSum(Query):
         # At least 1: noise for a change of nothing would have no scale.
         l1, l2_squared = max(1, l1), max(1, l2_squared)
         if self.noise == "vector":
-            return Spherical(isqrt_up(l2_squared), self._box(relation))
+            return Spherical(isqrt_up(l2_squared), self._cubes(relation))
         if self.noise not in ("entries", "smaller"):
             raise ValueError(f"noise must be 'vector', 'entries' or 'smaller', got {self.noise!r}")
         if self.noise == "entries":
             return Independent(l1, l2_squared)
-        return Independent(l1, l2_squared, or_spherical=True, box=self._box(relation))
+        return Independent(l1, l2_squared, or_spherical=True, cubes=self._cubes(relation))
 
     # --- the answer -------------------------------------------------------------------------------
 

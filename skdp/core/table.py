@@ -1,6 +1,6 @@
 """The private table: checked rows, the relation between neighbouring tables, one pass over chunks.
 
-Nothing is released here. A query reads rows through `PrivateTable` only: in chunks (`fold`), whose
+A query reads rows through `PrivateTable` only: in chunks (`fold`), whose
 integer totals do not depend on their order, or through the readers of `skdp.tabular.rows`.
 """
 

@@ -12,7 +12,7 @@ statistics of two transcripts gives each release's true sensitivity on that pair
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass, field
 
@@ -145,15 +145,11 @@ def _active(transcript: Transcript) -> Iterator[Transcript]:
         TRANSCRIPT.reset(token)
 
 
-@contextmanager
-def record() -> Iterator[Transcript]:
+def record() -> AbstractContextManager[Transcript]:
     """Record every release made in the block."""
-    with _active(Transcript()) as transcript:
-        yield transcript
+    return _active(Transcript())
 
 
-@contextmanager
-def replay(recorded: Transcript) -> Iterator[Transcript]:
+def replay(recorded: Transcript) -> AbstractContextManager[Transcript]:
     """Return the recorded releases, in order, instead of new ones."""
-    with _active(Transcript(source=recorded.entries)) as transcript:
-        yield transcript
+    return _active(Transcript(source=recorded.entries))

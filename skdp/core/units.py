@@ -1,6 +1,6 @@
 """Privacy units of many rows: a table with at most so many of each, and how many that shall be.
 
-Nothing is released here but the choice of a bound, `RowsPerUnit`. `bound_units` keeps at most
+`RowsPerUnit` is the choice of that number. `bound_units` keeps at most
 `most` rows of every unit: those with the smallest *tickets*, words that a keyed generator
 of the unit's own draws for its rows, one after the other. So which rows of a unit are kept depends
 on the rows of this unit alone, each set of them is as likely as any other, and no tie makes it one
@@ -198,8 +198,8 @@ def unit_table(units: Units, relation: str) -> PrivateTable:
 def bound_candidates(largest: int = LARGEST_BOUND) -> tuple[int, ...]:
     """Return 1, 2, 3, 4, 6, 8, 12, ...: the rows a unit that a choice may come to."""
     powers = [2**i for i in range(largest.bit_length())]
-    found = sorted({*powers, *(3 * p // 2 for p in powers if p > 1)})
-    return tuple(one for one in found if one <= largest)
+    bounds = sorted({*powers, *(3 * p // 2 for p in powers if p > 1)})
+    return tuple(bound for bound in bounds if bound <= largest)
 
 
 @reviewed

@@ -1,7 +1,7 @@
-"""Sample and aggregate: user code on disjoint blocks of rows, and what is asked of its answers.
+"""Sample and aggregate: user code on disjoint blocks of rows, and queries of its answers.
 
-Released: a vote among the answers that code of any kind (a fit of some estimator) gives on each of
-m disjoint blocks, or the mean or a quantile of vectors that it returns, clipped to a public box.
+Code of any kind (a fit of some estimator) answers on each of m disjoint blocks. A vote among these
+answers is released, or the mean or a quantile of answers that are vectors, clipped to a public box.
 
 Guarantee: a row is in one block, so whatever the code does, a row changes one of m answers. Nothing
 else leaves a block: an exception, or anything but finite numbers of the stated shape, is an
@@ -32,7 +32,7 @@ from numpy.typing import NDArray
 
 from skdp.core import noise as samplers
 from skdp.core.clipping import Floats, isqrt_up
-from skdp.core.mechanisms import exponential_mechanism, independent_noise, l2_noise
+from skdp.core.mechanisms import Independent, Spherical, exponential_mechanism
 from skdp.core.privacy_filter import Release, Share, released
 from skdp.core.query import Derived, Measurement, UserFunction, reviewed
 from skdp.core.sums import RowSum, Values
@@ -152,7 +152,9 @@ def _seeded_words(table: PrivateTable, key: bytes) -> NDArray[np.uint64]:
             places.append((word, seen[word]))
             seen[word] += 1
     digests = (hashlib.blake2b(repr(place).encode(), digest_size=8, key=key) for place in places)
-    return np.array([int.from_bytes(one.digest(), "little") for one in digests], dtype=np.uint64)
+    return np.array(
+        [int.from_bytes(digest.digest(), "little") for digest in digests], dtype=np.uint64
+    )
 
 
 def _by_content(rows: Rows, key: bytes) -> NDArray[np.uint64]:
@@ -363,13 +365,14 @@ class BlockVotes(Measurement):
             exact = (votes[:, 1] - votes[:, 0]).astype(np.int64) << _STEP_BITS
             size = isqrt_up(4 * n_queries << (2 * _STEP_BITS))
             step = 2.0**-_STEP_BITS
-            noisy, std = l2_noise(meter, name, exact, size, share, unit=step)
+            noisy, std = Spherical(size).noised(meter, name, exact, share, step)
             half = noisy.astype(np.float64) * step / 2
             winners = (half > 0).astype(np.int64)
             return winners, released(np.stack([-half, half], axis=1), std * step / 2)
         if meter.pure:
             return exponential_mechanism(meter, name, -votes, 1, share), None
-        noisy, std = independent_noise(meter, name, votes, 2 * n_queries, 2 * n_queries, share)
+        moved = 2 * n_queries
+        noisy, std = Independent(moved, moved).noised(meter, name, votes, share)
         return noisy.argmax(axis=1), released(noisy.astype(np.float64), std)
 
 

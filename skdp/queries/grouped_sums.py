@@ -1,10 +1,10 @@
 """Counts and sums of rows by public region, every column in units of its own.
 
-Regions are the nearest of public centres (`AssignedSums`) or the leaves of a public binary
-tree (`BoxTree`); a row is in one of them. Which one is decided in the caller's units, on
-one grid for all columns. What is added up is the row's offset from the region's centre, and one
-noise serves columns of any width: each column is measured in a unit of its own, the offset is
-clipped to an L2 norm in these units, and the noise falls in them. Proofs: grouped_sums.md, "Joint
+A region is the rows nearest to one of some public centres (`AssignedSums`), or a leaf of a public
+binary tree (`BoxTree`); each row is in one region. Distances are compared in the caller's units, on
+one grid for all columns. Offsets of rows from the centre of their region are added up. One noise
+serves columns of any width: each column is measured in a unit of its own, and the offset is clipped
+to an L2 norm in these units. Proofs: grouped_sums.md, "Joint
 noise" and "Columns in units of their own".
 """
 
@@ -360,9 +360,9 @@ class AssignedSums(Query):
         return Joint.of(relation, bounds, self.count_share, 1 << self.bits)
 
     def decoded(self, noisy: Noisy) -> tuple[Release, Release]:
-        values, std, one = noisy.values, np.asarray(noisy.std), 1 << self.bits
+        values, std, unit_weight = noisy.values, np.asarray(noisy.std), 1 << self.bits
         return (
-            released(values[:, 0].astype(np.float64) / one, float(std[0, 0]) / one),
+            released(values[:, 0].astype(np.float64) / unit_weight, float(std[0, 0]) / unit_weight),
             released(values[:, 1:].astype(np.float64) * self._grid, std[:, 1:] * self._grid),
         )
 

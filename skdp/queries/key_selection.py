@@ -118,9 +118,9 @@ def laplace_threshold(max_keys: int, scale: Fraction, delta: Fraction) -> int:
 
 def _laplace_tail(k: int, scale: Fraction) -> Fraction:
     """Return P(X >= k) of discrete Laplace noise, k >= 1, rounded up."""
-    one = 1 << 200
-    above = Fraction(exp_bracket(Fraction(k) / scale, 200)[1], one)
-    return above / (1 + Fraction(exp_bracket(1 / scale, 200)[0], one))
+    unit = 1 << 200
+    above = Fraction(exp_bracket(Fraction(k) / scale, 200)[1], unit)
+    return above / (1 + Fraction(exp_bracket(1 / scale, 200)[0], unit))
 
 
 @functools.lru_cache(maxsize=64)
@@ -137,11 +137,11 @@ def keeping_probabilities(epsilon: Fraction, delta: Fraction) -> tuple[int, ...]
     """
     if epsilon <= 0 or delta <= 0:
         raise ValueError(_NOT_POSITIVE)
-    one = 1 << _PROBABILITY_BITS
+    unit = 1 << _PROBABILITY_BITS
     high = max(exp_bracket(epsilon, _PROBABILITY_BITS)[1], 1)  # not below e**-eps
-    step = math.floor(delta * one)
+    step = math.floor(delta * unit)
     table = [0]
-    while table[-1] < one:
+    while table[-1] < unit:
         if len(table) > _LONGEST_TABLE:
             raise ValueError(
                 "epsilon for one key is so small that the optimal rule has no table; take another "
@@ -149,9 +149,9 @@ def keeping_probabilities(epsilon: Fraction, delta: Fraction) -> tuple[int, ...]
             )
         last = table[-1]
         # 1 / high is at most e**eps; high is at least e**-eps.
-        up = last * one // high + step
-        down = one - -(-high * max(one - last - step, 0) // one)
-        table.append(min(up, down, one))
+        up = last * unit // high + step
+        down = unit - -(-high * max(unit - last - step, 0) // unit)
+        table.append(min(up, down, unit))
     return tuple(table)
 
 

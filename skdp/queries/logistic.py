@@ -26,7 +26,7 @@ from numpy.typing import NDArray
 from scipy.special import expit
 
 from skdp.core.clipping import GRID_BITS, Floats, View, isqrt_up, power_of_two_grid
-from skdp.core.mechanisms import l2_noise
+from skdp.core.mechanisms import Spherical
 from skdp.core.privacy_filter import Release, Share, released
 from skdp.core.query import Measurement, reviewed
 from skdp.core.table import REPLACE_ONE, as_total, fold, total_dtype
@@ -350,5 +350,6 @@ class LogisticMinimiser(Measurement):
         k, bits = minimiser(
             table.rows, Rows(self.public), ball, public_weight=weight, alpha=alpha, tau=tau
         )
-        noisy, std = l2_noise(meter, name, _on_grid(k, bits, grid), steps, share, unit=grid)
+        exact = _on_grid(k, bits, grid)
+        noisy, std = Spherical(steps).noised(meter, name, exact, share, grid)
         return released(noisy.astype(np.float64) * grid, std * grid)

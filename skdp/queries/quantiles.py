@@ -87,22 +87,22 @@ def check_levels(levels: ArrayLike) -> list[Fraction]:
     except ValueError:
         raise ValueError(f"{rule}; got sequences of different lengths") from None
     if array.dtype.kind == "O":  # integers beyond 64 bits, fractions, or no numbers
-        found = [_level_as_float(level, rule) for level in array.flat]
-        array = np.array(found).reshape(array.shape)
+        floats = [_level_as_float(level, rule) for level in array.flat]
+        array = np.array(floats).reshape(array.shape)
     if array.dtype.kind not in "iuf" and array.size:
         raise TypeError(f"{rule}; got {array.dtype.type.__name__}")
     if array.ndim != 1:
         raise ValueError(f"{rule}; got an array of {array.ndim} dimensions")
     if not array.size:
         raise ValueError(f"{rule}; got none")
-    found = [float(level) for level in array]
-    for level in found:
+    floats = [float(level) for level in array]
+    for level in floats:
         if not 0.0 <= level <= 1.0:
             raise ValueError(f"{rule}; {level} is not in [0, 1]")
-    for level, following in pairwise(found):
+    for level, following in pairwise(floats):
         if following <= level:
             raise ValueError(f"{rule}; {following} comes after {level}")
-    return [exact_fraction(level) for level in found]
+    return [exact_fraction(level) for level in floats]
 
 
 def _level_as_float(level: Any, rule: str) -> float:
@@ -186,16 +186,16 @@ def rates(
     may lose `whole`. R: a row is replaced in one part, or leaves one for another, of which each may
     lose `half`. A round of one choice has one part only.
     """
-    found = []
+    etas = []
     for node in nodes:
         b = node.level.denominator
         if not replace:
-            found.append(whole / (2 * node.widest))
+            etas.append(whole / (2 * node.widest))
         elif len(nodes) == 1:
-            found.append(whole / (2 * b))
+            etas.append(whole / (2 * b))
         else:
-            found.append(min(half / (2 * node.widest), whole / (2 * b)))
-    return found
+            etas.append(min(half / (2 * node.widest), whole / (2 * b)))
+    return etas
 
 
 def allowances(
@@ -360,19 +360,19 @@ class _Round:
 def rounds_of(
     table: PrivateTable,
     meter: Meter,
-    nodes: list[list[Node]],
+    choices: list[list[Node]],
     fraction: Fraction,
     epsilon: Fraction,
     d: int,
 ) -> list[_Round]:
     """Return the rounds of one feature with their rates and bounds on their losses."""
     level = epsilon if meter.mu is None else meter.level(fraction)
-    loss, whole, half = allowances(level, d * len(nodes), pure=meter.pure)
-    found = []
-    for one in nodes:
-        etas = rates(one, whole, half, replace=table.n_is_public)
-        found.append(_Round(one, etas, loss, _loss_of(table, meter, etas)))
-    return found
+    loss, whole, half = allowances(level, d * len(choices), pure=meter.pure)
+    rounds = []
+    for nodes in choices:
+        etas = rates(nodes, whole, half, replace=table.n_is_public)
+        rounds.append(_Round(nodes, etas, loss, _loss_of(table, meter, etas)))
+    return rounds
 
 
 def _loss_of(
@@ -383,8 +383,8 @@ def _loss_of(
 
     def distance(a: NDArray, b: NDArray) -> float:
         losses = [
-            eta * range_of_change(one, other)
-            for eta, one, other in zip(etas, a[0], b[0], strict=True)
+            eta * range_of_change(runs, other)
+            for eta, runs, other in zip(etas, a[0], b[0], strict=True)
         ]
         if not gaussian:
             return float(sum(losses))
@@ -405,11 +405,11 @@ def _find(
     # Places chosen so far, with the ends of the lattice at -1 and m.
     chosen = {-1: 0, m: (size << SPREAD_BITS) - 1}
     cuts = {-1: 0, m: column.n}  # how many rows are left of each
-    for number, one in enumerate(rounds):
-        parts = [_part(column, node, chosen, cuts) for node in one.nodes]
+    for number, step in enumerate(rounds):
+        parts = [_part(column, node, chosen, cuts) for node in step.nodes]
 
         def draw(
-            parts: list[tuple[Scored, int]] = parts, etas: list[Fraction] = one.etas
+            parts: list[tuple[Scored, int]] = parts, etas: list[Fraction] = step.etas
         ) -> NDArray:
             return np.array(
                 [
@@ -424,8 +424,8 @@ def _find(
         if current_transcript() is not None:
             exact[0] = [scored(None) for scored, _ in parts]
         title = label if len(rounds) == 1 else f"{label}, round {number}"
-        found = meter.release(title, exact, one.loss, one.distance, draw, (len(one.nodes),))
-        for node, place in zip(one.nodes, found.tolist(), strict=True):
+        places = meter.release(title, exact, step.loss, step.distance, draw, (len(step.nodes),))
+        for node, place in zip(step.nodes, places.tolist(), strict=True):
             chosen[node.place] = place
             if not node.leaf:
                 cuts[node.place] = column.rows_below(place)
@@ -505,7 +505,7 @@ class Quantiles(Measurement):
             label = name if d == 1 else f"{name}, feature {j}"
             values[j] = lattices[j].value(_find(meter, label, column, lattices[j].size, rounds, m))
         # In ranks: a score is b times a rank.
-        every = [pair for one in rounds for pair in zip(one.nodes, one.etas, strict=True)]
+        every = [pair for step in rounds for pair in zip(step.nodes, step.etas, strict=True)]
         moved = max(Fraction(node.widest, node.level.denominator) for node, _ in every)
         scale = max(1 / (eta * node.level.denominator) for node, eta in every)
         meter.record(

@@ -24,7 +24,7 @@ from skdp.core.clipping import (
     isqrt_up,
     power_of_two_grid,
 )
-from skdp.core.mechanisms import independent_noise
+from skdp.core.mechanisms import Independent
 from skdp.core.privacy_filter import Release, Share, asked, released
 from skdp.core.query import Measurement, reviewed
 from skdp.core.sums import histogram_sensitivity, weight_fractions
@@ -370,9 +370,8 @@ class Tree:
         size, bits = histogram_sensitivity(1, self._relation), self._weight_bits
         exact = self._table.node_counts(ids)
         with asked(_NAME, reviewed=True):
-            noisy, std = independent_noise(
-                self._meter, name, exact, size << bits, size << 2 * bits, share, unit=2.0**-bits
-            )
+            bounds = Independent(size << bits, size << 2 * bits)
+            noisy, std = bounds.noised(self._meter, name, exact, share, 2.0**-bits)
         return self._in_rows(noisy, std)
 
     def _in_rows(self, counts: NDArray, std: float) -> Release:

@@ -221,14 +221,14 @@ def marginals(table: NDArray, sets: Iterable[Sequence[int]]) -> dict[tuple[int, 
     table : ndarray of shape sizes
     sets : iterable of ascending tuples
     """
-    found: dict[tuple[int, ...], NDArray] = {}
+    tables: dict[tuple[int, ...], NDArray] = {}
 
     def descend(part: NDArray, kept: tuple[int, ...], column: int, wanted: set[Any]) -> None:
         # part has the kept columns first, then `column`, column + 1, ...
         if column == table.ndim or all(len(s) == len(kept) for s in wanted):
             rest = tuple(range(len(kept), part.ndim))
             for s in wanted:
-                found[s] = part.sum(axis=rest).reshape(-1) if rest else part.reshape(-1)
+                tables[s] = part.sum(axis=rest).reshape(-1) if rest else part.reshape(-1)
             return
         inside = {s for s in wanted if column in s}
         if outside := wanted - inside:
@@ -239,7 +239,7 @@ def marginals(table: NDArray, sets: Iterable[Sequence[int]]) -> dict[tuple[int, 
     wanted = {tuple(s) for s in sets}
     if wanted:
         descend(table, (), 0, wanted)
-    return found
+    return tables
 
 
 def flat_codes(codes: NDArray, sizes: Sizes, attributes: Sequence[int]) -> NDArray[np.int64]:
@@ -391,11 +391,11 @@ def exact_answers(table: PrivateTable, workload: Workload) -> _Exact:
     number of releases.
     """
     rows = coded_rows(table, workload.sizes)
-    found = rows.kept.get(workload)
-    if found is None:
+    exact = rows.kept.get(workload)
+    if exact is None:
         tables = exact_marginals(rows, workload.attribute_sets)
-        found = rows.kept[workload] = _Exact(tables, workload.from_marginals(tables))
-    return found
+        exact = rows.kept[workload] = _Exact(tables, workload.from_marginals(tables))
+    return exact
 
 
 @reviewed

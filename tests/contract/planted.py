@@ -219,7 +219,7 @@ MUTANTS = (
     # --- sensitivities ----------------------------------------------------------------------------
     _m(
         "a sum's sensitivity is that of one row", "core.sums",
-        '"diagonal_squared", 4 * self.view.norm**2)', '"diagonal_squared", self.view.norm**2)',
+        "return 4 * int(self.view.norm) ** 2 if", "return int(self.view.norm) ** 2 if",
         f"{ATTAINED}[sum of a box]", f"{WORST}[toy-diagonal]",
     ),
     _m(
@@ -317,7 +317,7 @@ MUTANTS = (
     ),
     _m(
         "ranks of a part: half the range", "queries.quantiles",
-        "found.append(whole / (2 * node.widest))", "found.append(whole / node.widest)",
+        "etas.append(whole / (2 * node.widest))", "etas.append(whole / node.widest)",
         f"{WHOLE}[quantiles, median, a row less-0.0]",
     ),
     # --- noise ------------------------------------------------------------------------------------
@@ -333,12 +333,13 @@ MUTANTS = (
     ),
     _m(
         "Laplace at half its scale", "core.mechanisms",
-        "scale = moved / epsilon", "scale = moved / (2 * epsilon)",
+        "samplers.discrete_laplace(scale,", "samplers.discrete_laplace(scale / 2,",
         f"{SHOWN}[laplace]",
     ),
     _m(
         "K-norm at half its scale", "core.mechanisms",
-        "    scale = size / epsilon\n", "    scale = size / (2 * epsilon)\n",
+        "samplers.k_norm(exact.size // parts, scale,",
+        "samplers.k_norm(exact.size // parts, scale / 2,",
         f"{SHOWN}[k-norm]", f"{SHOWN}[cube]",
     ),
     _m(
@@ -360,8 +361,7 @@ MUTANTS = (
     ),
     _m(
         "Gaussian at half its scale", "core.mechanisms",
-        "sigma_up(sensitivity, meter.level(share))",
-        "sigma_up(sensitivity / 2, meter.level(share))",
+        "samplers.rounded_gaussian(scale,", "samplers.rounded_gaussian(scale / 2,",
         f"{SHOWN}[laplace, delta]",
     ),
     _m(
@@ -498,7 +498,7 @@ MUTANTS = (
     ),
     _m(
         "a weighted mean moves half as far", "core.sums",
-        '"diagonal_squared", 4 * self.view.norm**2)', '"diagonal_squared", self.view.norm**2)',
+        "return 4 * int(self.view.norm) ** 2 if", "return int(self.view.norm) ** 2 if",
         f"{ATTAINED}[mean with weights]",
     ),
     _m(
@@ -545,7 +545,7 @@ MUTANTS = (
     ),
     _m(
         "weighted nodes move by half of the largest weight", "queries.trees",
-        "size << bits, size << 2 * bits,", "(size << bits) // 2, size << 2 * bits,",
+        "size << bits, size << 2 * bits)", "(size << bits) // 2, size << 2 * bits)",
         f"{ATTAINED}[tree counts with weights]",
     ),
     _m(

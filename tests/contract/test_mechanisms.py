@@ -20,7 +20,7 @@ from worst_queries import ABOVE, PAIRS_OF_SIDES, SEVEN, SEVEN_R, CodedRelease
 from skdp.audit import audit
 from skdp.core import open_session
 from skdp.core.clipping import isqrt_up
-from skdp.core.mechanisms import exponential_mechanism, independent_noise, l2_noise
+from skdp.core.mechanisms import Cubes, Independent, Spherical, exponential_mechanism
 from skdp.exceptions import PrivacyLeakError
 from skdp.queries import SmoothMedian, SparseVector, workload_answer
 from skdp.queries.joint_sums import joint_noise
@@ -58,19 +58,19 @@ def of_matrix(noise, size=1000):
 
 def of_scalar(s, size=1000):
     return float(
-        independent_noise(s._meter, "number", np.array([row(s) * size]), size, size**2, None)[0][0]
+        Independent(size, size**2).noised(s._meter, "number", np.array([row(s) * size]), None)[0][0]
     )
 
 
 def of_vector(s, size=1000):
-    return float(l2_noise(s._meter, "number", np.array([row(s) * size]), size, None)[0][0])
+    return float(Spherical(size).noised(s._meter, "number", np.array([row(s) * size]), None)[0][0])
 
 
 def of_cube(s, size=1000, entries=2):
     """Return by how much less the noise of the cube lost for the row than without it."""
     exact = np.full(entries, row(s) * size)
-    l2 = isqrt_up(entries * size**2)
-    noisy = l2_noise(s._meter, "box", exact, l2, None, box=(size, 1))[0].astype(float)
+    bounds = Spherical(isqrt_up(entries * size**2), Cubes(size))
+    noisy = bounds.noised(s._meter, "box", exact, None)[0].astype(float)
     assert s.certificate().releases[0].mechanism == "K-norm of the cube"
     return float(np.abs(noisy).max() - np.abs(noisy - size).max())
 

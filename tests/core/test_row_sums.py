@@ -175,18 +175,21 @@ def test_the_largest_changes_of_cells_add_up_to_the_box(image, cells, weighted, 
     image, cells = IMAGES[image], CELLS[cells]
     bound = BOUND if weighted else None
     query = RowSum(image, cells, weight_bound=bound, constant=constant)
-    box = [query.sensitivity(relation).box for relation in RELATIONS]
+    cubes = [query.sensitivity(relation).cubes for relation in RELATIONS]
     if cells is not None and (constant or cells.image_first):
-        assert box == [None, None]  # a count is no cell, and numbers of a cell are not side by side
+        assert cubes == [
+            None,
+            None,
+        ]  # a count is no cell, and numbers of a cell are not side by side
         return
     rows = all_rows(image, cells, weighted)
     parts = np.array([query.exact(table_of([row])).ravel() for row in rows], dtype=np.int64)
     changes = [parts[:, None] - parts, parts]
-    for (size, n_parts), change in zip(box, changes, strict=True):
-        each = np.abs(change).reshape(*change.shape[:-1], n_parts, -1).max(axis=-1)
+    for bound, change in zip(cubes, changes, strict=True):
+        each = np.abs(change).reshape(*change.shape[:-1], bound.parts, -1).max(axis=-1)
         moved = max(1, int(each.sum(axis=-1).max()))
         rounded = len(cells.spans) if cells is not None else 1
-        assert moved <= size <= moved + (rounded if weighted else 0)
+        assert moved <= bound.size <= moved + (rounded if weighted else 0)
 
 
 def test_what_a_smaller_table_says_is_not_enough():

@@ -200,16 +200,14 @@ def test_the_claim_of_an_ensemble_holds_and_half_its_noise_would_not(monkeypatch
     assert honest.epsilon_lower > 4.0 / 2.0
 
     # An under-noised variant takes the sensitivity of a row that is added for that of one replaced.
-    from skdp.core import mechanisms
-    from skdp.queries import blocks
+    from skdp.core.mechanisms import Spherical
 
-    noise = mechanisms.l2_noise
+    noised = Spherical.noised
 
-    def halved(meter, name, exact, sensitivity, share, **unit):
-        return noise(meter, name, exact, sensitivity // 2, share, **unit)
+    def halved(bound, *arguments):
+        return noised(Spherical(bound.l2 // 2), *arguments)
 
-    for module in (mechanisms, blocks):
-        monkeypatch.setattr(module, "l2_noise", halved)
+    monkeypatch.setattr(Spherical, "noised", halved)
     for model, statistic, y, other in [
         (voter, margin, labels, labels), (averager, "answers_", high, targets),
     ]:  # fmt: skip

@@ -108,18 +108,18 @@ BUGS = (
     # --- scales -----------------------------------------------------------------------------------
     _bug(
         "Laplace noise has a quarter of its scale", "core.mechanisms",
-        "scale = moved / epsilon", "scale = moved / epsilon / 4",
+        "samplers.discrete_laplace(scale,", "samplers.discrete_laplace(scale / 4,",
         f"{SCALES}test_noise[pure]",
     ),
     _bug(
         "K-norm noise has a quarter of its scale", "core.mechanisms",
-        "scale = size / epsilon", "scale = size / epsilon / 4",
+        "samplers.k_norm(exact.size // parts, scale,",
+        "samplers.k_norm(exact.size // parts, scale / 4,",
         f"{SCALES}test_noise[pure]",
     ),
     _bug(
         "Gaussian noise has a quarter of its sigma", "core.mechanisms",
-        "    sigma = sigma_up(sensitivity, meter.level(share))",
-        "    sigma = sigma_up(sensitivity, meter.level(share)) / 4",
+        "samplers.rounded_gaussian(scale,", "samplers.rounded_gaussian(scale / 4,",
         f"{SCALES}test_noise[gaussian]",
     ),
     _bug(
@@ -149,8 +149,8 @@ BUGS = (
     ),
     _bug(
         "a row that moves between parts is counted in one", "queries.quantiles",
-        "found.append(min(half / (2 * node.widest), whole / (2 * b)))",
-        "found.append(whole / (2 * b))",
+        "etas.append(min(half / (2 * node.widest), whole / (2 * b)))",
+        "etas.append(whole / (2 * b))",
         f"{SCALES}test_quantiles_by_rounds[pure]",
         f"{SCALES}test_quantiles_by_rounds[gaussian]",
     ),
@@ -199,7 +199,7 @@ BUGS = (
     # --- queries ----------------------------------------------------------------------------------
     _bug(
         "a replaced row moves a sum by its norm", "core.sums",
-        '"diagonal_squared", 4 * self.view.norm**2)', '"diagonal_squared", self.view.norm**2)',
+        "return 4 * int(self.view.norm) ** 2 if", "return int(self.view.norm) ** 2 if",
         f"{NEIGHBOURS}test_queries_of_rows[replace_one]",
     ),
     _bug(

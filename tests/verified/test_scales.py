@@ -27,7 +27,7 @@ import pytest
 from skdp.budget.budget import StandInBudget
 from skdp.core import Ball, Box, Count, Mean, Query, Sum, noise, open_session, register_query
 from skdp.core import session as session_module
-from skdp.core.mechanisms import Independent
+from skdp.core.mechanisms import Cubes, Independent
 from skdp.core.units import Unit
 from skdp.queries import CellQuantile, Grid, Quantiles, quantiles, row_counts, second_moments
 from skdp.tabular import check_rows
@@ -228,8 +228,8 @@ class Stated(Query):
 
     def sensitivity(self, relation):
         size = self.replaced if relation == R else self.added
-        box = None if self.box is None else (self.box[relation == A], self.parts)
-        return Independent(*size, or_spherical=self.or_spherical, box=box)
+        cubes = None if self.box is None else Cubes(self.box[relation == A], self.parts)
+        return Independent(*size, or_spherical=self.or_spherical, cubes=cubes)
 
     def decoded(self, noisy):
         return noisy.values

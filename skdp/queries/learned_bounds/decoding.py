@@ -233,20 +233,20 @@ def end_of_side(
         return changed(NO_END, noise=std)
     last = float(edges[j])
     farthest = _FARTHEST_OF_FEW if few else _FARTHEST
-    found = beyond_end(counts, edges, j, std, balance=balance, zero=zero, farthest=farthest)
-    reach = last * 2.0**found.doublings
+    beyond = beyond_end(counts, edges, j, std, balance=balance, zero=zero, farthest=farthest)
+    reach = last * 2.0**beyond.doublings
     if zero and math.isclose(reach, zero, rel_tol=1e-9):
         reach = zero
     slope = _SLOPES[1]
-    if found.excess > 0.0:
+    if beyond.excess > 0.0:
         # Rows beyond r exceed it by r / (slope - 1), in the mean.
-        slope = 1.0 + found.rows * 2.0**found.doublings / found.excess
+        slope = 1.0 + beyond.rows * 2.0**beyond.doublings / beyond.excess
     slope = min(max(slope, _SLOPES[0]), _SLOPES[1])
-    risk = max(found.risk * last, reach / (slope - 1.0))
+    risk = max(beyond.risk * last, reach / (slope - 1.0))
     hidden = _hidden(counts[: j + 1], std, rows)
     risk = math.hypot(risk, hidden * reach)
     clear, outer, noise = _clear_end(counts, edges, j, std, gaussian=gaussian)
-    return End(reach, risk, slope, found.rows, found.doubt, last, clear, outer, noise)
+    return End(reach, risk, slope, beyond.rows, beyond.doubt, last, clear, outer, noise)
 
 
 def _clear_end(

@@ -23,7 +23,7 @@ from numpy.typing import NDArray
 
 from skdp.core import noise as samplers
 from skdp.core.clipping import Floats
-from skdp.core.mechanisms import independent_noise
+from skdp.core.mechanisms import Independent
 from skdp.core.privacy_filter import Share, current_transcript
 from skdp.core.query import Measurement, reviewed
 from skdp.core.sums import histogram_sensitivity
@@ -310,8 +310,8 @@ def _reduced(mode: str) -> Callable[[Floats], Floats]:
 def _bins(distance: Floats, edges: Floats) -> Ints:
     """Return the bins of the distances beyond the first edge; the last one has no end."""
     cell = np.searchsorted(edges, distance[distance > edges[0]], side="left") - 1
-    found: Ints = np.minimum(cell, edges.size - 2)
-    return found
+    bins: Ints = np.minimum(cell, edges.size - 2)
+    return bins
 
 
 def distance_counts(
@@ -357,9 +357,8 @@ def _counted_rows(table: PrivateTable, meter: Meter) -> float:
     if table.n_is_public:
         return max(float(table.n), 1.0)
     exact = np.array([table.n], dtype=np.int64)
-    noisy, _ = independent_noise(
-        meter, "count", exact, 1, 1, Fraction(1, 50 if meter.pure else 100)
-    )
+    share = Fraction(1, 50 if meter.pure else 100)
+    noisy, _ = Independent(1, 1).noised(meter, "count", exact, share)
     return max(float(noisy[0]), 1.0)
 
 
@@ -377,8 +376,8 @@ def _medians(
     Of very many rows, which need not be in memory, a random part.
     """
     fraction, epsilon = meter.take(share, "locations")
-    (one,) = rounds_of(table, meter, recursion([_MEDIAN]), fraction, epsilon, d)
-    eta = one.etas[0]
+    (only_round,) = rounds_of(table, meter, recursion([_MEDIAN]), fraction, epsilon, d)
+    eta = only_round.etas[0]
     wanted = min(max(_MANY, math.ceil(_RANKS / (2 * eta))), _MOST)
     part = Fraction(math.floor(min(wanted / n_known, 1.0) * 2**RATE_BITS), 2**RATE_BITS)
     values = np.empty(d)
@@ -397,8 +396,9 @@ def _medians(
                 return np.array([lattice.choose(runs, eta, meter.entropy)], dtype=np.int64)
 
             name = "location" if d == 1 else f"location, feature {j}"
-            found = meter.release(name, exact, one.loss, one.distance, draw, (1,))
-            values[j] = lattice.value(int(found[0]))
+            loss, distance = only_round.loss, only_round.distance
+            chosen = meter.release(name, exact, loss, distance, draw, (1,))
+            values[j] = lattice.value(int(chosen[0]))
     moved = 1.0 if table.n_is_public else 0.5
     scale = float(1 / (2 * eta))
     meter.record("locations", "exponential mechanism", "ranks", moved, scale, fraction)
@@ -414,7 +414,7 @@ def _numbers(
     part: Fraction,
 ) -> list[Ints]:
     """Return the numbers of the candidates of some columns, of a random part of the rows."""
-    found: list[list[Ints]] = [[np.zeros(0, dtype=np.int64)] for _ in features]
+    candidates: list[list[Ints]] = [[np.zeros(0, dtype=np.int64)] for _ in features]
 
     def take(block: Floats) -> Ints:
         mapped = image(block)
@@ -425,9 +425,9 @@ def _numbers(
 
     with np.errstate(all="ignore"):
         for block in gathered(table.rows, take, draw if part < 1 else None):
-            for numbers, column in zip(found, block.T, strict=True):
+            for numbers, column in zip(candidates, block.T, strict=True):
                 numbers.append(column)
-    return [np.concatenate(numbers) for numbers in found]
+    return [np.concatenate(numbers) for numbers in candidates]
 
 
 def _shaped(
@@ -454,26 +454,26 @@ def _shaped(
         each = _each(table, meter, left, d)
         m = float(middles[j])
         sizes = [side.size - 1 for side in edges[j]]
-        found = []
+        sides = []
         for side in (0, 1):
             part = counts[j][: sizes[0]] if side == 0 else counts[j][sizes[0] :]
             towards_zero = m != 0.0 and (m < 0) == (side == 1)
-            found.append(
+            sides.append(
                 end_of_side(
                     part, edges[j][side][1:], m, float(stds[j]), gaussian=not meter.pure,
                     balance=max(1.0 / each, spare * n), zero=abs(m) if towards_zero else 0.0,
                     few=plan.few, chance=min(1.0, 10.0 / d), rows=n,
                 )
             )  # fmt: skip
-        return found
+        return sides
 
     left = max(meter.remaining - plan.audit, Fraction(1, 100))
-    found = [ends(j, left) for j in every]
+    end_of = [ends(j, left) for j in every]
     if plan.doubt:
         each = _each(table, meter, left, d)
         noise = (math.sqrt(2.0) if meter.pure else 1.0) * (2.0 if table.n_is_public else 1.0) / each
         doubtful = [
-            j for j in every if is_doubtful(box_of_ends(middles[j : j + 1], [found[j]], n), noise)
+            j for j in every if is_doubtful(box_of_ends(middles[j : j + 1], [end_of[j]], n), noise)
         ]
         if doubtful:
             share = plan.doubt * Fraction(len(doubtful), d)
@@ -485,8 +485,8 @@ def _shaped(
                 w = std**2 / total if total > 0 else 0.5
                 counts[j] = w * counts[j] + (1.0 - w) * again[i]
                 stds[j] *= std / math.sqrt(total) if total > 0 else 1.0
-                found[j] = ends(j, left)
-    box = box_of_ends(middles, found, n)
+                end_of[j] = ends(j, left)
+    box = box_of_ends(middles, end_of, n)
     # A group of rows far beyond the end is seen if it is clear of the noise.
     unseen = np.array([_clear(s, gaussian=not meter.pure) for s in stds])
     sound = box.sound & (unseen <= _VISIBLE * n) & plan.sure
@@ -513,7 +513,7 @@ def _counted(
     """Release the counts of some columns; return them column by column, and their noise."""
     flat = np.concatenate([exact[j] for j in columns])
     size = histogram_sensitivity(len(columns), table.relation)
-    noisy, std = independent_noise(meter, name, flat, size, size, share)
+    noisy, std = Independent(size, size).noised(meter, name, flat, share)
     cuts = np.cumsum([exact[j].size for j in columns])[:-1]
     return [part.astype(np.float64) for part in np.split(noisy, cuts)], std
 
@@ -522,7 +522,7 @@ def _audited(table: PrivateTable, meter: Meter, box: LearnedBox, share: Fraction
     """Release how many rows are outside, and say which columns' ends do not explain them."""
     d = box.low.size
     exact = outside_counts(table.rows, box.low, box.high)
-    noisy, std = independent_noise(meter, "rows outside", exact, d, d, share)
+    noisy, std = Independent(d, d).noised(meter, "rows outside", exact, share)
     # Held against what is expected, not against the most that the counts allow: a group of
     # rows just beyond the end fits into the doubt of the counts, and its distance is unknown.
     excess = noisy.astype(np.float64) - box.expected.sum(axis=0)
