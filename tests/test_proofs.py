@@ -29,6 +29,7 @@ EXPECTED = {
         "Sums.total_order", "Sums.total_chunks", "Sums.clip_bound", "Sums.box_norm",
     ),
     "Sums": (
+        "KNorm.cube_dp", "Stability.total_moves_parts",
         "Sums.sum_L1_A", "Sums.sum_L1_R", "Sums.sum_L2_A", "Sums.sum_L2_R", "Queries.sum_well",
         "Sums.with_count_bound", "Sums.with_count_replaced", "Queries.mean_well",
     ),
@@ -49,7 +50,8 @@ EXPECTED = {
     ),
     "Noise on integers": (
         "Laplace.laplace_dp", "Laplace.noise_mass_1", "Laplace.kept_is_lap", "KNorm.k_norm_dp",
-        "KNorm.k_noise_mass_1", "Sums.shortened_L1", "Sums.shortened_L2",
+        "KNorm.cube_dp", "KNorm.k_noise_mass_1", "Sums.shortened_L1", "Sums.shortened_L2",
+        "KNorm.shortened_parts",
     ),
     "Exponential mechanism": (
         "Choice.choice_dp", "Choice.choices_dp", "Choice.choice_ratio",
