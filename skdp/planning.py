@@ -94,7 +94,10 @@ class Allowance:
         terms = Terms(self.adjacency, self.pure, self.level, 1 if self.replace else None)
         query = query.prepared(terms)
         sensitivity = query.sensitivity(self.adjacency)
-        return sensitivity.std(query.entries, self.level, pure=self.pure) * query.unit
+        try:
+            return sensitivity.std(query.entries, self.level, pure=self.pure) * query.unit
+        except OverflowError:  # for a level near 0
+            return math.inf
 
     def vector_std(self, l2: float, size: int) -> float:
         """Return that of an entry of a vector with this L2 sensitivity: K-norm or Gaussian."""

@@ -667,7 +667,8 @@ class DPMedian(_SmoothFit):
         -------
         medians : ndarray of shape (n_samples, n_features)
         """
-        return np.tile(self.median_, (len(self._public_array(X)), 1))
+        rows = len(self._public_array(X))
+        return np.tile(self.median_, (rows, 1))
 
 
 @documented
@@ -811,4 +812,5 @@ class DPQuantile(_SmoothFit):
         -------
         quantiles : ndarray of shape (n_samples, n_features, n_quantiles)
         """
-        return np.tile(self.quantiles_.T, (len(self._public_array(X)), 1, 1))
+        rows = len(self._public_array(X))
+        return np.tile(self.quantiles_.T, (rows, 1, 1))

@@ -201,7 +201,8 @@ def finite_squares(bounds: Iterable[Floats]) -> tuple[Floats, Floats]:
 
 def warn_of_column(y: Any) -> None:
     """Warn as scikit-learn does if y has two dimensions."""
-    if getattr(y, "shape", ())[1:] == (1,):
+    shape = getattr(y, "shape", None)
+    if isinstance(shape, tuple) and shape[1:] == (1,):
         warnings.warn(
             "A column-vector y was passed when a 1d array was expected. Please change the shape of "
             "y to (n_samples, ), for example using ravel().",

@@ -278,15 +278,13 @@ class Independent:
 
     def times(self, k: int) -> Independent:
         """Return the bounds for k rows."""
-        cubes = self._vector.times(k).cubes
+        cubes = self.cubes and self.cubes.times(k)
         return replace(self, l1=k * self.l1, l2_squared=k * k * self.l2_squared, cubes=cubes)
 
     def either(self, other: Independent) -> Independent:
         """Return bounds for a change of this kind or of the other."""
-        l2_squared, cubes = (
-            max(self.l2_squared, other.l2_squared),
-            self._vector.either(other._vector).cubes,
-        )
+        l2_squared = max(self.l2_squared, other.l2_squared)
+        cubes = self.cubes and other.cubes and self.cubes.either(other.cubes)
         return replace(self, l1=max(self.l1, other.l1), l2_squared=l2_squared, cubes=cubes)
 
     def shortened(self, entries: int, level: float, *, pure: bool) -> tuple[int, Any]:

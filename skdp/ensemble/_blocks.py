@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import copy
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from fractions import Fraction
 from typing import Any
 
@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from sklearn.base import clone, is_classifier, is_regressor
 from sklearn.utils import Tags, get_tags
 
-from skdp.core import public_generator
+from skdp.core import ScaledBox, Sum, public_generator
 from skdp.planning import Allowance
 from skdp.queries import choose_noise
 from skdp.tabular import as_table, label_codes
@@ -318,6 +318,9 @@ class Noise:
             # Odds of exp(epsilon / 2) a vote: logistic; exp(-epsilon / 2) a rank on either side.
             spread = 4 * math.sqrt(2) if self.how == "median" else 2 * math.pi / math.sqrt(3)
             return spread / epsilon
+        if self.how == "mean":
+            of_blocks = replace(self.allowance, adjacency="replace_one")  # their number is public
+            return of_blocks.query_std(Sum(ScaledBox(-np.ones(numbers), np.ones(numbers))))
         return self.allowance.vector_std(2 * math.sqrt(numbers), numbers)
 
     def error(self, numbers: int, blocks: int) -> float:

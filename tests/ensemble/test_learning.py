@@ -164,7 +164,10 @@ def test_expected_error_is_that_of_the_noise(make, delta, epsilon):
     model.fit(X, LABELS if make is voting else TARGETS)
     (release,) = model.privacy_.releases
     numbers = 3 if make is linear else len(model.answers_)
-    std = release.scale if delta else release.scale * math.sqrt(numbers + 1)
+    spread = math.sqrt(numbers + 1)  # of K-norm noise, of the ball or of the cube
+    if release.mechanism == "K-norm of the cube":
+        spread *= math.sqrt((numbers + 2) / 3)
+    std = release.scale if delta else release.scale * spread
     half = 1.0 if make is voting else 5.0
     assert std / model.n_blocks_ / half == pytest.approx(expected, rel=1e-3)
 
