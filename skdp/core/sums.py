@@ -88,6 +88,8 @@ class Image:
         Rows that a pass should read at a time.
     own_pass : bool
         Whether `table_total` makes the sum, and not `blocks`. There are no cells and weights then.
+    of_units : bool
+        Whether units are added up, which may have no rows.
     runs_user_code : bool
         Whether `user_total` makes the sum, from what a user's code makes of the rows.
     """
@@ -100,6 +102,7 @@ class Image:
     least = 256
     own_pass = False
     runs_user_code = False
+    of_units = False
 
     @property
     def shape(self) -> tuple[int, ...]:
@@ -354,6 +357,9 @@ class RowSum(Query):
             self.cells.check_table(table)
         if (self.image.runs_user_code or self.image.own_pass) and not self._is_plain:
             raise TypeError("images with a pass of their own have neither cells nor weights")
+        if self.image.of_units and (self.count or self.constant):
+            # A unit may have rows in one table alone, so that its count does not cancel.
+            raise TypeError("sums over units have no count beside them")
 
     def exact(self, table: PrivateTable) -> NDArray:
         image, cells = self.image, self.cells

@@ -7,6 +7,7 @@ its own. The bounds on images are proved in key_totals.md.
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from typing import Any
 
@@ -85,7 +86,7 @@ def _nodes(leaves: NDArray) -> NDArray:
 class UnitImage(Image):
     """What one unit adds; the rows add it up over units by themselves."""
 
-    own_pass = True
+    own_pass = of_units = True
 
 
 def unit_sum(image: UnitImage) -> RowSum:
@@ -126,6 +127,8 @@ class KeyTotals(UnitImage):
     def __post_init__(self) -> None:
         if not (1 <= self.max_rows <= MAX_ROWS_PER_UNIT and self.max_keys >= 1):
             raise ValueError("max_keys and max_rows must be at least 1, max_rows at most 2**14")
+        if not all(math.isfinite(end) for term in self.terms for end in (term.low, term.high)):
+            raise ValueError("bounds of terms must be finite")
 
     @property
     def _term(self) -> KeyTerm:

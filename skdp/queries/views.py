@@ -224,6 +224,8 @@ class AboutZero:
         self.low = np.array(low, dtype=np.float64)
         self.high = np.array(high, dtype=np.float64)
         self.n_dims = self.low.size
+        if not (self.low <= self.high).all():  # widths are differences of the ends
+            raise ValueError("low must not exceed high")
         self.center = np.zeros(self.n_dims)
         largest = np.maximum(np.abs(self.low), np.abs(self.high))
         widest = largest if per_feature else np.full(self.n_dims, largest.max())

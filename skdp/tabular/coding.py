@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 
 from skdp.tabular.columns import flat_array
 from skdp.tabular.containers import is_parts, kind_of
-from skdp.tabular.domain import REFUSE, Bins, Domain
+from skdp.tabular.domain import REFUSE, Bins, Domain, check_domain
 from skdp.tabular.encoding import Schema, _column_part, table_schema
 from skdp.tabular.labels import _NOT_FINITE, _OTHER_LENGTH, check_labels, label_column
 from skdp.tabular.parts import NO_ROWS, ONE_PLACE, Form, checked_parts, heads_of, refuse_parts
@@ -60,6 +60,7 @@ def check_coded(
     Error texts are fixed and quote no cell: X is no table of the domain's columns, or has a cell
     outside of a domain that refuses it.
     """
+    check_domain(domain)
     if is_parts(X):
         refuse_parts(X, estimator, one_place)
         columns, heads = heads_of(X)
@@ -133,6 +134,7 @@ def _check_schema(schema: Schema, domain: Domain, estimator: str) -> None:
 
 def coded_columns(columns: Sequence[tuple[Any, int]], domain: Domain) -> tuple[NDArray, bool]:
     """Return the codes of columns (table, position), and whether a cell is outside the domain."""
+    check_domain(domain)
     n = int(columns[0][0].shape[0])
     codes: NDArray = np.zeros((n, domain.n_columns), dtype=_code_type(domain.sizes))
     step, is_outside = 2**16, False

@@ -34,6 +34,7 @@ from skdp.tabular.columns import ColumnType, Ints, stated_value
 
 VALUE_BITS = 30  # of a clipped value as an integer
 FRACTION_BITS = 10  # of a row of a histogram, which a unit with more rows counts in part
+KINDS = ("rows", "units", "filled", "sum", "square", "bins", "leaves", "about")
 CENTER_BITS = 15  # of a unit's sum about a centre, rounded off before it is squared
 
 
@@ -70,7 +71,16 @@ class KeyTerm:
     centers: tuple[int, ...] = ()
 
     def __post_init__(self) -> None:
+        # The bounds of `queries/key_totals.py` hold for these values alone.
         check_ascending(self.edges, "edges")
+        if self.kind not in KINDS:
+            raise ValueError(f"kind must be one of {', '.join(KINDS)}, got {self.kind!r}")
+        if self.low > self.high:  # NaN: not known yet
+            raise ValueError("low must not exceed high")
+        if self.zero and self.kind != "sum":
+            raise ValueError("zero is for sums alone")
+        if self.depth < 0 or any(abs(center) > self.offset for center in self.centers):
+            raise ValueError("depth must be at least 0, and centers within the bounds")
 
     @property
     def base(self) -> float:

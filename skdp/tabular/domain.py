@@ -725,6 +725,22 @@ def is_range(spec: Any) -> bool:
     return all(ends) or all(hasattr(v, "year") or isinstance(v, np.datetime64) for v in (low, high))
 
 
+def check_domain(domain: Any) -> Domain:
+    """Return a domain, or raise TypeError: its own code alone may read cells.
+
+    A subclass, or a method that was set on an instance, could see cells, or give a row a code that
+    depends on other rows.
+    """
+    kinds = {Domain: "codes", _Numbers: "codes", _Categories: "codes", Bins: "codes read"}
+    parts = [domain, *getattr(domain, "_columns", ())]
+    parts += [column.bins for column in parts[1:] if type(column) is _Numbers]
+    for part in parts:
+        methods = kinds.get(type(part))
+        if methods is None or not vars(part).keys().isdisjoint(methods.split()):
+            raise TypeError(f"domain must be a Domain of skdp, got {type(part).__name__}")
+    return domain
+
+
 def _column(spec: Any, other: Any, has_other: bool, name: str) -> _Numbers | _Categories:
     """Return one column of a domain from what the user stated."""
     if isinstance(spec, Bins):

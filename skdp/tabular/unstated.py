@@ -370,8 +370,6 @@ class UncodedRows(CodedRows):
 
     def take_domain(self, domain: Domain) -> None:
         """Give each row its codes by a released domain."""
-        if type(domain) is not Domain:
-            raise TypeError(f"domain must be a Domain, got {type(domain).__name__}")
         self._X, _ = coded_columns(self._columns, domain)
         self.sizes = domain.sizes
 

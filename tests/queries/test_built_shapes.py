@@ -9,6 +9,7 @@ import pytest
 
 from skdp import core
 from skdp.core import Ball, Box
+from skdp.core.sums import RowSum
 from skdp.queries import (
     BoxTree,
     Categories,
@@ -25,9 +26,11 @@ from skdp.queries import (
     additive_gradient,
     logistic_gradient,
     row_counts,
+    sum_view,
 )
 from skdp.queries.images import LogisticGradient
-from skdp.tabular import check_labelled, check_rows
+from skdp.queries.key_totals import KeyTotals, LeftOut
+from skdp.tabular import Bins, Domain, KeyTerm, check_coded, check_labelled, check_rows
 from tests.folding import each
 
 BALL = Ball([0.0, 0.0], 1.0)
@@ -160,3 +163,53 @@ def test_other_columns_are_refused_whether_there_are_rows_or_not():
                 with pytest.raises(ValueError, match=match):
                     session.answer(query)
                 assert session.remaining == 1
+
+
+def test_a_box_whose_ends_are_exchanged_is_refused():
+    """Its width would be negative, and with others' hide how far a total moves."""
+    with pytest.raises(ValueError, match="low must not exceed high"):
+        sum_view([10.0, 0.0], [0.0, 10.0], 2, across=True, about_zero=True)
+
+
+def test_sums_over_units_have_no_count():
+    """A unit may have no rows in one of two tables, so a count would not cancel."""
+    query = RowSum(LeftOut((("a",),), 1, 1), noise="entries", count=True)
+    with pytest.raises(TypeError, match="no count"):
+        query.check_table(None)
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"kind": "other"},
+        {"kind": "square", "zero": True},
+        {"kind": "about", "centers": (2**32, 0)},
+        {"kind": "sum", "low": 1.0, "high": 0.0},
+        {"kind": "leaves", "depth": -1},
+    ],
+)
+def test_terms_that_no_bound_covers_are_refused(options):
+    with pytest.raises(ValueError, match=r"kind|zero|depth|low"):
+        KeyTerm(**options)
+
+
+def test_totals_of_unknown_bounds_are_refused():
+    for high in (np.inf, np.nan):
+        with pytest.raises(ValueError, match="finite"):
+            KeyTotals((("a",),), (KeyTerm("sum", "x", 0.0, high),), 0, 1, 1)
+
+
+class Watching(Bins):
+    """Bins whose code would see cells."""
+
+    def codes(self, values):
+        raise AssertionError("a cell was read")
+
+
+def test_no_code_of_others_reads_cells_for_a_domain():
+    X = np.array([[0.5], [1.5]])
+    for domain in (Domain([Watching([0.0, 1.0, 2.0])]), Domain([Bins([0.0, 1.0, 2.0])])):
+        if type(domain._columns[0].bins) is Bins:
+            vars(domain)["codes"] = Watching.codes
+        with pytest.raises(TypeError, match="must be a Domain of skdp"):
+            check_coded(X, domain, estimator="test")
