@@ -26,7 +26,7 @@ def run(page: str, n_blocks: int, namespace: dict) -> dict:
     code = blocks(page, "python")
     assert len(code) == n_blocks
     for number, block in enumerate(code):
-        exec(compile(block, f"{page}, block {number}", "exec"), namespace)
+        exec(compile(block, f"{page}, block {number}", "exec", dont_inherit=True), namespace)
     return namespace
 
 
@@ -138,7 +138,7 @@ def test_density_ratio():
 
 @pytest.mark.slow
 def test_add_an_estimator():
-    names = run("doc/add_an_estimator.md", 4, {"__name__": "doc.add_an_estimator"})
+    names = run("doc/add_an_estimator.md", 5, {"__name__": "doc.add_an_estimator"})
     result = names["result"]  # seeded, so the same in every run
     assert result.passed
     assert 0 < result.epsilon_lower <= result.epsilon == 1.0
