@@ -453,8 +453,12 @@ def test_edges_that_descend_are_refused(make):
 
 @pytest.mark.parametrize("value", [math.nan, math.inf, -math.inf])
 def test_bounds_that_are_not_finite_are_refused(value):
-    term = KeyTerm("sum", "v", 0.0, value)
-    session, query = asking(unit_sum(KeyTotals(("a",), (term,), 0, 1, 1)), epsilon=1.0)
+    term = KeyTerm("sum", "v", *sorted((0.0, value)))
+    with pytest.raises(ValueError, match="finite"):
+        KeyTotals(("a",), (term,), 0, 1, 1)
+    totals = KeyTotals(("a",), (KeyTerm("sum", "v"),), 0, 1, 1)
+    object.__setattr__(totals, "terms", (term,))
+    session, query = asking(unit_sum(totals), epsilon=1.0)
     with session, pytest.raises(ValueError, match="finite"):
         session.answer(query)
     assert session.remaining == 1
