@@ -165,7 +165,7 @@ def test_weights_of_nothing_are_like_few_rows(kind, value, relation, delta):
         assert np.isfinite(shown.get(name, 0.0)).all()
     half = (HIGH - LOW) / 2
     if "cluster_centers_std_" in shown:  # nothing is known of them
-        assert (shown["cluster_centers_std_"] > 0.1 * half).all()
+        assert (shown["cluster_centers_std_"] > 0.2 * half).all()
 
 
 @every_model

@@ -216,7 +216,9 @@ def fits(request):
 @pytest.mark.slow
 @pytest.mark.filterwarnings("ignore:.*centres coincide")
 def test_two_standard_errors_hold_the_mean_of_the_rows(fits):
-    """95% of coordinates, and 92% in every column; a sixth of the errors is refuted.
+    """95% of coordinates, and 92% in every column; a quarter of the errors is refuted.
+
+    Of the table of few rows, where errors are wider, a sixth.
 
     So are errors that are six times as large.
     """
@@ -230,7 +232,7 @@ def test_two_standard_errors_hold_the_mean_of_the_rows(fits):
         return bool(np.sqrt(np.mean(std**2) / np.mean(off**2)) <= most)
 
     assert holds(std) and is_tight(std)
-    assert not holds(std / 6)
+    assert not holds(std / (6 if most == TABLES["few"][3] else 4))
     assert not is_tight(6 * std)
 
 
