@@ -9,6 +9,7 @@ sensitivities and calibrates noise by itself. `row_count` and `bounds_in` query 
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from typing import TYPE_CHECKING, Any
@@ -16,13 +17,13 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from skdp.core import RowSum, Session, Terms
+from skdp.core import RowSum, Session, Terms, check_allowance
 from skdp.loss.conversions import pure_epsilon_from_mu
 
 if TYPE_CHECKING:  # what learns bounds is imported when they are learned
     from skdp.queries import LearnedBox
 
-__all__ = ["LEARNING_SHARE", "Allowance", "bounds_in", "row_count"]
+__all__ = ["LEARNING_SHARE", "Allowance", "bounds_in", "pure_is_less", "row_count"]
 
 LEARNING_SHARE = 0.2  # of the allowance, at most, for bounds that only say where rows are
 
@@ -172,6 +173,40 @@ class Allowance:
             return noise
         choices = ["wishart"] if self.pure else ["gaussian", "wishart"]
         return min(choices, key=lambda name: self.spectral_edge(size, name))
+
+
+def pure_is_less(
+    epsilon: float,
+    delta: float,
+    budget: Any,
+    noise: Callable[[Allowance], float],
+    adjacency: str | None = None,
+) -> bool:
+    """Say whether a call draws pure noise, though it may use delta: where this is no more noise.
+
+    The one rule of all calls, decided before the charge by public facts. An accountant other than
+    "basic" adds up Gaussian noise, and pure noise of the same size costs it several times as much
+    (mu = 1.23 instead of .237 at (1, 1e-6)): there noise stays Gaussian.
+
+    Parameters
+    ----------
+    epsilon, delta : float
+        Of all noise of the call, without what learning keys or classes takes of delta.
+    budget : PrivacyBudget or None
+    noise : callable
+        The deviation of the noise on what the call is for, under an allowance.
+    adjacency : str, default=None
+        Of the rows that the noise is for; None: that of the budget.
+    """
+    if delta == 0:
+        return True
+    if budget is not None and budget.accountant != "basic":
+        return False
+    if adjacency is None:
+        adjacency = "replace_one" if budget is None else budget.adjacency
+    pure = Allowance(epsilon, None, adjacency)
+    gaussian = Allowance(epsilon, check_allowance(epsilon, delta), adjacency)
+    return noise(pure) <= noise(gaussian)
 
 
 def row_count(session: Session, share: Any, learned: LearnedBox | None = None) -> float:
