@@ -469,7 +469,7 @@ def make_private(
         Private steps in it are kept, except for their `epsilon`, `delta` and `budget`.
     epsilon : float, default=1.0
         Privacy loss of one fit of the whole pipeline; finite, above 0.
-    delta : float, default=0.0
+    delta : float or None, default=None
         In [0, 1). For one fit of the whole pipeline; the steps get equal parts of it.
     budget : PrivacyBudget or None, default=None
         Budget that every step charges.

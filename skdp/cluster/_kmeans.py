@@ -85,7 +85,7 @@ class DPKMeans(
         n_features, as `privacy_` shows.
     weight_bound : float or None, default=None
     epsilon : float, default=1.0
-    delta : float, default=0.0
+    delta : float or None, default=None
     max_rows_per_unit : int or "private", default="private"
     budget : PrivacyBudget or None, default=None
     random_state : int, RandomState or None, default=None
@@ -203,7 +203,7 @@ class DPKMeans(
         bounds: Any = "private",
         weight_bound: float | None = None,
         epsilon: float = 1.0,
-        delta: float = 0.0,
+        delta: float | None = None,
         max_rows_per_unit: Any = "private",
         budget: PrivacyBudget | None = None,
         random_state: Any = None,
@@ -398,7 +398,7 @@ class DPKMeans(
                     "give like=, public rows that resemble them or an earlier private fit"
                 )
             low, high = self._stated_bounds(d) or (np.zeros(d), np.ones(d))
-            return mean_error(PublicBox(low, high), self._allowance(), n)
+            return mean_error(PublicBox(low, high), self._allowance(len(low)), n)
         rows = self._rows_like(like)
         bounds = self._stated_bounds(d, names_of(like))
         m = min(n, _MOST_REHEARSED)

@@ -537,8 +537,8 @@ class DPGridSearchCV(PrivateSearch):
         probability.
     epsilon : float, default=1.0
         ... Here a fit is the whole search.
-    delta : float, default=0.0
-        ... Above: Gaussian noise in every run. Here a fit is the whole search.
+    delta : float or None, default=None
+        ... Here a fit is the whole search.
     max_rows_per_unit : int or "private", default="private"
         With `groups`: how many rows of each unit are used at most, in each fit and each score,
         unless a step or the scorer states its own number. ``"private"``: each of them chooses the
@@ -637,7 +637,7 @@ class DPGridSearchCV(PrivateSearch):
         runs: str = "geometric",
         test_size: float = 0.25,
         epsilon: float = 1.0,
-        delta: float = 0.0,
+        delta: float | None = None,
         max_rows_per_unit: Any = "private",
         budget: PrivacyBudget | None = None,
         random_state: Any = None,
@@ -688,7 +688,7 @@ class DPRandomizedSearchCV(PrivateSearch):
         Part of the rows on which a run is scored.
     epsilon : float, default=1.0
         ... Here a fit is the whole search.
-    delta : float, default=0.0
+    delta : float or None, default=None
         ... Here a fit is the whole search.
     max_rows_per_unit : int or "private", default="private"
     budget : PrivacyBudget or None, default=None
@@ -760,7 +760,7 @@ class DPRandomizedSearchCV(PrivateSearch):
         runs: str = "geometric",
         test_size: float = 0.25,
         epsilon: float = 1.0,
-        delta: float = 0.0,
+        delta: float | None = None,
         max_rows_per_unit: Any = "private",
         budget: PrivacyBudget | None = None,
         random_state: Any = None,

@@ -94,8 +94,7 @@ class DPKernelDensity(BoxDensity):
         Without delta, this needs n * epsilon of about 1,500 for each column; with fewer rows the
         box may be far off.
     epsilon : float, default=1.0
-    delta : float, default=0.0
-        ... Above: Gaussian noise, which does not depend on the number of centres.
+    delta : float or None, default=None
     max_rows_per_unit : int or "private", default="private"
     budget : PrivacyBudget or None, default=None
     random_state : int, RandomState or None, default=None
@@ -204,7 +203,7 @@ class DPKernelDensity(BoxDensity):
         spacing: float = 0.8,
         bounds: Any = "private",
         epsilon: float = 1.0,
-        delta: float = 0.0,
+        delta: float | None = None,
         max_rows_per_unit: Any = "private",
         budget: PrivacyBudget | None = None,
         random_state: Any = None,

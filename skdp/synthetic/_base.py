@@ -21,6 +21,7 @@ import math
 import warnings
 from collections.abc import Iterable, Mapping, Sequence
 from fractions import Fraction
+from functools import partial
 from numbers import Real
 from typing import Any
 
@@ -201,7 +202,7 @@ class LearningMixin(PrivateMixin):
     domain_source_: dict[Any, str]
     learned_ranges_: dict[Any, LearnedRange]
 
-    def _learns(self, n_columns: int | None) -> bool:
+    def _learns_some(self, n_columns: int | None) -> bool:
         """Say whether the values of some column are learned or public by its type."""
         stated = stated_columns(self.domain)
         if stated is None:
@@ -210,8 +211,8 @@ class LearningMixin(PrivateMixin):
 
     def _deltas(self, n_columns: int | None) -> tuple[float, float]:
         """Return the delta of noise, and that of categories that only one row has."""
-        delta = float(self.delta)
-        return (delta / 2, delta / 2) if self._learns(n_columns) else (delta, 0.0)
+        noise = partial(self._noise, n_features=n_columns)
+        return self._context().split_delta(noise, learns=self._learns_some(n_columns))
 
     def privacy_cost(self, n_samples: int | None = None, n_features: int | None = None) -> Cost:
         """Return the cost of one fit, before any data is touched.

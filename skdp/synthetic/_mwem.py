@@ -291,9 +291,7 @@ class MWEMReleaser(ReleaserMixin, BaseEstimator):
         not measured yet. ``"queries"`` chooses and measures one query, as the references do.
         ``"auto"`` takes tables, if the queries are cells of tables.
     epsilon : float, default=1.0
-    delta : float, default=0.0
-        In [0, 1). Above zero, measurements have Gaussian noise, and the privacy losses of the
-        rounds add up more slowly.
+    delta : float or None, default=None
     {fit}
 
     Attributes
@@ -375,7 +373,7 @@ class MWEMReleaser(ReleaserMixin, BaseEstimator):
         n_rounds: Any = AUTO,
         measure: str = AUTO,
         epsilon: float = 1.0,
-        delta: float = 0.0,
+        delta: float | None = None,
         max_rows_per_unit: Any = "private",
         budget: PrivacyBudget | None = None,
         random_state: Any = None,
