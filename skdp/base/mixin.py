@@ -409,7 +409,7 @@ class PrivateMixin(CallbackSupportMixin, AmbientBudgetMixin):
         """
         return allowance.count_std
 
-    def _noise(self, allowance: Allowance, n_features: int | None) -> float:
+    def _noise_compared(self, allowance: Allowance, n_features: int | None) -> float:
         """Return `_noise_of`, times the noise of bounds where they are learned."""
         noise = self._noise_of(allowance, n_features)
         if not isinstance(self._bounds_of_columns, str):
@@ -428,7 +428,7 @@ class PrivateMixin(CallbackSupportMixin, AmbientBudgetMixin):
             n_features = getattr(self, "n_features_in_", None)
         if n_features is None:
             n_features = columns_of_bounds(self._bounds_of_columns)
-        noise = partial(self._noise, n_features=n_features)
+        noise = partial(self._noise_compared, n_features=n_features)
         deltas = self._context().split_delta(noise, learns=self._learns)
         if in_fit and n_features is not None:
             vars(self)[_DELTAS] = deltas

@@ -105,12 +105,8 @@ def _counted(
     if stated is not None:  # refuse bounds that are too close before the charge
         _grid(columns, *stated)
     public = [b if isinstance(b, int) else b.tolist() for b in columns]
-    with call.bounded(rows, bounds, public, noise_of_a_count, audit=False) as (
-        session,
-        low,
-        high,
-        _,
-    ):
+    with call.bounded(rows, bounds, public, noise_of_a_count, audit=False) as opened:
+        session, low, high, _ = opened
         if stated is None:
             low, high = _widened(columns, low, high)
         edges = _grid(columns, low, high)

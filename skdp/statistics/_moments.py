@@ -370,8 +370,8 @@ def _mean_with_intervals(
     if across:
         raise ValueError("axis must be 0 with intervals=True: cells of one row are not independent")
     rows, flat = call.table(X)
-    noise = _noise_of_moments(rows.n_features)
-    with call.bounded(rows, bounds, ("intervals",), noise) as (session, low, high, learned):
+    less = _noise_of_moments(rows.n_features)
+    with call.bounded(rows, bounds, ("intervals",), less) as (session, low, high, learned):
         first, second, count = session.answer(moments(low, high))
         n = float(count.value)
         private = float(session.adjacency != "replace_one")

@@ -211,7 +211,7 @@ class LearningMixin(PrivateMixin):
 
     def _deltas(self, n_columns: int | None) -> tuple[float, float]:
         """Return the delta of noise, and that of categories that only one row has."""
-        noise = partial(self._noise, n_features=n_columns)
+        noise = partial(self._noise_compared, n_features=n_columns)
         return self._context().split_delta(noise, learns=self._learns_some(n_columns))
 
     def privacy_cost(self, n_samples: int | None = None, n_features: int | None = None) -> Cost:
