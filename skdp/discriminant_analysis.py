@@ -111,8 +111,12 @@ class DPLinearDiscriminantAnalysis(LabelledClassifier):
     True
     """
 
+    @property
+    def _n_releases(self) -> int:
+        return 5
+
     def _noise_of(self, allowance: Allowance, n_features: int | None) -> float:
-        return math.nan if n_features is None else allowance.gram_std(n_features)
+        return math.nan if n_features is None else allowance.part(1 / 4).gram_std(n_features)
 
     def _fit(self, session: Session, public: Any, n_classes: int) -> None:
         start = self._started(session, public, n_classes, _CENTER_SHARE)

@@ -329,6 +329,10 @@ class StatedClasses(TargetErrorMixin):
     def _learns(self) -> bool:
         return self._learns_classes
 
+    @property
+    def _n_releases(self) -> int:
+        return 2  # the number of rows of each class, too
+
     def _check_classes(self) -> NDArray | None:
         """Return the stated class labels, sorted, or None for private ones; or raise."""
         if not self._learns_classes:
@@ -552,6 +556,10 @@ class TargetRegressor(
 
     bounds: Any
     target_bounds: Any
+
+    @property
+    def _n_releases(self) -> int:
+        return 5
 
     def _target_bounds(self) -> Any:
         """Return the stated bounds of the target as two arrays of one number, or None."""

@@ -402,6 +402,14 @@ class PrivateMixin(CallbackSupportMixin, AmbientBudgetMixin):
         """Whether a fit learns keys, categories or classes, which needs delta."""
         return False
 
+    @property
+    def _n_releases(self) -> int:
+        """About how many releases share the allowance of a fit beside that of bounds, equally.
+
+        The more there are, the better is Gaussian noise.
+        """
+        return 1
+
     def _noise_of(self, allowance: Allowance, n_features: int | None) -> float:
         """Return the deviation of the noise on what a fit is for; NaN if columns decide.
 
@@ -410,11 +418,12 @@ class PrivateMixin(CallbackSupportMixin, AmbientBudgetMixin):
         return allowance.count_std
 
     def _noise_compared(self, allowance: Allowance, n_features: int | None) -> float:
-        """Return `_noise_of`, times the noise of bounds where they are learned."""
-        noise = self._noise_of(allowance, n_features)
+        """Return `_noise_of`, or that of learning bounds, on which more depends."""
         if not isinstance(self._bounds_of_columns, str):
-            return noise
-        return math.nan if n_features is None else noise * allowance.bins_std(n_features)
+            return self._noise_of(allowance, n_features)
+        if n_features is None:
+            return math.nan
+        return allowance.part(1 / self._n_releases).learning_std(n_features)
 
     def _split_delta(self, n_features: int | None = None) -> tuple[float, float]:
         """Return the delta of Gaussian noise, 0 where noise is pure, and that of other mechanisms.

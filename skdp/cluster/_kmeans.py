@@ -7,6 +7,7 @@ nearest centres), empty or not. Centres and errors are computed from these.
 
 from __future__ import annotations
 
+import math
 import warnings
 from collections.abc import Sequence
 from typing import Any, ClassVar, Self
@@ -32,7 +33,7 @@ from skdp.cluster._lloyd import MANY_FEATURES, cluster, mean_error
 from skdp.core import public_generator
 from skdp.exceptions import outside_level
 from skdp.parameters import Integers, Table, check_size
-from skdp.planning import bounds_in
+from skdp.planning import Allowance, bounds_in
 from skdp.tabular import check_public_array
 
 Floats = NDArray[np.float64]
@@ -281,6 +282,17 @@ class DPKMeans(
                 stacklevel=outside_level(),
             )
         return self
+
+    @property
+    def _n_releases(self) -> int:
+        return 1 if self.n_clusters == 1 else 10  # levels of a tree, refinements
+
+    def _noise_of(self, allowance: Allowance, n_features: int | None) -> float:
+        return (
+            math.nan
+            if n_features is None
+            else allowance.part(1 / self._n_releases).sum_std(1.0, n_features)
+        )
 
     _parameter_table: ClassVar[Table] = {
         "n_clusters": Integers(1, _MOST_CLUSTERS),

@@ -406,8 +406,16 @@ class DPLogisticRegression(LabelledClassifier):
         with self._all_or_nothing(groups):
             return self._fitted(X, y, sample_weight)
 
+    @property
+    def _n_releases(self) -> int:
+        return 5
+
     def _noise_of(self, allowance: Allowance, n_features: int | None) -> float:
-        return math.nan if n_features is None else allowance.sum_std(1.0, n_features + 1)
+        return (
+            math.nan
+            if n_features is None
+            else allowance.part(1 / self._n_releases).sum_std(1.0, n_features + 1)
+        )
 
     def _fit(
         self,

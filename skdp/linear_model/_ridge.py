@@ -153,7 +153,7 @@ class _LeastSquares(TargetRegressor):
             return self._fitted(X, y, sample_weight, most=check_weight_bound(self))
 
     def _noise_of(self, allowance: Allowance, n_features: int | None) -> float:
-        return math.nan if n_features is None else allowance.gram_std(n_features + 1)
+        return math.nan if n_features is None else allowance.part(0.4).gram_std(n_features + 1)
 
     def _fit(
         self,

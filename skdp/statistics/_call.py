@@ -276,11 +276,10 @@ class Call(CallContext):
         """
         stated = self.stated(bounds, rows.n_features, rows.names)
 
-        def of_both(allowance: Allowance) -> float:
-            learning = 1.0 if stated is not None else allowance.bins_std(rows.n_features)
-            return noise(allowance) * learning
+        def least(allowance: Allowance) -> float:
+            return noise(allowance) if stated else allowance.learning_std(rows.n_features)
 
-        with self.opened(rows, (bounds, public), noise=of_both) as session:
+        with self.opened(rows, (bounds, public), noise=least) as session:
             pair, learned = bounds_in(session, stated, errors=audit, share=None)
             yield session, *pair, learned
 

@@ -126,8 +126,8 @@ _IN_PARTS = (
 )
 _TEXT = (
     "{name}: the categories of columns {columns} are not stated. State them, domain={{"
-    "{column!r}: [...]}}, or set delta above 0, say 1e-6: values that enough rows have are then "
-    "selected privately, for half of delta"
+    "{column!r}: [...]}}, or write {name}(delta=1e-6, ...) or take a budget with delta, budget="
+    "PrivacyBudget(5, 1e-5): values that enough rows have are then selected privately"
 )
 _UNSTATED = (
     "{name}: domain must state every column, and does not state {columns}; list their categories, "
@@ -188,7 +188,7 @@ def check_learnable(estimator: Any, plans: Sequence[ColumnPlan] | None) -> None:
     if learned and not isinstance(estimator, LearningMixin):
         raise ValueError(_UNSTATED.format(name=name, columns=learned))
     chosen = [plan.label for plan in plans or () if plan.source == KEYS]
-    if chosen and not estimator.delta:
+    if chosen and not estimator._allowed_delta:
         raise ValueError(_TEXT.format(name=name, columns=chosen, column=chosen[0]))
 
 
@@ -208,6 +208,10 @@ class LearningMixin(PrivateMixin):
         if stated is None:
             return False
         return not stated or (n_columns is not None and len(stated) < n_columns)
+
+    def _noise_of(self, allowance: Allowance, n_features: int | None) -> float:
+        # Single columns, pairs, and what is measured again.
+        return math.nan if n_features is None else allowance.bins_std(3 * n_features)
 
     def _deltas(self, n_columns: int | None) -> tuple[float, float]:
         """Return the delta of noise, and that of categories that only one row has."""
@@ -229,7 +233,7 @@ class LearningMixin(PrivateMixin):
         -------
         cost : skdp.budget.Cost
             The (epsilon, delta) that one fit charges, and its mu where noise is Gaussian. If the
-            domain does not state every column, half of delta pays for selecting categories.
+            domain does not state every column, a part of delta pays for selecting categories.
         """
         self._context()
         if n_features is None and hasattr(self, "domain_"):
