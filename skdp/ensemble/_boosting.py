@@ -138,6 +138,10 @@ def _descend(
 class _Additive:
     """The terms of a fitted additive model."""
 
+    @property
+    def _n_releases(self) -> int:
+        return 5
+
     def _noise_of(self, allowance: Allowance, n_features: int | None) -> float:
         # The rounds of a descent average their noise; those of Gaussian noise are as good as one.
         rounds = math.sqrt(_PURE_ROUNDS) if allowance.pure else 1.0

@@ -197,6 +197,10 @@ class DPRandomForestClassifier(LabelledClassifier):
         self.budget = budget
         self.random_state = random_state
 
+    @property
+    def _n_releases(self) -> int:
+        return 5
+
     def _noise_of(self, allowance: Allowance, n_features: int | None) -> float:
         trees, _ = self._size(allowance, 1.0)
         return allowance.bins_std(trees) / math.sqrt(trees)
