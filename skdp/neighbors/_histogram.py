@@ -210,6 +210,10 @@ class DPHistogramDensity(BoxDensity):
                 self.privacy_ = session.certificate()
         return self
 
+    @property
+    def _n_releases(self) -> int:
+        return 2
+
     def _release(self, session: Session, bins: list[Bins] | None, stated: Pair | None) -> None:
         """Release the histogram and set the fitted attributes."""
         bounds, learned = self._box_in(session, stated)
