@@ -55,6 +55,7 @@ from skdp._config import config_context
 from skdp.base import PrivateMixin, check_integer
 from skdp.budget import Cost, PrivacyBudget, gdp_mu
 from skdp.budget.budget import StandInBudget
+from skdp.parameters import columns_of
 
 
 @dataclass(frozen=True)
