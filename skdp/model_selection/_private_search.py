@@ -127,7 +127,7 @@ class PrivateSearch(MetaEstimatorMixin, PrivateMixin, BaseEstimator, ABC):
         cost : skdp.budget.Cost
             (epsilon, delta); delta is 0 where no step needs it and pure noise is less.
         """
-        self._context()
+        self._check_parameters()
         delta = self._delta_of(self._unfitted(self._candidate_params()), n_features)
         return Cost(epsilon=float(self.epsilon), delta=delta, separate_delta=delta)
 

@@ -118,7 +118,7 @@ def test_bad_bounds(bounds, make):
 def test_an_epsilon_that_no_smooth_noise_is_made_for(make):
     budget = budget_of(R)
     with pytest.raises(ValueError, match="epsilon must be larger"):
-        make(aggregate="smooth_median", epsilon=1e-10, budget=budget).fit(X, TARGETS)
+        make(aggregate="smooth_median", epsilon=1e-10, delta=0.0, budget=budget).fit(X, TARGETS)
     assert budget.spent.epsilon == 0
 
 
@@ -191,10 +191,11 @@ def test_public_columns_in_another_order_are_refused(make):
     # Names on one side only say nothing, and are no reason to warn.
     with warnings.catch_warnings():
         warnings.simplefilter("error", UserWarning)
+        free = {"n_blocks": 4, "delta": 0.0, "budget": budget, "random_state": None}
         same = make({"a": PUBLIC[:, 0], "b": PUBLIC[:, 1]})
-        voting(public=same, n_blocks=4, budget=budget, random_state=None).fit(frame, LABELS)
-        voting(n_blocks=4, budget=budget, random_state=None).fit(frame, LABELS)
-        voting(public=turned, n_blocks=4, budget=budget, random_state=None).fit(X, LABELS)
+        voting(public=same, **free).fit(frame, LABELS)
+        voting(**free).fit(frame, LABELS)
+        voting(public=turned, **free).fit(X, LABELS)
 
 
 def test_the_warning_of_a_column_points_to_the_caller():
