@@ -499,9 +499,25 @@ class Contributions:
             key = bucket.key[chosen[counted]]
             np.add.at(totals, key, weight[np.minimum(size[counted], most) - 1])
             seen[key] = True
-        present = np.flatnonzero(seen)
+        return self._sorted(np.flatnonzero(seen), totals)
+
+    def _sorted(self, present: Ints, totals: Ints) -> tuple[list[Any], list[int]]:
+        """Return keys by their numbers, sorted, and their totals."""
         present = present[np.argsort(self.own_keys()[1][present])]
         return [self._names[i] for i in present.tolist()], totals[present].tolist()
+
+    def key_counts(self, max_keys: int, max_rows: int) -> tuple[list[Any], list[int]]:
+        """Return the keys in which units count, sorted, and their numbers of rows.
+
+        A unit counts in its `max_keys` keys of the smallest secret ranks, in each with its rows
+        there, at most `max_rows` of them.
+        """
+        totals = np.zeros(len(self._names), dtype=np.int64)
+        for bucket in self.buckets():
+            chosen, place, _ = self._ranked(bucket, self.salt(-2), None)
+            pairs = chosen[place < max_keys]
+            np.add.at(totals, bucket.key[pairs], np.minimum(bucket.rows[pairs], max_rows))
+        return self._sorted(np.flatnonzero(totals), totals)
 
     def shapes(
         self, keys: Sequence[Any] | None, key_edges: Sequence[int], row_edges: Sequence[int]
