@@ -566,6 +566,7 @@ class CountedKeys(Measurement):
             return _counted_above(keys, counts, drawn, threshold)
 
         units = 2 if replace else 1
+        moved: float
         if pure:
             norm, moved, what = "L1", self.max_keys * self.max_rows * units, "truncated Laplace"
         else:

@@ -556,14 +556,21 @@ class Contributions:
         return out
 
     def left_out(
-        self, keys: Sequence[Any], max_keys: int, max_rows: int, most_keys: int, most_rows: int
+        self,
+        keys: Sequence[Any] | None,
+        max_keys: int,
+        max_rows: int,
+        most_keys: int,
+        most_rows: int,
     ) -> Ints:
         """Return the number of (unit, key) pairs, and of rows, that bounding left out.
 
         Rows are left out in the pairs that are left out, and in others beyond `max_rows`. A unit
-        adds at most `most_keys` pairs and `most_rows` rows. Rows of other keys do not count.
+        adds at most `most_keys` pairs and `most_rows` rows. Rows of other keys than `keys` do not
+        count; None for all keys of the table, as `key_counts` ranks them.
         """
-        codes, out = self._codes_of(keys), np.zeros(2, dtype=np.int64)
+        codes = None if keys is None else self._codes_of(keys)
+        out = np.zeros(2, dtype=np.int64)
         for bucket in self.buckets():
             chosen, place, size = self._ranked(bucket, self.salt(-2), codes)
             rows, start = bucket.rows[chosen], np.flatnonzero(place == 0)
