@@ -611,10 +611,15 @@ class DPGroupBy(BaseEstimator):
             totals = unit_sum(KeyTotals(keys, tuple(terms), i, *caps))
             name = f"{term.kind} {term.column}".strip()
             releases[repr(term)] = session.answer(totals, shares["term"], name=name)
+        self._counted = kind, counted
         for aggregate in aggregates:
-            law = counted if terms_of(aggregate)[0].kind == kind else None
-            columns |= self._columns(session, aggregate, releases, keys, shares, law)
+            columns |= self._columns(session, aggregate, releases, keys, shares)
         return columns
+
+    def _law(self, aggregate: Aggregate) -> KeyCounts | None:
+        """Return the law of a count that has selected the keys; None for other aggregates."""
+        kind, counted = self._counted
+        return counted if terms_of(aggregate)[0].kind == kind else None
 
     def _counted_keys(
         self, session: Session, chooser: Chooser, design: Design, shapes: Shapes | None
@@ -641,17 +646,14 @@ class DPGroupBy(BaseEstimator):
         releases: Mapping[str, Release],
         keys: tuple[Any, ...],
         shares: Mapping[str, Fraction],
-        law: KeyCounts | None,
     ) -> dict[str, list[Any]]:
-        """Return an aggregate's columns: values, intervals, and intervals for the population.
-
-        `law` is that of a count which has selected the keys.
-        """
+        """Return an aggregate's columns: values, intervals, and intervals for the population."""
         if not keys:
             return results.no_columns(aggregate)
         terms, pure = terms_of(aggregate), session.pure
         totals = [releases[repr(term)] for term in terms]
-        self._noisy[aggregate.name] = aggregate, totals, pure, law
+        self._noisy[aggregate.name] = aggregate, totals, pure
+        law = self._law(aggregate)
         found = results.interval_of(aggregate, totals, pure=pure, law=law)
         columns = self._known(aggregate, found)
         self.unbiased_ |= results.unbiased_of(aggregate, totals)
@@ -765,7 +767,8 @@ class DPGroupBy(BaseEstimator):
             raise ValueError(f"name must be an aggregate of this fit, got {name!r}")
         if name not in self._noisy:
             return [], []
-        aggregate, totals, pure, law = self._noisy[name]
+        aggregate, totals, pure = self._noisy[name]
+        law = self._law(aggregate)
         columns = results.interval_of(aggregate, totals, pure=pure, law=law, level=float(level))
         columns = self._known(aggregate, columns)
         return columns[f"{name}_low"], columns[f"{name}_high"]

@@ -26,7 +26,7 @@ from skdp.planning import Allowance, pure_is_less
 from skdp.queries import counting_law
 from skdp.queries.key_selection import ROUNDS
 
-FIRST_PART = Fraction(1, 16)  # of epsilon, for the histograms of units
+FIRST_PART = Fraction(1, 20)  # of epsilon, for the histograms of units
 SMALLEST_EPSILON = 1e-3  # below, the part for the histograms would show nothing
 FEW = 8  # if a unit changes at most so many entries, Laplace noise is smaller than Gaussian noise
 _FEW_ROWS = 2  # a stated cap on rows, above which few units may reach it
