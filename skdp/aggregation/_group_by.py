@@ -77,7 +77,8 @@ class DPGroupBy(BaseEstimator):
         Privacy loss of a fit; finite, above 0. It covers everything that the fit releases.
     delta : float, default=1e-6
         In [0, 1). Private keys need a delta above 0: half of it bounds the probability that a key
-        which only one unit has is shown. With stated keys it may be 0.
+        which only one unit has is shown, or all of it where noise is pure. With stated keys it may
+        be 0, and nothing of it is charged where pure noise is less than Gaussian noise.
     keys : "private", list or dict, default="private"
         Stated keys are public, and all of them are in the result, whether the table has them or
         not. Rows with other keys are left out. For several key columns, a list of tuples, or a dict
@@ -91,15 +92,17 @@ class DPGroupBy(BaseEstimator):
         Whether rows with a missing key are left out. False: they are a group of their own, with the
         key None.
     max_keys_per_unit, max_rows_per_unit : "private" or int, default="private"
-        ``"private"``: from two noisy histograms of units, for a few hundredths of the allowance. If
-        each row is a unit, both are 1.
+        ``"private"``: from two noisy histograms of units, for a few hundredths of the allowance: of
+        the caps that keep 95% of the rows by these, those of the smallest error. If each row is a
+        unit, both are 1.
     bounds : "private" or dict, default="private"
         Range of each column, from public knowledge: a mapping from column name to (low, high), as
         in ``{"delay": (-60, 180)}``. An aggregate may state its own bounds. For columns without
         bounds, powers of two that cover the values of nearly all units are learned, for a few
         hundredths of the allowance each.
     key_method : {"auto", "laplace", "optimal", "gaussian", "sips"}, default="auto"
-        How keys are found: see `skdp.queries.key_selection`. ``"auto"``: ``"sips"`` if noise is
+        How keys are found: see `skdp.queries.key_selection`. ``"auto"``: a count selects the keys
+        by its own noise if there is one and if that shows smaller keys; else ``"sips"`` if noise is
         Gaussian, otherwise ``"optimal"``.
     aggregates : dict or None, default=None
         Set by `agg`; None: the keys only.
@@ -116,9 +119,15 @@ class DPGroupBy(BaseEstimator):
         A row for each key, sorted by key, in the same kind of table as the fitted one (for DuckDB a
         pandas table, or a dict of lists without pandas). Every aggregate ``x`` has columns
         ``x_low`` and ``x_high``: an interval that contains, in 95% of releases, the aggregate of
-        the bounded and clipped rows without noise. It does not cover rows that were left out. A
+        the bounded and clipped rows without noise. It does not cover rows that were left out. Where
+        a count has selected the keys, its interval holds for 95% of the releases that show the key:
+        near the least count that shows it reaches far down. Numbers are clipped to their intervals,
+        so no count is negative; `unbiased_` has them as they were drawn. A
         mean also has ``x_population_low`` and ``x_population_high``, for the population, if units
         were drawn from it independently.
+    unbiased_ : dict
+        Lists of the noisy numbers of counts, sums and histograms, by column, before clipping. Add
+        or average these, of stated keys: errors cancel.
     keys_ : list
         Values of Python, dates and times among them; timestamps are numpy's, in UTC where their
         column has a time zone.
@@ -148,8 +157,11 @@ class DPGroupBy(BaseEstimator):
     removed: max_keys max_rows in L1 and sqrt(max_keys) max_rows in L2; if a unit is replaced: twice
     that in L1 and sqrt(2) times that in L2 (twice, for sums of values relative to a middle). A key
     that only one unit has is shown with probability at most delta / 2 (delta, if noise is pure).
-    Mechanisms: rounded Gaussian noise; discrete Laplace noise if delta = 0 or if few entries may
-    change. Charged: (epsilon, delta), before any noise. Proofs: ``skdp/queries``, key_selection.md
+    Mechanisms: rounded Gaussian noise; discrete Laplace noise if delta = 0, or where it is less
+    (shorter intervals of stated keys, smaller counts that show of private keys) and the budget's
+    accountant is "basic". Where it depends on the number of a unit's keys, which is private, the
+    histograms of units are released first, by a session of their own; the ledger has two entries
+    then. Charged: (epsilon, delta), before any noise. Proofs: ``skdp/queries``, key_selection.md
     and key_totals.md.
 
     References
@@ -269,13 +281,9 @@ class DPGroupBy(BaseEstimator):
             )
         if listed is not None and not aggregates:
             raise ValueError(f"{name}: nothing to release: keys are stated and agg() is empty")
-        if (
-            self.key_method in ("gaussian", "sips")
-            and self._design(context, aggregates, listed).pure
-        ):
+        if not float(self.delta) and self.key_method in ("gaussian", "sips"):
             raise ValueError(
-                f"{name}: key_method {self.key_method!r} has Gaussian noise, which this "
-                "max_keys_per_unit and these aggregates have not"
+                f"{name}: key_method {self.key_method!r} has Gaussian noise, which needs delta > 0"
             )
         return context, aggregates, listed
 
