@@ -292,9 +292,7 @@ def _selected(plan: Plan, *further: str) -> str:
             value = quoted(f"{output.population}_population_{end}")
             value = f"CASE WHEN FALSE THEN {value} END" if output.given else value
             selected[f"{name}_population_{end}"] = value
-    sql = ", ".join(
-        [*(f"{value} AS {quoted(name)}" for name, value in selected.items()), *further]
-    )
+    sql = ", ".join([*(f"{value} AS {quoted(name)}" for name, value in selected.items()), *further])
     return f"SELECT {sql} FROM released{plan.tail}"
 
 

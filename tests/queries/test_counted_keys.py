@@ -107,9 +107,7 @@ def test_bounds_are_certified_and_the_least(scale, delta, keys, rows):
         """Return log of keys * P(b - rows < X <= b), in floats."""
         rate = 1 / float(scale)
         above = -rate * (b - rows + 1) + math.log(-math.expm1(-rate * rows))
-        return math.log(keys) + above - math.log1p(
-            math.exp(-rate) - 2 * math.exp(-rate * (b + 1))
-        )
+        return math.log(keys) + above - math.log1p(math.exp(-rate) - 2 * math.exp(-rate * (b + 1)))
 
     assert bound >= rows
     assert keys * selection._outside(bound, scale, rows) <= delta
