@@ -16,6 +16,7 @@ from skdp.base.classifiers import SEEN, Floats, LabelledClassifier
 from skdp.budget import PrivacyBudget
 from skdp.core import Session
 from skdp.parameters import Reals, Table, check_size
+from skdp.planning import Allowance
 from skdp.queries import Categories, Labels, label_moments, row_counts
 
 __all__ = ["DPCategoricalNB", "DPGaussianNB"]
@@ -35,8 +36,7 @@ class DPGaussianNB(LabelledClassifier):
     classes : "private" or array-like of shape (n_classes,), default="private"
     bounds : "private" or tuple (low, high) or mapping, default="private"
     epsilon : float, default=1.0
-    delta : float, default=0.0
-        ... Above: Gaussian noise, which is smaller where there are several columns.
+    delta : float or None, default=None
     max_rows_per_unit : int or "private", default="private"
     budget : PrivacyBudget or None, default=None
     random_state : int, RandomState or None, default=None
@@ -75,7 +75,7 @@ class DPGaussianNB(LabelledClassifier):
     stated; the number of rows of each class (a tenth of the allowance); for each class, the sums of
     u and of u**2 - 1/2, where u in [-1, 1] is a clipped value relative to its bounds. *Sensitivity*
     of the sums in L2, for d columns: sqrt(5 d / 4) if a row is added or removed, 2 sqrt(d) if one
-    is replaced. *Mechanism*: Laplace or K-norm noise (``delta=0``), or rounded Gaussian noise.
+    is replaced. *Mechanism*: Laplace or K-norm noise (pure), or rounded Gaussian noise.
     *Charged*: (epsilon, delta), once, before any noise, to ``budget``.
 
     References
@@ -93,6 +93,9 @@ class DPGaussianNB(LabelledClassifier):
     >>> DPGaussianNB(classes=[0, 1], bounds=(-4, 6)).fit(X, y).score(X, y) > 0.85
     True
     """
+
+    def _noise_of(self, allowance: Allowance, n_features: int | None) -> float:
+        return math.nan if n_features is None else allowance.label_moments_std(n_features)
 
     def _fit(self, session: Session, public: Any, n_classes: int) -> None:
         learned = self._bounds(session, public)
@@ -162,8 +165,7 @@ class DPCategoricalNB(LabelledClassifier):
         Smoothing: added to each count; above 0.
     classes : "private" or array-like of shape (n_classes,), default="private"
     epsilon : float, default=1.0
-    delta : float, default=0.0
-        ... Above: Gaussian noise, which is smaller where there are several columns.
+    delta : float or None, default=None
     max_rows_per_unit : int or "private", default="private"
     budget : PrivacyBudget or None, default=None
     random_state : int, RandomState or None, default=None
@@ -203,7 +205,7 @@ class DPCategoricalNB(LabelledClassifier):
     number of rows of each class (a tenth of the allowance); for each class and column, the number
     of rows with each category. *Sensitivity* of the latter, for d columns: d in L1 and sqrt(d) in
     L2 if a row is added or removed; 2 d in L1 and sqrt(2 d) in L2 if one is replaced. *Mechanism*:
-    discrete Laplace (``delta=0``) or rounded Gaussian noise. *Charged*: (epsilon, delta), once,
+    discrete Laplace (pure) or rounded Gaussian noise. *Charged*: (epsilon, delta), once,
     before any noise, to ``budget``.
 
     References
@@ -232,7 +234,7 @@ class DPCategoricalNB(LabelledClassifier):
         alpha: float = 1.0,
         classes: Any = "private",
         epsilon: float = 1.0,
-        delta: float = 0.0,
+        delta: float | None = None,
         max_rows_per_unit: Any = "private",
         budget: PrivacyBudget | None = None,
         random_state: Any = None,
@@ -252,6 +254,9 @@ class DPCategoricalNB(LabelledClassifier):
     def _check_size(self, n_features: int, n_classes: int) -> None:
         cells = sum(map(len, _check_categories(self.categories, n_features)))
         check_size("classes and categories", n_classes * cells)
+
+    def _noise_of(self, allowance: Allowance, n_features: int | None) -> float:
+        return math.nan if n_features is None else allowance.bins_std(n_features)
 
     def _fit(self, session: Session, public: Any, n_classes: int) -> None:
         counted = session.answer(row_counts(Labels(n_classes), "counts of labels"), _COUNT_SHARE)
