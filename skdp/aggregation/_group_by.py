@@ -24,6 +24,7 @@ from skdp.aggregation._noise import (
     Chooser,
     Design,
     Shapes,
+    counted_term,
     counting_term,
 )
 from skdp.aggregation._plan import Aggregate, terms_of
@@ -438,7 +439,7 @@ class DPGroupBy(BaseEstimator):
         counting = counting_term(aggregates) if design.counts else None
         widths = {}
         for aggregate in plan.with_bounds(aggregates, known):
-            selects = terms_of(aggregate)[0].kind == counting
+            selects = counting is not None and counted_term(aggregate) == counting
             part = allowance.part(chooser.shares["counted" if selects else "term"])
             widths[aggregate.name] = results.expected_width(aggregate, part, caps, rows)
         return widths
@@ -627,7 +628,7 @@ class DPGroupBy(BaseEstimator):
     def _law(self, aggregate: Aggregate) -> KeyCounts | None:
         """Return the law of a count that has selected the keys; None for other aggregates."""
         kind, counted = self._counted
-        return counted if terms_of(aggregate)[0].kind == kind else None
+        return counted if counted_term(aggregate) == kind else None
 
     def _counted_keys(
         self, session: Session, chooser: Chooser, design: Design, shapes: Shapes | None

@@ -15,16 +15,14 @@ from fractions import Fraction
 from typing import Any
 
 import numpy as np
-from scipy.special import ndtri
 
 from skdp.aggregation import _plan as plan
-from skdp.aggregation._plan import Aggregate, terms_of
+from skdp.aggregation._plan import Aggregate
 from skdp.aggregation._results import expected_width, std_of
 from skdp.budget import PrivacyBudget
 from skdp.core import Release, check_allowance
 from skdp.planning import Allowance, pure_is_less
-from skdp.queries import counting_law
-from skdp.queries.key_selection import ROUNDS
+from skdp.queries import counting_law, least_shown
 
 FIRST_PART = Fraction(1, 20)  # of epsilon, for the histograms of units
 SMALLEST_EPSILON = 1e-3  # below, the part for the histograms would show nothing
@@ -67,9 +65,17 @@ class Design:
     caps: tuple[int, int] | None = None
 
 
+_COUNTS = {"count": "rows", "distinct_units": "units"}
+
+
+def counted_term(aggregate: Aggregate) -> str | None:
+    """Return the kind of the term of a count, "rows" or "units"; None for other aggregates."""
+    return _COUNTS.get(aggregate.kind)
+
+
 def counting_term(aggregates: Sequence[Aggregate]) -> str | None:
     """Return the kind of the count that can select keys: "rows", else "units", else None."""
-    kinds = {terms_of(a)[0].kind for a in aggregates if a.kind in ("count", "distinct_units")}
+    kinds = {counted_term(aggregate) for aggregate in aggregates} - {None}
     return "rows" if "rows" in kinds else next(iter(kinds), None)
 
 
@@ -127,15 +133,18 @@ class Chooser:
 
     # --- learned keys ---------------------------------------------------------------------------
 
+    def _level(self, pure: bool, share: str) -> tuple[float, float]:
+        """Return the level of a share, and the delta of keys."""
+        part = float(self.shares[share])
+        if pure:
+            return self.epsilon * part, self.delta
+        mu = check_allowance(self.epsilon, self.delta / 2)
+        assert mu is not None
+        return mu * math.sqrt(part), self.delta / 2
+
     def threshold(self, pure: bool, caps: tuple[int, int]) -> float:
         """Return the least count that shows, if counts with these caps select the keys."""
-        share = float(self.shares["counted"])
-        if pure:
-            level, delta = self.epsilon * share, self.delta
-        else:
-            mu = check_allowance(self.epsilon, self.delta / 2)
-            assert mu is not None
-            level, delta = mu * math.sqrt(share), self.delta / 2
+        level, delta = self._level(pure, "counted")
         return float(counting_law(*caps, level, delta, pure=pure, replace=self._replace)[1])
 
     def counts_pure(self, caps: tuple[int, int]) -> bool:
@@ -145,15 +154,8 @@ class Chooser:
     def _first_selected(self, pure: bool, max_keys: int, shapes: Shapes, of_rows: bool) -> float:
         """Return about how many rows the keys have that a selection before the counts shows."""
         roots, rows = plan.weight_seen(shapes.by_keys, shapes.by_rows, shapes.std, pure=shapes.pure)
-        share, units = float(self.shares["keys"]), 2 if self._replace else 1
-        if pure:
-            level, moved = self.epsilon * share, max_keys * units
-            least = moved / level * math.log(moved / self.delta)
-        else:
-            mu = check_allowance(self.epsilon, self.delta / 2)
-            assert mu is not None
-            level = mu * math.sqrt(share * ROUNDS[-1])
-            least = -float(ndtri(self.delta / 2 / units)) * math.sqrt(units) / level * roots
+        level, delta = self._level(pure, "keys")
+        least = least_shown(max_keys, level, delta, pure=pure, replace=self._replace, weight=roots)
         return least * (rows if of_rows else 1.0)
 
     def caps(

@@ -55,6 +55,7 @@ if TYPE_CHECKING:
         KeyCounts,
         SelectKeys,
         counting_law,
+        least_shown,
         select_categories,
         select_classes,
     )
@@ -149,7 +150,7 @@ else:
             "kernel_means": "KernelMap KernelMean LinearImage feature_means",
             "key_selection": (
                 "CountedKeys KEY_METHODS KeyCounts MAX_KEYS_PER_UNIT SelectKeys counting_law "
-                "select_categories select_classes"
+                "least_shown select_categories select_classes"
             ),
             "key_totals": "KeyTotals LeftOut MAX_ROWS_PER_UNIT UnitShapes UnitSpread unit_sum",
             "learned_bounds.decoding": "LearnedBox",
@@ -285,6 +286,7 @@ __all__ = [
     "laplace_kappa",
     "largest_threshold_size",
     "learn_domain",
+    "least_shown",
     "logistic_gradient",
     "marginals",
     "moments",

@@ -60,6 +60,7 @@ __all__ = [
     "key_weights",
     "laplace_threshold",
     "largest_noise",
+    "least_shown",
     "select_categories",
     "select_classes",
     "usable_method",
@@ -95,6 +96,47 @@ def usable_method(method: str, max_keys: int, epsilon: float, *, gaussian: bool)
     # Entries: 2 log(1/delta) / epsilon a key, of twice as many keys where units are replaced.
     table = 2 * 80.0 * 2 * max_keys / epsilon
     return "optimal" if table < _LONGEST_TABLE else "laplace"
+
+
+def least_shown(
+    max_keys: int,
+    level: float,
+    delta: float,
+    *,
+    pure: bool,
+    replace: bool,
+    weight: float | None = None,
+) -> float:
+    """Return about how many units have a key that shows with a chance of a half.
+
+    With the method that ``"auto"`` stands for; a public function, by which plans compare noise.
+
+    Parameters
+    ----------
+    level : float
+        Epsilon, or mu where noise is Gaussian.
+    delta : float
+        Of the keys of one unit.
+    replace : bool
+        Whether one unit is replaced, and not added or removed.
+    weight : float, default=None
+        One over the mean weight that a unit gives to a key in the last of several rounds. None: for
+        units with `max_keys` keys, half of them (in orders of magnitude) found before.
+
+    Examples
+    --------
+    >>> round(least_shown(1, 1.0, 1e-6, pure=True, replace=False))
+    14
+    """
+    units = 2 if replace else 1
+    if pure:  # where the two recursions of the optimal probabilities meet
+        epsilon, each = level / (max_keys * units), delta / (max_keys * units)
+        growth = math.expm1(min(epsilon, 700.0))
+        return 1 + math.log((growth + 2 * each) / (growth + 2) / each) / epsilon
+    noise = -float(ndtri(delta / units)) * math.sqrt(units) / level
+    if max_keys == 1:
+        return 1 + noise
+    return noise / math.sqrt(ROUNDS[-1]) * (max_keys**0.25 if weight is None else weight)
 
 
 def key_weights(max_keys: int) -> list[int]:
