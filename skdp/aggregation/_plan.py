@@ -30,6 +30,9 @@ SPREAD_EDGES = (*(-(2.0**k) for k in reversed(_EXPONENTS)), 0.0, *(2.0**k for k 
 
 # Weights by which the allowance is shared.
 _LEARNED, _SHAPES, _LEFT_OUT, _KEYS, _AGGREGATES = 8, 8, 2, 60, 60
+# Of the histograms of found keys, after a session of its own for the first ones: so that keys and
+# aggregates have no less than without that session.
+_SHAPES_AGAIN = 3
 
 _LARGER = 0.005  # chance that noise looks like units with more keys or rows
 _WINDOWS = (1, 2, 4, 8)  # numbers of bins that are tested together
@@ -449,6 +452,7 @@ def shares_of(
     keys.
     """
     private = private_keys or private_rows
+    second = _SHAPES_AGAIN if shapes_known else _SHAPES
     learned = {aggregate.column for aggregate in aggregates if learns(aggregate)}
     # NaN: learned bounds may differ from all stated ones, so their terms are terms of their own.
     bounded = with_bounds(aggregates, dict.fromkeys(learned, (0.0, math.nan)))
@@ -457,7 +461,7 @@ def shares_of(
     weights = {
         "learned": _LEARNED * len(learned),
         "shapes": _SHAPES if private and (aggregates or private_keys) and not shapes_known else 0,
-        "shapes of keys": _SHAPES if not listed and private and aggregates else 0,
+        "shapes of keys": second if not listed and private and aggregates else 0,
         "keys": 0 if listed else _KEYS,
         "left_out": _LEFT_OUT if aggregates and bounding else 0,
         "terms": _AGGREGATES if aggregates else 0,

@@ -134,7 +134,7 @@ def least_shown(
         growth = math.expm1(min(epsilon, 700.0))
         return 1 + math.log((growth + 2 * each) / (growth + 2) / each) / epsilon
     noise = -float(ndtri(delta / units)) * math.sqrt(units) / level
-    if max_keys == 1:
+    if weight is None and max_keys == 1:
         return 1 + noise
     return noise / math.sqrt(ROUNDS[-1]) * (max_keys**0.25 if weight is None else weight)
 
