@@ -78,7 +78,7 @@ def test_a_step_with_a_price():
 @each(
     ("options", "named"),
     [
-        ({}, "classes must be given if delta is 0"),
+        ({"delta": 0.0}, "classes must be given if delta is 0"),
         ({"score_func": max, "classes": [0, 1]}, "score_func must be"),
         ({"k": 0, "classes": [0, 1]}, "k must be"),
         ({"score_func": "f_regression", "bounds": (0, 1)}, "stated together"),

@@ -34,6 +34,7 @@ from __future__ import annotations
 import copy
 import dataclasses
 import datetime
+import inspect
 import numbers
 import warnings
 from collections import Counter
@@ -51,9 +52,10 @@ from sklearn.base import clone
 from sklearn.pipeline import Pipeline
 
 from skdp._config import config_context
-from skdp.base import check_integer
+from skdp.base import PrivateMixin, check_integer
 from skdp.budget import Cost, PrivacyBudget, gdp_mu
 from skdp.budget.budget import StandInBudget
+from skdp.parameters import columns_of
 
 
 @dataclass(frozen=True)
@@ -261,7 +263,7 @@ def audit(
     if not 0.0 < confidence < 1.0:
         raise ValueError(f"confidence must be a number in (0, 1), got {confidence!r}")
     subject = subject_of(estimator, seed=random_state, only_unset=False)
-    claim = _claim(subject.estimator, epsilon, delta)
+    claim = _claim(subject.estimator, X, epsilon, delta)
     measured = attrgetter(statistic) if isinstance(statistic, str) else statistic
     seed = None if random_state is None else int(random_state)
     other_seed = None if seed is None else seed + n  # the two samples must be independent
@@ -287,9 +289,14 @@ def audit(
     )
 
 
-def _claim(estimator: Any, epsilon: float | None, delta: float | None) -> Cost:
+def _claim(estimator: Any, X: Any, epsilon: float | None, delta: float | None) -> Cost:
     """Return the claim under test; mu follows from (epsilon, delta) where noise is Gaussian."""
-    own = estimator.privacy_cost() if hasattr(estimator, "privacy_cost") else None
+    own = None
+    if hasattr(estimator, "privacy_cost"):
+        # The number of columns decides whether noise is pure.
+        known = "n_features" in inspect.signature(estimator.privacy_cost).parameters
+        width = columns_of(X) if known else None
+        own = estimator.privacy_cost(**({} if width is None else {"n_features": width}))
     if own is None:
         if epsilon is None:
             raise ValueError("epsilon must be given: the estimator states no cost")
@@ -306,7 +313,7 @@ def _claim(estimator: Any, epsilon: float | None, delta: float | None) -> Cost:
 # --- an estimator that charges no ledger ----------------------------------------------------------
 
 
-_stand_in = cache(StandInBudget)  # one for each relation and unit
+_stand_in = cache(StandInBudget)  # one for each relation, unit and accountant
 
 
 class Subject(NamedTuple):
@@ -326,13 +333,18 @@ def subject_of(estimator: Any, *, seed: int | None, only_unset: bool = True) -> 
     budget: StandInBudget | None = None
     relations: set[str] = set()
     changes: dict[str, Any] = {}
-    for name, value in subject.get_params(deep=True).items():
+    parameters = subject.get_params(deep=True)
+    for name, part in {"": subject, **parameters}.items():
+        # The stand-in has no delta of which a fit could take a hundredth.
+        if isinstance(part, PrivateMixin) and getattr(part, "delta", 0.0) is None:
+            changes[f"{name}__delta".removeprefix("__")] = part._allowed_delta
+    for name, value in parameters.items():
         last = name.rpartition("__")[2]
         if isinstance(value, PrivacyBudget):
             relations.add(value.adjacency)
             # All steps share one stand-in, which then sees all charges together.
             if budget is None:
-                budget = _stand_in(value.adjacency, value.unit)
+                budget = _stand_in(value.adjacency, value.unit, accountant=value.accountant)
             changes[name] = budget
         elif last == "budget" and value is None:
             relations.add("replace_one")

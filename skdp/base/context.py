@@ -22,6 +22,7 @@ from skdp._config import noise_is_seeded, uncounted_fits_are_allowed
 from skdp.base.callers import warn_of_callers
 from skdp.budget import PrivacyBudget
 from skdp.budget.ambient import ambient_budget, check_counted
+from skdp.budget.budget import StandInBudget
 from skdp.core import PRIVATE_ROWS, PrivacyCertificate, Session, Unit, open_session
 from skdp.loss.conversions import check_delta, check_positive
 from skdp.parameters import Integers, check_parameter
@@ -216,7 +217,9 @@ class CallContext:
         """The most that the call takes: for None a hundredth of the budget's, 0 without one."""
         if self.delta is not None:
             return float(self.delta)
-        part = 0.0 if self.budget is None else float(self.budget.delta) / DEFAULT_PART
+        if self.budget is None or isinstance(self.budget, StandInBudget):
+            return 0.0  # a stand-in's call has numbers from the call that it stands in
+        part = float(self.budget.delta) / DEFAULT_PART
         return part if part >= SMALLEST_DELTA else 0.0
 
     def split_delta(

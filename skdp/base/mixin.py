@@ -419,8 +419,9 @@ class PrivateMixin(CallbackSupportMixin, AmbientBudgetMixin):
 
     def _noise_compared(self, allowance: Allowance, n_features: int | None) -> float:
         """Return `_noise_of`, or that of learning bounds, on which more depends."""
-        if not isinstance(self._bounds_of_columns, str):
-            return self._noise_of(allowance, n_features)
+        noise = self._noise_of(allowance, n_features)
+        if math.isnan(noise) or not isinstance(self._bounds_of_columns, str):
+            return noise
         if n_features is None:
             return math.nan
         return allowance.part(1 / self._n_releases).learning_std(n_features)

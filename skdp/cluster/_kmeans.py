@@ -283,16 +283,10 @@ class DPKMeans(
             )
         return self
 
-    @property
-    def _n_releases(self) -> int:
-        return 1 if self.n_clusters == 1 else 10  # levels of a tree, refinements
-
     def _noise_of(self, allowance: Allowance, n_features: int | None) -> float:
-        return (
-            math.nan
-            if n_features is None
-            else allowance.part(1 / self._n_releases).sum_std(1.0, n_features)
-        )
+        if n_features is None or self.n_clusters > 1:  # pure noise adds up over a tree's levels
+            return math.nan
+        return allowance.sum_std(1.0, n_features)
 
     _parameter_table: ClassVar[Table] = {
         "n_clusters": Integers(1, _MOST_CLUSTERS),

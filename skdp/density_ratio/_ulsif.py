@@ -70,6 +70,7 @@ _RIDGES = (1e-8, 1e8)
 _ALPHAS = np.logspace(-4, 2, 13)  # private choice of the ridge
 _COUNT_SHARE = 0.02  # for a private number of private rows, which plans
 _CENTERS_SHARE = 0.5  # as the source: half for the noisy centres, half for the means
+_TYPICAL_FEATURES = 20  # their number, for the choice between K-norm and Gaussian noise
 _MAX_CENTERS = 2000
 _TRIED_ROWS = 2048  # public rows on which leaving one out is tried
 _BLOCK_VALUES = 2**20
@@ -625,6 +626,10 @@ class DPuLSIF(DensityRatio, BaseEstimator):
                     f"sampling_rate must be given for centers={PUBLISHED!r} under "
                     "'add_or_remove_one': delta = n_centers / n would publish the number of rows"
                 )
+
+    def _noise_of(self, allowance: Allowance, n_features: int | None) -> float:
+        # Of many kernels or basis functions: pure noise grows with their number.
+        return math.nan if self.basis is not None else allowance.features_std(_TYPICAL_FEATURES)
 
     @property
     def _publishes(self) -> bool:

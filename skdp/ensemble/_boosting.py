@@ -138,14 +138,9 @@ def _descend(
 class _Additive:
     """The terms of a fitted additive model."""
 
-    @property
-    def _n_releases(self) -> int:
-        return 5
-
     def _noise_of(self, allowance: Allowance, n_features: int | None) -> float:
-        # The rounds of a descent average their noise; those of Gaussian noise are as good as one.
-        rounds = math.sqrt(_PURE_ROUNDS) if allowance.pure else 1.0
-        return math.nan if n_features is None else allowance.bins_std(n_features) * rounds
+        # Pure noise allows few rounds, however little it is: never if delta allows Gaussian noise.
+        return math.nan
 
     _n_progress_tasks = 1
     _parameter_table: ClassVar[Table] = {"n_bins": Integers(2, 1024)}

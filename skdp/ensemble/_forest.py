@@ -202,8 +202,9 @@ class DPRandomForestClassifier(LabelledClassifier):
         return 5
 
     def _noise_of(self, allowance: Allowance, n_features: int | None) -> float:
-        trees, _ = self._size(allowance, 1.0)
-        return allowance.bins_std(trees) / math.sqrt(trees)
+        if isinstance(self.n_estimators, str):  # pure noise allows few trees
+            return math.nan
+        return allowance.bins_std(int(self.n_estimators))
 
     def _fit(self, session: Session, public: Any, n_classes: int) -> None:
         self._bounds(session, public)

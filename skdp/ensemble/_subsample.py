@@ -7,6 +7,7 @@ one of many models, whatever the estimator does with it.
 
 from __future__ import annotations
 
+import math
 from functools import partial
 from typing import Any, ClassVar, Self, cast
 
@@ -337,6 +338,9 @@ class DPSubsampleAggregate(ExactScoreMixin, ExpectedErrorMixin, PrivateMixin, Ba
     def _is_auto(self) -> bool:
         queries = self.output == "predictions" and self.n_queries == AUTO
         return queries or self.n_blocks == AUTO
+
+    def _noise_of(self, allowance: Allowance, n_features: int | None) -> float:
+        return math.nan  # with Gaussian noise many more queries can be answered
 
     def _left(self) -> Allowance:
         """Return the allowance of the aggregate, less what counting the rows takes."""

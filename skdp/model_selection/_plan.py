@@ -196,8 +196,9 @@ def _lines(estimator: Any, pricer: Pricer, n_features: int | None) -> list[Plann
         elif pricer.mine(part):
             with naming_step(path):
                 check_without_rows(part)
-            price = pricer.price(path, part)
-            error, note = _error(part, pricer.n_samples, widths.get(id(part)))
+            width = widths.get(id(part))
+            price = pricer.price(path, part, width)
+            error, note = _error(part, pricer.n_samples, width)
             if price is None:
                 error, note = math.nan, "nothing is released"
             lines.append(PlannedCharge(path, name, 1, price, error, note))

@@ -170,10 +170,11 @@ class Pricer:
         candidates, _ = candidates_of(estimator, self.n_samples, self.groups)
         return [scorers for candidate in candidates for scorers in self.scorers(candidate, None)]
 
-    def price(self, path: str, part: Any) -> Cost | None:
-        """Return the cost of a part, None if it releases nothing."""
+    def price(self, path: str, part: Any, width: int | None = None) -> Cost | None:
+        """Return the cost of a part, None if it releases nothing; `width` counts its columns."""
+        options = {} if width is None else {"n_features": width}
         with naming_step(path):
-            cost: Cost | None = part.privacy_cost(n_samples=self.n_samples)
+            cost: Cost | None = part.privacy_cost(n_samples=self.n_samples, **options)
             return cost
 
     def one_fit(self, estimator: Any) -> Cost | None:

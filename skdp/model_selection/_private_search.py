@@ -31,6 +31,7 @@ from skdp._config import noise_is_seeded
 from skdp.base import CallContext, PrivateMixin
 from skdp.base.classifiers import warn_of_column
 from skdp.budget import Cost, PrivacyBudget
+from skdp.budget.budget import StandInBudget
 from skdp.core import (
     PRIVATE_ROWS,
     Unit,
@@ -163,7 +164,8 @@ class PrivateSearch(MetaEstimatorMixin, PrivateMixin, BaseEstimator, ABC):
             n_features = getattr(self, "n_features_in_", None)
         levels = Allowance(pure.epsilon), Allowance(pure.epsilon, gaussian.mu)
         noise = [[level.count_std, *noise_of(candidates, level, n_features)] for level in levels]
-        return 0.0 if np.sum(np.log(noise[0])) <= np.sum(np.log(noise[1])) else delta
+        with np.errstate(all="ignore"):  # levels may be next to nothing
+            return 0.0 if np.sum(np.log(noise[0])) <= np.sum(np.log(noise[1])) else delta
 
     def _base(self, candidates: Sequence[Any], delta: float) -> BaseRun:
         """Return the privacy loss that a run of these candidates may have."""
@@ -216,13 +218,12 @@ class PrivateSearch(MetaEstimatorMixin, PrivateMixin, BaseEstimator, ABC):
         return scorer
 
     def _unfitted(self, params: Sequence[Mapping[str, Any]]) -> list[Any]:
-        """Return the candidates, each with a budget that never refuses."""
+        """Return the candidates, each with a budget that grants everything."""
         if not hasattr(self.estimator, "get_params") or isinstance(self.estimator, type):
             raise TypeError(f"estimator must be an estimator, got {type(self.estimator).__name__}")
         adjacency = self._context().adjacency
-        roomy = PrivacyBudget(
-            1e15, delta=0.5, adjacency=adjacency, unit=self._unit, accountant="gdp"
-        )  # whose fits with delta have Gaussian noise, as the levels of runs add up
+        # With delta the levels of Gaussian noise add up: no step may choose pure noise then.
+        roomy = StandInBudget(adjacency, self._unit, accountant="gdp")
         candidates = []
         for choice in params:
             candidate = clone(self.estimator).set_params(**clone(dict(choice), safe=False))

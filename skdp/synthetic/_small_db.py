@@ -30,7 +30,7 @@ from skdp.base.expected_error import (
 from skdp.budget import PrivacyBudget
 from skdp.core import PrivacyCertificate
 from skdp.parameters import FRACTION, Integers, Table, check_parameter
-from skdp.planning import bounds_in
+from skdp.planning import Allowance, bounds_in
 from skdp.queries import (
     MAX_CELLS,
     MAX_SMALL_TABLES,
@@ -622,6 +622,9 @@ class DPEmpiricalCDF(ExpectedErrorMixin, PrivateMixin, BaseEstimator):
     def _n_points(self) -> int:
         return int(self.n_cells) if self.grid is None else np.size(self.grid)
 
+    def _noise_of(self, allowance: Allowance, n_features: int | None) -> float:
+        return math.nan if n_features is None else allowance.choice_scale(n_features)
+
     @property
     def _learns_bounds(self) -> bool:
         """Whether bounds are learned: no grid and no bounds are stated."""
@@ -633,7 +636,7 @@ class DPEmpiricalCDF(ExpectedErrorMixin, PrivateMixin, BaseEstimator):
 
     def _learning(self, n: float, d: int) -> LearningPlan:
         """Return the plan for bounds, by a number of rows that is public or released."""
-        terms = self._allowance()
+        terms = self._allowance(d)
         plan = plan_learning(n, d, terms.level, terms.adjacency, pure=terms.pure, audit=False)
         return plan.within(MOST_LEARNING)
 
@@ -644,7 +647,7 @@ class DPEmpiricalCDF(ExpectedErrorMixin, PrivateMixin, BaseEstimator):
             part -= self._learning(n, d).total
         if self._counts() and self._adjacency == "add_or_remove_one":
             part -= COUNT_SHARE
-        column = self._allowance().part(part / d)
+        column = self._allowance(d).part(part / d)
         return float(table_rate(column.level, pure=column.pure))
 
     def _tuned(self, n: float, n_points: int, d: int) -> int:

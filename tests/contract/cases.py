@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import cache
 from typing import Any
 
 import numpy as np
@@ -96,22 +97,23 @@ def make(
     epsilon: float = 1.0,
     unit: str | None = None,
 ) -> Any:
-    """Return an unfitted estimator; under replace-one it has no budget, as most users' have."""
+    """Return an unfitted estimator; under replace-one it has no budget, as most users' have.
+
+    With delta the accountant asks for Gaussian noise: under "basic" most fits here would be pure.
+    """
     budget = None
-    if relation != "replace_one" or unit is not None:
-        budget = budget_of(relation, unit)
+    if relation != "replace_one" or unit is not None or delta > 0:
+        budget = budget_of(relation, unit, "gdp" if delta > 0 else "basic")
     return case.make(epsilon=epsilon, delta=delta, budget=budget, random_state=None)
 
 
-_BUDGETS: dict[tuple[str, str | None], PrivacyBudget] = {}
-
-
-def budget_of(relation: str, unit: str | None = None) -> PrivacyBudget:
+@cache
+def budget_of(relation: str, unit: str | None = None, accountant: str = "basic") -> PrivacyBudget:
     """Return one budget a relation; audits replace it by a stand-in, so nothing is charged."""
-    key = relation, unit
-    if key not in _BUDGETS:
-        _BUDGETS[key] = PrivacyBudget(1.0, 1e-3, adjacency=relation, unit=unit)
-    return _BUDGETS[key]
+    separate = {} if accountant == "basic" else {"separate_delta": 5e-4}
+    return PrivacyBudget(
+        1.0, 1e-3, adjacency=relation, unit=unit, accountant=accountant, **separate
+    )
 
 
 def rows(n: int, d: int, seed: int) -> np.ndarray:

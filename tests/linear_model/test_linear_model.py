@@ -34,7 +34,7 @@ NOISELESS = {"epsilon": 1e6}
 
 
 def budget(relation):
-    return PrivacyBudget(1e12, 0.5, adjacency=relation)
+    return PrivacyBudget(1e12, 1e-4, adjacency=relation)
 
 
 def mixed(n, seed):

@@ -134,7 +134,7 @@ def test_categories_of_enough_rows_are_found(kind, relation):
     assert len(rooms) == (4 if kind is DPOneHotEncoder else 3)  # what is missing, too
     assert owned == [False, True]
     assert (budget.spent.epsilon, budget.spent.delta) == (cost.epsilon, cost.delta) == (1.0, 1e-6)
-    assert encoder.privacy_.releases[0].name == "categories, round 1"
+    assert encoder.privacy_.releases[0].name.startswith("categories")
     known = encoder.transform(X)
     assert np.isfinite(known).all()
     assert kind().set_params(**encoder.get_params()).expected_error(3000, like=X) < 0.01
@@ -202,7 +202,7 @@ def test_nothing_is_found_in_few_rows_and_it_is_said(kind):
 @each(
     ("options", "named"),
     [
-        ({}, "categories must be given where delta is 0"),
+        ({"delta": 0.0}, "categories must be given where delta is 0"),
         ({"categories": "auto"}, "'auto' would read"),
         ({"categories": None}, "categories must be"),
         ({"categories": [["x"]]}, "one list each"),

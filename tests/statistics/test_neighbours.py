@@ -98,9 +98,10 @@ def test_a_replay_on_a_neighbour_of_a_filtered_table(X, name, call, more, delta)
             assert a.sensitivity == b.sensitivity
             assert a.distance(a.exact, b.exact) <= steps * a.sensitivity * (1 + 1e-12)
     # The records say what both steps lose, and together it is within the claim.
-    level = first.privacy.mu if delta else first.privacy.epsilon
-    parts = [r.mu if delta else r.epsilon for r in first.privacy.releases]
-    whole = math.sqrt(math.fsum(v**2 for v in parts)) if delta else math.fsum(parts)
+    gaussian = first.privacy.mu is not None
+    level = first.privacy.mu if gaussian else first.privacy.epsilon
+    parts = [r.mu if gaussian else r.epsilon for r in first.privacy.releases]
+    whole = math.sqrt(math.fsum(v**2 for v in parts)) if gaussian else math.fsum(parts)
     assert whole <= level * (1 + 1e-9)
 
 

@@ -87,7 +87,7 @@ def test_the_price_is_that_which_is_told(fitted):
 
 def test_no_delta_for_text():
     budget = PrivacyBudget(2.0)
-    with pytest.raises(ValueError, match=r"\['city', 'kind'\] are not stated.*delta above 0"):
+    with pytest.raises(ValueError, match=r"\['city', 'kind'\] are not stated.*delta=1e-6"):
         DPMarginalSynthesizer(budget=budget).fit(people(50))
     assert budget.spent.epsilon == 0
     stated = {"city": ["a", "b"], "kind": ["p", "q"], "age": (18, 90, 12)}
