@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import functools
 import itertools
 import numbers
@@ -17,19 +18,31 @@ from sklearn.utils.validation import check_is_fitted
 from skdp.aggregation import _plan as plan
 from skdp.aggregation import _results as results
 from skdp.aggregation._intervals import LEVEL
+from skdp.aggregation._noise import (
+    FIRST_PART,
+    SMALLEST_EPSILON,
+    Chooser,
+    Design,
+    Shapes,
+    counted_term,
+    counting_term,
+)
 from skdp.aggregation._plan import Aggregate, terms_of
 from skdp.aggregation._results import std_of
 from skdp.base import CallContext, unchanged_on_error
 from skdp.base.context import public_key, unit_of
-from skdp.budget import Cost, gdp_mu
-from skdp.core import Release, Session
+from skdp.budget import Cost, exact, gdp_mu
+from skdp.core import PrivacyCertificate, Release, Session
 from skdp.exceptions import outside_level
+from skdp.loss.conversions import exact_shares
 from skdp.parameters import Integers, Reals, check_kinds, check_parameter, naming
 from skdp.planning import Allowance
 from skdp.queries import (
     KEY_METHODS,
     MAX_KEYS_PER_UNIT,
     MAX_ROWS_PER_UNIT,
+    CountedKeys,
+    KeyCounts,
     KeyTotals,
     LeftOut,
     SelectKeys,
@@ -37,14 +50,13 @@ from skdp.queries import (
     UnitSpread,
     unit_sum,
 )
-from skdp.tabular import KeyTerm, check_grouped, column_of_values, shown_key, table_of
+from skdp.tabular import check_grouped, column_of_values, shown_key, table_of
 from skdp.user_code import untracked
 
 __all__ = ["DPGroupBy"]
 
 PRIVATE = "private"
 _SMALLEST_DELTA = 1e-29  # the selection of keys needs a tenth of it or more
-_FEW = 8  # if a unit changes at most so many entries, Laplace noise is smaller than Gaussian noise
 
 
 class DPGroupBy(BaseEstimator):
@@ -66,7 +78,8 @@ class DPGroupBy(BaseEstimator):
         Privacy loss of a fit; finite, above 0. It covers everything that the fit releases.
     delta : float, default=1e-6
         In [0, 1). Private keys need a delta above 0: half of it bounds the probability that a key
-        which only one unit has is shown. With stated keys it may be 0.
+        which only one unit has is shown, or all of it where noise is pure. With stated keys it may
+        be 0, and nothing of it is charged where pure noise is less than Gaussian noise.
     keys : "private", list or dict, default="private"
         Stated keys are public, and all of them are in the result, whether the table has them or
         not. Rows with other keys are left out. For several key columns, a list of tuples, or a dict
@@ -80,15 +93,17 @@ class DPGroupBy(BaseEstimator):
         Whether rows with a missing key are left out. False: they are a group of their own, with the
         key None.
     max_keys_per_unit, max_rows_per_unit : "private" or int, default="private"
-        ``"private"``: from two noisy histograms of units, for a few hundredths of the allowance. If
-        each row is a unit, both are 1.
+        ``"private"``: from two noisy histograms of units, for a few hundredths of the allowance: of
+        the caps that keep 95% of the rows by these, those of the smallest error. If each row is a
+        unit, both are 1.
     bounds : "private" or dict, default="private"
         Range of each column, from public knowledge: a mapping from column name to (low, high), as
         in ``{"delay": (-60, 180)}``. An aggregate may state its own bounds. For columns without
         bounds, powers of two that cover the values of nearly all units are learned, for a few
         hundredths of the allowance each.
     key_method : {"auto", "laplace", "optimal", "gaussian", "sips"}, default="auto"
-        How keys are found: see `skdp.queries.key_selection`. ``"auto"``: ``"sips"`` if noise is
+        How keys are found: see `skdp.queries.key_selection`. ``"auto"``: a count selects the keys
+        by its own noise if there is one and if that shows smaller keys; else ``"sips"`` if noise is
         Gaussian, otherwise ``"optimal"``.
     aggregates : dict or None, default=None
         Set by `agg`; None: the keys only.
@@ -105,9 +120,15 @@ class DPGroupBy(BaseEstimator):
         A row for each key, sorted by key, in the same kind of table as the fitted one (for DuckDB a
         pandas table, or a dict of lists without pandas). Every aggregate ``x`` has columns
         ``x_low`` and ``x_high``: an interval that contains, in 95% of releases, the aggregate of
-        the bounded and clipped rows without noise. It does not cover rows that were left out. A
+        the bounded and clipped rows without noise. It does not cover rows that were left out. Where
+        a count has selected the keys, its interval holds for 95% of the releases that show the key:
+        near the least count that shows it reaches far down. Numbers are clipped to their intervals,
+        so no count is negative; `unbiased_` has them as they were drawn. A
         mean also has ``x_population_low`` and ``x_population_high``, for the population, if units
         were drawn from it independently.
+    unbiased_ : dict
+        Lists of the noisy numbers of counts, sums and histograms, by column, before clipping. Add
+        or average these, of stated keys: errors cancel.
     keys_ : list
         Values of Python, dates and times among them; timestamps are numpy's, in UTC where their
         column has a time zone.
@@ -137,8 +158,11 @@ class DPGroupBy(BaseEstimator):
     removed: max_keys max_rows in L1 and sqrt(max_keys) max_rows in L2; if a unit is replaced: twice
     that in L1 and sqrt(2) times that in L2 (twice, for sums of values relative to a middle). A key
     that only one unit has is shown with probability at most delta / 2 (delta, if noise is pure).
-    Mechanisms: rounded Gaussian noise; discrete Laplace noise if delta = 0 or if few entries may
-    change. Charged: (epsilon, delta), before any noise. Proofs: ``skdp/queries``, key_selection.md
+    Mechanisms: rounded Gaussian noise; discrete Laplace noise if delta = 0, or where it is less
+    (shorter intervals of stated keys, smaller counts that show of private keys) and the budget's
+    accountant is "basic". Where it depends on the number of a unit's keys, which is private, the
+    histograms of units are released first, by a session of their own; the ledger has two entries
+    then. Charged: (epsilon, delta), before any noise. Proofs: ``skdp/queries``, key_selection.md
     and key_totals.md.
 
     References
@@ -258,10 +282,9 @@ class DPGroupBy(BaseEstimator):
             )
         if listed is not None and not aggregates:
             raise ValueError(f"{name}: nothing to release: keys are stated and agg() is empty")
-        if self._pure(aggregates, listed) and self.key_method in ("gaussian", "sips"):
+        if not float(self.delta) and self.key_method in ("gaussian", "sips"):
             raise ValueError(
-                f"{name}: key_method {self.key_method!r} has Gaussian noise, which this "
-                "max_keys_per_unit and these aggregates have not"
+                f"{name}: key_method {self.key_method!r} has Gaussian noise, which needs delta > 0"
             )
         return context, aggregates, listed
 
@@ -283,21 +306,65 @@ class DPGroupBy(BaseEstimator):
         else:
             context.check_unit(self.unit)
 
-    def _pure(self, aggregates: list[Aggregate], listed: tuple[Any, ...] | None) -> bool:
-        """Say whether noise is Laplace: if delta is 0, or if few entries change with a unit."""
-        cap = self._caps()[0]
-        if not float(self.delta) or listed is not None or _is_private(cap):
-            return not float(self.delta)
-        few = cap == 1 and len(aggregates) * 2 + 1 <= _FEW
-        return self.key_method == "laplace" or (few and self.key_method in ("auto", "optimal"))
+    def _chooser(
+        self, context: CallContext, aggregates: list[Aggregate], listed: Any, *, second: bool
+    ) -> Chooser:
+        """Return what is public before the main session opens; `second`: it follows another."""
+        return Chooser(
+            float(context.epsilon),
+            float(self.delta),
+            context.budget,
+            context.adjacency,
+            aggregates,
+            self._shares(aggregates, listed, shapes_known=second),
+            self.key_method,
+        )
 
-    def _deltas(self, aggregates: list[Aggregate], listed: Any) -> tuple[float, float]:
+    def _design(
+        self,
+        context: CallContext,
+        aggregates: list[Aggregate],
+        listed: tuple[Any, ...] | None,
+        shapes: Shapes | None = None,
+    ) -> Design:
+        """Return the noise of the main session, by public facts and released histograms."""
+        chooser = self._chooser(context, aggregates, listed, second=shapes is not None)
+        caps = self._caps()
+        max_keys, max_rows = (None if _is_private(cap) else int(cap) for cap in caps)
+        if listed is None:
+            return chooser.learned_keys((max_keys, max_rows), shapes)
+        if not float(self.delta):
+            return Design(pure=True)
+        if shapes is None:
+            return Design(chooser.stated_keys_pure(max_keys or len(listed)))
+        # Each noise with its best caps; the one of the smaller error.
+        errors = {}
+        for pure in (True, False):
+            mu = None if pure else gdp_mu(chooser.epsilon, chooser.delta)
+            part = Allowance(chooser.epsilon, mu, context.adjacency).part(chooser.shares["term"])
+            errors[pure] = self._best_caps(shapes, len(listed), aggregates, part)[1]
+        return Design(errors[True] <= errors[False])
+
+    def _asks_first(
+        self, context: CallContext, aggregates: list[Aggregate], listed: tuple[Any, ...] | None
+    ) -> bool:
+        """Say whether the number of a unit's keys is released before the noise is chosen."""
+        chooser = self._chooser(context, aggregates, listed, second=True)
+        if not _is_private(self._caps()[0]) or not chooser.basic or not float(self.delta):
+            return False
+        if float(context.epsilon) < SMALLEST_EPSILON:
+            return False
+        if listed is not None:  # a unit has at most all keys
+            return bool(aggregates) and not chooser.stated_keys_pure(len(listed))
+        return counting_term(aggregates) is not None and self.key_method == "auto"
+
+    def _deltas(self, design: Design, listed: Any) -> tuple[float, float]:
         """Return the delta of noise, and the delta of private keys."""
         delta = float(self.delta)
         if listed is not None:
-            return delta, 0.0
+            return (0.0 if design.pure else delta), 0.0
         # The selection of keys needs a delta; Laplace noise leaves it all of it.
-        return (0.0, delta) if self._pure(aggregates, listed) else (delta / 2, delta / 2)
+        return (0.0, delta) if design.pure else (delta / 2, delta / 2)
 
     def privacy_cost(self) -> Cost:
         """Return the cost of one fit, before any data is touched.
@@ -305,9 +372,14 @@ class DPGroupBy(BaseEstimator):
         Returns
         -------
         cost : skdp.budget.Cost
+            Where `max_keys_per_unit` is private, an upper bound: with stated keys a fit charges a
+            delta of 0 if its noise is pure, which depends on a released histogram.
         """
-        _, aggregates, listed = self._check()
-        noise, keys = self._deltas(aggregates, listed)
+        context, aggregates, listed = self._check()
+        if self._asks_first(context, aggregates, listed):
+            delta = float(self.delta)
+            return Cost(epsilon=float(self.epsilon), delta=delta, separate_delta=delta)
+        noise, keys = self._deltas(self._design(context, aggregates, listed), listed)
         mu = gdp_mu(float(self.epsilon), noise) if noise else None
         return Cost(epsilon=float(self.epsilon), delta=noise + keys, mu=mu, separate_delta=keys)
 
@@ -343,7 +415,6 @@ class DPGroupBy(BaseEstimator):
             if cap is None:
                 raise ValueError(f"{name} is private: state the value that you expect")
             caps.append(int(check_parameter(cap, name, Integers(1))))
-        shares = self._shares(aggregates, listed)
         known = plan.stated_bounds(bounds or {})
         for aggregate in aggregates:
             column = aggregate.column
@@ -354,13 +425,32 @@ class DPGroupBy(BaseEstimator):
                 )
             if aggregate.kind in ("mean", "variance", "std", "quantile") and not rows_per_key:
                 raise ValueError(f"{aggregate.name}: rows_per_key must be given")
-        aggregates = plan.with_bounds(aggregates, known)
-        cost = self.privacy_cost()
-        allowance = Allowance(cost.epsilon, cost.mu, context.adjacency)
-        part, rows = allowance.part(shares["term"]), rows_per_key or 1.0
-        return {a.name: results.expected_width(a, part, caps, rows) for a in aggregates}
+        second = self._asks_first(context, aggregates, listed)
+        if second:
+            context = dataclasses.replace(context, epsilon=self._two_parts()[1])
+        chooser = self._chooser(context, aggregates, listed, second=second)
+        if listed is None:
+            design = chooser.learned_keys((caps[0], caps[1]), None)
+        else:
+            design = Design(not float(self.delta) or chooser.stated_keys_pure(caps[0]))
+        noise = sum(self._deltas(design, listed)) if listed is not None else float(self.delta) / 2
+        mu = None if design.pure else gdp_mu(chooser.epsilon, noise)
+        allowance, rows = Allowance(chooser.epsilon, mu, context.adjacency), rows_per_key or 1.0
+        counting = counting_term(aggregates) if design.counts else None
+        widths = {}
+        for aggregate in plan.with_bounds(aggregates, known):
+            selects = counting is not None and counted_term(aggregate) == counting
+            part = allowance.part(chooser.shares["counted" if selects else "term"])
+            widths[aggregate.name] = results.expected_width(aggregate, part, caps, rows)
+        return widths
 
-    def _shares(self, aggregates: list[Aggregate], listed: Any) -> dict[str, Fraction]:
+    def _two_parts(self) -> list[float]:
+        """Return epsilon of the first histograms, and of everything after them."""
+        return exact_shares(exact(float(self.epsilon)), [FIRST_PART, 1 - FIRST_PART])
+
+    def _shares(
+        self, aggregates: list[Aggregate], listed: Any, *, shapes_known: bool = False
+    ) -> dict[str, Fraction]:
         """Return the share of each kind of release: exact fractions, together at most 1."""
         return plan.shares_of(
             aggregates,
@@ -368,6 +458,7 @@ class DPGroupBy(BaseEstimator):
             private_keys=_is_private(self._caps()[0]),
             private_rows=_is_private(self._caps()[1]),
             bounding=self.unit is not None,
+            shapes_known=shapes_known,
         )
 
     def _caps(self) -> tuple[Any, Any]:
@@ -406,14 +497,19 @@ class DPGroupBy(BaseEstimator):
                     rows.own_keys()
                 else:
                     listed = rows.stated_keys(listed)
-                noise_delta, key_delta = self._deltas(aggregates, listed)
                 # Of this class, so that seeded noise is the same for a query in SQL.
                 key = functools.partial(public_key, DPGroupBy(**self.get_params(deep=False)))
+                shapes = first = None
+                if self._asks_first(context, aggregates, listed):
+                    shapes, first, context = self._first(context, rows, key, listed)
+                chooser = self._chooser(context, aggregates, listed, second=shapes is not None)
+                design = self._design(context, aggregates, listed, shapes)
+                noise_delta, key_delta = self._deltas(design, listed)
                 with context.open(
                     rows, key, delta=noise_delta, separate_delta=key_delta
                 ) as session:
-                    columns = self._released(session, aggregates, listed)
-                    self.privacy_ = session.certificate()
+                    columns = self._released(session, chooser, design, listed, shapes)
+                    self.privacy_ = results.joined(first, session.certificate())
             finally:
                 rows.close()
             by = self._by()
@@ -447,11 +543,30 @@ class DPGroupBy(BaseEstimator):
         listed = " or ".join(map(repr, names))
         return [f"Rows in which {listed} is missing, if there are any, are left out"] * bool(names)
 
+    def _first(
+        self, context: CallContext, rows: Any, key: Any, listed: tuple[Any, ...] | None
+    ) -> tuple[Shapes, PrivacyCertificate, CallContext]:
+        """Release histograms of units; return them, their certificate, and the remaining call."""
+        if context.budget is not None:
+            context.budget.check(self.privacy_cost())  # that of both sessions
+        part, remaining = self._two_parts()
+        call = dataclasses.replace(context, epsilon=part, delta=0.0)
+        with call.open(rows, lambda: f"{key()} first") as session:
+            query = unit_sum(UnitShapes(listed, plan.KEY_EDGES, plan.ROW_EDGES))
+            shapes = Shapes.of(session.answer(query), session.pure)
+            certificate = session.certificate()
+        return shapes, certificate, dataclasses.replace(context, epsilon=remaining)
+
     def _released(
-        self, session: Session, aggregates: list[Aggregate], listed: tuple[Any, ...] | None
+        self,
+        session: Session,
+        chooser: Chooser,
+        design: Design,
+        listed: tuple[Any, ...] | None,
+        shapes: Shapes | None,
     ) -> dict[str, list[Any]]:
         """Release everything; return the columns of the result."""
-        shares = self._shares(aggregates, listed)
+        aggregates, shares = chooser.aggregates, chooser.shares
         aggregates = self._bounded(session, aggregates, shares)
         self.bounds_ = {
             aggregate.name: aggregate.bounds
@@ -461,16 +576,18 @@ class DPGroupBy(BaseEstimator):
         terms = plan.distinct_terms(
             term for aggregate in aggregates for term in terms_of(aggregate)
         )
-        shapes = None
         if shares["shapes"]:
             query = unit_sum(UnitShapes(listed, plan.KEY_EDGES, plan.ROW_EDGES))
-            shapes = session.answer(query, shares["shapes"])
+            shapes = Shapes.of(session.answer(query, shares["shapes"]), session.pure)
+        counted = self._counted_keys(session, chooser, design, shapes)
         keys = listed
-        if keys is None:
+        if counted is not None:
+            keys = tuple(counted.keys)
+        elif keys is None:
             cap = self._caps()[0]
             if _is_private(cap):
                 assert shapes is not None
-                cap = plan.upper_cap(shapes[0].value, std_of(shapes[0]), pure=session.pure)
+                cap = plan.upper_cap(shapes.by_keys, shapes.std, pure=shapes.pure)
             keys = tuple(session.answer(SelectKeys(int(cap), self.key_method), shares["keys"]))
             self.max_keys_per_unit_ = int(cap)
         self.keys_, by = list(map(shown_key, keys)), self._by()
@@ -478,24 +595,58 @@ class DPGroupBy(BaseEstimator):
         columns = {name: [part[i] for part in parts] for i, name in enumerate(by)}
         if not aggregates:
             return columns
-        if shares["shapes of keys"] and keys:
+        if shares["shapes of keys"] and keys and counted is None:
             query = unit_sum(UnitShapes(keys, plan.KEY_EDGES, plan.ROW_EDGES))
-            shapes = session.answer(query, shares["shapes of keys"])
-        self._choose_caps(session, shapes, len(keys), aggregates, terms, shares)
+            shapes = Shapes.of(session.answer(query, shares["shapes of keys"]), session.pure)
+        kind = None if counted is None else counting_term(aggregates)
+        if kind != "rows":
+            self._choose_caps(session, shapes, len(keys), aggregates, shares, kind)
         caps = self.max_keys_per_unit_, self.max_rows_per_unit_
         self.left_out_: dict[str, float] = {}
         if keys and shares["left_out"]:
-            out = session.answer(unit_sum(LeftOut(keys, *caps)), shares["left_out"])
-            self.left_out_ |= results.left_out_of(out, session.pure)
+            # Counts that select keys leave out rows of all keys.
+            out = unit_sum(LeftOut(keys if counted is None else None, *caps))
+            self.left_out_ |= results.left_out_of(
+                session.answer(out, shares["left_out"]), session.pure
+            )
         self._noisy: dict[str, Any] = {}
+        self.unbiased_: dict[str, list[Any]] = {}
         releases = {}
         for i, term in enumerate(terms if keys else ()):
+            if term.kind == kind:
+                assert counted is not None
+                releases[repr(term)] = Release(counted.counts[:, None], counted.std)
+                continue
             totals = unit_sum(KeyTotals(keys, tuple(terms), i, *caps))
             name = f"{term.kind} {term.column}".strip()
             releases[repr(term)] = session.answer(totals, shares["term"], name=name)
+        self._counted = kind, counted
         for aggregate in aggregates:
             columns |= self._columns(session, aggregate, releases, keys, shares)
         return columns
+
+    def _law(self, aggregate: Aggregate) -> KeyCounts | None:
+        """Return the law of a count that has selected the keys; None for other aggregates."""
+        kind, counted = self._counted
+        return counted if counted_term(aggregate) == kind else None
+
+    def _counted_keys(
+        self, session: Session, chooser: Chooser, design: Design, shapes: Shapes | None
+    ) -> KeyCounts | None:
+        """Release the keys that a count selects, with this count; None if no count selects keys."""
+        if not design.counts:
+            return None
+        max_keys, max_rows = (None if _is_private(cap) else int(cap) for cap in self._caps())
+        caps = design.caps
+        if caps is None:
+            assert shapes is not None
+            stated = max_keys, max_rows
+            caps, _ = chooser.caps(session.pure, shapes, stated, session.pure)
+            if caps is None:
+                return None
+        self.max_keys_per_unit_, self.max_rows_per_unit_ = caps
+        counts: KeyCounts = session.answer(CountedKeys(*caps), chooser.shares["counted"])
+        return counts
 
     def _columns(
         self,
@@ -511,7 +662,10 @@ class DPGroupBy(BaseEstimator):
         terms, pure = terms_of(aggregate), session.pure
         totals = [releases[repr(term)] for term in terms]
         self._noisy[aggregate.name] = aggregate, totals, pure
-        columns = self._known(aggregate, results.interval_of(aggregate, totals, pure=pure))
+        law = self._law(aggregate)
+        found = results.interval_of(aggregate, totals, pure=pure, law=law)
+        columns = self._known(aggregate, found)
+        self.unbiased_ |= results.unbiased_of(aggregate, totals)
         if aggregate.kind != "mean":
             return columns
         about = results.about_means(terms[1], columns[aggregate.name])
@@ -551,34 +705,48 @@ class DPGroupBy(BaseEstimator):
     def _choose_caps(
         self,
         session: Session,
-        shapes: tuple[Release, Release] | None,
+        shapes: Shapes | None,
         n_keys: int,
         aggregates: list[Aggregate],
-        terms: list[KeyTerm],
         shares: Mapping[str, Fraction],
+        counted: str | None,
     ) -> None:
-        """Set the caps: the stated ones, or those of the smallest error."""
+        """Set the caps: the stated ones, or those of the smallest error.
+
+        `counted` is the kind of a count that has selected the keys; it has set the cap on keys.
+        """
         keys, rows = self._caps()
         if shapes is None:
             self.max_keys_per_unit_, self.max_rows_per_unit_ = int(keys), int(rows)
             return
-        ratios = {aggregate.kind for aggregate in aggregates} <= {
-            "mean",
-            "variance",
-            "std",
-            "quantile",
-        }
-        units = all(term.kind == "units" for term in terms)
-        self.max_keys_per_unit_, self.max_rows_per_unit_ = plan.best_caps(
-            np.array(shapes[0].value),
-            np.array(shapes[1].value),
-            std_of(shapes[0]),
+        part = Allowance.left(session, shares["term"])
+        stated = None if counted is None else self.max_keys_per_unit_
+        caps, _ = self._best_caps(shapes, n_keys, aggregates, part, stated)
+        self.max_keys_per_unit_, self.max_rows_per_unit_ = caps
+
+    def _best_caps(
+        self,
+        shapes: Shapes,
+        n_keys: int,
+        aggregates: list[Aggregate],
+        part: Allowance,
+        max_keys: int | None = None,
+    ) -> tuple[tuple[int, int], float]:
+        """Return the caps of the smallest error under an allowance of a term, and this error."""
+        keys, rows = self._caps()
+        kinds = {aggregate.kind for aggregate in aggregates}
+        units = kinds == {"distinct_units"}
+        count = Aggregate("", "distinct_units")
+        return plan.best_caps(
+            shapes.by_keys,
+            shapes.by_rows,
+            shapes.std,
             max(n_keys, 1),
-            noise=2.0 / session.level(shares["term"]),
-            power=1.0 if session.pure else 0.5,
-            of_rows=not ratios,
-            pure=session.pure,
-            max_keys=None if _is_private(keys) else int(keys),
+            noise=results.expected_width(count, part, (1, 1), 1.0),
+            power=1.0 if part.pure else 0.5,
+            of_rows=not kinds <= {"mean", "variance", "std", "quantile"},
+            pure=shapes.pure,
+            max_keys=max_keys or (None if _is_private(keys) else int(keys)),
             max_rows=(1 if units else None) if _is_private(rows) else int(rows),
         )
 
@@ -609,7 +777,8 @@ class DPGroupBy(BaseEstimator):
         if name not in self._noisy:
             return [], []
         aggregate, totals, pure = self._noisy[name]
-        columns = results.interval_of(aggregate, totals, pure=pure, level=float(level))
+        law = self._law(aggregate)
+        columns = results.interval_of(aggregate, totals, pure=pure, law=law, level=float(level))
         columns = self._known(aggregate, columns)
         return columns[f"{name}_low"], columns[f"{name}_high"]
 

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 from scipy.optimize import brentq
-from scipy.special import ndtri
+from scipy.special import log_ndtr, ndtri
 
 from skdp.confidence.limits import heavy_z
 
@@ -39,6 +39,73 @@ def half_width(std: float, step: float, *, pure: bool, level: float = LEVEL) -> 
     scale = 0.5 / math.asinh(math.sqrt(0.5) / sigma)
     q = math.exp(-1 / scale)
     return step * max(math.ceil(scale * math.log(2 / (1 + q) / (1 - level))) - 1, 0)
+
+
+def selected_interval(
+    counts: Floats, scale: float, threshold: int, *, pure: bool, level: float = LEVEL
+) -> tuple[Floats, Floats]:
+    """Return intervals of true counts, at least 1, given that their noisy counts are shown.
+
+    A count is shown if it reaches the threshold with its noise: discrete Laplace noise of this
+    scale within [1 - threshold, threshold - 1], or rounded Gaussian noise. For every true count c
+    the interval holds in at least `level` of the releases that show it: it has all c for which
+    neither P(V >= v | V >= threshold) nor P(V <= v | V >= threshold) is (1 - level) / 2 or less, v
+    the noisy count. Both are monotone in c, because both laws are log-concave. Near the threshold
+    intervals reach far down: a small count that shows is no different from one at the threshold.
+
+    Examples
+    --------
+    >>> low, high = selected_interval(np.array([15.0, 40.0]), 1.0, 15, pure=True)
+    >>> low.tolist(), high.tolist()
+    ([1.0, 37.0], [18.0, 43.0])
+    """
+    tail = _laplace_tail(scale, threshold - 1) if pure else _gaussian_tail(scale)
+    alpha = (1 - level) / 2
+    reach = np.full_like(counts, min(40.0 * scale, threshold - 1) if pure else 40.0 * scale)
+    reach = np.ceil(reach) + 1
+
+    def at_least(c: Floats) -> NDArray[np.bool_]:
+        """Say where noise above the count is not too rare."""
+        return tail(counts - c) - tail(threshold - c) > math.log(alpha)
+
+    def at_most(c: Floats) -> NDArray[np.bool_]:
+        return -np.expm1(tail(counts + 1 - c) - tail(threshold - c)) > alpha
+
+    # If the least count that could show may not be told apart, there is no lower end but 1.
+    with np.errstate(invalid="ignore"):  # a count of 0 never shows
+        low = np.maximum(_first(at_least, counts - reach, counts), 1.0)
+        high = -_first(lambda c: at_most(-c), -(counts + reach), -np.maximum(counts - reach, 1.0))
+    return low, np.maximum(high, low)
+
+
+def _first(holds: Callable[[Floats], NDArray[np.bool_]], low: Floats, high: Floats) -> Floats:
+    """Return the least integers of ranges at which something holds that holds at their ends."""
+    low, high = low.copy(), high.copy()
+    while (low < high).any():
+        middle = np.floor((low + high) / 2)
+        fits = holds(middle)
+        low, high = np.where(fits, low, np.minimum(middle + 1, high)), np.where(fits, middle, high)
+    return low
+
+
+def _laplace_tail(scale: float, bound: int) -> Callable[[Floats], Floats]:
+    """Return the function of log P(X >= x), X discrete Laplace noise within [-bound, bound]."""
+    rate, size = 1 / scale, bound + 1
+    total = 1 + math.exp(-rate) - 2 * math.exp(-rate * size)
+
+    def tail(x: Floats) -> Floats:
+        x = np.asarray(np.clip(x, -bound, size), dtype=float)
+        above = np.where(x >= 1, x, 1 - x)  # P(X >= x) = 1 - P(X >= 1 - x)
+        part = np.exp(-rate * above) * -np.expm1(-rate * (size - above)) / total
+        with np.errstate(divide="ignore"):
+            return np.where(x >= 1, np.log(part), np.log1p(-part))
+
+    return tail
+
+
+def _gaussian_tail(sigma: float) -> Callable[[Floats], Floats]:
+    """Return the function of log P(X >= x), X rounded Gaussian noise."""
+    return lambda x: np.asarray(log_ndtr((0.5 - np.asarray(x, dtype=float)) / sigma))
 
 
 def _two_laplace(ratio: float, level: float) -> float:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 import math
 import numbers
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from typing import Any
@@ -30,13 +30,17 @@ SPREAD_EDGES = (*(-(2.0**k) for k in reversed(_EXPONENTS)), 0.0, *(2.0**k for k 
 
 # Weights by which the allowance is shared.
 _LEARNED, _SHAPES, _LEFT_OUT, _KEYS, _AGGREGATES = 8, 8, 2, 60, 60
+# Of the histograms of found keys, after a session of its own for the first ones: so that keys and
+# aggregates have no less than without that session.
+_SHAPES_AGAIN = 3
 
-_LARGER = 0.02  # chance that noise looks like units with more keys or rows
+_LARGER = 0.005  # chance that noise looks like units with more keys or rows
 _WINDOWS = (1, 2, 4, 8)  # numbers of bins that are tested together
 # Rows beyond the caps are a bias, which no interval shows: it weighs as much as twice the noise.
 # Over 80 fits of five tables under each relation the error of counts was 5% smaller to 7% larger
 # than with a weight of 1, and with 3 it was up to 18% larger.
 _WEIGHT = 2.0
+_KEPT = 0.95  # of the rows, at least, by the released histograms: noise must not hide a bias
 
 # Chances that noise alone looks like units: in any bin of a spread, and next to occupied bins.
 _ALONE, _BESIDE = 0.002, 0.003
@@ -241,6 +245,19 @@ def _caps_of(seen: Floats, edges: Sequence[int]) -> Sequence[int]:
     return edges[: int(np.flatnonzero(seen)[-1]) + 2]
 
 
+def _shapes_seen(
+    by_keys: Floats, by_rows: Floats, std: float, pure: bool
+) -> tuple[tuple[Floats, Floats], tuple[Floats, Floats]]:
+    """Return units by keys, and shares of units by rows: weights with typical numbers."""
+    units, rows = _seen(by_keys, std, pure, KEY_EDGES), _seen(by_rows, std, pure, ROW_EDGES)
+    return (units, _typical(KEY_EDGES)), (rows / rows.sum(), _typical(ROW_EDGES))
+
+
+def _part_kept(weights: Floats, numbers: Floats, cap: float) -> float:
+    """Return the share of a total that remains if no unit adds more than `cap`."""
+    return float(weights @ np.minimum(numbers, cap)) / float(weights @ numbers)
+
+
 def best_caps(
     by_keys: Floats,
     by_rows: Floats,
@@ -253,32 +270,87 @@ def best_caps(
     pure: bool,
     max_keys: int | None,
     max_rows: int | None,
-) -> tuple[int, int]:
-    """Return the stated caps, or those with the smallest sum of noise and rows beyond the caps.
+) -> tuple[tuple[int, int], float]:
+    """Return the stated caps, or those of the smallest error that keep 95% of rows, and this error.
 
     `by_keys` and `by_rows` are noisy numbers of units. `noise` is that of a count with caps of 1,
     and grows with the power `power` of the cap on keys. `of_rows`: rows are counted or added up;
-    for means and quantiles a row of partial weight does less harm.
+    for means and quantiles a row of partial weight does less harm. If no caps keep so much (one of
+    them may be stated), those that keep the most are taken.
     """
-    units, keys_of_unit = _seen(by_keys, std, pure, KEY_EDGES), _typical(KEY_EDGES)
-    rows, rows_of_key = _seen(by_rows, std, pure, ROW_EDGES), _typical(ROW_EDGES)
-    rows = rows / rows.sum()
+    (units, keys_of_unit), (rows, rows_of_key) = _shapes_seen(by_keys, by_rows, std, pure)
     total = float(units @ keys_of_unit) * float(rows @ rows_of_key)
     key_caps = [cap for cap in _caps_of(units, KEY_EDGES) if cap <= n_keys]
     row_caps = _caps_of(rows, ROW_EDGES)
 
+    def kept(caps: tuple[int, int]) -> float:
+        part = _part_kept(units, keys_of_unit, min(caps[0], n_keys))
+        return part * _part_kept(rows, rows_of_key, caps[1])
+
     def error(caps: tuple[int, int]) -> float:
-        inside = float(units @ np.minimum(keys_of_unit, caps[0]))
-        inside *= float(rows @ np.minimum(rows_of_key, caps[1]))
         size = noise * caps[0] ** power * caps[1] * n_keys
         if of_rows:
-            return size / total + _WEIGHT * (1 - inside / total)
-        return size / inside + 0.2 * (1 - inside / total)
+            return size / total + _WEIGHT * (1 - kept(caps))
+        return size / total / kept(caps) + 0.2 * (1 - kept(caps))
 
-    choices = itertools.product(
-        [max_keys] if max_keys else key_caps, [max_rows] if max_rows else row_caps
+    choices = _keeping(
+        itertools.product(
+            [max_keys] if max_keys else key_caps, [max_rows] if max_rows else row_caps
+        ),
+        kept,
     )
-    return min(choices, key=error)
+    best = min(choices, key=error)
+    return best, error(best)
+
+
+def _keeping(
+    choices: Iterable[tuple[int, int]], kept: Callable[[tuple[int, int]], float]
+) -> list[tuple[int, int]]:
+    """Return the caps that keep 95% of rows, or as many as any."""
+    parts = {caps: kept(caps) for caps in choices}
+    least = min(_KEPT, max(parts.values()))
+    return [caps for caps, part in parts.items() if part >= least]
+
+
+def counting_caps(
+    by_keys: Floats,
+    by_rows: Floats,
+    std: float,
+    threshold: Callable[[int, int], float],
+    *,
+    pure: bool,
+    of_rows: bool,
+    max_keys: int | None,
+    max_rows: int | None,
+) -> tuple[tuple[int, int], float]:
+    """Return the caps for which counts that select their keys show the smallest keys.
+
+    Of the caps that keep 95% of rows, those with the smallest threshold in rows of a key before
+    bounding; and this number. `pure` and `std` are of the noise on both histograms. Without
+    `of_rows`, units are counted.
+    """
+    (units, keys_of_unit), (rows, rows_of_key) = _shapes_seen(by_keys, by_rows, std, pure)
+    key_caps = [cap for cap in _caps_of(units, KEY_EDGES) if cap <= _MOST_KEYS]
+    row_caps = [max_rows] if max_rows else _caps_of(rows, ROW_EDGES)
+
+    def kept(caps: tuple[int, int]) -> float:
+        part = _part_kept(units, keys_of_unit, caps[0])
+        return part * _part_kept(rows, rows_of_key, caps[1]) if of_rows else part
+
+    choices = _keeping(
+        itertools.product([max_keys] if max_keys else key_caps, row_caps if of_rows else [1]), kept
+    )
+    # With the same cap on keys, more rows than are needed only add noise.
+    smallest = {keys: min(r for k, r in choices if k == keys) for keys, _ in choices}
+    errors = {caps: threshold(*caps) / kept(caps) for caps in smallest.items()}
+    best = min(errors, key=errors.__getitem__)
+    return best, errors[best]
+
+
+def weight_seen(by_keys: Floats, by_rows: Floats, std: float, *, pure: bool) -> tuple[float, float]:
+    """Return the mean of the root of a unit's keys, and the mean of its rows in a key."""
+    (units, keys_of_unit), (rows, rows_of_key) = _shapes_seen(by_keys, by_rows, std, pure)
+    return float(units @ np.sqrt(keys_of_unit)) / float(units.sum()), float(rows @ rows_of_key)
 
 
 def learned_range(counts: Floats, std: float, pure: bool) -> tuple[tuple[float, float], int, bool]:
@@ -370,13 +442,17 @@ def shares_of(
     private_keys: bool,
     private_rows: bool,
     bounding: bool = True,
+    shapes_known: bool = False,
 ) -> dict[str, Fraction]:
     """Return the share of each kind of release: exact fractions, together at most 1.
 
     `listed`: keys are stated. `private_keys`, `private_rows`: these caps are chosen from histograms
-    of units. `bounding`: caps may leave rows out.
+    of units. `bounding`: caps may leave rows out. `shapes_known`: the first histograms have been
+    released before. ``"counted"`` takes the place of three other shares, where counts select their
+    keys.
     """
     private = private_keys or private_rows
+    second = _SHAPES_AGAIN if shapes_known else _SHAPES
     learned = {aggregate.column for aggregate in aggregates if learns(aggregate)}
     # NaN: learned bounds may differ from all stated ones, so their terms are terms of their own.
     bounded = with_bounds(aggregates, dict.fromkeys(learned, (0.0, math.nan)))
@@ -384,8 +460,8 @@ def shares_of(
     spreads = sum(aggregate.kind == "mean" for aggregate in aggregates)
     weights = {
         "learned": _LEARNED * len(learned),
-        "shapes": _SHAPES if private and (aggregates or private_keys) else 0,
-        "shapes of keys": _SHAPES if not listed and private and aggregates else 0,
+        "shapes": _SHAPES if private and (aggregates or private_keys) and not shapes_known else 0,
+        "shapes of keys": second if not listed and private and aggregates else 0,
         "keys": 0 if listed else _KEYS,
         "left_out": _LEFT_OUT if aggregates and bounding else 0,
         "terms": _AGGREGATES if aggregates else 0,
@@ -396,4 +472,5 @@ def shares_of(
     if aggregates:
         shares["term"] = shares["terms"] / (2 * len(terms) + spreads) * 2
         shares["spread"] = shares["term"] / 2
+        shares["counted"] = shares["keys"] + shares["shapes of keys"] + shares["term"]
     return shares

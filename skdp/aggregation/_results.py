@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from fractions import Fraction
 from typing import Any
 
 import numpy as np
@@ -15,13 +17,17 @@ from skdp.aggregation._intervals import (
     half_width,
     quantile_bins,
     quotient_intervals,
+    selected_interval,
     tree_excess,
     variance_interval,
 )
 from skdp.aggregation._plan import TREE_DEPTH, Aggregate, terms_of
+from skdp.budget import exact
 from skdp.confidence.limits import spread_seen
-from skdp.core import Release
+from skdp.core import PrivacyCertificate, Release
+from skdp.loss.conversions import round_up
 from skdp.planning import Allowance
+from skdp.queries import KeyCounts
 from skdp.tabular import KeyTerm
 
 Floats = NDArray[np.float64]
@@ -184,10 +190,12 @@ def interval_of(
     *,
     pure: bool,
     spread: Release | None = None,
+    law: KeyCounts | None = None,
     level: float = LEVEL,
 ) -> dict[str, list[Any]]:
     """Return the columns of an aggregate; with `spread`, the interval of a population's mean.
 
+    `law` is that of a count which has selected the keys. Numbers are clipped to their intervals.
     ValueError if intervals of this aggregate are known only at 95% and `level` is another one.
     """
     kind, term = aggregate.kind, terms_of(aggregate)[-1]
@@ -204,13 +212,39 @@ def interval_of(
     width = half_width(std_of(releases[0]), step, pure=pure, level=level)
     least = -math.inf if of_sum and term.low < 0 else 0.0
     most = 0.0 if of_sum and term.high <= 0 else math.inf
-    low, high = (np.clip(value + shift, least, most) for shift in (-width, width))
+    if law is None:
+        low, high = (np.clip(value + shift, least, most) for shift in (-width, width))
+    else:
+        low, high = selected_interval(value, law.scale, law.threshold, pure=law.pure, level=level)
+    shown = np.clip(value, low, high)
     out: dict[str, list[Any]] = {}
     for i, name in enumerate(column_of(aggregate)):
-        out |= _with(name, value[:, i], low[:, i], high[:, i])
+        out |= _with(name, shown[:, i], low[:, i], high[:, i])
     if kind in ("count", "distinct_units"):
         return {name: [round(cell) for cell in cells] for name, cells in out.items()}
     return out
+
+
+def unbiased_of(aggregate: Aggregate, releases: list[Release]) -> dict[str, list[Any]]:
+    """Return the noisy numbers of an aggregate that is a sum, before they are clipped."""
+    if aggregate.kind not in ("count", "distinct_units", "sum", "histogram"):
+        return {}
+    value = releases[0].value
+    return {name: _list(value[:, i]) for i, name in enumerate(column_of(aggregate))}
+
+
+def joined(first: PrivacyCertificate | None, second: PrivacyCertificate) -> PrivacyCertificate:
+    """Return the certificate of two sessions, one after the other: what they claim adds up."""
+    if first is None:
+        return second
+    parts = [exact(one.epsilon) for one in (first, second)]
+    releases = tuple(
+        replace(record, share=float(exact(record.share) * part / sum(parts)))
+        for one, part in zip((first, second), parts, strict=True)
+        for record in one.releases
+    )
+    epsilon = round_up(sum(parts, Fraction(0)))
+    return replace(second, epsilon=epsilon, mu=None, releases=releases)
 
 
 def _mean(

@@ -37,6 +37,7 @@ from skdp.budget import PrivacyBudget
 from skdp.exceptions import outside_level
 from skdp.parameters import FLAG, Table, naming, shown
 from skdp.planning import Allowance
+from skdp.queries import least_shown
 from skdp.tabular import (
     MISSING,
     array_of_cells,
@@ -91,7 +92,16 @@ class Encoder(ExpectedErrorMixin, Transformer):
         return True
 
     def _noise_of(self, allowance: Allowance, n_features: int | None) -> float:
-        return math.nan if n_features is None else allowance.bins_std(n_features)
+        if n_features is None:
+            return math.nan
+        pure, delta = allowance.pure, self._allowed_delta
+        return least_shown(  # of delta, Gaussian noise takes half
+            n_features,
+            allowance.level,
+            delta if pure else delta / 2,
+            pure=pure,
+            replace=allowance.replace,
+        )
 
     def _check_parameters(self) -> None:
         super()._check_parameters()

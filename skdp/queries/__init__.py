@@ -51,7 +51,11 @@ if TYPE_CHECKING:
     from skdp.queries.key_selection import (
         KEY_METHODS,
         MAX_KEYS_PER_UNIT,
+        CountedKeys,
+        KeyCounts,
         SelectKeys,
+        counting_law,
+        least_shown,
         select_categories,
         select_classes,
     )
@@ -145,7 +149,8 @@ else:
             ),
             "kernel_means": "KernelMap KernelMean LinearImage feature_means",
             "key_selection": (
-                "KEY_METHODS MAX_KEYS_PER_UNIT SelectKeys select_categories select_classes"
+                "CountedKeys KEY_METHODS KeyCounts MAX_KEYS_PER_UNIT SelectKeys counting_law "
+                "least_shown select_categories select_classes"
             ),
             "key_totals": "KeyTotals LeftOut MAX_ROWS_PER_UNIT UnitShapes UnitSpread unit_sum",
             "learned_bounds.decoding": "LearnedBox",
@@ -202,12 +207,14 @@ __all__ = [
     "Cells",
     "ColumnBox",
     "ColumnCells",
+    "CountedKeys",
     "GramRelease",
     "Grid",
     "Group",
     "Intervals",
     "KernelMap",
     "KernelMean",
+    "KeyCounts",
     "KeyTotals",
     "Labelled",
     "Labels",
@@ -270,6 +277,7 @@ __all__ = [
     "column_box",
     "column_units",
     "comparison_margin",
+    "counting_law",
     "feature_means",
     "function_mean",
     "label_moments",
@@ -278,6 +286,7 @@ __all__ = [
     "laplace_kappa",
     "largest_threshold_size",
     "learn_domain",
+    "least_shown",
     "logistic_gradient",
     "marginals",
     "moments",

@@ -10,6 +10,8 @@ key). ``"gaussian"``: a unit's keys share a weight of L2 norm 1, Gaussian noise,
 ``"sips"``: the same in rounds; keys that were found leave, and what their units gave to them
 goes to their other keys.
 
+`CountedKeys` releases keys together with their counts: one noise serves for both.
+
 References
 ----------
 D. Desfontaines, J. Voss, B. Gipson, C. Mandayam (2022), "Differentially private partition
@@ -26,7 +28,7 @@ import math
 from collections.abc import Callable
 from dataclasses import dataclass
 from fractions import Fraction
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -49,11 +51,16 @@ if TYPE_CHECKING:
 __all__ = [
     "KEY_METHODS",
     "MAX_KEYS_PER_UNIT",
+    "CountedKeys",
+    "KeyCounts",
     "SelectKeys",
+    "counting_law",
     "gaussian_threshold",
     "keeping_probabilities",
     "key_weights",
     "laplace_threshold",
+    "largest_noise",
+    "least_shown",
     "select_categories",
     "select_classes",
     "usable_method",
@@ -84,10 +91,52 @@ def usable_method(method: str, max_keys: int, epsilon: float, *, gaussian: bool)
     if method not in ("auto", "optimal"):
         return method
     if method == "auto" and gaussian:
-        return "sips"
+        # Further rounds only help units with several keys.
+        return "gaussian" if max_keys == 1 else "sips"
     # Entries: 2 log(1/delta) / epsilon a key, of twice as many keys where units are replaced.
     table = 2 * 80.0 * 2 * max_keys / epsilon
     return "optimal" if table < _LONGEST_TABLE else "laplace"
+
+
+def least_shown(
+    max_keys: int,
+    level: float,
+    delta: float,
+    *,
+    pure: bool,
+    replace: bool,
+    weight: float | None = None,
+) -> float:
+    """Return about how many units have a key that shows with a chance of a half.
+
+    With the method that ``"auto"`` stands for; a public function, by which plans compare noise.
+
+    Parameters
+    ----------
+    level : float
+        Epsilon, or mu where noise is Gaussian.
+    delta : float
+        Of the keys of one unit.
+    replace : bool
+        Whether one unit is replaced, and not added or removed.
+    weight : float, default=None
+        One over the mean weight that a unit gives to a key in the last of several rounds. None: for
+        units with `max_keys` keys, half of them (in orders of magnitude) found before.
+
+    Examples
+    --------
+    >>> round(least_shown(1, 1.0, 1e-6, pure=True, replace=False))
+    14
+    """
+    units = 2 if replace else 1
+    if pure:  # where the two recursions of the optimal probabilities meet
+        epsilon, each = level / (max_keys * units), delta / (max_keys * units)
+        growth = math.expm1(min(epsilon, 700.0))
+        return 1 + math.log((growth + 2 * each) / (growth + 2) / each) / epsilon
+    noise = -float(ndtri(delta / units)) * math.sqrt(units) / level
+    if weight is None and max_keys == 1:
+        return 1 + noise
+    return noise / math.sqrt(ROUNDS[-1]) * (max_keys**0.25 if weight is None else weight)
 
 
 def key_weights(max_keys: int) -> list[int]:
@@ -197,6 +246,21 @@ def _as_released(keys: list[Any]) -> NDArray:
     return out
 
 
+def _check_keyed(table: PrivateTable, most: int | None, max_keys: int) -> None:
+    """Refuse tables whose rows have no keys, or more of them than a query counts.
+
+    `most` is how many a row has: any number, if it is None.
+    """
+    if not 1 <= max_keys <= MAX_KEYS_PER_UNIT:
+        raise ValueError(f"max_keys must be in [1, {MAX_KEYS_PER_UNIT}]")
+    if most == 0:
+        raise TypeError("keys are selected from rows that have keys")
+    if most is None and table.stability not in (Stability(1, 0), Stability(0, 1)):
+        raise TypeError("keys are selected from a table whose rows are units")
+    if most is not None and max_keys < most:  # all keys of a row count
+        raise ValueError(f"max_keys must be at least {most}, the keys that a row may have")
+
+
 @reviewed
 @dataclass(frozen=True, eq=False)
 class SelectKeys(Measurement):
@@ -234,13 +298,7 @@ class SelectKeys(Measurement):
             raise ValueError(
                 f"max_keys must be in [1, {MAX_KEYS_PER_UNIT}], method one of the four"
             )
-        most = getattr(table.rows, "keys_per_row", 0)
-        if most == 0:
-            raise TypeError("keys are selected from rows that have keys")
-        if most is None and table.stability not in (Stability(1, 0), Stability(0, 1)):
-            raise TypeError("keys are selected from a table whose rows are units")
-        if most is not None and self.max_keys < most:  # all keys of a row count
-            raise ValueError(f"max_keys must be at least {most}, the keys that a row may have")
+        _check_keyed(table, getattr(table.rows, "keys_per_row", 0), self.max_keys)
         keys = self._selected(table, meter, share, name)
         coded = getattr(table.rows, "take_classes", None)
         return keys if coded is None else coded(keys)
@@ -346,13 +404,231 @@ class SelectKeys(Measurement):
 
 def select_classes() -> SelectKeys:
     """Return the query of the classes of labels: those that enough rows have."""
-    return SelectKeys(1, "gaussian", "classes")
+    return SelectKeys(1, "auto", "classes")
 
 
 def select_categories(n_columns: int) -> SelectKeys:
     """Return the query of the categories of columns, as a list of (column, family, value)."""
     # In rounds, the rare values of a row get the weight of its common ones, which were found.
-    return SelectKeys(n_columns, "gaussian" if n_columns == 1 else "sips", "categories")
+    return SelectKeys(n_columns, "auto", "categories")
+
+
+# --- keys with their counts -----------------------------------------------------------------------
+
+
+class KeyCounts(NamedTuple):
+    """Keys with noisy counts above a threshold, and the law of the noise.
+
+    Attributes
+    ----------
+    keys : list
+        Sorted.
+    counts : ndarray of shape (n_keys,)
+        The noisy counts, each at least `threshold`.
+    pure : bool
+        Whether noise is discrete Laplace of this scale, within [1 - threshold, threshold - 1], or
+        rounded Gaussian noise with this deviation.
+    scale : float
+    threshold : int
+    """
+
+    keys: list[Any]
+    counts: NDArray[np.float64]
+    pure: bool
+    scale: float
+    threshold: int
+
+    @property
+    def std(self) -> float:
+        """The standard deviation of the noise, as if it had no bounds."""
+        return mechanisms.laplace_std(self.scale) if self.pure else self.scale
+
+
+def largest_noise(scale: Fraction, max_rows: int, moved_keys: int, delta: Fraction) -> int:
+    """Return B: discrete Laplace noise within [-B, B] hides `moved_keys` counts.
+
+    Each count moves by `max_rows` at most. K P(B - r < X <= B) <= delta for K keys and r rows,
+    where P(X = x) is proportional to q**abs(x), q = exp(-1 / scale): certified in fractions. B is
+    the least such number, or next to it.
+
+    Examples
+    --------
+    >>> largest_noise(Fraction(1), 1, 1, Fraction(1, 10**6))
+    14
+    """
+    if scale <= 0 or delta <= 0:
+        raise ValueError(_NOT_POSITIVE)
+    each = delta / moved_keys
+    bound = max(max_rows, math.floor(_noise_estimate(float(scale), max_rows, float(each))) - 2)
+    while not _outside(bound, scale, max_rows) <= each:
+        bound += 1
+    return bound
+
+
+def _noise_estimate(scale: float, max_rows: int, each: float) -> float:
+    """Return about the B at which P(B - max_rows < X <= B) is `each`, in floats."""
+    # q**B (q**-(r - 1) (1 - q**r) + 2 q each) = each (1 + q)
+    q, top = math.exp(-1 / scale), (max_rows - 1) / scale
+    if top > 600.0:
+        return max_rows - 1 - scale * math.log(each * (1 + q))
+    weight = math.exp(top) * -math.expm1(-max_rows / scale) + 2 * q * each
+    return scale * (math.log(weight) - math.log(each * (1 + q)))
+
+
+def _outside(bound: int, scale: Fraction, max_rows: int) -> Fraction:
+    """Return P(bound - max_rows < X <= bound) of noise within the bound, rounded up.
+
+    The sum of q**x over these x is q**(B - r + 1) (1 - q**r) / (1 - q), and over all x of
+    q**abs(x) it is (1 + q - 2 q**(B + 1)) / (1 - q).
+    """
+    unit = 1 << 200
+
+    def power(k: int, end: int) -> Fraction:
+        return Fraction(exp_bracket(Fraction(k) / scale, 200)[end], unit)
+
+    above = power(bound - max_rows + 1, 1) * (1 - power(max_rows, 0))
+    below = 1 + power(1, 0) - 2 * power(bound + 1, 1)
+    return above / below if below > 0 else Fraction(1)
+
+
+def _bounded_laplace(scale: Fraction, bound: int, n: int, entropy: Any) -> NDArray:
+    """Draw n integers x in [-bound, bound] with weights exp(-abs(x) / scale), exactly.
+
+    A scale below 1: draws beyond the bound are drawn again. Otherwise, abs(Y) - 1 of a draw Y that
+    is not 0 has weights q**k, k = 0, 1, ..., and the sign of Y is fair; the remainder k of the
+    former by bound + 1 has weights q**k again, as those of k, k + bound + 1, ... add up to a
+    multiple of q**k. With the sign, k and -k have equal weights, and 0 has them twice: one of the
+    two is drawn again.
+    """
+    out, todo = np.zeros(n, dtype=np.int64), np.arange(n)
+    while todo.size:
+        drawn = np.asarray(samplers.discrete_laplace(scale, todo.size, entropy=entropy))
+        size, negative = np.abs(drawn), drawn < 0
+        if scale < 1:
+            out[todo] = np.where(size <= bound, drawn, 0)
+            again = size > bound
+        else:
+            rest = (size - 1) % (bound + 1)
+            out[todo] = np.where(negative, -rest, rest)
+            again = (size == 0) | (negative & (rest == 0))
+        todo = todo[again.astype(bool)]
+    return out
+
+
+def counting_law(
+    max_keys: int, max_rows: int, level: Any, delta: Any, *, pure: bool, replace: bool
+) -> tuple[Any, int]:
+    """Return the scale of the noise on counts that select their keys, and the threshold.
+
+    A public function of public numbers, with which plans compute what `CountedKeys` draws.
+
+    Parameters
+    ----------
+    level : float or Fraction
+        Epsilon, or mu where noise is Gaussian.
+    delta : float or Fraction
+        Of the keys of one unit.
+    replace : bool
+        Whether one unit is replaced, and not added or removed.
+
+    Returns
+    -------
+    scale : Fraction or float
+        Of discrete Laplace noise, or a standard deviation.
+    threshold : int
+        The least noisy count that shows.
+    """
+    units = 2 if replace else 1
+    delta = exact_fraction(delta)
+    if pure:
+        scale = Fraction(max_keys * max_rows * units) / exact_fraction(level)
+        return scale, largest_noise(scale, max_rows, max_keys * units, delta) + 1
+    # The root in steps of 2**-30, rounded up.
+    moved = isqrt_up((max_rows**2 * max_keys * units) << 2 * WEIGHT_BITS)
+    sigma = mechanisms.sigma_up(moved, float(level)) / 2**WEIGHT_BITS
+    limit = float(delta / units) * (1 - 1e-12)
+    return sigma, gaussian_threshold([max_rows] * max_keys, sigma, limit)
+
+
+@reviewed
+@dataclass(frozen=True, eq=False)
+class CountedKeys(Measurement):
+    """The keys whose noisy counts reach a threshold, with these counts: one noise for both.
+
+    Rows have keys as in `SelectKeys`. A row adds to at most `max_keys` counts, at most `max_rows`
+    to each: its rows under that key (a unit of `skdp.tabular.check_grouped`), or 1.
+
+    Guarantee: the share's level and the session's separate delta together, for a step of the
+    table; key_selection.md, "Counted keys".
+
+    Attributes
+    ----------
+    max_keys : int
+        Keys of a row that count; where it has more, they are chosen uniformly among its keys.
+    max_rows : int
+        1: each key counts rows of the table, which may be units.
+    name : str
+        Of the release.
+    """
+
+    max_keys: int
+    max_rows: int = 1
+    name: str = "counted keys"  # type: ignore[misc]
+
+    def measure(self, table: PrivateTable, meter: Meter, share: Share, name: str) -> KeyCounts:
+        most = getattr(table.rows, "keys_per_row", 0)
+        _check_keyed(table, most, self.max_keys)
+        if not 1 <= self.max_rows <= MAX_KEYS_PER_UNIT or (most is not None and self.max_rows > 1):
+            raise ValueError("max_rows must be 1, or for tables of units at most 2**14")
+        delta = exact_fraction(meter.separate_delta)
+        if not meter.claimed_separate_delta:
+            raise ValueError("private keys need a delta of their own, separate_delta")
+        pure, replace = meter.pure, table.relation == REPLACE_ONE
+        if delta < _SMALLEST_DELTA:  # next to nothing is left of it for one step
+            return KeyCounts([], np.empty(0), pure, math.inf, 1)
+        meter.take_separate_delta(delta, name)
+        fraction, epsilon = meter.take(share, name)
+        scale, threshold = counting_law(
+            self.max_keys,
+            self.max_rows,
+            epsilon if pure else meter.level(fraction),
+            delta,
+            pure=pure,
+            replace=replace,
+        )
+        if self.max_rows == 1:
+            keys, counts = table.rows.key_weights([1] * self.max_keys, table.rows.salt(-2), ())
+        else:
+            keys, counts = table.rows.key_counts(self.max_keys, self.max_rows)
+
+        def choose() -> NDArray:
+            if pure:
+                drawn = _bounded_laplace(scale, threshold - 1, len(keys), meter.entropy)
+            else:
+                drawn = samplers.rounded_gaussian(scale, len(keys), entropy=meter.entropy)
+            return _counted_above(keys, counts, drawn, threshold)
+
+        units = 2 if replace else 1
+        moved: float
+        if pure:
+            norm, moved, what = "L1", self.max_keys * self.max_rows * units, "truncated Laplace"
+        else:
+            norm, what = "L2", "Gaussian"
+            moved = math.sqrt(self.max_keys * units) * self.max_rows * (1 + 2**-50)
+        distance = _distance(1 if pure else 2)
+        passed = meter.release(name, _holder(keys, counts), moved, distance, choose, (1,))
+        what = f"{what}, threshold"
+        meter.record(name, what, norm, moved, float(scale), fraction, delta=float(delta))
+        released = list(passed[0])
+        values = np.array([value for _, value in released], dtype=np.float64)
+        return KeyCounts([key for key, _ in released], values, pure, float(scale), threshold)
+
+
+def _counted_above(keys: list[Any], counts: list[int], drawn: NDArray, threshold: int) -> NDArray:
+    """Return the keys whose noisy counts reach the threshold, with these counts."""
+    noisy = np.array(counts, dtype=object) + drawn.astype(object)
+    pairs = zip(keys, noisy.tolist(), strict=True)
+    return _as_released([(key, int(count)) for key, count in pairs if count >= threshold])
 
 
 def _above(keys: list[Any], totals: list[int], drawn: NDArray, threshold: int) -> NDArray:

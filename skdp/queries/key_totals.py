@@ -220,6 +220,8 @@ class UnitShapes(UnitImage):
 class LeftOut(UnitImage):
     """A unit's (unit, key) pairs and rows that bounding left out.
 
+    Of these keys, or with None of all keys of the table.
+
     Guarantee: with pairs counted in steps of `max_rows`, both numbers lie between 0 and M =
     `max_keys` * `max_rows`, and so does their change.
     """
@@ -227,7 +229,7 @@ class LeftOut(UnitImage):
     what = "left out"
     names = ("keys",)
     shape = (2,)
-    keys: tuple[Any, ...]
+    keys: tuple[Any, ...] | None
     max_keys: int
     max_rows: int
 

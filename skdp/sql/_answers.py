@@ -57,6 +57,9 @@ class Answer:
         For each clipped expression, its bounds.
     left_out_ : dict
         How many rows were left out by bounding contributions, with intervals.
+    unbiased_ : dict
+        For each column that is a count or a sum: the noisy numbers of its rows before they are
+        clipped to their intervals, as in `skdp.aggregation.DPGroupBy`.
     subqueries : list of Answer
         Answers of subqueries that aggregate over units. They were released before the rest, each
         for its part of the price.
@@ -72,6 +75,7 @@ class Answer:
     bounds_: dict[str, tuple[float, float]] = field(default_factory=dict)
     left_out_: dict[str, float] = field(default_factory=dict)
     subqueries: list[Answer] = field(default_factory=list)
+    unbiased_: dict[str, list[float]] = field(default_factory=dict)
 
     @property
     def columns(self) -> list[str]:
@@ -173,6 +177,7 @@ class Answer:
 
 
 _NUMBERS = (int, float, Decimal)
+_PLACE = "skdp_place"
 
 
 @dataclass(eq=False)
@@ -273,8 +278,8 @@ def _database_of(plan: Plan, subqueries: Sequence[Subquery]) -> Any:
     return connection
 
 
-def _selected(plan: Plan) -> str:
-    """Return SQL of an answer over released columns."""
+def _selected(plan: Plan, *further: str) -> str:
+    """Return SQL of an answer over released columns, and of further columns of them."""
     selected = {}
     for output in plan.outputs:
         name = output.name
@@ -287,7 +292,7 @@ def _selected(plan: Plan) -> str:
             value = quoted(f"{output.population}_population_{end}")
             value = f"CASE WHEN FALSE THEN {value} END" if output.given else value
             selected[f"{name}_population_{end}"] = value
-    sql = ", ".join(f"{value} AS {quoted(name)}" for name, value in selected.items())
+    sql = ", ".join([*(f"{value} AS {quoted(name)}" for name, value in selected.items()), *further])
     return f"SELECT {sql} FROM released{plan.tail}"
 
 
@@ -309,12 +314,13 @@ def answer_of(plan: Plan, by: Any, subqueries: Sequence[Subquery] = ()) -> Answe
         ends = by.intervals(name, 1 - 0.05 / parts)
         released |= dict(zip(ends_of(name, parts), ends, strict=True))
     cells = {name: _cells(released[name], name, counts) for name, _ in columns}
-    for name, parts in [*((aggregate.name, 1) for aggregate in plan.aggregates), *plan.levels]:
-        _contain(cells, name, parts)
     if cells[columns[0][0]]:
         listed = ", ".join(f"unnest(?::{kind}[])" for _, kind in columns)
         connection.execute(f"INSERT INTO released SELECT {listed}", list(cells.values()))
-    connection.execute(f"CREATE TEMP TABLE answer AS {_selected(plan)}")
+    # Rows of the answer are found by their place among those that were released.
+    connection.execute(f"CREATE TEMP TABLE placed AS {_selected(plan, f'rowid AS {_PLACE}')}")
+    connection.execute(f"CREATE TEMP TABLE answer AS SELECT * EXCLUDE ({_PLACE}) FROM placed")
+    places = [place for (place,) in connection.execute(f"SELECT {_PLACE} FROM placed").fetchall()]
     return Answer(
         connection.table("answer"),
         plan.text,
@@ -329,7 +335,19 @@ def answer_of(plan: Plan, by: Any, subqueries: Sequence[Subquery] = ()) -> Answe
             if aggregate.name in by.bounds_
         },
         dict(getattr(by, "left_out_", {})),
+        unbiased_=_unbiased(plan, by, places),
     )
+
+
+def _unbiased(plan: Plan, by: Any, places: list[int]) -> dict[str, list[float]]:
+    """Return the noisy numbers of columns that are sums or counts, before clipping."""
+    values = getattr(by, "unbiased_", {})
+    names = {quoted(name): name for name in values}
+    return {
+        output.name: [values[names[output.sql]][place] for place in places]
+        for output in plan.outputs
+        if output.sql in names
+    }
 
 
 def _bounding(plan: Plan, by: Any) -> list[str]:
@@ -369,15 +387,6 @@ def _cells(column: Any, name: str, counts: set[str]) -> list[Any]:
         return [None if end and value != value else value for value in values]
     to = {"low": np.floor, "high": np.ceil}.get(end.partition("_")[0], np.rint)
     return [_fitting(int(to(value))) if math.isfinite(value) else None for value in values]
-
-
-def _contain(cells: dict[str, list[Any]], name: str, parts: int) -> None:
-    """Widen intervals to contain their numbers: those of negative counts are cut at 0."""
-    for place, widest in zip(ends_of(name, parts), (min, max), strict=True):
-        cells[place] = [
-            edge if edge is None or value is None or edge != edge else widest(edge, value)
-            for edge, value in zip(cells[place], cells[name], strict=True)
-        ]
 
 
 def _fitting(value: int) -> int:

@@ -499,9 +499,25 @@ class Contributions:
             key = bucket.key[chosen[counted]]
             np.add.at(totals, key, weight[np.minimum(size[counted], most) - 1])
             seen[key] = True
-        present = np.flatnonzero(seen)
+        return self._sorted(np.flatnonzero(seen), totals)
+
+    def _sorted(self, present: Ints, totals: Ints) -> tuple[list[Any], list[int]]:
+        """Return keys by their numbers, sorted, and their totals."""
         present = present[np.argsort(self.own_keys()[1][present])]
         return [self._names[i] for i in present.tolist()], totals[present].tolist()
+
+    def key_counts(self, max_keys: int, max_rows: int) -> tuple[list[Any], list[int]]:
+        """Return the keys in which units count, sorted, and their numbers of rows.
+
+        A unit counts in its `max_keys` keys of the smallest secret ranks, in each with its rows
+        there, at most `max_rows` of them.
+        """
+        totals = np.zeros(len(self._names), dtype=np.int64)
+        for bucket in self.buckets():
+            chosen, place, _ = self._ranked(bucket, self.salt(-2), None)
+            pairs = chosen[place < max_keys]
+            np.add.at(totals, bucket.key[pairs], np.minimum(bucket.rows[pairs], max_rows))
+        return self._sorted(np.flatnonzero(totals), totals)
 
     def shapes(
         self, keys: Sequence[Any] | None, key_edges: Sequence[int], row_edges: Sequence[int]
@@ -540,14 +556,21 @@ class Contributions:
         return out
 
     def left_out(
-        self, keys: Sequence[Any], max_keys: int, max_rows: int, most_keys: int, most_rows: int
+        self,
+        keys: Sequence[Any] | None,
+        max_keys: int,
+        max_rows: int,
+        most_keys: int,
+        most_rows: int,
     ) -> Ints:
         """Return the number of (unit, key) pairs, and of rows, that bounding left out.
 
         Rows are left out in the pairs that are left out, and in others beyond `max_rows`. A unit
-        adds at most `most_keys` pairs and `most_rows` rows. Rows of other keys do not count.
+        adds at most `most_keys` pairs and `most_rows` rows. Rows of other keys than `keys` do not
+        count; None for all keys of the table, as `key_counts` ranks them.
         """
-        codes, out = self._codes_of(keys), np.zeros(2, dtype=np.int64)
+        codes = None if keys is None else self._codes_of(keys)
+        out = np.zeros(2, dtype=np.int64)
         for bucket in self.buckets():
             chosen, place, size = self._ranked(bucket, self.salt(-2), codes)
             rows, start = bucket.rows[chosen], np.flatnonzero(place == 0)

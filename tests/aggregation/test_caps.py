@@ -24,7 +24,7 @@ def chosen(rng, keys, rows, std, pure, **options):
     asked |= {"max_keys": 1, "max_rows": None} | options
     by_keys = keys + noise(rng, std, len(KEY_EDGES), pure)
     by_rows = rows + noise(rng, std, len(ROW_EDGES), pure)
-    return best_caps(by_keys, by_rows, std, 3, **asked)
+    return best_caps(by_keys, by_rows, std, 3, **asked)[0]
 
 
 def units(edges, **numbers):

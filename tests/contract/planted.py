@@ -44,6 +44,7 @@ SHARED = "test_mechanisms.py::test_comparisons_share_the_threshold_s_noise_and_n
 CLAIM = "test_audit.py::test_the_claim_holds_and_that_of_less_noise_would_not"
 
 ROWS = "tests/sql/test_rows_as_units.py::"
+COUNTED = "tests/queries/test_counted_keys.py::"
 MOVES = f"{ROWS}test_a_row_of_a_table_moves_rows_of_its_own_alone"
 REFUSED = "tests/sql/test_sql_refusals.py::test_refused_with_a_reason_and_nothing_is_charged"
 
@@ -662,5 +663,48 @@ MUTANTS = (
         "class DPUntested(PrivateMixin, BaseEstimator):\n"
         "    def fit(self, X, y=None):\n        return self\n\n\nclass BoxDensity(",
         "test_complete.py::test_every_estimator_has_a_case",
+    ),
+    # --- keys with their counts -------------------------------------------------------------------
+    _m(
+        "counts that select their keys have a threshold without delta", "queries.key_selection",
+        "    each = delta / moved_keys\n    bound",
+        "    each = Fraction(1, 10)\n    bound",
+        f"{COUNTED}test_counts_lose_epsilon_and_delta_and_no_less",
+    ),
+    _m(
+        "counts that select their keys bound the noise for one key", "queries.key_selection",
+        "largest_noise(scale, max_rows, max_keys * units, delta)",
+        "largest_noise(scale, max_rows, units, delta)",
+        f"{COUNTED}test_counts_lose_epsilon_and_delta_and_no_less",
+    ),
+    _m(
+        "counts that select their keys forget the replaced unit's", "queries.key_selection",
+        "largest_noise(scale, max_rows, max_keys * units, delta)",
+        "largest_noise(scale, max_rows, max_keys, delta)",
+        f"{COUNTED}test_counts_lose_epsilon_and_delta_and_no_less",
+    ),
+    _m(
+        "counts that select their keys have half the noise", "queries.key_selection",
+        "scale = Fraction(max_keys * max_rows * units) / exact_fraction(level)",
+        "scale = Fraction(max_keys * max_rows * units) / exact_fraction(level) / 2",
+        f"{COUNTED}test_counts_lose_epsilon_and_delta_and_no_less",
+    ),
+    _m(
+        "Gaussian counts that select their keys are those of one key", "queries.key_selection",
+        "gaussian_threshold([max_rows] * max_keys, sigma, limit)",
+        "gaussian_threshold([max_rows], sigma, limit)",
+        f"{COUNTED}test_the_gaussian_law_is_that_of_the_sensitivity",
+    ),
+    _m(
+        "a unit counts in a key with all its rows", "tabular.contributions",
+        "np.minimum(bucket.rows[pairs], max_rows))",
+        "bucket.rows[pairs])",
+        f"{COUNTED}test_a_unit_moves_what_is_declared_and_no_more",
+    ),
+    _m(
+        "intervals of counts ignore that they were selected", "aggregation._intervals",
+        "tail(counts - c) - tail(threshold - c) > math.log(alpha)",
+        "tail(counts - c) > math.log(alpha)",
+        f"{COUNTED}test_intervals_hold_given_that_a_count_shows",
     ),
 )  # fmt: skip

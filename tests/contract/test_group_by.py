@@ -52,6 +52,7 @@ CONFIGURATIONS = {
     "optimal": {"key_method": "optimal"},
     "gaussian": {"key_method": "gaussian", **CAPS},
     "sips": {},
+    "counted": {"max_keys_per_unit": 2, "max_rows_per_unit": 2},
 }
 
 

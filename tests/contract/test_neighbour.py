@@ -109,6 +109,7 @@ ELSEWHERE = {
     "PublishedRows": "queries/test_samples.py",
     "OfColumn": "test_impute.py",
     "RowsPerUnit": "core/test_units.py",
+    "CountedKeys": "queries/test_counted_keys.py",
     "SelectKeys": "queries/test_key_selection.py",
     "UnitShapes": "queries/test_key_totals.py",
     "UnitSpread": "queries/test_key_totals.py",

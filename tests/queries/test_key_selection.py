@@ -228,10 +228,14 @@ def test_what_is_refused():
     rows = table([[0]])
     with pytest.raises(ValueError, match="delta"):
         select(rows, SelectKeys(1, "laplace"), apart=0.0)
-    with pytest.raises(ValueError, match="Gaussian"):
-        select(rows, SelectKeys(1, "sips"))
     with pytest.raises(ValueError, match="max_keys"):
         select(rows, SelectKeys(0, "laplace"))
+
+
+@each("method", ["gaussian", "sips"])
+def test_in_a_pure_session_keys_are_selected_by_pure_noise(method):
+    found = select(table([[0]] * 300), SelectKeys(1, method), apart=1e-6)
+    assert found == [0]
 
 
 # --- goals --------------------------------------------------------------------------------------

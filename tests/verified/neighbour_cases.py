@@ -29,6 +29,7 @@ from skdp.core.units import Unit
 from skdp.queries import (
     BestOfRuns,
     CellQuantile,
+    CountedKeys,
     KernelMap,
     KernelMean,
     KeyTotals,
@@ -467,6 +468,20 @@ OWN = (
             ("sips", 2),
         )
     ),
+    *(
+        Own(
+            f"counted keys, {max_keys}, {rows}",
+            BASKETS,
+            by_key,
+            [CountedKeys(max_keys, rows)],
+            deltas=(0.0, DELTA),
+            separate_delta=0.1,
+            unit="u",
+            always_added=True,
+            at_the_end=True,
+        )
+        for max_keys, rows in ((1, 1), (2, 1), (1, 2))
+    ),
     Own(
         "totals by key",
         BASKETS,
@@ -478,6 +493,7 @@ OWN = (
             unit_sum(UnitShapes(None, (1, 2, 3), (1, 2, 5))),
             unit_sum(LeftOut(KEYS, 1, 1)),
             unit_sum(LeftOut(KEYS, 2, 1)),
+            unit_sum(LeftOut(None, 1, 1)),
             unit_sum(UnitSpread("v", (-4.0, -1.0, 0.0, 1.0, 4.0))),
         ],
         unit="u",
