@@ -18,6 +18,7 @@ from skdp.aggregation import _plan as plan
 from skdp.aggregation import _results as results
 from skdp.aggregation._intervals import LEVEL
 from skdp.aggregation._plan import Aggregate, terms_of
+from skdp.aggregation._quantiles import choose_quantile
 from skdp.aggregation._results import std_of
 from skdp.base import CallContext, unchanged_on_error
 from skdp.base.context import public_key, unit_of
@@ -197,8 +198,9 @@ class DPGroupBy(BaseEstimator):
         **aggregates
             Name of a column of the result = ``"count"``, ``"distinct_units"``, ``("sum", column)``,
             ``("mean", column)``, ``("variance", column)``, ``("std", column)``,
-            ``("quantile", column, q)``, each optionally followed by bounds ``(low, high)``, or
-            ``("histogram", column, edges)``.
+            ``("median", column)``, ``("quantile", column, q)``, each optionally followed by bounds
+            ``(low, high)``, or ``("histogram", column, edges)``. The column may come first, as in
+            ``("pay", "median")``.
 
         Returns
         -------
@@ -493,8 +495,15 @@ class DPGroupBy(BaseEstimator):
             totals = unit_sum(KeyTotals(keys, tuple(terms), i, *caps))
             name = f"{term.kind} {term.column}".strip()
             releases[repr(term)] = session.answer(totals, shares["term"], name=name)
+        choices: dict[str, list[Release]] = {"": []}
+        for aggregate in aggregates if keys else ():
+            if aggregate.chosen not in choices:
+                choices[aggregate.chosen] = choose_quantile(
+                    session, aggregate, keys, caps, shares["term"]
+                )
         for aggregate in aggregates:
-            columns |= self._columns(session, aggregate, releases, keys, shares)
+            chosen = choices.get(aggregate.chosen, [])
+            columns |= self._columns(session, aggregate, releases, keys, shares, chosen)
         return columns
 
     def _columns(
@@ -504,12 +513,13 @@ class DPGroupBy(BaseEstimator):
         releases: Mapping[str, Release],
         keys: tuple[Any, ...],
         shares: Mapping[str, Fraction],
+        chosen: list[Release],
     ) -> dict[str, list[Any]]:
         """Return an aggregate's columns: values, intervals, and intervals for the population."""
         if not keys:
             return results.no_columns(aggregate)
         terms, pure = terms_of(aggregate), session.pure
-        totals = [releases[repr(term)] for term in terms]
+        totals = [releases[repr(term)] for term in terms] or chosen
         self._noisy[aggregate.name] = aggregate, totals, pure
         columns = self._known(aggregate, results.interval_of(aggregate, totals, pure=pure))
         if aggregate.kind != "mean":
@@ -568,7 +578,7 @@ class DPGroupBy(BaseEstimator):
             "std",
             "quantile",
         }
-        units = all(term.kind == "units" for term in terms)
+        units = {aggregate.kind for aggregate in aggregates} == {"distinct_units"}
         self.max_keys_per_unit_, self.max_rows_per_unit_ = plan.best_caps(
             np.array(shapes[0].value),
             np.array(shapes[1].value),

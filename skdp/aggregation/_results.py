@@ -19,6 +19,7 @@ from skdp.aggregation._intervals import (
     variance_interval,
 )
 from skdp.aggregation._plan import TREE_DEPTH, Aggregate, terms_of
+from skdp.aggregation._quantiles import expected_rows, values_of
 from skdp.confidence.limits import spread_seen
 from skdp.core import Release
 from skdp.planning import Allowance
@@ -190,9 +191,14 @@ def interval_of(
 
     ValueError if intervals of this aggregate are known only at 95% and `level` is another one.
     """
-    kind, term = aggregate.kind, terms_of(aggregate)[-1]
+    kind = aggregate.kind
     if level != LEVEL and (kind not in _AT_ANY_LEVEL or spread is not None):
         raise ValueError(f"{aggregate.name}: intervals of a {kind} are known at 95% alone")
+    if aggregate.chosen:
+        return _with(
+            aggregate.name, *values_of(aggregate, releases, std_of(releases[-1]), pure=pure)
+        )
+    term = terms_of(aggregate)[-1]
     if kind == "mean":
         return _mean(aggregate.name, term, releases, pure=pure, spread=spread, level=level)
     if kind == "quantile":
@@ -260,7 +266,7 @@ def _variance(
 def _quantile(
     aggregate: Aggregate, term: KeyTerm, release: Release, *, pure: bool
 ) -> dict[str, list[Any]]:
-    """Return quantiles, interpolated within their bins."""
+    """Return quantiles of a tree, interpolated within their bins."""
     value, first, last = quantile_bins(
         release.value, std_of(release), term.depth, aggregate.q, pure=pure
     )
@@ -276,6 +282,8 @@ def expected_width(
 ) -> float:
     """Return the approximate half width of an aggregate's interval, from public numbers."""
     max_keys, max_rows = caps
+    if aggregate.chosen:
+        return expected_rows(part, aggregate.q, caps) / rows_per_key
     kind, term = aggregate.kind, terms_of(aggregate)[-1]
     replace = 2.0 if part.pure else math.sqrt(2)
     z = 2.12 if part.pure else Z

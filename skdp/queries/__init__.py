@@ -48,6 +48,7 @@ if TYPE_CHECKING:
         target_moments,
     )
     from skdp.queries.kernel_means import KernelMap, KernelMean, LinearImage, feature_means
+    from skdp.queries.key_quantiles import POINT_BITS, KeyQuantiles, rows_off
     from skdp.queries.key_selection import (
         KEY_METHODS,
         MAX_KEYS_PER_UNIT,
@@ -144,6 +145,7 @@ else:
                 "target_moments"
             ),
             "kernel_means": "KernelMap KernelMean LinearImage feature_means",
+            "key_quantiles": "KeyQuantiles POINT_BITS rows_off",
             "key_selection": (
                 "KEY_METHODS MAX_KEYS_PER_UNIT SelectKeys select_categories select_classes"
             ),
@@ -188,6 +190,7 @@ __all__ = [
     "MAX_ROWS_PER_UNIT",
     "MAX_SMALL_TABLES",
     "MAX_TABLE",
+    "POINT_BITS",
     "QUERY_UNIT",
     "SPREAD_BITS",
     "AboveThreshold",
@@ -208,6 +211,7 @@ __all__ = [
     "Intervals",
     "KernelMap",
     "KernelMean",
+    "KeyQuantiles",
     "KeyTotals",
     "Labelled",
     "Labels",
@@ -291,6 +295,7 @@ __all__ = [
     "recursion",
     "row_counts",
     "rows_beyond",
+    "rows_off",
     "score_mean",
     "select_categories",
     "select_classes",
