@@ -120,8 +120,9 @@ def test_rows_that_count_in_part_have_their_own_quantile():
     u = np.r_[np.arange(n), np.repeat(np.arange(n, n + 280), 9)]
     x = np.r_[np.full(n, 10.0) + np.arange(n) / n, np.full(9 * 280, 90.0)]
     table = {"u": np.append(u, [9999]), "k": [0] * (len(u) + 1), "x": np.append(x, np.nan)}
-    by = DPGroupBy("k", "u", keys=[0], epsilon=50.0, delta=0.0, max_keys_per_unit=1,
-                   max_rows_per_unit=1, budget=PrivacyBudget(100, 0.5, adjacency=A, unit="u"))  # fmt: skip
+    caps = {"max_keys_per_unit": 1, "max_rows_per_unit": 1}
+    budget = PrivacyBudget(100, 0.5, adjacency=A, unit="u")
+    by = DPGroupBy("k", "u", keys=[0], epsilon=50.0, delta=0.0, budget=budget, **caps)
     point, low, high = (v[0] for v in ends(by.agg(m=("x", "median", BOUNDS)).fit(table)))
     assert 10 <= low <= point <= high <= 11
     every = by.set_params(max_rows_per_unit=9).agg(m=("x", "median", BOUNDS)).fit(table)
