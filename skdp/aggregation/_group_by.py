@@ -139,8 +139,9 @@ class DPGroupBy(BaseEstimator):
     that in L1 and sqrt(2) times that in L2 (twice, for sums of values relative to a middle). A key
     that only one unit has is shown with probability at most delta / 2 (delta, if noise is pure).
     Mechanisms: rounded Gaussian noise; discrete Laplace noise if delta = 0 or if few entries may
-    change. Charged: (epsilon, delta), before any noise. Proofs: ``skdp/queries``, key_selection.md
-    and key_totals.md.
+    change; for one or two quantiles of a column, the exponential mechanism for each key. Charged:
+    (epsilon, delta), before any noise. Proofs: ``skdp/queries``, key_selection.md, key_totals.md
+    and key_quantiles.md.
 
     References
     ----------

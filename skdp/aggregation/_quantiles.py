@@ -86,18 +86,19 @@ def choose_quantile(
 
     def ask(part: Fraction, name: str, **beside: int) -> Release:
         query = KeyQuantiles(keys, term, q, *caps, **beside)
-        release: Release = session.answer(query, share * part, name=f"{name} {column}")
+        release: Release = session.answer(query, share * part, name=f"{name} {q:g} {column}")
         return release
 
     # Of rows that are added below, a part q is below the new quantile in rank.
     value = ask(_VALUE, "quantile")
-    low = ask(_END, "below the quantile", below=_rows(below / (1 - q)))
-    high = ask(_END, "above the quantile", above=_rows(above / q))
+    low = ask(_END, "below quantile", below=_rows(below / (1 - q)))
+    high = ask(_END, "above quantile", above=_rows(above / q))
     points, lows, highs = (r.value.astype(np.int64) for r in (value, low, high))
     cuts = _cuts(points, lows, highs)
     between = KeyTerm("between", column, *bounds, cuts=tuple(map(tuple, cuts.tolist())))
     totals = unit_sum(KeyTotals(keys, (between,), 0, *caps))
-    counts = session.answer(totals, share * _COUNTS, name=f"rows around the quantile {column}")
+    name = f"rows around quantile {q:g} {column}"
+    counts = session.answer(totals, share * _COUNTS, name=name)
     return [value, released(cuts.astype(np.float64), np.nan), counts]
 
 

@@ -181,7 +181,7 @@ def test_equal_quantiles_are_one_choice_and_the_share_is_spent_once():
     by = fitted(RANGE["even"](50), keys=5, spec=spec)
     assert list(by.table_["a"]) == list(by.table_["b"])
     names = [release.name for release in by.privacy_.releases]
-    assert names.count("quantile x") == 1
+    assert names.count("quantile 0.5 x") == 1
     assert sum(release.share for release in by.privacy_.releases) <= 1
     with pytest.raises(ValueError, match="at 95% alone"):
         by.intervals("a", 0.9)
