@@ -13,6 +13,7 @@ exponential mechanisms", ICML, section 3 (bounded range).
 
 from __future__ import annotations
 
+import itertools
 import math
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -134,23 +135,28 @@ class KeyQuantiles(Measurement):
             first, starts, points, weights = part
             if first == 0 and starts.size == len(self.keys) + 1:
                 known[read] = [part]  # all keys: other quantiles of these rows need no pass
-            for start, stop in zip(starts[:-1].tolist(), starts[1:].tolist(), strict=True):
-                yield self._with_ends(points[start:stop], weights[start:stop])
+            starts, points, weights = self._with_ends(starts, points, weights)
+            for start, stop in itertools.pairwise(starts.tolist()):
+                yield RankedColumn.of(points[start:stop], weights[start:stop])
 
-    def _with_ends(self, points: NDArray, weights: NDArray) -> RankedColumn:
-        """Return a key's rows with the public ones at both ends."""
+    def _with_ends(
+        self, starts: NDArray, points: NDArray, weights: NDArray
+    ) -> tuple[NDArray, NDArray, NDArray]:
+        """Return the rows of keys with the public ones, at a point of their own or a known one."""
         for beside, end, place in ((self.below, 0, 0), (self.above, 1 << POINT_BITS, -1)):
             if not beside:
                 continue
-            weight = beside << FRACTION_BITS
-            if points.size and points[place] == end:
-                weights = weights.copy()
-                weights[place] += weight
-            else:
-                where = 0 if place == 0 else points.size
-                points = np.insert(points, where, end)
-                weights = np.insert(weights, where, weight)
-        return RankedColumn.of(points, weights)
+            where = starts[:-1] if place == 0 else starts[1:]
+            known = np.where(place == 0, where, where - 1)[starts[1:] > starts[:-1]]
+            known = known[points[known] == end]
+            fresh = np.full(where.size, beside << FRACTION_BITS)
+            weights = weights.copy()
+            weights[known] += beside << FRACTION_BITS
+            # A point without weight beside an equal one with weight changes no rank.
+            fresh[np.searchsorted(starts, known, side="right") - 1] = 0
+            points, weights = np.insert(points, where, end), np.insert(weights, where, fresh)
+            starts = starts + np.arange(starts.size)
+        return starts, points, weights
 
     def measure(self, table: PrivateTable, meter: Meter, share: Share, name: str) -> Release:
         fraction, epsilon = meter.take(share, name)
