@@ -368,6 +368,15 @@ def _exact_sums(values: Ints, to: Ints, n: int) -> NDArray:
     return high.astype(object) * 2**32 + low
 
 
+def _merged(parts: list[tuple[Ints, Ints]]) -> tuple[Ints, Ints]:
+    """Return the distinct codes of all parts, ascending, and the sums of their weights."""
+    code, weight = (np.concatenate(columns) for columns in zip(*parts, strict=True))
+    order = np.argsort(code, kind="stable")  # of a sorted part and others: quick
+    code = code[order]
+    start = _starts(code)
+    return code[start], np.add.reduceat(weight[order], start) if start.size else weight
+
+
 class Contributions:
     """The contributions of the units of a table, by key; a session reads it as `skdp.tabular.Rows`.
 
@@ -648,19 +657,19 @@ class Contributions:
         for first in range(0, len(keys), together):
             last = min(first + together, len(keys))
             code, weight = np.zeros(0, dtype=np.int64), np.zeros(0, dtype=np.int64)
+            waiting: list[tuple[Ints, Ints]] = []
             for bucket in self.buckets():
                 chosen, place, _ = self._ranked(bucket, self.salt(-2), codes)
                 key = codes[bucket.key[chosen]]
                 chosen = chosen[(place < max_keys) & (key >= first) & (key < last)]
                 pair, point, own = bucket.points(term, max_rows, chosen)
                 key = codes[bucket.key[pair]] - first
-                code = np.append(code, (key << (POINT_BITS + 1)) | point)
-                weight = np.append(weight, own)
-                order = np.argsort(code, kind="stable")
-                code = code[order]
-                start = _starts(code)
-                weight = np.add.reduceat(weight[order], start) if start.size else weight
-                code = code[start]
+                waiting.append(((key << (POINT_BITS + 1)) | point, own))
+                # Merging costs as much as what has been merged.
+                if sum(part.size for part, _ in waiting) >= max(code.size, _BLOCK):
+                    code, weight = _merged([(code, weight), *waiting])
+                    waiting.clear()
+            code, weight = _merged([(code, weight), *waiting])
             ends = np.arange(last - first + 1) << (POINT_BITS + 1)
             starts = np.searchsorted(code, ends)
             yield first, starts, code & ((2 << POINT_BITS) - 1), weight

@@ -101,6 +101,8 @@ def test_relations_and_keys_a_few_at_a_time_have_the_same_points(monkeypatch):
     expected = found_points(opened(frame(rows)), 5)
     relation = opened(duckdb.from_arrow(pa.Table.from_pandas(frame(rows))))
     assert found_points(relation, 5) == expected
+    monkeypatch.setattr(contributions, "_BLOCK", 16)  # many parts of the rows, merged one by one
+    assert found_points(opened(frame(rows)), 5) == expected
     monkeypatch.setattr(contributions, "_GATHERED", 150)
     parts = list(opened(frame(rows)).points_by_key(KEYS, POINTS, 9, 5))
     assert [part[0] for part in parts] == [0, 1, 2]
