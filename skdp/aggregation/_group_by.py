@@ -133,15 +133,16 @@ class DPGroupBy(BaseEstimator):
 
     Notes
     -----
-    **Privacy.** Released: the keys, two histograms of units, and sums by key. Sensitivities follow
-    from the bounds on the contribution of a unit. For counts of rows, if a unit is added or
-    removed: max_keys max_rows in L1 and sqrt(max_keys) max_rows in L2; if a unit is replaced: twice
-    that in L1 and sqrt(2) times that in L2 (twice, for sums of values relative to a middle). A key
+    **Privacy.** Released: the keys, two histograms of units, and sums by key; of one or two
+    quantiles of a column, a choice for each key by the exponential mechanism (key_quantiles.md in
+    ``skdp/queries``). Sensitivities follow from the bounds on the contribution of a unit. For
+    counts of rows, if a unit is added or removed: max_keys max_rows in L1 and sqrt(max_keys)
+    max_rows in L2; if a unit is replaced: twice that in L1 and sqrt(2) times that in L2 (twice,
+    for sums of values relative to a middle). A key
     that only one unit has is shown with probability at most delta / 2 (delta, if noise is pure).
     Mechanisms: rounded Gaussian noise; discrete Laplace noise if delta = 0 or if few entries may
-    change; for one or two quantiles of a column, the exponential mechanism for each key. Charged:
-    (epsilon, delta), before any noise. Proofs: ``skdp/queries``, key_selection.md, key_totals.md
-    and key_quantiles.md.
+    change. Charged: (epsilon, delta), before any noise. Proofs: ``skdp/queries``, key_selection.md
+    and key_totals.md.
 
     References
     ----------
@@ -496,15 +497,8 @@ class DPGroupBy(BaseEstimator):
             totals = unit_sum(KeyTotals(keys, tuple(terms), i, *caps))
             name = f"{term.kind} {term.column}".strip()
             releases[repr(term)] = session.answer(totals, shares["term"], name=name)
-        choices: dict[str, list[Release]] = {"": []}
-        for aggregate in aggregates if keys else ():
-            if aggregate.chosen not in choices:
-                choices[aggregate.chosen] = choose_quantile(
-                    session, aggregate, keys, caps, shares["term"]
-                )
         for aggregate in aggregates:
-            chosen = choices.get(aggregate.chosen, [])
-            columns |= self._columns(session, aggregate, releases, keys, shares, chosen)
+            columns |= self._columns(session, aggregate, releases, keys, shares)
         return columns
 
     def _columns(
@@ -514,13 +508,14 @@ class DPGroupBy(BaseEstimator):
         releases: Mapping[str, Release],
         keys: tuple[Any, ...],
         shares: Mapping[str, Fraction],
-        chosen: list[Release],
     ) -> dict[str, list[Any]]:
         """Return an aggregate's columns: values, intervals, and intervals for the population."""
         if not keys:
             return results.no_columns(aggregate)
         terms, pure = terms_of(aggregate), session.pure
-        totals = [releases[repr(term)] for term in terms] or chosen
+        totals = [releases[repr(term)] for term in terms]
+        if aggregate.chosen:
+            totals = self._choice(session, aggregate, keys, shares)
         self._noisy[aggregate.name] = aggregate, totals, pure
         columns = self._known(aggregate, results.interval_of(aggregate, totals, pure=pure))
         if aggregate.kind != "mean":
@@ -531,6 +526,20 @@ class DPGroupBy(BaseEstimator):
         spread = session.answer(query, shares["spread"], name=f"spread {aggregate.column}")
         population = results.interval_of(aggregate, totals, pure=pure, spread=spread)
         return columns | self._known(aggregate, population)
+
+    def _choice(
+        self,
+        session: Session,
+        aggregate: Aggregate,
+        keys: tuple[Any, ...],
+        shares: Mapping[str, Fraction],
+    ) -> list[Release]:
+        """Return the releases of a chosen quantile, which equal aggregates have in common."""
+        for other, releases, _ in self._noisy.values():
+            if other.chosen == aggregate.chosen:
+                return list(releases)
+        caps = self.max_keys_per_unit_, self.max_rows_per_unit_
+        return choose_quantile(session, aggregate, keys, caps, shares["term"])
 
     def _bounded(
         self, session: Session, aggregates: list[Aggregate], shares: Mapping[str, Fraction]

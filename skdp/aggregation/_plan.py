@@ -5,7 +5,6 @@ from __future__ import annotations
 import itertools
 import math
 import numbers
-from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
@@ -96,8 +95,8 @@ def check_aggregates(aggregates: Mapping[str, Any], bounds: Any) -> list[Aggrega
         )
     stated = {} if isinstance(bounds, str) and bounds == "private" else stated_bounds(bounds)
     stated_ones = [_aggregate(name, spec, stated) for name, spec in aggregates.items()]
-    chosen = {a.chosen: (a.column, a.bounds) for a in stated_ones if a.chosen}
-    many = {of for of, n in Counter(chosen.values()).items() if n > _CHOSEN}
+    columns = list({a.chosen: (a.column, a.bounds) for a in stated_ones if a.chosen}.values())
+    many = {column for column in columns if columns.count(column) > _CHOSEN}
     return [
         replace(a, of_tree=True) if a.chosen and (a.column, a.bounds) in many else a
         for a in stated_ones

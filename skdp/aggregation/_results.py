@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from skdp.aggregation import _quantiles as quantiles
 from skdp.aggregation._intervals import (
     LEVEL,
     Z,
@@ -19,7 +20,6 @@ from skdp.aggregation._intervals import (
     variance_interval,
 )
 from skdp.aggregation._plan import TREE_DEPTH, Aggregate, terms_of
-from skdp.aggregation._quantiles import expected_rows, values_of
 from skdp.confidence.limits import spread_seen
 from skdp.core import Release
 from skdp.planning import Allowance
@@ -196,7 +196,8 @@ def interval_of(
         raise ValueError(f"{aggregate.name}: intervals of a {kind} are known at 95% alone")
     if aggregate.chosen:
         return _with(
-            aggregate.name, *values_of(aggregate, releases, std_of(releases[-1]), pure=pure)
+            aggregate.name,
+            *quantiles.values_of(aggregate, releases, std_of(releases[-1]), pure=pure),
         )
     term = terms_of(aggregate)[-1]
     if kind == "mean":
@@ -283,7 +284,7 @@ def expected_width(
     """Return the approximate half width of an aggregate's interval, from public numbers."""
     max_keys, max_rows = caps
     if aggregate.chosen:
-        return expected_rows(part, aggregate.q, caps) / rows_per_key
+        return quantiles.expected_rows(part, aggregate.q, caps) / rows_per_key
     kind, term = aggregate.kind, terms_of(aggregate)[-1]
     replace = 2.0 if part.pure else math.sqrt(2)
     z = 2.12 if part.pure else Z
