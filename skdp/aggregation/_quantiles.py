@@ -26,13 +26,14 @@ from skdp.tabular import KeyTerm
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
 
-# The chosen quantile is an end of all edges below it, and of all above: only on one side of it can
-# an edge be beyond the true quantile. So each end may fail in 5%: two-sided limits of 90%.
+# The true quantile is on one side of the chosen one, or equal to it. Edges on the other side are on
+# their side of the true one, too. So only one end of an interval can fail, and it may in 5%: these
+# are two-sided limits of 90%.
 _LEVEL = 0.90
 # Of the share of a quantile: for the quantile itself, for each of the other two points, and for the
-# counts. Edges lie at these multiples of the distance to the points. Where 55% are for the
-# quantile, intervals of evenly spread rows are about the shortest then (simulated): with edges at
-# the points alone they are twice as long.
+# counts. Edges lie at these multiples of the distance to the points. These numbers make intervals
+# of evenly spread rows about the shortest, in a simulation: with edges at the points alone they are
+# twice as long.
 _VALUE, _END, _COUNTS = Fraction(55, 100), Fraction(8, 100), Fraction(29, 100)
 _EDGES = (2.5, 1.0, 0.4)
 _MARGIN = 2.3  # deviations by which a point lies beyond the limit of the counts' noise
@@ -103,7 +104,7 @@ def choose_quantile(
 
 
 def _rows(rows: float) -> int:
-    return min(max(math.ceil(rows), 1), _MOST)
+    return math.ceil(min(max(rows, 1.0), _MOST))
 
 
 def _cuts(points: Ints, lows: Ints, highs: Ints) -> Ints:

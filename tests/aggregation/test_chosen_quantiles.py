@@ -138,6 +138,17 @@ def test_ends_are_the_bounds_where_nothing_is_known():
     assert (high == 100).all() and (low > 99.99).all() and (point == 100).all()
 
 
+@each("delta", [0.0, 1e-5])
+@each("epsilon", [1e-4, 1e-6])
+def test_next_to_no_allowance_is_no_error(epsilon, delta):
+    for q in (0.5, 0.999):
+        point, low, high = ends(
+            fitted(np.array([50.0] * 9), q, epsilon=epsilon, delta=delta, keys=3)
+        )
+        assert ((low >= 0) & (low <= point) & (point <= high) & (high <= 100)).all()
+    assert _quantiles._rows(np.inf) == _quantiles._MOST
+
+
 def test_edges_ascend_and_stay_between_the_bounds():
     top = 1 << _quantiles.POINT_BITS
     points = np.array([0, top, 500, 7, 500])
