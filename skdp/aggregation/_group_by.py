@@ -28,6 +28,7 @@ from skdp.aggregation._noise import (
     counting_term,
 )
 from skdp.aggregation._plan import Aggregate, terms_of
+from skdp.aggregation._quantiles import choose_quantile
 from skdp.aggregation._results import std_of
 from skdp.base import CallContext, unchanged_on_error
 from skdp.base.context import public_key, unit_of
@@ -153,10 +154,12 @@ class DPGroupBy(BaseEstimator):
 
     Notes
     -----
-    **Privacy.** Released: the keys, two histograms of units, and sums by key. Sensitivities follow
-    from the bounds on the contribution of a unit. For counts of rows, if a unit is added or
-    removed: max_keys max_rows in L1 and sqrt(max_keys) max_rows in L2; if a unit is replaced: twice
-    that in L1 and sqrt(2) times that in L2 (twice, for sums of values relative to a middle). A key
+    **Privacy.** Released: the keys, two histograms of units, and sums by key; of one or two
+    quantiles of a column, a choice for each key by the exponential mechanism (key_quantiles.md in
+    ``skdp/queries``). Sensitivities follow from the bounds on the contribution of a unit. For
+    counts of rows, if a unit is added or removed: max_keys max_rows in L1 and sqrt(max_keys)
+    max_rows in L2; if a unit is replaced: twice that in L1 and sqrt(2) times that in L2 (twice,
+    for sums of values relative to a middle). A key
     that only one unit has is shown with probability at most delta / 2 (delta, if noise is pure).
     Mechanisms: rounded Gaussian noise; discrete Laplace noise if delta = 0, or where it is less
     (shorter intervals of stated keys, smaller counts that show of private keys) and the budget's
@@ -221,8 +224,9 @@ class DPGroupBy(BaseEstimator):
         **aggregates
             Name of a column of the result = ``"count"``, ``"distinct_units"``, ``("sum", column)``,
             ``("mean", column)``, ``("variance", column)``, ``("std", column)``,
-            ``("quantile", column, q)``, each optionally followed by bounds ``(low, high)``, or
-            ``("histogram", column, edges)``.
+            ``("median", column)``, ``("quantile", column, q)``, each optionally followed by bounds
+            ``(low, high)``, or ``("histogram", column, edges)``. The column may come first, as in
+            ``("pay", "median")``.
 
         Returns
         -------
@@ -661,6 +665,8 @@ class DPGroupBy(BaseEstimator):
             return results.no_columns(aggregate)
         terms, pure = terms_of(aggregate), session.pure
         totals = [releases[repr(term)] for term in terms]
+        if aggregate.chosen:
+            totals = self._choice(session, aggregate, keys, shares)
         self._noisy[aggregate.name] = aggregate, totals, pure
         law = self._law(aggregate)
         found = results.interval_of(aggregate, totals, pure=pure, law=law)
@@ -674,6 +680,20 @@ class DPGroupBy(BaseEstimator):
         spread = session.answer(query, shares["spread"], name=f"spread {aggregate.column}")
         population = results.interval_of(aggregate, totals, pure=pure, spread=spread)
         return columns | self._known(aggregate, population)
+
+    def _choice(
+        self,
+        session: Session,
+        aggregate: Aggregate,
+        keys: tuple[Any, ...],
+        shares: Mapping[str, Fraction],
+    ) -> list[Release]:
+        """Return the releases of a chosen quantile, which equal aggregates have in common."""
+        for other, releases, _ in self._noisy.values():
+            if other.chosen == aggregate.chosen:
+                return list(releases)
+        caps = self.max_keys_per_unit_, self.max_rows_per_unit_
+        return choose_quantile(session, aggregate, keys, caps, shares["term"])
 
     def _bounded(
         self, session: Session, aggregates: list[Aggregate], shares: Mapping[str, Fraction]

@@ -21,6 +21,8 @@ from skdp.tabular import KeyTerm, identity, read_cell
 Floats = NDArray[np.float64]
 
 TREE_DEPTH = 7
+# Quantiles of one column: each of so many is chosen by itself, more come from one tree of counts.
+_CHOSEN = 2
 _FIRST = (1, 2, 3, 4, 5, 6, 8, 10, 12, 16, 20, 24, 32, 40, 48, 64, 96, 128, 192, 256)
 KEY_EDGES = (*_FIRST, 512, 1024, 4096)
 ROW_EDGES = (*_FIRST, 512, 1024, 4096, MAX_ROWS_PER_UNIT)
@@ -61,6 +63,13 @@ class Aggregate:
     bounds: tuple[float, float] | None = None
     q: float = 0.5
     edges: tuple[float, ...] = ()
+    of_tree: bool = False  # a quantile that is computed from a tree of counts, not chosen
+
+    @property
+    def chosen(self) -> str:
+        """What is chosen: equal texts are one choice; empty if it is no chosen quantile."""
+        is_chosen = self.kind == "quantile" and not self.of_tree
+        return repr((self.column, self.bounds, self.q)) if is_chosen else ""
 
 
 def _pair(value: Any, name: str, column: str) -> tuple[float, float]:
@@ -89,7 +98,13 @@ def check_aggregates(aggregates: Mapping[str, Any], bounds: Any) -> list[Aggrega
             f"{{'visits': 'count'}}, got {type(aggregates).__name__}"
         )
     stated = {} if isinstance(bounds, str) and bounds == "private" else stated_bounds(bounds)
-    return [_aggregate(name, spec, stated) for name, spec in aggregates.items()]
+    stated_ones = [_aggregate(name, spec, stated) for name, spec in aggregates.items()]
+    columns = list({a.chosen: (a.column, a.bounds) for a in stated_ones if a.chosen}.values())
+    many = {column for column in columns if columns.count(column) > _CHOSEN}
+    return [
+        replace(a, of_tree=True) if a.chosen and (a.column, a.bounds) in many else a
+        for a in stated_ones
+    ]
 
 
 def check_bounds_used(aggregates: list[Aggregate], bounds: Any) -> None:
@@ -113,12 +128,17 @@ def stated_bounds(bounds: Any) -> dict[str, tuple[float, float]]:
 
 def _aggregate(name: str, spec: Any, stated: Mapping[str, tuple[float, float]]) -> Aggregate:
     parts = [spec] if isinstance(spec, str) else spec
+    if isinstance(parts, Sequence) and len(parts) > 1:
+        kind, column, *rest = parts
+        if kind not in (*KINDS, "median") and column in (*WITH_VALUES, "median"):  # as in pandas
+            kind, column = column, kind
+        parts = ("quantile", column, 0.5, *rest) if kind == "median" else (kind, column, *rest)
     if not isinstance(parts, Sequence) or not parts or parts[0] not in KINDS:
         values = ", ".join(map(repr, WITH_VALUES))
         raise ValueError(
             f"{name}: an aggregate must be one of 'count' and 'distinct_units', or a tuple of one "
-            f"of {values} and its column: ('mean', 'amount'), say, or ('quantile', 'amount', 0.5) "
-            f"for the median; got {spec!r:.80}"
+            f"of 'median', {values} and its column: ('mean', 'amount'), say, or ('quantile', "
+            f"'amount', 0.9); got {spec!r:.80}"
         )
     kind, *rest = parts
     if kind not in WITH_VALUES:
@@ -160,8 +180,10 @@ def _edges(name: str, column: str, rest: Sequence[Any]) -> tuple[float, ...]:
 
 
 def terms_of(aggregate: Aggregate) -> list[KeyTerm]:
-    """Return the sums by key from which an aggregate with bounds is computed."""
+    """Return the sums by key from which an aggregate with bounds is computed; chosen ones: none."""
     kind, column = aggregate.kind, aggregate.column
+    if aggregate.chosen:
+        return []
     if kind in ("count", "distinct_units"):
         return [KeyTerm("rows" if kind == "count" else "units")]
     if kind == "histogram":
@@ -457,6 +479,7 @@ def shares_of(
     # NaN: learned bounds may differ from all stated ones, so their terms are terms of their own.
     bounded = with_bounds(aggregates, dict.fromkeys(learned, (0.0, math.nan)))
     terms = distinct_terms(term for aggregate in bounded for term in terms_of(aggregate))
+    n_terms = len(terms) + len({aggregate.chosen for aggregate in bounded} - {""})
     spreads = sum(aggregate.kind == "mean" for aggregate in aggregates)
     weights = {
         "learned": _LEARNED * len(learned),
@@ -470,7 +493,7 @@ def shares_of(
     if learned:
         shares["learned"] /= len(learned)
     if aggregates:
-        shares["term"] = shares["terms"] / (2 * len(terms) + spreads) * 2
+        shares["term"] = shares["terms"] / (2 * n_terms + spreads) * 2
         shares["spread"] = shares["term"] / 2
         shares["counted"] = shares["keys"] + shares["shapes of keys"] + shares["term"]
     return shares

@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from skdp.aggregation import _quantiles as quantiles
 from skdp.aggregation._intervals import (
     LEVEL,
     Z,
@@ -198,9 +199,15 @@ def interval_of(
     `law` is that of a count which has selected the keys. Numbers are clipped to their intervals.
     ValueError if intervals of this aggregate are known only at 95% and `level` is another one.
     """
-    kind, term = aggregate.kind, terms_of(aggregate)[-1]
+    kind = aggregate.kind
     if level != LEVEL and (kind not in _AT_ANY_LEVEL or spread is not None):
         raise ValueError(f"{aggregate.name}: intervals of a {kind} are known at 95% alone")
+    if aggregate.chosen:
+        return _with(
+            aggregate.name,
+            *quantiles.values_of(aggregate, releases, std_of(releases[-1]), pure=pure),
+        )
+    term = terms_of(aggregate)[-1]
     if kind == "mean":
         return _mean(aggregate.name, term, releases, pure=pure, spread=spread, level=level)
     if kind == "quantile":
@@ -294,7 +301,7 @@ def _variance(
 def _quantile(
     aggregate: Aggregate, term: KeyTerm, release: Release, *, pure: bool
 ) -> dict[str, list[Any]]:
-    """Return quantiles, interpolated within their bins."""
+    """Return quantiles of a tree, interpolated within their bins."""
     value, first, last = quantile_bins(
         release.value, std_of(release), term.depth, aggregate.q, pure=pure
     )
@@ -310,6 +317,8 @@ def expected_width(
 ) -> float:
     """Return the approximate half width of an aggregate's interval, from public numbers."""
     max_keys, max_rows = caps
+    if aggregate.chosen:
+        return quantiles.expected_rows(part, aggregate.q, caps) / rows_per_key
     kind, term = aggregate.kind, terms_of(aggregate)[-1]
     replace = 2.0 if part.pure else math.sqrt(2)
     z = 2.12 if part.pure else Z

@@ -48,6 +48,7 @@ if TYPE_CHECKING:
         target_moments,
     )
     from skdp.queries.kernel_means import KernelMap, KernelMean, LinearImage, feature_means
+    from skdp.queries.key_quantiles import POINT_BITS, KeyQuantiles, rows_off
     from skdp.queries.key_selection import (
         KEY_METHODS,
         MAX_KEYS_PER_UNIT,
@@ -148,6 +149,7 @@ else:
                 "target_moments"
             ),
             "kernel_means": "KernelMap KernelMean LinearImage feature_means",
+            "key_quantiles": "KeyQuantiles POINT_BITS rows_off",
             "key_selection": (
                 "CountedKeys KEY_METHODS KeyCounts MAX_KEYS_PER_UNIT SelectKeys counting_law "
                 "least_shown select_categories select_classes"
@@ -193,6 +195,7 @@ __all__ = [
     "MAX_ROWS_PER_UNIT",
     "MAX_SMALL_TABLES",
     "MAX_TABLE",
+    "POINT_BITS",
     "QUERY_UNIT",
     "SPREAD_BITS",
     "AboveThreshold",
@@ -215,6 +218,7 @@ __all__ = [
     "KernelMap",
     "KernelMean",
     "KeyCounts",
+    "KeyQuantiles",
     "KeyTotals",
     "Labelled",
     "Labels",
@@ -300,6 +304,7 @@ __all__ = [
     "recursion",
     "row_counts",
     "rows_beyond",
+    "rows_off",
     "score_mean",
     "select_categories",
     "select_classes",

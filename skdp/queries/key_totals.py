@@ -54,7 +54,7 @@ def term_bound(term: KeyTerm, max_rows: int) -> tuple[int, int, int]:
     l1, levels = 1, 1
     if term.kind in ("rows", "filled"):
         l1 = max_rows
-    elif term.kind in ("bins", "leaves"):
+    elif term.kind in ("bins", "leaves", "between"):
         l1 = max_rows << FRACTION_BITS
         # A value is in one node of each level below the root.
         levels = term.depth if term.kind == "leaves" else 1
@@ -129,6 +129,10 @@ class KeyTotals(UnitImage):
             raise ValueError("max_keys and max_rows must be at least 1, max_rows at most 2**14")
         if not all(math.isfinite(end) for term in self.terms for end in (term.low, term.high)):
             raise ValueError("bounds of terms must be finite")
+        if self._term.kind == "points":
+            raise ValueError("points are no sum: ask KeyQuantiles")
+        if self._term.kind == "between" and len(self._term.cuts) != len(self.keys):
+            raise ValueError("cuts must be those of each key")
 
     @property
     def _term(self) -> KeyTerm:
@@ -145,7 +149,7 @@ class KeyTotals(UnitImage):
         term = self._term
         if term.kind == "sum":
             return term.grid
-        if term.kind in ("bins", "leaves"):
+        if term.kind in ("bins", "leaves", "between"):
             return 2.0**-FRACTION_BITS
         about, square = (2.0 ** (CENTER_BITS - VALUE_BITS)) ** 2, 2.0**-VALUE_BITS
         return {"about": about, "square": square}.get(term.kind, 1.0)

@@ -15,7 +15,7 @@ The queries state how much these integers change with a unit: `skdp.queries.key_
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from operator import is_
 from typing import Any, NoReturn
@@ -34,7 +34,9 @@ from skdp.tabular.columns import ColumnType, Ints, stated_value
 
 VALUE_BITS = 30  # of a clipped value as an integer
 FRACTION_BITS = 10  # of a row of a histogram, which a unit with more rows counts in part
-KINDS = ("rows", "units", "filled", "sum", "square", "bins", "leaves", "about")
+POINT_BITS = 20  # 2**20 + 1 points between the bounds are candidates for a quantile
+KINDS = ("rows", "units", "filled", "sum", "square", "bins", "leaves", "between", "points", "about")
+_GATHERED = 2**24  # rows or points of keys that are held at once
 CENTER_BITS = 15  # of a unit's sum about a centre, rounded off before it is squared
 
 
@@ -45,10 +47,12 @@ class KeyTerm:
 
     Attributes
     ----------
-    kind : {"rows", "units", "filled", "sum", "square", "bins", "leaves", "about"}
-        ``"filled"`` counts rows with a value; ``"bins"`` counts values in each bin of `edges`, and
-        ``"leaves"`` in 2**depth equal bins; ``"about"`` adds the square of a unit's sum relative to
-        the key's centre.
+    kind : str
+        One of `KINDS`. ``"filled"`` counts rows with a value; ``"bins"`` counts values in each bin
+        of `edges`, ``"leaves"`` in 2**depth equal bins, and ``"between"`` between the key's
+        `cuts`; ``"about"`` adds the square of a unit's sum relative to the key's centre.
+        ``"points"`` is no sum: values at the nearest of 2**POINT_BITS + 1 points, see
+        `Contributions.points_by_key`.
     column : str
     low, high : float
         Values are clipped to these bounds.
@@ -59,6 +63,9 @@ class KeyTerm:
     depth : int
     centers : tuple of int
         For ``"about"``: a centre for each key, in steps from the middle.
+    cuts : tuple of tuple of int
+        For ``"between"``: for each key ascending points, as many for each key. A value at a cut is
+        above it.
     """
 
     kind: str
@@ -69,6 +76,7 @@ class KeyTerm:
     edges: tuple[float, ...] = ()
     depth: int = 0
     centers: tuple[int, ...] = ()
+    cuts: tuple[tuple[int, ...], ...] = ()
 
     def __post_init__(self) -> None:
         # The bounds of `queries/key_totals.py` hold for these values alone.
@@ -81,6 +89,8 @@ class KeyTerm:
             raise ValueError("zero is for sums alone")
         if self.depth < 0 or any(abs(center) > self.offset for center in self.centers):
             raise ValueError("depth must be at least 0, and centers within the bounds")
+        if len(set(map(len, self.cuts))) > 1 or any(list(own) != sorted(own) for own in self.cuts):
+            raise ValueError("cuts must ascend, as many of them for each key")
 
     @property
     def base(self) -> float:
@@ -106,6 +116,8 @@ class KeyTerm:
 
 def term_width(term: KeyTerm) -> int:
     """Return the number of integers of a term for one key."""
+    if term.kind == "between":
+        return 1 + len(term.cuts[0] if term.cuts else ())
     return {"bins": len(term.edges) - 1, "leaves": 2**term.depth}.get(term.kind, 1)
 
 
@@ -132,6 +144,12 @@ def steps_of(values: NDArray[np.float64], term: KeyTerm) -> Ints:
         clipped = np.minimum(np.maximum(values, term.low), term.high)
         steps = np.floor((clipped - term.base) * (1.0 / term.grid) + 0.5)
     return np.clip(steps, 0, term.top).astype(np.int64)
+
+
+def points_of(values: NDArray[np.float64], term: KeyTerm) -> Ints:
+    """Return the number of the point that is nearest to each clipped value."""
+    shift = VALUE_BITS - POINT_BITS
+    return (steps_of(values, term) + (1 << (shift - 1))) >> shift
 
 
 # --- buckets and sums ----------------------------------------------------------------------------
@@ -273,21 +291,52 @@ class Bucket:
         center = np.array(term.centers, dtype=np.int64)[np.maximum(codes[self.key], 0)]
         return ((total - center * counted) >> CENTER_BITS) ** 2
 
-    def cells(self, term: KeyTerm, max_rows: int, pairs: Ints) -> tuple[Ints, Ints, Ints]:
-        """Return the values of some pairs: their pairs, their bins, and their counts.
-
-        In a pair with at most `max_rows` values each value counts in full. In other pairs the
-        values of a bin are counted together.
-        """
-        width = term_width(term)
-        # Only rows of these pairs are binned: the others may be most of a bucket.
-        values, filled, rows = self._column(term.column)
+    def _values(self, column: str, pairs: Ints) -> tuple[Ints, NDArray[np.float64], Ints]:
+        """Return the pairs and values of the rows of some pairs, and how many each pair has."""
+        # Only rows of these pairs are read: the others may be most of a bucket.
+        values, filled, rows = self._column(column)
         chosen = np.zeros(self.start.size, dtype=bool)
         chosen[pairs] = True
         seen = np.flatnonzero(filled & np.repeat(chosen, self.rows))
-        pair, values = np.repeat(np.arange(self.start.size), self.rows)[seen], values[seen]
+        return np.repeat(np.arange(self.start.size), self.rows)[seen], values[seen], rows
+
+    def points(self, term: KeyTerm, max_rows: int, pairs: Ints) -> tuple[Ints, Ints, Ints]:
+        """Return the values of some pairs: their pairs, their points, and their weights.
+
+        The i-th value of m in a pair, in ascending order, weighs what `bounded` makes of i more
+        than of i - 1: all together weigh min(m, max_rows) in steps of 2**-FRACTION_BITS.
+        """
+        pair, values, rows = self._values(term.column, pairs)
+        point = points_of(values, term)
+        weight = np.full(pair.size, 1 << FRACTION_BITS)
+        many = np.flatnonzero(rows[pair] > max_rows)
+        if many.size:
+            many = many[np.lexsort((point[many], pair[many]))]
+            first = _starts(pair[many])
+            of_pair = np.diff(first, append=many.size)
+            place = np.arange(many.size) - np.repeat(first, of_pair)
+            m = np.repeat(of_pair, of_pair)
+            below, up_to = (bounded(i << FRACTION_BITS, m, max_rows) for i in (place, place + 1))
+            weight[many] = up_to - below
+        return pair, point, weight
+
+    def cells(
+        self, term: KeyTerm, max_rows: int, pairs: Ints, codes: Ints
+    ) -> tuple[Ints, Ints, Ints]:
+        """Return the values of some pairs: their pairs, their bins, and their counts.
+
+        In a pair with at most `max_rows` values each value counts in full. In other pairs the
+        values of a bin are counted together. `codes` are places of keys.
+        """
+        width = term_width(term)
+        pair, values, rows = self._values(term.column, pairs)
         if term.kind == "bins":
             place = place_of(values, term)
+        elif term.kind == "between":
+            point, key = points_of(values, term), codes[self.key[pair]]
+            place = np.zeros(pair.size, dtype=np.int64)
+            for cut in np.array(term.cuts, dtype=np.int64).T:
+                place += cut[key] <= point
         else:
             place = np.minimum(steps_of(values, term) >> (VALUE_BITS - term.depth), width - 1)
         full = rows[pair] <= max_rows
@@ -317,6 +366,15 @@ def _exact_sums(values: Ints, to: Ints, n: int) -> NDArray:
     if np.abs(high).max(initial=0) < _SMALL and values.size < _SMALL:
         return (high << 32) + low
     return high.astype(object) * 2**32 + low
+
+
+def _merged(parts: list[tuple[Ints, Ints]]) -> tuple[Ints, Ints]:
+    """Return the distinct codes of all parts, ascending, and the sums of their weights."""
+    code, weight = (np.concatenate(columns) for columns in zip(*parts, strict=True))
+    order = np.argsort(code, kind="stable")  # of a sorted part and others: quick
+    code = code[order]
+    start = _starts(code)
+    return code[start], np.add.reduceat(weight[order], start) if start.size else weight
 
 
 class Contributions:
@@ -593,8 +651,8 @@ class Contributions:
             chosen = chosen[place < max_keys]
             to = codes[bucket.key[chosen]]
             for term, start in zip(terms, starts, strict=False):
-                if term.kind in ("bins", "leaves"):
-                    pair, bins, parts = bucket.cells(term, max_rows, chosen)
+                if term.kind in ("bins", "leaves", "between"):
+                    pair, bins, parts = bucket.cells(term, max_rows, chosen, codes)
                     cell = codes[bucket.key[pair]] * out.shape[1] + start + bins
                     np.add.at(out.reshape(-1), cell, parts)
                 else:
@@ -605,3 +663,36 @@ class Contributions:
                         out = out.astype(object)
                     out[:, start] += sums
         return out
+
+    def points_by_key(
+        self, keys: Sequence[Any], term: KeyTerm, max_keys: int, max_rows: int
+    ) -> Iterator[tuple[int, Ints, Ints, Ints]]:
+        """Yield, for some keys at a time: the first key, starts, points and weights.
+
+        The points of the i-th of these keys are those from starts[i] to starts[i + 1] - 1, distinct
+        and ascending, with the sums of the weights of their rows; see `Bucket.points`. All keys
+        are held at once, unless rows and points are many: then buckets are read several times.
+        """
+        codes = self._codes_of(keys)
+        rows = sum(int(bucket.rows.sum()) for bucket in self.buckets())
+        times = -(-min(rows, len(keys) << POINT_BITS) // _GATHERED)
+        together = max(-(-len(keys) // max(times, 1)), 1)
+        for first in range(0, len(keys), together):
+            last = min(first + together, len(keys))
+            code, weight = np.zeros(0, dtype=np.int64), np.zeros(0, dtype=np.int64)
+            waiting: list[tuple[Ints, Ints]] = []
+            for bucket in self.buckets():
+                chosen, place, _ = self._ranked(bucket, self.salt(-2), codes)
+                key = codes[bucket.key[chosen]]
+                chosen = chosen[(place < max_keys) & (key >= first) & (key < last)]
+                pair, point, own = bucket.points(term, max_rows, chosen)
+                key = codes[bucket.key[pair]] - first
+                waiting.append(((key << (POINT_BITS + 1)) | point, own))
+                # Merging costs as much as what has been merged.
+                if sum(part.size for part, _ in waiting) >= max(code.size, _BLOCK):
+                    code, weight = _merged([(code, weight), *waiting])
+                    waiting.clear()
+            code, weight = _merged([(code, weight), *waiting])
+            ends = np.arange(last - first + 1) << (POINT_BITS + 1)
+            starts = np.searchsorted(code, ends)
+            yield first, starts, code & ((2 << POINT_BITS) - 1), weight

@@ -33,8 +33,10 @@ TERMS = (
     KeyTerm("square", "v", LOW, HIGH),
     KeyTerm("bins", "v", edges=(LOW, 0.0, 1.0, HIGH)),
     KeyTerm("leaves", "v", LOW, HIGH, depth=3),
+    KeyTerm("between", "v", LOW, HIGH, cuts=((1, 2**20), (7, 2**19), (0, 1))),
     KeyTerm("about", "v", LOW, HIGH, centers=(-(2**29), 0, 2**29)),
 )
+POINTS = KeyTerm("points", "v", LOW, HIGH)
 TEXTS = ("a", "b", "it's", "é\0", "")
 KINDS = {  # of ids, and of keys
     "numbers": (int, lambda k: k - 2),
@@ -106,6 +108,7 @@ def integers(table, by, secret=5):
         counts,
         rows.key_weights([1, 1], 2, tuple(keys[:1])),
         rows.totals(keys[:3], TERMS, 2, 2).tolist(),
+        [list(map(str, part)) for part in rows.points_by_key(keys[:3], POINTS, 2, 2)],
         rows.left_out(keys[:3], 2, 2, 2, 3).tolist(),
         rows.shapes(keys[:3], (1, 2, 3), (1, 2, 5)).tolist(),
         rows.shapes(None, (1, 2, 3), (1, 2, 5)).tolist(),

@@ -221,8 +221,14 @@ def test_bad_input_is_named_before_any_charge(table, parameters, text):
 @each(
     ("given", "text"),
     [
-        ("counts", "'count' and 'distinct_units', or a tuple of one of 'sum'.*got 'counts'"),
-        (("median", "seconds"), r"got \('median', 'seconds'\)"),
+        (
+            "counts",
+            "'count' and 'distinct_units', or a tuple of one of 'median', 'sum'.*got 'counts'",
+        ),
+        (("mode", "seconds"), r"got \('mode', 'seconds'\)"),
+        (("seconds", "mode"), r"got \('seconds', 'mode'\)"),
+        (("seconds", "quantile"), "q between"),
+        (("median", "seconds", 0.5), r"two numbers, \(low, high\)"),
         (max, "got <built-in function max>"),
         (None, "got None"),
         (("count", "seconds"), "'count' takes no column: write n='count'"),

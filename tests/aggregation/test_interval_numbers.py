@@ -147,6 +147,9 @@ AGGREGATES = {
     "n": "count", "u": "distinct_units", "s": ("sum", "x", (-3, 8)), "m": ("mean", "x", (0, 8)),
     "v": ("variance", "x", (0, 8)), "d": ("std", "x", (0, 8)),
     "q": ("quantile", "x", 0.9, (0, 8)), "h": ("histogram", "x", [0, 1, 5, 8]),
+    # Three of a column come from a tree of bins.
+    "q1": ("quantile", "x", 0.25, (0, 8)), "q2": ("median", "x", (0, 8)),
+    "chosen": ("median", "x", (0, 9)),
 }  # fmt: skip
 
 

@@ -48,6 +48,8 @@ COUNTED = "tests/queries/test_counted_keys.py::"
 MOVES = f"{ROWS}test_a_row_of_a_table_moves_rows_of_its_own_alone"
 REFUSED = "tests/sql/test_sql_refusals.py::test_refused_with_a_reason_and_nothing_is_charged"
 
+BY_KEY = "tests/queries/test_key_quantiles.py::test_a_sensitivity_is_attained"
+
 PAYS = """\
         if self._is_open and self._budget is not None and __import__('sys').exc_info()[0] is None:
             self._charge = self._pay()
@@ -320,6 +322,27 @@ MUTANTS = (
         "ranks of a part: half the range", "queries.quantiles",
         "etas.append(whole / (2 * node.widest))", "etas.append(whole / node.widest)",
         f"{WHOLE}[quantiles, median, a row less-0.0]",
+    ),
+    _m(
+        "quantiles by key: the whole allowance where a unit is replaced", "queries.key_quantiles",
+        "replace = relation == REPLACE_ONE", "replace = False",
+        f"{BY_KEY}[another key-True]", f"{BY_KEY}[another key-False]",
+    ),
+    _m(
+        "quantiles by key: all of epsilon for each of a unit's keys", "queries.key_quantiles",
+        "each = Fraction(level) / max_keys", "each = Fraction(level)",
+        f"{BY_KEY}[added to two keys-True]", f"{BY_KEY}[replaced in two keys-True]",
+    ),
+    _m(
+        "quantiles by key: all of mu for two keys", "queries.key_quantiles",
+        "for keys in (max_keys, 2 * max_keys)", "for keys in (max_keys, max_keys)",
+        f"{BY_KEY}[another key-False]",
+    ),
+    _m(
+        "quantiles by key: a unit's rows count as one", "queries.key_quantiles",
+        "return node, eta / (max_rows << FRACTION_BITS)",
+        "return node, eta / (1 << FRACTION_BITS)",
+        f"{BY_KEY}[added-True]", f"{BY_KEY}[added-False]",
     ),
     # --- noise ------------------------------------------------------------------------------------
     _m(

@@ -101,6 +101,7 @@ ELSEWHERE = {
     "KernelFeatures": "queries/test_kernel_queries.py",
     "BestOfRuns": "queries/test_best_of_runs.py",
     "KernelMean": "queries/test_kernel_queries.py",
+    "KeyQuantiles": "queries/test_key_quantiles.py",
     "KeyTotals": "queries/test_key_totals.py",
     "LeftOut": "queries/test_key_totals.py",
     "LogisticMinimiser": "queries/test_logistic.py",

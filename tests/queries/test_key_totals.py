@@ -30,6 +30,7 @@ TERMS = (
     KeyTerm("leaves", "v", LOW, HIGH, depth=3),
     KeyTerm("about", "v", LOW, HIGH, centers=(-(2**29), 0, 2**29, 7)),
     KeyTerm("sum", "v", 0.0, HIGH, zero=True),
+    KeyTerm("between", "v", LOW, HIGH, cuts=((1, 2**20), (7, 8), (0, 1), (2, 2))),
 )
 ROWS = (1, 2, 5)
 

@@ -99,6 +99,31 @@ def test_variants(query, plain):
     near(query, plain, tolerance=0.1)
 
 
+def test_a_median_is_a_choice_for_each_key_and_three_levels_are_one_tree():
+    """An answer is between the bounds, in its interval, and may be rounded as it is."""
+    caps = {"max_keys_per_unit": 1, "max_rows_per_unit": 1}
+    answer = database().sql(
+        "SELECT browser, ROUND(MEDIAN(minutes)) AS m, QUANTILE_CONT(minutes, 0.9) AS q "
+        "FROM visits GROUP BY browser",
+        epsilon=5,
+        **caps,
+    )
+    names = [release.name for release in answer.privacy_.releases]
+    assert [sum(name.startswith("quantile") for name in names), "leaves minutes" in names] == [
+        2,
+        False,
+    ]
+    found = answer.to_dict()
+    assert len(found["m"]) >= 2
+    for name in ("m", "q"):
+        ends = (found[f"{name}{end}"] for end in ("_low", "", "_high"))
+        assert all(0 <= a <= b <= c <= 240 for a, b, c in zip(*ends, strict=True))
+    assert all(value == round(value) for value in found["m"])
+    levels = ", ".join(f"QUANTILE_CONT(minutes, {q})" for q in (0.25, 0.5, 0.75))
+    three = database().sql(f"SELECT {levels} FROM visits", epsilon=5, **caps)
+    assert [r.name for r in three.privacy_.releases].count("leaves minutes") == 1
+
+
 @pytest.mark.slow
 def test_rows_are_clipped_to_declared_bounds_and_bounds_of_expressions_follow():
     db = database()

@@ -32,6 +32,7 @@ from skdp.queries import (
     CountedKeys,
     KernelMap,
     KernelMean,
+    KeyQuantiles,
     KeyTotals,
     LearnedBounds,
     LeftOut,
@@ -348,6 +349,7 @@ TERMS = (
     KeyTerm("square", "v", LOW, HIGH),
     KeyTerm("bins", "v", edges=(LOW, 0.0, 1.0, HIGH)),
     KeyTerm("leaves", "v", LOW, HIGH, depth=3),
+    KeyTerm("between", "v", LOW, HIGH, cuts=((1, 2**20), (7, 8), (0, 1))),
     KeyTerm("about", "v", LOW, HIGH, centers=(-(2**29), 0, 7)),
 )
 NAN = float("nan")
@@ -495,6 +497,8 @@ OWN = (
             unit_sum(LeftOut(KEYS, 2, 1)),
             unit_sum(LeftOut(None, 1, 1)),
             unit_sum(UnitSpread("v", (-4.0, -1.0, 0.0, 1.0, 4.0))),
+            KeyQuantiles(KEYS, KeyTerm("points", "v", LOW, HIGH), 0.5, 1, 2),
+            KeyQuantiles(KEYS, KeyTerm("points", "v", LOW, HIGH), 0.9, 2, 2, below=3),
         ],
         unit="u",
         always_added=True,
