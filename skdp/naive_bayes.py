@@ -106,7 +106,8 @@ class DPGaussianNB(LabelledClassifier):
         mean = np.clip(sums.value / n, -1.0, 1.0)
         square = np.clip(squares.value / n + 0.5, 0.0, 1.0)
         # A variance below its noise would make rows far from the mean all but impossible.
-        floor = np.clip(2 * std / n, _RESOLUTION, _UNIFORM)
+        noise = np.hypot(float(np.mean(squares.std)), 2.0 * mean * std)
+        floor = np.clip(2 * noise / n, _RESOLUTION, _UNIFORM)
         variance = np.maximum(square - mean**2, floor)
         self.theta_ = middle + mean * half
         var = variance * half * half

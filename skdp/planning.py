@@ -18,6 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from skdp.core import RowSum, Session, Terms, check_allowance
+from skdp.core.table import stability_of
 from skdp.loss.conversions import pure_epsilon_from_mu
 
 if TYPE_CHECKING:  # what learns bounds is imported when they are learned
@@ -92,7 +93,8 @@ class Allowance:
 
     def query_std(self, query: RowSum) -> float:
         """Return that of an entry of a sum, in user units, by the query's own sensitivity."""
-        terms = Terms(self.adjacency, self.pure, self.level, 1 if self.replace else None)
+        stability, n_rows = stability_of(self.adjacency), 1 if self.replace else None
+        terms = Terms(stability, self.pure, self.level, n_rows)
         query = query.prepared(terms)
         sensitivity = query.sensitivity(self.adjacency)
         try:
@@ -139,7 +141,7 @@ class Allowance:
         return self.vector_std(math.sqrt(10) / 3, size + 1)
 
     def moments_std(self, size: int) -> float:
-        """Return that of a sum of values or squares in half widths, of this many columns."""
+        """Return that of a sum of values in half widths, of so many columns; squares have less."""
         from skdp.queries import moments
 
         return self.query_std(moments(np.full(size, -1.0), np.ones(size)))

@@ -262,7 +262,8 @@ class DPStandardScaler(Scaler):
         """Set means, variances, scales and their errors from released moments."""
         self.bounds_, self.n_samples_ = moments.bounds, moments.n
         mean, square = moments.mean, moments.square
-        mean_error, variance_error = moment_errors(mean, square, moments.noise, moments.n_noise)
+        noise = moments.mean_noise, moments.square_noise, moments.n_noise
+        mean_error, variance_error = moment_errors(mean, square, *noise)
         box = Box(*moments.bounds, per_feature=True)
         half = box.half_width
         with np.errstate(over="ignore", under="ignore"):

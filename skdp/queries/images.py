@@ -90,6 +90,9 @@ _HALF_BITS = 16  # of the lower half of weighted residuals
 
 # --- moments --------------------------------------------------------------------------------------
 
+_WHERE_REPLACED = 8, 13  # a replaced row moves the sums as far as with (8, 0): moments.md
+_LEAST_STEPS = 128  # from which on the proof holds
+
 
 @reviewed
 @dataclass(frozen=True, eq=False)
@@ -97,23 +100,39 @@ class Moments(Image):
     """Values relative to a box, u in [-1, 1], and their squares less one half: (u, u**2 - 1/2).
 
     With a count the answer is (mean, mean square, count), in [-1, 1] and [0, 1]; the errors of the
-    first two cover the noise on the sums alone. Without a count it is the two sums.
+    first two cover the noise on the sums alone. Without a count it is the two sums. `factors` (a,
+    b) are chosen by a session: the largest b that costs nothing.
     """
 
     what = "clipped values and their squares"
     view: Any
+    factors: tuple[int, int] = (1, 1)
+
+    def prepared(self, terms: Terms) -> Moments:
+        return replace(self, factors=_WHERE_REPLACED if terms.replaces else (1, 1))
+
+    @property
+    def in_cubes(self) -> tuple[Moments, float]:
+        """With squares times 2, which move as far as values.
+
+        Steps are compared by the error of a variance where the mean is half way to a bound.
+        """
+        a, b = self.factors
+        return replace(self, factors=(1, 2)), math.hypot(1.0, 0.5) / math.hypot(1.0 / a, 1.0 / b)
 
     def check_table(self, table: Any) -> None:
-        if self.view.steps % 2:
-            raise ValueError("moments need a view with an even number of steps: bits of 1 or more")
+        if self.view.steps < _LEAST_STEPS:
+            raise ValueError(f"moments need a view of at least {_LEAST_STEPS} steps: 7 bits")
 
     @property
     def shape(self) -> tuple[int, ...]:
         return (2 * self.view.n_dims,)
 
     @property
-    def unit(self) -> float:
-        return 1.0 / float(self.view.steps)
+    def unit(self) -> Floats:
+        return np.repeat(
+            [1.0 / (factor * self.view.steps) for factor in self.factors], self.view.n_dims
+        )
 
     @property
     def count_weight(self) -> int:
@@ -121,45 +140,54 @@ class Moments(Image):
         return int(self.view.steps)
 
     @property
+    def _squared(self) -> int:
+        return int(self.view.n_dims) * int(self.view.steps) ** 2
+
+    @property
     def l1(self) -> int:
-        return 3 * int(self.view.n_dims) * int(self.view.steps) // 2  # Q is even
+        a, b = self.factors
+        return (2 * a + b) * int(self.view.n_dims) * int(self.view.steps) // 2  # Q is even
 
     @property
     def l2_squared(self) -> int:
-        return -(-5 * int(self.view.n_dims) * int(self.view.steps) ** 2 // 4)
+        a, b = self.factors
+        return (4 * a * a + b * b) * self._squared // 4  # Q**2 is a multiple of 4
 
     @property
     def change_l2_squared(self) -> int:
-        return 4 * int(self.view.n_dims) * int(self.view.steps) ** 2
+        a, b = self.factors
+        return 4 * a * a * self._squared if 8 * b <= 13 * a else 4 * self.l2_squared
 
     @property
     def largest(self) -> int:
-        return int(self.view.steps)
+        a, b = self.factors
+        return max(2 * a, b) * int(self.view.steps) // 2
 
     @property
     def entry_bounds(self) -> tuple[int, int]:
         return self.largest, 2 * self.largest
 
     def blocks(self, x: Any, labels: Any, cells: Any) -> Iterator[Floats]:
-        scale = self.view.steps
+        scale, (a, b) = self.view.steps, self.factors
         q = self.view.map(x)
-        yield q
+        yield a * q
         # q**2 is above 2**53, so it is rounded: one operation on one number.
         q *= q
         q *= 1.0 / scale
         np.rint(q, out=q)
         q -= scale // 2
+        q *= b
         yield q
 
     def decoded(self, sums: Floats, std: float, count: Release | None) -> Any:
-        d, scale = self.view.n_dims, self.view.steps
+        d, n = self.view.n_dims, 1.0 if count is None else float(count.value)
+        values = sums / n * self.unit
+        first, second = (std / n / (factor * self.view.steps) for factor in self.factors)
+        mean, square = values[..., :d], values[..., d:]
         if count is None:
-            values, error = sums * self.unit, std * self.unit
-            return released(values[..., :d], error), released(values[..., d:], error)
-        n = float(count.value)
-        values, error = sums / n / scale, std / n / scale
-        mean, square = np.clip(values[:d], -1.0, 1.0), np.clip(values[d:] + 0.5, 0.0, 1.0)
-        return released(mean, error), released(square, error), count
+            return released(mean, first), released(square, second)
+        mean, square = np.clip(mean, -1.0, 1.0), np.clip(square + 0.5, 0.0, 1.0)
+        return released(mean, first), released(square, second), count
 
 
 def moments(low: ArrayLike, high: ArrayLike, weight_bound: float | None = None) -> RowSum:

@@ -356,12 +356,11 @@ def _mean_with_intervals(
     with call.bounded(rows, bounds, ("intervals",)) as (session, low, high, learned):
         first, second, count = session.answer(moments(low, high))
         n = float(count.value)
-        private = float(session.adjacency != "replace_one")
         clusters = float(session.max_rows_per_unit or 1)
         pure, privacy = session.pure, session.certificate()
     center, half = low / 2 + high / 2, high / 2 - low / 2
-    noise = float(np.max(first.std))
-    error, spread_error = moment_errors(first.value, second.value, noise, private)
+    noise = float(first.std), float(second.std), float(count.std) / n
+    error, spread_error = moment_errors(first.value, second.value, *noise)
     value = np.clip(center + half * first.value, low, high)
     error, spread_error = half * error, half**2 * spread_error
     if learned is not None:
@@ -389,9 +388,9 @@ def _variance(
     with call.bounded(rows, bounds, (ddof,)) as (session, low, high, learned):
         first, second, count = session.answer(moments(low, high))
         n = float(count.value)
-        private = session.adjacency != "replace_one"
         privacy = session.certificate()
-    _, error = moment_errors(first.value, second.value, float(np.max(first.std)), float(private))
+    noise = float(first.std), float(second.std), float(count.std) / n
+    _, error = moment_errors(first.value, second.value, *noise)
     scale = (high / 2 - low / 2) ** 2 * _per_freedom(n, ddof)
     variance = np.maximum(second.value - first.value**2, 0.0) * scale
     error = error * scale
