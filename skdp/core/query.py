@@ -96,7 +96,7 @@ class Terms:
 
     @property
     def replaces(self) -> bool:
-        """Whether rows are replaced: then a change of rows may decide the noise, not their size."""
+        """Whether a row may be replaced, which may move sums further than one more or less."""
         return self.stability.replacements > 0
 
 

@@ -292,7 +292,8 @@ class RowSum(Query):
     name : str
         Of the release.
     constant : int
-        C, 0 without a count; a session sets it.
+        C, 0 without a count. A session sets it: where rows are replaced, the largest that costs
+        nothing.
     """
 
     image: Any

@@ -4,8 +4,9 @@ Claim for every image: it is an integer vector within its stated bounds, and its
 decide it, to the last bit. All steps are single IEEE operations on one number, sums in the order of
 columns or classes, or exact products of integers. PROOFS.md, "Sums", does the rest.
 
-**Moments** (`Moments`). Each column adds (q, p) with |q| <= Q and p = round(q**2 / Q) - Q/2: L1
-3/2 d Q, squared L2 5/4 d Q**2; a change 3 d Q and 4 d Q**2. Proof: moments.md.
+**Moments** (`Moments`). Each column adds (a q, b p) with |q| <= Q and p = round(q**2 / Q) - Q/2: L1
+(a + b/2) d Q, squared L2 (a**2 + b**2 / 4) d Q**2, a change of it 4 a**2 d Q**2 up to b/a = 13/8.
+Proof: moments.md.
 
 **Residuals** (`AdditiveResiduals`, `LogisticGradient`) are r = p(logits) - onehot(label).
 1. The logits depend on the row alone; so does p: exp(x) is expit(x) / expit(-x), which scipy
@@ -90,8 +91,9 @@ _HALF_BITS = 16  # of the lower half of weighted residuals
 
 # --- moments --------------------------------------------------------------------------------------
 
-_WHERE_REPLACED = 8, 13  # a replaced row moves the sums as far as with (8, 0): moments.md
-_LEAST_STEPS = 128  # from which on the proof holds
+# Factors of values and squares: a replaced row moves the sums no further than with (8, 0).
+_WHERE_REPLACED = 8, 13
+_LEAST_STEPS = 128  # of a half width, for which the proof in moments.md holds
 
 
 @reviewed
@@ -100,8 +102,10 @@ class Moments(Image):
     """Values relative to a box, u in [-1, 1], and their squares less one half: (u, u**2 - 1/2).
 
     With a count the answer is (mean, mean square, count), in [-1, 1] and [0, 1]; the errors of the
-    first two cover the noise on the sums alone. Without a count it is the two sums. `factors` (a,
-    b) are chosen by a session: the largest b that costs nothing.
+    first two cover the noise on the sums alone. Without a count it is the two sums.
+
+    A session sets `factors`, (a, b): a row adds (a u, b (u**2 - 1/2)). The larger b, the less noise
+    mean squares have.
     """
 
     what = "clipped values and their squares"
