@@ -425,9 +425,11 @@ def var(
     -----
     **Privacy.** *Released*: bounds, if not stated, then the mean and the mean square of each
     column as one vector, with the number of rows where it is private. *Sensitivity* (L2) of the
-    sums, for d columns, in units of half the width of the bounds: 2 sqrt(d) if a row is replaced,
-    sqrt(5 d / 4 + 1) if one is added or removed. *Mechanism*: K-norm noise, or rounded Gaussian if
-    delta > 0. *Charged*: (epsilon, delta), once, as "var".
+    sums of u and of f (u**2 - 1/2), where u in [-1, 1] is a value in half widths of the bounds, for
+    d columns: 2 sqrt(d) with f = 13/8 if a row may be replaced, sqrt(5 d / 4 + 1) with f = 1 if
+    rows are added or removed alone. Of the largest entry, with f = 2: 2 and 1. *Mechanism*: K-norm
+    noise of the ball or the cube, whichever is less, or rounded Gaussian if delta > 0. *Charged*:
+    (epsilon, delta), once, as "var".
 
     Examples
     --------
