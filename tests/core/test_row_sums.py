@@ -237,7 +237,7 @@ def test_a_count_costs_nothing_where_rows_are_replaced(name, pure, stability):
 
 
 @pytest.mark.parametrize("pure", [True, False])
-def test_a_count_costs_nothing_by_accident(pure):
+def test_the_free_count_is_not_free_where_rows_are_added(pure):
     """The weight that is free where rows are replaced would double what an added row moves."""
     for query, least in ((COUNTED["mean of a box"][0], 1.7), (COUNTED["moments"][0], 1.3)):
         added, replaced = (
