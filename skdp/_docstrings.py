@@ -33,13 +33,20 @@ SHARED_TEXTS = {
     "classes": (
         "All class labels, from public knowledge, because which labels occur in y is private. Rows "
         'with another label are left out. ``"private"`` selects the labels that enough rows have, '
-        "for a tenth of the allowance and half of delta. It needs delta above 0, labels that are "
+        "for a tenth of the allowance and a part of delta. It needs delta above 0, labels that are "
         "text, numbers or booleans, and a table that is not in parts. With fewer than two labels "
         "selected, `fit` warns, and every row gets the one class."
     ),
-    "delta": "In [0, 1). Zero: pure epsilon-DP.",
+    "delta": (
+        "In [0, 1): the most that a fit takes. Noise is Gaussian where that is less, as for many "
+        "columns; otherwise it is pure, and a fit takes delta only to learn classes, categories "
+        "or keys. None: a hundredth of the budget's delta; 0 without a budget."
+    ),
     "epsilon": "Privacy loss of a fit; finite, above 0.",
-    "epsilon, delta": "Privacy loss of the call.",
+    "epsilon, delta": (
+        "The most that the call loses. It takes delta only where Gaussian noise is less than pure "
+        "noise. None: a hundredth of the budget's delta; 0 without a budget."
+    ),
     "groups": (
         "Id of the unit (a user, say) that each row belongs to. All rows of one id are protected "
         "together. A budget with a `unit` needs groups; any other budget refuses them. Rows "
@@ -106,7 +113,7 @@ _BLOCKS = {
         random_state : int, RandomState or None, default=None
         """,
     "call": """
-        epsilon, delta : float, default=1.0, 0.0
+        epsilon, delta : float or None, default=1.0, None
         budget : PrivacyBudget or None, default=None
         random_state : int, RandomState or None, default=None
         """,

@@ -34,7 +34,7 @@ from sklearn.frozen import FrozenEstimator
 from sklearn.pipeline import FeatureUnion, Pipeline
 
 import skdp.impute
-from skdp.base import check_without_rows
+from skdp.base import CallContext, check_without_rows
 from skdp.base.leaks import has_price, is_search, learns_nothing
 from skdp.budget import PrivacyBudget
 from skdp.cluster import DPKMeans
@@ -445,7 +445,7 @@ def make_private(
     estimator: Any,
     *,
     epsilon: float = 1.0,
-    delta: float = 0.0,
+    delta: float | None = None,
     budget: Any = None,
     bounds: Any = None,
     classes: Any = None,
@@ -469,8 +469,9 @@ def make_private(
         Private steps in it are kept, except for their `epsilon`, `delta` and `budget`.
     epsilon : float, default=1.0
         Privacy loss of one fit of the whole pipeline; finite, above 0.
-    delta : float, default=0.0
-        In [0, 1). For one fit of the whole pipeline; the steps get equal parts of it.
+    delta : float or None, default=None
+        In [0, 1): the most that one fit of the whole pipeline takes; the steps get equal parts of
+        it. None: a hundredth of the budget's delta; 0 without a budget.
     budget : PrivacyBudget or None, default=None
         Budget that every step charges.
     bounds : None or tuple (low, high) or mapping, default=None
@@ -564,6 +565,8 @@ def make_private(
         raise ValueError(f"bounds name columns that no step reads: {set(bounds) - facts.named}")
     if not private_parts(private):
         raise ValueError(f"{type(estimator).__name__} learns nothing from rows: nothing to replace")
+    if delta is None:
+        delta = CallContext("make_private", 1.0, None, budget).allowed_delta
     _split(private, epsilon, delta, n_samples, n_features)
     for _, part in private_parts(private):
         _set(part, budget=budget)

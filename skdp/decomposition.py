@@ -311,9 +311,7 @@ class DPPCA(
         Noise on the second moment. ``"gaussian"`` needs ``delta > 0``; ``"auto"`` takes it or
         ``"wishart"``, whichever has the smaller spectral norm, and ``"wishart"`` for ``delta = 0``.
     epsilon : float, default=1.0
-    delta : float, default=0.0
-        ... With few features and a large epsilon, a pure fit may have less noise: compare
-        `expected_error`.
+    delta : float or None, default=None
     max_rows_per_unit : int or "private", default="private"
     budget : PrivacyBudget or None, default=None
     random_state : int, RandomState or None, default=None
@@ -432,7 +430,7 @@ class DPPCA(
         norm_bound: str | float = "private",
         noise: str = "auto",
         epsilon: float = 1.0,
-        delta: float = 0.0,
+        delta: float | None = None,
         max_rows_per_unit: Any = "private",
         budget: PrivacyBudget | None = None,
         random_state: Any = None,
@@ -459,11 +457,17 @@ class DPPCA(
 
     def _check_parameters(self) -> None:
         super()._check_parameters()
-        if self.noise == "gaussian" and self.delta == 0:
+        if self.noise == "gaussian" and self._allowed_delta == 0:
             raise ValueError(
                 "noise='gaussian' needs delta above 0; for delta=0 noise may be 'auto', 'wishart' "
                 "or 'laplace'"
             )
+
+    def _noise_of(self, allowance: Allowance, n_features: int | None) -> float:
+        if n_features is None or self.noise == "gaussian":
+            return math.nan
+        noise = "auto" if self.noise == "auto" else self.noise
+        return allowance.spectral_edge(n_features, allowance.gram_noise(noise, n_features))
 
     def _stated_radius(self) -> float | None:
         return None if isinstance(self.norm_bound, str) else float(self.norm_bound)
@@ -663,7 +667,7 @@ class DPPCA(
         return float(likelihoods.mean()) if likelihoods.size else 0.0
 
     def _expected_error(self, n: int, d: int, like: Any) -> float:
-        plan = Plan(self._allowance(), d, float(n), self.noise)
+        plan = Plan(self._allowance(d), d, float(n), self.noise)
         share = plan.left(_check_center(self.center, d), self._stated_radius())
         return plan.edge(plan.allowance.part(share)) * (1 + TAU**2)
 

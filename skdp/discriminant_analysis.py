@@ -16,7 +16,7 @@ from numpy.typing import ArrayLike
 from skdp.base.batch_invariant import products
 from skdp.base.classifiers import Floats, LabelledClassifier
 from skdp.core import Session
-from skdp.planning import SEMICIRCLE_EDGE, WISHART_EDGE
+from skdp.planning import SEMICIRCLE_EDGE, WISHART_EDGE, Allowance
 from skdp.queries import SecondMoment, label_vectors
 
 __all__ = ["DPLinearDiscriminantAnalysis"]
@@ -36,8 +36,7 @@ class DPLinearDiscriminantAnalysis(LabelledClassifier):
     classes : "private" or array-like of shape (n_classes,), default="private"
     bounds : "private" or tuple (low, high) or mapping, default="private"
     epsilon : float, default=1.0
-    delta : float, default=0.0
-        ... Above: Gaussian noise, which is smaller where there are several columns.
+    delta : float or None, default=None
     max_rows_per_unit : int or "private", default="private"
     budget : PrivacyBudget or None, default=None
     random_state : int, RandomState or None, default=None
@@ -87,7 +86,7 @@ class DPLinearDiscriminantAnalysis(LabelledClassifier):
     *Sensitivity*, where r is the radius, first if a row is added or removed, then if one is
     replaced: of the sums in L2, r and 2 r; of the second moment, r**2 and sqrt(2) r**2 in the
     Frobenius norm, r**2 and 2 r**2 in the nuclear norm (and a little more for the constant in it).
-    *Mechanism*: K-norm noise and the symmetrised Wishart mechanism (``delta=0``), or rounded
+    *Mechanism*: K-norm noise and the symmetrised Wishart mechanism (pure), or rounded
     Gaussian noise. *Charged*: (epsilon, delta), once, before any noise, to ``budget``.
 
     **Clipping.** If noise is small enough, `radius_` is so large that no row within the bounds
@@ -111,6 +110,13 @@ class DPLinearDiscriminantAnalysis(LabelledClassifier):
     >>> model.fit(X, y).score(X, y) > 0.9
     True
     """
+
+    @property
+    def _n_releases(self) -> int:
+        return 5
+
+    def _noise_of(self, allowance: Allowance, n_features: int | None) -> float:
+        return math.nan if n_features is None else allowance.part(1 / 4).gram_std(n_features)
 
     def _fit(self, session: Session, public: Any, n_classes: int) -> None:
         start = self._started(session, public, n_classes, _CENTER_SHARE)

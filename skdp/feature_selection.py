@@ -6,6 +6,7 @@ choice of columns are computed from them.
 
 from __future__ import annotations
 
+import math
 import warnings
 from typing import Any, ClassVar, Self
 
@@ -27,7 +28,7 @@ from skdp.budget import PrivacyBudget
 from skdp.core import ScaledBox, Session
 from skdp.exceptions import outside_level
 from skdp.parameters import Integers, Table, naming
-from skdp.planning import bounds_in
+from skdp.planning import Allowance, bounds_in
 from skdp.queries import SecondMoment, label_moments, select_classes
 from skdp.tabular import (
     as_dense,
@@ -77,8 +78,7 @@ class DPSelectKBest(theirs.SelectorMixin, StatedClasses, Transformer):
     target_bounds : "private" or tuple (low, high), default="private"
         Range of a numeric target. State it together with `bounds`, or leave both to be learned.
     epsilon : float, default=1.0
-    delta : float, default=0.0
-        In [0, 1). Above zero: Gaussian noise, which is smaller where there are several columns.
+    delta : float or None, default=None
     {fit}
 
     Attributes
@@ -148,7 +148,7 @@ class DPSelectKBest(theirs.SelectorMixin, StatedClasses, Transformer):
         bounds: Any = "private",
         target_bounds: Any = "private",
         epsilon: float = 1.0,
-        delta: float = 0.0,
+        delta: float | None = None,
         max_rows_per_unit: Any = "private",
         budget: PrivacyBudget | None = None,
         random_state: Any = None,
@@ -258,6 +258,13 @@ class DPSelectKBest(theirs.SelectorMixin, StatedClasses, Transformer):
                 stacklevel=outside_level(),
             )
         return self
+
+    def _noise_of(self, allowance: Allowance, n_features: int | None) -> float:
+        if n_features is None:
+            return math.nan
+        if self._of_classes:
+            return allowance.label_moments_std(n_features)
+        return allowance.gram_std(n_features + 1)
 
     def _score_classes(self, session: Session, stated: Any, classes: Any) -> None:
         """Release moments of classes, and set the scores."""

@@ -6,6 +6,7 @@ rows. With a constant it releases nothing.
 
 from __future__ import annotations
 
+import math
 import numbers
 import warnings
 from collections import Counter
@@ -32,6 +33,7 @@ from skdp.budget import PrivacyBudget
 from skdp.core import Mean, Session
 from skdp.exceptions import outside_level
 from skdp.parameters import FLAG, Table
+from skdp.planning import Allowance
 from skdp.queries import MarginalCells, Quantiles, learn_domain, row_counts
 from skdp.tabular import (
     MISSING,
@@ -107,9 +109,7 @@ class DPSimpleImputer(ExpectedErrorMixin, Transformer):
         Only for ``strategy="most_frequent"``: as for `skdp.preprocessing.DPOneHotEncoder`.
         ``"private"`` needs a delta above 0, and takes half of the allowance.
     epsilon : float, default=1.0
-    delta : float, default=0.0
-        In [0, 1). Above zero, noise is Gaussian, which is smaller if there are several columns. If
-        categories are selected, half of delta covers the categories that only one row has.
+    delta : float or None, default=None
     {fit}
 
     Attributes
@@ -193,7 +193,7 @@ class DPSimpleImputer(ExpectedErrorMixin, Transformer):
         bounds: Any = "private",
         categories: Any = "private",
         epsilon: float = 1.0,
-        delta: float = 0.0,
+        delta: float | None = None,
         max_rows_per_unit: Any = "private",
         budget: PrivacyBudget | None = None,
         random_state: Any = None,
@@ -222,9 +222,16 @@ class DPSimpleImputer(ExpectedErrorMixin, Transformer):
     def _selects(self) -> bool:
         return self.strategy == "most_frequent" and is_private(self.categories)
 
-    def _split_delta(self) -> tuple[float, float]:
-        delta = float(self.delta)
-        return (delta / 2, delta / 2) if self._selects else (delta, 0.0)
+    @property
+    def _learns(self) -> bool:
+        return self._selects
+
+    def _noise_of(self, allowance: Allowance, n_features: int | None) -> float:
+        if n_features is None:
+            return math.nan
+        # Columns share equally, as each has missing cells of its own.
+        column = allowance.part(1 / n_features)
+        return column.choice_scale(1) if self.strategy == "median" else column.count_std
 
     def _check_without_rows(self) -> None:
         self._check_parameters()
@@ -232,7 +239,7 @@ class DPSimpleImputer(ExpectedErrorMixin, Transformer):
             super()._check_without_rows()
             return
         if self._selects:
-            check_delta_for(type(self).__name__, self.delta)
+            check_delta_for(type(self).__name__, self._allowed_delta)
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()

@@ -37,8 +37,7 @@ class DPGaussianNB(LabelledClassifier):
     classes : "private" or array-like of shape (n_classes,), default="private"
     bounds : "private" or tuple (low, high) or mapping, default="private"
     epsilon : float, default=1.0
-    delta : float, default=0.0
-        ... Above: Gaussian noise, which is smaller where there are several columns.
+    delta : float or None, default=None
     max_rows_per_unit : int or "private", default="private"
     budget : PrivacyBudget or None, default=None
     random_state : int, RandomState or None, default=None
@@ -80,7 +79,7 @@ class DPGaussianNB(LabelledClassifier):
     removed, 2 sqrt(d) with f = 13/8 if one is replaced. Of the largest entries of all classes
     together, with f = 2: 1 and 2. If their noise would be more than an eighth of the rows of a
     class, the sums of u alone are released: with half the columns, pure noise is half as large.
-    *Mechanism*: Laplace or K-norm noise (``delta=0``), or rounded Gaussian noise. *Charged*:
+    *Mechanism*: Laplace or K-norm noise (pure), or rounded Gaussian noise. *Charged*:
     (epsilon, delta), once, before any noise, to ``budget``.
 
     References
@@ -98,6 +97,9 @@ class DPGaussianNB(LabelledClassifier):
     >>> DPGaussianNB(classes=[0, 1], bounds=(-4, 6)).fit(X, y).score(X, y) > 0.85
     True
     """
+
+    def _noise_of(self, allowance: Allowance, n_features: int | None) -> float:
+        return math.nan if n_features is None else allowance.label_moments_std(n_features)
 
     def _fit(self, session: Session, public: Any, n_classes: int) -> None:
         learned = self._bounds(session, public)
@@ -173,8 +175,7 @@ class DPCategoricalNB(LabelledClassifier):
         Smoothing: added to each count; above 0.
     classes : "private" or array-like of shape (n_classes,), default="private"
     epsilon : float, default=1.0
-    delta : float, default=0.0
-        ... Above: Gaussian noise, which is smaller where there are several columns.
+    delta : float or None, default=None
     max_rows_per_unit : int or "private", default="private"
     budget : PrivacyBudget or None, default=None
     random_state : int, RandomState or None, default=None
@@ -214,7 +215,7 @@ class DPCategoricalNB(LabelledClassifier):
     number of rows of each class (a tenth of the allowance); for each class and column, the number
     of rows with each category. *Sensitivity* of the latter, for d columns: d in L1 and sqrt(d) in
     L2 if a row is added or removed; 2 d in L1 and sqrt(2 d) in L2 if one is replaced. *Mechanism*:
-    discrete Laplace (``delta=0``) or rounded Gaussian noise. *Charged*: (epsilon, delta), once,
+    discrete Laplace (pure) or rounded Gaussian noise. *Charged*: (epsilon, delta), once,
     before any noise, to ``budget``.
 
     References
@@ -243,7 +244,7 @@ class DPCategoricalNB(LabelledClassifier):
         alpha: float = 1.0,
         classes: Any = "private",
         epsilon: float = 1.0,
-        delta: float = 0.0,
+        delta: float | None = None,
         max_rows_per_unit: Any = "private",
         budget: PrivacyBudget | None = None,
         random_state: Any = None,
@@ -263,6 +264,9 @@ class DPCategoricalNB(LabelledClassifier):
     def _check_size(self, n_features: int, n_classes: int) -> None:
         cells = sum(map(len, _check_categories(self.categories, n_features)))
         check_size("classes and categories", n_classes * cells)
+
+    def _noise_of(self, allowance: Allowance, n_features: int | None) -> float:
+        return math.nan if n_features is None else allowance.bins_std(n_features)
 
     def _fit(self, session: Session, public: Any, n_classes: int) -> None:
         counted = session.answer(row_counts(Labels(n_classes), "counts of labels"), _COUNT_SHARE)

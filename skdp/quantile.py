@@ -25,7 +25,7 @@ from skdp.base.scalers import Floats, Pair, Scaler, present_columns
 from skdp.budget import PrivacyBudget
 from skdp.core import Box, Session
 from skdp.parameters import STEP, Table
-from skdp.planning import LEARNING_SHARE, bounds_in
+from skdp.planning import LEARNING_SHARE, Allowance, bounds_in
 from skdp.queries import (
     SPREAD_BITS,
     Lattice,
@@ -94,9 +94,8 @@ TEXTS = {
             Only for the smooth mechanism; leave the default for others. Noise with heavy tails
             gives pure epsilon-DP; Laplace noise needs ``delta > 0`` and a single level.
         epsilon : float, default=1.0
-        delta : float, default=0.0
-            In [0, 1). Above zero, the privacy losses of columns and rounds add up more slowly, and
-            those of the exponential mechanism count half. ``noise="laplace"`` spends all of delta.
+        delta : float or None, default=None
+            ... ``noise="laplace"`` spends all of delta.
         {fit}
         """,
     "private_rows": """
@@ -302,6 +301,11 @@ class QuantileFit(Scaler):
         check_multiples(self._step, stated)
         return stated
 
+    def _noise_of(self, allowance: Allowance, n_features: int | None) -> float:
+        if n_features is None:
+            return math.nan
+        return allowance.choice_scale(n_features * len(self._levels()).bit_length())
+
     def _check_release(self, d: int, stated: Pair | None) -> None:
         """Refuse noise that a query would refuse only after the charge."""
 
@@ -363,7 +367,7 @@ class QuantileFit(Scaler):
         share = Fraction(1)
         if stated is None:
             boxes, share = self._rehearsed_bounds(tables)
-        allowance = self._allowance().part(share)
+        allowance = self._allowance(d).part(share)
         rounds = len(levels).bit_length()
         _, *of_round = allowances(allowance.level, d * rounds, pure=allowance.pure)
         draws = max(3, math.ceil(_DRAWS / (len(levels) * d * len(boxes))))
@@ -467,7 +471,7 @@ class QuantileFit(Scaler):
             with np.errstate(over="ignore", invalid="ignore"):
                 widest = float(np.max(stated[1] / step - stated[0] / step))
             points = min(widest + 1.0, 2.0**40) if math.isfinite(widest) else _POINTS
-        fit = self._allowance()
+        fit = self._allowance(d)
         ranks = rank_scale(levels, fit.level, d, pure=fit.pure, adjacency=fit.adjacency)
         # Every round of the recursion adds the error of its own choice. All but the last also
         # choose a place among equal rows, as narrow as 1/n of a candidate.
@@ -503,7 +507,7 @@ class _SmoothFit(QuantileFit):
                     raise ValueError(
                         f"{name}={value!r} is for mechanism='exponential' only, not {mechanism!r}"
                     )
-        if mechanism == "smooth" and noise == "laplace" and self.delta == 0:
+        if mechanism == "smooth" and noise == "laplace" and self._allowed_delta == 0:
             raise ValueError(
                 "noise='laplace' scaled to smooth sensitivity is private only with delta > 0; "
                 "'cauchy' and 'student' do not need it"
@@ -519,10 +523,17 @@ class _SmoothFit(QuantileFit):
             return "smooth sensitivity reads whole sorted columns; mechanism='exponential' does not"
         return super()._one_place()
 
-    def _split_delta(self) -> tuple[float, float]:
+    def _noise_of(self, allowance: Allowance, n_features: int | None) -> float:
+        if self.mechanism == "exponential":
+            return super()._noise_of(allowance, n_features)
+        # Each quantile is a pure release, beside Gaussian noise of bounds, too.
+        parts = (n_features or math.nan) * max(len(self._levels()), 1)
+        return 1 / allowance.part(1 / parts).pure_epsilon if n_features else math.nan
+
+    def _split_delta(self, n_features: int | None = None) -> tuple[float, float]:
         # Laplace noise scaled to smooth sensitivity spends all of delta, and is no Gaussian noise.
         laplace = self.mechanism == "smooth" and self.noise == "laplace"
-        return (0.0, float(self.delta)) if laplace else super()._split_delta()
+        return (0.0, self._allowed_delta) if laplace else super()._split_delta(n_features)
 
     def _check_release(self, d: int, stated: Pair | None) -> None:
         """Refuse here what the query would refuse after the charge."""
@@ -530,8 +541,8 @@ class _SmoothFit(QuantileFit):
             return
         share = 1.0 if stated is not None else 1.0 - LEARNING_SHARE - 0.02
         parts = d * max(len(self._levels()), 1)
-        delta = float(self.delta) / d if self.noise == "laplace" else 0.0
-        epsilon = self._allowance().part(share / parts).pure_epsilon
+        delta = self._allowed_delta / d if self.noise == "laplace" else 0.0
+        epsilon = self._allowance(d).part(share / parts).pure_epsilon
         choose_noise(self.noise, epsilon * (1 - 1e-9), delta=delta * (1 - 1e-9))
 
     def _release(self, session: Session, view: Box, levels: list[float]) -> Floats:
@@ -618,7 +629,7 @@ class DPMedian(_SmoothFit):
         prior: str = "uniform",
         noise: str = "cauchy",
         epsilon: float = 1.0,
-        delta: float = 0.0,
+        delta: float | None = None,
         max_rows_per_unit: Any = "private",
         budget: PrivacyBudget | None = None,
         random_state: Any = None,
@@ -759,7 +770,7 @@ class DPQuantile(_SmoothFit):
         prior: str = "uniform",
         noise: str = "cauchy",
         epsilon: float = 1.0,
-        delta: float = 0.0,
+        delta: float | None = None,
         max_rows_per_unit: Any = "private",
         budget: PrivacyBudget | None = None,
         random_state: Any = None,

@@ -25,7 +25,6 @@ from skdp.base.mixin import PrivateMixin, weighted_rows
 from skdp.budget import PrivacyBudget
 from skdp.core import Mean, ScaledBox, Session
 from skdp.exceptions import outside_level
-from skdp.loss.conversions import check_delta
 from skdp.parameters import check_bounds, check_classes, check_size
 from skdp.planning import Allowance, bounds_in
 from skdp.queries import (
@@ -318,7 +317,7 @@ class ExactScoreMixin:
 
 
 class StatedClasses(TargetErrorMixin):
-    """Class labels that are stated, or selected privately for half of delta."""
+    """Class labels that are stated, or selected privately for a part of delta."""
 
     classes: Any
 
@@ -326,16 +325,19 @@ class StatedClasses(TargetErrorMixin):
     def _learns_classes(self) -> bool:
         return isinstance(self.classes, str) and self.classes == "private"
 
-    def _split_delta(self) -> tuple[float, float]:
-        delta = float(self.delta)
-        return (delta / 2, delta / 2) if self._learns_classes else (delta, 0.0)
+    @property
+    def _learns(self) -> bool:
+        return self._learns_classes
+
+    @property
+    def _n_releases(self) -> int:
+        return 2  # the number of rows of each class, too
 
     def _check_classes(self) -> NDArray | None:
         """Return the stated class labels, sorted, or None for private ones; or raise."""
         if not self._learns_classes:
             return check_classes(self.classes)
-        check_delta(self.delta)
-        if not self.delta:
+        if not self._allowed_delta:
             classifier = " for a classifier" if is_classifier(self) else ""
             raise ValueError(_NO_DELTA.format(type(self).__name__, classifier))
         return None
@@ -355,7 +357,7 @@ class LabelledClassifier(ExactScoreMixin, ClassifierMixin, StatedClasses, BaseEs
         classes: Any = "private",
         bounds: Any = "private",
         epsilon: float = 1.0,
-        delta: float = 0.0,
+        delta: float | None = None,
         max_rows_per_unit: Any = "private",
         budget: PrivacyBudget | None = None,
         random_state: Any = None,
@@ -554,6 +556,10 @@ class TargetRegressor(
 
     bounds: Any
     target_bounds: Any
+
+    @property
+    def _n_releases(self) -> int:
+        return 5
 
     def _target_bounds(self) -> Any:
         """Return the stated bounds of the target as two arrays of one number, or None."""

@@ -25,6 +25,7 @@ from skdp.budget.ambient import ambient_budget, check_counted
 from skdp.core import PRIVATE_ROWS, PrivacyCertificate, Session, Unit, open_session
 from skdp.loss.conversions import check_delta, check_positive
 from skdp.parameters import Integers, check_parameter
+from skdp.planning import Allowance, pure_is_less
 from skdp.tabular import Rows, name_of_ids
 
 # --- keys of seeded noise -------------------------------------------------------------------------
@@ -137,6 +138,7 @@ def _foreign(value: Any) -> str:
 # --- the entrance to a session --------------------------------------------------------------------
 
 SMALLEST_DELTA = 1e-100  # floats must hold the part of it that one of many rows of a unit gets
+DEFAULT_PART = 100  # a call with delta=None takes one part of so many of the budget's delta
 
 _NO_GROUPS = (
     "{name}: the budget protects all rows of one {unit!r}, but no groups= say to whom each row "
@@ -168,6 +170,11 @@ _ROW = (
 )
 
 
+def noise_of_a_count(allowance: Allowance) -> float:
+    """Return the noise of one count, the main query of many calls."""
+    return allowance.count_std
+
+
 @dataclass(frozen=True)
 class CallContext:
     """A fit, call or score: its name, allowance, budget and privacy unit.
@@ -177,7 +184,7 @@ class CallContext:
 
     name: str
     epsilon: float
-    delta: float = 0.0
+    delta: float | None = None
     budget: PrivacyBudget | None = None
     random_state: Any = None
     groups: Any = field(default=None, kw_only=True)
@@ -187,7 +194,7 @@ class CallContext:
         # Errors get the name, because a pipeline has many steps.
         try:
             check_positive(self.epsilon, "epsilon")
-            if 0 < check_delta(self.delta) < SMALLEST_DELTA:
+            if self.delta is not None and 0 < check_delta(self.delta) < SMALLEST_DELTA:
                 raise ValueError(
                     f"delta must be 0, or at least {SMALLEST_DELTA:g}, got {self.delta!r}"
                 )
@@ -203,6 +210,49 @@ class CallContext:
             raise type(error)(f"{self.name}: {error}") from None
         if self.budget is None:
             object.__setattr__(self, "budget", ambient_budget())
+
+    @property
+    def allowed_delta(self) -> float:
+        """The most that the call takes: for None a hundredth of the budget's, 0 without one."""
+        if self.delta is not None:
+            return float(self.delta)
+        part = 0.0 if self.budget is None else float(self.budget.delta) / DEFAULT_PART
+        return part if part >= SMALLEST_DELTA else 0.0
+
+    def split_delta(
+        self, noise: Callable[[Allowance], float], *, learns: bool = False
+    ) -> tuple[float, float]:
+        """Return the delta of Gaussian noise, 0 where noise is pure, and that of what is learned.
+
+        Parameters
+        ----------
+        noise : callable
+            The deviation of the noise on what the call is for; see `skdp.planning.pure_is_less`.
+        learns : bool, default=False
+            Whether keys, categories or classes are learned: with half of delta beside Gaussian
+            noise, with all of it beside pure noise.
+        """
+        delta = self.allowed_delta
+        gaussian = delta / 2 if learns else delta
+        replaces = self.adjacency == "replace_one"
+        rule = float(self.epsilon), gaussian, self.budget, noise, self._relation
+        if pure_is_less(*rule, replaces=replaces):
+            return 0.0, delta if learns else 0.0
+        if self.delta is None and not learns and self._is_short_of(gaussian):
+            return 0.0, 0.0
+        return gaussian, delta - gaussian
+
+    @property
+    def _relation(self) -> str:
+        """The relation of the rows that queries see."""
+        return "add_or_remove_one" if self.counts_users else self.adjacency
+
+    def _is_short_of(self, delta: float) -> bool:
+        """Say whether the budget has less delta left, so that only pure noise can be paid."""
+        budget = self.budget
+        if budget is None or budget.accountant != "basic":
+            return False
+        return float(budget.remaining.delta) < delta
 
     @property
     def adjacency(self) -> str:
@@ -261,6 +311,7 @@ class CallContext:
         rows: Rows,
         key: Callable[[], str],
         *,
+        noise: Callable[[Allowance], float] = noise_of_a_count,
         delta: float | None = None,
         separate_delta: float = 0.0,
     ) -> Session:
@@ -271,11 +322,15 @@ class CallContext:
         rows : Rows
         key : callable
             Returns public text that keys seeded noise.
+        noise : callable
+            See `split_delta`.
         delta : float, default=None
-            Delta of Gaussian noise. None: all but `separate_delta`.
+            Of Gaussian noise; 0: noise is pure. None: as `split_delta` says.
         separate_delta : float, default=0.0
             Delta of other mechanisms: published rows, Laplace noise of smooth scale, selections.
         """
+        if delta is None:
+            delta, _ = self.split_delta(noise)
         unit_of_table: str | None = getattr(rows, "unit_name", None)
         if unit_of_table is not None:
             self.check_unit(unit_of_table)
@@ -291,7 +346,7 @@ class CallContext:
             rows,
             estimator=self.name,
             epsilon=self.epsilon,
-            delta=self.delta - separate_delta if delta is None else delta,
+            delta=delta,
             separate_delta=separate_delta,
             budget=self.budget,
             random_state=self.random_state,

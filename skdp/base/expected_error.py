@@ -141,22 +141,26 @@ class TargetErrorMixin(ExpectedErrorMixin):
 
 
 @cache
-def _stand_in(adjacency: str) -> StandInBudget:
-    """Return the stand-in budget of a relation."""
-    return StandInBudget(adjacency)
+def _stand_in(adjacency: str, accountant: str) -> StandInBudget:
+    """Return the stand-in budget of a relation and an accountant."""
+    return StandInBudget(adjacency, accountant=accountant)
 
 
 @contextmanager
 def rehearsal(estimator: Any, adjacency: str) -> Iterator[Callable[..., Any]]:
     """Yield fresh(number, **changes): an unfitted clone that charges nothing, with a seed."""
-    refuse_units(type(estimator).__name__, estimator.budget or ambient_budget())
-    budget = _stand_in(adjacency)
+    own = estimator.budget or ambient_budget()
+    refuse_units(type(estimator).__name__, own)
+    budget = _stand_in(adjacency, "basic" if own is None else own.accountant)
+    delta = estimator._allowed_delta
 
     def fresh(number: int, **changes: Any) -> Any:
         copied = clone(estimator)
         if hasattr(copied, "set_callbacks"):
             copied.set_callbacks()  # none: they are told of fits, not of rehearsals
-        return copied.set_params(budget=budget, random_state=number, **changes)
+        return copied.set_params(
+            **{"budget": budget, "random_state": number, "delta": delta, **changes}
+        )
 
     with config_context(noise="seeded"), warnings.catch_warnings():
         warnings.simplefilter("ignore")

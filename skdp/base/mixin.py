@@ -22,6 +22,7 @@ import warnings
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
+from functools import partial
 from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 import numpy as np
@@ -70,6 +71,7 @@ from skdp.user_code import untracked
 # What a fit with groups holds until it ends. The ids are private: they are no attribute of the
 # estimator, which callbacks are given.
 _ALLOWANCE = "_allowance_of_fit"
+_DELTAS = "_deltas_of_fit"
 _GROUPS: ContextVar[tuple[Any, Any]] = ContextVar("groups of a fit", default=(None, None))
 
 
@@ -139,7 +141,7 @@ class PrivateMixin(CallbackSupportMixin, AmbientBudgetMixin):
     """
 
     epsilon: float
-    delta: float
+    delta: float | None
     budget: PrivacyBudget | None
     random_state: Any
 
@@ -245,11 +247,11 @@ class PrivateMixin(CallbackSupportMixin, AmbientBudgetMixin):
             return "add_or_remove_one"
         return "replace_one" if budget is None else budget.adjacency
 
-    def _allowance(self) -> Allowance:
+    def _allowance(self, n_features: int | None = None) -> Allowance:
         """Return the allowance for the noise of a fit; in a fit with groups, that of one row."""
         if (allowance := vars(self).get(_ALLOWANCE)) is not None:
             return allowance
-        cost = self.privacy_cost()
+        cost = self.privacy_cost(n_features=n_features)
         return Allowance(cost.epsilon, cost.mu, self._adjacency)
 
     @property
@@ -277,6 +279,7 @@ class PrivateMixin(CallbackSupportMixin, AmbientBudgetMixin):
             finally:
                 _GROUPS.reset(outer)
                 vars(self).pop(_ALLOWANCE, None)
+                vars(self).pop(_DELTAS, None)
 
     def _open(self, X: Any, *, reset: bool = True) -> Rows:
         """Check parameters and rows, and record names and number of columns."""
@@ -298,7 +301,7 @@ class PrivateMixin(CallbackSupportMixin, AmbientBudgetMixin):
 
         `context` keys seeded noise, beside the parameters.
         """
-        if delta is None and separate_delta is None:
+        if delta is None:
             delta, separate_delta = self._split_delta()
         key = lambda: public_key(self) + context  # noqa: E731
         separate = separate_delta or 0.0
@@ -389,9 +392,56 @@ class PrivateMixin(CallbackSupportMixin, AmbientBudgetMixin):
         copied.bounds = check_bounds(bounds, width, names)  # type: ignore[attr-defined]
         return copied
 
-    def _split_delta(self) -> tuple[float, float]:
-        """Return the delta of Gaussian noise, and that of other mechanisms."""
-        return float(self.delta), 0.0
+    @property
+    def _allowed_delta(self) -> float:
+        """The most that a fit takes of delta."""
+        return self._context().allowed_delta
+
+    @property
+    def _learns(self) -> bool:
+        """Whether a fit learns keys, categories or classes, which needs delta."""
+        return False
+
+    @property
+    def _n_releases(self) -> int:
+        """About how many releases share the allowance of a fit beside that of bounds, equally.
+
+        The more there are, the better is Gaussian noise.
+        """
+        return 1
+
+    def _noise_of(self, allowance: Allowance, n_features: int | None) -> float:
+        """Return the deviation of the noise on what a fit is for; NaN if columns decide.
+
+        Only how that of pure noise compares with that of Gaussian noise matters.
+        """
+        return allowance.count_std
+
+    def _noise_compared(self, allowance: Allowance, n_features: int | None) -> float:
+        """Return `_noise_of`, or that of learning bounds, on which more depends."""
+        if not isinstance(self._bounds_of_columns, str):
+            return self._noise_of(allowance, n_features)
+        if n_features is None:
+            return math.nan
+        return allowance.part(1 / self._n_releases).learning_std(n_features)
+
+    def _split_delta(self, n_features: int | None = None) -> tuple[float, float]:
+        """Return the delta of Gaussian noise, 0 where noise is pure, and that of other mechanisms.
+
+        It is the same until a fit ends, whatever others take from the budget in the meantime.
+        """
+        in_fit = _GROUPS.get()[0] is self
+        if in_fit and (deltas := vars(self).get(_DELTAS)) is not None:
+            return deltas
+        if n_features is None:
+            n_features = getattr(self, "n_features_in_", None)
+        if n_features is None:
+            n_features = columns_of_bounds(self._bounds_of_columns)
+        noise = partial(self._noise_compared, n_features=n_features)
+        deltas = self._context().split_delta(noise, learns=self._learns)
+        if in_fit and n_features is not None:
+            vars(self)[_DELTAS] = deltas
+        return deltas
 
     def privacy_cost(self, n_samples: int | None = None, n_features: int | None = None) -> Cost:
         """Return the cost of one fit, before any data is touched.
@@ -401,11 +451,11 @@ class PrivateMixin(CallbackSupportMixin, AmbientBudgetMixin):
         Returns
         -------
         cost : skdp.budget.Cost
-            The (epsilon, delta) that one fit charges, and its mu where noise is Gaussian. Where a
-            fit selects classes or categories, half of delta pays for that.
+            The (epsilon, delta) that one fit charges, and its mu where noise is Gaussian. Where
+            the number of columns decides about the noise and is not known, an upper bound.
         """
         self._context()
-        epsilon, (delta, separate) = float(self.epsilon), self._split_delta()
+        epsilon, (delta, separate) = float(self.epsilon), self._split_delta(n_features)
         mu = check_allowance(epsilon, delta) if delta > 0 else None
         return Cost(epsilon=epsilon, delta=delta + separate, mu=mu, separate_delta=separate)
 

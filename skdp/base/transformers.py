@@ -43,7 +43,7 @@ class Transformer(PrivateMixin, TransformerMixin, BaseEstimator, ABC):
         -------
         cost : skdp.budget.Cost or None
             The (epsilon, delta) that one fit charges; None if it releases nothing. Where a fit
-            selects classes or categories, half of delta pays for that.
+            selects classes or categories, a part of delta pays for that.
         """
         self._check_parameters()
         return None if self._is_free() else super().privacy_cost(n_samples, n_features)
@@ -109,9 +109,10 @@ _AUTO = (
 )
 _FAMILIES = ("boolean", "number", "text", "missing")
 _NO_DELTA = (
-    "{}: categories must be given where delta is 0: all categories of every column, from public "
+    "{0}: categories must be given where delta is 0: all categories of every column, from public "
     "knowledge, because which categories occur in X is private: categories=[['a', 'b'], ...]. "
-    "With delta above 0, say 1e-6, the categories that enough rows have are selected privately"
+    "With {0}(delta=1e-6), or a budget with delta, budget=PrivacyBudget(5, 1e-5), the categories "
+    "that enough rows have are selected privately"
 )
 
 

@@ -812,16 +812,23 @@ class StandInBudget(PrivacyBudget):
     """A budget for audits: grants every charge, writes none, and lists them in `asked`.
 
     The certificate of a fit says so. `asked` holds (cost, estimator, note) for each charge, and for
-    each fit what the ledger would publish of its releases. With `here_only`, it refuses to charge
+    each fit what the ledger would publish of its releases. Fits choose their noise as they do for
+    `accountant`. With `here_only`, it refuses to charge
     or to be pickled in another process, whose charges `asked` would miss.
     """
 
     __slots__ = ("_pid", "asked")
 
     def __init__(
-        self, adjacency: str = "replace_one", unit: str | None = None, *, here_only: bool = False
+        self,
+        adjacency: str = "replace_one",
+        unit: str | None = None,
+        *,
+        here_only: bool = False,
+        accountant: str = "basic",
     ) -> None:
-        super().__init__(1.0, adjacency=adjacency, unit=unit)
+        delta = 0.0 if accountant == "basic" else 1e-6
+        super().__init__(1.0, delta, adjacency=adjacency, unit=unit, accountant=accountant)
         self.asked: list[Any] = []
         self._pid = os.getpid() if here_only else None
 

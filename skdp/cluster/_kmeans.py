@@ -7,6 +7,7 @@ nearest centres), empty or not. Centres and errors are computed from these.
 
 from __future__ import annotations
 
+import math
 import warnings
 from collections.abc import Sequence
 from typing import Any, ClassVar, Self
@@ -32,7 +33,7 @@ from skdp.cluster._lloyd import MANY_FEATURES, cluster, mean_error
 from skdp.core import public_generator
 from skdp.exceptions import outside_level
 from skdp.parameters import Integers, Table, check_size
-from skdp.planning import bounds_in
+from skdp.planning import Allowance, bounds_in
 from skdp.tabular import check_public_array
 
 Floats = NDArray[np.float64]
@@ -85,7 +86,7 @@ class DPKMeans(
         n_features, as `privacy_` shows.
     weight_bound : float or None, default=None
     epsilon : float, default=1.0
-    delta : float, default=0.0
+    delta : float or None, default=None
     max_rows_per_unit : int or "private", default="private"
     budget : PrivacyBudget or None, default=None
     random_state : int, RandomState or None, default=None
@@ -203,7 +204,7 @@ class DPKMeans(
         bounds: Any = "private",
         weight_bound: float | None = None,
         epsilon: float = 1.0,
-        delta: float = 0.0,
+        delta: float | None = None,
         max_rows_per_unit: Any = "private",
         budget: PrivacyBudget | None = None,
         random_state: Any = None,
@@ -281,6 +282,17 @@ class DPKMeans(
                 stacklevel=outside_level(),
             )
         return self
+
+    @property
+    def _n_releases(self) -> int:
+        return 1 if self.n_clusters == 1 else 10  # levels of a tree, refinements
+
+    def _noise_of(self, allowance: Allowance, n_features: int | None) -> float:
+        return (
+            math.nan
+            if n_features is None
+            else allowance.part(1 / self._n_releases).sum_std(1.0, n_features)
+        )
 
     _parameter_table: ClassVar[Table] = {
         "n_clusters": Integers(1, _MOST_CLUSTERS),
@@ -398,7 +410,7 @@ class DPKMeans(
                     "give like=, public rows that resemble them or an earlier private fit"
                 )
             low, high = self._stated_bounds(d) or (np.zeros(d), np.ones(d))
-            return mean_error(PublicBox(low, high), self._allowance(), n)
+            return mean_error(PublicBox(low, high), self._allowance(len(low)), n)
         rows = self._rows_like(like)
         bounds = self._stated_bounds(d, names_of(like))
         m = min(n, _MOST_REHEARSED)

@@ -67,8 +67,7 @@ class DPLogisticRatio(DensityRatio, BaseEstimator):
         Box to which rows are clipped, from public knowledge. ``"public"`` takes the range of the
         public sample: no weights are needed outside it.
     epsilon : float, default=1.0
-    delta : float, default=0.0
-        In [0, 1). Above zero, noise is Gaussian.
+    delta : float or None, default=None
     {fit}
 
     Attributes
@@ -142,7 +141,7 @@ class DPLogisticRatio(DensityRatio, BaseEstimator):
         *,
         bounds: Any = "public",
         epsilon: float = 1.0,
-        delta: float = 0.0,
+        delta: float | None = None,
         max_rows_per_unit: Any = "private",
         budget: PrivacyBudget | None = None,
         random_state: Any = None,
@@ -185,6 +184,9 @@ class DPLogisticRatio(DensityRatio, BaseEstimator):
             with np.errstate(all="ignore"):
                 self._set(view, public, release)
         return self
+
+    def _noise_of(self, allowance: Allowance, n_features: int | None) -> float:
+        return math.nan if n_features is None else allowance.minimiser_std(n_features)
 
     def _view(self, public: Floats) -> Box:
         """Return the public box, with a scale of its own for each column."""
@@ -281,7 +283,7 @@ class DPLogisticRatio(DensityRatio, BaseEstimator):
         n = check_integer(n_samples, "n_samples", low=1)
         public = check_public_array(X_public, estimator=type(self).__name__)
         refuse_units(type(self).__name__, self._context().budget)
-        allowance = self._allowance()
+        allowance = self._allowance(public.shape[1])
         if not allowance.replace:
             allowance = allowance.part(1 - _COUNT_SHARE)
         return self._plan(float(n), self._view(public), public, allowance)[1]

@@ -459,9 +459,8 @@ class DPuLSIF(DensityRatio, BaseEstimator):
         row is sampled for private centres. None computes it from the noisy number of rows. It must
         be given if private rows are published, because it is then the delta.
     epsilon : float, default=1.0
-    delta : float, default=0.0
-        In [0, 1). Above zero, noise is Gaussian. If private rows are published: the most that may
-        be charged for that.
+    delta : float or None, default=None
+        ... If private rows are published: the most that may be charged for that.
     {fit}
 
     Attributes
@@ -562,7 +561,7 @@ class DPuLSIF(DensityRatio, BaseEstimator):
         bounds: Any = "public",
         sampling_rate: float | None = None,
         epsilon: float = 1.0,
-        delta: float = 0.0,
+        delta: float | None = None,
         max_rows_per_unit: Any = "private",
         budget: PrivacyBudget | None = None,
         random_state: Any = None,
@@ -640,10 +639,10 @@ class DPuLSIF(DensityRatio, BaseEstimator):
             rate = Fraction(min(self.n_centers, n_private), n_private)
         assert rate is not None
         # The nearest float to the share is enough: the charge is rounded up.
-        if self.delta < float(rate):
+        if self._allowed_delta < float(rate):
             raise ValueError(
                 f"delta must be at least {round_up(rate)!r}, the share of the private rows that "
-                f"centers={PUBLISHED!r} publishes, got {float(self.delta)!r}"
+                f"centers={PUBLISHED!r} publishes, got {self._allowed_delta!r}"
             )
         return round_up(rate)
 

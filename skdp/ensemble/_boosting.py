@@ -138,6 +138,15 @@ def _descend(
 class _Additive:
     """The terms of a fitted additive model."""
 
+    @property
+    def _n_releases(self) -> int:
+        return 5
+
+    def _noise_of(self, allowance: Allowance, n_features: int | None) -> float:
+        # The rounds of a descent average their noise; those of Gaussian noise are as good as one.
+        rounds = math.sqrt(_PURE_ROUNDS) if allowance.pure else 1.0
+        return math.nan if n_features is None else allowance.bins_std(n_features) * rounds
+
     _n_progress_tasks = 1
     _parameter_table: ClassVar[Table] = {"n_bins": Integers(2, 1024)}
 
@@ -176,8 +185,7 @@ class DPExplainableBoostingClassifier(_Additive, LabelledClassifier):
     classes : "private" or array-like of shape (n_classes,), default="private"
     bounds : "private" or tuple (low, high) or mapping, default="private"
     epsilon : float, default=1.0
-    delta : float, default=0.0
-        ... Above: Gaussian noise, which is much smaller here, in more rounds.
+    delta : float or None, default=None
     max_rows_per_unit : int or "private", default="private"
     budget : PrivacyBudget or None, default=None
     random_state : int, RandomState or None, default=None
@@ -227,7 +235,7 @@ class DPExplainableBoostingClassifier(_Additive, LabelledClassifier):
     *Sensitivity* for d columns, if a row is added or removed: of the counts, d in L1 and sqrt(d) in
     L2; of the residuals, c d (times the square root of the number of logits) in L1 and c sqrt(d) in
     L2. If a row is replaced: of the counts, 2 d in L1 and sqrt(2 d) in L2; of the residuals, twice
-    the above. *Mechanism*: discrete Laplace (``delta=0``) or rounded Gaussian noise, with equal
+    the above. *Mechanism*: discrete Laplace (pure) or rounded Gaussian noise, with equal
     shares for all rounds. *Charged*: (epsilon, delta), once, before any noise, to ``budget``.
 
     **Boosting.** All columns are boosted at once, and each cell takes a Newton step, shrunk if its
@@ -265,7 +273,7 @@ class DPExplainableBoostingClassifier(_Additive, LabelledClassifier):
         classes: Any = "private",
         bounds: Any = "private",
         epsilon: float = 1.0,
-        delta: float = 0.0,
+        delta: float | None = None,
         max_rows_per_unit: Any = "private",
         budget: PrivacyBudget | None = None,
         random_state: Any = None,
@@ -347,8 +355,7 @@ class DPExplainableBoostingRegressor(_Additive, TargetRegressor):
         Range of the target, to which it is clipped. If either this or `bounds` is not stated, the
         cost of learning is that of all columns and the target.
     epsilon : float, default=1.0
-    delta : float, default=0.0
-        ... Above: Gaussian noise, which is much smaller here, in more rounds.
+    delta : float or None, default=None
     max_rows_per_unit : int or "private", default="private"
     budget : PrivacyBudget or None, default=None
     random_state : int, RandomState or None, default=None
@@ -432,7 +439,7 @@ class DPExplainableBoostingRegressor(_Additive, TargetRegressor):
         bounds: Any = "private",
         target_bounds: Any = "private",
         epsilon: float = 1.0,
-        delta: float = 0.0,
+        delta: float | None = None,
         max_rows_per_unit: Any = "private",
         budget: PrivacyBudget | None = None,
         random_state: Any = None,

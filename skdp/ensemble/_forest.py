@@ -95,8 +95,7 @@ class DPRandomForestClassifier(LabelledClassifier):
     classes : "private" or array-like of shape (n_classes,), default="private"
     bounds : "private" or tuple (low, high) or mapping, default="private"
     epsilon : float, default=1.0
-    delta : float, default=0.0
-        ... Above: Gaussian noise, which is smaller where there are several trees.
+    delta : float or None, default=None
     max_rows_per_unit : int or "private", default="private"
     budget : PrivacyBudget or None, default=None
     random_state : int, RandomState or None, default=None
@@ -142,7 +141,7 @@ class DPRandomForestClassifier(LabelledClassifier):
     and the number of rows of each class in each leaf of T trees. *Sensitivity* of the latter: T in
     L1 and sqrt(T) in L2 if a row is added or removed; 2 T in L1 and sqrt(2 T) in L2 if one is
     replaced. That of the cells is the same, with the number of columns d instead of T. *Mechanism*:
-    discrete Laplace (``delta=0``) or rounded Gaussian noise. *Charged*: (epsilon, delta), once,
+    discrete Laplace (pure) or rounded Gaussian noise. *Charged*: (epsilon, delta), once,
     before any noise, to ``budget``.
 
     The probabilities of a leaf are shrunk towards those of all rows, which have a weight of about
@@ -183,7 +182,7 @@ class DPRandomForestClassifier(LabelledClassifier):
         classes: Any = "private",
         bounds: Any = "private",
         epsilon: float = 1.0,
-        delta: float = 0.0,
+        delta: float | None = None,
         max_rows_per_unit: Any = "private",
         budget: PrivacyBudget | None = None,
         random_state: Any = None,
@@ -197,6 +196,14 @@ class DPRandomForestClassifier(LabelledClassifier):
         self.max_rows_per_unit = max_rows_per_unit
         self.budget = budget
         self.random_state = random_state
+
+    @property
+    def _n_releases(self) -> int:
+        return 5
+
+    def _noise_of(self, allowance: Allowance, n_features: int | None) -> float:
+        trees, _ = self._size(allowance, 1.0)
+        return allowance.bins_std(trees) / math.sqrt(trees)
 
     def _fit(self, session: Session, public: Any, n_classes: int) -> None:
         self._bounds(session, public)

@@ -109,8 +109,7 @@ class DPTrainOnRelease(LearningMixin, BaseEstimator):
         In [8, 2**22]. How many cells the tables of the fitted distribution may have, apart from
         those of single columns. More cells can describe more, and take more time.
     epsilon : float, default=1.0
-    delta : float, default=0.0
-        ... Above: Gaussian noise, which is several times smaller here.
+    delta : float or None, default=None
     max_rows_per_unit : int or "private", default="private"
     budget : PrivacyBudget or None, default=None
     random_state : int, RandomState or None, default=None
@@ -225,7 +224,7 @@ class DPTrainOnRelease(LearningMixin, BaseEstimator):
         categories: str = "private",
         max_cells: int = 2**16,
         epsilon: float = 1.0,
-        delta: float = 0.0,
+        delta: float | None = None,
         max_rows_per_unit: Any = "private",
         budget: PrivacyBudget | None = None,
         random_state: Any = None,

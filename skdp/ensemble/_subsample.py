@@ -126,8 +126,7 @@ class DPSubsampleAggregate(ExactScoreMixin, ExpectedErrorMixin, PrivateMixin, Ba
     n_jobs : int, default=None
         Number of blocks fitted at the same time, by joblib. It does not change the charge.
     epsilon : float, default=1.0
-    delta : float, default=0.0
-        ... Above: Gaussian noise, with which many more queries can be answered.
+    delta : float or None, default=None
     max_rows_per_unit : int or "private", default="private"
     budget : PrivacyBudget or None, default=None
     random_state : int, RandomState or None, default=None
@@ -239,7 +238,7 @@ class DPSubsampleAggregate(ExactScoreMixin, ExpectedErrorMixin, PrivateMixin, Ba
         bounds: Any = None,
         n_jobs: int | None = None,
         epsilon: float = 1.0,
-        delta: float = 0.0,
+        delta: float | None = None,
         max_rows_per_unit: Any = "private",
         budget: PrivacyBudget | None = None,
         random_state: Any = None,

@@ -673,7 +673,7 @@ class ErrorExplorer:
         )  # fmt: skip
         self.delta = None
         if "delta" in (known if is_name else stated):
-            delta = float(stated.get("delta", 0.0))
+            delta = float(stated.get("delta") or 0.0)
             self.delta = widgets.SelectionSlider(
                 options=[(f"{d:g}", d) for d in sorted({*_DELTAS, delta})],
                 value=delta, description="δ", **kwargs,

@@ -262,8 +262,7 @@ class DPLogisticRegression(LabelledClassifier):
     bounds : "private" or tuple (low, high) or mapping, default="private"
     weight_bound : float or None, default=None
     epsilon : float, default=1.0
-    delta : float, default=0.0
-        ... Above: Gaussian noise, which is much smaller here, in more steps.
+    delta : float or None, default=None
     max_rows_per_unit : int or "private", default="private"
     budget : PrivacyBudget or None, default=None
     random_state : int, RandomState or None, default=None
@@ -313,7 +312,7 @@ class DPLogisticRegression(LabelledClassifier):
     four gradients in which z is the logit of the descent (for several classes: their logits), and r
     is not clipped. *Sensitivity* of a gradient in L2, where R is the product of the bounds on the
     norms of r and z: R if a row is added or removed, 2 R if one is replaced. *Mechanism*: K-norm
-    noise (``delta=0``) or rounded Gaussian noise, with equal shares for all steps of the descent.
+    noise (pure) or rounded Gaussian noise, with equal shares for all steps of the descent.
     *Charged*: (epsilon, delta), once, before any noise, to ``budget``.
 
     **Weights.** A row and its weight are protected together. A row of weight v counts v / b times,
@@ -368,7 +367,7 @@ class DPLogisticRegression(LabelledClassifier):
         bounds: Any = "private",
         weight_bound: float | None = None,
         epsilon: float = 1.0,
-        delta: float = 0.0,
+        delta: float | None = None,
         max_rows_per_unit: Any = "private",
         budget: PrivacyBudget | None = None,
         random_state: Any = None,
@@ -406,6 +405,17 @@ class DPLogisticRegression(LabelledClassifier):
         """
         with self._all_or_nothing(groups):
             return self._fitted(X, y, sample_weight)
+
+    @property
+    def _n_releases(self) -> int:
+        return 5
+
+    def _noise_of(self, allowance: Allowance, n_features: int | None) -> float:
+        return (
+            math.nan
+            if n_features is None
+            else allowance.part(1 / self._n_releases).sum_std(1.0, n_features + 1)
+        )
 
     def _fit(
         self,

@@ -152,6 +152,9 @@ class _LeastSquares(TargetRegressor):
             self._check_parameters()
             return self._fitted(X, y, sample_weight, most=check_weight_bound(self))
 
+    def _noise_of(self, allowance: Allowance, n_features: int | None) -> float:
+        return math.nan if n_features is None else allowance.part(0.4).gram_std(n_features + 1)
+
     def _fit(
         self,
         session: Session,
@@ -271,8 +274,7 @@ class DPRidge(_LeastSquares):
         of all columns and the target.
     weight_bound : float or None, default=None
     epsilon : float, default=1.0
-    delta : float, default=0.0
-        ... Above: Gaussian noise, which is much smaller where there are several columns.
+    delta : float or None, default=None
     max_rows_per_unit : int or "private", default="private"
     budget : PrivacyBudget or None, default=None
     random_state : int, RandomState or None, default=None
@@ -385,7 +387,7 @@ class DPRidge(_LeastSquares):
         target_bounds: Any = "private",
         weight_bound: float | None = None,
         epsilon: float = 1.0,
-        delta: float = 0.0,
+        delta: float | None = None,
         max_rows_per_unit: Any = "private",
         budget: PrivacyBudget | None = None,
         random_state: Any = None,
@@ -414,8 +416,7 @@ class DPLinearRegression(_LeastSquares):
         Range of the target.
     weight_bound : float or None, default=None
     epsilon : float, default=1.0
-    delta : float, default=0.0
-        ... Above: Gaussian noise, which is much smaller where there are several columns.
+    delta : float or None, default=None
     max_rows_per_unit : int or "private", default="private"
     budget : PrivacyBudget or None, default=None
     random_state : int, RandomState or None, default=None
@@ -470,7 +471,7 @@ class DPLinearRegression(_LeastSquares):
         target_bounds: Any = "private",
         weight_bound: float | None = None,
         epsilon: float = 1.0,
-        delta: float = 0.0,
+        delta: float | None = None,
         max_rows_per_unit: Any = "private",
         budget: PrivacyBudget | None = None,
         random_state: Any = None,

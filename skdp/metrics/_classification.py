@@ -325,7 +325,7 @@ def confusion_matrix(
     groups: Any = None,
     max_rows_per_unit: Any = "private",
     epsilon: float = 1.0,
-    delta: float = 0.0,
+    delta: float | None = None,
     budget: PrivacyBudget | None = None,
     random_state: Any = None,
 ) -> ConfusionMatrix:
@@ -687,7 +687,7 @@ def score_histogram(
     groups: Any = None,
     max_rows_per_unit: Any = "private",
     epsilon: float = 1.0,
-    delta: float = 0.0,
+    delta: float | None = None,
     budget: PrivacyBudget | None = None,
     random_state: Any = None,
 ) -> ScoreHistogram:

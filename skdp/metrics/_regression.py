@@ -402,7 +402,7 @@ def regression_errors(
     groups: Any = None,
     max_rows_per_unit: Any = "private",
     epsilon: float = 1.0,
-    delta: float = 0.0,
+    delta: float | None = None,
     budget: PrivacyBudget | None = None,
     random_state: Any = None,
 ) -> RegressionErrors:
@@ -472,7 +472,7 @@ def mean_squared_error(
     groups: Any = None,
     max_rows_per_unit: Any = "private",
     epsilon: float = 1.0,
-    delta: float = 0.0,
+    delta: float | None = None,
     budget: PrivacyBudget | None = None,
     random_state: Any = None,
 ) -> Released:

@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import inspect
 import math
+from collections.abc import Sequence
 from fractions import Fraction
 from functools import lru_cache
 from typing import Any, Self
@@ -27,13 +28,14 @@ from sklearn.frozen import FrozenEstimator
 from sklearn.pipeline import FeatureUnion, Pipeline
 from sklearn.utils import get_tags
 
-from skdp.base import check_without_rows, request_groups
+from skdp.base import PrivateMixin, check_without_rows, request_groups
 from skdp.base.leaks import EXACT_CLASSES, EXACT_SPARSE, has_price, is_search, steps_of
 from skdp.budget import Cost, PrivacyBudget, exact, gdp_mu, pure_mu
 from skdp.core import PRIVATE_ROWS, Unit, check_unit
 from skdp.loss.conversions import check_positive, largest, round_down
 from skdp.model_selection._check import HIGH, look_into
 from skdp.model_selection._pricing import price_or_none, private_parts
+from skdp.planning import Allowance
 from skdp.queries import BaseRun
 from skdp.tabular import ONE_PLACE, check_categorical, check_columns, check_rows, refuse_parts
 from skdp.user_code import no_restart, run_isolated, silent
@@ -62,6 +64,15 @@ def needs_separate_delta(estimator: Any, delta: float) -> bool:
     parts = [clone(part) for _, part in private_parts(estimator)]
     able = [part for part in parts if "delta" in part.get_params(deep=False)]
     return delta > 0 and any(_separate_delta(part.set_params(delta=delta)) > 0 for part in able)
+
+
+def noise_of(
+    candidates: Sequence[Any], allowance: Allowance, n_features: int | None
+) -> list[float]:
+    """Return the noise of all private steps of all candidates, each as if it were alone."""
+    parts = [part for candidate in candidates for _, part in private_parts(candidate)]
+    own = [part for part in parts if isinstance(part, PrivateMixin)]
+    return [part._noise_compared(allowance, n_features) for part in own]
 
 
 def _learning(part: Any, mu: float, separate: float) -> dict[str, float]:

@@ -47,10 +47,12 @@ from skdp.model_selection._candidates import (
     check_targets_of,
     gaussian_epsilon,
     needs_separate_delta,
+    noise_of,
 )
 from skdp.model_selection._pricing import private_parts
 from skdp.model_selection._scorer import PrivateScorer, check_scored, needs_targets, score_in
 from skdp.parameters import Integers, Reals, Table, naming
+from skdp.planning import Allowance
 from skdp.queries import BaseRun, BestOfRuns, Repeats, base_level
 from skdp.tabular import WholeUnits, check_labels, dealt_rows, is_listed
 
@@ -60,6 +62,12 @@ _NO_MODEL = (
     "every run of the search failed; the search is charged. Fit one candidate by itself on public "
     "rows that resemble the private ones to see why"
 )
+
+
+def _width(X: Any) -> int | None:
+    """Return the number of columns of a table, where its shape is public without a look at it."""
+    shape: Any = getattr(X, "shape", ())
+    return int(shape[1]) if len(shape) == 2 else None
 
 
 def _best_has(method: str) -> Any:
@@ -108,17 +116,19 @@ class PrivateSearch(MetaEstimatorMixin, PrivateMixin, BaseEstimator, ABC):
 
         Parameters
         ----------
-        n_samples, n_features : int, default=None
-            Not used: the cost does not depend on them.
+        n_samples : int, default=None
+            Not used: the cost does not depend on it.
+        n_features : int, default=None
+            Columns of X. Without it, an upper bound.
 
         Returns
         -------
         cost : skdp.budget.Cost
-            (epsilon, delta), for any set of candidates.
+            (epsilon, delta); delta is 0 where no step needs it and pure noise is less.
         """
         self._context()
-        epsilon, delta = float(self.epsilon), float(self.delta)
-        return Cost(epsilon=epsilon, delta=delta, separate_delta=delta)
+        delta = self._delta_of(self._unfitted(self._candidate_params()), n_features)
+        return Cost(epsilon=float(self.epsilon), delta=delta, separate_delta=delta)
 
     def run_cost(self) -> Cost:
         """Return the allowance of the fit in a run; the score has as much, for other rows.
@@ -130,30 +140,49 @@ class PrivateSearch(MetaEstimatorMixin, PrivateMixin, BaseEstimator, ABC):
             ``separate_delta`` is for categories and classes that steps learn.
         """
         self._check_parameters()
-        base = self._base(self._unfitted(self._candidate_params()))
-        noise, separate = self._noise_cost(base), base.separate_delta
+        candidates = self._unfitted(self._candidate_params())
+        delta = self._delta_of(candidates)
+        base = self._base(candidates, delta)
+        noise, separate = self._noise_cost(base, delta), base.separate_delta
         if not separate:
             return noise
         return Cost(noise.epsilon, noise.delta + separate, mu=noise.mu, separate_delta=separate)
 
-    def _base(self, candidates: Sequence[Any]) -> BaseRun:
+    def _delta_of(self, candidates: Sequence[Any], n_features: int | None = None) -> float:
+        """Return the delta that a search takes: none where it is only noisier with it.
+
+        Its charge says nothing about Gaussian noise, so the accountant does not matter.
+        """
+        delta, epsilon, repeats = self._allowed_delta, float(self.epsilon), self._repeats()
+        if not delta or any(needs_separate_delta(candidate, delta) for candidate in candidates):
+            return delta
+        check_allowance(epsilon, delta)
+        pure, gaussian = (base_level(epsilon, d, repeats) for d in (0.0, delta))
+        assert pure.epsilon is not None
+        if n_features is None:
+            n_features = getattr(self, "n_features_in_", None)
+        levels = Allowance(pure.epsilon), Allowance(pure.epsilon, gaussian.mu)
+        noise = [[level.count_std, *noise_of(candidates, level, n_features)] for level in levels]
+        return 0.0 if np.sum(np.log(noise[0])) <= np.sum(np.log(noise[1])) else delta
+
+    def _base(self, candidates: Sequence[Any], delta: float) -> BaseRun:
         """Return the privacy loss that a run of these candidates may have."""
-        epsilon, delta = float(self.epsilon), float(self.delta)
+        epsilon = float(self.epsilon)
         separate = any(needs_separate_delta(candidate, delta) for candidate in candidates)
         check_allowance(epsilon, delta)
         base = base_level(epsilon, delta, self._repeats(), separate=separate)
         if delta and gaussian_epsilon(base.mu, delta) <= 0:
             raise ValueError(
-                f"delta={self.delta!r} alone covers the noise of a run, which leaves it no "
+                f"delta={delta!r} alone covers the noise of a run, which leaves it no "
                 "epsilon: state a smaller delta"
             )
         return base
 
-    def _noise_cost(self, base: BaseRun) -> Cost:
+    @staticmethod
+    def _noise_cost(base: BaseRun, delta: float) -> Cost:
         """Return the part of a run's cost that is for noise."""
         if base.mu is None:
             return Cost(float(base.epsilon or 0.0))
-        delta = float(self.delta)
         return Cost(gaussian_epsilon(base.mu, delta), delta, mu=base.mu)
 
     # --- checks before the charge --------------------------------------------------------------
@@ -191,7 +220,9 @@ class PrivateSearch(MetaEstimatorMixin, PrivateMixin, BaseEstimator, ABC):
         if not hasattr(self.estimator, "get_params") or isinstance(self.estimator, type):
             raise TypeError(f"estimator must be an estimator, got {type(self.estimator).__name__}")
         adjacency = self._context().adjacency
-        roomy = PrivacyBudget(1e15, delta=0.5, adjacency=adjacency, unit=self._unit)
+        roomy = PrivacyBudget(
+            1e15, delta=0.5, adjacency=adjacency, unit=self._unit, accountant="gdp"
+        )  # whose fits with delta have Gaussian noise, as the levels of runs add up
         candidates = []
         for choice in params:
             candidate = clone(self.estimator).set_params(**clone(dict(choice), safe=False))
@@ -204,26 +235,29 @@ class PrivateSearch(MetaEstimatorMixin, PrivateMixin, BaseEstimator, ABC):
         return candidates
 
     def _candidates(
-        self, params: Sequence[Mapping[str, Any]], unit: str | None
-    ) -> tuple[list[Any], BaseRun]:
-        """Return the checked candidates, whose steps share a run, and the run's allowance."""
+        self, params: Sequence[Mapping[str, Any]], unit: str | None, n_features: int | None = None
+    ) -> tuple[list[Any], BaseRun, float]:
+        """Return the checked candidates, whose steps share a run, its allowance, and the delta."""
         candidates = self._unfitted(params)
-        base = self._base(candidates)
+        delta = self._delta_of(candidates, n_features)
+        base = self._base(candidates, delta)
         for candidate in candidates:
-            check_candidate(allot(candidate, base, float(self.delta)), base)
+            check_candidate(allot(candidate, base, delta), base)
             if unit is not None:
                 ask_for_groups(candidate, unit, self.max_rows_per_unit, self._context().adjacency)
-        return candidates, base
+        return candidates, base, delta
 
     def _check_without_rows(self) -> None:
         super()._check_without_rows()
         scorer = self._scoring()
-        _, base = self._candidates(self._candidate_params(), self._unit)
-        self._check_score(scorer, base, self._unit)
+        _, base, delta = self._candidates(self._candidate_params(), self._unit)
+        self._check_score(scorer, base, delta, self._unit)
 
-    def _check_score(self, scorer: PrivateScorer, base: BaseRun, unit: str | None) -> Any:
+    def _check_score(
+        self, scorer: PrivateScorer, base: BaseRun, delta: float, unit: str | None
+    ) -> Any:
         """Return how many rows of a unit a score uses; refuse numbers that leave no allowance."""
-        cost = self._noise_cost(base)
+        cost = self._noise_cost(base, delta)
         claimed = check_allowance(cost.epsilon, cost.delta)
         if not base.covers([Cost(cost.epsilon, cost.delta, mu=claimed)]):
             raise ValueError(f"epsilon={self.epsilon!r} is too large for a search to divide")
@@ -261,8 +295,8 @@ class PrivateSearch(MetaEstimatorMixin, PrivateMixin, BaseEstimator, ABC):
             scorer = self._scoring()
             metric, bounds = scorer.check_parameters()
             params = self._candidate_params()
-            candidates, base = self._candidates(params, unit)
-            max_rows = self._check_score(scorer, base, unit)
+            candidates, base, delta = self._candidates(params, unit, _width(X))
+            max_rows = self._check_score(scorer, base, delta, unit)
             if needs_targets(metric) and y is None:
                 raise ValueError(
                     f"{type(self).__name__} requires y to be passed, but the target y is None: "
@@ -283,13 +317,13 @@ class PrivateSearch(MetaEstimatorMixin, PrivateMixin, BaseEstimator, ABC):
                 rows = WholeUnits(X, y, groups, **options)
             query = BestOfRuns(
                 UserFunction(self._fit_run(candidates, is_listed(y))),
-                UserFunction(self._score_run(metric, bounds, base, max_rows)),
+                UserFunction(self._score_run(metric, bounds, base, delta, max_rows)),
                 len(candidates),
                 self._repeats(),
                 float(self.test_size),
                 separate=base.separate_delta > 0,
             )
-            with self._session(rows, delta=0.0, separate_delta=float(self.delta)) as session:
+            with self._session(rows, delta=0.0, separate_delta=delta) as session:
                 best = session.answer(query)
                 certificate = session.certificate()
             if best.model is None:
@@ -343,8 +377,10 @@ class PrivateSearch(MetaEstimatorMixin, PrivateMixin, BaseEstimator, ABC):
 
         return fit
 
-    def _score_run(self, metric: str, bounds: Any, base: BaseRun, max_rows: Any) -> Any:
-        cost, name = self._noise_cost(base), f"{type(self).__name__} score"
+    def _score_run(
+        self, metric: str, bounds: Any, base: BaseRun, delta: float, max_rows: Any
+    ) -> Any:
+        cost, name = self._noise_cost(base, delta), f"{type(self).__name__} score"
 
         def score(
             model: Any, X: Any, y: Any, budget: Any, seed: int | None, groups: Any = None
@@ -537,8 +573,8 @@ class DPGridSearchCV(PrivateSearch):
         probability.
     epsilon : float, default=1.0
         ... Here a fit is the whole search.
-    delta : float, default=0.0
-        ... Above: Gaussian noise in every run. Here a fit is the whole search.
+    delta : float or None, default=None
+        ... Here a fit is the whole search.
     max_rows_per_unit : int or "private", default="private"
         With `groups`: how many rows of each unit are used at most, in each fit and each score,
         unless a step or the scorer states its own number. ``"private"``: each of them chooses the
@@ -637,7 +673,7 @@ class DPGridSearchCV(PrivateSearch):
         runs: str = "geometric",
         test_size: float = 0.25,
         epsilon: float = 1.0,
-        delta: float = 0.0,
+        delta: float | None = None,
         max_rows_per_unit: Any = "private",
         budget: PrivacyBudget | None = None,
         random_state: Any = None,
@@ -688,7 +724,7 @@ class DPRandomizedSearchCV(PrivateSearch):
         Part of the rows on which a run is scored.
     epsilon : float, default=1.0
         ... Here a fit is the whole search.
-    delta : float, default=0.0
+    delta : float or None, default=None
         ... Here a fit is the whole search.
     max_rows_per_unit : int or "private", default="private"
     budget : PrivacyBudget or None, default=None
@@ -760,7 +796,7 @@ class DPRandomizedSearchCV(PrivateSearch):
         runs: str = "geometric",
         test_size: float = 0.25,
         epsilon: float = 1.0,
-        delta: float = 0.0,
+        delta: float | None = None,
         max_rows_per_unit: Any = "private",
         budget: PrivacyBudget | None = None,
         random_state: Any = None,

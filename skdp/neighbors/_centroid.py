@@ -6,6 +6,7 @@ their mean square where noise allows; the sum of the clipped rows of each class.
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import numpy as np
@@ -13,6 +14,7 @@ import numpy as np
 from skdp.base.batch_invariant import products
 from skdp.base.classifiers import Floats, LabelledClassifier
 from skdp.core import Session
+from skdp.planning import Allowance
 from skdp.queries import label_vectors
 
 __all__ = ["DPNearestCentroid"]
@@ -33,8 +35,7 @@ class DPNearestCentroid(LabelledClassifier):
     classes : "private" or array-like of shape (n_classes,), default="private"
     bounds : "private" or tuple (low, high) or mapping, default="private"
     epsilon : float, default=1.0
-    delta : float, default=0.0
-        ... Above: Gaussian noise, which is smaller where there are several columns.
+    delta : float or None, default=None
     max_rows_per_unit : int or "private", default="private"
     budget : PrivacyBudget or None, default=None
     random_state : int, RandomState or None, default=None
@@ -78,7 +79,7 @@ class DPNearestCentroid(LabelledClassifier):
     stated; the number of rows of each class (2% of the allowance, or 12% where rows are few); the
     means and mean squares of the columns, or the means only, unless noise would hide them (8%); the
     sum of the clipped rows of each class. *Sensitivity* of the sums in L2: the radius if a row is
-    added or removed, twice the radius if one is replaced. *Mechanism*: K-norm noise (``delta=0``)
+    added or removed, twice the radius if one is replaced. *Mechanism*: K-norm noise (pure)
     or rounded Gaussian noise. *Charged*: (epsilon, delta), once, before any noise, to ``budget``.
 
     **Distances** are between scaled and clipped rows. The average of what noise adds to them is
@@ -104,6 +105,9 @@ class DPNearestCentroid(LabelledClassifier):
     >>> model.fit(X, y).score(X, y) > 0.8
     True
     """
+
+    def _noise_of(self, allowance: Allowance, n_features: int | None) -> float:
+        return math.nan if n_features is None else allowance.part(1 / 2).sum_std(1.0, n_features)
 
     def _fit(self, session: Session, public: Any, n_classes: int) -> None:
         start = self._started(session, public, n_classes, _CENTER_SHARE)

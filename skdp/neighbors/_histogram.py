@@ -64,9 +64,7 @@ class DPHistogramDensity(BoxDensity):
         most a fifth of the allowance. Without delta, this needs n * epsilon of about 1,500 for each
         column; with fewer rows the box may be far off. Not used for columns with stated edges.
     epsilon : float, default=1.0
-    delta : float, default=0.0
-        ... Above: Gaussian noise, here larger than Laplace noise, unless the bounds of many
-        features are learned.
+    delta : float or None, default=None
     max_rows_per_unit : int or "private", default="private"
     budget : PrivacyBudget or None, default=None
     random_state : int, RandomState or None, default=None
@@ -144,7 +142,7 @@ class DPHistogramDensity(BoxDensity):
         bins: Any = "auto",
         bounds: Any = "private",
         epsilon: float = 1.0,
-        delta: float = 0.0,
+        delta: float | None = None,
         max_rows_per_unit: Any = "private",
         budget: PrivacyBudget | None = None,
         random_state: Any = None,
@@ -211,6 +209,10 @@ class DPHistogramDensity(BoxDensity):
                 self._release(session, bins, stated)
                 self.privacy_ = session.certificate()
         return self
+
+    @property
+    def _n_releases(self) -> int:
+        return 2
 
     def _release(self, session: Session, bins: list[Bins] | None, stated: Pair | None) -> None:
         """Release the histogram and set the fitted attributes."""

@@ -49,6 +49,7 @@ _RULES: dict[str, Callable[[float, int], float]] = {
 _CAUTION = 0.25  # standard deviations of the criterion, as in density ratios
 _BLOCK_VALUES = 2**20
 _LOUD_PURE = 0.1  # `LOUD` for K-norm noise
+_TYPICAL_FEATURES = 20  # their number, for the choice between K-norm and Gaussian noise
 
 
 @dataclass(frozen=True)
@@ -94,8 +95,7 @@ class DPKernelDensity(BoxDensity):
         Without delta, this needs n * epsilon of about 1,500 for each column; with fewer rows the
         box may be far off.
     epsilon : float, default=1.0
-    delta : float, default=0.0
-        ... Above: Gaussian noise, which does not depend on the number of centres.
+    delta : float or None, default=None
     max_rows_per_unit : int or "private", default="private"
     budget : PrivacyBudget or None, default=None
     random_state : int, RandomState or None, default=None
@@ -204,7 +204,7 @@ class DPKernelDensity(BoxDensity):
         spacing: float = 0.8,
         bounds: Any = "private",
         epsilon: float = 1.0,
-        delta: float = 0.0,
+        delta: float | None = None,
         max_rows_per_unit: Any = "private",
         budget: PrivacyBudget | None = None,
         random_state: Any = None,
@@ -278,6 +278,15 @@ class DPKernelDensity(BoxDensity):
                 self._release(session, bandwidth, learned)
                 self.privacy_ = session.certificate()
         return self
+
+    @property
+    def _n_releases(self) -> int:
+        return 2 if self.features == "cells" else 5
+
+    def _noise_of(self, allowance: Allowance, n_features: int | None) -> float:
+        if self.features == "cells":
+            return super()._noise_of(allowance, n_features)
+        return allowance.features_std(_TYPICAL_FEATURES)
 
     def _release(
         self, session: Session, bandwidth: float | None, learned: LearnedBox | None

@@ -26,7 +26,7 @@ from skdp.budget import PrivacyBudget
 from skdp.core import Box
 from skdp.exceptions import outside_level
 from skdp.parameters import STEP, Integers, Table
-from skdp.planning import bounds_in
+from skdp.planning import Allowance, bounds_in
 from skdp.quantile import TEXTS, DPQuantile, check_multiples
 from skdp.queries import Quantiles
 from skdp.tabular import as_dense, check_public_array
@@ -58,8 +58,7 @@ class DPKBinsDiscretizer(ExpectedErrorMixin, Transformer):
         allowance.
     {candidates}
     epsilon : float, default=1.0
-    delta : float, default=0.0
-        In [0, 1). Above zero, the losses of columns and rounds add up less quickly.
+    delta : float or None, default=None
     {fit}
 
     Attributes
@@ -129,7 +128,7 @@ class DPKBinsDiscretizer(ExpectedErrorMixin, Transformer):
         step: float | None = None,
         prior: str = "uniform",
         epsilon: float = 1.0,
-        delta: float = 0.0,
+        delta: float | None = None,
         max_rows_per_unit: Any = "private",
         budget: PrivacyBudget | None = None,
         random_state: Any = None,
@@ -164,6 +163,11 @@ class DPKBinsDiscretizer(ExpectedErrorMixin, Transformer):
         if self.strategy == "quantile":
             check_multiples(None if self.step is None else float(self.step), stated)
         return stated
+
+    def _noise_of(self, allowance: Allowance, n_features: int | None) -> float:
+        if n_features is None or self.strategy == "uniform":
+            return 1.0
+        return allowance.choice_scale(n_features * len(self._levels()).bit_length())
 
     def _levels(self) -> list[float]:
         return [i / self.n_bins for i in range(1, self.n_bins)]

@@ -36,6 +36,7 @@ from skdp.base.transformers import (
 from skdp.budget import PrivacyBudget
 from skdp.exceptions import outside_level
 from skdp.parameters import FLAG, Table, naming, shown
+from skdp.planning import Allowance
 from skdp.tabular import (
     MISSING,
     array_of_cells,
@@ -85,8 +86,12 @@ class Encoder(ExpectedErrorMixin, Transformer):
     def _is_free(self) -> bool:
         return not is_private(self.categories)
 
-    def _split_delta(self) -> tuple[float, float]:
-        return float(self.delta) / 2, float(self.delta) / 2
+    @property
+    def _learns(self) -> bool:
+        return True
+
+    def _noise_of(self, allowance: Allowance, n_features: int | None) -> float:
+        return math.nan if n_features is None else allowance.bins_std(n_features)
 
     def _check_parameters(self) -> None:
         super()._check_parameters()
@@ -100,7 +105,7 @@ class Encoder(ExpectedErrorMixin, Transformer):
     def _check_without_rows(self) -> None:
         super()._check_without_rows()
         if not self._is_free():
-            check_delta_for(type(self).__name__, self.delta)
+            check_delta_for(type(self).__name__, self._allowed_delta)
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
@@ -235,9 +240,7 @@ documented = documenter(
             """,
         "privacy_parameters": """
             epsilon : float, default=1.0
-            delta : float, default=0.0
-                In [0, 1). Must be above 0 if categories are selected: half of it covers categories
-                that only one row has, the other half is for Gaussian noise.
+            delta : float or None, default=None
             {fit}
             """,
         "fitted_and_raises": """
@@ -360,7 +363,7 @@ class DPOneHotEncoder(Encoder):
         sparse_output: bool = False,
         handle_unknown: str = "ignore",
         epsilon: float = 1.0,
-        delta: float = 0.0,
+        delta: float | None = None,
         max_rows_per_unit: Any = "private",
         budget: PrivacyBudget | None = None,
         random_state: Any = None,
@@ -535,7 +538,7 @@ class DPOrdinalEncoder(Encoder):
         unknown_value: float = -1,
         encoded_missing_value: float = -1,
         epsilon: float = 1.0,
-        delta: float = 0.0,
+        delta: float | None = None,
         max_rows_per_unit: Any = "private",
         budget: PrivacyBudget | None = None,
         random_state: Any = None,

@@ -33,8 +33,7 @@ documented = documenter(
                 None and NA are missing). Each column gets an equal part of the allowance, and
                 `transform` keeps missing cells.
             epsilon : float, default=1.0
-            delta : float, default=0.0
-                In [0, 1). Above zero, the privacy losses of columns and rounds add up more slowly.
+            delta : float or None, default=None
             {fit}
             """,
         "rows": """
@@ -151,7 +150,7 @@ class DPRobustScaler(QuantileFit):
         prior: str = "uniform",
         nan_policy: str = "raise",
         epsilon: float = 1.0,
-        delta: float = 0.0,
+        delta: float | None = None,
         max_rows_per_unit: Any = "private",
         budget: PrivacyBudget | None = None,
         random_state: Any = None,
@@ -315,7 +314,7 @@ class DPQuantileTransformer(QuantileFit):
         prior: str = "uniform",
         nan_policy: str = "raise",
         epsilon: float = 1.0,
-        delta: float = 0.0,
+        delta: float | None = None,
         max_rows_per_unit: Any = "private",
         budget: PrivacyBudget | None = None,
         random_state: Any = None,

@@ -35,6 +35,7 @@ from skdp.budget import PrivacyBudget
 from skdp.confidence.equations import moment_errors, root_error
 from skdp.core import Box
 from skdp.parameters import FLAG, Reals, Table
+from skdp.planning import Allowance
 
 # Variances in units of the squared half width. Below the first they mean nothing, because sums are
 # rounded to steps. The second is that of a uniform column, taken if noise hides the variance.
@@ -82,9 +83,7 @@ class DPStandardScaler(Scaler):
         The number of missing cells is private, so the number of rows of a column has noise, too.
     weight_bound : float or None, default=None
     epsilon : float, default=1.0
-    delta : float, default=0.0
-        In [0, 1). Zero: pure epsilon-DP by K-norm noise. Above: Gaussian noise, which is smaller
-        where there are several columns.
+    delta : float or None, default=None
     {fit}
 
     Attributes
@@ -127,7 +126,7 @@ class DPStandardScaler(Scaler):
     vector. Here u in [-1, 1] is a clipped value relative to the middle of its bounds, in half
     widths; f is a public factor. *Sensitivity* (L2) of the vector: 2 sqrt(d) with f = 13/8 if a row
     is replaced; sqrt(5 d / 4 + 1) with f = 1 if one is added or removed, with the number of rows as
-    last entry. Of its largest entry, with f = 2: 2 and 1. *Mechanism*: K-norm noise (``delta=0``)
+    last entry. Of its largest entry, with f = 2: 2 and 1. *Mechanism*: K-norm noise (pure)
     of the ball or the cube, whichever is less, or rounded Gaussian noise. *Charged*: (epsilon,
     delta), once, before any noise, to ``budget``. With ``with_mean=False, with_std=False`` nothing
     is released or charged. With ``nan_policy="omit"`` the same is released for each column, over
@@ -198,7 +197,7 @@ class DPStandardScaler(Scaler):
         nan_policy: str = "raise",
         weight_bound: float | None = None,
         epsilon: float = 1.0,
-        delta: float = 0.0,
+        delta: float | None = None,
         max_rows_per_unit: Any = "private",
         budget: PrivacyBudget | None = None,
         random_state: Any = None,
@@ -299,6 +298,13 @@ class DPStandardScaler(Scaler):
             values += self.mean_
         return values
 
+    def _noise_of(self, allowance: Allowance, n_features: int | None) -> float:
+        if n_features is None:
+            return math.nan
+        if self._omits:  # columns share equally, as each has missing cells of its own
+            return allowance.part(1 / n_features).moments_std(1)
+        return allowance.moments_std(n_features)
+
     def _expected_error(self, n: int, d: int, like: Any) -> float:
         bounds = self._stated_bounds(d, names_of(like))
         if self._is_free():
@@ -306,7 +312,7 @@ class DPStandardScaler(Scaler):
         self._refuse_error_of_present()
         if bounds is None:
             return self._rehearsed_error(n, d, like)
-        allowance = self._allowance()
+        allowance = self._allowance(d)
         off = np.zeros(d) if allowance.replace else self._off_middle(bounds, like, d)
         return float(allowance.moments_std(d) / n / 2.0 * np.sqrt(np.mean(1.0 + off**2)))
 
@@ -380,8 +386,7 @@ class DPMinMaxScaler(Scaler):
     {omit}
         The number of missing cells is private; with stated bounds nothing is released.
     epsilon : float, default=1.0
-    delta : float, default=0.0
-        In [0, 1). Above zero, the losses of the columns' quantiles add up less quickly.
+    delta : float or None, default=None
     {fit}
 
     Attributes
@@ -465,7 +470,7 @@ class DPMinMaxScaler(Scaler):
         q: str | float = "auto",
         nan_policy: str = "raise",
         epsilon: float = 1.0,
-        delta: float = 0.0,
+        delta: float | None = None,
         max_rows_per_unit: Any = "private",
         budget: PrivacyBudget | None = None,
         random_state: Any = None,
@@ -490,6 +495,9 @@ class DPMinMaxScaler(Scaler):
 
     def _is_free(self) -> bool:
         return not isinstance(self.bounds, str)
+
+    def _noise_of(self, allowance: Allowance, n_features: int | None) -> float:
+        return math.nan if n_features is None else allowance.choice_scale(2 * n_features)
 
     def fit(self, X: ArrayLike, y: Any = None, *, groups: Any = None) -> Self:
         """Take the stated bounds, or charge the budget and release quantiles.

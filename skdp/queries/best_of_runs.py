@@ -260,7 +260,9 @@ class BestOfRuns(Measurement):
         mechanism = f"best of a {what} number of runs, {self.repeats.mean:.4g} on average, {loss}"
         meter.record(name, mechanism, "run", math.nan, math.nan, fraction, delta=delta)
         best = BestRun(0, None, -math.inf)
-        budget = StandInBudget(meter.relation, meter.unit, here_only=True)
+        # Runs share a mu, if delta is not 0, so that their noise is Gaussian.
+        options: Any = {"here_only": True, "accountant": "basic" if base.mu is None else "gdp"}
+        budget = StandInBudget(meter.relation, meter.unit, **options)
         # No worker processes: the claims of their sessions would not be seen. Sessions without a
         # budget claim to this one, too: the ledger of an ambient budget would show the runs.
         sequential, ambient = parallel_config("sequential"), only_here(budget)

@@ -254,9 +254,10 @@ class SelectKeys(Measurement):
         fraction = meter.fraction(share)
         level = meter.level(fraction)
         epsilon = level if meter.pure else conversions.pure_epsilon_from_mu(level)
-        method = usable_method(self.method, self.max_keys, epsilon, gaussian=not meter.pure)
-        if method in ("gaussian", "sips") and meter.pure:
-            raise ValueError(f"method {method!r} needs Gaussian noise, a delta beside the keys'")
+        method = self.method
+        if meter.pure and method in ("gaussian", "sips"):
+            method = "auto"
+        method = usable_method(method, self.max_keys, epsilon, gaussian=not meter.pure)
         meter.take_separate_delta(delta, name)
         if method in ("gaussian", "sips"):
             rounds = ROUNDS if method == "sips" else (1.0,)

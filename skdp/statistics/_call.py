@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import inspect
 import numbers
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any, Self, TypedDict, TypeVar
@@ -25,7 +25,7 @@ from skdp.confidence.equations import Pair as Pair
 from skdp.confidence.limits import MeanLimits, QuantileLimits
 from skdp.core import PrivacyCertificate, Session
 from skdp.parameters import FLAG, check_parameter, check_parameters, shown
-from skdp.planning import bounds_in
+from skdp.planning import Allowance, bounds_in
 from skdp.queries import LearnedBox
 from skdp.tabular import ONE_PLACE, Rows, check_table
 
@@ -149,7 +149,7 @@ class Options(TypedDict, total=False):
     groups: Any
     max_rows_per_unit: Any
     epsilon: float
-    delta: float
+    delta: float | None
     budget: PrivacyBudget | None
     random_state: Any
 
@@ -251,18 +251,35 @@ class Call(CallContext):
             "one_place": "" if self.name in IN_PARTS else ONE_PLACE,
         }
 
-    def opened(self, rows: Rows, public: Any, *, separate_delta: float = 0.0) -> Session:
+    @property
+    def _relation(self) -> str:
+        return "add_or_remove_one" if self.n_rows == "private" else super()._relation
+
+    def opened(self, rows: Rows, public: Any, **options: Any) -> Session:
         """Charge the budget and return the session; `public` keys seeded noise."""
         key = (self.nan_policy, self.n_rows, public)
-        return self.open(rows, lambda: public_key(key), separate_delta=separate_delta)
+        return self.open(rows, lambda: public_key(key), **options)
 
     @contextmanager
     def bounded(
-        self, rows: Rows, bounds: Any, public: Any, *, audit: bool = True
+        self,
+        rows: Rows,
+        bounds: Any,
+        public: Any,
+        noise: Callable[[Allowance], float],
+        *,
+        audit: bool = True,
     ) -> Iterator[tuple[Session, Floats, Floats, LearnedBox | None]]:
-        """Yield a session with bounds, and the learned box if they are not stated."""
+        """Yield a session with bounds, and the learned box if they are not stated.
+
+        `noise` is that of what is asked within the bounds; see `split_delta`.
+        """
         stated = self.stated(bounds, rows.n_features, rows.names)
-        with self.opened(rows, (bounds, public)) as session:
+
+        def least(allowance: Allowance) -> float:
+            return noise(allowance) if stated else allowance.learning_std(rows.n_features)
+
+        with self.opened(rows, (bounds, public), noise=least) as session:
             pair, learned = bounds_in(session, stated, errors=audit, share=None)
             yield session, *pair, learned
 

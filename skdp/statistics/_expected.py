@@ -13,7 +13,14 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from skdp.base import check_bounds, check_integer, labels_of_bounds, names_of, refuse_units
+from skdp.base import (
+    CallContext,
+    check_bounds,
+    check_integer,
+    labels_of_bounds,
+    names_of,
+    refuse_units,
+)
 from skdp.budget import PrivacyBudget
 from skdp.budget.ambient import ambient_budget
 from skdp.statistics import _histograms, _moments
@@ -116,6 +123,11 @@ def expected_error(
         raise ValueError("groups must be None: the expected error is that of single rows")
     relation = "replace_one" if budget is None else budget.adjacency
     options["random_state"] = None
+    delta = CallContext(function, options["epsilon"], options["delta"], budget).allowed_delta
+    options["delta"] = delta
+    terms: Any = {"adjacency": relation}
+    if budget is not None and delta:
+        terms["accountant"] = budget.accountant
     if options.get("density"):
         raise ValueError("density: that error depends on the rows; ask for that of counts, over n")
     if options.get("range") is not None:
@@ -148,7 +160,7 @@ def expected_error(
         options["labels"] = np.resize(np.asarray(options["classes"]), len(table))
     squares = []
     for _ in range(_REHEARSALS if like is not None else 1):
-        own = PrivacyBudget(float(options["epsilon"]), float(options["delta"]), adjacency=relation)
+        own = PrivacyBudget(float(options["epsilon"]), delta, **terms)
         answer = call(table, **options, budget=own)
         released = answer if isinstance(answer, Released) else answer[0]  # the others are edges
         squares.append(released.std**2)

@@ -15,9 +15,11 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from skdp.base import check_integer
+from skdp.base.context import noise_of_a_count
 from skdp.confidence.limits import QuantileLimits, zoomed
 from skdp.core import Box
 from skdp.parameters import FLAG, STEP, check_length, check_parameter, different_labels, naming
+from skdp.planning import Allowance
 from skdp.queries import MAX_CELLS, Grid, Quantiles, check_levels, label_sums, row_counts
 from skdp.statistics._call import Call, Floats, Options, Released, check_axis, documented, result
 from skdp.tabular import check_labelled_table
@@ -103,7 +105,8 @@ def _counted(
     if stated is not None:  # refuse bounds that are too close before the charge
         _grid(columns, *stated)
     public = [b if isinstance(b, int) else b.tolist() for b in columns]
-    with call.bounded(rows, bounds, public, audit=False) as (session, low, high, _):
+    with call.bounded(rows, bounds, public, noise_of_a_count, audit=False) as opened:
+        session, low, high, _ = opened
         if stated is None:
             low, high = _widened(columns, low, high)
         edges = _grid(columns, low, high)
@@ -374,7 +377,12 @@ def subset_sums(
     known, order = _classes(classes)
     rows, flat = check_labelled_table(X, labels, classes=known, **call.entrance)
     public = (known.tolist(), order.tolist())
-    with call.bounded(rows, bounds, public) as (session, low, high, learned):
+
+    def noise(allowance: Allowance) -> float:
+        half = np.ones(rows.n_features)
+        return allowance.query_std(label_sums(-half, half, max(len(known), 2)))
+
+    with call.bounded(rows, bounds, public, noise) as (session, low, high, learned):
         release = session.answer(label_sums(low, high, len(known)))
         privacy = session.certificate()
     error = release.std
@@ -408,7 +416,11 @@ def _quantiles(
     rows, flat = call.table(X)
     # It keys seeded noise, without intervals as in earlier versions.
     public = ([str(level) for level in levels], step, *(["intervals"] if intervals else []))
-    with call.bounded(rows, bounds, public, audit=False) as opened:
+
+    def noise(allowance: Allowance) -> float:
+        return allowance.choice_scale(rows.n_features * len(levels).bit_length())
+
+    with call.bounded(rows, bounds, public, noise, audit=False) as opened:
         session, low, high, _ = opened
         if intervals:
             windows: Any = zoomed(session, low, high, [float(level) for level in levels], step)

@@ -6,6 +6,7 @@ number of rows. Statistics and standard errors are computed from these numbers.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any, Unpack
 
@@ -18,6 +19,7 @@ from skdp.budget import PrivacyBudget
 from skdp.confidence.equations import FOURTH_MOMENT, moment_errors, root_error
 from skdp.confidence.limits import MeanLimits, spread_seen
 from skdp.core import (
+    Box,
     Mean,
     PrivacyCertificate,
     Release,
@@ -28,6 +30,7 @@ from skdp.core import (
     released,
 )
 from skdp.parameters import FLAG, check_parameter
+from skdp.planning import Allowance
 from skdp.queries import GramRelease, LearnedBox, SecondMoment, moments, rows_beyond, sum_view
 from skdp.statistics._call import (
     Call,
@@ -79,7 +82,7 @@ def count(X: ArrayLike, **options: Unpack[Options]) -> Released:
     rows, _ = call.table(X)
     if call.n_rows == "public":
         # Without a budget: the exact number is public, so nothing is charged.
-        privacy: Any = {"epsilon": call.epsilon, "delta": call.delta}
+        privacy: Any = {"epsilon": call.epsilon}
         with open_session(
             rows, estimator="count", random_state=call.random_state, **privacy
         ) as free:
@@ -96,7 +99,7 @@ def rows_left_out(
     *,
     at_most: int | None = None,
     epsilon: float = 1.0,
-    delta: float = 0.0,
+    delta: float | None = None,
     budget: PrivacyBudget | None = None,
     random_state: Any = None,
 ) -> Released:
@@ -194,11 +197,28 @@ def count_nonzero(
     call = Call.of("count_nonzero", options)
     across = check_axis(axis, keepdims, all_cells=True)
     rows, flat = call.table(X)
-    with call.opened(rows, (across,)) as session:
+    noise = _noise_of_sums(1 if across else rows.n_features)
+    with call.opened(rows, (across,), noise=noise) as session:
         release = _sum(session, 0.0, 1.0, nonzero=True, across=across, name="count_nonzero")
         privacy = session.certificate()
     shape: Any = {"flat": flat, "across": across, "keepdims": keepdims, "names": rows.names}
     return result(release.value, release.std, privacy, **shape)
+
+
+def _noise_of_sums(size: int) -> Callable[[Allowance], float]:
+    """Return the noise of so many sums, by allowance."""
+    half = np.ones(size)
+    return lambda allowance: allowance.query_std(Mean(Box(-half, half, per_feature=True)))
+
+
+def _noise_of_moments(size: int) -> Callable[[Allowance], float]:
+    """Return the noise of the moments of so many columns, by allowance."""
+    return lambda allowance: allowance.moments_std(size)
+
+
+def _noise_of_variances(size: int) -> Callable[[Allowance], float]:
+    """Return the noise of the variances of so many columns, by allowance."""
+    return lambda allowance: allowance.variance_std(size)
 
 
 def _sum(
@@ -275,7 +295,8 @@ def sum(  # noqa: A001  as numpy's
     call = Call.of("sum", options)
     across = check_axis(axis, keepdims, all_cells=True)
     rows, flat = call.table(X)
-    with call.bounded(rows, bounds, (across,)) as (session, low, high, learned):
+    noise = _noise_of_sums(1 if across else rows.n_features)
+    with call.bounded(rows, bounds, (across,), noise) as (session, low, high, learned):
         release = _sum(session, low, high, across=across)
         std = _with_clipping(release.std, learned, across=across)
         privacy = session.certificate()
@@ -335,7 +356,8 @@ def mean(
     if intervals:
         return _mean_with_intervals(call, X, bounds, keepdims, across=across)
     rows, flat = call.table(X)
-    with call.bounded(rows, bounds, (across,)) as (session, low, high, learned):
+    noise = _noise_of_sums(1 if across else rows.n_features)
+    with call.bounded(rows, bounds, (across,), noise) as (session, low, high, learned):
         view = sum_view(low, high, rows.n_features, across=across)
         release = session.answer(Mean(view, count_error=True))
         std = _with_clipping(release.std, learned, across=across, mean=True)
@@ -353,7 +375,8 @@ def _mean_with_intervals(
     if across:
         raise ValueError("axis must be 0 with intervals=True: cells of one row are not independent")
     rows, flat = call.table(X)
-    with call.bounded(rows, bounds, ("intervals",)) as (session, low, high, learned):
+    less = _noise_of_moments(rows.n_features)
+    with call.bounded(rows, bounds, ("intervals",), less) as (session, low, high, learned):
         first, second, count = session.answer(moments(low, high))
         n = float(count.value)
         clusters = float(session.max_rows_per_unit or 1)
@@ -385,7 +408,8 @@ def _variance(
 ) -> tuple[Floats, Floats, PrivacyCertificate, dict[str, Any]]:
     """Return variances, their standard errors, the certificate, and keywords of `result`."""
     rows, flat = call.table(X)
-    with call.bounded(rows, bounds, (ddof,)) as (session, low, high, learned):
+    less = _noise_of_variances(rows.n_features)
+    with call.bounded(rows, bounds, (ddof,), less) as (session, low, high, learned):
         first, second, count = session.answer(moments(low, high))
         n = float(count.value)
         privacy = session.certificate()
@@ -533,7 +557,8 @@ class _Moments:
 def _moments(call: Call, X: ArrayLike, bounds: Any, ddof: int) -> _Moments:
     """Release the second moment of the clipped columns."""
     rows, _ = call.table(X)
-    with call.bounded(rows, bounds, (ddof,)) as (session, low, high, learned):
+    noise = lambda allowance: allowance.gram_std(rows.n_features)  # noqa: E731
+    with call.bounded(rows, bounds, (ddof,), noise) as (session, low, high, learned):
         gram = session.answer(SecondMoment(ScaledBox(low, high)))
         privacy = session.certificate()
     half = high / 2 - low / 2

@@ -183,7 +183,11 @@ def query_session(X: ArrayLike, *, n_queries: int = 10, **options: Unpack[Option
     """
     call = Call.of("query_session", options)
     parts = check_integer(n_queries, "n_queries", low=1, high=2**53)
-    epsilon, delta = float(call.epsilon), float(call.delta)
+
+    def noise(allowance: Allowance) -> float:
+        return allowance.part(Fraction(1, parts)).count_std
+
+    epsilon, (delta, _) = float(call.epsilon), call.split_delta(noise)
     allowance = Allowance(epsilon, gdp_mu(epsilon, delta) if delta else None)
     if allowance.part(Fraction(1, parts)).level / call.steps < SMALLEST_LEVEL:
         raise ValueError(
@@ -191,7 +195,7 @@ def query_session(X: ArrayLike, *, n_queries: int = 10, **options: Unpack[Option
             f"n_queries={parts} for epsilon={epsilon:g}"
         )
     rows, _ = call.table(X)
-    return QuerySession(call.opened(rows, (parts,)), parts)
+    return QuerySession(call.opened(rows, (parts,), delta=delta), parts)
 
 
 @documented
@@ -204,7 +208,7 @@ def mst_cost(
     noise: str = "cauchy",
     nu: int = 3,
     epsilon: float = 1.0,
-    delta: float = 0.0,
+    delta: float | None = None,
     budget: PrivacyBudget | None = None,
     random_state: Any = None,
 ) -> Released:
@@ -228,7 +232,7 @@ def mst_cost(
         ``"laplace"`` needs delta > 0, and spends all of it.
     nu : int, default=3
         Degrees of freedom of Student's noise.
-    epsilon, delta : float, default=1.0, 0.0
+    epsilon, delta : float or None, default=1.0, None
     budget : PrivacyBudget or None, default=None
         ... Its relation must be "replace_one".
     random_state : int, RandomState or None, default=None
@@ -273,25 +277,24 @@ def mst_cost(
     n = check_integer(n_vertices, "n_vertices", low=2)
     check_parameter(noise, "noise", "cauchy", "student", "laplace")
     nu = check_integer(nu, "nu", low=1, high=1024)
-    epsilon, delta = float(epsilon), float(delta)
-    check_allowance(epsilon, delta)
+    epsilon = float(epsilon)
+    # Noise is pure, or spends all of delta.
+    separate = call.allowed_delta if noise == "laplace" else 0.0
+    check_allowance(epsilon, separate)
     with naming("edges"):
         graph = check_graph(n, edges)
     top = float(check_positive(upper, "upper"))
     with naming("upper"):
         call.stated((0.0, top), 1)
-    separate = delta if noise == "laplace" else 0.0
-    mu = gdp_mu(epsilon, delta) if delta > separate else None
-    pure = Allowance(epsilon, mu).pure_epsilon
     # Refuse here what the query would refuse after the charge.
     with naming("epsilon"):
-        choose_noise(noise, pure * (1 - 1e-9), delta=separate * (1 - 1e-9), nu=nu)
+        choose_noise(noise, epsilon * (1 - 1e-9), delta=separate * (1 - 1e-9), nu=nu)
     rows, _ = or_raise(lambda: call.table(weights), lambda: ValueError(_WEIGHTS))
     public = (n, graph.tolist(), top, noise, nu)
     with open_session(rows, estimator="mst_cost", epsilon=1.0) as probe:
         if rows.n_features != 1 or probe.n_rows != len(graph):
             raise ValueError("weights must hold one number for each edge")
-    with call.opened(rows, public, separate_delta=separate) as session:
+    with call.opened(rows, public, delta=0.0, separate_delta=separate) as session:
         view = Box([0.0], [top])
         release = session.answer(SpanningCost(view, n, graph, noise=noise, nu=nu), name="mst_cost")
         privacy = session.certificate()

@@ -21,6 +21,7 @@ import math
 import warnings
 from collections.abc import Iterable, Mapping, Sequence
 from fractions import Fraction
+from functools import partial
 from numbers import Real
 from typing import Any
 
@@ -125,8 +126,8 @@ _IN_PARTS = (
 )
 _TEXT = (
     "{name}: the categories of columns {columns} are not stated. State them, domain={{"
-    "{column!r}: [...]}}, or set delta above 0, say 1e-6: values that enough rows have are then "
-    "selected privately, for half of delta"
+    "{column!r}: [...]}}, or write {name}(delta=1e-6, ...) or take a budget with delta, budget="
+    "PrivacyBudget(5, 1e-5): values that enough rows have are then selected privately"
 )
 _UNSTATED = (
     "{name}: domain must state every column, and does not state {columns}; list their categories, "
@@ -187,7 +188,7 @@ def check_learnable(estimator: Any, plans: Sequence[ColumnPlan] | None) -> None:
     if learned and not isinstance(estimator, LearningMixin):
         raise ValueError(_UNSTATED.format(name=name, columns=learned))
     chosen = [plan.label for plan in plans or () if plan.source == KEYS]
-    if chosen and not estimator.delta:
+    if chosen and not estimator._allowed_delta:
         raise ValueError(_TEXT.format(name=name, columns=chosen, column=chosen[0]))
 
 
@@ -201,17 +202,21 @@ class LearningMixin(PrivateMixin):
     domain_source_: dict[Any, str]
     learned_ranges_: dict[Any, LearnedRange]
 
-    def _learns(self, n_columns: int | None) -> bool:
+    def _learns_some(self, n_columns: int | None) -> bool:
         """Say whether the values of some column are learned or public by its type."""
         stated = stated_columns(self.domain)
         if stated is None:
             return False
         return not stated or (n_columns is not None and len(stated) < n_columns)
 
+    def _noise_of(self, allowance: Allowance, n_features: int | None) -> float:
+        # Single columns, pairs, and what is measured again.
+        return math.nan if n_features is None else allowance.bins_std(3 * n_features)
+
     def _deltas(self, n_columns: int | None) -> tuple[float, float]:
         """Return the delta of noise, and that of categories that only one row has."""
-        delta = float(self.delta)
-        return (delta / 2, delta / 2) if self._learns(n_columns) else (delta, 0.0)
+        noise = partial(self._noise_compared, n_features=n_columns)
+        return self._context().split_delta(noise, learns=self._learns_some(n_columns))
 
     def privacy_cost(self, n_samples: int | None = None, n_features: int | None = None) -> Cost:
         """Return the cost of one fit, before any data is touched.
@@ -228,7 +233,7 @@ class LearningMixin(PrivateMixin):
         -------
         cost : skdp.budget.Cost
             The (epsilon, delta) that one fit charges, and its mu where noise is Gaussian. If the
-            domain does not state every column, half of delta pays for selecting categories.
+            domain does not state every column, a part of delta pays for selecting categories.
         """
         self._context()
         if n_features is None and hasattr(self, "domain_"):

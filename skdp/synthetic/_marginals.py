@@ -651,9 +651,7 @@ class DPMarginalSynthesizer(ReleaserMixin, LearningMixin, BaseEstimator):
         those of single columns. More cells describe more dependences, and take more time. Sets of
         columns with more than about half as many cells are not candidates.
     epsilon : float, default=1.0
-    delta : float, default=0.0
-        In [0, 1). Zero: discrete Laplace noise. Above zero: rounded Gaussian noise, whose privacy
-        losses add up more slowly over the many tables.
+    delta : float or None, default=None
     {fit}
 
     Attributes
@@ -762,7 +760,7 @@ class DPMarginalSynthesizer(ReleaserMixin, LearningMixin, BaseEstimator):
         categories: str = "private",
         max_cells: int = 2**16,
         epsilon: float = 1.0,
-        delta: float = 0.0,
+        delta: float | None = None,
         max_rows_per_unit: Any = "private",
         budget: PrivacyBudget | None = None,
         random_state: Any = None,

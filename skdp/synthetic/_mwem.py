@@ -291,9 +291,7 @@ class MWEMReleaser(ReleaserMixin, BaseEstimator):
         not measured yet. ``"queries"`` chooses and measures one query, as the references do.
         ``"auto"`` takes tables, if the queries are cells of tables.
     epsilon : float, default=1.0
-    delta : float, default=0.0
-        In [0, 1). Above zero, measurements have Gaussian noise, and the privacy losses of the
-        rounds add up more slowly.
+    delta : float or None, default=None
     {fit}
 
     Attributes
@@ -375,7 +373,7 @@ class MWEMReleaser(ReleaserMixin, BaseEstimator):
         n_rounds: Any = AUTO,
         measure: str = AUTO,
         epsilon: float = 1.0,
-        delta: float = 0.0,
+        delta: float | None = None,
         max_rows_per_unit: Any = "private",
         budget: PrivacyBudget | None = None,
         random_state: Any = None,
@@ -430,6 +428,10 @@ class MWEMReleaser(ReleaserMixin, BaseEstimator):
         check_factored(domain, type(self).__name__)
         return workload_of(self.queries, domain)
 
+    def _noise_of(self, allowance: Allowance, n_features: int | None) -> float:
+        # Columns make rounds: about as many as in tables of all columns and a half.
+        return math.nan if n_features is None else allowance.bins_std(3 * n_features // 2)
+
     def _plan(self, work: Workload, n: float) -> _Plan:
         """Return the plan for n rows, public or released; raise if it cannot be carried out."""
         tables = self.measure == TABLES
@@ -441,7 +443,7 @@ class MWEMReleaser(ReleaserMixin, BaseEstimator):
             int(2.0**50 * min(self.epsilon, 2.0**50) / (4 * (2 if tables else QUERY_UNIT))), 1
         )
         if isinstance(self.n_rounds, str):
-            n_rounds = min(self._auto_rounds(n, tables), drawable)
+            n_rounds = min(self._auto_rounds(n, len(work.sizes), tables), drawable)
         else:
             n_rounds = int(self.n_rounds)
             if min(n_rounds, candidates) > drawable:
@@ -452,9 +454,9 @@ class MWEMReleaser(ReleaserMixin, BaseEstimator):
         n_rounds = min(n_rounds, candidates)
         return _Plan(work, tables, n_rounds, n_rounds < candidates)
 
-    def _auto_rounds(self, n: float, tables: bool) -> int:
+    def _auto_rounds(self, n: float, n_columns: int, tables: bool) -> int:
         """Return the public formula for the number of rounds."""
-        mu = self.privacy_cost().mu
+        mu = self.privacy_cost(n_features=n_columns).mu
         if mu is not None:
             rounds = (1 if tables else 2) * (mu * n) ** (1 / 2)
         elif tables:
@@ -488,7 +490,7 @@ class MWEMReleaser(ReleaserMixin, BaseEstimator):
         domain = self._known_domain(n_features)
         work = self._workload(domain)
         rounds = self._plan(work, float(n)).n_rounds
-        epsilon = self._allowance().part(Fraction(1, rounds)).pure_epsilon
+        epsilon = self._allowance(len(work.sizes)).part(Fraction(1, rounds)).pure_epsilon
         fitted = 2 * math.sqrt(math.log(domain.n_cells) / rounds)
         return min(fitted + 10 * math.log(max(work.n_queries, 2)) / (epsilon * n), 1.0)
 

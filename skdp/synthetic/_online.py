@@ -102,10 +102,7 @@ class PrivateMultiplicativeWeights(ReleaserMixin, BaseEstimator):
         ln(cells) / alpha**2), after which no query can be answered badly.
     epsilon : float, default=1.0
         ... It includes all answers.
-    delta : float, default=0.0
-        In [0, 1). Above zero, answers have Gaussian noise. Comparisons, which need most of the
-        allowance, are always pure, and a delta above 0 leaves them a smaller epsilon: 0 allows more
-        updates.
+    delta : float or None, default=None
     {fit}
 
     Attributes
@@ -185,7 +182,7 @@ class PrivateMultiplicativeWeights(ReleaserMixin, BaseEstimator):
         alpha: float = 0.1,
         n_updates: Any = AUTO,
         epsilon: float = 1.0,
-        delta: float = 0.0,
+        delta: float | None = None,
         max_rows_per_unit: Any = "private",
         budget: PrivacyBudget | None = None,
         random_state: Any = None,

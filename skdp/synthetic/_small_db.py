@@ -196,9 +196,7 @@ class SmallDBReleaser(ReleaserMixin, BaseEstimator):
         of K tables of uniformly random points: private on any domain, but even the best of these
         may be far off. 1,000 tables for all triples of 16 binary columns take about 5 seconds.
     epsilon : float, default=1.0
-    delta : float, default=0.0
-        In [0, 1). Above zero, the charge is that of Gaussian noise at (epsilon, delta). In it, the
-        exponential mechanism counts like a pure mechanism with half its epsilon.
+    delta : float or None, default=None
     {fit}
 
     Attributes
@@ -273,7 +271,7 @@ class SmallDBReleaser(ReleaserMixin, BaseEstimator):
         domain: Any = None,
         candidates: Any = ALL,
         epsilon: float = 1.0,
-        delta: float = 0.0,
+        delta: float | None = None,
         max_rows_per_unit: Any = "private",
         budget: PrivacyBudget | None = None,
         random_state: Any = None,
@@ -441,9 +439,7 @@ class DPEmpiricalCDF(ExpectedErrorMixin, PrivateMixin, BaseEstimator):
         chosen. None: sqrt(epsilon n), where epsilon is the part of a column, and n the number of
         rows (if it is private, a noisy number, for 2% of the allowance).
     epsilon : float, default=1.0
-    delta : float, default=0.0
-        In [0, 1). Above zero, the privacy losses of the columns add up more slowly, and the
-        exponential mechanism counts like a pure mechanism with half its epsilon.
+    delta : float or None, default=None
     {fit}
 
     Attributes
@@ -549,7 +545,7 @@ class DPEmpiricalCDF(ExpectedErrorMixin, PrivateMixin, BaseEstimator):
         grid: ArrayLike | None = None,
         size: int | None = None,
         epsilon: float = 1.0,
-        delta: float = 0.0,
+        delta: float | None = None,
         max_rows_per_unit: Any = "private",
         budget: PrivacyBudget | None = None,
         random_state: Any = None,
