@@ -17,9 +17,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from skdp.core import RowSum, Session, Terms, check_allowance
-from skdp.core.query import moved_by
-from skdp.core.table import Stability, stability_of
+from skdp.core import RowSum, Session, Stability, Terms, check_allowance
 from skdp.loss.conversions import pure_epsilon_from_mu, pure_part
 
 if TYPE_CHECKING:  # what learns bounds is imported when they are learned
@@ -98,25 +96,19 @@ class Allowance:
 
     # --- standard deviations of noise -------------------------------------------------------------
 
-    def query_std(self, query: RowSum) -> float:
-        """Return that of an entry of a sum, in user units, by the query's own sensitivity."""
-        query = self._prepared(query)
-        return self._steps_std(query) * query.unit
-
     @property
-    def _stability(self) -> Stability:
-        own = stability_of(self.adjacency)
-        return Stability(1, 1) if self.replaces and not self.replace else own
+    def _terms(self) -> Terms:
+        stability = Stability(int(self.replace or self.replaces), int(not self.replace))
+        return Terms(stability, self.pure, self.level, 1 if self.replace else None)
 
-    def _prepared(self, query: RowSum) -> RowSum:
-        n_rows = 1 if self.replace else None
-        return query.prepared(Terms(self._stability, self.pure, self.level, n_rows))
+    def query_std(self, query: RowSum, unit: Callable[[RowSum], float] | None = None) -> float:
+        """Return that of an entry of a sum, in user units, by the query's own sensitivity.
 
-    def _steps_std(self, query: RowSum) -> float:
-        """Return the deviation of an entry of a prepared sum, in steps."""
-        sensitivity = moved_by(RowSum, query, self._stability)
+        `unit` says what a step of the prepared query is worth.
+        """
         try:
-            return float(sensitivity.std(query.entries, self.level, pure=self.pure))
+            query = query.prepared(self._terms)
+            return query.steps_std(self._terms) * (query.unit if unit is None else unit(query))
         except OverflowError:  # for a level near 0
             return math.inf
 
@@ -171,8 +163,8 @@ class Allowance:
         """
         from skdp.queries import moments
 
-        query = self._prepared(moments(np.full(size, -1.0), np.ones(size)))
-        return self._steps_std(query) * math.hypot(query.image.unit[0], query.image.unit[-1])
+        query = moments(np.full(size, -1.0), np.ones(size))
+        return self.query_std(query, lambda query: math.hypot(*query.image.unit[:: max(1, size)]))
 
     def label_moments_std(self, size: int) -> float:
         """Return that of a sum of values or squares of one of several classes."""

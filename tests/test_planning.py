@@ -126,7 +126,7 @@ def test_the_noise_of_rows_that_a_filter_leaves(name, delta, monkeypatch):
 @pytest.mark.parametrize("d", [1, 20])
 def test_the_noise_of_a_variance_is_that_of_both_moments(relation, mu, d):
     planned = Allowance(1.0, mu, relation)
-    factors = planned._prepared(moments(-np.ones(d), np.ones(d))).image.factors
+    factors = moments(-np.ones(d), np.ones(d)).prepared(planned._terms).image.factors
     part = factors[0] / factors[1]
     expected = planned.moments_std(d) * np.hypot(1.0, part)
     assert planned.variance_std(d) == pytest.approx(expected, rel=1e-12)

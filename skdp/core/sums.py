@@ -317,9 +317,12 @@ class RowSum(Query):
             return ball
         in_cubes, worth = image.in_cubes
         cube = self._with_count(in_cubes, terms, in_cubes=True)
-        sizes = (moved_by(RowSum, query, terms.stability) for query in (ball, cube))
-        moved = [size.std(ball.entries, 1.0, pure=True) for size in sizes]
-        return cube if worth * moved[1] < moved[0] else ball
+        return cube if worth * cube.steps_std(terms) < ball.steps_std(terms) else ball
+
+    def steps_std(self, terms: Terms) -> float:
+        """Return the deviation, in steps, of the noise on an entry, once the query is prepared."""
+        size = moved_by(RowSum, self, terms.stability)
+        return float(size.std(self.entries, terms.level, pure=terms.pure))
 
     def _with_count(self, image: Any, terms: Terms, *, in_cubes: bool = False) -> RowSum:
         """Return the query of an image, with the largest count that costs nothing, if any does."""
