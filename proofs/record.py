@@ -55,6 +55,7 @@ MODULES = (
     "skdp/core/table.py",
     "skdp/core/units.py",
     "skdp/queries/histograms.py",
+    "skdp/queries/images.py",
 )
 
 # What Coq's real numbers and functions rest on.

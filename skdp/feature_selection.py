@@ -281,7 +281,8 @@ class DPSelectKBest(theirs.SelectorMixin, StatedClasses, Transformer):
         seen = counts >= _SEEN * spread
         if seen.sum() >= 2:
             self.scores_ = _f_classif(
-                sums.value[seen], squares.value[seen], counts[seen], float(np.mean(sums.std))
+                *(sums.value[seen], squares.value[seen], counts[seen]),
+                *(float(sums.std), float(squares.std)),
             )
 
     def _score_numbers(self, session: Session, stated: Any) -> None:
@@ -347,8 +348,13 @@ class DPSelectKBest(theirs.SelectorMixin, StatedClasses, Transformer):
         return in_precision_of(X, np.asarray(super().inverse_transform(values)))
 
 
-def _f_classif(sums: Floats, squares: Floats, counts: Floats, std: float) -> Floats:
-    """Return F statistics of columns from noisy sums of classes, (n_classes, d), in half widths."""
+def _f_classif(
+    sums: Floats, squares: Floats, counts: Floats, std: float, square_std: float
+) -> Floats:
+    """Return F statistics of columns from noisy sums of classes, (n_classes, d), in half widths.
+
+    `std` is the noise on a sum of values, `square_std` that on a sum of squares.
+    """
     weight, n = counts[:, None], float(counts.sum())
     mean = np.clip(sums / weight, -1.0, 1.0)
     square = np.clip(squares / weight + 0.5, 0.0, 1.0)
@@ -357,7 +363,7 @@ def _f_classif(sums: Floats, squares: Floats, counts: Floats, std: float) -> Flo
     # On average, the noise of a class mean adds std**2 / n.
     between -= float((std**2 / counts * (1.0 - counts / n)).sum())
     variance = (weight * np.maximum(square - mean**2, 0.0)).sum(axis=0) / n
-    noise = std * np.sqrt(len(counts)) / n
+    noise = square_std * np.sqrt(len(counts)) / n
     variance = np.maximum(variance, max(2.0 * noise, 2.0**-24))
     ratios: Floats = between / max(len(counts) - 1, 1) / variance
     return ratios * max(n - len(counts), 1.0) / n

@@ -14,16 +14,17 @@ import numpy as np
 from skdp.base.batch_invariant import row_sums
 from skdp.base.classifiers import SEEN, Floats, LabelledClassifier
 from skdp.budget import PrivacyBudget
-from skdp.core import Session
+from skdp.core import ScaledBox, Session
 from skdp.parameters import Reals, Table, check_size
 from skdp.planning import Allowance
-from skdp.queries import Categories, Labels, label_moments, row_counts
+from skdp.queries import Categories, Labels, label_moments, label_vectors, row_counts
 
 __all__ = ["DPCategoricalNB", "DPGaussianNB"]
 
 _COUNT_SHARE = 0.1
 _UNIFORM = 1 / 3  # variance of a uniform column, in squares of half its width
 _RESOLUTION = 2.0**-28
+_HIDDEN = 0.125  # noise on class means, in half widths, above which squares are not worth theirs
 
 
 class DPGaussianNB(LabelledClassifier):
@@ -48,7 +49,7 @@ class DPGaussianNB(LabelledClassifier):
         Noisy number of rows of each class, at least 1, and its share of all rows.
     theta_, var_ : ndarray of shape (n_classes, n_features)
         Mean and variance of each column in each class, in the units of X. No variance is smaller
-        than its noise.
+        than its noise; where noise would hide most of them, all are those of uniform columns.
     theta_std_error_ : ndarray of shape (n_classes, n_features)
         Standard error of `theta_` due to noise, relative to the means of the clipped rows. NaN for
         a class of few rows, and with learned bounds.
@@ -73,10 +74,13 @@ class DPGaussianNB(LabelledClassifier):
     -----
     **Privacy.** A row and its label are protected together. *Released*: classes and bounds, if not
     stated; the number of rows of each class (a tenth of the allowance); for each class, the sums of
-    u and of u**2 - 1/2, where u in [-1, 1] is a clipped value relative to its bounds. *Sensitivity*
-    of the sums in L2, for d columns: sqrt(5 d / 4) if a row is added or removed, 2 sqrt(d) if one
-    is replaced. *Mechanism*: Laplace or K-norm noise (pure), or rounded Gaussian noise.
-    *Charged*: (epsilon, delta), once, before any noise, to ``budget``.
+    u and of f (u**2 - 1/2), where u in [-1, 1] is a clipped value relative to its bounds.
+    *Sensitivity* of the sums in L2, for d columns: sqrt(5 d / 4) with f = 1 if a row is added or
+    removed, 2 sqrt(d) with f = 13/8 if one is replaced. Of the largest entries of all classes
+    together, with f = 2: 1 and 2. If their noise would be more than an eighth of the rows of a
+    class, the sums of u alone are released: with half the columns, pure noise is half as large.
+    *Mechanism*: Laplace or K-norm noise (pure), or rounded Gaussian noise. *Charged*:
+    (epsilon, delta), once, before any noise, to ``budget``.
 
     References
     ----------
@@ -101,16 +105,22 @@ class DPGaussianNB(LabelledClassifier):
         learned = self._bounds(session, public)
         low, high = self.bounds_
         counted = session.answer(row_counts(Labels(n_classes), "counts of labels"), _COUNT_SHARE)
-        sums, squares = session.answer(label_moments(low, high, n_classes))
         self.class_count_ = np.maximum(counted.value, 1.0)
         self.class_prior_ = self.class_count_ / self.class_count_.sum()
         middle, half = low / 2 + high / 2, high / 2 - low / 2
-        n, std = self.class_count_[:, None], float(np.mean(sums.std))
-        mean = np.clip(sums.value / n, -1.0, 1.0)
-        square = np.clip(squares.value / n + 0.5, 0.0, 1.0)
-        # A variance below its noise would make rows far from the mean all but impossible.
-        floor = np.clip(2 * std / n, _RESOLUTION, _UNIFORM)
-        variance = np.maximum(square - mean**2, floor)
+        n, query = self.class_count_[:, None], label_moments(low, high, n_classes)
+        if Allowance.left(session).query_std(query) > _HIDDEN * float(n.mean()):
+            sums = session.answer(label_vectors(ScaledBox(low, high), n_classes))
+            std, mean = float(np.mean(sums.std)), np.clip(sums.value / n, -1.0, 1.0)
+            variance = np.full_like(mean, _UNIFORM)
+        else:
+            sums, squares = session.answer(query)
+            std, mean = float(np.mean(sums.std)), np.clip(sums.value / n, -1.0, 1.0)
+            square = np.clip(squares.value / n + 0.5, 0.0, 1.0)
+            # A variance below its noise would make rows far from the mean all but impossible.
+            noise = np.hypot(float(np.mean(squares.std)), 2.0 * mean * std)
+            floor = np.clip(2 * noise / n, _RESOLUTION, _UNIFORM)
+            variance = np.maximum(square - mean**2, floor)
         self.theta_ = middle + mean * half
         var = variance * half * half
         self.var_ = np.clip(np.where(var > 0, var, 1.0), 1e-300, 1e300)

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from skdp.core import RowSum, Session, Terms, check_allowance
+from skdp.core import RowSum, Session, Stability, Terms, check_allowance
 from skdp.loss.conversions import pure_epsilon_from_mu, pure_part
 
 if TYPE_CHECKING:  # what learns bounds is imported when they are learned
@@ -47,6 +47,9 @@ class Allowance:
     mu : float or None
         Of releases with Gaussian noise.
     adjacency : str
+    replaces : bool, default=False
+        With "add_or_remove_one": whether a row may be replaced, too, as where the number of rows is
+        private though the caller's table has one that is public. For `query_std` alone.
 
     Examples
     --------
@@ -57,6 +60,7 @@ class Allowance:
     epsilon: float
     mu: float | None = None
     adjacency: str = "replace_one"
+    replaces: bool = False
 
     @classmethod
     def left(cls, session: Session, share: Any = None) -> Allowance:
@@ -92,13 +96,19 @@ class Allowance:
 
     # --- standard deviations of noise -------------------------------------------------------------
 
-    def query_std(self, query: RowSum) -> float:
-        """Return that of an entry of a sum, in user units, by the query's own sensitivity."""
-        terms = Terms(self.adjacency, self.pure, self.level, 1 if self.replace else None)
-        query = query.prepared(terms)
-        sensitivity = query.sensitivity(self.adjacency)
+    @property
+    def _terms(self) -> Terms:
+        stability = Stability(int(self.replace or self.replaces), int(not self.replace))
+        return Terms(stability, self.pure, self.level, 1 if self.replace else None)
+
+    def query_std(self, query: RowSum, unit: Callable[[RowSum], float] | None = None) -> float:
+        """Return that of an entry of a sum, in user units, by the query's own sensitivity.
+
+        `unit` says what a step of the prepared query is worth.
+        """
         try:
-            return sensitivity.std(query.entries, self.level, pure=self.pure) * query.unit
+            query = query.prepared(self._terms)
+            return query.steps_std(self._terms) * (query.unit if unit is None else unit(query))
         except OverflowError:  # for a level near 0
             return math.inf
 
@@ -141,10 +151,20 @@ class Allowance:
         return self.vector_std(math.sqrt(10) / 3, size + 1)
 
     def moments_std(self, size: int) -> float:
-        """Return that of a sum of values or squares in half widths, of this many columns."""
+        """Return that of a sum of values in half widths, of so many columns; squares have less."""
         from skdp.queries import moments
 
         return self.query_std(moments(np.full(size, -1.0), np.ones(size)))
+
+    def variance_std(self, size: int) -> float:
+        """Return about that of a sum of squares about the mean, in half widths, of so many columns.
+
+        It is exact where the mean lies half way between the middle and an end of the bounds.
+        """
+        from skdp.queries import moments
+
+        query = moments(np.full(size, -1.0), np.ones(size))
+        return self.query_std(query, lambda query: math.hypot(*query.image.unit[:: max(1, size)]))
 
     def label_moments_std(self, size: int) -> float:
         """Return that of a sum of values or squares of one of several classes."""
@@ -213,6 +233,8 @@ def pure_is_less(
     budget: Any,
     noise: Callable[[Allowance], float],
     adjacency: str | None = None,
+    *,
+    replaces: bool = False,
 ) -> bool:
     """Say whether a call draws pure noise, though it may use delta: where this is no more noise.
 
@@ -229,6 +251,8 @@ def pure_is_less(
         The deviation of the noise on what the call is for, under an allowance.
     adjacency : str, default=None
         Of the rows that the noise is for; None: that of the budget.
+    replaces : bool, default=False
+        As of `Allowance`.
     """
     if delta == 0:
         return True
@@ -236,8 +260,8 @@ def pure_is_less(
         return False
     if adjacency is None:
         adjacency = "replace_one" if budget is None else budget.adjacency
-    pure = Allowance(epsilon, None, adjacency)
-    gaussian = Allowance(epsilon, check_allowance(epsilon, delta), adjacency)
+    pure = Allowance(epsilon, None, adjacency, replaces)
+    gaussian = Allowance(epsilon, check_allowance(epsilon, delta), adjacency, replaces)
     return noise(pure) <= noise(gaussian)
 
 

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import copy
+
 import numpy as np
 import pytest
 
 from skdp import DPKMeans, PrivacyBudget
-from skdp.core import Ball, Box, Count, Mean, RowSum, Sum, open_session
+from skdp.core import Ball, Box, Count, Mean, RowSum, Sum, check_allowance, open_session
 from skdp.core.mechanisms import Independent, Spherical
 from skdp.core.sums import Values
 from skdp.planning import Allowance
@@ -89,6 +91,45 @@ def test_the_noise_of_a_query_is_what_a_session_draws(name, relation, delta, eps
     std, size = drawn[-1]
     assert size == entries
     assert planned == pytest.approx(std, rel=1e-12)
+
+
+@pytest.mark.parametrize("delta", [0.0, 1e-6])
+@each("name", QUERIES)
+def test_the_noise_of_rows_that_a_filter_leaves(name, delta, monkeypatch):
+    """A row is replaced, or enters or leaves: both count, as they do in the session."""
+    drawn = []
+    for kind in (Independent, Spherical):
+
+        def noted(self, meter, label, exact, share, unit, right=kind.noised):
+            answer = right(self, meter, label, exact, share, unit)
+            drawn.append(answer[1] * unit)
+            return answer
+
+        monkeypatch.setattr(kind, "noised", noted)
+    rows = copy.copy(check_rows(X, estimator="test"))
+    rows.filtered = True
+    budget = PrivacyBudget(1e7, 1e-3)
+    with open_session(rows, estimator="test", epsilon=2.0, delta=delta, budget=budget) as session:
+        session.answer(QUERIES[name])
+    mu = check_allowance(2.0, delta)
+    planned = Allowance(2.0, mu, "add_or_remove_one", replaces=True).query_std(QUERIES[name])
+    assert planned == pytest.approx(drawn[-1], rel=1e-9)
+    added = Allowance(2.0, mu, "add_or_remove_one").query_std(QUERIES[name])
+    assert name == "count" or added < 0.999 * planned
+    assert Allowance(2.0, mu, "replace_one", replaces=True).query_std(QUERIES[name]) == Allowance(
+        2.0, mu, "replace_one"
+    ).query_std(QUERIES[name])
+
+
+@pytest.mark.parametrize("relation", RELATIONS)
+@pytest.mark.parametrize("mu", [None, 0.3])
+@pytest.mark.parametrize("d", [1, 20])
+def test_the_noise_of_a_variance_is_that_of_both_moments(relation, mu, d):
+    planned = Allowance(1.0, mu, relation)
+    factors = moments(-np.ones(d), np.ones(d)).prepared(planned._terms).image.factors
+    part = factors[0] / factors[1]
+    expected = planned.moments_std(d) * np.hypot(1.0, part)
+    assert planned.variance_std(d) == pytest.approx(expected, rel=1e-12)
 
 
 @pytest.mark.parametrize("relation", RELATIONS)

@@ -32,6 +32,7 @@ EXPECTED = {
         "KNorm.cube_dp", "Stability.total_moves_parts",
         "Sums.sum_L1_A", "Sums.sum_L1_R", "Sums.sum_L2_A", "Sums.sum_L2_R", "Queries.sum_well",
         "Sums.with_count_bound", "Sums.with_count_replaced", "Queries.mean_well",
+        "Sums.free_count",
     ),
     "Metering": (
         "Session.shares_fit", "Privacy.filter_dp", "Session.session_of_queries_dp",

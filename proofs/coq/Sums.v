@@ -2,10 +2,11 @@
 
    What is proved: a sum over rows is the same in any order and in any chunks; it moves by no more
    than the bound of the row map (one row added or removed) or twice that (one row replaced), in
-   the L1 norm and in the L2 norm; clipped rows keep their bound; the rounded square root is the
-   least integer that bounds; rounding a statistic to fewer bits adds what skdp says it adds.
+   the L1 norm and in the L2 norm; a count costs nothing where rows are replaced, up to a weight;
+   so do squares beside values, times 13/8; clipped rows keep their bound; the rounded square root
+   is the least integer that bounds; rounding a statistic to fewer bits adds what skdp says it adds.
 
-   PROOFS.md: "Exact sums", "Sums", "Noise on integers" (shortened statistics).
+   PROOFS.md: "Exact sums", "Sums", "Noise on integers" (shortened statistics); queries/moments.md.
    Modules: skdp/core/clipping.py (isqrt_up, bounds of a box), skdp/core/sums.py,
    skdp/core/mechanisms.py (shortened, after_shortening), skdp/core/table.py (chunks).
    All numbers here are integers; no real numbers are used. *)
@@ -138,6 +139,99 @@ Proof.
   unfold sq, minus, with_count in *; cbn [over]. rewrite Nat.eqb_refl, Z.sub_diag, Z.add_0_r.
   rewrite (over_ext d _ (fun j => (phi r j - phi s j) * (phi r j - phi s j))); [exact D|].
   intros j L. replace (Nat.eqb j d) with false; auto. symmetry. apply Nat.eqb_neq; lia.
+Qed.
+
+(* A count of the largest weight that costs nothing where rows are replaced: a row more or less
+   moves the sums and their count no further than a row that is replaced moves the sums. *)
+Theorem free_count {Row} d (phi : Row -> vec) N N' r : sq d (phi r) <= N -> N <= N' ->
+  sq (S d) (with_count (Z.sqrt (N' - N)) d phi r) <= N'.
+Proof.
+  intros H L. unfold sq, with_count in *; simpl. rewrite Nat.eqb_refl.
+  rewrite (over_ext d _ (fun j => phi r j * phi r j)).
+  - destruct (Z.sqrt_spec (N' - N) ltac:(lia)) as [X _]. lia.
+  - intros j J. replace (Nat.eqb j d) with false; auto. symmetry. apply Nat.eqb_neq; lia.
+Qed.
+
+(* --- moments (skdp/queries/moments.md) -------------------------------------------------------- *)
+
+(* A column adds (8 q, 13 p), |q| <= Q, where p is q^2/Q - Q/2, rounded: 2|p| <= Q. A row more or
+   less moves the sums by these; the squared L2 norm is at most 106.25 Q^2. *)
+Theorem moments_added Q q p : Z.abs q <= Q -> 2 * Z.abs p <= Q ->
+  4 * (64 * (q * q) + 169 * (p * p)) <= 425 * (Q * Q).
+Proof. intros H1 H2. assert (q * q <= Q * Q) by nia. assert (4 * (p * p) <= Q * Q) by nia. lia. Qed.
+
+(* By how much squares may move without rounding: (t - 10)^2 (32 - t) >= 0 for t = 13 k / Q. *)
+Lemma moments_gap Q k : 1 <= k <= 2 * Q ->
+  k * (128 * (Q * Q * Q)) <=
+  13 * (64 * (k * (4 * Q - k)) * (Q * Q) - 169 * ((2 * Q - k) * k * ((2 * Q - k) * k))).
+Proof.
+  intros H.
+  replace (13 * (64 * (k * (4 * Q - k)) * (Q * Q) - 169 * ((2 * Q - k) * k * ((2 * Q - k) * k))))
+    with (k * (128 * (Q * Q * Q) + (13 * k - 10 * Q) * (13 * k - 10 * Q) * (32 * Q - 13 * k)))
+    by ring.
+  assert (0 <= (13 * k - 10 * Q) * (13 * k - 10 * Q) * (32 * Q - 13 * k)).
+  { apply Z.mul_nonneg_nonneg; [apply Z.square_nonneg|lia]. }
+  apply Z.mul_le_mono_nonneg_l; lia.
+Qed.
+
+(* Rows of equal squares have equal p, and rounding moves a difference of two p by less than 5/4. *)
+Theorem moments_replaced Q q q' p p' : 128 <= Q -> Z.abs q <= Q -> Z.abs q' <= Q ->
+  (q * q = q' * q' -> p = p') ->
+  4 * (Q * Z.abs (p - p')) <= 4 * Z.abs (q * q - q' * q') + 5 * Q ->
+  64 * ((q - q') * (q - q')) + 169 * ((p - p') * (p - p')) <= 256 * (Q * Q).
+Proof.
+  intros HQ Hq Hq' E H. set (k := 2 * Q - Z.abs (q - q')).
+  assert (K : 0 <= k <= 2 * Q) by (unfold k; lia).
+  assert (D2 : (q - q') * (q - q') = (2 * Q - k) * (2 * Q - k)).
+  { replace (2 * Q - k) with (Z.abs (q - q')) by (unfold k; lia). symmetry. apply Z.abs_square. }
+  destruct (Z.eq_dec k 0) as [Z0|Z0].
+  - assert (p = p').
+    { apply E. assert (q + q' = 0) by lia. replace q' with (- q) by lia. ring. }
+    subst p'.
+    rewrite D2, Z0, Z.sub_diag. lia.
+  - assert (S : Z.abs (q * q - q' * q') <= (2 * Q - k) * k).
+    { replace (q * q - q' * q') with ((q - q') * (q + q')) by ring. rewrite Z.abs_mul.
+      replace (2 * Q - k) with (Z.abs (q - q')) by (unfold k; lia).
+      apply Z.mul_le_mono_nonneg_l; unfold k; lia. }
+    set (P := Z.abs (p - p')) in *. assert (P0 : 0 <= P) by (unfold P; lia).
+    replace ((p - p') * (p - p')) with (P * P) by (apply Z.abs_square).
+    pose proof (moments_gap Q k ltac:(lia)) as G.
+    set (s := (2 * Q - k) * k) in *.
+    assert (S0 : 0 <= s <= 2 * Q * k).
+    { unfold s. split; [apply Z.mul_nonneg_nonneg|apply Z.mul_le_mono_nonneg_r]; lia. }
+    assert (B : 4 * (Q * P) <= 4 * s + 5 * Q) by lia.
+    assert (B2 : 16 * (Q * Q) * (P * P) <= 16 * (s * s) + 40 * (s * Q) + 25 * (Q * Q)).
+    { replace (16 * (Q * Q) * (P * P)) with ((4 * (Q * P)) * (4 * (Q * P))) by ring.
+      replace (16 * (s * s) + 40 * (s * Q) + 25 * (Q * Q)) with ((4 * s + 5 * Q) * (4 * s + 5 * Q))
+        by ring.
+      assert (0 <= 4 * (Q * P)).
+      { apply Z.mul_nonneg_nonneg; [lia|]. apply Z.mul_nonneg_nonneg; lia. }
+      apply Z.mul_le_mono_nonneg; lia. }
+    (* Rounding adds at most 105 k Q^2 of 16 (128 / 13) k Q^3. *)
+    assert (R : 40 * (s * Q) + 25 * (Q * Q) <= 105 * (k * (Q * Q))).
+    { assert (s * Q <= 2 * Q * k * Q) by (apply Z.mul_le_mono_nonneg_r; lia).
+      assert (1 * (Q * Q) <= k * (Q * Q)).
+      { apply Z.mul_le_mono_nonneg_r; [apply Z.square_nonneg|lia]. }
+      replace (2 * Q * k * Q) with (2 * (k * (Q * Q))) in * by ring. lia. }
+    assert (L : 128 * (k * (Q * Q)) <= k * (Q * Q * Q)).
+    { replace (k * (Q * Q * Q)) with (Q * (k * (Q * Q))) by ring.
+      apply Z.mul_le_mono_nonneg_r; [|lia].
+      apply Z.mul_nonneg_nonneg; [lia|apply Z.square_nonneg]. }
+    assert (F : Q * Q * (169 * (P * P)) <= Q * Q * (64 * (k * (4 * Q - k)))) by lia.
+    apply Z.mul_le_mono_pos_l in F; [|apply Z.mul_pos_pos; lia].
+    rewrite D2. lia.
+Qed.
+
+(* All d columns; entry j of a row is 8 q_j, entry d + j is 13 p_j: two sums over columns. *)
+Theorem moments_columns Q d (q q' p p' : vec) : 128 <= Q ->
+  (forall j, (j < d)%nat -> Z.abs (q j) <= Q /\ Z.abs (q' j) <= Q /\
+    (q j * q j = q' j * q' j -> p j = p' j) /\
+    4 * (Q * Z.abs (p j - p' j)) <= 4 * Z.abs (q j * q j - q' j * q' j) + 5 * Q) ->
+  64 * sq d (minus q q') + 169 * sq d (minus p p') <= Z.of_nat d * (256 * (Q * Q)).
+Proof.
+  intros HQ H. unfold sq. rewrite <- !over_scale, <- over_plus, <- over_const.
+  apply over_le. intros j L. destruct (H j L) as (A & B & C & E).
+  exact (moments_replaced Q (q j) (q' j) (p j) (p' j) HQ A B C E).
 Qed.
 
 (* --- clipping.isqrt_up, and the box ----------------------------------------------------------- *)

@@ -240,7 +240,9 @@ class CallContext:
         """
         delta = self.allowed_delta
         gaussian = delta / 2 if learns else delta
-        if pure_is_less(float(self.epsilon), gaussian, self.budget, noise, self._relation):
+        replaces = self.adjacency == "replace_one"
+        rule = float(self.epsilon), gaussian, self.budget, noise, self._relation
+        if pure_is_less(*rule, replaces=replaces):
             return 0.0, delta if learns else 0.0
         if self.delta is None and not learns and self._is_short_of(gaussian):
             return 0.0, 0.0

@@ -253,14 +253,15 @@ def error_of_fits(
 class ColumnMoments:
     """Released means and mean squares of columns, in units of their bounds; arrays of shape (d,).
 
-    `noise` is the standard error of both. `n` counts (non-missing) rows or adds up weights;
-    `n_noise` is its relative noise, in units of `noise`: 0 if `n` is public.
+    `mean_noise` and `square_noise` are their standard errors. `n` counts (non-missing) rows or adds
+    up weights; `n_noise` is its relative noise: 0 if `n` is public.
     """
 
     bounds: Pair
     mean: Floats
     square: Floats
-    noise: Floats
+    mean_noise: Floats
+    square_noise: Floats
     n: Any
     n_noise: Any
     learned: list[LearnedBox]
@@ -285,25 +286,24 @@ def release_moments(
     """Release the moments of all columns in one vector, with `most` those of weighted rows."""
     bounds, learned = bounds_in(session, stated, errors=True)
     mean, square, count = session.answer(moments(*bounds, most))
-    boxes, noise, n = [] if learned is None else [learned], float(mean.std), float(count.value)
-    n_noise = float(session.adjacency != "replace_one")
-    if most is not None:  # the sum of weights is private under both relations
-        n *= most
-        n_noise = float(count.std) * most / n / noise
-    weighted, every = most is not None, np.full(len(mean.value), noise)
-    return ColumnMoments(bounds, mean.value, square.value, every, n, n_noise, boxes, weighted)
+    boxes, n = [] if learned is None else [learned], float(count.value)
+    first, second = (np.full(len(mean.value), float(moment.std)) for moment in (mean, square))
+    released = mean.value, square.value, first, second, n if most is None else n * most
+    n_noise, weighted = float(count.std) / n, most is not None
+    return ColumnMoments(bounds, *released, n_noise, boxes, weighted)
 
 
 def release_present_moments(session: Session, rows: Any, stated: Pair | None) -> ColumnMoments:
     """Release the moments of each column, over its non-missing rows."""
-    columns, boxes, private = [], [], session.adjacency != "replace_one"
+    columns, boxes = [], []
     for column in present_columns(session, rows.plans, stated, audit=True):
         mean, square, n = column.answer(moments(column.box.low, column.box.high), "moments")
-        release = mean.value[0], square.value[0], float(mean.std), float(n.value)
-        columns.append((column.low, column.high, *release, private or column.counts_private))
+        release = mean.value[0], square.value[0], float(mean.std), float(square.std)
+        rows_of_column = float(n.value), float(n.std) / float(n.value)
+        columns.append((column.low, column.high, *release, *rows_of_column))
         boxes += [] if column.learned is None else [column.learned]
-    low, high, mean, square, noise, n, hidden = np.array(columns, dtype=np.float64).T
-    return ColumnMoments((low, high), mean, square, noise, n, hidden, boxes)
+    low, high, mean, square, first, second, count, n_noise = np.array(columns, dtype=np.float64).T
+    return ColumnMoments((low, high), mean, square, first, second, count, n_noise, boxes)
 
 
 # --- ranges ------------------------------------------------------------------------------------

@@ -152,21 +152,22 @@ FOURTH_MOMENT = 5.0  # of noise over its squared variance; 3 for a normal deviat
 
 
 def moment_errors(
-    mean: Floats, square: Floats, noise: float | Floats, n_noise: Any
+    mean: Floats, square: Floats, mean_noise: Any, square_noise: Any, count_noise: Any
 ) -> tuple[Floats, Floats]:
     """Return the standard errors of mean and variance from those of the two moments.
 
-    All are in units of the half width. `n_noise` is the noise of the number of rows, in units of
-    that of the sums: 0 if the number is public.
+    All are in units of the half width. `mean_noise` and `square_noise` are the noise on the two
+    sums, over the number of rows; `count_noise` is that on the number of rows, over the number: 0
+    if it is public.
     """
     # A released mean differs from the exact mean m by (noise of the sum - m times the noise of the
     # number) / released number; m itself is known up to the noise.
-    count = np.square(n_noise)
-    mean_error = noise * np.sqrt(1.0 + count * np.minimum(np.abs(mean) + noise, 1.0) ** 2)
+    near = np.minimum(np.abs(mean) + mean_noise, 1.0)
+    mean_error = np.hypot(mean_noise, count_noise * near)
     moved = square - 0.5 - 2.0 * mean**2
     # The variance is square - mean**2: on few rows the square of the mean's error counts, too.
-    first_order = noise**2 * (1.0 + 4.0 * mean**2 + count * moved**2)
-    return mean_error, np.sqrt(first_order + FOURTH_MOMENT * mean_error**4)
+    variance = np.square(square_noise) + (2.0 * mean * mean_noise) ** 2 + (count_noise * moved) ** 2
+    return mean_error, np.sqrt(variance + FOURTH_MOMENT * mean_error**4)
 
 
 def root_error(value: Floats, error: Floats) -> Floats:

@@ -21,7 +21,7 @@ from skdp.core.query import (
 )
 from skdp.core.session import Session, check_unit, open_session
 from skdp.core.sums import Count, Mean, RowSum, Sum
-from skdp.core.table import PrivateTable
+from skdp.core.table import PrivateTable, Stability
 from skdp.core.units import PRIVATE_ROWS, Unit
 
 __all__ = [
@@ -42,6 +42,7 @@ __all__ = [
     "ScaledBox",
     "Session",
     "Spherical",
+    "Stability",
     "Sum",
     "Terms",
     "Unit",

@@ -74,7 +74,8 @@ class Terms:
 
     Attributes
     ----------
-    relation : {"replace_one", "add_or_remove_one"}
+    stability : Stability
+        How many rows one unit replaces, and how many it adds or removes.
     pure : bool
         Whether noise is pure, or Gaussian.
     level : float
@@ -83,10 +84,20 @@ class Terms:
         The number of rows where the relation makes it public.
     """
 
-    relation: str
+    stability: Stability
     pure: bool
     level: float
     n_rows: int | None
+
+    @property
+    def relation(self) -> str:
+        """The relation between tables that differ by one step."""
+        return self.stability.relation
+
+    @property
+    def replaces(self) -> bool:
+        """Whether a row may be replaced, which may move sums further than one more or less."""
+        return self.stability.replacements > 0
 
 
 @dataclass(frozen=True)
@@ -109,7 +120,7 @@ class Noisy:
 def terms_of(table: PrivateTable, meter: Meter, share: Share) -> Terms:
     """Return what a query may know: nothing of it depends on private rows."""
     return Terms(
-        relation=table.relation,
+        stability=table.stability,
         pure=meter.pure,
         level=meter.level(share),
         n_rows=table.n if table.n_is_public else None,

@@ -44,7 +44,7 @@ from numpy.typing import NDArray
 from skdp.core.clipping import SUM_BITS, Floats, isqrt_up
 from skdp.core.mechanisms import Cubes, Independent, Spherical
 from skdp.core.privacy_filter import Release, released
-from skdp.core.query import Noisy, Query, Terms, reviewed
+from skdp.core.query import Noisy, Query, Terms, moved_by, reviewed
 from skdp.core.table import REPLACE_ONE, PrivateTable, as_total, total_dtype
 
 if TYPE_CHECKING:
@@ -157,6 +157,11 @@ class Image:
     def prepared(self, terms: Terms) -> Any:
         """Return the image with what it chooses by public terms: the number of its steps, say."""
         return self
+
+    @property
+    def in_cubes(self) -> tuple[Any, float]:
+        """The prepared image as it is best under noise of cubes, and what its step is worth."""
+        return self, 1.0
 
     def check_table(self, table: PrivateTable) -> None:
         """Refuse a table whose public facts the image does not fit."""
@@ -287,7 +292,8 @@ class RowSum(Query):
     name : str
         Of the release.
     constant : int
-        C, 0 without a count; a session sets it.
+        C, 0 without a count. A session sets it: where rows are replaced, the largest that costs
+        nothing.
     """
 
     image: Any
@@ -305,26 +311,30 @@ class RowSum(Query):
         return f"{super().described}: {weighted}{self.image.what}{by}"
 
     def prepared(self, terms: Terms) -> RowSum:
-        prepared = replace(self, image=self.image.prepared(terms), constant=0)
-        image, weighted = prepared.image, self.weight_bound is not None
-        if not self.count or not (weighted or terms.n_rows is None):
-            return prepared
-        replaced = weighted and terms.relation == REPLACE_ONE
+        image = self.image.prepared(terms)
+        ball = self._with_count(image, terms)
+        if not terms.pure or image.entry_bounds is None:
+            return ball
+        in_cubes, worth = image.in_cubes
+        cube = self._with_count(in_cubes, terms, in_cubes=True)
+        return cube if worth * cube.steps_std(terms) < ball.steps_std(terms) else ball
+
+    def steps_std(self, terms: Terms) -> float:
+        """Return the deviation, in steps, of the noise on an entry, once the query is prepared."""
+        size = moved_by(RowSum, self, terms.stability)
+        return float(size.std(self.entries, terms.level, pure=terms.pure))
+
+    def _with_count(self, image: Any, terms: Terms, *, in_cubes: bool = False) -> RowSum:
+        """Return the query of an image, with the largest count that costs nothing, if any does."""
+        if not self.count or (self.weight_bound is None and terms.n_rows is not None):
+            return replace(self, image=image, constant=0)
         constant = image.count_weight
-        if replaced:
-            # The largest for which a row that loses its weight changes no more than one that
-            # is replaced: the total weight costs nothing.
-            constant = max(1, math.isqrt(image.change_l2_squared - image.l2_squared))
-        ball = replace(prepared, constant=constant)
-        if terms.pure and image.entry_bounds is not None:
-            # In a cube a count costs nothing that moves no further than the sums.
-            free = max(1, image.entry_bounds[replaced] * prepared._scale)
-            cube = replace(prepared, constant=free)
-            moved = ball.sensitivity(terms.relation).std(ball.entries, 1.0, pure=True)
-            box = cube.sensitivity(terms.relation).cubes
-            if box is not None and box.deviation(box.size, cube.entries) < moved:
-                return cube
-        return ball
+        if in_cubes:  # no further than the sums
+            constant = image.entry_bounds[terms.replaces] * self._scale
+        elif terms.replaces and self.noise == "vector":
+            # A row that enters or leaves, or loses its weight, moves no more than another one.
+            constant = math.isqrt(max(0, image.change_l2_squared - image.l2_squared))
+        return replace(self, image=image, constant=max(1, constant))
 
     @property
     def _scale(self) -> int:

@@ -83,7 +83,10 @@ documented = documenter(
 
 @dataclass(frozen=True)
 class _Sums:
-    """Noisy sums over the rows, all with one standard deviation.
+    """Noisy sums over the rows.
+
+    `noise` is that on first sums; `square_std` and `n_std` are the standard deviations of that on
+    sums of squares and on the number of rows (0 if it is public).
 
     Errors are u + 1 in [0, 2], in units of half of `most`, their bound. Targets are v in [-1, 1],
     in units of `target_half`, half the width of their bounds. The sums are those of u, u**2 - 1/2,
@@ -96,6 +99,8 @@ class _Sums:
     n: float
     most: float
     noise: Noise
+    square_std: float
+    n_std: float
     clipped: tuple[float, float, float]
     learned: bool
     target_first: float = math.nan
@@ -107,26 +112,32 @@ class _Sums:
         """The sum of (u + 1)**2."""
         return self.second + 2.0 * self.first + 1.5 * self.n
 
+    @property
+    def _variances(self) -> Floats:
+        """Those of the noise on a first sum, a sum of squares and the number of rows."""
+        return np.square([self.noise.std, self.square_std, self.n_std])
+
     def absolute(self) -> Equation:
         """Return the equation of the mean of u + 1."""
-        square, n = self.noise.std**2, self.n
+        (first, _, count), n = self._variances, self.n
         moved = (n * self.clipped[0]) ** 2
-        return Equation(self.first + n, n, 2 * square + moved, square, square)
+        return Equation(self.first + n, n, first + count + moved, count, count)
 
     def squared(self) -> Equation:
         """Return the equation of the mean of (u + 1)**2."""
-        square, n = self.noise.std**2, self.n
-        moved = (n * self.clipped[1]) ** 2
-        return Equation(self.square, n, 7.25 * square + moved, 1.5 * square, square)
+        variances, n = self._variances, self.n
+        alpha = variances @ [4.0, 1.0, 2.25] + (n * self.clipped[1]) ** 2
+        return Equation(self.square, n, alpha, 1.5 * variances[2], variances[2])
 
     def unexplained(self) -> Equation:
         """Return the equation of 1 - R²: n sum of squared errors, over n**2 times the variance.
 
-        Both are of degree two in the sums, with gradient g and Hessian H. Noise of variance s**2
-        adds the bias s**2 tr(H) / 2, which is subtracted, and the variance s**2 |g|**2 +
-        s**4 |H|**2 / 2 if it is Gaussian; twice the second term is allowed for.
+        Both are of degree two in the sums, with gradient g and Hessian H. Noise of the diagonal
+        covariance V adds the bias tr(V H) / 2, which is subtracted, and the variance g V g +
+        tr(V H V H) / 2 if it is Gaussian; twice the second term is allowed for.
         """
-        s2, n = self.noise.std**2, self.n
+        variances, n = self._variances, self.n
+        first, second, count = variances
         scale = (self.most / 2 / self.target_half) ** 2
         spread = n * self.target_second + n * n / 2 - self.target_first**2
         # By u, u**2, n; and by v, v**2, n.
@@ -134,11 +145,11 @@ class _Sums:
         down = np.array([-2 * self.target_first, n, self.target_second + n])
         moved = (scale * n * n * self.clipped[1]) ** 2, (n * n * self.clipped[2]) ** 2
         return Equation(
-            scale * (n * self.square - 1.5 * s2),
-            spread + 0.5 * s2,
-            s2 * (up @ up) + 19 * scale**2 * s2**2 + moved[0],
-            s2 * up[2] * down[2] + 3 * scale * s2**2,
-            s2 * (down @ down) + 7 * s2**2 + moved[1],
+            scale * (n * self.square - 1.5 * count),
+            spread + first - 0.5 * count,
+            variances @ up**2 + scale**2 * count * (8 * first + 2 * second + 9 * count) + moved[0],
+            count * up[2] * down[2] + 3 * scale * count**2,
+            variances @ down**2 + 4 * first**2 + count * (2 * second + count) + moved[1],
         )
 
 
@@ -327,16 +338,17 @@ def _errors(name: str, arguments: Mapping[str, Any]) -> RegressionErrors:
         first, second, count = session.answer(moments(low, high))
         n = float(count.value)
         privacy = session.certificate()
-        noise = Noise(float(np.max(first.std)) * n, session.pure, integer=False)
+        noise = Noise(float(first.std) * n, session.pure, integer=False)
     half, max_error = float(high[0] / 2 - low[0] / 2), float(high[-1])
     clipped = 0.0, 0.0, 0.0
     if learned is not None:
         middle = float(low[0] / 2 + high[0] / 2 + first.value[0] * (high[0] - low[0]) / 2)
         clipped = _clipped(learned, most is None, pair is None, max_error / 2, half, middle)
     first_sums, second_sums = first.value * n, (second.value - 0.5) * n
-    of_errors = float(first_sums[-1]), float(second_sums[-1])
     of_targets = (float(first_sums[0]), float(second_sums[0]), half) if targets else ()
-    sums = _Sums(*of_errors, n, max_error, noise, clipped, learned is not None, *of_targets)
+    stds = float(second.std) * n, float(count.std)
+    of_errors = float(first_sums[-1]), float(second_sums[-1]), n, max_error, noise, *stds
+    sums = _Sums(*of_errors, clipped, learned is not None, *of_targets)
     bounds = (float(low[0]), float(high[0])) if targets else None
     return RegressionErrors(max_error, bounds, privacy, sums)
 

@@ -122,19 +122,21 @@ class DPStandardScaler(Scaler):
     Notes
     -----
     **Privacy.** *Released*: bounds, if not stated (a median, and counts of distances from it, for
-    each column); then the sums over rows of u and of u**2 - 1/2 for all d columns, as one vector.
-    Here u in [-1, 1] is a clipped value relative to the middle of its bounds, in half widths.
-    *Sensitivity* (L2) of the vector: 2 sqrt(d) if a row is replaced; sqrt(5 d / 4 + 1) if one is
-    added or removed, with the number of rows as last entry. *Mechanism*: K-norm noise (pure)
-    or rounded Gaussian noise. *Charged*: (epsilon, delta), once, before any noise, to ``budget``.
-    With ``with_mean=False, with_std=False`` nothing is released or charged. With
-    ``nan_policy="omit"`` the same is released for each column, over its non-missing rows. Replacing
-    a row may add or remove a value, so the larger of both sensitivities counts. A count takes 5% of
-    a column's part, bounds at most half. Proof: ``skdp/queries/columns.md``.
+    each column); then the sums over rows of u and of f (u**2 - 1/2) for all d columns, as one
+    vector. Here u in [-1, 1] is a clipped value relative to the middle of its bounds, in half
+    widths; f is a public factor. *Sensitivity* (L2) of the vector: 2 sqrt(d) with f = 13/8 if a row
+    is replaced; sqrt(5 d / 4 + 1) with f = 1 if one is added or removed, with the number of rows as
+    last entry. Of its largest entry, with f = 2: 2 and 1. *Mechanism*: K-norm noise (pure)
+    of the ball or the cube, whichever is less, or rounded Gaussian noise. *Charged*: (epsilon,
+    delta), once, before any noise, to ``budget``. With ``with_mean=False, with_std=False`` nothing
+    is released or charged. With ``nan_policy="omit"`` the same is released for each column, over
+    its non-missing rows. Replacing a row may add or remove a value; the number of values is
+    weighted so that this moves the sums no further. A count takes 5% of a column's part, bounds at
+    most half. Proof: ``skdp/queries/moments.md`` and ``columns.md``.
 
     **Weights.** A row and its weight are protected together. With b the `weight_bound`, a row of
     weight v, clipped to [0, b], counts v / b times in the sums. The sum of weights is private under
-    both relations: it is another entry of the vector, (v / b) c. *Sensitivity*: c is sqrt(11 d / 4)
+    both relations: it is another entry of the vector, (v / b) c. *Sensitivity*: c is 1.53 sqrt(d)
     if a row is replaced, which fits into the bound of 2 sqrt(d); 1 if one is added or removed. The
     noise is as large as for sum(v) / b rows, so state a bound near the weights of most rows.
     Standard errors are for the weighted mean and variance, and NaN with learned bounds, which are
@@ -261,7 +263,8 @@ class DPStandardScaler(Scaler):
         """Set means, variances, scales and their errors from released moments."""
         self.bounds_, self.n_samples_ = moments.bounds, moments.n
         mean, square = moments.mean, moments.square
-        mean_error, variance_error = moment_errors(mean, square, moments.noise, moments.n_noise)
+        noise = moments.mean_noise, moments.square_noise, moments.n_noise
+        mean_error, variance_error = moment_errors(mean, square, *noise)
         box = Box(*moments.bounds, per_feature=True)
         half = box.half_width
         with np.errstate(over="ignore", under="ignore"):

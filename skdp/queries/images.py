@@ -4,8 +4,9 @@ Claim for every image: it is an integer vector within its stated bounds, and its
 decide it, to the last bit. All steps are single IEEE operations on one number, sums in the order of
 columns or classes, or exact products of integers. PROOFS.md, "Sums", does the rest.
 
-**Moments** (`Moments`). Each column adds (q, p) with |q| <= Q and p = round(q**2 / Q) - Q/2: L1
-3/2 d Q, squared L2 5/4 d Q**2; a change 3 d Q and 4 d Q**2. Proof: moments.md.
+**Moments** (`Moments`). Each column adds (a q, b p) with |q| <= Q and p = round(q**2 / Q) - Q/2: L1
+(a + b/2) d Q, squared L2 (a**2 + b**2 / 4) d Q**2, a change of it 4 a**2 d Q**2 up to b/a = 13/8.
+Proof: moments.md.
 
 **Residuals** (`AdditiveResiduals`, `LogisticGradient`) are r = p(logits) - onehot(label).
 1. The logits depend on the row alone; so does p: exp(x) is expit(x) / expit(-x), which scipy
@@ -90,6 +91,10 @@ _HALF_BITS = 16  # of the lower half of weighted residuals
 
 # --- moments --------------------------------------------------------------------------------------
 
+# Factors of values and squares: a replaced row moves the sums no further than with (8, 0).
+_WHERE_REPLACED = 8, 13
+_LEAST_STEPS = 128  # of a half width, for which the proof in moments.md holds
+
 
 @reviewed
 @dataclass(frozen=True, eq=False)
@@ -98,22 +103,40 @@ class Moments(Image):
 
     With a count the answer is (mean, mean square, count), in [-1, 1] and [0, 1]; the errors of the
     first two cover the noise on the sums alone. Without a count it is the two sums.
+
+    A session sets `factors`, (a, b): a row adds (a u, b (u**2 - 1/2)). The larger b, the less noise
+    mean squares have.
     """
 
     what = "clipped values and their squares"
     view: Any
+    factors: tuple[int, int] = (1, 1)
+
+    def prepared(self, terms: Terms) -> Moments:
+        return replace(self, factors=_WHERE_REPLACED if terms.replaces else (1, 1))
+
+    @property
+    def in_cubes(self) -> tuple[Moments, float]:
+        """With squares times 2, which move as far as values.
+
+        Steps are compared by the error of a variance where the mean is half way to a bound.
+        """
+        a, b = self.factors
+        return replace(self, factors=(1, 2)), math.hypot(1.0, 0.5) / math.hypot(1.0 / a, 1.0 / b)
 
     def check_table(self, table: Any) -> None:
-        if self.view.steps % 2:
-            raise ValueError("moments need a view with an even number of steps: bits of 1 or more")
+        if self.view.steps < _LEAST_STEPS:
+            raise ValueError(f"moments need a view of at least {_LEAST_STEPS} steps: 7 bits")
 
     @property
     def shape(self) -> tuple[int, ...]:
         return (2 * self.view.n_dims,)
 
     @property
-    def unit(self) -> float:
-        return 1.0 / float(self.view.steps)
+    def unit(self) -> Floats:
+        return np.repeat(
+            [1.0 / (factor * self.view.steps) for factor in self.factors], self.view.n_dims
+        )
 
     @property
     def count_weight(self) -> int:
@@ -121,45 +144,54 @@ class Moments(Image):
         return int(self.view.steps)
 
     @property
+    def _squared(self) -> int:
+        return int(self.view.n_dims) * int(self.view.steps) ** 2
+
+    @property
     def l1(self) -> int:
-        return 3 * int(self.view.n_dims) * int(self.view.steps) // 2  # Q is even
+        a, b = self.factors
+        return (2 * a + b) * int(self.view.n_dims) * int(self.view.steps) // 2  # Q is even
 
     @property
     def l2_squared(self) -> int:
-        return -(-5 * int(self.view.n_dims) * int(self.view.steps) ** 2 // 4)
+        a, b = self.factors
+        return (4 * a * a + b * b) * self._squared // 4  # Q**2 is a multiple of 4
 
     @property
     def change_l2_squared(self) -> int:
-        return 4 * int(self.view.n_dims) * int(self.view.steps) ** 2
+        a, b = self.factors
+        return 4 * a * a * self._squared if 8 * b <= 13 * a else 4 * self.l2_squared
 
     @property
     def largest(self) -> int:
-        return int(self.view.steps)
+        a, b = self.factors
+        return max(2 * a, b) * int(self.view.steps) // 2
 
     @property
     def entry_bounds(self) -> tuple[int, int]:
         return self.largest, 2 * self.largest
 
     def blocks(self, x: Any, labels: Any, cells: Any) -> Iterator[Floats]:
-        scale = self.view.steps
+        scale, (a, b) = self.view.steps, self.factors
         q = self.view.map(x)
-        yield q
+        yield a * q
         # q**2 is above 2**53, so it is rounded: one operation on one number.
         q *= q
         q *= 1.0 / scale
         np.rint(q, out=q)
         q -= scale // 2
+        q *= b
         yield q
 
     def decoded(self, sums: Floats, std: float, count: Release | None) -> Any:
-        d, scale = self.view.n_dims, self.view.steps
+        d, n = self.view.n_dims, 1.0 if count is None else float(count.value)
+        values = sums / n * self.unit
+        first, second = (std / n / (factor * self.view.steps) for factor in self.factors)
+        mean, square = values[..., :d], values[..., d:]
         if count is None:
-            values, error = sums * self.unit, std * self.unit
-            return released(values[..., :d], error), released(values[..., d:], error)
-        n = float(count.value)
-        values, error = sums / n / scale, std / n / scale
-        mean, square = np.clip(values[:d], -1.0, 1.0), np.clip(values[d:] + 0.5, 0.0, 1.0)
-        return released(mean, error), released(square, error), count
+            return released(mean, first), released(square, second)
+        mean, square = np.clip(mean, -1.0, 1.0), np.clip(square + 0.5, 0.0, 1.0)
+        return released(mean, first), released(square, second), count
 
 
 def moments(low: ArrayLike, high: ArrayLike, weight_bound: float | None = None) -> RowSum:

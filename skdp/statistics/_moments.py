@@ -216,6 +216,11 @@ def _noise_of_moments(size: int) -> Callable[[Allowance], float]:
     return lambda allowance: allowance.moments_std(size)
 
 
+def _noise_of_variances(size: int) -> Callable[[Allowance], float]:
+    """Return the noise of the variances of so many columns, by allowance."""
+    return lambda allowance: allowance.variance_std(size)
+
+
 def _sum(
     session: Session,
     low: Floats | float,
@@ -374,12 +379,11 @@ def _mean_with_intervals(
     with call.bounded(rows, bounds, ("intervals",), less) as (session, low, high, learned):
         first, second, count = session.answer(moments(low, high))
         n = float(count.value)
-        private = float(session.adjacency != "replace_one")
         clusters = float(session.max_rows_per_unit or 1)
         pure, privacy = session.pure, session.certificate()
     center, half = low / 2 + high / 2, high / 2 - low / 2
-    noise = float(np.max(first.std))
-    error, spread_error = moment_errors(first.value, second.value, noise, private)
+    noise = float(first.std), float(second.std), float(count.std) / n
+    error, spread_error = moment_errors(first.value, second.value, *noise)
     value = np.clip(center + half * first.value, low, high)
     error, spread_error = half * error, half**2 * spread_error
     if learned is not None:
@@ -404,13 +408,13 @@ def _variance(
 ) -> tuple[Floats, Floats, PrivacyCertificate, dict[str, Any]]:
     """Return variances, their standard errors, the certificate, and keywords of `result`."""
     rows, flat = call.table(X)
-    noise = _noise_of_moments(rows.n_features)
-    with call.bounded(rows, bounds, (ddof,), noise) as (session, low, high, learned):
+    less = _noise_of_variances(rows.n_features)
+    with call.bounded(rows, bounds, (ddof,), less) as (session, low, high, learned):
         first, second, count = session.answer(moments(low, high))
         n = float(count.value)
-        private = session.adjacency != "replace_one"
         privacy = session.certificate()
-    _, error = moment_errors(first.value, second.value, float(np.max(first.std)), float(private))
+    noise = float(first.std), float(second.std), float(count.std) / n
+    _, error = moment_errors(first.value, second.value, *noise)
     scale = (high / 2 - low / 2) ** 2 * _per_freedom(n, ddof)
     variance = np.maximum(second.value - first.value**2, 0.0) * scale
     error = error * scale
@@ -445,9 +449,11 @@ def var(
     -----
     **Privacy.** *Released*: bounds, if not stated, then the mean and the mean square of each
     column as one vector, with the number of rows where it is private. *Sensitivity* (L2) of the
-    sums, for d columns, in units of half the width of the bounds: 2 sqrt(d) if a row is replaced,
-    sqrt(5 d / 4 + 1) if one is added or removed. *Mechanism*: K-norm noise, or rounded Gaussian if
-    delta > 0. *Charged*: (epsilon, delta), once, as "var".
+    sums of u and of f (u**2 - 1/2), where u in [-1, 1] is a value in half widths of the bounds, for
+    d columns: 2 sqrt(d) with f = 13/8 if a row may be replaced, sqrt(5 d / 4 + 1) with f = 1 if
+    rows are added or removed alone. Of the largest entry, with f = 2: 2 and 1. *Mechanism*: K-norm
+    noise of the ball or the cube, whichever is less, or rounded Gaussian if delta > 0. *Charged*:
+    (epsilon, delta), once, as "var".
 
     Examples
     --------

@@ -153,26 +153,44 @@ def truncated_scaled_box(self, block):
 # --- coverage where noise is large ----------------------------------------------------------------
 
 
-def noise(rng, dims, size, level, pure, draws):
+def noise(rng, dims, size, level, pure, draws, cube):
     """Draw a vector's noise and return it with its standard deviation."""
     if not pure:
         return rng.normal(size=(draws, dims)) * size / level, size / level
+    if cube:
+        z = rng.uniform(-1, 1, size=(draws, dims)) * rng.gamma(dims + 1, size=(draws, 1))
+        return z * size / level, size / level * math.sqrt((dims + 1) * (dims + 2) / 3)
     z = rng.normal(size=(draws, dims))
     z *= rng.gamma(dims, size=(draws, 1)) / np.linalg.norm(z, axis=1)[:, None]
     return z * size / level, size / level * math.sqrt(dims + 1)
 
 
-def moments_misses(column, n, level, pure, replace_one, errors=moment_errors, root=root_error):
+# Of one column: (a, b) of (a u, b (u**2 - 1/2)), the weight of the count (0: it is public), by how
+# much a row moves the sums, and whether pure noise is that of the cube.
+VECTORS = {
+    "replaced, public": (8.0, 13.0, 0.0, 16.0, False),
+    "replaced, private": (8.0, 13.0, math.sqrt(149.75), 16.0, False),
+    "added": (1.0, 1.0, 1.0, 1.5, False),
+    "added, cube": (1.0, 2.0, 1.0, 1.0, True),
+    "replaced, cube": (1.0, 2.0, 2.0, 2.0, True),
+}
+
+
+def moments_misses(column, n, level, pure, vector, errors=moment_errors, root=root_error):
     """Return how often mean, variance and root are further off than three standard errors."""
-    rng = np.random.default_rng([n, int(100 * level), pure, replace_one])
+    first, second, weight, size, cube = VECTORS[vector]
+    rng = np.random.default_rng([n, int(100 * level), pure, list(VECTORS).index(vector)])
     u = 2 * column(n) - 1
     m, s = u.mean(), (u * u).mean()
-    dims, size = (2, 2.0) if replace_one else (3, 1.5)
-    e, std = noise(rng, dims, size, level, pure, 4000)
-    count = np.full(4000, float(n)) if replace_one else np.maximum(1.0, n + e[:, 2])
-    mean = np.clip((n * m + e[:, 0]) / count, -1, 1)
-    square = np.clip((n * (s - 0.5) + e[:, 1]) / count + 0.5, 0, 1)
-    mean_error, error = errors(mean, square, std / count, float(not replace_one))
+    e, std = noise(rng, 3 if weight else 2, size, level, pure, 4000, cube)
+    count, count_std = np.full(4000, float(n)), 0.0
+    if weight:
+        count, count_std = np.maximum(1.0, n + e[:, 2] / weight), std / weight
+    mean = np.clip((n * m + e[:, 0] / first) / count, -1, 1)
+    square = np.clip((n * (s - 0.5) + e[:, 1] / second) / count + 0.5, 0, 1)
+    mean_error, error = errors(
+        mean, square, *(v / count for v in (std / first, std / second, count_std))
+    )
     variance, exact_variance = np.maximum(square - mean**2, 0.0), max(s - m * m, 0.0)
     off = [mean - m, variance - exact_variance, np.sqrt(variance) - math.sqrt(exact_variance)]
     stated = [mean_error, error, root(variance, error)]
@@ -194,30 +212,34 @@ def test_three_standard_errors_cover_what_the_noise_allows(shape):
     """Noise with Laplace tails is beyond three standard deviations in 1.44% of draws.
 
     2.6% of 4,000 draws are more than 5.5 standard deviations above that: a false alarm in 1e-7 of
-    seeds, for each of the 96 figures of a shape.
+    seeds, for each of the 480 figures of a shape.
     """
     for n in (20, 100, 1000, 10_000):
         for level in (0.1, 0.3, 1.0, 3.0):
             for pure in (True, False):
-                for replace_one in (True, False):
-                    misses = moments_misses(SHAPES[shape], n, level, pure, replace_one)
-                    assert max(misses) < 0.026, (n, level, pure, replace_one)
+                for vector in VECTORS:
+                    misses = moments_misses(SHAPES[shape], n, level, pure, vector)
+                    assert max(misses) < 0.026, (n, level, pure, vector)
 
 
 def test_first_order_errors_are_rejected():
     """Without the noise of the number of rows, and with the slope of a root where it has none."""
 
-    def first_order(mean, square, noise, n_noise):
-        return noise + 0 * mean, noise * np.sqrt(1.0 + 4.0 * mean**2)
+    def first_order(mean, square, noise, square_noise, n_noise):
+        return noise + 0 * mean, np.hypot(square_noise, 2.0 * mean * noise)
+
+    def of_one_noise(mean, square, noise, square_noise, n_noise):
+        return moment_errors(mean, square, square_noise, square_noise, n_noise)
 
     def slope(value, error):
         return error / np.maximum(2 * np.sqrt(value), np.sqrt(error))
 
-    pure, replace_one = False, False
-    near_the_end = partial(np.full, fill_value=0.97)
-    misses = moments_misses(near_the_end, 10_000, 1.0, pure, replace_one, errors=first_order)
+    near_the_end, public = partial(np.full, fill_value=0.97), "replaced, public"
+    misses = moments_misses(near_the_end, 10_000, 1.0, True, "added", errors=first_order)
     assert misses[0] > 0.026
-    assert moments_misses(SHAPES["constant"], 10_000, 1.0, True, True, root=slope)[2] > 0.05
+    assert moments_misses(SHAPES["constant"], 10_000, 1.0, True, public, root=slope)[2] > 0.05
+    misses = moments_misses(near_the_end, 10_000, 1.0, False, public, errors=of_one_noise)
+    assert misses[0] > 0.05
 
 
 @pytest.mark.parametrize("shape", ["binary", "constant", "uniform"])

@@ -32,6 +32,8 @@ def _m(name: str, module: str, old: str, new: str, *tests: str) -> Mutant:
 
 ATTAINED = "test_neighbour.py::test_a_sensitivity_is_attained"
 CHARGES = "test_charges.py::test_sessions_charge_what_was_announced_and_is_shown"
+EXTREME = "tests/core/test_sums.py::test_moments_stay_within_their_sensitivities_by_brute_force"
+NO_COST = "tests/core/test_row_sums.py::test_a_count_costs_nothing_where_rows_are_replaced"
 FAILS = "test_charges.py::test_a_fit_that_fails_after_its_charge_gets_nothing_back"
 REPLAY = "test_replay.py::test_fit_learns_from_releases_only"
 MANY = "test_replay.py::test_many_rows_and_little_noise_show_no_more"
@@ -227,9 +229,31 @@ MUTANTS = (
     ),
     _m(
         "moments move half as far", "queries.images",
-        "return 4 * int(self.view.n_dims) * int(self.view.steps) ** 2",
-        "return int(self.view.n_dims) * int(self.view.steps) ** 2",
-        f"{ATTAINED}[moments]",
+        "return 4 * a * a * self._squared if", "return a * a * self._squared if",
+        f"{ATTAINED}[moments]", f"{EXTREME}[replaced]",
+    ),
+    _m(
+        "moments in a cube move half as far", "queries.images",
+        "return self.largest, 2 * self.largest", "return self.largest, self.largest",
+        f"{ATTAINED}[moments]", f"{EXTREME}[replaced]",
+    ),
+    _m(
+        "squares where rows are replaced are not centred", "queries.images",
+        "q -= scale // 2", "q -= 0 if b == 13 else scale // 2",
+        f"{EXTREME}[replaced]", f"{NO_COST}[moments-False-filter]", f"{NO_COST}[moments-False-unit]",
+    ),
+    Mutant(
+        "squares count 14 times where rows are replaced", "skdp.queries.images",
+        (
+            ("_WHERE_REPLACED = 8, 13", "_WHERE_REPLACED = 8, 14"),
+            ("if 8 * b <= 13 * a", "if 8 * b <= 14 * a"),
+        ),
+        (f"{EXTREME}[replaced]",),
+    ),
+    _m(
+        "a count weighs where rows are added what is free where they are replaced", "core.sums",
+        "elif terms.replaces and self.noise == \"vector\":", "elif self.noise == \"vector\":",
+        "tests/core/test_row_sums.py::test_the_free_count_is_not_free_where_rows_are_added[False]",
     ),
     _m(
         "a replaced row changes one bin", "core.sums",
@@ -516,8 +540,7 @@ MUTANTS = (
     ),
     _m(
         "the total weight counts twice as much as there is room for", "core.sums",
-        "constant = max(1, math.isqrt(",
-        "constant = 2 * max(1, math.isqrt(",
+        "constant = math.isqrt(max(0,", "constant = 2 * math.isqrt(max(0,",
         f"{ATTAINED}[moments with weights]",
     ),
     _m(

@@ -35,6 +35,7 @@ from skdp.core import Box, Mean, RowSum, Sum, units
 from skdp.core.query import moved_by
 from skdp.core.table import Stability
 from skdp.core.transcript import record
+from skdp.queries import moments
 from skdp.tabular import check_units
 from tests.folding import each
 
@@ -349,6 +350,28 @@ def test_the_sensitivity_of_a_sum_is_attained(delta, relation):
         estimator, X, other, groups=users, groups_neighbour=users[: len(other)]
     )
     assert 0.99 * sensitivity <= distance <= sensitivity
+
+
+@pytest.mark.parametrize("relation", RELATIONS)
+def test_the_sensitivity_of_a_mean_is_attained_with_its_count(relation):
+    """Users at a corner go to the opposite one, or have no row any more, which moves as far."""
+    box = -np.ones(D), np.ones(D)
+    X = np.vstack([np.zeros((2, D)), *[np.ones(D)] * 10])
+    users = np.array(["a", "b", *["u"] * 10])
+    others = [(X[:2], users[:2])]
+    if relation == "replace_one":
+        others.append((np.vstack([X[:2], -X[2:]]), users))
+    asked = (Mean(Box(*box)), moments(*box), Mean(Box(*box), count_error=True))
+    for query, delta, (other, users_other) in itertools.product(asked, BOTH, others):
+        budget = PrivacyBudget(9.0, 0.5, adjacency=relation, unit=UNIT)
+        estimator = OneRelease(
+            lambda s, query=query: np.size(s.answer(query)),
+            delta=delta, max_rows_per_unit=3, budget=budget,
+        )  # fmt: skip
+        ((_, distance, sensitivity),) = neighbour_check(
+            estimator, X, other, groups=users, groups_neighbour=users_other
+        )
+        assert 0.99 * sensitivity <= distance <= sensitivity
 
 
 # --- drawn users ---------------------------------------------------------------------------------

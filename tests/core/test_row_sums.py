@@ -13,14 +13,16 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from skdp.core import Box, ScaledBox
-from skdp.core.query import owned
+from skdp.core import Ball, Box, Mean, ScaledBox
+from skdp.core.mechanisms import Cubes
+from skdp.core.query import Terms, UserFunction, moved_by, owned
 from skdp.core.sums import Image, One, RowCells, RowSum
-from skdp.core.table import PrivateTable, stability_of
-from skdp.queries import AssignedSums
+from skdp.core.table import PrivateTable, Stability, stability_of
+from skdp.queries import AssignedSums, moments, score_mean
 from skdp.queries.cells import Grid, Labelled, Labels
 from skdp.queries.grouped_sums import squared_offsets
 from skdp.queries.images import Moments
+from skdp.tabular import check_rows
 
 RELATIONS = ("replace_one", "add_or_remove_one")
 BOUND = 2.0  # of weights; they are 0, 1/2 and 1 of it, and beyond
@@ -192,6 +194,76 @@ def test_the_largest_changes_of_cells_add_up_to_the_box(image, cells, weighted, 
         assert moved <= bound.size <= moved + (rounded if weighted else 0)
 
 
+CORNER = np.ones((1, 3))
+COUNTED = {
+    "mean of a box": (Mean(Box(-np.ones(3), np.ones(3))), CORNER),
+    "mean of a ball": (Mean(Ball(np.zeros(3), 1.0)), CORNER),
+    "mean of one column": (Mean(Box([-1.0], [1.0])), CORNER[:, :1]),
+    "moments": (moments(-np.ones(3), np.ones(3)), CORNER),
+    "moments of one column": (moments([-1.0], [1.0]), CORNER[:, :1]),
+    "score": (score_mean(UserFunction(len), -1.0, 1.0), None),
+}
+
+
+def exact_of(query, rows):
+    """Return what some rows add, as integers."""
+    rows = check_rows(rows, estimator="rows", allow_empty=True)
+    return query.exact(PrivateTable(rows, stability_of("replace_one"))).astype(object)
+
+
+def drawn_for(bounds, query, pure):
+    """Return the norm whose noise is drawn, and the bound in it."""
+    least = bounds.least(query.entries, pure=pure)
+    return ("cube", least.size) if isinstance(least, Cubes) else ("ball", least.l2)
+
+
+@pytest.mark.parametrize("stability", [Stability(1, 1), Stability(3, 3)], ids=["filter", "unit"])
+@pytest.mark.parametrize("pure", [True, False])
+@pytest.mark.parametrize("name", COUNTED)
+def test_a_count_costs_nothing_where_rows_are_replaced(name, pure, stability):
+    """Rows that are replaced, and rows that enter, both move the sums as far as is stated."""
+    query, corner = COUNTED[name]
+    query = query.prepared(Terms(stability, pure, 1.0, None))
+    k = stability.replacements
+    norm, size = drawn_for(moved_by(RowSum, query, stability), query, pure)
+    uncounted = replace(query, constant=0).sensitivity("replace_one").times(k)
+    assert (norm, size) == drawn_for(uncounted, query, pure)
+    if corner is None:
+        return
+    ends = [exact_of(query, np.repeat(sign * corner, k, axis=0)) for sign in (1, -1)]
+    for change in (ends[0] - ends[1], ends[0]):
+        moved = max(map(abs, change)) if norm == "cube" else math.sqrt(sum(change**2))
+        assert (1 - 1e-6) * size <= moved <= size
+
+
+@pytest.mark.parametrize("pure", [True, False])
+def test_the_free_count_is_not_free_where_rows_are_added(pure):
+    """The weight that is free where rows are replaced would double what an added row moves."""
+    for query, least in ((COUNTED["mean of a box"][0], 1.7), (COUNTED["moments"][0], 1.3)):
+        added, replaced = (
+            query.prepared(Terms(stability, pure, 1.0, None))
+            for stability in (Stability(0, 1), Stability(1, 1))
+        )
+        stds = [
+            part.sensitivity("add_or_remove_one").std(part.entries, 1.0, pure=pure) * part.unit
+            for part in (added, replaced)
+        ]
+        assert stds[1] > least * stds[0]
+
+
+def test_squares_have_less_noise_than_values():
+    """8/13 of it where rows are replaced, half of it in cubes; the cube for many columns."""
+    found = {}
+    for d, pure, stability in itertools.product((1, 20), (True, False), ((1, 0), (1, 1), (0, 1))):
+        terms = Terms(Stability(*stability), pure, 1.0, 1 if stability == (1, 0) else None)
+        query = moments(-np.ones(d), np.ones(d)).prepared(terms)
+        found[d, pure, stability] = query.image.factors
+    assert {found[d, False, (0, 1)] for d in (1, 20)} == {(1, 1)}
+    assert {found[d, False, (1, a)] for d in (1, 20) for a in (0, 1)} == {(8, 13)}
+    assert [found[1, True, (1, a)] for a in (0, 1)] == [(8, 13)] * 2
+    assert {found[20, True, (1, 0)], found[20, True, (1, 1)], found[20, True, (0, 1)]} == {(1, 2)}
+
+
 def test_what_a_smaller_table_says_is_not_enough():
     """Three bounds that leave out a count, or a weight: rows move further than each of them."""
     with_count = IMAGES["with a count in every cell"]
@@ -275,9 +347,9 @@ def test_what_no_bound_covers_is_refused_or_in_no_cell():
     assert Labels(2).of_rows(None, np.array([0, 1, 2, -1]))[:, 0].tolist() == [0, 1, -1, -1]
     with pytest.raises(ValueError, match="ascending"):
         Labelled(Grid((np.array([0.0, 2.0, 1.0]),))).check_table(None)
-    with pytest.raises(ValueError, match="even number of steps"):
-        Moments(ScaledBox(np.array([-1.0]), np.array([1.0]), 0)).check_table(None)
-    Moments(ScaledBox(np.array([-1.0]), np.array([1.0]), 1)).check_table(None)
+    with pytest.raises(ValueError, match="at least 128 steps"):
+        Moments(ScaledBox(np.array([-1.0]), np.array([1.0]), 6)).check_table(None)
+    Moments(ScaledBox(np.array([-1.0]), np.array([1.0]), 7)).check_table(None)
 
 
 def test_a_bound_that_is_set_on_a_part_of_a_query_is_not_taken():

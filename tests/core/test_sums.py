@@ -18,6 +18,7 @@ from threadpoolctl import threadpool_limits
 from skdp.core import Ball, Box, ScaledBox, mechanisms
 from skdp.core import clipping as protect
 from skdp.core import table as table_module
+from skdp.core.query import Terms
 from skdp.core.sums import RowSum, Values
 from skdp.queries import (
     NormBins,
@@ -31,6 +32,7 @@ from skdp.queries import (
     trees,
 )
 from skdp.queries import grouped_sums as groups
+from skdp.queries.images import Moments
 from skdp.queries.learned_bounds import learning
 from skdp.tabular import Rows, check_rows
 from tests.folding import each
@@ -432,14 +434,57 @@ def test_laplace_gram_bound_is_attained_by_the_hadamard_like_matrix():
         assert attained == pytest.approx(np.sqrt(d**2 / 2 + d + 1) * 1000**2)
 
 
-def test_moments_map_stays_within_its_sensitivities_by_brute_force():
-    """The proof for the rounded square map, checked over every pair at a small scale."""
-    for scale in (8, 16, 32):
-        q = np.arange(-scale, scale + 1)
-        p = np.rint(q * q / scale) - scale // 2
-        assert (q**2 + p**2).max() == 5 * scale**2 // 4  # A
-        distance = (q[:, None] - q) ** 2 + (p[:, None] - p) ** 2
-        assert distance.max() == 4 * scale**2  # R
+def moments_of(kind, view):
+    """Return the image of moments as sessions add it up."""
+    relation = "add_or_remove_one" if kind == "added" else "replace_one"
+    stability = table_module.stability_of(relation)
+    image = Moments(view).prepared(Terms(stability, False, 1.0, None))
+    return image.in_cubes[0] if kind == "in cubes" else image
+
+
+@pytest.mark.parametrize("kind", ["added", "replaced", "in cubes"])
+def test_moments_stay_within_their_sensitivities_by_brute_force(kind):
+    """The proof for the rounded squares, over every pair of rows at two small scales."""
+    for bits in (7, 8):
+        view = ScaledBox([-1.0], [1.0], bits)
+        image, scale = moments_of(kind, view), view.steps
+        x = np.arange(-scale, scale + 1)[:, None] / scale
+        rows = np.column_stack([block.copy() for block in image.blocks(x, None, None)])
+        assert rows[:, 0].tolist() == (image.factors[0] * scale * x[:, 0]).tolist()
+        changes = np.abs(rows[:, None] - rows)
+        # All bounds on one row are attained, and on the largest entry of a change.
+        assert np.abs(rows).sum(axis=1).max() == image.l1
+        assert (rows**2).sum(axis=1).max() == image.l2_squared
+        assert (np.abs(rows).max(), changes.max()) == image.entry_bounds
+        assert np.abs(rows).max() == image.largest
+        assert changes.sum(axis=2).max() <= image.change_l1
+        moved = (changes**2).sum(axis=2).max()
+        assert moved <= image.change_l2_squared
+        if kind != "in cubes":
+            assert moved == image.change_l2_squared == (2 * image.factors[0] * scale) ** 2
+
+
+def test_squares_have_nearly_as_large_a_factor_as_they_may():
+    """With 13.4 in place of 13 beside 8 some rows would move further than opposite ends."""
+    u = np.linspace(-1, 1, 401)
+    moved = [
+        64 * (u[:, None] - u) ** 2 + factor**2 * (u[:, None] ** 2 - u**2) ** 2
+        for factor in (13.0, 13.3, 13.4)
+    ]
+    assert [bool(change.max() > 256 * (1 + 1e-9)) for change in moved] == [False, False, True]
+
+
+def test_squares_that_are_not_centred_leave_less_room_for_a_count():
+    """An added row moves (8 q, 13 p) by 106 of 256; by 233 if p were from 0 to Q."""
+    image = Moments(ScaledBox([-1.0], [1.0]), (8, 13))
+    scale = image.view.steps
+    assert image.l2_squared == 106.25 * scale**2
+    assert (8 * scale) ** 2 + (13 * scale) ** 2 == 233 * scale**2
+    assert (
+        image.l2_squared + 149 * scale**2
+        <= image.change_l2_squared
+        < 233 * scale**2 + 149 * scale**2
+    )
 
 
 def test_the_moments_of_extreme_rows_are_within_their_sensitivities():
@@ -451,13 +496,16 @@ def test_the_moments_of_extreme_rows_are_within_their_sensitivities():
     x = np.concatenate(
         [ends, near, [0.5], ends[0] + 7 * rng.random(40), 4.0 - 2.0 ** -rng.random(9)]
     )
-    images, scale = [], view.steps
-    for value in x:
-        total = exact(moments(view.low, view.high), rows_of([[value]]))
-        images.append([int(v) for v in total])
-    assert all(a**2 + b**2 <= 5 * scale**2 // 4 for a, b in images)
-    pairs = [(u, v) for u in images for v in images]
-    assert max((a - c) ** 2 + (b - d) ** 2 for (a, b), (c, d) in pairs) == 4 * scale**2
+    scale = view.steps
+    for image, added, replaced in (
+        (Moments(view), 5 * scale**2 // 4, 4 * scale**2),
+        (Moments(view, (8, 13)), 425 * scale**2 // 4, 256 * scale**2),
+    ):
+        totals = [exact(RowSum(image), rows_of([[value]])) for value in x]
+        images = [[int(v) for v in total] for total in totals]
+        assert max(a**2 + b**2 for a, b in images) == added == image.l2_squared
+        moved = [(a - c) ** 2 + (b - d) ** 2 for a, b in images for c, d in images]
+        assert max(moved) == replaced == image.change_l2_squared
 
 
 @pytest.mark.parametrize("geometry", ["vector", "scalars", "gaussian", "wishart", "laplace"])

@@ -472,6 +472,26 @@ def test_without_noise_the_moments_are_scikit_learns():
     np.testing.assert_array_equal(model.predict(cells), want.predict(cells.astype(int)))
 
 
+@pytest.mark.parametrize("relation", [A, R])
+def test_sums_alone_where_noise_would_hide_variances(relation):
+    """With a tenth of the rows; the noise on the sums of classes is half as large then."""
+    X, y = separable(6000, 4, 3)
+    X = np.repeat(X, 8, axis=1)
+    names, noise, spread = {}, {}, {}
+    for part in (1, 10):
+        model = DPGaussianNB(
+            bounds=(-5, 5), classes=range(3), epsilon=1.0, delta=0.0, budget=budget(relation)
+        ).fit(X[::part], y[::part])
+        names[part] = [release.name for release in model.privacy_.releases]
+        errors = model.theta_std_error_ * model.class_count_[:, None]
+        noise[part] = float(np.nanmedian(errors))
+        spread[part] = float(np.ptp(model.var_))
+    assert names[1] == ["counts of labels", "moments of labels"]
+    assert names[10] == ["counts of labels", "vectors of labels"]
+    assert 0.4 < noise[10] / noise[1] < 0.6
+    assert spread[10] == 0.0 < spread[1]
+
+
 @pytest.mark.statistical
 @pytest.mark.parametrize("relation", [A, R])
 @pytest.mark.parametrize("delta", [0.0, 1e-6])

@@ -75,16 +75,20 @@ def ratio(call, X, **options):
 
 @pytest.mark.statistical
 @pytest.mark.parametrize("delta", [0.0, 1e-6])
-@pytest.mark.parametrize("adjacency", ADJACENCIES)
-def test_stated_errors_are_those_of_the_answers(case, adjacency, delta):
+@pytest.mark.parametrize(
+    ("adjacency", "n_rows"),
+    [("replace_one", "public"), ("replace_one", "private"), ("add_or_remove_one", "private")],
+)
+def test_stated_errors_are_those_of_the_answers(case, adjacency, n_rows, delta):
     X, options = case
-    if adjacency == "replace_one":
-        options = {**options, "n_rows": "public"}
+    options = {**options, "n_rows": n_rows}
+    # The noise of products of columns is too large for first order there.
+    names = FUNCTIONS[:3] if (adjacency, n_rows) == ("replace_one", "private") else FUNCTIONS
     ratios = {
         name: ratio(
             getattr(statistics, name), X, delta=delta, budget=UNMETERED[adjacency], **options
         )
-        for name in FUNCTIONS
+        for name in names
     }
     assert all(0.8 < value < 1.3 for value in ratios.values()), ratios
 

@@ -161,13 +161,20 @@ class Asked:
     box: dict | None = None
     parts: int = 1
 
+    def changes(self, replaced, added):
+        """Return how many rows one unit changes, by relation.
+
+        Where rows are replaced the number of rows counts as much as leaves an added row no further
+        than a replaced one, and no more.
+        """
+        if self.counts and replaced:
+            return [(max(replaced, added), R)]
+        return [(k, relation) for k, relation in ((replaced, R), (added, A)) if k]
+
     def size(self, replaced, added):
         """Return (L1, squared L2) for all rows that one unit changes."""
-        sizes = [
-            (k * (l1 or 0), k * k * squared)
-            for k, (l1, squared) in ((replaced, self.moved[R]), (added, self.moved[A]))
-            if k
-        ]
+        changes = [(k, *self.moved[relation]) for k, relation in self.changes(replaced, added)]
+        sizes = [(k * (l1 or 0), k * k * squared) for k, l1, squared in changes]
         return tuple(max(size) for size in zip(*sizes, strict=True))
 
     def pure_noise(self, replaced, added):
@@ -177,7 +184,7 @@ class Asked:
         least = {name: least[name] for name in self.samplers}
         if self.box is None:
             return least, 0
-        box = max(k * self.box[relation] for k, relation in ((replaced, R), (added, A)) if k)
+        box = max(k * self.box[relation] for k, relation in self.changes(replaced, added))
         width = m // self.parts
         return least | {"cube": box * sqrt((width + 1) * (width + 2) / 3)}, box
 
