@@ -475,6 +475,11 @@ class KernelMean(Query):
     def unit(self) -> float:
         return float(self.image.step)
 
+    @property
+    def entries(self) -> int:
+        """How many integers are released, once the query is prepared."""
+        return len(self.matrix) + (self.count_weight > 0)
+
     def check_table(self, table: PrivateTable) -> None:
         check_features(self.kernel, table)
 
