@@ -1,9 +1,9 @@
 """What a plan may count on: allowances, their noise, numbers of rows, bounds.
 
-An estimator plans with the same `Allowance` before a fit (`expected_error`) and in it. `query_std`
-is the noise that a session would draw for a query. The other deviations are for queries of whose
-view only the norm is known; `tests/test_planning.py` compares both. The session derives
-sensitivities and calibrates noise by itself. `row_count` and `bounds_in` query an open session.
+An estimator plans with the same `Allowance` before a fit (`expected_error`) and in it. All noise is
+that of `Allowance.query_std`: what a session would draw for a query, by the query's own
+sensitivity. The session derives sensitivities and calibrates noise by itself. `row_count` and
+`bounds_in` query an open session.
 """
 
 from __future__ import annotations
@@ -17,10 +17,11 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from skdp.core import RowSum, Session, Terms, check_allowance
+from skdp.core import Session, Terms, check_allowance
 from skdp.loss.conversions import pure_epsilon_from_mu
 
 if TYPE_CHECKING:  # what learns bounds is imported when they are learned
+    from skdp.core.query import Sensitivity
     from skdp.queries import LearnedBox
 
 __all__ = ["LEARNING_SHARE", "Allowance", "bounds_in", "pure_is_less", "row_count"]
@@ -32,6 +33,7 @@ LEARNING_SHARE = 0.2  # of the allowance, at most, for bounds that only say wher
 # 2 z / (1 - z**2), so the edge is the minimum over z in (0, 1) of (1 + z**2) / (z - z**3).
 WISHART_EDGE = math.sqrt((11 + 5 * math.sqrt(5)) / 2)
 SEMICIRCLE_EDGE = math.sqrt(8)  # of the same variance, 2 d + 2 off the diagonal
+_NORM_BITS = 20  # steps of a row of norm 1, when a Gram matrix is planned
 
 
 @dataclass(frozen=True)
@@ -90,29 +92,23 @@ class Allowance:
 
     # --- standard deviations of noise -------------------------------------------------------------
 
-    def query_std(self, query: RowSum) -> float:
-        """Return that of an entry of a sum, in user units, by the query's own sensitivity."""
+    def query_std(self, query: Any) -> float:
+        """Return that of an entry of the answer, by the query's own sensitivity.
+
+        In user units; where columns have steps of their own, in those of the widest. Of counts and
+        sums released together it is that of the sums.
+        """
         terms = Terms(self.adjacency, self.pure, self.level, 1 if self.replace else None)
         query = query.prepared(terms)
-        sensitivity = query.sensitivity(self.adjacency)
+        return self.std(query.sensitivity(self.adjacency), query.entries) * float(query.unit)
+
+    def std(self, sensitivity: Sensitivity, entries: int) -> float:
+        """Return that of an entry, in steps, of as many with this sensitivity."""
         try:
-            return sensitivity.std(query.entries, self.level, pure=self.pure) * query.unit
+            std = sensitivity.std(entries, self.level, pure=self.pure)
         except OverflowError:  # for a level near 0
             return math.inf
-
-    def vector_std(self, l2: float, size: int) -> float:
-        """Return that of an entry of a vector with this L2 sensitivity: K-norm or Gaussian."""
-        return l2 * (math.sqrt(size + 1) if self.pure else 1.0) / self.level
-
-    @property
-    def count_level(self) -> float:
-        """About 1 over the scale of the noise of a count: less where a row is replaced."""
-        return self.level / ((2.0 if self.pure else math.sqrt(2)) if self.replace else 1.0)
-
-    @property
-    def count_std(self) -> float:
-        """That of a count, for as much noise as is more than rounding."""
-        return (math.sqrt(2) if self.pure else 1.0) / self.count_level
+        return float(np.max(np.atleast_1d(std)[..., -1]))
 
     @property
     def cell_std(self) -> float:
@@ -122,31 +118,20 @@ class Allowance:
         return self.query_std(row_counts(Labels(2), "cells"))
 
     @property
+    def cell_scale(self) -> float:
+        """The scale of Laplace noise of `cell_std`, or this where noise is Gaussian."""
+        return self.cell_std * (math.sqrt(0.5) if self.pure else 1.0)
+
+    @property
     def mean_cell_noise(self) -> float:
         """The mean absolute noise of a count of one of many disjoint bins."""
-        return 1 / self.count_level if self.pure else self.cell_std * math.sqrt(2 / math.pi)
-
-    def sum_std(self, radius: float, size: int) -> float:
-        """Return that of a sum of rows in a ball, with their number where it is private."""
-        if self.replace:
-            return self.vector_std(2 * radius, size)
-        return self.vector_std(radius * math.sqrt(10) / 3, size + 1)
-
-    def features_std(self, size: int) -> float:
-        """Return that of a sum of features, of norm 1 and no two of them opposite."""
-        if self.replace:
-            return self.vector_std(math.sqrt(2), size)
-        return self.vector_std(math.sqrt(10) / 3, size + 1)
+        return self.cell_std * math.sqrt(0.5 if self.pure else 2 / math.pi)
 
     def moments_std(self, size: int) -> float:
         """Return that of a sum of values or squares in half widths, of this many columns."""
         from skdp.queries import moments
 
         return self.query_std(moments(np.full(size, -1.0), np.ones(size)))
-
-    def minimiser_std(self, size: int) -> float:
-        """Return that of a coordinate of a minimiser of loss of slope 1, for a ridge of 1."""
-        return self.vector_std(math.sqrt(2) if self.replace else 1.0, size)
 
     def spectral_edge(self, size: int, noise: str) -> float:
         """Return about the largest eigenvalue of the noise on a Gram matrix of rows of norm 1.
@@ -157,15 +142,12 @@ class Allowance:
             Columns.
         noise : {"gaussian", "wishart", "laplace"}
         """
-        if noise == "gaussian":
-            # GOE with off-diagonal variance sigma**2 / 2: edge sigma sqrt(2 size).
-            return (math.sqrt(2) if self.replace else 1.0) / self.level * math.sqrt(2 * size)
-        epsilon = self.pure_epsilon
-        if noise == "wishart":
-            return WISHART_EDGE * size * (2.0 if self.replace else 1.0) / (2 * epsilon)
-        # Independent entries of standard deviation s: edge 2 s sqrt(size).
-        moved = math.sqrt(size**2 / 2 + 1.5 * size) if self.replace else (size + 1) / 2
-        return 2 * math.sqrt(2) * moved / epsilon * math.sqrt(size)
+        from skdp.queries.second_moments import Symmetric
+
+        sensitivity = Symmetric.of(2**_NORM_BITS, 0, size, self.adjacency, noise)
+        std = self.std(sensitivity, size**2) * 4.0**-_NORM_BITS  # off the diagonal
+        tails = WISHART_EDGE / SEMICIRCLE_EDGE if noise == "wishart" else 1.0
+        return 2 * std * math.sqrt(size) * tails
 
     def gram_noise(self, noise: str, size: int) -> str:
         """Return the noise on a Gram matrix: for ``"auto"`` that of the smaller edge."""

@@ -200,7 +200,7 @@ class DPLogisticRatio(DensityRatio, BaseEstimator):
     ) -> tuple[float, float]:
         """Return the ridge, and how far its noise moves the logarithms of public weights."""
         features = UnitBall(view).features(public)
-        noise = allowance.minimiser_std(features.shape[1])
+        noise = LogisticMinimiser(view, public, 1.0).planned_std(allowance)
         alpha = self.alpha
         if alpha == "auto":
             variance = float(features[:, :-1].var(axis=0).mean())

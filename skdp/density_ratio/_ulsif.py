@@ -60,6 +60,7 @@ from skdp.queries import (
     PublishedRows,
     basis_mean,
     feature_means,
+    whitened_mean,
 )
 from skdp.tabular import as_dense, check_public_array
 from skdp.user_code import suppress_warnings
@@ -718,7 +719,7 @@ class DPuLSIF(DensityRatio, BaseEstimator):
             plan = nystroem_features(
                 features.map.gram(),
                 moments.second,
-                lambda size: Allowance.left(session).features_std(size) / n,
+                lambda size: Allowance.left(session).query_std(whitened_mean(size)) / n,
             )
             release, count = session.answer(KernelMean(features.map, plan.matrix))
         else:

@@ -11,7 +11,7 @@ from skdp._lazy import page_of
 
 if TYPE_CHECKING:
     from skdp.queries.best_of_runs import BaseRun, BestOfRuns, BestRun, Repeats, base_level
-    from skdp.queries.blocks import BlockVotes, OfBlocks, OnBlocks
+    from skdp.queries.blocks import BlockVotes, OfBlocks, OnBlocks, vote_bounds
     from skdp.queries.cells import (
         Categories,
         ColumnCells,
@@ -47,7 +47,13 @@ if TYPE_CHECKING:
         softmax,
         target_moments,
     )
-    from skdp.queries.kernel_means import KernelMap, KernelMean, LinearImage, feature_means
+    from skdp.queries.kernel_means import (
+        KernelMap,
+        KernelMean,
+        LinearImage,
+        feature_means,
+        whitened_mean,
+    )
     from skdp.queries.key_selection import (
         KEY_METHODS,
         MAX_KEYS_PER_UNIT,
@@ -130,7 +136,7 @@ else:
         __name__,
         {
             "best_of_runs": "BaseRun BestOfRuns BestRun Repeats base_level",
-            "blocks": "BlockVotes OfBlocks OnBlocks",
+            "blocks": "BlockVotes OfBlocks OnBlocks vote_bounds",
             "cells": (
                 "Categories ColumnCells Grid Labelled Labels Leaves NormBins SplitTrees "
                 "additive row_counts"
@@ -143,7 +149,7 @@ else:
                 "label_sums label_vectors logistic_gradient moments rows_beyond softmax "
                 "target_moments"
             ),
-            "kernel_means": "KernelMap KernelMean LinearImage feature_means",
+            "kernel_means": "KernelMap KernelMean LinearImage feature_means whitened_mean",
             "key_selection": (
                 "KEY_METHODS MAX_KEYS_PER_UNIT SelectKeys select_categories select_classes"
             ),
@@ -304,5 +310,7 @@ __all__ = [
     "threshold_scales",
     "tree_box",
     "unit_sum",
+    "vote_bounds",
+    "whitened_mean",
     "workload_answer",
 ]

@@ -58,7 +58,7 @@ class Joint:
         """Return bounds for a change of this kind or of the other."""
         return replace(self, changes=self.changes + other.changes, rows=max(self.rows, other.rows))
 
-    def _scales(self, level: Any, *, pure: bool) -> tuple[Fraction, Any, Floats, Any]:
+    def _scales(self, level: Any, *, pure: bool) -> tuple[Fraction, Any, Any, Any]:
         """Return the counts' part of the level, scales of counts and sums, the level of sums."""
         q = min(max(float(self.count_share), 0.01), 0.99)
         if pure:

@@ -154,8 +154,11 @@ class Symmetric:
     @classmethod
     def of(cls, norm: int, tau: int, n_dims: int, relation: str, noise: str) -> Symmetric:
         """Return the sensitivity of a second moment of rows: that of `gram_sensitivity`."""
-        norms = ("frobenius", "nuclear", "upper_l1")
-        return cls(*(gram_sensitivity(norm, tau, n_dims, relation, g) for g in norms), noise)
+        frobenius, nuclear, upper = (
+            gram_sensitivity(norm, tau, n_dims, relation, geometry)
+            for geometry in ("frobenius", "nuclear", "upper_l1")
+        )
+        return cls(frobenius, nuclear, upper, noise)
 
     def times(self, k: int) -> Symmetric:
         """Return the bounds for k rows."""

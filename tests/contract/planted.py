@@ -306,8 +306,8 @@ MUTANTS = (
     ),
     _m(
         "a block's vote weighs nothing more when it turns", "queries.blocks",
-        "size = isqrt_up(4 * n_queries << (2 * _STEP_BITS))",
-        "size = isqrt_up(n_queries << (2 * _STEP_BITS))",
+        "isqrt_up(4 * n_queries << (2 * _STEP_BITS))",
+        "isqrt_up(n_queries << (2 * _STEP_BITS))",
         f"{ATTAINED}[votes of blocks]",
     ),
     _m(
