@@ -18,9 +18,9 @@ from numpy.typing import NDArray
 from sklearn.base import clone, is_classifier, is_regressor
 from sklearn.utils import Tags, get_tags
 
-from skdp.core import Ball, Mean, ScaledBox, Sum, public_generator
+from skdp.core import Ball, Box, Mean, ScaledBox, Sum, public_generator
 from skdp.planning import Allowance
-from skdp.queries import choose_noise, vote_bounds
+from skdp.queries import SmoothMedian, planned_noise, vote_bounds
 from skdp.tabular import as_table, label_codes
 from skdp.user_code import suppress_warnings
 
@@ -304,7 +304,8 @@ class Noise:
 
     def _smooth(self, numbers: int) -> tuple[float, float]:
         """Return beta and kappa of smooth noise; ValueError if epsilon is too small for it."""
-        noise = choose_noise("cauchy", self._pure_epsilon(numbers))
+        view = Box(np.zeros(numbers), np.ones(numbers))
+        noise = planned_noise(SmoothMedian(view), self.allowance)
         return float(noise.beta), float(noise.kappa)
 
     def _std(self, numbers: int) -> float:

@@ -103,6 +103,7 @@ if TYPE_CHECKING:
         cauchy_kappa,
         choose_noise,
         laplace_kappa,
+        planned_noise,
         student_kappa,
     )
     from skdp.queries.smooth_sensitivity.medians import SmoothMedian
@@ -171,7 +172,9 @@ else:
                 "check_threshold_tables largest_threshold_size n_multisets public_tables "
                 "table_rate"
             ),
-            "smooth_sensitivity.ladders": "cauchy_kappa choose_noise laplace_kappa student_kappa",
+            "smooth_sensitivity.ladders": (
+                "cauchy_kappa choose_noise laplace_kappa planned_noise student_kappa"
+            ),
             "smooth_sensitivity.medians": "SmoothMedian",
             "smooth_sensitivity.spanning_trees": "SpanningCost check_graph",
             "sparse_vector": "AboveThreshold SparseVector comparison_margin threshold_scales",
@@ -291,6 +294,7 @@ __all__ = [
     "n_multisets",
     "norm_from_bins",
     "plan_learning",
+    "planned_noise",
     "public_tables",
     "rank_scale",
     "rates",

@@ -25,7 +25,7 @@ from skdp.exceptions import BudgetExceededError
 from skdp.loss.conversions import check_positive, exact
 from skdp.parameters import check_parameter, naming
 from skdp.planning import Allowance
-from skdp.queries import SpanningCost, check_graph, choose_noise, function_mean
+from skdp.queries import SpanningCost, check_graph, function_mean, planned_noise
 from skdp.statistics._call import Call, Floats, Options, Released, documented, result
 from skdp.user_code import or_raise
 
@@ -282,17 +282,16 @@ def mst_cost(
         call.stated((0.0, top), 1)
     separate = delta if noise == "laplace" else 0.0
     mu = gdp_mu(epsilon, delta) if delta > separate else None
-    pure = Allowance(epsilon, mu).pure_epsilon
+    query = SpanningCost(Box([0.0], [top]), n, graph, noise=noise, nu=nu)
     # Refuse here what the query would refuse after the charge.
     with naming("epsilon"):
-        choose_noise(noise, pure * (1 - 1e-9), delta=separate * (1 - 1e-9), nu=nu)
+        planned_noise(query, Allowance(epsilon, mu).part(1 - 1e-9), separate * (1 - 1e-9))
     rows, _ = or_raise(lambda: call.table(weights), lambda: ValueError(_WEIGHTS))
     public = (n, graph.tolist(), top, noise, nu)
     with open_session(rows, estimator="mst_cost", epsilon=1.0) as probe:
         if rows.n_features != 1 or probe.n_rows != len(graph):
             raise ValueError("weights must hold one number for each edge")
     with call.opened(rows, public, separate_delta=separate) as session:
-        view = Box([0.0], [top])
-        release = session.answer(SpanningCost(view, n, graph, noise=noise, nu=nu), name="mst_cost")
+        release = session.answer(query, name="mst_cost")
         privacy = session.certificate()
     return result(release.value, math.nan, privacy)
