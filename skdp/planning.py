@@ -146,8 +146,9 @@ class Allowance:
 
         sensitivity = Symmetric.of(2**_NORM_BITS, 0, size, self.adjacency, noise)
         std = self.std(sensitivity, size**2) * 4.0**-_NORM_BITS  # off the diagonal
-        tails = WISHART_EDGE / SEMICIRCLE_EDGE if noise == "wishart" else 1.0
-        return 2 * std * math.sqrt(size) * tails
+        if noise == "wishart":  # of scale 1 this deviation is sqrt(2 size + 2)
+            return WISHART_EDGE * size * std / math.sqrt(2 * size + 2)
+        return 2 * std * math.sqrt(size)
 
     def gram_noise(self, noise: str, size: int) -> str:
         """Return the noise on a Gram matrix: for ``"auto"`` that of the smaller edge."""

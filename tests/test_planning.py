@@ -22,7 +22,7 @@ from skdp.ensemble._blocks import SCORES, Noise
 from skdp.ensemble._boosting import _noise
 from skdp.linear_model._logistic import _gradient
 from skdp.neighbors import DPHistogramDensity, DPKernelDensity
-from skdp.planning import SEMICIRCLE_EDGE, WISHART_EDGE, Allowance
+from skdp.planning import WISHART_EDGE, Allowance
 from skdp.queries import (
     AssignedSums,
     BlockVotes,
@@ -162,8 +162,8 @@ def of_blocks(view):
 
 def edge(planned, noise):
     """Return the deviation that a spectral edge of four columns stands for."""
-    tails = WISHART_EDGE / SEMICIRCLE_EDGE if noise == "wishart" else 1.0
-    return planned.spectral_edge(4, noise) / (2 * math.sqrt(4) * tails)
+    of_one = WISHART_EDGE * 4 / math.sqrt(10) if noise == "wishart" else 2 * math.sqrt(4)
+    return planned.spectral_edge(4, noise) / of_one
 
 
 # What is planned, as a part of an entry's noise; what is asked; how much they may differ: integers
