@@ -14,6 +14,7 @@ from skdp import DPKMeans, PrivacyBudget, config_context
 from skdp.cluster import _lloyd
 from skdp.core import Ball, Box, Count, Mean, RowSum, ScaledBox, Sum, UserFunction, open_session
 from skdp.core.mechanisms import Independent, Spherical
+from skdp.core.query import reviewed_types
 from skdp.core.sums import Values
 from skdp.decomposition import DPPCA
 from skdp.density_ratio import DPLogisticRatio, DPuLSIF, stack_samples
@@ -36,6 +37,8 @@ from skdp.queries import (
     OfBlocks,
     OnBlocks,
     SecondMoment,
+    SmoothMedian,
+    SpanningCost,
     SplitTrees,
     StandardBall,
     Symmetric,
@@ -46,12 +49,14 @@ from skdp.queries import (
     label_vectors,
     logistic_gradient,
     moments,
+    planned_noise,
     row_counts,
     squared_offsets,
     whitened_mean,
 )
 from skdp.queries.joint_sums import Joint
-from skdp.tabular import check_labelled
+from skdp.queries.smooth_sensitivity import ladders
+from skdp.tabular import check_labelled, check_rows
 from tests.folding import each
 from tests.queries.kernels import whitened
 
@@ -367,5 +372,38 @@ def test_no_deviation_is_written_twice():
         "query_std", "std", "cell_std", "cell_scale", "mean_cell_noise", "moments_std",
         "spectral_edge", "gram_noise",
     ]  # fmt: skip
+    drawing = {kind for kind in reviewed_types() if hasattr(kind, "noised")}
+    assert drawing == {Independent, Spherical, Joint, Symmetric}
+    assert all(callable(getattr(kind, "std", None)) for kind in drawing)
     source = Path(skdp.planning.__file__).read_text(encoding="utf-8")
     assert source.count("/ self.level") == 0
+
+
+@pytest.mark.parametrize("delta", [0.0, 1e-6])
+@pytest.mark.parametrize("noise", ["cauchy", "student", "laplace"])
+@pytest.mark.parametrize("kind", ["median", "tree"])
+def test_smooth_noise_is_planned_as_a_session_draws_it(kind, noise, delta, monkeypatch):
+    if noise == "laplace" and not delta:
+        pytest.skip("it is not pure")
+    found, right = [], ladders.part_noise
+
+    def part_noise(*levels, **options):
+        found.append(right(*levels, **options))
+        return found[-1]
+
+    monkeypatch.setattr(ladders, "part_noise", part_noise)
+    query = SmoothMedian(Box(-ONES, ONES), noise=noise)
+    rows = check_rows(X, estimator="T")
+    if kind == "tree":
+        edges = np.c_[np.arange(500), np.arange(1, 501)]
+        query = SpanningCost(Box([-1.0], [1.0]), 501, edges, noise=noise)
+        rows = check_rows(X[:, :1], estimator="T")
+    deltas = {"separate_delta" if noise == "laplace" else "delta": delta}
+    budget = PrivacyBudget(10.0, 1e-3)
+    with open_session(rows, estimator="T", epsilon=2.0, budget=budget, **deltas) as session:
+        planned = planned_noise(query, Allowance.left(session, 0.5), delta)
+        session.answer(query, 0.5)
+    assert found[-1].kind == noise
+    for name in ("epsilon", "delta", "beta", "kappa"):
+        drawn = float(getattr(found[-1], name))
+        assert float(getattr(planned, name)) == pytest.approx(drawn, rel=1e-9)
