@@ -21,7 +21,6 @@ from skdp.core import Session, Terms, check_allowance
 from skdp.loss.conversions import pure_epsilon_from_mu
 
 if TYPE_CHECKING:  # what learns bounds is imported when they are learned
-    from skdp.core.query import Sensitivity
     from skdp.queries import LearnedBox
 
 __all__ = ["LEARNING_SHARE", "Allowance", "bounds_in", "pure_is_less", "row_count"]
@@ -102,7 +101,7 @@ class Allowance:
         query = query.prepared(terms)
         return self.std(query.sensitivity(self.adjacency), query.entries) * float(query.unit)
 
-    def std(self, sensitivity: Sensitivity, entries: int) -> float:
+    def std(self, sensitivity: Any, entries: int) -> float:
         """Return that of an entry, in steps, of as many with this sensitivity."""
         try:
             std = sensitivity.std(entries, self.level, pure=self.pure)
@@ -142,7 +141,7 @@ class Allowance:
             Columns.
         noise : {"gaussian", "wishart", "laplace"}
         """
-        from skdp.queries.second_moments import Symmetric
+        from skdp.queries import Symmetric
 
         sensitivity = Symmetric.of(2**_NORM_BITS, 0, size, self.adjacency, noise)
         std = self.std(sensitivity, size**2) * 4.0**-_NORM_BITS  # off the diagonal
