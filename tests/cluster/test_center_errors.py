@@ -238,6 +238,18 @@ def test_two_standard_errors_hold_the_mean_of_the_rows(fits):
 # --- the part that is noise alone ----------------------------------------------------------------
 
 
+@pytest.mark.parametrize("delta", [0.0, 1e-6])
+@pytest.mark.filterwarnings("ignore:.*centres coincide")
+def test_where_noise_hides_all_clusters_the_error_is_that_of_one_mean(delta):
+    X = numbers_and_one_hot(np.random.default_rng(0), 200)
+    model = dpkmeans(3, bounds=(0, 1), delta=delta).fit(X)
+    assert [release.name for release in model.privacy_.releases] == ["mean"]
+    np.testing.assert_array_equal(model.cluster_centers_std_, model.cluster_centers_noise_std_)
+    one = dpkmeans(1, bounds=(0, 1), delta=delta)
+    error = np.sqrt(np.mean(np.square(model.cluster_centers_std_[0] * 2)))
+    assert 0.97 < error / one.expected_error(200, 6) <= 1  # shrunk a little
+
+
 @pytest.mark.parametrize("algorithm", ["tree", "lloyd"])
 @pytest.mark.parametrize("n_clusters", [1, 4])
 def test_noise_is_a_part_of_the_error(algorithm, n_clusters):
