@@ -32,7 +32,10 @@ extensions = [
 ]
 exclude_patterns = ["_build", "_templates", "auto_examples/GALLERY_HEADER.rst"]
 templates_path = ["_templates"]
-myst_enable_extensions = ["dollarmath", "amsmath", "colon_fence"]
+myst_enable_extensions = ["dollarmath", "amsmath", "colon_fence", "substitution"]
+# How many planted bugs the tests catch: `tests/contract/test_mutants.py` plants all of them.
+planted = runpy.run_path(str(ROOT / "tests" / "contract" / "planted.py"))["MUTANTS"]
+myst_substitutions = {"planted_bugs": len(planted)}
 myst_heading_anchors = 3
 
 html_theme = "pydata_sphinx_theme"

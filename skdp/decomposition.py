@@ -98,7 +98,7 @@ class Plan:
         leaves out a longer tail. A radius r costs spectral noise of ``relative_noise * r**2``, and
         a leading component loses about a tenth of the length that rows lose: see `tail`.
         """
-        noise = self.allowance.count_std
+        noise = self.allowance.cell_std
         low, high = _RADIUS_SHARES
         power = 1 if self.pure else 2
         share = min(max((_CLEAR_OF_NOISE * noise / self.tail) ** power, low), high)
@@ -107,7 +107,7 @@ class Plan:
     @property
     def sees_rows(self) -> bool:
         """Whether the share of a private radius shows where most rows are."""
-        return _SEEN * self.allowance.part(self.radius_share).count_std <= self.n
+        return _SEEN * self.allowance.part(self.radius_share).cell_std <= self.n
 
     @property
     def tail(self) -> float:
@@ -118,7 +118,7 @@ class Plan:
     def tighten_share(self) -> float:
         """Share for a radius inside a stated one, or 0 where its noise would hide all rows."""
         share = min(self.radius_share, _TIGHTEN_SHARE)
-        return share if 2 * self.allowance.part(share).count_std <= _BLIND * self.n else 0.0
+        return share if 2 * self.allowance.part(share).cell_std <= _BLIND * self.n else 0.0
 
     @property
     def probe_share(self) -> float:
@@ -135,8 +135,8 @@ class Plan:
 
     @property
     def _mean_factor(self) -> float:
-        size = self.dims if self.allowance.replace else self.dims - 1  # the number of rows is one
-        return math.sqrt(self.dims) * self.allowance.sum_std(1.0, size) / self.n
+        mean = Mean(Ball(np.zeros(self.dims), 1.0))
+        return math.sqrt(self.dims) * self.allowance.query_std(mean) / self.n
 
     @property
     def mean_share(self) -> float:

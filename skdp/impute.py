@@ -231,7 +231,7 @@ class DPSimpleImputer(ExpectedErrorMixin, Transformer):
             return math.nan
         # Columns share equally, as each has missing cells of its own.
         column = allowance.part(1 / n_features)
-        return column.choice_scale(1) if self.strategy == "median" else column.count_std
+        return column.choice_scale(1) if self.strategy == "median" else column.cell_std
 
     def _check_without_rows(self) -> None:
         self._check_parameters()

@@ -1,9 +1,9 @@
 """What a plan may count on: allowances, their noise, numbers of rows, bounds.
 
-An estimator plans with the same `Allowance` before a fit (`expected_error`) and in it. `query_std`
-is the noise that a session would draw for a query. The other deviations are for queries of whose
-view only the norm is known; `tests/test_planning.py` compares both. The session derives
-sensitivities and calibrates noise by itself. `row_count` and `bounds_in` query an open session.
+An estimator plans with the same `Allowance` before a fit (`expected_error`) and in it. All noise is
+that of `Allowance.query_std`: what a session would draw for a query, by the query's own
+sensitivity. The session derives sensitivities and calibrates noise by itself. `row_count` and
+`bounds_in` query an open session.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from skdp.core import RowSum, Session, Stability, Terms, check_allowance
+from skdp.core import Ball, Mean, Session, Stability, Terms, check_allowance, moved_by
 from skdp.loss.conversions import pure_epsilon_from_mu, pure_part
 
 if TYPE_CHECKING:  # what learns bounds is imported when they are learned
@@ -34,6 +34,7 @@ _OF_LEARNING = 0.6  # of the allowance: a typical part of one count
 # 2 z / (1 - z**2), so the edge is the minimum over z in (0, 1) of (1 + z**2) / (z - z**3).
 WISHART_EDGE = math.sqrt((11 + 5 * math.sqrt(5)) / 2)
 SEMICIRCLE_EDGE = math.sqrt(8)  # of the same variance, 2 d + 2 off the diagonal
+_NORM_BITS = 20  # steps of a row of norm 1, when a Gram matrix is planned
 
 
 @dataclass(frozen=True)
@@ -101,30 +102,24 @@ class Allowance:
         stability = Stability(int(self.replace or self.replaces), int(not self.replace))
         return Terms(stability, self.pure, self.level, 1 if self.replace else None)
 
-    def query_std(self, query: RowSum, unit: Callable[[RowSum], float] | None = None) -> float:
-        """Return that of an entry of a sum, in user units, by the query's own sensitivity.
+    def query_std(self, query: Any, unit: Callable[[Any], float] | None = None) -> float:
+        """Return that of an entry of the answer, by the query's own sensitivity.
 
-        `unit` says what a step of the prepared query is worth.
+        In user units; where columns have steps of their own, in those of the widest. Of counts and
+        sums released together it is that of the sums. `unit` says what a step of the prepared
+        query is worth.
         """
+        query = query.prepared(self._terms)
+        size = moved_by(type(query), query, self._terms.stability)
+        return self.std(size, query.entries) * float(query.unit if unit is None else unit(query))
+
+    def std(self, sensitivity: Any, entries: int) -> float:
+        """Return that of an entry, in steps, of as many with this sensitivity."""
         try:
-            query = query.prepared(self._terms)
-            return query.steps_std(self._terms) * (query.unit if unit is None else unit(query))
+            std = sensitivity.std(entries, self.level, pure=self.pure)
         except OverflowError:  # for a level near 0
             return math.inf
-
-    def vector_std(self, l2: float, size: int) -> float:
-        """Return that of an entry of a vector with this L2 sensitivity: K-norm or Gaussian."""
-        return l2 * (math.sqrt(size + 1) if self.pure else 1.0) / self.level
-
-    @property
-    def count_level(self) -> float:
-        """About 1 over the scale of the noise of a count: less where a row is replaced."""
-        return self.level / ((2.0 if self.pure else math.sqrt(2)) if self.replace else 1.0)
-
-    @property
-    def count_std(self) -> float:
-        """That of a count, for as much noise as is more than rounding."""
-        return (math.sqrt(2) if self.pure else 1.0) / self.count_level
+        return float(np.max(np.atleast_1d(std)[..., -1]))
 
     @property
     def cell_std(self) -> float:
@@ -134,21 +129,14 @@ class Allowance:
         return self.query_std(row_counts(Labels(2), "cells"))
 
     @property
+    def cell_scale(self) -> float:
+        """The scale of Laplace noise of `cell_std`, or this where noise is Gaussian."""
+        return self.cell_std * (math.sqrt(0.5) if self.pure else 1.0)
+
+    @property
     def mean_cell_noise(self) -> float:
         """The mean absolute noise of a count of one of many disjoint bins."""
-        return 1 / self.count_level if self.pure else self.cell_std * math.sqrt(2 / math.pi)
-
-    def sum_std(self, radius: float, size: int) -> float:
-        """Return that of a sum of rows in a ball, with their number where it is private."""
-        if self.replace:
-            return self.vector_std(2 * radius, size)
-        return self.vector_std(radius * math.sqrt(10) / 3, size + 1)
-
-    def features_std(self, size: int) -> float:
-        """Return that of a sum of features, of norm 1 and no two of them opposite."""
-        if self.replace:
-            return self.vector_std(math.sqrt(2), size)
-        return self.vector_std(math.sqrt(10) / 3, size + 1)
+        return self.cell_std * math.sqrt(0.5 if self.pure else 2 / math.pi)
 
     def moments_std(self, size: int) -> float:
         """Return that of a sum of values in half widths, of so many columns; squares have less."""
@@ -172,14 +160,15 @@ class Allowance:
 
         return self.query_std(label_moments(np.full(size, -1.0), np.ones(size), 2))
 
-    def minimiser_std(self, size: int) -> float:
-        """Return that of a coordinate of a minimiser of loss of slope 1, for a ridge of 1."""
-        return self.vector_std(math.sqrt(2) if self.replace else 1.0, size)
+    def ball_std(self, size: int) -> float:
+        """Return that of a sum of rows of so many columns, in a ball of radius 1."""
+        return self.query_std(Mean(Ball(np.zeros(size), 1.0)))
 
     def bins_std(self, columns: int) -> float:
         """Return that of a count of one of the bins of each of several columns."""
-        entries = float(columns if self.pure else math.sqrt(columns))
-        return entries * (math.sqrt(2) if self.pure else 1.0) / self.count_level
+        from skdp.queries import ColumnCells, row_counts
+
+        return self.query_std(row_counts(ColumnCells((np.zeros(1),) * columns), "cells"))
 
     def learning_std(self, columns: int) -> float:
         """Return about that of the counts from which bounds of columns are learned."""
@@ -209,15 +198,13 @@ class Allowance:
             Columns.
         noise : {"gaussian", "wishart", "laplace"}
         """
-        if noise == "gaussian":
-            # GOE with off-diagonal variance sigma**2 / 2: edge sigma sqrt(2 size).
-            return (math.sqrt(2) if self.replace else 1.0) / self.level * math.sqrt(2 * size)
-        epsilon = self.pure_epsilon
-        if noise == "wishart":
-            return WISHART_EDGE * size * (2.0 if self.replace else 1.0) / (2 * epsilon)
-        # Independent entries of standard deviation s: edge 2 s sqrt(size).
-        moved = math.sqrt(size**2 / 2 + 1.5 * size) if self.replace else (size + 1) / 2
-        return 2 * math.sqrt(2) * moved / epsilon * math.sqrt(size)
+        from skdp.queries import Symmetric
+
+        sensitivity = Symmetric.of(2**_NORM_BITS, 0, size, self.adjacency, noise)
+        std = self.std(sensitivity, size**2) * 4.0**-_NORM_BITS  # off the diagonal
+        if noise == "wishart":  # of scale 1 this deviation is sqrt(2 size + 2)
+            return WISHART_EDGE * size * std / math.sqrt(2 * size + 2)
+        return 2 * std * math.sqrt(size)
 
     def gram_noise(self, noise: str, size: int) -> str:
         """Return the noise on a Gram matrix: for ``"auto"`` that of the smaller edge."""

@@ -34,8 +34,8 @@ from skdp.queries import (
     SmoothMedian,
     allowances,
     check_levels,
-    choose_noise,
     multiples,
+    planned_noise,
     rank_scale,
     rates,
     recursion,
@@ -539,11 +539,12 @@ class _SmoothFit(QuantileFit):
         """Refuse here what the query would refuse after the charge."""
         if self.mechanism != "smooth":
             return
-        share = 1.0 if stated is not None else 1.0 - LEARNING_SHARE - 0.02
-        parts = d * max(len(self._levels()), 1)
-        delta = self._allowed_delta / d if self.noise == "laplace" else 0.0
-        epsilon = self._allowance(d).part(share / parts).pure_epsilon
-        choose_noise(self.noise, epsilon * (1 - 1e-9), delta=delta * (1 - 1e-9))
+        # A little less than the session has, so that rounding there is no refusal.
+        share = (1.0 if stated is not None else 1.0 - LEARNING_SHARE - 0.02) * (1 - 1e-9)
+        allowance = self._allowance(d).part(share / max(len(self._levels()), 1))
+        low, high = stated or (np.zeros(d), np.ones(d))
+        query = SmoothMedian(Box(low, high, per_feature=True), noise=self.noise)
+        planned_noise(query, allowance, self._allowed_delta * (1 - 1e-9))
 
     def _release(self, session: Session, view: Box, levels: list[float]) -> Floats:
         if self.mechanism != "smooth":

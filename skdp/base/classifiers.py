@@ -31,6 +31,7 @@ from skdp.queries import (
     Labels,
     LearnedBox,
     StandardBall,
+    label_vectors,
     moments,
     row_counts,
     select_classes,
@@ -255,12 +256,14 @@ class Start:
         """
         d, n_classes, reach = self.low.size, len(self.counts), self.reach
         sums, rest = self.allowance.part(part), self.allowance.part(1.0 - part)
-        noise = sums.vector_std((1 + sums.replace) * reach, n_classes * d) * n_classes / self.n
+        if not (math.isfinite(self.standard.spread) and math.isfinite(reach)):
+            return short * math.sqrt(d)
+        vectors = label_vectors(self.view(reach), n_classes)
+        noise = sums.query_std(vectors) * n_classes / self.n
         edge = 0.0
         if part < 1.0:
             edge = rest.spectral_edge(d, rest.gram_noise("auto", d)) * reach**2 / self.n
-        known = math.isfinite(self.standard.spread)
-        quiet = known and noise <= _WHOLE_NOISE and edge <= _WHOLE_EDGE
+        quiet = noise <= _WHOLE_NOISE and edge <= _WHOLE_EDGE
         return reach if quiet else short * math.sqrt(d)
 
     def view(self, radius: float) -> StandardBall:

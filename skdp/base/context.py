@@ -176,7 +176,7 @@ _ROW = (
 
 def noise_of_a_count(allowance: Allowance) -> float:
     """Return the noise of one count, the main query of many calls."""
-    return allowance.count_std
+    return allowance.cell_std
 
 
 @dataclass(frozen=True)

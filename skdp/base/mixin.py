@@ -415,7 +415,7 @@ class PrivateMixin(CallbackSupportMixin, AmbientBudgetMixin):
 
         Only how that of pure noise compares with that of Gaussian noise matters.
         """
-        return allowance.count_std
+        return allowance.cell_std
 
     def _noise_compared(self, allowance: Allowance, n_features: int | None) -> float:
         """Return `_noise_of`, or that of learning bounds, on which more depends."""

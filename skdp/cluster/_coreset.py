@@ -451,8 +451,9 @@ def grow(
     rows. If noise hides all leaves, the only point is the middle of the box.
     """
     # The depth at which noise hides the count of an average leaf.
-    level = Allowance.left(session, share).count_level
-    depth = int(np.clip(round(math.log2(max(n * level, 1.0))) + 2, MIN_DEPTH, MAX_DEPTH))
+    scale = Allowance.left(session, share).cell_scale
+    rows = min(max(n / max(scale, _TINY), 1.0), 2.0**MAX_DEPTH)
+    depth = int(np.clip(round(math.log2(rows)) + 2, MIN_DEPTH, MAX_DEPTH))
     tree = session.answer(BoxTree(view, depth, most))
     counts = NodeCounts(tree.depth)
     counts.add(np.array([1]), np.array([n]), n_std)

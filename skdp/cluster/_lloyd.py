@@ -26,7 +26,7 @@ from skdp.cluster._coreset import (
     sphere_packing,
     weighted_kmeans,
 )
-from skdp.core import Ball, Box, Mean, Session
+from skdp.core import Ball, Box, Mean, RowSum, Session
 from skdp.planning import Allowance
 from skdp.queries import (
     AssignedSums,
@@ -72,8 +72,6 @@ _SUBSPACE_WIDTH = 2.0  # half width of the subspace's box in standard deviations
 # with an edge of the noise above this part of the squared radius (second moment).
 _HOPELESS_COUNT = {False: 20.0, True: 60.0}  # Gaussian, pure
 _HOPELESS_EDGE = {False: 0.27, True: 0.14}
-_HOPELESS_RADIUS = 0.4  # of the half diagonal, about the first private mean
-_WORTH_A_SECOND = 0.9  # of the noise of one mean at the full allowance
 
 # Prior standard deviations of a mean, a residual and a step, in half widths of the bounds.
 _MEAN_BEFORE = 0.6
@@ -101,6 +99,18 @@ _UPDATE = 2.0  # standard errors that a noisy count needs before its centre move
 # --- moving centres ----------------------------------------------------------------------------
 
 
+def _residual_sums(
+    box: PublicBox, centers: Floats, units: Floats, radius: float, typical: float = 0.35
+) -> AssignedSums:
+    """Return the query of counts and sums of clipped residuals by nearest centre.
+
+    Its count share minimises the error of means if norms are about this part of their bound.
+    """
+    count_share = 1 / (1 + math.sqrt(box.half.size) / typical)
+    view = Box(box.low, box.high)
+    return AssignedSums(view, centers, radius, units, count_share, most=box.most)
+
+
 def _refinement_plan(session: Session, n: float, n_clusters: int) -> tuple[int, float]:
     """Return how many refinements to make and where to clip, in root mean square residuals.
 
@@ -108,8 +118,9 @@ def _refinement_plan(session: Session, n: float, n_clusters: int) -> tuple[int, 
     are more steps, and a larger radius, since clipping moves the centre of a skewed cluster.
     """
     d = session.n_features
+    query = _residual_sums(PublicBox(-np.ones(d), np.ones(d)), np.zeros((1, d)), np.ones(d), 1.0)
     for steps in range(_MOST_STEPS, 0, -1):
-        std = _step(session, session.remaining / steps).vector_std(1.0, d)
+        std = Allowance.left(session, session.remaining / steps).query_std(query)
         free = math.sqrt(_FREE_NOISE / d) / std * n / n_clusters
         if free >= _RESIDUAL_RMS:
             return steps, free
@@ -139,19 +150,17 @@ def _residuals(session: Session, box: PublicBox, centers: Floats, rms: Floats, n
     wide = rms > _HARDLY_CUT * box.half
     if not wide.any():
         return rms
-    d = session.n_features
+    query = squared_offsets(Box(box.low, box.high), centers, box.most)
 
     def noise(share: Fraction) -> float:
-        allowance = Allowance.left(session, session.remaining * share)
-        return allowance.vector_std(math.sqrt(d), d) / n
+        return Allowance.left(session, session.remaining * share).query_std(query) / n
 
     share = next((part for part in _SQUARES_SHARES if noise(part) <= _SQUARES_NOISE), None)
     if share is None:
         if noise(_SQUARES_SHARES[-1]) > _SQUARES_USELESS:
             return rms
         share = _SQUARES_SHARES[-1]
-    view = Box(box.low, box.high)
-    squares = session.answer(squared_offsets(view, centers, box.most), session.remaining * share)
+    squares = session.answer(query, session.remaining * share)
     error = float(np.max(np.asarray(squares.std))) / n
     measured = box.half * np.sqrt(np.maximum(squares.value / n, 0.0) + error)
     return np.where(wide, measured, np.minimum(measured, rms))
@@ -217,19 +226,8 @@ def _refine(
     are (by two standard errors).
     """
     d, most = session.n_features, n + 2 * n_std
-    counts, sums = session.answer(
-        AssignedSums(
-            Box(box.low, box.high),
-            centers,
-            radius,
-            units=units,
-            # This minimises the error of means if norms are about a third of their bound.
-            count_share=1 / (1 + math.sqrt(d) / 0.35),
-            most=box.most,
-        ),
-        share,
-        name="refinement",
-    )
+    query = _residual_sums(box, centers, units, radius)
+    counts, sums = session.answer(query, share, name="refinement")
     # In units of the radius, so that squares neither overflow nor vanish. Constant columns stay.
     length = units * radius
     scale = np.where(length > 0, length, 1.0)
@@ -267,9 +265,21 @@ def _refine(
 
 def _mean(session: Session, box: PublicBox, share: Fraction) -> tuple[Floats, Floats]:
     """Release the mean, every column in units of its half width; and its noise by column."""
-    view = column_box(box.low, box.high, column_units(box.half), session.level())
-    release = session.answer(Mean(view, weight_bound=box.most), share)
+    release = session.answer(_mean_query(box, session.level()), share)
     return np.array(release.value), np.array(release.std)
+
+
+def _mean_query(box: PublicBox, level: float) -> RowSum:
+    """Return the query of the mean; noise of this level and above can be drawn."""
+    view = column_box(box.low, box.high, column_units(box.half), level)
+    return Mean(view, weight_bound=box.most)
+
+
+def _mean_noise(box: PublicBox, allowance: Allowance, n: float) -> Floats:
+    """Return the noise of the mean of n rows, by column."""
+    query = _mean_query(box, allowance.level)
+    grid = query.image.view.grid
+    return allowance.query_std(query) * (grid / grid.max()) / n
 
 
 def _shrunk_mean(session: Session, box: PublicBox, share: Fraction) -> tuple[Floats, Floats]:
@@ -288,27 +298,11 @@ def _fit_mean(
     if n_clusters == 1:
         value, std = _mean(session, box, session.remaining)
         return _at_one_point(box.clip(value), std, std, n, n_std, 1)
-    d = session.n_features
-    units = column_units(box.half)
-    diagonal = _diagonal(box, units)
-    # The noise of one mean at the full allowance, against that of a second one at half of it: rows
-    # lie closer to a first mean than to the corners of the box.
-    noise, first = (
-        diagonal * _step(session, share).vector_std(math.sqrt(d), d) / n
-        for share in (session.remaining, session.remaining / 2)
-    )
-    radius = math.hypot(_HOPELESS_RADIUS * diagonal, min(first, diagonal))
-    if radius < _WORTH_A_SECOND * diagonal * noise / first:
-        mean, _ = _shrunk_mean(session, box, session.remaining / 2)
-        # Without released residuals: no rows spread wider than half a box from their mean.
-        errors, share = FromSquares(box, box.half, n), session.remaining
-        result = _refine(session, box, mean[None], units, radius, share, n, n_std, errors)
-        center, std, noise_std = result.centers[0], result.center_std[0], result.noise_std[0]
-        n, n_std = float(result.counts[0]), result.count_std
-    else:
-        center, std = _shrunk_mean(session, box, session.remaining)
-        center, noise_std = box.clip(center), std
-    return _at_one_point(center, std, noise_std, n, n_std, n_clusters)
+    # A second mean, of rows clipped about this one, would have up to 45% less noise where rows lie
+    # close to it, but a bound on what clipping takes would make its error three to seven times as
+    # large.
+    center, std = _shrunk_mean(session, box, session.remaining)
+    return _at_one_point(box.clip(center), std, std, n, n_std, n_clusters)
 
 
 def _at_one_point(
@@ -322,16 +316,13 @@ def _at_one_point(
 
 def mean_error(box: PublicBox, allowance: Allowance, n: int) -> float:
     """Return the noise of one private mean, a root mean square over columns in half widths."""
-    units = column_units(box.half)
-    used = units > 0
+    used = box.half > 0
     if not used.any():
         return 0.0
-    norm, d = _diagonal(box, units), box.half.size
     if not allowance.replace:  # the number of rows is released, and once more with the sum
         allowance = allowance.part(1 - COUNT_SHARE)
-    noise = allowance.sum_std(norm, d) / n
-    relative = np.minimum(noise * units[used] / box.half[used], 1.0)
-    return math.sqrt(float((relative**2).sum()) / d)
+    relative = np.minimum(_mean_noise(box, allowance, n)[used] / box.half[used], 1.0)
+    return math.sqrt(float((relative**2).sum()) / used.size)
 
 
 # --- the tree ----------------------------------------------------------------------------------
@@ -342,7 +333,7 @@ def _fit_in_box(
 ) -> Clustering:
     """Tree over the box, k-means on its representatives, one refinement."""
     share = session.remaining * _TREE_SHARE
-    if Allowance.left(session, share / 2).count_level * n < _HOPELESS_COUNT[session.pure]:
+    if n < _HOPELESS_COUNT[session.pure] * Allowance.left(session, share / 2).cell_scale:
         return _fit_mean(session, box, n, n_std, n_clusters)
     view = tree_box(box.low, box.high)
     coreset = grow(
@@ -358,13 +349,6 @@ def _fit_in_box(
 
 
 # --- a subspace first --------------------------------------------------------------------------
-
-
-def _step(session: Session, share: Fraction) -> Allowance:
-    """Return the allowance of sums by region, of which two change where a row is replaced."""
-    allowance = Allowance.left(session, share)
-    level = allowance.count_level
-    return Allowance(level, None if allowance.pure else level)
 
 
 def _fit_in_subspace(
@@ -426,18 +410,8 @@ def _fit_lloyd(session: Session, box: PublicBox, n_clusters: int, max_iter: int)
     units = column_units(box.half)
     radius = _diagonal(box, units)
     for step in reported_steps(max_iter):
-        counts, sums = session.answer(
-            AssignedSums(
-                Box(box.low, box.high),
-                centers,
-                radius,
-                units=units,
-                count_share=1 / (1 + math.sqrt(d) / 0.45),
-                most=box.most,
-            ),
-            share,
-            name=f"iteration {step + 1}",
-        )
+        query = _residual_sums(box, centers, units, radius, 0.45)
+        counts, sums = session.answer(query, share, name=f"iteration {step + 1}")
         # A centre whose count noise may explain stays where it is.
         clear = (counts.value > max(_UPDATE * float(counts.std), 0.5))[:, None]
         size = np.where(clear, counts.value[:, None], 1.0)

@@ -17,6 +17,7 @@ from skdp.core.query import (
     Query,
     Terms,
     UserFunction,
+    moved_by,
     register_query,
 )
 from skdp.core.session import Session, check_unit, open_session
@@ -49,6 +50,7 @@ __all__ = [
     "UserFunction",
     "check_allowance",
     "check_unit",
+    "moved_by",
     "open_session",
     "public_generator",
     "register_query",

@@ -62,6 +62,9 @@ class Sensitivity(Protocol):
     def either(self, other: Any) -> Any:
         """Return bounds for a change of this kind or of the other."""
 
+    def std(self, entries: int, level: float, *, pure: bool) -> Any:
+        """Return the standard deviation that `noised` would; level is epsilon or mu."""
+
     def noised(
         self, meter: Meter, name: str, exact: NDArray, share: Share, unit: float
     ) -> tuple[NDArray, Any]:

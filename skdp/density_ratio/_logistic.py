@@ -186,7 +186,7 @@ class DPLogisticRatio(DensityRatio, BaseEstimator):
         return self
 
     def _noise_of(self, allowance: Allowance, n_features: int | None) -> float:
-        return math.nan if n_features is None else allowance.minimiser_std(n_features)
+        return math.nan if n_features is None else allowance.ball_std(n_features)
 
     def _view(self, public: Floats) -> Box:
         """Return the public box, with a scale of its own for each column."""
@@ -202,7 +202,7 @@ class DPLogisticRatio(DensityRatio, BaseEstimator):
     ) -> tuple[float, float]:
         """Return the ridge, and how far its noise moves the logarithms of public weights."""
         features = UnitBall(view).features(public)
-        noise = allowance.minimiser_std(features.shape[1])
+        noise = LogisticMinimiser(view, public, 1.0).planned_std(allowance)
         alpha = self.alpha
         if alpha == "auto":
             variance = float(features[:, :-1].var(axis=0).mean())

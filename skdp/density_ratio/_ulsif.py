@@ -60,6 +60,7 @@ from skdp.queries import (
     PublishedRows,
     basis_mean,
     feature_means,
+    whitened_mean,
 )
 from skdp.tabular import as_dense, check_public_array
 from skdp.user_code import suppress_warnings
@@ -628,8 +629,10 @@ class DPuLSIF(DensityRatio, BaseEstimator):
                 )
 
     def _noise_of(self, allowance: Allowance, n_features: int | None) -> float:
-        # Of many kernels or basis functions: pure noise grows with their number.
-        return math.nan if self.basis is not None else allowance.features_std(_TYPICAL_FEATURES)
+        if self.basis is not None:
+            return math.nan
+        # Of many kernels: pure noise grows with their number.
+        return allowance.query_std(whitened_mean(_TYPICAL_FEATURES))
 
     @property
     def _publishes(self) -> bool:
@@ -722,7 +725,7 @@ class DPuLSIF(DensityRatio, BaseEstimator):
             plan = nystroem_features(
                 features.map.gram(),
                 moments.second,
-                lambda size: Allowance.left(session).features_std(size) / n,
+                lambda size: Allowance.left(session).query_std(whitened_mean(size)) / n,
             )
             release, count = session.answer(KernelMean(features.map, plan.matrix))
         else:

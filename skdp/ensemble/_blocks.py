@@ -18,9 +18,9 @@ from numpy.typing import NDArray
 from sklearn.base import clone, is_classifier, is_regressor
 from sklearn.utils import Tags, get_tags
 
-from skdp.core import ScaledBox, Sum, public_generator
+from skdp.core import Ball, Box, Mean, ScaledBox, Sum, public_generator
 from skdp.planning import Allowance
-from skdp.queries import choose_noise
+from skdp.queries import SmoothMedian, planned_noise, vote_bounds
 from skdp.tabular import as_table, label_codes
 from skdp.user_code import suppress_warnings
 
@@ -304,7 +304,8 @@ class Noise:
 
     def _smooth(self, numbers: int) -> tuple[float, float]:
         """Return beta and kappa of smooth noise; ValueError if epsilon is too small for it."""
-        noise = choose_noise("cauchy", self._pure_epsilon(numbers))
+        view = Box(np.zeros(numbers), np.ones(numbers))
+        noise = planned_noise(SmoothMedian(view), self.allowance)
         return float(noise.beta), float(noise.kappa)
 
     def _std(self, numbers: int) -> float:
@@ -318,10 +319,16 @@ class Noise:
             # Odds of exp(epsilon / 2) a vote: logistic; exp(-epsilon / 2) a rank on either side.
             spread = 4 * math.sqrt(2) if self.how == "median" else 2 * math.pi / math.sqrt(3)
             return spread / epsilon
+        if self.how == "vote":
+            bounds, step = vote_bounds(numbers, self.n_classes)
+            if self.n_classes == 2:  # the margin itself is released, else two counts
+                return self.allowance.std(bounds, numbers) * step
+            return self.allowance.std(bounds, numbers * self.n_classes) * math.sqrt(2)
+        of_blocks = replace(self.allowance, adjacency="replace_one")  # their number is public
         if self.how == "mean":
-            of_blocks = replace(self.allowance, adjacency="replace_one")  # their number is public
             return of_blocks.query_std(Sum(ScaledBox(-np.ones(numbers), np.ones(numbers))))
-        return self.allowance.vector_std(2 * math.sqrt(numbers), numbers)
+        # The norm of the noise on scores, as a part of that of unanimous ones.
+        return math.sqrt(numbers) * of_blocks.query_std(Mean(Ball(np.zeros(numbers), 1.0)))
 
     def error(self, numbers: int, blocks: int) -> float:
         """Return the noise as a part of the answer of unanimous blocks.

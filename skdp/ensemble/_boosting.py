@@ -458,7 +458,7 @@ class DPExplainableBoostingRegressor(_Additive, TargetRegressor):
         sides = float(low[d]), float(high[d])
         center, spread, n = _target(session, *sides)
         cells, weights = _released_bins(session, low[:d], high[:d], int(self.n_bins), n_targets=1)
-        wide = min(max(_NOISE / _noise(session, weights, d, n), _WIDE[0]), _WIDE[1])
+        wide = min(max(_NOISE / _noise(session, cells, weights, n), _WIDE[0]), _WIDE[1])
         reach = max(sides[1] - center, center - sides[0], _LEAST)
         largest = min(wide * spread, reach)
         scores, self.n_iter_ = _descend(
@@ -508,7 +508,8 @@ def _target(session: Session, low: float, high: float) -> tuple[float, float, fl
     return low / 2 + high / 2 + center * half, max(spread * half, _LEAST), float(n.value)
 
 
-def _noise(session: Session, weights: Floats, d: int, n: float) -> float:
+def _noise(session: Session, cells: ColumnCells, weights: Floats, n: float) -> float:
     """Return the noise of a prediction if cells were queried once, with errors clipped to 1."""
-    std = Allowance.left(session, 1.0).sum_std(math.sqrt(d), d)
+    errors = additive_errors(cells, np.zeros(weights.size), 0.0, -1.0, 1.0, 1.0)
+    std = Allowance.left(session, 1.0).query_std(errors)
     return max(std * math.sqrt(float(np.sum(1.0 / np.maximum(weights, 1.0))) / n), _LEAST)

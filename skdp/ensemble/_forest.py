@@ -239,8 +239,10 @@ class DPRandomForestClassifier(LabelledClassifier):
         if isinstance(trees, str):
             trees = _PURE_TREES if allowance.pure else _TREES
         if isinstance(depth, str):
-            grown = trees if allowance.pure else math.sqrt(trees)
-            leaves = n / (_LEAF_NOISE * grown * allowance.count_std + 1.0)
+            stumps = np.zeros((int(trees), 1))  # noise is that of trees of any depth
+            counts = Leaves(SplitTrees(stumps.astype(np.int64), stumps, 1), n_classes)
+            noise = allowance.query_std(row_counts(counts, "counts of leaves"))
+            leaves = n / (_LEAF_NOISE * noise + 1.0)
             depth = min(max(math.floor(math.log2(max(leaves, 1.0))), 1), _DEEPEST)
             while depth > 1 and trees * n_classes * 2**depth > MOST_NUMBERS:  # in memory
                 depth -= 1

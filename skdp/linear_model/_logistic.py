@@ -22,7 +22,7 @@ from skdp.base.callers import reported_steps
 from skdp.base.classifiers import Floats, LabelledClassifier
 from skdp.base.mixin import WEIGHT_BOUND
 from skdp.budget import PrivacyBudget
-from skdp.core import Session
+from skdp.core import Ball, RowSum, Session
 from skdp.parameters import Table
 from skdp.planning import Allowance
 from skdp.queries import LogisticGradient, LogitBall, StandardBall, logistic_gradient, softmax
@@ -54,11 +54,17 @@ _MISFIT, _COUNT_MISFIT = 0.15, 0.05
 _N_POINTS = 512
 
 
+def _gradient(n_logits: int, dims: int) -> RowSum:
+    """Return the query of a gradient, for plans: of rows and residuals of norm 1."""
+    theta = np.zeros((n_logits, dims))
+    return logistic_gradient(Ball(np.zeros(dims - 1), 1.0), 0.0, theta, theta[:, 0], 1.0)
+
+
 def is_useful(allowance: Allowance, n: float, n_logits: int) -> bool:
     """Say whether gradients for a part of this allowance are larger than their noise."""
     part = allowance.part(CALIBRATION_SHARE)
     norm = math.hypot(1.0, _CONSTANT) / _CONSTANT * (1.0 if n_logits == 1 else math.sqrt(2))
-    std = part.vector_std((1 + allowance.replace) * norm, n_logits * (n_logits + 1))
+    std = norm * part.query_std(_gradient(n_logits, n_logits + 1))
     return std / n <= _MOST_NOISE[n_logits > 1] / n_logits
 
 
@@ -205,9 +211,8 @@ class _Plan:
     @property
     def relative_noise(self) -> float:
         """Norm of the noise of one gradient for all of the allowance, for rows of norm 1."""
-        size = self.n_logits * self.dims
-        noise = self.allowance.vector_std(1 + self.allowance.replace, size)
-        return noise * math.sqrt(size) / self.n
+        noise = self.allowance.query_std(_gradient(self.n_logits, self.dims))
+        return noise * math.sqrt(self.n_logits * self.dims) / self.n
 
     @property
     def clip(self) -> float:
@@ -414,7 +419,7 @@ class DPLogisticRegression(LabelledClassifier):
         return (
             math.nan
             if n_features is None
-            else allowance.part(1 / self._n_releases).sum_std(1.0, n_features + 1)
+            else allowance.part(1 / self._n_releases).ball_std(n_features + 1)
         )
 
     def _fit(

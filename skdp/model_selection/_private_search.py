@@ -163,7 +163,7 @@ class PrivateSearch(MetaEstimatorMixin, PrivateMixin, BaseEstimator, ABC):
         if n_features is None:
             n_features = getattr(self, "n_features_in_", None)
         levels = Allowance(pure.epsilon), Allowance(pure.epsilon, gaussian.mu)
-        noise = [[level.count_std, *noise_of(candidates, level, n_features)] for level in levels]
+        noise = [[level.cell_std, *noise_of(candidates, level, n_features)] for level in levels]
         with np.errstate(all="ignore"):  # levels may be next to nothing
             return 0.0 if np.sum(np.log(noise[0])) <= np.sum(np.log(noise[1])) else delta
 

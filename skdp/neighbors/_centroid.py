@@ -107,7 +107,7 @@ class DPNearestCentroid(LabelledClassifier):
     """
 
     def _noise_of(self, allowance: Allowance, n_features: int | None) -> float:
-        return math.nan if n_features is None else allowance.part(1 / 2).sum_std(1.0, n_features)
+        return math.nan if n_features is None else allowance.part(1 / 2).ball_std(n_features)
 
     def _fit(self, session: Session, public: Any, n_classes: int) -> None:
         start = self._started(session, public, n_classes, _CENTER_SHARE)

@@ -39,7 +39,7 @@ from skdp.neighbors._base import (
 )
 from skdp.parameters import Reals, Table
 from skdp.planning import Allowance, row_count
-from skdp.queries import Grid, KernelMap, KernelMean, LearnedBox, row_counts
+from skdp.queries import Grid, KernelMap, KernelMean, LearnedBox, row_counts, whitened_mean
 
 # scikit-learn's rules for features of variance 1, of n rows and d features.
 _RULES: dict[str, Callable[[float, int], float]] = {
@@ -286,7 +286,7 @@ class DPKernelDensity(BoxDensity):
     def _noise_of(self, allowance: Allowance, n_features: int | None) -> float:
         if self.features == "cells":
             return super()._noise_of(allowance, n_features)
-        return allowance.features_std(_TYPICAL_FEATURES)
+        return allowance.query_std(whitened_mean(_TYPICAL_FEATURES))
 
     def _release(
         self, session: Session, bandwidth: float | None, learned: LearnedBox | None
@@ -327,7 +327,7 @@ class DPKernelDensity(BoxDensity):
         least = least_bandwidth(bounds, spacing, MOST_CENTERS)
 
         def by_feature(size: int) -> float:
-            return allowance.features_std(size) / n
+            return allowance.query_std(whitened_mean(size)) / n
 
         def by_kernel(h: float) -> float:
             return peak(bounds, h) * by_feature(math.prod(Lattice.sizes(bounds, h, spacing)))

@@ -11,7 +11,7 @@ from skdp._lazy import page_of
 
 if TYPE_CHECKING:
     from skdp.queries.best_of_runs import BaseRun, BestOfRuns, BestRun, Repeats, base_level
-    from skdp.queries.blocks import BlockVotes, OfBlocks, OnBlocks
+    from skdp.queries.blocks import BlockVotes, OfBlocks, OnBlocks, vote_bounds
     from skdp.queries.cells import (
         Categories,
         ColumnCells,
@@ -47,7 +47,13 @@ if TYPE_CHECKING:
         softmax,
         target_moments,
     )
-    from skdp.queries.kernel_means import KernelMap, KernelMean, LinearImage, feature_means
+    from skdp.queries.kernel_means import (
+        KernelMap,
+        KernelMean,
+        LinearImage,
+        feature_means,
+        whitened_mean,
+    )
     from skdp.queries.key_quantiles import POINT_BITS, KeyQuantiles, rows_off
     from skdp.queries.key_selection import (
         KEY_METHODS,
@@ -102,6 +108,7 @@ if TYPE_CHECKING:
         cauchy_kappa,
         choose_noise,
         laplace_kappa,
+        planned_noise,
         student_kappa,
     )
     from skdp.queries.smooth_sensitivity.medians import SmoothMedian
@@ -135,7 +142,7 @@ else:
         __name__,
         {
             "best_of_runs": "BaseRun BestOfRuns BestRun Repeats base_level",
-            "blocks": "BlockVotes OfBlocks OnBlocks",
+            "blocks": "BlockVotes OfBlocks OnBlocks vote_bounds",
             "cells": (
                 "Categories ColumnCells Grid Labelled Labels Leaves NormBins SplitTrees "
                 "additive row_counts"
@@ -148,7 +155,7 @@ else:
                 "label_sums label_vectors logistic_gradient moments rows_beyond softmax "
                 "target_moments"
             ),
-            "kernel_means": "KernelMap KernelMean LinearImage feature_means",
+            "kernel_means": "KernelMap KernelMean LinearImage feature_means whitened_mean",
             "key_quantiles": "KeyQuantiles POINT_BITS rows_off",
             "key_selection": (
                 "CountedKeys KEY_METHODS KeyCounts MAX_KEYS_PER_UNIT SelectKeys counting_law "
@@ -172,7 +179,9 @@ else:
                 "check_threshold_tables largest_threshold_size n_multisets public_tables "
                 "table_rate"
             ),
-            "smooth_sensitivity.ladders": "cauchy_kappa choose_noise laplace_kappa student_kappa",
+            "smooth_sensitivity.ladders": (
+                "cauchy_kappa choose_noise laplace_kappa planned_noise student_kappa"
+            ),
             "smooth_sensitivity.medians": "SmoothMedian",
             "smooth_sensitivity.spanning_trees": "SpanningCost check_graph",
             "sparse_vector": "AboveThreshold SparseVector comparison_margin threshold_scales",
@@ -298,6 +307,7 @@ __all__ = [
     "n_multisets",
     "norm_from_bins",
     "plan_learning",
+    "planned_noise",
     "public_tables",
     "rank_scale",
     "rates",
@@ -318,5 +328,7 @@ __all__ = [
     "threshold_scales",
     "tree_box",
     "unit_sum",
+    "vote_bounds",
+    "whitened_mean",
     "workload_answer",
 ]

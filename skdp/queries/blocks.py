@@ -323,6 +323,16 @@ class BlockAnswers:
 _STEP_BITS = 12  # a vote has so many steps, so that square roots lose less than 1/8000
 
 
+def vote_bounds(n_queries: int, n_classes: int) -> tuple[Spherical | Independent, float]:
+    """Return by how much the votes of `BlockVotes` move if a block does, and the step they have.
+
+    Of two classes the differences of counts, of more the counts, of all queries.
+    """
+    if n_classes == 2:
+        return Spherical(isqrt_up(4 * n_queries << (2 * _STEP_BITS))), 2.0**-_STEP_BITS
+    return Independent(2 * n_queries, 2 * n_queries), 1.0
+
+
 @reviewed
 @dataclass(frozen=True, eq=False)
 class BlockVotes(Measurement):
@@ -361,18 +371,16 @@ class BlockVotes(Measurement):
         meter.check(share, name)
         codes = block_outputs(table, meter, run, n_queries)
         votes = np.stack([(codes == k).sum(axis=0) for k in range(n_classes)], axis=1)
+        bounds, step = vote_bounds(n_queries, n_classes)
         if n_classes == 2:
             exact = (votes[:, 1] - votes[:, 0]).astype(np.int64) << _STEP_BITS
-            size = isqrt_up(4 * n_queries << (2 * _STEP_BITS))
-            step = 2.0**-_STEP_BITS
-            noisy, std = Spherical(size).noised(meter, name, exact, share, step)
+            noisy, std = bounds.noised(meter, name, exact, share, step)
             half = noisy.astype(np.float64) * step / 2
             winners = (half > 0).astype(np.int64)
             return winners, released(np.stack([-half, half], axis=1), std * step / 2)
         if meter.pure:
             return exponential_mechanism(meter, name, -votes, 1, share), None
-        moved = 2 * n_queries
-        noisy, std = Independent(moved, moved).noised(meter, name, votes, share)
+        noisy, std = bounds.noised(meter, name, votes, share)
         return noisy.argmax(axis=1), released(noisy.astype(np.float64), std)
 
 

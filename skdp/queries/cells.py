@@ -241,6 +241,14 @@ class Grid(_CheckedCells):
             if len(edge) < 2:
                 raise ValueError("edges must have at least two numbers for each column")
 
+    def check_table(self, table: PrivateTable) -> None:
+        super().check_table(table)
+        if len(self.edges) != table.n_features:
+            raise ValueError(
+                f"edges must be one array for each of {table.n_features} columns, got "
+                f"{len(self.edges)}"
+            )
+
     @property
     def answer_shape(self) -> tuple[int, ...]:
         return tuple(edge.size - 1 for edge in self.edges)

@@ -336,6 +336,11 @@ class AssignedSums(Query):
         return float(self.radius) / self.size
 
     @property
+    def entries(self) -> int:
+        """How many integers are released, once the query is prepared."""
+        return len(self._where) * (self.box.n_dims + 1)
+
+    @property
     def _where(self) -> Floats:
         return np.array(self.centers, dtype=np.float64).reshape(-1, self.box.n_dims)
 

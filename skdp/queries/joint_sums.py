@@ -58,26 +58,40 @@ class Joint:
         """Return bounds for a change of this kind or of the other."""
         return replace(self, changes=self.changes + other.changes, rows=max(self.rows, other.rows))
 
+    def _scales(self, level: Any, *, pure: bool) -> tuple[Fraction, Any, Any, Any]:
+        """Return the counts' part of the level, scales of counts and sums, the level of sums."""
+        q = min(max(float(self.count_share), 0.01), 0.99)
+        if pure:
+            part, per_row = Fraction(q).limit_denominator(1000), level / self.rows
+            of_sums = (1 - part) * per_row
+            count_scale = self.unit_steps / (part * per_row)
+            return part, count_scale, self.bounds * float(1 / of_sums), of_sums
+        if any(b > a for a, b in self.changes):
+            # Below one half the counts cost nothing: the change within a group is larger.
+            q = max(q, 0.5)
+        worst = max(a * q + b * (1 - q) for a, b in self.changes)
+        mu = level * math.sqrt(1 / worst)
+        of_counts, of_sums = (math.sqrt(p) * mu * (1 - 2**-50) for p in (q, 1 - q))
+        sum_scales = np.array([sigma_up(b, of_sums) for b in self.bounds])
+        return Fraction(q), sigma_up(self.unit_steps, of_counts), sum_scales, of_sums
+
+    def std(self, entries: int, level: Any, *, pure: bool) -> NDArray[np.float64]:
+        """Return the deviations, in steps, of each group's count and of an entry of its sum."""
+        _, count, sums, _ = self._scales(Fraction(level) if pure else level, pure=pure)
+        count = laplace_std(float(count)) if pure else count
+        sums = sums * math.sqrt(entries // len(sums)) if pure else sums
+        return np.column_stack([np.full(len(sums), count), sums])
+
     def noised(
         self, meter: Meter, name: str, exact: NDArray, share: Share, unit: float
     ) -> tuple[NDArray, NDArray]:
         """Return columns of counts and sums with noise, and the deviations of each group's."""
         fraction, epsilon = meter.take(share, name)
-        q = min(max(float(self.count_share), 0.01), 0.99)
-        m, d, bounds = len(exact), exact.shape[1] - 1, self.bounds.astype(np.float64)
-        count_scale: float | Fraction
-        if meter.mu is not None:
-            if any(b > a for a, b in self.changes):
-                # Below one half the counts cost nothing: the change within a group is larger.
-                q = max(q, 0.5)
-            part, allowed = Fraction(q), meter.level(fraction)
-            worst = max(a * q + b * (1 - q) for a, b in self.changes)
-            mu = allowed * math.sqrt(1 / worst)
-            count_scale = sigma_up(float(self.unit_steps), math.sqrt(q) * mu * (1 - 2**-50))
-            mu_sum = math.sqrt(1 - q) * mu * (1 - 2**-50)
-            sum_std = np.array([sigma_up(float(b), mu_sum) for b in self.bounds])
-            count_std, sum_scale = count_scale, float(sum_std.max())
-            scales = np.repeat(sum_std[:, None], d + 1, axis=1)
+        m, d = len(exact), exact.shape[1] - 1
+        level = epsilon if meter.pure else meter.level(fraction)
+        part, count_scale, sum_scales, of_sums = self._scales(level, pure=meter.pure)
+        if not meter.pure:
+            scales = np.repeat(sum_scales[:, None], d + 1, axis=1)
             scales[:, 0] = count_scale
             kinds = [("rounded Gaussian", "L2, joint")] * 2
 
@@ -87,35 +101,28 @@ class Joint:
             def draw() -> NDArray:
                 return samplers.rounded_gaussian(scales, scales.shape, entropy=meter.entropy)
         else:
-            part, allowed = Fraction(q).limit_denominator(1000), float(epsilon)
-            per_row = epsilon / self.rows
-            count_scale = self.unit_steps / (part * per_row)
-            per_bound = 1 / ((1 - part) * per_row)
-            count_std = laplace_std(float(count_scale))
-            sum_std = bounds * float(per_bound) * math.sqrt(d + 1)
-            sum_scale = float(self.bounds.max() * per_bound)
             kinds = [("discrete Laplace", "L1, joint"), ("K-norm", "L2, joint")]
 
             def loss(counts: Floats, sums: Floats) -> Any:
                 norms = np.sqrt((sums**2).sum(axis=1))
-                lost = np.abs(counts).sum() / float(count_scale)
-                return lost + (norms / bounds).sum() / float(per_bound)
+                return np.abs(counts).sum() / float(count_scale) + (norms / sum_scales).sum()
 
             def draw() -> NDArray:
                 counts = samplers.discrete_laplace(count_scale, (m,), entropy=meter.entropy)
-                scales = [int(b) * per_bound for b in self.bounds]
-                sums = samplers.k_norm(d, scales, m, entropy=meter.entropy)
+                exactly = [int(b) / of_sums for b in self.bounds]
+                sums = samplers.k_norm(d, exactly, m, entropy=meter.entropy)
                 return np.concatenate([np.asarray(counts)[:, None], sums], axis=1)
 
         def distance(a: NDArray, b: NDArray) -> float:
             change = (np.asarray(a, object) - np.asarray(b, object)).astype(np.float64)
             return float(loss(change[:, 0], change[:, 1:]))
 
-        noisy = meter.add_noise(name, exact, allowed, distance, draw)
-        of_count, size = float(count_scale) / self.unit_steps, float(bounds.max()) * unit
+        noisy = meter.add_noise(name, exact, float(level), distance, draw)
+        of_count, size = float(count_scale) / self.unit_steps, float(self.bounds.max()) * unit
         meter.record(f"{name}: counts", *kinds[0], 1.0, of_count, fraction * part)
-        meter.record(f"{name}: sums", *kinds[1], size, sum_scale * unit, fraction * (1 - part))
-        return noisy, np.column_stack([np.full(m, count_std), sum_std])
+        scale = float(sum_scales.max()) * unit
+        meter.record(f"{name}: sums", *kinds[1], size, scale, fraction * (1 - part))
+        return noisy, self.std(exact.size, level, pure=meter.pure)
 
 
 def joint_noise(

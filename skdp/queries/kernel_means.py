@@ -466,14 +466,22 @@ class KernelMean(Query):
     image: Any = None
     count_weight: int = 0
 
+    def _linear(self) -> Any:
+        return LinearImage(self.kernel, self.matrix)
+
     def prepared(self, terms: Terms) -> KernelMean:
-        image = LinearImage(self.kernel, self.matrix)
+        image = self._linear()
         weight = image.sensitivity(terms.relation) // 3 if terms.n_rows is None else 0
         return replace(self, image=image, count_weight=weight)
 
     @property
     def unit(self) -> float:
         return float(self.image.step)
+
+    @property
+    def entries(self) -> int:
+        """How many integers are released, once the query is prepared."""
+        return len(self.matrix) + (self.count_weight > 0)
 
     def check_table(self, table: PrivateTable) -> None:
         check_features(self.kernel, table)
@@ -499,6 +507,29 @@ class KernelMean(Query):
         n = max(1.0, n)
         step = self.image.step
         return released(values / n * step, noisy.std / n * step), released(n, n_std)
+
+
+class _Whitened:
+    """What a `LinearImage` of whitened features is before its matrix is known: bound 1."""
+
+    step = 2.0**-_IMAGE_BITS
+
+    def sensitivity(self, adjacency: str) -> int:
+        return isqrt_up((2 if adjacency == REPLACE_ONE else 1) << 2 * _IMAGE_BITS)
+
+
+@dataclass(frozen=True, eq=False)
+class _WhitenedMean(KernelMean):
+    kernel: Any = None
+    matrix: Any = None
+
+    def _linear(self) -> Any:
+        return _Whitened()
+
+
+def whitened_mean(size: int) -> KernelMean:
+    """Return a `KernelMean` of so many whitened features, for plans: no session answers it."""
+    return _WhitenedMean(matrix=np.empty((size, 0)))
 
 
 def check_features(kernel: KernelMap, table: PrivateTable) -> None:

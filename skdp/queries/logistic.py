@@ -335,6 +335,18 @@ class LogisticMinimiser(Measurement):
         if self.public.ndim != 2 or self.public.shape[1] != self.view.n_dims:
             raise ValueError(f"public must have shape (m, {self.view.n_dims})")
 
+    def _bounds(self, relation: str) -> tuple[Spherical, float]:
+        """Return the sensitivity for one row, in steps of a grid, and this grid."""
+        size = minimiser_sensitivity(self.alpha, self.tau, relation)
+        grid = power_of_two_grid(float(size))
+        # Rounding to the grid moves either solution by half a step a coordinate at most.
+        return Spherical(math.ceil(size / Fraction(grid)) + isqrt_up(self.view.n_dims + 1)), grid
+
+    def planned_std(self, allowance: Any) -> float:
+        """Return the deviation of the noise on a coordinate, for a `skdp.planning.Allowance`."""
+        bounds, grid = self._bounds(allowance.adjacency)
+        return float(allowance.std(bounds, self.view.n_dims + 1)) * grid
+
     def measure(self, table: PrivateTable, meter: Meter, share: Share, name: str) -> Release:
         alpha = _check_number(self.alpha, "alpha", *ALPHAS)
         tau = _check_number(self.tau, "tau", *TAUS)
@@ -343,13 +355,10 @@ class LogisticMinimiser(Measurement):
         ball = UnitBall(self.view)
         # Refuses rows of other columns, also where there are none.
         self.view.map(np.zeros((0, table.n_features)))
-        size = minimiser_sensitivity(alpha, tau, table.relation)
-        grid = power_of_two_grid(float(size))
-        # Rounding to the grid moves either solution by half a step a coordinate at most.
-        steps = math.ceil(size / Fraction(grid)) + isqrt_up(ball.n_dims)
+        bounds, grid = self._bounds(table.relation)
         k, bits = minimiser(
             table.rows, Rows(self.public), ball, public_weight=weight, alpha=alpha, tau=tau
         )
         exact = _on_grid(k, bits, grid)
-        noisy, std = Spherical(steps).noised(meter, name, exact, share, grid)
+        noisy, std = bounds.noised(meter, name, exact, share, grid)
         return released(noisy.astype(np.float64) * grid, std * grid)

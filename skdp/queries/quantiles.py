@@ -545,6 +545,11 @@ class NoisyQuantiles(Query):
         bounds = zip(self.view.low, self.view.high, strict=True)
         return [Lattice(float(low), float(high), None, "uniform") for low, high in bounds]
 
+    @property
+    def entries(self) -> int:
+        """How many integers are released, once the query is prepared."""
+        return self.view.n_dims * len(check_levels(self.levels))
+
     def exact(self, table: PrivateTable) -> NDArray:
         n, levels = table.n, check_levels(self.levels)
         ranks = [min(max(math.ceil(q * n), 1), n) for q in levels]

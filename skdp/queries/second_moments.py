@@ -9,9 +9,7 @@ second_moments.md.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
 from dataclasses import dataclass, replace
-from fractions import Fraction
 from typing import Any, ClassVar
 
 import numpy as np
@@ -33,6 +31,7 @@ from skdp.core.privacy_filter import Meter, Share
 from skdp.core.query import Noisy, Query, Terms, reviewed
 from skdp.core.table import REPLACE_ONE, PrivateTable, Rows, as_total, fold, total_dtype
 from skdp.exceptions import PrivacyLeakError
+from skdp.loss.conversions import pure_epsilon_from_mu
 from skdp.queries.wishart import symmetrized_wishart
 
 __all__ = [
@@ -41,7 +40,6 @@ __all__ = [
     "Symmetric",
     "exact_gram",
     "gram_sensitivity",
-    "symmetric_noise",
 ]
 
 # --- exact second moments -----------------------------------------------------------------------
@@ -138,88 +136,29 @@ def _symmetric(values: NDArray, upper: tuple[NDArray, NDArray], dims: int) -> ND
     return matrix
 
 
-def symmetric_noise(
-    meter: Meter,
-    name: str,
-    exact: NDArray,
-    sensitivity: Callable[[str], int],
-    share: Share,
-    noise: str,
-    *,
-    unit: float = 1.0,
-) -> tuple[NDArray, float]:
-    """Release a symmetric integer matrix; also return the deviation off the diagonal, in steps.
-
-    * `"gaussian"`: isotropic in Frobenius norm (half the variance off the diagonal);
-    * `"wishart"`: W1 - W2, W_i ~ Wishart_D(D + 1, c I), c = nuclear sensitivity / (2 epsilon);
-    * `"laplace"`: independent on the upper triangle.
-
-    `sensitivity` maps the name of a geometry to the sensitivity in it.
-    """
-    if noise not in ("gaussian", "wishart", "laplace"):
-        raise ValueError(f"noise must be 'gaussian', 'wishart' or 'laplace', got {noise!r}")
-    if noise == "gaussian" and meter.mu is None:
-        raise PrivacyLeakError("Gaussian noise in a session that promises delta = 0")
-    fraction, epsilon = meter.take(share, name)
-    dims = len(exact)
-    # Both sides of the diagonal get the same noise: a difference between them would be shown.
-    upper = np.triu_indices(dims)
-    exact = _symmetric(exact[upper], upper, dims)
-    # Rounding moves an entry of a difference by less than one step: norms of such a matrix.
-    geometry, moved = {
-        "gaussian": ("frobenius", dims),
-        "wishart": ("nuclear", isqrt_up(dims**3)),
-        "laplace": ("upper_l1", dims * (dims + 1) // 2),
-    }[noise]
-    bits = coarse_bits(sensitivity(geometry), meter.level(fraction), dims + 1.0)
-    size = after_shortening(sensitivity(geometry), bits, moved)
-    short, unit = shortened(exact, bits), unit * 2.0**bits
-    scale: float | Fraction
-    if noise == "gaussian":
-        scale = sigma_up(size, meter.level(fraction))
-        std = scale * math.sqrt(0.5)
-        sigmas = np.full((dims, dims), std * (1 + 2**-50))
-        np.fill_diagonal(sigmas, scale)
-
-        def draw() -> NDArray:
-            drawn = samplers.rounded_gaussian(sigmas[upper], upper[0].shape, entropy=meter.entropy)
-            return _symmetric(drawn, upper, dims)
-
-        mechanism, norm, distance = "rounded isotropic Gaussian", "Frobenius", l2
-    elif noise == "wishart":
-        scale = size / (2 * epsilon)
-        std = float(scale) * math.sqrt(2 * (dims + 1))
-
-        def draw() -> NDArray:
-            return symmetrized_wishart(dims, scale, entropy=meter.entropy)
-
-        mechanism, norm, distance = "symmetrised Wishart", "nuclear", nuclear
-    else:
-        scale = size / epsilon
-        std = laplace_std(float(scale))
-
-        def draw() -> NDArray:
-            drawn = samplers.discrete_laplace(scale, upper[0].shape, entropy=meter.entropy)
-            return _symmetric(np.asarray(drawn), upper, dims)
-
-        mechanism, norm, distance = "discrete Laplace", "upper-triangle L1", upper_l1
-    released = meter.add_noise(name, short, size, distance, draw)
-    meter.record(name, mechanism, norm, size * unit, float(scale) * unit, fraction)
-    return lengthened(released, bits), std * 2.0**bits
-
-
 @reviewed
 @dataclass(frozen=True)
 class Symmetric:
     """Bounds on three norms of a change, in steps squared; symmetric noise of the kind `noise`.
 
-    `upper_l1` is the L1 norm of the upper triangle.
+    * `"gaussian"`: isotropic in Frobenius norm (half the variance off the diagonal);
+    * `"wishart"`: W1 - W2, W_i ~ Wishart_D(D + 1, c I), c = nuclear sensitivity / (2 epsilon);
+    * `"laplace"`: independent on the upper triangle, whose L1 norm is `upper_l1`.
     """
 
     frobenius: int
     nuclear: int
     upper_l1: int
     noise: str
+
+    @classmethod
+    def of(cls, norm: int, tau: int, n_dims: int, relation: str, noise: str) -> Symmetric:
+        """Return the sensitivity of a second moment of rows: that of `gram_sensitivity`."""
+        frobenius, nuclear, upper = (
+            gram_sensitivity(norm, tau, n_dims, relation, geometry)
+            for geometry in ("frobenius", "nuclear", "upper_l1")
+        )
+        return cls(frobenius, nuclear, upper, noise)
 
     def times(self, k: int) -> Symmetric:
         """Return the bounds for k rows."""
@@ -234,12 +173,79 @@ class Symmetric:
             self.noise,
         )
 
+    def _scale(self, dims: int, level: float, epsilon: Any) -> tuple[int, int, Any, float]:
+        """Return by how many bits a matrix is shortened, its sensitivity after that, and noise.
+
+        The scale of the noise, and the deviation off the diagonal.
+        """
+        # Rounding moves an entry of a difference by less than one step: norms of such a matrix.
+        sensitivity, moved = {
+            "gaussian": (self.frobenius, dims),
+            "wishart": (self.nuclear, isqrt_up(dims**3)),
+            "laplace": (self.upper_l1, dims * (dims + 1) // 2),
+        }[self.noise]
+        bits = coarse_bits(sensitivity, level, dims + 1.0)
+        size = after_shortening(sensitivity, bits, moved)
+        scale: Any
+        if self.noise == "gaussian":
+            scale = sigma_up(size, level)
+            std = scale * math.sqrt(0.5)
+        elif self.noise == "wishart":
+            scale = size / (2 * epsilon)
+            std = float(scale) * math.sqrt(2 * (dims + 1))
+        else:
+            scale = size / epsilon
+            std = laplace_std(float(scale))
+        return bits, size, scale, std
+
+    def std(self, entries: int, level: float, *, pure: bool) -> float:
+        """Return the deviation off the diagonal, in steps."""
+        epsilon = level if pure else pure_epsilon_from_mu(level)
+        bits, _, _, std = self._scale(math.isqrt(entries), level, epsilon)
+        return std * 2.0**bits
+
     def noised(
-        self, meter: Meter, name: str, exact: NDArray, share: Share, unit: float
+        self, meter: Meter, name: str, exact: NDArray, share: Share, unit: float = 1.0
     ) -> tuple[NDArray, float]:
         """Return the matrix with the noise that is named, and its deviation off the diagonal."""
-        bound = self.__getattribute__
-        return symmetric_noise(meter, name, exact, bound, share, self.noise, unit=unit)
+        noise = self.noise
+        if noise not in ("gaussian", "wishart", "laplace"):
+            raise ValueError(f"noise must be 'gaussian', 'wishart' or 'laplace', got {noise!r}")
+        if noise == "gaussian" and meter.mu is None:
+            raise PrivacyLeakError("Gaussian noise in a session that promises delta = 0")
+        fraction, epsilon = meter.take(share, name)
+        dims = len(exact)
+        # Both sides of the diagonal get the same noise: a difference between them would be shown.
+        upper = np.triu_indices(dims)
+        exact = _symmetric(exact[upper], upper, dims)
+        bits, size, scale, std = self._scale(dims, meter.level(fraction), epsilon)
+        short, unit = shortened(exact, bits), unit * 2.0**bits
+        if noise == "gaussian":
+            sigmas = np.full((dims, dims), std * (1 + 2**-50))
+            np.fill_diagonal(sigmas, scale)
+
+            def draw() -> NDArray:
+                shape = upper[0].shape
+                drawn = samplers.rounded_gaussian(sigmas[upper], shape, entropy=meter.entropy)
+                return _symmetric(drawn, upper, dims)
+
+            mechanism, norm, distance = "rounded isotropic Gaussian", "Frobenius", l2
+        elif noise == "wishart":
+
+            def draw() -> NDArray:
+                return symmetrized_wishart(dims, scale, entropy=meter.entropy)
+
+            mechanism, norm, distance = "symmetrised Wishart", "nuclear", nuclear
+        else:
+
+            def draw() -> NDArray:
+                drawn = samplers.discrete_laplace(scale, upper[0].shape, entropy=meter.entropy)
+                return _symmetric(np.asarray(drawn), upper, dims)
+
+            mechanism, norm, distance = "discrete Laplace", "upper-triangle L1", upper_l1
+        released = meter.add_noise(name, short, size, distance, draw)
+        meter.record(name, mechanism, norm, size * unit, float(scale) * unit, fraction)
+        return lengthened(released, bits), std * 2.0**bits
 
 
 # --- the query ----------------------------------------------------------------------------------
@@ -325,6 +331,11 @@ class SecondMoment(Query):
     def unit(self) -> float:
         return float(self.view.grid[0]) ** 2
 
+    @property
+    def entries(self) -> int:
+        """How many integers are released, once the query is prepared."""
+        return (self.view.n_dims + 1) ** 2
+
     def exact(self, table: PrivateTable) -> NDArray:
         second, first, n = exact_gram(table.rows, self.view)
         d, t = self.view.n_dims, self._last
@@ -335,11 +346,8 @@ class SecondMoment(Query):
         return augmented
 
     def sensitivity(self, relation: str) -> Symmetric:
-        frobenius, nuclear, upper = (
-            gram_sensitivity(self.view.norm, self._last, self.view.n_dims, relation, geometry)
-            for geometry in ("frobenius", "nuclear", "upper_l1")
-        )
-        return Symmetric(frobenius, nuclear, upper, self.noise)
+        view = self.view
+        return Symmetric.of(view.norm, self._last, view.n_dims, relation, self.noise)
 
     def decoded(self, noisy: Noisy) -> GramRelease:
         d, t, step = self.view.n_dims, self._last, float(self.view.grid[0])

@@ -25,7 +25,7 @@ from skdp.exceptions import BudgetExceededError
 from skdp.loss.conversions import check_positive, exact
 from skdp.parameters import check_parameter, naming
 from skdp.planning import Allowance
-from skdp.queries import SpanningCost, check_graph, choose_noise, function_mean
+from skdp.queries import SpanningCost, check_graph, function_mean, planned_noise
 from skdp.statistics._call import Call, Floats, Options, Released, documented, result
 from skdp.user_code import or_raise
 
@@ -185,7 +185,7 @@ def query_session(X: ArrayLike, *, n_queries: int = 10, **options: Unpack[Option
     parts = check_integer(n_queries, "n_queries", low=1, high=2**53)
 
     def noise(allowance: Allowance) -> float:
-        return allowance.part(Fraction(1, parts)).count_std
+        return allowance.part(Fraction(1, parts)).cell_std
 
     epsilon, (delta, _) = float(call.epsilon), call.split_delta(noise)
     allowance = Allowance(epsilon, gdp_mu(epsilon, delta) if delta else None)
@@ -286,16 +286,16 @@ def mst_cost(
     top = float(check_positive(upper, "upper"))
     with naming("upper"):
         call.stated((0.0, top), 1)
+    query = SpanningCost(Box([0.0], [top]), n, graph, noise=noise, nu=nu)
     # Refuse here what the query would refuse after the charge.
     with naming("epsilon"):
-        choose_noise(noise, epsilon * (1 - 1e-9), delta=separate * (1 - 1e-9), nu=nu)
+        planned_noise(query, Allowance(epsilon).part(1 - 1e-9), separate * (1 - 1e-9))
     rows, _ = or_raise(lambda: call.table(weights), lambda: ValueError(_WEIGHTS))
     public = (n, graph.tolist(), top, noise, nu)
     with open_session(rows, estimator="mst_cost", epsilon=1.0) as probe:
         if rows.n_features != 1 or probe.n_rows != len(graph):
             raise ValueError("weights must hold one number for each edge")
     with call.opened(rows, public, delta=0.0, separate_delta=separate) as session:
-        view = Box([0.0], [top])
-        release = session.answer(SpanningCost(view, n, graph, noise=noise, nu=nu), name="mst_cost")
+        release = session.answer(query, name="mst_cost")
         privacy = session.certificate()
     return result(release.value, math.nan, privacy)

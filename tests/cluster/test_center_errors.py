@@ -188,7 +188,7 @@ TABLES = {
     "learned": (unscaled, 20_000, "private", 6.0),
     "blobs": (lambda rng, n: blobs(rng.integers(100), n, k=4), 20_000, (-1.5, 1.5), 4.0),
     "money": (money, 5000, STATED, 9.0),
-    "few": (numbers_and_one_hot, 200, (0, 1), 8.0),
+    "few": (numbers_and_one_hot, 200, (0, 1), 3.5),
 }
 
 
@@ -196,11 +196,11 @@ TABLES = {
     scope="module", params=[(name, adjacency) for name in TABLES for adjacency in (R, A)]
 )
 def fits(request):
-    """Errors and standard errors of centres of 25 fits, in half widths of the bounds."""
+    """Errors and standard errors of centres of 25 fits (100 of few rows), in half widths."""
     name, adjacency = request.param
     make, n, bounds, most = TABLES[name]
     off, std = [], []
-    for seed in range(25):
+    for seed in range(100 if name == "few" else 25):
         X = np.asarray(make(np.random.default_rng(seed), n), dtype=float)
         model = dpkmeans(3, adjacency=adjacency, bounds=bounds, random_state=seed).fit(X)
         low, high = model.bounds_
@@ -210,7 +210,7 @@ def fits(request):
             mean = rows[labels == label].mean(axis=0)
             off.append(np.abs(model.cluster_centers_[label] - mean) / (high - low) * 2)
             std.append(model.cluster_centers_std_[label] / (high - low) * 2)
-    return np.array(off), np.array(std), most
+    return np.array(off), np.array(std), most, 0.02 if name == "few" else 0.0
 
 
 @pytest.mark.slow
@@ -218,25 +218,36 @@ def fits(request):
 def test_two_standard_errors_hold_the_mean_of_the_rows(fits):
     """95% of coordinates, and 92% in every column; a quarter of the errors is refuted.
 
-    Of the table of few rows, where errors are wider, a sixth.
-
-    So are errors that are six times as large.
+    So are errors that are six times as large. With few rows all centres are at one mean, whose
+    error is that of noise alone: 96% are within two, of which 100 fits may miss 2% more by chance.
     """
-    off, std, most = fits
+    off, std, most, slack = fits
 
     def holds(std):
         inside = off <= 2 * std + 1e-12
-        return bool(inside.mean() >= 0.95 and inside.mean(axis=0).min() >= 0.92)
+        return bool(inside.mean() >= 0.95 - slack and inside.mean(axis=0).min() >= 0.92 - slack)
 
     def is_tight(std):
         return bool(np.sqrt(np.mean(std**2) / np.mean(off**2)) <= most)
 
     assert holds(std) and is_tight(std)
-    assert not holds(std / (6 if most == TABLES["few"][3] else 4))
+    assert not holds(std / 4)
     assert not is_tight(6 * std)
 
 
 # --- the part that is noise alone ----------------------------------------------------------------
+
+
+@pytest.mark.parametrize("delta", [0.0, 1e-6])
+@pytest.mark.filterwarnings("ignore:.*centres coincide")
+def test_where_noise_hides_all_clusters_the_error_is_that_of_one_mean(delta):
+    X = numbers_and_one_hot(np.random.default_rng(0), 200)
+    model = dpkmeans(3, bounds=(0, 1), delta=delta).fit(X)
+    assert [release.name for release in model.privacy_.releases] == ["mean"]
+    np.testing.assert_array_equal(model.cluster_centers_std_, model.cluster_centers_noise_std_)
+    one = dpkmeans(1, bounds=(0, 1), delta=delta)
+    error = np.sqrt(np.mean(np.square(model.cluster_centers_std_[0] * 2)))
+    assert 0.97 < error / one.expected_error(200, 6) <= 1  # shrunk a little
 
 
 @pytest.mark.parametrize("algorithm", ["tree", "lloyd"])

@@ -285,7 +285,8 @@ MUTANTS = (
     ),
     _m(
         "groups: a row that leaves one and enters another counts once", "queries.joint_sums",
-        "per_row = epsilon / self.rows", "per_row = epsilon",
+        "per_row = Fraction(q).limit_denominator(1000), level / self.rows",
+        "per_row = Fraction(q).limit_denominator(1000), level",
         f"{ATTAINED}[nearest centres]",
     ),
     _m(
@@ -332,8 +333,8 @@ MUTANTS = (
     ),
     _m(
         "a block's vote weighs nothing more when it turns", "queries.blocks",
-        "size = isqrt_up(4 * n_queries << (2 * _STEP_BITS))",
-        "size = isqrt_up(n_queries << (2 * _STEP_BITS))",
+        "isqrt_up(4 * n_queries << (2 * _STEP_BITS))",
+        "isqrt_up(n_queries << (2 * _STEP_BITS))",
         f"{ATTAINED}[votes of blocks]",
     ),
     _m(
@@ -403,8 +404,8 @@ MUTANTS = (
     ),
     _m(
         "a matrix under half the Laplace noise", "queries.second_moments",
-        "        scale = size / epsilon\n",
-        "        scale = size / (2 * epsilon)\n",
+        "            scale = size / epsilon\n",
+        "            scale = size / (2 * epsilon)\n",
         f"{SHOWN}[matrix, laplace]",
     ),
     _m(
@@ -414,8 +415,8 @@ MUTANTS = (
     ),
     _m(
         "a matrix under half the Gaussian noise", "queries.second_moments",
-        "scale = sigma_up(size, meter.level(fraction))",
-        "scale = sigma_up(size / 2, meter.level(fraction))",
+        "scale = sigma_up(size, level)",
+        "scale = sigma_up(size / 2, level)",
         f"{SHOWN}[matrix, gaussian]",
     ),
     _m(

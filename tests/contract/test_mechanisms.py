@@ -24,7 +24,7 @@ from skdp.core.mechanisms import Cubes, Independent, Spherical, exponential_mech
 from skdp.exceptions import PrivacyLeakError
 from skdp.queries import SmoothMedian, SparseVector, workload_answer
 from skdp.queries.joint_sums import joint_noise
-from skdp.queries.second_moments import symmetric_noise
+from skdp.queries.second_moments import Symmetric
 from skdp.queries.sparse_vector import threshold_scales
 from skdp.tabular import Bins, Domain, check_coded
 from tests.views import box_of
@@ -49,9 +49,8 @@ def chosen(s, others=12):
 def of_matrix(noise, size=1000):
     def ask(s):
         exact = np.array([[row(s) * size]])
-        return float(
-            symmetric_noise(s._meter, "matrix", exact, lambda _: size, None, noise)[0][0, 0]
-        )
+        bounds = Symmetric(size, size, size, noise)
+        return float(bounds.noised(s._meter, "matrix", exact, None)[0][0, 0])
 
     return ask
 

@@ -55,6 +55,12 @@ def check(chosen: list[tuple[Subject, str, str]]) -> None:
     assert not faults, "\n".join([f"{len(faults)} of {len(chosen)}:", *faults])
 
 
+@pytest.fixture(autouse=True)
+def _elsewhere(tmp_path, monkeypatch):
+    """Odd names of files are made, and deleted, in a folder of the test."""
+    monkeypatch.chdir(tmp_path)
+
+
 @pytest.mark.parametrize("name", BY_CLASS)
 def test_odd_values_are_refused_before_the_charge(name):
     check(tries(name, quick(BY_CLASS[name]), PARTS.get(name, 4)))

@@ -81,8 +81,8 @@ def test_weights_have_mean_one_and_move_the_public_mean(adjacency, delta, bounds
     weights = model.predict(PUBLIC)
     assert weights.mean() == pytest.approx(1) and weights.min() >= 0
     moved = np.average(PUBLIC, axis=0, weights=weights)
-    # The standard error of the weighted mean is 0.1; shrinkage takes away up to 0.15.
-    np.testing.assert_allclose(moved, 0.7, atol=0.4)
+    # The noise of the weighted mean is 0.055; shrinkage takes away 0.25.
+    np.testing.assert_allclose(moved, 0.7, atol=0.5)
     assert 20 < model.effective_sample_size_ < 200
     assert 0 < model.noise_std_ < 0.5
     assert model.score(X, Y) > -0.5  # that of equal weights is 1/2 at best: 1 - 1/2

@@ -71,7 +71,7 @@ def test_without_honest_gradients_probabilities_are_wrong(monkeypatch, bug):
         monkeypatch.setattr(_logistic, "is_useful", lambda *_: False)
     else:
 
-        def clipped(view, intercept, theta, offset, clip, most):
+        def clipped(view, intercept, theta, offset, clip, most=None):
             return logistic_gradient(view, intercept, theta, offset, 0.25, most)
 
         monkeypatch.setattr(_logistic, "logistic_gradient", clipped)

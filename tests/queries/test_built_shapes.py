@@ -154,6 +154,9 @@ def test_other_columns_are_refused_whether_there_are_rows_or_not():
             LogisticMinimiser(Box([0.0], [1.0]), np.zeros((4, 1)), 1.0),
             BoxTree(Box([0.0], [1.0]), 2),
         ),
+        "edges must be one array for each of 2 columns, got": tuple(
+            row_counts(Grid((np.array([0.0, 1.0]),) * number), "grid") for number in (0, 1, 3)
+        ),
     }
     rows = check_rows(np.zeros((3, 2)), estimator="T")
     for match, wrong in queries.items():

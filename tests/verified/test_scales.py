@@ -690,9 +690,9 @@ def test_symmetric_matrices(claim, drawn, record_property):
             allowance = Allowance(epsilon, delta)
             session, changed = opened(drawn, table, 1, allowance)
             part = share_after(drawn, session, allowance, changed, before, share)
-            values, _ = second_moments.symmetric_noise(
-                session._meter, "s", np.zeros((d, d), dtype=object), sizes.get, share, kind
-            )
+            bounds = second_moments.Symmetric(**sizes, noise=kind)
+            exact = np.zeros((d, d), dtype=object)
+            values, _ = bounds.noised(session._meter, "s", exact, share)
             ((name, scale),) = drawn.taken()
             assert name == sampler
             short = shortened(sizes[geometry], step := step_of(values), moved(d))

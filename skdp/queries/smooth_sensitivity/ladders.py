@@ -49,6 +49,7 @@ __all__ = [
     "cauchy_kappa",
     "choose_noise",
     "laplace_kappa",
+    "planned_noise",
     "rounded_student_t",
     "student_kappa",
 ]
@@ -289,10 +290,42 @@ def smooth_noise(
     Each number gets epsilon / parts in a pure session, the pure epsilon of mu**2 / parts in a
     Gaussian one; Laplace noise `separate_delta` / parts beside it.
     """
-    level = meter.level(share)
-    epsilon = level / parts if meter.mu is None else conversions.pure_part(level, parts)
-    delta = meter.separate_delta / parts if noise == "laplace" else 0.0
-    return choose_noise(noise, epsilon / UP, delta=delta / UP, nu=nu)
+    level, delta = meter.level(share), meter.separate_delta
+    return part_noise(level, [1] * parts, pure=meter.pure, delta=delta, noise=noise, nu=nu)
+
+
+def part_noise(
+    level: float, widths: list[int], *, pure: bool, delta: float, noise: str, nu: int = 3
+) -> SmoothNoise:
+    """Return the noise of each of some numbers under a level (epsilon or mu), and `delta`.
+
+    Raises
+    ------
+    ValueError
+        As `choose_noise`, or if noise for these largest sensitivities would have no bound.
+    """
+    parts = len(widths)
+    epsilon = level / parts if pure else conversions.pure_part(level, parts)
+    delta = delta / parts if noise == "laplace" else 0.0
+    how = choose_noise(noise, epsilon / UP, delta=delta / UP, nu=nu)
+    if float(how.kappa) * max(widths, default=1) > LARGEST_SCALE[noise]:
+        raise ValueError("smooth sensitivity needs a larger share: the noise has no bound")
+    return how
+
+
+def planned_noise(query: Any, allowance: Any, delta: float = 0.0) -> SmoothNoise:
+    """Return the noise of each number of a query under a `skdp.planning.Allowance`, or raise.
+
+    `delta` is that of Laplace noise. A session refuses what is refused here.
+    """
+    return part_noise(
+        allowance.level,
+        query.widths,
+        pure=allowance.pure,
+        delta=delta,
+        noise=query.noise,
+        nu=query.nu,
+    )
 
 
 def smooth_release(
@@ -320,9 +353,8 @@ def smooth_release(
     if noise == "laplace" and claimed and of_one < _SMALLEST_DELTA:
         noise = "cauchy"
     share = meter.fraction(share)
-    how = smooth_noise(meter, parts, share, noise=noise, nu=nu)
-    if float(how.kappa) * max(widths) > LARGEST_SCALE[noise]:
-        raise ValueError("smooth sensitivity needs a larger share: the noise has no bound")
+    level, delta = meter.level(share), meter.separate_delta
+    how = part_noise(level, widths, pure=meter.pure, delta=delta, noise=noise, nu=nu)
     if noise == "laplace":
         meter.take_separate_delta(exact_fraction(meter.separate_delta), name)
     fraction, _ = meter.take(share, name)

@@ -384,6 +384,11 @@ class SmoothMedian(Measurement):
     noise: str = "cauchy"
     nu: int = 3
 
+    @property
+    def widths(self) -> list[int]:
+        """The largest possible sensitivities, in steps."""
+        return [max(1, 2 * int(h)) for h in self.view.half]
+
     def measure(self, table: PrivateTable, meter: Meter, share: Share, name: str) -> Release:
         view = self.view
         if not 0 <= self.q <= 1:
@@ -405,7 +410,7 @@ class SmoothMedian(Measurement):
         noisy = smooth_release(
             meter,
             name,
-            [max(1, 2 * h) for h in half],
+            self.widths,
             statistic,
             share,
             noise=self.noise,

@@ -76,6 +76,11 @@ class SpanningCost(Measurement):
     noise: str = "cauchy"
     nu: int = 3
 
+    @property
+    def widths(self) -> list[int]:
+        """The largest possible sensitivity, in steps."""
+        return [max(1, 2 * int(self.view.half[0]))]
+
     def measure(self, table: PrivateTable, meter: Meter, share: Share, name: str) -> Release:
         view, n_vertices = self.view, self.n_vertices
         if not table.n_is_public:
@@ -84,7 +89,7 @@ class SpanningCost(Measurement):
         if view.n_dims != 1 or len(graph) != table.n:
             raise ValueError("X must have one feature, the weight, and one row for each edge")
         half = int(view.half[0])
-        width = max(1, 2 * half)
+        (width,) = self.widths
 
         def statistic(ladders: list[Ladder]) -> tuple[NDArray, list[int]]:
             weights = integer_columns(table.rows, view)[0].astype(np.int64) + half
@@ -94,7 +99,7 @@ class SpanningCost(Measurement):
 
         unit = float(view.grid[0])
         noisy = smooth_release(
-            meter, name, [width], statistic, share, noise=self.noise, nu=self.nu, unit=unit
+            meter, name, self.widths, statistic, share, noise=self.noise, nu=self.nu, unit=unit
         )
         n_chosen = n_vertices - 1
         steps = min(max(int(noisy[0]), 0), n_chosen * 2 * half)
