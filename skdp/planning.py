@@ -182,7 +182,7 @@ class Allowance:
         For scores that move by one.
         """
         if self.mu is None:
-            return 2 * choices / self.level
+            return 2 / self.part(1 / choices).level
         return 1 / pure_part(self.level, choices)
 
     def gram_std(self, size: int) -> float:

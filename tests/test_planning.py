@@ -349,7 +349,7 @@ def test_a_centre_of_components_is_planned_with_its_noise(relation, delta, plann
     rows = np.tile(X, (8, 1))
     model = DPPCA(1, norm_bound=2.0, epsilon=20.0, delta=delta, budget=budget).fit(rows)
     mean = next(r for r in model.privacy_.releases if r.name == "mean")
-    part = float(mean.share) ** (1.0 if delta == 0 else 0.5)
+    part = float(mean.share) ** (1.0 if model.privacy_.mu is None else 0.5)
     radius = mean.sensitivity / (2.0 if relation == "replace_one" else math.sqrt(10) / 3)
     unit = next(std for query, std in planned if getattr(query, "name", "") == "mean")
     assert unit * radius / part == pytest.approx(drawn[-2], rel=1e-3)
@@ -382,7 +382,8 @@ def test_no_deviation_is_written_twice():
     names = [name for name in vars(Allowance) if re.search("std|noise|scale|edge", name)]
     assert names == [
         "query_std", "std", "cell_std", "cell_scale", "mean_cell_noise", "moments_std",
-        "spectral_edge", "gram_noise",
+        "variance_std", "label_moments_std", "ball_std", "bins_std", "learning_std",
+        "choice_scale", "gram_std", "spectral_edge", "gram_noise",
     ]  # fmt: skip
     drawing = {kind for kind in reviewed_types() if hasattr(kind, "noised")}
     assert drawing == {Independent, Spherical, Joint, Symmetric}
