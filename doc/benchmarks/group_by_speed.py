@@ -67,7 +67,7 @@ def measured(what: str, container: str, keys: str) -> dict[str, float]:
         stated = {"keys": [f"page {i:05d}" for i in range(KEYS)]} if keys == "stated" else {}
         budget = PrivacyBudget(1000, 0.1, adjacency="add_or_remove_one", unit="u")
         by = DPGroupBy(
-            "k", "u", budget=budget, max_keys_per_unit=5, max_rows_per_unit=2, **stated
+            "k", "u", delta=1e-6, budget=budget, max_keys_per_unit=5, max_rows_per_unit=2, **stated
         ).agg(**AGGREGATES[what])
         table = visits if engine is None else engine.table("visits")
         return lambda: len(by.fit(table).keys_)

@@ -77,10 +77,11 @@ class DPGroupBy(BaseEstimator):
         an id are left out. None: each row is a unit by itself, as in estimators without ``groups``.
     epsilon : float, default=1.0
         Privacy loss of a fit; finite, above 0. It covers everything that the fit releases.
-    delta : float, default=1e-6
-        In [0, 1). Private keys need a delta above 0: half of it bounds the probability that a key
-        which only one unit has is shown, or all of it where noise is pure. With stated keys it may
-        be 0, and nothing of it is charged where pure noise is less than Gaussian noise.
+    delta : float or None, default=None
+        In [0, 1): the most that a fit takes. Private keys need a delta above 0: half of it bounds
+        the probability that a key which only one unit has is shown, or all of it where noise is
+        pure. With stated keys nothing is charged of it where pure noise is less than Gaussian
+        noise. None: a hundredth of the budget's delta; 0 without a budget.
     keys : "private", list or dict, default="private"
         Stated keys are public, and all of them are in the result, whether the table has them or
         not. Rows with other keys are left out. For several key columns, a list of tuples, or a dict
@@ -189,7 +190,7 @@ class DPGroupBy(BaseEstimator):
         unit: str | None,
         *,
         epsilon: float = 1.0,
-        delta: float = 1e-6,
+        delta: float | None = None,
         keys: Any = PRIVATE,
         types: Mapping[str, str] | None = None,
         dropna: bool = True,
@@ -242,6 +243,13 @@ class DPGroupBy(BaseEstimator):
 
     # --- what is public -------------------------------------------------------------------------
 
+    _former_delta = 1e-6  # the default when seeded noise was recorded
+
+    @property
+    def _delta(self) -> float:
+        """The most that a fit takes of delta."""
+        return CallContext(DPGroupBy.__name__, 1.0, self.delta, self.budget).allowed_delta
+
     def _by(self) -> list[str]:
         by = [self.by] if isinstance(self.by, str) else self.by
         if not isinstance(by, list | tuple) or not all(isinstance(name, str) for name in by):
@@ -274,19 +282,20 @@ class DPGroupBy(BaseEstimator):
         parts = listed or () if len(by) == 1 else itertools.chain(*(listed or ()))
         if self.dropna and any(part is None for part in parts):
             raise ValueError(f"{name}: None is a key only with dropna=False")
-        if listed is None and not float(self.delta):
+        if listed is None and not self._delta:
             raise ValueError(
                 f"{name}: private keys need delta > 0, the probability that a key of one unit "
-                "alone shows; or state keys="
+                f"alone shows. Write {name}(..., delta=1e-6), or take a budget with delta, "
+                "budget=PrivacyBudget(5, 1e-5); or state keys="
             )
-        if listed is None and float(self.delta) < _SMALLEST_DELTA:
+        if listed is None and self._delta < _SMALLEST_DELTA:
             raise ValueError(
                 f"{name}: private keys need delta of {_SMALLEST_DELTA:g} or more, got "
-                f"{float(self.delta):g}: no key would ever be named"
+                f"{self._delta:g}: no key would ever be named"
             )
         if listed is not None and not aggregates:
             raise ValueError(f"{name}: nothing to release: keys are stated and agg() is empty")
-        if not float(self.delta) and self.key_method in ("gaussian", "sips"):
+        if not self._delta and self.key_method in ("gaussian", "sips"):
             raise ValueError(
                 f"{name}: key_method {self.key_method!r} has Gaussian noise, which needs delta > 0"
             )
@@ -316,7 +325,7 @@ class DPGroupBy(BaseEstimator):
         """Return what is public before the main session opens; `second`: it follows another."""
         return Chooser(
             float(context.epsilon),
-            float(self.delta),
+            self._delta,
             context.budget,
             context.adjacency,
             aggregates,
@@ -337,7 +346,7 @@ class DPGroupBy(BaseEstimator):
         max_keys, max_rows = (None if _is_private(cap) else int(cap) for cap in caps)
         if listed is None:
             return chooser.learned_keys((max_keys, max_rows), shapes)
-        if not float(self.delta):
+        if not self._delta:
             return Design(pure=True)
         if shapes is None:
             return Design(chooser.stated_keys_pure(max_keys or len(listed)))
@@ -354,7 +363,7 @@ class DPGroupBy(BaseEstimator):
     ) -> bool:
         """Say whether the number of a unit's keys is released before the noise is chosen."""
         chooser = self._chooser(context, aggregates, listed, second=True)
-        if not _is_private(self._caps()[0]) or not chooser.basic or not float(self.delta):
+        if not _is_private(self._caps()[0]) or not chooser.basic or not self._delta:
             return False
         if float(context.epsilon) < SMALLEST_EPSILON:
             return False
@@ -364,7 +373,7 @@ class DPGroupBy(BaseEstimator):
 
     def _deltas(self, design: Design, listed: Any) -> tuple[float, float]:
         """Return the delta of noise, and the delta of private keys."""
-        delta = float(self.delta)
+        delta = self._delta
         if listed is not None:
             return (0.0 if design.pure else delta), 0.0
         # The selection of keys needs a delta; Laplace noise leaves it all of it.
@@ -381,7 +390,7 @@ class DPGroupBy(BaseEstimator):
         """
         context, aggregates, listed = self._check()
         if self._asks_first(context, aggregates, listed):
-            delta = float(self.delta)
+            delta = self._delta
             return Cost(epsilon=float(self.epsilon), delta=delta, separate_delta=delta)
         noise, keys = self._deltas(self._design(context, aggregates, listed), listed)
         mu = gdp_mu(float(self.epsilon), noise) if noise else None
@@ -436,8 +445,8 @@ class DPGroupBy(BaseEstimator):
         if listed is None:
             design = chooser.learned_keys((caps[0], caps[1]), None)
         else:
-            design = Design(not float(self.delta) or chooser.stated_keys_pure(caps[0]))
-        noise = sum(self._deltas(design, listed)) if listed is not None else float(self.delta) / 2
+            design = Design(not self._delta or chooser.stated_keys_pure(caps[0]))
+        noise = sum(self._deltas(design, listed)) if listed is not None else self._delta / 2
         mu = None if design.pure else gdp_mu(chooser.epsilon, noise)
         allowance, rows = Allowance(chooser.epsilon, mu, context.adjacency), rows_per_key or 1.0
         counting = counting_term(aggregates) if design.counts else None

@@ -34,7 +34,7 @@ from skdp.tabular import Rows, name_of_ids
 _LEFT_OUT = ("budget", "n_jobs", "random_state", "privacy_")
 # Parameters added to fitted estimators since seeded noise was recorded, with their defaults.
 _LATER = {"weight_bound": None}
-_FORMER_DEFAULTS = {"delta": 0.0}  # when seeded noise was recorded
+_FORMER_DELTA = 0.0  # the default when seeded noise was recorded
 _DEEPEST = 30
 _PLAIN = (bool, int, float, complex, str, bytes, np.generic, type(None))
 
@@ -45,12 +45,13 @@ def changed_parameters(estimator: BaseEstimator) -> dict[str, Any]:
         name: parameter.default
         for name, parameter in inspect.signature(type(estimator).__init__).parameters.items()
     }
+    former = getattr(estimator, "_former_delta", _FORMER_DELTA)
     return {
         name: value
         for name, value in sorted(estimator.get_params(deep=False).items())
         if name not in _LEFT_OUT
         and not _same(value, defaults.get(name, inspect.Parameter.empty))
-        and not (name in _FORMER_DEFAULTS and _same(value, _FORMER_DEFAULTS[name]))
+        and not (name == "delta" and _same(value, former))
     }
 
 
