@@ -6,6 +6,7 @@ widths.
 
 from __future__ import annotations
 
+import math
 import warnings
 from typing import Any, ClassVar, Self
 
@@ -165,8 +166,10 @@ class DPKBinsDiscretizer(ExpectedErrorMixin, Transformer):
         return stated
 
     def _noise_of(self, allowance: Allowance, n_features: int | None) -> float:
-        if n_features is None or self.strategy == "uniform":
-            return 1.0
+        if self.strategy == "uniform":
+            return 1.0  # bounds are all that is learned
+        if n_features is None:
+            return math.nan
         return allowance.choice_scale(n_features * len(self._levels()).bit_length())
 
     def _levels(self) -> list[float]:
