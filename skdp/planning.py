@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from skdp.core import Ball, Mean, Session, Stability, Terms, check_allowance, moved_by
+from skdp.core import Ball, Box, Mean, Session, Stability, Terms, check_allowance, moved_by
 from skdp.loss.conversions import pure_epsilon_from_mu, pure_part
 
 if TYPE_CHECKING:  # what learns bounds is imported when they are learned
@@ -145,20 +145,25 @@ class Allowance:
         return self.query_std(moments(np.full(size, -1.0), np.ones(size)))
 
     def variance_std(self, size: int) -> float:
-        """Return about that of a sum of squares about the mean, in half widths, of so many columns.
+        """Return that of a sum of squares about the mean, in half widths, of so many columns.
 
-        It is exact where the mean lies half way between the middle and an end of the bounds.
+        It is exact where the mean lies in the middle of the bounds; elsewhere the noise of the mean
+        adds to it, and pure noise compares less well.
         """
         from skdp.queries import moments
 
         query = moments(np.full(size, -1.0), np.ones(size))
-        return self.query_std(query, lambda query: math.hypot(*query.image.unit[:: max(1, size)]))
+        return self.query_std(query, lambda query: float(query.image.unit[-1]))
 
     def label_moments_std(self, size: int) -> float:
         """Return that of a sum of values or squares of one of several classes."""
         from skdp.queries import label_moments
 
         return self.query_std(label_moments(np.full(size, -1.0), np.ones(size), 2))
+
+    def box_std(self, size: int) -> float:
+        """Return that of a sum of values of so many columns, in half widths of their bounds."""
+        return self.query_std(Mean(Box(np.full(size, -1.0), np.ones(size), per_feature=True)))
 
     def ball_std(self, size: int) -> float:
         """Return that of a sum of rows of so many columns, in a ball of radius 1."""

@@ -286,7 +286,7 @@ class DPKMeans(
     def _noise_of(self, allowance: Allowance, n_features: int | None) -> float:
         if n_features is None or self.n_clusters > 1:  # pure noise adds up over a tree's levels
             return math.nan
-        return allowance.ball_std(n_features)
+        return allowance.box_std(n_features)
 
     _parameter_table: ClassVar[Table] = {
         "n_clusters": Integers(1, _MOST_CLUSTERS),

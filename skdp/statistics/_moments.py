@@ -19,7 +19,6 @@ from skdp.budget import PrivacyBudget
 from skdp.confidence.equations import FOURTH_MOMENT, moment_errors, root_error
 from skdp.confidence.limits import MeanLimits, spread_seen
 from skdp.core import (
-    Box,
     Mean,
     PrivacyCertificate,
     Release,
@@ -207,8 +206,7 @@ def count_nonzero(
 
 def _noise_of_sums(size: int) -> Callable[[Allowance], float]:
     """Return the noise of so many sums, by allowance."""
-    half = np.ones(size)
-    return lambda allowance: allowance.query_std(Mean(Box(-half, half, per_feature=True)))
+    return lambda allowance: allowance.box_std(size)
 
 
 def _noise_of_moments(size: int) -> Callable[[Allowance], float]:
