@@ -38,7 +38,7 @@ SHARED_TEXTS = {
         "selected, `fit` warns, and every row gets the one class."
     ),
     "delta": (
-        "In [0, 1): the most that a fit takes. Noise is Gaussian where that is less, as for many "
+        "In [0, 1). The most that a fit takes: noise is Gaussian where that is less, as for many "
         "columns; otherwise it is pure, and a fit takes delta only to learn classes, categories "
         "or keys. None: a hundredth of the budget's delta; 0 without a budget."
     ),

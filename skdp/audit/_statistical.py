@@ -53,6 +53,7 @@ from sklearn.pipeline import Pipeline
 
 from skdp._config import config_context
 from skdp.base import PrivateMixin, check_integer
+from skdp.base.context import allowed_delta
 from skdp.budget import Cost, PrivacyBudget, gdp_mu
 from skdp.budget.budget import StandInBudget
 from skdp.parameters import columns_of
@@ -337,7 +338,7 @@ def subject_of(estimator: Any, *, seed: int | None, only_unset: bool = True) -> 
     for name, part in {"": subject, **parameters}.items():
         # The stand-in has no delta of which a fit could take a hundredth.
         if isinstance(part, PrivateMixin) and getattr(part, "delta", 0.0) is None:
-            changes[f"{name}__delta".removeprefix("__")] = part._allowed_delta
+            changes[f"{name}__delta".removeprefix("__")] = allowed_delta(part)
     for name, value in parameters.items():
         last = name.rpartition("__")[2]
         if isinstance(value, PrivacyBudget):

@@ -376,6 +376,12 @@ class CallContext:
         )
 
 
+def allowed_delta(estimator: Any) -> float:
+    """Return the most that a fit of an estimator takes of delta."""
+    name, own = type(estimator).__name__, (estimator.delta, estimator.budget)
+    return CallContext(name, 1.0, *own).allowed_delta
+
+
 def unit_of(budget: PrivacyBudget | None) -> str | None:
     """Return a budget's unit; None for other objects, which the session refuses."""
     return getattr(budget, "unit", None)

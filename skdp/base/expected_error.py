@@ -18,6 +18,7 @@ from numpy.typing import ArrayLike, NDArray
 from sklearn.base import clone
 
 from skdp._config import config_context
+from skdp.base.context import allowed_delta
 from skdp.base.mixin import PrivateMixin, refuse_units
 from skdp.budget.ambient import ambient_budget
 from skdp.budget.budget import StandInBudget
@@ -152,7 +153,7 @@ def rehearsal(estimator: Any, adjacency: str) -> Iterator[Callable[..., Any]]:
     own = estimator.budget or ambient_budget()
     refuse_units(type(estimator).__name__, own)
     budget = _stand_in(adjacency, "basic" if own is None else own.accountant)
-    delta = estimator._allowed_delta
+    delta = allowed_delta(estimator)
 
     def fresh(number: int, **changes: Any) -> Any:
         copied = clone(estimator)

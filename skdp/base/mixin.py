@@ -46,7 +46,7 @@ from skdp.base.callers import (
     warn_of_other_threads,
     why_absent,
 )
-from skdp.base.context import CallContext, public_key, unit_of
+from skdp.base.context import CallContext, allowed_delta, public_key, unit_of
 from skdp.budget import Cost, PrivacyBudget
 from skdp.budget.ambient import ambient_budget
 from skdp.core import PRIVATE_ROWS, Session, check_allowance
@@ -394,8 +394,7 @@ class PrivateMixin(CallbackSupportMixin, AmbientBudgetMixin):
 
     @property
     def _allowed_delta(self) -> float:
-        """The most that a fit takes of delta."""
-        return self._context().allowed_delta
+        return allowed_delta(self)
 
     @property
     def _learns(self) -> bool:
@@ -483,6 +482,13 @@ def check_without_rows(estimator: Any) -> None:
     """Raise what every fit of an estimator raises for its parameters, whatever the rows are."""
     if isinstance(estimator, PrivateMixin):
         estimator._check_without_rows()
+
+
+def noise_compared(estimator: Any, allowance: Allowance, n_features: int | None) -> float:
+    """Return the noise by which an estimator chooses; that of a count for those of others."""
+    if not isinstance(estimator, PrivateMixin):
+        return allowance.cell_std
+    return estimator._noise_compared(allowance, n_features)
 
 
 # --- weights of rows ------------------------------------------------------------------------------

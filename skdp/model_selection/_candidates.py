@@ -28,8 +28,9 @@ from sklearn.frozen import FrozenEstimator
 from sklearn.pipeline import FeatureUnion, Pipeline
 from sklearn.utils import get_tags
 
-from skdp.base import PrivateMixin, check_without_rows, request_groups
+from skdp.base import check_without_rows, request_groups
 from skdp.base.leaks import EXACT_CLASSES, EXACT_SPARSE, has_price, is_search, steps_of
+from skdp.base.mixin import noise_compared
 from skdp.budget import Cost, PrivacyBudget, exact, gdp_mu, pure_mu
 from skdp.core import PRIVATE_ROWS, Unit, check_unit
 from skdp.loss.conversions import check_positive, largest, round_down
@@ -71,8 +72,7 @@ def noise_of(
 ) -> list[float]:
     """Return the noise of all private steps of all candidates, each as if it were alone."""
     parts = [part for candidate in candidates for _, part in private_parts(candidate)]
-    own = [part for part in parts if isinstance(part, PrivateMixin)]
-    return [part._noise_compared(allowance, n_features) for part in own]
+    return [noise_compared(part, allowance, n_features) for part in parts]
 
 
 def _learning(part: Any, mu: float, separate: float) -> dict[str, float]:

@@ -33,6 +33,7 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 
 from skdp._docstrings import documenter
 from skdp.base import PrivateMixin, check_integer, refuse_units
+from skdp.base.context import allowed_delta
 from skdp.base.expected_error import ExpectedErrorMixin, mean_error, rehearsal, repeated, unanswered
 from skdp.budget import Cost, gdp_mu
 from skdp.core import Session
@@ -188,7 +189,7 @@ def check_learnable(estimator: Any, plans: Sequence[ColumnPlan] | None) -> None:
     if learned and not isinstance(estimator, LearningMixin):
         raise ValueError(_UNSTATED.format(name=name, columns=learned))
     chosen = [plan.label for plan in plans or () if plan.source == KEYS]
-    if chosen and not estimator._allowed_delta:
+    if chosen and not allowed_delta(estimator):
         raise ValueError(_TEXT.format(name=name, columns=chosen, column=chosen[0]))
 
 
