@@ -44,8 +44,8 @@ SHARED_TEXTS = {
     ),
     "epsilon": "Privacy loss of a fit; finite, above 0.",
     "epsilon, delta": (
-        "The most that the call loses. It takes delta only where Gaussian noise is less than pure "
-        "noise. None: a hundredth of the budget's delta; 0 without a budget."
+        "Privacy loss of the call, at most: it takes delta only where Gaussian noise is less than "
+        "pure noise. None: a hundredth of the budget's delta; 0 without a budget."
     ),
     "groups": (
         "Id of the unit (a user, say) that each row belongs to. All rows of one id are protected "

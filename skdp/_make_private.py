@@ -470,7 +470,7 @@ def make_private(
     epsilon : float, default=1.0
         Privacy loss of one fit of the whole pipeline; finite, above 0.
     delta : float or None, default=None
-        In [0, 1): the most that one fit of the whole pipeline takes; the steps get equal parts of
+        In [0, 1). The most that one fit of the whole pipeline takes; the steps get equal parts of
         it. None: a hundredth of the budget's delta; 0 without a budget.
     budget : PrivacyBudget or None, default=None
         Budget that every step charges.
