@@ -226,6 +226,10 @@ class DPSimpleImputer(ExpectedErrorMixin, Transformer):
     def _learns(self) -> bool:
         return self._selects
 
+    @property
+    def _n_releases(self) -> int:
+        return 3  # the number of rows of each column, too
+
     def _noise_of(self, allowance: Allowance, n_features: int | None) -> float:
         if n_features is None:
             return math.nan

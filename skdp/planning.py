@@ -254,7 +254,10 @@ def pure_is_less(
         adjacency = "replace_one" if budget is None else budget.adjacency
     pure = Allowance(epsilon, None, adjacency, replaces)
     gaussian = Allowance(epsilon, check_allowance(epsilon, delta), adjacency, replaces)
-    return noise(pure) <= noise(gaussian)
+    try:
+        return noise(pure) <= noise(gaussian)
+    except (ArithmeticError, ValueError):  # of an epsilon or a number of columns that is refused
+        return False
 
 
 def row_count(session: Session, share: Any, learned: LearnedBox | None = None) -> float:

@@ -428,7 +428,7 @@ FILTERED = ("sum", "mean", "count", "moments", "cells", "cells of columns", "the
 
 
 @pytest.mark.parametrize("delta", [0.0, 1e-6])
-@each("name", FILTERED)
+@pytest.mark.parametrize("name", FILTERED)
 def test_the_noise_of_rows_that_a_filter_leaves(name, delta, drawn):
     """A row is replaced, or enters or leaves: both count, as they do in the session."""
     query = QUERIES[name]

@@ -223,6 +223,8 @@ class CallContext:
             return float(self.delta)
         if self.budget is None or isinstance(self.budget, StandInBudget):
             return 0.0  # a stand-in's call has numbers from the call that it stands in
+        if self.budget.accountant == "pld":
+            return 0.0  # fits have the price of a plan, which was asked without the budget
         part = float(self.budget.delta) / DEFAULT_PART
         return part if part >= SMALLEST_DELTA else 0.0
 

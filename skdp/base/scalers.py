@@ -124,6 +124,10 @@ class Scaler(OneToOneFeatureMixin, ExpectedErrorMixin, Transformer):
     nan_policy: str = "raise"  # for classes without this parameter
 
     @property
+    def _n_releases(self) -> int:
+        return 3 if self._omits else 1  # with missing cells, the number of rows of each column
+
+    @property
     def _omits(self) -> bool:
         """Whether missing cells are left out, column by column."""
         return self.nan_policy == "omit"

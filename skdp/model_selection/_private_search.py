@@ -163,8 +163,11 @@ class PrivateSearch(MetaEstimatorMixin, PrivateMixin, BaseEstimator, ABC):
         if n_features is None:
             n_features = getattr(self, "n_features_in_", None)
         levels = Allowance(pure.epsilon), Allowance(pure.epsilon, gaussian.mu)
-        noise = [[level.cell_std, *noise_of(candidates, level, n_features)] for level in levels]
         with np.errstate(all="ignore"):  # levels may be next to nothing
+            try:
+                noise = [[e.cell_std, *noise_of(candidates, e, n_features)] for e in levels]
+            except (ArithmeticError, ValueError):  # of what the fits refuse
+                return delta
             return 0.0 if np.sum(np.log(noise[0])) <= np.sum(np.log(noise[1])) else delta
 
     def _base(self, candidates: Sequence[Any], delta: float) -> BaseRun:

@@ -153,7 +153,7 @@ def test_numbers_that_are_none(wrong):
 
 def test_a_delta_of_one_over_n_warns_before_the_charge_where_n_is_public():
     def fit(delta, **kinds):
-        budget = PrivacyBudget(9.0, 0.5, **kinds)
+        budget = PrivacyBudget(9.0, 0.5, accountant="gdp", **kinds)
         return DPStandardScaler(bounds=(0, 1), delta=delta, budget=budget).fit(X)
 
     with pytest.warns(LargeDeltaWarning, match=r"DPStandardScaler: delta=0\.01 .* n=239 rows"):

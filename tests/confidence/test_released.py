@@ -25,7 +25,7 @@ def two(system_noise):
 @each("level", [0.5, 0.9, 0.95, 0.99, 0.999, 0.99999])
 @each("epsilon", [0.01, 0.1, 1.0, 2.0, 4.0, 6.0, 10.0, 20.0])
 def test_the_interval_of_a_count_covers_by_its_exact_distribution(epsilon, level):
-    count = statistics.count(X, epsilon=epsilon, **A)
+    count = statistics.count(X, epsilon=epsilon, delta=0.0, **A)
     low, high = count.interval(level)
     half = math.floor((float(high) - float(low)) / 2 + 1e-9)
     p = math.exp(-epsilon)

@@ -174,7 +174,7 @@ OF_BASIS = DPuLSIF(
     basis=PolynomialFeatures(1, include_bias=False), basis_bounds=(-1, 1), baseline=10.0, alpha=1.0,
     **PURE,
 )  # fmt: skip
-LOGISTIC = DPLogisticRatio(10.0, epsilon=10.0, delta=0.05, **BOX)
+LOGISTIC = DPLogisticRatio(10.0, **{**GAUSS, "epsilon": 10.0}, **BOX)
 POLES = np.array([[1.0]]), np.array([[-1.0]])
 
 

@@ -13,6 +13,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 from audit_pairs import CONFIDENCE
+from cases import budget_of
 from scipy.stats import binom
 from toys import OneRelease
 from worst_queries import ABOVE, PAIRS_OF_SIDES, SEVEN, SEVEN_R, CodedRelease
@@ -92,7 +93,7 @@ def of_groups(s, size=1000):
     return near * (loss(counts[0], sums[0, 0]) - loss(counts[1], sums[1, 0]))
 
 
-GAUSS = {"delta": 0.05}
+GAUSS = {"delta": 0.05, "budget": budget_of("replace_one", None, "gdp")}
 # (name, what is asked, X, X', options, runs, factor of the variant's loss over its claim)
 MECHANISMS = [
     ("choices", chosen, ONE, ZERO, {}, 2500, 2.0),
