@@ -125,9 +125,7 @@ def test_a_fit_that_fails_after_its_charge_gets_nothing_back(case, monkeypatch):
         if name == "after_noise":
             raise Stopped
 
-    # With delta noise is Gaussian, as this accountant asks.
-    terms = {"accountant": "gdp", "separate_delta": 0.4} if delta else {}
-    budget = PrivacyBudget(1e6, 0.9, adjacency=relation, **terms)
+    budget = PrivacyBudget(1e6, 0.9, adjacency=relation)
     estimator = case.make(epsilon=1.0, delta=0.0, budget=budget, random_state=None)
     epsilon, _ = price(estimator)
     if not epsilon:
