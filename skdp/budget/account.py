@@ -240,6 +240,8 @@ class Account:
                 "another dataset= if this one has a name), which whoever is responsible for the "
                 "data decides: the two totals add up."
             )
+        if self._separate_hint(cost):
+            return _LEFT
         if self.terms.accountant != "basic":
             return f"State a smaller epsilon. {_LEFT}"
         if cost.delta <= remaining.delta:
@@ -256,8 +258,8 @@ class Account:
             return ""
         return (
             f" A release that is not Gaussian needs a separate delta of {needed!r}; the budget has "
-            f"only separate_delta={stated!r} for all such releases: state more with "
-            "PrivacyBudget(..., separate_delta=...)."
+            f"only separate_delta={stated!r} for all such releases: make it with "
+            f"PrivacyBudget(..., separate_delta={needed!r}), or more for several fits."
         )
 
 
