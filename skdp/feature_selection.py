@@ -247,8 +247,8 @@ class DPSelectKBest(theirs.SelectorMixin, StatedClasses, Transformer):
         if self._of_classes and len(self.classes_) < 2:  # which is released, so we may warn
             warnings.warn(
                 f"{name}: {len(self.classes_)} class(es) had enough rows to be selected: there "
-                "are no scores, and the first columns were kept. State them, classes=[...], or take "
-                "a larger epsilon or delta",
+                "are no scores, and the first columns were kept. State them, classes=[...], or "
+                "take a larger epsilon or delta",
                 stacklevel=outside_level(),
             )
         if isinstance(self.k, int) and self.k > self.n_features_in_:
