@@ -246,8 +246,9 @@ documented = documenter(
                 column, or a mapping from column name to such a list. ``"private"`` selects the
                 categories that enough rows have: with one column, at epsilon 1 and delta 1e-6, a
                 category with 27 rows is selected in half of all fits, one with 35 rows in nearly
-                all (14 and 20 if rows are added or removed). ``"dtype"`` takes the categories that the type of a column lists (pandas'
-                category, polars' Enum, bool); you thereby declare that the list is public. Either
+                all (14 and 20 if rows are added or removed). ``"dtype"`` takes the categories that
+                the type of a column lists (pandas' category, polars' Enum, bool); you thereby
+                declare that the list is public. Either
                 word may replace the list of a column.
             """,
         "privacy_parameters": """
