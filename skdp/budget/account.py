@@ -248,7 +248,8 @@ class Account:
             return f"The epsilon does not fit: state a smaller epsilon. {_LEFT}"
         if cost.epsilon > remaining.epsilon:
             return f"The epsilon and delta do not fit: state smaller ones. {_LEFT}"
-        way = "a smaller delta" if remaining.delta else "delta=0 (other noise)"
+        least = f"a smaller delta, {remaining.delta!r} at most"
+        way = least if remaining.delta else "delta=0 (pure noise)"
         return f"The delta does not fit: state {way}. {_LEFT}"
 
     def _separate_hint(self, cost: Cost) -> str:
