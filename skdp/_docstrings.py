@@ -38,14 +38,16 @@ SHARED_TEXTS = {
         "selected, `fit` warns, and every row gets the one class."
     ),
     "delta": (
-        "In [0, 1). The most that a fit takes: noise is Gaussian where that is less, as for many "
-        "columns; otherwise it is pure, and a fit takes delta only to learn classes, categories "
-        "or keys. None: a hundredth of the budget's delta; 0 without a budget."
+        "In [0, 1). The most that a fit takes. Noise is Gaussian where that is less, as for many "
+        'columns, and under accountants other than "basic". Otherwise it is pure, and delta is '
+        "charged only if classes, categories or keys are learned. None: a hundredth of the "
+        "budget's delta; 0 without a budget."
     ),
     "epsilon": "Privacy loss of a fit; finite, above 0.",
     "epsilon, delta": (
-        "Privacy loss of the call, at most: it takes delta only where Gaussian noise is less than "
-        "pure noise. None: a hundredth of the budget's delta; 0 without a budget."
+        "Privacy loss of the call, at most. Delta is charged only where noise is Gaussian: where "
+        'that is less than pure noise, and under accountants other than "basic". None: a hundredth '
+        "of the budget's delta; 0 without a budget."
     ),
     "groups": (
         "Id of the unit (a user, say) that each row belongs to. All rows of one id are protected "
@@ -82,7 +84,7 @@ SHARED_TEXTS = {
     "privacy_": "What was released, by which mechanism, at which cost.",
     # errors
     "BudgetExceededError, SealedBudgetError, LedgerError": (
-        "In `fit`, if the budget cannot grant (epsilon, delta)."
+        "In `fit`, if the budget cannot pay the cost."
     ),
 }
 _SECTIONS = ("Parameters", "Attributes", "Raises")
@@ -138,7 +140,7 @@ _BLOCKS = {
         """,
     "charge_raises": """
         BudgetExceededError, SealedBudgetError, LedgerError
-            If the budget cannot grant (epsilon, delta).
+            If the budget cannot pay the cost.
         """,
 }
 

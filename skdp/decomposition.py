@@ -309,7 +309,7 @@ class DPPCA(
         radius in use, ``norm_bound_``, is lower by up to a quarter.
     noise : {"auto", "gaussian", "wishart", "laplace"}, default="auto"
         Noise on the second moment. ``"gaussian"`` needs ``delta > 0``; ``"auto"`` takes it or
-        ``"wishart"``, whichever has the smaller spectral norm, and ``"wishart"`` for ``delta = 0``.
+        ``"wishart"``, whichever has the smaller spectral norm, and ``"wishart"`` without delta.
     epsilon : float, default=1.0
     delta : float or None, default=None
     max_rows_per_unit : int or "private", default="private"
@@ -376,8 +376,8 @@ class DPPCA(
     g = r**2 (1 + 0.15**2): in the Frobenius norm g if a row is added or removed, sqrt(2) g if a row
     is replaced; in the nuclear norm g and 2 g. *Mechanism*: rounded Gaussian noise, isotropic in
     the Frobenius norm; or the difference of two Wishart matrices, which is pure epsilon-DP; or
-    discrete Laplace noise on the upper triangle. *Charged*: (epsilon, delta), once, before any
-    noise, to ``budget``.
+    discrete Laplace noise on the upper triangle. *Charged*: at most (epsilon, delta), once, before
+    any noise, to ``budget``.
 
     **Few or odd rows.** No error or warning depends on the values in the rows. There are always
     ``n_components`` orthonormal components, even for a single row or equal rows; those beyond

@@ -86,8 +86,9 @@ class DPLinearDiscriminantAnalysis(LabelledClassifier):
     *Sensitivity*, where r is the radius, first if a row is added or removed, then if one is
     replaced: of the sums in L2, r and 2 r; of the second moment, r**2 and sqrt(2) r**2 in the
     Frobenius norm, r**2 and 2 r**2 in the nuclear norm (and a little more for the constant in it).
-    *Mechanism*: K-norm noise and the symmetrised Wishart mechanism (pure), or rounded
-    Gaussian noise. *Charged*: (epsilon, delta), once, before any noise, to ``budget``.
+    *Mechanism*: K-norm noise and the symmetrised Wishart mechanism, which are pure, or rounded
+    Gaussian noise, whichever is less. *Charged*: at most (epsilon, delta), once, before any noise,
+    to ``budget``.
 
     **Clipping.** If noise is small enough, `radius_` is so large that no row within the bounds
     exceeds it. Otherwise it is about half the norm of typical rows, and longer rows are shortened,

@@ -72,7 +72,7 @@ class DPSelectKBest(theirs.SelectorMixin, StatedClasses, Transformer):
     classes : "private" or array-like of shape (n_classes,), default="private"
         All class labels, from public knowledge, because which labels occur in y is private. Rows
         with another label are left out. ``"private"`` selects the labels that enough rows have, for
-        a tenth of the allowance and half of delta, which must be above 0. Not used with
+        a tenth of the allowance and a part of delta, which must be above 0. Not used with
         ``"f_regression"``.
     bounds : "private" or tuple (low, high) or mapping, default="private"
     target_bounds : "private" or tuple (low, high), default="private"
@@ -109,9 +109,9 @@ class DPSelectKBest(theirs.SelectorMixin, StatedClasses, Transformer):
     half the width of its bounds. L2 *sensitivity* of the sums, for d columns: 2 sqrt(d) if a row is
     replaced, sqrt(5 d / 4) if one is added or removed. With ``"f_regression"``: the second moment
     of columns and target, as `skdp.linear_model.DPRidge` releases it. *Mechanism*: Laplace or
-    K-norm noise, symmetrised Wishart noise, rounded Gaussian noise (delta above 0). *Charged*:
-    (epsilon, delta), once, before any noise, to ``budget``. With ``k="all"`` nothing is released or
-    charged. Scores and choice are post-processing. Proofs: ``skdp/core/PROOFS.md``.
+    K-norm noise, symmetrised Wishart noise, or rounded Gaussian noise where it is less. *Charged*:
+    at most (epsilon, delta), once, before any noise, to ``budget``. With ``k="all"`` nothing is
+    released or charged. Scores and choice are post-processing. Proofs: ``skdp/core/PROOFS.md``.
 
     The choice may be wrong if noise hides the scores: with few rows or many columns. If the values
     of a column span a small part of its bounds, noise hides most of its variance, so tight bounds
@@ -247,8 +247,8 @@ class DPSelectKBest(theirs.SelectorMixin, StatedClasses, Transformer):
         if self._of_classes and len(self.classes_) < 2:  # which is released, so we may warn
             warnings.warn(
                 f"{name}: {len(self.classes_)} class(es) had enough rows to be selected: there "
-                "are no scores, and the first columns were kept. State classes, or take a larger "
-                "epsilon or delta",
+                "are no scores, and the first columns were kept. State them, classes=[...], or "
+                "take a larger epsilon or delta",
                 stacklevel=outside_level(),
             )
         if isinstance(self.k, int) and self.k > self.n_features_in_:

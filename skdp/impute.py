@@ -142,13 +142,13 @@ class DPSimpleImputer(ExpectedErrorMixin, Transformer):
     it is private (5% of the column's part); bounds, if not stated; the mean of the clipped values,
     or the median. *Sensitivity*: replacing a row may replace, add or remove a value. A sum has the
     largest sensitivity of these three cases; ranks may move by two steps (by one in columns whose
-    type has no missing values). *Mechanism*: K-norm or rounded Gaussian noise for means, the
-    exponential mechanism for medians. *Released* for most frequent values: the categories, if not
-    stated (half of the allowance, as `skdp.preprocessing.DPOneHotEncoder` selects them), then the
-    number of rows of each category. L1 *sensitivity* 1 (2 if a row is replaced), with discrete
-    Laplace or rounded Gaussian noise. *Charged*: (epsilon, delta), once, before any noise, to
-    ``budget``; with a constant nothing. Proofs: ``skdp/queries/columns.md``,
-    ``skdp/queries/learned_domain.md``.
+    type has no missing values). *Mechanism*: K-norm or rounded Gaussian noise, whichever is less,
+    for means, the exponential mechanism for medians. *Released* for most frequent values: the
+    categories, if not stated (half of the allowance, as `skdp.preprocessing.DPOneHotEncoder`
+    selects them), then the number of rows of each category. L1 *sensitivity* 1 (2 if a row is
+    replaced), with discrete Laplace or rounded Gaussian noise, whichever is less. *Charged*: at
+    most (epsilon, delta), once, before any noise, to ``budget``; with a constant nothing. Proofs:
+    ``skdp/queries/columns.md``, ``skdp/queries/learned_domain.md``.
 
     ``transform`` adds no noise: its output on private rows is as private as the rows. Each row is
     filled by itself.

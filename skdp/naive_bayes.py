@@ -79,7 +79,7 @@ class DPGaussianNB(LabelledClassifier):
     removed, 2 sqrt(d) with f = 13/8 if one is replaced. Of the largest entries of all classes
     together, with f = 2: 1 and 2. If their noise would be more than an eighth of the rows of a
     class, the sums of u alone are released: with half the columns, pure noise is half as large.
-    *Mechanism*: Laplace or K-norm noise (pure), or rounded Gaussian noise. *Charged*:
+    *Mechanism*: Laplace, K-norm or rounded Gaussian noise, whichever is least. *Charged*: at most
     (epsilon, delta), once, before any noise, to ``budget``.
 
     References
@@ -215,8 +215,8 @@ class DPCategoricalNB(LabelledClassifier):
     number of rows of each class (a tenth of the allowance); for each class and column, the number
     of rows with each category. *Sensitivity* of the latter, for d columns: d in L1 and sqrt(d) in
     L2 if a row is added or removed; 2 d in L1 and sqrt(2 d) in L2 if one is replaced. *Mechanism*:
-    discrete Laplace (pure) or rounded Gaussian noise. *Charged*: (epsilon, delta), once,
-    before any noise, to ``budget``.
+    discrete Laplace or rounded Gaussian noise, whichever is less. *Charged*: at most (epsilon,
+    delta), once, before any noise, to ``budget``.
 
     References
     ----------

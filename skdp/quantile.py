@@ -85,9 +85,9 @@ TEXTS = {
         mechanism : {"exponential", "smooth", "global"}, default="exponential"
             ``"exponential"`` chooses among public candidates (see `step` and `prior`): the closer
             in rank to the quantile, the likelier. ``"smooth"`` adds `noise` scaled to the smooth
-            sensitivity; m levels cost a factor m. ``"global"`` adds Laplace noise (Gaussian with
-            ``delta``) scaled to the whole width of the bounds, however many rows there are. It is
-            here only for comparison, and its quantiles may cross.
+            sensitivity; m levels cost a factor m. ``"global"`` adds Laplace or Gaussian noise,
+            whichever is less, scaled to the whole width of the bounds, however many rows there are.
+            It is here only for comparison, and its quantiles may cross.
         """,
     "noise": """
         noise : {"cauchy", "student", "laplace"}, default="cauchy"
@@ -590,9 +590,10 @@ class DPMedian(_SmoothFit):
     distances from it), and one value for each column. *Sensitivity* of a candidate's score, which
     is its distance in ranks from the median: 1/2 if a row is added or removed, 1 if one is
     replaced. *Mechanism*: the exponential mechanism over all candidates, with an equal part of the
-    allowance for each column. For ``"global"``: discrete Laplace or rounded Gaussian noise scaled
-    to the width of the bounds. For ``"smooth"``: admissible noise scaled to the smooth sensitivity.
-    *Charged*: (epsilon, delta), once, before any noise, to ``budget``.
+    allowance for each column. For ``"global"``: discrete Laplace or rounded Gaussian noise,
+    whichever is less, scaled to the width of the bounds. For ``"smooth"``: admissible noise scaled
+    to the smooth sensitivity. *Charged*: at most (epsilon, delta), once, before any noise, to
+    ``budget``.
 
     No error depends on the values in the rows. Without rows, all candidates are equally likely.
 
@@ -725,8 +726,8 @@ class DPQuantile(_SmoothFit):
     floor(log2 m) + 1 rounds for m levels, each with an equal part of the allowance. *Sensitivity*
     of a candidate's score, which is its distance in ranks from the quantile: max(q, 1 - q) if a row
     is added or removed, where q is the level relative to the part (one part of each round sees the
-    row); 1 if a row is replaced (two parts of a round may see it). *Charged*: (epsilon, delta),
-    once, before any noise, to ``budget``.
+    row); 1 if a row is replaced (two parts of a round may see it). *Charged*: at most (epsilon,
+    delta), once, before any noise, to ``budget``.
 
     Levels 0 and 1 are poorly defined under noise: any candidate beyond all rows is as good as the
     smallest or the largest value. No error depends on the values in the rows.

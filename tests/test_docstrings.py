@@ -188,8 +188,9 @@ def test_shared_texts_are_filled_in_once():
     lines = filled(doc).splitlines()
     budget = lines.index("    budget : PrivacyBudget")
     assert " ".join(" ".join(lines[budget + 1 : budget + 3]).split()) == SHARED_TEXTS["budget"]
-    text = " ".join(" ".join(lines[lines.index("    delta : float") + 1 :]).split())
-    assert text.startswith(f"{SHARED_TEXTS['delta']} Zero is best. epsilon : float")
+    delta, epsilon = lines.index("    delta : float"), lines.index("    epsilon : float")
+    text = " ".join(" ".join(lines[delta + 1 : epsilon]).split())
+    assert text == f"{SHARED_TEXTS['delta']} Zero is best."
     assert lines[lines.index("    epsilon : float") + 1] == "        Of the call."
     assert lines[lines.index("    groups : ndarray") + 1] == "    "  # of Returns: no parameter
     assert filled(filled(doc)) == filled(doc)

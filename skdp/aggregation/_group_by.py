@@ -80,8 +80,8 @@ class DPGroupBy(BaseEstimator):
     delta : float or None, default=None
         In [0, 1). The most that a fit takes. Private keys need a delta above 0: half of it bounds
         the probability that a key which only one unit has is shown, or all of it where noise is
-        pure. With stated keys nothing of it is charged where pure noise is less. None: a hundredth
-        of the budget's delta; 0 without a budget.
+        pure. With stated keys delta is charged only where noise is Gaussian. None: a hundredth of
+        the budget's delta; 0 without a budget.
     keys : "private", list or dict, default="private"
         Stated keys are public, and all of them are in the result, whether the table has them or
         not. Rows with other keys are left out. For several key columns, a list of tuples, or a dict
@@ -166,8 +166,8 @@ class DPGroupBy(BaseEstimator):
     (shorter intervals of stated keys, smaller counts that show of private keys) and the budget's
     accountant is "basic". Where it depends on the number of a unit's keys, which is private, the
     histograms of units are released first, by a session of their own; the ledger has two entries
-    then. Charged: (epsilon, delta), before any noise. Proofs: ``skdp/queries``, key_selection.md
-    and key_totals.md.
+    then. Charged: at most (epsilon, delta), before any noise. Proofs: ``skdp/queries``,
+    key_selection.md and key_totals.md.
 
     References
     ----------

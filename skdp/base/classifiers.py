@@ -213,17 +213,20 @@ def warn_of_column(y: Any) -> None:
 
 _OF_EVERY_FIT = {"classes_", "feature_names_in_", "max_rows_per_unit_", "n_features_in_"}
 _NO_DELTA = (
-    "{}: classes must be given{} if delta is 0: all class labels, from public knowledge, because "
-    "which labels occur in y is private. With delta above 0 they are selected privately"
+    "{0}: classes must be given{1} if delta is 0: all class labels, from public knowledge, because "
+    "which labels occur in y is private: {0}(classes=[...]). With {0}(delta=1e-6), or a budget "
+    "with delta, budget=PrivacyBudget(5, 1e-5), the labels that enough rows have are selected "
+    "privately. In a private search state the delta, or the budget, of the search"
 )
 _FEW_CLASSES = (
-    "{}: {} class(es) had enough rows to be selected, so nothing else was released. State "
-    "classes, or take a larger epsilon or delta; for a y of many different numbers, take a "
+    "{}: {} class(es) had enough rows to be selected, so nothing else was released. State them, "
+    "classes=[...], or take a larger epsilon or delta; for a y of many different numbers, take a "
     "regressor"
 )
 _NO_CLASS = (
-    "{}: no class had enough rows to be selected, so there is nothing to predict. State classes, "
-    "or take a larger epsilon or delta; for a y of many different numbers, take a regressor"
+    "{}: no class had enough rows to be selected, so there is nothing to predict. State them, "
+    "classes=[...], or take a larger epsilon or delta; for a y of many different numbers, take a "
+    "regressor"
 )
 
 
@@ -335,6 +338,10 @@ class StatedClasses(TargetErrorMixin):
     @property
     def _n_releases(self) -> int:
         return 2  # the number of rows of each class, too
+
+    def _noise_compared(self, allowance: Allowance, n_features: int | None) -> float:
+        # In the small share of classes Gaussian noise shows those of half as many rows.
+        return math.nan if self._learns_classes else super()._noise_compared(allowance, n_features)
 
     def _check_classes(self) -> NDArray | None:
         """Return the stated class labels, sorted, or None for private ones; or raise."""

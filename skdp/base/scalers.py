@@ -377,7 +377,7 @@ _DOUBTFUL = (
     "{name}: bounds were learned, and those of {which} may be far off: rows are too few for this "
     "epsilon, or most of a column is one value (amounts that are mostly zero). Its standard error "
     "is NaN, and its scale may be far too small or too large for the next step. State bounds: "
-    "bounds={{name: (low, high), ...}}, of all columns."
+    "bounds={bounds}, of all columns."
 )
 
 
@@ -389,5 +389,6 @@ def warn_of_doubtful_bounds(estimator: Any, errors: Floats) -> None:
         shown = ", ".join(repr(str(j) if names is None else str(names[j])) for j in doubtful[:5])
         more = f" and {doubtful.size - 5} more" if doubtful.size > 5 else ""
         which = f"column {shown}" if doubtful.size == 1 else f"columns {shown}{more}"
-        text = _DOUBTFUL.format(name=type(estimator).__name__, which=which)
+        bounds = "([low, ...], [high, ...])" if names is None else "{name: (low, high), ...}"
+        text = _DOUBTFUL.format(name=type(estimator).__name__, which=which, bounds=bounds)
         warnings.warn(text, stacklevel=outside_level())

@@ -240,13 +240,16 @@ class Account:
                 "another dataset= if this one has a name), which whoever is responsible for the "
                 "data decides: the two totals add up."
             )
+        if self._separate_hint(cost):
+            return _LEFT
         if self.terms.accountant != "basic":
             return f"State a smaller epsilon. {_LEFT}"
         if cost.delta <= remaining.delta:
             return f"The epsilon does not fit: state a smaller epsilon. {_LEFT}"
         if cost.epsilon > remaining.epsilon:
             return f"The epsilon and delta do not fit: state smaller ones. {_LEFT}"
-        way = "a smaller delta" if remaining.delta else "delta=0 (other noise)"
+        least = f"a smaller delta, {remaining.delta!r} at most"
+        way = least if remaining.delta else "delta=0 (pure noise)"
         return f"The delta does not fit: state {way}. {_LEFT}"
 
     def _separate_hint(self, cost: Cost) -> str:
@@ -256,8 +259,8 @@ class Account:
             return ""
         return (
             f" A release that is not Gaussian needs a separate delta of {needed!r}; the budget has "
-            f"only separate_delta={stated!r} for all such releases: state more with "
-            "PrivacyBudget(..., separate_delta=...)."
+            f"only separate_delta={stated!r} for all such releases: make it with "
+            f"PrivacyBudget(..., separate_delta={needed!r}), or more for several fits."
         )
 
 

@@ -150,9 +150,10 @@ class DPKMeans(
     removing a row changes one count by 1 and one sum by at most half the diagonal of its leaf,
     respectively the norm that residuals are clipped to (lloyd: half the diagonal of the bounds), in
     these units; replacing one changes two of each, or one sum by twice that; squared residuals, as
-    parts of the half widths, change by at most sqrt(n_features). *Mechanism*: ``delta=0``: discrete
-    Laplace noise on counts, K-norm noise on sums; ``delta>0``: rounded Gaussian noise. *Charged*:
-    (epsilon, delta), once, by `fit`, before any noise is drawn.
+    parts of the half widths, change by at most sqrt(n_features). *Mechanism*: rounded Gaussian
+    noise if delta is above 0, otherwise discrete Laplace noise on counts and K-norm noise on sums
+    (for one cluster, whichever is less). *Charged*: at most (epsilon, delta), once, by `fit`,
+    before any noise is drawn.
 
     **Weights.** A row and its weight are protected together. A row of weight v counts v / b times,
     where b is the `weight_bound` and v is clipped to [0, b]: in counts, sums and squares. It adds

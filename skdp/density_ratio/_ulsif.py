@@ -507,8 +507,8 @@ class DPuLSIF(DensityRatio, BaseEstimator):
     the rounding error (certified, about 0.1%); of independent means: the largest sum of kernel
     values over the centres; of a basis: the diagonal of its bounds. A noisy centre moves by at most
     the diameter of `bounds`; its epsilon is amplified by sampling n_centers of n rows. *Mechanism*:
-    K-norm noise or (``"independent"``) discrete Laplace noise if delta = 0, else rounded Gaussian
-    noise; K-norm noise on centres. *Charged*: (epsilon, delta), once, before any noise, to
+    K-norm noise (``"independent"``: discrete Laplace noise) or rounded Gaussian noise, whichever is
+    less; K-norm noise on centres. *Charged*: at most (epsilon, delta), once, before any noise, to
     `budget`; if private rows are published, (epsilon, n_centers / n), or (epsilon, sampling_rate)
     under ``"add_or_remove_one"``. The second moment H of the features depends only on public rows
     and released centres, so the choice of gamma and alpha is post-processing.

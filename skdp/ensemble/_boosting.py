@@ -230,8 +230,9 @@ class DPExplainableBoostingClassifier(_Additive, LabelledClassifier):
     *Sensitivity* for d columns, if a row is added or removed: of the counts, d in L1 and sqrt(d) in
     L2; of the residuals, c d (times the square root of the number of logits) in L1 and c sqrt(d) in
     L2. If a row is replaced: of the counts, 2 d in L1 and sqrt(2 d) in L2; of the residuals, twice
-    the above. *Mechanism*: discrete Laplace (pure) or rounded Gaussian noise, with equal
-    shares for all rounds. *Charged*: (epsilon, delta), once, before any noise, to ``budget``.
+    the above. *Mechanism*: rounded Gaussian noise if delta is above 0, otherwise discrete Laplace
+    noise, with equal shares for all rounds. *Charged*: at most (epsilon, delta), once, before any
+    noise, to ``budget``.
 
     **Boosting.** All columns are boosted at once, and each cell takes a Newton step, shrunk if its
     rows are few compared with the noise. With Gaussian noise, all rounds together are as noisy as a

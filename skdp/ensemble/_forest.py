@@ -87,7 +87,7 @@ class DPRandomForestClassifier(LabelledClassifier):
     ----------
     n_estimators : int or "auto", default="auto"
         Number of trees, in [1, 1000]. ``"auto"`` takes 100 if `delta` is above 0, otherwise 10.
-        The noise grows with the number of trees (with its square root if `delta` is above 0).
+        The noise grows with the number of trees (with its square root if noise is Gaussian).
     max_depth : int or "auto", default="auto"
         Number of splits from root to leaf, in [1, 10]. ``"auto"`` takes the largest number at which
         the average leaf still has four standard errors of its count, by the released number of
@@ -141,8 +141,9 @@ class DPRandomForestClassifier(LabelledClassifier):
     and the number of rows of each class in each leaf of T trees. *Sensitivity* of the latter: T in
     L1 and sqrt(T) in L2 if a row is added or removed; 2 T in L1 and sqrt(2 T) in L2 if one is
     replaced. That of the cells is the same, with the number of columns d instead of T. *Mechanism*:
-    discrete Laplace (pure) or rounded Gaussian noise. *Charged*: (epsilon, delta), once,
-    before any noise, to ``budget``.
+    discrete Laplace or rounded Gaussian noise, whichever is less (with ``n_estimators="auto"``,
+    Gaussian if delta is above 0). *Charged*: at most (epsilon, delta), once, before any noise, to
+    ``budget``.
 
     The probabilities of a leaf are shrunk towards those of all rows, which have a weight of about
     four standard errors of a count. Trees are combined by the geometric mean of probabilities.

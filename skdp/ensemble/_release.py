@@ -161,8 +161,9 @@ class DPTrainOnRelease(LearningMixin, BaseEstimator):
     each round, the choice of a table to measure, and that table. *Sensitivity* of a table: 1 in L1
     and in L2 if a row is added or removed; 2 in L1 and sqrt(2) in L2 if one is replaced.
     *Sensitivity* of a candidate's score: 1 if a row is added or removed, 2 if one is replaced.
-    *Mechanism*: discrete Laplace or rounded Gaussian noise; the exponential mechanism for choices.
-    *Charged*: (epsilon, delta), once, before any noise, to ``budget``.
+    *Mechanism*: discrete Laplace or rounded Gaussian noise, whichever is less; the exponential
+    mechanism for choices. *Charged*: at most (epsilon, delta), once, before any noise, to
+    ``budget``.
 
     **Scores on synthetic rows**, such as ``cv_results_`` of a search, are good for choosing between
     models, but may be higher or lower than scores on private rows. `score` is exact: on private

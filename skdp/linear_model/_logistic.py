@@ -316,9 +316,9 @@ class DPLogisticRegression(LabelledClassifier):
     label, clipped in norm. Last, for a tenth of the gradients' share, unless noise would hide them,
     four gradients in which z is the logit of the descent (for several classes: their logits), and r
     is not clipped. *Sensitivity* of a gradient in L2, where R is the product of the bounds on the
-    norms of r and z: R if a row is added or removed, 2 R if one is replaced. *Mechanism*: K-norm
-    noise (pure) or rounded Gaussian noise, with equal shares for all steps of the descent.
-    *Charged*: (epsilon, delta), once, before any noise, to ``budget``.
+    norms of r and z: R if a row is added or removed, 2 R if one is replaced. *Mechanism*: K-norm or
+    rounded Gaussian noise, whichever is less, with equal shares for all steps of the descent.
+    *Charged*: at most (epsilon, delta), once, before any noise, to ``budget``.
 
     **Weights.** A row and its weight are protected together. A row of weight v counts v / b times,
     where b is the `weight_bound` and v is clipped to [0, b]: in the counts of the classes, in the

@@ -329,8 +329,8 @@ class DPRidge(_LeastSquares):
     z = (clipped row, clipped target, constant), as one symmetric matrix. *Sensitivity* of the
     matrix, where gamma is the largest norm of z: if a row is added or removed, gamma**2 in the
     Frobenius norm and in the nuclear norm; if a row is replaced, sqrt(2) gamma**2 in the Frobenius
-    norm and 2 gamma**2 in the nuclear norm. *Mechanism*: Gaussian noise (``delta > 0``), or the
-    symmetrised Wishart mechanism. *Charged*: (epsilon, delta), once, before any noise, to
+    norm and 2 gamma**2 in the nuclear norm. *Mechanism*: Gaussian noise, or the symmetrised Wishart
+    mechanism, whichever is less. *Charged*: at most (epsilon, delta), once, before any noise, to
     ``budget``.
 
     **Clipping.** Values are clipped to their bounds. Then rows are centred and scaled, together

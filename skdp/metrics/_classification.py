@@ -118,7 +118,7 @@ TEXTS = {
     # Parts of the Notes.
     "counts": """
         *Sensitivity*: 1 if a row is added or removed, 2 (L1) if one is replaced. *Mechanism*:
-        discrete Laplace, or rounded Gaussian if delta > 0.
+        discrete Laplace or rounded Gaussian noise, whichever is less.
         """,
     "public_model": """
         The model must be public, or trained privately, and each prediction must depend on its own
@@ -344,7 +344,7 @@ def confusion_matrix(
     -----
     **Privacy.** *Released*: a count for each pair of classes.
     {counts}
-    *Charged*: (epsilon, delta), once, as "confusion_matrix".
+    *Charged*: at most (epsilon, delta), once, as "confusion_matrix".
     {public_model}
 
     Examples
@@ -382,7 +382,7 @@ def accuracy_score(counts: _Counts) -> Released:
     -----
     **Privacy.** *Released*: how many rows are predicted correctly, and how many wrongly.
     {counts}
-    *Charged*: (epsilon, delta), once, as "accuracy_score".
+    *Charged*: at most (epsilon, delta), once, as "accuracy_score".
     {public_model}
 
     Examples
@@ -415,7 +415,7 @@ def balanced_accuracy_score(counts: _Counts) -> Released:
     -----
     **Privacy.** *Released*: for each class, how many rows are predicted correctly and wrongly.
     {counts}
-    *Charged*: (epsilon, delta), once, as "balanced_accuracy_score".
+    *Charged*: at most (epsilon, delta), once, as "balanced_accuracy_score".
     {public_model}
 
     Examples
@@ -707,8 +707,8 @@ def score_histogram(
     -----
     **Privacy.** *Released*: a count for each class and cell.
     {counts}
-    *Charged*: (epsilon, delta), once, as "score_histogram". The model must be public, or trained
-    privately, and each score must depend on its own row alone.
+    *Charged*: at most (epsilon, delta), once, as "score_histogram". The model must be public, or
+    trained privately, and each score must depend on its own row alone.
 
     Examples
     --------
@@ -739,7 +739,7 @@ def roc_auc_score(histogram: ScoreHistogram) -> Released:
     Notes
     -----
     **Privacy.** *Released*, *sensitivity*, *mechanism*: as for `score_histogram`, which also gives
-    the curve and calibration at the same cost. *Charged*: (epsilon, delta), once, as
+    the curve and calibration at the same cost. *Charged*: at most (epsilon, delta), once, as
     "roc_auc_score".
 
     Examples
@@ -771,7 +771,8 @@ def roc_curve(histogram: ScoreHistogram) -> tuple[Released, Released, Floats]:
     Notes
     -----
     **Privacy.** *Released*, *sensitivity*, *mechanism*: as for `score_histogram`, which also gives
-    the area and calibration at the same cost. *Charged*: (epsilon, delta), once, as "roc_curve".
+    the area and calibration at the same cost. *Charged*: at most (epsilon, delta), once, as
+    "roc_curve".
 
     Examples
     --------
@@ -806,7 +807,8 @@ def calibration_curve(histogram: ScoreHistogram) -> tuple[Released, Floats, Floa
     Notes
     -----
     **Privacy.** *Released*, *sensitivity*, *mechanism*: as for `score_histogram`, which also gives
-    the ROC curve at the same cost. *Charged*: (epsilon, delta), once, as "calibration_curve".
+    the ROC curve at the same cost. *Charged*: at most (epsilon, delta), once, as
+    "calibration_curve".
 
     Examples
     --------

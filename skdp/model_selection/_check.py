@@ -385,7 +385,8 @@ class _Walk:
         for where, cost in refused:
             by_delta = budget.accountant == "basic" and cost.delta > remaining.delta
             short = f"delta={cost.delta:g}" if by_delta else f"epsilon={cost.epsilon:g}"
-            way = "a smaller delta" if remaining.delta > 0 else "delta=0 here"
+            least = f"delta={remaining.delta!r} here, or less"
+            way = least if remaining.delta > 0 else "delta=0 here"
             self.add(
                 HIGH,
                 where,

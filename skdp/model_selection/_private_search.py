@@ -550,7 +550,7 @@ class DPGridSearchCV(PrivateSearch):
     The private counterpart of scikit-learn's ``GridSearchCV``, where the costs of all fits add up.
     This search makes a secret number of runs instead. Each run draws a candidate at random, fits it
     on a random part of the rows, and scores it with noise on the other rows. Only the best run is
-    released. The whole search costs as much as three runs (less with delta > 0).
+    released. The whole search costs as much as three runs (less with Gaussian noise).
 
     Parameters
     ----------
@@ -628,8 +628,9 @@ class DPGridSearchCV(PrivateSearch):
     one of the two, and each protects the unit. *Mechanism*: the best of K independent runs; K is
     secret, with a truncated geometric (or logarithmic) distribution. With pure runs of epsilon_b
     each, the search costs 3 epsilon_b (or 2 epsilon_b). With Gaussian runs, the bound by privacy
-    profiles holds. *Charged*: (epsilon, delta), once, before any row is read, to ``budget``. Runs
-    have no line of their own in the ledger. Proof: ``skdp/queries/best_of_runs.md``.
+    profiles holds. *Charged*: at most (epsilon, delta), once, before any row is read, to
+    ``budget``. Runs have no line of their own in the ledger. Proof:
+    ``skdp/queries/best_of_runs.md``.
 
     **Not protected: time.** The duration of a search reveals K, and the cost does not cover that.
     Do not publish how long it took. **Nor what your own code keeps.** A function in a step that

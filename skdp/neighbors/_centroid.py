@@ -79,8 +79,9 @@ class DPNearestCentroid(LabelledClassifier):
     stated; the number of rows of each class (2% of the allowance, or 12% where rows are few); the
     means and mean squares of the columns, or the means only, unless noise would hide them (8%); the
     sum of the clipped rows of each class. *Sensitivity* of the sums in L2: the radius if a row is
-    added or removed, twice the radius if one is replaced. *Mechanism*: K-norm noise (pure)
-    or rounded Gaussian noise. *Charged*: (epsilon, delta), once, before any noise, to ``budget``.
+    added or removed, twice the radius if one is replaced. *Mechanism*: K-norm or rounded Gaussian
+    noise, whichever is less. *Charged*: at most (epsilon, delta), once, before any noise, to
+    ``budget``.
 
     **Distances** are between scaled and clipped rows. The average of what noise adds to them is
     subtracted, because otherwise rare classes would be far from every row. A class is not predicted

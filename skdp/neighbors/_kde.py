@@ -147,18 +147,19 @@ class DPKernelDensity(BoxDensity):
     rows in the cells. *Sensitivity* of the sum of psi: 1 if a row is added or removed, sqrt(2) if
     one is replaced, for any number of centres; both enlarged by what rounding may add (certified,
     about 0.1%). Of the counts: 1 if a row is added or removed; if one is replaced, 2 in L1 and
-    sqrt(2) in L2. *Mechanism*: rounded Gaussian noise if delta > 0. If delta = 0: discrete Laplace
-    noise on counts, K-norm noise on features; features that vary less over the box than the noise
-    are then left out. *Charged*: (epsilon, delta), once, before any noise, to `budget`.
+    sqrt(2) in L2. *Mechanism*: rounded Gaussian noise, or discrete Laplace noise on counts and
+    K-norm noise on features, whichever is less. With K-norm noise, features that vary less over the
+    box than the noise are left out. *Charged*: at most (epsilon, delta), once, before any noise, to
+    `budget`.
 
-    With delta > 0 and a stated bandwidth h, the released density is the kernel density plus a
+    With Gaussian noise and a stated bandwidth h, the released density is the kernel density plus a
     Gaussian process with covariance s**2 r(x, y), where s = sqrt(2) (2 pi h**2)^(-d/2) / (n mu)
     under ``"replace_one"`` (corollary 9 of the reference, with the exact mu of the Gaussian
     mechanism), both projected onto the span of the kernels at the centres. There, r equals the
     kernel up to a residual: at most 0.0009 for each feature at a spacing of 0.8, and 0.00002 at
-    0.6. With more than three features the grid ends at the bounds, and it is 0.006 at 0.8. With
-    delta = 0, the m features have noise sqrt(m + 1) / epsilon instead of 1 / mu; cells have the
-    noise of counts, smoothed by the kernel. If delta is small, delta = 0 may give less noise.
+    0.6. With more than three features the grid ends at the bounds, and it is 0.006 at 0.8. K-norm
+    noise on m features is sqrt(m + 1) / epsilon instead of 1 / mu; cells have the noise of counts,
+    smoothed by the kernel.
 
     `score` is exact, so on private rows it is as private as the rows are.
 

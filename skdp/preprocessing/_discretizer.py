@@ -85,8 +85,8 @@ class DPKBinsDiscretizer(ExpectedErrorMixin, Transformer):
     **Privacy.** *Released*: bounds, if not stated, and with ``strategy="quantile"`` the
     ``n_bins - 1`` inner edges of every column, with the *sensitivity* (1 in ranks if a row is
     replaced; at most the larger of q and 1 - q if one is added or removed) and the *mechanism*
-    (exponential) of `skdp.quantile.DPQuantile`. *Charged*: (epsilon, delta), once, before any
-    noise, to ``budget``. With ``strategy="uniform"`` and stated bounds nothing is released or
+    (exponential) of `skdp.quantile.DPQuantile`. *Charged*: at most (epsilon, delta), once, before
+    any noise, to ``budget``. With ``strategy="uniform"`` and stated bounds nothing is released or
     charged. Proofs: ``skdp/queries/quantiles.md``.
 
     The number of bins of a column follows from released edges only.

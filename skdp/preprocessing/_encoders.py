@@ -169,10 +169,12 @@ class Encoder(ExpectedErrorMixin, Transformer):
             if self.handle_unknown == ERROR:
                 self._codes(table)
         if empty := [j for j in private if not len(self.categories_[j])]:  # which is released
-            shown = [int(j) if schema.names is None else schema.names[j] for j in empty]
+            shown = [int(j) if schema.names is None else schema.names[j] for j in empty[:12]]
+            more = f" and {len(empty) - 12} more" if len(empty) > 12 else ""
             warnings.warn(
-                f"{name}: no category of columns {shown} had enough rows to be selected; state "
-                "categories, or take a larger epsilon or delta",
+                f"{name}: no category of columns {shown}{more} had enough rows to be selected. "
+                "State them, categories=[['a', 'b'], ...], or take a larger epsilon or delta; for "
+                "columns of many different numbers, take DPKBinsDiscretizer",
                 stacklevel=outside_level(),
             )
         return self
@@ -243,9 +245,10 @@ documented = documenter(
                 Categories of every column, from public knowledge: a list with one list for each
                 column, or a mapping from column name to such a list. ``"private"`` selects the
                 categories that enough rows have: with one column, at epsilon 1 and delta 1e-6, a
-                category with 32 rows is selected in half of all fits, one with 50 rows in nearly
-                all. ``"dtype"`` takes the categories that the type of a column lists (pandas'
-                category, polars' Enum, bool); you thereby declare that the list is public. Either
+                category with 27 rows is selected in half of all fits, one with 35 rows in nearly
+                all (14 and 20 if rows are added or removed). ``"dtype"`` takes the categories that
+                the type of a column lists (pandas' category, polars' Enum, bool); you thereby
+                declare that the list is public. Either
                 word may replace the list of a column.
             """,
         "privacy_parameters": """
@@ -263,15 +266,18 @@ documented = documenter(
                 In `fit`, before anything is charged: if a parameter is out of range, if categories
                 are private and ``delta=0``, if a column holds dates, or if X is not a table.
             BudgetExceededError, SealedBudgetError, LedgerError
-                In `fit` with private categories, if the budget cannot grant (epsilon, delta).
+                In `fit` with private categories, if the budget cannot pay the cost.
             """,
         "selection": """
             *Sensitivity*: a row gives each of its m values the weight 1 / sqrt(m), a vector of L2
             norm 1; replacing a row moves the weights by at most sqrt(2). *Mechanism*: rounded
-            Gaussian noise, and a threshold. The values that only one row has reach it with
-            probability at most delta / 2, for all its columns together. With several columns there
-            are three rounds (DP-SIPS): values that were found leave their weight to the other
-            values of a row. *Charged*: (epsilon, delta), once, before any noise, to ``budget``.
+            Gaussian noise, and a threshold. With several columns there are three rounds (DP-SIPS):
+            values that were found leave their weight to the other values of a row. Or, if that
+            shows rarer values and the budget's accountant is "basic": each value is shown with the
+            largest probability that epsilon / m and delta / m allow for the number of its rows (if
+            a row may be replaced, half of these). Values that only one row has are shown with
+            probability at most delta (delta / 2 beside Gaussian noise), for all its columns
+            together. *Charged*: at most (epsilon, delta), once, before any noise, to ``budget``.
             Proofs: ``skdp/queries/key_selection.md``.
 
             Numbers and text that look alike are different categories. 1 and 1.0 are one category;

@@ -113,7 +113,7 @@ class DPRobustScaler(QuantileFit):
     Notes
     -----
     **Privacy.** *Released*: bounds, if not stated (at most 20%), and up to three quantiles of each
-    column, with the *sensitivity* and *mechanism* of `skdp.quantile.DPQuantile`. *Charged*:
+    column, with the *sensitivity* and *mechanism* of `skdp.quantile.DPQuantile`. *Charged*: at most
     (epsilon, delta), once, before any noise, to ``budget``. With ``with_centering=False,
     with_scaling=False`` nothing is released or charged.
 
@@ -276,7 +276,7 @@ class DPQuantileTransformer(QuantileFit):
     Notes
     -----
     **Privacy.** *Released*: bounds, if not stated (at most 20%), and the inner landmarks of every
-    column, with the *sensitivity* and *mechanism* of `skdp.quantile.DPQuantile`. *Charged*:
+    column, with the *sensitivity* and *mechanism* of `skdp.quantile.DPQuantile`. *Charged*: at most
     (epsilon, delta), once, before any noise, to ``budget``.
 
     `transform` and `inverse_transform` are linear between two landmarks, and monotone. If landmarks

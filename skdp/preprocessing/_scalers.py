@@ -126,13 +126,13 @@ class DPStandardScaler(Scaler):
     vector. Here u in [-1, 1] is a clipped value relative to the middle of its bounds, in half
     widths; f is a public factor. *Sensitivity* (L2) of the vector: 2 sqrt(d) with f = 13/8 if a row
     is replaced; sqrt(5 d / 4 + 1) with f = 1 if one is added or removed, with the number of rows as
-    last entry. Of its largest entry, with f = 2: 2 and 1. *Mechanism*: K-norm noise (pure)
-    of the ball or the cube, whichever is less, or rounded Gaussian noise. *Charged*: (epsilon,
-    delta), once, before any noise, to ``budget``. With ``with_mean=False, with_std=False`` nothing
-    is released or charged. With ``nan_policy="omit"`` the same is released for each column, over
-    its non-missing rows. Replacing a row may add or remove a value; the number of values is
-    weighted so that this moves the sums no further. A count takes 5% of a column's part, bounds at
-    most half. Proof: ``skdp/queries/moments.md`` and ``columns.md``.
+    last entry. Of its largest entry, with f = 2: 2 and 1. *Mechanism*: K-norm noise of the ball or
+    the cube, or rounded Gaussian noise, whichever is least. *Charged*: at most (epsilon, delta),
+    once, before any noise, to ``budget``. With ``with_mean=False, with_std=False`` nothing is
+    released or charged. With ``nan_policy="omit"`` the same is released for each column, over its
+    non-missing rows. Replacing a row may add or remove a value; the number of values is weighted so
+    that this moves the sums no further. A count takes 5% of a column's part, bounds at most half.
+    Proof: ``skdp/queries/moments.md`` and ``columns.md``.
 
     **Weights.** A row and its weight are protected together. With b the `weight_bound`, a row of
     weight v, clipped to [0, b], counts v / b times in the sums. The sum of weights is private under
@@ -420,9 +420,10 @@ class DPMinMaxScaler(Scaler):
     column, for half of the rest each. *Sensitivity* of a cell's score, its distance in ranks from
     the quantile: 1 if a row is replaced, max(q, 1 - q) if one is added or removed. *Mechanism*: the
     exponential mechanism over 4096 equal cells of the bounds, with an equal part for each column.
-    *Charged*: (epsilon, delta), once, before any noise, to ``budget``. With ``nan_policy="omit"``
-    the same is released for each column, over its non-missing rows: their number (5% of its part),
-    bounds (at most half), two quantiles. Proof: ``skdp/queries/columns.md``.
+    *Charged*: at most (epsilon, delta), once, before any noise, to ``budget``. With
+    ``nan_policy="omit"`` the same is released for each column, over its non-missing rows: their
+    number (5% of its part), bounds (at most half), two quantiles. Proof:
+    ``skdp/queries/columns.md``.
 
     About a part q of the rows is below the range, and as many are above; `expected_error` returns
     how many. With ``q="auto"`` a cell beyond all rows is chosen with probability below 1/100 for

@@ -168,9 +168,9 @@ def histogram(
     -----
     **Privacy.** *Released*: bounds, if they are learned, and one count for each bin, including
     empty ones. *Sensitivity*: 1 if a row is added or removed, 2 (L1) if one is replaced.
-    *Mechanism*: discrete Laplace, or rounded Gaussian if delta > 0; with `categories`, the
-    mechanism of `subset_sums` for the number 1 in each row, so that counts are not whole numbers.
-    *Charged*: (epsilon, delta), once, as "histogram".
+    *Mechanism*: discrete Laplace or rounded Gaussian noise, whichever is less; with `categories`,
+    the mechanism of `subset_sums` for the number 1 in each row, so that counts are not whole
+    numbers. *Charged*: at most (epsilon, delta), once, as "histogram".
 
     Examples
     --------
@@ -258,7 +258,8 @@ def histogram2d(
     Notes
     -----
     **Privacy.** As for `histogram`, with the joint cells of both columns. *Released*,
-    *sensitivity*, *mechanism*: as there. *Charged*: (epsilon, delta), once, as "histogram2d".
+    *sensitivity*, *mechanism*: as there. *Charged*: at most (epsilon, delta), once, as
+    "histogram2d".
 
     Examples
     --------
@@ -307,7 +308,7 @@ def histogramdd(
     Notes
     -----
     **Privacy.** As for `histogram`, with the joint cells of all columns. *Released*, *sensitivity*,
-    *mechanism*: as there. *Charged*: (epsilon, delta), once, as "histogramdd".
+    *mechanism*: as there. *Charged*: at most (epsilon, delta), once, as "histogramdd".
 
     Examples
     --------
@@ -359,8 +360,8 @@ def subset_sums(
     *Sensitivity* (L2), where r is the distance from 0 to the furthest corner of the bounds: r if a
     row is added or removed; at most 2 r if one is replaced, and less if no bound is below 0,
     because a row that moves from one class to another changes two sums by r each. The factor of 4
-    found in some texts is not needed. *Mechanism*: discrete Laplace or K-norm noise, whichever is
-    smaller, or rounded Gaussian if delta > 0. *Charged*: (epsilon, delta), once, as "subset_sums".
+    found in some texts is not needed. *Mechanism*: discrete Laplace, K-norm or rounded Gaussian
+    noise, whichever is least. *Charged*: at most (epsilon, delta), once, as "subset_sums".
 
     Examples
     --------
@@ -483,8 +484,8 @@ def quantile(
     mechanism, recursively for several levels. With ``intervals=True``: for each level, up to six
     times, the numbers of rows in at most 23 cells of each column, which close in on the quantile.
     *Sensitivity* of these (L1 and squared L2) for d columns: d if a row is added or removed, twice
-    that if one is replaced. *Mechanism*: discrete Laplace, or rounded Gaussian if delta > 0.
-    *Charged*: (epsilon, delta), once, as "quantile".
+    that if one is replaced. *Mechanism*: discrete Laplace or rounded Gaussian noise, whichever is
+    less. *Charged*: at most (epsilon, delta), once, as "quantile".
 
     Examples
     --------
@@ -572,7 +573,7 @@ def median(
     Notes
     -----
     **Privacy.** As for `quantile` at level 1/2. *Released*, *sensitivity*, *mechanism*: as there.
-    *Charged*: (epsilon, delta), once, as "median".
+    *Charged*: at most (epsilon, delta), once, as "median".
 
     Examples
     --------

@@ -67,9 +67,9 @@ def count(X: ArrayLike, **options: Unpack[Options]) -> Released:
 
     Notes
     -----
-    **Privacy.** *Released*: the number of rows. *Sensitivity*: 1. *Mechanism*: discrete Laplace,
-    or rounded Gaussian if delta > 0. *Charged*: (epsilon, delta), once, as "count". With
-    ``n_rows="public"`` the number is exact and free.
+    **Privacy.** *Released*: the number of rows. *Sensitivity*: 1. *Mechanism*: discrete Laplace or
+    rounded Gaussian noise, whichever is less. *Charged*: at most (epsilon, delta), once, as
+    "count". With ``n_rows="public"`` the number is exact and free.
 
     Examples
     --------
@@ -127,14 +127,14 @@ def rows_left_out(
         If an argument is out of range, if an id is missing, or if the budget has another unit.
         Nothing is then charged.
     BudgetExceededError, SealedBudgetError, LedgerError
-        If the budget cannot grant (epsilon, delta).
+        If the budget cannot pay the cost.
 
     Notes
     -----
     **Privacy.** *Released*: the sum over units of the rows beyond the bound, at most `at_most` for
     each unit. *Sensitivity*: `at_most`, whether a unit is added or removed, or replaced by another.
-    *Mechanism*: discrete Laplace, or rounded Gaussian if delta > 0. *Charged*: (epsilon, delta),
-    once, as "rows_left_out".
+    *Mechanism*: discrete Laplace or rounded Gaussian noise, whichever is less. *Charged*: at most
+    (epsilon, delta), once, as "rows_left_out".
 
     Examples
     --------
@@ -183,8 +183,8 @@ def count_nonzero(
     -----
     **Privacy.** *Released*: one number for each column, or one for all cells. *Sensitivity*: the
     square root of the number of columns (L2); for ``axis=None``, the number of columns.
-    *Mechanism*: K-norm noise, or rounded Gaussian if delta > 0. *Charged*: (epsilon, delta), once,
-    as "count_nonzero".
+    *Mechanism*: K-norm or rounded Gaussian noise, whichever is less. *Charged*: at most (epsilon,
+    delta), once, as "count_nonzero".
 
     Examples
     --------
@@ -278,8 +278,8 @@ def sum(  # noqa: A001  as numpy's
     -----
     **Privacy.** *Released*: bounds, if not stated, and one number for each column, or one for all
     cells. *Sensitivity* (L2): if a row is replaced, the diagonal of the bounds; if one is added or
-    removed, the distance of their furthest corner from 0. *Mechanism*: K-norm noise, or rounded
-    Gaussian if delta > 0. *Charged*: (epsilon, delta), once, as "sum".
+    removed, the distance of their furthest corner from 0. *Mechanism*: K-norm or rounded Gaussian
+    noise, whichever is less. *Charged*: at most (epsilon, delta), once, as "sum".
 
     Examples
     --------
@@ -338,8 +338,8 @@ def mean(
     **Privacy.** *Released*: bounds, if not stated, and one number for each column, or one for all
     cells. *Sensitivity* (L2): if the number of rows is public, the diagonal of the bounds divided
     by that number; otherwise that of the sum together with the number of rows, which are released
-    as one vector. *Mechanism*: K-norm noise, or rounded Gaussian if delta > 0. With
-    ``intervals=True``: what `var` releases. *Charged*: (epsilon, delta), once, as "mean".
+    as one vector. *Mechanism*: K-norm or rounded Gaussian noise, whichever is less. With
+    ``intervals=True``: what `var` releases. *Charged*: at most (epsilon, delta), once, as "mean".
 
     Examples
     --------
@@ -450,7 +450,7 @@ def var(
     sums of u and of f (u**2 - 1/2), where u in [-1, 1] is a value in half widths of the bounds, for
     d columns: 2 sqrt(d) with f = 13/8 if a row may be replaced, sqrt(5 d / 4 + 1) with f = 1 if
     rows are added or removed alone. Of the largest entry, with f = 2: 2 and 1. *Mechanism*: K-norm
-    noise of the ball or the cube, whichever is less, or rounded Gaussian if delta > 0. *Charged*:
+    noise of the ball or the cube, or rounded Gaussian noise, whichever is least. *Charged*: at most
     (epsilon, delta), once, as "var".
 
     Examples
@@ -482,7 +482,7 @@ def std(
     Notes
     -----
     **Privacy.** As for `var`: this is the square root of its answer. *Released*, *sensitivity*,
-    *mechanism*: as there. *Charged*: (epsilon, delta), once, as "std".
+    *mechanism*: as there. *Charged*: at most (epsilon, delta), once, as "std".
 
     Examples
     --------
@@ -606,8 +606,8 @@ def covariance(
     **Privacy.** *Released*: bounds, if not stated, then one matrix: the second moment of the
     columns, in units of half the widths of their bounds, with their sums and the number of rows.
     *Sensitivity*: that of rows in a ball of radius sqrt(d), see ``skdp/queries/second_moments.md``.
-    *Mechanism*: symmetrised Wishart noise, or rounded Gaussian if delta > 0. *Charged*:
-    (epsilon, delta), once, as "covariance".
+    *Mechanism*: symmetrised Wishart or rounded Gaussian noise, whichever is less. *Charged*: at
+    most (epsilon, delta), once, as "covariance".
 
     Examples
     --------
@@ -675,7 +675,7 @@ def correlation(X: ArrayLike, *, bounds: Any = "private", **options: Unpack[Opti
     Notes
     -----
     **Privacy.** Computed from what `covariance` releases. *Released*, *sensitivity*, *mechanism*:
-    as there. *Charged*: (epsilon, delta), once, as "correlation".
+    as there. *Charged*: at most (epsilon, delta), once, as "correlation".
 
     Examples
     --------

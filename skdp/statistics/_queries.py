@@ -77,8 +77,8 @@ class QuerySession:
             printing, writing or charging a budget). For every row, numpy's and Python's global
             random generators are in the same state.
         share : float, default=None
-            Part of the allowance, in (0, 1]: of epsilon, or of mu squared if delta > 0. None: one
-            of the equal parts.
+            Part of the allowance, in (0, 1]: of epsilon, or of mu squared if noise is Gaussian.
+            None: one of the equal parts.
 
         Returns
         -------
@@ -160,9 +160,9 @@ def query_session(X: ArrayLike, *, n_queries: int = 10, **options: Unpack[Option
     -----
     **Privacy.** *Released*: one mean for each query; a query may depend on earlier answers.
     *Sensitivity*: 1 over the number of rows if that is public; otherwise that of the sum together
-    with the number of rows, as one vector. *Mechanism*: Laplace noise, or rounded Gaussian if
-    delta > 0. *Charged*: (epsilon, delta), once, on opening, as "query_session". Queries that are
-    not asked are not refunded.
+    with the number of rows, as one vector. *Mechanism*: Laplace or rounded Gaussian noise,
+    whichever is less. *Charged*: at most (epsilon, delta), once, on opening, as "query_session".
+    Queries that are not asked are not refunded.
 
     References
     ----------
@@ -249,7 +249,7 @@ def mst_cost(
     -----
     **Privacy.** *Released*: one number. *Sensitivity*: the smooth sensitivity of the cost when the
     weight of one edge is replaced. *Mechanism*: Cauchy or Student noise, which is pure epsilon-DP,
-    or Laplace noise, which is not. *Charged*: (epsilon, delta), once, as "mst_cost".
+    or Laplace noise, which is not. *Charged*: at most (epsilon, delta), once, as "mst_cost".
 
     References
     ----------

@@ -104,7 +104,7 @@ documented = documenter(
                 queries are too large or do not fit each other, if X does not have the columns of
                 the domain, or if it has cells outside a domain that refuses them.
             BudgetExceededError, SealedBudgetError, LedgerError
-                In `fit`, if the budget cannot grant (epsilon, delta).
+                In `fit`, if the budget cannot pay the cost.
             """,
         "table_sizes": """
             n_samples : int

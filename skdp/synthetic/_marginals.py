@@ -688,26 +688,26 @@ class DPMarginalSynthesizer(ReleaserMixin, LearningMixin, BaseEstimator):
     **Privacy.** *Released*: the number of rows, where it is private (2% of the allowance); tables
     of single columns (10%; half of the allowance if noise would hide one of them; none if it would
     hide all); then, in each round, the choice of a table and that table. The choice takes half of
-    a round's allowance (a tenth with ``delta``). Rounds get equal parts of the remainder, planned
-    for at most four rounds a column (eight if there is little noise). Whenever a measured table
-    shows only noise beyond what the fit already says, the noise of later rounds is halved.
-    *Sensitivity* of a table: 1 in L1 and in L2 if a row is added or removed; 2 in L1 and sqrt(2)
-    in L2 if one is replaced. The score of a candidate is the L1 distance between its table and the
+    a round's allowance (a tenth if noise is Gaussian). Rounds get equal parts of the remainder,
+    planned for at most four rounds a column (eight if there is little noise). Whenever a measured
+    table shows only noise beyond what the fit already says, the noise of later rounds is halved.
+    *Sensitivity* of a table: 1 in L1 and in L2 if a row is added or removed; 2 in L1 and sqrt(2) in
+    L2 if one is replaced. The score of a candidate is the L1 distance between its table and the
     fitted table, minus the expected noise; its sensitivity is 1 and 2. *Mechanism*: discrete
-    Laplace or rounded Gaussian noise; the exponential mechanism for choices. *Charged*: (epsilon,
-    delta), once, before any noise, to ``budget``.
+    Laplace or rounded Gaussian noise, whichever is less; the exponential mechanism for choices.
+    *Charged*: at most (epsilon, delta), once, before any noise, to ``budget``.
 
     **Domains that are not stated** are learned for 15% of the allowance (30% with few rows), with
     an equal part for each such column. For text and other categories: the values that enough rows
-    have, by private selection (`skdp.queries.SelectKeys`; half of ``delta`` covers values that only
-    one row has; a row has one key in each column). Missing values count as one value; all other
-    values become "other" (None among numbers). For numbers and dates: bounds as with
-    `bounds="private"`, quantiles within them, and whether any values are missing; up to 16 bins,
-    one of them for 0 alone. *The risk*: rare values are lost, and bounds may be far from the rows,
-    whose values are then moved into them. Warnings name columns whose released counts hardly tell
-    the end of the bounds from noise, or how far rows lie from a value that most rows have. They do
-    not find every such column: see ``learned_ranges_``. With ``delta=0`` categories cannot be
-    selected, and the fit is refused.
+    have, by private selection (`skdp.queries.SelectKeys`; ``delta``, or half of it beside Gaussian
+    noise, covers values that only one row has; a row has one key in each column). Missing values
+    count as one value; all other values become "other" (None among numbers). For numbers and dates:
+    bounds as with `bounds="private"`, quantiles within them, and whether any values are missing; up
+    to 16 bins, one of them for 0 alone. *The risk*: rare values are lost, and bounds may be far
+    from the rows, whose values are then moved into them. Warnings name columns whose released
+    counts hardly tell the end of the bounds from noise, or how far rows lie from a value that most
+    rows have. They do not find every such column: see ``learned_ranges_``. With ``delta=0``
+    categories cannot be selected, and the fit is refused.
 
     {outside}
     `predict` and `sample` use only the released tables.

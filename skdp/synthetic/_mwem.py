@@ -325,8 +325,8 @@ class MWEMReleaser(ReleaserMixin, BaseEstimator):
     cells of a table, 1 if a row is added or removed and 2 if one is replaced. *Sensitivity* of a
     measurement: 1 for a query; for a table, 1 in L1 and L2 if a row is added or removed, 2 in L1
     and sqrt(2) in L2 if one is replaced. *Mechanism*: the exponential mechanism; discrete Laplace
-    noise, or rounded Gaussian noise with delta. *Charged*: (epsilon, delta), once, before any
-    noise, to ``budget``.
+    or rounded Gaussian noise, whichever is less. *Charged*: at most (epsilon, delta), once, before
+    any noise, to ``budget``.
 
     {outside}
 

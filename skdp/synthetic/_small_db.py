@@ -222,7 +222,7 @@ class SmallDBReleaser(ReleaserMixin, BaseEstimator):
     added, removed or replaced, for any number of queries. *Mechanism*: the exponential mechanism
     over all such tables, sampled exactly. Either all tables are scored (at most 2e7, with a bounded
     number of queries), or they are counted as lattice paths (thresholds of one column). *Charged*:
-    (epsilon, delta), once, before any noise, to ``budget``.
+    at most (epsilon, delta), once, before any noise, to ``budget``.
 
     {outside}
     `predict` and `sample` use only the released table.
@@ -475,8 +475,8 @@ class DPEmpiricalCDF(ExpectedErrorMixin, PrivateMixin, BaseEstimator):
     rows, rounded up. *Sensitivity* of the score: 1, whether a row is added, removed or replaced.
     *Mechanism*: the exponential mechanism over all comb(n_points + size - 1, size) tables, sampled
     exactly by counting lattice paths; each column gets an equal part. Counts get discrete Laplace
-    noise, or rounded Gaussian noise with delta. *Charged*: (epsilon, delta), once, before any
-    noise, to ``budget``.
+    or rounded Gaussian noise, whichever is less. *Charged*: at most (epsilon, delta), once, before
+    any noise, to ``budget``.
 
     No error depends on the values in the rows. Without rows, all tables are equally likely.
 
