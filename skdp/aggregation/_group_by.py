@@ -34,7 +34,7 @@ from skdp.base import CallContext, unchanged_on_error
 from skdp.base.context import public_key, unit_of
 from skdp.budget import Cost, exact, gdp_mu
 from skdp.core import PrivacyCertificate, Release, Session
-from skdp.exceptions import outside_level
+from skdp.exceptions import BudgetExceededError, outside_level
 from skdp.loss.conversions import exact_shares
 from skdp.parameters import Integers, Reals, check_kinds, check_parameter, naming
 from skdp.planning import Allowance
@@ -517,10 +517,8 @@ class DPGroupBy(BaseEstimator):
                     shapes, first, context = self._first(context, rows, key, listed)
                 chooser = self._chooser(context, aggregates, listed, second=shapes is not None)
                 design = self._design(context, aggregates, listed, shapes)
-                noise_delta, key_delta = self._deltas(design, listed)
-                with context.open(
-                    rows, key, delta=noise_delta, separate_delta=key_delta
-                ) as session:
+                deltas = self._deltas(design, listed)
+                with self._main_session(context, rows, key, first, deltas) as session:
                     columns = self._released(session, chooser, design, listed, shapes)
                     self.privacy_ = results.joined(first, session.certificate())
             finally:
@@ -569,6 +567,24 @@ class DPGroupBy(BaseEstimator):
             shapes = Shapes.of(session.answer(query), session.pure)
             certificate = session.certificate()
         return shapes, certificate, dataclasses.replace(context, epsilon=remaining)
+
+    def _main_session(
+        self,
+        context: CallContext,
+        rows: Any,
+        key: Any,
+        first: PrivacyCertificate | None,
+        deltas: tuple[float, float],
+    ) -> Session:
+        """Charge for all but the first histograms and return the session."""
+        try:
+            return context.open(rows, key, delta=deltas[0], separate_delta=deltas[1])
+        except BudgetExceededError as error:  # others have spent since the total was checked
+            if first is None:
+                raise
+            charged = f"Of this fit epsilon={first.epsilon:g} was charged"
+            text = str(error).replace("Nothing was charged for this fit", charged)
+            raise BudgetExceededError(text, cost=error.cost, remaining=error.remaining) from None
 
     def _released(
         self,

@@ -65,12 +65,6 @@ _NO_MODEL = (
 )
 
 
-def _width(X: Any) -> int | None:
-    """Return the number of columns of a table, where its shape is public without a look at it."""
-    shape: Any = getattr(X, "shape", ())
-    return int(shape[1]) if len(shape) == 2 else None
-
-
 def _best_has(method: str) -> Any:
     def check(self: Any) -> bool:
         getattr(getattr(self, "best_estimator_", self.estimator), method)
@@ -239,11 +233,11 @@ class PrivateSearch(MetaEstimatorMixin, PrivateMixin, BaseEstimator, ABC):
         return candidates
 
     def _candidates(
-        self, params: Sequence[Mapping[str, Any]], unit: str | None, n_features: int | None = None
+        self, params: Sequence[Mapping[str, Any]], unit: str | None
     ) -> tuple[list[Any], BaseRun, float]:
         """Return the checked candidates, whose steps share a run, its allowance, and the delta."""
         candidates = self._unfitted(params)
-        delta = self._delta_of(candidates, n_features)
+        delta = self._delta_of(candidates)
         base = self._base(candidates, delta)
         for candidate in candidates:
             check_candidate(allot(candidate, base, delta), base)
@@ -299,7 +293,8 @@ class PrivateSearch(MetaEstimatorMixin, PrivateMixin, BaseEstimator, ABC):
             scorer = self._scoring()
             metric, bounds = scorer.check_parameters()
             params = self._candidate_params()
-            candidates, base, delta = self._candidates(params, unit, _width(X))
+            validate_data(self, X, skip_check_array=True)  # the number of columns
+            candidates, base, delta = self._candidates(params, unit)
             max_rows = self._check_score(scorer, base, delta, unit)
             if needs_targets(metric) and y is None:
                 raise ValueError(
@@ -310,7 +305,6 @@ class PrivateSearch(MetaEstimatorMixin, PrivateMixin, BaseEstimator, ABC):
             for candidate in candidates:
                 check_scored(metric, candidate, fitted=False)
                 check_first_steps(candidate, X, type(self).__name__, self._allow_empty)
-            validate_data(self, X, skip_check_array=True)
             self._check_lengths(X, y)
             y = self._check_targets(y, candidates)
             rows: Any = dealt_rows(X, y)

@@ -460,8 +460,9 @@ def largest_noise(scale: Fraction, max_rows: int, moved_keys: int, delta: Fracti
         raise ValueError(_NOT_POSITIVE)
     each = delta / moved_keys
     bound = max(max_rows, math.floor(_noise_estimate(float(scale), max_rows, float(each))) - 2)
+    step = max(1, bound >> 48)  # a float may be off by so much
     while not _outside(bound, scale, max_rows) <= each:
-        bound += 1
+        bound += step
     return bound
 
 

@@ -12,6 +12,7 @@ from scipy.stats import binom
 from skdp import PrivacyBudget
 from skdp.aggregation import DPGroupBy
 from skdp.aggregation._plan import KEY_EDGES, ROW_EDGES, best_caps, counting_caps
+from skdp.budget import Cost
 from skdp.exceptions import BudgetExceededError
 from skdp.queries import counting_law
 from tests.folding import each
@@ -218,3 +219,22 @@ def test_counts_that_select_keys_have_the_least_caps_that_keep_95_percent():
     assert caps == (1, 4) and least >= threshold(1, 4)
     caps, _ = counting_caps(keys, rows, 1e-3, threshold, of_rows=False, **options)
     assert caps == (1, 1)
+
+
+def test_what_others_spend_between_two_sessions_is_said(monkeypatch):
+    """The first histograms stay charged, and the refusal of the rest says so."""
+    table = {"k": np.repeat(["a", "b"], 500), "u": np.arange(1000)}
+    budget = PrivacyBudget(1.0, 1e-5, adjacency="add_or_remove_one", unit="u")
+    by = DPGroupBy("k", "u", epsilon=0.9, delta=1e-6, budget=budget).agg(n="count")
+    right = DPGroupBy._first
+
+    def first(self, *arguments):
+        out = right(self, *arguments)
+        budget.charge(Cost(0.2), estimator="another")
+        return out
+
+    monkeypatch.setattr(DPGroupBy, "_first", first)
+    with pytest.raises(BudgetExceededError, match=r"Of this fit epsilon=0\.045 was charged"):
+        by.fit(table)
+    assert [float(charge.epsilon) for charge in budget.charges] == [0.045, 0.2]
+    assert not hasattr(by, "table_")
