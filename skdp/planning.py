@@ -145,14 +145,18 @@ class Allowance:
         return self.query_std(moments(np.full(size, -1.0), np.ones(size)))
 
     def variance_std(self, size: int) -> float:
-        """Return about that of a sum of squares about the mean, in half widths, of so many columns.
+        """Return that of a sum of squares, in half widths, of so many columns.
 
-        It is exact where the mean lies half way between the middle and an end of the bounds.
+        The noise of a variance is this where the mean is in the middle of the bounds.
         """
         from skdp.queries import moments
 
+        # Elsewhere the sum of values adds noise, of which a larger part is saved by Gaussian noise
+        # than of that of squares. So where squares have less noise under Gaussian noise, variances
+        # have, wherever the mean is. Measured with both moments instead (mean in the middle, 20
+        # columns, epsilon .1, rows added or removed): 1.40 times the error of pure noise.
         query = moments(np.full(size, -1.0), np.ones(size))
-        return self.query_std(query, lambda query: math.hypot(*query.image.unit[:: max(1, size)]))
+        return self.query_std(query, lambda query: float(query.image.unit[size]))
 
     def label_moments_std(self, size: int) -> float:
         """Return that of a sum of values or squares of one of several classes."""
