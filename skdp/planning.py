@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from skdp.core import Ball, Mean, Session, Stability, Terms, check_allowance, moved_by
+from skdp.core import Ball, Mean, ScaledBox, Session, Stability, Terms, check_allowance, moved_by
 from skdp.loss.conversions import pure_epsilon_from_mu, pure_part
 
 if TYPE_CHECKING:  # what learns bounds is imported when they are learned
@@ -163,6 +163,12 @@ class Allowance:
         from skdp.queries import label_moments
 
         return self.query_std(label_moments(np.full(size, -1.0), np.ones(size), 2))
+
+    def label_vectors_std(self, size: int) -> float:
+        """Return that of a sum of values of one of several classes, without squares."""
+        from skdp.queries import label_vectors
+
+        return self.query_std(label_vectors(ScaledBox(np.full(size, -1.0), np.ones(size)), 2))
 
     def ball_std(self, size: int) -> float:
         """Return that of a sum of rows of so many columns, in a ball of radius 1."""
