@@ -30,7 +30,7 @@ from skdp.base.mixin import WEIGHT_BOUND, weighted_rows
 from skdp.budget import PrivacyBudget
 from skdp.cluster._coreset import PublicBox
 from skdp.cluster._lloyd import MANY_FEATURES, cluster, mean_error
-from skdp.core import public_generator
+from skdp.core import Mean, ScaledBox, public_generator
 from skdp.exceptions import outside_level
 from skdp.parameters import Integers, Table, check_size
 from skdp.planning import Allowance, bounds_in
@@ -286,7 +286,10 @@ class DPKMeans(
     def _noise_of(self, allowance: Allowance, n_features: int | None) -> float:
         if n_features is None or self.n_clusters > 1:  # pure noise adds up over a tree's levels
             return math.nan
-        return allowance.ball_std(n_features)
+        # Of the cube, as a fit has it: by that of the ball, which pure noise fits worse, a centre
+        # of 20 columns had 1.5 times the noise with a delta (epsilon 1).
+        side = np.ones(n_features)
+        return allowance.query_std(Mean(ScaledBox(-side, side)))
 
     _parameter_table: ClassVar[Table] = {
         "n_clusters": Integers(1, _MOST_CLUSTERS),
