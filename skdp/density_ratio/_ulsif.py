@@ -71,7 +71,7 @@ _RIDGES = (1e-8, 1e8)
 _ALPHAS = np.logspace(-4, 2, 13)  # private choice of the ridge
 _COUNT_SHARE = 0.02  # for a private number of private rows, which plans
 _CENTERS_SHARE = 0.5  # as the source: half for the noisy centres, half for the means
-_TYPICAL_FEATURES = 5  # of a column, to choose between K-norm and Gaussian noise
+_TYPICAL_FEATURES = 20  # their number, for the choice between K-norm and Gaussian noise
 _MAX_CENTERS = 2000
 _TRIED_ROWS = 2048  # public rows on which leaving one out is tried
 _BLOCK_VALUES = 2**20
@@ -629,10 +629,10 @@ class DPuLSIF(DensityRatio, BaseEstimator):
                 )
 
     def _noise_of(self, allowance: Allowance, n_features: int | None) -> float:
-        if self.basis is not None or n_features is None:
+        if self.basis is not None:
             return math.nan
-        # By 20 features, one column had 1.9 times the noise with a delta (epsilon 1).
-        return allowance.query_std(whitened_mean(_TYPICAL_FEATURES * n_features))
+        # Of many kernels: pure noise grows with their number.
+        return allowance.query_std(whitened_mean(_TYPICAL_FEATURES))
 
     @property
     def _publishes(self) -> bool:

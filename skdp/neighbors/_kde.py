@@ -49,7 +49,7 @@ _RULES: dict[str, Callable[[float, int], float]] = {
 _CAUTION = 0.25  # standard deviations of the criterion, as in density ratios
 _BLOCK_VALUES = 2**20
 _LOUD_PURE = 0.1  # `LOUD` for K-norm noise
-_TYPICAL_FEATURES = 10  # of a column, to choose between K-norm and Gaussian noise
+_TYPICAL_FEATURES = 20  # their number, for the choice between K-norm and Gaussian noise
 
 
 @dataclass(frozen=True)
@@ -286,10 +286,7 @@ class DPKernelDensity(BoxDensity):
     def _noise_of(self, allowance: Allowance, n_features: int | None) -> float:
         if self.features == "cells":
             return super()._noise_of(allowance, n_features)
-        if n_features is None:
-            return math.nan
-        # By 20 features, one column had 1.27 times the noise with a delta (epsilon 1).
-        return allowance.query_std(whitened_mean(_TYPICAL_FEATURES * n_features))
+        return allowance.query_std(whitened_mean(_TYPICAL_FEATURES))
 
     def _release(
         self, session: Session, bandwidth: float | None, learned: LearnedBox | None
