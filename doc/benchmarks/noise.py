@@ -750,7 +750,7 @@ PARTS = {
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("parts", nargs="*", default=list(PARTS), choices=list(PARTS))
+    parser.add_argument("parts", nargs="*", help=", ".join(PARTS))
     parser.add_argument(
         "--calls", nargs="*", help="print lines of these calls alone, write nothing"
     )
@@ -761,7 +761,7 @@ def main() -> None:
         print(first_line())
         first_table(partial(print, flush=True))
         return
-    for part in options.parts:
+    for part in options.parts or PARTS:
         name, table = PARTS[part]
         lines: list[str] = []
 
