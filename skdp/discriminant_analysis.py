@@ -117,7 +117,7 @@ class DPLinearDiscriminantAnalysis(LabelledClassifier):
         return 5
 
     def _noise_of(self, allowance: Allowance, n_features: int | None) -> float:
-        return math.nan if n_features is None else allowance.part(1 / 4).gram_std(n_features)
+        return math.nan if n_features is None else allowance.part(1 / 2).gram_std(n_features)
 
     def _fit(self, session: Session, public: Any, n_classes: int) -> None:
         start = self._started(session, public, n_classes, _CENTER_SHARE)

@@ -17,7 +17,17 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from skdp.core import Ball, Box, Mean, Session, Stability, Terms, check_allowance, moved_by
+from skdp.core import (
+    Ball,
+    Box,
+    Mean,
+    ScaledBox,
+    Session,
+    Stability,
+    Terms,
+    check_allowance,
+    moved_by,
+)
 from skdp.loss.conversions import pure_epsilon_from_mu, pure_part
 
 if TYPE_CHECKING:  # what learns bounds is imported when they are learned
@@ -145,15 +155,18 @@ class Allowance:
         return self.query_std(moments(np.full(size, -1.0), np.ones(size)))
 
     def variance_std(self, size: int) -> float:
-        """Return that of a sum of squares about the mean, in half widths, of so many columns.
+        """Return that of a sum of squares, in half widths, of so many columns.
 
-        It is exact where the mean lies in the middle of the bounds; elsewhere the noise of the mean
-        adds to it, and pure noise compares less well.
+        The noise of a variance is this where the mean is in the middle of the bounds.
         """
         from skdp.queries import moments
 
+        # Elsewhere the sum of values adds noise, of which a larger part is saved by Gaussian noise
+        # than of that of squares. So where squares have less noise under Gaussian noise, variances
+        # have, wherever the mean is. Measured with both moments instead (mean in the middle, 20
+        # columns, epsilon .1, rows added or removed): 1.40 times the error of pure noise.
         query = moments(np.full(size, -1.0), np.ones(size))
-        return self.query_std(query, lambda query: float(query.image.unit[-1]))
+        return self.query_std(query, lambda query: float(query.image.unit[size]))
 
     def label_moments_std(self, size: int) -> float:
         """Return that of a sum of values or squares of one of several classes."""
@@ -164,6 +177,12 @@ class Allowance:
     def box_std(self, size: int) -> float:
         """Return that of a sum of values of so many columns, in half widths of their bounds."""
         return self.query_std(Mean(Box(np.full(size, -1.0), np.ones(size), per_feature=True)))
+
+    def label_vectors_std(self, size: int) -> float:
+        """Return that of a sum of values of one of several classes, without squares."""
+        from skdp.queries import label_vectors
+
+        return self.query_std(label_vectors(ScaledBox(np.full(size, -1.0), np.ones(size)), 2))
 
     def ball_std(self, size: int) -> float:
         """Return that of a sum of rows of so many columns, in a ball of radius 1."""

@@ -382,8 +382,8 @@ def test_no_deviation_is_written_twice():
     names = [name for name in vars(Allowance) if re.search("std|noise|scale|edge", name)]
     assert names == [
         "query_std", "std", "cell_std", "cell_scale", "mean_cell_noise", "moments_std",
-        "variance_std", "label_moments_std", "box_std", "ball_std", "bins_std", "learning_std",
-        "choice_scale", "gram_std", "spectral_edge", "gram_noise",
+        "variance_std", "label_moments_std", "box_std", "label_vectors_std", "ball_std", "bins_std",
+        "learning_std", "choice_scale", "gram_std", "spectral_edge", "gram_noise",
     ]  # fmt: skip
     drawing = {kind for kind in reviewed_types() if hasattr(kind, "noised")}
     assert drawing == {Independent, Spherical, Joint, Symmetric}
@@ -449,9 +449,26 @@ def test_the_noise_of_rows_that_a_filter_leaves(name, delta, drawn):
 @pytest.mark.parametrize("relation", RELATIONS)
 @pytest.mark.parametrize("mu", [None, 0.3])
 @pytest.mark.parametrize("d", [1, 20])
-def test_the_noise_of_a_variance_is_that_of_the_square(relation, mu, d):
+def test_the_noise_of_a_variance_is_that_of_squares(relation, mu, d):
     planned = Allowance(1.0, mu, relation)
     factors = moments(-np.ones(d), np.ones(d)).prepared(planned._terms).image.factors
-    part = factors[0] / factors[1]
-    expected = planned.moments_std(d) * part
+    expected = planned.moments_std(d) * factors[0] / factors[1]
     assert planned.variance_std(d) == pytest.approx(expected, rel=1e-12)
+
+
+@pytest.mark.parametrize("relation", RELATIONS)
+@pytest.mark.parametrize("epsilon", [0.1, 1.0, 10.0])
+def test_gaussian_noise_is_taken_for_variances_where_no_mean_makes_them_noisier(relation, epsilon):
+    gaussian = False
+    for d in (1, 5, 20, 40, 60, 100, 200):
+        pure = Allowance(epsilon, None, relation)
+        other = Allowance(epsilon, check_allowance(epsilon, 1e-6), relation)
+        taken = other.variance_std(d) < pure.variance_std(d)
+        gaussian |= taken
+        for mean in (0.0, 0.3, 1.0):  # in half widths from the middle
+            errors = [
+                np.hypot(one.variance_std(d), 2 * mean * one.moments_std(d))
+                for one in (pure, other)
+            ]
+            assert not taken or errors[1] <= errors[0]
+    assert gaussian

@@ -287,6 +287,8 @@ class DPKMeans(
     def _noise_of(self, allowance: Allowance, n_features: int | None) -> float:
         if n_features is None or self.n_clusters > 1:  # pure noise adds up over a tree's levels
             return math.nan
+        # Of the cube, as a fit has it: by that of the ball, which pure noise fits worse, a centre
+        # of 20 columns had 1.5 times the noise with a delta (epsilon 1).
         return allowance.box_std(n_features)
 
     _parameter_table: ClassVar[Table] = {
