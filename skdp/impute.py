@@ -227,8 +227,12 @@ class DPSimpleImputer(ExpectedErrorMixin, Transformer):
         return self._selects
 
     @property
+    def _bounds_of_columns(self) -> Any:
+        return super()._bounds_of_columns if self.strategy in _NUMERIC else None
+
+    @property
     def _n_releases(self) -> int:
-        return 3  # the number of rows of each column, too
+        return 6  # columns are asked one by one
 
     def _noise_of(self, allowance: Allowance, n_features: int | None) -> float:
         if n_features is None:

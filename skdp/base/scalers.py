@@ -125,7 +125,7 @@ class Scaler(OneToOneFeatureMixin, ExpectedErrorMixin, Transformer):
 
     @property
     def _n_releases(self) -> int:
-        return 3 if self._omits else 1  # with missing cells, the number of rows of each column
+        return 6 if self._omits else 1  # columns with missing cells are asked one by one
 
     @property
     def _omits(self) -> bool:
