@@ -293,7 +293,6 @@ class PrivateSearch(MetaEstimatorMixin, PrivateMixin, BaseEstimator, ABC):
             scorer = self._scoring()
             metric, bounds = scorer.check_parameters()
             params = self._candidate_params()
-            validate_data(self, X, skip_check_array=True)  # the number of columns
             candidates, base, delta = self._candidates(params, unit)
             max_rows = self._check_score(scorer, base, delta, unit)
             if needs_targets(metric) and y is None:
@@ -305,6 +304,10 @@ class PrivateSearch(MetaEstimatorMixin, PrivateMixin, BaseEstimator, ABC):
             for candidate in candidates:
                 check_scored(metric, candidate, fitted=False)
                 check_first_steps(candidate, X, type(self).__name__, self._allow_empty)
+            validate_data(self, X, skip_check_array=True)
+            # Again, now that the number of columns is known, which decides about the noise.
+            candidates, base, delta = self._candidates(params, unit)
+            max_rows = self._check_score(scorer, base, delta, unit)
             self._check_lengths(X, y)
             y = self._check_targets(y, candidates)
             rows: Any = dealt_rows(X, y)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from functools import partial
 from typing import Any
@@ -12,7 +13,7 @@ from sklearn.base import BaseEstimator
 
 from skdp import metrics, statistics
 from skdp.base import PrivateMixin
-from skdp.budget import PrivacyBudget
+from skdp.budget import Cost, PrivacyBudget
 
 
 class Called(PrivateMixin, BaseEstimator):
@@ -36,6 +37,16 @@ class Called(PrivateMixin, BaseEstimator):
         self.max_rows_per_unit = max_rows_per_unit
         self.budget = budget
         self.random_state = random_state
+
+    def privacy_cost(self, n_samples: Any = None, n_features: Any = None) -> Cost:
+        """Return what the call has cost, before it the most: functions announce no price."""
+        if not hasattr(self, "privacy_"):
+            return super().privacy_cost(n_samples, n_features)
+        made = self.privacy_
+        return Cost(made.epsilon, made.delta, mu=made.mu)
+
+    def _noise_of(self, allowance: Any, n_features: Any) -> float:
+        return math.nan
 
     def fit(self, X: Any, y: Any = None, *, groups: Any = None) -> Called:
         with self._all_or_nothing(groups):

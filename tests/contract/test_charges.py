@@ -55,9 +55,7 @@ def shown(fitted):
 
 def check_charges(case, delta, relation, n=N):
     """Fit under a budget, and check the sessions of the fit against it; return both."""
-    # With delta noise is Gaussian, as this accountant asks.
-    terms = {"accountant": "gdp", "separate_delta": 0.4} if delta else {}
-    budget = PrivacyBudget(1e6, 0.9, adjacency=relation, **terms)
+    budget = PrivacyBudget(1e6, 0.9, adjacency=relation)
     estimator = case.make(epsilon=1.0, delta=delta, budget=budget, random_state=None)
     X, y = case.table(rows(n, case.n_features, 0))
     with record() as transcript:
