@@ -119,7 +119,10 @@ class Allowance:
         sums released together it is that of the sums. `unit` says what a step of the prepared
         query is worth.
         """
-        query = query.prepared(self._terms)
+        try:
+            query = query.prepared(self._terms)
+        except OverflowError:  # for a level near 0
+            return math.inf
         size = moved_by(type(query), query, self._terms.stability)
         return self.std(size, query.entries) * float(query.unit if unit is None else unit(query))
 

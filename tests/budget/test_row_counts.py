@@ -158,8 +158,8 @@ def test_a_delta_of_one_over_n_warns_before_the_charge_where_n_is_public():
 
     with pytest.warns(LargeDeltaWarning, match=r"DPStandardScaler: delta=0\.01 .* n=239 rows"):
         fit(0.01)
+    budget = PrivacyBudget(9.0, 0.5, accountant="gdp")
     with pytest.warns(LargeDeltaWarning, match="mean: delta=0.01"):
-        budget = PrivacyBudget(9.0, 0.5, accountant="gdp")
         statistics.mean(X, bounds=(0, 1), delta=0.01, n_rows="public", budget=budget)
     budget = PrivacyBudget(9.0, 0.5, accountant="gdp")
     with warnings.catch_warnings():

@@ -158,7 +158,8 @@ GAPS_A = np.array([[-1.0], [-1.0], [0.1], [1.0]]), np.array([[-1.0], [0.1], [1.0
 
 def beyond_gap(fitted):
     """Return 1 if a private median lies in the upper gap."""
-    return float(fitted.median_[0] > (0.8 if fitted.budget is None else 0.1))
+    replaced = fitted.budget is None or fitted.budget.adjacency == "replace_one"
+    return float(fitted.median_[0] > (0.8 if replaced else 0.1))
 
 
 # Two samples. Stated parameters, and a baseline that no noise pushes below 0: then coef_ is linear
