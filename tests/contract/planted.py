@@ -109,7 +109,7 @@ MUTANTS = (
     _m(
         "parts of mu add up linearly", "core.privacy_filter",
         "return math.sqrt(float(fraction)) * self.mu", "return float(fraction) ** 0.25 * self.mu",
-        f"{CHARGES}[mwem_all-rest]", f"{CHARGES}[kmeans-rest]",
+        f"{CHARGES}[mwem_all-rest]", f"{CHARGES}[kmeans_subspace-rest]",
     ),
     _m(
         "half of the cost is announced", "base.mixin",
