@@ -57,7 +57,7 @@ def selected_interval(
     --------
     >>> low, high = selected_interval(np.array([15.0, 40.0]), 1.0, 15, pure=True)
     >>> low.tolist(), high.tolist()
-    ([1.0, 37.0], [18.0, 43.0])
+    ([1.0, 37.0], [17.0, 43.0])
     """
     tail = _laplace_tail(scale, threshold - 1) if pure else _gaussian_tail(scale)
     alpha = (1 - level) / 2
