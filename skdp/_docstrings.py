@@ -33,7 +33,7 @@ SHARED_TEXTS = {
     "classes": (
         "All class labels, from public knowledge, because which labels occur in y is private. Rows "
         'with another label are left out. ``"private"`` selects the labels that enough rows have, '
-        "for a tenth of the allowance and a part of delta. It needs delta above 0, labels that are "
+        "for a tenth of the allowance and half of delta. It needs delta above 0, labels that are "
         "text, numbers or booleans, and a table that is not in parts. With fewer than two labels "
         "selected, `fit` warns, and every row gets the one class."
     ),

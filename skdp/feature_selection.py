@@ -72,7 +72,7 @@ class DPSelectKBest(theirs.SelectorMixin, StatedClasses, Transformer):
     classes : "private" or array-like of shape (n_classes,), default="private"
         All class labels, from public knowledge, because which labels occur in y is private. Rows
         with another label are left out. ``"private"`` selects the labels that enough rows have, for
-        a tenth of the allowance and a part of delta, which must be above 0. Not used with
+        a tenth of the allowance and half of delta, which must be above 0. Not used with
         ``"f_regression"``.
     bounds : "private" or tuple (low, high) or mapping, default="private"
     target_bounds : "private" or tuple (low, high), default="private"

@@ -152,10 +152,10 @@ def group_by(keys: str) -> Claim:
         stated = {"keys": list(range(k))} if keys == "stated" else {}
         if not stated and not options["delta"]:
             return math.nan, None
-        made = DPGroupBy("k", None, **stated, **options).agg(n="count")
-        made.fit(pd.DataFrame({"k": CODES[k]}))
-        widths = made.table_["n_high"] - made.table_["n_low"]
-        return np.asarray(widths, dtype=float) / 2, made.privacy_
+        by = DPGroupBy("k", None, **stated, **options).agg(n="count")
+        by.fit(pd.DataFrame({"k": CODES[k]}))
+        widths = by.table_["n_high"] - by.table_["n_low"]
+        return np.asarray(widths, dtype=float) / 2, by.privacy_
 
     return claim
 
@@ -392,14 +392,14 @@ def claims(
     call: Call, size: int, relation: str, epsilon: float, delta: float, times: int
 ) -> tuple[float, Any]:
     """Return the median claim of so many calls, and the last certificate."""
-    found, certificate = [], None
+    claims, certificate = [], None
     for _ in range(1 if call.once else times):
         budget = PrivacyBudget(1e9, 0.5, adjacency=RELATIONS[relation])
         error, certificate = call.claim(size, epsilon=epsilon, delta=delta, budget=budget)
         entries = np.atleast_1d(np.asarray(error, dtype=float)).ravel()
         unknown = np.isnan(entries) & (certificate is not None)
-        found.append(float(np.median(np.where(unknown, math.inf, entries))))
-    return float(np.median(found)), certificate
+        claims.append(float(np.median(np.where(unknown, math.inf, entries))))
+    return float(np.median(claims)), certificate
 
 
 def mechanisms(certificate: Any) -> Any:
@@ -419,11 +419,11 @@ def cell(call: Call, size: int, relation: str, epsilon: float) -> Cell:
     if second.mu is None:
         same = first is not None and mechanisms(first) == mechanisms(second)
         noise = "=" if same else "p"
-    made = Cell(pure, gaussian, noise)
-    if made.above and math.isfinite(made.ratio):
+    measured = Cell(pure, gaussian, noise)
+    if measured.above and math.isfinite(measured.ratio):
         again = [claims(call, size, relation, epsilon, delta, AGAIN)[0] for delta in (0.0, DELTA)]
-        made = Cell(again[0], again[1], noise)
-    return made
+        measured = Cell(again[0], again[1], noise)
+    return measured
 
 
 def of_others(call: Call, relation: str, epsilon: float) -> Iterator[tuple[str, list[Cell]]]:
@@ -433,7 +433,7 @@ def of_others(call: Call, relation: str, epsilon: float) -> Iterator[tuple[str, 
             Cell(*(call.opendp(size, relation, epsilon, delta) for delta in (0.0, DELTA)))
             for size in call.sizes
         ]
-        if not all(math.isnan(one.pure) for one in cells):
+        if not all(math.isnan(entry.pure) for entry in cells):
             yield "  OpenDP", cells
     if call.diffprivlib is not None and relation in call.their_relations:
         yield (
@@ -454,14 +454,14 @@ def first_table(show: Callable[[str], None]) -> None:
                 continue
             for relation in RELATIONS:
                 for epsilon in EPSILONS:
-                    found = {size: cell(call, size, relation, epsilon) for size in call.sizes}
-                    show(line(call.name, relation, epsilon, found, sizes))
-                    cells += len(found)
+                    ratios = {size: cell(call, size, relation, epsilon) for size in call.sizes}
+                    show(line(call.name, relation, epsilon, ratios, sizes))
+                    cells += len(ratios)
                     above += [
                         f"{call.name}, {relation}, epsilon {epsilon:g}, {size} {kind}: "
-                        f"{one.ratio:.2f}"
-                        for size, one in found.items()
-                        if one.above
+                        f"{entry.ratio:.2f}"
+                        for size, entry in ratios.items()
+                        if entry.above
                     ]
                     for name, theirs in of_others(call, relation, epsilon):
                         shown = dict(zip(call.sizes, theirs, strict=True))
@@ -505,7 +505,7 @@ def medians(show: Callable[[str], None]) -> None:
     for relation in RELATIONS:
         for epsilon in EPSILONS:
             for d in (1, 5):
-                found = []
+                errors = []
                 for delta in (0.0, DELTA):
                     fits = []
                     for _ in range(20):
@@ -513,17 +513,17 @@ def medians(show: Callable[[str], None]) -> None:
                         options = {"epsilon": epsilon, "delta": delta, "budget": budget}
                         fitted = DPMedian(**UNIT, **options).fit(X[:, :d])
                         fits.append(ranks_off(fitted.median_, d))
-                    found.append(float(np.mean(fits)))
+                    errors.append(float(np.mean(fits)))
                 draw = opendp_median(relation, d, epsilon)
-                found.append(float(np.mean([ranks_off(draw(), d) for _ in range(20)])))
+                errors.append(float(np.mean([ranks_off(draw(), d) for _ in range(20)])))
                 if relation == "R":
                     run = diffprivlib.tools.median
                     theirs = [
                         ranks_off(np.ravel(run(X[:, :d], epsilon=epsilon, axis=0, **LIMITS)), d)
                         for _ in range(20)
                     ]
-                    found.append(float(np.mean(theirs)))
-                numbers = "".join(f"{value:>12.1f}" for value in found)
+                    errors.append(float(np.mean(theirs)))
+                numbers = "".join(f"{value:>12.1f}" for value in errors)
                 show(f"{'medians, ' + RELATIONS[relation]:<31}{epsilon:>8g}{d:>8}{numbers}")
 
 
@@ -542,7 +542,7 @@ def bayes(show: Callable[[str], None]) -> None:
         high = np.maximum(high, low + 1e-3)
         labels = sorted(set(y.tolist()))
         for epsilon in EPSILONS:
-            found = []
+            errors = []
             for delta in (0.0, DELTA):
                 options = {"bounds": (low, high), "classes": labels, "epsilon": epsilon}
                 fits = []
@@ -550,7 +550,7 @@ def bayes(show: Callable[[str], None]) -> None:
                     budget = PrivacyBudget(1e9, 0.5)
                     fitted = DPGaussianNB(**options, delta=delta, budget=budget).fit(rows, y)
                     fits.append(1 - fitted.score(rows, y))
-                found.append(float(np.mean(fits)))
+                errors.append(float(np.mean(fits)))
             theirs = []
             for _ in range(20):
                 fitted = diffprivlib.models.GaussianNB(epsilon=epsilon, bounds=(low, high)).fit(
@@ -559,7 +559,7 @@ def bayes(show: Callable[[str], None]) -> None:
                 theirs.append(1 - fitted.score(rows, y))
             show(
                 f"{name:<31}{epsilon:>8g}{rows.shape[1]:>8}"
-                + "".join(f"{value:>12.3f}" for value in found)
+                + "".join(f"{value:>12.3f}" for value in errors)
                 + f"{'':>12}{np.mean(theirs):>12.3f}"
             )
 
@@ -586,9 +586,9 @@ def flights_by(column: str) -> pd.DataFrame:
     return pd.DataFrame({"k": rows[column].astype(str), "x": untied(rows["arr_delay"])})
 
 
-def untied(whole: Any) -> Any:
-    """Return whole numbers with a random fraction, so that ranks have no ties."""
-    return whole.astype(float) + np.random.default_rng(3).uniform(-0.5, 0.5, len(whole))
+def untied(values: Any) -> Any:
+    """Return values numbers with a random fraction, so that ranks have no ties."""
+    return values.astype(float) + np.random.default_rng(3).uniform(-0.5, 0.5, len(values))
 
 
 def pets() -> pd.DataFrame:
@@ -624,8 +624,8 @@ class Shown(NamedTuple):
 
 def our_counts(rows: pd.DataFrame, relation: str) -> Shown:
     budget = PrivacyBudget(1e9, 0.5, adjacency=RELATIONS[relation])
-    made = DPGroupBy("k", None, delta=DELTA, budget=budget).agg(n="count").fit(rows[["k"]])
-    table = made.table_
+    by = DPGroupBy("k", None, delta=DELTA, budget=budget).agg(n="count").fit(rows[["k"]])
+    table = by.table_
     return Shown(*(np.asarray(table[name]) for name in ("k", "n", "n_low", "n_high")))
 
 
@@ -653,8 +653,8 @@ def their_counts(context: Any) -> Shown:
 def judged(shown: Shown, true: dict[Any, int]) -> tuple[float, float, float]:
     """Return keys, root mean square error of counts, part of intervals that hold the count."""
     exact = np.array([true[key] for key in shown.keys.tolist()])
-    held = (shown.low <= exact) & (exact <= shown.high)
-    return len(exact), root_mean(shown.counts - exact), float(held.mean())
+    covered = (shown.low <= exact) & (exact <= shown.high)
+    return len(exact), root_mean(shown.counts - exact), float(covered.mean())
 
 
 def key_ranks(keys: Any, values: Any, ordered: dict[Any, Any]) -> float:
@@ -671,8 +671,8 @@ def key_ranks(keys: Any, values: Any, ordered: dict[Any, Any]) -> float:
 
 def our_medians(rows: pd.DataFrame, relation: str, bounds: Any, ordered: Any) -> float:
     budget = PrivacyBudget(1e9, 0.5, adjacency=RELATIONS[relation])
-    made = DPGroupBy("k", None, delta=DELTA, budget=budget).agg(m=("median", "x", bounds))
-    table = made.fit(rows).table_
+    by = DPGroupBy("k", None, delta=DELTA, budget=budget).agg(m=("median", "x", bounds))
+    table = by.fit(rows).table_
     return key_ranks(np.asarray(table["k"]).tolist(), np.asarray(table["m"]), ordered)
 
 

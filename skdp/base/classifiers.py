@@ -323,7 +323,7 @@ class ExactScoreMixin:
 
 
 class StatedClasses(TargetErrorMixin):
-    """Class labels that are stated, or selected privately for a part of delta."""
+    """Class labels that are stated, or selected privately for half of delta."""
 
     classes: Any
 

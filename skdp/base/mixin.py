@@ -403,16 +403,18 @@ class PrivateMixin(CallbackSupportMixin, AmbientBudgetMixin):
 
     @property
     def _n_releases(self) -> int:
-        """About how many releases share the allowance of a fit beside that of bounds, equally.
+        """About how many releases share the allowance of a fit, where bounds are learned.
 
-        The more there are, the better is Gaussian noise.
+        Shares of epsilon add up, of Gaussian noise squares do: many favour Gaussian noise.
         """
         return 1
 
     def _noise_of(self, allowance: Allowance, n_features: int | None) -> float:
-        """Return the deviation of the noise on what a fit is for; NaN if columns decide.
+        """Return the deviation of the noise on what a fit is for.
 
-        Only how that of pure noise compares with that of Gaussian noise matters.
+        A fit draws pure noise where this is no more than with Gaussian noise. NaN asks for Gaussian
+        noise wherever delta allows it: the number of columns decides and is not known, or the
+        estimator does more with it.
         """
         return allowance.cell_std
 
