@@ -80,7 +80,7 @@ def range_of(
         mostly_one_value = (
             quantiles is not None
             and np.unique(quantiles, return_counts=True)[1].max() >= _MOST * quantiles.size
-            and any(math.isnan(end.risk) for end in seen)
+            and any(math.isnan(end.hidden) for end in seen)
         )
     if mostly_one_value:
         doubts.append(DOUBT_ONE_VALUE)

@@ -19,12 +19,13 @@ from numpy.typing import NDArray
 from scipy.special import log_ndtr, ndtri
 
 from skdp.core.clipping import Floats
-from skdp.queries.learned_bounds.tails import beyond_end
+from skdp.queries.learned_bounds.tails import NO_TAILS, Tails, beyond_end, given_rows_outside
 
 __all__ = [
     "NO_END",
     "End",
     "LearnedBox",
+    "audited_box",
     "box_for_all",
     "box_of_ends",
     "end_of_side",
@@ -38,15 +39,15 @@ WIDTHS = (1, 2, 4, 8, 12)  # of runs of bins that are held against the noise
 FIRST = 0.01  # chance that noise is taken for the first rows of a side
 FURTHER = 0.003  # and for rows beyond those found, each time that some were
 _TRIM = 3e-2  # chance that noise alone keeps the outer bins of a run; less the farther they are
-_WEIGHT = 1.1  # of what clipping does, in a standard error
 _FARTHEST = 3.0  # doublings that a bound may lie beyond the last bin with rows
 _FARTHEST_OF_FEW = 2.0
-_SLOPES = (1.3, 20.0)  # of a tail at the bound, least and greatest
 _MINORITY = 0.25  # of the rows: amounts that few rows have need not have one tail
-_HIDDEN = 1.5  # standard deviations of a count: rows that may lie as far again, unseen
+_HIDDEN = 1.0  # standard deviations of a count: rows that may lie as far again, unseen
 _BEFORE = 16  # bins, of half a doubling, that the rows of such a side lie in
 _CLEAR = 1e-8  # chance that noise alone is taken for rows that are clear of it
 _CLEAR_WIDTHS = (*range(1, 13), 16, 24, 32, 48)  # bins
+_NOTICED = 1.25  # standard deviations of the rows outside that count as rows
+_UNEXPLAINED = 3.2  # of them that the ends do not explain
 _SHOWN = 50.0  # standard deviations that the rows of such a side must be for an error
 
 
@@ -105,10 +106,10 @@ class End:
     ----------
     reach : float
         Distance of the bound from the middle; 0 where no rows were found on this side.
-    risk : float
-        Root mean square of the sum of what rows exceed the bound by.
-    slope : float
-        Of the tail beyond: rows fall with the distance to minus this power.
+    tails : Tails
+        What may lie beyond the bound.
+    hidden : float
+        Rows that may lie as far again beyond it, whatever the tails say; NaN: nobody knows.
     expected, doubt : float
         About so many rows lie beyond, and the standard deviation of that.
     seen, clear : float
@@ -120,17 +121,23 @@ class End:
     """
 
     reach: float
-    risk: float
-    slope: float
-    expected: float
-    doubt: float
+    tails: Tails = field(default=NO_TAILS, compare=False)
+    hidden: float = 0.0
+    expected: float = 0.0
+    doubt: float = 0.0
     seen: float = 0.0
     clear: float = 0.0
     outer: float = 0.0
     noise: float = field(default=0.0, compare=False)
 
+    def claims(self, tails: Tails) -> tuple[float, float]:
+        """Return what clipping here adds to the standard error of a sum, and of one of squares."""
+        excess, squares = tails.claims()
+        hidden = self.hidden * self.reach
+        return math.hypot(excess, hidden), math.hypot(squares, hidden * self.reach)
 
-NO_END = End(0.0, 0.0, math.inf, 0.0, 0.0)
+
+NO_END = End(0.0)
 
 
 def _trimmed(counts: Floats, first: int, last: int, std: float, *, gaussian: bool) -> int:
@@ -237,16 +244,10 @@ def end_of_side(
     reach = last * 2.0**beyond.doublings
     if zero and math.isclose(reach, zero, rel_tol=1e-9):
         reach = zero
-    slope = _SLOPES[1]
-    if beyond.excess > 0.0:
-        # Rows beyond r exceed it by r / (slope - 1), in the mean.
-        slope = 1.0 + beyond.rows * 2.0**beyond.doublings / beyond.excess
-    slope = min(max(slope, _SLOPES[0]), _SLOPES[1])
-    risk = max(beyond.risk * last, reach / (slope - 1.0))
+    tails = beyond.tails.scaled(last)
     hidden = _hidden(counts[: j + 1], std, rows)
-    risk = math.hypot(risk, hidden * reach)
     clear, outer, noise = _clear_end(counts, edges, j, std, gaussian=gaussian)
-    return End(reach, risk, slope, beyond.rows, beyond.doubt, last, clear, outer, noise)
+    return End(reach, tails, hidden, beyond.rows, beyond.doubt, last, clear, outer, noise)
 
 
 def _clear_end(
@@ -303,9 +304,9 @@ class LearnedBox:
     low, high : ndarray of shape (d,)
     middle : ndarray of shape (d,)
         A value amid the rows.
-    risk, slope : ndarray of shape (2, d)
-        Of the low and the high side: root mean square of the sum of what the rows beyond exceed the
-        bound by, and their number falls with the distance to minus this power.
+    risk, squares : ndarray of shape (2, d)
+        Of the low and the high side: what clipping adds to the standard error of a sum of the
+        column, and of a sum of the squares of what rows exceed the bound by.
     expected, doubt : ndarray of shape (2, d)
         About so many rows lie beyond, and the standard deviation of that.
     excess : ndarray of shape (d,)
@@ -323,7 +324,7 @@ class LearnedBox:
     high: Floats
     middle: Floats
     risk: Floats
-    slope: Floats
+    squares: Floats
     expected: Floats
     doubt: Floats
     excess: Floats
@@ -341,7 +342,7 @@ class LearnedBox:
         middle.
         """
         with np.errstate(over="ignore", invalid="ignore"):
-            error = _WEIGHT**power * np.hypot(sides[0], sides[1])
+            error = np.hypot(sides[0], sides[1])
             error = error + self.excess * self._reach().max(axis=0) ** power
         return np.where(self.sound, error, math.nan)
 
@@ -356,14 +357,12 @@ class LearnedBox:
     def product_errors(self, center: Floats) -> Floats:
         """Return the same of mean products of two columns' distances from a center, (d, d).
 
-        Beyond a bound at distance r of the middle, the mean of an excess e is r / (slope - 1), of
-        its square 2 r**2 / ((slope - 1) (slope - 2)). With s the distances of the bounds from the
-        center, (s_j + e_j) (s_k + e_k) exceeds s_j s_k by s_j e_k + s_k e_j + e_j e_k.
+        With s the distances of the bounds from the center and e the excesses, (s_j + e_j) (s_k +
+        e_k) exceeds s_j s_k by s_j e_k + s_k e_j + e_j e_k.
         """
-        squares = self.risk * 2.0 * self._reach() / np.maximum(self.slope - 2.0, 0.25)
         span = np.maximum(np.abs(center - self.low), np.abs(self.high - center))
         linear = np.outer(span, self.sum_error())
-        root = np.sqrt(self._error(squares, 2))
+        root = np.sqrt(self._error(self.squares, 2))
         errors: Floats = (linear + linear.T + np.outer(root, root)) / self.n
         return errors
 
@@ -375,18 +374,45 @@ def box_of_ends(middles: Floats, ends: list[list[End]], n: float) -> LearnedBox:
     alone = np.array([pair == [NO_END, NO_END] for pair in ends])
     high = np.where(alone, np.where(middles == 0.0, 1.0, np.maximum(middles, 0.0)), high)
     low = np.where(alone, np.minimum(middles, 0.0), low)
+    claims = np.array([[end.claims(end.tails) for end in pair] for pair in ends])
     return LearnedBox(
         low=low,
         high=high,
         middle=middles.copy(),
-        risk=np.array([[end.risk for end in pair] for pair in ends]).T,
-        slope=np.array([[end.slope for end in pair] for pair in ends]).T,
+        risk=claims[:, :, 0].T,
+        squares=claims[:, :, 1].T,
         expected=np.array([[end.expected for end in pair] for pair in ends]).T,
         doubt=np.array([[end.doubt for end in pair] for pair in ends]).T,
         excess=np.zeros(middles.size),
         sound=~alone,
         n=n,
         ends=tuple((low_end, high_end) for low_end, high_end in ends),
+    )
+
+
+def audited_box(box: LearnedBox, counted: Floats, std: float, *, gaussian: bool) -> LearnedBox:
+    """Return the box, given the noisy numbers of rows outside.
+
+    The tails that explain them weigh more. Columns whose ends do not explain them have no error.
+    """
+    # Held against what is expected, not against the most that the counts allow: a group of rows
+    # just beyond the end fits into the doubt of the counts, and its distance is unknown.
+    excess = counted - box.expected.sum(axis=0)
+    doubt = np.sqrt((box.doubt**2).sum(axis=0))
+    spread = np.hypot(std, doubt)
+    sound = box.sound & (excess <= _UNEXPLAINED * spread)
+    risk, squares = box.risk.copy(), box.squares.copy()
+    for j in np.flatnonzero(sound):
+        low, high = box.ends[j]
+        tails = given_rows_outside(low.tails, high.tails, float(counted[j]), std, gaussian=gaussian)
+        for side, (end, given) in enumerate(zip((low, high), tails, strict=True)):
+            risk[side, j], squares[side, j] = end.claims(given)
+    return changed(
+        box,
+        risk=risk,
+        squares=squares,
+        excess=np.where(excess > _NOTICED * spread, np.maximum(excess - doubt, 0.0), 0.0),
+        sound=sound,
     )
 
 
@@ -398,7 +424,7 @@ def unsound_box(low: Floats, high: Floats, middles: Floats, n: float) -> Learned
         high=high,
         middle=middles,
         risk=np.zeros((2, d)),
-        slope=np.full((2, d), math.inf),
+        squares=np.zeros((2, d)),
         expected=np.zeros((2, d)),
         doubt=np.zeros((2, d)),
         excess=np.zeros(d),

@@ -31,6 +31,7 @@ from skdp.core.table import REPLACE_ONE, fold
 from skdp.queries.learned_bounds.decoding import (
     End,
     LearnedBox,
+    audited_box,
     box_for_all,
     box_of_ends,
     end_of_side,
@@ -71,7 +72,6 @@ _GAUSSIAN = 0.3
 _VISIBLE = 0.035  # part of the rows that a far group may have without being seen
 _COLUMN_VALUES = 2**18  # values that are read from the rows at once: 2 MB
 _RANKS = 160  # rows that a location needs, times the rate at which its chances fall with ranks
-_NOTICED = 1.25  # standard deviations of the rows outside that count as rows
 _MANY = 2**17  # rows of which a random part serves
 _MOST = 2**19  # rows of a column that are held at once: with what is computed of them, 100 MB
 
@@ -519,20 +519,11 @@ def _counted(
 
 
 def _audited(table: PrivateTable, meter: Meter, box: LearnedBox, share: Fraction) -> LearnedBox:
-    """Release how many rows are outside, and say which columns' ends do not explain them."""
+    """Release how many rows are outside; return the box with the errors that follow."""
     d = box.low.size
     exact = outside_counts(table.rows, box.low, box.high)
     noisy, std = Independent(d, d).noised(meter, "rows outside", exact, share)
-    # Held against what is expected, not against the most that the counts allow: a group of
-    # rows just beyond the end fits into the doubt of the counts, and its distance is unknown.
-    excess = noisy.astype(np.float64) - box.expected.sum(axis=0)
-    doubt = np.sqrt((box.doubt**2).sum(axis=0))
-    spread = np.hypot(std, doubt)
-    return changed(
-        box,
-        excess=np.where(excess > _NOTICED * spread, np.maximum(excess - doubt, 0.0), 0.0),
-        sound=box.sound & (excess <= spread * (4.5 / math.sqrt(2.0) if meter.pure else 3.2)),
-    )
+    return audited_box(box, noisy.astype(np.float64), std, gaussian=not meter.pure)
 
 
 @reviewed

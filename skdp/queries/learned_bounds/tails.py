@@ -6,7 +6,8 @@ rows are left, a the slope in doublings of rows a doubling of distance (power la
 lognormal below 1/2, exponential 1, normal 2), or it ends, at the last bin or at the number 0. The
 other says that rows beyond the end have nothing to do with those inside: a group of their own, as
 large as the counts there allow. The bound lies where the noise of a wider one costs as much as what
-it clips.
+it clips. What a standard error says of clipping is read from the same posterior later, when the
+rows outside have been counted.
 """
 
 from __future__ import annotations
@@ -16,13 +17,16 @@ import math
 from dataclasses import dataclass
 
 import numpy as np
-from scipy.special import ndtr
+from scipy.special import ndtr, ndtri
 
 from skdp.core.clipping import Floats
 
 __all__ = [
+    "NO_TAILS",
     "Beyond",
+    "Tails",
     "beyond_end",
+    "given_rows_outside",
 ]
 
 _SLOPES = np.geomspace(1.0, 40.0, 18)
@@ -37,9 +41,15 @@ _GROUPS = (
 )  # ends, in doublings, of the two groups of bins beyond: values may be far apart
 _MODEL = 0.06  # relative error of the family, at the end; it grows inwards
 _ENDS, _ENDS_AT_ZERO = 0.35, 1.0  # prior weight of a tail that ends there, beside 1 for no end
-_APART = 0.2  # prior chance of a group of its own
+_APART = 0.2  # prior chance of a group of its own, for the bound
+_APART_CLAIMED = 0.5  # and for errors: a claim doubts more than a choice
 _APART_SLOPES = np.array([2.5, 6.0])
 _APART_DENSITY = 0.42  # sqrt(2 pi) / 6: its size is uniform up to six standard deviations
+_APART_SIZES = (np.arange(12) + 0.5) / 12  # ranks of its size
+_LAST_ROW = 0.25  # rows: a tail has none beyond the place where fewer are left
+_CLAIMED = 0.97  # of the posterior: three standard errors reach it
+# Ranks between which a posterior is kept by its means: fine where claims are read.
+_RANKS = np.concatenate([np.arange(0.05, 0.9, 0.05), 1.0 - np.geomspace(0.1, 0.001, 24)])
 
 
 @dataclass(frozen=True)
@@ -52,15 +62,79 @@ class Beyond:
         From the end of the rows seen to the bound.
     rows, doubt : float
         Mean and standard deviation of the number of rows beyond the bound.
-    excess, risk : float
-        Mean and root mean square of the sum of what they exceed it by, in units of the end.
+    tails : Tails
+        The posterior for claims, in units of the end.
     """
 
     doublings: float
     rows: float
     doubt: float
-    excess: float
-    risk: float
+    tails: Tails
+
+
+@dataclass(frozen=True, eq=False)
+class Tails:
+    """A posterior over what lies beyond a bound: some tails and their weights.
+
+    Attributes
+    ----------
+    weight : ndarray of shape (tails,)
+    rows : ndarray of shape (tails,)
+        How many lie beyond.
+    excess, squares : ndarray of shape (tails,)
+        Sums of what they exceed the bound by, and of its squares.
+    """
+
+    weight: Floats
+    rows: Floats
+    excess: Floats
+    squares: Floats
+
+    def scaled(self, unit: float) -> Tails:
+        """Return the same with distances in another unit."""
+        return Tails(self.weight, self.rows, self.excess * unit, self.squares * unit**2)
+
+    def claims(self) -> tuple[float, float]:
+        """Return what clipping adds to the standard error of a sum, and of a sum of squares."""
+        return _quantile(self.excess, self.weight) / 3.0, _quantile(self.squares, self.weight) / 3.0
+
+
+NO_TAILS = Tails(np.ones(1), np.zeros(1), np.zeros(1), np.zeros(1))
+
+
+def _quantile(values: Floats, weight: Floats) -> float:
+    order = np.argsort(values)
+    sums = np.cumsum(weight[order])
+    at = int(np.searchsorted(sums, _CLAIMED * sums[-1]))
+    return float(values[order[min(at, order.size - 1)]])
+
+
+def _kept(weight: Floats, rows: Floats, excess: Floats, squares: Floats) -> Tails:
+    """Return a posterior by its means between ranks of the excess."""
+    order = np.argsort(excess)
+    weight = weight[order] / weight.sum()
+    group = np.searchsorted(_RANKS, np.cumsum(weight) - weight / 2.0)
+    total = np.bincount(group, weight, minlength=_RANKS.size + 1)
+    some = total > 0.0
+    means = [
+        np.bincount(group, weight * x[order], minlength=total.size)[some] / total[some]
+        for x in (rows, excess, squares)
+    ]
+    return Tails(total[some], *means)
+
+
+def given_rows_outside(
+    low: Tails, high: Tails, counted: float, std: float, *, gaussian: bool
+) -> tuple[Tails, Tails]:
+    """Return both sides' posteriors, given the noisy number of rows outside."""
+    z = (counted - np.add.outer(low.rows, high.rows)) / max(std, 0.5)
+    chance = -z * z / 2.0 if gaussian else -np.sqrt(1.0 + 2.0 * z * z)
+    chance -= chance.max()
+    joint = np.multiply.outer(low.weight, high.weight) * np.exp(chance)
+    return (
+        Tails(joint.sum(axis=1), low.rows, low.excess, low.squares),
+        Tails(joint.sum(axis=0), high.rows, high.excess, high.squares),
+    )
 
 
 def _left(doublings: Floats, slope: Floats, bend: Floats) -> Floats:
@@ -72,17 +146,26 @@ def _left(doublings: Floats, slope: Floats, bend: Floats) -> Floats:
 
 
 @functools.cache
-def _family() -> tuple[Floats, Floats, Floats, Floats]:
-    """Return slopes and bends of the tails; what is left and what exceeds, on the grid."""
+def _family() -> tuple[Floats, Floats, Floats, Floats, Floats]:
+    """Return slopes and bends of the tails; what is left, what exceeds, and squares, on the grid.
+
+    What exceeds r is the integral of what is left from r outwards; of squares, twice that of the
+    distance times what is left.
+    """
     slope = np.repeat(_SLOPES, len(_BENDS))
     bend = np.tile(np.array(_BENDS), _SLOPES.size)
     grid = np.arange(0.0, _LAST + _STEP / 2, _STEP)
     left = _left(grid, slope, bend)
-    # The integral of what is left over the distance, outwards from each place.
-    density = left * 2.0**grid * math.log(2.0)
+    distance = 2.0**grid
+    density = left * distance * math.log(2.0)
+    return slope, bend, left, _outwards(density), _outwards(2.0 * density * distance)
+
+
+def _outwards(density: Floats) -> Floats:
+    """Return the integrals from each place of the grid outwards."""
     pieces = (density[:, 1:] + density[:, :-1]) * (_STEP / 2.0)
     sums = np.cumsum(pieces[:, ::-1], axis=1)[:, ::-1]
-    return slope, bend, left, np.concatenate([sums, np.zeros((slope.size, 1))], axis=1)
+    return np.concatenate([sums, np.zeros((density.shape[0], 1))], axis=1)
 
 
 def _grouped(counts: Floats, places: Floats, inside: int) -> tuple[Floats, Floats, Floats]:
@@ -120,7 +203,7 @@ def beyond_end(
     farthest : float
         Doublings from the end to the bound, at most.
     """
-    slope, bend, left, exceeding = _family()
+    slope, bend, left, exceeding, squares = _family()
     doublings = np.log2(edges / edges[end])
     first = int(np.searchsorted(doublings, -_INNER - 1e-9))
     stop = int(np.searchsorted(doublings, _GROUPS[-1] + 1e-9))
@@ -169,41 +252,86 @@ def beyond_end(
         sums[2] = np.where(before, np.maximum(short, 0.0), 0.0)
     part = part.reshape(size.size, -1) * size[:, None]
     sums = sums.reshape(size.size, -1) * size[:, None]
-    moments = [weight @ part, weight @ part**2, weight @ sums, weight @ sums**2]
+    moments = [weight @ part, weight @ part**2, weight @ sums]
+    group = None
     if y.size > inside:
         expected = shape[:, inside] * (fit / precision)
         chance = float(weight @ np.exp(-0.5 * (y[inside] - expected) ** 2 / variance[inside]))
-        apart, group = _apart(float(y[inside]), math.sqrt(float(variance[inside])), chance, offered)
-        moments = [(1.0 - apart) * a + apart * b for a, b in zip(moments, group, strict=True)]
+        group = _Group(float(y[inside]), math.sqrt(float(variance[inside])), chance)
+        apart = group.weight(_APART)
+        means = group.moments(offered)
+        moments = [(1.0 - apart) * a + apart * b for a, b in zip(moments, means, strict=True)]
     best = int(np.argmin(balance * 2.0**offered + moments[2]))
-    mean, square, excess, squares = (float(m[best]) for m in moments)
+    mean, square = float(moments[0][best]), float(moments[1][best])
+
+    # The posterior at this bound. Tails end at 0, or where hardly a row is left.
+    k = np.maximum(bend, 1e-6) * math.log(2.0)
+    some = np.log2(np.maximum(size.reshape(len(stops), -1) / _LAST_ROW, 1.0))
+    cut = np.ceil(np.log1p(some * k / slope) / k / _STEP)
+    cut = np.clip(cut, index[best], left.shape[1] - 1).astype(int)
+    cut[1] = index[best]
+    if len(stops) == 3:
+        cut[2] = np.minimum(cut[2], max(zero_index, int(index[best])))
+    every, bound = np.arange(slope.size), float(2.0 ** offered[best])
+    excess = exceeding[:, index[best]] - exceeding[every, cut]
+    square_sums = squares[:, index[best]] - squares[every, cut] - 2.0 * bound * excess
+    tails = np.stack(
+        [weight, part[:, best], excess.ravel() * size, np.maximum(square_sums.ravel(), 0.0) * size]
+    )
+    if group is not None:
+        apart = group.weight(_APART_CLAIMED)
+        tails[0] *= 1.0 - apart
+        tails = np.concatenate([tails, group.tails(apart, bound)], axis=1)
     return Beyond(
         doublings=float(offered[best]),
         rows=mean,
         doubt=math.sqrt(max(square - mean**2, 0.0)),
-        excess=excess,
-        risk=math.sqrt(squares),
+        tails=_kept(*tails),
     )
 
 
-def _apart(count: float, std: float, chance: float, offered: Floats) -> tuple[float, list[Floats]]:
-    """Return the chance of a group of its own beyond the end, and its moments at each bound.
+class _Group:
+    """A group of its own beyond the end, of an unknown size: normal, cut off at 0.
 
-    `chance` is what the other tails give the count, relative to its peak.
+    Parameters
+    ----------
+    count, std : float
+        Of the bins beyond the end.
+    chance : float
+        What the other tails give the count, relative to its peak.
     """
-    z = count / std
-    above = max(float(ndtr(z)), 1e-12)
-    apart = _APART * _APART_DENSITY * above
-    apart /= apart + (1.0 - _APART) * max(chance, 1e-300)
-    # Normal, cut off at 0.
-    mean = max(count + std * math.exp(-z * z / 2.0) / math.sqrt(2.0 * math.pi) / above, 0.0)
-    square = max(std**2 + count * mean, mean**2)
-    slope = _APART_SLOPES[:, None]
-    left = 2.0 ** (-slope * offered)
-    sums = left * 2.0**offered / (slope - 1.0)
-    return apart, [
-        mean * left.mean(axis=0),
-        square * (left**2).mean(axis=0),
-        mean * sums.mean(axis=0),
-        square * (sums**2).mean(axis=0),
-    ]
+
+    def __init__(self, count: float, std: float, chance: float) -> None:
+        self.count, self.std, self.chance = count, std, max(chance, 1e-300)
+        self.z = count / std
+        self.above = max(float(ndtr(self.z)), 1e-12)
+
+    def weight(self, prior: float) -> float:
+        """Return the posterior chance that there is such a group."""
+        apart = prior * _APART_DENSITY * self.above
+        return apart / (apart + (1.0 - prior) * self.chance)
+
+    def moments(self, offered: Floats) -> list[Floats]:
+        """Return mean and mean square of the rows beyond each bound, and the mean of the excess."""
+        density = math.exp(-self.z * self.z / 2.0) / math.sqrt(2.0 * math.pi)
+        mean = max(self.count + self.std * density / self.above, 0.0)
+        square = max(self.std**2 + self.count * mean, mean**2)
+        slope = _APART_SLOPES[:, None]
+        left = 2.0 ** (-slope * offered)
+        sums = left * 2.0**offered / (slope - 1.0)
+        return [
+            mean * left.mean(axis=0),
+            square * (left**2).mean(axis=0),
+            mean * sums.mean(axis=0),
+        ]
+
+    def tails(self, weight: float, bound: float) -> Floats:
+        """Return weights, rows, excesses and sums of their squares for some sizes, (4, tails)."""
+        chances = 1.0 - self.above * (1.0 - _APART_SIZES)
+        sizes = np.maximum(self.count + self.std * ndtri(chances), 0.0)
+        slope, sizes = (x.ravel() for x in np.meshgrid(_APART_SLOPES, sizes))
+        rows = sizes * bound**-slope
+        excess = rows * bound / (slope - 1.0)
+        # The mean square of a power law's excess is finite beyond a slope of 2.
+        squares = excess * bound * 2.0 / (slope - 2.0)
+        return np.stack([np.full(rows.size, weight / rows.size), rows, excess, squares])
