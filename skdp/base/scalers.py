@@ -377,11 +377,11 @@ _DOUBTFUL = (
     "{name}: bounds were learned, and those of {which} may be far off: rows are too few for this "
     "epsilon, or most of a column is one value (amounts that are mostly zero). Its standard error "
     "is NaN, and its scale may be far too small or too large for the next step. State bounds: "
-    "bounds={bounds}, of all columns."
+    "bounds={bounds}, of all columns{more}."
 )
 
 
-def warn_of_doubtful_bounds(estimator: Any, errors: Floats) -> None:
+def warn_of_doubtful_bounds(estimator: Any, errors: Floats, boxes: list[LearnedBox]) -> None:
     """Warn of columns whose learned bounds may be far off, as their released errors say."""
     doubtful = np.flatnonzero(np.isnan(errors))
     if doubtful.size:
@@ -390,5 +390,11 @@ def warn_of_doubtful_bounds(estimator: Any, errors: Floats) -> None:
         more = f" and {doubtful.size - 5} more" if doubtful.size > 5 else ""
         which = f"column {shown}" if doubtful.size == 1 else f"columns {shown}{more}"
         bounds = "([low, ...], [high, ...])" if names is None else "{name: (low, high), ...}"
-        text = _DOUBTFUL.format(name=type(estimator).__name__, which=which, bounds=bounds)
+        rows = max(boxes, key=lambda box: box.short).more_rows
+        text = _DOUBTFUL.format(
+            name=type(estimator).__name__,
+            which=which,
+            bounds=bounds,
+            more=f"; or {rows}" if rows else "",
+        )
         warnings.warn(text, stacklevel=outside_level())

@@ -272,7 +272,7 @@ class DPStandardScaler(Scaler):
             clipped = moments.clipped(self.mean_)
             self.mean_std_error_ = np.hypot(finite(mean_error * half), clipped[0])
             if moments.learned and not moments.weighted:  # errors of weighted ones are all NaN
-                warn_of_doubtful_bounds(self, self.mean_std_error_)
+                warn_of_doubtful_bounds(self, self.mean_std_error_, moments.learned)
             if not self.with_std:
                 return
             variance = np.maximum(square - mean**2, 0.0)

@@ -31,7 +31,7 @@ from skdp.tabular import ONE_PLACE, Rows, check_table
 
 T = TypeVar("T")
 
-_NOT_LEARNED = "std is NaN where bounds could not be learned well enough; state bounds="
+_NOT_LEARNED = "std is NaN where bounds could not be learned well enough; "
 # Functions whose queries read rows by `fold` and `gathered` only, so that they may be in parts.
 IN_PARTS = frozenset(
     {"correlation", "count", "count_nonzero", "covariance", "histogram", "histogram2d"}
@@ -303,7 +303,7 @@ def result(
     across: bool = False,
     keepdims: bool = False,
     bounds: Pair | None = None,
-    learned: bool = False,
+    learned: LearnedBox | None = None,
     note: str = "",
     limits: MeanLimits | QuantileLimits | None = None,
     names: Sequence[Any] | None = None,
@@ -312,7 +312,7 @@ def result(
     """Return a result; the entry of a flat column, or of all cells, is a number.
 
     With `keepdims` an axis of length 1 stands for the rows, and one for the columns of X unless it
-    is `flat`, as in numpy. `learned` says that errors would be finite with better bounds. `labels`
+    is `flat`, as in numpy. `learned` says why errors are NaN. `labels`
     of entries broadcast to the shape of `value`, `names` are those of columns.
     """
     array = np.array(value, dtype=np.float64)
@@ -331,7 +331,7 @@ def result(
         array, error = np.expand_dims(array, axis), np.expand_dims(error, axis)
     shape = np.shape(array)
     cells = {name: np.reshape(label, shape) for name, label in cells.items()}
-    if learned and bool(np.any(np.isnan(error) & np.isfinite(array))):
-        note = _NOT_LEARNED
+    if learned is not None and bool(np.any(np.isnan(error) & np.isfinite(array))):
+        note = _NOT_LEARNED + learned.why_no_error
     shaped: Any = None if limits is None else limits.shaped(shape)
     return Released(array, error, privacy, bounds, note, shaped, cells)

@@ -391,7 +391,7 @@ def subset_sums(
         error = np.hypot(error, learned.sum_error())
     shape: Any = {"flat": flat, "names": rows.names, "labels": {"class": known[order][:, None]}}
     value, error = release.value[order], error[order]
-    return result(value, error, privacy, bounds=(low, high), learned=learned is not None, **shape)
+    return result(value, error, privacy, bounds=(low, high), learned=learned, **shape)
 
 
 def _classes(classes: Any, name: str = "classes") -> tuple[np.ndarray, np.ndarray]:

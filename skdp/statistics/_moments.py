@@ -299,9 +299,7 @@ def sum(  # noqa: A001  as numpy's
         std = _with_clipping(release.std, learned, across=across)
         privacy = session.certificate()
     shape: Any = {"flat": flat, "across": across, "keepdims": keepdims, "names": rows.names}
-    return result(
-        release.value, std, privacy, bounds=(low, high), learned=learned is not None, **shape
-    )
+    return result(release.value, std, privacy, bounds=(low, high), learned=learned, **shape)
 
 
 @documented
@@ -363,7 +361,7 @@ def mean(
     cells = rows.n_features if across else 1
     value, std = release.value / cells, std / cells
     shape: Any = {"flat": flat, "across": across, "keepdims": keepdims, "names": rows.names}
-    return result(value, std, privacy, bounds=(low, high), learned=learned is not None, **shape)
+    return result(value, std, privacy, bounds=(low, high), learned=learned, **shape)
 
 
 def _mean_with_intervals(
@@ -390,7 +388,7 @@ def _mean_with_intervals(
     spread = spread_seen((second.value - first.value**2) * half**2, spread_error)
     limits = MeanLimits(value, error, clusters * spread / max(n - 1.0, 1.0), low, high, pure)
     shape: Any = {"flat": flat, "keepdims": keepdims, "names": rows.names, "limits": limits}
-    return result(value, error, privacy, bounds=(low, high), learned=learned is not None, **shape)
+    return result(value, error, privacy, bounds=(low, high), learned=learned, **shape)
 
 
 # --- variances, covariances, correlations ---------------------------------------------------------
@@ -424,7 +422,7 @@ def _variance(
         "flat": flat,
         "bounds": (low, high),
         "names": rows.names,
-        "learned": learned is not None,
+        "learned": learned,
     }
     return variance, error, privacy, shape
 
@@ -513,6 +511,7 @@ class _Moments:
     privacy: PrivacyCertificate
     bounds: tuple[Floats, Floats] | None = None
     clipped: Any = 0.0
+    learned: LearnedBox | None = None
 
     def errors(self, scale: Floats, pull: Floats) -> Floats:
         """Return the standard errors of C_jk - pull_jk (C_jj + C_kk).
@@ -565,7 +564,7 @@ def _moments(call: Call, X: ArrayLike, bounds: Any, ddof: int) -> _Moments:
     if learned is not None:
         clipped = learned.product_errors(low / 2 + high / 2 + moments.center * half)
         clipped = clipped / np.outer(half, half)
-    return replace(moments, bounds=(low, high), clipped=clipped)
+    return replace(moments, bounds=(low, high), clipped=clipped, learned=learned)
 
 
 def covariance_of(gram: GramRelease, half: Floats, privacy: PrivacyCertificate) -> _Moments:
@@ -624,8 +623,8 @@ def covariance(
     errors = np.hypot(moments.errors(np.ones(d), np.zeros((d, d))), moments.clipped)
     units = np.outer(moments.half, moments.half) * _per_freedom(moments.gram.n, ddof)
     values, errors = moments.covariance * units, errors * units
-    learned = isinstance(bounds, str)
-    return result(values, errors, moments.privacy, bounds=moments.bounds, learned=learned)
+    shape: Any = {"bounds": moments.bounds, "learned": moments.learned}
+    return result(values, errors, moments.privacy, **shape)
 
 
 def coefficients_of(moments: _Moments) -> tuple[Floats, Floats]:
@@ -691,5 +690,5 @@ def correlation(X: ArrayLike, *, bounds: Any = "private", **options: Unpack[Opti
     coefficients, errors = coefficients_of(moments)
     np.fill_diagonal(coefficients, 1.0)
     np.fill_diagonal(errors, 0.0)
-    learned = isinstance(bounds, str)
-    return result(coefficients, errors, moments.privacy, bounds=moments.bounds, learned=learned)
+    shape: Any = {"bounds": moments.bounds, "learned": moments.learned}
+    return result(coefficients, errors, moments.privacy, **shape)

@@ -141,6 +141,7 @@ _ARROW = {
     ("string", "large_string"): "text",
     ("binary", "large_binary", "fixed_size_binary"): "other text",
 }  # fmt: skip
+_INTEGERS = frozenset(f"{sign}int{bits}" for sign in ("", "u") for bits in (8, 16, 32, 64))
 _PANDAS = {"StringDtype": "text", "PeriodDtype": "dates", "IntervalDtype": "intervals"}
 
 
@@ -167,6 +168,30 @@ def readable_as(dtype: Any) -> str:
         return "text" if "text" in _content(inner.value_type) else OBJECTS
     content = _content(dtype)
     return {"decimals": OBJECTS, "other text": "text"}.get(content, content)
+
+
+def type_range(dtype: Any) -> tuple[float, float]:
+    """Return the least and the greatest number that a column of a type can hold: 0 and 1 of bool.
+
+    Infinite where the type says nothing.
+    """
+    name = str(getattr(dtype, "pyarrow_dtype", dtype)).lower()
+    if name in ("bool", "boolean"):
+        return 0.0, 1.0
+    if name in _INTEGERS:
+        limits = np.iinfo(name)
+        return float(limits.min), float(limits.max)
+    return -np.inf, np.inf
+
+
+def type_ranges(X: Any) -> Floats:
+    """Return the ends of what the type of each column can hold, shape (2, n_features)."""
+    arrow_column = hasattr(X, "to_pylist") and not hasattr(X, "column_names")
+    types = [X.type] if arrow_column else column_types(X)
+    ranges = np.array([type_range(dtype) for dtype in types], dtype=np.float64)
+    shape: Any = getattr(X, "shape", ())
+    width = shape[1] if len(shape) == 2 else 1
+    return np.broadcast_to(ranges.reshape(-1, 2).T, (2, width))
 
 
 def refused_type(X: Any) -> tuple[str, Any]:

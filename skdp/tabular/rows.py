@@ -39,6 +39,7 @@ from skdp.tabular.containers import (
     rows_of_numbers,
     take,
     to_float,
+    type_ranges,
 )
 from skdp.tabular.parts import (
     NO_ROWS,
@@ -209,6 +210,8 @@ class Rows:
         self.units: Units | None = None
         self._row_weights: NDArray | None = None  # of all rows of the table, if there are any
         self.names = names_in(X)  # public; None for an array
+        # Ends of what the types of the first columns can hold; public.
+        self.ranges = type_ranges(X) if numeric else None
 
     def __repr__(self) -> str:
         return f"Rows(n_features={self.n_features})"
@@ -538,6 +541,8 @@ def check_table(
     table, flat = _as_columns(X)
     rows = _checked_rows(_numeric_container(table, estimator, allow_empty=allow_empty), omit)
     rows.filtered |= filtered
+    if flat:
+        rows.ranges = None if is_listed(X) else type_ranges(X)
     return rows, flat
 
 

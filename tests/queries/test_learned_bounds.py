@@ -7,6 +7,7 @@ import warnings
 from fractions import Fraction
 
 import numpy as np
+import pandas as pd
 import pytest
 from scipy import stats as distributions
 
@@ -103,19 +104,21 @@ def test_a_bound_stays_at_zero_unless_rows_lie_beyond():
 
 def test_heavier_tails_have_wider_bounds_and_larger_errors():
     edges = learning.distance_edges(0.0, 30, upwards=True)[1:]
-    found = []
+    found, claims = [], []
     for slope in (1.2, 2.0, 4.0):
         above = 50_000 * np.maximum(edges / 4, 1.0) ** -slope
         counts = np.where(edges > 4, -np.diff(np.append(50_000.0, above)), 0.0)
         end = bounds.end_of_side(counts, edges, 0.0, 20.0, gaussian=False, balance=2.0)
         beyond = 50_000 * (end.reach / 4) ** -slope
         exceeding = beyond * end.reach / (slope - 1)
-        assert (2 if slope >= 2 else 3.5) * end.risk > exceeding
+        excess, squares = end.claims(end.tails)
+        assert 3 * excess > exceeding
         assert abs(end.expected - beyond) < 2 * end.doubt + 0.5 * beyond
         assert beyond < 400
         found.append(end)
+        claims.append(squares)
     assert found[0].reach > found[1].reach > found[2].reach
-    assert found[0].slope <= found[1].slope <= found[2].slope
+    assert claims[0] > claims[1] > claims[2]
 
 
 # --- the lattice --------------------------------------------------------------------------------
@@ -187,7 +190,9 @@ def test_distances_are_counted_exactly():
             expected += [np.sum((distance > a) & (distance <= b)) for a, b in bins]
         assert counts.tolist() == expected
         assert counts.sum() <= 700
-    outside = learning.outside_counts(rows, np.array([-10.0, -20.0]), np.array([10.0, 20.0]))
+    outside = learning.outside_counts(
+        rows, lambda block: block, np.array([-10.0, -20.0]), np.array([10.0, 20.0])
+    )
     assert outside.tolist() == [np.sum(np.abs(X[:, 0]) > 10), np.sum(np.abs(X[:, 1]) > 20)]
 
 
@@ -269,6 +274,43 @@ def test_learning_from_almost_nothing_gives_something_finite(adjacency, delta, v
         assert np.isfinite(box.low).all() and np.isfinite(box.high).all()
         assert np.all(box.low < box.high)
         assert np.isnan(box.sum_error()).all() and np.isnan(box.product_errors(box.middle)).all()
+
+
+@each("adjacency", RELATIONS)
+@each("bits", [True, False])
+def test_types_bound_what_is_learned(adjacency, bits):
+    """A boolean column has bounds at no cost; other columns are learned as without it."""
+    g = np.random.default_rng(0)
+    X = pd.DataFrame({"share": g.random(3000) < 0.3, "small": np.full(3000, 250, np.uint8)})
+    X["ages"] = g.integers(18, 90, 3000).astype(np.float64)
+    if bits:
+        X = X[["share"]]
+    with open_session(X, adjacency=adjacency) as session:
+        box = session.answer(LearnedBounds(n=3000.0))
+        left = session.remaining
+    assert (box.low[0], box.high[0], box.mean_error()[0]) == (0.0, 1.0, 0.0)
+    if bits:
+        assert left == 1
+        return
+    assert 0 <= box.low[1] < box.high[1] <= 255 and box.risk[1, 1] == 0.0
+    with open_session(X[["small", "ages"]].astype(np.float64), adjacency=adjacency) as session:
+        session.answer(LearnedBounds(n=3000.0))
+        assert left == session.remaining
+
+
+def test_rows_beyond_the_range_of_a_type_are_clipped_all_the_same():
+    box = bounds.unsound_box(np.array([300.0]), np.array([400.0]), np.array([350.0]), 9.0)
+    ranges = np.array([[0.0], [255.0]])
+    inside = bounds.box_within_types(box, np.array([True]), ranges, 9.0)
+    assert (inside.low[0], inside.high[0]) == (254.0, 255.0)
+
+
+def test_it_is_said_how_many_rows_an_error_asks_for():
+    g = np.random.default_rng(0)
+    few = statistics.mean(g.normal(0, 1, 500), epsilon=1.0, n_rows="public")
+    assert "or use 2.4 times" in repr(few) and math.isnan(few.std)
+    enough = statistics.mean(g.normal(0, 1, 1300), epsilon=1.0, n_rows="public")
+    assert "times as many" not in repr(enough)
 
 
 def test_a_table_without_rows():
@@ -375,9 +417,9 @@ def test_few_rows_far_from_each_other_may_hide_others():
 
     def risk(counts, rows, std=10.0):
         end = bounds.end_of_side(counts, edges, 0.0, std, gaussian=True, balance=1.0, rows=rows)
-        return end.risk / end.reach
+        return end.claims(end.tails)[0] / end.reach
 
-    assert risk(counts, 100_000) > 14 > 2 * risk(counts, 10_000)  # 1.5 x 10 rows, as far again
+    assert risk(counts, 100_000) > 9.9 > 2 * risk(counts, 10_000)  # 10 rows, as far again
     assert math.isnan(risk(counts, 100_000, std=100.0))
     assert not math.isnan(risk(counts, 10_000, std=100.0))
     ones = np.zeros(80)

@@ -13,6 +13,7 @@ import functools
 import math
 from dataclasses import dataclass, field
 from dataclasses import replace as changed
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -28,6 +29,7 @@ __all__ = [
     "audited_box",
     "box_for_all",
     "box_of_ends",
+    "box_within_types",
     "end_of_side",
     "is_doubtful",
     "noise_level",
@@ -318,6 +320,8 @@ class LearnedBox:
     ends : tuple of (End, End)
         Of each column, the low and the high side; empty where only a point amid the rows, or one
         box for all columns, was learned.
+    short : float
+        Errors ask for so many times the rows, or epsilon; 1 where there are enough.
     """
 
     low: Floats
@@ -331,6 +335,22 @@ class LearnedBox:
     sound: NDArray[np.bool_]
     n: float
     ends: tuple[tuple[End, End], ...] = ()
+    short: float = 1.0
+
+    @property
+    def why_no_error(self) -> str:
+        """What to do where errors are NaN."""
+        if self.short > 1.0:
+            return f"state bounds=, or {self.more_rows}"
+        return "state bounds=: rows that are too few to be seen may lie far from the others"
+
+    @property
+    def more_rows(self) -> str:
+        """How much more errors ask for; "" where there is enough."""
+        if self.short <= 1.0:
+            return ""
+        times = math.ceil(10.0 * self.short - 1e-6) / 10.0
+        return f"use {times:g} times as many rows or as large an epsilon"
 
     def _reach(self) -> Floats:
         return np.stack([self.middle - self.low, self.high - self.middle])
@@ -440,6 +460,56 @@ def box_for_all(box: LearnedBox, mode: str, d: int, n: float) -> LearnedBox:
     if not low < high:
         low, high = min(low, high), max(low, high) + 1.0
     return unsound_box(np.full(d, low), np.full(d, high), np.full(d, low / 2 + high / 2), n)
+
+
+def box_within_types(
+    box: LearnedBox | None, learned: NDArray[np.bool_], ranges: Floats, n: float
+) -> LearnedBox:
+    """Return the box of all columns, of which some were learned: within what their types can hold.
+
+    No row lies beyond the ends of a type, so nothing is lost there.
+
+    Parameters
+    ----------
+    box : LearnedBox or None
+        Of the learned columns, in order; None if there are none.
+    learned : ndarray of bool, shape (d,)
+        The others have the range of their type for bounds.
+    ranges : ndarray of shape (2, d)
+        Ends of the types; infinite where they say nothing.
+    n : float
+    """
+    if box is None:
+        box = unsound_box(np.zeros(0), np.zeros(0), np.zeros(0), n)
+    least, most = ranges[:, learned]
+    ends = np.stack([box.low, box.high])
+    within = np.clip(ends, least, most)
+    # A box that lies beyond the range has a width all the same.
+    flat = within[0] >= within[1]
+    within[1] = np.where(flat, np.minimum(within[0] + 1.0, most), within[1])
+    within[0] = np.where(flat, np.maximum(within[1] - 1.0, least), within[0])
+    inside = np.stack([box.low > least, box.high < most])
+
+    def filled(values: NDArray[Any], others: Any) -> Any:
+        whole = np.empty((*values.shape[:-1], learned.size), dtype=values.dtype)
+        whole[..., learned], whole[..., ~learned] = values, others
+        return whole
+
+    both = filled(within, ranges[:, ~learned])
+    no_ends = iter(box.ends or [(NO_END, NO_END)] * box.low.size)
+    return LearnedBox(
+        low=both[0],
+        high=both[1],
+        middle=filled(np.clip(box.middle, *within), ranges[:, ~learned].mean(axis=0)),
+        risk=filled(np.where(inside, box.risk, 0.0), 0.0),
+        squares=filled(np.where(inside, box.squares, 0.0), 0.0),
+        expected=filled(np.where(inside, box.expected, 0.0), 0.0),
+        doubt=filled(np.where(inside, box.doubt, 0.0), 0.0),
+        excess=filled(box.excess, 0.0),
+        sound=filled(box.sound, True),
+        n=n,
+        ends=tuple(next(no_ends) if j else (NO_END, NO_END) for j in learned) if box.ends else (),
+    )
 
 
 def is_doubtful(box: LearnedBox, noise: float) -> bool:

@@ -34,6 +34,7 @@ from skdp.queries.learned_bounds.decoding import (
     audited_box,
     box_for_all,
     box_of_ends,
+    box_within_types,
     end_of_side,
     is_doubtful,
     noise_level,
@@ -91,6 +92,8 @@ class LearningPlan:
         Rows times epsilon (or mu) of one such column.
     few, sure : bool
         Whether bounds stay near what was seen; whether an error may be claimed.
+    short : float
+        So many times the rows, or epsilon, would make it sure; 1 if it is.
     binades : int
         On either side of `_CENTER`, that bounds are looked for in.
     location, shape, doubt, audit : Fraction
@@ -103,6 +106,7 @@ class LearningPlan:
     size: float
     few: bool
     sure: bool
+    short: float
     binades: int
     location: Fraction
     shape: Fraction
@@ -162,13 +166,15 @@ def plan_learning(
     whole = max(n, 1.0) * level
     size, mode = whole / (d if pure else math.sqrt(d)), "columns"
     ease = 1.0 if pure else _GAUSSIAN
+    # A row more or less moves counts half as far as a row replaced.
+    doubled = adjacency != REPLACE_ONE
+    easier = (2.0 if pure else 1.4) if doubled else 1.0
+    short = max(_SURE * ease / (size * easier), 1.0)
     if size < _OWN * ease and d > 1:
         size, mode = whole / (2.0 if pure else math.sqrt(2.0)), "extremes"
         if size < _OWN * ease or d == 2:
             size, mode = whole, "largest"
-    # A row more or less moves counts half as far as a row replaced.
-    doubled = adjacency != REPLACE_ONE
-    eased = size * ((2.0 if pure else 1.4) if doubled else 1.0)
+    eased = size * easier
     if size < _LEAST * ease:
         location, shape, doubt = 0.5, 0.0, 0.0
     elif pure:
@@ -187,7 +193,8 @@ def plan_learning(
         mode=mode,
         size=size,
         few=size < _FEW * ease,
-        sure=size >= _SURE * ease,
+        sure=eased >= _SURE * ease,
+        short=short,
         binades=int(min(max(10 + size / 8, 12), 85)),
         location=_percent(location),
         shape=_percent(shape),
@@ -298,13 +305,17 @@ def distance_edges(middle: float, binades: int, *, upwards: bool) -> Floats:
     return edges
 
 
-def _reduced(mode: str) -> Callable[[Floats], Floats]:
-    """Return the map of a block of rows to the columns that are learned; row by row."""
+def _reduced(mode: str, columns: NDArray[np.bool_]) -> Callable[[Floats], Floats]:
+    """Return the map of a block of rows to what is learned of these columns; row by row."""
+
+    def some(block: Floats) -> Floats:
+        return block if columns.all() else block[:, columns]
+
     if mode == "columns":
-        return lambda block: block
+        return some
     if mode == "extremes":
-        return lambda block: np.stack([block.min(axis=1), block.max(axis=1)], axis=1)
-    return lambda block: np.abs(block).max(axis=1, keepdims=True)
+        return lambda block: np.stack([some(block).min(axis=1), some(block).max(axis=1)], axis=1)
+    return lambda block: np.abs(some(block)).max(axis=1, keepdims=True)
 
 
 def _bins(distance: Floats, edges: Floats) -> Ints:
@@ -339,10 +350,13 @@ def distance_counts(
     return fold(rows, add, lambda: [np.zeros(sum(pair), dtype=np.int64) for pair in sizes])
 
 
-def outside_counts(rows: Rows, low: Floats, high: Floats) -> Ints:
+def outside_counts(
+    rows: Rows, image: Callable[[Floats], Floats], low: Floats, high: Floats
+) -> Ints:
     """Count the rows outside the bounds, column by column."""
 
     def add(block: Floats, totals: list[NDArray]) -> None:
+        block = image(block)
         totals[0] += ((block < low) | (block > high)).sum(axis=0)
 
     (counts,) = fold(rows, add, lambda: [np.zeros(low.size, dtype=np.int64)])
@@ -350,6 +364,15 @@ def outside_counts(rows: Rows, low: Floats, high: Floats) -> Ints:
 
 
 # --- the query -----------------------------------------------------------------------------------
+
+
+def _type_ranges(table: PrivateTable) -> Floats:
+    """Return the ends of what the types of the columns can hold; infinite where unknown."""
+    ranges = np.tile([[-np.inf], [np.inf]], table.n_features)
+    known = getattr(table.rows, "ranges", None)  # of the first columns; a target has none
+    if known is not None:
+        ranges[:, : known.shape[1]] = known
+    return ranges
 
 
 def _counted_rows(table: PrivateTable, meter: Meter) -> float:
@@ -518,10 +541,16 @@ def _counted(
     return [part.astype(np.float64) for part in np.split(noisy, cuts)], std
 
 
-def _audited(table: PrivateTable, meter: Meter, box: LearnedBox, share: Fraction) -> LearnedBox:
+def _audited(
+    table: PrivateTable,
+    meter: Meter,
+    image: Callable[[Floats], Floats],
+    box: LearnedBox,
+    share: Fraction,
+) -> LearnedBox:
     """Release how many rows are outside; return the box with the errors that follow."""
     d = box.low.size
-    exact = outside_counts(table.rows, box.low, box.high)
+    exact = outside_counts(table.rows, image, box.low, box.high)
     noisy, std = Independent(d, d).noised(meter, "rows outside", exact, share)
     return audited_box(box, noisy.astype(np.float64), std, gaussian=not meter.pure)
 
@@ -562,15 +591,18 @@ class LearnedBounds(Measurement):
         whole = meter.fraction(Fraction(1))
         n = _counted_rows(table, meter) if n is None else max(n, 1.0)
         level = meter.level(whole)
-        plan = plan_learning(
-            n, table.n_features, level, table.relation, pure=meter.pure, audit=audit
-        )
+        ranges = _type_ranges(table)
+        columns = ranges[1] - ranges[0] > 1.0  # of a boolean column there is nothing to learn
+        width = int(columns.sum())
+        if width == 0:
+            return box_within_types(None, columns, ranges, n)
+        plan = plan_learning(n, width, level, table.relation, pure=meter.pure, audit=audit)
         plan = plan.within(
             meter.remaining if share is None else min(meter.fraction(share), meter.remaining)
         )
         lattice = FloatLattice(plan.binades)
-        image = _reduced(plan.mode)
-        d = {"columns": table.n_features, "extremes": 2, "largest": 1}[plan.mode]
+        image = _reduced(plan.mode, columns)
+        d = {"columns": width, "extremes": 2, "largest": 1}[plan.mode]
         middles = _medians(table, meter, lattice, image, d, plan.location, n)
         if plan.shape:
             box = _shaped(table, meter, plan, n, image, middles, spare)
@@ -578,9 +610,9 @@ class LearnedBounds(Measurement):
             reach = 4.0 * np.maximum(np.abs(middles), 1.0)
             box = unsound_box(middles - reach, middles + reach, middles, n)
         if plan.mode != "columns":
-            box = box_for_all(box, plan.mode, table.n_features, n)
+            box = box_for_all(box, plan.mode, width, n)
         elif plan.audit:
-            box = _audited(table, meter, box, plan.audit)
+            box = _audited(table, meter, image, box, plan.audit)
         else:
             box = changed(box, sound=np.zeros(d, dtype=bool))
-        return box
+        return changed(box_within_types(box, columns, ranges, n), short=plan.short)

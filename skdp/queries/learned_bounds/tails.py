@@ -114,12 +114,13 @@ def _kept(weight: Floats, rows: Floats, excess: Floats, squares: Floats) -> Tail
     order = np.argsort(excess)
     weight = weight[order] / weight.sum()
     group = np.searchsorted(_RANKS, np.cumsum(weight) - weight / 2.0)
-    total = np.bincount(group, weight, minlength=_RANKS.size + 1)
+
+    def sums(values: Floats) -> Floats:
+        return np.bincount(group, values, minlength=_RANKS.size + 1).astype(np.float64)
+
+    total = sums(weight)
     some = total > 0.0
-    means = [
-        np.bincount(group, weight * x[order], minlength=total.size)[some] / total[some]
-        for x in (rows, excess, squares)
-    ]
+    means = [sums(weight * x[order])[some] / total[some] for x in (rows, excess, squares)]
     return Tails(total[some], *means)
 
 
