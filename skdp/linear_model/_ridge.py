@@ -277,7 +277,7 @@ class _LeastSquares(TargetRegressor):
         self.coef_, self.intercept_ = solution[:d], float(solution[d])
         least = least_squares(M, m, std, float(gram.second_moment[d, d]) / total)
         noise = back @ least.noise @ back.T
-        if learned is not None:
+        if learned is not None and most is None:
             noise = noise + self._beyond(learned, standard, least, back, known, t)
         why = ""
         if short > 1.0:
