@@ -10,7 +10,7 @@ import math
 import warnings
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, fields, replace
 from typing import Any, ClassVar, Self
 
 import numpy as np
@@ -29,7 +29,9 @@ from skdp.parameters import check_bounds, check_classes, check_size
 from skdp.planning import Allowance, bounds_in
 from skdp.queries import (
     Labels,
+    LearnedBounds,
     LearnedBox,
+    SomeColumns,
     StandardBall,
     label_vectors,
     moments,
@@ -551,9 +553,27 @@ class LabelledClassifier(ExactScoreMixin, ClassifierMixin, StatedClasses, BaseEs
 # --- regressors -----------------------------------------------------------------------------------
 
 
+# Of the allowance, at most: for bounds of the target, and for those of the columns.
+TARGET_SHARE, COLUMNS_SHARE = 0.1, 0.2
+
+
 def _unstated(size: int) -> tuple[Floats, Floats]:
     """Return placeholders for bounds that are learned later."""
     return np.zeros(size), np.ones(size)
+
+
+def _joined(learned: dict[tuple[int, int], LearnedBox], low: Floats, high: Floats) -> LearnedBox:
+    """Return the box of all columns: learned from some of them, stated (and certain) elsewhere."""
+    first = next(iter(learned.values()))
+    whole: dict[str, Any] = {"low": low, "high": high, "middle": low / 2 + high / 2}
+    whole["sound"] = np.full(low.size, True)
+    for field in fields(first):
+        value = getattr(first, field.name)
+        if isinstance(value, np.ndarray):
+            joined = whole.setdefault(field.name, np.zeros((*value.shape[:-1], low.size)))
+            for span, box in learned.items():
+                joined[..., slice(*span)] = getattr(box, field.name)
+    return replace(first, **whole, ends=())
 
 
 class TargetRegressor(
@@ -641,17 +661,24 @@ class TargetRegressor(
     ) -> tuple[Floats, Floats, LearnedBox | None, NDArray[np.bool_]]:
         """Return bounds of columns and target, the learned box, and which were stated.
 
-        `more` are stated bounds of columns behind the target.
+        The bounds of the target are learned first and by themselves, as all predictions depend on
+        them. `more` are stated bounds of columns behind the target.
         """
         d = width - 1
-        known = np.append(np.full(d, columns is not None), target is not None)
+        stated = (columns or _unstated(d), target or _unstated(1), *more)
+        low, high = (np.concatenate(sides) for sides in zip(*stated, strict=True))
+        known = np.repeat([columns is not None, target is not None], [d, 1])
         known = np.append(known, np.full(len(more), True))
-        sides = zip(columns or _unstated(d), target or _unstated(1), *more, strict=True)
-        low, high = (np.concatenate(parts) for parts in sides)
-        box, learned = bounds_in(session, (low, high) if known.all() else None, errors=True)
-        if learned is not None:
-            box = finite_squares(np.where(known, (low, high), box))
-        return *box, learned, known
+        learned: dict[tuple[int, int], LearnedBox] = {}
+        n = None
+        for span, share in (((d, width), TARGET_SHARE), ((0, d), COLUMNS_SHARE)):
+            if not known[span[0]]:
+                learned[span] = session.answer(SomeColumns(*span, LearnedBounds(n)), share)
+                n = learned[span].n
+        if not learned:
+            return low, high, None, known
+        box = _joined(learned, low, high)
+        return *finite_squares((box.low, box.high)), box, known
 
     def _distance(self, fit: Any, exact: Any, X: Floats) -> float:
         return float(np.sqrt(np.mean((fit.predict(X) - exact.predict(X)) ** 2)))

@@ -8,98 +8,173 @@ second moment of the rows with their targets, standardised and clipped to a norm
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, replace
+from collections.abc import Callable
+from dataclasses import replace
 from typing import Any, ClassVar, Self
 
 import numpy as np
-from numpy.typing import ArrayLike
+from numpy.typing import ArrayLike, NDArray
 from scipy import sparse
 from sklearn.utils.validation import check_is_fitted
 
 from skdp.base.batch_invariant import products
-from skdp.base.classifiers import COUNT_SHARE, Floats, TargetRegressor, standardised
+from skdp.base.classifiers import COUNT_SHARE, Floats, Standard, TargetRegressor, standardised
 from skdp.base.mixin import WEIGHT_BOUND, check_weight_bound
 from skdp.budget import PrivacyBudget
-from skdp.core import Session
+from skdp.core import Mean, ScaledBox, Session
+from skdp.linear_model._solving import Estimate, Summary, least_squares, shrunk
 from skdp.parameters import Reals, Table
-from skdp.planning import SEMICIRCLE_EDGE, WISHART_EDGE, Allowance, row_count
-from skdp.queries import GramRelease, SecondMoment, StandardBall, WeightedBall
+from skdp.planning import Allowance, row_count
+from skdp.queries import GramRelease, SecondMoment, SomeColumns, StandardBall, WeightedBall
 from skdp.tabular import dense_blocks
 
 __all__ = ["DPLinearRegression", "DPRidge"]
 
+# The mean of the target gets the least share with this noise, in half widths, within limits; more
+# than the upper one where noise hides everything else.
+_MEAN_NOISE, _MEAN_SHARE, _MEAN_ONLY = 0.02, (0.02, 0.4), 0.98
 _MOMENTS_SHARE = 0.1
+_MEANS_USEFUL = 0.3  # noise of the means of columns, in half widths
+_LEAST_SCALE = 0.05  # of a column, in half widths: predictions reach no further from its center
 _TAU = 0.25  # the constant feature, as a part of the radius
-# A row's norm is clipped to so many times the root of the number of columns (from, to) that noise
-# has this edge beside a variance of 1.
-_RADII, _EDGE = (0.3, 4.0), 0.05
-_CLEAR = 4.0  # times the noise's edge: an eigenvalue above it is not shrunk
+# A row's norm is clipped to so many times its expected one (from, to) that noise has this edge
+# beside a variance of 1.
+_RADII, _EDGE = (0.5, 4.0), 0.05
+# With less noise than this, the norm is that of the longest row within the bounds: R squared does
+# not depend on it (.05 to .4, 13 development tables), and coefficients have errors.
+_WHOLE_EDGE = 0.2
 _LARGEST = 1e300
+_SHORT = (
+    "No standard errors: noise is so large that rows were shortened. About n * epsilon = {}, or "
+    "narrower bounds, would give errors."
+)
+_HIDDEN = (
+    "No standard errors: noise hides a direction of the columns. If columns are not collinear (one-"
+    "hot columns that add up to 1 are: leave one out), {}n * epsilon = {} would give errors."
+)
+_LEARNED = (
+    "No standard errors: what lies beyond learned bounds is not known, or rows have weights. State "
+    "bounds and target_bounds."
+)
+_NO_WEIGHTS = "No standard errors: noise hides the sum of the weights."
+_LIMITED = "No standard errors: the penalty is too large for the scale of a column."
+_SHRUNK = "These are not shrunk; predictions use coef_, which is."
 _NO_CONSTANT = 2.0**-30  # weighted rows bring their own
 _SEEN = 10.0  # standard errors of the sum of weights, above which coefficients have errors
 
 
-@dataclass(frozen=True)
-class _Solution:
-    """Coefficients of standardised rows, with their covariance in units of the noise's variance."""
-
-    coef: Floats
-    intercept: float
-    noise: Floats  # covariance of (coef, intercept); NaN where directions were shrunk
-    inverse: Floats  # of the second moment of (columns, 1), for the error of sampling
-    residual: float  # mean square
-    edge: float
+def _least_share(noise: Callable[[float], float], most: float) -> float:
+    """Return the least part of an allowance, up to 1, with so little noise."""
+    parts: list[float] = np.geomspace(_MEAN_SHARE[0], 1.0, 40).tolist()
+    return next((part for part in parts if noise(part) <= most), 1.0)
 
 
-def _radius(allowance: Allowance, n: float, dims: int, reach: float) -> float:
-    """Return the clipping norm of standardised rows: all of `reach`, or less if noise dominates."""
-    edge = allowance.spectral_edge(dims, allowance.gram_noise("auto", dims)) / n
-    if edge * reach**2 <= _EDGE:
-        return reach
-    factor = min(max(math.sqrt(_EDGE / (edge * dims)), _RADII[0]), _RADII[1])
-    return min(factor * math.sqrt(dims), reach)
+def _noise_over_rows(allowance: Allowance, n: float, width: int) -> float:
+    """Return the edge of the noise on moments of short rows, over what they may show.
+
+    Rows of the least norm have the square d / 4 and that of the target; the largest eigenvalue of
+    d columns that are alike is about 1 + d / 8 (in 12 development tables).
+    """
+    d = width - 1
+    square = _RADII[0] ** 2 * (d + _stretch(d) ** 2)
+    return allowance.gram_std(width) * square / n / (1.0 + d / 8.0)
 
 
-def _solve(gram: GramRelease, penalty: Floats, n: float, radius: float) -> _Solution:
-    """Return least squares from a noisy second moment of (columns, target), with an intercept.
+def _stretch(d: int) -> float:
+    """Return by how much the scaled target is longer than a scaled column.
 
-    In the eigenbasis of the noisy covariance, b / w becomes b w / (w**2 + edge**2) for eigenvalues
-    w that noise may explain, and 0 for negative ones.
+    Noise of the products with the target falls by as much, and that of all others hardly grows.
+    """
+    return d**0.33 if d else 1.0
+
+
+def _mean_of_target(
+    session: Session, low: Floats, high: Floats, n: float, width: int
+) -> tuple[float, float]:
+    """Release the mean of the target by itself; return it and its standard error."""
+    query, allowance = Mean(ScaledBox(low, high)), Allowance.left(session)
+    share = _least_share(lambda part: allowance.part(part).query_std(query) / n, _MEAN_NOISE)
+    hopeless = _noise_over_rows(allowance, n, width) > 1.0
+    share = min(share, _MEAN_ONLY if hopeless else _MEAN_SHARE[1]) * float(session.remaining)
+    release = session.answer(SomeColumns(width - 1, width, query), share, name="mean of the target")
+    half = float(high[0] / 2 - low[0] / 2)
+    mean = float(np.clip(release.value[0], -1.0, 1.0))
+    return float(high[0] / 2 + low[0] / 2) + mean * half, float(np.mean(release.std)) * half
+
+
+def _standardised(session: Session, low: Floats, high: Floats, n: float, share: float) -> Standard:
+    """Return center and scale of columns and target, from moments or at least from means."""
+    allowance = Allowance.left(session, 1.0)
+    standard = standardised(session, allowance, low, high, n, share, again=True)
+    means = Mean(ScaledBox(low, high))
+    if math.isfinite(standard.spread) or (
+        allowance.part(share).query_std(means) / n > _MEANS_USEFUL
+    ):
+        return standard
+    mean = np.clip(session.answer(means, share).value, -1.0, 1.0)
+    return replace(standard, center=standard.center + mean * (high / 2 - low / 2))
+
+
+def _stretched(standard: Standard, low: Floats, high: Floats, center: float) -> Standard:
+    """Return the standard of columns and target about this center of the target.
+
+    Scales have a least part of the bounds, and the target is scaled up.
+    """
+    width = low.size
+    scale, middle = standard.scale[:width].copy(), standard.center[:width].copy()
+    scale = np.where(high > low, np.maximum(scale, _LEAST_SCALE * (high / 2 - low / 2)), scale)
+    scale[-1] /= _stretch(width - 1)
+    middle[-1] = center
+    return replace(standard, center=middle, scale=scale)
+
+
+def _equations(
+    gram: GramRelease, penalty: Floats, n: float, t: float, varies: NDArray[np.bool_]
+) -> tuple[Floats, Floats, float]:
+    """Return M, m and the deviation of their noise, of columns and the constant t.
+
+    Columns whose bounds are equal are 0, so that their entries are noise: their coefficient is 0.
     """
     d = len(penalty)
-    second, mean = gram.second_moment / n, gram.total / n
-    covariance = second - np.outer(mean, mean)
-    A, b = covariance[:d, :d] + np.diag(penalty / n), covariance[:d, d]
-    std = gram.std / n
-    tails = WISHART_EDGE / SEMICIRCLE_EDGE if gram.noise == "wishart" else 1.0
-    edge = 2.0 * std * math.sqrt(d) * tails
-    w, V = np.linalg.eigh((A + A.T) / 2)
-    clear = w > max(_CLEAR * edge, 2.0**-40)
-    with np.errstate(all="ignore"):
-        gain = np.where(clear, 1.0 / w, np.where(w > 0, w / (w**2 + edge**2), 0.0))
-    gain = np.nan_to_num(gain, nan=0.0, posinf=0.0)
-    coef = V @ (gain * (V.T @ b))
-    intercept = float(mean[d] - mean[:d] @ coef)
-    residual = float(covariance[d, d] - 2 * b @ coef + coef @ covariance[:d, :d] @ coef)
-    # First order, in the columns and the constant t: theta moves by -M^-1 F E u, with F E u the
-    # rows of the noise E but for that of the target, and u = (-coef, 1, -intercept / t).
-    t = _TAU * radius
-    full = np.full((d + 1, d + 1), math.nan)
-    inverse = full.copy()
-    if clear.all():
-        moment = np.zeros((d + 1, d + 1))
-        moment[:d, :d] = second[:d, :d] + np.diag(penalty / n)
-        moment[:d, d] = moment[d, :d] = mean[:d] * t
-        moment[d, d] = t * t
-        inverse = np.linalg.pinv(moment)
-        u = np.append(coef, intercept / t)
-        moved = (u @ u + 1.0) * np.eye(d + 1) + np.outer(u, u)
-        full = inverse @ moved @ inverse * std**2
-        full[d, :] *= t
-        full[:, d] *= t
-        inverse[d, :] *= t
-        inverse[:, d] *= t
-    return _Solution(coef, intercept, full, inverse, max(residual, 0.0), edge)
+    M, m = np.empty((d + 1, d + 1)), np.empty(d + 1)
+    M[:d, :d] = gram.second_moment[:d, :d] / n + np.diag(penalty / n)
+    M[:d, d] = M[d, :d] = t * gram.total[:d] / n
+    M[d, d] = t * t * gram.n / n
+    m[:d], m[d] = gram.second_moment[:d, d] / n, t * gram.total[d] / n
+    flat = np.flatnonzero(~varies)
+    M[flat], M[:, flat], m[flat] = 0.0, 0.0, 0.0
+    M[flat, flat] = 1.0
+    return M, m, gram.std / n
+
+
+def _rows(n: float) -> str:
+    """Return a number of rows with two digits."""
+    return f"{float(f'{n:.1e}'):,.0f}"
+
+
+def _shortened(
+    allowance: Allowance, n: float, standard: Standard, low: Floats, high: Floats
+) -> tuple[Standard, float, float]:
+    """Return the standard of the rows, the norm that they are clipped to, and the noise.
+
+    The noise is that of whole rows, over the most with which rows stay whole.
+
+    If rows stay whole, the scale of a column with deviation a and bounds up to b from the center is
+    sqrt(a b): noise is that of the squared norm sum(b**2 / scale**2) times squares of scales, and
+    by Cauchy and Schwarz these scales minimise sum(b**2 / scale**2) sum(scale**2 / a**2).
+    """
+    edge = allowance.gram_std(low.size) / n
+    center, scale, width = standard.center, standard.scale, low.size
+    far = np.maximum(high - center, center - low)
+    whole = replace(standard, scale=np.where(far > scale, np.sqrt(far) * np.sqrt(scale), scale))
+    reach = whole.reach(low, high)
+    # On average over the columns, beside a variance of 1.
+    noise = edge * reach**2 * float(np.mean((whole.scale / scale)[:-1] ** 2)) / _WHOLE_EDGE
+    if noise <= 1.0:
+        return whole, reach, noise
+    square = width - 1 + _stretch(width - 1) ** 2
+    factor = min(max(math.sqrt(_EDGE / (edge * square)), _RADII[0]), _RADII[1])
+    return standard, min(factor * math.sqrt(square), standard.reach(low, high)), noise
 
 
 def _weighted(gram: GramRelease, radius: float) -> tuple[GramRelease, bool]:
@@ -169,74 +244,106 @@ class _LeastSquares(TargetRegressor):
         weights = () if most is None else ((np.zeros(1), np.array([most])),)
         low, high, learned, known = self._boxed(session, columns, target, width, *weights)
         n = row_count(session, COUNT_SHARE, learned)
+        center, error = _mean_of_target(session, low[d : d + 1], high[d : d + 1], n, width)
         share = _MOMENTS_SHARE * float(session.remaining)
-        standard = standardised(session, Allowance.left(session, 1.0), low, high, n, share)
+        standard = _standardised(session, low, high, n, share)
         total = n  # of weights, in parts of the largest: for the plan
         if most is not None:
             total = max(n * min(float(standard.center[width]) / most, 1.0), 1.0)
-            standard = replace(
-                standard, center=standard.center[:width], scale=standard.scale[:width]
-            )
-            low, high, known = low[:width], high[:width], known[:width]
-        reach = standard.reach(low, high)
-        radius = _radius(Allowance.left(session), total, width, reach)
+        low, high, known = low[:width], high[:width], known[:width]
+        standard = _stretched(standard, low, high, center)
+        standard, radius, short = _shortened(Allowance.left(session), total, standard, low, high)
         view = StandardBall(low, high, standard.center, standard.scale, radius)
         if most is None:
-            gram, seen = session.answer(SecondMoment(view, _TAU)), True
+            gram, weights_seen = session.answer(SecondMoment(view, _TAU)), True
         else:
-            weighted = WeightedBall(view, _TAU, most)
-            gram, seen = _weighted(session.answer(SecondMoment(weighted, _NO_CONSTANT)), radius)
+            of_weights = session.answer(SecondMoment(WeightedBall(view, _TAU, most), _NO_CONSTANT))
+            gram, weights_seen = _weighted(of_weights, radius)
             total = gram.n
-        scale, units = standard.scale[:d], standard.scale[d]
+        scale, units, t = standard.scale[:d], standard.scale[d], _TAU * radius
         squares = np.maximum(scale, 1e-150) ** 2  # never 0, by which no penalty is NaN
         penalty = np.minimum(float(self.alpha) / squares / (most or 1.0), _LARGEST)
-        solution = _solve(gram, penalty, total, radius)
-        coef = solution.coef * units / scale
-        self.coef_ = np.clip(np.nan_to_num(coef), -_LARGEST, _LARGEST)
-        intercept = standard.center[d] + units * solution.intercept
-        intercept -= float(self.coef_ @ standard.center[:d])
-        self.intercept_ = float(np.clip(intercept, -_LARGEST, _LARGEST))
-        # In user units; of the intercept, at the origin of X.
-        back = np.diag(np.append(units / scale, units))
+        M, m, std = _equations(gram, penalty, total, t, high[:d] > low[:d])
+        if most is None:
+            # The mean of the centred target: 0 by its own release, and what the matrix shows.
+            own, shown = min(float(error / units), 1e100), gram.total_std / total
+            m[d] *= own**2 / max(own**2 + shown**2, 1e-300)
+        back = np.diag(np.append(units / scale, units * t))
         back[d, :d] = -standard.center[:d] * units / scale
-        noisy = back @ solution.noise @ back.T
+        back[:, :d] *= high[:d] > low[:d]  # coefficients of other columns are 0 by the bounds
+        start = np.append(np.zeros(d), center)
+        theta, self.noise_level_ = shrunk(M, m, std)
+        solution = np.clip(np.nan_to_num(start + back @ theta), -_LARGEST, _LARGEST)
+        self.coef_, self.intercept_ = solution[:d], float(solution[d])
+        least = least_squares(M, m, std, float(gram.second_moment[d, d]) / total)
+        noise = back @ least.noise @ back.T
         if learned is not None and most is None:
-            noisy = noisy + self._beyond(learned, standard, solution, back, known)
-        # Shortened rows, a limited penalty and weights with learned bounds give other coefficients.
-        limited = bool(np.any(penalty >= _LARGEST))
-        if radius < reach or not seen or limited or (learned is not None and most is not None):
-            noisy = noisy + math.nan
-        sampled = noisy + back @ solution.inverse @ back.T * solution.residual / n
-        error, population = (np.sqrt(np.maximum(np.diag(m), 0.0)) for m in (noisy, sampled))
+            noise = noise + self._beyond(learned, standard, least, back, known, t)
+        why = ""
+        if short > 1.0:
+            why = _SHORT.format(_rows(n * float(self.epsilon) * short))
+        elif not least.seen > 1.0:
+            rows = n * float(self.epsilon) / max(least.seen, 0.25)
+            why = _HIDDEN.format("" if least.seen > 0.25 else "more than ", _rows(rows))
+        elif not weights_seen:
+            why = _NO_WEIGHTS
+        elif learned is not None and (most is not None or not np.isfinite(noise).all()):
+            why = _LEARNED
+        elif np.any(penalty >= _LARGEST):
+            why = _LIMITED
+        if why:
+            noise = noise + math.nan
+        sampled = noise + back @ least.inverse @ back.T * least.residual / n
         # Rows of one unit are alike, so their number does not tell the error for a population; and
         # errors may be larger where weights are small.
         if self.alpha or most is not None or session.max_rows_per_unit not in (None, 1):
-            population = population + math.nan
-        self.coef_std_error_ = error[:d]
-        self.intercept_std_error_ = float(error[d])
-        self.coef_population_std_error_ = population[:d]
+            sampled = sampled + math.nan
+        errors, population = (np.sqrt(np.maximum(np.diag(c), 0.0)) for c in (noise, sampled))
+        names = (*map(str, getattr(self, "feature_names_in_", range(d))), "intercept")
+        if not why and self.noise_level_:
+            why = _SHRUNK
+        self._summary = Summary(names, start + back @ least.theta, errors, population, why)
+        # What is not shrunk is the estimate itself.
+        same = math.nan if self.noise_level_ else 0.0
+        self.coef_std_error_ = errors[:d] + same
+        self.intercept_std_error_ = float(errors[d] + same)
+        self.coef_population_std_error_ = population[:d] + same
         self.n_samples_ = n
         self.bounds_ = low[:d].copy(), high[:d].copy()
         self.target_bounds_ = float(low[d]), float(high[d])
         self.center_, self.scale_, self.radius_ = standard.center, standard.scale, radius
-        self.noise_level_ = float(solution.edge)
 
     @staticmethod
     def _beyond(
-        learned: Any, standard: Any, solution: _Solution, back: Floats, stated: Any
+        learned: Any, standard: Any, least: Estimate, back: Floats, stated: Any, t: float
     ) -> Floats:
         """Return the squared effect of rows beyond learned bounds on the coefficients."""
-        d = len(solution.coef)
+        d = len(least.theta) - 1
         products = learned.product_errors(standard.center)
         means = learned.mean_error()
         # Clipping to stated bounds is no error.
         products[np.ix_(stated, stated)] = 0.0
         means = np.where(stated, 0.0, means) / standard.scale
         products = products / np.outer(standard.scale, standard.scale)
-        u = np.abs(np.append(solution.coef, 1.0))
-        moved = np.append(products[:d] @ u + means[:d] * abs(solution.intercept), means @ u)
-        reach: Floats = np.abs(back @ solution.inverse) @ moved
+        u, constant = np.abs(np.append(least.theta[:d], 1.0)), abs(t * least.theta[d])
+        moved = np.append(products[:d] @ u + means[:d] * constant, t * (means @ u))
+        reach: Floats = np.abs(back @ least.inverse) @ moved
         return np.diag(reach**2)
+
+    def summary(self) -> Summary:
+        """Return coefficients that are not shrunk, with standard errors, as a printable table.
+
+        Predictions use `coef_`, which is shrunk where that makes them better. An interval about
+        shrunk coefficients would not cover those of least squares.
+
+        Returns
+        -------
+        summary : Summary
+            `names`, `coef`, `std_error` and `population_std_error` of the columns and the
+            intercept, and a `note`. If errors are NaN, it says why, and what would give some.
+        """
+        check_is_fitted(self)
+        return self._summary
 
     # --- predicting ---------------------------------------------------------------------------
 
@@ -246,18 +353,20 @@ class _LeastSquares(TargetRegressor):
         Parameters
         ----------
         X : array-like, sparse matrix or table of shape (n_samples, n_features)
-            These rows are not clipped.
+            Clipped to `bounds_`.
 
         Returns
         -------
         y : ndarray of shape (n_samples,)
+            Within `target_bounds_`.
         """
         if sparse.issparse(X):
             check_is_fitted(self)
             return np.concatenate([self.predict(block) for block in dense_blocks(X)])
         with np.errstate(over="ignore", invalid="ignore"):
-            predicted = products(self._public_array(X), self.coef_[None, :])[:, 0] + self.intercept_
-        return np.clip(np.nan_to_num(predicted), -_LARGEST, _LARGEST)
+            clipped = np.clip(self._public_array(X), *self.bounds_)
+            predicted = products(clipped, self.coef_[None, :])[:, 0] + self.intercept_
+        return np.clip(np.nan_to_num(predicted), *self.target_bounds_)
 
 
 class DPRidge(_LeastSquares):

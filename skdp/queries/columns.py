@@ -1,12 +1,16 @@
-"""Queries on columns with missing values, each of its non-missing rows.
+"""Queries on some columns of a table: on one with missing values, or on several complete ones.
 
 Whether a row has a value in a column, and which, depends on the row alone. Proof: columns.md.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING, Any, ClassVar
+
+from numpy.typing import NDArray
 
 from skdp.core.privacy_filter import Share
 from skdp.core.query import Derived, reviewed
@@ -20,7 +24,7 @@ from skdp.tabular.unstated import UncodedRows
 if TYPE_CHECKING:
     from skdp.core.privacy_filter import Meter
 
-__all__ = ["OfColumn"]
+__all__ = ["OfColumn", "SomeColumns"]
 
 
 @reviewed
@@ -63,3 +67,76 @@ class OfColumn(Derived):
 
 
 _OF_COLUMN = (RowSum, Quantiles, CellQuantile, LearnedBounds)
+
+
+def _add_cut(first: int, stop: int, add: Callable[..., None], block: Any, totals: Any) -> None:
+    add(block[:, first:stop], totals)
+
+
+def _take_cut(first: int, stop: int, take: Callable[[Any], NDArray], block: Any) -> NDArray:
+    return take(block[:, first:stop])
+
+
+class _CutRows:
+    """All rows of a table, with some of its columns; read in chunks alone."""
+
+    def __init__(self, rows: Any, first: int, stop: int) -> None:
+        self._rows, self._span = rows, (first, stop)
+        self._n, self.n_features = rows._n, stop - first
+        self.n_is_private, self.filtered = rows.n_is_private, rows.filtered
+        if hasattr(rows, "fold"):  # rows in parts, each read where it lies
+            self.fold, self.gather = self._fold, self._gather
+            self.spans_in_memory, self.at_a_time = rows.spans_in_memory, rows.at_a_time
+
+    def spans(self, *, width: int = 1, least: int = 256) -> list[tuple[int, int]]:
+        spans: list[tuple[int, int]] = self._rows.spans(width=width, least=least)
+        return spans
+
+    def chunk(self, start: int, stop: int) -> NDArray:
+        values: NDArray = self._rows.chunk(start, stop)
+        return values[:, slice(*self._span)]
+
+    def _fold(self, add: Any, fresh: Any, *, width: int = 1, least: int = 256, read: str) -> Any:
+        options: Any = {"width": width, "least": least, "read": read}
+        return self._rows.fold(partial(_add_cut, *self._span, add), fresh, **options)
+
+    def _gather(self, take: Any, *, wanted: Any = None) -> Any:
+        return self._rows.gather(partial(_take_cut, *self._span, take), wanted=wanted)
+
+
+@reviewed
+@dataclass(frozen=True, eq=False)
+class SomeColumns(Derived):
+    """A query of the columns from `first` to before `stop`, of all rows.
+
+    Guarantee: that of the query on the table of these columns, which has as many rows and the same
+    stability (columns.md, "Some columns").
+
+    Attributes
+    ----------
+    first, stop : int
+    query : RowSum or LearnedBounds
+        Of values alone, without labels, weights and cells.
+
+    Returns
+    -------
+    answer : what the query returns
+    """
+
+    name: ClassVar[str] = "columns"
+    first: int
+    stop: int
+    query: Any
+
+    def table(self, table: PrivateTable, meter: Meter, share: Share, name: str) -> PrivateTable:
+        query = self.query
+        if type(query) not in (RowSum, LearnedBounds) or (
+            type(query) is RowSum and not query.of_values_alone
+        ):
+            raise TypeError(
+                "query must be a RowSum of values without cells, labels and weights, or "
+                f"LearnedBounds, got {type(query).__name__}"
+            )
+        if not 0 <= self.first < self.stop <= table.n_features:
+            raise ValueError(f"columns must be among the {table.n_features} of the table")
+        return PrivateTable(_CutRows(table.rows, self.first, self.stop), table.stability)
