@@ -366,7 +366,7 @@ LEAST_ROUNDS = 12  # however much noise: a choice among many pairs is worth more
 NOISE = 0.2  # of all rows: the noise of a table, in L1, that is worth measuring
 # Of the noise of a table, in L1: what a distance from the fitted table must exceed to be worth a
 # measurement. The fit weighs a table by its noise, so a table helps that has more noise than news.
-WORTH = 0.5
+WORTH = 0.3
 WELL = 0.014  # of all rows: the noise, in L1, of a table that needs no better measurement
 MOST_OF_PAIRS, LEAST_OF_PAIRS = 0.6, Fraction(1, 10)  # of the remaining allowance
 # Of all rows: the weight of evenness beside that of the measurements. Models trained on synthetic
@@ -491,10 +491,7 @@ class Rounds:
         if self.target is not None and any(self.target in s for s in self.candidates):
             self._pairs_with(self.target)
             return
-        weights, part = self._weights(), self._part_of_columns()
-        if part == 1:
-            self.candidates = []
-        remaining = 1 - self.spent
+        weights, part, remaining = self._weights(), self._part_of_columns(), 1 - self.spent
         for a, weight in enumerate(weights):
             self.measure((a,), remaining * part * Fraction(weight, sum(weights)))
 
@@ -511,14 +508,12 @@ class Rounds:
     def _part_of_columns(self) -> Fraction:
         """Return the part of the remaining allowance for single columns; 1: there are no rounds.
 
-        Their mean error is to be at most 1.1 times what it is with the whole allowance, or SLACK
-        more. If noise hides a pair of median size, even with half of the allowance, a choice among
-        pairs shows nothing.
+        Their mean error is to be at most FACTOR times what it is with the whole allowance, or SLACK
+        more.
         """
-        cells = [self.cells(s) for s in self.candidates if len(s) == 2]
-        remaining = 1 - self.spent
-        if not cells or self.noise(remaining / 2) * np.median(cells) > HIDDEN * self.total:
+        if not self.candidates:
             return Fraction(1)
+        remaining = 1 - self.spent
         pure, weights = self.session.pure, np.array(self._weights(), dtype=np.float64)
         parts = weights / weights.sum()
         noise = self.noise(remaining) / (parts if pure else np.sqrt(parts))
@@ -543,33 +538,48 @@ class Rounds:
 
     def run(self) -> Model:
         """Spend the whole allowance; return the fitted distribution."""
+        if self._hides_pairs():
+            self.candidates = []
         larger = self._larger()
         kept = KEPT * (1 - self.spent) if larger else Fraction(0)
         self.spent += kept
         self.columns()
         model = self.fitted(None, ITERATIONS[0])
-        workload = Workload(self.sizes, [Cells(s) for s in self.candidates])
-        if self.candidates:
-            pure, for_choice = self.session.pure, self._for_choice
-            noise = self.noise((1 - self.spent) * (1 - for_choice))
-            cells = [self.cells(s) for s in self.candidates]
-            share = (1 - self.spent) / planned_rounds(
-                cells, len(self.sizes), noise, self.total, pure=pure
-            )
-            for _ in reported_steps(None):
-                if self.spent >= 1:
-                    break
-                remaining = 1 - self.spent
-                # A last round with less than a full share would spend much of it on the choice.
-                share = remaining if remaining < 2 * share else share
-                model, shown = self._round(model, workload, share)
-                if not shown:  # halve the noise
-                    share *= 2 if pure else 4
+        if self.spent < 1:
+            model = self._rounds(model)
         if larger:
-            self._measure_larger(model, larger, kept)
-            if self.spent < 1:  # none: one round more
-                model, _ = self._round(model, workload, 1 - self.spent)
+            self.spent -= kept
+            model = self._measure_larger(model, larger, kept)
         return self.polished(self.fitted(model, ITERATIONS[1]))
+
+    def _hides_pairs(self) -> bool:
+        """Say whether noise hides a pair of median size even with half of the allowance.
+
+        A choice among pairs shows nothing then.
+        """
+        cells = [self.cells(s) for s in self.candidates if len(s) == 2]
+        if self.target is not None or not cells:
+            return not self.candidates
+        return bool(self.noise((1 - self.spent) / 2) * np.median(cells) > HIDDEN * self.total)
+
+    def _rounds(self, model: Model) -> Model:
+        """Choose and measure tables until nothing is left; return the fit to all of them."""
+        workload = Workload(self.sizes, [Cells(s) for s in self.candidates])
+        pure, remaining = self.session.pure, 1 - self.spent
+        noise = self.noise(remaining * (1 - self._for_choice))
+        cells = [self.cells(s) for s in self.candidates]
+        rounds = planned_rounds(cells, len(self.sizes), noise, self.total, pure=pure)
+        share = remaining / rounds
+        for _ in reported_steps(None):
+            if self.spent >= 1:
+                break
+            remaining = 1 - self.spent
+            # A last round with less than a full share would spend much of it on the choice.
+            share = remaining if remaining < 2 * share else share
+            model, shown = self._round(model, workload, share)
+            if not shown:  # halve the noise
+                share *= 2 if pure else 4
+        return model
 
     def _round(self, model: Model, workload: Workload, share: Fraction) -> tuple[Model, bool]:
         """Choose and measure a table; return the new fit, and whether it moved beyond noise."""
@@ -626,23 +636,22 @@ class Rounds:
         cells = {s: self.cells(s) for s in sets}
         small = sorted((s for s in sets if cells[s] <= most), key=cells.__getitem__)
         fitting = np.cumsum([cells[s] for s in small]) <= MAX_HELD
-        return small[: min(int(fitting.sum()), MAX_LARGER, int(MAX_READ / self.total))]
+        return small[: min(int(fitting.sum()), MAX_LARGER, int(MAX_READ / max(self.total, 1.0)))]
 
-    def _measure_larger(self, model: Model, larger: Sequence[Clique], kept: Fraction) -> None:
-        """Choose one of these sets, or none, and measure its table."""
-        sets = [s for s in larger if s not in self.measured]
-        if not sets:
-            return
-        tables, penalties = self._questions(model, sets, self.noise(kept * 3 / 4))
-        # The counts of rows drawn from the model would be off by this much themselves.
-        sampling = [math.sqrt(2 / math.pi) * float(np.sqrt(table).sum()) for table in tables]
-        penalties += np.array(sampling) + NEWS * self.total
-        workload = Workload(self.sizes, [Cells(s) for s in sets])
-        choice = WorstMarginal(workload, tables, penalties, none=True)
-        chosen = self.session.answer(choice, kept / 4, name="choice of a larger table")
-        self.spent += kept / 4
-        if chosen is not None:
-            self.measure(sets[chosen], kept * 3 / 4)
+    def _measure_larger(self, model: Model, larger: Sequence[Clique], share: Fraction) -> Model:
+        """Choose one of these sets, or none, and measure its table; return the new fit."""
+        if sets := [s for s in larger if s not in self.measured]:
+            tables, penalties = self._questions(model, sets, self.noise(share * 3 / 4))
+            # The counts of rows drawn from the model would be off by this much themselves.
+            sampling = [math.sqrt(2 / math.pi) * float(np.sqrt(table).sum()) for table in tables]
+            penalties += np.array(sampling) + NEWS * self.total
+            workload = Workload(self.sizes, [Cells(s) for s in sets])
+            choice = WorstMarginal(workload, tables, penalties, none=True)
+            chosen = self.session.answer(choice, share / 4, name="choice of a larger table")
+            self.spent += share / 4
+            if chosen is not None:
+                self.measure(sets[chosen], share * 3 / 4)
+        return model if self.spent >= 1 else self._rounds(model)
 
     def polished(self, model: Model) -> Model:
         """Return the distribution with the best estimates of single columns.
