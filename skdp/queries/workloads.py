@@ -520,7 +520,8 @@ class WorstMarginal(Choice):
     """A group whose marginal table is far from the public one, less a public penalty, by position.
 
     The score is the penalty minus the L1 distance of the tables. Guarantee: it moves as the counts
-    do, by at most 1 (A), 2 (R).
+    do, by at most 1 (A), 2 (R). With `none`, the choice None has the constant score 0: it is likely
+    where no distance exceeds its penalty.
 
     Parameters
     ----------
@@ -529,12 +530,15 @@ class WorstMarginal(Choice):
         Public flat tables, one a group, in rows.
     penalties : array-like of shape (n_groups,)
         Public, in rows: what measuring the group would leave as noise.
+    none : bool, default=False
+        Whether the choice may be none of the groups.
     """
 
     name: ClassVar[str] = "worst marginal"
     workload: Workload
     tables: Any
     penalties: Any
+    none: bool = False
 
     def scores(self, table: PrivateTable) -> NDArray:
         exact = exact_answers(table, self.workload).tables
@@ -543,13 +547,15 @@ class WorstMarginal(Choice):
             public = _shaped(_public_integers(values), exact[s].shape, "a table")
             distances.append(np.abs(exact[s] - public).sum())
         penalties = _shaped(_public_integers(self.penalties), (len(distances),), "penalties")
-        return (penalties - np.array(distances, dtype=np.int64))[None, :]
+        scores = penalties - np.array(distances, dtype=np.int64)
+        return np.append(scores, np.zeros(int(self.none), dtype=np.int64))[None, :]
 
     def sensitivity(self, relation: str) -> int:
         return histogram_sensitivity(1, relation)
 
-    def decoded(self, chosen: NDArray) -> int:
-        return int(chosen[0])
+    def decoded(self, chosen: NDArray) -> int | None:
+        position = int(chosen[0])
+        return position if position < len(self.workload.groups) else None
 
 
 def _public_integers(values: ArrayLike) -> NDArray[np.int64]:

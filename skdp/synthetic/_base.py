@@ -54,6 +54,7 @@ from skdp.tabular import (
     column_plans,
     decoded,
     is_parts,
+    leaves_open,
     public_codes,
     stand_in,
     stated_columns,
@@ -160,7 +161,7 @@ _DOUBTS = {
 def unstated(domain: Any, schema: Schema, width: int) -> Mapping[Any, Any] | None:
     """Return the stated columns, if the domain does not state all `width` of them; else None."""
     stated = stated_columns(domain)
-    if stated is None or len(stated) >= width:
+    if stated is None or not leaves_open(stated, width):
         return None
     if schema.names is None and any(not isinstance(label, int) for label in stated):
         return None  # names for an array, which has none: the domain must be complete
@@ -208,7 +209,7 @@ class LearningMixin(PrivateMixin):
         stated = stated_columns(self.domain)
         if stated is None:
             return False
-        return not stated or (n_columns is not None and len(stated) < n_columns)
+        return not stated or leaves_open(stated, n_columns or 0)
 
     def _noise_of(self, allowance: Allowance, n_features: int | None) -> float:
         # Single columns, pairs, and what is measured again.
@@ -389,7 +390,7 @@ class ReleaserMixin(ExpectedErrorMixin, PrivateMixin):
     def _leaves_open(self, like: Any) -> bool:
         """Say whether an earlier release knows columns that are not stated here."""
         check_is_fitted(like)
-        if isinstance(self.domain, Mapping) and len(self.domain) < like.domain_.n_columns:
+        if isinstance(self.domain, Mapping) and leaves_open(self.domain, like.domain_.n_columns):
             return True
         return not _is_complete(self.domain)
 

@@ -337,23 +337,51 @@ def fit_model(
     return Model(tree, {s: potentials[part] for s, part in zip(cliques, parts, strict=True)})
 
 
+def nearest_distribution(values: Floats) -> Floats:
+    """Return the distribution that is nearest to some numbers, in the sum of squares.
+
+    Examples
+    --------
+    >>> nearest_distribution(np.array([0.7, 0.5, -0.2])).round(3).tolist()
+    [0.6, 0.4, 0.0]
+    """
+    descending = np.sort(values)[::-1]
+    excess = (np.cumsum(descending) - 1) / np.arange(1, values.size + 1)
+    return np.maximum(values - excess[np.flatnonzero(descending > excess)[-1]], 0.0)
+
+
 # --- the estimator --------------------------------------------------------------------------------
 
 COUNT = Fraction(1, 50)  # of the allowance, for the number of rows where it is private
-# Of the allowance, for the tables of single columns: where noise hides none of them, and else.
-COLUMNS, HIDDEN_COLUMNS = Fraction(1, 10), Fraction(1, 2)
+# The mean error of single columns, in total variation, is to be at most FACTOR times as large as
+# with the whole allowance, or SLACK more. They get a tenth of what is left, at least: pairs tell
+# little of a column with many values.
+FACTOR, SLACK, LEAST_OF_COLUMNS = 1.1, 0.005, Fraction(1, 10)
+HIDDEN = 0.5  # of all rows: the noise, in L1, that hides a pair
 # Of a round, for the choice of its table. Losses add up in a pure fit, their squares in a Gaussian
 # one, where a choice is cheap beside noise.
 CHOICE_PURE, CHOICE = Fraction(1, 2), Fraction(1, 10)
 ROUNDS, ROUNDS_OF_LITTLE_NOISE = 4, 8  # a column, at most, planned
 LEAST_ROUNDS = 12  # however much noise: a choice among many pairs is worth more than one good table
 NOISE = 0.2  # of all rows: the noise of a table, in L1, that is worth measuring
+# Of the noise of a table, in L1: what a distance from the fitted table must exceed to be worth a
+# measurement. The fit weighs a table by its noise, so a table helps that has more noise than news.
+WORTH = 0.3
 WELL = 0.014  # of all rows: the noise, in L1, of a table that needs no better measurement
 MOST_OF_PAIRS, LEAST_OF_PAIRS = 0.6, Fraction(1, 10)  # of the remaining allowance
 # Of all rows: the weight of evenness beside that of the measurements. Models trained on synthetic
 # rows gain by more of it, because a small class has small counts in noise; answers do not.
 SMOOTHING, SMOOTHING_OF_TARGETS = 5e-4, 3e-3
 ITERATIONS = 100, 400  # in a round, and at the end
+# The larger table, which comes last. Pairs and single columns do not show a dependence of three or
+# more columns, such as a parity; no round would choose its table for the pairs in it.
+KEPT = Fraction(1, 25)  # of the allowance: a quarter for the choice, the rest for the table
+LARGER_NOISE = 0.1  # of all rows: its noise, in L1, at most
+NEWS = 0.05  # of all rows: its distance beyond noise and sampling error, at least
+MOST_COLUMNS, MOST_COLUMNS_OF_TARGETS = 24, 50
+MAX_LARGER, MAX_READ = 20_000, 2**29  # sets; cells of rows that are read to count their tables
+# At the end: sweeps over single columns, the L1 distance that needs none, and what stands for 0.
+SWEEPS, MET, LEAST_FRACTION = 2, 1e-4, 1e-9
 LEAST_STD = 0.1  # rows: counts are whole numbers, so less noise than this is none
 MAX_SETS = 2**16
 MAX_HELD = 2**24  # cells of all candidates' exact tables
@@ -420,6 +448,7 @@ class Rounds:
         self.total, self.target = total, target
         self.measured: dict[Clique, tuple[Floats, float]] = {}
         self.spent = 1 - session.remaining
+        self._for_choice = CHOICE_PURE if session.pure else CHOICE
 
     def noise(self, share: Fraction) -> float:
         """Return the mean absolute noise of a table's cell."""
@@ -454,29 +483,45 @@ class Rounds:
         )
 
     def columns(self) -> None:
-        """Measure the single columns whose tables noise does not hide.
+        """Measure every column: alone, or with a target in a table of both.
 
-        With a target, the pairs of it and each other column, which include the single columns.
+        All of them before any pair: with much noise there are few rounds, and a pair is worth
+        little if its columns are not known.
         """
-        every = range(len(self.sizes))
         if self.target is not None and any(self.target in s for s in self.candidates):
             self._pairs_with(self.target)
             return
+        weights, part, remaining = self._weights(), self._part_of_columns(), 1 - self.spent
+        for a, weight in enumerate(weights):
+            self.measure((a,), remaining * part * Fraction(weight, sum(weights)))
+
+    def _weights(self) -> list[int]:
+        """Return the shares of single columns, up to a factor: the least sum of errors has these.
+
+        The error of a column of k values is about k s, where s is the noise of a cell. Of all parts
+        w that add up to 1, sum k / sqrt(w) (Gaussian noise) is least for w ~ k^(2/3), and sum k / w
+        (pure) for w ~ k^(1/2).
+        """
+        power = 1 / 2 if self.session.pure else 2 / 3
+        return [math.ceil(1000 * size**power) for size in self.sizes]
+
+    def _part_of_columns(self) -> Fraction:
+        """Return the part of the remaining allowance for single columns; 1: there are no rounds.
+
+        Their mean error is to be at most FACTOR times what it is with the whole allowance, or SLACK
+        more.
+        """
         if not self.candidates:
-            share = (1 - self.spent) / len(self.sizes)
-        else:
-            share = COLUMNS / len(self.sizes)
-            noise = self.noise(share)
-            hidden = [noise * size > NOISE * self.total for size in self.sizes]
-            if all(hidden):  # larger sets measure every column better: these are candidates, too
-                self.candidates = [(a,) for a in every] + self.candidates
-                return
-            if any(hidden):
-                share = HIDDEN_COLUMNS / len(self.sizes)
-        # All of them before any pair: with much noise there are few rounds, and a pair is worth
-        # little if its columns are not known.
-        for a in every:
-            self.measure((a,), share)
+            return Fraction(1)
+        remaining = 1 - self.spent
+        pure, weights = self.session.pure, np.array(self._weights(), dtype=np.float64)
+        parts = weights / weights.sum()
+        noise = self.noise(remaining) / (parts if pure else np.sqrt(parts))
+        errors = np.minimum(0.5 * noise * np.array(self.sizes) / self.total, 0.5)
+        least = float(errors.mean())
+        worse = max(FACTOR, 1 + SLACK / max(least, 1e-9))
+        part = 1 / worse if pure else 1 / worse**2
+        return max(Fraction(math.ceil(part * 1000), 1000), LEAST_OF_COLUMNS)
 
     def _pairs_with(self, target: int) -> None:
         """Measure every column with the target: precisely enough, or with the whole remainder.
@@ -493,83 +538,149 @@ class Rounds:
 
     def run(self) -> Model:
         """Spend the whole allowance; return the fitted distribution."""
+        if self._hides_pairs():
+            self.candidates = []
+        larger = self._larger()
+        kept = KEPT * (1 - self.spent) if larger else Fraction(0)
+        self.spent += kept
         self.columns()
         model = self.fitted(None, ITERATIONS[0])
-        if not self.candidates:
-            return self.fitted(model, ITERATIONS[1])
+        if self.spent < 1:
+            model = self._rounds(model)
+        if larger:
+            self.spent -= kept
+            model = self._measure_larger(model, larger, kept)
+        return self.polished(self.fitted(model, ITERATIONS[1]))
+
+    def _hides_pairs(self) -> bool:
+        """Say whether noise hides a pair of median size even with half of the allowance.
+
+        A choice among pairs shows nothing then.
+        """
+        cells = [self.cells(s) for s in self.candidates if len(s) == 2]
+        if self.target is not None or not cells:
+            return not self.candidates
+        return bool(self.noise((1 - self.spent) / 2) * np.median(cells) > HIDDEN * self.total)
+
+    def _rounds(self, model: Model) -> Model:
+        """Choose and measure tables until nothing is left; return the fit to all of them."""
         workload = Workload(self.sizes, [Cells(s) for s in self.candidates])
-        pure = self.session.pure
-        for_choice = CHOICE_PURE if pure else CHOICE
+        pure, remaining = self.session.pure, 1 - self.spent
+        noise = self.noise(remaining * (1 - self._for_choice))
         cells = [self.cells(s) for s in self.candidates]
-        share = (1 - self.spent) / planned_rounds(
-            cells, len(self.sizes), self.noise(1 - for_choice), self.total, pure=pure
-        )
+        rounds = planned_rounds(cells, len(self.sizes), noise, self.total, pure=pure)
+        share = remaining / rounds
         for _ in reported_steps(None):
             if self.spent >= 1:
                 break
             remaining = 1 - self.spent
             # A last round with less than a full share would spend much of it on the choice.
             share = remaining if remaining < 2 * share else share
-            noise = self.noise(share * (1 - for_choice))
-            tables, penalties = self._questions(model, noise)
-            worst = WorstMarginal(workload, [tables[s] for s in self.candidates], penalties)
-            chosen = self.session.answer(worst, share * for_choice, name="choice of a table")
-            self.spent += share * for_choice
-            columns = self.candidates[chosen]
-            self.measure(columns, share * (1 - for_choice))
-            model = self.fitted(model, ITERATIONS[0])
-            moved = np.abs(self.total * model.marginal(columns) - tables[columns]).sum()
-            if moved <= noise * self.cells(columns):
-                # The table shows nothing but noise: halve the noise.
+            model, shown = self._round(model, workload, share)
+            if not shown:  # halve the noise
                 share *= 2 if pure else 4
-        return self.fitted(model, ITERATIONS[1])
-        groups = [Cells(s) for s in self.candidates]
-        workload = Workload(self.sizes, groups)
-        for_choice = CHOICE_PURE if self.session.pure else CHOICE
-        cells = [self.cells(s) for s in self.candidates]
-        share = (1 - self.spent) / planned_rounds(
-            cells, len(self.sizes), self.noise(1 - for_choice), self.total, pure=self.session.pure
-        )
-        for _ in reported_steps(None):
-            if self.spent >= 1:
-                break
-            left = 1 - self.spent
-            share = left if left < 2 * share else share
-            noise = self.noise(share * (1 - for_choice))
-            tables, penalties = self._questions(model, noise)
-            worst = WorstMarginal(workload, [tables[s] for s in self.candidates], penalties)
-            chosen = self.session.answer(worst, share * for_choice, name="choice of a table")
-            self.spent += share * for_choice
-            columns = self.candidates[chosen]
-            self.measure(columns, share * (1 - for_choice))
-            model = self.fitted(model, ITERATIONS[0])
-            moved = np.abs(self.total * model.marginal(columns) - tables[columns]).sum()
-            if moved <= noise * self.cells(columns):
-                # The table shows nothing but noise: halve the noise.
-                share *= 2 if self.session.pure else 4
-        return self.fitted(model, ITERATIONS[1])
+        return model
 
-    def _questions(self, model: Model, noise: float) -> tuple[Tables, Floats]:
-        """Return every candidate's table in the model, and its penalty: the noise to expect.
+    def _round(self, model: Model, workload: Workload, share: Fraction) -> tuple[Model, bool]:
+        """Choose and measure a table; return the new fit, and whether it moved beyond noise."""
+        noise = self.noise(share * (1 - self._for_choice))
+        tables, penalties = self._questions(model, self.candidates, WORTH * noise)
+        worst = WorstMarginal(workload, tables, penalties)
+        chosen = self.session.answer(worst, share * self._for_choice, name="choice of a table")
+        self.spent += share * self._for_choice
+        columns = self.candidates[chosen]
+        self.measure(columns, share * (1 - self._for_choice))
+        model = self.fitted(model, ITERATIONS[0])
+        moved = np.abs(self.total * model.marginal(columns) - tables[chosen]).sum()
+        return model, bool(moved > WORTH * noise * self.cells(columns))
 
-        Candidates that would make the model too large cannot be chosen. Single columns, and sets
-        that were measured before, always can.
+    def _questions(
+        self, model: Model, sets: Sequence[Clique], noise: float
+    ) -> tuple[list[Floats], Floats]:
+        """Return the model's table of every set, and its penalty: this noise times its cells.
+
+        Sets that would make the model too large cannot be chosen. Single columns, and sets that
+        were measured before, always can.
         """
         # `max_cells` does not count the tables of single columns.
         limit = max(self.max_cells + sum(self.sizes), model.tree.n_cells)
-        tables: Tables = {}
-        penalties = np.full(len(self.candidates), FORBIDDEN)
-        for i, s in enumerate(self.candidates):
+        tables = []
+        penalties = np.full(len(sets), FORBIDDEN)
+        for i, s in enumerate(sets):
             largest, together = model.work(s)
             fits = model.tree.n_cells + together <= limit
             if largest <= MAX_WORK and (
                 fits or tree_size(self.sizes, [*self.measured, s]) <= limit
             ):
-                tables[s] = self.total * model.marginal(s)
-                penalties[i] = noise * tables[s].size
+                tables.append(self.total * model.marginal(s))
+                penalties[i] = noise * tables[i].size
             else:
-                tables[s] = np.zeros(self.cells(s))
+                tables.append(np.zeros(self.cells(s)))
         return tables, penalties
+
+    def _larger(self) -> list[Clique]:
+        """Return the sets of three and four columns of which one may be measured last.
+
+        With a target: that and three others. Smallest first; public, as the number of rows is.
+        """
+        d, t = len(self.sizes), self.target
+        if not self.candidates or d > (MOST_COLUMNS if t is None else MOST_COLUMNS_OF_TARGETS):
+            return []
+        if t is None:
+            sets = [s for k in (3, 4) for s in combinations(range(d), k)]
+        else:
+            others = (a for a in range(d) if a != t)
+            sets = [tuple(sorted((t, *s))) for s in combinations(others, 3)]
+        noise = self.noise(KEPT * (1 - self.spent) * 3 / 4)
+        most = min(LARGER_NOISE * self.total / noise, self.max_cells / 2, MAX_TABLE)
+        cells = {s: self.cells(s) for s in sets}
+        small = sorted((s for s in sets if cells[s] <= most), key=cells.__getitem__)
+        fitting = np.cumsum([cells[s] for s in small]) <= MAX_HELD
+        return small[: min(int(fitting.sum()), MAX_LARGER, int(MAX_READ / max(self.total, 1.0)))]
+
+    def _measure_larger(self, model: Model, larger: Sequence[Clique], share: Fraction) -> Model:
+        """Choose one of these sets, or none, and measure its table; return the new fit."""
+        if sets := [s for s in larger if s not in self.measured]:
+            tables, penalties = self._questions(model, sets, self.noise(share * 3 / 4))
+            # The counts of rows drawn from the model would be off by this much themselves.
+            sampling = [math.sqrt(2 / math.pi) * float(np.sqrt(table).sum()) for table in tables]
+            penalties += np.array(sampling) + NEWS * self.total
+            workload = Workload(self.sizes, [Cells(s) for s in sets])
+            choice = WorstMarginal(workload, tables, penalties, none=True)
+            chosen = self.session.answer(choice, share / 4, name="choice of a larger table")
+            self.spent += share / 4
+            if chosen is not None:
+                self.measure(sets[chosen], share * 3 / 4)
+        return model if self.spent >= 1 else self._rounds(model)
+
+    def polished(self, model: Model) -> Model:
+        """Return the distribution with the best estimates of single columns.
+
+        A fit ends before the tables of single columns are met where there is little noise. Each is
+        set to the mean of all tables that hold its column, weighed by their noise: iterative
+        proportional fitting (Deming & Stephan 1940), which keeps all other dependences.
+        """
+        potentials = model.potentials
+        for _ in range(SWEEPS):
+            for s in [s for s in potentials if len(s) == 1]:
+                wanted = np.maximum(self._column(s[0]), LEAST_FRACTION)
+                found = np.maximum(model.marginal(s), LEAST_FRACTION)
+                if np.abs(wanted - found).sum() > MET:
+                    potentials = {**potentials, s: potentials[s] + np.log(wanted / found)}
+                    model = Model(model.tree, potentials)
+        return model
+
+    def _column(self, a: int) -> Floats:
+        """Return the fractions of a column's values, estimated from all tables that hold it."""
+        total, weights = np.zeros(self.sizes[a]), 0.0
+        for s, (table, std) in self.measured.items():
+            if a in s:
+                shape = tuple(self.sizes[b] for b in s)
+                gone = tuple(i for i, b in enumerate(s) if b != a)
+                weight = 1 / (std**2 * self.cells(s) / self.sizes[a])
+                total += weight * table.reshape(shape).sum(axis=gone)
+                weights += weight
+        return nearest_distribution(total / weights / self.total)
 
 
 def _sets_of(queries: Any, domain: Domain) -> Iterable[Clique]:

@@ -260,7 +260,7 @@ class Bins:
             within: NDArray[np.float64] = np.clip(inner, low, top)
             return within
         # The whole numbers of the cell; a cell without one gives the next one above.
-        first = np.ceil(low)
+        first = np.ceil(low) + 0.0  # not -0.0
         last = np.where(codes == self.n_cells - 1, np.floor(high), np.ceil(high) - 1)
         last = np.maximum(last, first)
         points: NDArray[np.float64] = np.minimum(first + np.floor(part * (last - first + 1)), last)
@@ -313,6 +313,7 @@ def as_ticks(cells: Any, kind: str) -> NDArray[np.float64]:
 # --- domains -------------------------------------------------------------------------------------
 
 CLIP, REFUSE = "clip", "refuse"
+INTEGER = "integer"  # a column of whole numbers whose range is learned
 
 
 class _Numbers:
@@ -714,6 +715,11 @@ def about(number: int) -> str:
     return f"{number:,}" if digits < 9 else f"about 10**{digits:.0f}"
 
 
+def is_integer(spec: Any) -> bool:
+    """Say whether a column is stated as whole numbers whose range is learned."""
+    return isinstance(spec, str) and spec == INTEGER
+
+
 def is_range(spec: Any) -> bool:
     """Say whether a column is stated as a tuple (low, high, n_cells)."""
     if not (isinstance(spec, tuple) and len(spec) == 3):
@@ -757,6 +763,12 @@ def _column(spec: Any, other: Any, has_other: bool, name: str) -> _Numbers | _Ca
             f"domain: column {name} is a pair of numbers, which may mean a range or two categories:"
             f" state ({spec[0]!r}, {spec[1]!r}, n_cells) for a range in so many bins, a list for "
             "categories"
+        )
+    if is_integer(spec):
+        raise TypeError(
+            f"domain: column {name} is stated as {INTEGER!r}, so its range must be learned from "
+            "rows: DPMarginalSynthesizer and DPTrainOnRelease do, where domain is a mapping. State "
+            "(low, high, n_cells), or Bins(..., integer=True)"
         )
     if isinstance(spec, str | bytes | Mapping) or not hasattr(spec, "__iter__"):
         raise TypeError(

@@ -30,7 +30,17 @@ from skdp.tabular.containers import (
     to_float,
     type_name,
 )
-from skdp.tabular.domain import MOMENT, NUMBER, SPAN, Bins, Domain, as_ticks, is_range
+from skdp.tabular.domain import (
+    INTEGER,
+    MOMENT,
+    NUMBER,
+    SPAN,
+    Bins,
+    Domain,
+    as_ticks,
+    is_integer,
+    is_range,
+)
 from skdp.tabular.encoding import Schema, _column_part, _number_type, table_schema
 from skdp.tabular.parts import NO_ROWS, ONE_PLACE, refuse_parts
 from skdp.tabular.rows import Rows, check_table
@@ -158,6 +168,10 @@ _STATE = (
     "domain: column {label!r} is of type {kind}, which says nothing that could be learned: state "
     "its values, domain={{{label!r}: [...]}}"
 )
+_NO_NUMBERS = (
+    "domain: column {label!r} is stated as {integer!r}, but its type is {kind}: convert it to "
+    "numbers, or state its values, domain={{{label!r}: [...]}}"
+)
 _NOT_PUBLIC = (
     "categories='dtype': the type of column {label!r} holds no list of its own; cast it to Enum, "
     "or state its categories, domain={{{label!r}: [...]}}"
@@ -251,7 +265,8 @@ def column_plans(
     """Return where the values of each column come from; no cell is read.
 
     Columns are stated by name or, in arrays, by position. Columns in `labels` are classes, even if
-    their type is of numbers. Errors name the column.
+    their type is of numbers. "integer" states that a column has whole numbers; their range is
+    learned. Errors name the column.
     """
     names = schema.names if schema.names is not None else tuple(range(schema.n_columns))
     known = dict(stated or {})
@@ -259,11 +274,17 @@ def column_plans(
         raise ValueError(f"domain names columns that X does not have: {unknown}")
     plans = []
     for j, label in enumerate(names):
-        if label in known:
+        if label in known and not is_integer(known[label]):
             plans.append(ColumnPlan(label, STATED, _as_stated(known[label], X, j)))
             continue
         dtype = _type_at(X, j)
         values = _listed(X, j, dtype, label, categories)
+        if values is None and label in known:
+            if (kind := kind_of(dtype, schema.container)) in ("text", "temporal"):
+                raise TypeError(_NO_NUMBERS.format(label=label, integer=INTEGER, kind=kind))
+            missing = _nullable(X, j, dtype)
+            plans.append(ColumnPlan(label, NUMBERS, integer=True, missing=missing))
+            continue
         if values is None:
             plans.append(_learned(X, j, label, labels=label in labels))
             continue
@@ -424,3 +445,8 @@ def check_columns(X: Any, *, estimator: str, allow_empty: bool = False) -> Uncod
 def stated_columns(domain: Any) -> Mapping[Any, Any] | None:
     """Return what a mapping, or None, states of the columns; None for what states all of them."""
     return {} if domain is None else domain if isinstance(domain, Mapping) else None
+
+
+def leaves_open(stated: Mapping[Any, Any], n_columns: int) -> bool:
+    """Say whether the values of some of so many columns are not stated."""
+    return len(stated) < n_columns or any(is_integer(spec) for spec in stated.values())
