@@ -33,13 +33,14 @@ _ENOUGH = {True: 800.0, False: 240.0}
 _GAUSSIAN_EASE = 3.3
 _ADDED_EASE = {True: 2.0, False: 1.4}
 
-_FIRST_MEAN = Fraction(1, 5)
-_LENGTHS = (80, 0.03, 0.4)  # rows that a median needs; its least and largest share
+_FIRST_MEAN = (0.3, 0.2, 0.35)
+_FIRST_WIDE = 1.1
+_LENGTHS = (50, 0.03, 0.35)  # rows that a median needs; its least and largest share
 _DISTANCES = (40, 0.02, 0.2)
 _COUNTS = (150, 0.01)  # the same of the counts of distances, which need _FINE rows to be of use
 _FINE = 1500.0
 _FEW = 150.0  # with fewer rows one mean takes all that the first median leaves
-_LONG = 0.5  # noise of a first mean, in radii, that makes it useless
+_LONG = 0.7  # noise of a first mean, in radii, that makes it useless
 _COUNTED = 8.0  # medians up to which distances are counted
 _CLEAR = 2.0  # standard deviations of a sum of counts that are taken for rows
 _WIDE = 1.6  # the radius in medians, and the root mean square distance, where nothing is counted
@@ -113,7 +114,7 @@ class _BallFit:
         median = float(self.session.answer(NormMedian(center, self.n), share))
         return min(max(median, _TINY), _LARGEST)
 
-    def reach(self, center: Floats, median: float, noise: float) -> _Reach:
+    def reach(self, center: Floats, median: float, noise: float, known: float = 0.0) -> _Reach:
         """Return how far rows are, by counts of distances if rows are many.
 
         The radius minimises the squared noise and clipping bias of a mean, whose noise is `noise`
@@ -126,8 +127,9 @@ class _BallFit:
             seen = self._seen(counts.value, float(np.max(counts.std)), bins.unit, noise)
             if seen is not None:
                 return seen
-        # Where nothing is counted, clipping may well cost as much as rows that lie spread out.
-        return _Reach(_WIDE * median, _TYPICAL * median, 0.1 * median)
+        own = math.sqrt(max(median**2 - known**2, 0.0))  # of the rows, without the point's noise
+        radius = max(math.hypot(known, _WIDE * own), _FIRST_WIDE * median)
+        return _Reach(radius, _TYPICAL * median, 0.1 * own)
 
     def _seen(self, counts: NDArray, std: float, bound: float, noise: float) -> _Reach | None:
         """Decode counts of distances; None if noise hides them all."""
@@ -177,13 +179,13 @@ def fit_in_ball(
         return at_one_point(point.at, *stds, n, n_std, n_clusters), box
 
     median = fit.median(origin, _LENGTHS)
-    share = fit.whole * _FIRST_MEAN
+    share = fit.whole * Fraction(min(max(fit.mean_noise(session.remaining) * fit.root / _FIRST_MEAN[0], _FIRST_MEAN[1]), _FIRST_MEAN[2])).limit_denominator(1000)
     noise = fit.mean_noise(share)
     in_steps = fit.size >= _FEW and noise * fit.root < _LONG
     if not in_steps:
         noise = fit.mean_noise(session.remaining)
     reach = fit.reach(origin, median, noise)
-    radius = max(reach.radius, median)
+    radius = max(reach.radius, median) if fit.size >= _FINE else _FIRST_WIDE * median
     value, std = fit.mean(origin, radius, share if in_steps else None)
     point = _Point(value * shrinkage(float(value @ value), std**2 * d), std)
     if not in_steps:
@@ -192,7 +194,7 @@ def fit_in_ball(
     distance = min(fit.median(point.at, _DISTANCES), 2 * median)
     distance = max(distance, _KNOWN * point.std * fit.root)
     noise = fit.mean_noise(session.remaining * Fraction(9, 10))
-    reach = fit.reach(point.at, distance, noise)
+    reach = fit.reach(point.at, distance, noise, min(point.std * fit.root, distance))
 
     # Structure, if its noise is below what rows differ by.
     rest = session.remaining
