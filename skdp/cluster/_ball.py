@@ -43,8 +43,9 @@ _FEW = 150.0  # with fewer rows one mean takes all that the first median leaves
 _LONG = 0.7  # noise of a first mean, in radii, that makes it useless
 _COUNTED = 8.0  # medians up to which distances are counted
 _CLEAR = 2.0  # standard deviations of a sum of counts that are taken for rows
-_WIDE = 1.6  # the radius in medians, and the root mean square distance, where nothing is counted
-_TYPICAL = 1.2
+# Where nothing is counted: mean excess beyond two medians, times four; the least and the largest
+# radius, and the root mean square distance, in medians; what clipping takes of a point's own noise.
+_TAIL, _NARROW, _FAR, _TYPICAL, _TURNED = 0.6, 1.2, 4.0, 1.2, 0.1
 _BIAS = 0.7  # of the mean excess of distances: what clipping moves a mean by
 _KNOWN = 0.7  # of the length of the noise of a mean: distances from it are not shorter
 
@@ -128,8 +129,11 @@ class _BallFit:
             if seen is not None:
                 return seen
         own = math.sqrt(max(median**2 - known**2, 0.0))  # of the rows, without the point's noise
-        radius = max(math.hypot(known, _WIDE * own), _FIRST_WIDE * median)
-        return _Reach(radius, _TYPICAL * median, 0.1 * own)
+        # Beyond x medians, the mean excess is taken for _TAIL / x**2 of them.
+        x = (math.sqrt(2) * _BIAS * _TAIL / (self.root * noise)) ** (1 / 3)
+        x = min(max(x, _NARROW), _FAR)
+        radius = max(math.hypot(known, x * own), _NARROW * median)
+        return _Reach(radius, _TYPICAL * median, _TAIL * own / x**2 + _TURNED * known)
 
     def _seen(self, counts: NDArray, std: float, bound: float, noise: float) -> _Reach | None:
         """Decode counts of distances; None if noise hides them all."""
@@ -174,6 +178,8 @@ def fit_in_ball(
     def one_point(point: _Point, reach: _Reach) -> tuple[Clustering, PublicBox]:
         # Clipping moves a mean by at most the mean excess, in a direction that is not known.
         error = math.hypot(point.std, reach.excess / fit.root)
+        if fit.size < _FEW:  # rows may be elsewhere: nothing is claimed
+            error = reach.radius
         stds = (np.full(d, min(std, reach.radius)) for std in (error, point.std))
         box = PublicBox(point.at - reach.radius, point.at + reach.radius)
         return at_one_point(point.at, *stds, n, n_std, n_clusters), box
@@ -189,7 +195,7 @@ def fit_in_ball(
     value, std = fit.mean(origin, radius, share if in_steps else None)
     point = _Point(value * shrinkage(float(value @ value), std**2 * d), std)
     if not in_steps:
-        return one_point(point, _Reach(radius, reach.rms, reach.excess))
+        return one_point(point, _Reach(radius, reach.rms, _TURNED * median))
 
     distance = min(fit.median(point.at, _DISTANCES), 2 * median)
     distance = max(distance, _KNOWN * point.std * fit.root)
