@@ -18,7 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from skdp.cluster._coreset import Clustering, PublicBox, shrinkage
-from skdp.cluster._lloyd import at_one_point, cluster_in, spectral_edge, subspace
+from skdp.cluster._lloyd import MANY_FEATURES, at_one_point, cluster_in, spectral_edge, subspace
 from skdp.core import Ball, Mean, Session
 from skdp.planning import Allowance
 from skdp.queries import NormBins, NormMedian, row_counts
@@ -64,7 +64,9 @@ _TINY, _LARGEST = 1e-100, 1e100  # of lengths: their squares are finite and abov
 
 
 def takes_ball(session: Session, n: float) -> bool:
-    """Say whether n rows are too few for bounds of every column."""
+    """Say whether n rows are too few for bounds of every column, or columns are many."""
+    if session.n_features > MANY_FEATURES:  # a ball at the rows is narrower than any box
+        return True
     d = session.n_features if session.pure else math.sqrt(session.n_features)
     return n * session.level() < _ENOUGH[session.pure] * d
 
