@@ -232,11 +232,15 @@ def _nearest(points: Floats, centers: Floats) -> NDArray[np.intp]:
 
 @dataclass(frozen=True)
 class FromLeaves:
-    """Errors of centres from the leaves of a tree, whose unit and middle are public."""
+    """Errors of centres from the leaves of a tree, whose unit and middle are public.
+
+    `learned` says whether the bounds were.
+    """
 
     leaves: Leaves
     middle: Floats
     unit: float
+    learned: bool = False
 
     def lost(
         self, centers: Floats, units: Floats, radius: float, sizes: Floats, offsets: Floats
@@ -266,6 +270,7 @@ class FromSquares:
     box: PublicBox
     rms: Floats
     n: float
+    learned: bool = False
 
     def lost(
         self, centers: Floats, units: Floats, radius: float, sizes: Floats, offsets: Floats

@@ -28,9 +28,10 @@ from skdp.base import PrivateMixin, in_precision_of, keeps_precision, names_of
 from skdp.base.expected_error import ExpectedErrorMixin, rehearsal, repeated
 from skdp.base.mixin import WEIGHT_BOUND, weighted_rows
 from skdp.budget import PrivacyBudget
-from skdp.cluster._coreset import PublicBox
-from skdp.cluster._lloyd import MANY_FEATURES, cluster, mean_error
-from skdp.core import public_generator
+from skdp.cluster._ball import fit_in_ball, takes_ball
+from skdp.cluster._coreset import Clustering, PublicBox
+from skdp.cluster._lloyd import MANY_FEATURES, cluster, mean_error, number_of_rows
+from skdp.core import Session, public_generator
 from skdp.exceptions import outside_level
 from skdp.parameters import Integers, Table, check_size
 from skdp.planning import Allowance, bounds_in
@@ -254,21 +255,13 @@ class DPKMeans(
             bounds = self._stated_bounds(rows.n_features)
             check_size("n_clusters", int(self.n_clusters) * (rows.n_features + 1))
             with self._session(rows) as session:
-                (low, high), _ = bounds_in(session, bounds, share=None)
-                clustering = cluster(
-                    session,
-                    PublicBox(low, high, weight_bound),
-                    int(self.n_clusters),
-                    algorithm=self.algorithm,
-                    max_iter=int(self.max_iter),
-                    smallest=1 / _LARGEST_BOUND,
-                )
+                clustering, box = self._cluster(session, bounds, weight_bound)
                 self.cluster_centers_ = clustering.centers
                 self.cluster_centers_std_ = clustering.center_std
                 self.cluster_centers_noise_std_ = clustering.noise_std
                 self.cluster_counts_ = clustering.counts * (weight_bound or 1)
                 self.cluster_counts_std_ = clustering.count_std * (weight_bound or 1)
-                self.bounds_ = (low, high)
+                self.bounds_ = (box.low, box.high)
                 self.residual_scale_ = clustering.residuals
                 self.n_iter_ = clustering.n_iter
                 self.n_distinct_ = len(np.unique(clustering.centers, axis=0))
@@ -283,6 +276,34 @@ class DPKMeans(
                 stacklevel=outside_level(),
             )
         return self
+
+    def _cluster(
+        self,
+        session: Session,
+        bounds: tuple[Floats, Floats] | None,
+        weight_bound: float | None,
+    ) -> tuple[Clustering, PublicBox]:
+        """Choose between stated bounds, those of every column and a ball; cluster in them."""
+        k, count, options = int(self.n_clusters), None, {}
+        if bounds is None and weight_bound is None and self.algorithm == "tree":
+            count = number_of_rows(session)
+            if takes_ball(session, count[0]):
+                return fit_in_ball(session, *count, k)
+            options = {"n": count[0]}
+        learned = bounds is None
+        (low, high), _ = bounds_in(session, bounds, share=None, **options)
+        box = PublicBox(low, high, weight_bound)
+        clustering = cluster(
+            session,
+            box,
+            k,
+            algorithm=self.algorithm,
+            max_iter=int(self.max_iter),
+            smallest=1 / _LARGEST_BOUND,
+            count=count,
+            learned=learned,
+        )
+        return clustering, box
 
     def _noise_of(self, allowance: Allowance, n_features: int | None) -> float:
         if n_features is None or self.n_clusters > 1:  # pure noise adds up over a tree's levels

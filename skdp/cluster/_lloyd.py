@@ -26,7 +26,7 @@ from skdp.cluster._coreset import (
     sphere_packing,
     weighted_kmeans,
 )
-from skdp.core import Ball, Box, Mean, RowSum, Session
+from skdp.core import Ball, Box, Mean, Release, RowSum, Session
 from skdp.planning import Allowance
 from skdp.queries import (
     AssignedSums,
@@ -93,6 +93,9 @@ _HARDLY_CUT = 0.4  # half widths: of rows that are uniform over the bounds, 0.58
 _SQUARES_USELESS = 0.03
 _NEXT_STEP = 1.0  # length of a further step, as a part of the last one
 _OWN_SIGNAL = 0.1  # weight of a centre's own step in its signal; the others have the remainder
+# Within learned bounds no bound on what is hidden is a theorem, and errors are what was seen of them:
+# these parts of the moves of means and of the most that clipping takes, which is at most the noise.
+_LEARNED_MOVES, _LEARNED_LOST = 0.5, 0.1
 _UPDATE = 2.0  # standard errors that a noisy count needs before its centre moves
 
 
@@ -252,9 +255,14 @@ def _refine(
         noises = np.where(clear[:, None], np.minimum(alone, box.half), noises)
         total_error = np.hypot(alone, doubt / size[:, None])
         # The bias of shrinking, and of rows that change their centre.
-        total_error = np.hypot(np.hypot(total_error, offset - step), errors.moved(centers, moved))
-        # The bias of clipping is no noise: half of its bound, so that two errors cover it.
-        total_error += lost / size[:, None] / 2
+        moves = errors.moved(centers, moved)
+        if errors.learned:
+            total_error = np.hypot(np.hypot(alone, offset - step), moves * _LEARNED_MOVES)
+            total_error += np.minimum(lost / size[:, None] * _LEARNED_LOST, alone)
+        else:
+            total_error = np.hypot(np.hypot(total_error, offset - step), moves)
+            # The bias of clipping is no noise: half of its bound, so that two errors cover it.
+            total_error += lost / size[:, None] / 2
         error = np.where(clear[:, None], np.minimum(total_error, box.half), error)
     sizes = np.maximum(counts.value, 0.0)
     return Clustering(moved, error, noises, sizes, float(counts.std), np.full(d, np.nan))
@@ -297,15 +305,15 @@ def _fit_mean(
     """Put every centre at the private mean, the best answer where noise drowns all structure."""
     if n_clusters == 1:
         value, std = _mean(session, box, session.remaining)
-        return _at_one_point(box.clip(value), std, std, n, n_std, 1)
+        return at_one_point(box.clip(value), std, std, n, n_std, 1)
     # A second mean, of rows clipped about this one, would have up to 45% less noise where rows lie
     # close to it, but a bound on what clipping takes would make its error three to seven times as
     # large.
     center, std = _shrunk_mean(session, box, session.remaining)
-    return _at_one_point(box.clip(center), std, std, n, n_std, n_clusters)
+    return at_one_point(box.clip(center), std, std, n, n_std, n_clusters)
 
 
-def _at_one_point(
+def at_one_point(
     center: Floats, std: Floats, noise_std: Floats, n: float, n_std: float, n_clusters: int
 ) -> Clustering:
     """Return a clustering whose centres coincide, each with an equal part of the n rows."""
@@ -329,7 +337,7 @@ def mean_error(box: PublicBox, allowance: Allowance, n: int) -> float:
 
 
 def _fit_in_box(
-    session: Session, box: PublicBox, n: float, n_std: float, n_clusters: int
+    session: Session, box: PublicBox, n: float, n_std: float, n_clusters: int, *, learned: bool
 ) -> Clustering:
     """Tree over the box, k-means on its representatives, one refinement."""
     share = session.remaining * _TREE_SHARE
@@ -343,7 +351,7 @@ def _fit_in_box(
     centers = box.clip(box.middle + coreset.unit * points)
     rms = coreset.unit * np.sqrt(msq + coreset.spread)
 
-    errors = FromLeaves(coreset.leaves, box.middle, coreset.unit)
+    errors = FromLeaves(coreset.leaves, box.middle, coreset.unit, learned)
     most = coreset.unit * np.sqrt(coreset.leaves.most_squares(points, n))
     return _refine_by_plan(session, box, centers, rms, errors, n, n_std, most)
 
@@ -352,19 +360,60 @@ def _fit_in_box(
 
 
 def _fit_in_subspace(
-    session: Session, box: PublicBox, n: float, n_std: float, n_clusters: int
+    session: Session, box: PublicBox, n: float, n_std: float, n_clusters: int, *, learned: bool
 ) -> Clustering:
     """Find a private subspace, cluster in it as `_fit_in_box` does, refine in all features."""
     d = session.n_features
     shares = _PURE_SHARES if session.pure else _GAUSSIAN_SHARES
     remaining = session.remaining
-    allowance = Allowance.left(session, remaining * shares.gram)
-    edge = allowance.spectral_edge(d, "wishart" if allowance.pure else "gaussian")
-    if edge * (1 + _TAU**2) / max(n, 1.0) > _HOPELESS_EDGE[session.pure]:
+    if spectral_edge(session, remaining * shares.gram, n) > _HOPELESS_EDGE[session.pure]:
         return _fit_mean(session, box, n, n_std, n_clusters)
     mean, mean_std = _shrunk_mean(session, box, remaining * shares.mean)
     radius = max(_SUBSPACE_RADIUS * box.radius, np.finfo(float).tiny)
-    gram = session.answer(SecondMoment(Ball(mean, radius), _TAU), remaining * shares.gram)
+    space = subspace(session, box, mean, mean_std, radius, remaining * shares.gram)
+    before = np.square(_RESIDUAL_BEFORE * box.half)
+    share, k = remaining * shares.tree, max(space.n_clear, 1)
+    clustering = cluster_in(space, session, box, k, share, n, n_std, n_clusters, before, learned)
+    assert clustering is not None
+    return clustering
+
+
+def spectral_edge(session: Session, share: Fraction, n: float) -> float:
+    """Return the edge of the noise of a second moment of n rows, in squares of the radius."""
+    allowance = Allowance.left(session, share)
+    edge = allowance.spectral_edge(session.n_features, "wishart" if allowance.pure else "gaussian")
+    return edge * (1 + _TAU**2) / max(n, 1.0)
+
+
+@dataclass(frozen=True)
+class Subspace:
+    """A released mean and covariance of rows, in squares of the radius to which rows are clipped.
+
+    Eigenvalues (d,) descend; `n_clear` of them are above the edge of the noise. `diagonal_std` is
+    that of an entry of the covariance's diagonal in squares of X, `std` (d,) that of the mean.
+    """
+
+    mean: Floats
+    std: Floats
+    radius: float
+    covariance: Floats
+    values: Floats
+    vectors: Floats
+    n_clear: int
+    diagonal_std: Floats
+
+
+def subspace(
+    session: Session,
+    box: PublicBox,
+    mean: Floats,
+    mean_std: Floats,
+    radius: float,
+    share: Fraction,
+) -> Subspace:
+    """Release the second moment about a mean that is known up to `mean_std`."""
+    d = session.n_features
+    gram = session.answer(SecondMoment(Ball(mean, radius), _TAU), share)
     # The augmented row has measured the mean again: the two estimates are averaged by precision.
     size = max(gram.n, 1.0)
     offset = gram.total / size / radius
@@ -375,26 +424,52 @@ def _fit_in_subspace(
     values, vectors = linalg.eigh((covariance + covariance.T) / 2)
     values, vectors = np.clip(values[::-1], 0.0, 1.0), vectors[:, ::-1]
     edge = gram.std / radius**2 * math.sqrt(4 * d) / size  # off-diagonal std times 2 sqrt(d)
-    k = int(np.clip(np.sum(values > edge), 1, _SUBSPACE_DIMS))
+    n_clear = int(min(np.sum(values > edge), _SUBSPACE_DIMS))
+    std = radius * np.sqrt((1 - trust) * errors[0])
+    error = gram.diagonal_std / size
+    return Subspace(mean, std, radius, covariance, values, vectors, n_clear, error)
+
+
+def cluster_in(
+    space: Subspace,
+    session: Session,
+    box: PublicBox,
+    k: int,
+    share: Fraction,
+    n: float,
+    n_std: float,
+    n_clusters: int,
+    before: Floats | None,
+    learned: bool,
+) -> Clustering | None:
+    """Grow a tree in k directions for `share`, refine in all features with what remains.
+
+    `before` (d,) is the squared residual of columns outside the subspace that is expected before
+    any release. None: equal parts of what the subspace leaves out; then the answer is None if the
+    tree tells no two points apart, and the remainder of the allowance is not spent.
+    """
+    mean, radius, values = space.mean, space.radius, space.values
     width = radius * np.clip(_SUBSPACE_WIDTH * np.sqrt(values[:k]), 1e-3, 1.0)
-    view = Projection(Ball(mean, radius), vectors[:, :k].T, width)
-    share = remaining * shares.tree
+    view = Projection(Ball(mean, radius), space.vectors[:, :k].T, width)
     coreset = grow(session, view, n=n, n_std=n_std, n_clusters=n_clusters, share=share)
     points, msq = weighted_kmeans(coreset, n_clusters, session.post_processing_rng())
+    if before is None and not np.ptp(points, axis=0).any():
+        return None
     centers = box.clip(mean + coreset.unit * points @ view.components)
     # A column's residual inside the subspace, and outside of it. The second is noisy, most of all
     # for a narrow column, and is shrunk to its prior.
-    loading = vectors[:, :k] ** 2
+    loading = space.vectors[:, :k] ** 2
     inside = coreset.unit**2 * loading @ (msq + coreset.spread)
-    outside = radius**2 * (np.diag(covariance) - loading @ values[:k])
-    before = (_RESIDUAL_BEFORE * box.half) ** 2
-    error = gram.diagonal_std / size
-    trust = before**2 / np.maximum(before**2 + error**2, np.finfo(float).tiny)
+    outside = radius**2 * (np.diag(space.covariance) - loading @ values[:k])
+    if before is None:
+        total = max(float(np.trace(space.covariance) - values[:k].sum()), 1e-6)
+        before = np.full(mean.size, radius**2 * total / mean.size)
+    trust = before**2 / np.maximum(before**2 + space.diagonal_std**2, np.finfo(float).tiny)
     outside = np.maximum(before + trust * (outside - before), 0.0)
     rms = np.sqrt(inside + outside)
     most = coreset.unit**2 * loading @ coreset.leaves.most_squares(points, n)
     most = np.maximum(np.sqrt(most + outside), rms)
-    about = FromSquares(box, most, n)
+    about = FromSquares(box, most, n, learned)
     return _refine_by_plan(session, box, centers, rms, about, n, n_std, most)
 
 
@@ -428,6 +503,16 @@ def _fit_lloyd(session: Session, box: PublicBox, n_clusters: int, max_iter: int)
 # --- the choice of steps -----------------------------------------------------------------------
 
 
+def _known(count: Release) -> tuple[float, float]:
+    return max(float(count.value), 1.0), float(np.max(count.std))
+
+
+def number_of_rows(session: Session) -> tuple[float, float]:
+    """Return the number of rows, at least 1, and its error: public, or released for a share."""
+    public = session.adjacency == "replace_one"
+    return _known(session.row_count(None if public else session.remaining * COUNT_SHARE))
+
+
 def cluster(
     session: Session,
     box: PublicBox,
@@ -436,26 +521,30 @@ def cluster(
     algorithm: str,
     max_iter: int,
     smallest: float,
+    count: tuple[float, float] | None = None,
+    learned: bool = False,
 ) -> Clustering:
     """Choose the steps from public parameters and run them on the remaining allowance.
 
-    Boxes whose half diagonal is below `smallest` count as one point.
+    Boxes whose half diagonal is below `smallest` count as one point. `count` is the number of rows
+    and its error, if they have been released; `learned` says whether bounds were.
     """
     one_point = box.radius < smallest
     if algorithm == "lloyd" and not one_point:
         return _fit_lloyd(session, box, n_clusters, max_iter)
-    part = session.remaining * COUNT_SHARE
-    if box.most is not None:
-        count = session.answer(row_counts(None, "total weight", box.most), part)
+    if count is not None:
+        n, n_std = count
+    elif box.most is not None:
+        part = session.remaining * COUNT_SHARE
+        n, n_std = _known(session.answer(row_counts(None, "total weight", box.most), part))
     else:
-        count = session.row_count(part if session.adjacency != "replace_one" else None)
-    n, n_std = max(float(count.value), 1.0), float(count.std)
+        n, n_std = number_of_rows(session)
     if one_point:
         # Public bounds leave one point: there is nothing to learn.
-        point = _at_one_point(box.middle, box.half, box.half, n, n_std, n_clusters)
+        point = at_one_point(box.middle, box.half, box.half, n, n_std, n_clusters)
         return replace(point, n_iter=0)
     if n_clusters == 1:
         return _fit_mean(session, box, n, n_std, n_clusters)
     if session.n_features > MANY_FEATURES:
-        return _fit_in_subspace(session, box, n, n_std, n_clusters)
-    return _fit_in_box(session, box, n, n_std, n_clusters)
+        return _fit_in_subspace(session, box, n, n_std, n_clusters, learned=learned)
+    return _fit_in_box(session, box, n, n_std, n_clusters, learned=learned)

@@ -75,7 +75,12 @@ if TYPE_CHECKING:
         unit_sum,
     )
     from skdp.queries.learned_bounds.decoding import LearnedBox
-    from skdp.queries.learned_bounds.learning import LearnedBounds, LearningPlan, plan_learning
+    from skdp.queries.learned_bounds.learning import (
+        LearnedBounds,
+        LearningPlan,
+        NormMedian,
+        plan_learning,
+    )
     from skdp.queries.learned_domain import learn_domain
     from skdp.queries.learned_ranges import DOUBT_FAR, DOUBT_ONE_VALUE, LearnedRange
     from skdp.queries.logistic import LogisticMinimiser, UnitBall
@@ -163,7 +168,7 @@ else:
             ),
             "key_totals": "KeyTotals LeftOut MAX_ROWS_PER_UNIT UnitShapes UnitSpread unit_sum",
             "learned_bounds.decoding": "LearnedBox",
-            "learned_bounds.learning": "LearnedBounds LearningPlan plan_learning",
+            "learned_bounds.learning": "LearnedBounds LearningPlan NormMedian plan_learning",
             "learned_domain": "learn_domain",
             "learned_ranges": "DOUBT_FAR DOUBT_ONE_VALUE LearnedRange",
             "logistic": "LogisticMinimiser UnitBall",
@@ -247,6 +252,7 @@ __all__ = [
     "NoisyQuantiles",
     "NoisySample",
     "NormBins",
+    "NormMedian",
     "OfBlocks",
     "OfColumn",
     "OnBlocks",

@@ -22,7 +22,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from skdp.core import noise as samplers
-from skdp.core.clipping import Floats
+from skdp.core.clipping import Floats, check_center
 from skdp.core.mechanisms import Independent
 from skdp.core.privacy_filter import Share, current_transcript
 from skdp.core.query import Measurement, reviewed
@@ -54,6 +54,7 @@ __all__ = [
     "FloatLattice",
     "LearnedBounds",
     "LearningPlan",
+    "NormMedian",
     "plan_learning",
 ]
 
@@ -141,6 +142,11 @@ class LearningPlan:
         )
 
 
+def _binades(size: float) -> int:
+    """Return on how many binades on either side rows are looked for; size: rows times level."""
+    return int(min(max(10 + size / 8, 12), 85))
+
+
 def _percent(x: float) -> Fraction:
     return Fraction(max(math.ceil(1000 * x - 1e-9), 0), 1000)
 
@@ -195,7 +201,7 @@ def plan_learning(
         few=size < _FEW * ease,
         sure=eased >= _SURE * ease,
         short=short,
-        binades=int(min(max(10 + size / 8, 12), 85)),
+        binades=_binades(size),
         location=_percent(location),
         shape=_percent(shape),
         doubt=_percent(doubt) if doubt > 0.01 else Fraction(0),
@@ -616,3 +622,48 @@ class LearnedBounds(Measurement):
         else:
             box = changed(box, sound=np.zeros(d, dtype=bool))
         return changed(box_within_types(box, columns, ranges, n), short=plan.short)
+
+
+_FARTHEST = 1e150  # of a row's distance in one column: 8192 squares of it have a finite sum
+
+
+@reviewed
+@dataclass(frozen=True, eq=False)
+class NormMedian(Measurement):
+    """A point amid the rows' distances ||x - center||, chosen as the location of a column is.
+
+    Squares are added column by column, in IEEE operations on one number each: a row alone decides
+    its distance, so the guarantee is that of one location of `LearnedBounds`.
+
+    Parameters
+    ----------
+    center : ndarray of shape (d,)
+        Public or released.
+    n : float
+        The number of rows, public or released.
+
+    Returns
+    -------
+    median : float
+        About the median; at least 0.
+    """
+
+    name: ClassVar[str] = "median of distances"
+    center: Floats
+    n: float
+
+    def measure(self, table: PrivateTable, meter: Meter, share: Share, name: str) -> float:
+        fraction = min(meter.fraction(share), meter.remaining)
+        n = max(self.n, 1.0)
+        lattice = FloatLattice(_binades(n * meter.level(fraction)))
+        center = np.array(self.center, dtype=np.float64)
+
+        def distance(block: Floats) -> Floats:
+            check_center(block, center)
+            squares = np.zeros(len(block))
+            for column, middle in zip(block.T, center, strict=True):
+                squares += np.clip(column - middle, -_FARTHEST, _FARTHEST) ** 2
+            return np.sqrt(squares)[:, None]
+
+        # Whatever the rows are, a distance below 0 is none: its size is as likely beforehand.
+        return abs(float(_medians(table, meter, lattice, distance, 1, fraction, n)[0]))
