@@ -18,9 +18,7 @@ if TYPE_CHECKING:
         Grid,
         Labelled,
         Labels,
-        Leaves,
         NormBins,
-        SplitTrees,
         additive,
         row_counts,
     )
@@ -143,10 +141,7 @@ else:
         {
             "best_of_runs": "BaseRun BestOfRuns BestRun Repeats base_level",
             "blocks": "BlockVotes OfBlocks OnBlocks vote_bounds",
-            "cells": (
-                "Categories ColumnCells Grid Labelled Labels Leaves NormBins SplitTrees "
-                "additive row_counts"
-            ),
+            "cells": "Categories ColumnCells Grid Labelled Labels NormBins additive row_counts",
             "columns": "OfColumn",
             "grouped_sums": "AssignedSums ColumnBox column_box column_units squared_offsets",
             "histograms": "CellQuantile MAX_CELLS norm_from_bins",
@@ -236,7 +231,6 @@ __all__ = [
     "LearnedBox",
     "LearnedRange",
     "LearningPlan",
-    "Leaves",
     "LeftOut",
     "LinearImage",
     "LogisticGradient",
@@ -261,7 +255,6 @@ __all__ = [
     "SmoothMedian",
     "SpanningCost",
     "SparseVector",
-    "SplitTrees",
     "StandardBall",
     "Symmetric",
     "TargetBox",

@@ -14,7 +14,7 @@ from skdp.core.session import Session
 from skdp.core.table import PrivateTable, stability_of
 from skdp.discriminant_analysis import DPLinearDiscriminantAnalysis
 from skdp.engines import from_arrays
-from skdp.ensemble import DPExplainableBoostingClassifier, DPRandomForestClassifier
+from skdp.ensemble import DPExplainableBoostingClassifier
 from skdp.linear_model import DPLogisticRegression
 from skdp.naive_bayes import DPCategoricalNB, DPGaussianNB
 from skdp.neighbors import DPNearestCentroid
@@ -59,7 +59,7 @@ def test_every_classifier_learns_its_classes(kind, relation):
     assert model.class_count_.shape == (2,)
 
 
-@each("kind", [*OF_NUMBERS, DPExplainableBoostingClassifier, DPRandomForestClassifier])
+@each("kind", [*OF_NUMBERS, DPExplainableBoostingClassifier])
 def test_a_target_of_many_numbers_points_to_regressors(kind):
     X, _ = labelled()
     model = kind(bounds=(-2, 2), delta=1e-6)
