@@ -162,4 +162,6 @@ class DPLinearDiscriminantAnalysis(LabelledClassifier):
             For two classes: the logit of the second class minus that of the first.
         """
         logits = self._scores(X)
+        if logits.shape[1] == 1:  # of the shares of two classes
+            return logits[:, 0]
         return logits[:, 1] - logits[:, 0] if logits.shape[1] == 2 else logits
