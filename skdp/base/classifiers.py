@@ -20,6 +20,7 @@ from sklearn.exceptions import DataConversionWarning
 from sklearn.metrics import accuracy_score, r2_score
 from sklearn.utils.validation import validate_data
 
+from skdp.base.calibration import Calibration
 from skdp.base.expected_error import TargetErrorMixin
 from skdp.base.mixin import PrivateMixin, weighted_rows
 from skdp.budget import PrivacyBudget
@@ -367,6 +368,7 @@ class LabelledClassifier(ExactScoreMixin, ClassifierMixin, StatedClasses, BaseEs
     """A classifier: a fit of labelled rows, and predictions from logits."""
 
     _in_parts = True
+    _calibration: Calibration
 
     def __init__(
         self,
@@ -449,9 +451,9 @@ class LabelledClassifier(ExactScoreMixin, ClassifierMixin, StatedClasses, BaseEs
     def _fit(self, session: Session, public: Any, n_classes: int) -> None:
         """Release, and set the fitted attributes; `public` is what `_public` returns."""
 
-    @abstractmethod
     def _logits(self, X: Any) -> Floats:
         """Return the logits of rows: (n, n_classes), or (n, 1) for the second of two."""
+        return self._calibration.of_rows(self._public_array(X))
 
     def _scores(self, X: Any) -> Floats:
         """Return the logits of rows; equal ones where a fit has only the shares of classes."""

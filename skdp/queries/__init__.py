@@ -90,6 +90,14 @@ if TYPE_CHECKING:
     )
     from skdp.queries.ranked_columns import SPREAD_BITS, spread
     from skdp.queries.samples import NoisySample, PublishedRows
+    from skdp.queries.scores import (
+        CategoryScores,
+        LinearScores,
+        NormalScores,
+        ScoreCells,
+        leads,
+        score_counts,
+    )
     from skdp.queries.second_moments import GramRelease, SecondMoment, Symmetric
     from skdp.queries.small_databases import (
         MAX_SMALL_TABLES,
@@ -168,6 +176,7 @@ else:
             ),
             "ranked_columns": "SPREAD_BITS spread",
             "samples": "NoisySample PublishedRows",
+            "scores": ("CategoryScores LinearScores NormalScores ScoreCells leads score_counts"),
             "second_moments": "GramRelease SecondMoment Symmetric",
             "small_databases": (
                 "MAX_SMALL_TABLES SmallTable ThresholdTable check_small_tables "
@@ -210,6 +219,7 @@ __all__ = [
     "BlockVotes",
     "BoxTree",
     "Categories",
+    "CategoryScores",
     "CellQuantile",
     "Cells",
     "ColumnBox",
@@ -233,6 +243,7 @@ __all__ = [
     "LearningPlan",
     "LeftOut",
     "LinearImage",
+    "LinearScores",
     "LogisticGradient",
     "LogisticMinimiser",
     "LogitBall",
@@ -241,6 +252,7 @@ __all__ = [
     "NoisyQuantiles",
     "NoisySample",
     "NormBins",
+    "NormalScores",
     "OfBlocks",
     "OfColumn",
     "OnBlocks",
@@ -249,6 +261,7 @@ __all__ = [
     "PublishedRows",
     "Quantiles",
     "Repeats",
+    "ScoreCells",
     "SecondMoment",
     "SelectKeys",
     "SmallTable",
@@ -291,6 +304,7 @@ __all__ = [
     "label_vectors",
     "laplace_kappa",
     "largest_threshold_size",
+    "leads",
     "learn_domain",
     "least_shown",
     "logistic_gradient",
@@ -308,6 +322,7 @@ __all__ = [
     "row_counts",
     "rows_beyond",
     "rows_off",
+    "score_counts",
     "score_mean",
     "select_categories",
     "select_classes",
