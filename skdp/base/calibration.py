@@ -42,6 +42,7 @@ _SLOWEST = 1e-3  # spread of a curve that keeps the order of rows and tells noth
 _RATIO = 0.1
 _LEAST_SIGNAL = 0.3
 _SHARES = 0.5  # prior deviation of the share of one of k classes, times k
+_LEAST_NOISE = 0.1  # of a count, in rows, below which the arithmetic would lose digits
 _MISFIT = 0.02  # of the mean of a curve, beside the noise of the shares of classes
 
 
@@ -136,7 +137,7 @@ class Calibration:
         cuts = np.concatenate([-edges[::-1], [0.0], edges]) if two else edges
         release = session.answer(score_counts(scores, cuts))
         shares = shrunk_shares(counts, spread)
-        noise = float(np.mean(release.std))
+        noise = max(float(np.mean(release.std)), _LEAST_NOISE)
         curve = _curve(np.array(release.value), noise, unit, signal, shares, counts, spread)
         far = unit * np.geomspace(1e-4, 1e4, 160)
         points = np.concatenate([-far[::-1], [0.0], far]) if two else np.append(0.0, far)

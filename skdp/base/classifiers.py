@@ -419,7 +419,7 @@ class LabelledClassifier(ExactScoreMixin, ClassifierMixin, StatedClasses, BaseEs
             if classes is None:
                 classes = session.answer(select_classes(CLASSES_SHARE, *_MORE_LOOKS))
             self.classes_ = classes
-            self._constant = None
+            self._constant: Floats | None = None
             if session.remaining > _ENOUGH_LEFT and len(classes) > 1:
                 self._fit(session, public, len(classes), **options)
             else:
@@ -453,7 +453,8 @@ class LabelledClassifier(ExactScoreMixin, ClassifierMixin, StatedClasses, BaseEs
 
     def _logits(self, X: Any) -> Floats:
         """Return the logits of rows: (n, n_classes), or (n, 1) for the second of two."""
-        return self._calibration.of_rows(self._public_array(X))
+        values = self._public_array(X)
+        return self._calibration.of_rows(values)
 
     def _scores(self, X: Any) -> Floats:
         """Return the logits of rows; equal ones where a fit has only the shares of classes."""

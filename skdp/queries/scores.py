@@ -166,6 +166,6 @@ class ScoreCells(RowCells):
         return np.where((labels == first) | (labels == second), cells, -1)[:, None]
 
 
-def score_counts(scores: Any, cuts: Floats) -> RowSum:
+def score_counts(scores: Any, cuts: NDArray[Any]) -> RowSum:
     """Return the query of the rows whose leading class is wrong or right, by bins of the lead."""
     return row_counts(ScoreCells(scores, cuts), "calibration")
