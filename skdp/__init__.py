@@ -36,7 +36,6 @@ _HOMES = {
     "DPPCA": "decomposition",
     "DPQuantile": "quantile",
     "DPQuantileTransformer": "preprocessing",
-    "DPRandomForestClassifier": "ensemble",
     "DPRandomizedSearchCV": "model_selection",
     "DPRidge": "linear_model",
     "DPRobustScaler": "preprocessing",

@@ -12,7 +12,6 @@ from skdp.density_ratio import DPuLSIF as DPuLSIF
 from skdp.discriminant_analysis import DPLinearDiscriminantAnalysis as DPLinearDiscriminantAnalysis
 from skdp.ensemble import DPExplainableBoostingClassifier as DPExplainableBoostingClassifier
 from skdp.ensemble import DPExplainableBoostingRegressor as DPExplainableBoostingRegressor
-from skdp.ensemble import DPRandomForestClassifier as DPRandomForestClassifier
 from skdp.ensemble import DPSubsampleAggregate as DPSubsampleAggregate
 from skdp.ensemble import DPTrainOnRelease as DPTrainOnRelease
 from skdp.exceptions import BudgetExceededError as BudgetExceededError

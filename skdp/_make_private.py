@@ -40,7 +40,7 @@ from skdp.budget import PrivacyBudget
 from skdp.cluster import DPKMeans
 from skdp.decomposition import DPPCA
 from skdp.discriminant_analysis import DPLinearDiscriminantAnalysis
-from skdp.ensemble import DPRandomForestClassifier
+from skdp.ensemble import DPExplainableBoostingClassifier, DPExplainableBoostingRegressor
 from skdp.feature_selection import DPSelectKBest
 from skdp.linear_model import DPLinearRegression, DPLogisticRegression, DPRidge
 from skdp.loss.conversions import check_positive, exact, round_down
@@ -91,8 +91,8 @@ _BINS = ("n_bins", "encode", "strategy", "random_state")
 _IMPUTER = ("strategy", "fill_value", "add_indicator")
 _QUANTILES = ("n_quantiles", "output_distribution", "random_state")
 _COMPONENTS = ("n_components", "whiten", "random_state")
-_FOREST = ("n_estimators", "max_depth", "random_state")
 _CLUSTERS = ("n_clusters", "random_state")
+_SEED = ("random_state",)
 
 _COUNTERPARTS: dict[type, _Counterpart] = {
     preprocessing.StandardScaler: _Counterpart(DPStandardScaler, _FLAGS, enough=0.002),
@@ -111,11 +111,13 @@ _COUNTERPARTS: dict[type, _Counterpart] = {
     decomposition.PCA: _Counterpart(DPPCA, _COMPONENTS, enough=0.001),
     cluster.KMeans: _Counterpart(DPKMeans, _CLUSTERS, always=("n_clusters",)),
     cluster.MiniBatchKMeans: _Counterpart(DPKMeans, _CLUSTERS, always=("n_clusters",)),
-    linear_model.LogisticRegression: _Counterpart(DPLogisticRegression, ("random_state",)),
+    linear_model.LogisticRegression: _Counterpart(DPLogisticRegression, _SEED),
     linear_model.LinearRegression: _Counterpart(DPLinearRegression),
     linear_model.Ridge: _Counterpart(DPRidge, ("alpha", "random_state"), always=("alpha",)),
-    ensemble.RandomForestClassifier: _Counterpart(DPRandomForestClassifier, _FOREST),
-    ensemble.ExtraTreesClassifier: _Counterpart(DPRandomForestClassifier, _FOREST),
+    ensemble.RandomForestClassifier: _Counterpart(DPExplainableBoostingClassifier, _SEED),
+    ensemble.ExtraTreesClassifier: _Counterpart(DPExplainableBoostingClassifier, _SEED),
+    ensemble.RandomForestRegressor: _Counterpart(DPExplainableBoostingRegressor, _SEED),
+    ensemble.ExtraTreesRegressor: _Counterpart(DPExplainableBoostingRegressor, _SEED),
     naive_bayes.GaussianNB: _Counterpart(DPGaussianNB),
     naive_bayes.CategoricalNB: _Counterpart(DPCategoricalNB, ("alpha",), always=("alpha",)),
     neighbors.NearestCentroid: _Counterpart(DPNearestCentroid),

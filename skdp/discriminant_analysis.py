@@ -8,20 +8,21 @@ second moment of all rows.
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike
 
-from skdp.base.batch_invariant import products
+from skdp.base.calibration import Calibration, calibration_share, signal_of, typical_lead
 from skdp.base.classifiers import Floats, LabelledClassifier
 from skdp.core import Session
 from skdp.planning import SEMICIRCLE_EDGE, WISHART_EDGE, Allowance
-from skdp.queries import SecondMoment, label_vectors
+from skdp.queries import LinearScores, SecondMoment, label_vectors
 
 __all__ = ["DPLinearDiscriminantAnalysis"]
 
-_CENTER_SHARE, _MEANS_SHARE = 0.08, 0.5
+_CENTER_SHARE = 0.08
 _RADIUS = 0.5  # of scaled rows, in roots of the number of columns
 _TAU = 0.05
 
@@ -122,11 +123,12 @@ class DPLinearDiscriminantAnalysis(LabelledClassifier):
     def _fit(self, session: Session, public: Any, n_classes: int) -> None:
         start = self._started(session, public, n_classes, _CENTER_SHARE)
         d, n, counts = start.low.size, start.n, start.counts
-        view = start.view(start.radius(_RADIUS, _MEANS_SHARE))
+        share = session.remaining - calibration_share(session, start.n, n_classes)
+        start = replace(start, allowance=Allowance.left(session, share))
+        view = start.view(start.radius(_RADIUS, 1 / 2))
         radius = self.radius_ = view.radius
-        share = _MEANS_SHARE * float(session.remaining)
-        sums = session.answer(label_vectors(view, n_classes), share)
-        gram = session.answer(SecondMoment(view, _TAU))
+        sums = session.answer(label_vectors(view, n_classes), share / 2)
+        gram = session.answer(SecondMoment(view, _TAU), share / 2)
         mean, self.means_, self.means_std_error_ = start.means(sums, view)
         self.priors_ = counts / n
         tails = WISHART_EDGE / SEMICIRCLE_EDGE if gram.noise == "wishart" else 1.0
@@ -136,17 +138,20 @@ class DPLinearDiscriminantAnalysis(LabelledClassifier):
         # Eigenvalues that noise hides are raised to its edge: dividing by them would amplify it.
         w, V = np.linalg.eigh((within + within.T) / 2)
         w = np.maximum(w, max(edge, 1e-9 * radius**2))
-        self._view = view
-        self._weights = mean @ (V / w) @ V.T
+        weights = mean @ (V / w) @ V.T
         # Noise adds this to the squared length of a mean, on average.
-        added = (float(np.mean(sums.std)) / counts) ** 2 * float((1 / w).sum())
-        lengths = np.maximum((self._weights * mean).sum(axis=1) - added, 0.0)
-        self._offset = np.log(self.priors_) - lengths / 2
-
-    def _logits(self, X: Any) -> Floats:
-        with np.errstate(all="ignore"):
-            logits = products(self._mapped(X), self._weights) + self._offset
-        return np.clip(logits, -1e300, 1e300)
+        noise = float(np.mean(sums.std)) / counts
+        lengths = np.maximum((weights * mean).sum(axis=1) - noise**2 * float((1 / w).sum()), 0.0)
+        scores = LinearScores(view, weights, -lengths / 2)
+        white = mean @ (V / np.sqrt(w))
+        signal = max(  # in the directions that tell classes apart, or in all
+            signal_of(white, noise[:, None] / np.sqrt(w), self.priors_),
+            signal_of(mean, noise[:, None], self.priors_),
+        )
+        typical = typical_lead(white, 1.0, self.priors_)
+        self._calibration = Calibration.fitted(
+            session, scores, typical, signal, counts, start.spread
+        )
 
     def decision_function(self, X: ArrayLike) -> Floats:
         """Return the logits of the caller's rows.
@@ -162,4 +167,6 @@ class DPLinearDiscriminantAnalysis(LabelledClassifier):
             For two classes: the logit of the second class minus that of the first.
         """
         logits = self._scores(X)
+        if logits.shape[1] == 1:  # of the shares of two classes
+            return logits[:, 0]
         return logits[:, 1] - logits[:, 0] if logits.shape[1] == 2 else logits

@@ -11,13 +11,21 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from skdp.base.batch_invariant import row_sums
+from skdp.base.calibration import Calibration, calibration_share, signal_of, typical_lead
 from skdp.base.classifiers import SEEN, Floats, LabelledClassifier
 from skdp.budget import PrivacyBudget
 from skdp.core import ScaledBox, Session
 from skdp.parameters import Reals, Table, check_size
 from skdp.planning import Allowance
-from skdp.queries import Categories, Labels, label_moments, label_vectors, row_counts
+from skdp.queries import (
+    Categories,
+    CategoryScores,
+    Labels,
+    NormalScores,
+    label_moments,
+    label_vectors,
+    row_counts,
+)
 
 __all__ = ["DPCategoricalNB", "DPGaussianNB"]
 
@@ -113,12 +121,14 @@ class DPGaussianNB(LabelledClassifier):
         self.class_prior_ = self.class_count_ / self.class_count_.sum()
         middle, half = low / 2 + high / 2, high / 2 - low / 2
         n, query = self.class_count_[:, None], label_moments(low, high, n_classes)
-        if Allowance.left(session).query_std(query) > _HIDDEN * float(n.mean()):
-            sums = session.answer(label_vectors(ScaledBox(low, high), n_classes))
+        n_rows = float(self.class_count_.sum())
+        share = session.remaining - calibration_share(session, n_rows, n_classes)
+        if Allowance.left(session, share).query_std(query) > _HIDDEN * float(n.mean()):
+            sums = session.answer(label_vectors(ScaledBox(low, high), n_classes), share)
             std, mean = float(np.mean(sums.std)), np.clip(sums.value / n, -1.0, 1.0)
             variance = np.full_like(mean, _UNIFORM)
         else:
-            sums, squares = session.answer(query)
+            sums, squares = session.answer(query, share)
             std, mean = float(np.mean(sums.std)), np.clip(sums.value / n, -1.0, 1.0)
             square = np.clip(squares.value / n + 0.5, 0.0, 1.0)
             # A variance below its noise would make rows far from the mean all but impossible.
@@ -132,16 +142,14 @@ class DPGaussianNB(LabelledClassifier):
         few = n < SEEN * float(np.mean(counted.std))
         unknown = few | (learned is not None)
         self.theta_std_error_ = np.where(unknown, math.nan, error)
-
-    def _logits(self, X: Any) -> Floats:
-        values = np.clip(self._public_array(X), *self.bounds_)
-        classes = zip(self.class_prior_, self.theta_, self.var_, strict=True)
-        with np.errstate(all="ignore"):
-            logs = [
-                math.log(prior) - 0.5 * row_sums(np.log(var) + (values - mean) ** 2 / var)
-                for prior, mean, var in classes
-            ]
-            return np.clip(np.stack(logs, axis=1), -1e300, 1e300)
+        scores = NormalScores(low, high, self.theta_, self.var_)
+        deviations = np.sqrt(self.class_prior_ @ variance)
+        scaled = mean / deviations
+        signal = signal_of(scaled, std / n / deviations, self.class_prior_)
+        typical = typical_lead(scaled, 1.0, self.class_prior_)
+        self._calibration = Calibration.fitted(
+            session, scores, typical, signal, self.class_count_, float(counted.std)
+        )
 
 
 def _check_categories(categories: Any, n_features: int) -> tuple[Floats, ...]:
@@ -274,9 +282,12 @@ class DPCategoricalNB(LabelledClassifier):
 
     def _fit(self, session: Session, public: Any, n_classes: int) -> None:
         counted = session.answer(row_counts(Labels(n_classes), "counts of labels"), _COUNT_SHARE)
-        cells = session.answer(row_counts(Categories(public, n_classes), "categories of labels"))
-        self.categories_ = list(public)
         self.class_count_ = np.maximum(counted.value, 1.0)
+        n_rows = float(self.class_count_.sum())
+        share = session.remaining - calibration_share(session, n_rows, n_classes)
+        query = row_counts(Categories(public, n_classes), "categories of labels")
+        cells = session.answer(query, share)
+        self.categories_ = list(public)
         self.class_log_prior_ = np.log(self.class_count_ / self.class_count_.sum())
         cuts = np.cumsum([len(column) for column in public])[:-1]
         counts = np.split(np.maximum(cells.value, 0.0), cuts, axis=1)
@@ -284,13 +295,17 @@ class DPCategoricalNB(LabelledClassifier):
         self.category_count_std_error_ = float(np.mean(cells.std))
         smoothed = [column + float(self.alpha) for column in counts]
         self.feature_log_prob_ = [np.log(c / c.sum(axis=1, keepdims=True)) for c in smoothed]
-
-    def _logits(self, X: Any) -> Floats:
-        values = self._public_array(X)
-        total = np.tile(self.class_log_prior_, (len(values), 1))
-        for column, known, logs in zip(
-            values.T, self.categories_, self.feature_log_prob_, strict=True
-        ):
-            place = np.minimum(np.searchsorted(known, column), len(known) - 1)
-            total += np.where((known[place] == column)[:, None], logs.T[place], 0.0)
-        return total
+        logs = self.feature_log_prob_
+        scores = CategoryScores(public, tuple(logs))
+        # Shares of categories over the root of those of all rows: their squared distances between
+        # classes are about those of logarithms. Counts below 0 are as they are, so as not to have
+        # less noise than is subtracted.
+        shares = np.exp(self.class_log_prior_)
+        roots = np.sqrt(shares @ np.exp(np.hstack(logs)))
+        scaled, n = np.exp(np.hstack(logs)) / roots, self.class_count_[:, None]
+        noise = self.category_count_std_error_ / n / roots
+        signal = signal_of(cells.value.reshape(n_classes, -1) / n / roots, noise, shares)
+        typical = typical_lead(scaled, 1.0, shares)
+        self._calibration = Calibration.fitted(
+            session, scores, typical, signal, self.class_count_, float(counted.std)
+        )

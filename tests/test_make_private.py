@@ -69,12 +69,10 @@ def test_a_selection_of_columns_keeps_its_score():
 
 
 @pytest.mark.parametrize("forest", [RandomForestClassifier, ExtraTreesClassifier])
-def test_a_forest_keeps_its_size_and_nothing_else(forest):
-    private = make_private(forest(n_estimators=7, max_depth=3, n_jobs=2), **FACTS)
-    assert type(private).__name__ == "DPRandomForestClassifier"
-    assert (private.n_estimators, private.max_depth) == (7, 3)
-    assert (private.bounds, private.classes) == ((-4, 4), [0, 1])
-    assert make_private(forest(), **FACTS).n_estimators == "auto"
+def test_a_forest_becomes_boosting(forest):
+    private = make_private(forest(n_jobs=2, random_state=3), **FACTS)
+    assert type(private).__name__ == "DPExplainableBoostingClassifier"
+    assert (private.bounds, private.classes, private.random_state) == ((-4, 4), [0, 1], 3)
 
 
 @each(

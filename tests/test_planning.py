@@ -30,7 +30,6 @@ from skdp.core.query import reviewed_types
 from skdp.core.sums import Values
 from skdp.decomposition import DPPCA
 from skdp.density_ratio import DPLogisticRatio, DPuLSIF, stack_samples
-from skdp.ensemble import DPRandomForestClassifier
 from skdp.ensemble._blocks import SCORES, Noise
 from skdp.ensemble._boosting import _noise
 from skdp.linear_model._logistic import _gradient
@@ -43,7 +42,6 @@ from skdp.queries import (
     Grid,
     KernelMap,
     KernelMean,
-    Leaves,
     LogisticMinimiser,
     NoisyQuantiles,
     OfBlocks,
@@ -51,7 +49,6 @@ from skdp.queries import (
     SecondMoment,
     SmoothMedian,
     SpanningCost,
-    SplitTrees,
     StandardBall,
     Symmetric,
     additive_errors,
@@ -118,7 +115,6 @@ def opened(relation, delta, epsilon=2.0, n_classes=2):
 ONES = np.ones(3)
 CELLS = ColumnCells((np.zeros(1),) * 3)
 KERNEL = KernelMap(X[:5], np.array([1.0, 0.5]))
-TREES = SplitTrees(np.zeros((4, 3), dtype=np.int64), np.zeros((4, 3)), 3)
 QUERIES = {
     "sum": Sum(Box(-ONES, ONES)),
     "mean": Mean(Ball(np.zeros(3), 1.0)),
@@ -130,7 +126,6 @@ QUERIES = {
     "vectors of labels": label_vectors(Ball(np.zeros(3), 1.0), 2),
     "cells": row_counts(Grid((np.linspace(-1, 1, 9),) * 3), "histogram"),
     "cells of columns": row_counts(CELLS, "histogram"),
-    "leaves": row_counts(Leaves(TREES, 2), "leaves"),
     "errors in cells": additive_errors(CELLS, np.zeros(6), 0.0, -1.0, 1.0, 1.0),
     "the smaller noise": RowSum(Values(Box(-ONES, ONES), 8), noise="smaller"),
     "gradient": logistic_gradient(Ball(np.zeros(3), 2.0), 0.5, np.ones((1, 4)), np.zeros(1), 0.3),
@@ -293,11 +288,6 @@ FITS = {
     "density of cells": (
         lambda o: DPKernelDensity(features="cells", **STATED, **o).fit(X[:, :1]),
         "Labels",
-        1e-12,
-    ),
-    "forest": (
-        lambda o: DPRandomForestClassifier(classes=[0, 1], **STATED, **o).fit(X, Y),
-        "Leaves",
         1e-12,
     ),
 }

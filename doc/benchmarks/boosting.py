@@ -1,4 +1,4 @@
-"""Boosting and forests beside DP-EBM and diffprivlib on a census: area under the ROC curve.
+"""Boosting beside DP-EBM and diffprivlib on a census: area under the ROC curve.
 
 Run: ``python doc/benchmarks/boosting.py FILE [--seeds N]``; `interpret-core` and `diffprivlib`
 are the peers. Writes results/boosting.txt. FILE, table and split are those of
@@ -27,7 +27,7 @@ from sklearn.metrics import roc_auc_score
 from train_on_release import EDGES, census
 
 import skdp
-from skdp import DPExplainableBoostingClassifier, DPRandomForestClassifier, PrivacyBudget
+from skdp import DPExplainableBoostingClassifier, PrivacyBudget
 
 OUT = Path(__file__).with_name("results") / "boosting.txt"
 N_TRAIN = 39_073
@@ -66,9 +66,9 @@ def main():
     kinds = ["nominal" if name in text else "continuous" for name in table]
     ranges = {name: bounds[name] for name in EDGES}
 
-    def ours(epsilon, delta, stated, kind=DPExplainableBoostingClassifier):
+    def ours(epsilon, delta, stated):
         def fit(seed):
-            return kind(
+            return DPExplainableBoostingClassifier(
                 classes=[0, 1],
                 bounds=stated,
                 epsilon=epsilon,
@@ -123,8 +123,6 @@ def main():
             ("ours,learned_bounds", ours(epsilon, 1e-6, "private"), codes),
             ("ours,pure", ours(epsilon, 0.0, bounds), codes),
             ("DP-EBM", peer(epsilon), nominal),
-            ("forest", ours(epsilon, 1e-6, bounds, DPRandomForestClassifier), codes),
-            ("forest,pure", ours(epsilon, 0.0, bounds, DPRandomForestClassifier), codes),
             ("forest,diffprivlib,pure", peer_forest(epsilon), codes),
         ):
             found = measured(fits, rows[test], y[test], given.seeds)

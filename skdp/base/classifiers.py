@@ -20,6 +20,7 @@ from sklearn.exceptions import DataConversionWarning
 from sklearn.metrics import accuracy_score, r2_score
 from sklearn.utils.validation import validate_data
 
+from skdp.base.calibration import Calibration
 from skdp.base.expected_error import TargetErrorMixin
 from skdp.base.mixin import PrivateMixin, weighted_rows
 from skdp.budget import PrivacyBudget
@@ -192,6 +193,9 @@ _LARGEST = 1e150  # learned bound: its square stays finite
 # of a covariance, are below these.
 _WHOLE_NOISE, _WHOLE_EDGE = 0.02, 0.05
 CLASSES_SHARE = 0.1  # of the allowance, for selecting classes
+# Further looks while fewer than two classes are found. What is left then is for class counts.
+_MORE_LOOKS = (0.4, 0.45)
+_ENOUGH_LEFT = 0.25  # of the allowance, for a fit
 SEEN = 10.0  # a class has a standard error if its count is above this many of its deviations
 
 
@@ -221,9 +225,13 @@ _NO_DELTA = (
     "privately. In a private search state the delta, or the budget, of the search"
 )
 _FEW_CLASSES = (
-    "{}: {} class(es) had enough rows to be selected, so nothing else was released. State them, "
+    "{}: with all of the allowance, {} class(es) had enough rows to be selected. State them, "
     "classes=[...], or take a larger epsilon or delta; for a y of many different numbers, take a "
     "regressor"
+)
+_SHARES_ONLY = (
+    "{}: its {} classes were found with nearly all of the allowance, so their shares are all that "
+    "is predicted. State them, classes=[...], or take a larger epsilon or delta"
 )
 _NO_CLASS = (
     "{}: no class had enough rows to be selected, so there is nothing to predict. State them, "
@@ -362,6 +370,7 @@ class LabelledClassifier(ExactScoreMixin, ClassifierMixin, StatedClasses, BaseEs
     """A classifier: a fit of labelled rows, and predictions from logits."""
 
     _in_parts = True
+    _calibration: Calibration
 
     def __init__(
         self,
@@ -410,17 +419,29 @@ class LabelledClassifier(ExactScoreMixin, ClassifierMixin, StatedClasses, BaseEs
         self._check_size(rows.n_features, 2 if classes is None else len(classes))
         with self._session(rows) as session, np.errstate(all="ignore"):
             if classes is None:
-                classes = session.answer(select_classes(), CLASSES_SHARE)
+                classes = session.answer(select_classes(CLASSES_SHARE, *_MORE_LOOKS))
             self.classes_ = classes
-            if len(classes) > 1:
+            self._constant: Floats | None = None
+            if session.remaining > _ENOUGH_LEFT and len(classes) > 1:
                 self._fit(session, public, len(classes), **options)
             else:
                 self._forget()
+                self._fit_constant(session, len(classes))
             self.privacy_ = session.certificate()
-        if len(classes) < 2:  # which is released, so a warning may tell it
-            text = _FEW_CLASSES.format(type(self).__name__, len(classes))
+        if self._constant is not None:  # decided by what is released, so a warning may tell it
+            text = _FEW_CLASSES if len(classes) < 2 else _SHARES_ONLY
+            text = text.format(type(self).__name__, len(classes))
             warnings.warn(text, stacklevel=outside_level())
         return self
+
+    def _fit_constant(self, session: Session, n_classes: int) -> None:
+        """Predict the shares of the classes, for which enough of the allowance is left."""
+        self._constant = np.zeros(1)
+        if n_classes > 1:
+            query = row_counts(Labels(n_classes), "counts of labels")
+            self.class_count_ = np.maximum(session.answer(query).value, 1.0)
+            logs = np.log(self.class_count_)
+            self._constant = logs[1:] - logs[:1] if n_classes == 2 else logs
 
     def _forget(self) -> None:
         """Drop the attributes of an earlier fit that this one does not set."""
@@ -432,15 +453,17 @@ class LabelledClassifier(ExactScoreMixin, ClassifierMixin, StatedClasses, BaseEs
     def _fit(self, session: Session, public: Any, n_classes: int) -> None:
         """Release, and set the fitted attributes; `public` is what `_public` returns."""
 
-    @abstractmethod
     def _logits(self, X: Any) -> Floats:
         """Return the logits of rows: (n, n_classes), or (n, 1) for the second of two."""
+        values = self._public_array(X)
+        return self._calibration.of_rows(values)
 
     def _scores(self, X: Any) -> Floats:
-        """Return the logits of rows; zeros, (n, 1), if there are fewer than two classes."""
-        if len(getattr(self, "classes_", (0, 1))) > 1:
+        """Return the logits of rows; equal ones where a fit has only the shares of classes."""
+        constant = getattr(self, "_constant", None)
+        if constant is None:
             return self._logits(X)
-        return np.zeros((len(self._public_array(X)), 1))
+        return np.tile(constant, (len(self._public_array(X)), 1))
 
     def _public(self, n_features: int) -> Any:
         """Return what is stated of the columns (their bounds), or raise before the charge."""

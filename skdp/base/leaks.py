@@ -134,7 +134,8 @@ NO_RESAMPLING = "class_weight= in the estimator, or no resampling"
 
 _INSTEAD = {
     "CategoricalNB": "DPCategoricalNB",
-    "ExtraTreesClassifier": "DPRandomForestClassifier",
+    "ExtraTreesClassifier": "DPExplainableBoostingClassifier",
+    "ExtraTreesRegressor": "DPExplainableBoostingRegressor",
     "GaussianNB": "DPGaussianNB",
     "KBinsDiscretizer": "DPKBinsDiscretizer",
     "KMeans": "DPKMeans",
@@ -153,7 +154,8 @@ _INSTEAD = {
     "PCA": "DPPCA",
     "QuantileTransformer": "DPQuantileTransformer",
     "Ridge": "DPRidge",
-    "RandomForestClassifier": "DPRandomForestClassifier",
+    "RandomForestClassifier": "DPExplainableBoostingClassifier",
+    "RandomForestRegressor": "DPExplainableBoostingRegressor",
     "RobustScaler": "DPRobustScaler",
     "SelectKBest": "DPSelectKBest",
     "SimpleImputer": "DPSimpleImputer, or strategy='constant' with a fill_value that you state and "

@@ -187,7 +187,12 @@ def fit_in_ball(
         return at_one_point(point.at, *stds, n, n_std, n_clusters), box
 
     median = fit.median(origin, _LENGTHS)
-    share = fit.whole * Fraction(min(max(fit.mean_noise(session.remaining) * fit.root / _FIRST_MEAN[0], _FIRST_MEAN[1]), _FIRST_MEAN[2])).limit_denominator(1000)
+    share = fit.whole * Fraction(
+        min(
+            max(fit.mean_noise(session.remaining) * fit.root / _FIRST_MEAN[0], _FIRST_MEAN[1]),
+            _FIRST_MEAN[2],
+        )
+    ).limit_denominator(1000)
     noise = fit.mean_noise(share)
     in_steps = fit.size >= _FEW and noise * fit.root < _LONG
     if not in_steps:

@@ -185,7 +185,6 @@ _EXACT = {
     "DPLinearRegression": "skdp.linear_model._ridge",
     "DPLogisticRegression": "skdp.linear_model._logistic",
     "DPNearestCentroid": "skdp.neighbors._centroid",
-    "DPRandomForestClassifier": "skdp.ensemble._forest",
     "DPRidge": "skdp.linear_model._ridge",
 }
 

@@ -7,20 +7,20 @@ their mean square where noise allows; the sum of the clipped rows of each class.
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 
-from skdp.base.batch_invariant import products
-from skdp.base.classifiers import Floats, LabelledClassifier
+from skdp.base.calibration import Calibration, calibration_share, signal_of, typical_lead
+from skdp.base.classifiers import LabelledClassifier
 from skdp.core import Session
 from skdp.planning import Allowance
-from skdp.queries import label_vectors
+from skdp.queries import LinearScores, label_vectors
 
 __all__ = ["DPNearestCentroid"]
 
 _CENTER_SHARE = 0.08
-_LARGEST = 1e300
 _RADIUS = 0.4  # of scaled rows, in roots of the number of columns
 
 
@@ -113,16 +113,22 @@ class DPNearestCentroid(LabelledClassifier):
     def _fit(self, session: Session, public: Any, n_classes: int) -> None:
         start = self._started(session, public, n_classes, _CENTER_SHARE)
         d, counts = start.low.size, start.counts
+        share = session.remaining - calibration_share(session, start.n, n_classes)
+        start = replace(start, allowance=Allowance.left(session, share))
         view = start.view(start.radius(_RADIUS))
-        sums = session.answer(label_vectors(view, n_classes))
+        sums = session.answer(label_vectors(view, n_classes), share)
         mean, self.centroids_, self.centroids_std_error_ = start.means(sums, view)
         self.radius_ = view.radius
-        self._view, self._mean = view, mean
-        added = d * (float(np.mean(sums.std)) / counts) ** 2
-        self._lengths = np.maximum((mean**2).sum(axis=1) - added, 0.0)
-        if counts.max() > 1.0:
-            self._lengths[counts <= 1.0] = _LARGEST
-
-    def _logits(self, X: Any) -> Floats:
-        """Return minus half the squared distances, up to what all classes share."""
-        return products(self._mapped(X), self._mean) - self._lengths / 2
+        noise = float(np.mean(sums.std)) / counts
+        lengths = np.maximum((mean**2).sum(axis=1) - d * noise**2, 0.0)
+        if counts.max() > 1.0:  # a class without rows has no direction
+            mean[counts <= 1.0], lengths[counts <= 1.0] = 0.0, 0.0
+        # Minus half the squared distances, up to what all classes share.
+        scores = LinearScores(view, mean, -lengths / 2)
+        shares = counts / counts.sum()
+        deviation = min(1.0, view.radius / math.sqrt(d))  # of a clipped column
+        signal = signal_of(mean, noise[:, None], shares)
+        typical = typical_lead(mean, deviation, shares)
+        self._calibration = Calibration.fitted(
+            session, scores, typical, signal, counts, start.spread
+        )

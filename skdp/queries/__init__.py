@@ -18,9 +18,7 @@ if TYPE_CHECKING:
         Grid,
         Labelled,
         Labels,
-        Leaves,
         NormBins,
-        SplitTrees,
         additive,
         row_counts,
     )
@@ -97,6 +95,14 @@ if TYPE_CHECKING:
     )
     from skdp.queries.ranked_columns import SPREAD_BITS, spread
     from skdp.queries.samples import NoisySample, PublishedRows
+    from skdp.queries.scores import (
+        CategoryScores,
+        LinearScores,
+        NormalScores,
+        ScoreCells,
+        leads,
+        score_counts,
+    )
     from skdp.queries.second_moments import GramRelease, SecondMoment, Symmetric
     from skdp.queries.small_databases import (
         MAX_SMALL_TABLES,
@@ -148,10 +154,7 @@ else:
         {
             "best_of_runs": "BaseRun BestOfRuns BestRun Repeats base_level",
             "blocks": "BlockVotes OfBlocks OnBlocks vote_bounds",
-            "cells": (
-                "Categories ColumnCells Grid Labelled Labels Leaves NormBins SplitTrees "
-                "additive row_counts"
-            ),
+            "cells": "Categories ColumnCells Grid Labelled Labels NormBins additive row_counts",
             "columns": "OfColumn SomeColumns",
             "grouped_sums": "AssignedSums ColumnBox column_box column_units squared_offsets",
             "histograms": "CellQuantile MAX_CELLS norm_from_bins",
@@ -178,6 +181,7 @@ else:
             ),
             "ranked_columns": "SPREAD_BITS spread",
             "samples": "NoisySample PublishedRows",
+            "scores": ("CategoryScores LinearScores NormalScores ScoreCells leads score_counts"),
             "second_moments": "GramRelease SecondMoment Symmetric",
             "small_databases": (
                 "MAX_SMALL_TABLES SmallTable ThresholdTable check_small_tables "
@@ -220,6 +224,7 @@ __all__ = [
     "BlockVotes",
     "BoxTree",
     "Categories",
+    "CategoryScores",
     "CellQuantile",
     "Cells",
     "ColumnBox",
@@ -241,9 +246,9 @@ __all__ = [
     "LearnedBox",
     "LearnedRange",
     "LearningPlan",
-    "Leaves",
     "LeftOut",
     "LinearImage",
+    "LinearScores",
     "LogisticGradient",
     "LogisticMinimiser",
     "LogitBall",
@@ -253,6 +258,7 @@ __all__ = [
     "NoisySample",
     "NormBins",
     "NormMedian",
+    "NormalScores",
     "OfBlocks",
     "OfColumn",
     "OnBlocks",
@@ -261,6 +267,7 @@ __all__ = [
     "PublishedRows",
     "Quantiles",
     "Repeats",
+    "ScoreCells",
     "SecondMoment",
     "SelectKeys",
     "SmallTable",
@@ -268,7 +275,6 @@ __all__ = [
     "SomeColumns",
     "SpanningCost",
     "SparseVector",
-    "SplitTrees",
     "StandardBall",
     "Symmetric",
     "TargetBox",
@@ -305,6 +311,7 @@ __all__ = [
     "label_vectors",
     "laplace_kappa",
     "largest_threshold_size",
+    "leads",
     "learn_domain",
     "least_shown",
     "logistic_gradient",
@@ -322,6 +329,7 @@ __all__ = [
     "row_counts",
     "rows_beyond",
     "rows_off",
+    "score_counts",
     "score_mean",
     "select_categories",
     "select_classes",

@@ -9,7 +9,7 @@ from __future__ import annotations
 import itertools
 import math
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -26,9 +26,7 @@ __all__ = [
     "Grid",
     "Labelled",
     "Labels",
-    "Leaves",
     "NormBins",
-    "SplitTrees",
     "additive",
     "row_counts",
 ]
@@ -306,86 +304,3 @@ class NormBins(_CheckedCells):
         check_center(x, self.center)
         bins = np.clip(norm_codes((x - self.center) / self.unit), self.low, self.high)
         return (self.high - bins if self.descending else bins - self.low)[:, None]
-
-
-# --- trees ----------------------------------------------------------------------------------------
-
-
-@reviewed
-@dataclass(frozen=True, eq=False)
-class SplitTrees:
-    """Complete binary trees of public or released splits.
-
-    Attributes
-    ----------
-    columns, cuts : ndarray of shape (n_trees, 2**depth - 1)
-        The column that each node splits, and where; the root first, then level by level. Values of
-        at least the cut go to the right.
-    n_columns : int
-    """
-
-    compares: ClassVar[bool] = True  # a cut may be infinite
-    columns: Ints
-    cuts: Floats
-    n_columns: int
-
-    def __post_init__(self) -> None:
-        columns, n_inner = self.columns, self.columns.shape[-1]
-        # A complete tree has 2**depth - 1 inner nodes: all bits of this number are 1.
-        if columns.ndim != 2 or n_inner & (n_inner + 1):
-            raise ValueError(
-                f"columns must have shape (n_trees, 2**depth - 1), got {columns.shape}"
-            )
-        if self.cuts.shape != columns.shape:
-            raise ValueError(f"cuts must have shape {columns.shape}, got {self.cuts.shape}")
-        known = (columns >= 0) & (columns < self.n_columns)
-        if columns.dtype.kind not in "iu" or not known.all():
-            raise ValueError(f"columns must be integers from 0 to {self.n_columns - 1}")
-
-    @property
-    def n_leaves(self) -> int:
-        """The number of leaves of one tree."""
-        return self.columns.shape[1] + 1
-
-    def leaves(self, block: Floats) -> Ints:
-        """Return the leaf of each row in each tree, counted over all trees, shape (n, n_trees)."""
-        check_width(block, self.n_columns)
-        n, n_inner = len(block), self.columns.shape[1]
-        every_row = np.arange(n)
-        leaves = np.empty((n, len(self.columns)), dtype=np.int64)
-        for tree, (columns, cuts) in enumerate(zip(self.columns, self.cuts, strict=True)):
-            node = np.zeros(n, dtype=np.int64)
-            for _ in range(n_inner.bit_length()):
-                node = 2 * node + 1 + (block[every_row, columns[node]] >= cuts[node])
-            leaves[:, tree] = node - n_inner + tree * self.n_leaves
-        return leaves
-
-
-@reviewed
-@dataclass(frozen=True, eq=False)
-class Leaves(RowCells):
-    """The leaves of trees, for each label; a block a tree. Rows of unknown label are in none."""
-
-    what = "label and leaf of each tree"
-    needs_labels = True
-    trees: SplitTrees
-    n_labels: int
-
-    def check_table(self, table: PrivateTable) -> None:
-        self.trees.__post_init__()
-
-    @property
-    def answer_shape(self) -> tuple[int, ...]:
-        return (self.n_labels, len(self.trees.columns), self.trees.n_leaves)
-
-    @property
-    def shape(self) -> tuple[int, ...]:
-        return (math.prod(self.answer_shape),)
-
-    @property
-    def spans(self) -> list[tuple[int, int]]:
-        return [(0, self.shape[0])] * len(self.trees.columns)
-
-    def of_rows(self, x: Any, labels: Any) -> Ints:
-        leaves = self.trees.leaves(x) + labels[:, None] * math.prod(self.answer_shape[1:])
-        return np.where(labels[:, None] >= 0, leaves, -1)

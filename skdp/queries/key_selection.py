@@ -282,6 +282,12 @@ class SelectKeys(Measurement):
         ``"gaussian"`` and ``"sips"`` need a session with Gaussian noise.
     name : str
         Of the release.
+    looks : tuple of float, default=(1.0,)
+        Parts of the share, which add up to at most 1: of the first look, and of further looks
+        while fewer than `enough` keys are found. The answer is what all looks found. Each look has
+        an equal part of the separate delta; the parts of looks that are not needed stay in the
+        allowance.
+    enough : int, default=1
 
     Returns
     -------
@@ -292,12 +298,16 @@ class SelectKeys(Measurement):
     max_keys: int
     method: str = "auto"
     name: str = "keys"  # type: ignore[misc]
+    looks: tuple[float, ...] = (1.0,)
+    enough: int = 1
 
     def measure(self, table: PrivateTable, meter: Meter, share: Share, name: str) -> Any:
         if not 1 <= self.max_keys <= MAX_KEYS_PER_UNIT or self.method not in ("auto", *KEY_METHODS):
             raise ValueError(
                 f"max_keys must be in [1, {MAX_KEYS_PER_UNIT}], method one of the four"
             )
+        if not self.looks or min(self.looks) <= 0 or sum(map(exact_fraction, self.looks)) > 1:
+            raise ValueError("looks must be parts of the share, above 0, of at most 1 together")
         _check_keyed(table, getattr(table.rows, "keys_per_row", 0), self.max_keys)
         keys = self._selected(table, meter, share, name)
         coded = getattr(table.rows, "take_classes", None)
@@ -310,13 +320,26 @@ class SelectKeys(Measurement):
                 raise ValueError("private keys need a delta of their own, separate_delta")
             return []  # next to nothing is left of it for one step: nothing may be named
         fraction = meter.fraction(share)
+        meter.take_separate_delta(delta, name)
+        found: list[Any] = []
+        for i, part in enumerate(self.looks):
+            title = f"{name}, look {i + 1}" if i else name
+            one_look = delta / len(self.looks)
+            keys = self._one_look(table, meter, fraction * exact_fraction(part), title, one_look)
+            found += [key for key in keys if key not in found]
+            if len(found) >= self.enough:
+                break
+        return sorted(found, key=key_order) if len(self.looks) > 1 else found
+
+    def _one_look(
+        self, table: PrivateTable, meter: Meter, fraction: Fraction, name: str, delta: Fraction
+    ) -> list[Any]:
         level = meter.level(fraction)
         epsilon = level if meter.pure else conversions.pure_epsilon_from_mu(level)
         method = self.method
         if meter.pure and method in ("gaussian", "sips"):
             method = "auto"
         method = usable_method(method, self.max_keys, epsilon, gaussian=not meter.pure)
-        meter.take_separate_delta(delta, name)
         if method in ("gaussian", "sips"):
             rounds = ROUNDS if method == "sips" else (1.0,)
             return self._weighed(table, meter, fraction, name, delta, rounds)
@@ -402,9 +425,12 @@ class SelectKeys(Measurement):
         return sorted(selected, key=key_order)
 
 
-def select_classes() -> SelectKeys:
-    """Return the query of the classes of labels: those that enough rows have."""
-    return SelectKeys(1, "auto", "classes")
+def select_classes(*looks: float) -> SelectKeys:
+    """Return the query of the classes of labels: those that enough rows have.
+
+    With `looks`, parts of the share, it looks again while fewer than two are found.
+    """
+    return SelectKeys(1, "auto", "classes", looks or (1.0,), 2)
 
 
 def select_categories(n_columns: int) -> SelectKeys:

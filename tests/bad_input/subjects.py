@@ -27,7 +27,6 @@ from skdp.discriminant_analysis import DPLinearDiscriminantAnalysis
 from skdp.ensemble import (
     DPExplainableBoostingClassifier,
     DPExplainableBoostingRegressor,
-    DPRandomForestClassifier,
     DPSubsampleAggregate,
 )
 from skdp.linear_model import DPLogisticRegression, DPRidge
@@ -79,7 +78,6 @@ ESTIMATORS = {
     "logistic_regression": DPLogisticRegression(classes=[0, 1]),
     "boosting": DPExplainableBoostingClassifier(classes=[0, 1]),
     "boosting_regressor": DPExplainableBoostingRegressor(),  # of targets 0 and 1
-    "forest": DPRandomForestClassifier(2, max_depth=2, classes=[0, 1]),
     "marginals": DPMarginalSynthesizer(domain=Bins.regular(-2, 2, 2)),
     "small_db": SmallDBReleaser(
         conjunctions(1), size=3, domain=Bins.regular(-2, 2, 2), candidates=20
@@ -97,7 +95,6 @@ APART = [
     "logistic_regression",
     "boosting",
     "boosting_regressor",
-    "forest",
     "gaussian_nb",
     "nearest_centroid",
     "discriminant_analysis",

@@ -22,7 +22,6 @@ from skdp.density_ratio import DPLogisticRatio, DPuLSIF
 from skdp.ensemble import (
     DPExplainableBoostingClassifier,
     DPExplainableBoostingRegressor,
-    DPRandomForestClassifier,
     DPTrainOnRelease,
 )
 from skdp.neighbors import DPHistogramDensity, DPKernelDensity
@@ -297,7 +296,6 @@ TWO_LABELS = np.append(np.zeros(8, dtype=int), [1]), np.zeros(8, dtype=int)
 NUMBERS = np.append(np.zeros(8), [1.0]), np.append(np.zeros(8), [-1.0])
 BOOSTED = DPExplainableBoostingClassifier(2, **GAUSS_A, **LABELS)
 BOOSTED_NUMBERS = DPExplainableBoostingRegressor(2, **GAUSS, **BOX, target_bounds=(-1, 1))
-FOREST = DPRandomForestClassifier(1, max_depth=1, **PURE, **LABELS, **A)
 
 # Audits of DPSubsampleAggregate are in tests/ensemble/test_claim.py: their worst pair needs a model
 # that one row turns, and the variant another sensitivity.
@@ -401,6 +399,5 @@ PAIRS = [
     Pair(
         "boosting of numbers R, delta", BOOSTED_NUMBERS, UP, DOWN, None, 1500, 2.0, labels=NUMBERS
     ),
-    Pair("forest A", FOREST, UP, ZEROS, None, 3000, 2.0, labels=TWO_LABELS),
     Pair("logistic R, delta", LOGISTIC, *POLES, lines, 900, 4.0, public=np.vstack(POLES)),
 ]

@@ -12,7 +12,6 @@ from skdp.density_ratio import DPLogisticRatio, DPuLSIF
 from skdp.discriminant_analysis import DPLinearDiscriminantAnalysis
 from skdp.ensemble import (
     DPExplainableBoostingClassifier,
-    DPRandomForestClassifier,
     DPSubsampleAggregate,
     DPTrainOnRelease,
 )
@@ -115,10 +114,6 @@ class _Classes:
 
 
 class CheckedBoosting(_Classes, DPExplainableBoostingClassifier):
-    pass
-
-
-class CheckedForest(_Classes, DPRandomForestClassifier):
     pass
 
 

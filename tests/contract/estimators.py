@@ -17,7 +17,6 @@ from checked import (
     CheckedBoosting,
     CheckedCategoricalNB,
     CheckedDiscriminantAnalysis,
-    CheckedForest,
     CheckedGaussianNB,
     CheckedLogisticRegression,
     CheckedNearestCentroid,
@@ -45,7 +44,6 @@ from skdp.discriminant_analysis import DPLinearDiscriminantAnalysis
 from skdp.ensemble import (
     DPExplainableBoostingClassifier,
     DPExplainableBoostingRegressor,
-    DPRandomForestClassifier,
     DPSubsampleAggregate,
     DPTrainOnRelease,
 )
@@ -404,20 +402,6 @@ CASES = (
         sklearn=True,
         marked=lambda **p: DPExplainableBoostingRegressor(epsilon=1e5, **p),
         labels=lambda X: X[:, 0],
-    ),
-    Case(
-        "forest",
-        lambda **p: DPRandomForestClassifier(
-            5, max_depth=2, classes=["no", "yes"], bounds=(-1, 1), **p
-        ),
-        sklearn=True,
-        marked=lambda **p: CheckedForest(epsilon=1e5, **p),
-        labels=_two,
-    ),
-    Case(
-        "forest_of_three",
-        lambda **p: DPRandomForestClassifier(classes=[0, 1, 2], **p),
-        labels=three_classes,
     ),
     Case(
         "gaussian_nb",

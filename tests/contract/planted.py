@@ -711,6 +711,12 @@ MUTANTS = (
         "    def fit(self, X, y=None):\n        return self\n\n\nclass BoxDensity(",
         "test_complete.py::test_every_estimator_has_a_case",
     ),
+    _m(
+        "each look for classes has all of the separate delta", "queries.key_selection",
+        "one_look = delta / len(self.looks)",
+        "one_look = delta",
+        "tests/queries/test_class_selection.py::test_a_label_of_one_row_shows_no_more_often_than_delta",
+    ),
     # --- keys with their counts -------------------------------------------------------------------
     _m(
         "counts that select their keys have a threshold without delta", "queries.key_selection",

@@ -55,7 +55,7 @@ LONG_ONES = {
     "min-max scaler R", "lloyd A", "one centre A", "tree R, delta", "pca A, delta", "toy A",
     "mwem R, delta", "ulsif A", "lloyd A, delta", "small table A", "pca A", "toy A, delta",
     "median A", "kernel density R, delta", "boosting A, delta", "boosting of numbers R, delta",
-    "forest A", "histogram density A", "standard scaler R", "standard scaler R, delta",
+    "histogram density A", "standard scaler R", "standard scaler R, delta",
     "cells of a density R", "ulsif R, delta", "ulsif, variant A, R", "marginals R", "online R",
     "sum without gaps R", "pca R, delta", "toy R, delta", "lloyd R, delta", "small table R",
     "ulsif, variant B, R", "mwem R",

@@ -23,7 +23,6 @@ from skdp.queries import (
     Labelled,
     Labels,
     LearnedBounds,
-    Leaves,
     LogisticGradient,
     LogitBall,
     MarginalCells,
@@ -36,7 +35,6 @@ from skdp.queries import (
     SmoothMedian,
     SpanningCost,
     SparseVector,
-    SplitTrees,
     StandardBall,
     ThresholdTable,
     WeightedBall,
@@ -299,7 +297,6 @@ def logit_gradient(theta, n_logits=1, most=None, *, beyond=False):
     return ask
 
 
-STUMPS = SplitTrees(np.array([[0, 1, 1], [2, 0, 0]]), np.zeros((2, 3)), D)
 HALVES = ColumnCells((np.array([0.0]),) * D)
 
 
@@ -423,7 +420,6 @@ QUERIES = [
     ("label cell gradient", cell_gradient(1e6), GAUSS, R, WRONG, 0.91),
     ("label cell gradient of three", cell_gradient(1e6, math.sqrt(2), 3), GAUSS, A, WRONG, 0.99),
     ("label cell gradient of three", cell_gradient(1e6, math.sqrt(2), 3), GAUSS, R, WRONG, 0.91),
-    ("label leaf counts", counts_of(Leaves(STUMPS, 2)), BOTH, R + A, CORNERS, 0.99),
     ("label categories", counts_of(Categories(SIGNS, 2)), BOTH, R + A, CORNERS, 0.99),
     ("weighted gram with a target", weighted_gram, BOTH, A, (np.array([-1.0, 0.0, 0.0]), None),
      0.99),

@@ -33,7 +33,6 @@ from skdp import (
     DPNearestCentroid,
     DPOneHotEncoder,
     DPOrdinalEncoder,
-    DPRandomForestClassifier,
     DPRidge,
     DPSimpleImputer,
     DPStandardScaler,
@@ -411,7 +410,6 @@ MODELS = [
     DPLinearRegression(bounds=(-1e3, 1e3), target_bounds=(-1, 1)),
     DPLogisticRegression(classes=[0, 1], bounds=(-1e3, 1e3)),
     DPNearestCentroid(classes=[0, 1], bounds=(-1e3, 1e3)),
-    DPRandomForestClassifier(classes=[0, 1], bounds=(-1e3, 1e3), n_estimators=11),
     DPRidge(bounds=(-1e3, 1e3), target_bounds=(-1, 1)),
 ]
 

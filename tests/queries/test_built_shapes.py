@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import math
-
 import numpy as np
 import pytest
 
@@ -15,12 +13,10 @@ from skdp.queries import (
     Categories,
     ColumnCells,
     Grid,
-    Leaves,
     LogisticMinimiser,
     LogitBall,
     NormBins,
     Projection,
-    SplitTrees,
     ThresholdTable,
     additive_errors,
     additive_gradient,
@@ -35,8 +31,6 @@ from tests.folding import each
 
 BALL = Ball([0.0, 0.0], 1.0)
 CELLS = ColumnCells((np.array([0.0]), np.array([0.0])))  # four cells
-TREE = np.array([[0, 1, 1]])
-CUTS = np.zeros((1, 3))
 
 
 def gradient(scores=(1, 4), offset=(1,)):
@@ -72,13 +66,6 @@ WRONG = {
     "theta of one dimension": (lambda: logistic(theta=(3,)), "theta must have 3 columns"),
     "an offset of logits a row": (lambda: logistic(offset=(5, 1)), "offset must be a number"),
     "an offset of a map a row": (lambda: logits((5, 1)), "offset must be a number for each row"),
-    "two inner nodes": (lambda: SplitTrees(TREE[:, :2], CUTS[:, :2], 2), r"2\*\*depth - 1"),
-    "a tree of one dimension": (lambda: SplitTrees(TREE[0], CUTS[0], 2), "columns must have sha"),
-    "a cut less": (lambda: SplitTrees(TREE, CUTS[:, :1], 2), r"cuts must have shape \(1, 3\)"),
-    "cuts a row": (lambda: SplitTrees(TREE, CUTS[:, :, None], 2), "cuts must have shape"),
-    "a column that is not there": (lambda: SplitTrees(TREE, CUTS, 1), "columns must be integers"),
-    "a column before the first": (lambda: SplitTrees(TREE - 1, CUTS, 2), "integers from 0 to 1"),
-    "columns of floats": (lambda: SplitTrees(TREE * 1.0, CUTS, 2), "columns must be integers"),
     "cuts that descend": (lambda: ColumnCells((np.array([1.0, 0.0]),)), "cuts must be .*ascending"),
     "no category": (lambda: Categories((np.array([]),), 2), "categories must have at least one"),
     "categories in disorder": (lambda: Categories((np.array([1.0, 0.0]),), 2), "must be one-dim"),
@@ -103,8 +90,6 @@ def test_right_shapes_are_built():
     for make in (gradient, errors, logistic):
         make()
     logits((1,))
-    assert SplitTrees(np.zeros((3, 0), dtype=np.int64), np.zeros((3, 0)), 1).n_leaves == 1
-    SplitTrees(TREE, np.full((1, 3), math.inf), 2)
 
 
 def flattened(array):
@@ -117,10 +102,6 @@ CHANGED = {
     "scores of errors": (errors, lambda q: flattened(q.image.scores), "scores must have shape"),
     "offset of logits": (logistic, lambda q: flattened(q.image.offset), "offset must be"),
     "theta": (logistic, lambda q: flattened(q.image.theta), "theta must have"),
-    "cuts of trees": (
-        lambda: row_counts(Leaves(SplitTrees(TREE, CUTS.copy(), 2), 2), "leaves"),
-        lambda q: flattened(q.cells.trees.cuts), "cuts must have",
-    ),
     "cuts": (
         lambda: row_counts(ColumnCells((np.array([0.0, 1.0]),) * 2), "cells"),
         lambda q: q.cells.cuts[0].__setitem__(0, 2.0), "ascending",

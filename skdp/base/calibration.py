@@ -1,0 +1,246 @@
+"""Calibrated probabilities, from released counts of how often a score is right.
+
+A fit releases how many rows of each outcome are in each bin of its own lead (the logit of two
+classes; else the lead of the best class over the next). The curve from leads to probabilities is
+the mean of many logistic curves, weighted by how well they fit the counts (with their known noise)
+and by how plausible they are. So probabilities are near to the shares of the classes where noise
+hides whether the scores tell anything.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.special import expit, log_ndtr, logit, logsumexp
+
+from skdp.core import Session
+from skdp.planning import Allowance
+from skdp.queries import score_counts
+
+__all__ = ["Calibration", "calibration_share", "shrunk_shares", "signal_of", "typical_lead"]
+
+Floats = NDArray[np.float64]
+
+_SHARES_OF_ALLOWANCE = (0.02, 0.05, 0.1)  # of what is left when classes are counted
+# Bins of leads end at these multiples of a typical lead, on either side of 0, which noise and
+# columns that depend on each other may make a hundred times too small or too large. Of 16 bins on a
+# side, 2, 4, 8 or 16 are one, until the noise of all counts together is below a part of the rows.
+_EDGES = 2.0 ** np.arange(-7, 8)
+_WIDTHS, _NOISY, _QUIET = (1, 2, 4, 8, 16), 0.1, 0.05
+_SPREAD_OF_LEADS = 1.5  # prior deviation of the logarithm (to base 2) of leads
+# The curves: their spread of logits over the rows, their logits in the middle (in prior deviations)
+# and where they bend, in median leads; and their prior: the spread is less than that of the model
+# itself, and within the limits, which stand for an area under the ROC curve of .58 to .92.
+_SPREADS, _MIDDLES, _BENDS = np.geomspace(0.05, 12, 16), np.linspace(-3, 3, 17), (0.3, 1.0, 4.0)
+_MIDDLE, _SHRINKAGE, _SPREAD, _LIMITS = 0.7, 0.8, 1.0, (0.3, 5.0)
+_SLOWEST = 1e-3  # spread of a curve that keeps the order of rows and tells nothing else
+_RATIO = 0.1
+_LEAST_SIGNAL = 0.3
+_SHARES = 0.5  # prior deviation of the share of one of k classes, times k
+_LEAST_NOISE = 0.1  # of a count, in rows, below which the arithmetic would lose digits
+_MISFIT = 0.02  # of the mean of a curve, beside the noise of the shares of classes
+
+
+def signal_of(means: Floats, noise: Floats, shares: Floats) -> float:
+    """Return which part of the distances between means of classes is not noise, in [0, 1].
+
+    `means` (K, d) are in units of the columns' deviations; `noise` is that of each mean.
+    """
+    away = means - shares @ means
+    squares = float(shares @ np.square(away).sum(axis=1))
+    of_noise = float(shares @ np.broadcast_to(np.square(noise), means.shape).sum(axis=1))
+    return min(max(1.0 - of_noise / max(squares, 1e-300), 0.0), 1.0)
+
+
+def calibration_share(session: Session, n: float, n_classes: int) -> Fraction:
+    """Return the share for counts of leads: the smallest with little noise, or a tenth."""
+    sides = 2 if n_classes == 2 else 1
+    for part in map(Fraction, map(str, _SHARES_OF_ALLOWANCE)):
+        share: Fraction = part * session.remaining
+        noise = Allowance.left(session, share).cell_std / max(n, 1.0)
+        if noise * math.sqrt(2 * sides * 16) <= _QUIET:
+            break
+    return share
+
+
+def shrunk_shares(counts: Floats, spread: float) -> Floats:
+    """Return the shares of classes, shrunk towards equal ones as their noise asks for."""
+    n, k = float(counts.sum()), len(counts)
+    shares = counts / n
+    squares, noise = (_SHARES / k) ** 2, (spread / n) ** 2
+    shrunk: Floats = 1 / k + squares / (squares + noise) * (shares - 1 / k)
+    return shrunk
+
+
+def typical_lead(means: Floats, deviation: float, shares: Floats) -> float:
+    """Return a lead of normal rows with these means of classes (K, d) and this deviation."""
+    away = means - shares @ means
+    distance = math.sqrt(2 * float(shares @ np.square(away).sum(axis=1)))
+    return distance * deviation + distance**2 / 2
+
+
+def _places(lead: Floats, unit: float) -> Floats:
+    """Return leads on a scale that is linear up to a unit, and logarithmic beyond."""
+    return np.arcsinh(np.clip(lead, -1e150, 1e150) / unit)
+
+
+@dataclass(frozen=True)
+class Calibration:
+    """Logits of classes from a model's scores.
+
+    Attributes
+    ----------
+    scores : LinearScores, NormalScores or CategoryScores
+    shares : ndarray of shape (K,)
+        The shares of the classes, shrunk by their noise.
+    leads, logits : ndarray of shape (m,)
+        The curve. Of two classes: the logit of the second one, at its lead. Of more: what a lead
+        over a class adds to the logarithm of the ratio of their shares.
+    """
+
+    scores: Any
+    shares: Floats
+    leads: Floats
+    logits: Floats
+
+    @classmethod
+    def fitted(
+        cls,
+        session: Session,
+        scores: Any,
+        typical: float,
+        signal: float,
+        counts: Floats,
+        spread: float,
+    ) -> Calibration:
+        """Release counts of leads for all that is left, and fit the curve.
+
+        Parameters
+        ----------
+        typical : float
+            A lead, as far as the model knows.
+        signal : float
+            Which part of the differences of classes is not noise; see `signal_of`.
+        counts : ndarray of shape (K,)
+            Noisy counts of the classes, with this `spread`.
+        """
+        unit = min(max(float(typical), 1e-6), 1e6) if math.isfinite(typical) else 1.0
+        two = len(counts) == 2
+        std = Allowance.left(session).cell_std
+        width = _width(std / max(float(counts.sum()), 1.0), two)
+        edges = unit * _EDGES[width - 1 :: width]
+        cuts = np.concatenate([-edges[::-1], [0.0], edges]) if two else edges
+        release = session.answer(score_counts(scores, cuts))
+        shares = shrunk_shares(counts, spread)
+        noise = max(float(np.mean(release.std)), _LEAST_NOISE)
+        curve = _curve(np.array(release.value), noise, unit, signal, shares, counts, spread)
+        far = unit * np.geomspace(1e-4, 1e4, 160)
+        points = np.concatenate([-far[::-1], [0.0], far]) if two else np.append(0.0, far)
+        return cls(scores, shares, points, curve(points))
+
+    def of_rows(self, X: Floats) -> Floats:
+        """Return the logits of rows: (n, 1) of the second of two classes, or (n, K)."""
+        scores = self.scores.of_rows(X)
+        if scores.shape[1] == 2:
+            return np.interp(scores[:, 1] - scores[:, 0], self.leads, self.logits)[:, None]
+        behind = scores.max(axis=1, keepdims=True) - scores
+        return np.log(self.shares) - np.interp(behind, self.leads, self.logits)
+
+
+def _width(noise: float, two: bool) -> int:
+    """Return how many of the narrowest bins are one, for the noise of a count in rows of all."""
+    sides = 2 if two else 1
+    able = [w for w in _WIDTHS if noise * math.sqrt(2 * sides * 16 / w) <= _NOISY]
+    return able[0] if able else _WIDTHS[-1]
+
+
+def _curve(
+    counts: Floats,
+    std: float,
+    unit: float,
+    signal: float,
+    shares: Floats,
+    of_classes: Floats,
+    spread: float,
+) -> Any:
+    """Return the function from leads to logits that is the mean of curves."""
+    n = float(of_classes.sum())
+    signal = max(signal, _LEAST_SIGNAL)
+    two = len(shares) == 2
+    side = unit * np.append(_EDGES[0] / 2, _EDGES * math.sqrt(2))  # in the narrowest bins
+    at = np.concatenate([-side[::-1], side]) if two else side
+    # How many rows are in each bin: as counted where that is clear, else as a typical lead says.
+    likely = np.exp(-0.5 * (np.log2(np.abs(at) / unit) / _SPREAD_OF_LEADS) ** 2)
+    likely /= likely.sum()
+    within = likely.reshape(len(counts), -1)
+    of_bins = within.sum(axis=1)
+    within = within / of_bins[:, None]
+    rows = np.maximum(counts.sum(axis=1) - std, 0.0) + std * len(counts) / 4 * of_bins
+    weights = ((rows / rows.sum())[:, None] * within).ravel()
+    order = np.argsort(np.abs(at), kind="stable")
+    median = float(np.abs(at)[order][np.searchsorted(np.cumsum(weights[order]), 0.5)])
+    p = float(shares[1])
+    error = math.hypot(spread / n, _MISFIT)
+    # Of more classes, the offset is the mean ratio of the shares of the first class and the next.
+    middle = float(logit(min(max(p, 1e-4), 1 - 1e-4))) if two else 0.0
+    step = _MIDDLE if two else min(_MIDDLE, _RATIO + float(np.log(shares).std()))
+    curves, fits = [], []
+    for bend in _BENDS:
+        places = _places(at, bend * median)
+        centre = float(weights @ places) if two else 0.0
+        sd = max(math.sqrt(float(weights @ (places - centre) ** 2)), 1e-9)
+        # Logits as they are, on this scale.
+        own = float(np.clip(bend * median * sd, _LIMITS[0], _LIMITS[1] * signal**2))
+        prior = math.log(own * _SHRINKAGE * signal)
+        for spread_of_logits in np.append(_SPREADS, _SLOWEST):
+            slope = spread_of_logits / sd
+            for off in _MIDDLES:
+                offset = middle + off * step
+                chance = expit(offset + slope * (places - centre))
+                mean = (chance.reshape(within.shape) * within).sum(axis=1)
+                fit = _fit(mean, counts, std, n * rows / rows.sum())
+                fit -= off**2 / 2
+                if spread_of_logits == _SLOWEST:
+                    fit += math.log(max(1.0 - signal, _LEAST_SIGNAL) * 3)
+                else:
+                    fit -= ((math.log(spread_of_logits) - prior) / _SPREAD) ** 2 / 2
+                    fit += math.log(signal)
+                fit -= ((float(weights @ chance) - p) / error) ** 2 / 2 if two else 0.0
+                curves.append((bend * median, offset - slope * centre if two else 0.0, slope))
+                fits.append(fit)
+    weight = np.exp(np.array(fits) - logsumexp(fits))
+    kept = weight > 1e-6
+
+    def curve(leads: Floats) -> Floats:
+        chance = np.zeros(len(leads))
+        rest = np.zeros(len(leads))
+        for w, (bend, offset, slope) in zip(weight[kept], np.array(curves)[kept], strict=True):
+            z = offset + slope * _places(leads, bend)
+            chance += w * expit(z)
+            rest += w * expit(-z)
+        return np.asarray(np.log(chance) - np.log(rest))
+
+    return curve
+
+
+def _fit(chance: Floats, counts: Floats, std: float, rows: Floats) -> float:
+    """Return the log likelihood of noisy counts of wrong and right rows, for chances to be right.
+
+    The number of rows of a bin is unknown: none, or any number up to all of them.
+    """
+    wrong, right = counts[:, 0], counts[:, 1]
+    q = 1.0 - chance
+    squares = chance**2 + q**2
+    sampling = np.maximum(rows, 0.0) * chance * q
+    apart = (q * right - chance * wrong) ** 2 / (squares * std**2 + sampling)
+    along = (chance * right + q * wrong) / (std * np.sqrt(squares))
+    width = np.sqrt(2 * math.pi / squares) * std / max(float(rows.sum()) / 4, std)
+    some = np.log(width) - apart / 2 + log_ndtr(along)
+    some += 0.5 * np.log(squares * std**2 / (squares * std**2 + sampling))
+    none = -(wrong**2 + right**2) / (2 * std**2)
+    return float(np.logaddexp(some, none).sum())

@@ -1,0 +1,171 @@
+"""Counts of rows by what a released model says of them, and by their labels.
+
+Released: how many rows of each outcome are in each bin of a score, from which probabilities are
+calibrated. Guarantee: a row is in at most one cell, so PROOFS.md, "Sums", holds: a row that is
+added or removed moves one count by one, a row that is replaced moves two. The score of a row is a
+function of that row and of released numbers, to the last bit: it is made by elementwise operations
+and added up column by column, so no other row of a batch changes it.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from skdp.core.clipping import Floats, check_width
+from skdp.core.query import check_ascending, reviewed
+from skdp.core.sums import RowCells, RowSum
+from skdp.queries.cells import row_counts
+
+__all__ = [
+    "CategoryScores",
+    "LinearScores",
+    "NormalScores",
+    "ScoreCells",
+    "leads",
+    "score_counts",
+]
+
+Ints = NDArray[np.int64]
+
+
+@reviewed
+@dataclass(frozen=True, eq=False)
+class LinearScores:
+    """Scores of the classes that are linear in the rows of a view, shape (n, K).
+
+    Attributes
+    ----------
+    view : View
+    weights : ndarray of shape (K, d)
+    offset : ndarray of shape (K,)
+    """
+
+    view: Any
+    weights: Floats
+    offset: Floats
+
+    def of_rows(self, x: Floats) -> Floats:
+        """Return the scores of rows."""
+        total = np.tile(self.offset, (len(x), 1))
+        for column, weight in zip(
+            (self.view.map(x) * self.view.grid).T, self.weights.T, strict=True
+        ):
+            total += column[:, None] * weight
+        return total
+
+
+@reviewed
+@dataclass(frozen=True, eq=False)
+class NormalScores:
+    """Log densities of clipped rows, with normal columns in each class, up to a constant.
+
+    Attributes
+    ----------
+    low, high : ndarray of shape (d,)
+    mean, var : ndarray of shape (K, d)
+    """
+
+    low: Floats
+    high: Floats
+    mean: Floats
+    var: Floats
+
+    def of_rows(self, x: Floats) -> Floats:
+        """Return the scores of rows, within 1e300."""
+        check_width(x, self.mean.shape[1])
+        total = np.zeros((len(x), len(self.mean)))
+        with np.errstate(all="ignore"):
+            for j, column in enumerate(np.clip(x, self.low, self.high).T):
+                total += np.log(self.var[:, j])
+                total += (column[:, None] - self.mean[:, j]) ** 2 / self.var[:, j]
+            return np.clip(np.nan_to_num(-0.5 * total), -1e300, 1e300)
+
+
+@reviewed
+@dataclass(frozen=True, eq=False)
+class CategoryScores:
+    """Sums of the logarithms of a row's categories in each class; unknown ones count nothing.
+
+    Attributes
+    ----------
+    categories : tuple of ndarray
+        Ascending numbers of each column.
+    logs : tuple of ndarray of shape (K, n_categories)
+    """
+
+    categories: tuple[Floats, ...]
+    logs: tuple[Floats, ...]
+
+    def of_rows(self, x: Floats) -> Floats:
+        """Return the scores of rows."""
+        check_width(x, len(self.categories))
+        total = np.zeros((len(x), len(self.logs[0])))
+        for column, known, logs in zip(x.T, self.categories, self.logs, strict=True):
+            place = np.minimum(np.searchsorted(known, column), len(known) - 1)
+            total += np.where((known[place] == column)[:, None], logs.T[place], 0.0)
+        return total
+
+
+def leads(scores: Floats) -> tuple[Floats, Ints, Ints]:
+    """Return by how much a class leads over another, and both classes.
+
+    Of two classes: the second over the first, so that leads have a sign. Of more: the best over the
+    next.
+    """
+    n, rows = len(scores), np.arange(len(scores))
+    if scores.shape[1] == 2:
+        return scores[:, 1] - scores[:, 0], np.ones(n, np.int64), np.zeros(n, np.int64)
+    first = scores.argmax(axis=1)
+    others = scores.copy()
+    others[rows, first] = -np.inf
+    second = others.argmax(axis=1)
+    return scores[rows, first] - scores[rows, second], first, second
+
+
+@reviewed
+@dataclass(frozen=True, eq=False)
+class ScoreCells(RowCells):
+    """Two cells for each bin of a row's lead: its label is the class behind, or the leading one.
+
+    Rows with another label are in none.
+
+    Attributes
+    ----------
+    scores : LinearScores, NormalScores, CategoryScores or TableScores
+    cuts : ndarray
+        Public or released, ascending: a lead is in bin i if i cuts are at most the lead.
+    """
+
+    what = "bin of a lead, and whether it is right"
+    needs_labels = True
+    scores: Any
+    cuts: Floats
+
+    def __post_init__(self) -> None:
+        check_ascending(self.cuts, "cuts")
+
+    def check_table(self, table: Any) -> None:
+        # Once more for the session's own copy: the caller may have changed an array in place.
+        self.__post_init__()
+
+    @property
+    def answer_shape(self) -> tuple[int, ...]:
+        return (self.cuts.size + 1, 2)
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        return (2 * self.cuts.size + 2,)
+
+    def of_rows(self, x: Any, labels: Any) -> Ints:
+        lead, first, second = leads(self.scores.of_rows(x))
+        cells = 2 * np.searchsorted(self.cuts, lead, side="right") + (labels == first)
+        return np.where((labels == first) | (labels == second), cells, -1)[:, None]
+
+
+def score_counts(scores: Any, cuts: NDArray[Any]) -> RowSum:
+    """Return the query of the rows whose leading class is wrong or right, by bins of the lead."""
+    return row_counts(ScoreCells(scores, cuts), "calibration")
