@@ -84,6 +84,8 @@ class _CutRows:
         self._rows, self._span = rows, (first, stop)
         self._n, self.n_features = rows._n, stop - first
         self.n_is_private, self.filtered = rows.n_is_private, rows.filtered
+        known = getattr(rows, "ranges", None)
+        self.ranges = None if known is None else known[:, first:stop]
         if hasattr(rows, "fold"):  # rows in parts, each read where it lies
             self.fold, self.gather = self._fold, self._gather
             self.spans_in_memory, self.at_a_time = rows.spans_in_memory, rows.at_a_time
