@@ -354,13 +354,11 @@ def nearest_distribution(values: Floats) -> Floats:
 
 COUNT = Fraction(1, 50)  # of the allowance, for the number of rows where it is private
 # The mean error of single columns, in total variation, is to be at most FACTOR times as large as
-# with the whole allowance, or SLACK more. They get a tenth of what is left, at least: pairs tell
-# little of a column with many values.
-FACTOR, SLACK, LEAST_OF_COLUMNS = 1.1, 0.005, Fraction(1, 10)
+# with the whole allowance, or SLACK more. Tables of pairs tell something of single columns, too:
+# CREDIT of what they would if each column were in equally many.
+FACTOR, SLACK, LEAST_OF_COLUMNS, CREDIT = 1.1, 0.005, Fraction(1, 16), 2 / 3
 HIDDEN = 0.5  # of all rows: the noise, in L1, that hides a pair
-# Of a round, for the choice of its table. Losses add up in a pure fit, their squares in a Gaussian
-# one, where a choice is cheap beside noise.
-CHOICE_PURE, CHOICE = Fraction(1, 2), Fraction(1, 10)
+CHOICE = Fraction(1, 10)  # of a round, for the choice of its table
 ROUNDS, ROUNDS_OF_LITTLE_NOISE = 4, 8  # a column, at most, planned
 LEAST_ROUNDS = 12  # however much noise: a choice among many pairs is worth more than one good table
 NOISE = 0.2  # of all rows: the noise of a table, in L1, that is worth measuring
@@ -445,10 +443,9 @@ class Rounds:
     ) -> None:
         self.session, self.sizes, self.names = session, sizes, names
         self.candidates, self.max_cells = candidates, max_cells
-        self.total, self.target = total, target
+        self.total, self.counted, self.target = total, total, target
         self.measured: dict[Clique, tuple[Floats, float]] = {}
         self.spent = 1 - session.remaining
-        self._for_choice = CHOICE_PURE if session.pure else CHOICE
 
     def noise(self, share: Fraction) -> float:
         """Return the mean absolute noise of a table's cell."""
@@ -471,8 +468,18 @@ class Rounds:
             std = std * std_other / math.hypot(std, std_other)
         self.measured[columns] = (table, std)
 
+    def _count_again(self) -> float:
+        """Return the number of rows, estimated from its release and from all tables, if private."""
+        if self.session.adjacency == "replace_one":
+            return self.counted
+        stds = [Allowance.left(self.session, COUNT).cell_std]
+        stds += [std * math.sqrt(table.size) for table, std in self.measured.values()]
+        counts = [self.counted, *(table.sum() for table, _ in self.measured.values())]
+        return max(float(np.average(counts, weights=np.array(stds) ** -2.0)), 1.0)
+
     def fitted(self, model: Model | None, max_iter: int) -> Model:
         """Return the distribution fitted to all measurements, starting from `model`."""
+        self.total = self._count_again()
         return fit_model(
             self.sizes,
             self.measured,
@@ -506,22 +513,35 @@ class Rounds:
         return [math.ceil(1000 * size**power) for size in self.sizes]
 
     def _part_of_columns(self) -> Fraction:
-        """Return the part of the remaining allowance for single columns; 1: there are no rounds.
+        """Return the part of the remaining allowance for single columns: the least that suffices.
 
         Their mean error is to be at most FACTOR times what it is with the whole allowance, or SLACK
-        more.
+        more. So the precision 1 / noise^2 must be this part of that with the whole allowance, where
+        a table of two columns, summed over one of k values, has k times the variance.
         """
         if not self.candidates:
             return Fraction(1)
-        remaining = 1 - self.spent
-        pure, weights = self.session.pure, np.array(self._weights(), dtype=np.float64)
-        parts = weights / weights.sum()
-        noise = self.noise(remaining) / (parts if pure else np.sqrt(parts))
+        pure, d, remaining = self.session.pure, len(self.sizes), 1 - self.spent
+        weights = np.array(self._weights(), dtype=np.float64)
+        weights /= weights.sum()
+        noise = self.noise(remaining) / (weights if pure else np.sqrt(weights))
         errors = np.minimum(0.5 * noise * np.array(self.sizes) / self.total, 0.5)
-        least = float(errors.mean())
-        worse = max(FACTOR, 1 + SLACK / max(least, 1e-9))
-        part = 1 / worse if pure else 1 / worse**2
-        return max(Fraction(math.ceil(part * 1000), 1000), LEAST_OF_COLUMNS)
+        least = max(float(errors.mean()), 1e-9)
+        wanted = 1 / max(FACTOR, 1 + SLACK / least) ** 2
+        cells = [self.cells(s) for s in self.candidates]
+        of_pairs = 2 * CREDIT * float((1 - CHOICE) * np.mean(1 / np.array(self.sizes)))
+        for part in np.arange(float(LEAST_OF_COLUMNS), 1.0, 1 / 64):
+            precision = part + of_pairs * (1 - part)
+            if pure:
+                left = self.noise((1 - Fraction(part)) * remaining)
+                rounds = planned_rounds(cells, d, left, self.total, pure=True)
+                # Most is spent in few of them, with shares that have been doubled.
+                rounds = min(rounds, 3 * d // 2)
+                of_rounds = float(1 - CHOICE) * of_pairs * d / rounds
+                precision = part**2 + of_rounds * (1 - part) ** 2
+            if precision >= wanted:
+                return Fraction(float(part))
+        return Fraction(63, 64)
 
     def _pairs_with(self, target: int) -> None:
         """Measure every column with the target: precisely enough, or with the whole remainder.
@@ -566,7 +586,7 @@ class Rounds:
         """Choose and measure tables until nothing is left; return the fit to all of them."""
         workload = Workload(self.sizes, [Cells(s) for s in self.candidates])
         pure, remaining = self.session.pure, 1 - self.spent
-        noise = self.noise(remaining * (1 - self._for_choice))
+        noise = self.noise(remaining * (1 - CHOICE))
         cells = [self.cells(s) for s in self.candidates]
         rounds = planned_rounds(cells, len(self.sizes), noise, self.total, pure=pure)
         share = remaining / rounds
@@ -583,13 +603,13 @@ class Rounds:
 
     def _round(self, model: Model, workload: Workload, share: Fraction) -> tuple[Model, bool]:
         """Choose and measure a table; return the new fit, and whether it moved beyond noise."""
-        noise = self.noise(share * (1 - self._for_choice))
+        noise = self.noise(share * (1 - CHOICE))
         tables, penalties = self._questions(model, self.candidates, WORTH * noise)
         worst = WorstMarginal(workload, tables, penalties)
-        chosen = self.session.answer(worst, share * self._for_choice, name="choice of a table")
-        self.spent += share * self._for_choice
+        chosen = self.session.answer(worst, share * CHOICE, name="choice of a table")
+        self.spent += share * CHOICE
         columns = self.candidates[chosen]
-        self.measure(columns, share * (1 - self._for_choice))
+        self.measure(columns, share * (1 - CHOICE))
         model = self.fitted(model, ITERATIONS[0])
         moved = np.abs(self.total * model.marginal(columns) - tables[chosen]).sum()
         return model, bool(moved > WORTH * noise * self.cells(columns))

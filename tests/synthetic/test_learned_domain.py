@@ -124,6 +124,40 @@ def test_who_does_not_learn_says_so():
         MWEMReleaser(conjunctions(1)).fit(people(50)[["age", "left"]])
 
 
+@pytest.mark.parametrize("container", ["frame", "array"])
+def test_whole_numbers_stay_whole_where_the_domain_says_so(container):
+    """Their range is learned; a column of floats with missing values says nothing of them."""
+    rng = np.random.default_rng(0)
+    age = np.where(rng.random(N) < 0.1, np.nan, rng.integers(18, 90, N))
+    table = pd.DataFrame({"age": age, "flag": (rng.random(N) < 0.3) * 1.0, "x": rng.random(N)})
+    stated = {"age": "integer", "flag": "integer"}
+    if container == "array":
+        table, stated = table.to_numpy(), {0: "integer", 1: "integer"}
+    made = DPMarginalSynthesizer(domain=stated, epsilon=4.0, delta=1e-6, random_state=0).fit(table)
+    assert list(made.domain_source_.values()) == ["learned numbers"] * 3
+    age, flag, x = np.asarray(made.database_).T
+    assert np.isnan(age).any()
+    assert (age[~np.isnan(age)] % 1 == 0).all()
+    assert (flag % 1 == 0).all()
+    assert abs(np.mean(flag == 1.0) - 0.3) < 0.05
+    assert not (x % 1 == 0).all()
+    assert made.privacy_.delta == made.privacy_cost().delta
+    assert made.domain_.column(0).integer
+
+
+def test_who_cannot_be_whole_is_refused_for_free():
+    budget = PrivacyBudget(1.0)
+    for table, domain, match in (
+        (pd.DataFrame({"a": ["x"] * 9}), {"a": "integer"}, "'a' is stated as 'integer', but its"),
+        (np.zeros((9, 1)), ["integer"], r"column 0 is stated as 'integer', so its range must be"),
+    ):
+        with pytest.raises(TypeError, match=match):
+            DPMarginalSynthesizer(domain=domain, budget=budget).fit(table)
+    with pytest.raises(ValueError, match=r"does not state \['age'\]"):
+        MWEMReleaser(conjunctions(1), domain={"age": "integer"}).fit(people(50)[["age"]])
+    assert budget.spent.epsilon == 0
+
+
 def test_order_by_name():
     table = people(400)[["left", "age"]]
     domain = Domain({"age": Bins.regular(18, 90, 6), "left": [False, True]})

@@ -14,7 +14,6 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.optimize import minimize
-from sklearn.base import clone
 
 from skdp import PrivacyBudget
 from skdp.budget import gdp_mu
@@ -245,14 +244,51 @@ def test_the_allowance_is_spent_to_the_last_part(columns, epsilon, delta, relati
         assert found.n_samples_ == N
 
 
-def test_columns_that_would_drown_in_noise_are_not_measured_by_themselves():
-    """With little epsilon, tables of three columns tell each column better."""
+@each("delta", [0.0, 1e-6])
+def test_every_column_is_measured_however_much_noise(delta):
+    """Where noise hides all pairs, columns have the whole allowance, wide ones more of it."""
     rng = np.random.default_rng(0)
-    few = synthetic(epsilon=0.02, domain=2, queries=conjunctions(3))
     rows = rng.integers(0, 2, (N, 8))
-    assert not any(r.name.endswith("table of 0") for r in few.fit(rows).privacy_.releases[:8])
-    many = clone(few).set_params(epsilon=5.0).fit(rows)
-    assert [r.name for r in many.privacy_.releases[:8]] == [f"table of {a}" for a in range(8)]
+    rows[:, 0] = rng.integers(0, 16, N)
+    hidden = synthetic(epsilon=0.001, delta=delta, domain=[16] + [2] * 7).fit(rows)
+    assert hidden.measured_ == [(a,) for a in range(8)]
+    shares = [r.share for r in hidden.privacy_.releases]
+    assert shares[0] == pytest.approx(8 ** (1 / 2 if not delta else 2 / 3) * shares[1], rel=1e-3)
+    some = synthetic(epsilon=0.1, delta=delta, domain=[16] + [2] * 7).fit(rows)
+    assert [r.name for r in some.privacy_.releases[:8]] == [f"table of {a}" for a in range(8)]
+    assert any(len(s) == 2 for s in some.measured_)
+
+
+@each("relation", ["replace_one", "add_or_remove_one"])
+@each("delta", [0.0, 1e-6])
+def test_a_parity_of_three_columns_is_found(delta, relation):
+    """No table of two or three columns shows it; the larger table that comes last does."""
+    rng = np.random.default_rng(0)
+    bits = rng.integers(0, 2, (20_000, 6))
+    rows = np.column_stack([bits, bits[:, :3].sum(axis=1) % 2 ^ (rng.random(20_000) < 0.05)])
+    budget = PrivacyBudget(1.0, 1e-6, adjacency=relation)
+    found = synthetic(domain=2, epsilon=1.0, delta=delta, budget=budget).fit(rows)
+    assert (0, 1, 2, 6) in found.measured_
+    shown = found.predict(linear_queries(lambda row: row[0] ^ row[1] ^ row[2] == row[6]))
+    assert shown[0] == pytest.approx(0.95, abs=0.03)
+    assert sum(r.share for r in found.privacy_.releases) == pytest.approx(1.0, abs=1e-12)
+
+
+def test_no_larger_table_of_columns_that_know_nothing_of_each_other():
+    rows = np.random.default_rng(0).integers(0, 2, (20_000, 6))
+    found = synthetic(domain=2, epsilon=1.0, delta=1e-6).fit(rows)
+    assert "choice of a larger table" in [r.name for r in found.privacy_.releases]
+    assert all(len(s) < 3 for s in found.measured_)
+
+
+def test_the_private_number_of_rows_is_estimated_from_all_tables():
+    """A fiftieth of the allowance alone would be off by 280 rows (one standard deviation)."""
+    rng = np.random.default_rng(0)
+    budget = PrivacyBudget(1e4, adjacency="add_or_remove_one")
+    fit = synthetic(domain=2, epsilon=0.25, delta=0.0, budget=budget, random_state=None).fit
+    rows = rng.integers(0, 2, (5000, 4))
+    off = [fit(rows).n_samples_ - 5000 for _ in range(12)]
+    assert np.sqrt(np.mean(np.square(off))) < 150
 
 
 @pytest.mark.slow
@@ -333,9 +369,8 @@ def test_every_column_is_measured_before_any_pair():
     common = rng.random(20_000)
     X = np.column_stack([(common ** (1 + k % 3) * size).astype(int) for k, size in enumerate(WIDE)])
     budget = PrivacyBudget(1.0, 1e-5, adjacency="add_or_remove_one")
-    model = DPMarginalSynthesizer(domain=Domain(WIDE), epsilon=0.1, delta=1e-6, budget=budget).fit(
-        X
-    )
+    model = DPMarginalSynthesizer(domain=Domain(WIDE), epsilon=0.3, delta=1e-6, budget=budget)
+    model.fit(X)
     names = [one["name"] for one in budget.charges[0].releases]
     assert [s for s in model.measured_ if len(s) == 1] == [(a,) for a in range(len(WIDE))]
     assert any(len(s) > 1 for s in model.measured_)

@@ -213,7 +213,11 @@ def chosen_table(s):
     s.answer(WorstMarginal(ALL, TABLES, np.zeros(len(ALL.groups))))
 
 
-QUERIES = [marginal, measured, measured_weight, chosen, chosen_table]
+def chosen_table_or_none(s):
+    s.answer(WorstMarginal(ALL, TABLES, np.zeros(len(ALL.groups)), none=True))
+
+
+QUERIES = [marginal, measured, measured_weight, chosen, chosen_table, chosen_table_or_none]
 
 
 @pytest.mark.slow
@@ -309,6 +313,9 @@ def test_the_worst_marginal_is_chosen_by_its_distance_and_its_penalty():
     for penalties, best in (([0, 0, 0], 2), ([0, 2, 0], 2), ([0, 0, 3], 1), ([-9, 9, 9], 0)):
         with open_session(rows, estimator="Test", epsilon=1000.0, delta=0.0) as session:
             assert session.answer(WorstMarginal(work, public, penalties)) == best
+    for penalties, best in (([0, 1, 6], 1), ([1, 5, 6], None)):  # none has the score 0
+        with open_session(rows, estimator="Test", epsilon=1000.0, delta=0.0) as session:
+            assert session.answer(WorstMarginal(work, public, penalties, none=True)) == best
 
 
 def test_large_public_answers_do_not_overflow():
