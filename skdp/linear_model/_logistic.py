@@ -39,10 +39,12 @@ _COUNT_SHARE = 0.03
 _MOMENT_SHARES, _MOMENT_NOISE = (0.02, 0.15), 0.01
 _DETERMINANT = 0.1  # the most that the determinants (J) may take of a release's epsilon
 _CONSTANT = 0.25  # the intercept's coordinate, as a part of the radius
-# Bounds on a row's slope and norm: the least and the most; between, a factor over the noise. With
-# several classes rows lie closer to certainty, where a smaller slope and shorter rows lose little.
-_CAPS, _CAP_NOISE, _CAP_NOISE_OF_MORE = (0.25, 1.0), 0.02, 0.0002
+# Bounds on a row's slope and norm: the least and the most; between, a factor over the noise.
+_CAPS, _CAP_NOISE = (0.25, 1.0), 0.02
 _RADII, _RADIUS_NOISE, _RADIUS_NOISE_OF_MORE = (0.4, 20.0), 0.005, 0.002
+# Below so many rows of a class for each column, planes separate many classes, or nearly so. A bound
+# on slopes costs little then: few rows have a slope above it.
+_ROWS_A_COLUMN = 30.0
 # The prior variance of a row's logit, and the noise of logits where the loss is flat.
 _LOGIT_VARIANCE, _FLAT_NOISE = 2.0, 2.0
 _FINEST = 1e-3  # error of logits by the solver
@@ -94,7 +96,8 @@ class _Plan:
 
         A rare class is weighed less by it, so it is no less than what makes classes unequal.
         """
-        noise = _CAP_NOISE if self.n_logits == 1 else _CAP_NOISE_OF_MORE
+        rows = self.n / (self.shares.size * self.dims)
+        noise = _CAP_NOISE * min(1.0, rows / _ROWS_A_COLUMN) ** 2
         least, most = _CAPS
         if self.n_logits == 1:
             least = max(least, 1.0 - 2.0 * float(self.shares.min()))
