@@ -147,12 +147,12 @@ class _Plan:
 
 
 class DPLogisticRegression(LabelledClassifier):
-    """Logistic regression by noisy gradient descent, for two classes or more.
+    """Logistic regression with noise in its loss, for two classes or more.
 
-    The private counterpart of scikit-learn's ``LogisticRegression``. There are no parameters to
-    tune: the number of steps, their length and the clipping are computed from public numbers. There
-    is no penalty: stopping early has the same effect. Probabilities are calibrated, unless rows are
-    few. ``set_callbacks(ProgressBar())`` of scikit-learn 1.9 shows how many steps are done.
+    The private counterpart of scikit-learn's ``LogisticRegression`` with its penalty (C = 1). There
+    are no parameters to tune: a larger penalty, the clipping of rows and the bound on slopes follow
+    from public and released numbers. Where noise is large, the penalty is: probabilities are then
+    near the shares of the classes, and `penalty_` shows it.
 
     Parameters
     ----------
@@ -175,14 +175,18 @@ class DPLogisticRegression(LabelledClassifier):
         Coefficients, in the units of X.
     intercept_ : ndarray of shape (1,) or (n_classes,)
     coef_std_error_ : ndarray, as `coef_`
-        Always NaN: the descent stops early, so no exact solution exists to measure an error from.
+        Always NaN: how far noise moves a coefficient depends on the curvature of the loss, which is
+        not released.
     bounds_ : tuple of two ndarrays of shape (n_features,)
     center_, scale_ : ndarray of shape (n_features,)
         Columns are centred and scaled by these values before rows are clipped.
     radius_ : float
         The norm to which a centred and scaled row is clipped, in `fit` and in predictions.
-    n_iter_ : int
-        Number of steps.
+    penalty_ : float
+        The loss has the term penalty_ / 2 ||theta||**2, for rows of norm 1 with a constant of a
+        quarter of `radius_`.
+    slope_bound_ : float
+        Bound on the slope of a row's loss, at most 1: the loss goes on linearly beyond it.
     n_features_in_, feature_names_in_ : int, ndarray of shape (n_features_in_,)
     max_rows_per_unit_ : int
     privacy_ : skdp.core.PrivacyCertificate
@@ -202,44 +206,39 @@ class DPLogisticRegression(LabelledClassifier):
     Notes
     -----
     **Privacy.** A row and its label are protected together. *Released*: classes and bounds, if not
-    stated; the number of rows of each class (2% of the allowance, or 12% where rows are few); the
-    means and mean squares of the columns, or the means only, unless noise would hide them (at most
-    20%); then, in each step, a gradient: the sum over rows of the outer product of r and z. Here z
-    is the clipped row with a constant, and r the predicted probabilities minus the indicator of the
-    label, clipped in norm. Last, for a tenth of the gradients' share, unless noise would hide them,
-    four gradients in which z is the logit of the descent (for several classes: their logits), and r
-    is not clipped. *Sensitivity* of a gradient in L2, where R is the product of the bounds on the
-    norms of r and z: R if a row is added or removed, 2 R if one is replaced. *Mechanism*: K-norm or
-    rounded Gaussian noise, whichever is less, with equal shares for all steps of the descent.
-    *Charged*: at most (epsilon, delta), once, before any noise, to ``budget``.
+    stated; the number of rows of each class (3% of the allowance); the means and mean squares of
+    the columns, or the means only, unless noise would hide them (2 to 15%, twice if some columns
+    are measured again); for the remaining allowance theta, the minimiser of the loss plus a penalty
+    plus b . theta with noise b, and over it a second, small noise. *Sensitivity* of the gradient of
+    the loss, in L2: `slope_bound_` if a row is added or removed (for more than two classes,
+    sqrt(2) times that), twice that if one is replaced. *Mechanism*: objective perturbation; b has
+    K-norm noise or, where that is less and delta allows it, rounded Gaussian noise. All other noise
+    is pure. *Charged*: at most (epsilon, delta), once, before any noise, to ``budget``; no mu, as
+    this noise has a proof for (epsilon, delta) alone. So b has pure noise where classes are learned
+    (they take the delta), where `groups` are stated, and under accountants other than "basic",
+    which add up mu. Proof: ``skdp/queries/logistic.md``.
 
     **Weights.** A row and its weight are protected together. A row of weight v counts v / b times,
     where b is the `weight_bound` and v is clipped to [0, b]: in the counts of the classes, in the
-    moments of the columns (with which the total weight is released) and in the gradients. It adds
+    moments of the columns (with which the total weight is released) and in the loss. It adds
     no more than a row of weight b, which has the *sensitivity* above. The noise is as large as for
     sum(v) / b rows, so state a bound near the weights of most rows. Classes are selected, and
     bounds are learned, without weights. Proof: ``skdp/core/PROOFS.md``.
 
-    **Descent.** It starts at the logarithms of the shares of the classes. The result is the mean of
-    the second half of the steps. Shortening all rows to nearly the same length loses little,
-    because their directions separate the classes; and it reduces the noise.
-
-    **Probabilities.** Clipped r weigh rare classes less, and stopping early moves coefficients. So
-    a slope, common to all logits, and an offset for each are fitted to gradients without clipping:
-    mean probabilities are then the shares of the classes, up to noise. Coefficients are those of
-    shortened rows, so they are somewhat larger than those of whole rows. Where noise would hide
-    these gradients, probabilities are not calibrated: without delta, under "replace_one", below
-    about 1,700 rows of two classes at epsilon 0.5 (900 at 1), and below 3,200 of three at 1. Under
-    "add_or_remove_one" half as many rows are enough.
+    **Probabilities.** Logits start at the logarithms of the noisy shares of the classes, and the
+    penalty draws them there. With noise, rows are shortened to a fraction of their norm, and slopes
+    are bounded: that reduces the noise, and it makes predictions for rows that are hard to tell
+    apart too sure, while the penalty makes all predictions less sure. A bound on slopes weighs rare
+    classes less, so it is larger the less equal two classes are. All of this ends as n epsilon
+    grows; the fit is then scikit-learn's of standardised rows.
 
     References
     ----------
-    Bassily, Smith & Thakurta 2014, "Private empirical risk minimization: efficient algorithms and
-    tight error bounds", section 2 (noisy gradients; here of all rows).
+    Chaudhuri, Monteleoni & Sarwate 2011, "Differentially private empirical risk minimization",
+    section 3.3 (objective perturbation).
 
-    Dong, Roth & Su 2022, "Gaussian differential privacy", Corollary 2 (steps compose).
-
-    ``skdp/queries/images.py`` (the gradient's bounds, in integers).
+    Iyengar, Near, Song, Thakkar, Thakurta & Wang 2019, "Towards practical differentially private
+    convex optimization", Algorithm 1 (approximate minimisers).
 
     Examples
     --------
@@ -310,7 +309,8 @@ class DPLogisticRegression(LabelledClassifier):
     def _noise_of(self, allowance: Allowance, n_features: int | None) -> float:
         if n_features is None:
             return math.nan
-        n_classes = 2 if self._learns_classes else len(self._check_classes())
+        classes = self._check_classes()
+        n_classes = 2 if classes is None else len(classes)
         n_logits = 1 if n_classes == 2 else n_classes
         delta = 0.0 if allowance.mu is None else gdp_delta(allowance.epsilon, allowance.mu)
         main = 0.7 * allowance.epsilon  # about what other releases leave

@@ -233,7 +233,7 @@ def _along(
     for _ in range(_SEARCH_STEPS):
         point = _moved(k, length * step, loss.bits)
         result = loss.evaluate(point)
-        if _certified(*result[:2], limit):
+        if _certified(result[0], result[1], limit):
             return point, result
         slope_there = _slope(result[0], step)
         if slope_there <= 0.0:

@@ -209,19 +209,21 @@ class _Objective:
         units = [math.ldexp(1.0, width * (parts - 1 - j)) for j in range(parts)]
         to_t = math.ldexp(self.scale, -self.bits)
         d, last = dims - 1, float(self.last)
+        # What other processes run holds public values only.
+        view, offset, cap, most = self.view, self.offset, self.cap, self.most
         dtype = total_dtype(self.table.rows, 2 ** (2 * LIMB_BITS))
 
         def add(block: Any, totals: list[NDArray]) -> None:
             x, labels, *weights = block
-            q = self.view.map(x)
+            q = view.map(x)
             t = np.zeros((len(q), n_logits))
             for j in range(parts):  # from the top: each sum is rounded relative to itself
                 t += (q @ limbs[:d, :, j] + last * limbs[d, :, j]) * units[j]
             t *= to_t
-            t += self.offset
-            residual, p, factor = _losses(t, labels, self.cap, curvature=curvature)
-            if self.most is not None:
-                fractions = weight_fractions(weights[0], self.most)
+            t += offset
+            residual, p, factor = _losses(t, labels, cap, curvature=curvature)
+            if most is not None:
+                fractions = weight_fractions(weights[0], most)
                 residual = residual * fractions[:, None]
                 factor = factor * fractions
             if curvature:

@@ -278,6 +278,28 @@ def test_mu_uses_all_of_delta(n_classes, relation):
 
 
 @each("relation", [R, A])
+@each("delta", [0.0, 1e-6])
+def test_plans_count_on_the_noise_that_is_drawn(relation, delta):
+    y = labels(3)
+    with core.open_session(
+        rows_of(X, y, 3), estimator="T", epsilon=3.0, separate_delta=delta, budget=BUDGETS[relation]
+    ) as session:
+        release = session.answer(query(3, penalty=2.0, cap=0.5, separate=delta > 0))
+    std, pure = of.objective_std(3.0, delta, 3, 4, 0.5, 2.0, relation)
+    # The less of the two; with few numbers pure noise is.
+    assert pure
+    if delta:
+        left = 3.0 * 0.99 - of.determinant_loss(3, 0.5, 2.0)
+        mu = of.objective_mu(left, delta, 3, relation)
+        gaussian = float(of._sensitivity(3, 0.5, relation)) / mu
+        assert gaussian > std
+        many, of_many = of.objective_std(3.0, delta, 3, 400, 0.5, 2.0, relation)
+        assert not of_many and many == pytest.approx(gaussian)
+        std = gaussian
+    assert release.std == pytest.approx(std, rel=1e-6)
+
+
+@each("relation", [R, A])
 @each("n_classes", [2, 3])
 def test_no_neighbour_moves_the_noted_gradient_further(n_classes, relation):
     """At theta = 0; and a row that is certain to be wrong moves it that far."""
