@@ -315,7 +315,6 @@ class Log:
 @pytest.mark.parametrize(
     ("kind", "stated"),
     [
-        (DPLogisticRegression, {"classes": [False, True]}),
         (DPExplainableBoostingClassifier, {"classes": [False, True]}),
         (DPExplainableBoostingRegressor, {"target_bounds": (0, 1)}),
     ],

@@ -32,7 +32,6 @@ from skdp.decomposition import DPPCA
 from skdp.density_ratio import DPLogisticRatio, DPuLSIF, stack_samples
 from skdp.ensemble._blocks import SCORES, Noise
 from skdp.ensemble._boosting import _noise
-from skdp.linear_model._logistic import _gradient
 from skdp.neighbors import DPHistogramDensity, DPKernelDensity
 from skdp.planning import WISHART_EDGE, Allowance
 from skdp.queries import (
@@ -201,11 +200,6 @@ PLANS = {
         lambda p: p.query_std(whitened_mean(len(whitened(KERNEL)[0]))),
         QUERIES["kernel mean"],
         1e-4,
-    ),
-    "gradient": (
-        lambda p: p.query_std(_gradient(2, 4)) * 3.0 * math.hypot(1.0, 0.5) * 0.3,
-        logistic_gradient(LONG, 0.5, np.ones((2, 4)), np.zeros(2), 0.3),
-        1e-3,
     ),
     "votes of two": (
         lambda p: Noise("vote", 2, p)._std(4),

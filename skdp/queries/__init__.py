@@ -82,6 +82,7 @@ if TYPE_CHECKING:
     from skdp.queries.learned_domain import learn_domain
     from skdp.queries.learned_ranges import DOUBT_FAR, DOUBT_ONE_VALUE, LearnedRange
     from skdp.queries.logistic import LogisticMinimiser, UnitBall
+    from skdp.queries.objective import LogisticObjective, objective_std, slope_bound
     from skdp.queries.quantiles import (
         Lattice,
         NoisyQuantiles,
@@ -175,6 +176,7 @@ else:
             "learned_domain": "learn_domain",
             "learned_ranges": "DOUBT_FAR DOUBT_ONE_VALUE LearnedRange",
             "logistic": "LogisticMinimiser UnitBall",
+            "objective": "LogisticObjective objective_std slope_bound",
             "quantiles": (
                 "Lattice NoisyQuantiles Quantiles allowances check_levels multiples rank_scale "
                 "rates recursion"
@@ -251,6 +253,7 @@ __all__ = [
     "LinearScores",
     "LogisticGradient",
     "LogisticMinimiser",
+    "LogisticObjective",
     "LogitBall",
     "MarginalCells",
     "Moments",
@@ -320,6 +323,7 @@ __all__ = [
     "multiples",
     "n_multisets",
     "norm_from_bins",
+    "objective_std",
     "plan_learning",
     "planned_noise",
     "public_tables",
@@ -333,6 +337,7 @@ __all__ = [
     "score_mean",
     "select_categories",
     "select_classes",
+    "slope_bound",
     "softmax",
     "spread",
     "squared_offsets",

@@ -99,7 +99,8 @@ class _Loss:
         The Hessian is plain floats: only the choice of the next step depends on it.
         """
         ball, scale = self.ball, Fraction(self.ball.scale)
-        limbs, width = self._limbs(k)
+        limbs, width = limbs_of(k[:, None], ball.norm)
+        limbs = limbs[:, 0]
         first, curvature = _pass(self.private, ball, limbs, width, self.bits, -1.0)
         other, public_curvature = _pass(self.public, ball, limbs, width, self.bits, 1.0)
         unit = scale / 2**WEIGHT_BITS
@@ -116,22 +117,34 @@ class _Loss:
         weights = self.private._n + self.public_weight * self.public._n
         return gradient, weights * (WEIGHT_ERROR + lost), hessian
 
-    def _limbs(self, k: NDArray) -> tuple[Floats, int]:
-        """Return k as columns of integers below 2**width, highest first, and the width.
 
-        sum |q_j| 2**width <= sqrt(2 D) norm 2**width <= 2**53, so that products with rows are
-        exact in whatever order BLAS adds.
-        """
-        width = 53 - isqrt_up(2 * len(k) * self.ball.norm**2).bit_length()
-        largest = max(abs(int(v)) for v in k)
-        parts = max(1, -(-largest.bit_length() // width))
-        columns = np.empty((len(k), parts))
-        for i, v in enumerate(k):
-            sign, remaining = (-1 if v < 0 else 1), abs(int(v))
-            for j in reversed(range(parts)):
-                columns[i, j] = sign * (remaining & ((1 << width) - 1))
-                remaining >>= width
-        return columns, width
+def limbs_of(k: NDArray, norm: int) -> tuple[Floats, int]:
+    """Return columns (D, m) of Python integers as limbs (D, m, parts), highest first, and a width.
+
+    A limb is below 2**width in size, with sum |q_j| 2**width <= sqrt(2 D) norm 2**width <= 2**53
+    for the integers of a row, so that products with rows are exact in whatever order BLAS adds.
+    """
+    width = 53 - isqrt_up(2 * len(k) * norm**2).bit_length()
+    largest = max(abs(int(v)) for v in k.flat)
+    parts = max(1, -(-largest.bit_length() // width))
+    limbs = np.empty((*k.shape, parts))
+    for at, v in np.ndenumerate(k):
+        sign, remaining = (-1 if v < 0 else 1), abs(int(v))
+        for j in reversed(range(parts)):
+            limbs[(*at, j)] = sign * (remaining & ((1 << width) - 1))
+            remaining >>= width
+    return limbs, width
+
+
+def pieces_of(weights: Floats) -> Floats:
+    """Return numbers (n, m) of at most 1, rounded to 2**-54, as pieces of 18 bits, (n, m * 3)."""
+    remaining = np.rint(weights * 2.0**WEIGHT_BITS)
+    pieces = np.empty((*weights.shape, LIMBS))
+    for j in range(LIMBS):
+        unit = math.ldexp(1.0, LIMB_BITS * (LIMBS - 1 - j))
+        pieces[..., j] = np.floor(remaining / unit)
+        remaining -= pieces[..., j] * unit
+    return pieces.reshape(len(weights), -1)
 
 
 def _pass(
@@ -154,12 +167,7 @@ def _pass(
             t += products[:, j] * units[j]
         t *= to_t
         weight = expit(t)
-        remaining = np.rint(weight * 2.0**WEIGHT_BITS)
-        pieces = np.empty((len(q), LIMBS))
-        for j in range(LIMBS):
-            unit = math.ldexp(1.0, LIMB_BITS * (LIMBS - 1 - j))
-            pieces[:, j] = np.floor(remaining / unit)
-            remaining -= pieces[:, j] * unit
+        pieces = pieces_of(weight[:, None])
         # At most 2**16 rows * 2**18 * 2**18 = 2**52.
         totals[0][:d] += as_total(q.T @ pieces, dtype)
         totals[0][d] += as_total(np.ones(len(q)) @ pieces, dtype)
@@ -213,19 +221,19 @@ def _descent(gradient: list[Fraction], hessian: Floats) -> Floats:
 
 
 def _along(
-    loss: _Loss, k: NDArray, step: Floats, slope: float, limit: Fraction
-) -> tuple[NDArray, tuple[list[Fraction], Fraction, Floats]]:
+    loss: Any, k: NDArray, step: Floats, slope: float, limit: Fraction
+) -> tuple[NDArray, Any]:
     """Return a point along a descent direction, and the gradient there.
 
     The loss is convex, so its slope grows along the step, from `slope` < 0 to above 0. Doubling and
     halving find a length at which it lies in [slope / 2, 0]; the loss falls up to there.
     """
     low, high, length = 0.0, math.inf, 1.0
-    best: tuple[NDArray, tuple[list[Fraction], Fraction, Floats]] | None = None
+    best: tuple[NDArray, Any] | None = None
     for _ in range(_SEARCH_STEPS):
         point = _moved(k, length * step, loss.bits)
         result = loss.evaluate(point)
-        if _certified(*result[:2], limit):
+        if _certified(result[0], result[1], limit):
             return point, result
         slope_there = _slope(result[0], step)
         if slope_there <= 0.0:

@@ -21,7 +21,7 @@ PRIVATE = [
     for case in CASES
     if case.sklearn and isinstance(make(case, 1e-6), PrivateMixin)
 ]
-IN_STEPS = {"boosting", "boosting_regressor_private", "kmeans_lloyd", "logistic_regression", "vote"}
+IN_STEPS = {"boosting", "boosting_regressor_private", "kmeans_lloyd", "vote"}
 IN_STEPS |= {"marginals", "mwem"}
 
 
@@ -103,7 +103,7 @@ class Looks(Log):
     on_fit_task_end = on_fit_task_begin
 
 
-@pytest.mark.parametrize("name", ["logistic_regression", "kmeans_lloyd", "marginals"])
+@pytest.mark.parametrize("name", ["kmeans_lloyd", "marginals"])
 def test_whose_each_row_is_stays_with_the_fit(name):
     case = next(one for one in CASES if one.name == name)
     X, y = case.table(rows(40, case.n_features, 1))

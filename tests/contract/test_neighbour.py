@@ -105,6 +105,7 @@ ELSEWHERE = {
     "KeyTotals": "queries/test_key_totals.py",
     "LeftOut": "queries/test_key_totals.py",
     "LogisticMinimiser": "queries/test_logistic.py",
+    "LogisticObjective": "queries/test_objective.py",
     "MissingCells": "queries/test_learned_domain.py",
     "NoisySample": "queries/test_samples.py",
     "PublishedRows": "queries/test_samples.py",
