@@ -92,9 +92,11 @@ if TYPE_CHECKING:
     from skdp.queries.samples import NoisySample, PublishedRows
     from skdp.queries.scores import (
         CategoryScores,
+        CodedScoreCells,
         LinearScores,
         NormalScores,
         ScoreCells,
+        TableScores,
         leads,
         score_counts,
     )
@@ -176,7 +178,10 @@ else:
             ),
             "ranked_columns": "SPREAD_BITS spread",
             "samples": "NoisySample PublishedRows",
-            "scores": ("CategoryScores LinearScores NormalScores ScoreCells leads score_counts"),
+            "scores": (
+                "CategoryScores CodedScoreCells LinearScores NormalScores ScoreCells TableScores "
+                "leads score_counts"
+            ),
             "second_moments": "GramRelease SecondMoment Symmetric",
             "small_databases": (
                 "MAX_SMALL_TABLES SmallTable ThresholdTable check_small_tables "
@@ -222,6 +227,7 @@ __all__ = [
     "CategoryScores",
     "CellQuantile",
     "Cells",
+    "CodedScoreCells",
     "ColumnBox",
     "ColumnCells",
     "CountedKeys",
@@ -270,6 +276,7 @@ __all__ = [
     "SparseVector",
     "StandardBall",
     "Symmetric",
+    "TableScores",
     "TargetBox",
     "ThresholdTable",
     "Tree",
