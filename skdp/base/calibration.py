@@ -261,9 +261,10 @@ def _fit(chance: Floats, counts: Floats, std: float, rows: Floats) -> float:
 # --- any estimator, through a released model ------------------------------------------------------
 
 _BINS, _PLACES = (8, 4, 2), 8  # of leads of synthetic rows, and leads that stand for those of a bin
-_TABLES_SIGNAL = 0.6  # of the leads of fitted tables: they follow noise, too
+_TABLES_SIGNAL = 0.45  # of the leads of fitted tables: they follow noise, too
 _LEAST_SLOPE = 1e-3  # of a logit, which keeps the order of rows
-_TEMPERATURES = np.geomspace(1e-3, 2.0, 40)
+_TEMPERATURES = np.geomspace(1e-3, 8.0, 50)
+_FURTHER, _STEPS = 20.0, 20  # the most that a class loses for being further behind; of a search
 
 
 @dataclass(frozen=True)
@@ -306,9 +307,10 @@ class SoftLabels:
             chances = softmax(curve(lead)[:, None])
             chances = np.hstack([1.0 - chances, chances])
         else:
-            behind = own.max(axis=1, keepdims=True) - own
-            added = curve(np.clip(behind.ravel(), 0.0, 1e3)).reshape(behind.shape)
-            chances = softmax(np.log(shares) - added)
+            behind = np.clip(own.max(axis=1, keepdims=True) - own, 0.0, 1e3)
+            logs = np.log(shares) - curve(behind.ravel()).reshape(behind.shape)
+            in_two = (counts.sum() - noise * math.sqrt(counts.size)) / max(n, 1.0)
+            chances = _first_two(logs, behind, in_two)
         # Rows of a bin count as those that were released in it; with noise, as synthetic ones.
         part = np.maximum(counts.sum(axis=1), 0.0) + 2 * noise * len(at) * mass
         weights = (part / part.sum() / np.maximum(mass, 1e-6))[place]
@@ -352,6 +354,28 @@ class SoftLabels:
             at = at - np.clip(np.linalg.solve(curvature, gradient), -2.0, 2.0)
         slope = max(float(at[1]), _LEAST_SLOPE) / scale
         return np.array([0.0, float(at[0]) - slope * middle]), slope
+
+
+def _first_two(logs: Floats, behind: Floats, share: float) -> Floats:
+    """Return probabilities, in which the first two classes of rows have this share at least.
+
+    The curve is known for these two. Classes that are further behind lose as much more of their
+    logarithms as that needs, in proportion to how far they are behind the second.
+    """
+    order = np.sort(behind, axis=1)
+    second = order[:, 1:2]
+    further = np.arcsinh(np.maximum(behind - second, 0.0) / max(float(np.median(second)), 1e-9))
+    low, high = 0.0, _FURTHER
+    chances = softmax(logs)
+    for _ in range(_STEPS):
+        of_two = float(np.where(behind <= second, chances, 0.0).sum(axis=1).mean())
+        middle = (low + high) / 2
+        if of_two >= share and low == 0.0 and high == _FURTHER:
+            break
+        chances = softmax(logs - middle * further)
+        more = float(np.where(behind <= second, chances, 0.0).sum(axis=1).mean()) < share
+        low, high = (middle, high) if more else (low, middle)
+    return chances
 
 
 @dataclass(frozen=True)
