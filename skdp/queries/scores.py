@@ -178,7 +178,7 @@ class ScoreCells(RowCells):
         Public or released, ascending: a lead is in bin i if i cuts are at most the lead.
     """
 
-    what = "bin of a lead, and whether it is right"
+    what = "lead of a class and whether it is right"
     needs_labels = True
     scores: Any
     cuts: Floats
