@@ -20,9 +20,17 @@ from scipy.special import expit, log_ndtr, logit, logsumexp
 
 from skdp.core import Session
 from skdp.planning import Allowance
-from skdp.queries import score_counts
+from skdp.queries import leads, score_counts, softmax
 
-__all__ = ["Calibration", "calibration_share", "shrunk_shares", "signal_of", "typical_lead"]
+__all__ = [
+    "Calibration",
+    "Recalibration",
+    "SoftLabels",
+    "calibration_share",
+    "shrunk_shares",
+    "signal_of",
+    "typical_lead",
+]
 
 Floats = NDArray[np.float64]
 
@@ -138,7 +146,11 @@ class Calibration:
         release = session.answer(score_counts(scores, cuts))
         shares = shrunk_shares(counts, spread)
         noise = max(float(np.mean(release.std)), _LEAST_NOISE)
-        curve = _curve(np.array(release.value), noise, unit, signal, shares, counts, spread)
+        side = unit * np.append(_EDGES[0] / 2, _EDGES * math.sqrt(2))  # in the narrowest bins
+        at = np.concatenate([-side[::-1], side]) if two else side
+        likely = np.exp(-0.5 * (np.log2(np.abs(at) / unit) / _SPREAD_OF_LEADS) ** 2)
+        within = (likely / likely.sum()).reshape(len(release.value), -1)
+        curve = _curve(np.array(release.value), noise, at, within, signal, shares, counts, spread)
         far = unit * np.geomspace(1e-4, 1e4, 160)
         points = np.concatenate([-far[::-1], [0.0], far]) if two else np.append(0.0, far)
         return cls(scores, shares, points, curve(points))
@@ -162,22 +174,22 @@ def _width(noise: float, two: bool) -> int:
 def _curve(
     counts: Floats,
     std: float,
-    unit: float,
+    at: Floats,
+    within: Floats,
     signal: float,
     shares: Floats,
     of_classes: Floats,
     spread: float,
 ) -> Any:
-    """Return the function from leads to logits that is the mean of curves."""
+    """Return the function from leads to logits that is the mean of curves.
+
+    Rows of each bin (a row of `within`) have leads `at`, in the same order, with these
+    probabilities, as far as the model knows.
+    """
     n = float(of_classes.sum())
     signal = max(signal, _LEAST_SIGNAL)
     two = len(shares) == 2
-    side = unit * np.append(_EDGES[0] / 2, _EDGES * math.sqrt(2))  # in the narrowest bins
-    at = np.concatenate([-side[::-1], side]) if two else side
-    # How many rows are in each bin: as counted where that is clear, else as a typical lead says.
-    likely = np.exp(-0.5 * (np.log2(np.abs(at) / unit) / _SPREAD_OF_LEADS) ** 2)
-    likely /= likely.sum()
-    within = likely.reshape(len(counts), -1)
+    # How many rows are in each bin: as counted where that is clear, else as the model says.
     of_bins = within.sum(axis=1)
     within = within / of_bins[:, None]
     rows = np.maximum(counts.sum(axis=1) - std, 0.0) + std * len(counts) / 4 * of_bins
@@ -244,3 +256,136 @@ def _fit(chance: Floats, counts: Floats, std: float, rows: Floats) -> float:
     some += 0.5 * np.log(squares * std**2 / (squares * std**2 + sampling))
     none = -(wrong**2 + right**2) / (2 * std**2)
     return float(np.logaddexp(some, none).sum())
+
+
+# --- any estimator, through a released model ------------------------------------------------------
+
+_BINS, _PLACES = (8, 4, 2), 8  # of leads of synthetic rows, and leads that stand for those of a bin
+_TABLES_SIGNAL = 0.45  # of the leads of fitted tables: they follow noise, too
+_LEAST_SLOPE = 1e-3  # of a logit, which keeps the order of rows
+_TEMPERATURES = np.geomspace(1e-3, 8.0, 50)
+_FURTHER, _STEPS = 20.0, 20  # the most that a class loses for being further behind; of a search
+
+
+@dataclass(frozen=True)
+class SoftLabels:
+    """Shares of the classes, and for synthetic rows their calibrated probabilities and weights."""
+
+    shares: Floats
+    chances: Floats
+    weights: Floats
+
+    @classmethod
+    def released(
+        cls, session: Session, scores: Any, codes: NDArray, shares: Floats, n: float, spread: float
+    ) -> SoftLabels:
+        """Release counts of leads for all that is left.
+
+        Bins are between quantiles of the leads of synthetic rows, `codes`. `spread` is the noise of
+        the number of rows of a class.
+        """
+        two = scores.n_classes == 2
+        own = scores.of_rows(codes)
+        lead = leads(own)[0]
+        std = Allowance.left(session).cell_std / max(n, 1.0)
+        n_bins = next((b for b in _BINS if std * math.sqrt(2 * b) <= _NOISY), _BINS[-1])
+        cuts = np.unique(np.quantile(lead, np.arange(1, n_bins) / n_bins))
+        release = session.answer(score_counts(scores, cuts))
+        place = np.searchsorted(cuts, lead, side="right")
+        at = np.zeros((cuts.size + 1, _PLACES))
+        for b in range(cuts.size + 1):
+            inside = lead[place == b] if (place == b).any() else cuts[[min(b, cuts.size - 1)]]
+            at[b] = np.quantile(inside, (np.arange(_PLACES) + 0.5) / _PLACES)
+        mass = np.bincount(place, minlength=len(at)) / len(lead)
+        within = np.tile(np.maximum(mass, 1e-6)[:, None] / _PLACES, (1, _PLACES))
+        counts, noise = np.array(release.value), max(float(np.mean(release.std)), _LEAST_NOISE)
+        of_classes = n * shares
+        shares = shrunk_shares(of_classes, spread)
+        signal = _TABLES_SIGNAL
+        curve = _curve(counts, noise, at.ravel(), within, signal, shares, of_classes, spread)
+        if two:
+            chances = softmax(curve(lead)[:, None])
+            chances = np.hstack([1.0 - chances, chances])
+        else:
+            behind = np.clip(own.max(axis=1, keepdims=True) - own, 0.0, 1e3)
+            logs = np.log(shares) - curve(behind.ravel()).reshape(behind.shape)
+            in_two = (counts.sum() - noise * math.sqrt(counts.size)) / max(n, 1.0)
+            chances = _first_two(logs, behind, in_two)
+        # Rows of a bin count as those that were released in it; with noise, as synthetic ones.
+        part = np.maximum(counts.sum(axis=1), 0.0) + 2 * noise * len(at) * mass
+        weights = (part / part.sum() / np.maximum(mass, 1e-6))[place]
+        return cls(shares, chances, weights)
+
+    def of(self, classes: list[int]) -> SoftLabels:
+        """Return those of some classes."""
+        if classes == list(range(len(self.shares))):
+            return self
+        chances, shares = self.chances[:, classes], self.shares[classes]
+        chances = chances / chances.sum(axis=1, keepdims=True)
+        return SoftLabels(shares / shares.sum(), chances, self.weights)
+
+    def of_estimator(self, logs: Floats) -> Recalibration:
+        """Return what calibrates an estimator with these log probabilities for the same rows."""
+        if logs.shape[1] == 2:
+            return Recalibration(self.shares, *self._line(logs[:, 1] - logs[:, 0]))
+        base, own = np.log(self.shares), self._own(logs)
+        losses = []
+        for slope in _TEMPERATURES:
+            fitted = np.log(np.maximum(softmax(base + slope * (logs - own)), 1e-300))
+            losses.append(-float((self.weights[:, None] * self.chances * fitted).sum()))
+        slope = float(_TEMPERATURES[int(np.argmin(losses))])
+        return Recalibration(self.shares, base - slope * own, slope)
+
+    @staticmethod
+    def _own(logs: Floats) -> Floats:
+        """Return the logarithms of an estimator's mean probabilities."""
+        own: Floats = np.log(np.maximum(np.exp(logs).mean(axis=0), 1e-6))
+        return own
+
+    def _line(self, logit_: Floats) -> tuple[Floats, float]:
+        """Return intercept and slope of the weighted logistic regression on an own logit."""
+        middle, scale = float(logit_.mean()), max(float(logit_.std()), 1e-6)
+        z = np.column_stack([np.ones(len(logit_)), (logit_ - middle) / scale])
+        at = np.zeros(2)
+        for _ in range(30):
+            p = expit(z @ at)
+            gradient = z.T @ (self.weights * (p - self.chances[:, 1])) / len(z)
+            curvature = (z.T * (self.weights * p * (1 - p))) @ z / len(z) + 1e-6 * np.eye(2)
+            at = at - np.clip(np.linalg.solve(curvature, gradient), -2.0, 2.0)
+        slope = max(float(at[1]), _LEAST_SLOPE) / scale
+        return np.array([0.0, float(at[0]) - slope * middle]), slope
+
+
+def _first_two(logs: Floats, behind: Floats, share: float) -> Floats:
+    """Return probabilities, in which the first two classes of rows have this share at least.
+
+    The curve is known for these two. Classes that are further behind lose as much more of their
+    logarithms as that needs, in proportion to how far they are behind the second.
+    """
+    order = np.sort(behind, axis=1)
+    second = order[:, 1:2]
+    further = np.arcsinh(np.maximum(behind - second, 0.0) / max(float(np.median(second)), 1e-9))
+    low, high = 0.0, _FURTHER
+    chances = softmax(logs)
+    for _ in range(_STEPS):
+        of_two = float(np.where(behind <= second, chances, 0.0).sum(axis=1).mean())
+        middle = (low + high) / 2
+        if of_two >= share and low == 0.0 and high == _FURTHER:
+            break
+        chances = softmax(logs - middle * further)
+        more = float(np.where(behind <= second, chances, 0.0).sum(axis=1).mean()) < share
+        low, high = (middle, high) if more else (low, middle)
+    return chances
+
+
+@dataclass(frozen=True)
+class Recalibration:
+    """Offsets (K,) and a slope of an estimator's log probabilities."""
+
+    shares: Floats
+    offset: Floats
+    slope: float
+
+    def of_logs(self, logs: Floats) -> Floats:
+        """Return calibrated probabilities."""
+        return softmax(self.offset + self.slope * logs)

@@ -6,6 +6,7 @@ chosen one after the other by the exponential mechanism. Synthetic rows follow f
 
 from __future__ import annotations
 
+import math
 import warnings
 from dataclasses import replace
 from itertools import combinations
@@ -21,13 +22,15 @@ from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from skdp.base import check_integer
+from skdp.base.calibration import Recalibration, SoftLabels, calibration_share
 from skdp.base.classifiers import warn_of_column
 from skdp.budget import PrivacyBudget
-from skdp.core import PrivacyCertificate
+from skdp.core import PrivacyCertificate, Session
 from skdp.ensemble._blocks import Floats, check_model, seeded, with_tags_of
 from skdp.exceptions import outside_level
 from skdp.parameters import Integers, Table, naming
 from skdp.planning import row_count
+from skdp.queries import TableScores
 from skdp.synthetic._base import (
     LearningMixin,
     by_label,
@@ -58,6 +61,8 @@ from skdp.tabular import (
 from skdp.user_code import or_raise, suppress_warnings
 
 _PROBE_ROWS = 200
+_CALIBRATION_ROWS = (2000, 20_000)  # synthetic rows, at least and at most
+_LEAST_CHANCE = 1e-6
 _CONSTANT = (
     "{}: estimator could not be fitted on the synthetic rows, and is a constant ({}). See domain_; "
     "any other estimator can be fitted on released_xy(), at no further cost"
@@ -68,6 +73,12 @@ _UNREADABLE = (
     "of the columns that it was fitted on, with numbers or text as in the domain, without NaN or "
     "infinity unless the estimator takes them; y and sample_weight with one entry for each row"
 )
+
+
+def _logs(chances: Floats) -> Floats:
+    """Return logarithms of an estimator's probabilities, which may be 0."""
+    logs: Floats = np.log(np.clip(chances, _LEAST_CHANCE, 1.0))
+    return logs
 
 
 def _has_model_method(name: str) -> Any:
@@ -291,14 +302,19 @@ class DPTrainOnRelease(LearningMixin, BaseEstimator):
                 rounds = Rounds(
                     session, domain.sizes, candidates, max_cells, labels, total, self.target_
                 )
+                n_classes = self._n_classes
+                if n_classes > 1:
+                    rounds.spent += calibration_share(session, rounds.total, n_classes)
                 self._model = rounds.run()
-                self.privacy_ = session.certificate()
                 rng = session.post_processing_rng()
+                self._seed = int(rng.integers(0, 2**31 - 1))
+                soft = None if n_classes < 2 else self._soft_labels(session, rounds)
+                self.privacy_ = session.certificate()
             measured = sorted(rounds.measured, key=lambda s: (len(s), s))
             self.measured_ = by_label(measured, domain)
             self.n_samples_ = int(min(round(rounds.total), MAX_DATABASE))
-            self._seed = int(rng.integers(0, 2**31 - 1))
             self.estimator_ = self._trained()
+            self._recalibration = None if soft is None else self._recalibrated(soft)
             if is_classifier(self.estimator):
                 self.classes_ = np.asarray(self.estimator_.classes_)
         return self
@@ -446,6 +462,60 @@ class DPTrainOnRelease(LearningMixin, BaseEstimator):
             )
         return constant
 
+    # --- probabilities --------------------------------------------------------------------------
+
+    @property
+    def _n_classes(self) -> int:
+        """How many classes have calibrated probabilities: 0 without any."""
+        if not (is_classifier(self.estimator) and hasattr(self.estimator, "predict_proba")):
+            return 0
+        return self.domain_.sizes[self.target_] - self._selects_classes
+
+    def _public_codes(self) -> tuple[NDArray, Any]:
+        """Return codes of synthetic rows for the calibration, and what draws points of bins.
+
+        They are not the rows that the estimator is trained on, of which it is too sure.
+        """
+        rng = check_random_state(self._seed ^ 1)
+        n = min(max(self.n_samples_, _CALIBRATION_ROWS[0]), _CALIBRATION_ROWS[1])
+        return self._model.sample(n, rng), rng
+
+    def _soft_labels(self, session: Session, rounds: Rounds) -> SoftLabels:
+        """Release how often the fitted distribution is right, with all that is left."""
+        model, t, sizes, k = self._model, self.target_, self.domain_.sizes, self._n_classes
+        with_target = [v for v, bag in enumerate(model.tree.bags) if t in bag]
+        logs = tuple(np.log(np.maximum(model.conditionals[v], 1e-300)) for v in with_target)
+        bags = tuple(model.tree.bags[v] for v in with_target)
+        scores = TableScores(tuple(sizes), t, k, bags, logs)
+        self.n_samples_ = int(min(round(rounds.total), MAX_DATABASE))
+        codes, _ = self._public_codes()
+        shares = model.marginal((t,))[:k]
+        # Each table with the target has counts of the classes: sums of cells.
+        precision = sum(
+            sizes[t] / (std**2 * table.size)
+            for columns, (table, std) in rounds.measured.items()
+            if t in columns
+        )
+        spread = 1 / math.sqrt(precision) if precision else rounds.total
+        return SoftLabels.released(
+            session, scores, codes, shares / shares.sum(), rounds.total, spread
+        )
+
+    def _recalibrated(self, soft: SoftLabels) -> Recalibration | None:
+        """Return what calibrates the estimator; None if it has no probabilities of two classes."""
+        codes, rng = self._public_codes()
+        X, _ = self._decoded(codes, rng)
+        labels = self.domain_.values(self.target_, np.arange(self._n_classes)).tolist()
+        try:
+            found = [labels.index(label) for label in self.estimator_.classes_.tolist()]
+            with suppress_warnings():
+                chances = np.asarray(self.estimator_.predict_proba(X), dtype=np.float64)
+        except Exception:  # noqa: BLE001  synthetic rows: any failure is the estimator's
+            return None
+        if len(found) < 2 or not np.isfinite(chances).all():
+            return None
+        return soft.of(found).of_estimator(_logs(chances))
+
     # --- synthetic rows -------------------------------------------------------------------------
 
     def released_xy(self, n_samples: int | None = None, random_state: Any = None) -> Any:
@@ -527,7 +597,7 @@ class DPTrainOnRelease(LearningMixin, BaseEstimator):
 
     @available_if(_has_model_method("predict_proba"))
     def predict_proba(self, X: Any) -> Floats:
-        """Return probabilities of the classes.
+        """Return calibrated probabilities of the classes.
 
         Parameters
         ----------
@@ -538,7 +608,9 @@ class DPTrainOnRelease(LearningMixin, BaseEstimator):
         probabilities : ndarray of shape (n_samples, n_classes)
             In the order of `classes_`.
         """
-        return np.asarray(self._called(X, "predict_proba"))
+        chances = np.asarray(self._called(X, "predict_proba"))
+        calibration = self._recalibration
+        return chances if calibration is None else calibration.of_logs(_logs(chances))
 
     @available_if(_has_model_method("decision_function"))
     def decision_function(self, X: Any) -> Floats:

@@ -98,9 +98,11 @@ if TYPE_CHECKING:
     from skdp.queries.samples import NoisySample, PublishedRows
     from skdp.queries.scores import (
         CategoryScores,
+        CodedScoreCells,
         LinearScores,
         NormalScores,
         ScoreCells,
+        TableScores,
         leads,
         score_counts,
     )
@@ -183,7 +185,10 @@ else:
             ),
             "ranked_columns": "SPREAD_BITS spread",
             "samples": "NoisySample PublishedRows",
-            "scores": ("CategoryScores LinearScores NormalScores ScoreCells leads score_counts"),
+            "scores": (
+                "CategoryScores CodedScoreCells LinearScores NormalScores ScoreCells TableScores "
+                "leads score_counts"
+            ),
             "second_moments": "GramRelease SecondMoment Symmetric",
             "small_databases": (
                 "MAX_SMALL_TABLES SmallTable ThresholdTable check_small_tables "
@@ -229,6 +234,7 @@ __all__ = [
     "CategoryScores",
     "CellQuantile",
     "Cells",
+    "CodedScoreCells",
     "ColumnBox",
     "ColumnCells",
     "CountedKeys",
@@ -280,6 +286,7 @@ __all__ = [
     "SparseVector",
     "StandardBall",
     "Symmetric",
+    "TableScores",
     "TargetBox",
     "ThresholdTable",
     "Tree",

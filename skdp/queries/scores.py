@@ -19,12 +19,15 @@ from skdp.core.clipping import Floats, check_width
 from skdp.core.query import check_ascending, reviewed
 from skdp.core.sums import RowCells, RowSum
 from skdp.queries.cells import row_counts
+from skdp.queries.workloads import coded_rows
 
 __all__ = [
     "CategoryScores",
+    "CodedScoreCells",
     "LinearScores",
     "NormalScores",
     "ScoreCells",
+    "TableScores",
     "leads",
     "score_counts",
 ]
@@ -110,6 +113,41 @@ class CategoryScores:
         return total
 
 
+@reviewed
+@dataclass(frozen=True, eq=False)
+class TableScores:
+    """Sums of the logarithms of tables of coded columns, for each class that a target may have.
+
+    Attributes
+    ----------
+    sizes : tuple of int
+        Of the domain by which rows are coded.
+    target : int
+    n_classes : int
+        The first codes of the target.
+    columns : tuple of tuple of int
+        The columns of each table, ascending, with the target.
+    logs : tuple of ndarray
+        Finite; one axis a column.
+    """
+
+    sizes: tuple[int, ...]
+    target: int
+    n_classes: int
+    columns: tuple[tuple[int, ...], ...]
+    logs: tuple[Floats, ...]
+
+    def of_rows(self, x: Any) -> Floats:
+        """Return the scores of coded rows, whatever their own class is."""
+        total = np.zeros((len(x), self.n_classes))
+        for columns, table in zip(self.columns, self.logs, strict=True):
+            front = np.moveaxis(table, columns.index(self.target), -1)
+            total += front[tuple(x[:, a] for a in columns if a != self.target)][
+                ..., : self.n_classes
+            ]
+        return total
+
+
 def leads(scores: Floats) -> tuple[Floats, Ints, Ints]:
     """Return by how much a class leads over another, and both classes.
 
@@ -135,12 +173,12 @@ class ScoreCells(RowCells):
 
     Attributes
     ----------
-    scores : LinearScores, NormalScores, CategoryScores or TableScores
+    scores : LinearScores, NormalScores or CategoryScores
     cuts : ndarray
         Public or released, ascending: a lead is in bin i if i cuts are at most the lead.
     """
 
-    what = "bin of a lead, and whether it is right"
+    what = "lead of a class and whether it is right"
     needs_labels = True
     scores: Any
     cuts: Floats
@@ -160,12 +198,36 @@ class ScoreCells(RowCells):
     def shape(self) -> tuple[int, ...]:
         return (2 * self.cuts.size + 2,)
 
+    def _labels(self, x: Any, labels: Any) -> Ints:
+        known: Ints = labels
+        return known
+
     def of_rows(self, x: Any, labels: Any) -> Ints:
         lead, first, second = leads(self.scores.of_rows(x))
+        labels = self._labels(x, labels)
         cells = 2 * np.searchsorted(self.cuts, lead, side="right") + (labels == first)
         return np.where((labels == first) | (labels == second), cells, -1)[:, None]
 
 
+@reviewed
+@dataclass(frozen=True, eq=False)
+class CodedScoreCells(ScoreCells):
+    """The same for coded rows with `TableScores`: the label is the code of the target."""
+
+    needs_labels = False
+    read = "codes"
+    least = 2**16
+
+    def check_table(self, table: Any) -> None:
+        super().check_table(table)
+        coded_rows(table, self.scores.sizes)
+
+    def _labels(self, x: Any, labels: Any) -> Ints:
+        codes: Ints = x[:, self.scores.target]
+        return codes
+
+
 def score_counts(scores: Any, cuts: NDArray[Any]) -> RowSum:
     """Return the query of the rows whose leading class is wrong or right, by bins of the lead."""
-    return row_counts(ScoreCells(scores, cuts), "calibration")
+    kind = CodedScoreCells if type(scores) is TableScores else ScoreCells
+    return row_counts(kind(scores, np.asarray(cuts, dtype=np.float64)), "calibration")

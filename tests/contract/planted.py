@@ -717,6 +717,12 @@ MUTANTS = (
         "one_look = delta",
         "tests/queries/test_class_selection.py::test_a_label_of_one_row_shows_no_more_often_than_delta",
     ),
+    _m(
+        "a lead counts twice", "queries.scores",
+        "return np.where((labels == first) | (labels == second), cells, -1)[:, None]",
+        "return np.where((labels == first) | (labels == second), cells, -1)[:, None].repeat(2, 1)",
+        f"{ATTAINED}[label leads]",
+    ),
     # --- keys with their counts -------------------------------------------------------------------
     _m(
         "counts that select their keys have a threshold without delta", "queries.key_selection",

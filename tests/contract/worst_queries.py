@@ -10,12 +10,13 @@ from cases import Case, make
 from neighbours import D
 from toys import OneRelease
 
-from skdp.core import Box, Mean, Sum, UserFunction
+from skdp.core import Ball, Box, Mean, Sum, UserFunction
 from skdp.queries import (
     AssignedSums,
     BlockVotes,
     BoxTree,
     Categories,
+    CategoryScores,
     CellQuantile,
     Cells,
     ColumnCells,
@@ -23,13 +24,16 @@ from skdp.queries import (
     Labelled,
     Labels,
     LearnedBounds,
+    LinearScores,
     LogisticGradient,
     LogitBall,
     MarginalCells,
     NoisyQuantiles,
+    NormalScores,
     NormBins,
     OnBlocks,
     Quantiles,
+    ScoreCells,
     SecondMoment,
     SmallTable,
     SmoothMedian,
@@ -354,6 +358,11 @@ CORNERS = np.ones(D), -np.ones(D)
 # first column is on the sphere or beyond.
 WRONG = np.array([1.0, -1e-3, 0.0]), np.array([1.6, 1e-3, 0.0])
 SIGNS = (np.array([-1.0, 1.0]),) * D
+# Scores of two classes whose leads have the sign of a row's sum.
+CUTS, ENDS = np.array([-1.0, 0.0, 1.0]), np.array([-np.ones(D), np.ones(D)])
+LINEAR = LinearScores(Ball(np.zeros(D), 1.0), ENDS, np.zeros(2))
+NORMAL = NormalScores(-np.ones(D), np.ones(D), ENDS, np.ones((2, D)))
+OF_SIGNS = CategoryScores(SIGNS, (np.array([[0.0, -1.0], [-1.0, 0.0]]),) * D)
 RELABELLED = np.ones(D), 2 * np.ones(D)  # as far, and of another label
 NOTHING = np.ones(D), np.zeros(D)
 TWO = Box([0, 0], [1, 1])
@@ -421,6 +430,9 @@ QUERIES = [
     ("label cell gradient of three", cell_gradient(1e6, math.sqrt(2), 3), GAUSS, A, WRONG, 0.99),
     ("label cell gradient of three", cell_gradient(1e6, math.sqrt(2), 3), GAUSS, R, WRONG, 0.91),
     ("label categories", counts_of(Categories(SIGNS, 2)), BOTH, R + A, CORNERS, 0.99),
+    ("label leads", counts_of(ScoreCells(LINEAR, CUTS)), BOTH, R + A, CORNERS, 0.99),
+    ("label leads, normal", counts_of(ScoreCells(NORMAL, CUTS)), BOTH, R + A, CORNERS, 0.99),
+    ("label leads, categories", counts_of(ScoreCells(OF_SIGNS, CUTS)), BOTH, R + A, CORNERS, 0.99),
     ("weighted gram with a target", weighted_gram, BOTH, A, (np.array([-1.0, 0.0, 0.0]), None),
      0.99),
     ("weighted gram with a target, of no weight", weighted_gram, BOTH, R, (
