@@ -368,7 +368,6 @@ def _fit_in_subspace(
     session: Session, box: PublicBox, n: float, n_std: float, n_clusters: int, *, learned: bool
 ) -> Clustering:
     """Find a private subspace, cluster in it as `_fit_in_box` does, refine in all features."""
-    d = session.n_features
     shares = _PURE_SHARES if session.pure else _GAUSSIAN_SHARES
     remaining = session.remaining
     if spectral_edge(session, remaining * shares.gram, n) > _HOPELESS_EDGE[session.pure]:
