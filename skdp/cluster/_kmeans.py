@@ -105,10 +105,10 @@ class DPKMeans(
         length of the step); (4) for ``"tree"``, half of the most that clipping residuals can take
         from a mean. Where noise may hide a few distant rows, (4) is most of the error; tighter
         bounds make it smaller. The half width of the bounds for a centre with too small a count.
-        Within learned bounds no bound on what they hide is a theorem: (4) is a tenth of the bound
-        and at most the noise (one centre: what released distances show), and two errors cover 93%
-        on ordinary tables, fewer where most rows are 0 and the others far apart. With n_samples *
-        epsilon below 150 a ball's centre has the half width.
+        Within learned bounds no bound on what they hide is a theorem: (4) is at most the noise (one
+        centre: what released distances show), and two errors cover 93% on ordinary tables, fewer
+        where most rows are 0 and the others far apart. With n_samples * epsilon below 150 a ball's
+        centre has the half width.
     cluster_centers_noise_std_ : ndarray of shape (n_clusters, n_features)
         The noise in `cluster_centers_std_` alone. A larger epsilon and more rows make it smaller.
     cluster_counts_ : ndarray of shape (n_clusters,)

@@ -93,8 +93,7 @@ _HARDLY_CUT = 0.4  # half widths: of rows that are uniform over the bounds, 0.58
 _SQUARES_USELESS = 0.03
 _NEXT_STEP = 1.0  # length of a further step, as a part of the last one
 _OWN_SIGNAL = 0.1  # weight of a centre's own step in its signal; the others have the remainder
-# Parts of the bias of shrinking, and of the most that clipping takes, where bounds are learned.
-_SHRUNK, _LOST = 0.7, 0.1
+_SHRUNK = 0.7  # of the bias of shrinking, where bounds are learned
 _UPDATE = 2.0  # standard errors that a noisy count needs before its centre moves
 
 
@@ -261,7 +260,7 @@ def _refine(
             # was seen of them. Shrinking withholds noise, too. A count may be too large by two
             # errors, and errors of a centre grow as its rows become fewer.
             total_error = np.hypot(alone * np.sqrt(np.maximum(trust, 0.1)), _SHRUNK * bias)
-            total_error = np.hypot(total_error, moves) + np.minimum(_LOST * lost, alone)
+            total_error = np.hypot(total_error, moves) + np.minimum(errors.loss * lost, alone)
             total_error *= (size / np.maximum(size - 2 * float(counts.std), size / 2))[:, None]
             noises = np.minimum(noises, total_error)
         else:
