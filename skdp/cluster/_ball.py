@@ -33,11 +33,15 @@ _ENOUGH = {True: 800.0, False: 240.0}
 _GAUSSIAN_EASE = 3.3
 _ADDED_EASE = {True: 2.0, False: 1.4}
 
+# Noise of the first mean, in radii, that is aimed at; its least and largest share. Lengths of rows
+# far from the origin are alike, so it is clipped to about their median, which keeps directions.
 _FIRST_MEAN = (0.3, 0.2, 0.35)
 _FIRST_WIDE = 1.1
-_LENGTHS = (50, 0.03, 0.35)  # rows that a median needs; its least and largest share
+# Rows that a median needs (the exponential mechanism misses all rows with a chance of about 100
+# exp(-rows / 4), as rows are alike in one part of a hundred of its prior); least, largest share.
+_LENGTHS = (50, 0.03, 0.35)
 _DISTANCES = (40, 0.02, 0.2)
-_COUNTS = (150, 0.01)  # the same of the counts of distances, which need _FINE rows to be of use
+_COUNTS = (150, 0.01, 1.0)  # of counts of distances, of use from _FINE rows on
 _FINE = 1500.0
 _FEW = 150.0  # with fewer rows one mean takes all that the first median leaves
 _LONG = 0.7  # noise of a first mean, in radii, that makes it useless
@@ -47,6 +51,7 @@ _CLEAR = 2.0  # standard deviations of a sum of counts that are taken for rows
 # radius, and the root mean square distance, in medians; what clipping takes of a point's own noise.
 _TAIL, _NARROW, _FAR, _TYPICAL, _TURNED = 0.6, 1.2, 4.0, 1.2, 0.1
 _BIAS = 0.7  # of the mean excess of distances: what clipping moves a mean by
+_MARGIN = 1.1  # of claimed errors, for what the first mean and the decoded counts leave out
 _KNOWN = 0.7  # of the length of the noise of a mean: distances from it are not shorter
 
 # Of what the mean leaves: mean, second moment (least and most), and of the remainder the tree.
@@ -71,10 +76,14 @@ def takes_ball(session: Session, n: float) -> bool:
     return n * session.level() < _ENOUGH[session.pure] * d
 
 
-def _share(size: float, limits: tuple[float, ...]) -> Fraction:
-    """Return the share that holds so many rows' worth of `size`, within limits."""
-    rows, least, most = (*limits, 1.0)[:3]
-    return Fraction(min(max(rows / size, least), most)).limit_denominator(1000)
+def _fraction(x: float) -> Fraction:
+    return Fraction(x).limit_denominator(1000)
+
+
+def _share(size: float, limits: tuple[float, float, float]) -> Fraction:
+    """Return the share of `size` that has so many rows, within limits."""
+    rows, least, most = limits
+    return _fraction(min(max(rows / size, least), most))
 
 
 @dataclass(frozen=True)
@@ -111,7 +120,7 @@ class _BallFit:
         """Return the noise of a coordinate of a mean in a ball, in radii."""
         return Allowance.left(self.session, share).ball_std(self.session.n_features) / self.n
 
-    def median(self, center: Floats, limits: tuple[float, ...]) -> float:
+    def median(self, center: Floats, limits: tuple[float, float, float]) -> float:
         """Release about the median distance from a point."""
         share = self.whole * _share(self.size, limits)
         median = float(self.session.answer(NormMedian(center, self.n), share))
@@ -179,20 +188,18 @@ def fit_in_ball(
 
     def one_point(point: _Point, reach: _Reach) -> tuple[Clustering, PublicBox]:
         # Clipping moves a mean by at most the mean excess, in a direction that is not known.
-        error = math.hypot(point.std, reach.excess / fit.root)
+        error = _MARGIN * math.hypot(point.std, reach.excess / fit.root)
         if fit.size < _FEW:  # rows may be elsewhere: nothing is claimed
             error = reach.radius
-        stds = (np.full(d, min(std, reach.radius)) for std in (error, point.std))
+        std, noise_std = (np.full(d, min(x, reach.radius)) for x in (error, point.std))
         box = PublicBox(point.at - reach.radius, point.at + reach.radius)
-        return at_one_point(point.at, *stds, n, n_std, n_clusters), box
+        return at_one_point(point.at, std, noise_std, n, n_std, n_clusters), box
 
     median = fit.median(origin, _LENGTHS)
-    share = fit.whole * Fraction(
-        min(
-            max(fit.mean_noise(session.remaining) * fit.root / _FIRST_MEAN[0], _FIRST_MEAN[1]),
-            _FIRST_MEAN[2],
-        )
-    ).limit_denominator(1000)
+    # Noise of `aim` radii is enough: what follows needs no more than a point amid the rows.
+    aim, least, most = _FIRST_MEAN
+    part = min(max(fit.mean_noise(session.remaining) * fit.root / aim, least), most)
+    share = fit.whole * _fraction(part)
     noise = fit.mean_noise(share)
     in_steps = fit.size >= _FEW and noise * fit.root < _LONG
     if not in_steps:
@@ -219,8 +226,7 @@ def fit_in_ball(
     edge = spectral_edge(session, rest, n) * unit
     gram = min(max((edge / _EDGE_AIM) ** (1 if session.pure else 2), least), most)
     mean_share, gram_share, tree_share = (
-        rest * Fraction(part).limit_denominator(1000)
-        for part in (_SECOND_MEAN, gram, _TREE * (1 - _SECOND_MEAN - gram))
+        rest * _fraction(part) for part in (_SECOND_MEAN, gram, _TREE * (1 - _SECOND_MEAN - gram))
     )
     edge = spectral_edge(session, gram_share, n) * unit
     tree = n / Allowance.left(session, tree_share / 2).cell_scale

@@ -17,6 +17,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 from fractions import Fraction
+from typing import ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -234,9 +235,11 @@ def _nearest(points: Floats, centers: Floats) -> NDArray[np.intp]:
 class FromLeaves:
     """Errors of centres from the leaves of a tree, whose unit and middle are public.
 
-    `learned` says whether the bounds were.
+    `learned` says whether the bounds were; then `loss` is the part of a bound on losses that counts
+    as an error.
     """
 
+    loss: ClassVar[float] = 0.5
     leaves: Leaves
     middle: Floats
     unit: float
@@ -267,6 +270,7 @@ class FromLeaves:
 class FromSquares:
     """Errors of centres from root mean squares (d,) of residuals of n rows."""
 
+    loss: ClassVar[float] = 0.1  # the bound is that of rows which are all in one cluster
     box: PublicBox
     rms: Floats
     n: float

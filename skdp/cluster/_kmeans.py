@@ -84,7 +84,8 @@ class DPKMeans(
         Range of each column, from public knowledge: two numbers, two arrays, or a mapping from
         column name to (low, high); within +-1e100. Rows outside are clipped, never rejected.
         ``"private"`` learns them, for a part of the allowance that falls with n_samples * epsilon /
-        n_features, as `privacy_` shows.
+        n_features, as `privacy_` shows. With few rows (n_samples * epsilon below 800 a column), or
+        more than 12 features, ``"tree"`` without weights learns a ball about the rows instead.
     weight_bound : float or None, default=None
     epsilon : float, default=1.0
     delta : float or None, default=None
@@ -104,6 +105,10 @@ class DPKMeans(
         length of the step); (4) for ``"tree"``, half of the most that clipping residuals can take
         from a mean. Where noise may hide a few distant rows, (4) is most of the error; tighter
         bounds make it smaller. The half width of the bounds for a centre with too small a count.
+        Within learned bounds no bound on what they hide is a theorem: (4) is at most the noise (one
+        centre: what released distances show), and two errors cover 93% on ordinary tables, fewer
+        where most rows are 0 and the others far apart. With n_samples * epsilon below 150 a ball's
+        centre has the half width.
     cluster_centers_noise_std_ : ndarray of shape (n_clusters, n_features)
         The noise in `cluster_centers_std_` alone. A larger epsilon and more rows make it smaller.
     cluster_counts_ : ndarray of shape (n_clusters,)
@@ -113,7 +118,7 @@ class DPKMeans(
     cluster_counts_std_ : float
         Standard deviation of the noise on a count.
     bounds_ : tuple of two ndarrays of shape (n_features,)
-        Bounds (low, high), stated or learned.
+        Bounds (low, high), stated or learned. Of a ball, the cube about it.
     residual_scale_ : ndarray of shape (n_features,)
         About the root mean square distance of rows to their centre, by column, in units of X, from
         the leaves of the tree. A rough scale: with up to 12 features the true value is at most six
@@ -121,8 +126,9 @@ class DPKMeans(
         this one for a column that the tree rarely splits. NaN if noise could hide rows that make it
         larger, and if nothing was released (one centre, ``"lloyd"``, or noise hides all clusters).
     n_distinct_ : int
-        Number of different centres. If it is 1 while `n_clusters` is larger, noise hides all
-        clusters, and every centre is the same private mean: use more rows or a larger epsilon.
+        Number of different centres. If it is 1 while `n_clusters` is larger, one centre is all that
+        could be had: released numbers say that noise hides all clusters, every centre is the same
+        private mean, and a warning says so. Use more rows, a larger epsilon or stated bounds.
         `expected_error` tells before the fit whether this is likely.
     n_iter_ : int
         Number of releases of sums by nearest centre.
@@ -141,8 +147,10 @@ class DPKMeans(
     Notes
     -----
     **Privacy.** *Released*: bounds, if not stated (medians, counts of distances); the row count
-    (exact and free under replace-one, else with 2% of the allowance); with more than 12 features
-    the mean and the second moment of the rows; then, for ``"tree"``, counts of disjoint boxes,
+    (exact and free under replace-one, else with 2% of the allowance); for a ball two medians of
+    rows' distances (from 0, from a first mean), counts of distances where rows are many, and up to
+    three means; for a ball and with more than 12 features a mean and the second moment of the rows;
+    then, for ``"tree"``, counts of disjoint boxes,
     once a round, counts and sums of the leaves, and counts and sums of the rows nearest to each
     centre; for ``"lloyd"`` the last of these in every iteration; where bounds are much wider than
     residuals, also the sums of squared residuals by column. Each column is measured in a unit of
@@ -270,12 +278,19 @@ class DPKMeans(
         if self.n_distinct_ == 1 < len(self.cluster_centers_):
             warnings.warn(
                 f"{type(self).__name__}: all {len(self.cluster_centers_)} centres coincide: noise "
-                "hides the clusters. Take fewer clusters, tighter bounds, a smaller "
-                "max_rows_per_unit where there are groups=, or a larger epsilon",
+                "hides the clusters, and one private mean is all that could be had (n_distinct_ is "
+                "1). Take more rows or a larger epsilon, fewer clusters or columns, "
+                f"{'stated' if bounds is None else 'tighter'} bounds, or a smaller "
+                "max_rows_per_unit where there are groups=",
                 ConvergenceWarning,
                 stacklevel=outside_level(),
             )
         return self
+
+    @property
+    def _learns_ball(self) -> bool:
+        """Whether a fit without bounds may learn a ball: weights are bounded column by column."""
+        return self.weight_bound is None and self.algorithm == "tree"
 
     def _cluster(
         self,
@@ -284,8 +299,9 @@ class DPKMeans(
         weight_bound: float | None,
     ) -> tuple[Clustering, PublicBox]:
         """Choose between stated bounds, those of every column and a ball; cluster in them."""
-        k, count, options = int(self.n_clusters), None, {}
-        if bounds is None and weight_bound is None and self.algorithm == "tree":
+        k, count = int(self.n_clusters), None
+        options: dict[str, Any] = {}
+        if bounds is None and self._learns_ball:
             count = number_of_rows(session)
             if takes_ball(session, count[0]):
                 return fit_in_ball(session, *count, k)
@@ -308,6 +324,8 @@ class DPKMeans(
     def _noise_of(self, allowance: Allowance, n_features: int | None) -> float:
         if n_features is None or self.n_clusters > 1:  # pure noise adds up over a tree's levels
             return math.nan
+        if isinstance(self.bounds, str) and self._learns_ball and n_features > MANY_FEATURES:
+            return allowance.ball_std(n_features)
         # Of the cube, as a fit has it: by that of the ball, which pure noise fits worse, a centre
         # of 20 columns had 1.5 times the noise with a delta (epsilon 1).
         return allowance.box_std(n_features)

@@ -93,9 +93,7 @@ _HARDLY_CUT = 0.4  # half widths: of rows that are uniform over the bounds, 0.58
 _SQUARES_USELESS = 0.03
 _NEXT_STEP = 1.0  # length of a further step, as a part of the last one
 _OWN_SIGNAL = 0.1  # weight of a centre's own step in its signal; the others have the remainder
-# Within learned bounds no bound on what is hidden is a theorem, and errors are what was seen of them:
-# these parts of the moves of means and of the most that clipping takes, which is at most the noise.
-_LEARNED_MOVES, _LEARNED_LOST = 0.5, 0.1
+_SHRUNK = 0.7  # of the bias of shrinking, where bounds are learned
 _UPDATE = 2.0  # standard errors that a noisy count needs before its centre moves
 
 
@@ -246,23 +244,29 @@ def _refine(
         common = common * shrinkage(float(common @ common), noise)
         own = total_step / size[:, None] - common
         most_signal = (_STEP_BEFORE * box.half / scale) ** 2
-        own = own * _trust(own, ((std / size[:, None]) ** 2).max(axis=1), clear, most_signal)
+        trust = _trust(own, ((std / size[:, None]) ** 2).max(axis=1), clear, most_signal)
+        own = own * trust
         step, offset = (common + own) * length, total_step / size[:, None] * length
         moved = box.clip(centers + step)
         lost, doubt = errors.lost(centers, units, radius, size, offset)
+        lost, doubt = lost / size[:, None], doubt / size[:, None]
         # Noise of the sum, and of the count that divides it.
         alone = np.hypot(std * length, offset * float(counts.std)) / size[:, None]
         noises = np.where(clear[:, None], np.minimum(alone, box.half), noises)
-        total_error = np.hypot(alone, doubt / size[:, None])
         # The bias of shrinking, and of rows that change their centre.
-        moves = errors.moved(centers, moved)
+        bias, moves = offset - step, errors.moved(centers, moved)
         if errors.learned:
-            total_error = np.hypot(np.hypot(alone, offset - step), moves * _LEARNED_MOVES)
-            total_error += np.minimum(lost / size[:, None] * _LEARNED_LOST, alone)
+            # Where bounds are learned, no bound on what they hide is a theorem, and errors are what
+            # was seen of them. Shrinking withholds noise, too. A count may be too large by two
+            # errors, and errors of a centre grow as its rows become fewer.
+            total_error = np.hypot(alone * np.sqrt(np.maximum(trust, 0.1)), _SHRUNK * bias)
+            total_error = np.hypot(total_error, moves) + np.minimum(errors.loss * lost, alone)
+            total_error *= (size / np.maximum(size - 2 * float(counts.std), size / 2))[:, None]
+            noises = np.minimum(noises, total_error)
         else:
-            total_error = np.hypot(np.hypot(total_error, offset - step), moves)
+            total_error = np.hypot(np.hypot(np.hypot(alone, doubt), bias), moves)
             # The bias of clipping is no noise: half of its bound, so that two errors cover it.
-            total_error += lost / size[:, None] / 2
+            total_error += lost / 2
         error = np.where(clear[:, None], np.minimum(total_error, box.half), error)
     sizes = np.maximum(counts.value, 0.0)
     return Clustering(moved, error, noises, sizes, float(counts.std), np.full(d, np.nan))
@@ -363,7 +367,6 @@ def _fit_in_subspace(
     session: Session, box: PublicBox, n: float, n_std: float, n_clusters: int, *, learned: bool
 ) -> Clustering:
     """Find a private subspace, cluster in it as `_fit_in_box` does, refine in all features."""
-    d = session.n_features
     shares = _PURE_SHARES if session.pure else _GAUSSIAN_SHARES
     remaining = session.remaining
     if spectral_edge(session, remaining * shares.gram, n) > _HOPELESS_EDGE[session.pure]:

@@ -12,7 +12,7 @@ import pandas as pd
 import pytest
 from sklearn.base import clone
 from sklearn.cluster import KMeans
-from sklearn.datasets import load_digits
+from sklearn.datasets import load_breast_cancer, load_digits, load_wine
 from sklearn.exceptions import ConvergenceWarning, NotFittedError
 
 from skdp import BudgetExceededError, PrivacyBudget
@@ -85,6 +85,41 @@ def test_digits(digits, epsilon, delta, goal):
         )
         ratios.append(inertia(digits, model.fit(digits).cluster_centers_) / exact)
     assert np.median(ratios) <= goal
+
+
+# Of rows as they are, at default bounds: multiples of the inertia of one exact centre. Noise on one
+# box for all columns had 15 and 40 of them.
+FEW = {"wine": (load_wine, 1.0, 3.0), "cancer": (load_breast_cancer, 2.0, 1.3)}
+
+
+@pytest.mark.filterwarnings("ignore:.*centres coincide")
+@pytest.mark.parametrize("table", FEW)
+@pytest.mark.parametrize(("adjacency", "delta"), [(R, 0.0), (A, 1e-6)])
+def test_few_rows_at_default_bounds(table, adjacency, delta):
+    """Never far from one centre, all clusters with more epsilon, and the fit says which."""
+    load, epsilon, goal = FEW[table]
+    X = load().data
+    one = np.square(X - X.mean(axis=0)).sum()
+    few, many = [], []
+    for seed in range(9):
+        options = {"adjacency": adjacency, "delta": delta, "bounds": "private"}
+        few.append(dpkmeans(3, epsilon=epsilon, random_state=seed, **options).fit(X))
+        many.append(dpkmeans(3, epsilon=30.0, random_state=seed, **options).fit(X))
+    assert np.median([-model.score(X) for model in few]) <= goal * one
+    assert np.median([-model.score(X) for model in many]) <= 0.35 * one
+    assert {model.n_distinct_ for model in many} == {3}
+
+
+def test_one_centre_is_said_to_be_all():
+    X = load_wine().data
+    with pytest.warns(ConvergenceWarning, match="one private mean is all .*stated bounds"):
+        model = dpkmeans(3, epsilon=0.5, bounds="private").fit(X)
+    assert model.n_distinct_ == 1 and model.n_clusters == 3
+    # So few rows that nothing is claimed of where they are.
+    low, high = model.bounds_
+    assert 178 * 0.5 < 150
+    np.testing.assert_allclose(model.cluster_centers_std_[0], high / 2 - low / 2)
+    assert np.all(model.cluster_centers_noise_std_ <= model.cluster_centers_std_)
 
 
 def test_tree_beats_lloyd(tables):

@@ -229,6 +229,8 @@ CASES = (
         lambda **p: DPKMeans(2, bounds=(-1, 1), **{**p, "epsilon": 50.0}),
         n_features=13,
     ),
+    # Enough epsilon for structure in a learned ball.
+    Case("kmeans_ball", lambda **p: DPKMeans(2, **{**p, "epsilon": 50.0})),
     Case("pipeline", _pipeline),
     Case("median", DPMedian, sklearn=True),
     Case("median_step", lambda **p: DPMedian(bounds=(-1, 1), step=0.25, **p)),

@@ -349,6 +349,11 @@ MUTANTS = (
         f"{WHOLE}[quantiles, median, a row less-0.0]",
     ),
     _m(
+        "distances in parts of the longest one", "queries.learned_bounds.learning",
+        "return np.sqrt(squares)[:, None]", "return np.sqrt(squares / squares.max())[:, None]",
+        f"{WHOLE}[median of distances, a row less-0.0]",
+    ),
+    _m(
         "quantiles by key: the whole allowance where a unit is replaced", "queries.key_quantiles",
         "replace = relation == REPLACE_ONE", "replace = False",
         f"{BY_KEY}[another key-True]", f"{BY_KEY}[another key-False]",

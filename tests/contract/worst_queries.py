@@ -31,6 +31,7 @@ from skdp.queries import (
     NoisyQuantiles,
     NormalScores,
     NormBins,
+    NormMedian,
     OnBlocks,
     Quantiles,
     ScoreCells,
@@ -162,6 +163,10 @@ def middle(q):
 
 def learned_lows(s):
     return s.answer(LearnedBounds()).low
+
+
+def middle_distance(s):
+    return s.answer(NormMedian(-np.ones(s.n_features), 400.0))
 
 
 def noisy_median(s):
@@ -491,6 +496,7 @@ ENDS = np.repeat([-1.0, 1.0], [2, 3])[:, None] * ONES
 TWENTY = np.zeros((20, 1))
 OF_THREE = np.array([[0.0], [0.0], [1.0]])
 FAR = np.append(np.zeros((400, 1)), [[1e6]], axis=0)
+NEAREST = np.append(np.zeros((400, 1)), [[-1.0]], axis=0)
 
 
 def smooth(**options):
@@ -544,6 +550,8 @@ WHOLE = [
     ("quantiles, three", levels([0.25, 0.5, 0.75]), BOTH, *R, ENDS, MEDIAN_ENDS, 0.49),
     ("learned bounds", learned_lows, BOTH, *R, FAR, -FAR, 0.99),
     ("learned bounds, a row less", learned_lows, BOTH, *A, FAR, FAR[:-1], 0.99),
+    ("median of distances", middle_distance, BOTH, *R, FAR, NEAREST, 0.99),
+    ("median of distances, a row less", middle_distance, BOTH, *A, FAR, FAR[:-1], 0.99),
     ("noisy quantiles", noisy_median, BOTH, *R, ENDS,
      MEDIAN_ENDS, 0.99),
     ("noisy quantiles, a row less", noisy_median, BOTH, *A,

@@ -14,7 +14,7 @@ from scipy import stats as distributions
 from skdp import PrivacyBudget, core, statistics
 from skdp.core import mechanisms
 from skdp.core.transcript import record, replay
-from skdp.queries import LearnedBounds, ranked_columns
+from skdp.queries import LearnedBounds, NormMedian, ranked_columns
 from skdp.queries.learned_bounds import decoding as bounds
 from skdp.queries.learned_bounds import learning
 from skdp.tabular import check_rows
@@ -220,6 +220,34 @@ def test_one_row_moves_each_release_by_its_sensitivity_and_no_further(adjacency,
     counted = ["count"] if adjacency != "replace_one" else []
     assert set(most) >= {"location", "distances", "rows outside", *counted}
     assert min(most.values()) > 0.99
+
+
+@each("adjacency", RELATIONS)
+@each("delta", [0.0, 1e-6])
+def test_a_distance_is_amid_those_of_the_rows_and_a_row_s_own(adjacency, delta):
+    """Between the 2nd and the 98th percentile: missed with a chance below e-10, seeded or not."""
+    g = np.random.default_rng(0)
+    X, center = g.normal(0, [1, 10, 1e-3], (500, 3)), np.array([3.0, -40.0, 7.0])
+    session = open_session(X, delta=delta, adjacency=adjacency)
+    lattice = learning.FloatLattice(learning._binades(500 * session.level()))
+    with record() as whole:
+        median = session.answer(NormMedian(center, 500.0))
+    exact = np.linalg.norm(X - center, axis=1)
+    assert np.quantile(exact, 0.02) <= median <= np.quantile(exact, 0.98)
+    # The scores are those of the rows one by one, in any order.
+    alone = [
+        np.sqrt(sum((x - c) ** 2 for x, c in zip(row, center, strict=True))) for row in X[::-1]
+    ]
+    (entry,) = whole.entries
+    numbers = np.sort(lattice.number(np.array(alone)))
+    starts = entry.exact[0][0].starts
+    assert set(numbers.tolist()) <= set(starts.tolist())
+
+
+def test_distances_of_the_largest_and_the_smallest_rows_are_numbers():
+    for value in (1.7e308, 1e-320, 0.0):
+        session = open_session(np.full((40, 3), value), epsilon=30.0)
+        assert np.isfinite(session.answer(NormMedian(np.full(3, -1e300 * (value > 1)), 40.0)))
 
 
 # --- prices --------------------------------------------------------------------------------------
