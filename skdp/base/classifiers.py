@@ -31,7 +31,7 @@ from skdp.queries import (
     Labels,
     LearnedBounds,
     LearnedBox,
-    SomeColumns,
+    OfColumn,
     StandardBall,
     label_vectors,
     moments,
@@ -553,7 +553,7 @@ class LabelledClassifier(ExactScoreMixin, ClassifierMixin, StatedClasses, BaseEs
 # --- regressors -----------------------------------------------------------------------------------
 
 
-# Of the allowance, at most, for bounds of the target: from, to. With bounds that are wrong, a fit is
+# Of the allowance, at most, for bounds of the target: from, to. With wrong bounds a fit is
 # worse than any constant, so that few rows take more: rows times epsilon (times mu, of which a part
 # is enough) are to be so many in this share.
 TARGET_SHARE, _TARGET_SIZE, _GAUSSIAN = (0.1, 0.5), 500.0, 0.3
@@ -680,7 +680,7 @@ class TargetRegressor(
         share = min(max(_TARGET_SIZE / size, TARGET_SHARE[0]), TARGET_SHARE[1])
         for span, most in (((d, width), share), ((0, d), COLUMNS_SHARE)):
             if not known[span[0]]:
-                learned[span] = session.answer(SomeColumns(*span, LearnedBounds(n)), most)
+                learned[span] = session.answer(OfColumn(span[0], LearnedBounds(n), span[1]), most)
         box = _joined(learned, low, high)
         return *finite_squares((box.low, box.high)), box, known
 

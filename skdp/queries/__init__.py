@@ -24,7 +24,7 @@ if TYPE_CHECKING:
         additive,
         row_counts,
     )
-    from skdp.queries.columns import OfColumn, SomeColumns
+    from skdp.queries.columns import OfColumn
     from skdp.queries.grouped_sums import (
         AssignedSums,
         ColumnBox,
@@ -147,7 +147,7 @@ else:
                 "Categories ColumnCells Grid Labelled Labels Leaves NormBins SplitTrees "
                 "additive row_counts"
             ),
-            "columns": "OfColumn SomeColumns",
+            "columns": "OfColumn",
             "grouped_sums": "AssignedSums ColumnBox column_box column_units squared_offsets",
             "histograms": "CellQuantile MAX_CELLS norm_from_bins",
             "images": (
@@ -259,7 +259,6 @@ __all__ = [
     "SelectKeys",
     "SmallTable",
     "SmoothMedian",
-    "SomeColumns",
     "SpanningCost",
     "SparseVector",
     "SplitTrees",

@@ -610,8 +610,8 @@ MUTANTS = (
     ),
     _m(
         "some columns of a table are of another relation", "queries.columns",
-        "return PrivateTable(_CutRows(table.rows, self.first, self.stop), table.stability)",
-        "return PrivateTable(_CutRows(table.rows, self.first, self.stop), type(table.stability)(0, 1))",
+        "return PrivateTable(_CutRows(table.rows, self.column, self.stop), table.stability)",
+        "return PrivateTable(_CutRows(table.rows, self.column, self.stop), type(table.stability)(0, 1))",
         f"{ATTAINED}[mean of some columns]",
     ),
     # --- searches and scores ----------------------------------------------------------------------

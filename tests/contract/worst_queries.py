@@ -29,12 +29,12 @@ from skdp.queries import (
     MarginalCells,
     NoisyQuantiles,
     NormBins,
+    OfColumn,
     OnBlocks,
     Quantiles,
     SecondMoment,
     SmallTable,
     SmoothMedian,
-    SomeColumns,
     SpanningCost,
     SparseVector,
     SplitTrees,
@@ -128,7 +128,7 @@ def mean_of_box(s):
 
 
 def mean_of_some_columns(s):
-    return s.answer(SomeColumns(1, D, Mean(Box(-np.ones(D - 1), np.ones(D - 1))))).value
+    return s.answer(OfColumn(1, Mean(Box(-np.ones(D - 1), np.ones(D - 1))), D)).value
 
 
 def clipped_sum(low, high, **options):

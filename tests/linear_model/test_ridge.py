@@ -13,7 +13,7 @@ from sklearn.linear_model import LinearRegression, Ridge
 from skdp import PrivacyBudget
 from skdp.core import Box, Mean, open_session
 from skdp.linear_model import DPLinearRegression, DPRidge
-from skdp.queries import Labels, SomeColumns, row_counts
+from skdp.queries import Labels, OfColumn, row_counts
 from skdp.tabular import check_with_target
 
 A, R = "add_or_remove_one", "replace_one"
@@ -145,9 +145,9 @@ def test_learned_bounds_of_the_target_do_not_depend_on_those_of_columns(relation
 def test_some_columns_are_those_of_the_table():
     rows = check_with_target(np.zeros((3, 2)), [1.0, 2.0, 3.0], estimator="test")
     with open_session(rows, estimator="test", epsilon=1e6) as session:
-        mean = session.answer(SomeColumns(2, 3, Mean(Box([0.0], [4.0]))), 0.5)
+        mean = session.answer(OfColumn(2, Mean(Box([0.0], [4.0])), 3), 0.5)
         assert mean.value == pytest.approx([2.0], abs=1e-3)
         with pytest.raises(ValueError, match="among the 3"):
-            session.answer(SomeColumns(2, 4, Mean(Box([0.0, 0.0], [4.0, 4.0]))))
-        with pytest.raises(TypeError, match="of values without cells"):
-            session.answer(SomeColumns(0, 1, row_counts(Labels(2), "labels")))
+            session.answer(OfColumn(2, Mean(Box([0.0, 0.0], [4.0, 4.0])), 4))
+        with pytest.raises(TypeError, match="without cells, labels and weights"):
+            session.answer(OfColumn(0, row_counts(Labels(2), "labels"), 1))
