@@ -27,12 +27,12 @@ from skdp.budget import PrivacyBudget
 from skdp.core import Mean, ScaledBox, Session
 from skdp.exceptions import outside_level
 from skdp.parameters import check_bounds, check_classes, check_size
-from skdp.planning import Allowance, bounds_in
+from skdp.planning import Allowance, bounds_in, row_count
 from skdp.queries import (
     Labels,
     LearnedBounds,
     LearnedBox,
-    SomeColumns,
+    OfColumn,
     StandardBall,
     label_vectors,
     moments,
@@ -576,8 +576,11 @@ class LabelledClassifier(ExactScoreMixin, ClassifierMixin, StatedClasses, BaseEs
 # --- regressors -----------------------------------------------------------------------------------
 
 
-# Of the allowance, at most: for bounds of the target, and for those of the columns.
-TARGET_SHARE, COLUMNS_SHARE = 0.1, 0.2
+# Of the allowance, at most, for bounds of the target: from, to. With wrong bounds a fit is
+# worse than any constant, so that few rows take more: rows times epsilon (times mu, of which a part
+# is enough) are to be so many in this share.
+TARGET_SHARE, _TARGET_SIZE, _GAUSSIAN = (0.1, 0.5), 500.0, 0.3
+COLUMNS_SHARE = 0.2  # for bounds of the columns
 
 
 def _unstated(size: int) -> tuple[Floats, Floats]:
@@ -693,13 +696,14 @@ class TargetRegressor(
         known = np.repeat([columns is not None, target is not None], [d, 1])
         known = np.append(known, np.full(len(more), True))
         learned: dict[tuple[int, int], LearnedBox] = {}
-        n = None
-        for span, share in (((d, width), TARGET_SHARE), ((0, d), COLUMNS_SHARE)):
-            if not known[span[0]]:
-                learned[span] = session.answer(SomeColumns(*span, LearnedBounds(n)), share)
-                n = learned[span].n
-        if not learned:
+        if known[:width].all():
             return low, high, None, known
+        n = row_count(session, COUNT_SHARE)
+        size = n * session.level(1.0) / (1.0 if session.pure else _GAUSSIAN)
+        share = min(max(_TARGET_SIZE / size, TARGET_SHARE[0]), TARGET_SHARE[1])
+        for span, most in (((d, width), share), ((0, d), COLUMNS_SHARE)):
+            if not known[span[0]]:
+                learned[span] = session.answer(OfColumn(span[0], LearnedBounds(n), span[1]), most)
         box = _joined(learned, low, high)
         return *finite_squares((box.low, box.high)), box, known
 

@@ -25,7 +25,7 @@ from skdp.core import Mean, ScaledBox, Session
 from skdp.linear_model._solving import Estimate, Summary, least_squares, shrunk
 from skdp.parameters import Reals, Table
 from skdp.planning import Allowance, row_count
-from skdp.queries import GramRelease, SecondMoment, SomeColumns, StandardBall, WeightedBall
+from skdp.queries import GramRelease, OfColumn, SecondMoment, StandardBall, WeightedBall
 from skdp.tabular import dense_blocks
 
 __all__ = ["DPLinearRegression", "DPRidge"]
@@ -96,7 +96,7 @@ def _mean_of_target(
     share = _least_share(lambda part: allowance.part(part).query_std(query) / n, _MEAN_NOISE)
     hopeless = _noise_over_rows(allowance, n, width) > 1.0
     share = min(share, _MEAN_ONLY if hopeless else _MEAN_SHARE[1]) * float(session.remaining)
-    release = session.answer(SomeColumns(width - 1, width, query), share, name="mean of the target")
+    release = session.answer(OfColumn(width - 1, query, width), share, name="mean of the target")
     half = float(high[0] / 2 - low[0] / 2)
     mean = float(np.clip(release.value[0], -1.0, 1.0))
     return float(high[0] / 2 + low[0] / 2) + mean * half, float(np.mean(release.std)) * half

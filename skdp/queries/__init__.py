@@ -22,7 +22,7 @@ if TYPE_CHECKING:
         additive,
         row_counts,
     )
-    from skdp.queries.columns import OfColumn, SomeColumns
+    from skdp.queries.columns import OfColumn
     from skdp.queries.grouped_sums import (
         AssignedSums,
         ColumnBox,
@@ -158,7 +158,7 @@ else:
             "best_of_runs": "BaseRun BestOfRuns BestRun Repeats base_level",
             "blocks": "BlockVotes OfBlocks OnBlocks vote_bounds",
             "cells": "Categories ColumnCells Grid Labelled Labels NormBins additive row_counts",
-            "columns": "OfColumn SomeColumns",
+            "columns": "OfColumn",
             "grouped_sums": "AssignedSums ColumnBox column_box column_units squared_offsets",
             "histograms": "CellQuantile MAX_CELLS norm_from_bins",
             "images": (
@@ -281,7 +281,6 @@ __all__ = [
     "SelectKeys",
     "SmallTable",
     "SmoothMedian",
-    "SomeColumns",
     "SpanningCost",
     "SparseVector",
     "StandardBall",

@@ -24,49 +24,7 @@ from skdp.tabular.unstated import UncodedRows
 if TYPE_CHECKING:
     from skdp.core.privacy_filter import Meter
 
-__all__ = ["OfColumn", "SomeColumns"]
-
-
-@reviewed
-@dataclass(frozen=True, eq=False)
-class OfColumn(Derived):
-    """A query of one column, of the rows in which it is not missing.
-
-    The rows are from `skdp.tabular.check_columns` or `check_uncoded`. Guarantee: that of the query
-    on the table of these rows, whose number is private unless the type of the column has no missing
-    values.
-
-    Attributes
-    ----------
-    column : int
-    query : RowSum, Quantiles, CellQuantile or LearnedBounds
-        Of a table of one column, without labels or weights.
-
-    Returns
-    -------
-    answer : what the query returns
-    """
-
-    name: ClassVar[str] = "column"
-    column: int
-    query: Any
-
-    def table(self, table: PrivateTable, meter: Meter, share: Share, name: str) -> PrivateTable:
-        query = self.query
-        if type(query) not in _OF_COLUMN or (type(query) is RowSum and not query.of_values_alone):
-            raise TypeError(
-                "query must be a RowSum of values without cells, labels and weights, Quantiles, "
-                f"CellQuantile or LearnedBounds, got {type(query).__name__}"
-            )
-        if not isinstance(table.rows, UncodedRows):
-            raise TypeError("a column is asked of rows with columns of their own")
-        rows, stability = table.rows.column(self.column), table.stability
-        if rows.filtered:
-            stability = stability.filtered()
-        return PrivateTable(rows, stability)
-
-
-_OF_COLUMN = (RowSum, Quantiles, CellQuantile, LearnedBounds)
+__all__ = ["OfColumn"]
 
 
 def _add_cut(first: int, stop: int, add: Callable[..., None], block: Any, totals: Any) -> None:
@@ -108,37 +66,49 @@ class _CutRows:
 
 @reviewed
 @dataclass(frozen=True, eq=False)
-class SomeColumns(Derived):
-    """A query of the columns from `first` to before `stop`, of all rows.
+class OfColumn(Derived):
+    """A query of one column, of the rows in which it is not missing; or of some complete columns.
 
-    Guarantee: that of the query on the table of these columns, which has as many rows and the same
-    stability (columns.md, "Some columns").
+    Without `stop` the rows are from `skdp.tabular.check_columns` or `check_uncoded`. Guarantee:
+    that of the query on the table of these rows, whose number is private unless the type of the
+    column has no missing values. With `stop` the rows are complete, and the guarantee is that of
+    the query on the table of these columns of all rows (columns.md).
 
     Attributes
     ----------
-    first, stop : int
-    query : RowSum or LearnedBounds
-        Of values alone, without labels, weights and cells.
+    column : int
+    query : RowSum, Quantiles, CellQuantile or LearnedBounds
+        Of a table of these columns, without labels or weights.
+    stop : int or None
+        For the columns from `column` to before this one.
 
     Returns
     -------
     answer : what the query returns
     """
 
-    name: ClassVar[str] = "columns"
-    first: int
-    stop: int
+    name: ClassVar[str] = "column"
+    column: int
     query: Any
+    stop: int | None = None
 
     def table(self, table: PrivateTable, meter: Meter, share: Share, name: str) -> PrivateTable:
         query = self.query
-        if type(query) not in (RowSum, LearnedBounds) or (
-            type(query) is RowSum and not query.of_values_alone
-        ):
+        if type(query) not in _OF_COLUMN or (type(query) is RowSum and not query.of_values_alone):
             raise TypeError(
-                "query must be a RowSum of values without cells, labels and weights, or "
-                f"LearnedBounds, got {type(query).__name__}"
+                "query must be a RowSum of values without cells, labels and weights, Quantiles, "
+                f"CellQuantile or LearnedBounds, got {type(query).__name__}"
             )
-        if not 0 <= self.first < self.stop <= table.n_features:
-            raise ValueError(f"columns must be among the {table.n_features} of the table")
-        return PrivateTable(_CutRows(table.rows, self.first, self.stop), table.stability)
+        if self.stop is not None:
+            if not 0 <= self.column < self.stop <= table.n_features:
+                raise ValueError(f"columns must be among the {table.n_features} of the table")
+            return PrivateTable(_CutRows(table.rows, self.column, self.stop), table.stability)
+        if not isinstance(table.rows, UncodedRows):
+            raise TypeError("a column is asked of rows with columns of their own")
+        rows, stability = table.rows.column(self.column), table.stability
+        if rows.filtered:
+            stability = stability.filtered()
+        return PrivateTable(rows, stability)
+
+
+_OF_COLUMN = (RowSum, Quantiles, CellQuantile, LearnedBounds)

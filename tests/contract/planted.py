@@ -613,6 +613,12 @@ MUTANTS = (
         ".f_locals['exact'][-1]) / self.constant, count_std)",
         f"{REPLAY}[standard_scaler_weighted-diagonal]",
     ),
+    _m(
+        "some columns of a table are of another relation", "queries.columns",
+        "return PrivateTable(_CutRows(table.rows, self.column, self.stop), table.stability)",
+        "return PrivateTable(_CutRows(table.rows, self.column, self.stop), type(table.stability)(0, 1))",
+        f"{ATTAINED}[mean of some columns]",
+    ),
     # --- searches and scores ----------------------------------------------------------------------
     _m(
         "the delta apart of what a run learns is not added up", "queries.best_of_runs",

@@ -31,7 +31,11 @@ from skdp.queries import (
     NoisyQuantiles,
     NormalScores,
     NormBins,
+<<<<<<< HEAD
     NormMedian,
+=======
+    OfColumn,
+>>>>>>> h-ridge
     OnBlocks,
     Quantiles,
     ScoreCells,
@@ -127,6 +131,10 @@ def sum_of_box(s):
 
 def mean_of_box(s):
     return s.answer(Mean(box(s))).value
+
+
+def mean_of_some_columns(s):
+    return s.answer(OfColumn(1, Mean(Box(-np.ones(D - 1), np.ones(D - 1))), D)).value
 
 
 def clipped_sum(low, high, **options):
@@ -382,6 +390,7 @@ QUERIES = [
     ("sum of a box", sum_of_box, BOTH, R + A, CORNERS, 0.99),
     ("sum of a ball", lambda s: s.answer(Sum(ball(s))).value, BOTH, R + A, POLES, 0.99),
     ("mean", mean_of_box, BOTH, R + A, CORNERS, 0.99),
+    ("mean of some columns", mean_of_some_columns, BOTH, R + A, CORNERS, 0.99),
     ("moments", of_moments, BOTH, R + A, CORNERS, 0.99),
     ("count", lambda s: s.row_count().value, BOTH, A, CORNERS, 0.99),
     ("gram, gaussian", gram("gaussian"), GAUSS, R + A, tau_pair(D), 0.99),

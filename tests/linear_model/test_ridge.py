@@ -1,0 +1,153 @@
+"""Ridge and least squares: how good predictions are, and what `summary()` claims."""
+
+from __future__ import annotations
+
+import math
+import re
+
+import numpy as np
+import pytest
+from sklearn.base import clone
+from sklearn.linear_model import LinearRegression, Ridge
+
+from skdp import PrivacyBudget
+from skdp.core import Box, Mean, open_session
+from skdp.linear_model import DPLinearRegression, DPRidge
+from skdp.queries import Labels, OfColumn, row_counts
+from skdp.tabular import check_with_target
+
+A, R = "add_or_remove_one", "replace_one"
+
+
+def budget(relation=R):
+    return PrivacyBudget(1e9, 0.1, adjacency=relation)
+
+
+def work(n, seed=0):
+    """Return years of school and of work with their square, and log wages."""
+    rng = np.random.default_rng(seed)
+    years = rng.uniform(0, 40, n)
+    X = np.column_stack([rng.integers(6, 19, n), years, years**2])
+    return X, X @ [0.09, 0.05, -0.0007] + 4.5 + rng.normal(scale=0.6, size=n)
+
+
+WORK = {"bounds": ([6, 0, 0], [18, 40, 1600]), "target_bounds": (3, 10)}
+
+
+@pytest.mark.statistical
+@pytest.mark.parametrize(
+    ("delta", "relation", "epsilon", "kind", "exact"),
+    [
+        (0.0, R, 3.0, DPLinearRegression, LinearRegression()),
+        (1e-6, A, 2.0, DPLinearRegression, LinearRegression()),
+        (1e-6, R, 2.0, DPRidge, Ridge(2000.0)),
+        (0.0, A, 2.0, DPRidge, Ridge(2000.0)),
+    ],
+)
+def test_the_summary_covers_collinear_coefficients(delta, relation, epsilon, kind, exact):
+    """95% intervals of 60 fits, coefficient by coefficient.
+
+    Of 60, fewer than one run in 10**5 has more than 12 outside. Claims that are three times too
+    wide leave all but .3% inside of half an interval; 4 outside of it are asked (of about 16).
+    """
+    X, y = work(10_000)
+    exact.fit(X, y)
+    truth = np.append(exact.coef_, exact.intercept_)
+    more = {"alpha": 2000.0} if kind is DPRidge else {}
+    model = kind(**WORK, **more, delta=delta, epsilon=epsilon, budget=budget(relation))
+    far = []
+    for _ in range(60):
+        made = clone(model).fit(X, y)
+        summary = made.summary()
+        if np.isfinite(summary.std_error).all():
+            far.append(np.abs(summary.coef - truth) / summary.std_error)
+        # Errors beside coefficients that are shrunk would not cover: they are NaN.
+        assert np.isfinite(made.coef_std_error_).all() <= (made.noise_level_ == 0.0)
+    assert len(far) >= 50
+    assert ((np.array(far) > 1.96).sum(axis=0) <= 12).all()
+    assert ((np.array(far) > 0.98).sum(axis=0) >= 4).all()
+
+
+@pytest.mark.parametrize("delta", [0.0, 1e-6])
+def test_the_note_says_how_many_rows_would_give_errors(delta):
+    X, y = work(2000)
+    model = DPLinearRegression(**WORK, delta=delta, epsilon=0.05, budget=budget())
+    summary = model.fit(X, y).summary()
+    assert np.isnan(summary.std_error).all()
+    needed = float(re.search(r"n \* epsilon = ([\d,]+)", summary.note)[1].replace(",", ""))
+    assert needed > 100
+    # Twice as much is surely enough for rows to stay whole: the note tells so, or errors do.
+    richer = model.set_params(epsilon=2 * needed / 2000).fit(X, y).summary()
+    assert np.isfinite(richer.std_error).all() or "hides a direction" in richer.note
+    assert "hides a direction" in model.fit(X[:, [1, 1, 2]], y).summary().note
+    assert str(richer).count("\n") == 5
+
+
+@pytest.mark.statistical
+@pytest.mark.parametrize("delta", [0.0, 1e-6])
+def test_predictions_are_not_worse_than_the_mean(delta):
+    """Twelve columns, 300 rows: before, the R squared was below -1 at the least epsilon.
+
+    Means of 20 fits. The error of the mean of the target is at most .4 of the allowance's, or .98
+    of it where noise hides the columns; four standard errors of these means are allowed for.
+    """
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(300, 12))
+    y = X[:, 0] - X[:, 1] + rng.normal(size=300)
+    model = DPRidge(bounds=(-3, 3), target_bounds=(-6, 6), delta=delta, budget=budget())
+    for epsilon, floor in ((0.1, -0.4 if delta == 0 else -5.0), (0.5, -0.1), (2.0, -0.05)):
+        scores = [clone(model).set_params(epsilon=epsilon).fit(X, y).score(X, y) for _ in range(20)]
+        assert np.mean(scores) > floor - 4 * np.std(scores) / math.sqrt(20)
+    best = clone(model).set_params(epsilon=1000.0).fit(X, y).score(X, y)
+    assert best > Ridge().fit(X, y).score(X, y) - 0.02
+
+
+def test_rows_and_results_are_clipped():
+    X, y = work(2000)
+    model = DPRidge(**WORK, epsilon=100.0, budget=budget()).fit(X, y)
+    far = np.array([[1e9, -1e9, 1e300], [18.0, 0.0, 1600.0]])
+    np.testing.assert_array_equal(model.predict(far)[0], model.predict(far)[1])
+    model.coef_ = model.coef_ * 1e6
+    assert set(model.predict(np.vstack([X, -X]))) <= {3.0, 10.0}
+
+
+def test_a_constant_is_shown_where_noise_hides_the_rows():
+    X, y = work(500)
+    model = DPRidge(**WORK, epsilon=1e-3, budget=budget()).fit(X, y)
+    assert model.noise_level_ == math.inf
+    np.testing.assert_array_equal(model.coef_, 0.0)
+    shares = {release.name: release.share for release in model.privacy_.releases}
+    assert shares["mean of the target"] > 0.9
+
+
+def test_a_column_whose_bounds_are_equal_has_no_coefficient():
+    X, y = work(5000)
+    X = np.column_stack([X[:, :2], np.full(len(X), 7.0)])
+    model = DPLinearRegression(
+        bounds=([6, 0, 2], [18, 40, 2]), target_bounds=(3, 10), epsilon=20.0, budget=budget()
+    ).fit(X, y)
+    assert model.coef_[2] == model.summary().std_error[2] == 0.0
+    assert (model.summary().std_error[:2] > 0).all()
+
+
+@pytest.mark.parametrize("relation", [A, R])
+def test_learned_bounds_of_the_target_do_not_depend_on_those_of_columns(relation):
+    """So few rows have one box for all columns: one of a million made the target's as wide."""
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(800, 20)) * 1e6
+    widths = []
+    for _ in range(7):
+        model = DPRidge(epsilon=1.0, budget=budget(relation)).fit(X, rng.normal(size=800))
+        widths.append(model.target_bounds_[1] - model.target_bounds_[0])
+    assert np.median(widths) < 100
+
+
+def test_some_columns_are_those_of_the_table():
+    rows = check_with_target(np.zeros((3, 2)), [1.0, 2.0, 3.0], estimator="test")
+    with open_session(rows, estimator="test", epsilon=1e6) as session:
+        mean = session.answer(OfColumn(2, Mean(Box([0.0], [4.0])), 3), 0.5)
+        assert mean.value == pytest.approx([2.0], abs=1e-3)
+        with pytest.raises(ValueError, match="among the 3"):
+            session.answer(OfColumn(2, Mean(Box([0.0, 0.0], [4.0, 4.0])), 4))
+        with pytest.raises(TypeError, match="without cells, labels and weights"):
+            session.answer(OfColumn(0, row_counts(Labels(2), "labels"), 1))
