@@ -31,11 +31,8 @@ from skdp.queries import (
     NoisyQuantiles,
     NormalScores,
     NormBins,
-<<<<<<< HEAD
     NormMedian,
-=======
     OfColumn,
->>>>>>> h-ridge
     OnBlocks,
     Quantiles,
     ScoreCells,
