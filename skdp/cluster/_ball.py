@@ -241,9 +241,7 @@ def fit_in_ball(
     box = PublicBox(point.at - wide, point.at + wide)
     space = subspace(session, box, point.at, np.full(d, point.std), radius, gram_share)
     if space.n_clear:
-        found = cluster_in(
-            space, session, box, space.n_clear, tree_share, n, n_std, n_clusters, None, learned=True
-        )
+        found = cluster_in(space, session, box, space.n_clear, tree_share, n, n_std, n_clusters)
         if found is not None:
             return found, box
     point = fit.better(_Point(space.mean, float(space.std.max())), reach.radius, None)
