@@ -52,6 +52,7 @@ _CLEAR = 2.0  # standard deviations of a sum of counts that are taken for rows
 _TAIL, _NARROW, _FAR, _TYPICAL, _TURNED = 0.6, 1.2, 4.0, 1.2, 0.1
 _BIAS = 0.7  # of the mean excess of distances: what clipping moves a mean by
 _MARGIN = 1.1  # of claimed errors, for what the first mean and the decoded counts leave out
+_LEAST_OWN = 0.3  # of a median distance: what is not noise of the point, as both are uncertain
 _KNOWN = 0.7  # of the length of the noise of a mean: distances from it are not shorter
 
 # Of what the mean leaves: mean, second moment (least and most), and of the remainder the tree.
@@ -144,7 +145,8 @@ class _BallFit:
         x = (math.sqrt(2) * _BIAS * _TAIL / (self.root * noise)) ** (1 / 3)
         x = min(max(x, _NARROW), _FAR)
         radius = max(math.hypot(known, x * own), _NARROW * median)
-        return _Reach(radius, _TYPICAL * median, _TAIL * own / x**2 + _TURNED * known)
+        rms = _TYPICAL * max(own, _LEAST_OWN * median)
+        return _Reach(radius, rms, _TAIL * own / x**2 + _TURNED * known)
 
     def _seen(self, counts: NDArray, std: float, bound: float, noise: float) -> _Reach | None:
         """Decode counts of distances; None if noise hides them all."""
@@ -241,9 +243,7 @@ def fit_in_ball(
     box = PublicBox(point.at - wide, point.at + wide)
     space = subspace(session, box, point.at, np.full(d, point.std), radius, gram_share)
     if space.n_clear:
-        found = cluster_in(
-            space, session, box, space.n_clear, tree_share, n, n_std, n_clusters, None, learned=True
-        )
+        found = cluster_in(space, session, box, space.n_clear, tree_share, n, n_std, n_clusters)
         if found is not None:
             return found, box
     point = fit.better(_Point(space.mean, float(space.std.max())), reach.radius, None)

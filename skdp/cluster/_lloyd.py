@@ -364,7 +364,7 @@ def _fit_in_box(
 
 
 def _fit_in_subspace(
-    session: Session, box: PublicBox, n: float, n_std: float, n_clusters: int, *, learned: bool
+    session: Session, box: PublicBox, n: float, n_std: float, n_clusters: int
 ) -> Clustering:
     """Find a private subspace, cluster in it as `_fit_in_box` does, refine in all features."""
     shares = _PURE_SHARES if session.pure else _GAUSSIAN_SHARES
@@ -376,7 +376,7 @@ def _fit_in_subspace(
     space = subspace(session, box, mean, mean_std, radius, remaining * shares.gram)
     before = np.square(_RESIDUAL_BEFORE * box.half)
     share, k = remaining * shares.tree, max(space.n_clear, 1)
-    clustering = cluster_in(space, session, box, k, share, n, n_std, n_clusters, before, learned)
+    clustering = cluster_in(space, session, box, k, share, n, n_std, n_clusters, before)
     assert clustering is not None
     return clustering
 
@@ -442,21 +442,21 @@ def cluster_in(
     n: float,
     n_std: float,
     n_clusters: int,
-    before: Floats | None,
-    learned: bool,
+    before: Floats | None = None,
 ) -> Clustering | None:
     """Grow a tree in k directions for `share`, refine in all features with what remains.
 
     `before` (d,) is the squared residual of columns outside the subspace that is expected before
-    any release. None: equal parts of what the subspace leaves out; then the answer is None if the
-    tree tells no two points apart, and the remainder of the allowance is not spent.
+    any release. None, in a learned ball: equal parts of what the subspace leaves out; then the
+    answer is None if the tree tells no two points apart, and the remainder is not spent.
     """
+    learned = before is None
     mean, radius, values = space.mean, space.radius, space.values
     width = radius * np.clip(_SUBSPACE_WIDTH * np.sqrt(values[:k]), 1e-3, 1.0)
     view = Projection(Ball(mean, radius), space.vectors[:, :k].T, width)
     coreset = grow(session, view, n=n, n_std=n_std, n_clusters=n_clusters, share=share)
     points, msq = weighted_kmeans(coreset, n_clusters, session.post_processing_rng())
-    if before is None and not np.ptp(points, axis=0).any():
+    if learned and not np.ptp(points, axis=0).any():
         return None
     centers = box.clip(mean + coreset.unit * points @ view.components)
     # A column's residual inside the subspace, and outside of it. The second is noisy, most of all
@@ -549,5 +549,5 @@ def cluster(
     if n_clusters == 1:
         return _fit_mean(session, box, n, n_std, n_clusters)
     if session.n_features > MANY_FEATURES:
-        return _fit_in_subspace(session, box, n, n_std, n_clusters, learned=learned)
+        return _fit_in_subspace(session, box, n, n_std, n_clusters)
     return _fit_in_box(session, box, n, n_std, n_clusters, learned=learned)
