@@ -472,7 +472,7 @@ class Rounds:
         """Return the number of rows, estimated from its release and from all tables, if private."""
         if self.session.adjacency == "replace_one":
             return self.counted
-        stds = [Allowance.left(self.session, COUNT).cell_std]
+        stds = [max(Allowance.left(self.session, COUNT).cell_std, LEAST_STD)]
         stds += [std * math.sqrt(table.size) for table, std in self.measured.values()]
         counts = [self.counted, *(table.sum() for table, _ in self.measured.values())]
         return max(float(np.average(counts, weights=np.array(stds) ** -2.0)), 1.0)
@@ -529,7 +529,7 @@ class Rounds:
         least = max(float(errors.mean()), 1e-9)
         wanted = 1 / max(FACTOR, 1 + SLACK / least) ** 2
         cells = [self.cells(s) for s in self.candidates]
-        of_pairs = 2 * CREDIT * float((1 - CHOICE) * np.mean(1 / np.array(self.sizes)))
+        of_pairs = 2 * CREDIT * float(1 - CHOICE) * float(np.mean(1 / np.array(self.sizes)))
         for part in np.arange(float(LEAST_OF_COLUMNS), 1.0, 1 / 64):
             precision = part + of_pairs * (1 - part)
             if pure:
@@ -556,20 +556,30 @@ class Rounds:
         for s, size in zip(sets, cells, strict=True):
             self.measure(s, remaining * part * Fraction(size, sum(cells)))
 
+    _workload: Workload  # of the candidates
+
     def run(self) -> Model:
         """Spend the whole allowance; return the fitted distribution."""
         if self._hides_pairs():
             self.candidates = []
+        else:  # one for all rounds: exact tables are counted once
+            self._workload = Workload(self.sizes, [Cells(s) for s in self.candidates])
         larger = self._larger()
         kept = KEPT * (1 - self.spent) if larger else Fraction(0)
         self.spent += kept
+        steps = reported_steps(None)  # all single columns, and each round
+        next(steps)
         self.columns()
+        next(steps)
         model = self.fitted(None, ITERATIONS[0])
         if self.spent < 1:
-            model = self._rounds(model)
+            model = self._rounds(model, steps)
         if larger:
             self.spent -= kept
-            model = self._measure_larger(model, larger, kept)
+            self._measure_larger(model, larger, kept)
+        if self.spent < 1:  # none was chosen
+            model, _ = self._round(model, 1 - self.spent)
+            next(steps)
         return self.polished(self.fitted(model, ITERATIONS[1]))
 
     def _hides_pairs(self) -> bool:
@@ -582,30 +592,28 @@ class Rounds:
             return not self.candidates
         return bool(self.noise((1 - self.spent) / 2) * np.median(cells) > HIDDEN * self.total)
 
-    def _rounds(self, model: Model) -> Model:
+    def _rounds(self, model: Model, steps: Iterator[int]) -> Model:
         """Choose and measure tables until nothing is left; return the fit to all of them."""
-        workload = Workload(self.sizes, [Cells(s) for s in self.candidates])
         pure, remaining = self.session.pure, 1 - self.spent
         noise = self.noise(remaining * (1 - CHOICE))
         cells = [self.cells(s) for s in self.candidates]
         rounds = planned_rounds(cells, len(self.sizes), noise, self.total, pure=pure)
         share = remaining / rounds
-        for _ in reported_steps(None):
-            if self.spent >= 1:
-                break
+        while self.spent < 1:
             remaining = 1 - self.spent
             # A last round with less than a full share would spend much of it on the choice.
             share = remaining if remaining < 2 * share else share
-            model, shown = self._round(model, workload, share)
+            model, shown = self._round(model, share)
             if not shown:  # halve the noise
                 share *= 2 if pure else 4
+            next(steps)
         return model
 
-    def _round(self, model: Model, workload: Workload, share: Fraction) -> tuple[Model, bool]:
+    def _round(self, model: Model, share: Fraction) -> tuple[Model, bool]:
         """Choose and measure a table; return the new fit, and whether it moved beyond noise."""
         noise = self.noise(share * (1 - CHOICE))
         tables, penalties = self._questions(model, self.candidates, WORTH * noise)
-        worst = WorstMarginal(workload, tables, penalties)
+        worst = WorstMarginal(self._workload, tables, penalties)
         chosen = self.session.answer(worst, share * CHOICE, name="choice of a table")
         self.spent += share * CHOICE
         columns = self.candidates[chosen]
@@ -658,8 +666,8 @@ class Rounds:
         fitting = np.cumsum([cells[s] for s in small]) <= MAX_HELD
         return small[: min(int(fitting.sum()), MAX_LARGER, int(MAX_READ / max(self.total, 1.0)))]
 
-    def _measure_larger(self, model: Model, larger: Sequence[Clique], share: Fraction) -> Model:
-        """Choose one of these sets, or none, and measure its table; return the new fit."""
+    def _measure_larger(self, model: Model, larger: Sequence[Clique], share: Fraction) -> None:
+        """Choose one of these sets, or none, and measure its table."""
         if sets := [s for s in larger if s not in self.measured]:
             tables, penalties = self._questions(model, sets, self.noise(share * 3 / 4))
             # The counts of rows drawn from the model would be off by this much themselves.
@@ -671,7 +679,6 @@ class Rounds:
             self.spent += share / 4
             if chosen is not None:
                 self.measure(sets[chosen], share * 3 / 4)
-        return model if self.spent >= 1 else self._rounds(model)
 
     def polished(self, model: Model) -> Model:
         """Return the distribution with the best estimates of single columns.
