@@ -53,13 +53,14 @@ class AIM(_marginals.Rounds):
             left = 1 - self.spent
             share = left if left < 2 * share else share
             noise = self.noise(share * (1 - CHOICE_OF_AIM))
-            tables, penalties = self._questions(model, noise)
-            worst = WorstMarginal(workload, [tables[s] for s in self.candidates], penalties)
-            chosen = self.candidates[self.session.answer(worst, share * CHOICE_OF_AIM)]
+            tables, penalties = self._questions(model, self.candidates, noise)
+            worst = WorstMarginal(workload, tables, penalties)
+            at = self.session.answer(worst, share * CHOICE_OF_AIM)
+            chosen = self.candidates[at]
             self.spent += share * CHOICE_OF_AIM
             self.measure(chosen, share * (1 - CHOICE_OF_AIM))
             model = self.fitted(model, 100)
-            moved = np.abs(self.total * model.marginal(chosen) - tables[chosen]).sum()
+            moved = np.abs(self.total * model.marginal(chosen) - tables[at]).sum()
             if moved <= noise * self.cells(chosen):
                 share *= 4
         return self.fitted(model, 400)

@@ -356,7 +356,7 @@ COUNT = Fraction(1, 50)  # of the allowance, for the number of rows where it is 
 # The mean error of single columns, in total variation, is to be at most FACTOR times as large as
 # with the whole allowance, or SLACK more. Tables of pairs tell something of single columns, too:
 # CREDIT of what they would if each column were in equally many.
-FACTOR, SLACK, LEAST_OF_COLUMNS, CREDIT = 1.1, 0.005, Fraction(1, 16), 2 / 3
+FACTOR, SLACK, LEAST_OF_COLUMNS, CREDIT = 1.1, 0.005, Fraction(1, 16), 1 / 2
 HIDDEN = 0.5  # of all rows: the noise, in L1, that hides a pair
 CHOICE = Fraction(1, 10)  # of a round, for the choice of its table
 ROUNDS, ROUNDS_OF_LITTLE_NOISE = 4, 8  # a column, at most, planned
@@ -370,7 +370,7 @@ MOST_OF_PAIRS, LEAST_OF_PAIRS = 0.6, Fraction(1, 10)  # of the remaining allowan
 # Of all rows: the weight of evenness beside that of the measurements. Models trained on synthetic
 # rows gain by more of it, because a small class has small counts in noise; answers do not.
 SMOOTHING, SMOOTHING_OF_TARGETS = 5e-4, 3e-3
-ITERATIONS = 100, 400  # in a round, and at the end
+ITERATIONS = 50, 400  # in a round, and at the end
 # The larger table, which comes last. Pairs and single columns do not show a dependence of three or
 # more columns, such as a parity; no round would choose its table for the pairs in it.
 KEPT = Fraction(1, 25)  # of the allowance: a quarter for the choice, the rest for the table
@@ -472,7 +472,7 @@ class Rounds:
         """Return the number of rows, estimated from its release and from all tables, if private."""
         if self.session.adjacency == "replace_one":
             return self.counted
-        stds = [Allowance.left(self.session, COUNT).cell_std]
+        stds = [max(Allowance.left(self.session, COUNT).cell_std, LEAST_STD)]
         stds += [std * math.sqrt(table.size) for table, std in self.measured.values()]
         counts = [self.counted, *(table.sum() for table, _ in self.measured.values())]
         return max(float(np.average(counts, weights=np.array(stds) ** -2.0)), 1.0)
@@ -529,14 +529,14 @@ class Rounds:
         least = max(float(errors.mean()), 1e-9)
         wanted = 1 / max(FACTOR, 1 + SLACK / least) ** 2
         cells = [self.cells(s) for s in self.candidates]
-        of_pairs = 2 * CREDIT * float((1 - CHOICE) * np.mean(1 / np.array(self.sizes)))
+        of_pairs = 2 * CREDIT * float(1 - CHOICE) * float(np.mean(1 / np.array(self.sizes)))
         for part in np.arange(float(LEAST_OF_COLUMNS), 1.0, 1 / 64):
             precision = part + of_pairs * (1 - part)
             if pure:
                 left = self.noise((1 - Fraction(part)) * remaining)
                 rounds = planned_rounds(cells, d, left, self.total, pure=True)
                 # Most is spent in few of them, with shares that have been doubled.
-                rounds = min(rounds, 3 * d // 2)
+                rounds = min(rounds, max(3 * d // 4, 1))
                 of_rounds = float(1 - CHOICE) * of_pairs * d / rounds
                 precision = part**2 + of_rounds * (1 - part) ** 2
             if precision >= wanted:
@@ -556,20 +556,30 @@ class Rounds:
         for s, size in zip(sets, cells, strict=True):
             self.measure(s, remaining * part * Fraction(size, sum(cells)))
 
+    _workload: Workload  # of the candidates
+
     def run(self) -> Model:
         """Spend the whole allowance; return the fitted distribution."""
         if self._hides_pairs():
             self.candidates = []
+        else:  # one for all rounds: exact tables are counted once
+            self._workload = Workload(self.sizes, [Cells(s) for s in self.candidates])
         larger = self._larger()
         kept = KEPT * (1 - self.spent) if larger else Fraction(0)
         self.spent += kept
+        steps = reported_steps(None)  # all single columns, and each round
+        next(steps)
         self.columns()
+        next(steps)
         model = self.fitted(None, ITERATIONS[0])
         if self.spent < 1:
-            model = self._rounds(model)
+            model = self._rounds(model, steps)
         if larger:
             self.spent -= kept
-            model = self._measure_larger(model, larger, kept)
+            self._measure_larger(model, larger, kept)
+        if self.spent < 1:  # none was chosen
+            model, _ = self._round(model, 1 - self.spent)
+            next(steps)
         return self.polished(self.fitted(model, ITERATIONS[1]))
 
     def _hides_pairs(self) -> bool:
@@ -582,30 +592,28 @@ class Rounds:
             return not self.candidates
         return bool(self.noise((1 - self.spent) / 2) * np.median(cells) > HIDDEN * self.total)
 
-    def _rounds(self, model: Model) -> Model:
+    def _rounds(self, model: Model, steps: Iterator[int]) -> Model:
         """Choose and measure tables until nothing is left; return the fit to all of them."""
-        workload = Workload(self.sizes, [Cells(s) for s in self.candidates])
         pure, remaining = self.session.pure, 1 - self.spent
         noise = self.noise(remaining * (1 - CHOICE))
         cells = [self.cells(s) for s in self.candidates]
         rounds = planned_rounds(cells, len(self.sizes), noise, self.total, pure=pure)
         share = remaining / rounds
-        for _ in reported_steps(None):
-            if self.spent >= 1:
-                break
+        while self.spent < 1:
             remaining = 1 - self.spent
             # A last round with less than a full share would spend much of it on the choice.
             share = remaining if remaining < 2 * share else share
-            model, shown = self._round(model, workload, share)
+            model, shown = self._round(model, share)
             if not shown:  # halve the noise
                 share *= 2 if pure else 4
+            next(steps)
         return model
 
-    def _round(self, model: Model, workload: Workload, share: Fraction) -> tuple[Model, bool]:
+    def _round(self, model: Model, share: Fraction) -> tuple[Model, bool]:
         """Choose and measure a table; return the new fit, and whether it moved beyond noise."""
         noise = self.noise(share * (1 - CHOICE))
         tables, penalties = self._questions(model, self.candidates, WORTH * noise)
-        worst = WorstMarginal(workload, tables, penalties)
+        worst = WorstMarginal(self._workload, tables, penalties)
         chosen = self.session.answer(worst, share * CHOICE, name="choice of a table")
         self.spent += share * CHOICE
         columns = self.candidates[chosen]
@@ -658,8 +666,8 @@ class Rounds:
         fitting = np.cumsum([cells[s] for s in small]) <= MAX_HELD
         return small[: min(int(fitting.sum()), MAX_LARGER, int(MAX_READ / max(self.total, 1.0)))]
 
-    def _measure_larger(self, model: Model, larger: Sequence[Clique], share: Fraction) -> Model:
-        """Choose one of these sets, or none, and measure its table; return the new fit."""
+    def _measure_larger(self, model: Model, larger: Sequence[Clique], share: Fraction) -> None:
+        """Choose one of these sets, or none, and measure its table."""
         if sets := [s for s in larger if s not in self.measured]:
             tables, penalties = self._questions(model, sets, self.noise(share * 3 / 4))
             # The counts of rows drawn from the model would be off by this much themselves.
@@ -671,7 +679,6 @@ class Rounds:
             self.spent += share / 4
             if chosen is not None:
                 self.measure(sets[chosen], share * 3 / 4)
-        return model if self.spent >= 1 else self._rounds(model)
 
     def polished(self, model: Model) -> Model:
         """Return the distribution with the best estimates of single columns.
@@ -756,8 +763,9 @@ class DPMarginalSynthesizer(ReleaserMixin, LearningMixin, BaseEstimator):
     """Differentially private synthetic table with any number of columns, from marginal tables.
 
     First it measures the tables of single columns. Then it chooses and measures tables of two or
-    more columns: those that the distribution fitted so far describes worst. The result is the most
-    even distribution that is close to all measurements.
+    more columns: those that the distribution fitted so far describes worst. Last it may measure one
+    table of three or four columns. The result is the most even distribution that is close to all
+    measurements.
 
     Parameters
     ----------
@@ -772,7 +780,8 @@ class DPMarginalSynthesizer(ReleaserMixin, LearningMixin, BaseEstimator):
         order) or a sequence of columns, as `Domain` takes them, or one `Bins` or int k (the whole
         numbers below k) for every column. Columns that a mapping leaves out (all columns with None)
         have public values if their type lists them (booleans, polars' Enum); otherwise the values
-        are learned: see Notes.
+        are learned: see Notes. In a mapping, "integer" states that a column has whole numbers,
+        whatever its type; their range is learned.
     categories : {"private", "dtype"}, default="private"
         ``"dtype"`` declares that the lists of values in pandas' `category` columns and Arrow's
         dictionaries are public. Such lists usually come from the private rows, unless you have
@@ -816,15 +825,23 @@ class DPMarginalSynthesizer(ReleaserMixin, LearningMixin, BaseEstimator):
 
     Notes
     -----
-    **Privacy.** *Released*: the number of rows, where it is private (2% of the allowance); tables
-    of single columns (10%; half of the allowance if noise would hide one of them; none if it would
-    hide all); then, in each round, the choice of a table and that table. The choice takes half of
-    a round's allowance (a tenth if noise is Gaussian). Rounds get equal parts of the remainder,
-    planned for at most four rounds a column (eight if there is little noise). Whenever a measured
-    table shows only noise beyond what the fit already says, the noise of later rounds is halved.
+    **Privacy.** *Released*: the number of rows, where it is private (2% of the allowance); the
+    table of every single column; then, in each round, the choice of a table and that table; last,
+    for 4% of the allowance, the choice of a larger table, or of none, and that table.
+
+    - Single columns get the part with which their mean error is about 1.1 times that with the whole
+      allowance, or .005 more (total variation). Columns with many values get more of it. If noise
+      would hide pairs, single columns get everything and there are no rounds.
+    - A choice takes a tenth of its round. Rounds are planned for at most four a column (eight if
+      there is little noise). Whenever a measured table moves the fit by less than noise does, the
+      noise of later rounds is halved.
+    - The larger table is of any three or four of up to 24 columns. Noise must leave it readable,
+      and its distance from the fit must exceed noise and sampling error by 5% of the rows.
+      Otherwise that part pays for one more round.
+
     *Sensitivity* of a table: 1 in L1 and in L2 if a row is added or removed; 2 in L1 and sqrt(2) in
     L2 if one is replaced. The score of a candidate is the L1 distance between its table and the
-    fitted table, minus the expected noise; its sensitivity is 1 and 2. *Mechanism*: discrete
+    fitted table, minus what noise explains; its sensitivity is 1 and 2. *Mechanism*: discrete
     Laplace or rounded Gaussian noise, whichever is less; the exponential mechanism for choices.
     *Charged*: at most (epsilon, delta), once, before any noise, to ``budget``.
 

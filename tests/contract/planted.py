@@ -332,6 +332,11 @@ MUTANTS = (
         f"{ATTAINED}[coded, worst marginal]",
     ),
     _m(
+        "the score of no marginal is a sum of all others", "queries.workloads",
+        "np.zeros(int(self.none), dtype=np.int64)", "np.full(int(self.none), scores.sum())",
+        f"{ATTAINED}[coded, worst marginal or none]",
+    ),
+    _m(
         "a block's vote weighs nothing more when it turns", "queries.blocks",
         "isqrt_up(4 * n_queries << (2 * _STEP_BITS))",
         "isqrt_up(n_queries << (2 * _STEP_BITS))",

@@ -478,6 +478,8 @@ QUERIES = [
     ("coded, worst query", of_queries(WorstQuery, np.zeros(8)), BOTH, R + A, CORNERS, 0.99),
     ("coded, worst marginal", of_queries(WorstMarginal, BELIEVED, np.zeros(2)), BOTH, R + A,
      CORNERS, 0.99),
+    ("coded, worst marginal or none", of_queries(WorstMarginal, BELIEVED, np.zeros(2), True), BOTH,
+     R + A, CORNERS, 0.99),
     ("coded, marginal", counts_of(MarginalCells((2,) * D, (0, 1))), BOTH, R + A,
      CORNERS, 0.99),
     ("coded, small table", of_queries(SmallTable, 1), BOTH, R + A, CORNERS, 0.99),

@@ -340,8 +340,10 @@ def of_disabilities():
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(("epsilon", "delta", "part"), [(1.0, 1e-6, 0.6), (0.1, 0.0, 0.1)])
-def test_all_tables_of_three_columns(epsilon, delta, part):
+@pytest.mark.parametrize(
+    ("epsilon", "delta", "part", "of_uniform"), [(1.0, 1e-6, 0.6, 0.1), (0.1, 0.0, 0.1, 0.5)]
+)
+def test_all_tables_of_three_columns(epsilon, delta, part, of_uniform):
     """Mean error beside noise on every one of the 560 tables, at a fixed seed."""
     X = of_disabilities()
     domain, queries = Domain.binary(16), conjunctions(3)
@@ -356,7 +358,7 @@ def test_all_tables_of_three_columns(epsilon, delta, part):
         plain = 2 * 560 / epsilon
     assert error.mean() < part * plain / len(X)
     uniform = np.abs(1 / 8 - true)
-    assert error.mean() < 0.4 * uniform.mean()
+    assert error.mean() < of_uniform * uniform.mean()
     assert error.max() < 0.5 * uniform.max()
 
 
