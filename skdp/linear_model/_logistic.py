@@ -41,9 +41,11 @@ _COUNT_SHARES, _COUNT_NOISE = (0.03, 0.07), 0.05
 _MOMENT_SHARES, _MOMENT_NOISE = (0.02, 0.15), 0.01
 _DETERMINANT = 0.1  # the most that the determinants (J) may take of a release's epsilon
 _CONSTANT = 0.25  # the intercept's coordinate, as a part of the radius
-# Bounds on a row's slope and norm: the least and the most; between, a factor over the noise.
+# Bounds on a row's slope and norm: the least and the most; between, a factor over the noise. Norms
+# are in units of the root mean square. Rows of thrice that are outliers: reaching for them costs
+# all rows noise.
 _CAPS, _CAP_NOISE = (0.25, 1.0), 0.02
-_RADII, _RADIUS_NOISE, _RADIUS_NOISE_OF_MORE = (0.4, 20.0), 0.005, 0.002
+_RADII, _RADIUS_NOISE, _RADIUS_NOISE_OF_MORE = (0.4, 3.0), 0.005, 0.002
 # Below so many rows of a class for each column, planes separate many classes, or nearly so. A bound
 # on slopes costs little then: few rows have a slope above it.
 _ROWS_A_COLUMN = 30.0
@@ -233,7 +235,7 @@ class DPLogisticRegression(LabelledClassifier):
     are bounded: that reduces the noise, and it makes predictions for rows that are hard to tell
     apart too sure, while the penalty makes all predictions less sure. A bound on slopes weighs rare
     classes less, so it is larger the less equal two classes are. All of this ends as n epsilon
-    grows; the fit is then scikit-learn's of standardised rows.
+    grows, but for outliers: rows are shortened to three times the root mean square norm, or less.
 
     References
     ----------
