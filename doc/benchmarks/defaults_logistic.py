@@ -3,9 +3,10 @@
 Log loss on a fifth of each table, means over splits; the same splits for all. Bounds and classes
 are stated, n is public (replace-one), delta is 0 or 1e-6. Run it with
 
-    python doc/benchmarks/defaults_logistic.py [--peer PYTHON] [--before PATH]
+    python doc/benchmarks/defaults_logistic.py [--peer PYTHON] [--before PATH] [--others FILE]
 
-where PYTHON has diffprivlib and PATH holds an earlier version of skdp, to compare with.
+where PYTHON has diffprivlib and PATH holds an earlier version of skdp, to compare with. FILE keeps
+their numbers for another run.
 """
 
 from __future__ import annotations
@@ -163,7 +164,7 @@ def goal(name: str, cells: dict[str, float], limits: dict[str, float]) -> list[s
 def main() -> None:
     """Write the table and the goals."""
     parser = argparse.ArgumentParser()
-    for option in ("--peer", "--before", "--only", "--tables"):
+    for option in ("--peer", "--before", "--others", "--only", "--tables"):
         parser.add_argument(option)
     options = parser.parse_args()
     if options.only:
@@ -184,6 +185,11 @@ def main() -> None:
         np.savez(file, **arrays)
         peer = other(options.peer, "diffprivlib", file) if options.peer else {}
         before = other(sys.executable, "skdp", file, options.before) if options.before else {}
+    if options.others:
+        saved = Path(options.others)
+        if saved.exists():
+            before, peer = json.loads(saved.read_text())
+        saved.write_text(json.dumps([before, peer]))
     sizes = {
         name: (len(y) * 4 // 5, X.shape[1], len(np.unique(y))) for name, (X, y) in made.items()
     }

@@ -34,14 +34,18 @@ from skdp.queries import (
 
 # --- the plan -------------------------------------------------------------------------------------
 
-_COUNT_SHARE = 0.03
+# Of the allowance, for the rows of each class; the second one too where noise is above a part of
+# the mean class: the noise of shares moves all logits.
+_COUNT_SHARES, _COUNT_NOISE = (0.03, 0.07), 0.05
 # Share of centers and scales: as much as makes their noise this small, in half widths.
 _MOMENT_SHARES, _MOMENT_NOISE = (0.02, 0.15), 0.01
 _DETERMINANT = 0.1  # the most that the determinants (J) may take of a release's epsilon
 _CONSTANT = 0.25  # the intercept's coordinate, as a part of the radius
-# Bounds on a row's slope and norm: the least and the most; between, a factor over the noise.
+# Bounds on a row's slope and norm: the least and the most; between, a factor over the noise. Norms
+# are in units of the root mean square. Rows of thrice that are outliers: reaching for them costs
+# all rows noise.
 _CAPS, _CAP_NOISE = (0.25, 1.0), 0.02
-_RADII, _RADIUS_NOISE, _RADIUS_NOISE_OF_MORE = (0.4, 20.0), 0.005, 0.002
+_RADII, _RADIUS_NOISE, _RADIUS_NOISE_OF_MORE = (0.4, 3.0), 0.005, 0.002
 # Below so many rows of a class for each column, planes separate many classes, or nearly so. A bound
 # on slopes costs little then: few rows have a slope above it.
 _ROWS_A_COLUMN = 30.0
@@ -206,17 +210,18 @@ class DPLogisticRegression(LabelledClassifier):
     Notes
     -----
     **Privacy.** A row and its label are protected together. *Released*: classes and bounds, if not
-    stated; the number of rows of each class (3% of the allowance); the means and mean squares of
-    the columns, or the means only, unless noise would hide them (2 to 15%, twice if some columns
-    are measured again); for the remaining allowance theta, the minimiser of the loss plus a penalty
-    plus b . theta with noise b, and over it a second, small noise. *Sensitivity* of the gradient of
-    the loss, in L2: `slope_bound_` if a row is added or removed (for more than two classes,
-    sqrt(2) times that), twice that if one is replaced. *Mechanism*: objective perturbation; b has
-    K-norm noise or, where that is less and delta allows it, rounded Gaussian noise. All other noise
-    is pure. *Charged*: at most (epsilon, delta), once, before any noise, to ``budget``; no mu, as
-    this noise has a proof for (epsilon, delta) alone. So b has pure noise where classes are learned
-    (they take the delta), where `groups` are stated, and under accountants other than "basic",
-    which add up mu. Proof: ``skdp/queries/logistic.md``.
+    stated; the number of rows of each class (3% of the allowance, 10% where rows are few); the
+    means and mean squares of the columns, or the means only, unless noise would hide them (2 to
+    15%, twice that if some columns are measured again); for the remaining allowance theta, the
+    minimiser of the loss plus a penalty plus b . theta with noise b, and over it a second, small
+    noise. *Sensitivity* of the gradient of the loss, in L2: `slope_bound_` if a row is added or
+    removed (for more than two classes, sqrt(2) times that), twice that if one is replaced.
+    *Mechanism*: objective perturbation; b has K-norm noise or, where that is less and delta allows
+    it, rounded Gaussian noise. All other noise is pure. *Charged*: at most (epsilon, delta), once,
+    before any noise, to ``budget``; no mu, as Gaussian noise of b has a proof for (epsilon, delta)
+    alone. So b has pure noise where classes are learned (they take the delta), where `groups` are
+    stated, and under accountants other than "basic", which add up mu. Proof:
+    ``skdp/queries/logistic.md``.
 
     **Weights.** A row and its weight are protected together. A row of weight v counts v / b times,
     where b is the `weight_bound` and v is clipped to [0, b]: in the counts of the classes, in the
@@ -230,7 +235,7 @@ class DPLogisticRegression(LabelledClassifier):
     are bounded: that reduces the noise, and it makes predictions for rows that are hard to tell
     apart too sure, while the penalty makes all predictions less sure. A bound on slopes weighs rare
     classes less, so it is larger the less equal two classes are. All of this ends as n epsilon
-    grows; the fit is then scikit-learn's of standardised rows.
+    grows, but for outliers: rows are shortened to three times the root mean square norm, or less.
 
     References
     ----------
@@ -347,8 +352,17 @@ class DPLogisticRegression(LabelledClassifier):
         d = low.size
         name = "counts of labels" if most is None else "weights of labels"
         query = row_counts(Labels(n_classes), name, most)
-        release = session.answer(query, _COUNT_SHARE * float(session.remaining))
-        counts, spread = np.maximum(release.value, 1.0), float(release.std)
+        allowed = float(session.remaining)
+        release = session.answer(query, _COUNT_SHARES[0] * allowed)
+        counts, spread = release.value, float(release.std)
+        if spread * n_classes > _COUNT_NOISE * max(float(counts.sum()), 1.0):
+            more = session.answer(query, _COUNT_SHARES[1] * allowed, name=f"{name}, again")
+            part = spread**2 / (spread**2 + float(more.std) ** 2)  # weighted by inverse variances
+            counts, spread = (
+                counts + part * (more.value - counts),
+                float(more.std) * math.sqrt(part),
+            )
+        counts = np.maximum(counts, 1.0)
         n = float(counts.sum())
         self.class_count_ = counts if most is None else counts * most
         allowance = Allowance.left(session)

@@ -302,8 +302,13 @@ def minimum(objective: _Objective, tau: Fraction) -> NDArray:
     """
     k = np.array([0] * math.prod(objective.shape), dtype=object)
     gradient, error = objective.evaluate(k)
+    hessian, before = np.zeros((0, 0)), math.inf
     while not _certified(gradient, error, tau):
-        step = _descent(gradient, objective.hessian(k))
+        norm = math.sqrt(math.fsum(float(g) ** 2 for g in gradient))
+        if not norm < before / 10 or not hessian.size:  # else that of an earlier point will do
+            hessian = objective.hessian(k)
+        before = norm
+        step = _descent(gradient, hessian)
         k, (gradient, error) = _along(objective, k, step, _slope(gradient, step), tau)
     return k
 

@@ -482,6 +482,25 @@ MUTANTS = (
         f"{CLAIM}[logistic R, delta]",
     ),
     _m(
+        "a replaced row moves a noisy objective as a new one does", "queries.objective",
+        "return size * (2 if relation == REPLACE_ONE else 1)",
+        "return size",
+        "tests/queries/test_objective.py::test_the_gradient_moves_as_far_as_stated_and_no_further",
+        "tests/queries/test_objective.py::test_the_loss_of_one_number_is_within_the_claim",
+    ),
+    _m(
+        "determinants are free", "queries.objective",
+        "left = epsilon - second - Fraction(determinant_loss(n_logits, cap, penalty))",
+        "left = epsilon - second",
+        "tests/queries/test_objective.py::test_plans_count_on_the_noise_that_is_drawn",
+    ),
+    _m(
+        "several classes have one direction", "queries.objective",
+        "return [(k - 1, 1.0), ((k - 1) * (k - 2), 0.75), (2 * (k - 1), 0.25)]",
+        "return [(1, 1.0)]",
+        "tests/queries/test_objective.py::test_no_pair_of_rows_has_more_or_longer_vertices",
+    ),
+    _m(
         "what a filter leaves is taken for a table of public length", "core.table",
         "return Stability(self.replacements, self.changes)",
         "return self",
