@@ -1,8 +1,9 @@
 """Private least squares: `DPRidge` and `DPLinearRegression`.
 
-A fit releases bounds, unless stated; the number of rows, where it is private; the mean and mean
-square of every column and of the target, unless noise would hide them; and one noisy matrix: the
-second moment of the rows with their targets, standardised and clipped to a norm.
+A fit releases bounds, unless stated; the number of rows, where it is private; the mean of the
+target; the mean and mean square of every column, unless noise would hide them; and one noisy
+matrix: the second moment of the rows with their targets, standardised and clipped to a norm.
+Predictions shrink coefficients by their estimated risk; `summary()` does not (_solving.py).
 """
 
 from __future__ import annotations
@@ -40,9 +41,10 @@ _TAU = 0.25  # the constant feature, as a part of the radius
 # A row's norm is clipped to so many times its expected one (from, to) that noise has this edge
 # beside a variance of 1.
 _RADII, _EDGE = (0.5, 4.0), 0.05
-# With less noise than this, the norm is that of the longest row within the bounds: R squared does
-# not depend on it (.05 to .4, 13 development tables), and coefficients have errors.
-_WHOLE_EDGE = 0.2
+# With less noise than this, the norm is that of the longest row within the bounds, and coefficients
+# have errors. From .05 to .2 predictions hardly differ (22 tables), except that with .2 those from
+# collinear columns lose .02 in R squared.
+_WHOLE_EDGE = 0.1
 _LARGEST = 1e300
 _SHORT = (
     "No standard errors: noise is so large that rows were shortened. About n * epsilon = {}, or "
@@ -377,12 +379,12 @@ class DPRidge(_LeastSquares):
     Parameters
     ----------
     alpha : float, default=1.0
-        Weight of the penalty ``alpha * ||coef||**2``, as in ``Ridge``; at least 0. In directions
-        that noise hides, coefficients are shrunk further (see Notes).
+        Weight of the penalty ``alpha * ||coef||**2``, as in ``Ridge``; at least 0. For predictions,
+        coefficients are shrunk further in directions that noise hides (see Notes).
     bounds : "private" or tuple (low, high) or mapping, default="private"
     target_bounds : "private" or tuple (low, high), default="private"
-        Range of the target. If either this or `bounds` is not stated, the cost of learning is that
-        of all columns and the target.
+        Range of the target. If not stated, it is learned first, with 10% of the allowance at most
+        (up to 50% for few rows); `bounds` with at most 20%.
     weight_bound : float or None, default=None
     epsilon : float, default=1.0
     delta : float or None, default=None
@@ -393,12 +395,13 @@ class DPRidge(_LeastSquares):
     Attributes
     ----------
     coef_ : ndarray of shape (n_features,)
-        Coefficients, in the units of X and y.
+        Coefficients of predictions, in the units of X and y; 0 where only the mean is predicted.
     intercept_ : float
     coef_std_error_ : ndarray of shape (n_features,)
         Standard error of `coef_` due to noise and, with learned bounds, rows beyond them; relative
-        to the coefficients of all rows, clipped to stated bounds only. NaN if noise hides a
-        direction, if rows are shortened (see Notes), or if learned bounds cannot be trusted.
+        to the coefficients of all rows, clipped to stated bounds only. NaN if `coef_` is shrunk
+        (`summary()` has coefficients that are not), if rows are shortened (see Notes), or if
+        learned bounds cannot be trusted.
     intercept_std_error_ : float
         Standard error of `intercept_`, in the same sense.
     coef_population_std_error_ : ndarray of shape (n_features,)
@@ -410,13 +413,13 @@ class DPRidge(_LeastSquares):
     bounds_ : tuple of two ndarrays of shape (n_features,)
     target_bounds_ : tuple of two floats
     center_, scale_ : ndarray of shape (n_features + 1,)
-        Before rows are clipped, the columns are centred and scaled by these values. The last entry
-        is for the target.
+        Before rows are clipped to a norm, the columns are centred and scaled by these values. The
+        last entry is for the target.
     radius_ : float
         The norm to which a centred and scaled row, including its target, is clipped.
     noise_level_ : float
-        Noise hides the eigenvalues of the covariance of the scaled columns that are below this
-        level.
+        Shrinkage of `coef_`: 0 if there is none; infinity if noise hides everything but the mean
+        of the target, which is predicted for every row then.
     n_features_in_, feature_names_in_ : int, ndarray of shape (n_features_in_,)
     max_rows_per_unit_ : int
     privacy_ : skdp.core.PrivacyCertificate
@@ -435,8 +438,10 @@ class DPRidge(_LeastSquares):
     Notes
     -----
     **Privacy.** A row and its target are protected together. *Released*: bounds, if not stated; the
-    number of rows, where it is private (2% of the allowance); the sums and sums of squares of all
-    columns and the target (10%; skipped if their noise would hide them); then the second moment of
+    number of rows, where it is private (2% of the allowance); the mean of the target (2 to 40%, so
+    that its noise is .02 half widths of its bounds; 98% if noise would hide all else); the sums and
+    sums of squares of all columns and the target (10%; sums alone, or nothing, if noise would hide
+    them); then the second moment of
     z = (clipped row, clipped target, constant), as one symmetric matrix. *Sensitivity* of the
     matrix, where gamma is the largest norm of z: if a row is added or removed, gamma**2 in the
     Frobenius norm and in the nuclear norm; if a row is replaced, sqrt(2) gamma**2 in the Frobenius
@@ -446,10 +451,10 @@ class DPRidge(_LeastSquares):
 
     **Clipping.** Values are clipped to their bounds. Then rows are centred and scaled, together
     with their targets, and clipped to the norm `radius_`. If the noise is small enough, no row
-    within the bounds exceeds it. If noise dominates, long rows are shortened together with their
+    within the bounds exceeds it. If it is larger, long rows are shortened together with their
     targets, which keeps a linear relation through the center, but gives the row less weight. How
     far the coefficients then are from those of all rows is not known, so their errors are NaN. More
-    rows, a larger epsilon or narrower bounds help.
+    rows, a larger epsilon or narrower bounds help; the note of `summary()` says how many.
 
     **Weights.** With `sample_weight` the matrix is the second moment of sqrt(v / b) z, where v is
     the clipped weight of a row and b is `weight_bound`. These vectors lie in the same ball, so the
@@ -457,10 +462,17 @@ class DPRidge(_LeastSquares):
     weights of most rows. Standard errors are relative to the coefficients of all rows with their
     clipped weights. They are NaN with learned bounds; `coef_population_std_error_` is always NaN.
 
-    **Shrinkage.** Let e be the edge of the noise: the largest eigenvalue that noise alone would
-    show. In the eigenbasis of the noisy covariance, a direction whose eigenvalue w is well above e
-    is divided by w, as in least squares. The other directions are multiplied by w / (w**2 + e**2),
-    or by 0 where w is negative.
+    **Predictions.** A constant is one more column, and M and m are the noisy mean products of
+    columns with each other and with the target. An eigenvalue w of M has the gain w / (w**2 +
+    level**2), or 0 where it is negative. Of 80 levels the fit takes that with the least estimated
+    error of predictions, noise included; if none is better than the mean of the target, that is
+    predicted. Where all eigenvalues are clear of the noise, level is 0: least squares. Rows are
+    clipped to `bounds_`, predictions to `target_bounds_`.
+
+    **Inference.** An interval about shrunk coefficients does not cover those of least squares, so
+    `summary()` solves M coef = m with no penalty but `alpha`. Its errors are NaN if M is not
+    positive definite beyond what noise may do, as with collinear columns. With one-hot columns
+    leave one category out. With learned bounds errors are larger than needed, often several times.
 
     References
     ----------

@@ -20,7 +20,9 @@ Floats = NDArray[np.float64]
 # An eigenvalue above so many times the edge of the noise has a gain that noise hardly moves: where
 # all are, nothing is shrunk.
 _CLEAR = 4.0
-_GUARD = 0.5  # the least shrinkage, in edges: what the noise may have made of the least eigenvalue
+# The least shrinkage, in edges. The risk tells which directions are noise; with .5, collinear
+# columns that are seen were shrunk (R squared of diamonds .88 for .92).
+_GUARD = 0.1
 _LEVELS = 80
 # The estimated risk is a noisy number, and the least of 80 is chosen: so much of its deviation
 # stands against coefficients that only seem to be better than none.
