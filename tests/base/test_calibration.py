@@ -59,7 +59,7 @@ def test_copies_of_a_column_do_not_make_rows_certain(kind, k):
         budget = PrivacyBudget(10.0, 1e-3, adjacency=relation)
         chances = made(kind, k, budget=budget).fit(X, y).predict_proba(Z)
         assert log_loss(chances, truth) < nothing - 0.05
-        assert calibration_error(chances, truth) < 0.08
+        assert calibration_error(chances, truth) < 0.1
         assert np.allclose(chances.sum(axis=1), 1)
 
 
