@@ -83,13 +83,18 @@ class DPLinearDiscriminantAnalysis(LabelledClassifier):
     **Privacy.** A row and its label are protected together. *Released*: classes and bounds, if not
     stated; the number of rows of each class (2% of the allowance, or 12% where rows are few); the
     means and mean squares of the columns, or the means only, unless noise would hide them (8%); the
-    sum of the clipped rows of each class, and the second moment of all rows, with equal shares.
+    sum of the clipped rows of each class, and the second moment of all rows, with equal shares; and
+    counts of rows by their lead, for calibration (of sensitivity 1, and 2 in L1 for replaced rows).
     *Sensitivity*, where r is the radius, first if a row is added or removed, then if one is
     replaced: of the sums in L2, r and 2 r; of the second moment, r**2 and sqrt(2) r**2 in the
     Frobenius norm, r**2 and 2 r**2 in the nuclear norm (and a little more for the constant in it).
     *Mechanism*: K-norm noise and the symmetrised Wishart mechanism, which are pure, or rounded
     Gaussian noise, whichever is less. *Charged*: at most (epsilon, delta), once, before any noise,
     to ``budget``.
+
+    **Probabilities** are calibrated: the last 2 to 10% of the allowance release how many rows are
+    right and wrong in bins of their lead. Where noise hides that, probabilities are near to the
+    shares of the classes, and the label of the largest class may be predicted for every row.
 
     **Clipping.** If noise is small enough, `radius_` is so large that no row within the bounds
     exceeds it. Otherwise it is about half the norm of typical rows, and longer rows are shortened,

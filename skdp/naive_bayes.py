@@ -87,8 +87,14 @@ class DPGaussianNB(LabelledClassifier):
     removed, 2 sqrt(d) with f = 13/8 if one is replaced. Of the largest entries of all classes
     together, with f = 2: 1 and 2. If their noise would be more than an eighth of the rows of a
     class, the sums of u alone are released: with half the columns, pure noise is half as large.
+    Last, counts of rows by their lead, for calibration: of sensitivity 1, 2 in L1 if one is
+    replaced.
     *Mechanism*: Laplace, K-norm or rounded Gaussian noise, whichever is least. *Charged*: at most
     (epsilon, delta), once, before any noise, to ``budget``.
+
+    **Probabilities** are calibrated: the last 2 to 10% of the allowance release how many rows are
+    right and wrong in bins of their lead. Where noise hides that, probabilities are near to the
+    shares of the classes, and the label of the largest class may be predicted for every row.
 
     References
     ----------
@@ -225,10 +231,15 @@ class DPCategoricalNB(LabelledClassifier):
     -----
     **Privacy.** A row and its label are protected together. *Released*: classes, if not stated; the
     number of rows of each class (a tenth of the allowance); for each class and column, the number
-    of rows with each category. *Sensitivity* of the latter, for d columns: d in L1 and sqrt(d) in
+    of rows with each category; counts of rows by their lead, for calibration. *Sensitivity* of
+    categories, for d columns: d in L1 and sqrt(d) in
     L2 if a row is added or removed; 2 d in L1 and sqrt(2 d) in L2 if one is replaced. *Mechanism*:
     discrete Laplace or rounded Gaussian noise, whichever is less. *Charged*: at most (epsilon,
     delta), once, before any noise, to ``budget``.
+
+    **Probabilities** are calibrated: the last 2 to 10% of the allowance release how many rows are
+    right and wrong in bins of their lead. Where noise hides that, probabilities are near to the
+    shares of the classes, and the label of the largest class may be predicted for every row.
 
     References
     ----------

@@ -47,7 +47,7 @@ _SPREAD_OF_LEADS = 1.5  # prior deviation of the logarithm (to base 2) of leads
 _SPREADS, _MIDDLES, _BENDS = np.geomspace(0.05, 12, 16), np.linspace(-3, 3, 17), (0.3, 1.0, 4.0)
 _MIDDLE, _SHRINKAGE, _SPREAD, _LIMITS = 0.7, 0.8, 1.0, (0.3, 5.0)
 _SLOWEST = 1e-3  # spread of a curve that keeps the order of rows and tells nothing else
-_RATIO = 0.1
+_RATIO = 0.15
 _LEAST_SIGNAL = 0.3
 _SHARES = 0.5  # prior deviation of the share of one of k classes, times k
 _LEAST_NOISE = 0.1  # of a count, in rows, below which the arithmetic would lose digits
@@ -200,7 +200,7 @@ def _curve(
     error = math.hypot(spread / n, _MISFIT)
     # Of more classes, the offset is the mean ratio of the shares of the first class and the next.
     middle = float(logit(min(max(p, 1e-4), 1 - 1e-4))) if two else 0.0
-    step = _MIDDLE if two else min(_MIDDLE, _RATIO + float(np.log(shares).std()))
+    step = _MIDDLE if two else _RATIO
     curves, fits = [], []
     for bend in _BENDS:
         places = _places(at, bend * median)

@@ -1,0 +1,148 @@
+"""Calibrated probabilities: against the shares of the classes, monotone, beside slow oracles."""
+
+from __future__ import annotations
+
+import warnings
+
+import numpy as np
+import pytest
+from sklearn.linear_model import LogisticRegression
+
+from skdp import Domain, DPTrainOnRelease, PrivacyBudget
+from skdp.base.calibration import shrunk_shares
+from skdp.discriminant_analysis import DPLinearDiscriminantAnalysis
+from skdp.naive_bayes import DPCategoricalNB, DPGaussianNB
+from skdp.neighbors import DPNearestCentroid
+from skdp.queries import TableScores, leads
+from tests.folding import each
+
+KINDS = [DPGaussianNB, DPNearestCentroid, DPLinearDiscriminantAnalysis]
+
+
+def copies(n, k, seed=0):
+    """Return rows of k classes whose columns are copies of one another, and codes of labels."""
+    rng = np.random.default_rng(seed)
+    y = rng.choice(k, n, p=np.arange(1, k + 1) / sum(range(1, k + 1)))
+    X = rng.normal(size=(n, 1)) + 1.2 * y[:, None] + 0.1 * rng.normal(size=(n, 12))
+    return np.clip(np.round(X), -3, 3 + 2 * k), y
+
+
+def made(kind, k, **options):
+    options = {"epsilon": 1.0, "delta": 1e-6, "classes": range(k), **options}
+    if kind is DPCategoricalNB:
+        return kind([range(-3, 4 + 2 * k)] * 12, **options)
+    return kind(bounds=(-3, 3 + 2 * k), **options)
+
+
+def log_loss(chances, y):
+    return -np.log(np.maximum(chances[np.arange(len(y)), y], 1e-12)).mean()
+
+
+def calibration_error(chances, y):
+    best, right = chances.max(axis=1), chances.argmax(axis=1) == y
+    place = np.minimum((best * 10).astype(int), 9)
+    return sum(
+        (place == b).mean() * abs(best[place == b].mean() - right[place == b].mean())
+        for b in np.unique(place)
+    )
+
+
+@each("k", [2, 3])
+@each("kind", [*KINDS, DPCategoricalNB])
+def test_copies_of_a_column_do_not_make_rows_certain(kind, k):
+    """As independent columns, twelve copies would have log losses above 2."""
+    X, y = copies(8000, k)
+    Z, truth = copies(4000, k, 1)
+    shares = np.bincount(y) / len(y)
+    nothing = -np.log(shares[truth]).mean()
+    for relation in ("replace_one", "add_or_remove_one"):
+        budget = PrivacyBudget(10.0, 1e-3, adjacency=relation)
+        chances = made(kind, k, budget=budget).fit(X, y).predict_proba(Z)
+        assert log_loss(chances, truth) < nothing - 0.05
+        assert calibration_error(chances, truth) < 0.1
+        assert np.allclose(chances.sum(axis=1), 1)
+
+
+@each("delta", [0.0, 1e-6])
+@each("kind", KINDS)
+def test_labels_that_nothing_tells_get_their_shares(kind, delta):
+    """Means over eight fits of 400 rows; one fit deviates by about .01."""
+    losses = []
+    for seed in range(8):
+        rng = np.random.default_rng(seed)
+        X, y = rng.normal(size=(400, 20)), (rng.random(400) < 0.25).astype(int)
+        model = kind(classes=[0, 1], bounds=(-3, 3), delta=delta).fit(X, y)
+        Z, truth = rng.normal(size=(2000, 20)), (rng.random(2000) < 0.25).astype(int)
+        losses.append(log_loss(model.predict_proba(Z), truth))
+    assert np.mean(losses) < -0.25 * np.log(0.25) - 0.75 * np.log(0.75) + 0.04
+
+
+@each("kind", KINDS)
+def test_the_order_of_rows_stays(kind):
+    X, y = copies(500, 2)
+    model = made(kind, 2, epsilon=0.1).fit(X, y)
+    lead = leads(model._calibration.scores.of_rows(X))[0]
+    chances = model.predict_proba(X)[:, 1][np.argsort(lead, kind="stable")]
+    assert (np.diff(chances) >= -1e-12).all()
+    assert chances[-1] > chances[0]
+
+
+def test_shares_are_shrunk_by_their_noise():
+    assert np.allclose(shrunk_shares(np.array([10.0, 30.0]), 0.0), [0.25, 0.75])
+    shrunk = shrunk_shares(np.array([1.0, 30.0]), 100.0)
+    assert np.allclose(shrunk, 0.5, atol=0.05) and shrunk.sum() == pytest.approx(1)
+
+
+def coded(n, seed=0):
+    rng = np.random.default_rng(seed)
+    X = rng.integers(0, 4, (n, 6))
+    y = (X[:, 0] + X[:, 1] + rng.normal(0, 1.5, n) > 3.5).astype(int)
+    return np.column_stack([X, y])
+
+
+@each("delta", [0.0, 1e-6])
+def test_a_trained_estimator_is_calibrated(delta):
+    """Its logits are ten times too large, as those of a model that is too sure of itself."""
+
+    class Sure(LogisticRegression):
+        def predict_proba(self, X):
+            lead = 10 * self.decision_function(X)
+            return np.column_stack([1 / (1 + np.exp(lead)), 1 / (1 + np.exp(-lead))])
+
+    rows, other = coded(6000), coded(3000, 1)
+    domain = Domain([4] * 6 + [2])
+    budget = PrivacyBudget(10.0, 1e-3, adjacency="add_or_remove_one")
+    options = {"domain": domain, "delta": delta, "budget": budget}
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        model = DPTrainOnRelease(Sure(), **options).fit(rows)
+    Z, truth = other[:, :6], other[:, 6]
+    own = model.estimator_.predict_proba(Z)
+    assert log_loss(own, truth) > 0.8
+    chances = model.predict_proba(Z)
+    assert log_loss(chances, truth) < 0.6
+    assert calibration_error(chances, truth) < 0.06
+    moved = np.diff(chances[np.argsort(own[:, 1], kind="stable"), 1])
+    assert (moved >= -1e-12).all()  # the order of rows stays
+    assert model.privacy_.releases[-1].name == "calibration"
+
+
+def test_scores_of_tables_are_those_of_the_distribution():
+    rows = coded(1000)
+    model = DPTrainOnRelease(LogisticRegression(), domain=Domain([4] * 6 + [2]), random_state=0)
+    distribution = model.fit(rows)._model
+    bags = [v for v, bag in enumerate(distribution.tree.bags) if 6 in bag]
+    scores = TableScores(
+        (4,) * 6 + (2,),
+        6,
+        2,
+        tuple(distribution.tree.bags[v] for v in bags),
+        tuple(np.log(distribution.conditionals[v]) for v in bags),
+    ).of_rows(rows)
+    for k in (0, 1):
+        at = rows.copy()
+        at[:, 6] = k
+        other = at.copy()
+        other[:, 6] = 1 - k
+        expected = np.log(distribution.fractions(at)) - np.log(distribution.fractions(other))
+        assert np.allclose(scores[:, k] - scores[:, 1 - k], expected)
