@@ -124,7 +124,8 @@ def _cells(kind: str, low: Any, high: Any, n_classes: int, seed: int) -> list[tu
         model_of = importlib.import_module("diffprivlib.models").LogisticRegression
 
         def scaled(X: Any) -> Any:
-            return (np.clip(X, low, high) - low) / (high - low)
+            width = np.where(high > low, high - low, 1.0)
+            return (np.clip(X, low, high) - low) / width
 
         def peer(epsilon: float) -> Any:
             norm = float(np.sqrt(len(low)))
