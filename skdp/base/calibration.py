@@ -50,6 +50,7 @@ _SLOWEST = 1e-3  # spread of a curve that keeps the order of rows and tells noth
 _RATIO = 0.15
 _LEAST_SIGNAL = 0.3
 _SHARES = 0.5  # prior deviation of the share of one of k classes, times k
+_MOST_DOUBT = 0.1  # part of rows far from 0 that may have another class than their lead says
 _LEAST_NOISE = 0.1  # of a count, in rows, below which the arithmetic would lose digits
 _MISFIT = 0.02  # of the mean of a curve, beside the noise of the shares of classes
 
@@ -235,6 +236,9 @@ def _curve(
             z = offset + slope * _places(leads, bend)
             chance += w * expit(z)
             rest += w * expit(-z)
+        # Counts with this noise do not show that rarer exceptions are missing.
+        doubt = min(std / max(n, 1.0), _MOST_DOUBT)
+        chance, rest = ((1 - doubt) * p + doubt / 2 for p in (chance, rest))
         return np.asarray(np.log(chance) - np.log(rest))
 
     return curve
