@@ -38,7 +38,7 @@ def noise_of(kind, scale, size):
     return (one - two).astype(float), mechanisms.laplace_std(scale)
 
 
-NOISES = [("laplace", 1.5), ("laplace", 40.0), ("gaussian", 30)]
+NOISES = [("laplace", 0.2), ("laplace", 1.5), ("laplace", 40.0), ("gaussian", 30)]
 
 
 # --- post-processing ----------------------------------------------------------------------------
@@ -53,7 +53,7 @@ def test_levels_hold_for_sums_of_noise(kind, scale, width):
     levels = bounds.noise_level(chance, width, std, gaussian=kind == "gaussian")
     assert np.sum(noise.sum(axis=1) > levels[0]) <= 160
     assert levels[1] > levels[0]
-    assert levels[0] < 6.5 * std * math.sqrt(width)
+    assert levels[0] < 6.5 * max(std, 0.5) * math.sqrt(width)
 
 
 @each(("kind", "scale"), NOISES)

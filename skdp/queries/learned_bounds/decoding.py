@@ -89,11 +89,14 @@ def noise_level(log_chance: Floats, width: int, std: float, *, gaussian: bool) -
     """
     if gaussian:
         level = -std * math.sqrt(width) * ndtri(np.exp(np.maximum(log_chance, -700.0)))
-    elif width == 1:
-        level = std / math.sqrt(2.0) * np.maximum(math.log(0.5) - log_chance, 0.0)
     else:
-        chance, t = _laplace_tail(width)
-        level = std / math.sqrt(2.0) * np.interp(log_chance, chance, t)
+        # Of discrete Laplace noise, whose deviation is far below its scale where that is small.
+        scale = 0.0 if std == 0.0 else 0.5 / math.asinh(1.0 / (math.sqrt(2.0) * std))
+        if width == 1:
+            level = scale * np.maximum(math.log(0.5) - log_chance, 0.0)
+        else:
+            chance, t = _laplace_tail(width)
+            level = scale * np.interp(log_chance, chance, t)
     return np.maximum(level, 0.5)
 
 
