@@ -1,9 +1,10 @@
-"""Private logistic regression by objective perturbation: `DPLogisticRegression`.
+"""Private logistic regression: `DPLogisticRegression`, by objective perturbation or by descent.
 
 A fit releases bounds, unless stated; the number of rows of each class; the mean of every column
 and, where noise allows, its mean square; then the minimiser of a penalised loss with a noisy linear
 term (`skdp.queries.objective`). What the penalty, the clipping of rows and the bound on slopes are,
-follows from public or released numbers.
+follows from public or released numbers. Where Gaussian noise of that term has no proof, or is dear,
+noisy gradients are released instead (`skdp.linear_model._descent`).
 """
 
 from __future__ import annotations
@@ -16,11 +17,12 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from skdp.base.batch_invariant import products
-from skdp.base.classifiers import Floats, LabelledClassifier, standard_for_classes
+from skdp.base.classifiers import Floats, LabelledClassifier, Standard, standard_for_classes
 from skdp.base.mixin import WEIGHT_BOUND
 from skdp.budget import PrivacyBudget
 from skdp.core import Session
-from skdp.loss.conversions import gdp_delta
+from skdp.linear_model._descent import CENTER_SHARES, descended, is_hidden
+from skdp.loss.conversions import gdp_delta, gdp_mu, pure_epsilon_from_mu
 from skdp.parameters import Table
 from skdp.planning import Allowance
 from skdp.queries import (
@@ -52,6 +54,9 @@ _ROWS_A_COLUMN = 30.0
 # The prior variance of a row's logit, and the noise of logits where the loss is flat.
 _LOGIT_VARIANCE, _FLAT_NOISE = 2.0, 2.0
 _FINEST = 1e-3  # error of logits by the solver
+# Epsilon from which pure noise in the loss serves as well as Gaussian gradients: of two classes,
+# and of more (cancer, spam7 and OJ; digits and wine, at epsilon 1, 3, 10, 30, 100).
+_PURE_SERVES = (3.0, 30.0)
 _LARGEST = 1e300
 _LARGEST_PENALTY = 1e12
 
@@ -188,9 +193,10 @@ class DPLogisticRegression(LabelledClassifier):
         The norm to which a centred and scaled row is clipped, in `fit` and in predictions.
     penalty_ : float
         The loss has the term penalty_ / 2 ||theta||**2, for rows of norm 1 with a constant of a
-        quarter of `radius_`.
+        quarter of `radius_`. NaN after a descent (see Notes), which has no penalty.
     slope_bound_ : float
-        Bound on the slope of a row's loss, at most 1: the loss goes on linearly beyond it.
+        Bound on the slope of a row's loss, at most 1: the loss goes on linearly beyond it. NaN
+        after a descent.
     n_features_in_, feature_names_in_ : int, ndarray of shape (n_features_in_,)
     max_rows_per_unit_ : int
     privacy_ : skdp.core.PrivacyCertificate
@@ -219,9 +225,19 @@ class DPLogisticRegression(LabelledClassifier):
     *Mechanism*: objective perturbation; b has K-norm noise or, where that is less and delta allows
     it, rounded Gaussian noise. All other noise is pure. *Charged*: at most (epsilon, delta), once,
     before any noise, to ``budget``; no mu, as Gaussian noise of b has a proof for (epsilon, delta)
-    alone. So b has pure noise where classes are learned (they take the delta), where `groups` are
-    stated, and under accountants other than "basic", which add up mu. Proof:
-    ``skdp/queries/logistic.md``.
+    alone. Proof: ``skdp/queries/logistic.md``.
+
+    **Descent.** With a delta, Gaussian noise of b has no price where classes are learned (they take
+    the separate delta), where `groups` are stated, and under accountants other than "basic", which
+    add up mu; for more than two classes it is dear. There, up to epsilon = 30 (3 for two classes),
+    noisy gradients are released instead: 10 to 40, each the sum over rows of the outer product of r
+    and z, with equal shares. Here z is the clipped row with a constant, and r the predicted
+    probabilities minus the indicator of the label, clipped in norm. Last, for a tenth of their
+    share, unless noise would hide them, four gradients in which z are the logits, and r is not
+    clipped: from these a slope and offsets are fitted. *Sensitivity* of a gradient in L2, where R is
+    the product of the bounds on the norms of r and z: R if a row is added or removed, 2 R if one is
+    replaced (``skdp/queries/images.py``). *Mechanism*: rounded Gaussian noise. Where a gradient's
+    noise is longer than all rows, b has pure noise within the remaining mu instead.
 
     **Weights.** A row and its weight are protected together. A row of weight v counts v / b times,
     where b is the `weight_bound` and v is clipped to [0, b]: in the counts of the classes, in the
@@ -311,9 +327,27 @@ class DPLogisticRegression(LabelledClassifier):
     def _n_releases(self) -> int:
         return 3
 
+    @property
+    def _by_descent(self) -> bool:
+        """Whether Gaussian noise, if there is any, is that of gradients: by public facts.
+
+        Gaussian noise in the loss has no price under accountants that add up mu, for groups of
+        rows, and beside classes that are learned; for several classes it is dear.
+        """
+        context, classes = self._context(), self._check_classes()
+        budget, two = context.budget, classes is not None and len(classes) == 2
+        pure, basic = context.epsilon, budget is None or budget.accountant == "basic"
+        if not basic and context.allowed_delta:
+            pure = pure_epsilon_from_mu(gdp_mu(context.epsilon, context.allowed_delta))
+        if basic and two and not context.counts_users:
+            return False
+        return pure < _PURE_SERVES[0 if two else 1]
+
     def _noise_of(self, allowance: Allowance, n_features: int | None) -> float:
         if n_features is None:
             return math.nan
+        if self._by_descent:
+            return allowance.part(1 / 5).ball_std(n_features + 1)
         classes = self._check_classes()
         n_classes = 2 if classes is None else len(classes)
         n_logits = 1 if n_classes == 2 else n_classes
@@ -330,10 +364,13 @@ class DPLogisticRegression(LabelledClassifier):
         """Return the delta of other noise, and the separate one: of b, or of learning classes.
 
         Only an accountant that adds up (epsilon, delta) has a price for Gaussian noise of b. Under
-        others all other noise is Gaussian, and b has pure noise within its mu.
+        others all other noise is Gaussian, and b has pure noise within its mu. In a descent all
+        noise is of one kind.
         """
         noise, separate = super()._split_delta(n_features)
         context = self._context()
+        if self._by_descent:
+            return noise, separate
         if context.budget is not None and context.budget.accountant != "basic":
             return noise, separate
         # In groups of rows Gaussian noise of b has no proof.
@@ -347,7 +384,48 @@ class DPLogisticRegression(LabelledClassifier):
         n_classes: int,
         most: float | None = None,  # that a weight may be
     ) -> None:
-        self._bounds(session, public)
+        if self._by_descent and not session.pure:
+            more = n_classes > 2
+            start = self._started(session, public, n_classes, CENTER_SHARES[more], most)
+            n_logits = n_classes if more else 1
+            if not is_hidden(start, n_logits):
+                self._set(start.standard, *descended(session, start, n_logits, most))
+                self.radius_ = self._view.radius
+                self.penalty_ = self.slope_bound_ = math.nan
+                return
+            counts, spread, standard = start.counts, start.spread, start.standard
+        else:
+            self._bounds(session, public)
+            counts, spread, standard = self._standardised(session, n_classes, most)
+        low, high = self.bounds_
+        d, n = low.size, float(counts.sum())
+        # A ratio that noise hides is shrunk to 1.
+        shares = (counts + spread) / (counts + spread).sum()
+        separate = 0.0 if self._learns_classes or not session.pure else self._split_delta()[1]
+        plan = _Plan(
+            Allowance.left(session).pure_epsilon, separate, session.adjacency, n, shares, d + 1,
+            standard.reach(low, high),
+        )  # fmt: skip
+        self.radius_, self.penalty_, self.slope_bound_ = plan.radius, plan.penalty, plan.cap
+        view = StandardBall(low, high, standard.center, standard.scale, self.radius_)
+        logs = np.log(shares)
+        offset = logs[1:] - logs[:1] if n_classes == 2 else logs - logs.mean()
+        gaussian = not plan.noise_is_pure
+        theta = session.answer(
+            LogisticObjective(
+                view, _CONSTANT, offset, plan.penalty, plan.cap, plan.tau, gaussian, most
+            )
+        ).value
+        offset = offset + theta[:, -1]
+        theta = theta[:, :-1]
+        if n_classes > 2:
+            theta, offset = theta - theta.mean(axis=0), offset - offset.mean()
+        self._set(standard, view, theta, offset)
+
+    def _standardised(
+        self, session: Session, n_classes: int, most: float | None
+    ) -> tuple[Floats, float, Standard]:
+        """Release the rows of each class, centers and scales; return also the noise of counts."""
         low, high = self.bounds_
         d = low.size
         name = "counts of labels" if most is None else "weights of labels"
@@ -372,27 +450,10 @@ class DPLogisticRegression(LabelledClassifier):
         )
         standard = standard_for_classes(session, allowance, low, high, n, share, most)
         self.center_, self.scale_ = standard.center, standard.scale
-        # A ratio that noise hides is shrunk to 1.
-        shares = (counts + spread) / (counts + spread).sum()
-        separate = 0.0 if self._learns_classes or not session.pure else self._split_delta()[1]
-        plan = _Plan(
-            Allowance.left(session).pure_epsilon, separate, session.adjacency, n, shares, d + 1,
-            standard.reach(low, high),
-        )  # fmt: skip
-        self.radius_, self.penalty_, self.slope_bound_ = plan.radius, plan.penalty, plan.cap
-        view = StandardBall(low, high, standard.center, standard.scale, self.radius_)
-        logs = np.log(shares)
-        offset = logs[1:] - logs[:1] if n_classes == 2 else logs - logs.mean()
-        gaussian = not plan.noise_is_pure
-        theta = session.answer(
-            LogisticObjective(
-                view, _CONSTANT, offset, plan.penalty, plan.cap, plan.tau, gaussian, most
-            )
-        ).value
-        offset = offset + theta[:, -1]
-        theta = theta[:, :-1]
-        if n_classes > 2:
-            theta, offset = theta - theta.mean(axis=0), offset - offset.mean()
+        return counts, spread, standard
+
+    def _set(self, standard: Standard, view: StandardBall, theta: Floats, offset: Floats) -> None:
+        """Set the coefficients of the view's units, and those of X."""
         coef = theta / standard.scale
         intercept = offset - coef @ standard.center
         self.coef_ = np.clip(np.nan_to_num(coef), -_LARGEST, _LARGEST)

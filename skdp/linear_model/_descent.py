@@ -1,0 +1,324 @@
+"""Logistic regression by noisy gradient descent, for a session whose noise is Gaussian.
+
+Steps share one mu, which many small releases add up to as well as a single one. So the descent is
+used where objective perturbation has no price in mu, or a dear one: see `DPLogisticRegression`. It
+starts at the logarithms of the shares of the classes; the result is the mean of the second half of
+the steps. Then a slope, common to all logits, and an offset for each are fitted to gradients
+without clipping.
+
+References
+----------
+Bassily, Smith & Thakurta 2014, "Private empirical risk minimization: efficient algorithms and tight
+error bounds", section 2 (noisy gradients; here of all rows).
+
+Dong, Roth & Su 2022, "Gaussian differential privacy", Corollary 2 (steps compose).
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, field
+from fractions import Fraction
+from typing import Any
+
+import numpy as np
+from scipy.optimize import least_squares
+from scipy.special import ndtri
+
+from skdp.base.classifiers import Floats, Start
+from skdp.core import Ball, RowSum, Session
+from skdp.planning import Allowance
+from skdp.queries import LogisticGradient, LogitBall, StandardBall, logistic_gradient, softmax
+
+__all__ = ["CENTER_SHARES", "descended", "is_hidden"]
+
+# --- slope and offsets ----------------------------------------------------------------------------
+
+# A descent with clipped residuals that stops early ranks rows well, but its probabilities are
+# wrong: clipping weighs the rows of a rare class less, and early stopping leaves coefficients
+# short. So a few gradients of the unclipped loss of a u(x) + b are released, where u is the logit
+# of the descent, a one number and b one for each logit. The noise is that of these few numbers, not
+# of all coefficients.
+#
+# The gradients are compared to those of a model in which logits are normal, of unknown spread. The
+# last points are near the solution, where only the derivative of the gradient is the model's, so
+# that the solution is right for other logits too.
+
+CALIBRATION_SHARE = Fraction(1, 10)  # of the share of all gradients
+# Noise of a gradient, in rows, above which none is released: of one logit, and of a class of more.
+_MOST_NOISE = (0.1, 0.18)
+# Shares of the four gradients, each of the remaining share.
+_PARTS = (Fraction(3, 20), Fraction(4, 17), Fraction(6, 13), Fraction(1))
+_CONSTANT = 0.7  # as a part of the bound on logits
+# Prior standard deviations of the logarithms of slope and spread, and of offsets.
+_SLOPE, _SPREAD, _OFFSET = 0.5, 0.5, 0.5
+_LIMIT = 4.0  # on the distance of these logarithms from their prior means
+_LEAST_SIGNAL = 0.19  # a part of the squares of coefficients
+# Relative errors of the model: of its gradients, and of its shares of classes.
+_MISFIT, _COUNT_MISFIT = 0.15, 0.05
+_N_POINTS = 512
+
+
+def _gradient(n_logits: int, dims: int) -> RowSum:
+    """Return the query of a gradient, for plans: of rows and residuals of norm 1."""
+    theta = np.zeros((n_logits, dims))
+    return logistic_gradient(Ball(np.zeros(dims - 1), 1.0), 0.0, theta, theta[:, 0], 1.0)
+
+
+def is_useful(allowance: Allowance, n: float, n_logits: int) -> bool:
+    """Say whether gradients for a part of this allowance are larger than their noise."""
+    part = allowance.part(CALIBRATION_SHARE)
+    norm = math.hypot(1.0, _CONSTANT) / _CONSTANT * (1.0 if n_logits == 1 else math.sqrt(2))
+    std = norm * part.query_std(_gradient(n_logits, n_logits + 1))
+    return std / n <= _MOST_NOISE[n_logits > 1] / n_logits
+
+
+@dataclass
+class Calibration:
+    """The slope and the offsets (n_logits,), fitted to released gradients; at first the prior.
+
+    `points` (m, n_logits) are logits of the model without offset, of spread 1. `counts` are the
+    rows of each logit's class, with noise `spread`. `gradients` keeps, of each release, slope,
+    offset, the gradient's parts and their standard errors.
+    """
+
+    points: Floats
+    counts: Floats
+    spread: float
+    n: float
+    slope: float
+    offset: Floats
+    gradients: list[tuple[float, Floats, Floats, Floats]] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        self._expected = np.concatenate([[math.log(self.slope), 0.0], self.offset])
+        self._errors = np.concatenate([[_SLOPE, _SPREAD], np.full(self.offset.size, _OFFSET)])
+        self._at = self._expected.copy()
+
+    def _distance(self, at: Floats) -> Floats:
+        """Return the distances from the prior and all releases, in standard errors."""
+        u = self.points * math.exp(at[1])
+        p = softmax(math.exp(at[0]) * u + at[2:])
+        error = np.hypot(self.spread, _COUNT_MISFIT * self.counts)
+        out = [
+            (at - self._expected) / self._errors,
+            (self.n * p.mean(axis=0) - self.counts) / error,
+        ]
+        for slope, offset, parts, errors in self.gradients:
+            r = softmax(slope * u + offset) - p
+            modelled = self.n * np.append((r * u).sum(axis=1).mean(), r.mean(axis=0))
+            out.append((modelled - parts) / errors)
+        return np.nan_to_num(np.concatenate(out), posinf=1e9, neginf=-1e9)
+
+    def solve(self) -> None:
+        """Set slope and offset by least squares."""
+        reach = np.concatenate([[_LIMIT, _LIMIT], np.full(self.offset.size, 20.0)])
+        low, high = self._expected - reach, self._expected + reach
+        start = np.clip(self._at, low + 1e-6, high - 1e-6)
+        self._at = least_squares(self._distance, start, bounds=(low, high), max_nfev=30).x
+        self.slope, self.offset = math.exp(self._at[0]), self._at[2:].copy()
+
+    def release(
+        self, session: Session, share: Any, view: LogitBall, most: float | None, name: str
+    ) -> None:
+        """Release the gradient at slope and offset."""
+        k = self.offset.size
+        theta = np.column_stack([self.slope * np.eye(k), np.zeros(k)])
+        clip = 1.0 if k == 1 else 1.4143  # the largest norm of residuals, so no clipping
+        query = logistic_gradient(view, _CONSTANT, theta, self.offset, clip, most)
+        release = session.answer(query, share, name=name)
+        std, constant = float(np.mean(release.std)), _CONSTANT * view.radius
+        parts = np.append(np.trace(release.value[:, :-1]), release.value[:, -1] / constant)
+        noise = np.append(std * math.sqrt(k), np.full(k, std / constant))
+        errors = np.hypot(noise, _MISFIT * np.abs(parts))
+        self.gradients.append((self.slope, self.offset, parts, np.maximum(errors, 1e-9 * self.n)))
+
+
+def _normal_points(m: int, d: int) -> Floats:
+    """Return evenly spread normal points: quantiles of multiples of irrational steps."""
+    root = 2.0
+    for _ in range(60):  # to the solution of root**(d + 1) = root + 1
+        root = (1.0 + root) ** (1.0 / (d + 1))
+    steps = root ** -np.arange(1.0, d + 1)
+    quantiles = ndtri((0.5 + np.arange(1, m + 1)[:, None] * steps) % 1.0)
+    return np.asarray(np.clip(quantiles, -4.0, 4.0))
+
+
+def calibrated(
+    session: Session,
+    view: Any,
+    theta: Floats,
+    offset: Floats,
+    counts: Floats,
+    spread: float,
+    spread_of_logits: float,
+    noise: float,
+    *,
+    useful: bool,
+    most: float | None,
+) -> tuple[float, Floats]:
+    """Return slope and offsets of the logits ``theta @ q``, for the session's remaining share.
+
+    `theta` (n_logits, d) has noise `noise` on each number. Unless `useful`, nothing is released,
+    the slope is 1 and `offset` is returned. `spread_of_logits` is relative to normal rows; `most`
+    bounds weights.
+    """
+    if not useful:
+        return 1.0, offset
+    k, n = len(theta), float(counts.sum())
+    axes, sizes, _ = np.linalg.svd(np.nan_to_num(theta), full_matrices=False)
+    half = _normal_points(_N_POINTS // 2, sizes.size) @ (axes * sizes).T
+    points = np.concatenate([half, -half])
+    # The prior slope: that of a regression on noisy coefficients, so less if they are mostly noise.
+    signal = 1.0 - theta.size * noise**2 / max(float((theta**2).sum()), 1e-300)
+    expected = min(1.0, 1.5 * math.sqrt(max(signal, _LEAST_SIGNAL)))
+    own = counts[1:] if k == 1 else counts
+    fitted = Calibration(points * spread_of_logits, own, spread, n, expected, offset)
+    fitted.solve()
+    radius = view.radius * max(float(np.linalg.norm(theta, 2)), 1e-9)
+    padded = np.column_stack([theta, np.zeros(k)])
+    ball = LogitBall(LogisticGradient(view, 0.0, padded, np.zeros(k), 1.0), radius)
+    best = fitted.slope
+    for i, part in enumerate(_PARTS):
+        fitted.slope = best if i else 0.0  # at slope 0 the gradient shows the spread of logits
+        name = f"gradient of slope and offsets {i + 1}"
+        fitted.release(session, part * session.remaining, ball, most, name)
+        if i:
+            fitted.solve()
+            best = fitted.slope
+    return fitted.slope, fitted.offset
+
+
+# --- the descent ---------------------------------------------------------------------------------
+
+CENTER_SHARES = (0.2, 0.05)  # for two classes, and for more
+# The intercept's coordinate, as a part of the radius, for two classes and for more.
+_CONSTANTS = (0.25, 0.1)
+# Bounds on a row's residuals and norm: the least and the most; between, a factor over the noise.
+_CLIPS, _CLIP_NOISE, _CLIP_OF_MORE = (0.25, 0.5), 0.15, 0.3
+_RADII, _RADIUS_NOISE, _RADIUS_OF_MORE = (0.4, 1.0), 0.01, 0.6
+_SHORTER = 0.7
+
+
+@dataclass(frozen=True)
+class _Plan:
+    """Settings of the descent, from public or released numbers and the allowance for gradients.
+
+    `n_logits` is 1 for two classes; `dims` counts columns and the constant.
+    """
+
+    allowance: Allowance
+    n: float
+    n_logits: int
+    dims: int
+
+    @property
+    def relative_noise(self) -> float:
+        """Norm of the noise of one gradient for all of the allowance, for rows of norm 1."""
+        noise = self.allowance.query_std(_gradient(self.n_logits, self.dims))
+        return noise * math.sqrt(self.n_logits * self.dims) / self.n
+
+    @property
+    def clip(self) -> float:
+        """Bound on the norm of a row's residuals, which else is 1, or sqrt(2) for more classes.
+
+        It shrinks the noise of all gradients, but only the first gradients: later residuals are
+        small anyway.
+        """
+        if self.n_logits > 1:
+            return _CLIP_OF_MORE
+        return min(max(_CLIP_NOISE / self.relative_noise, _CLIPS[0]), _CLIPS[1])
+
+    @property
+    def n_steps(self) -> int:
+        """Number of gradients.
+
+        Together they have as much noise as a single one with Gaussian noise, and more, by the
+        square root of their number, with pure noise.
+        """
+        if self.allowance.pure:
+            return int(min(max(round(0.4 / self.relative_noise), 1), 20))
+        return int(min(max(round(3.0 / self.relative_noise), 10), 40))
+
+    @property
+    def rate(self) -> float:
+        """Length of a step, for rows of norm 1."""
+        return 10.0 if self.n_logits == 1 else 40.0
+
+    @property
+    def radius(self) -> float:
+        """Norm to which scaled rows are clipped, in units of the root of the number of columns."""
+        least = _RADIUS_OF_MORE if self.n_logits > 1 else _RADII[0]
+        return min(max(_RADIUS_NOISE / self.relative_noise, least), _RADII[1])
+
+    @property
+    def constant(self) -> float:
+        """The coordinate of the intercept, as a part of the radius."""
+        return _CONSTANTS[self.n_logits > 1]
+
+
+def _descend(
+    session: Session,
+    plan: _Plan,
+    view: StandardBall,
+    offset: Floats,
+    most: float | None,
+    share: Fraction,
+) -> tuple[Floats, float]:
+    """Return the mean of the second half of the points of a noisy descent, and its noise.
+
+    The noise is that on each number, where the loss is flat.
+    """
+    theta, before = (np.zeros((plan.n_logits, plan.dims)) for _ in range(2))
+    total, n_points, variance = np.zeros_like(theta), 0, 0.0
+    steps = plan.n_steps
+    unit = plan.n * view.radius**2
+    rate = plan.rate
+    for step in range(steps):
+        query = logistic_gradient(view, plan.constant, theta, offset, plan.clip, most)
+        release = session.answer(query, share / steps, name=f"gradient {step + 1}")
+        gradient, std = release.value, float(np.mean(release.std))
+        # A step that turns back, by more than noise does, was too long.
+        if step and float((gradient * before).sum()) < -3 * std**2 * math.sqrt(theta.size):
+            rate *= _SHORTER
+        before = gradient
+        theta = theta - rate / unit * gradient
+        first = max(step, steps // 2)  # of the points in the mean that contain this step
+        variance += (rate / unit * std * (steps - first) / (steps - steps // 2)) ** 2
+        if 2 * (step + 1) > steps:
+            total, n_points = total + theta, n_points + 1
+    mean: Floats = total / max(n_points, 1)
+    return mean, math.sqrt(variance)
+
+
+def is_hidden(start: Start, n_logits: int) -> bool:
+    """Say whether the noise of a gradient is longer than all rows: steps would be noise alone."""
+    return _Plan(start.allowance, start.n, n_logits, start.low.size + 1).relative_noise > 1.0
+
+
+def descended(
+    session: Session, start: Start, n_logits: int, most: float | None
+) -> tuple[StandardBall, Floats, Floats]:
+    """Return the view of rows, the coefficients of its units (n_logits, d), and the offsets.
+
+    For all that is left in the session. `most` bounds weights.
+    """
+    d = start.low.size
+    useful = is_useful(start.allowance, start.n, n_logits)
+    part = (1 - CALIBRATION_SHARE) if useful else Fraction(1)
+    plan = _Plan(start.allowance.part(part), start.n, n_logits, d + 1)
+    radius = plan.radius * math.sqrt(d)
+    view = start.view(radius)
+    logs = np.log(start.counts + start.spread)  # a ratio that noise hides is shrunk to 1
+    logs -= logs.mean()
+    offset = logs[1:] - logs[:1] if n_logits == 1 else logs
+    theta, noise = _descend(session, plan, view, offset, most, part * session.remaining)
+    offset = offset + theta[:, -1] * plan.constant * radius
+    theta = theta[:, :-1]
+    if n_logits > 1:
+        theta, offset = theta - theta.mean(axis=0), offset - offset.mean()
+    counted = start.counts, start.spread, min(1.0, plan.radius)
+    slope, offset = calibrated(
+        session, view, theta, offset, *counted, noise, useful=useful, most=most
+    )
+    return view, slope * theta, offset
