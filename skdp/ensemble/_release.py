@@ -97,7 +97,8 @@ class DPTrainOnRelease(LearningMixin, BaseEstimator):
 
     First it measures the table of every column together with the target, with as much of the
     allowance as that needs. With the rest it measures pairs and triples of columns, one after the
-    other, preferring those that the distribution fitted so far describes worst. Then `estimator` is
+    other, preferring those that the distribution fitted so far describes worst, and last one table
+    of the target with three others, if they tell more of it than all pairs do. Then `estimator` is
     trained on synthetic rows drawn from the fitted distribution. Only this one release is charged:
     other models, searches and refits on `released_xy` are free.
 
@@ -170,7 +171,9 @@ class DPTrainOnRelease(LearningMixin, BaseEstimator):
     **Privacy.** A row and its target are protected together. *Released*: the number of rows, where
     it is private (2% of the allowance); the table of every column with the target, with as large a
     share (from 10% of the allowance to all of it) as brings its noise to 1.4% of the rows; then, in
-    each round, the choice of a table to measure, and that table. *Sensitivity* of a table: 1 in L1
+    each round, the choice of a table to measure, and that table; last, for 4% of the allowance, the
+    choice of a table of the target and three other columns, or of none, and that table; for a
+    classifier also counts for its probabilities (below). *Sensitivity* of a table: 1 in L1
     and in L2 if a row is added or removed; 2 in L1 and sqrt(2) in L2 if one is replaced.
     *Sensitivity* of a candidate's score: 1 if a row is added or removed, 2 if one is replaced.
     *Mechanism*: discrete Laplace or rounded Gaussian noise, whichever is less; the exponential
