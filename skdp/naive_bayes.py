@@ -307,7 +307,7 @@ class DPCategoricalNB(LabelledClassifier):
         smoothed = [column + float(self.alpha) for column in counts]
         self.feature_log_prob_ = [np.log(c / c.sum(axis=1, keepdims=True)) for c in smoothed]
         logs = self.feature_log_prob_
-        scores = CategoryScores(public, tuple(logs))
+        scores = CategoryScores(public, tuple(np.maximum(log, -1e300) for log in logs))
         # Shares of categories over the root of those of all rows: their squared distances between
         # classes are about those of logarithms. Counts below 0 are as they are, so as not to have
         # less noise than is subtracted.

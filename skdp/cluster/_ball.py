@@ -21,7 +21,7 @@ from skdp.cluster._coreset import Clustering, PublicBox, shrinkage
 from skdp.cluster._lloyd import MANY_FEATURES, at_one_point, cluster_in, spectral_edge, subspace
 from skdp.core import Ball, Mean, Session
 from skdp.planning import Allowance
-from skdp.queries import NormBins, NormMedian, row_counts
+from skdp.queries import NormBins, row_counts
 
 Floats = NDArray[np.float64]
 
@@ -123,6 +123,8 @@ class _BallFit:
 
     def median(self, center: Floats, limits: tuple[float, float, float]) -> float:
         """Release about the median distance from a point."""
+        from skdp.queries import NormMedian  # with what learns bounds, which most fits do not need
+
         share = self.whole * _share(self.size, limits)
         median = float(self.session.answer(NormMedian(center, self.n), share))
         return min(max(median, _TINY), _LARGEST)

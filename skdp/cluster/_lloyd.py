@@ -260,7 +260,7 @@ def _refine(
             # was seen of them. Shrinking withholds noise, too. A count may be too large by two
             # errors, and errors of a centre grow as its rows become fewer.
             total_error = np.hypot(alone * np.sqrt(np.maximum(trust, 0.1)), _SHRUNK * bias)
-            total_error = np.hypot(total_error, moves) + np.minimum(errors.loss * lost, alone)
+            total_error = np.hypot(total_error, moves) + errors.loss * lost
             total_error *= (size / np.maximum(size - 2 * float(counts.std), size / 2))[:, None]
             noises = np.minimum(noises, total_error)
         else:

@@ -29,6 +29,7 @@ from skdp.queries import (
     Labels,
     LogisticObjective,
     StandardBall,
+    least_tau,
     objective_std,
     row_counts,
     slope_bound,
@@ -66,13 +67,15 @@ class _Plan:
     """Settings of the regression, from public or released numbers and the allowance for it.
 
     `shares` are those of classes; `dims` counts columns and the constant; `reach` is the norm of
-    the longest standardised row. With `delta`, b may have Gaussian noise.
+    the longest standardised row. There are at most `most_rows` rows. With `delta`, b may have
+    Gaussian noise.
     """
 
     epsilon: float
     delta: float
     relation: str
     n: float
+    most_rows: float
     shares: Floats
     dims: int
     reach: float
@@ -151,8 +154,13 @@ class _Plan:
     def tau(self) -> float:
         """How small a gradient ends the search: logits are then off by `_FINEST`, or rounding."""
         size = self.n_logits * self.dims
-        fine = _FINEST * self.penalty * self.epsilon / (200.0 * math.sqrt(size))
-        return min(max(fine, self.n * math.sqrt(self.n_logits) * 2.0**-39, 1e-9), 0.1)
+        penalty = self.penalty
+        fine = _FINEST * penalty * self.epsilon / (200.0 * math.sqrt(size))
+        std, _ = self._std(self.cap, penalty)
+        loss = -math.log(float(self.shares.min()))
+        of_search = self.most_rows, self.n_logits, self.dims, penalty, std
+        least = least_tau(*of_search, np.log(self.shares), loss)
+        return min(max(fine, least, 1e-9), 1e6)
 
 
 class DPLogisticRegression(LabelledClassifier):
@@ -403,8 +411,8 @@ class DPLogisticRegression(LabelledClassifier):
         shares = (counts + spread) / (counts + spread).sum()
         separate = 0.0 if self._learns_classes or not session.pure else self._split_delta()[1]
         plan = _Plan(
-            Allowance.left(session).pure_epsilon, separate, session.adjacency, n, shares, d + 1,
-            standard.reach(low, high),
+            Allowance.left(session).pure_epsilon, separate, session.adjacency, n,
+            n + 45.0 * spread * n_classes, shares, d + 1, standard.reach(low, high),
         )  # fmt: skip
         self.radius_, self.penalty_, self.slope_bound_ = plan.radius, plan.penalty, plan.cap
         view = StandardBall(low, high, standard.center, standard.scale, self.radius_)

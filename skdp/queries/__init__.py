@@ -82,7 +82,7 @@ if TYPE_CHECKING:
     from skdp.queries.learned_domain import learn_domain
     from skdp.queries.learned_ranges import DOUBT_FAR, DOUBT_ONE_VALUE, LearnedRange
     from skdp.queries.logistic import LogisticMinimiser, UnitBall
-    from skdp.queries.objective import LogisticObjective, objective_std, slope_bound
+    from skdp.queries.objective import LogisticObjective, least_tau, objective_std, slope_bound
     from skdp.queries.quantiles import (
         Lattice,
         NoisyQuantiles,
@@ -178,7 +178,7 @@ else:
             "learned_domain": "learn_domain",
             "learned_ranges": "DOUBT_FAR DOUBT_ONE_VALUE LearnedRange",
             "logistic": "LogisticMinimiser UnitBall",
-            "objective": "LogisticObjective objective_std slope_bound",
+            "objective": "LogisticObjective least_tau objective_std slope_bound",
             "quantiles": (
                 "Lattice NoisyQuantiles Quantiles allowances check_levels multiples rank_scale "
                 "rates recursion"
@@ -323,6 +323,7 @@ __all__ = [
     "leads",
     "learn_domain",
     "least_shown",
+    "least_tau",
     "logistic_gradient",
     "marginals",
     "moments",

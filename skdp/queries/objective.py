@@ -51,10 +51,17 @@ if TYPE_CHECKING:
     from skdp.core.privacy_filter import Meter
     from skdp.core.table import PrivateTable
 
-__all__ = ["LogisticObjective", "determinant_loss", "objective_mu", "objective_std", "slope_bound"]
+__all__ = [
+    "LogisticObjective",
+    "determinant_loss",
+    "least_tau",
+    "objective_mu",
+    "objective_std",
+    "slope_bound",
+]
 
 PENALTIES = (1e-9, 1e12)
-TAUS = (1e-9, 1e-1)
+TAUS = (1e-9, 1e6)
 LARGEST_OFFSET = 1e3
 POLISH = Fraction(1, 100)  # of a release's epsilon: hides how far the solver is from the minimiser
 _LINEAR_BITS = 40  # steps of b in the bound on a row's gradient, as a power of two
@@ -140,6 +147,29 @@ def objective_std(
     pure = size * math.sqrt(n_logits * dims + 1) / left
     mu = objective_mu(left, delta, n_logits, relation)
     return (size / mu, False) if mu * pure > size else (pure, True)
+
+
+def least_tau(
+    n: float, n_logits: int, dims: int, penalty: float, std: float, offset: Floats, loss: float
+) -> float:
+    """Return the tau from which the search is sure to end, up to a chance of 1e-17.
+
+    Parameters
+    ----------
+    n : float
+        No fewer than there are rows.
+    std : float
+        The deviation of an entry of b.
+    loss : float
+        No less than the mean loss at theta = 0.
+    """
+    size = n_logits * dims
+    longest = 4.0 * std * (math.sqrt(size) + 15.0)  # of b
+    longest = (longest + math.sqrt(longest**2 + 2.0 * penalty * n * loss)) / penalty  # of theta
+    largest_t = float(np.abs(offset).max()) + longest * (3.0 + math.sqrt(2.0 * dims))
+    limbs = 2.0 + math.log2(2.0 + longest) / 20.0 + 4.0
+    of_logits = math.sqrt(n_logits) * ((limbs + 6.0) * largest_t / 2.0**54 + 2.0**-60)
+    return 8.0 * n * (of_logits + (n_logits + 16.0) / 2.0**51)
 
 
 # --- the loss ------------------------------------------------------------------------------------
@@ -343,7 +373,7 @@ class LogisticObjective(Measurement):
     cap : float, default=1.0
         In (0, 1]: bound on the slope of a row's loss. Beyond it the loss goes on linearly.
     tau : float, default=1e-5
-        In [1e-9, 0.1].
+        In [1e-9, 1e6], and at least `least_tau`: below it the search may not end.
     separate : bool, default=False
         Whether b has Gaussian noise, for the session's `separate_delta`.
     weight_bound : float or None, default=None

@@ -54,11 +54,11 @@ class LinearScores:
     def of_rows(self, x: Floats) -> Floats:
         """Return the scores of rows."""
         total = np.tile(self.offset, (len(x), 1))
-        for column, weight in zip(
-            (self.view.map(x) * self.view.grid).T, self.weights.T, strict=True
-        ):
-            total += column[:, None] * weight
-        return total
+        with np.errstate(all="ignore"):
+            columns = (self.view.map(x) * self.view.grid).T
+            for column, weight in zip(columns, self.weights.T, strict=True):
+                total += column[:, None] * weight
+        return np.clip(np.nan_to_num(total), -1e300, 1e300)
 
 
 @reviewed

@@ -772,7 +772,7 @@ def _column(spec: Any, other: Any, has_other: bool, name: str) -> _Numbers | _Ca
         )
     if isinstance(spec, str | bytes | Mapping) or not hasattr(spec, "__iter__"):
         raise TypeError(
-            f"domain: column {name} must be a list of categories, Bins or an int, got "
+            f"domain: column {name} must be a list of categories, Bins, an int or {INTEGER!r}, got "
             f"{type(spec).__name__}"
         )
     dates = getattr(getattr(spec, "dtype", None), "kind", "") in ("m", "M")

@@ -36,7 +36,6 @@ from skdp.tabular.containers import (
     is_parts,
     is_sliced_table,
     listed,
-    type_ranges,
 )
 from skdp.tabular.source import Part, Source
 
@@ -551,7 +550,7 @@ class PartsRows:
         self._lengths, self._hashes = lengths, hashes
         self._n = sum(lengths.values())
         self.head, self.names = head, names_in(head)
-        self.ranges = type_ranges(head)
+        self.ranges = None  # parts may have other types than the first one
         self.n_features = int(head.shape[1]) + form.targets
         self.filtered, self.sizes = filtered, sizes
         self.kept: WeakKeyDictionary[Any, Any] = WeakKeyDictionary()

@@ -14,6 +14,7 @@ from skdp.discriminant_analysis import DPLinearDiscriminantAnalysis
 from skdp.naive_bayes import DPCategoricalNB, DPGaussianNB
 from skdp.neighbors import DPNearestCentroid
 from skdp.queries import TableScores, leads
+from skdp.queries.scores import CodedScoreCells
 from tests.folding import each
 
 KINDS = [DPGaussianNB, DPNearestCentroid, DPLinearDiscriminantAnalysis]
@@ -146,3 +147,26 @@ def test_scores_of_tables_are_those_of_the_distribution():
         other[:, 6] = 1 - k
         expected = np.log(distribution.fractions(at)) - np.log(distribution.fractions(other))
         assert np.allclose(scores[:, k] - scores[:, 1 - k], expected)
+
+
+def test_a_coded_row_is_in_one_cell_that_it_alone_decides():
+    """So a row more moves one count by one, a row replaced two: both are attained."""
+    rng = np.random.default_rng(0)
+    logs = tuple(np.log(rng.dirichlet(np.ones(8)).reshape(4, 2)) for _ in range(3))
+    scores = TableScores((4, 4, 4, 2), 3, 2, ((0, 3), (1, 3), (2, 3)), logs)
+    rows = np.column_stack([rng.integers(0, 4, (500, 3)), rng.integers(0, 2, 500)])
+    lead = scores.of_rows(rows)
+    cells = CodedScoreCells(scores, np.quantile(lead[:, 1] - lead[:, 0], [0.2, 0.5, 0.8]))
+    codes = cells.of_rows(rows, None)
+    assert codes.shape == (500, 1) and set(np.unique(codes)) == set(range(8))
+    for start, stop in ((0, 1), (7, 8), (3, 200)):
+        assert (cells.of_rows(rows[start:stop], None) == codes[start:stop]).all()
+
+    def counts(part):
+        return np.bincount(cells.of_rows(part, None).ravel(), minlength=8)
+
+    assert np.abs(counts(rows[1:]) - counts(rows)).sum() == 1
+    moved = [
+        np.abs(counts(np.r_[rows[1:], rows[i : i + 1]]) - counts(rows)).sum() for i in range(9)
+    ]
+    assert max(moved) == 2

@@ -100,6 +100,7 @@ ELSEWHERE = {
     "Beyond": "contract/test_users.py",
     "KernelFeatures": "queries/test_kernel_queries.py",
     "BestOfRuns": "queries/test_best_of_runs.py",
+    "CodedScoreCells": "base/test_calibration.py",
     "KernelMean": "queries/test_kernel_queries.py",
     "KeyQuantiles": "queries/test_key_quantiles.py",
     "KeyTotals": "queries/test_key_totals.py",

@@ -157,7 +157,7 @@ def test_statistics_do_not_depend_on_order_block_size_or_threads(sample, monkeyp
             *groups.center_sums(rows, box, centers, np.array([1e-3, 1e-5, 1e-4]), 50_000),
             exact(offsets_of(box, centers), rows),
             *learning.distance_counts(rows, lambda block: block, np.zeros(3), edges),
-            learning.outside_counts(rows, box.low / 2, box.high / 2),
+            learning.outside_counts(rows, lambda block: block, box.low / 2, box.high / 2),
             exact(row_counts(NormBins(np.zeros(3)), "norms"), rows),
             histograms.grid_histograms(rows, box, 100),
             table.counts,

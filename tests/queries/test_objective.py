@@ -139,6 +139,24 @@ def test_the_gradient_is_within_its_error_and_the_minimum_is_certified(n_classes
         assert float(error) < 1e-10 * len(x)
 
 
+@each("n_classes", [2, 3])
+@each("penalty", [1e-6, 0.03, 50.0])
+@each("std", [1e-3, 10.0])
+def test_a_search_ends_wherever_it_may_go(n_classes, penalty, std):
+    """The error of a gradient is at most a quarter of tau at the longest theta of a search."""
+    n_logits = 1 if n_classes == 2 else n_classes
+    offset = np.linspace(-2.0, 3.0, n_logits)
+    objective = problem(X, labels(n_classes), n_classes, offset=offset, penalty=penalty)
+    n, dims = len(X), 4
+    tau = of.least_tau(n, n_logits, dims, penalty, std, offset, 5.0)
+    of_b = 4.0 * std * (math.sqrt(n_logits * dims) + 15.0)
+    longest = (of_b + math.sqrt(of_b**2 + 2.0 * penalty * n * 5.0)) / penalty
+    k = np.array([0] * (n_logits * dims), dtype=object)
+    k[0] = int(longest * 2.0**objective.bits)
+    _, error = objective.evaluate(k)
+    assert tau / 200 < float(error) <= tau / 4
+
+
 def test_rows_of_no_class_and_of_no_weight_do_not_count():
     y = labels(3)
     few = problem(X[:200], y[:200], 3)

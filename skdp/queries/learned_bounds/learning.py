@@ -93,8 +93,6 @@ class LearningPlan:
         Rows times epsilon (or mu) of one such column.
     few, sure : bool
         Whether bounds stay near what was seen; whether an error may be claimed.
-    short : float
-        So many times the rows, or epsilon, would make it sure; 1 if it is.
     binades : int
         On either side of `_CENTER`, that bounds are looked for in.
     location, shape, doubt, audit : Fraction
@@ -107,7 +105,6 @@ class LearningPlan:
     size: float
     few: bool
     sure: bool
-    short: float
     binades: int
     location: Fraction
     shape: Fraction
@@ -175,7 +172,6 @@ def plan_learning(
     # A row more or less moves counts half as far as a row replaced.
     doubled = adjacency != REPLACE_ONE
     easier = (2.0 if pure else 1.4) if doubled else 1.0
-    short = max(_SURE * ease / (size * easier), 1.0)
     if size < _OWN * ease and d > 1:
         size, mode = whole / (2.0 if pure else math.sqrt(2.0)), "extremes"
         if size < _OWN * ease or d == 2:
@@ -200,7 +196,6 @@ def plan_learning(
         size=size,
         few=size < _FEW * ease,
         sure=eased >= _SURE * ease,
-        short=short,
         binades=_binades(size),
         location=_percent(location),
         shape=_percent(shape),
@@ -209,6 +204,17 @@ def plan_learning(
         pure=pure,
         replace=not doubled,
     )
+
+
+def _short(n: float, d: int, level: float, adjacency: str, *, pure: bool) -> float:
+    """Return about how many times the rows, or epsilon, errors ask for; 1 if there are enough."""
+    times = 1.0
+    while times < 1e5:
+        plan = plan_learning(n * times, d, level, adjacency, pure=pure)
+        if plan.sure and plan.visible <= _VISIBLE:
+            break
+        times *= 1.05
+    return times
 
 
 def _clear(std: float, *, gaussian: bool) -> float:
@@ -621,7 +627,8 @@ class LearnedBounds(Measurement):
             box = _audited(table, meter, image, box, plan.audit)
         else:
             box = changed(box, sound=np.zeros(d, dtype=bool))
-        return changed(box_within_types(box, columns, ranges, n), short=plan.short)
+        short = _short(n, width, level, table.relation, pure=meter.pure)
+        return changed(box_within_types(box, columns, ranges, n), short=short)
 
 
 _FARTHEST = 1e150  # of a row's distance in one column: 8192 squares of it have a finite sum
