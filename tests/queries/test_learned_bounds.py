@@ -336,7 +336,7 @@ def test_rows_beyond_the_range_of_a_type_are_clipped_all_the_same():
 def test_it_is_said_how_many_rows_an_error_asks_for():
     g = np.random.default_rng(0)
     few = statistics.mean(g.normal(0, 1, 500), epsilon=1.0, n_rows="public")
-    assert "or use 2.4 times" in repr(few) and math.isnan(few.std)
+    assert "or use 2.7 times" in repr(few) and math.isnan(few.std)
     enough = statistics.mean(g.normal(0, 1, 1300), epsilon=1.0, n_rows="public")
     assert "times as many" not in repr(enough)
 
