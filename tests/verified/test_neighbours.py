@@ -19,6 +19,7 @@ import numpy as np
 import pytest
 from toys import OneRelease
 
+from skdp import queries
 from skdp.core import mechanisms
 from skdp.core import session as session_module
 from skdp.core.query import Choice, Derived, Measurement, Query, reviewed_types
@@ -183,6 +184,8 @@ def test_every_registered_type_is_asked(monkeypatch, record_property):
             names.update(entry.name for entry in transcript.entries)
     if RowsPerUnit.name in names:  # `open_session` itself asks it, for units of private size
         asked.add(RowsPerUnit.__name__)
+    for name in queries.__all__:  # types are registered when their file is first read
+        getattr(queries, name)
     kinds = {k for k in reviewed_types() if issubclass(k, Query | Choice | Measurement | Derived)}
     assert {kind.__name__ for kind in kinds} - asked == set(NOT_ENUMERATED)
     assert not asked & set(NOT_ENUMERATED)
