@@ -200,7 +200,7 @@ class DPLogisticRegression(LabelledClassifier):
     radius_ : float
         The norm to which a centred and scaled row is clipped, in `fit` and in predictions.
     penalty_ : float
-        The loss has the term penalty_ / 2 ||theta||**2, for rows of norm 1 with a constant of a
+        The loss has the term ``penalty_ / 2 ||theta||**2``, for rows of norm 1 and a constant of a
         quarter of `radius_`. NaN after a descent (see Notes), which has no penalty.
     slope_bound_ : float
         Bound on the slope of a row's loss, at most 1: the loss goes on linearly beyond it. NaN
