@@ -15,8 +15,9 @@ from typing import Any, ClassVar, Self
 
 import numpy as np
 from numpy.typing import NDArray
-from sklearn.base import BaseEstimator, is_classifier
+from sklearn.base import BaseEstimator, is_classifier, is_regressor
 from sklearn.dummy import DummyClassifier, DummyRegressor
+from sklearn.metrics import r2_score
 from sklearn.utils import Tags, check_random_state
 from sklearn.utils.metaestimators import available_if
 from sklearn.utils.multiclass import check_classification_targets
@@ -605,8 +606,19 @@ class DPTrainOnRelease(LearningMixin, BaseEstimator):
         Returns
         -------
         y : ndarray of shape (n_samples,)
+            Numbers within the bins of the target.
         """
-        return np.asarray(self._called(X, "predict"))
+        return self._within_bins(np.asarray(self._called(X, "predict")))
+
+    def _within_bins(self, y: NDArray) -> NDArray:
+        """Return predicted numbers, clipped to the ends of the target's bins.
+
+        No training row is beyond them, but a linear model extrapolates.
+        """
+        column = self.domain_.column(self.target_)
+        if is_classifier(self.estimator) or not isinstance(column, Bins) or y.dtype.kind != "f":
+            return y
+        return np.clip(y, column.edges[0], column.edges[-1])
 
     @available_if(_has_model_method("predict_proba"))
     def predict_proba(self, X: Any) -> Floats:
@@ -651,7 +663,14 @@ class DPTrainOnRelease(LearningMixin, BaseEstimator):
         Returns
         -------
         score : float
-            Exact, so as private as the rows are. On `released_xy` it is a score on synthetic rows.
+            Of a regressor without a scorer of its own: R2 of `predict`. Exact, so as private as the
+            rows are. On `released_xy` it is a score on synthetic rows.
         """
+        if is_regressor(self.estimator) and not hasattr(self.estimator_, "scorer_"):
+            y_pred = self.predict(X)
+            return or_raise(
+                lambda: float(r2_score(y, y_pred, sample_weight=sample_weight)),
+                lambda: ValueError(_UNREADABLE.format(type(self).__name__, "score")),
+            )
         weights = {} if sample_weight is None else {"sample_weight": sample_weight}
         return float(self._called(X, "score", y, **weights))

@@ -104,6 +104,10 @@ def test_numbers_as_targets():
     ).fit(X, 2 * X[:, 0])  # fmt: skip
     assert abs(model.estimator_.coef_[0] - 2) < 0.2
     assert model.score(X, 2 * X[:, 0]) > 0.95
+    # A linear model extrapolates to 200; the bins of the target end at 3.
+    far = np.array([[100.0], [-100.0]])
+    assert np.array_equal(model.predict(far), [3.0, -3.0])
+    assert model.score(far, [3.0, -3.0]) == 1.0
 
 
 def test_rows_of_one_user_are_protected_together():
