@@ -54,6 +54,7 @@ _CONSTANT = 0.7  # as a part of the bound on logits
 _SLOPE, _SPREAD, _OFFSET = 0.5, 0.5, 0.5
 _LIMIT = 4.0  # on the distance of these logarithms from their prior means
 _LEAST_SIGNAL = 0.19  # a part of the squares of coefficients
+_DOUBT = 1.2  # a factor over the noise that no gradients check
 # Relative errors of the model: of its gradients, and of its shares of classes.
 _MISFIT, _COUNT_MISFIT = 0.15, 0.05
 _N_POINTS = 512
@@ -144,6 +145,11 @@ def _normal_points(m: int, d: int) -> Floats:
     return np.asarray(np.clip(quantiles, -4.0, 4.0))
 
 
+def _signal(theta: Floats, noise: float) -> float:
+    """Return which part of the squares of coefficients is not noise."""
+    return 1.0 - theta.size * noise**2 / max(float((theta**2).sum()), 1e-300)
+
+
 def calibrated(
     session: Session,
     view: Any,
@@ -165,13 +171,13 @@ def calibrated(
     """
     if not useful:
         return 1.0, offset
+    # The prior slope: that of a regression on noisy coefficients, so less if they are mostly noise.
+    signal = _signal(theta, noise)
+    expected = min(1.0, 1.5 * math.sqrt(max(signal, _LEAST_SIGNAL)))
     k, n = len(theta), float(counts.sum())
     axes, sizes, _ = np.linalg.svd(np.nan_to_num(theta), full_matrices=False)
     half = _normal_points(_N_POINTS // 2, sizes.size) @ (axes * sizes).T
     points = np.concatenate([half, -half])
-    # The prior slope: that of a regression on noisy coefficients, so less if they are mostly noise.
-    signal = 1.0 - theta.size * noise**2 / max(float((theta**2).sum()), 1e-300)
-    expected = min(1.0, 1.5 * math.sqrt(max(signal, _LEAST_SIGNAL)))
     own = counts[1:] if k == 1 else counts
     fitted = Calibration(points * spread_of_logits, own, spread, n, expected, offset)
     fitted.solve()
@@ -267,28 +273,49 @@ def _descend(
 ) -> tuple[Floats, float]:
     """Return the mean of the second half of the points of a noisy descent, and its noise.
 
-    The noise is that on each number, where the loss is flat.
+    The noise is that on each number.
     """
-    theta, before = (np.zeros((plan.n_logits, plan.dims)) for _ in range(2))
-    total, n_points, variance = np.zeros_like(theta), 0, 0.0
-    steps = plan.n_steps
+    theta = np.zeros((plan.n_logits, plan.dims))
+    total, n_points, rate, steps = np.zeros_like(theta), 0, plan.rate, plan.n_steps
     unit = plan.n * view.radius**2
-    rate = plan.rate
+    rates, gradients = np.zeros(steps), np.zeros((steps, theta.size))
     for step in range(steps):
         query = logistic_gradient(view, plan.constant, theta, offset, plan.clip, most)
         release = session.answer(query, share / steps, name=f"gradient {step + 1}")
-        gradient, std = release.value, float(np.mean(release.std))
+        gradient, std = release.value / unit, float(np.mean(release.std)) / unit
+        gradients[step] = gradient.ravel()
         # A step that turns back, by more than noise does, was too long.
-        if step and float((gradient * before).sum()) < -3 * std**2 * math.sqrt(theta.size):
+        turned = step and float(gradients[step] @ gradients[step - 1])
+        if turned < -3 * std**2 * math.sqrt(theta.size):
             rate *= _SHORTER
-        before = gradient
-        theta = theta - rate / unit * gradient
-        first = max(step, steps // 2)  # of the points in the mean that contain this step
-        variance += (rate / unit * std * (steps - first) / (steps - steps // 2)) ** 2
+        rates[step] = rate
+        theta = theta - rate * gradient
         if 2 * (step + 1) > steps:
             total, n_points = total + theta, n_points + 1
     mean: Floats = total / max(n_points, 1)
-    return mean, math.sqrt(variance)
+    return mean, std * _noise_of_mean(rates, gradients, std, steps - n_points)
+
+
+def _noise_of_mean(rates: Floats, gradients: Floats, std: float, first: int) -> float:
+    """Return the noise of the mean of the points from a step on, over that of a gradient.
+
+    The curvature of the loss draws points back. Released gradients tell it: from one step to the
+    next the product of gradient and step grows by curvature times the step's square.
+    """
+    steps, size = gradients.shape
+    moves = -rates[:-1, None] * gradients[:-1]
+    squares = (moves**2).sum(axis=1)
+    grown = (gradients[1:] * moves).sum(axis=1) + squares / rates[:-1] - rates[:-1] * size * std**2
+    curvature = float(grown.sum()) / max(float(squares.sum()), 1e-300)
+    # By half of its own error less: too large a curvature would hide noise.
+    curvature -= 1.0 / (rates[0] * math.sqrt(2.0 * max(steps - 1, 1) * size))
+    moved, summed = np.zeros(steps), np.zeros(steps)
+    for step, rate in enumerate(rates):
+        moved *= min(max(1.0 - rate * curvature, 0.0), 1.0)
+        moved[step] = rate
+        if step >= first:
+            summed += moved
+    return float(np.linalg.norm(summed)) / max(steps - first, 1)
 
 
 def is_hidden(start: Start, n_logits: int) -> bool:
@@ -313,6 +340,8 @@ def descended(
     logs -= logs.mean()
     offset = logs[1:] - logs[:1] if n_logits == 1 else logs
     theta, noise = _descend(session, plan, view, offset, most, part * session.remaining)
+    if not useful:  # nothing else will tell how much of it is noise
+        theta *= max(_signal(theta, noise * _DOUBT), 0.0)
     offset = offset + theta[:, -1] * plan.constant * radius
     theta = theta[:, :-1]
     if n_logits > 1:

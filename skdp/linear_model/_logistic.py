@@ -55,9 +55,10 @@ _ROWS_A_COLUMN = 30.0
 # The prior variance of a row's logit, and the noise of logits where the loss is flat.
 _LOGIT_VARIANCE, _FLAT_NOISE = 2.0, 2.0
 _FINEST = 1e-3  # error of logits by the solver
-# Epsilon from which pure noise in the loss serves as well as Gaussian gradients: of two classes,
-# and of more (cancer, spam7 and OJ; digits and wine, at epsilon 1, 3, 10, 30, 100).
-_PURE_SERVES = (3.0, 30.0)
+# Epsilon from which noise in the loss serves as well as Gaussian gradients: of two classes with
+# bounds stated; and of more, or with bounds learned (cancer, spam7, OJ, diabetes, parted in two;
+# digits and wine).
+_SERVES = (3.0, 30.0)
 _LARGEST = 1e300
 _LARGEST_PENALTY = 1e12
 
@@ -170,7 +171,8 @@ class DPLogisticRegression(LabelledClassifier):
     are no parameters to tune: a larger penalty, the clipping of rows and the bound on slopes follow
     from public and released numbers. Where noise is large, the penalty is: probabilities are then
     near the shares of the classes, and `penalty_` shows it. A descent (see Notes) has no penalty:
-    with few rows (200 to 400 at epsilon = 1) its probabilities may be worse than the shares.
+    where few rows leave it no gradients for its slope, coefficients are shrunk by how much of their
+    squares is noise, down to the shares.
 
     Parameters
     ----------
@@ -238,15 +240,16 @@ class DPLogisticRegression(LabelledClassifier):
 
     **Descent.** With a delta, Gaussian noise of b has no price where classes are learned (they take
     the separate delta), where `groups` are stated, and under accountants other than "basic", which
-    add up mu; for more than two classes it is dear. There, up to epsilon = 30 (3 for two classes),
-    noisy gradients are released instead: 10 to 40, each the sum over rows of the outer product of r
-    and z, with equal shares. Here z is the clipped row with a constant, and r the predicted
-    probabilities minus the indicator of the label, clipped in norm. Last, for a tenth of their
-    share, unless noise would hide them, four gradients in which z are the logits, and r is not
-    clipped: from these a slope and offsets are fitted. *Sensitivity* of a gradient in L2, where R
-    is the product of the bounds on the norms of r and z: R if a row is added or removed, 2 R if one
-    is replaced (``skdp/queries/images.py``). *Mechanism*: rounded Gaussian noise. Where a
-    gradient's noise is longer than all rows, b has pure noise within the remaining mu instead.
+    add up mu; for more than two classes it is dear, and beside it bounds are learned with pure
+    noise. There, up to epsilon = 30 (3 for two classes with stated bounds), noisy gradients are
+    released instead: 10 to 40, each the sum over rows of the outer product of r and z, with equal
+    shares. Here z is the clipped row with a constant, and r the predicted probabilities minus the
+    indicator of the label, clipped in norm. Last, for a tenth of their share, unless noise would
+    hide them, four gradients in which z are the logits, and r is not clipped: from these a slope
+    and offsets are fitted. *Sensitivity* of a gradient in L2, where R is the product of the bounds
+    on the norms of r and z: R if a row is added or removed, 2 R if one is replaced
+    (``skdp/queries/images.py``). *Mechanism*: rounded Gaussian noise. Where a gradient's noise is
+    longer than all rows, b has pure noise within the remaining mu instead.
 
     **Weights.** A row and its weight are protected together. A row of weight v counts v / b times,
     where b is the `weight_bound` and v is clipped to [0, b]: in the counts of the classes, in the
@@ -341,16 +344,17 @@ class DPLogisticRegression(LabelledClassifier):
         """Whether Gaussian noise, if there is any, is that of gradients: by public facts.
 
         Gaussian noise in the loss has no price under accountants that add up mu, for groups of
-        rows, and beside classes that are learned; for several classes it is dear.
+        rows, and beside classes that are learned; for several classes it is dear. Beside it, bounds
+        are learned with pure noise, which is dear for many columns.
         """
         context, classes = self._context(), self._check_classes()
         budget, two = context.budget, classes is not None and len(classes) == 2
         pure, basic = context.epsilon, budget is None or budget.accountant == "basic"
         if not basic and context.allowed_delta:
             pure = pure_epsilon_from_mu(gdp_mu(context.epsilon, context.allowed_delta))
-        if basic and two and not context.counts_users:
-            return False
-        return pure < _PURE_SERVES[0 if two else 1]
+        if not two or isinstance(self.bounds, str):
+            return pure < _SERVES[1]
+        return (context.counts_users or not basic) and pure < _SERVES[0]
 
     def _noise_of(self, allowance: Allowance, n_features: int | None) -> float:
         if n_features is None:
