@@ -44,6 +44,7 @@ def exponential_mechanism(
     *,
     entropy: Entropy | None = None,
     whole: Callable[[], tuple[Any, Any]] | None = None,
+    others: float = 2.0**-60,
 ) -> int:
     """Choose an index with probability proportional to multiplicity * exp(-eta * score).
 
@@ -59,9 +60,10 @@ def exponential_mechanism(
         Source of bits; None for the operating system.
     whole : callable or None
         Returns the scores and multiplicities of all candidates, if those given are but an
-        interval of them, with the lowest score, and the others weigh at most 2**-60 of all. It is
-        called for the draws that the others could decide; the index counts in it then. The
-        choice is the same as among all.
+        interval of them, with the lowest score. It is called for the draws that the others could
+        decide; the index counts in it then. The choice is the same as among all.
+    others : float
+        Weight of the others, at most, where a candidate of the lowest score has weight 1.
 
     Returns
     -------
@@ -89,10 +91,11 @@ def exponential_mechanism(
     live, score, count = _candidates(scores, multiplicities)
     source = resolve(entropy)
     v = bits_of(source, 64)
-    choice = _choose_float(score, count, rate, v, 0.0 if whole is None else 2.0**-60)
+    choice = _choose_float(score, count, rate, v, 0.0 if whole is None else others)
+    if choice is None and whole is not None:
+        live, score, count = _candidates(*whole())
+        choice = _choose_float(score, count, rate, v, 0.0)
     if choice is None:
-        if whole is not None:
-            live, score, count = _candidates(*whole())
         choice = _choose_exactly(score, count, rate, v, source)
     return int(live[choice])
 
@@ -161,8 +164,8 @@ def _choose_float(
     >= 1 and counts are below 2**900 this is under 2**-100 of the total. A running sum of n positive
     terms errs by n u of the total at most, in any order. So every partial sum is within
     rho = (n + 2 m + 8) u * 1.01 of the total S, relative to S, and V S within rho + 4 u; we compare
-    with a margin of 4 rho. Candidates on either side that are left out, of weight `omitted` * S
-    at most, move each partial sum, and S, by no more: rho has it too.
+    with a margin of 4 rho. Candidates on either side that are left out, of weight `omitted` at
+    most, move each partial sum, and S, by no more: rho has it too, relative to S.
     """
     tables = _exp_tables(rate)
     if score.dtype == object or int(count.max()) >= 1 << 900:
@@ -175,7 +178,7 @@ def _choose_float(
     for k in range(digits):
         weight *= tables[k][(score >> (_DIGIT * k)) & ((1 << _DIGIT) - 1)]
     sums = np.cumsum(weight)
-    rho = (n + 2 * digits + 8) * 2.0**-53 * 1.01 + exact.SLACK + omitted
+    rho = (n + 2 * digits + 8) * 2.0**-53 * 1.01 + exact.SLACK + omitted / sums[-1]
     target = (v * 2.0**-64) * sums[-1]
     reach = 4.0 * rho * sums[-1]
     if omitted and target < reach:

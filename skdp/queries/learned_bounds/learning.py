@@ -42,7 +42,7 @@ from skdp.queries.learned_bounds.decoding import (
     unsound_box,
 )
 from skdp.queries.quantiles import recursion, rounds_of
-from skdp.queries.ranked_columns import Runs, gathered, score_runs
+from skdp.queries.ranked_columns import RankedColumn, Runs, gathered
 from skdp.queries.samples import RATE_BITS, draw_poisson
 from skdp.tabular.rows import Rows
 
@@ -61,6 +61,8 @@ __all__ = [
 Ints = NDArray[np.int64]
 
 _POINT_BITS = 22  # points of a binade of the lattice
+_DROPPED_BITS = 52 - _POINT_BITS  # of a double's 52 bits after its binade
+_MAGNITUDE = 2**63 - 1  # all bits but the sign
 _CENTER = 4  # the binade that is likeliest before anything is known
 _ZERO, _POSITIVE, _NEGATIVE = 0.05, 0.70, 0.25  # prior of 0 and of the signs
 _WEIGHT_BITS = 36  # of a point's weight, for a binade that has all of its sign's prior
@@ -72,7 +74,10 @@ _SURE = 1200  # below it, no error is claimed
 _LEAST = 60  # below it, nothing but a point amid the rows is learned
 _GAUSSIAN = 0.3
 _VISIBLE = 0.035  # part of the rows that a far group may have without being seen
-_COLUMN_VALUES = 2**18  # values that are read from the rows at once: 2 MB
+_COLUMN_VALUES = 2**18  # values of a random part of the rows that are held at once: 2 MB
+_COLUMNS_VALUES = 2**21  # and of all rows: 16 MB
+_SAMPLE = 2**11  # values of a column that tell where its median's neighbours lie
+_NEAR = 21  # candidates weigh less than exp(-21) times those about the median beyond these
 _RANKS = 160  # rows that a location needs, times the rate at which its chances fall with ranks
 _MANY = 2**17  # rows of which a random part serves
 _MOST = 2**19  # rows of a column that are held at once: with what is computed of them, 100 MB
@@ -258,14 +263,20 @@ class FloatLattice:
         self._mass = np.concatenate([[0], np.cumsum(lengths * self._weights)])
 
     def number(self, x: Floats) -> Ints:
-        """Return the number of each value's candidate: a value's own concern."""
-        mantissa, exponent = np.frexp(np.abs(x))
-        binade = exponent.astype(np.int64) - 1 - self.first
-        part = ((2.0 * mantissa - 1.0) * 2.0**_POINT_BITS).astype(np.int64)
-        size = np.minimum((binade << _POINT_BITS) + part + 1, self.points)
-        size = np.where((binade < 0) | (x == 0.0), 0, size)
-        size = np.where(binade >= self.binades, self.points, size)
-        return np.where(x < 0, -size, size) + self.points
+        """Return the number of each value's candidate: a value's own concern.
+
+        The bits of a double are its binade and then its place there, so candidates of one sign are
+        those bits without the last 30.
+        """
+        bits = np.ascontiguousarray(x).view(np.int64)
+        size = (bits & _MAGNITUDE) >> _DROPPED_BITS
+        size -= ((self.first + 1023) << _POINT_BITS) - 1
+        np.clip(size, 0, self.points, out=size)
+        sign = bits >> 63  # -1 below 0
+        size ^= sign
+        size -= sign
+        size += self.points
+        return size
 
     def value(self, number: int) -> float:
         """Return a candidate."""
@@ -278,11 +289,12 @@ class FloatLattice:
 
     def mass(self, number: Ints) -> Ints:
         """Return the weight of all candidates below each number."""
-        segment = np.searchsorted(self._starts, number, side="right") - 1
-        segment = np.minimum(segment, self._weights.size - 1)
-        total: Ints = (
-            self._mass[segment] + (number - self._starts[segment]) * self._weights[segment]
-        )
+        from_zero = number >= self.points
+        segment = ((number - from_zero) >> _POINT_BITS) + from_zero
+        np.minimum(segment, self._weights.size - 1, out=segment)
+        total: Ints = number - self._starts[segment]
+        total *= self._weights[segment]
+        total += self._mass[segment]
         return total
 
     def at_mass(self, mass: int) -> int:
@@ -292,16 +304,90 @@ class FloatLattice:
             self._weights[segment]
         )
 
-    def choose(self, runs: Runs, eta: Fraction, entropy: samplers.Entropy | None) -> int:
-        """Return a candidate with probability proportional to weight * exp(-eta * score)."""
-        below = self.mass(runs.starts)
-        masses = self.mass(runs.starts + runs.lengths) - below
-        run = samplers.exponential_mechanism(runs.scores, eta, masses, entropy=entropy)
-        inside = samplers.uniform_below(int(masses[run]), entropy=entropy)
+    def _from(self, number: int) -> float:
+        """Return the least value whose candidate has this number or a larger one."""
+        if number == 0:
+            return -math.inf
+        if number > self.points:
+            return self.value(number)
+        return math.nextafter(self.value(number - 1), math.inf)
+
+    def ranked(self, values: Floats, low: int = 0, high: int | None = None) -> RankedColumn:
+        """Return the candidates of the values from `low` to `high`, and the rows below each."""
+        below = 0
+        if high is not None:
+            least, beyond = (
+                self._from(low),
+                self._from(high + 1) if high < self.size - 1 else math.inf,
+            )
+            below = int(np.count_nonzero(values < least))
+            values = values[np.flatnonzero((values >= least) & (values < beyond))]
+        ordered = np.sort(self.number(values).astype(np.int32))
+        first = np.flatnonzero(np.append(ordered.size > 0, ordered[1:] != ordered[:-1]))
+        return RankedColumn(ordered[first].astype(np.int64), below + np.append(first, ordered.size))
+
+    def scored(self, values: Floats, reach: int | None = None) -> Runs:
+        """Score all candidates, or an interval that has those of a score up to `reach`.
+
+        Where the median's neighbours lie is guessed from some values, and checked.
+        """
+        n, column = values.size, None
+        if reach is not None:
+            sample = np.sort(values[:: n // _SAMPLE])
+            begin, end = max((n - reach) // 2, 0), min((n + reach + 1) // 2, n)
+            slack = 1.5 * math.sqrt(sample.size)
+            first = math.floor(sample.size * begin / n - slack)
+            last = math.ceil(sample.size * end / n + slack)
+            ends = self.number(sample[[max(first, 0), min(last, sample.size - 1)]])
+            low = int(ends[0]) if first >= 0 else 0
+            high = int(ends[1]) if last < sample.size else self.size - 1
+            column = self.ranked(values, low, high)
+            if column.below[0] > begin or column.below[-1] < end:
+                column = None
+        if column is None:
+            column = self.ranked(values)
+        return column.runs(0, n, 0, self.size - 1, _MEDIAN, spread=False, reach=reach)
+
+    def choose(self, values: Floats, eta: Fraction, entropy: samplers.Entropy | None) -> int:
+        """Return a candidate with probability proportional to weight * exp(-eta * score).
+
+        Candidates far from the median are left out where they weigh so little that they seldom
+        matter; a choice that they could decide is made among all.
+        """
+        n, reach, others = values.size, None, 0.0
+        if n > _SAMPLE and eta:
+            sample = np.sort(values[:: n // _SAMPLE])
+            middle, width = sample.size // 2, math.ceil(sample.size / (2 * eta * n))
+            ends = sample[[max(middle - width, 0), min(middle + width, sample.size - 1)]]
+            inside = np.diff(self.mass(self.number(ends) + np.array([0, 1])))[0]
+            near = math.ceil(_NEAR + math.log(self._mass[-1] / inside))
+            reach = math.ceil(near / eta)
+            others = float(self._mass[-1]) * math.exp(-near) * (1 + 2.0**-30)
+
+        def weighed(reach: int | None) -> tuple[Runs, Ints]:
+            runs = self.scored(values, reach)
+            return runs, self.mass(np.append(runs.starts, runs.starts[-1] + runs.lengths[-1]))
+
+        runs, below = weighed(reach)
+
+        def whole() -> tuple[NDArray, NDArray]:
+            nonlocal runs, below
+            runs, below = weighed(None)
+            return runs.scores, np.diff(below)
+
+        run = samplers.exponential_mechanism(
+            runs.scores, eta, np.diff(below), entropy=entropy,
+            whole=None if reach is None else whole, others=others,
+        )  # fmt: skip
+        inside = samplers.uniform_below(int(below[run + 1] - below[run]), entropy=entropy)
         return self.at_mass(int(below[run]) + inside)
 
 
 # --- distances ----------------------------------------------------------------------------------
+
+_SIDE = 2**12  # half doublings of the numbers of one sign
+_UP_TO_POWER = 2**52 - 1
+_UP_TO_ROOT = _UP_TO_POWER - int(np.float64(math.sqrt(2.0)).view(np.int64)) % 2**52
 
 
 def distance_edges(middle: float, binades: int, *, upwards: bool) -> Floats:
@@ -330,11 +416,17 @@ def _reduced(mode: str, columns: NDArray[np.bool_]) -> Callable[[Floats], Floats
     return lambda block: np.abs(some(block)).max(axis=1, keepdims=True)
 
 
-def _bins(distance: Floats, edges: Floats) -> Ints:
-    """Return the bins of the distances beyond the first edge; the last one has no end."""
-    cell = np.searchsorted(edges, distance[distance > edges[0]], side="left") - 1
-    bins: Ints = np.minimum(cell, edges.size - 2)
-    return bins
+def _half_doublings(distance: Floats) -> Ints:
+    """Return the number of the half doubling that each distance is in; its upper end is in it.
+
+    The bits of a double are rounded up to the next power of two, and to the next one times √2. The
+    numbers of distances below 0 are larger by `_SIDE`.
+    """
+    bits = distance.view(np.int64)
+    halves: Ints = (bits + _UP_TO_POWER) >> 52
+    halves += (bits + _UP_TO_ROOT) >> 52
+    halves &= 2 * _SIDE - 1
+    return halves
 
 
 def distance_counts(
@@ -348,18 +440,40 @@ def distance_counts(
         Of the bins of the low side and then of the high side, one array a column. A row adds one to
         one bin of each column, or to none.
     """
-    sizes = [[side.size - 1 for side in pair] for pair in edges]
+    d = middles.size
+    ends = _half_doublings(
+        np.array([edge for pair in edges for side in pair for edge in side[:: side.size - 1]])
+    )
+    first, size = int(ends.min()), int(ends.max() - ends.min()) + 1
+    within = np.clip(np.arange(_SIDE) - first, 0, size - 1)
+    place = np.concatenate([within + size, within])
+    columns = np.arange(d) * 2 * size
+    # Distances from 0 are compared: it is an edge of the side that it is on.
+    zero = np.where(middles < 0, np.nextafter(-middles, np.inf), -middles)
 
     def add(block: Floats, totals: list[NDArray]) -> None:
-        for j, column in enumerate(image(block).T):
-            below, above = edges[j]
-            bins = [
-                _bins(middles[j] - column, below),
-                _bins(column - middles[j], above) + below.size - 1,
-            ]
-            totals[j] += np.bincount(np.concatenate(bins), minlength=sum(sizes[j]))
+        distance = image(block) - middles
+        bins = place[_half_doublings(distance)]
+        bins += columns
+        np.add.at(totals[0], bins.ravel(), 1)
+        totals[1] += np.count_nonzero(distance < zero, axis=0)
 
-    return fold(rows, add, lambda: [np.zeros(sum(pair), dtype=np.int64) for pair in sizes])
+    counts, below = fold(
+        rows, add, lambda: [np.zeros(2 * size * d, np.int64), np.zeros(d, np.int64)]
+    )
+    by_column = zip(
+        counts.reshape(d, 2, size), below.tolist(), middles.tolist(), edges, strict=True
+    )
+    found = []
+    for column, below_zero, middle, pair in by_column:
+        beyond_zero = [below_zero, int(column.sum()) - below_zero]
+        for side, edge in enumerate(pair):
+            beyond = np.append(column[side][::-1].cumsum()[::-1], 0)
+            rows_beyond = beyond[_half_doublings(edge[:-1]) - first + 1]
+            if middle != 0.0 and (middle < 0) == (side == 1):
+                rows_beyond[edge[:-1] == abs(middle)] = beyond_zero[side]
+            found.append(rows_beyond - np.append(rows_beyond[1:], 0))
+    return [np.concatenate(found[i : i + 2]) for i in range(0, 2 * d, 2)]
 
 
 def outside_counts(
@@ -416,19 +530,20 @@ def _medians(
     wanted = min(max(_MANY, math.ceil(_RANKS / (2 * eta))), _MOST)
     part = Fraction(math.floor(min(wanted / n_known, 1.0) * 2**RATE_BITS), 2**RATE_BITS)
     values = np.empty(d)
-    together = max(1, int(_COLUMN_VALUES / min(n_known, wanted)))
+    held = _COLUMN_VALUES if part < 1 else _COLUMNS_VALUES
+    together = max(1, int(held / min(n_known, wanted)))
     for first in range(0, d, together):
         features = range(first, min(first + together, d))
-        columns = _numbers(table, meter, lattice, image, features, part)
+        columns = _columns(table, meter, image, features, part)
         for i, j in enumerate(features):
-            runs = score_runs(np.sort(columns[i]), 0, lattice.size - 1, _MEDIAN)
+            column = np.concatenate([block[i] for block in columns])
             # The number of runs tells of the rows: in a transcript they are one object.
             exact = np.empty(1, dtype=object)
             if current_transcript() is not None:
-                exact[0] = [runs]
+                exact[0] = [lattice.scored(column)]
 
-            def draw(runs: Runs = runs) -> NDArray:
-                return np.array([lattice.choose(runs, eta, meter.entropy)], dtype=np.int64)
+            def draw(column: Floats = column) -> NDArray:
+                return np.array([lattice.choose(column, eta, meter.entropy)], dtype=np.int64)
 
             name = "location" if d == 1 else f"location, feature {j}"
             loss, distance = only_round.loss, only_round.distance
@@ -440,29 +555,24 @@ def _medians(
     return values
 
 
-def _numbers(
+def _columns(
     table: PrivateTable,
     meter: Meter,
-    lattice: FloatLattice,
     image: Callable[[Floats], Floats],
     features: range,
     part: Fraction,
-) -> list[Ints]:
-    """Return the numbers of the candidates of some columns, of a random part of the rows."""
-    candidates: list[list[Ints]] = [[np.zeros(0, dtype=np.int64)] for _ in features]
+) -> list[Floats]:
+    """Return some columns of a random part of the rows, in blocks of shape (features, rows)."""
 
-    def take(block: Floats) -> Ints:
-        mapped = image(block)
-        return np.column_stack([lattice.number(mapped[:, j]) for j in features])
+    def take(block: Floats) -> Floats:
+        return np.asfortranarray(image(block)[:, features.start : features.stop])
 
     def draw(n: int) -> NDArray[np.int64]:
         return draw_poisson(n, part, meter.entropy)
 
     with np.errstate(all="ignore"):
-        for block in gathered(table.rows, take, draw if part < 1 else None):
-            for numbers, column in zip(candidates, block.T, strict=True):
-                numbers.append(column)
-    return [np.concatenate(numbers) for numbers in candidates]
+        blocks = [x.T for x in gathered(table.rows, take, draw if part < 1 else None)]
+    return blocks or [np.zeros((len(features), 0))]
 
 
 def _shaped(
