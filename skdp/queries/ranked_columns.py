@@ -124,35 +124,28 @@ def score_runs(ordered: Ints, low: int, high: int, level: Fraction) -> Runs:
     values below or equal].
     """
     n = ordered.size
-    first = np.zeros(min(n, 1), dtype=np.int64)
-    if n:
-        first = np.concatenate([first, np.flatnonzero(ordered[1:] != ordered[:-1]) + 1])
-    up_to = np.append(first[1:], n)[: first.size]
-    return _scored(ordered[first], first, up_to, n, low, high, level)
+    first = np.flatnonzero(np.append(n > 0, ordered[1:] != ordered[:-1]))
+    return _scored(ordered[first], np.append(first, n), n, low, high, level)
 
 
-def _scored(
-    values: Ints, first: Ints, up_to: Ints, n: int, low: int, high: int, level: Fraction
-) -> Runs:
-    """Return the runs of a part of n rows by its distinct values, and the rows up to each."""
+def _scored(values: Ints, below: Ints, n: int, low: int, high: int, level: Fraction) -> Runs:
+    """Return the runs of a part of n rows by its k distinct values, and k + 1 counts of rows below.
+
+    Between two values the score is the distance of q n to one rank, at a value to two and all
+    between them.
+    """
     a, b = level.numerator, level.denominator
-    starts = np.full(2 * first.size + 1, low, dtype=np.int64)
-    below = np.zeros(starts.size, dtype=np.int64)
-    below_or_in = np.zeros(starts.size, dtype=np.int64)
+    starts = np.full(2 * values.size + 1, low, dtype=np.int64)
     starts[1::2] = values
-    starts[2::2] = starts[1::2] + 1
-    below[1::2] = first
-    below[2::2] = below_or_in[1::2] = below_or_in[2::2] = up_to
+    starts[2::2] = values + 1
     lengths = np.diff(np.append(starts, high + 1))
-    if b * n >= 2**62:
-        below, below_or_in = below.astype(object), below_or_in.astype(object)
-    below *= b
-    below -= a * n
-    below_or_in *= -b
-    below_or_in += a * n
-    np.maximum(below, below_or_in, out=below)
-    np.maximum(below, 0, out=below)
-    return Runs(starts, lengths, below)
+    rank = (below.astype(object) if b * n >= 2**62 else below) * b
+    rank -= a * n
+    scores = np.empty(starts.size, dtype=rank.dtype)
+    np.abs(rank, out=scores[::2])
+    np.maximum(rank[:-1], -rank[1:], out=scores[1::2])
+    np.maximum(scores, 0, out=scores)
+    return Runs(starts, lengths, scores)
 
 
 @dataclass(frozen=True)
@@ -226,14 +219,15 @@ class RankedColumn:
             values, below = self._places(i, j)
         else:
             values, below = self.points[i:j], self.below[i : j + 1]
-        below = np.clip(below, first, stop) - first
-        some = np.flatnonzero(below[1:] > below[:-1])
-        values = values[some]
+        if below[0] < first or below[-1] > stop:
+            below = np.clip(below, first, stop)
+            some = np.flatnonzero(below[1:] > below[:-1])
+            values, below = values[some], np.append(below[:-1][some], below[-1])
         if begin > first:
             low = int(values[0])
         if end < stop:
             high = int(values[-1])
-        return _scored(values, below[:-1][some], below[1:][some], n, low, high, level)
+        return _scored(values, below - first, n, low, high, level)
 
 
 def choose(scored: Scored, eta: Fraction, entropy: samplers.Entropy | None) -> int:

@@ -33,7 +33,7 @@ __all__ = [
     "exponential_mechanism",
 ]
 
-_DIGIT = 6  # bits of a score handled by one table
+_DIGIT = 6  # bits of a score handled by one table; pairs of tables are multiplied out
 _MAX_ETA = Fraction(1 << 60)
 
 
@@ -132,7 +132,9 @@ def _integers(values: Any, name: str) -> np.ndarray:
     elif array.dtype.kind not in "iu":
         raise TypeError(f"{name} must be integers.")
     try:
-        return array.astype(np.int64) if array.dtype.kind != "u" else _from_unsigned(array)
+        return (
+            array.astype(np.int64, copy=False) if array.dtype.kind != "u" else _from_unsigned(array)
+        )
     except OverflowError:
         return array
 
@@ -170,13 +172,13 @@ def _choose_float(
     tables = _exp_tables(rate)
     if score.dtype == object or int(count.max()) >= 1 << 900:
         return None
-    n, cap, digits = score.size, _cap(rate), len(tables)
+    n, cap, digits = score.size, _cap(rate), 2 * len(tables)
     weight = count.astype(np.float64)  # correctly rounded, from int64 and from Python ints
     weight[score > cap] = 0.0
     # All digits that the rate allows, also where the scores have fewer: their number would show in
     # the time that a draw takes.
-    for k in range(digits):
-        weight *= tables[k][(score >> (_DIGIT * k)) & ((1 << _DIGIT) - 1)]
+    for k, table in enumerate(tables):
+        weight *= table[(score >> (2 * _DIGIT * k)) & (table.size - 1)]
     sums = np.cumsum(weight)
     rho = (n + 2 * digits + 8) * 2.0**-53 * 1.01 + exact.SLACK + omitted / sums[-1]
     target = (v * 2.0**-64) * sums[-1]
@@ -195,13 +197,15 @@ def _cap(rate: Fraction) -> int:
 
 @functools.lru_cache(maxsize=32)
 def _exp_tables(rate: Fraction) -> tuple[np.ndarray, ...]:
-    """Return the tables of all digits that a score may have, whatever the scores are.
+    """Return the tables of all pairs of digits that a score may have, whatever the scores are.
 
     The cache belongs to the process: what is in it must be decided by the rate, which is public,
     and not by how large the scores of a call are.
     """
-    digits = -(-_cap(rate).bit_length() // _DIGIT) if rate else 0
-    return tuple(_exp_table(rate, k) for k in range(digits))
+    pairs = -(-_cap(rate).bit_length() // (2 * _DIGIT)) if rate else 0
+    return tuple(
+        np.outer(_exp_table(rate, 2 * k + 1), _exp_table(rate, 2 * k)).ravel() for k in range(pairs)
+    )
 
 
 def _exp_table(rate: Fraction, k: int) -> np.ndarray:

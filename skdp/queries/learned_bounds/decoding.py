@@ -145,15 +145,36 @@ class End:
 NO_END = End(0.0)
 
 
+@functools.lru_cache(maxsize=64)
+def _trim_levels(size: int, std: float, *, gaussian: bool) -> Floats:
+    """Return what the sums of the outermost 1, 2, ... bins of a run must reach to be rows."""
+    chance = math.log(_TRIM) - 2.0 * np.log(np.arange(size, 0.0, -1.0))
+    return np.array([noise_level(chance[k], k + 1, std, gaussian=gaussian) for k in range(size)])
+
+
+@functools.lru_cache(maxsize=64)
+def _further_levels(size: int, width: int, std: float, chance: float, *, gaussian: bool) -> Floats:
+    """Return what runs of this width must pass at 0, 1, ... bins beyond the rows found."""
+    # The sum of 1 / (1 + d)**2 is below 1.65.
+    log_chance = math.log(FURTHER * chance / len(WIDTHS) / 1.65) - 2.0 * np.log1p(np.arange(size))
+    return noise_level(log_chance, width, std, gaussian=gaussian)
+
+
+@functools.lru_cache(maxsize=64)
+def _clear_levels(std: float, *, gaussian: bool) -> Floats:
+    """Return what the sums of the outermost 1, 2, ... bins must pass to be clear of noise."""
+    chance = np.log(np.array([_CLEAR]))
+    levels = [noise_level(chance, width, std, gaussian=gaussian)[0] for width in _CLEAR_WIDTHS]
+    return np.repeat(levels, np.diff([0, *_CLEAR_WIDTHS]))
+
+
 def _trimmed(counts: Floats, first: int, last: int, std: float, *, gaussian: bool) -> int:
     """Return the last bin of a run, less outer bins that hold, together, what noise could be.
 
     A run that begins among the rows is clear by these alone, whatever its outer bins hold.
     """
     sums = np.cumsum(counts[first : last + 1][::-1])
-    chance = math.log(_TRIM) - 2.0 * np.log(np.arange(sums.size, 0.0, -1.0))
-    levels = [noise_level(chance[k], k + 1, std, gaussian=gaussian) for k in range(sums.size)]
-    above = sums / np.array(levels)
+    above = sums / _trim_levels(sums.size, std, gaussian=gaussian)
     clear = np.flatnonzero(above >= 1.0)
     return last - int(clear[0] if clear.size else np.argmax(above))
 
@@ -177,7 +198,9 @@ def _last_bin(
     end = -1
     for w, run in runs.items():
         log_chance = np.log(FIRST * chance / len(WIDTHS) * (weights[w:] - weights[:-w]) / w)
-        clear = np.flatnonzero(run > noise_level(log_chance, w, std, gaussian=gaussian))
+        least = noise_level(log_chance.max(keepdims=True), w, std, gaussian=gaussian)
+        high = np.flatnonzero(run > least * 0.999)  # few
+        clear = high[run[high] > noise_level(log_chance[high], w, std, gaussian=gaussian)]
         if clear.size:
             last = int(clear[-1])
             end = max(end, _trimmed(counts, last, last + w - 1, std, gaussian=gaussian))
@@ -185,11 +208,8 @@ def _last_bin(
         further = end
         for w, run in runs.items():
             beyond = run[end + 1 :]
-            # The sum of 1 / (1 + d)**2 is below 1.65.
-            log_chance = math.log(FURTHER * chance / len(WIDTHS) / 1.65) - 2.0 * np.log1p(
-                np.arange(beyond.size)
-            )
-            clear = np.flatnonzero(beyond > noise_level(log_chance, w, std, gaussian=gaussian))
+            levels = _further_levels(counts.size, w, std, chance, gaussian=gaussian)
+            clear = np.flatnonzero(beyond > levels[: beyond.size])
             if clear.size:
                 first = end + 1 + int(clear[-1])
                 trimmed = _trimmed(counts, first, first + w - 1, std, gaussian=gaussian)
@@ -264,15 +284,12 @@ def _clear_end(
     noise alone seldom has.
     """
     sums = np.cumsum(counts[: end + 1][::-1])
-    chance = np.log(np.array([_CLEAR]))
-    before = 0
-    for width in [w for w in _CLEAR_WIDTHS if w <= sums.size]:
-        clear = sums[before:width] > noise_level(chance, width, std, gaussian=gaussian)[0]
-        if clear.any():
-            k = before + int(np.argmax(clear))  # bins beyond the one that is clear
-            beyond = max(k, 1)
-            return float(edges[end - k]), float(sums[beyond - 1]), std * math.sqrt(beyond)
-        before = width
+    widest = max(w for w in _CLEAR_WIDTHS if w <= sums.size)
+    clear = np.flatnonzero(sums[:widest] > _clear_levels(std, gaussian=gaussian)[:widest])
+    if clear.size:
+        k = int(clear[0])  # bins beyond the one that is clear
+        beyond = max(k, 1)
+        return float(edges[end - k]), float(sums[beyond - 1]), std * math.sqrt(beyond)
     return 0.0, float(sums[-1]), std * math.sqrt(sums.size)
 
 

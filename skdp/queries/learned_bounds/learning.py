@@ -75,9 +75,9 @@ _LEAST = 60  # below it, nothing but a point amid the rows is learned
 _GAUSSIAN = 0.3
 _VISIBLE = 0.035  # part of the rows that a far group may have without being seen
 _COLUMN_VALUES = 2**18  # values of a random part of the rows that are held at once: 2 MB
-_COLUMNS_VALUES = 2**21  # and of all rows: 16 MB
+_COLUMNS_VALUES = 2**22  # and of all rows: 32 MB
 _SAMPLE = 2**11  # values of a column that tell where its median's neighbours lie
-_NEAR = 21  # candidates weigh less than exp(-21) times those about the median beyond these
+_NEAR = 17  # candidates far from the median weigh, together, less than exp(-17) of those about it
 _RANKS = 160  # rows that a location needs, times the rate at which its chances fall with ranks
 _MANY = 2**17  # rows of which a random part serves
 _MOST = 2**19  # rows of a column that are held at once: with what is computed of them, 100 MB
@@ -287,15 +287,31 @@ class FloatLattice:
         value = math.ldexp(1.0 + part * 2.0**-_POINT_BITS, binade + self.first)
         return value if number > self.points else -value
 
+    def _segments(self, number: Ints) -> Ints:
+        """Return the segment of equal weights that each number is in."""
+        from_zero = number >= self.points
+        segment: Ints = ((number - from_zero) >> _POINT_BITS) + from_zero
+        return np.minimum(segment, self._weights.size - 1, out=segment)
+
     def mass(self, number: Ints) -> Ints:
         """Return the weight of all candidates below each number."""
-        from_zero = number >= self.points
-        segment = ((number - from_zero) >> _POINT_BITS) + from_zero
-        np.minimum(segment, self._weights.size - 1, out=segment)
+        segment = self._segments(number)
         total: Ints = number - self._starts[segment]
         total *= self._weights[segment]
         total += self._mass[segment]
         return total
+
+    def masses(self, runs: Runs) -> Ints:
+        """Return the weight of the candidates of each run."""
+        points = runs.starts[1::2]  # runs of one candidate, between others
+        ends = self.mass(runs.starts[[0, -1]] + [0, runs.lengths[-1]])
+        masses = np.empty(runs.starts.size, dtype=np.int64)
+        masses[1::2] = self._weights[self._segments(points)]
+        masses[:-1:2] = self.mass(points)
+        masses[-1] = ends[1]
+        masses[2::2] -= masses[:-1:2] + masses[1::2]
+        masses[0] -= ends[0]
+        return masses
 
     def at_mass(self, mass: int) -> int:
         """Return the number of the candidate that this much weight, counted from below, is in."""
@@ -326,14 +342,14 @@ class FloatLattice:
         first = np.flatnonzero(np.append(ordered.size > 0, ordered[1:] != ordered[:-1]))
         return RankedColumn(ordered[first].astype(np.int64), below + np.append(first, ordered.size))
 
-    def scored(self, values: Floats, reach: int | None = None) -> Runs:
+    def scored(self, values: Floats, sample: Floats | None = None, reach: int = 0) -> Runs:
         """Score all candidates, or an interval that has those of a score up to `reach`.
 
-        Where the median's neighbours lie is guessed from some values, and checked.
+        A sorted sample of the values tells where to look for these; whether all are found is
+        checked.
         """
         n, column = values.size, None
-        if reach is not None:
-            sample = np.sort(values[:: n // _SAMPLE])
+        if sample is not None:
             begin, end = max((n - reach) // 2, 0), min((n + reach + 1) // 2, n)
             slack = 1.5 * math.sqrt(sample.size)
             first = math.floor(sample.size * begin / n - slack)
@@ -344,9 +360,9 @@ class FloatLattice:
             column = self.ranked(values, low, high)
             if column.below[0] > begin or column.below[-1] < end:
                 column = None
-        if column is None:
-            column = self.ranked(values)
-        return column.runs(0, n, 0, self.size - 1, _MEDIAN, spread=False, reach=reach)
+        return (column or self.ranked(values)).runs(
+            0, n, 0, self.size - 1, _MEDIAN, spread=False, reach=None if sample is None else reach
+        )
 
     def choose(self, values: Floats, eta: Fraction, entropy: samplers.Entropy | None) -> int:
         """Return a candidate with probability proportional to weight * exp(-eta * score).
@@ -354,33 +370,29 @@ class FloatLattice:
         Candidates far from the median are left out where they weigh so little that they seldom
         matter; a choice that they could decide is made among all.
         """
-        n, reach, others = values.size, None, 0.0
+        n, sample, reach, others = values.size, None, 0, 0.0
         if n > _SAMPLE and eta:
             sample = np.sort(values[:: n // _SAMPLE])
             middle, width = sample.size // 2, math.ceil(sample.size / (2 * eta * n))
             ends = sample[[max(middle - width, 0), min(middle + width, sample.size - 1)]]
-            inside = np.diff(self.mass(self.number(ends) + np.array([0, 1])))[0]
-            near = math.ceil(_NEAR + math.log(self._mass[-1] / inside))
+            about = int(np.diff(self.mass(self.number(ends) + [0, 1]))[0])
+            near = math.ceil(_NEAR + math.log(int(self._mass[-1]) / about))
             reach = math.ceil(near / eta)
             others = float(self._mass[-1]) * math.exp(-near) * (1 + 2.0**-30)
-
-        def weighed(reach: int | None) -> tuple[Runs, Ints]:
-            runs = self.scored(values, reach)
-            return runs, self.mass(np.append(runs.starts, runs.starts[-1] + runs.lengths[-1]))
-
-        runs, below = weighed(reach)
+        runs = self.scored(values, sample, reach)
 
         def whole() -> tuple[NDArray, NDArray]:
-            nonlocal runs, below
-            runs, below = weighed(None)
-            return runs.scores, np.diff(below)
+            nonlocal runs
+            runs = self.scored(values)
+            return runs.scores, self.masses(runs)
 
         run = samplers.exponential_mechanism(
-            runs.scores, eta, np.diff(below), entropy=entropy,
-            whole=None if reach is None else whole, others=others,
+            runs.scores, eta, self.masses(runs), entropy=entropy,
+            whole=None if sample is None else whole, others=others,
         )  # fmt: skip
-        inside = samplers.uniform_below(int(below[run + 1] - below[run]), entropy=entropy)
-        return self.at_mass(int(below[run]) + inside)
+        start = int(runs.starts[run])
+        below, beyond = self.mass(np.array([start, start + int(runs.lengths[run])])).tolist()
+        return self.at_mass(below + samplers.uniform_below(beyond - below, entropy=entropy))
 
 
 # --- distances ----------------------------------------------------------------------------------
@@ -447,16 +459,16 @@ def distance_counts(
     first, size = int(ends.min()), int(ends.max() - ends.min()) + 1
     within = np.clip(np.arange(_SIDE) - first, 0, size - 1)
     place = np.concatenate([within + size, within])
-    columns = np.arange(d) * 2 * size
+    columns = np.arange(d)[:, None] * 2 * size
     # Distances from 0 are compared: it is an edge of the side that it is on.
-    zero = np.where(middles < 0, np.nextafter(-middles, np.inf), -middles)
+    zero = np.where(middles < 0, np.nextafter(-middles, np.inf), -middles)[:, None]
 
     def add(block: Floats, totals: list[NDArray]) -> None:
-        distance = image(block) - middles
+        distance = np.subtract(image(block).T, middles[:, None], order="C")
         bins = place[_half_doublings(distance)]
         bins += columns
         np.add.at(totals[0], bins.ravel(), 1)
-        totals[1] += np.count_nonzero(distance < zero, axis=0)
+        totals[1] += np.count_nonzero(distance < zero, axis=1)
 
     counts, below = fold(
         rows, add, lambda: [np.zeros(2 * size * d, np.int64), np.zeros(d, np.int64)]
@@ -482,8 +494,8 @@ def outside_counts(
     """Count the rows outside the bounds, column by column."""
 
     def add(block: Floats, totals: list[NDArray]) -> None:
-        block = image(block)
-        totals[0] += ((block < low) | (block > high)).sum(axis=0)
+        block = np.ascontiguousarray(image(block).T)
+        totals[0] += ((block < low[:, None]) | (block > high[:, None])).sum(axis=1)
 
     (counts,) = fold(rows, add, lambda: [np.zeros(low.size, dtype=np.int64)])
     return counts
