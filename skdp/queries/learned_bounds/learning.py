@@ -304,7 +304,7 @@ class FloatLattice:
     def masses(self, runs: Runs) -> Ints:
         """Return the weight of the candidates of each run."""
         points = runs.starts[1::2]  # runs of one candidate, between others
-        ends = self.mass(runs.starts[[0, -1]] + [0, runs.lengths[-1]])
+        ends = self.mass(runs.starts[[0, -1]] + np.array([0, runs.lengths[-1]]))
         masses = np.empty(runs.starts.size, dtype=np.int64)
         masses[1::2] = self._weights[self._segments(points)]
         masses[:-1:2] = self.mass(points)
@@ -375,8 +375,8 @@ class FloatLattice:
             sample = np.sort(values[:: n // _SAMPLE])
             middle, width = sample.size // 2, math.ceil(sample.size / (2 * eta * n))
             ends = sample[[max(middle - width, 0), min(middle + width, sample.size - 1)]]
-            about = int(np.diff(self.mass(self.number(ends) + [0, 1]))[0])
-            near = math.ceil(_NEAR + math.log(int(self._mass[-1]) / about))
+            first, last = self.mass(self.number(ends) + np.array([0, 1])).tolist()
+            near = math.ceil(_NEAR + math.log(int(self._mass[-1]) / (last - first)))
             reach = math.ceil(near / eta)
             others = float(self._mass[-1]) * math.exp(-near) * (1 + 2.0**-30)
         runs = self.scored(values, sample, reach)

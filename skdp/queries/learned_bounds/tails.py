@@ -17,6 +17,7 @@ import math
 from dataclasses import dataclass
 
 import numpy as np
+from numpy.typing import NDArray
 from scipy.special import ndtr, ndtri
 
 from skdp.core.clipping import Floats
@@ -169,18 +170,110 @@ def _outwards(density: Floats) -> Floats:
     return np.concatenate([sums, np.zeros((density.shape[0], 1))], axis=1)
 
 
-def _grouped(counts: Floats, places: Floats, inside: int) -> tuple[Floats, Floats, Floats]:
-    """Return counts and edges with the bins beyond put together, and how many bins each has."""
-    edges, sums, bins = [places[: inside + 1]], [counts[:inside]], [np.ones(inside)]
-    first = inside
-    for end in _GROUPS:
-        stop = int(np.searchsorted(places[1:], end + 1e-9))
+@dataclass(frozen=True)
+class _Shapes:
+    """What the edges about an end decide of all tails, whatever was counted.
+
+    Tails that go on come first, then those that end with the last bin, and leave nothing beyond
+    it, then those that end at the number 0, where that is near.
+
+    Attributes
+    ----------
+    beyond : list of tuple
+        First and last bin of each group of those beyond the end; the others stand alone.
+    bins : ndarray of shape (groups,)
+        How many bins each has.
+    model : ndarray of shape (groups,)
+        Relative error of a count.
+    scale : ndarray of shape (tails,)
+        Rows inside of each tail of one row beyond the end.
+    shape : ndarray of shape (tails, groups)
+        Rows of each group where one is inside.
+    log_weight : ndarray of shape (tails,)
+    offered : ndarray of shape (bounds,)
+        Bounds to choose from, in doublings beyond the end.
+    index, zero_index : ndarray of int, int
+        Places of these bounds, and of 0, on the grid of `_family`.
+    left, exceeding : ndarray of shape (tails, bounds)
+    apart : list of ndarray of shape (bounds,)
+        Means of a group of its own of one row: rows beyond a bound, their square, their excess.
+    going_on : ndarray of int
+        The tails that do not end with the last bin.
+    """
+
+    beyond: list[tuple[int, int]]
+    bins: Floats
+    model: Floats
+    scale: Floats
+    shape: Floats
+    log_weight: Floats
+    offered: Floats
+    index: NDArray[np.int64]
+    zero_index: int | None
+    left: Floats
+    exceeding: Floats
+    apart: list[Floats]
+    going_on: NDArray[np.int64]
+
+
+@functools.lru_cache(maxsize=64)
+def _shapes(places: tuple[float, ...], inside: int, at_zero: float, farthest: float) -> _Shapes:
+    """Return what is known of the tails at these edges, in doublings from the end.
+
+    `inside` of the bins between them are not beyond the end; 0 is `at_zero`.
+    """
+    slope, bend, left, exceeding, _ = _family()
+    edges = np.array(places)
+    # Bins beyond are put together.
+    beyond, first = [], inside
+    for group in _GROUPS:
+        stop = int(np.searchsorted(edges[1:], group + 1e-9))
         if stop > first:
-            edges.append(places[stop : stop + 1])
-            sums.append(counts[first:stop].sum(keepdims=True))
-            bins.append(np.array([float(stop - first)]))
+            beyond.append((first, stop))
             first = stop
-    return np.concatenate(sums), np.concatenate(edges), np.concatenate(bins)
+    edges = edges[[*range(inside + 1), *(stop for _, stop in beyond)]]
+
+    stops, weights = [math.inf, 0.0], [1.0, _ENDS if at_zero else _ENDS_AT_ZERO]
+    if 0.0 < at_zero < min(_GROUPS[-1], farthest):
+        stops.append(at_zero)
+        weights.append(_ENDS_AT_ZERO)
+    above = _left(edges, slope, bend)
+    above = np.concatenate([np.where(edges >= s - 1e-9, 0.0, above) for s in stops])
+    inner = -np.diff(above, axis=1)
+    scale = inner[:, :inside].sum(axis=1)
+    log_bends = np.tile(np.log(_BEND_WEIGHTS), _SLOPES.size)
+
+    # What is left and what exceeds, for bounds on a grid and at 0.
+    offered = np.arange(0.0, farthest + 1e-9, 2 * _STEP)
+    index = np.round(offered / _STEP).astype(int)
+    zero_index = None
+    if len(stops) == 3:
+        zero_index = round(at_zero / _STEP)
+        offered, index = np.append(offered, at_zero), np.append(index, zero_index)
+    parts, sums = np.zeros((2, len(stops), slope.size, offered.size))
+    parts[0], sums[0] = left[:, index], exceeding[:, index]
+    if zero_index is not None:
+        before = offered < at_zero - 1e-9
+        parts[2] = np.where(before, parts[0], 0.0)
+        short = sums[0] - exceeding[:, zero_index][:, None]
+        sums[2] = np.where(before, np.maximum(short, 0.0), 0.0)
+    alone = 2.0 ** (-_APART_SLOPES[:, None] * offered)
+    excess = alone * 2.0**offered / (_APART_SLOPES[:, None] - 1.0)
+    return _Shapes(
+        beyond=beyond,
+        bins=np.array([1.0] * inside + [stop - first for first, stop in beyond]),
+        model=_MODEL * (1.0 + 2.0 * np.maximum(-edges[:-1], 0.0)),
+        scale=scale,
+        shape=inner / scale[:, None],
+        log_weight=np.add.outer(np.log(weights), log_bends).ravel(),
+        offered=offered,
+        index=index,
+        zero_index=zero_index,
+        left=parts.reshape(scale.size, -1),
+        exceeding=sums.reshape(scale.size, -1),
+        apart=[x.mean(axis=0) for x in (alone, alone**2, excess)],
+        going_on=np.delete(np.arange(scale.size), slice(slope.size, 2 * slope.size)),
+    )
 
 
 def beyond_end(
@@ -204,87 +297,66 @@ def beyond_end(
     farthest : float
         Doublings from the end to the bound, at most.
     """
-    slope, bend, left, exceeding, squares = _family()
     doublings = np.log2(edges / edges[end])
     first = int(np.searchsorted(doublings, -_INNER - 1e-9))
     stop = int(np.searchsorted(doublings, _GROUPS[-1] + 1e-9))
     lower = doublings[first - 1] if first else doublings[0] - 0.5
-    places = np.concatenate([[lower], doublings[first:stop]])
-    inside = end + 1 - first
-    y, places, bins = _grouped(counts[first:stop], places, inside)
-    rows = np.where(np.arange(y.size) < inside, np.maximum(y, 0.0), 0.0)
-    model = _MODEL * (1.0 + 2.0 * np.maximum(-places[:-1], 0.0)) * rows
-    variance = std**2 * bins + rows + 1.0 + model**2
-
-    # Tails that go on, those that end with the last bin, and those that end at 0.
     at_zero = math.log2(zero / float(edges[end])) if zero >= edges[end] * 0.999999 else math.inf
-    stops, weights = [math.inf, 0.0], [1.0, _ENDS]
-    if at_zero < 1e-6:
-        at_zero, weights[1] = 0.0, _ENDS_AT_ZERO
-    elif at_zero < min(_GROUPS[-1], farthest):
-        stops.append(at_zero)
-        weights.append(_ENDS_AT_ZERO)
-    above = _left(places, slope, bend)
-    above = np.concatenate([np.where(places >= s - 1e-9, 0.0, above) for s in stops])
-    inner = -np.diff(above, axis=1)
-    scale = inner[:, :inside].sum(axis=1)  # of each tail, as many rows inside
-    shape = inner / scale[:, None]
-    precision = (shape**2 / variance).sum(axis=1)
-    fit = np.maximum((shape * y / variance).sum(axis=1), 0.0)
-    log_weight = np.add.outer(np.log(weights), np.tile(np.log(_BEND_WEIGHTS), _SLOPES.size)).ravel()
-    log_weight += 0.5 * fit**2 / precision - 0.5 * np.log(precision)
+    at_zero = 0.0 if at_zero < 1e-6 else at_zero
+    if at_zero >= min(_GROUPS[-1], farthest):
+        at_zero = math.inf
+    inside = end + 1 - first
+    shapes = _shapes((lower, *doublings[first:stop].tolist()), inside, at_zero, farthest)
+    counts = counts[first:stop]
+    y = np.append(counts[:inside], [counts[a:b].sum() for a, b in shapes.beyond])
+    rows = np.maximum(y, 0.0)
+    rows[inside:] = 0.0
+    variance = std**2 * shapes.bins + rows + 1.0 + (shapes.model * rows) ** 2
+    precision = (shapes.shape**2 / variance).sum(axis=1)
+    fit = np.maximum((shapes.shape * y / variance).sum(axis=1), 0.0)
+    found = fit / precision
+    log_weight = shapes.log_weight + (0.5 * fit**2 / precision - 0.5 * np.log(precision))
     weight = np.exp(log_weight - log_weight.max())
     weight /= weight.sum()
-    size = fit / precision / scale  # rows beyond the end, if it goes on
+    size = found / shapes.scale  # rows beyond the end, if it goes on
 
-    # What is left and what exceeds, for bounds on a grid and at 0.
-    offered = np.arange(0.0, farthest + 1e-9, 2 * _STEP)
-    index = np.round(offered / _STEP).astype(int)
-    zero_index = 0
-    if len(stops) == 3:
-        zero_index = round(at_zero / _STEP)
-        offered, index = np.append(offered, at_zero), np.append(index, zero_index)
-    part, sums = np.zeros((2, len(stops), slope.size, offered.size))
-    part[0], sums[0] = left[:, index], exceeding[:, index]
-    if len(stops) == 3:
-        before = offered < at_zero - 1e-9
-        part[2] = np.where(before, left[:, index], 0.0)
-        short = exceeding[:, index] - exceeding[:, zero_index][:, None]
-        sums[2] = np.where(before, np.maximum(short, 0.0), 0.0)
-    part = part.reshape(size.size, -1) * size[:, None]
-    sums = sums.reshape(size.size, -1) * size[:, None]
-    moments = [weight @ part, weight @ part**2, weight @ sums]
+    part = shapes.left * size[:, None]
+    moments = [weight @ part, weight @ part**2, weight @ (shapes.exceeding * size[:, None])]
     group = None
     if y.size > inside:
-        expected = shape[:, inside] * (fit / precision)
+        expected = shapes.shape[:, inside] * found
         chance = float(weight @ np.exp(-0.5 * (y[inside] - expected) ** 2 / variance[inside]))
         group = _Group(float(y[inside]), math.sqrt(float(variance[inside])), chance)
         apart = group.weight(_APART)
-        means = group.moments(offered)
+        means = [a * b for a, b in zip(group.moments(), shapes.apart, strict=True)]
         moments = [(1.0 - apart) * a + apart * b for a, b in zip(moments, means, strict=True)]
-    best = int(np.argmin(balance * 2.0**offered + moments[2]))
+    best = int(np.argmin(balance * 2.0**shapes.offered + moments[2]))
     mean, square = float(moments[0][best]), float(moments[1][best])
 
     # The posterior at this bound. Tails end at 0, or where hardly a row is left.
+    slope, bend, _, exceeding, squares = _family()
     k = np.maximum(bend, 1e-6) * math.log(2.0)
-    some = np.log2(np.maximum(size.reshape(len(stops), -1) / _LAST_ROW, 1.0))
+    sizes = size[shapes.going_on]
+    some = np.log2(np.maximum(sizes.reshape(-1, slope.size) / _LAST_ROW, 1.0))
     cut = np.ceil(np.log1p(some * k / slope) / k / _STEP)
-    cut = np.clip(cut, index[best], left.shape[1] - 1).astype(int)
-    cut[1] = index[best]
-    if len(stops) == 3:
-        cut[2] = np.minimum(cut[2], max(zero_index, int(index[best])))
-    every, bound = np.arange(slope.size), float(2.0 ** offered[best])
-    excess = exceeding[:, index[best]] - exceeding[every, cut]
-    square_sums = squares[:, index[best]] - squares[every, cut] - 2.0 * bound * excess
-    tails = np.stack(
-        [weight, part[:, best], excess.ravel() * size, np.maximum(square_sums.ravel(), 0.0) * size]
-    )
+    at, bound = int(shapes.index[best]), float(2.0 ** shapes.offered[best])
+    cut = np.clip(cut, at, exceeding.shape[1] - 1).astype(int)
+    if shapes.zero_index is not None:
+        cut[1] = np.minimum(cut[1], max(shapes.zero_index, at))
+    every = np.arange(slope.size)
+    excess = exceeding[:, at] - exceeding[every, cut]
+    square_sums = squares[:, at] - squares[every, cut] - 2.0 * bound * excess
+    tails = np.zeros((4, weight.size))
+    tails[0] = weight
+    tails[1] = part[:, best]
+    tails[2, shapes.going_on] = excess.ravel() * sizes
+    tails[3, shapes.going_on] = np.maximum(square_sums.ravel(), 0.0) * sizes
     if group is not None:
         apart = group.weight(_APART_CLAIMED)
         tails[0] *= 1.0 - apart
         tails = np.concatenate([tails, group.tails(apart, bound)], axis=1)
     return Beyond(
-        doublings=float(offered[best]),
+        doublings=float(shapes.offered[best]),
         rows=mean,
         doubt=math.sqrt(max(square - mean**2, 0.0)),
         tails=_kept(*tails),
@@ -312,19 +384,11 @@ class _Group:
         apart = prior * _APART_DENSITY * self.above
         return apart / (apart + (1.0 - prior) * self.chance)
 
-    def moments(self, offered: Floats) -> list[Floats]:
-        """Return mean and mean square of the rows beyond each bound, and the mean of the excess."""
+    def moments(self) -> list[float]:
+        """Return mean, mean square and mean of its rows."""
         density = math.exp(-self.z * self.z / 2.0) / math.sqrt(2.0 * math.pi)
         mean = max(self.count + self.std * density / self.above, 0.0)
-        square = max(self.std**2 + self.count * mean, mean**2)
-        slope = _APART_SLOPES[:, None]
-        left = 2.0 ** (-slope * offered)
-        sums = left * 2.0**offered / (slope - 1.0)
-        return [
-            mean * left.mean(axis=0),
-            square * (left**2).mean(axis=0),
-            mean * sums.mean(axis=0),
-        ]
+        return [mean, max(self.std**2 + self.count * mean, mean**2), mean]
 
     def tails(self, weight: float, bound: float) -> Floats:
         """Return weights, rows, excesses and sums of their squares for some sizes, (4, tails)."""
