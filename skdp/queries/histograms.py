@@ -111,10 +111,14 @@ def grid_histograms(rows: Rows, view: View, n_cells: int) -> Ints:
 
     def add(block: Floats, totals: list[NDArray]) -> None:
         q = view.map(block)
-        # (q + half) * n_cells is an exact integer below 2**53; the quotient is one IEEE operation
-        # on one number, so the cell depends on the value only.
-        cell = np.minimum(np.floor((q + view.half) * n_cells / width), n_cells - 1)
-        flat = (cell.astype(np.int64) + offsets).ravel()
+        q += view.half
+        # q * n_cells is an exact integer below 2**53; the quotient is one IEEE operation on one
+        # number, so the cell depends on the value only.
+        q *= n_cells
+        q /= width
+        cell = np.minimum(q.astype(np.int64), n_cells - 1)
+        cell += offsets
+        flat = cell.ravel()
         if flat.size < d * n_cells:  # one pass over the counts is more work than one over the rows
             np.add.at(totals[0], flat, np.int64(1))
         else:

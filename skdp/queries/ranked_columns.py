@@ -135,7 +135,7 @@ def _scored(values: Ints, below: Ints, n: int, low: int, high: int, level: Fract
     between them.
     """
     a, b = level.numerator, level.denominator
-    starts = np.full(2 * values.size + 1, low, dtype=np.int64)
+    starts = np.full(2 * below.size - 1, low, dtype=np.int64)
     starts[1::2] = values
     starts[2::2] = values + 1
     lengths = np.diff(np.append(starts, high + 1))

@@ -9,12 +9,15 @@ from fractions import Fraction
 import numpy as np
 import pandas as pd
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 from scipy import stats as distributions
 
 from skdp import PrivacyBudget, core, statistics
 from skdp.core import mechanisms
+from skdp.core.noise import SeededEntropy
 from skdp.core.transcript import record, replay
-from skdp.queries import LearnedBounds, NormMedian, ranked_columns
+from skdp.queries import LearnedBounds, NormMedian
 from skdp.queries.learned_bounds import decoding as bounds
 from skdp.queries.learned_bounds import learning
 from skdp.tabular import check_rows
@@ -152,7 +155,6 @@ def test_choices_follow_prior_and_scores():
     lattice = learning.FloatLattice(12)
     values = np.array([0.0, 2.0, 2.0, 9.0])
     ordered = np.sort(lattice.number(values))
-    runs = ranked_columns.score_runs(ordered, 0, lattice.size - 1, Fraction(1, 2))
     eta = Fraction(1, 3)
     cuts = np.array([0, lattice.points, lattice.points + 1, *(ordered[1] + np.array([0, 1])),
                      ordered[3], lattice.size])  # fmt: skip
@@ -161,7 +163,7 @@ def test_choices_follow_prior_and_scores():
     at_nine = float(np.diff(lattice.mass(np.array([ordered[3], ordered[3] + 1])))[0])
     weight = mass * np.exp(-np.array([4, 2, 2, 0, 2, 4]) / 3)
     weight[5] += at_nine * (math.exp(-2 / 3) - math.exp(-4 / 3))
-    draws = np.array([lattice.choose(runs, eta, None) for _ in range(4000)])
+    draws = np.array([lattice.choose(values, eta, None) for _ in range(4000)])
     seen = np.histogram(draws, bins=np.append(cuts[:-1], lattice.size))[0]
     keep = weight / weight.sum() > 1e-3
     expected = 4000 * weight[keep] / weight.sum()
@@ -170,30 +172,101 @@ def test_choices_follow_prior_and_scores():
     assert distributions.chi2.sf(statistic, keep.sum() - 1) > 1e-6
 
 
+ODD = [0.0, -0.0, 5e-324, -1e-300, 2.0**-26, -(2.0**34), 1e308, -1.7e308, 3.0, 3.0 - 2**-50]
+finite = st.one_of(
+    st.sampled_from(ODD),
+    st.floats(allow_nan=False, allow_infinity=False),
+    st.floats(-8, 8),
+    st.tuples(st.sampled_from([1.0, math.sqrt(2.0), 1.5]), st.integers(-60, 60)).map(
+        lambda pair: math.ldexp(*pair)
+    ),
+)
+
+
+@settings(max_examples=200, deadline=None, database=None, derandomize=True)
+@given(x=st.lists(finite, min_size=1, max_size=20), binades=st.sampled_from([12, 30, 85]))
+def test_bits_tell_the_candidate_that_arithmetic_finds(x, binades):
+    lattice = learning.FloatLattice(binades)
+    expected = []
+    for v in x:
+        mantissa, exponent = math.frexp(abs(v))
+        binade = exponent - 1 - lattice.first
+        size = 0 if v == 0.0 or binade < 0 else lattice.points
+        if 0 <= binade < lattice.binades and v != 0.0:
+            size = (binade << 22) + int((2 * mantissa - 1) * 2**22) + 1
+        expected.append(lattice.points + (-size if v < 0 else size))
+    assert lattice.number(np.array(x)).tolist() == expected
+    # The least values of candidates, by which columns are cut.
+    for v, number in zip(x, expected, strict=True):
+        assert lattice._from(number) <= v
+        assert number == lattice.size - 1 or v < lattice._from(number + 1)
+    runs = lattice.scored(np.array(x))
+    ends = np.append(runs.starts, lattice.size)
+    assert lattice.masses(runs).tolist() == np.diff(lattice.mass(ends)).tolist()
+
+
+SHAPES = {
+    "continuous": lambda g, n: g.normal(3, 1, n),
+    "far": lambda g, n: 1e6 + g.normal(0, 1e-3, n),
+    "whole": lambda g, n: g.integers(-3, 4, n).astype(float),
+    "zeros": lambda g, n: np.where(g.random(n) < 0.6, 0.0, g.lognormal(0, 3, n)),
+    "periodic": lambda g, n: np.tile(np.append(np.zeros(9), 1 + g.random(1)), n // 10),
+}
+
+
+@each("shape", SHAPES)
+@each("eta", [Fraction(1, 20), Fraction(1, 500)])
+def test_rows_about_the_median_decide_as_all_do(monkeypatch, shape, eta):
+    """Also where they are guessed wrongly, or too few to decide."""
+    values = SHAPES[shape](np.random.default_rng(0), 20_000)
+    lattice = learning.FloatLattice(85)
+    whole = lattice.scored(values)
+    found = []
+    for sample, near in ((2**40, 17), (2**11, 17), (2**11, -3)):
+        monkeypatch.setattr(learning, "_SAMPLE", sample)
+        monkeypatch.setattr(learning, "_NEAR", near)
+        entropy = SeededEntropy(0)
+        found.append([lattice.choose(values, eta, entropy) for _ in range(20)])
+    assert found[0] == found[1] == found[2]
+    for reach in (0, 500, 10_000, 2**40):
+        runs = lattice.scored(values, np.sort(values[::10]), reach)
+        near = [part[runs.lengths > 0] for part in vars(runs).values()]
+        live = [part[whole.lengths > 0] for part in vars(whole).values()]
+        first = int(np.flatnonzero(live[0] == near[0][0])[0])
+        inside = slice(first, first + near[0].size)
+        for one, other in zip(near, live, strict=True):
+            np.testing.assert_array_equal(one, other[inside])
+        assert (np.delete(live[2], inside) > reach).all()
+
+
 # --- exact statistics ----------------------------------------------------------------------------
 
 
-def test_distances_are_counted_exactly():
-    rng = np.random.default_rng(1)
-    X = np.round(rng.normal(0, 50, (700, 2)), 1)
-    X[:3, 0] = 2.0, 6.0, -2.0  # on edges: a bin holds its outer one
-    X[3, 1] = 1e300
-    middles = np.array([2.0, -7.5])
-    edges = [[learning.distance_edges(m, 20, upwards=up) for up in (False, True)] for m in middles]
+@settings(max_examples=60, deadline=None, database=None, derandomize=True)
+@given(
+    x=st.lists(st.tuples(finite, finite), min_size=1, max_size=20),
+    middles=st.tuples(finite, finite),
+    binades=st.sampled_from([12, 20, 85]),
+)
+def test_distances_are_counted_exactly(x, middles, binades):
+    X, middles = np.array(x), np.array(middles)
+    edges = [
+        [learning.distance_edges(m, binades, upwards=up) for up in (False, True)] for m in middles
+    ]
     rows = check_rows(X, estimator="T")
-    found = learning.distance_counts(rows, lambda block: block, middles, edges)
-    for j, counts in enumerate(found):
-        expected = []
-        for sign, edge in zip((-1, 1), edges[j], strict=True):
-            distance = sign * (X[:, j] - middles[j])
-            bins = list(zip(edge[:-1], [*edge[1:-1], np.inf], strict=True))
-            expected += [np.sum((distance > a) & (distance <= b)) for a, b in bins]
-        assert counts.tolist() == expected
-        assert counts.sum() <= 700
-    outside = learning.outside_counts(
-        rows, lambda block: block, np.array([-10.0, -20.0]), np.array([10.0, 20.0])
-    )
-    assert outside.tolist() == [np.sum(np.abs(X[:, 0]) > 10), np.sum(np.abs(X[:, 1]) > 20)]
+    with np.errstate(over="ignore"):
+        found = learning.distance_counts(rows, lambda block: block, middles, edges)
+        for j, counts in enumerate(found):
+            expected = []
+            for sign, edge in zip((-1, 1), edges[j], strict=True):
+                distance = sign * (X[:, j] - middles[j])
+                bins = list(zip(edge[:-1], [*edge[1:-1], np.inf], strict=True))
+                expected += [np.sum((distance > a) & (distance <= b)) for a, b in bins]
+            assert counts.tolist() == expected
+            assert counts.sum() <= len(X)
+    low, high = np.sort([X[0], X[-1]], axis=0)
+    outside = learning.outside_counts(rows, lambda block: block, low, high)
+    assert outside.tolist() == ((low > X) | (high < X)).sum(axis=0).tolist()
 
 
 @pytest.mark.parametrize("delta", [0.0, 1e-6])

@@ -131,27 +131,18 @@ def _integers(values: Any, name: str) -> np.ndarray:
         array = np.array([int(v) for v in array.tolist()], dtype=object)
     elif array.dtype.kind not in "iu":
         raise TypeError(f"{name} must be integers.")
+    if array.dtype.kind == "u":  # which would wrap around
+        array = array.astype(object)
     try:
-        return (
-            array.astype(np.int64, copy=False) if array.dtype.kind != "u" else _from_unsigned(array)
-        )
+        return array.astype(np.int64, copy=False)
     except OverflowError:
         return array
 
 
-def _from_unsigned(array: np.ndarray) -> np.ndarray:
-    """Return unsigned integers as int64, or as objects if they do not fit."""
-    return array.astype(np.int64 if int(array.max()) < 1 << 63 else object)
-
-
 def _above_lowest(score: np.ndarray) -> np.ndarray:
     """Return the scores minus their minimum, without overflow."""
-    low, high = int(score.min()), int(score.max())
-    if high - low >= 1 << 63:
-        score = score.astype(object)
-    elif score.dtype == object:
-        return (score - low).astype(np.int64)
-    return score - low
+    low = int(score.min())
+    return (score.astype(object) if int(score.max()) - low >= 1 << 63 else score) - low
 
 
 def _choose_float(
@@ -203,9 +194,10 @@ def _exp_tables(rate: Fraction) -> tuple[np.ndarray, ...]:
     and not by how large the scores of a call are.
     """
     pairs = -(-_cap(rate).bit_length() // (2 * _DIGIT)) if rate else 0
-    return tuple(
-        np.outer(_exp_table(rate, 2 * k + 1), _exp_table(rate, 2 * k)).ravel() for k in range(pairs)
-    )
+    tables = [_exp_table(rate, k) for k in range(2 * pairs)]
+    both = zip(tables[::2], tables[1::2], strict=True)
+    # Read-only, as all share them: the cache holds nothing but powers of exp(-rate).
+    return tuple(np.frombuffer(np.outer(high, low).tobytes()) for low, high in both)
 
 
 def _exp_table(rate: Fraction, k: int) -> np.ndarray:
@@ -217,7 +209,6 @@ def _exp_table(rate: Fraction, k: int) -> np.ndarray:
             break
         bits = 64 + math.ceil(x * 3 / 2)  # 64 significant bits: exp(-x) > 2**(-1.5 x)
         out[digit] = float(Fraction(exp_bracket(x, bits)[0], 1 << bits))
-    out.flags.writeable = False  # shared: the cache holds nothing but powers of exp(-rate)
     return out
 
 

@@ -548,7 +548,7 @@ def _medians(
         features = range(first, min(first + together, d))
         columns = _columns(table, meter, image, features, part)
         for i, j in enumerate(features):
-            column = np.concatenate([block[i] for block in columns])
+            column = columns[i]
             # The number of runs tells of the rows: in a transcript they are one object.
             exact = np.empty(1, dtype=object)
             if current_transcript() is not None:
@@ -573,18 +573,25 @@ def _columns(
     image: Callable[[Floats], Floats],
     features: range,
     part: Fraction,
-) -> list[Floats]:
-    """Return some columns of a random part of the rows, in blocks of shape (features, rows)."""
+) -> Floats:
+    """Return some columns of a random part of the rows, (features, rows)."""
 
     def take(block: Floats) -> Floats:
-        return np.asfortranarray(image(block)[:, features.start : features.stop])
+        # A copy: it is kept, and the block may be large.
+        return image(block)[:, features.start : features.stop].copy()
 
     def draw(n: int) -> NDArray[np.int64]:
         return draw_poisson(n, part, meter.entropy)
 
     with np.errstate(all="ignore"):
-        blocks = [x.T for x in gathered(table.rows, take, draw if part < 1 else None)]
-    return blocks or [np.zeros((len(features), 0))]
+        if part < 1:
+            blocks = list(gathered(table.rows, take, draw))
+            return np.concatenate([np.zeros((0, len(features))), *blocks]).T.copy()
+        columns, start = np.empty((len(features), table.n)), 0
+        for block in gathered(table.rows, take):
+            columns[:, start : start + len(block)] = block.T
+            start += len(block)
+        return columns
 
 
 def _shaped(
