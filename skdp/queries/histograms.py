@@ -155,7 +155,14 @@ class CellQuantile(Choice):
         n = table.n
         wide = cells.astype(object) if b * n >= 2**60 else cells
         up_to = np.cumsum(wide, axis=1)
-        return np.maximum(np.maximum(b * (up_to - wide) - a * n, a * n - b * up_to), 0)
+        # In place: these are the largest arrays of a wide table.
+        below = np.subtract(up_to, wide, out=wide)
+        below *= b
+        below -= a * n
+        up_to *= -b
+        up_to += a * n
+        np.maximum(below, up_to, out=below)
+        return np.maximum(below, 0, out=below)
 
     def sensitivity(self, relation: str) -> int:
         level = exact_fraction(self.q)

@@ -180,15 +180,15 @@ class _Shapes:
     Attributes
     ----------
     beyond : list of tuple
-        First and last bin of each group of those beyond the end; the others stand alone.
+        First bin of each group beyond the end, and the one after its last; the others stand alone.
     bins : ndarray of shape (groups,)
         How many bins each has.
     model : ndarray of shape (groups,)
         Relative error of a count.
     scale : ndarray of shape (tails,)
         Rows inside of each tail of one row beyond the end.
-    shape : ndarray of shape (tails, groups)
-        Rows of each group where one is inside.
+    shape, squares : ndarray of shape (tails, groups)
+        Rows of each group where one is inside, and squares of these.
     log_weight : ndarray of shape (tails,)
     offered : ndarray of shape (bounds,)
         Bounds to choose from, in doublings beyond the end.
@@ -206,6 +206,7 @@ class _Shapes:
     model: Floats
     scale: Floats
     shape: Floats
+    squares: Floats
     log_weight: Floats
     offered: Floats
     index: NDArray[np.int64]
@@ -241,6 +242,7 @@ def _shapes(places: tuple[float, ...], inside: int, at_zero: float, farthest: fl
     above = np.concatenate([np.where(edges >= s - 1e-9, 0.0, above) for s in stops])
     inner = -np.diff(above, axis=1)
     scale = inner[:, :inside].sum(axis=1)
+    shape = inner / scale[:, None]
     log_bends = np.tile(np.log(_BEND_WEIGHTS), _SLOPES.size)
 
     # What is left and what exceeds, for bounds on a grid and at 0.
@@ -264,7 +266,8 @@ def _shapes(places: tuple[float, ...], inside: int, at_zero: float, farthest: fl
         bins=np.array([1.0] * inside + [stop - first for first, stop in beyond]),
         model=_MODEL * (1.0 + 2.0 * np.maximum(-edges[:-1], 0.0)),
         scale=scale,
-        shape=inner / scale[:, None],
+        shape=shape,
+        squares=shape**2,
         log_weight=np.add.outer(np.log(weights), log_bends).ravel(),
         offered=offered,
         index=index,
@@ -312,7 +315,7 @@ def beyond_end(
     rows = np.maximum(y, 0.0)
     rows[inside:] = 0.0
     variance = std**2 * shapes.bins + rows + 1.0 + (shapes.model * rows) ** 2
-    precision = (shapes.shape**2 / variance).sum(axis=1)
+    precision = (shapes.squares / variance).sum(axis=1)
     fit = np.maximum((shapes.shape * y / variance).sum(axis=1), 0.0)
     found = fit / precision
     log_weight = shapes.log_weight + (0.5 * fit**2 / precision - 0.5 * np.log(precision))
