@@ -153,6 +153,13 @@ def _trim_levels(size: int, std: float, *, gaussian: bool) -> Floats:
 
 
 @functools.lru_cache(maxsize=64)
+def _least_level(width: int, std: float, chance: float, *, gaussian: bool) -> float:
+    """Return what runs must pass, at least, whose chances are parts of this one."""
+    level = noise_level(np.log(np.array([chance])), width, std, gaussian=gaussian)
+    return float(level[0]) * 0.999
+
+
+@functools.lru_cache(maxsize=64)
 def _further_levels(size: int, width: int, std: float, chance: float, *, gaussian: bool) -> Floats:
     """Return what runs of this width must pass at 0, 1, ... bins beyond the rows found."""
     # The sum of 1 / (1 + d)**2 is below 1.65.
@@ -197,10 +204,10 @@ def _last_bin(
     runs = {w: sums[w:] - sums[:-w] for w in WIDTHS if w <= counts.size}
     end = -1
     for w, run in runs.items():
-        log_chance = np.log(FIRST * chance / len(WIDTHS) * (weights[w:] - weights[:-w]) / w)
-        least = noise_level(log_chance.max(keepdims=True), w, std, gaussian=gaussian)
-        high = np.flatnonzero(run > least * 0.999)  # few
-        clear = high[run[high] > noise_level(log_chance[high], w, std, gaussian=gaussian)]
+        most = FIRST * chance / len(WIDTHS)
+        high = np.flatnonzero(run > _least_level(w, std, most, gaussian=gaussian))  # few
+        log_chance = np.log(most * (weights[high + w] - weights[high]) / w)
+        clear = high[run[high] > noise_level(log_chance, w, std, gaussian=gaussian)]
         if clear.size:
             last = int(clear[-1])
             end = max(end, _trimmed(counts, last, last + w - 1, std, gaussian=gaussian))

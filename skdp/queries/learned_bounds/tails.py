@@ -397,9 +397,9 @@ class _Group:
         """Return weights, rows, excesses and sums of their squares for some sizes, (4, tails)."""
         chances = 1.0 - self.above * (1.0 - _APART_SIZES)
         sizes = np.maximum(self.count + self.std * ndtri(chances), 0.0)
-        slope, sizes = (x.ravel() for x in np.meshgrid(_APART_SLOPES, sizes))
-        rows = sizes * bound**-slope
-        excess = rows * bound / (slope - 1.0)
+        rows = np.multiply.outer(sizes, bound**-_APART_SLOPES)
+        excess = rows * bound / (_APART_SLOPES - 1.0)
         # The mean square of a power law's excess is finite beyond a slope of 2.
-        squares = excess * bound * 2.0 / (slope - 2.0)
-        return np.stack([np.full(rows.size, weight / rows.size), rows, excess, squares])
+        squares = excess * bound * 2.0 / (_APART_SLOPES - 2.0)
+        weights = np.full(rows.shape, weight / rows.size)
+        return np.stack([weights, rows, excess, squares]).reshape(4, -1)
