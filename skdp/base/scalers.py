@@ -280,7 +280,7 @@ class ColumnMoments:
         for box in self.learned:
             part = slice(start, start := start + len(box.low))
             mean[part] = box.mean_error()
-            variance[part] = box.product_errors(means[part]).diagonal()
+            variance[part] = box.square_errors(means[part])
         return mean, variance
 
 

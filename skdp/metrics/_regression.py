@@ -382,7 +382,7 @@ def _clipped(
     targets = len(centers) > 1
     if targets:
         centers[0] = middle
-    products = learned.product_errors(centers).diagonal()
+    products = learned.square_errors(centers)
     absolute = squared = variance = 0.0
     if error_learned:
         absolute = float(learned.mean_error()[-1]) / error_half

@@ -384,7 +384,7 @@ def _mean_with_intervals(
     error, spread_error = half * error, half**2 * spread_error
     if learned is not None:
         error = np.hypot(error, learned.mean_error())
-        spread_error = np.hypot(spread_error, learned.product_errors(value).diagonal())
+        spread_error = np.hypot(spread_error, learned.square_errors(value))
     spread = spread_seen((second.value - first.value**2) * half**2, spread_error)
     limits = MeanLimits(value, error, clusters * spread / max(n - 1.0, 1.0), low, high, pure)
     shape: Any = {"flat": flat, "keepdims": keepdims, "names": rows.names, "limits": limits}
@@ -416,7 +416,7 @@ def _variance(
     error = error * scale
     if learned is not None:
         center = low / 2 + high / 2 + first.value * (high / 2 - low / 2)
-        clipped = learned.product_errors(center).diagonal()
+        clipped = learned.square_errors(center)
         error = np.hypot(error, clipped * _per_freedom(n, ddof))
     shape = {
         "flat": flat,

@@ -390,6 +390,9 @@ def test_types_bound_what_is_learned(adjacency, bits):
         box = session.answer(LearnedBounds(n=3000.0))
         left = session.remaining
     assert (box.low[0], box.high[0], box.mean_error()[0]) == (0.0, 1.0, 0.0)
+    squares = box.square_errors(box.low)
+    assert squares[0] == 0.0
+    np.testing.assert_array_equal(squares, box.product_errors(box.low).diagonal())
     if bits:
         assert left == 1
         return

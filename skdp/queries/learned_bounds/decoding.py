@@ -407,11 +407,21 @@ class LearnedBox:
         With s the distances of the bounds from the center and e the excesses, (s_j + e_j) (s_k +
         e_k) exceeds s_j s_k by s_j e_k + s_k e_j + e_j e_k.
         """
-        span = np.maximum(np.abs(center - self.low), np.abs(self.high - center))
-        linear = np.outer(span, self.sum_error())
-        root = np.sqrt(self._error(self.squares, 2))
+        span, error, root = self._square_parts(center)
+        linear = np.outer(span, error)
         errors: Floats = (linear + linear.T + np.outer(root, root)) / self.n
         return errors
+
+    def square_errors(self, center: Floats) -> Floats:
+        """Return the diagonal of `product_errors`, (d,)."""
+        span, error, root = self._square_parts(center)
+        errors: Floats = (2.0 * (span * error) + root * root) / self.n
+        return errors
+
+    def _square_parts(self, center: Floats) -> tuple[Floats, Floats, Floats]:
+        """Return s, the error of e, and the root of the error of squares of e."""
+        span = np.maximum(np.abs(center - self.low), np.abs(self.high - center))
+        return span, self.sum_error(), np.sqrt(self._error(self.squares, 2))
 
 
 def box_of_ends(middles: Floats, ends: list[list[End]], n: float) -> LearnedBox:
