@@ -201,7 +201,8 @@ def _curve(
     error = math.hypot(spread / n, _MISFIT)
     # Of more classes, the offset is the mean ratio of the shares of the first class and the next.
     middle = float(logit(min(max(p, 1e-4), 1 - 1e-4))) if two else 0.0
-    step = _MIDDLE if two else _RATIO
+    offsets = middle + _MIDDLES * (_MIDDLE if two else _RATIO)
+    expected = n * rows / rows.sum()
     curves, fits = [], []
     for bend in _BENDS:
         places = _places(at, bend * median)
@@ -212,28 +213,29 @@ def _curve(
         prior = math.log(own * _SHRINKAGE * signal)
         for spread_of_logits in np.append(_SPREADS, _SLOWEST):
             slope = spread_of_logits / sd
-            for off in _MIDDLES:
-                offset = middle + off * step
-                chance = expit(offset + slope * (places - centre))
-                mean = (chance.reshape(within.shape) * within).sum(axis=1)
-                fit = _fit(mean, counts, std, n * rows / rows.sum())
-                fit -= off**2 / 2
-                if spread_of_logits == _SLOWEST:
-                    fit += math.log(max(1.0 - signal, _LEAST_SIGNAL) * 3)
-                else:
-                    fit -= ((math.log(spread_of_logits) - prior) / _SPREAD) ** 2 / 2
-                    fit += math.log(signal)
-                fit -= ((float(weights @ chance) - p) / error) ** 2 / 2 if two else 0.0
-                curves.append((bend * median, offset - slope * centre if two else 0.0, slope))
-                fits.append(fit)
+            chances = expit(offsets[:, None] + slope * (places - centre))  # a row for each offset
+            means = (chances.reshape(-1, *within.shape) * within).sum(axis=2)
+            fit = _fit(means, counts, std, expected)
+            fit -= _MIDDLES**2 / 2
+            if spread_of_logits == _SLOWEST:
+                fit += math.log(max(1.0 - signal, _LEAST_SIGNAL) * 3)
+            else:
+                fit -= ((math.log(spread_of_logits) - prior) / _SPREAD) ** 2 / 2
+                fit += math.log(signal)
+            if two:
+                fit -= ((np.array([weights @ row for row in chances]) - p) / error) ** 2 / 2
+            fits.extend(fit.tolist())
+            shift = slope * centre if two else offsets
+            curves.extend((bend * median, offset, slope) for offset in offsets - shift)
     weight = np.exp(np.array(fits) - logsumexp(fits))
     kept = weight > 1e-6
 
     def curve(leads: Floats) -> Floats:
         chance = np.zeros(len(leads))
         rest = np.zeros(len(leads))
+        places = {bend * median: _places(leads, bend * median) for bend in _BENDS}
         for w, (bend, offset, slope) in zip(weight[kept], np.array(curves)[kept], strict=True):
-            z = offset + slope * _places(leads, bend)
+            z = offset + slope * places[bend]
             chance += w * expit(z)
             rest += w * expit(-z)
         # Counts with this noise do not show that rarer exceptions are missing.
@@ -244,8 +246,10 @@ def _curve(
     return curve
 
 
-def _fit(chance: Floats, counts: Floats, std: float, rows: Floats) -> float:
+def _fit(chance: Floats, counts: Floats, std: float, rows: Floats) -> Floats:
     """Return the log likelihood of noisy counts of wrong and right rows, for chances to be right.
+
+    `chance` has a row for each curve and a column for each bin.
 
     The number of rows of a bin is unknown: none, or any number up to all of them.
     """
@@ -259,7 +263,7 @@ def _fit(chance: Floats, counts: Floats, std: float, rows: Floats) -> float:
     some = np.log(width) - apart / 2 + log_ndtr(along)
     some += 0.5 * np.log(squares * std**2 / (squares * std**2 + sampling))
     none = -(wrong**2 + right**2) / (2 * std**2)
-    return float(np.logaddexp(some, none).sum())
+    return np.logaddexp(some, none).sum(axis=1)
 
 
 # --- any estimator, through a released model ------------------------------------------------------
