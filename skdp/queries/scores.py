@@ -35,6 +35,11 @@ __all__ = [
 Ints = NDArray[np.int64]
 
 
+def _within(scores: Floats) -> Floats:
+    """Return scores (K, n) as (n, K), all finite."""
+    return np.clip(np.nan_to_num(scores.T, copy=False), -1e300, 1e300)
+
+
 @reviewed
 @dataclass(frozen=True, eq=False)
 class LinearScores:
@@ -53,12 +58,12 @@ class LinearScores:
 
     def of_rows(self, x: Floats) -> Floats:
         """Return the scores of rows."""
-        total = np.tile(self.offset, (len(x), 1))
+        total = np.repeat(self.offset[:, None], len(x), axis=1)
         with np.errstate(all="ignore"):
-            columns = (self.view.map(x) * self.view.grid).T
+            columns = np.multiply(self.view.map(x).T, self.view.grid[:, None], order="C")
             for column, weight in zip(columns, self.weights.T, strict=True):
-                total += column[:, None] * weight
-        return np.clip(np.nan_to_num(total), -1e300, 1e300)
+                total += weight[:, None] * column
+        return _within(total)
 
 
 @reviewed
@@ -80,12 +85,18 @@ class NormalScores:
     def of_rows(self, x: Floats) -> Floats:
         """Return the scores of rows, within 1e300."""
         check_width(x, self.mean.shape[1])
-        total = np.zeros((len(x), len(self.mean)))
+        total = np.zeros((len(self.mean), len(x)))
         with np.errstate(all="ignore"):
-            for j, column in enumerate(np.clip(x, self.low, self.high).T):
-                total += np.log(self.var[:, j])
-                total += (column[:, None] - self.mean[:, j]) ** 2 / self.var[:, j]
-            return np.clip(np.nan_to_num(-0.5 * total), -1e300, 1e300)
+            columns = np.clip(x.T, self.low[:, None], self.high[:, None], order="C")
+            terms = np.empty_like(columns)
+            for sums, mean, var in zip(total, self.mean, self.var, strict=True):
+                np.subtract(columns, mean[:, None], out=terms)
+                terms *= terms
+                terms /= var[:, None]
+                for log, term in zip(np.log(var), terms, strict=True):
+                    sums += log
+                    sums += term
+            return _within(-0.5 * total)
 
 
 @reviewed
