@@ -86,16 +86,16 @@ class NormalScores:
         """Return the scores of rows, within 1e300."""
         check_width(x, self.mean.shape[1])
         total = np.zeros((len(self.mean), len(x)))
+        columns, terms = np.array(x.T, order="C"), np.empty_like(total)
         with np.errstate(all="ignore"):
-            columns = np.clip(x.T, self.low[:, None], self.high[:, None], order="C")
-            terms = np.empty_like(columns)
-            for sums, mean, var in zip(total, self.mean, self.var, strict=True):
-                np.subtract(columns, mean[:, None], out=terms)
+            np.clip(columns, self.low[:, None], self.high[:, None], out=columns)
+            of_columns = (part.T[:, :, None] for part in (self.mean, self.var, np.log(self.var)))
+            for column, mean, var, log in zip(columns, *of_columns, strict=True):
+                np.subtract(column, mean, out=terms)
                 terms *= terms
-                terms /= var[:, None]
-                for log, term in zip(np.log(var), terms, strict=True):
-                    sums += log
-                    sums += term
+                terms /= var
+                total += log
+                total += terms
             return _within(-0.5 * total)
 
 
