@@ -43,6 +43,7 @@ from skdp.core.clipping import (
     clip_to_norm,
     isqrt_up,
     power_of_two_grid,
+    shared,
     vector,
 )
 from skdp.core.query import owned, reviewed
@@ -112,9 +113,9 @@ class StandardBall:
     def map(self, block: Floats) -> Floats:
         """Map float rows to integers with sum q_j**2 <= norm**2."""
         check_width(block, self.n_dims)
-        z = np.clip(block, self.low, self.high)
-        z -= self.middle
-        z /= self.scale
+        z = np.clip(block, shared(self.low), shared(self.high))
+        z -= shared(self.middle)
+        z /= shared(self.scale)
         return clip_to_norm(z, float(self.grid[0]), self.norm)
 
 
