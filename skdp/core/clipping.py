@@ -61,6 +61,7 @@ NORM_BITS = 30  # the same for a norm: squares of it are below 2**62
 
 
 _NO_WIDTH = 2.0**-1000
+_FAR_VALUES = 2**13  # of rows that are shortened at once: all they need stays in cache
 # Relative error of a sum of at most 8192 squares, in any order, is below 8194 * 2**-53 < 1e-12.
 NORM_MARGIN = 4e-12
 
@@ -216,21 +217,29 @@ def clip_to_norm(x: Floats, grid: float, radius: int) -> Floats:
     q = np.multiply(x, 1.0 / grid)
     np.rint(q, out=q)
     outside = _outside(q, radius)
-    if outside.size:
-        # Columns in memory: a sum over a short row costs many times a sum of columns. ±inf can
-        # arise from a finite row minus a centre; the largest float stands for it.
-        far = np.asfortranarray(x[outside])
-        np.clip(far, -np.finfo(float).max, np.finfo(float).max, out=far)
-        y, norm = _scaled(far)
-        # The quotient is a single IEEE operation on one number each.
-        z = np.rint(y * (radius / norm)[:, None])
-        over = _outside(z, radius)
-        # Rounding adds at most sqrt(d) / 2 steps to a norm, and the operations less than one.
-        inner = max(radius - math.ceil(math.sqrt(x.shape[1]) / 2) - 1, 0)
-        z[over] = np.rint(y[over] * (inner / norm[over])[:, None])
-        z[_outside(z, radius)] = 0.0
-        q[outside] = z
+    step = max(1, _FAR_VALUES // x.shape[1])
+    for first in range(0, outside.size, step):
+        far = outside[first : first + step]
+        q[far] = _onto_sphere(x[far], radius)
     return q
+
+
+def _onto_sphere(x: Floats, radius: int) -> Floats:
+    """Return rows outside of a ball as integers within it; see `clip_to_norm`."""
+    # Of short rows the columns lie in memory: their sums are of columns, and much faster. ±inf can
+    # arise from a finite row minus a centre; the largest float stands for it.
+    far = np.asfortranarray(x) if x.shape[1] < 32 else x
+    np.clip(far, -np.finfo(float).max, np.finfo(float).max, out=far)
+    y, norm = _scaled(far)
+    # The quotient is a single IEEE operation on one number each.
+    z = np.rint(y * (radius / norm)[:, None])
+    over = _outside(z, radius)
+    # Rounding adds at most sqrt(d) / 2 steps to a norm, and the operations less than one.
+    inner = max(radius - math.ceil(math.sqrt(x.shape[1]) / 2) - 1, 0)
+    again = np.rint(y[over] * (inner / norm[over])[:, None])
+    again[_outside(again, radius)] = 0.0
+    z[over] = again
+    return z
 
 
 def shared(values: Floats) -> Any:
