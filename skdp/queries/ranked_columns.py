@@ -8,6 +8,7 @@ resolves, and the rare draw that they could decide is decided among all.
 
 from __future__ import annotations
 
+import functools
 import math
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
@@ -38,6 +39,7 @@ __all__ = [
 Ints = NDArray[np.int64]
 
 SPREAD_BITS = 16  # rows of one lattice point are spread over 2**16 places of it, see `spread`
+_FEW = 64  # rows of a point whose places are in a table
 _COUNTED = 2**20  # points of a lattice that are counted one by one
 _COUNTS = 2**21  # counts in one pass of one thread: 8 MB
 _GATHERED = 2**18  # rows that are gathered rather than counted, and values of them at once: 2 MB
@@ -100,6 +102,14 @@ def spread(numbers: Ints) -> Ints:
     ordered <<= SPREAD_BITS
     ordered += reversed_bits(rank)
     return np.sort(ordered)
+
+
+@functools.cache
+def _places_of_few() -> tuple[Ints, Ints]:
+    """Return the sorted places of 0, 1, ... `_FEW` rows of a point, and where each list starts."""
+    lists = [np.sort(reversed_bits(np.arange(1, m + 1))) for m in range(_FEW + 1)]
+    sizes = np.arange(_FEW + 1)
+    return np.concatenate(lists), np.cumsum(sizes) - sizes
 
 
 @dataclass(frozen=True)
@@ -175,6 +185,14 @@ class RankedColumn:
     def _places(self, first: int, stop: int) -> tuple[Ints, Ints]:
         """Return the distinct places of some points, as of `spread`, and the rows below each."""
         counts = np.diff(self.below[first : stop + 1])
+        starts = self.below[first:stop] - self.below[first]
+        if counts.max(initial=0) <= _FEW:  # each row has a place of its own
+            sorted_places, of_counts = _places_of_few()
+            of_rows = np.repeat(of_counts[counts] - starts, counts)
+            of_rows += np.arange(of_rows.size)
+            places = np.repeat(self.points[first:stop] << SPREAD_BITS, counts)
+            places += sorted_places[of_rows]
+            return places, np.arange(places.size + 1) + self.below[first]
         distinct = np.minimum(counts, 1 << SPREAD_BITS)
         rank = np.arange(1, int(distinct.sum()) + 1) - np.repeat(
             np.cumsum(distinct) - distinct, distinct
@@ -286,6 +304,17 @@ def _counted(
         yield RankedColumn.of(points, column[points])
 
 
+def _distinct(numbers: Ints, size: int) -> tuple[Ints, Ints]:
+    """Return the distinct ones of numbers below `size`, and how often each occurs."""
+    if size <= min(_COUNTED, 8 * numbers.size):
+        counts = np.bincount(numbers)
+        points = np.flatnonzero(counts)
+        return points, counts[points]
+    short = numbers.astype(np.int32) if size <= 2**31 else numbers  # sorted in half the time
+    points, counts = np.unique(short, return_counts=True)
+    return points.astype(np.int64), counts
+
+
 def _gathered(
     table: PrivateTable, lattices: Sequence[_Lattice], features: range
 ) -> Iterator[RankedColumn]:
@@ -297,7 +326,7 @@ def _gathered(
         for i, parts in enumerate(waiting):
             if not parts:
                 continue
-            fresh, counts = np.unique(np.concatenate(parts), return_counts=True)
+            fresh, counts = _distinct(np.concatenate(parts), lattices[features[i]].size)
             parts.clear()
             points, known = columns[i]
             fresh = np.concatenate([points, fresh])
