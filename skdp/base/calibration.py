@@ -203,7 +203,8 @@ def _curve(
     middle = float(logit(min(max(p, 1e-4), 1 - 1e-4))) if two else 0.0
     offsets = middle + _MIDDLES * (_MIDDLE if two else _RATIO)
     expected = n * rows / rows.sum()
-    curves, fits = [], []
+    curves: list[tuple[float, float, float]] = []
+    fits: list[float] = []
     for bend in _BENDS:
         places = _places(at, bend * median)
         centre = float(weights @ places) if two else 0.0

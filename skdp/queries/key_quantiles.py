@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
 from fractions import Fraction
 from typing import TYPE_CHECKING, Any, ClassVar
@@ -29,7 +29,7 @@ from skdp.core.table import REPLACE_ONE
 from skdp.loss.conversions import pure_mu, pure_part
 from skdp.queries.key_totals import MAX_ROWS_PER_UNIT
 from skdp.queries.quantiles import Node, range_of_change, rates, rounded_level
-from skdp.queries.ranked_columns import RankedColumn, Runs, choose
+from skdp.queries.ranked_columns import RankedColumn, Scored, choose
 from skdp.tabular.contributions import FRACTION_BITS, POINT_BITS, KeyTerm
 
 if TYPE_CHECKING:
@@ -137,7 +137,8 @@ class KeyQuantiles(Measurement):
                 known[read] = [part]  # all keys: other quantiles of these rows need no pass
             starts, points, weights = self._with_ends(starts, points, weights)
             for start, stop in itertools.pairwise(starts.tolist()):
-                yield RankedColumn.of(points[start:stop], weights[start:stop])
+                some = start + np.flatnonzero(weights[start:stop])
+                yield RankedColumn.of(points[some], weights[some])
 
     def _with_ends(
         self, starts: NDArray, points: NDArray, weights: NDArray
@@ -164,8 +165,8 @@ class KeyQuantiles(Measurement):
         caps, pure, relation = (self.max_keys, self.max_rows), meter.pure, table.relation
         node, eta = _rate(level, self.q, *caps, pure=pure, relation=relation)
 
-        def scored(column: RankedColumn) -> Callable[[int | None], Runs]:
-            return lambda reach: column.runs(
+        def scored(column: RankedColumn) -> Scored:
+            return lambda reach: column.part(
                 0, column.n, 0, 1 << POINT_BITS, node.level, spread=False, reach=reach
             )
 
@@ -176,7 +177,7 @@ class KeyQuantiles(Measurement):
         # The number of runs tells of the rows: in a transcript they are one object.
         exact = np.empty(1, dtype=object)
         if current_transcript() is not None:
-            exact[0] = [scored(column)(None) for column in self._columns(table)]
+            exact[0] = [scored(column)(None).runs() for column in self._columns(table)]
 
         def distance(a: NDArray, b: NDArray) -> float:
             losses = [

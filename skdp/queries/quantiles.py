@@ -38,6 +38,7 @@ from skdp.loss.conversions import pure_mu
 from skdp.queries.ranked_columns import (
     SPREAD_BITS,
     Ints,
+    Part,
     RankedColumn,
     Runs,
     Scored,
@@ -422,7 +423,7 @@ def _find(
         # The number of runs tells of the rows: in a transcript they are one object.
         exact = np.empty(1, dtype=object)
         if current_transcript() is not None:
-            exact[0] = [scored(None) for scored, _ in parts]
+            exact[0] = [scored(None).runs() for scored, _ in parts]
         title = label if len(rounds) == 1 else f"{label}, round {number}"
         places = meter.release(title, exact, step.loss, step.distance, draw, (len(step.nodes),))
         for node, place in zip(step.nodes, places.tolist(), strict=True):
@@ -440,8 +441,8 @@ def _part(
     low, high = chosen[node.left] >> bits, chosen[node.right] >> bits
     first, stop = cuts[node.left], cuts[node.right]
 
-    def scored(reach: int | None) -> Runs:
-        return column.runs(first, stop, low, high, node.level, spread=not node.leaf, reach=reach)
+    def scored(reach: int | None) -> Part:
+        return column.part(first, stop, low, high, node.level, spread=not node.leaf, reach=reach)
 
     return scored, bits
 

@@ -13,8 +13,8 @@ from hypothesis import strategies as st
 
 from skdp import config_context
 from skdp.budget import gdp_mu
+from skdp.core import noise, transcript
 from skdp.core import table as table_module
-from skdp.core import transcript
 from skdp.exceptions import PrivacyLeakError
 from skdp.queries import NoisyQuantiles, Quantiles, quantiles, ranked_columns
 from tests.folding import each
@@ -138,9 +138,10 @@ def test_a_column_of_counts_scores_as_its_sorted_rows(x, ends, q, reach, leaf):
         low, high, places = low >> bits, high >> bits, places >> bits
     whole = ranked_columns.score_runs(places[slice(*cuts)], low, high, level)
     options = {"spread": not leaf}
-    for name, values in vars(column.runs(*cuts, low, high, level, **options, reach=None)).items():
+    found = column.part(*cuts, low, high, level, **options, reach=None).runs()
+    for name, values in vars(found).items():
         np.testing.assert_array_equal(values, getattr(whole, name))
-    near = column.runs(*cuts, low, high, level, **options, reach=reach)
+    near = column.part(*cuts, low, high, level, **options, reach=reach).runs()
 
     def live(runs):
         columns = zip(*(part.tolist() for part in vars(runs).values()), strict=True)
@@ -153,13 +154,36 @@ def test_a_column_of_counts_scores_as_its_sorted_rows(x, ends, q, reach, leaf):
     assert all(score > reach for _, _, score in left_out)
 
 
+@given(
+    x=st.lists(st.integers(0, 9), max_size=60),
+    heavy=st.integers(1, 80),
+    q=st.sampled_from(["0", "1/2", "1/3", "7/10", "1"]),
+    eta=st.fractions("1/500", 40, max_denominator=1000),
+    v=st.integers(0, 2**64 - 1),
+    leaf=st.booleans(),
+    narrow=st.booleans(),
+)
+def test_sums_by_ranks_choose_as_the_exponential_mechanism(x, heavy, q, eta, v, leaf, narrow):
+    numbers = np.repeat(np.array(x, dtype=np.int64), np.where(np.array(x) == 4, heavy, 1))
+    column = ranked_columns.RankedColumn.of(*np.unique(numbers, return_counts=True))
+    high = (10 << (0 if leaf else ranked_columns.SPREAD_BITS)) - 1
+    where = (0, column.n, 0, high, Fraction(q))
+    reach = math.ceil(ranked_columns._NEAR / eta) if narrow else None
+    found = column.part(*where, spread=not leaf, reach=reach).run_at(eta, v)
+    runs = column.part(*where, spread=not leaf, reach=None).runs()
+    entropy = noise.SeededEntropy(0)
+    i = noise.exponential_mechanism(runs.scores, eta, runs.lengths, bits=v, entropy=entropy)
+    assert found in (None, (runs.starts[i], runs.lengths[i]))
+    assert found or not x or min(v, 2**64 - v) < 2**30 or i in (0, runs.starts.size - 1)
+
+
 def test_rows_of_a_heavy_point_are_counted_at_their_places():
     n = 2 * 2**ranked_columns.SPREAD_BITS + 5
     numbers = np.repeat([1, 3], [n, 2])
     column = ranked_columns.RankedColumn.of(*np.unique(numbers, return_counts=True))
     places = ranked_columns.spread(numbers)
     half = Fraction(1, 2)
-    found = column.runs(7, n, 0, 2**20, half, spread=True, reach=None)
+    found = column.part(7, n, 0, 2**20, half, spread=True, reach=None).runs()
     exact = ranked_columns.score_runs(places[7:n], 0, 2**20, half)
     for name, values in vars(found).items():
         np.testing.assert_array_equal(values, getattr(exact, name))
@@ -178,14 +202,10 @@ def test_candidates_near_the_rank_decide_as_all_do(monkeypatch, levels, delta):
     np.testing.assert_array_equal(*found)
 
 
-def test_scores_beyond_int64():
-    class Long(np.ndarray):
-        size = 2**61
-
-    runs = ranked_columns.score_runs(np.zeros(3, dtype=np.int64), 0, 1, Fraction(1, 3))
-    assert runs.scores.dtype == np.int64
-    wide = ranked_columns.score_runs(np.zeros(3, dtype=np.int64).view(Long), 0, 1, Fraction(1, 3))
-    assert wide.scores.dtype == object
+@pytest.mark.parametrize("n, kind", [(3, np.int64), (2**61, object)])
+def test_scores_beyond_int64(n, kind):
+    part = ranked_columns.Part(np.zeros(1, int), np.array([0, 3]), n, 0, 1, Fraction(1, 3))
+    assert part.runs().scores.dtype == kind
 
 
 def entries(x, adjacency, delta, levels, source=None, **options):

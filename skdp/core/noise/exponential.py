@@ -30,6 +30,7 @@ from skdp.core.noise.entropy import Entropy, resolve
 from skdp.core.noise.exact import as_rational, bits_of, exp_bracket
 
 __all__ = [
+    "exp_weights",
     "exponential_mechanism",
 ]
 
@@ -45,6 +46,7 @@ def exponential_mechanism(
     entropy: Entropy | None = None,
     whole: Callable[[], tuple[Any, Any]] | None = None,
     others: float = 2.0**-60,
+    bits: int | None = None,
 ) -> int:
     """Choose an index with probability proportional to multiplicity * exp(-eta * score).
 
@@ -64,6 +66,8 @@ def exponential_mechanism(
         decide; the index counts in it then. The choice is the same as among all.
     others : float
         Weight of the others, at most, where a candidate of the lowest score has weight 1.
+    bits : int or None
+        The first 64 bits of V, if they are drawn already.
 
     Returns
     -------
@@ -90,7 +94,7 @@ def exponential_mechanism(
     rate = as_rational(eta, "eta", Fraction(0), _MAX_ETA)
     live, score, count = _candidates(scores, multiplicities)
     source = resolve(entropy)
-    v = bits_of(source, 64)
+    v = bits_of(source, 64) if bits is None else bits
     choice = _choose_float(score, count, rate, v, 0.0 if whole is None else others)
     if choice is None and whole is not None:
         live, score, count = _candidates(*whole())
@@ -166,10 +170,7 @@ def _choose_float(
     n, cap, digits = score.size, _cap(rate), 2 * len(tables)
     weight = count.astype(np.float64)  # correctly rounded, from int64 and from Python ints
     weight[score > cap] = 0.0
-    # All digits that the rate allows, also where the scores have fewer: their number would show in
-    # the time that a draw takes.
-    for k, table in enumerate(tables):
-        weight *= table[(score >> (2 * _DIGIT * k)) & (table.size - 1)]
+    weight *= exp_weights(score, rate)
     sums = np.cumsum(weight)
     rho = (n + 2 * digits + 8) * 2.0**-53 * 1.01 + exact.SLACK + omitted / sums[-1]
     target = (v * 2.0**-64) * sums[-1]
@@ -179,6 +180,16 @@ def _choose_float(
     first = int(np.searchsorted(sums, target - reach, side="right"))
     last = int(np.searchsorted(sums, target + reach, side="right"))
     return first if first == last and first < n else None
+
+
+def exp_weights(scores: np.ndarray, rate: Fraction) -> np.ndarray:
+    """Return exp(-rate * score) of int64 scores; relative error below 2**-48 if above 2**-1000."""
+    weights = np.ones(scores.shape)
+    # All digits that the rate allows, also where the scores have fewer: their number would show in
+    # the time that a draw takes.
+    for k, table in enumerate(_exp_tables(rate)):
+        weights *= table[(scores >> (2 * _DIGIT * k)) & (table.size - 1)]
+    return weights
 
 
 def _cap(rate: Fraction) -> int:

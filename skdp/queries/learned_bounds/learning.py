@@ -360,9 +360,10 @@ class FloatLattice:
             column = self.ranked(values, low, high)
             if column.below[0] > begin or column.below[-1] < end:
                 column = None
-        return (column or self.ranked(values)).runs(
+        part = (column or self.ranked(values)).part(
             0, n, 0, self.size - 1, _MEDIAN, spread=False, reach=None if sample is None else reach
         )
+        return part.runs()
 
     def choose(self, values: Floats, eta: Fraction, entropy: samplers.Entropy | None) -> int:
         """Return a candidate with probability proportional to weight * exp(-eta * score).
