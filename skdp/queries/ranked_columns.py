@@ -319,15 +319,15 @@ class RankedColumn:
             values, below = self._places(i, j)
         else:
             values, below = self.points[i:j], self.below[i : j + 1]
-        if below[0] < first or below[-1] > stop:
-            below = np.clip(below, first, stop)
-            some = np.flatnonzero(below[1:] > below[:-1])
-            values, below = values[some], np.append(below[:-1][some], below[-1])
+        # Only the rows of the part: a point, or its places, may have others before and behind.
+        i = max(0, int(np.searchsorted(below, first, side="right")) - 1)
+        j = min(max(i, int(np.searchsorted(below, stop))), values.size) if n else i
+        values, below = values[i:j], np.clip(below[i : j + 1] - first, 0, n)
         if begin > first:
             low = int(values[0])
         if end < stop:
             high = int(values[-1])
-        return Part(values, below - first, n, low, high, level)
+        return Part(values, below, n, low, high, level)
 
 
 def choose(scored: Scored, eta: Fraction, entropy: samplers.Entropy | None) -> int:
