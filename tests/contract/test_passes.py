@@ -100,7 +100,7 @@ PASSES: dict[str, int | tuple[int, int]] = {
 }
 # At most: noise decides how many there are.
 AT_MOST: dict[str, int] = {
-    "grid_search": 20,
+    "grid_search": 60,
     "kmeans_ball": 10,
     "kmeans_private": 7,
     "kmeans_subspace": 10,
@@ -114,7 +114,7 @@ AT_MOST: dict[str, int] = {
     "marginals_of_three": 12,
     "nearest_centroid": 6,
     "pca_private": 6,
-    "random_search": 11,
+    "random_search": 60,
     "train_on_release": 5,
     "train_on_release_numbers": 11,
 }
