@@ -48,7 +48,7 @@ _GRAM_BITS = 24  # of integers whose products are added up over few rows; longer
 
 
 def exact_gram(rows: Rows, view: View) -> tuple[NDArray, NDArray, int]:
-    """Return (sum of q q', sum of q, n), exactly, as Python integers.
+    """Return (sum of q q', sum of q, n), exactly; as Python integers where int64 may be too short.
 
     BLAS multiplies integers exactly while the sum over r rows of b bits, r 2**(2b), is at most
     2**53. Integers of more than 24 bits are split: q = 2**15 high + low.
@@ -84,11 +84,10 @@ def exact_gram(rows: Rows, view: View) -> tuple[NDArray, NDArray, int]:
 
     # Every chunk adds a matrix of products: it should have more rows than that costs.
     first, products = fold(rows, add, fresh, least=4 * d)
-    second = products[0].astype(object)
-    if long:
-        cross, low = products[1].astype(object), products[2].astype(object)
-        second = (second << 30) + ((cross + cross.T) << 15) + low
-    return second, first.astype(object), rows._n
+    if not long:
+        return products[0], first, rows._n
+    high, cross, low = products.astype(object)
+    return (high << 30) + ((cross + cross.T) << 15) + low, first.astype(object), rows._n
 
 
 def gram_sensitivity(norm: int, tau: int, n_dims: int, adjacency: str, geometry: str) -> int:
@@ -339,9 +338,11 @@ class SecondMoment(Query):
     def exact(self, table: PrivateTable) -> NDArray:
         second, first, n = exact_gram(table.rows, self.view)
         d, t = self.view.n_dims, self._last
-        augmented = np.zeros((d + 1, d + 1), dtype=object)
+        # No entry is larger than n squares of the norm, which is at least t.
+        wide = second.dtype == object or n * int(self.view.norm) ** 2 >= 2**62
+        augmented = np.zeros((d + 1, d + 1), dtype=object if wide else np.int64)
         augmented[:d, :d] = second
-        augmented[:d, d] = augmented[d, :d] = t * first
+        augmented[:d, d] = augmented[d, :d] = t * first.astype(augmented.dtype)
         augmented[d, d] = n * t * t
         return augmented
 
