@@ -366,6 +366,9 @@ class StatedClasses(TargetErrorMixin):
         return {"classes": check_classes(np.unique(y))} if self._learns_classes else {}
 
 
+_SLICE = 2**12  # rows that are predicted at once
+
+
 class LabelledClassifier(ExactScoreMixin, ClassifierMixin, StatedClasses, BaseEstimator, ABC):
     """A classifier: a fit of labelled rows, and predictions from logits."""
 
@@ -456,7 +459,14 @@ class LabelledClassifier(ExactScoreMixin, ClassifierMixin, StatedClasses, BaseEs
     def _logits(self, X: Any) -> Floats:
         """Return the logits of rows: (n, n_classes), or (n, 1) for the second of two."""
         values = self._public_array(X)
-        return self._calibration.of_rows(values)
+        starts = range(0, max(len(values), 1), _SLICE)
+        with np.errstate(all="ignore"):
+            return np.concatenate([self._logits_of(values[i : i + _SLICE]) for i in starts])
+
+    def _logits_of(self, rows: Floats) -> Floats:
+        """Return the logits of a slice of rows, each decided by its row alone."""
+        logits: Floats = self._calibration.of_rows(rows)
+        return logits
 
     def _scores(self, X: Any) -> Floats:
         """Return the logits of rows; equal ones where a fit has only the shares of classes."""
@@ -489,13 +499,6 @@ class LabelledClassifier(ExactScoreMixin, ClassifierMixin, StatedClasses, BaseEs
         self.class_count_ = counts if most is None else counts * most
         self.center_, self.scale_ = standard.center, standard.scale
         return Start(low, high, learned, counts, spread, n, standard, Allowance.left(session))
-
-    def _mapped(self, X: Any) -> Floats:
-        """Return the caller's rows as the view of the fit maps them."""
-        values = self._public_array(X)
-        with np.errstate(all="ignore"):
-            mapped: Floats = self._view.map(values) * self._view.grid
-        return mapped
 
     def _check_size(self, n_features: int, n_classes: int) -> None:
         """Refuse what makes the fitted attributes too large."""

@@ -476,11 +476,9 @@ class DPLogisticRegression(LabelledClassifier):
 
     # --- predicting ---------------------------------------------------------------------------
 
-    def _logits(self, X: Any) -> Floats:
-        """Return the logits of the caller's rows, shape (n, n_logits)."""
-        with np.errstate(all="ignore"):
-            logits = products(self._mapped(X), self._theta) + self._offset
-        return np.clip(logits, -_LARGEST, _LARGEST)
+    def _logits_of(self, rows: Floats) -> Floats:
+        mapped = self._view.map(rows) * self._view.grid
+        return np.clip(products(mapped, self._theta) + self._offset, -_LARGEST, _LARGEST)
 
     def decision_function(self, X: ArrayLike) -> Floats:
         """Return the logits of the caller's rows.
