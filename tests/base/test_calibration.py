@@ -10,11 +10,12 @@ from sklearn.linear_model import LogisticRegression
 
 from skdp import Domain, DPTrainOnRelease, PrivacyBudget
 from skdp.base.calibration import shrunk_shares
+from skdp.core.clipping import Box
 from skdp.discriminant_analysis import DPLinearDiscriminantAnalysis
 from skdp.naive_bayes import DPCategoricalNB, DPGaussianNB
 from skdp.neighbors import DPNearestCentroid
 from skdp.queries import TableScores, leads
-from skdp.queries.scores import CodedScoreCells
+from skdp.queries.scores import CodedScoreCells, LinearScores, NormalScores
 from tests.folding import each
 
 KINDS = [DPGaussianNB, DPNearestCentroid, DPLinearDiscriminantAnalysis]
@@ -170,3 +171,33 @@ def test_a_coded_row_is_in_one_cell_that_it_alone_decides():
         np.abs(counts(np.r_[rows[1:], rows[i : i + 1]]) - counts(rows)).sum() for i in range(9)
     ]
     assert max(moved) == 2
+
+
+def plain_scores(scores, row):
+    """Return the scores of one row, in Python's numbers, added in the order of the columns."""
+    out = []
+    for k in range(2):
+        total = float(scores.offset[k]) if isinstance(scores, LinearScores) else 0.0
+        for j, x in enumerate(row.tolist()):
+            if isinstance(scores, LinearScores):
+                q = float(scores.view.map(row[None])[0, j]) * float(scores.view.grid[j])
+                total += float(scores.weights[k, j]) * q
+            else:
+                x = min(max(x, float(scores.low[j])), float(scores.high[j]))
+                total += float(np.log(scores.var[k, j]))
+                total += (x - float(scores.mean[k, j])) ** 2 / float(scores.var[k, j])
+        out.append(total if isinstance(scores, LinearScores) else -0.5 * total)
+    return out
+
+
+@pytest.mark.parametrize("n", [0, 1, 9])
+def test_a_row_alone_decides_its_scores(n):
+    rng = np.random.default_rng(n)
+    low, high = -rng.random(4), rng.random(4)
+    means, variances = rng.normal(size=(2, 4)), rng.random((2, 4)) + 0.1
+    rows = rng.normal(size=(n, 4))
+    for scores in (
+        LinearScores(Box(low, high), means, rng.normal(size=2)),
+        NormalScores(low, high, means, variances),
+    ):
+        assert scores.of_rows(rows).tolist() == [plain_scores(scores, row) for row in rows]
