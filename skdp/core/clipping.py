@@ -35,11 +35,9 @@ __all__ = [
     "SUM_BITS",
     "Ball",
     "Box",
-    "ScalableView",
     "ScaledBox",
     "View",
     "check_bits",
-    "check_center",
     "check_radius",
     "check_width",
     "clip_to_norm",
@@ -61,7 +59,6 @@ NORM_BITS = 30  # the same for a norm: squares of it are below 2**62
 
 
 _NO_WIDTH = 2.0**-1000
-_FAR_VALUES = 2**13  # of rows that are shortened at once: all they need stays in cache
 # Relative error of a sum of at most 8192 squares, in any order, is below 8194 * 2**-53 < 1e-12.
 NORM_MARGIN = 4e-12
 
@@ -115,12 +112,6 @@ def check_width(block: Floats, n_columns: int) -> None:
         raise ValueError(f"bounds are for {n_columns} columns, the rows have {block.shape[1]}")
 
 
-def check_center(block: Floats, center: Floats) -> None:
-    """Refuse rows whose distance from a centre would not be that of one row from one point."""
-    if center.shape != (block.shape[1],):
-        raise ValueError(f"center must have shape ({block.shape[1]},), got {center.shape}")
-
-
 class View(Protocol):
     """What the statistics need to know of a bounded row map."""
 
@@ -132,14 +123,6 @@ class View(Protocol):
 
     def map(self, block: Floats) -> Floats:
         """Map float rows to bounded integer-valued rows."""
-        ...
-
-
-class ScalableView(View, Protocol):
-    """A view whose number of steps can be chosen; a query takes as many as its statistic needs."""
-
-    def at(self, bits: int) -> ScalableView:
-        """Return the same map with another number of steps."""
         ...
 
 
@@ -176,22 +159,6 @@ def _outside(q: Floats, radius: int) -> NDArray[np.intp]:
     return np.flatnonzero(out)
 
 
-def _scaled(x: Floats) -> tuple[Floats, Floats]:
-    """Write each row as a power of two times y (integers, at most 2**31); return y and its norm.
-
-    The largest coordinate and its exponent are the same in any order, and the parts of the
-    squared norm are exact integers: the result depends on the row only.
-    """
-    largest = np.maximum(x.max(axis=1, initial=0.0), -x.min(axis=1, initial=0.0))
-    # Multiplying by a power of two is exact; below 2**-980 the power itself would overflow, and
-    # y then has fewer bits.
-    e = np.maximum(np.frexp(largest)[1], -980)
-    y = x * np.ldexp(1.0, 31 - e)[:, None]
-    np.rint(y, out=y)
-    a, b, c = _square_parts(y)
-    return y, np.sqrt(np.maximum(a * 2.0**32 + b * 2.0**17 + c, 1.0))
-
-
 def clip_to_norm(x: Floats, grid: float, radius: int) -> Floats:
     """Quantise rows to integers on a grid with sum of squares at most radius**2.
 
@@ -217,7 +184,7 @@ def clip_to_norm(x: Floats, grid: float, radius: int) -> Floats:
     q = np.multiply(x, 1.0 / grid)
     np.rint(q, out=q)
     outside = _outside(q, radius)
-    step = max(1, _FAR_VALUES // x.shape[1])
+    step = max(1, 2**13 // x.shape[1])  # all that these rows need stays in cache
     for first in range(0, outside.size, step):
         far = outside[first : first + step]
         q[far] = _onto_sphere(x[far], radius)
@@ -228,9 +195,17 @@ def _onto_sphere(x: Floats, radius: int) -> Floats:
     """Return rows outside of a ball as integers within it; see `clip_to_norm`."""
     # Of short rows the columns lie in memory: their sums are of columns, and much faster. ±inf can
     # arise from a finite row minus a centre; the largest float stands for it.
-    far = np.asfortranarray(x) if x.shape[1] < 32 else x
-    np.clip(far, -np.finfo(float).max, np.finfo(float).max, out=far)
-    y, norm = _scaled(far)
+    most = np.finfo(float).max
+    far = np.clip(np.asfortranarray(x) if x.shape[1] < 32 else x, -most, most)
+    # Each row is a power of two times y, integers of at most 2**31. The largest coordinate and its
+    # exponent are the same in any order, and the parts of the squared norm are exact integers: y
+    # and its norm depend on the row only. Multiplying by a power of two is exact; below 2**-980 the
+    # power itself would overflow, and y then has fewer bits.
+    largest = np.maximum(far.max(axis=1, initial=0.0), -far.min(axis=1, initial=0.0))
+    e = np.maximum(np.frexp(largest)[1], -980)
+    y = np.rint(far * np.ldexp(1.0, 31 - e)[:, None])
+    a, b, c = _square_parts(y)
+    norm = np.sqrt(np.maximum(a * 2.0**32 + b * 2.0**17 + c, 1.0))
     # The quotient is a single IEEE operation on one number each.
     z = np.rint(y * (radius / norm)[:, None])
     over = _outside(z, radius)
@@ -302,8 +277,7 @@ class Box:
         check_width(block, self.n_dims)
         q = block - shared(self.center)
         q *= shared(1.0 / self.grid)  # a power of two: the exact quotient
-        half = shared(self.half)
-        np.clip(q, -half, half, out=q)
+        np.clip(q, shared(-self.half), shared(self.half), out=q)
         return np.rint(q, out=q)
 
 

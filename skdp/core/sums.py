@@ -59,13 +59,10 @@ __all__ = [
     "RowSum",
     "Sum",
     "Values",
-    "histogram_sensitivity",
     "weight_fractions",
 ]
 
 Ints = NDArray[np.int64]
-
-_FEW_CELLS = 16
 
 
 class Image:
@@ -434,11 +431,10 @@ class RowSum(Query):
         # A cell before all others takes the rows that are in none.
         none = 0 if cells.everywhere else 1
         if type(self.image) is One and weights is None:
-            flat = where.ravel() + none if none else where.ravel()
-            total[0] += np.bincount(flat, minlength=total.shape[1] + none)[none:]
+            total[0] += np.bincount(where.ravel() + none, minlength=total.shape[1] + none)[none:]
             return
         images = (self.image.weighted(q, weights) for q in self.image.blocks(x, labels, where))
-        if where.shape[1] == 1 and total.shape[1] <= _FEW_CELLS:
+        if where.shape[1] == 1 and total.shape[1] <= 16:
             # A product with the rows' marks: exact like all sums of a chunk, in whatever order.
             marks = (where == np.arange(total.shape[1])).T.astype(np.float64)
             total += np.concatenate([as_total(marks @ q, dtype) for q in images], axis=1).T
@@ -447,8 +443,7 @@ class RowSum(Query):
         for column, (start, stop) in zip(where.T, cells.spans, strict=True):
             shifted = column - (start - none)
             own.append((np.maximum(shifted, 0) if none else shifted, start, stop))
-        columns = (column for q in images for column in q.T)
-        for k, column in enumerate(columns):
+        for k, column in enumerate(column for q in images for column in q.T):
             for place, start, stop in own:
                 part = np.bincount(place, weights=column, minlength=stop - start + none)
                 total[k, start:stop] += as_total(part[none:], dtype)
@@ -660,11 +655,3 @@ def Mean(view: Any, count_error: bool = False, weight_bound: float | None = None
     image = Values(view, SUM_BITS, count_error or weight_bound is not None)
     name = "mean" if weight_bound is None else "weighted mean"
     return RowSum(image, weight_bound=weight_bound, count=True, name=name)
-
-
-def histogram_sensitivity(parts: int, adjacency: str) -> int:
-    """Return the L1 sensitivity, which is the squared L2 one, of `parts` histograms side by side.
-
-    A row adds one to one bin of each: parts (A). Another row takes as many away: 2 parts (R).
-    """
-    return 2 * parts if adjacency == REPLACE_ONE else parts

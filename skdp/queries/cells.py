@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from skdp.core.clipping import Floats, check_center, check_width
+from skdp.core.clipping import Floats, check_width
 from skdp.core.query import check_ascending, reviewed
 from skdp.core.sums import One, RowCells, RowSum
 from skdp.core.table import PrivateTable
@@ -28,6 +28,7 @@ __all__ = [
     "Labels",
     "NormBins",
     "additive",
+    "check_center",
     "row_counts",
 ]
 
@@ -48,6 +49,12 @@ def row_counts(cells: RowCells | None, name: str, weight_bound: float | None = N
         units of the bound.
     """
     return RowSum(One(), cells, noise="entries", weight_bound=weight_bound, name=name)
+
+
+def check_center(block: Floats, center: Floats) -> None:
+    """Refuse rows whose distance from a centre would not be that of one row from one point."""
+    if center.shape != (block.shape[1],):
+        raise ValueError(f"center must have shape ({block.shape[1]},), got {center.shape}")
 
 
 class _CheckedCells(RowCells):

@@ -26,6 +26,7 @@ __all__ = [
     "MAX_CELLS",
     "CellQuantile",
     "grid_histograms",
+    "histogram_sensitivity",
     "norm_codes",
     "norm_from_bins",
 ]
@@ -101,6 +102,14 @@ def _end_of_window(noisy: Floats, std: float) -> int:
 
 
 # --- histograms of cells --------------------------------------------------------------------------
+
+
+def histogram_sensitivity(parts: int, adjacency: str) -> int:
+    """Return the L1 sensitivity, which is the squared L2 one, of `parts` histograms side by side.
+
+    A row adds one to one bin of each: parts (A). Another row takes as many away: 2 parts (R).
+    """
+    return 2 * parts if adjacency == REPLACE_ONE else parts
 
 
 def grid_histograms(rows: Rows, view: View, n_cells: int) -> Ints:

@@ -20,6 +20,7 @@ from numpy.typing import NDArray
 
 from skdp.core import noise as samplers
 from skdp.core.noise import exact
+from skdp.core.noise.exponential import exp_weights
 
 if TYPE_CHECKING:
     from skdp.core.clipping import Floats
@@ -194,7 +195,7 @@ class Part:
         if middle == self.values.size:
             return None
         ends = np.array([a * self.n - b * down, b * up - a * self.n])
-        left, right = samplers.exp_weights(ends, eta)
+        left, right = exp_weights(ends, eta)
         farthest, at = powers.size - 1, middle + 1
         lengths = np.diff(self.values, prepend=self.low, append=self.high)
         weights = np.empty(lengths.size)
@@ -232,7 +233,7 @@ def _powers(rate: Fraction) -> Floats | None:
     size = math.ceil(_NEAR / rate) + 2
     if size > _POWERS:
         return None
-    powers = samplers.exp_weights(np.arange(size), rate)
+    powers = exp_weights(np.arange(size), rate)
     powers.flags.writeable = False
     return powers
 

@@ -27,10 +27,11 @@ from skdp.core.clipping import (
 from skdp.core.mechanisms import Independent
 from skdp.core.privacy_filter import Release, Share, asked, released
 from skdp.core.query import Measurement, reviewed
-from skdp.core.sums import histogram_sensitivity, weight_fractions
+from skdp.core.sums import weight_fractions
 from skdp.core.table import as_total, fold, total_dtype
 from skdp.exceptions import PrivacyLeakError
 from skdp.queries.grouped_sums import _TREE_BITS, ColumnBox, Ints, column_units
+from skdp.queries.histograms import histogram_sensitivity
 from skdp.queries.joint_sums import joint_noise
 from skdp.tabular.rows import Rows
 

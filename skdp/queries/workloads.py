@@ -20,9 +20,10 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from skdp.core.query import Choice, reviewed
-from skdp.core.sums import Image, Ints, RowCells, RowSum, histogram_sensitivity
+from skdp.core.sums import Image, Ints, RowCells, RowSum
 from skdp.core.table import PrivateTable, fold
 from skdp.exceptions import PrivacyLeakError
+from skdp.queries.histograms import histogram_sensitivity
 from skdp.tabular.coding import CodedRows
 
 __all__ = [

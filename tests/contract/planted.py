@@ -256,7 +256,7 @@ MUTANTS = (
         "tests/core/test_row_sums.py::test_the_free_count_is_not_free_where_rows_are_added[False]",
     ),
     _m(
-        "a replaced row changes one bin", "core.sums",
+        "a replaced row changes one bin", "queries.histograms",
         "return 2 * parts if adjacency == REPLACE_ONE else parts",
         "return parts",
         f"{ATTAINED}[tree counts]",
@@ -307,7 +307,7 @@ MUTANTS = (
     ),
     _m(
         "a box does not clip", "core.clipping",
-        "        np.clip(q, -self.half, self.half, out=q)\n        return np.rint(q, out=q)\n\n\n"
+        "        np.clip(q, shared(-self.half), shared(self.half), out=q)\n        return np.rint(q, out=q)\n\n\n"
         "@reviewed\nclass ScaledBox",
         "        np.clip(q, -(2.0**40), 2.0**40, out=q)\n        return np.rint(q, out=q)\n\n\n"
         "@reviewed\nclass ScaledBox",

@@ -33,7 +33,7 @@ from skdp.core.noise.entropy import (
     public_generator,
 )
 from skdp.core.noise.exact import uniform_below
-from skdp.core.noise.exponential import exp_weights, exponential_mechanism
+from skdp.core.noise.exponential import exponential_mechanism
 from skdp.core.noise.vectors import k_norm
 
 __all__ = [
@@ -41,7 +41,6 @@ __all__ = [
     "OSEntropy",
     "SeededEntropy",
     "discrete_laplace",
-    "exp_weights",
     "exponential_mechanism",
     "k_norm",
     "lent_generators",

@@ -164,10 +164,9 @@ def _choose_float(
     with a margin of 4 rho. Candidates on either side that are left out, of weight `omitted` at
     most, move each partial sum, and S, by no more: rho has it too, relative to S.
     """
-    tables = _exp_tables(rate)
+    n, cap, digits = score.size, _cap(rate), 2 * len(_exp_tables(rate))
     if score.dtype == object or int(count.max()) >= 1 << 900:
         return None
-    n, cap, digits = score.size, _cap(rate), 2 * len(tables)
     weight = count.astype(np.float64)  # correctly rounded, from int64 and from Python ints
     weight[score > cap] = 0.0
     weight *= exp_weights(score, rate)

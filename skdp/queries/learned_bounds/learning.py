@@ -22,12 +22,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from skdp.core import noise as samplers
-from skdp.core.clipping import Floats, check_center
+from skdp.core.clipping import Floats
 from skdp.core.mechanisms import Independent
 from skdp.core.privacy_filter import Share, current_transcript
 from skdp.core.query import Measurement, reviewed
-from skdp.core.sums import histogram_sensitivity
 from skdp.core.table import REPLACE_ONE, fold
+from skdp.queries.cells import check_center
+from skdp.queries.histograms import histogram_sensitivity
 from skdp.queries.learned_bounds.decoding import (
     End,
     LearnedBox,
