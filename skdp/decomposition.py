@@ -18,6 +18,7 @@ from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, Transfo
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from skdp.base import PRIVATE, PrivateMixin, in_precision_of, keeps_precision
+from skdp.base.batch_invariant import products
 from skdp.base.expected_error import ExpectedErrorMixin
 from skdp.budget import PrivacyBudget
 from skdp.core import Ball, Mean, Release, Session
@@ -577,7 +578,8 @@ class DPPCA(
             return np.vstack([self.transform(block) for block in dense_blocks(X)])
         # A huge row must not become NaN here: the next step's error would reveal it.
         values = np.clip(self._public_array(X), -_LARGEST_ROW, _LARGEST_ROW)
-        projected = values @ self.components_.T - self.mean_ @ self.components_.T
+        projected = products(values, self.components_)
+        projected -= products(self.mean_[None], self.components_)
         if self.whiten:
             with np.errstate(over="ignore"):
                 projected /= self._scale()

@@ -20,7 +20,14 @@ from numpy.typing import ArrayLike, NDArray
 from sklearn.utils.validation import check_is_fitted
 
 from skdp._docstrings import documenter
-from skdp.base.expected_error import check_like, rehearsal, rehearsal_rng, stretched, unanswered
+from skdp.base.expected_error import (
+    check_like,
+    rehearsal,
+    rehearsal_rng,
+    rehearsals,
+    stretched,
+    unanswered,
+)
 from skdp.base.scalers import Floats, Pair, Scaler, present_columns
 from skdp.budget import PrivacyBudget
 from skdp.core import Box, Session
@@ -360,17 +367,17 @@ class QuantileFit(Scaler):
                 "rows",
             )
         rng = rehearsal_rng()
-        tables = [self._columns_like(like, n, d, rng) for _ in range(_TABLES)]
+        tables = [self._columns_like(like, n, d, rng) for _ in range(rehearsals(_TABLES))]
         if self.mechanism != "exponential":
             return self._error_of_fits(tables, levels)
-        boxes: list[Any] = [stated] * _TABLES
+        boxes: list[Any] = [stated] * len(tables)
         share = Fraction(1)
         if stated is None:
             boxes, share = self._rehearsed_bounds(tables)
         allowance = self._allowance(d).part(share)
         rounds = len(levels).bit_length()
         _, *of_round = allowances(allowance.level, d * rounds, pure=allowance.pure)
-        draws = max(3, math.ceil(_DRAWS / (len(levels) * d * len(boxes))))
+        draws = max(3, math.ceil(rehearsals(_DRAWS) / (len(levels) * d * len(boxes))))
         errors = [
             _rank_errors(
                 columns[:, j],
@@ -406,7 +413,7 @@ class QuantileFit(Scaler):
         """Return bounds learned from public rows, and the remaining share for quantiles."""
         boxes: list[Any] = []
         with rehearsal(self, self._adjacency) as fresh:
-            for number in range(_LEARNINGS):
+            for number in range(rehearsals(_LEARNINGS)):
                 fitted = fresh(number).fit(tables[number % len(tables)])
                 boxes.append(fitted.bounds_)
                 share = Fraction(fitted.privacy_.releases[-1].share)
@@ -416,7 +423,7 @@ class QuantileFit(Scaler):
         """Return the distance in ranks, over fits to public rows: the mean, or a median."""
         ranks = []
         with rehearsal(self, self._adjacency) as fresh:
-            for number in range(_FITS):
+            for number in range(rehearsals(_FITS)):
                 columns = tables[number % len(tables)]
                 curve = released_curve(fresh(number).fit(columns))
                 assert curve is not None

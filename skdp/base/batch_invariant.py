@@ -1,9 +1,10 @@
 """Predictions with the same bits for a row in every batch.
 
 A private score adds up one number for each row, and no number may change with another row. A matrix
-product may add in an order that depends on the shape of the batch. Within `exact_rows`, sums over
-columns are made from left to right by elementwise operations, which IEEE 754 rounds in one way.
-That is slower than BLAS, so it is used for scores only.
+product may add in an order that depends on the shape of the batch, and `numpy.interp` has two ways,
+one for few rows. Within `exact_rows`, sums over columns are made from left to right, and values
+interpolated, by elementwise operations, which IEEE 754 rounds in one way. That is slower than BLAS,
+so it is used for scores only.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ _EXACT: ContextVar[bool] = ContextVar("exact_rows", default=False)
 
 @contextmanager
 def exact_rows() -> Iterator[None]:
-    """Have `products` and `row_sums` give a row the same bits in every batch."""
+    """Have the functions of this module give a row the same bits in every batch."""
     token = _EXACT.set(True)
     try:
         yield
@@ -54,3 +55,24 @@ def row_sums(values: Floats) -> Floats:
     for column in values.T:
         total += column
     return total
+
+
+def interpolated(values: Floats, marks: Floats, levels: Floats) -> Floats:
+    """Return `numpy.interp` of values of shape (n,), between ascending marks.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> marks, levels = np.array([0.0, 1.0]), np.array([4.0, 6.0])
+    >>> with exact_rows():
+    ...     interpolated(np.array([-1.0, 0.5, 3.0]), marks, levels)
+    array([4., 5., 6.])
+    """
+    if not _EXACT.get():
+        return np.asarray(np.interp(values, marks, levels))
+    left = np.clip(np.searchsorted(marks, values, side="right") - 1, 0, len(marks) - 2)
+    with np.errstate(all="ignore"):  # beyond the ends
+        slopes = (levels[left + 1] - levels[left]) / (marks[left + 1] - marks[left])
+        inside = slopes * (values - marks[left]) + levels[left]
+    inside = np.where(values >= marks[-1], levels[-1], inside)
+    return np.where(values <= marks[0], levels[0], inside)

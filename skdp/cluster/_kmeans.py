@@ -25,7 +25,7 @@ from sklearn.metrics import pairwise_distances_argmin, pairwise_distances_argmin
 from sklearn.metrics.pairwise import euclidean_distances
 
 from skdp.base import PrivateMixin, in_precision_of, keeps_precision, names_of
-from skdp.base.expected_error import ExpectedErrorMixin, rehearsal, repeated
+from skdp.base.expected_error import ExpectedErrorMixin, rehearsal, rehearsals, repeated
 from skdp.base.mixin import WEIGHT_BOUND, weighted_rows
 from skdp.budget import PrivacyBudget
 from skdp.cluster._ball import fit_in_ball, takes_ball
@@ -451,7 +451,7 @@ class DPKMeans(
         rows = self._rows_like(like)
         bounds = self._stated_bounds(d, names_of(like))
         m = min(n, _MOST_REHEARSED)
-        runs = _REHEARSALS if m <= _FEW_ROWS else _FEW_REHEARSALS
+        runs = rehearsals(_REHEARSALS if m <= _FEW_ROWS else _FEW_REHEARSALS)
         squares, hidden = [], 0
         with rehearsal(self, self._adjacency) as rehearsed:
             for number in range(runs):

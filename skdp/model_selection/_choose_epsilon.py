@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+import itertools
 import math
 from collections.abc import Callable
 from typing import Any
@@ -11,10 +12,16 @@ import numpy as np
 from sklearn.base import clone
 
 from skdp import statistics
+from skdp.base.expected_error import searching
 from skdp.loss.conversions import check_positive
 from skdp.parameters import check_integer, naming
 
 _TOLERANCE = 1.005  # how close the search comes, as a ratio; then digits are cut
+# Errors of rehearsed fits: a few rehearsals show where the search is, until the error is within a
+# factor of _NEAR of the limit; then all are made, until it is within _CLOSE.
+_NEAR, _CLOSE = 1.25, 1.1
+_ROUGH, _FULL = 10, 8  # answers at most
+_MOST = _ROUGH + _FULL + 2
 
 
 def _answers(estimator: Any, n_samples: int, options: dict[str, Any]) -> Callable[[float], Any]:
@@ -55,6 +62,7 @@ def choose_epsilon(
     n_samples: int,
     low: float = 1e-3,
     high: float = 100.0,
+    progress: Callable[[int, int, str], Any] | None = None,
     **options: Any,
 ) -> float:
     """Return the smallest epsilon whose expected error is no larger than `error`.
@@ -71,6 +79,9 @@ def choose_epsilon(
         Number of rows, as far as it is public.
     low, high : float, default=1e-3, 100.0
         The range in which epsilon is searched.
+    progress : callable or None, default=None
+        Called as ``progress(done, most, what)`` after each answer of ``expected_error``, at most
+        `most` times; for searches that rehearse fits, which may take seconds to minutes.
     **options
         Arguments of ``expected_error``: ``n_features``, ``like``, and for a function of
         `skdp.statistics` its parameters.
@@ -78,8 +89,8 @@ def choose_epsilon(
     Returns
     -------
     epsilon : float
-        With three digits, rounded up; `low` if that is enough. Precise to about 5% if the error is
-        estimated by rehearsed fits.
+        With three digits, rounded up; `low` if that is enough. Precise to about 10% if the error
+        is estimated by rehearsed fits.
 
     Raises
     ------
@@ -119,32 +130,102 @@ def choose_epsilon(
     width = options.get("n_features")
     if width is not None:
         check_integer(width, "n_features", low=1, high=2**20)
-    answer = _answers(estimator, n_samples, options)
+    if not (progress is None or callable(progress)):
+        raise TypeError(f"progress must be a function or None, got {type(progress).__name__}")
+    answer, numbers = _answers(estimator, n_samples, options), itertools.count(1)
 
-    def met(errors: Any) -> bool:
-        return bool(np.all(np.asarray(errors, dtype=np.float64) <= limit))  # NaN is not
+    def ratio(epsilon: float) -> float:
+        """Return the expected error over the limit: the largest of several."""
+        errors = np.asarray(answer(epsilon), dtype=np.float64)
+        if progress is not None:
+            progress(next(numbers), _MOST, f"error at epsilon={epsilon:.3g}")
+        worst = float(np.max(errors / limit))
+        if np.all(errors <= limit):
+            return min(worst, 1.0)
+        return math.inf if math.isnan(worst) else max(worst, math.nextafter(1, 2))
 
-    def enough(epsilon: float) -> bool:
+    def tried(epsilon: float) -> float:
         try:
-            return met(answer(epsilon))
+            return ratio(epsilon)
         except ValueError:  # too much noise, because there was an answer at `high`
-            return False
+            return math.inf
 
-    least = answer(high)  # refuses wrong arguments first
-    if not met(least):
+    with searching() as search:
+        at_high = ratio(high)  # refuses wrong arguments first
+        if search.was_rough:
+            guess, power = _approach(tried, low, high)
+            search.rough = False
+            if (found := _settle(tried, low, high, guess, power)) is not None:
+                return found
+            at_high = ratio(high)
+    if at_high > 1:
         raise ValueError(
-            f"At epsilon={high:g} the expected error is {np.asarray(least)}, more than "
-            f"error={error}: have more rows, ask for coarser results, or allow a larger error."
+            f"At epsilon={high:g} the expected error is {at_high:.3g} times error={error}: have "
+            "more rows, ask for coarser results, or allow a larger error."
         )
-    if enough(low):
+    return high if search.was_rough else _bisected(tried, low, high)
+
+
+def _bisected(ratio: Callable[[float], float], low: float, high: float) -> float:
+    """Return where the ratio is 1, of errors that are computed without rehearsals."""
+    if ratio(low) <= 1:
         return low
     below, above = low, high
     while above > _TOLERANCE * below:
         middle = math.sqrt(below * above)
-        below, above = (below, middle) if enough(middle) else (middle, above)
+        below, above = (below, middle) if ratio(middle) <= 1 else (middle, above)
     epsilon = _cut(above)
-    while not enough(epsilon):  # rehearsed errors do not fall evenly
+    while ratio(epsilon) > 1:
         epsilon = _cut(epsilon * _TOLERANCE)
         if epsilon >= high:
             return high
     return min(epsilon, high)
+
+
+def _approach(ratio: Callable[[float], float], low: float, high: float) -> tuple[float, float]:
+    """Return about where the ratio is 1, and the power of epsilon with which it falls there."""
+    below, above = low, high
+    epsilon, power = min(max(1.0, low), high), 1.0
+    before = epsilon, math.inf
+    for _ in range(_ROUGH):
+        now = ratio(epsilon)
+        below, above = (epsilon, above) if now > 1 else (below, epsilon)
+        if all(0 < one < math.inf for one in (now, before[1])):
+            slope = math.log(before[1] / now) / math.log(epsilon / before[0])
+            power = min(max(slope, 0.3), 3.0)
+        before = epsilon, now
+        epsilon = min(max(_moved(epsilon, now, power), low), high)
+        if 1 / _NEAR < now < _NEAR or epsilon == before[0]:
+            break
+        if not (below < epsilon < above or epsilon in (low, high)):
+            epsilon = math.sqrt(below * above)
+    return epsilon, power
+
+
+def _settle(
+    ratio: Callable[[float], float], low: float, high: float, epsilon: float, power: float
+) -> float | None:
+    """Return the smallest epsilon tried whose ratio is at most 1; None if none is."""
+    unmet, met = low, math.inf
+    for _ in range(_FULL):
+        # A little more than expected, so that the first answer is likely to be met.
+        epsilon = min(max(_cut(1.03 * epsilon), low), high)
+        if epsilon >= met:
+            break
+        now = ratio(epsilon)
+        unmet, met = (max(unmet, epsilon), met) if now > 1 else (unmet, epsilon)
+        if epsilon in (low, high) and (now <= 1) == (epsilon == low):
+            break
+        if 1 / _CLOSE < now <= 1 or met <= _CLOSE * unmet:
+            break
+        epsilon = _moved(epsilon, now, power)
+        if not unmet < epsilon < met:
+            epsilon = math.sqrt(unmet * min(met, high))
+    return met if met < math.inf else None
+
+
+def _moved(epsilon: float, ratio: float, power: float) -> float:
+    """Return where the ratio is 1, if it falls with this power of epsilon."""
+    if 0 < ratio < math.inf:
+        return epsilon * ratio ** (1 / power)
+    return epsilon * (10.0 if ratio else 0.1)

@@ -142,18 +142,25 @@ def _n_rows(table: Any, name: str = "X") -> int:
     return n
 
 
-# Transformers of elementwise arithmetic and look-ups only, which give a row the same bits in every
-# batch. Those of BLAS or `np.interp`, whose path depends on how many rows there are, do not.
-_ELEMENTWISE = {
+# Transformers that give a row the same bits in every batch, within `exact_rows`: of elementwise
+# arithmetic and look-ups, and of sums and interpolations by `skdp.base.batch_invariant`.
+_ROW_BY_ROW = {
+    "DPKBinsDiscretizer": "skdp.preprocessing._discretizer",
+    "DPMedian": "skdp.quantile",
     "DPMinMaxScaler": "skdp.preprocessing._scalers",
     "DPOneHotEncoder": "skdp.preprocessing._encoders",
     "DPOrdinalEncoder": "skdp.preprocessing._encoders",
+    "DPPCA": "skdp.decomposition",
+    "DPQuantile": "skdp.quantile",
+    "DPQuantileTransformer": "skdp.preprocessing._quantiles",
+    "DPRobustScaler": "skdp.preprocessing._quantiles",
+    "DPSelectKBest": "skdp.feature_selection",
     "DPSimpleImputer": "skdp.impute",
     "DPStandardScaler": "skdp.preprocessing._scalers",
 }
 
 
-def _is_elementwise(step: Any, stable: bool) -> bool:
+def _is_row_by_row(step: Any, stable: bool) -> bool:
     """Say whether a fitted step gives a row the same bits whatever rows are beside it.
 
     `stable` says so of the table: scikit-learn stacks the columns that it passes on, and converts
@@ -163,16 +170,17 @@ def _is_elementwise(step: Any, stable: bool) -> bool:
         return stable or step == "drop"
     kind = type(step)  # a subclass may do anything
     if kind is Pipeline:
-        return all(_is_elementwise(part, stable) for _, part in step.steps)
+        return all(_is_row_by_row(part, stable) for _, part in step.steps)
     if kind is FeatureUnion:
-        return all(_is_elementwise(part, stable) for _, part in step.transformer_list)
+        return all(_is_row_by_row(part, stable) for _, part in step.transformer_list)
     if kind is ColumnTransformer:
-        return all(_is_elementwise(part, stable) for _, part, _ in step.transformers_)
+        return all(_is_row_by_row(part, stable) for _, part, _ in step.transformers_)
     if kind is FunctionTransformer:
         return stable and step.func is None  # "passthrough", as ColumnTransformer fits it
+    known = _ROW_BY_ROW.get(kind.__name__) == kind.__module__
     # Sparse rows cannot be scored one by one.
-    known = _ELEMENTWISE.get(kind.__name__) == kind.__module__
-    return known and not step.get_params(deep=False).get("sparse_output")
+    own = step.get_params(deep=False) if known else {}
+    return known and not own.get("sparse_output") and own.get("encode") != "onehot"
 
 
 # Estimators whose predictions within `exact_rows` have the same bits in every batch.
@@ -192,7 +200,7 @@ _EXACT = {
 def _is_exact(metric: str, estimator: Any, X: Any) -> bool:
     """Say whether a row's score has the same bits in every block, so that blocks may be scored.
 
-    True where the steps before the last are elementwise, and the last is one of the above. For
+    True where the steps before the last, and the last, are among those above. For
     "neg_inertia" it only needs centres, whose distances are summed from left to right.
     """
     *head, last = _steps(estimator)
@@ -202,7 +210,7 @@ def _is_exact(metric: str, estimator: Any, X: Any) -> bool:
         known = kind.__module__.partition(".")[0] == "skdp"
     known = known and (type(estimator) is Pipeline or last is estimator)
     stable = not is_parts(X) and keeps_types(X)
-    return known and all(_is_elementwise(step, stable) for step in head)
+    return known and all(_is_row_by_row(step, stable) for step in head)
 
 
 def _without_budget(estimator: Any) -> Any:
@@ -441,8 +449,9 @@ def private_scorer(
     private, and must score each row from that row alone: one that remembers rows (in a cache, or in
     a state that `predict` changes) is not covered.
 
-    **Time.** Models of skdp, alone or after its scalers, score blocks of rows. After a `DPPCA` or a
-    transformer that is not from skdp, rows are scored one by one, 0.2 to 0.5 ms for each.
+    **Time.** Models of skdp, alone or after its transformers, score blocks of rows. Other models,
+    and all after a transformer that is not from skdp or has sparse rows, score one row at a time:
+    0.2 to 4 ms for each. No other way is safe for code whose sums may depend on the other rows.
 
     Examples
     --------

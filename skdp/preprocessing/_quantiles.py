@@ -14,6 +14,7 @@ from numpy.typing import ArrayLike
 from scipy.stats import norm
 
 from skdp._docstrings import documenter
+from skdp.base.batch_invariant import interpolated
 from skdp.base.scalers import NAN_POLICY, Floats, finite
 from skdp.budget import PrivacyBudget
 from skdp.parameters import FLAG, Integers, Table
@@ -365,8 +366,8 @@ class DPQuantileTransformer(QuantileFit):
         ranks = self.references_
         for j, marks in enumerate(self.quantiles_.T):
             # From both sides, because landmarks may coincide.
-            above = np.interp(values[:, j], marks, ranks)
-            below = np.interp(-values[:, j], -marks[::-1], -ranks[::-1])
+            above = interpolated(values[:, j], marks, ranks)
+            below = interpolated(-values[:, j], -marks[::-1], -ranks[::-1])
             levels[:, j] = (above - below) / 2
         if self.output_distribution == "normal":
             return norm.ppf(np.clip(levels, _CLIPPED_RANK, 1 - _CLIPPED_RANK))

@@ -10,6 +10,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from fractions import Fraction
+from heapq import heapify, heappop, heappush
 from itertools import combinations, pairwise
 from typing import Any, ClassVar, Self
 
@@ -44,30 +45,41 @@ Clique = tuple[int, ...]
 Floats = NDArray[np.float64]
 
 
-def eliminate(sizes: Sequence[int], cliques: Iterable[Clique]) -> list[tuple[int, frozenset[int]]]:
-    """Return (column, its bag) in the order of elimination: always the smallest bag next."""
+def _eliminated(
+    sizes: Sequence[int], cliques: Iterable[Clique]
+) -> Iterator[tuple[int, set[int], int]]:
+    """Yield (column, its bag, cells of the bag) in the order of elimination: smallest bag next."""
     neighbours: list[set[int]] = [{a} for a in range(len(sizes))]
     for clique in cliques:
         for a in clique:
             neighbours[a].update(clique)
-    cost = [math.prod(sizes[b] for b in bag) for bag in neighbours]
-    remaining = set(range(len(sizes)))
-    order = []
-    while remaining:
-        # Of equal bags, that of the column with the most values: it leaves the smallest rest.
-        v = min(remaining, key=lambda a: (cost[a], -sizes[a], a))
-        remaining.remove(v)
-        bag = neighbours[v]
-        order.append((v, frozenset(bag)))
-        for a in bag - {v}:
-            neighbours[a] = (neighbours[a] | bag) - {v}
-            cost[a] = math.prod(sizes[b] for b in neighbours[a])
-    return order
+    cells = [math.prod(sizes[b] for b in bag) for bag in neighbours]
+    # Of equal bags, that of the column with the most values: it leaves the smallest rest.
+    waiting = [(cells[a], -sizes[a], a) for a in range(len(sizes))]
+    heapify(waiting)
+    while waiting:
+        size, _, v = heappop(waiting)
+        if size != cells[v]:
+            continue  # eliminated, or its bag has changed since
+        bag, cells[v] = neighbours[v], -1
+        yield v, bag, size
+        for a in bag:
+            if a != v:
+                own = neighbours[a]
+                cells[a] = cells[a] // sizes[v] * math.prod(sizes[b] for b in bag - own)
+                own |= bag
+                own.remove(v)
+                heappush(waiting, (cells[a], -sizes[a], a))
+
+
+def eliminate(sizes: Sequence[int], cliques: Iterable[Clique]) -> list[tuple[int, frozenset[int]]]:
+    """Return (column, its bag) in the order of elimination: always the smallest bag next."""
+    return [(v, frozenset(bag)) for v, bag, _ in _eliminated(sizes, cliques)]
 
 
 def tree_size(sizes: Sequence[int], cliques: Iterable[Clique]) -> int:
     """Return the number of cells of all bags of the tree that holds these cliques."""
-    return sum(math.prod(sizes[a] for a in bag) for _, bag in eliminate(sizes, cliques))
+    return sum(cells for _, _, cells in _eliminated(sizes, cliques))
 
 
 def clique_size(sizes: Sequence[int], columns: Iterable[int]) -> int:
@@ -111,6 +123,12 @@ class Tree:
         """Return the shape of a table of some columns."""
         return tuple(self.sizes[a] for a in columns)
 
+    def tables(self, cells: Floats) -> list[Floats]:
+        """Return the tables of all bags as views of one array."""
+        ends = np.cumsum([math.prod(self.shape(bag)) for bag in self.bags])
+        parts = np.split(cells, ends[:-1]) if self.bags else []
+        return [part.reshape(self.shape(bag)) for part, bag in zip(parts, self.bags, strict=True)]
+
     def where(self, clique: Clique) -> tuple[int, tuple[int, ...], tuple[int, ...]]:
         """Return whose bag holds a clique, its shape that broadcasts there, and the other axes."""
         v = self.first(clique)
@@ -132,8 +150,8 @@ class Tree:
         for v in self.order:
             axis, above, _ = self._places[v]
             belief = beliefs[v]
-            top = belief.max(axis=axis, keepdims=True)
-            message = np.exp(belief - top).sum(axis=axis, keepdims=True)
+            top = np.maximum.reduce(belief, axis=axis, keepdims=True)
+            message = np.add.reduce(np.exp(belief - top), axis=axis, keepdims=True)
             np.log(message, out=message)
             message += top
             belief -= message
@@ -151,7 +169,7 @@ class Tree:
             _, above, own = self._places[v]
             if above is not None:
                 parent, _, gone = above
-                joints[v] = joints[parent].sum(axis=gone).reshape(own) * conditionals[v]
+                joints[v] = np.add.reduce(joints[parent], axis=gone).reshape(own) * conditionals[v]
         return joints
 
 
@@ -313,18 +331,22 @@ def fit_model(
     # In these units the dual bends about equally in all directions that belong to one cell.
     unit = 1 / np.sqrt(ridge + np.maximum(shares, 0.0))
 
+    cells = np.zeros(tree.n_cells)  # of all bags, used again in each step
+    beliefs, conditionals = tree.tables(cells), tree.tables(chances := np.zeros(tree.n_cells))
+
     def dual(z: Floats) -> tuple[float, Floats]:
         x = unit * z
-        beliefs = [np.zeros(tree.shape(bag)) for bag in tree.bags]
+        cells.fill(0.0)
         for part, (v, wide, _) in zip(parts, places, strict=True):
             beliefs[v] += x[part].reshape(wide)
         value = tree.log_conditionals(beliefs)
-        joints = tree.joints([np.exp(log) for log in beliefs])
+        np.exp(cells, out=chances)
+        joints = tree.joints(conditionals)
         gradient = ridge * x
         value += float(x @ (0.5 * gradient - shares))
         gradient -= shares
         for part, (v, _, gone) in zip(parts, places, strict=True):
-            gradient[part] += joints[v].sum(axis=gone).reshape(-1)
+            gradient[part] += np.add.reduce(joints[v], axis=gone).reshape(-1)
         return value, unit * gradient
 
     x0 = np.zeros(ends[-1])

@@ -14,6 +14,7 @@ from pathlib import Path
 
 import pytest
 
+from skdp import DPStandardScaler
 from skdp.budget import Cost, PrivacyBudget, PrivacyLoss
 from skdp.budget import ledger as ledger_module
 from skdp.exceptions import BudgetExceededError, LedgerError, SealedBudgetError
@@ -161,6 +162,37 @@ def test_a_file_system_without_hard_links(tmp_path, monkeypatch):
 
 def test_a_temporary_ledger_is_private_to_its_owner():
     assert stat.S_IMODE(path_of(PrivacyBudget(1.0)).stat().st_mode) == 0o600
+
+
+@each("accountant", ["basic", "zcdp"])
+def test_a_charge_is_one_transaction_and_a_fit_writes_one_more(tmp_path, monkeypatch, accountant):
+    """Each costs five syncs of the disk; reading costs none."""
+    path, connect = tmp_path / "a.budget", ledger_module.Ledger._connect
+    terms = {"delta": 1e-6, "separate_delta": 1e-7, "accountant": accountant}
+    budget = PrivacyBudget(9.0, ledger=path, **terms if accountant != "basic" else {})
+    statements = []
+
+    def traced(ledger, mode):
+        connection = connect(ledger, mode)
+        connection.set_trace_callback(statements.append)
+        return connection
+
+    monkeypatch.setattr(ledger_module.Ledger, "_connect", traced)
+
+    def commits(act):
+        statements.clear()
+        act()
+        assert not any("journal_mode" in one for one in statements)
+        assert any("synchronous = EXTRA" in one for one in statements)
+        return statements.count("COMMIT")
+
+    assert commits(lambda: budget.charge(Cost(0.5), estimator="Fake")) == 1
+    with budget.reserve(Cost(0.5)):  # drawing from what is set aside is no second one
+        assert commits(lambda: budget.charge(Cost(0.25), estimator="Fake")) == 1
+    # The second describes what was released: known, and written, after the noise is drawn.
+    scaler = DPStandardScaler(epsilon=0.5, bounds=(0, 1), budget=budget)
+    assert commits(lambda: scaler.fit([[0.0], [1.0]])) == 2
+    assert commits(lambda: (budget.spent, budget.remaining, budget.charges)) == 0
 
 
 def test_commits_are_durable(tmp_path):

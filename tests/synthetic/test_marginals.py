@@ -19,7 +19,7 @@ from skdp import PrivacyBudget
 from skdp.budget import gdp_mu
 from skdp.synthetic import Bins, Domain, DPMarginalSynthesizer, conjunctions, linear_queries
 from skdp.synthetic import _marginals as marginals_module
-from skdp.synthetic._marginals import Model, Tree, clique_size, fit_model, tree_size
+from skdp.synthetic._marginals import Model, Tree, clique_size, eliminate, fit_model, tree_size
 from tests.folding import each
 
 NLTCS = Path(__file__).parents[1] / "data" / "nltcs.csv.gz"
@@ -50,10 +50,22 @@ def models(draw):
     return sizes, {c: rng.normal(0, 3, math.prod(sizes[a] for a in c)) for c in found}
 
 
+def smallest_bag_next(sizes, cliques):
+    """Eliminate columns by the definition: the oracle of `eliminate`."""
+    edges = [{a}.union(*(c for c in cliques if a in c)) for a in range(len(sizes))]
+    remaining = set(range(len(sizes)))
+    while remaining:
+        v = min(remaining, key=lambda a: (math.prod(sizes[b] for b in edges[a]), -sizes[a], a))
+        remaining.remove(v)
+        yield v, frozenset(edges[v])
+        edges = [(e | edges[v]) - {v} if v in e else e for e in edges]
+
+
 @settings(deadline=None, max_examples=60)
 @given(models())
 def test_trees_agree_with_the_whole_table(drawn):
     sizes, potentials = drawn
+    assert eliminate(sizes, potentials) == list(smallest_bag_next(sizes, potentials))
     model = Model(Tree(sizes, potentials), potentials)
     table, normaliser = dense(sizes, potentials)
     assert model.log_normaliser == pytest.approx(normaliser, abs=1e-9)
