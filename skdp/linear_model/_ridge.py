@@ -23,7 +23,7 @@ from skdp.base.classifiers import COUNT_SHARE, Floats, Standard, TargetRegressor
 from skdp.base.mixin import WEIGHT_BOUND, check_weight_bound
 from skdp.budget import PrivacyBudget
 from skdp.core import Mean, ScaledBox, Session
-from skdp.linear_model._solving import Estimate, Summary, least_squares, shrunk
+from skdp.linear_model._solving import Estimate, Prior, Summary, least_squares, shrunk
 from skdp.parameters import Reals, Table
 from skdp.planning import Allowance, row_count
 from skdp.queries import GramRelease, OfColumn, SecondMoment, StandardBall, WeightedBall
@@ -33,9 +33,10 @@ __all__ = ["DPLinearRegression", "DPRidge"]
 
 # The mean of the target gets the least share with this noise, in half widths, within limits; more
 # than the upper one where noise hides everything else.
-_MEAN_NOISE, _MEAN_SHARE, _MEAN_ONLY = 0.02, (0.02, 0.4), 0.98
+_MEAN_NOISE, _MEAN_SHARE, _MEAN_ONLY = 0.04, (0.02, 0.4), 0.98
 _MOMENTS_SHARE = 0.1
 _MEANS_USEFUL = 0.3  # noise of the means of columns, in half widths
+_NARROW = 1.6  # a target whose scale is hidden is narrower by this factor than a uniform one
 _LEAST_SCALE = 0.05  # of a column, in half widths: predictions reach no further from its center
 _TAU = 0.25  # the constant feature, as a part of the radius
 # A row's norm is clipped to so many times its expected one (from, to) that noise has this edge
@@ -125,7 +126,7 @@ def _stretched(standard: Standard, low: Floats, high: Floats, center: float) -> 
     width = low.size
     scale, middle = standard.scale[:width].copy(), standard.center[:width].copy()
     scale = np.where(high > low, np.maximum(scale, _LEAST_SCALE * (high / 2 - low / 2)), scale)
-    scale[-1] /= _stretch(width - 1)
+    scale[-1] /= _stretch(width - 1) * (1.0 if math.isfinite(standard.spread) else _NARROW)
     middle[-1] = center
     return replace(standard, center=middle, scale=scale)
 
@@ -266,18 +267,20 @@ class _LeastSquares(TargetRegressor):
         squares = np.maximum(scale, 1e-150) ** 2  # never 0, by which no penalty is NaN
         penalty = np.minimum(float(self.alpha) / squares / (most or 1.0), _LARGEST)
         M, m, std = _equations(gram, penalty, total, t, high[:d] > low[:d])
-        if most is None:
-            # The mean of the centred target: 0 by its own release, and what the matrix shows.
-            own, shown = min(float(error / units), 1e100), gram.total_std / total
-            m[d] *= own**2 / max(own**2 + shown**2, 1e-300)
+        # The mean of the centred target is 0 by its own release, but not that of weighted rows.
+        shown = min(float(error / units), 1e100) if most is None else _stretch(d)
+        # Scaled columns and the target have the variance 1, but for the stretch.
+        least = d if short > 1.0 else _LEAST_SCALE * d
+        spread = max(float(np.trace(gram.second_moment[:d, :d])) / total, least)
+        prior = Prior(_stretch(d) ** 2 / spread, shown / t)
         back = np.diag(np.append(units / scale, units * t))
         back[d, :d] = -standard.center[:d] * units / scale
         back[:, :d] *= high[:d] > low[:d]  # coefficients of other columns are 0 by the bounds
         start = np.append(np.zeros(d), center)
-        theta, self.noise_level_ = shrunk(M, m, std)
+        theta, self.noise_level_ = shrunk(M, m, std, prior)
         solution = np.clip(np.nan_to_num(start + back @ theta), -_LARGEST, _LARGEST)
         self.coef_, self.intercept_ = solution[:d], float(solution[d])
-        least = least_squares(M, m, std, float(gram.second_moment[d, d]) / total)
+        least = least_squares(M, m, std, float(gram.second_moment[d, d]) / total, prior)
         noise = back @ least.noise @ back.T
         if learned is not None and most is None:
             noise = noise + self._beyond(learned, standard, least, back, known, t)
