@@ -9,6 +9,7 @@ Predictions shrink coefficients by their estimated risk; `summary()` does not (_
 from __future__ import annotations
 
 import math
+import warnings
 from collections.abc import Callable
 from dataclasses import replace
 from typing import Any, ClassVar, Self
@@ -19,14 +20,29 @@ from scipy import sparse
 from sklearn.utils.validation import check_is_fitted
 
 from skdp.base.batch_invariant import products
-from skdp.base.classifiers import COUNT_SHARE, Floats, Standard, TargetRegressor, standardised
+from skdp.base.classifiers import (
+    COUNT_SHARE,
+    Floats,
+    Standard,
+    TargetRegressor,
+    learning_size,
+    standardised,
+)
 from skdp.base.mixin import WEIGHT_BOUND, check_weight_bound
 from skdp.budget import PrivacyBudget
 from skdp.core import Mean, ScaledBox, Session
+from skdp.exceptions import outside_level
 from skdp.linear_model._solving import Estimate, Prior, Summary, least_squares, shrunk
 from skdp.parameters import Reals, Table
 from skdp.planning import Allowance, row_count
-from skdp.queries import GramRelease, OfColumn, SecondMoment, StandardBall, WeightedBall
+from skdp.queries import (
+    GramRelease,
+    LearnedBounds,
+    OfColumn,
+    SecondMoment,
+    StandardBall,
+    WeightedBall,
+)
 from skdp.tabular import dense_blocks
 
 __all__ = ["DPLinearRegression", "DPRidge"]
@@ -48,12 +64,12 @@ _RADII, _EDGE = (0.5, 4.0), 0.05
 _WHOLE_EDGE = 0.1
 _LARGEST = 1e300
 _SHORT = (
-    "No standard errors: noise is so large that rows were shortened. About n * epsilon = {}, or "
+    "No standard errors: noise is so large that rows were shortened. {}n * epsilon = {}, or "
     "narrower bounds, would give errors."
 )
 _HIDDEN = (
     "No standard errors: noise hides a direction of the columns. If columns are not collinear (one-"
-    "hot columns that add up to 1 are: leave one out), {}n * epsilon = {} would give errors."
+    "hot columns that add up to 1 are: leave one out): {}n * epsilon = {} would give errors."
 )
 _LEARNED = (
     "No standard errors: what lies beyond learned bounds is not known, or rows have weights. State "
@@ -61,7 +77,18 @@ _LEARNED = (
 )
 _NO_WEIGHTS = "No standard errors: noise hides the sum of the weights."
 _LIMITED = "No standard errors: the penalty is too large for the scale of a column."
+# Deviations of noise, over half the root of the dimension, in which the least direction is seen.
+_MARGIN, _BARELY = 2.5, 0.2
+# Whole rows turn out to need so many times the planned rows: where scales are known, or hidden.
+_LONGER = 1.6, 4.0
 _SHRUNK = "These are not shrunk; predictions use coef_, which is."
+# Where rows times epsilon are fewer than the second number, only a point amid the targets is
+# learned, as for the first one: bounds missed the targets in up to half of the fits (10 tables).
+_POINT, _FEW = 59.0, 300.0
+_CONSTANT = (
+    "{}: rows times epsilon are so few that about the median of the target is all that is "
+    "predicted. State target_bounds, or take about {} times as many rows or as large an epsilon"
+)
 _NO_CONSTANT = 2.0**-30  # weighted rows bring their own
 _SEEN = 10.0  # standard errors of the sum of weights, above which coefficients have errors
 
@@ -155,6 +182,11 @@ def _rows(n: float) -> str:
     return f"{float(f'{n:.1e}'):,.0f}"
 
 
+def _asked(rows: float, seen: float) -> tuple[str, str]:
+    """Return so many rows over what is seen of the least direction, or that more are needed."""
+    return ("", _rows(rows / min(seen, 1.0))) if seen > _BARELY else ("More than ", _rows(rows))
+
+
 def _shortened(
     allowance: Allowance, n: float, standard: Standard, low: Floats, high: Floats
 ) -> tuple[Standard, float, float]:
@@ -226,9 +258,13 @@ class _LeastSquares(TargetRegressor):
         """
         with self._all_or_nothing(groups):
             if sample_weight is None:
-                return self._fitted(X, y)
-            self._check_parameters()
-            return self._fitted(X, y, sample_weight, most=check_weight_bound(self))
+                self._fitted(X, y)
+            else:
+                self._check_parameters()
+                self._fitted(X, y, sample_weight, most=check_weight_bound(self))
+        if math.isnan(self.radius_):  # decided by released numbers, so a warning may tell it
+            warnings.warn(self._summary.note, stacklevel=outside_level())
+        return self
 
     def _noise_of(self, allowance: Allowance, n_features: int | None) -> float:
         # Bounds are stated: of learned ones, which take more, the noise of learning is compared.
@@ -245,8 +281,11 @@ class _LeastSquares(TargetRegressor):
     ) -> None:
         d = width - 1
         weights = () if most is None else ((np.zeros(1), np.array([most])),)
-        low, high, learned, known = self._boxed(session, columns, target, width, *weights)
-        n = row_count(session, COUNT_SHARE, learned)
+        n = row_count(session, COUNT_SHARE)
+        if target is None and learning_size(session, n) < _FEW:
+            self._fit_constant(session, columns, width, n)
+            return
+        low, high, learned, known = self._boxed(session, columns, target, width, *weights, n=n)
         center, error = _mean_of_target(session, low[d : d + 1], high[d : d + 1], n, width)
         share = _MOMENTS_SHARE * float(session.remaining)
         standard = _standardised(session, low, high, n, share)
@@ -270,9 +309,10 @@ class _LeastSquares(TargetRegressor):
         # The mean of the centred target is 0 by its own release, but not that of weighted rows.
         shown = min(float(error / units), 1e100) if most is None else _stretch(d)
         # Scaled columns and the target have the variance 1, but for the stretch.
-        least = d if short > 1.0 else _LEAST_SCALE * d
-        spread = max(float(np.trace(gram.second_moment[:d, :d])) / total, least)
-        prior = Prior(_stretch(d) ** 2 / spread, shown / t)
+        variance = max(float(np.trace(gram.second_moment[:d, :d])) / total / d, _LEAST_SCALE)
+        prior = Prior(
+            _stretch(d) ** 2 / d / (max(variance, 1.0) if short > 1.0 else variance), shown / t
+        )
         back = np.diag(np.append(units / scale, units * t))
         back[d, :d] = -standard.center[:d] * units / scale
         back[:, :d] *= high[:d] > low[:d]  # coefficients of other columns are 0 by the bounds
@@ -286,10 +326,13 @@ class _LeastSquares(TargetRegressor):
             noise = noise + self._beyond(learned, standard, least, back, known, t)
         why = ""
         if short > 1.0:
-            why = _SHORT.format(_rows(n * float(self.epsilon) * short))
+            # Noise of whole rows has the edge _WHOLE_EDGE then, beside columns with variance 1.
+            seen = (least.smallest - std) / variance * math.sqrt(width) / (_MARGIN * _WHOLE_EDGE)
+            times = short * _LONGER[math.isnan(standard.spread)]
+            why = _SHORT.format(*_asked(n * float(self.epsilon) * times, seen))
         elif not least.seen > 1.0:
-            rows = n * float(self.epsilon) / max(least.seen, 0.25)
-            why = _HIDDEN.format("" if least.seen > 0.25 else "more than ", _rows(rows))
+            seen = (least.smallest - std) / least.smallest * least.seen / 1.25
+            why = _HIDDEN.format(*_asked(n * float(self.epsilon), seen))
         elif not weights_seen:
             why = _NO_WEIGHTS
         elif learned is not None and (most is not None or not np.isfinite(noise).all()):
@@ -318,6 +361,26 @@ class _LeastSquares(TargetRegressor):
         self.target_bounds_ = float(low[d]), float(high[d])
         self.center_, self.scale_, self.radius_ = standard.center, standard.scale, radius
 
+    def _fit_constant(self, session: Session, columns: Any, width: int, n: float) -> None:
+        """Predict a point amid the targets, as bounds of so few rows would miss most of them."""
+        d, size = width - 1, learning_size(session, n)
+        query = OfColumn(d, LearnedBounds(n * min(_POINT / size, 1.0), audit=False), width)
+        box = session.answer(query, 0.5, name="point amid the targets")
+        bounds = box.low, box.high
+        low, high, *_ = self._boxed(session, columns, bounds, width, n=n)
+        self.coef_, self.intercept_, self.noise_level_ = np.zeros(d), float(box.middle[0]), math.inf
+        unknown = np.full(d + 1, math.nan)
+        names = (*map(str, getattr(self, "feature_names_in_", range(d))), "intercept")
+        note = _CONSTANT.format(type(self).__name__, math.ceil(_FEW / size))
+        self._summary = Summary(names, unknown, unknown, unknown, note)
+        self.coef_std_error_, self.intercept_std_error_ = unknown[:d].copy(), math.nan
+        self.coef_population_std_error_ = unknown[:d].copy()
+        self.n_samples_ = n
+        self.bounds_ = low[:d].copy(), high[:d].copy()
+        self.target_bounds_ = float(low[d]), float(high[d])
+        self.center_, self.scale_ = low / 2 + high / 2, high / 2 - low / 2
+        self.radius_ = math.nan
+
     @staticmethod
     def _beyond(
         learned: Any, standard: Any, least: Estimate, back: Floats, stated: Any, t: float
@@ -330,10 +393,10 @@ class _LeastSquares(TargetRegressor):
         products[np.ix_(stated, stated)] = 0.0
         means = np.where(stated, 0.0, means) / standard.scale
         products = products / np.outer(standard.scale, standard.scale)
-        u, constant = np.abs(np.append(least.theta[:d], 1.0)), abs(t * least.theta[d])
-        moved = np.append(products[:d] @ u + means[:d] * constant, t * (means @ u))
-        reach: Floats = np.abs(back @ least.inverse) @ moved
-        return np.diag(reach**2)
+        # Errors of different columns are independent, as different rows are beyond their bounds.
+        u, constant = np.append(least.theta[:d], 1.0) ** 2, (t * least.theta[d]) ** 2
+        moved = np.append(products[:d] ** 2 @ u + means[:d] ** 2 * constant, t**2 * means**2 @ u)
+        return np.diag((back @ least.inverse) ** 2 @ moved)
 
     def summary(self) -> Summary:
         """Return coefficients that are not shrunk, with standard errors, as a printable table.

@@ -100,6 +100,7 @@ class Estimate:
     inverse: Floats
     residual: float  # mean square
     seen: float  # the least eigenvalue of M, in those that are just seen
+    smallest: float  # that eigenvalue
 
 
 def least_squares(M: Floats, m: Floats, s: float, square: float, prior: Prior) -> Estimate:
@@ -115,7 +116,7 @@ def least_squares(M: Floats, m: Floats, s: float, square: float, prior: Prior) -
     seen = float(w[0] / max(_SEEN * s, 2.0**-40 * w[-1], 1e-300))
     if not seen > 1.0:
         nothing = np.full((dims, dims), math.nan)
-        return Estimate(nothing[0], nothing, nothing, math.nan, seen)
+        return Estimate(nothing[0], nothing, nothing, math.nan, seen, float(w[0]))
     inverse = (V / w) @ V.T
     theta = inverse @ m
     length = float(theta @ theta)
@@ -135,7 +136,7 @@ def least_squares(M: Floats, m: Floats, s: float, square: float, prior: Prior) -
     spread = math.sqrt(float(theta @ covariance(known) @ theta) / max(length, 1e-300))
     noise = covariance((math.sqrt(known) + _WIDER * spread) ** 2)
     residual = max(square - float(2.0 * m @ theta - theta @ M @ theta), 0.0)
-    return Estimate(theta, noise, inverse, residual, seen)
+    return Estimate(theta, noise, inverse, residual, seen, float(w[0]))
 
 
 @dataclass(frozen=True)

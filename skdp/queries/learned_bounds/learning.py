@@ -201,7 +201,7 @@ def plan_learning(
         size=size,
         few=size < _FEW * ease,
         sure=eased >= _SURE * ease,
-        binades=_binades(size),
+        binades=_binades(size if shape else 100.0),  # a point alone may be anywhere
         location=_percent(location),
         shape=_percent(shape),
         doubt=_percent(doubt) if doubt > 0.01 else Fraction(0),
