@@ -310,9 +310,9 @@ class _LeastSquares(TargetRegressor):
         shown = min(float(error / units), 1e100) if most is None else _stretch(d)
         # Scaled columns and the target have the variance 1, but for the stretch.
         variance = max(float(np.trace(gram.second_moment[:d, :d])) / total / d, _LEAST_SCALE)
-        prior = Prior(
-            _stretch(d) ** 2 / d / (max(variance, 1.0) if short > 1.0 else variance), shown / t
-        )
+        square = _stretch(d) ** 2 / d / (max(variance, 1.0) if short > 1.0 else variance)
+        most_trace = radius**2 + t**2 + float(penalty.sum()) / total
+        prior = Prior(square, shown / t, most_trace)
         back = np.diag(np.append(units / scale, units * t))
         back[d, :d] = -standard.center[:d] * units / scale
         back[:, :d] *= high[:d] > low[:d]  # coefficients of other columns are 0 by the bounds

@@ -23,7 +23,7 @@ _CLEAR = 4.0
 # What the columns may explain of the target, before anything is seen: nothing, or one of these
 # parts of its variance. All are equally likely.
 _EXPLAINED = (0.0, 0.01, 0.025, 0.06, 0.16, 0.4, 1.0)
-_LITTLE = 0.005  # explained: less counts as nothing
+_LITTLE = 0.0005  # explained: less counts as nothing
 # Pure noise is not normal, so that its likelihood counts by this power.
 _TRUST = 0.5
 _LEFT = 0.25  # noise of M, as a part, after eigenvalues are moved
@@ -45,11 +45,12 @@ class Prior:
     """What is known about coefficients before the moments are seen.
 
     If columns explain all of the target, the square of a coefficient is about `square`. `constant`
-    is the standard error of the coefficient 0 of the constant.
+    is the standard error of the coefficient 0 of the constant, `trace` the most that M may have.
     """
 
     square: float
     constant: float
+    trace: float
 
 
 def shrunk(M: Floats, m: Floats, s: float, prior: Prior) -> tuple[Floats, float]:
@@ -68,6 +69,7 @@ def shrunk(M: Floats, m: Floats, s: float, prior: Prior) -> tuple[Floats, float]
     w, V = np.linalg.eigh(np.clip(M, -_LONGEST, _LONGEST))
     apart = np.subtract.outer(w, w)
     w = np.maximum(w - s**2 * (apart / (apart**2 + s**2)).sum(axis=1), 0.0)
+    w *= min(prior.trace / max(float(w.sum()), 1e-300), 1.0)
     moment = (V * w) @ V.T
     theta, likelihood, precision = [], [], []
     for part in _EXPLAINED:
@@ -82,7 +84,7 @@ def shrunk(M: Floats, m: Floats, s: float, prior: Prior) -> tuple[Floats, float]
     weight = np.exp(_TRUST * (np.array(likelihood) - max(likelihood)))
     weight /= weight.sum()
     mean = weight @ np.array(theta)
-    if weight @ _EXPLAINED < _LITTLE:
+    if mean[:-1] @ mean[:-1] <= _LITTLE * (dims - 1) * prior.square:
         mean[:-1] = 0.0
         return mean, math.inf
     return mean, float((weight @ precision) ** -0.5)
