@@ -3,7 +3,8 @@
 A fit releases bounds, unless stated; the number of rows, where it is private; the mean of the
 target; the mean and mean square of every column, unless noise would hide them; and one noisy
 matrix: the second moment of the rows with their targets, standardised and clipped to a norm.
-Predictions shrink coefficients by their estimated risk; `summary()` does not (_solving.py).
+Predictions shrink coefficients by what the noise hides; `summary()` does not (_solving.py). Where
+the target's bounds are not stated and rows are few, one point amid the targets is all.
 """
 
 from __future__ import annotations
@@ -482,10 +483,12 @@ class DPRidge(_LeastSquares):
         Before rows are clipped to a norm, the columns are centred and scaled by these values. The
         last entry is for the target.
     radius_ : float
-        The norm to which a centred and scaled row, including its target, is clipped.
+        The norm to which a centred and scaled row, including its target, is clipped; NaN if only a
+        point amid the targets was learned.
     noise_level_ : float
-        Shrinkage of `coef_`: 0 if there is none; infinity if noise hides everything but the mean
-        of the target, which is predicted for every row then.
+        Shrinkage of `coef_`: 0 if there is none, else the noise of m over the deviation of the
+        prior (see Notes); infinity if the mean, or about the median, of the target is predicted for
+        every row.
     n_features_in_, feature_names_in_ : int, ndarray of shape (n_features_in_,)
     max_rows_per_unit_ : int
     privacy_ : skdp.core.PrivacyCertificate
@@ -505,10 +508,12 @@ class DPRidge(_LeastSquares):
     -----
     **Privacy.** A row and its target are protected together. *Released*: bounds, if not stated; the
     number of rows, where it is private (2% of the allowance); the mean of the target (2 to 40%, so
-    that its noise is .02 half widths of its bounds; 98% if noise would hide all else); the sums and
+    that its noise is .04 half widths of its bounds; 98% if noise would hide all else); the sums and
     sums of squares of all columns and the target (10%; sums alone, or nothing, if noise would hide
     them); then the second moment of
-    z = (clipped row, clipped target, constant), as one symmetric matrix. *Sensitivity* of the
+    z = (clipped row, clipped target, constant), as one symmetric matrix. If `target_bounds` are not
+    stated and rows times epsilon are below 300, only a point amid the targets (50%) and bounds of
+    the columns. *Sensitivity* of the
     matrix, where gamma is the largest norm of z: if a row is added or removed, gamma**2 in the
     Frobenius norm and in the nuclear norm; if a row is replaced, sqrt(2) gamma**2 in the Frobenius
     norm and 2 gamma**2 in the nuclear norm. *Mechanism*: Gaussian noise, or the symmetrised Wishart
@@ -529,16 +534,21 @@ class DPRidge(_LeastSquares):
     clipped weights. They are NaN with learned bounds; `coef_population_std_error_` is always NaN.
 
     **Predictions.** A constant is one more column, and M and m are the noisy mean products of
-    columns with each other and with the target. An eigenvalue w of M has the gain w / (w**2 +
-    level**2), or 0 where it is negative. Of 80 levels the fit takes that with the least estimated
-    error of predictions, noise included; if none is better than the mean of the target, that is
-    predicted. Where all eigenvalues are clear of the noise, level is 0: least squares. Rows are
-    clipped to `bounds_`, predictions to `target_bounds_`.
+    columns with each other and with the target. Noise moves the eigenvalues of M apart, which is
+    undone; none is below 0. Coefficients are means under a normal prior, as those of ridge
+    regression are; its variance says which part of the target the columns explain. Six parts from
+    1% to 100%, and none, are averaged by their likelihoods. If next to nothing is left, the mean of
+    the target is predicted. Where all eigenvalues are clear of the noise, nothing is shrunk. Rows
+    are clipped to `bounds_`, predictions to `target_bounds_`.
+
+    **Few rows.** Where rows times epsilon are below 300, bounds of the target that are learned
+    would often miss it. Then all predictions are about its median, and a warning says so.
 
     **Inference.** An interval about shrunk coefficients does not cover those of least squares, so
     `summary()` solves M coef = m with no penalty but `alpha`. Its errors are NaN if M is not
     positive definite beyond what noise may do, as with collinear columns. With one-hot columns
-    leave one category out. With learned bounds errors are larger than needed, often several times.
+    leave one category out. With learned bounds errors are larger than needed: 1.3 to 4 times (three
+    tables).
 
     References
     ----------
