@@ -83,9 +83,9 @@ _MARGIN, _BARELY = 2.5, 0.2
 # Whole rows turn out to need so many times the planned rows: where scales are known, or hidden.
 _LONGER = 1.6, 4.0
 _SHRUNK = "These are not shrunk; predictions use coef_, which is."
-# Where rows times epsilon are fewer than the second number, only a point amid the targets is
-# learned, as for the first one: bounds missed the targets in up to half of the fits (10 tables).
-_POINT, _FEW = 59.0, 300.0
+# Where rows times epsilon are fewer than this, only a point amid the targets is learned, with this
+# share: bounds missed the targets in up to half of the fits (10 tables).
+_FEW, _POINT = 300.0, 0.75
 _CONSTANT = (
     "{}: rows times epsilon are so few that about the median of the target is all that is "
     "predicted. State target_bounds, or take about {} times as many rows or as large an epsilon"
@@ -365,8 +365,8 @@ class _LeastSquares(TargetRegressor):
     def _fit_constant(self, session: Session, columns: Any, width: int, n: float) -> None:
         """Predict a point amid the targets, as bounds of so few rows would miss most of them."""
         d, size = width - 1, learning_size(session, n)
-        query = OfColumn(d, LearnedBounds(n * min(_POINT / size, 1.0), audit=False), width)
-        box = session.answer(query, 0.5, name="point amid the targets")
+        query = OfColumn(d, LearnedBounds(n, point=True), width)
+        box = session.answer(query, _POINT, name="point amid the targets")
         bounds = box.low, box.high
         low, high, *_ = self._boxed(session, columns, bounds, width, n=n)
         self.coef_, self.intercept_, self.noise_level_ = np.zeros(d), float(box.middle[0]), math.inf
@@ -512,7 +512,7 @@ class DPRidge(_LeastSquares):
     sums of squares of all columns and the target (10%; sums alone, or nothing, if noise would hide
     them); then the second moment of
     z = (clipped row, clipped target, constant), as one symmetric matrix. If `target_bounds` are not
-    stated and rows times epsilon are below 300, only a point amid the targets (50%) and bounds of
+    stated and rows times epsilon are below 300, only a point amid the targets (75%) and bounds of
     the columns. *Sensitivity* of the
     matrix, where gamma is the largest norm of z: if a row is added or removed, gamma**2 in the
     Frobenius norm and in the nuclear norm; if a row is replaced, sqrt(2) gamma**2 in the Frobenius
