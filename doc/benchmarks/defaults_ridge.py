@@ -8,7 +8,9 @@ quantiles .001 and .999, in place of public knowledge.
 
 Goals (mean R squared of `DPRidge`, n rows to fit, d columns):
 
-- floor: at least -.02 less twice the squared noise of the planned mean of the target over var(y);
+- floor: at least -.02 less twice the squared noise of the planned mean of the target over var(y).
+  Where only a point amid the targets is learned, the noise is (14 / (n epsilon))**2: the deviation
+  of its rank, in deviations of a normal target;
 - parity: within .02 of scikit-learn's `Ridge` on the same clipped rows where n epsilon is
   1,000 d**2 (delta 0), 300 d**1.5 (delta 1e-6);
 - coverage: intervals of 1.96 standard errors of `summary()` hold the coefficients of scikit-learn
@@ -160,6 +162,8 @@ def measured(table, fits, epsilon, delta, relation, learned):
             model.fit(X[train], y[train])
         finally:
             module._mean_of_target = seen
+        if math.isnan(model.radius_):
+            noise.append((14 / (len(train) * epsilon)) ** 2)
         ours.append(r_squared(y[test], model.predict(X[test])))
         ends = model.target_bounds_
         exact = Ridge().fit(np.clip(X[train], *model.bounds_), np.clip(y[train], *ends))

@@ -591,6 +591,11 @@ def _unstated(size: int) -> tuple[Floats, Floats]:
     return np.zeros(size), np.ones(size)
 
 
+def learning_size(session: Session, n: float) -> float:
+    """Return rows times the level of the session, in that of pure noise that learns as much."""
+    return n * session.level(1.0) / (1.0 if session.pure else _GAUSSIAN)
+
+
 def _joined(learned: dict[tuple[int, int], LearnedBox], low: Floats, high: Floats) -> LearnedBox:
     """Return the box of all columns: learned from some of them, stated (and certain) elsewhere."""
     first = next(iter(learned.values()))
@@ -686,12 +691,17 @@ class TargetRegressor(
 
     @staticmethod
     def _boxed(
-        session: Session, columns: Any, target: Any, width: int, *more: tuple[Floats, Floats]
+        session: Session,
+        columns: Any,
+        target: Any,
+        width: int,
+        *more: tuple[Floats, Floats],
+        n: float | None = None,
     ) -> tuple[Floats, Floats, LearnedBox | None, NDArray[np.bool_]]:
         """Return bounds of columns and target, the learned box, and which were stated.
 
         The bounds of the target are learned first and by themselves, as all predictions depend on
-        them. `more` are stated bounds of columns behind the target.
+        them. `more` are stated bounds of columns behind the target; `n` is a known number of rows.
         """
         d = width - 1
         stated = (columns or _unstated(d), target or _unstated(1), *more)
@@ -701,8 +711,8 @@ class TargetRegressor(
         learned: dict[tuple[int, int], LearnedBox] = {}
         if known[:width].all():
             return low, high, None, known
-        n = row_count(session, COUNT_SHARE)
-        size = n * session.level(1.0) / (1.0 if session.pure else _GAUSSIAN)
+        n = row_count(session, COUNT_SHARE) if n is None else n
+        size = learning_size(session, n)
         share = min(max(_TARGET_SIZE / size, TARGET_SHARE[0]), TARGET_SHARE[1])
         for span, most in (((d, width), share), ((0, d), COLUMNS_SHARE)):
             if not known[span[0]]:

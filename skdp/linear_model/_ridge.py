@@ -3,12 +3,14 @@
 A fit releases bounds, unless stated; the number of rows, where it is private; the mean of the
 target; the mean and mean square of every column, unless noise would hide them; and one noisy
 matrix: the second moment of the rows with their targets, standardised and clipped to a norm.
-Predictions shrink coefficients by their estimated risk; `summary()` does not (_solving.py).
+Predictions shrink coefficients by what the noise hides; `summary()` does not (_solving.py). Where
+the target's bounds are not stated and rows are few, one point amid the targets is all.
 """
 
 from __future__ import annotations
 
 import math
+import warnings
 from collections.abc import Callable
 from dataclasses import replace
 from typing import Any, ClassVar, Self
@@ -19,23 +21,39 @@ from scipy import sparse
 from sklearn.utils.validation import check_is_fitted
 
 from skdp.base.batch_invariant import products
-from skdp.base.classifiers import COUNT_SHARE, Floats, Standard, TargetRegressor, standardised
+from skdp.base.classifiers import (
+    COUNT_SHARE,
+    Floats,
+    Standard,
+    TargetRegressor,
+    learning_size,
+    standardised,
+)
 from skdp.base.mixin import WEIGHT_BOUND, check_weight_bound
 from skdp.budget import PrivacyBudget
 from skdp.core import Mean, ScaledBox, Session
-from skdp.linear_model._solving import Estimate, Summary, least_squares, shrunk
+from skdp.exceptions import outside_level
+from skdp.linear_model._solving import Estimate, Prior, Summary, least_squares, shrunk
 from skdp.parameters import Reals, Table
 from skdp.planning import Allowance, row_count
-from skdp.queries import GramRelease, OfColumn, SecondMoment, StandardBall, WeightedBall
+from skdp.queries import (
+    GramRelease,
+    LearnedBounds,
+    OfColumn,
+    SecondMoment,
+    StandardBall,
+    WeightedBall,
+)
 from skdp.tabular import dense_blocks
 
 __all__ = ["DPLinearRegression", "DPRidge"]
 
 # The mean of the target gets the least share with this noise, in half widths, within limits; more
 # than the upper one where noise hides everything else.
-_MEAN_NOISE, _MEAN_SHARE, _MEAN_ONLY = 0.02, (0.02, 0.4), 0.98
+_MEAN_NOISE, _MEAN_SHARE, _MEAN_ONLY = 0.04, (0.02, 0.4), 0.98
 _MOMENTS_SHARE = 0.1
 _MEANS_USEFUL = 0.3  # noise of the means of columns, in half widths
+_NARROW = 1.6  # a target whose scale is hidden is narrower by this factor than a uniform one
 _LEAST_SCALE = 0.05  # of a column, in half widths: predictions reach no further from its center
 _TAU = 0.25  # the constant feature, as a part of the radius
 # A row's norm is clipped to so many times its expected one (from, to) that noise has this edge
@@ -47,12 +65,12 @@ _RADII, _EDGE = (0.5, 4.0), 0.05
 _WHOLE_EDGE = 0.1
 _LARGEST = 1e300
 _SHORT = (
-    "No standard errors: noise is so large that rows were shortened. About n * epsilon = {}, or "
+    "No standard errors: noise is so large that rows were shortened. {}n * epsilon = {}, or "
     "narrower bounds, would give errors."
 )
 _HIDDEN = (
     "No standard errors: noise hides a direction of the columns. If columns are not collinear (one-"
-    "hot columns that add up to 1 are: leave one out), {}n * epsilon = {} would give errors."
+    "hot columns that add up to 1 are: leave one out): {}n * epsilon = {} would give errors."
 )
 _LEARNED = (
     "No standard errors: what lies beyond learned bounds is not known, or rows have weights. State "
@@ -60,7 +78,18 @@ _LEARNED = (
 )
 _NO_WEIGHTS = "No standard errors: noise hides the sum of the weights."
 _LIMITED = "No standard errors: the penalty is too large for the scale of a column."
+# Deviations of noise, over half the root of the dimension, in which the least direction is seen.
+_MARGIN, _BARELY = 2.5, 0.2
+# Whole rows turn out to need so many times the planned rows: where scales are known, or hidden.
+_LONGER = 1.6, 4.0
 _SHRUNK = "These are not shrunk; predictions use coef_, which is."
+# Where rows times epsilon are fewer than this, only a point amid the targets is learned, with this
+# share: bounds missed the targets in up to half of the fits (10 tables).
+_FEW, _POINT = 300.0, 0.75
+_CONSTANT = (
+    "{}: rows times epsilon are so few that about the median of the target is all that is "
+    "predicted. State target_bounds, or take about {} times as many rows or as large an epsilon"
+)
 _NO_CONSTANT = 2.0**-30  # weighted rows bring their own
 _SEEN = 10.0  # standard errors of the sum of weights, above which coefficients have errors
 
@@ -125,7 +154,7 @@ def _stretched(standard: Standard, low: Floats, high: Floats, center: float) -> 
     width = low.size
     scale, middle = standard.scale[:width].copy(), standard.center[:width].copy()
     scale = np.where(high > low, np.maximum(scale, _LEAST_SCALE * (high / 2 - low / 2)), scale)
-    scale[-1] /= _stretch(width - 1)
+    scale[-1] /= _stretch(width - 1) * (1.0 if math.isfinite(standard.spread) else _NARROW)
     middle[-1] = center
     return replace(standard, center=middle, scale=scale)
 
@@ -152,6 +181,11 @@ def _equations(
 def _rows(n: float) -> str:
     """Return a number of rows with two digits."""
     return f"{float(f'{n:.1e}'):,.0f}"
+
+
+def _asked(rows: float, seen: float) -> tuple[str, str]:
+    """Return so many rows over what is seen of the least direction, or that more are needed."""
+    return ("", _rows(rows / min(seen, 1.0))) if seen > _BARELY else ("More than ", _rows(rows))
 
 
 def _shortened(
@@ -225,9 +259,13 @@ class _LeastSquares(TargetRegressor):
         """
         with self._all_or_nothing(groups):
             if sample_weight is None:
-                return self._fitted(X, y)
-            self._check_parameters()
-            return self._fitted(X, y, sample_weight, most=check_weight_bound(self))
+                self._fitted(X, y)
+            else:
+                self._check_parameters()
+                self._fitted(X, y, sample_weight, most=check_weight_bound(self))
+        if math.isnan(self.radius_):  # decided by released numbers, so a warning may tell it
+            warnings.warn(self._summary.note, stacklevel=outside_level())
+        return self
 
     def _noise_of(self, allowance: Allowance, n_features: int | None) -> float:
         # Bounds are stated: of learned ones, which take more, the noise of learning is compared.
@@ -244,8 +282,11 @@ class _LeastSquares(TargetRegressor):
     ) -> None:
         d = width - 1
         weights = () if most is None else ((np.zeros(1), np.array([most])),)
-        low, high, learned, known = self._boxed(session, columns, target, width, *weights)
-        n = row_count(session, COUNT_SHARE, learned)
+        n = row_count(session, COUNT_SHARE)
+        if target is None and learning_size(session, n) < _FEW:
+            self._fit_constant(session, columns, width, n)
+            return
+        low, high, learned, known = self._boxed(session, columns, target, width, *weights, n=n)
         center, error = _mean_of_target(session, low[d : d + 1], high[d : d + 1], n, width)
         share = _MOMENTS_SHARE * float(session.remaining)
         standard = _standardised(session, low, high, n, share)
@@ -266,27 +307,33 @@ class _LeastSquares(TargetRegressor):
         squares = np.maximum(scale, 1e-150) ** 2  # never 0, by which no penalty is NaN
         penalty = np.minimum(float(self.alpha) / squares / (most or 1.0), _LARGEST)
         M, m, std = _equations(gram, penalty, total, t, high[:d] > low[:d])
-        if most is None:
-            # The mean of the centred target: 0 by its own release, and what the matrix shows.
-            own, shown = min(float(error / units), 1e100), gram.total_std / total
-            m[d] *= own**2 / max(own**2 + shown**2, 1e-300)
+        # The mean of the centred target is 0 by its own release, but not that of weighted rows.
+        shown = min(float(error / units), 1e100) if most is None else _stretch(d)
+        # Scaled columns and the target have the variance 1, but for the stretch.
+        variance = max(float(np.trace(gram.second_moment[:d, :d])) / total / d, _LEAST_SCALE)
+        square = _stretch(d) ** 2 / d / (max(variance, 1.0) if short > 1.0 else variance)
+        most_trace = radius**2 + t**2 + float(penalty.sum()) / total
+        prior = Prior(square, shown / t, most_trace)
         back = np.diag(np.append(units / scale, units * t))
         back[d, :d] = -standard.center[:d] * units / scale
         back[:, :d] *= high[:d] > low[:d]  # coefficients of other columns are 0 by the bounds
         start = np.append(np.zeros(d), center)
-        theta, self.noise_level_ = shrunk(M, m, std)
+        theta, self.noise_level_ = shrunk(M, m, std, prior)
         solution = np.clip(np.nan_to_num(start + back @ theta), -_LARGEST, _LARGEST)
         self.coef_, self.intercept_ = solution[:d], float(solution[d])
-        least = least_squares(M, m, std, float(gram.second_moment[d, d]) / total)
+        least = least_squares(M, m, std, float(gram.second_moment[d, d]) / total, prior)
         noise = back @ least.noise @ back.T
         if learned is not None and most is None:
             noise = noise + self._beyond(learned, standard, least, back, known, t)
         why = ""
         if short > 1.0:
-            why = _SHORT.format(_rows(n * float(self.epsilon) * short))
+            # Noise of whole rows has the edge _WHOLE_EDGE then, beside columns with variance 1.
+            seen = (least.smallest - std) / variance * math.sqrt(width) / (_MARGIN * _WHOLE_EDGE)
+            times = short * _LONGER[math.isnan(standard.spread)]
+            why = _SHORT.format(*_asked(n * float(self.epsilon) * times, seen))
         elif not least.seen > 1.0:
-            rows = n * float(self.epsilon) / max(least.seen, 0.25)
-            why = _HIDDEN.format("" if least.seen > 0.25 else "more than ", _rows(rows))
+            seen = (least.smallest - std) / least.smallest * least.seen / 1.25
+            why = _HIDDEN.format(*_asked(n * float(self.epsilon), seen))
         elif not weights_seen:
             why = _NO_WEIGHTS
         elif learned is not None and (most is not None or not np.isfinite(noise).all()):
@@ -315,6 +362,26 @@ class _LeastSquares(TargetRegressor):
         self.target_bounds_ = float(low[d]), float(high[d])
         self.center_, self.scale_, self.radius_ = standard.center, standard.scale, radius
 
+    def _fit_constant(self, session: Session, columns: Any, width: int, n: float) -> None:
+        """Predict a point amid the targets, as bounds of so few rows would miss most of them."""
+        d, size = width - 1, learning_size(session, n)
+        query = OfColumn(d, LearnedBounds(n, point=True), width)
+        box = session.answer(query, _POINT, name="point amid the targets")
+        bounds = box.low, box.high
+        low, high, *_ = self._boxed(session, columns, bounds, width, n=n)
+        self.coef_, self.intercept_, self.noise_level_ = np.zeros(d), float(box.middle[0]), math.inf
+        unknown = np.full(d + 1, math.nan)
+        names = (*map(str, getattr(self, "feature_names_in_", range(d))), "intercept")
+        note = _CONSTANT.format(type(self).__name__, math.ceil(_FEW / size))
+        self._summary = Summary(names, unknown, unknown, unknown, note)
+        self.coef_std_error_, self.intercept_std_error_ = unknown[:d].copy(), math.nan
+        self.coef_population_std_error_ = unknown[:d].copy()
+        self.n_samples_ = n
+        self.bounds_ = low[:d].copy(), high[:d].copy()
+        self.target_bounds_ = float(low[d]), float(high[d])
+        self.center_, self.scale_ = low / 2 + high / 2, high / 2 - low / 2
+        self.radius_ = math.nan
+
     @staticmethod
     def _beyond(
         learned: Any, standard: Any, least: Estimate, back: Floats, stated: Any, t: float
@@ -327,10 +394,10 @@ class _LeastSquares(TargetRegressor):
         products[np.ix_(stated, stated)] = 0.0
         means = np.where(stated, 0.0, means) / standard.scale
         products = products / np.outer(standard.scale, standard.scale)
-        u, constant = np.abs(np.append(least.theta[:d], 1.0)), abs(t * least.theta[d])
-        moved = np.append(products[:d] @ u + means[:d] * constant, t * (means @ u))
-        reach: Floats = np.abs(back @ least.inverse) @ moved
-        return np.diag(reach**2)
+        # Errors of different columns are independent, as different rows are beyond their bounds.
+        u, constant = np.append(least.theta[:d], 1.0) ** 2, (t * least.theta[d]) ** 2
+        moved = np.append(products[:d] ** 2 @ u + means[:d] ** 2 * constant, t**2 * means**2 @ u)
+        return np.diag((back @ least.inverse) ** 2 @ moved)
 
     def summary(self) -> Summary:
         """Return coefficients that are not shrunk, with standard errors, as a printable table.
@@ -416,10 +483,12 @@ class DPRidge(_LeastSquares):
         Before rows are clipped to a norm, the columns are centred and scaled by these values. The
         last entry is for the target.
     radius_ : float
-        The norm to which a centred and scaled row, including its target, is clipped.
+        The norm to which a centred and scaled row, including its target, is clipped; NaN if only a
+        point amid the targets was learned.
     noise_level_ : float
-        Shrinkage of `coef_`: 0 if there is none; infinity if noise hides everything but the mean
-        of the target, which is predicted for every row then.
+        Shrinkage of `coef_`: 0 if there is none, else the noise of m over the deviation of the
+        prior (see Notes); infinity if the mean, or about the median, of the target is predicted for
+        every row.
     n_features_in_, feature_names_in_ : int, ndarray of shape (n_features_in_,)
     max_rows_per_unit_ : int
     privacy_ : skdp.core.PrivacyCertificate
@@ -439,10 +508,12 @@ class DPRidge(_LeastSquares):
     -----
     **Privacy.** A row and its target are protected together. *Released*: bounds, if not stated; the
     number of rows, where it is private (2% of the allowance); the mean of the target (2 to 40%, so
-    that its noise is .02 half widths of its bounds; 98% if noise would hide all else); the sums and
+    that its noise is .04 half widths of its bounds; 98% if noise would hide all else); the sums and
     sums of squares of all columns and the target (10%; sums alone, or nothing, if noise would hide
     them); then the second moment of
-    z = (clipped row, clipped target, constant), as one symmetric matrix. *Sensitivity* of the
+    z = (clipped row, clipped target, constant), as one symmetric matrix. If `target_bounds` are not
+    stated and rows times epsilon are below 300, only a point amid the targets (75%) and bounds of
+    the columns. *Sensitivity* of the
     matrix, where gamma is the largest norm of z: if a row is added or removed, gamma**2 in the
     Frobenius norm and in the nuclear norm; if a row is replaced, sqrt(2) gamma**2 in the Frobenius
     norm and 2 gamma**2 in the nuclear norm. *Mechanism*: Gaussian noise, or the symmetrised Wishart
@@ -463,16 +534,21 @@ class DPRidge(_LeastSquares):
     clipped weights. They are NaN with learned bounds; `coef_population_std_error_` is always NaN.
 
     **Predictions.** A constant is one more column, and M and m are the noisy mean products of
-    columns with each other and with the target. An eigenvalue w of M has the gain w / (w**2 +
-    level**2), or 0 where it is negative. Of 80 levels the fit takes that with the least estimated
-    error of predictions, noise included; if none is better than the mean of the target, that is
-    predicted. Where all eigenvalues are clear of the noise, level is 0: least squares. Rows are
-    clipped to `bounds_`, predictions to `target_bounds_`.
+    columns with each other and with the target. Noise moves the eigenvalues of M apart, which is
+    undone; none is below 0. Coefficients are means under a normal prior, as those of ridge
+    regression are; its variance says which part of the target the columns explain. Six parts from
+    1% to 100%, and none, are averaged by their likelihoods. If next to nothing is left, the mean of
+    the target is predicted. Where all eigenvalues are clear of the noise, nothing is shrunk. Rows
+    are clipped to `bounds_`, predictions to `target_bounds_`.
+
+    **Few rows.** Where rows times epsilon are below 300, bounds of the target that are learned
+    would often miss it. Then all predictions are about its median, and a warning says so.
 
     **Inference.** An interval about shrunk coefficients does not cover those of least squares, so
     `summary()` solves M coef = m with no penalty but `alpha`. Its errors are NaN if M is not
     positive definite beyond what noise may do, as with collinear columns. With one-hot columns
-    leave one category out. With learned bounds errors are larger than needed, often several times.
+    leave one category out. With learned bounds errors are larger than needed: 1.3 to 4 times (three
+    tables).
 
     References
     ----------

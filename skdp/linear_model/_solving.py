@@ -13,20 +13,21 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["Estimate", "Summary", "least_squares", "shrunk"]
+__all__ = ["Estimate", "Prior", "Summary", "least_squares", "shrunk"]
 
 Floats = NDArray[np.float64]
 
 # An eigenvalue above so many times the edge of the noise has a gain that noise hardly moves: where
 # all are, nothing is shrunk.
 _CLEAR = 4.0
-# The least shrinkage, in edges. The risk tells which directions are noise; with .5, collinear
-# columns that are seen were shrunk (R squared of diamonds .88 for .92).
-_GUARD = 0.1
-_LEVELS = 80
-# The estimated risk is a noisy number, and the least of 80 is chosen: so much of its deviation
-# stands against coefficients that only seem to be better than none.
-_CAUTION = 0.5
+# What the columns may explain of the target, before anything is seen: nothing, or one of these
+# parts of its variance. All are equally likely.
+_EXPLAINED = (0.0, 0.01, 0.025, 0.06, 0.16, 0.4, 1.0)
+_LITTLE = 0.0005  # explained: less counts as nothing
+# Pure noise is not normal, so that its likelihood counts by this power.
+_TRUST = 0.5
+_LEFT = 0.25  # noise of M, as a part, after eigenvalues are moved
+_LONGEST = 1e8  # eigenvalue; a column with this penalty has a coefficient of about 0
 # Noise of the least eigenvalue has about the deviation s. Those that are seen are too large where
 # few of a table's fits have them: with 2, collinear columns with errors in half of the fits had
 # intervals that covered 78 to 92%.
@@ -39,33 +40,54 @@ def noise_edge(s: float, dims: int) -> float:
     return 2.0 * s * math.sqrt(dims)
 
 
-def shrunk(M: Floats, m: Floats, s: float) -> tuple[Floats, float]:
+@dataclass(frozen=True)
+class Prior:
+    """What is known about coefficients before the moments are seen.
+
+    If columns explain all of the target, the square of a coefficient is about `square`. `constant`
+    is the standard error of the coefficient 0 of the constant, `trace` the most that M may have.
+    """
+
+    square: float
+    constant: float
+    trace: float
+
+
+def shrunk(M: Floats, m: Floats, s: float, prior: Prior) -> tuple[Floats, float]:
     """Return coefficients for predictions, and the level of shrinkage: inf where they are 0.
 
-    An eigenvalue w > 0 of M has the gain g = w / (w**2 + level**2), others 0. With theta the
-    coefficients, the error of predictions exceeds that of 0 by theta'M theta - 2 theta'm, which is
-    seen with noise. It seems smaller than it is by about 2 s**2 ((1 + |theta|**2) sum g + sum g
-    theta**2), as theta follows the noise. Of some levels the one of the least corrected risk is
-    taken; none, if that is not below 0.
+    They are the mean of theta under normal priors, for m = M theta + noise. Noise of M moves its
+    eigenvalues w apart, by s**2 sum(1 / (w - others)), which is undone; those below 0 become 0. The
+    noise of m is then that of e and of what is left of E theta. Each part that the columns may
+    explain has a likelihood, by which the coefficients are averaged.
     """
     w, V = np.linalg.eigh(M)
-    b = V.T @ m
-    edge = noise_edge(s, w.size)
-    if w[0] > _CLEAR * edge and w[0] > 2.0**-40 * w[-1]:
-        return V @ (b / w), 0.0
-    least = max(_GUARD * edge - min(float(w[0]), 0.0), 1e-15 * float(w[-1]), 1e-300)
-    most = max(1e4 * max(float(w[-1]), edge), 10.0 * least)
-    best = 0.0, math.inf, np.zeros_like(b)
-    for level in np.geomspace(least, most, _LEVELS):
-        gain = np.where(w > 0.0, w, 0.0) / (w**2 + level**2)
-        theta = gain * b
-        square = float(theta @ theta)
-        risk = float((w * theta) @ theta - 2.0 * theta @ b)
-        risk += 2.0 * s**2 * float((1.0 + square) * gain.sum() + (gain * theta) @ theta)
-        risk += _CAUTION * 2.0 * s * math.sqrt(square * (1.0 + square))
-        if risk < best[0]:
-            best = risk, float(level), theta
-    return V @ best[2], best[1]
+    dims = w.size
+    if w[0] > _CLEAR * noise_edge(s, dims) and w[0] > 2.0**-40 * w[-1]:
+        return V @ ((V.T @ m) / w), 0.0
+    s = max(s, 1e-150)
+    w, V = np.linalg.eigh(np.clip(M, -_LONGEST, _LONGEST))
+    apart = np.subtract.outer(w, w)
+    w = np.maximum(w - s**2 * (apart / (apart**2 + s**2)).sum(axis=1), 0.0)
+    w *= min(prior.trace / max(float(w.sum()), 1e-300), 1.0)
+    moment = (V * w) @ V.T
+    theta, likelihood, precision = [], [], []
+    for part in _EXPLAINED:
+        square = part * prior.square
+        variance = np.append(np.full(dims - 1, square), prior.constant**2)
+        noise = s**2 * (1.0 + _LEFT * (dims - 1) * square)
+        covariance = (moment * variance) @ moment + noise * np.eye(dims)
+        solved = np.linalg.solve(covariance, m)
+        theta.append(variance * (moment @ solved))
+        likelihood.append(-(m @ solved + np.linalg.slogdet(covariance)[1]) / 2.0)
+        precision.append(square / noise)
+    weight = np.exp(_TRUST * (np.array(likelihood) - max(likelihood)))
+    weight /= weight.sum()
+    mean = weight @ np.array(theta)
+    if mean[:-1] @ mean[:-1] <= _LITTLE * (dims - 1) * prior.square:
+        mean[:-1] = 0.0
+        return mean, math.inf
+    return mean, float((weight @ precision) ** -0.5)
 
 
 @dataclass(frozen=True)
@@ -80,9 +102,10 @@ class Estimate:
     inverse: Floats
     residual: float  # mean square
     seen: float  # the least eigenvalue of M, in those that are just seen
+    smallest: float  # that eigenvalue
 
 
-def least_squares(M: Floats, m: Floats, s: float, square: float) -> Estimate:
+def least_squares(M: Floats, m: Floats, s: float, square: float, prior: Prior) -> Estimate:
     """Return the solution of M theta = m, with its errors; `square` is the mean of y**2.
 
     The true moments M - E and m - e have solutions theta0 with (M - E) theta0 = m - e. So exactly,
@@ -95,7 +118,7 @@ def least_squares(M: Floats, m: Floats, s: float, square: float) -> Estimate:
     seen = float(w[0] / max(_SEEN * s, 2.0**-40 * w[-1], 1e-300))
     if not seen > 1.0:
         nothing = np.full((dims, dims), math.nan)
-        return Estimate(nothing[0], nothing, nothing, math.nan, seen)
+        return Estimate(nothing[0], nothing, nothing, math.nan, seen, float(w[0]))
     inverse = (V / w) @ V.T
     theta = inverse @ m
     length = float(theta @ theta)
@@ -103,7 +126,7 @@ def least_squares(M: Floats, m: Floats, s: float, square: float) -> Estimate:
     gains = float((w**-2.0).sum())
     added = s**2 * (gains + float(((V.T @ theta) ** 2 / w**2).sum()))
     known = max((length - added) / (1.0 + s**2 * gains), 0.0)
-    shorter, _ = shrunk(M, m, s)
+    shorter, _ = shrunk(M, m, s, prior)
     known = min(max(known, float(shorter @ shorter)), length)
 
     def covariance(known: float) -> Floats:
@@ -115,7 +138,7 @@ def least_squares(M: Floats, m: Floats, s: float, square: float) -> Estimate:
     spread = math.sqrt(float(theta @ covariance(known) @ theta) / max(length, 1e-300))
     noise = covariance((math.sqrt(known) + _WIDER * spread) ** 2)
     residual = max(square - float(2.0 * m @ theta - theta @ M @ theta), 0.0)
-    return Estimate(theta, noise, inverse, residual, seen)
+    return Estimate(theta, noise, inverse, residual, seen, float(w[0]))
 
 
 @dataclass(frozen=True)

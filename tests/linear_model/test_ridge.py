@@ -76,8 +76,8 @@ def test_the_note_says_how_many_rows_would_give_errors(delta):
     assert np.isnan(summary.std_error).all()
     needed = float(re.search(r"n \* epsilon = ([\d,]+)", summary.note)[1].replace(",", ""))
     assert needed > 100
-    # Twice as much is surely enough for rows to stay whole: the note tells so, or errors do.
-    richer = model.set_params(epsilon=2 * needed / 2000).fit(X, y).summary()
+    # So much is enough for rows to stay whole: the note tells so, or errors do.
+    richer = model.set_params(epsilon=needed / 2000).fit(X, y).summary()
     assert np.isfinite(richer.std_error).all() or "hides a direction" in richer.note
     assert "hides a direction" in model.fit(X[:, [1, 1, 2]], y).summary().note
     assert str(richer).count("\n") == 5
@@ -95,11 +95,28 @@ def test_predictions_are_not_worse_than_the_mean(delta):
     X = rng.normal(size=(300, 12))
     y = X[:, 0] - X[:, 1] + rng.normal(size=300)
     model = DPRidge(bounds=(-3, 3), target_bounds=(-6, 6), delta=delta, budget=budget())
-    for epsilon, floor in ((0.1, -0.4 if delta == 0 else -5.0), (0.5, -0.1), (2.0, -0.05)):
+    for epsilon, floor in ((0.1, -0.4 if delta == 0 else -5.0), (0.5, -0.1), (2.0, 0.05)):
         scores = [clone(model).set_params(epsilon=epsilon).fit(X, y).score(X, y) for _ in range(20)]
         assert np.mean(scores) > floor - 4 * np.std(scores) / math.sqrt(20)
     best = clone(model).set_params(epsilon=1000.0).fit(X, y).score(X, y)
     assert best > Ridge().fit(X, y).score(X, y) - 0.02
+
+
+@pytest.mark.parametrize("delta", [0.0, 1e-6])
+def test_few_rows_without_bounds_predict_about_the_median(delta):
+    """Learned bounds missed the target in a third of such fits, with an R squared below -5."""
+    X, y = work(200)
+    y = 1000.0 * y
+    model = DPRidge(epsilon=1.0, delta=delta, budget=budget())
+    scores = []
+    for _ in range(9):
+        with pytest.warns(UserWarning, match="State target_bounds"):
+            made = clone(model).fit(X, y)
+        assert made.noise_level_ == math.inf
+        assert np.isnan(made.summary().std_error).all()
+        assert np.isfinite(made.predict(X)).all()
+        scores.append(made.score(X, y))
+    assert np.median(scores) > -0.3
 
 
 def test_rows_and_results_are_clipped():

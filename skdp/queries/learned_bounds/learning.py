@@ -73,6 +73,7 @@ _OWN = 200  # that a column needs for bounds of its own
 _FEW = 600  # below it, bounds stay near what was seen
 _SURE = 1200  # below it, no error is claimed
 _LEAST = 60  # below it, nothing but a point amid the rows is learned
+_LEAST_POINT = 100.0  # rows times level for which a point alone is looked for
 _GAUSSIAN = 0.3
 _VISIBLE = 0.035  # part of the rows that a far group may have without being seen
 _COLUMN_VALUES = 2**18  # values of a random part of the rows that are held at once: 2 MB
@@ -718,6 +719,8 @@ class LearnedBounds(Measurement):
         Count the rows outside, which errors need; without it, they are all NaN.
     spare : float, default=0.0
         Part of the rows that each bound may clip at no cost, for answers about ranks.
+    point : bool, default=False
+        Release nothing but a point amid the rows, for the whole share.
 
     Returns
     -------
@@ -728,6 +731,7 @@ class LearnedBounds(Measurement):
     n: float | None = None
     audit: bool = True
     spare: float = 0.0
+    point: bool = False
 
     def measure(self, table: PrivateTable, meter: Meter, share: Share, name: str) -> LearnedBox:
         n, audit, spare = self.n, self.audit, self.spare
@@ -740,9 +744,11 @@ class LearnedBounds(Measurement):
         if width == 0:
             return box_within_types(None, columns, ranges, n)
         plan = plan_learning(n, width, level, table.relation, pure=meter.pure, audit=audit)
-        plan = plan.within(
-            meter.remaining if share is None else min(meter.fraction(share), meter.remaining)
-        )
+        most = meter.remaining if share is None else min(meter.fraction(share), meter.remaining)
+        if self.point:
+            none, binades = Fraction(0), _binades(_LEAST_POINT)
+            plan = changed(plan, location=most, shape=none, doubt=none, audit=none, binades=binades)
+        plan = plan.within(most)
         lattice = FloatLattice(plan.binades)
         image = _reduced(plan.mode, columns)
         d = {"columns": width, "extremes": 2, "largest": 1}[plan.mode]
