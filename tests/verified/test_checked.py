@@ -82,4 +82,4 @@ def test_checkers_are_left_out_on_the_text_on_which_they_have_passed_alone(monke
     assert not holds(helpers={})
     assert not holds(checkers=dict(list(here["checkers"].items())[1:]))
     for other in (record.digests(of_all[1:]), hashes | {"skdp/core/clipping.py": "another"}):
-        assert not holds(checkers=dict.fromkeys(here["checkers"], {"hashes": other}))
+        assert not holds(checkers={key: {"hashes": other} for key in here["checkers"]})
