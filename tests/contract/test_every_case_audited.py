@@ -45,6 +45,7 @@ SHOWS = {
     "quantile_log": (1e-5, "replace_one"),
     "random_search": (1e-5, "add_or_remove_one"),
     "small_db_list": (1e-5, "replace_one"),
+    "statistics.mean": (1e-5, "add_or_remove_one"),
     "statistics.sum": (0.0, "replace_one"),
 }
 ALPHA = 1e-6

@@ -2,7 +2,8 @@
 
 An estimator's audit shows a part of the loss, spread over its releases. Here one mechanism gets the
 whole allowance on its worst pair of statistics, so that noise at half, or at two thirds, of what
-its claim needs is caught. The scales themselves are compared exactly in `tests/verified`. False alarms: as in `test_audit`, 3e-6 an audit.
+its claim needs is caught. The scales themselves are compared exactly in `tests/verified`. False
+alarms: as in `test_audit`, 3e-6 an audit.
 """
 
 from __future__ import annotations
