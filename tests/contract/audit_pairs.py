@@ -306,7 +306,7 @@ PAIRS = [
     Pair("small table A", SMALL_A, FIRST_CELL, FIRST_CELL[:0], in_first_cell, 2000, 4.0),
     # Three quartiles: two rounds with half of epsilon each, of which one shows.
     Pair("quartiles R", THREE, FIVE, FIVE_MOVED, quartiles_below, 750, 5.0),
-    Pair("toy R", Toy(**PURE), UP[-1:], DOWN[-1:], "mean_", 1000, 1.75),
+    Pair("toy R", Toy(**PURE), UP[-1:], DOWN[-1:], "mean_", 2000),
     Pair("marginals R", OF_ONE, *BOTH_CELLS, second_cell, 1000, 2.0),
     Pair("marginals R, delta", OF_ONE_GAUSS, *BOTH_CELLS, second_cell, 500, 2.0),
     Pair(
@@ -396,5 +396,5 @@ PAIRS = [
     Pair(
         "boosting of numbers R, delta", BOOSTED_NUMBERS, UP, DOWN, None, 1500, 2.0, labels=NUMBERS
     ),
-    Pair("logistic R, delta", LOGISTIC, *POLES, lines, 450, 4.0, public=np.vstack(POLES)),
+    Pair("logistic R, delta", LOGISTIC, *POLES, lines, 900, 4.0, public=np.vstack(POLES)),
 ]
