@@ -112,6 +112,8 @@ MARKED = {
 }
 BOUNDED = {name: e for name, e in ESTIMATORS.items() if hasattr(e, "bounds") and name not in APART}
 every_estimator = pytest.mark.parametrize("kind", ESTIMATORS)
+# For what happens in the charge itself: every fit goes through it (tests/contract/test_charges.py).
+a_few_estimators = pytest.mark.parametrize("kind", ["standard_scaler", "vote", "ulsif", "online"])
 every_numeric_estimator = pytest.mark.parametrize(
     "kind", [kind for kind in ESTIMATORS if kind not in RELEASERS]
 )

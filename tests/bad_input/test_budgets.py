@@ -11,7 +11,16 @@ import traceback
 from pathlib import Path
 
 import pytest
-from subjects import GOOD, answer, every_estimator, fit, fitted_or_not, prepared, refused
+from subjects import (
+    GOOD,
+    a_few_estimators,
+    answer,
+    every_estimator,
+    fit,
+    fitted_or_not,
+    prepared,
+    refused,
+)
 
 from skdp import PrivacyBudget
 from skdp.budget import Cost
@@ -39,7 +48,7 @@ def ledgered(kind, fitted, path):
 
 
 @fitted_or_not
-@every_estimator
+@a_few_estimators
 def test_ledger_deleted(kind, fitted, tmp_path):
     path = tmp_path / "a.budget"
     estimator = ledgered(kind, fitted, path)
@@ -66,7 +75,7 @@ def test_budget_sealed(kind, fitted, tmp_path):
 
 
 @fitted_or_not
-@every_estimator
+@a_few_estimators
 def test_ledger_of_another_kind(kind, fitted, tmp_path):
     path = tmp_path / "a.budget"
     estimator = ledgered(kind, fitted, path)
@@ -98,7 +107,7 @@ def test_ledger_of_another_kind(kind, fitted, tmp_path):
 
 
 @fitted_or_not
-@every_estimator
+@a_few_estimators
 def test_ledger_locked(kind, fitted, tmp_path, monkeypatch):
     monkeypatch.setattr(ledger_module, "TIMEOUT", 0.05)
     path = tmp_path / "a.budget"
@@ -114,7 +123,7 @@ def test_ledger_locked(kind, fitted, tmp_path, monkeypatch):
 
 
 @fitted_or_not
-@every_estimator
+@a_few_estimators
 def test_disk_full(kind, fitted, tmp_path, monkeypatch):
     path = tmp_path / "a.budget"
     estimator = ledgered(kind, fitted, path)
@@ -145,7 +154,7 @@ def open_folder():
 
 
 @fitted_or_not
-@every_estimator
+@a_few_estimators
 def test_ledger_read_only(kind, fitted, open_folder):
     path = open_folder / "a.budget"
     estimator = ledgered(kind, fitted, path)

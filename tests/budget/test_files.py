@@ -5,12 +5,14 @@ from __future__ import annotations
 import contextlib
 import hashlib
 import io
+import itertools
 import os
 import random
 import socket
 import sqlite3
 import subprocess
 import sys
+import threading
 import time
 
 import pytest
@@ -44,62 +46,72 @@ ACTS = """
 import sys, time
 from skdp import ledger
 from skdp.budget import Cost, PrivacyBudget
-path, known = sys.argv[1:]
-budget = PrivacyBudget.open(path) if known else None
-print("go", flush=True)
-sys.stdin.readline()
-acts = {
-    "open": lambda: PrivacyBudget.open(path),
-    "make": lambda: PrivacyBudget(1.0, ledger=path, dataset="x"),
-    "second": lambda: PrivacyBudget(1.0, ledger=path + ".second", dataset="x") and 1 / 0,
-    "show": lambda: 1 / 0 if ledger.main(["show", path]) == 2 else None,
-}
-if known:
-    acts |= {
-        "charge": lambda: budget.charge(Cost(0.1), estimator="x"),
-        "backup": lambda: budget.backup(path + ".copy"),
-        "repr": lambda: (repr(budget), budget._repr_html_(), 1 / 0),
+for line in sys.stdin:
+    path = line.strip().removesuffix("?")
+    budget = PrivacyBudget.open(path) if line.strip() == path else None
+    print("go", flush=True)
+    sys.stdin.readline()
+    acts = {
+        "open": lambda: PrivacyBudget.open(path),
+        "make": lambda: PrivacyBudget(1.0, ledger=path, dataset="x"),
+        "second": lambda: PrivacyBudget(1.0, ledger=path + ".second", dataset="x") and 1 / 0,
+        "show": lambda: 1 / 0 if ledger.main(["show", path]) == 2 else None,
     }
-for name, act in acts.items():
-    started = time.monotonic()
-    try:
-        act()
-        error = "none"
-    except Exception as caught:
-        error = type(caught).__name__
-    print(name, error, time.monotonic() - started, sep=",", flush=True)
+    if budget is not None:
+        acts |= {
+            "charge": lambda: budget.charge(Cost(0.1), estimator="x"),
+            "backup": lambda: budget.backup(path + ".copy"),
+            "repr": lambda: (repr(budget), budget._repr_html_(), 1 / 0),
+        }
+    for name, act in acts.items():
+        started = time.monotonic()
+        try:
+            act()
+            error = "none"
+        except Exception as caught:
+            error = type(caught).__name__
+        print(name, error, time.monotonic() - started, sep=",", flush=True)
+    print("done", flush=True)
 """
 
 
-@pytest.mark.parametrize("suffix", ["", ".lock", "-journal", "-wal"])
-@pytest.mark.parametrize("known", [False, True])
-def test_what_is_no_plain_file_is_refused_at_once(tmp_path, suffix, known):
-    for kind, make in STRANGE.items():
-        if suffix and kind not in ("a pipe", "a device"):
-            continue
-        folder = tmp_path / kind.replace(" ", "")
-        folder.mkdir()
-        path = str(folder / "a.budget")
-        if known:
-            PrivacyBudget(1.0, ledger=path).charge(Cost(0.1), estimator="x")
-        command = [sys.executable, "-c", ACTS, path, "known" * known]
-        with subprocess.Popen(
-            command, stdin=-1, stdout=-1, stderr=subprocess.DEVNULL, text=True
-        ) as child:
-            assert child.stdout.readline() == "go\n"
-            with contextlib.suppress(FileNotFoundError):
-                os.unlink(path + suffix)
-            make(path + suffix)
-            try:
-                lines, _ = child.communicate("\n", timeout=60)
-            except subprocess.TimeoutExpired:
-                child.kill()
-                pytest.fail(f"{kind} as {suffix or 'the ledger'} hangs")
-        for name, error, seconds in (line.split(",") for line in lines.split()):
-            fine = {"LedgerError", "SealedBudgetError"}
-            fine = {"ZeroDivisionError"} if name in ("second", "show", "repr") else fine
-            assert error in fine, (kind, suffix, name, error)
-            assert float(seconds) < 5, (kind, suffix, name, seconds)  # 1 on an idle machine
+@contextlib.contextmanager
+def killed_after(child, seconds):
+    timer = threading.Timer(seconds, child.kill)
+    timer.start()
+    try:
+        yield
+    finally:
+        timer.cancel()
+
+
+def test_what_is_no_plain_file_is_refused_at_once(tmp_path):
+    """By a process that does not know the ledger yet, and by one that has it open."""
+    command = [sys.executable, "-c", ACTS]
+    pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "stderr": subprocess.DEVNULL}
+    with subprocess.Popen(command, text=True, bufsize=1, **pipes) as child:
+        for known, suffix in itertools.product((False, True), ("", ".lock", "-journal", "-wal")):
+            for kind in STRANGE if not suffix else ("a pipe", "a device"):
+                path = str(tmp_path / f"{known}{suffix}{kind}".replace(" ", "") / "a.budget")
+                os.mkdir(os.path.dirname(path))
+                if known:
+                    PrivacyBudget(1.0, ledger=path).charge(Cost(0.1), estimator="x")
+                child.stdin.write(f"{path}{'' if known else '?'}\n")
+                assert child.stdout.readline() == "go\n"
+                with contextlib.suppress(FileNotFoundError):
+                    os.unlink(path + suffix)
+                STRANGE[kind](path + suffix)
+                child.stdin.write("\n")
+                with killed_after(child, 60):
+                    lines = list(itertools.takewhile(len, iter(child.stdout.readline, "done\n")))
+                assert child.poll() is None, f"{kind} as {suffix or 'the ledger'} hangs"
+                assert len(lines) == (7 if known else 4)
+                for name, error, seconds in (line.strip().split(",") for line in lines):
+                    fine = {"LedgerError", "SealedBudgetError"}
+                    if name in ("second", "show", "repr"):
+                        fine = {"ZeroDivisionError"}
+                    assert error in fine, (kind, suffix, name, error)
+                    assert float(seconds) < 5, (kind, suffix, name)  # 1 on an idle machine
 
 
 def digest(path):

@@ -9,10 +9,8 @@ from __future__ import annotations
 import collections
 import multiprocessing
 import os
-import random
 import signal
 import threading
-import time
 
 import pytest
 
@@ -187,61 +185,6 @@ def test_killed_after_the_charge_it_is_counted():
 
     assert ended(fork(child)) == -signal.SIGKILL
     assert budget.spent.epsilon == 1
-
-
-def kill_at_random_times(budget, drawn, child, kills):
-    """Run children that append to `drawn` for each noise, and kill them at random times.
-
-    Yields the number of the kill and the bytes drawn so far. A child is killed a random time
-    after its first or second noise (or after none), so that a slow machine changes nothing.
-    """
-    moments, noise = random.Random(0), 0
-    for i in range(kills):
-        pid = fork(child)
-        wanted, deadline = noise + moments.randrange(3), time.monotonic() + 60
-        while drawn.stat().st_size < wanted and time.monotonic() < deadline:
-            time.sleep(0.0002)
-        time.sleep(moments.uniform(0, 0.002))
-        os.kill(pid, signal.SIGKILL)
-        assert ended(pid) == -signal.SIGKILL
-        noise = drawn.stat().st_size
-        yield i, noise
-
-
-@pytest.mark.slow
-def test_200_kills_at_random_times_never_leave_noise_without_its_charge(tmp_path):
-    """Children charge and then "draw noise" (append a byte) until they are killed."""
-    budget, drawn = PrivacyBudget(1e6, ledger=tmp_path / "a.budget"), tmp_path / "noise"
-    draw = os.open(drawn, os.O_CREAT | os.O_APPEND | os.O_WRONLY)
-
-    def child():
-        while True:
-            spend(budget)
-            os.write(draw, b"x")
-
-    for i, noise in kill_at_random_times(budget, drawn, child, 200):
-        if i % 20 == 19:
-            assert noise <= len(budget.charges) <= noise + i + 1  # at most one too many a kill
-    os.close(draw)
-    assert noise >= 150  # the kills came late enough to mean something
-    spend(budget)  # the next charge clears away the journal that a killed process may have left
-    assert sorted(os.listdir(tmp_path)) == ["a.budget", "a.budget.lock", "noise"]
-
-
-@pytest.mark.slow
-def test_a_twin_that_draws_before_it_charges_is_caught_by_the_kills(tmp_path):
-    """The test above can fail: noise first and the charge after it leaves noise uncounted."""
-    budget, drawn = PrivacyBudget(1e6, ledger=tmp_path / "a.budget"), tmp_path / "noise"
-    draw = os.open(drawn, os.O_CREAT | os.O_APPEND | os.O_WRONLY)
-
-    def wrong_child():
-        while True:
-            os.write(draw, b"x")
-            spend(budget)
-
-    *_, (_, noise) = kill_at_random_times(budget, drawn, wrong_child, 40)
-    os.close(draw)
-    assert noise > len(budget.charges)
 
 
 def test_ten_tenths_and_then_a_billionth():

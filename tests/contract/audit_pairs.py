@@ -130,9 +130,6 @@ BOX = {"bounds": (-1, 1)}
 BALL = {"norm_bound": 1.0, "center": 0.0}
 LLOYD = {"algorithm": "lloyd", "max_iter": 1, **BOX}
 
-# Half of the rows on each side of 0.9: the median's cell is above or below, at the odds exp(±).
-MEDIAN = np.array([[-1.0], [0.9], [1.0], [1.0]]), np.array([[-1.0], [-1.0], [0.9], [1.0]])
-
 # Quartiles of five values: the row that moves from 1 to -1 turns the odds of the two empty regions
 # beside each quartile from e**(epsilon/4) to its inverse. A tenth of epsilon goes to the bounds.
 FIVE = np.repeat([-1.0, -0.5, 0.0, 0.5, 1.0], [49, 1, 99, 1, 50])[:, None]
@@ -302,23 +299,23 @@ BOOSTED_NUMBERS = DPExplainableBoostingRegressor(2, **GAUSS, **BOX, target_bound
 PAIRS = [
     Pair("min-max scaler R", QUARTILES, FIVE, FIVE_MOVED, quartiles_below, 2000, 4.0),
     # Choices: an event that shows all of the loss is rare, so few runs show it in part.
-    Pair("median R", DPMedian(**PURE, **BOX), *GAPS, beyond_gap, 2000, 2.0),
+    Pair("median R", DPMedian(**PURE, **BOX), *GAPS, beyond_gap, 1000, 2.5),
     Pair("median A", DPMedian(**PURE, **BOX, **A), *GAPS_A, beyond_gap, 2000, 2.0),
-    Pair("median R, delta", DPMedian(**GAUSS, **BOX), *GAPS, beyond_gap, 2000, 2.0),
+    Pair("median R, delta", DPMedian(**GAUSS, **BOX), *GAPS, beyond_gap, 1000, 2.5),
     Pair("small table R", SMALL_R, FIRST_CELL, NEXT_CELL, in_first_cell, 2000, 2.0),
     Pair("small table A", SMALL_A, FIRST_CELL, FIRST_CELL[:0], in_first_cell, 2000, 4.0),
     # Three quartiles: two rounds with half of epsilon each, of which one shows.
-    Pair("quartiles R", THREE, FIVE, FIVE_MOVED, quartiles_below, 1500, 5.0),
+    Pair("quartiles R", THREE, FIVE, FIVE_MOVED, quartiles_below, 750, 5.0),
     Pair("toy R", Toy(**PURE), UP[-1:], DOWN[-1:], "mean_", 2000),
     Pair("marginals R", OF_ONE, *BOTH_CELLS, second_cell, 1000, 2.0),
-    Pair("marginals R, delta", OF_ONE_GAUSS, *BOTH_CELLS, second_cell, 1000, 2.0),
+    Pair("marginals R, delta", OF_ONE_GAUSS, *BOTH_CELLS, second_cell, 500, 2.0),
     Pair(
         "train on release R, delta",
         TRAINED,
         ONE_VALUE,
         ONE_VALUE,
         trained_mean,
-        260,
+        130,
         3.0,
         labels=BOTH_LABELS,
     ),
@@ -334,7 +331,7 @@ PAIRS = [
         1500,
         5.0,
     ),
-    Pair("empirical cdf R", DPEmpiricalCDF(**PURE, **CDF), *THIRDS, least, 1500, 2.0),
+    Pair("empirical cdf R", DPEmpiricalCDF(**PURE, **CDF), *THIRDS, least, 750, 2.5),
     # K-norm noise in two dimensions and Wishart noise: their log-likelihood ratio is the full
     # epsilon only in the direction of the change, so few runs show it. Hence factor 2.
     Pair("toy A", Toy(**PURE, **A), UP, ZEROS, None, 3000, 2.0),

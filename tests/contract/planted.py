@@ -439,7 +439,7 @@ MUTANTS = (
         "                )\n"
         "            nu = self._one_nu\n",
         f"{SHARED}[2]", "test_mechanisms.py::test_comparisons_hold_their_claim_over_many_answers"
-        "[ladders-1.0-400]",
+        "[ladders-1.0-250]",
     ),
     _m(
         "sparse vector: rho = 0", "queries.sparse_vector",

@@ -23,8 +23,8 @@ COSTLY = {
     ("SmallDBReleaser", "size", "10**6"),
 }
 # Of fits that take longer, a part of the values.
-PARTS = {"DPKernelDensity": 9, "DPSubsampleAggregate": 6, "DPTrainOnRelease": 6}
-PARTS |= {"DPMarginalSynthesizer": 6, "private_scorer": 6}
+PARTS = {"DPKernelDensity": 13, "DPSubsampleAggregate": 9, "DPTrainOnRelease": 9}
+PARTS |= {"DPMarginalSynthesizer": 9, "private_scorer": 9}
 _SLOW_CASES = ("kernel_density]", "kernel_density, users]")
 
 
@@ -63,7 +63,7 @@ def _elsewhere(tmp_path, monkeypatch):
 
 @pytest.mark.parametrize("name", BY_CLASS)
 def test_odd_values_are_refused_before_the_charge(name):
-    check(tries(name, quick(BY_CLASS[name]), PARTS.get(name, 4)))
+    check(tries(name, quick(BY_CLASS[name]), PARTS.get(name, 6)))
 
 
 @pytest.mark.exhaustive

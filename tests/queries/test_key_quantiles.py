@@ -165,7 +165,8 @@ def test_a_choice_is_exactly_distributed(q, caps, beside, delta, relation):
     values = [1.0, 1.0, 2.5, 5.0, 7.75, 8.0, 0.0]
     table = frame([(i, "a", v) for i, v in enumerate(values)])
     query = {"q": q, "max_keys": caps[0], "max_rows": caps[1]}
-    found, level = places(table, 1500, relation, delta, **query, **beside)
+    tells = caps == (1, 1) and q == 0.5  # a wrong rate, which takes more draws
+    found, level = places(table, 1500 if tells else 700, relation, delta, **query, **beside)
     mine = sorted([point(v) for v in values] + [0] * beside.get("below", 0)
                   + [TOP] * beside.get("above", 0))  # fmt: skip
     edges = np.unique([0, *(p + i for p in mine for i in (0, 1)), TOP + 1])
@@ -182,7 +183,7 @@ def test_a_choice_is_exactly_distributed(q, caps, beside, delta, relation):
         return weights / weights.sum()
 
     assert is_like(counts, expected(rate))
-    if caps == (1, 1) and not beside:
+    if tells:
         assert not is_like(counts, expected(rate * 2))
         assert not is_like(counts, expected(rate / 2))
 

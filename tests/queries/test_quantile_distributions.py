@@ -70,11 +70,12 @@ MEDIAN_RATES = {  # per rank, at epsilon = 3: epsilon / (2 max(q, 1 - q)) (A), e
 @pytest.mark.parametrize(("q", "adjacency"), MEDIAN_RATES)
 @pytest.mark.parametrize("x", [PAIR[0], PAIR[1], [1.2, 4.6, 4.9, 7.0, 99.0], []])
 def test_one_level_is_exactly_distributed(q, adjacency, x):
-    counts = drawn(x, adjacency, q, 2500, 7, epsilon=3.0)
+    tells = len(x) == 7 and q == 0.5  # a wrong rate, which takes more draws
+    counts = drawn(x, adjacency, q, 2500 if tells else 1000, 7, epsilon=3.0)
     values = [min(max(round(v), 0), 6) for v in x]
     level, rate = Fraction(str(q)), MEDIAN_RATES[q, adjacency]
     assert is_like(counts, oracle(values, range(7), level, rate))
-    if len(x) == 7 and q == 0.5:
+    if tells:
         assert not is_like(counts, oracle(values, range(7), level, rate * 2 / 3))
         assert not is_like(counts, oracle(values, range(7), level, rate * 3 / 2))
 

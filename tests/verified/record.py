@@ -91,15 +91,41 @@ def result_of(collector: _Collector) -> dict[str, Any]:
             "passed": dict(sorted(passed.items())),
             "hashes": digests([HERE / name, *files_of(module.ABOUT)]),
         }
-    shared = [file for file in HERE.glob("*.py") if not file.name.startswith("test_")]
     return {
         "about": "written by tests/verified/record.py",
-        "python": platform.python_version(),
-        "tools": {package: importlib.metadata.version(package) for package in TOOLS.values()}
-        | {name: importlib.metadata.version(name) for name in ("numpy", "scipy")},
-        "helpers": digests(shared),
+        **versions(),
+        "helpers": digests(helpers()),
         "checkers": found,
     }
+
+
+def helpers() -> list[Path]:
+    """Return the files of this folder that are no tests."""
+    return [file for file in HERE.glob("*.py") if not file.name.startswith("test_")]
+
+
+def versions() -> dict[str, Any]:
+    """Return the versions of Python and of the tools."""
+    names = (*TOOLS.values(), "numpy", "scipy")
+    tools = {name: importlib.metadata.version(name) for name in names}
+    return {"python": platform.python_version(), "tools": tools}
+
+
+def is_of_this_tree() -> bool:
+    """Say whether all checkers have passed here: the same text, helpers, tools and versions."""
+    if missing_tools():
+        return False
+    result = json.loads(RESULT.read_text(encoding="utf-8"))
+    found = result["checkers"]
+    recorded = dict(result["helpers"])
+    for checker in found.values():
+        recorded |= checker["hashes"]
+    modules = files_of(("skdp/core", "skdp/queries", "skdp/tabular"))
+    return (
+        {key: result[key] for key in ("python", "tools")} == versions()
+        and set(found) == {file.name for file in checkers()}
+        and recorded == digests([*recorded, *helpers(), *modules])
+    )
 
 
 def main() -> int:

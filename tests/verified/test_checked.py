@@ -1,6 +1,7 @@
 """The committed result of the checkers is complete, and is about this tree.
 
-Where their tools are installed the checkers themselves run. Where a tool is missing, the hashes of
+Where their tools are installed the checkers themselves run, on a text that is not that of the
+result. Where a tool is missing, the hashes of
 the committed result stand in for those that need it: they must be those of the tree.
 """
 
@@ -10,6 +11,7 @@ import ast
 import json
 
 from proofs.hashes import changed
+from tests.verified import record
 from tests.verified.record import RESULT, checkers, missing_tools
 
 NEXT = (
@@ -58,3 +60,26 @@ def test_another_module_is_found():
     assert stale(result, {"z3"}) == ["skdp/core/clipping.py"]
     assert stale(result, {"flint"}) == []
     assert stale(result, set()) == []
+
+
+def test_checkers_are_left_out_on_the_text_on_which_they_have_passed_alone(monkeypatch, tmp_path):
+    """Not on another text of a module, a new module, another version, or without one checker."""
+    of_all = record.files_of(("skdp/core", "skdp/queries", "skdp/tabular"))
+    hashes = record.digests(of_all)
+    here = {
+        **record.versions(),
+        "helpers": record.digests(record.helpers()),
+        "checkers": {file.name: {"hashes": hashes} for file in checkers()},
+    }
+
+    def holds(**changes):
+        monkeypatch.setattr(record, "RESULT", tmp_path / "checked.json")
+        record.RESULT.write_text(json.dumps(here | changes), encoding="utf-8")
+        return record.is_of_this_tree()
+
+    assert holds() == (not missing_tools())
+    assert not holds(python="3.0")
+    assert not holds(helpers={})
+    assert not holds(checkers=dict(list(here["checkers"].items())[1:]))
+    for other in (record.digests(of_all[1:]), hashes | {"skdp/core/clipping.py": "another"}):
+        assert not holds(checkers={key: {"hashes": other} for key in here["checkers"]})
