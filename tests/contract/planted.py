@@ -383,7 +383,7 @@ MUTANTS = (
     _m(
         "eta doubled in choices", "core.mechanisms",
         "eta = each / (2 * sensitivity)", "eta = each / sensitivity",
-        f"{SHOWN}[choices]", f"{SHOWN}[choices, delta]",
+        f"{SHOWN}[choices]",
     ),
     _m(
         "Wishart at half its scale", "queries.second_moments",
@@ -399,7 +399,7 @@ MUTANTS = (
         "K-norm at half its scale", "core.mechanisms",
         "samplers.k_norm(exact.size // parts, scale,",
         "samplers.k_norm(exact.size // parts, scale / 2,",
-        f"{SHOWN}[k-norm]", f"{SHOWN}[cube]",
+        f"{SHOWN}[k-norm]",
     ),
     _m(
         "half the cube", "core.noise.deviates",

@@ -19,11 +19,11 @@ from skdp.core.noise import SeededEntropy, exact
 from skdp.core.noise.deviates import Deviates
 from skdp.queries.smooth_sensitivity import ladders
 from skdp.queries.smooth_sensitivity.ladders import rounded_student_t
+from tests.core.bits import ONES, Repeating
 from tests.folding import each
 
 ALPHA = 1e-6
 REJECT = 1e-12
-ONES = (1 << 64) - 1
 N = 100_000
 
 
@@ -86,24 +86,10 @@ def test_low_bits_are_fair(scale):
 # --- certified rounding ---------------------------------------------------------------------------
 
 
-class Repeating:
-    """Every 64-bit word is the same, so every lazily extended deviate is a known rational."""
-
-    def __init__(self, word: int) -> None:
-        self.word = word
-        self.drawn = 0
-
-    def bytes(self, n: int) -> bytes:
-        self.drawn += n
-        return (self.word.to_bytes(8, "little") * (n // 8 + 1))[:n]
-
-    def words(self, n: int) -> np.ndarray:
-        self.drawn += 8 * n
-        return np.full(n, self.word, dtype=np.uint64)
-
-    def ideal(self, x: float) -> mpmath.mpf:
-        value = Fraction(x) + Fraction(self.word, ONES << 48)
-        return mpmath.mpf(value.numerator) / value.denominator
+def ideal(source, x):
+    """Return the real number of which x is the prefix."""
+    value = source.ideal(x)
+    return mpmath.mpf(value.numerator) / value.denominator
 
 
 def given(monkeypatch, x, held=None):
@@ -118,7 +104,7 @@ def ideals(source, x, nu, scale):
     out = []
     with mpmath.workdps(80):
         for row in np.reshape(x, (-1, nu + 1)).tolist():
-            g = [source.ideal(v) for v in row]
+            g = [ideal(source, v) for v in row]
             size = mpmath.sqrt(mpmath.fsum(v * v for v in g[1:]) / nu)
             z = mpmath.mpf(scale.numerator) / scale.denominator * g[0] / size
             out.append(int(mpmath.sign(z) * mpmath.floor(abs(z) + mpmath.mpf(1) / 2)))
@@ -154,7 +140,7 @@ def test_next_to_a_half_integer_more_bits_are_drawn(nu, word, side, monkeypatch)
     x = rng.integers(1, 1 << 50, nu + 1) * 2.0**-48
     source = Repeating(word)
     with mpmath.workdps(120):
-        g = [source.ideal(v) for v in x.tolist()]
+        g = [ideal(source, v) for v in x.tolist()]
         ratio = g[0] / mpmath.sqrt(mpmath.fsum(v * v for v in g[1:]) / nu)
         wanted = (12345 + mpmath.mpf(1) / 2 + side * mpmath.mpf(2) ** -150) / ratio
         scale = Fraction(int(mpmath.floor(wanted * mpmath.mpf(2) ** 200)), 1 << 200)

@@ -10,7 +10,6 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from scipy.stats import chi2
 
 from skdp import PrivacyBudget, core
 from skdp.budget import gdp_mu
@@ -35,9 +34,9 @@ from skdp.queries import (
 from skdp.queries import small_databases as small_tables
 from skdp.tabular import Domain, check_coded, check_rows
 from tests.folding import each
+from tests.queries.test_quantile_distributions import is_like
 
 R, A = "replace_one", "add_or_remove_one"
-ALPHA = 1e-6  # false-alarm rate of each chi-square test; the seeds are fixed
 
 SIZES = (2, 3)
 WORKLOAD = Workload(SIZES, [Cells((0,)), Cells((0, 1), np.array([1, 4])), Prefixes(1)])
@@ -154,17 +153,6 @@ def test_tables_are_numbered(n_cells, size):
 
 
 # --- exact distributions ------------------------------------------------------------------------
-
-
-def is_like(counts, probabilities):
-    """Say whether counts are those of draws with these probabilities, by chi-square at ALPHA."""
-    expected = counts.sum() * probabilities
-    order = np.argsort(expected)
-    rare = np.cumsum(expected[order]) < 10  # put together
-    groups = [order[rare], *([i] for i in order[~rare])]
-    seen = np.array([counts[list(g)].sum() for g in groups if len(g)])
-    hoped = np.array([expected[list(g)].sum() for g in groups if len(g)])
-    return bool(chi2.sf(((seen - hoped) ** 2 / hoped).sum(), hoped.size - 1) > ALPHA)
 
 
 def open_session(rows, *, relation=R, epsilon=1.0, delta=0.0, sizes=SIZES, seed=0, plain=False):

@@ -11,13 +11,11 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from scipy.stats import chi2
 
 from skdp.core.noise import SeededEntropy
 from skdp.queries import threshold_lattice as lattice
 from skdp.queries.threshold_lattice import n_multisets, threshold_table
-
-ALPHA = 1e-6  # false-alarm rate of each chi-square test; the seeds are fixed
+from tests.queries.test_quantile_distributions import is_like
 
 
 def oracle_scores(counts, size):
@@ -208,17 +206,6 @@ def test_inversion_at_a_boundary():
     loose = lambda bits: [((1 << bits) - 3, (1 << bits) + 3)] * 2  # noqa: E731
     assert lattice._invert(loose, 0, Bits(half, 0, 0, 0, 1)) == 1
     assert lattice._invert(loose, 0, Bits(half - 1, ones, ones, ones - 1)) == 0
-
-
-def is_like(counts, probabilities):
-    """Say whether counts are those of draws with these probabilities, by chi-square at ALPHA."""
-    expected = counts.sum() * probabilities
-    order = np.argsort(expected)
-    rare = np.cumsum(expected[order]) < 10  # put together
-    groups = [order[rare], *([i] for i in order[~rare])]
-    seen = np.array([counts[list(g)].sum() for g in groups if len(g)])
-    hoped = np.array([expected[list(g)].sum() for g in groups if len(g)])
-    return bool(chi2.sf(((seen - hoped) ** 2 / hoped).sum(), hoped.size - 1) > ALPHA)
 
 
 @pytest.mark.statistical
