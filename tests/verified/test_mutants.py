@@ -7,7 +7,16 @@ import sys
 
 import pytest
 
+from tests.verified.planted_bugs import BUGS
 from tests.verified.record import HERE, ROOT, TOOLS
+
+
+def test_what_is_replaced_is_there():
+    """A change of the library shows here at once, before anything is planted."""
+    for bug in BUGS:
+        source = (ROOT / bug.module.replace(".", "/")).with_suffix(".py").read_text("utf-8")
+        for old, _ in bug.changes:
+            assert source.count(old) == 1, (bug.name, old)
 
 
 @pytest.mark.slow
