@@ -70,9 +70,15 @@ def interpolated(values: Floats, marks: Floats, levels: Floats) -> Floats:
     """
     if not _EXACT.get():
         return np.asarray(np.interp(values, marks, levels))
-    left = np.clip(np.searchsorted(marks, values, side="right") - 1, 0, len(marks) - 2)
-    with np.errstate(all="ignore"):  # beyond the ends
-        slopes = (levels[left + 1] - levels[left]) / (marks[left + 1] - marks[left])
-        inside = slopes * (values - marks[left]) + levels[left]
-    inside = np.where(values >= marks[-1], levels[-1], inside)
-    return np.where(values <= marks[0], levels[0], inside)
+    last = len(marks) - 1
+    found = np.searchsorted(marks, values, side="right") - 1  # of equal marks the last
+    at = np.clip(found, 0, last - 1)
+    with np.errstate(all="ignore"):  # beyond the ends, and where a slope overflows
+        slopes = (levels[at + 1] - levels[at]) / (marks[at + 1] - marks[at])
+        inside = slopes * (values - marks[at]) + levels[at]
+        from_right = slopes * (values - marks[at + 1]) + levels[at + 1]
+    inside = np.where(np.isnan(inside), from_right, inside)
+    flat = np.isnan(inside) & (levels[at] == levels[at + 1]) & ~np.isnan(values)
+    inside = np.where(flat | (marks[at] == values), levels[at], inside)
+    ends = np.where(found < 0, levels[0], levels[-1])
+    return np.where((found < 0) | (found == last) & ~np.isnan(values), ends, inside)

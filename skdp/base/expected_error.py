@@ -133,7 +133,7 @@ class TargetErrorMixin(ExpectedErrorMixin):
         if y.shape != (len(X),):
             raise ValueError("like: y must have one entry for each row of X")
         # Without noise, fits to equal rows are equal, whatever the epsilon of a search.
-        exact = _Search().exact if (search := _search.get()) is None else search.exact
+        exact = Search().exact if (search := _search.get()) is None else search.exact
         with rehearsal(self._by_position(like[0]), self._adjacency) as fresh:
 
             def once(number: int) -> float:
@@ -151,7 +151,7 @@ class TargetErrorMixin(ExpectedErrorMixin):
 
 
 @dataclass
-class _Search:
+class Search:
     """What the answers of one search for an epsilon share."""
 
     rough: bool = True  # whether a few rehearsals will do
@@ -159,15 +159,18 @@ class _Search:
     exact: dict[int, Any] = field(default_factory=dict)  # fits without noise
 
 
-_search: ContextVar[_Search | None] = ContextVar("_search", default=None)
+_search: ContextVar[Search | None] = ContextVar("_search", default=None)
 
 
 @contextmanager
-def searching() -> Iterator[_Search]:
-    """Let all answers inside share fits without noise, and rehearse less while `rough` is set."""
-    token = _search.set(_Search())
+def within(search: Search) -> Iterator[None]:
+    """Let answers inside share fits without noise, and rehearse less while `rough` is set.
+
+    All must be about one estimator and the same rows.
+    """
+    token = _search.set(search)
     try:
-        yield _search.get()  # type: ignore[misc]
+        yield
     finally:
         _search.reset(token)
 

@@ -77,10 +77,18 @@ def shrunk(M: Floats, m: Floats, s: float, prior: Prior) -> tuple[Floats, float]
         variance = np.append(np.full(dims - 1, square), prior.constant**2)
         noise = s**2 * (1.0 + _LEFT * (dims - 1) * square)
         covariance = (moment * variance) @ moment + noise * np.eye(dims)
-        solved = np.linalg.solve(covariance, m)
-        theta.append(variance * (moment @ solved))
-        likelihood.append(-(m @ solved + np.linalg.slogdet(covariance)[1]) / 2.0)
-        precision.append(square / noise)
+        try:
+            solved = np.linalg.solve(covariance, m)
+        except np.linalg.LinAlgError:  # numbers far apart: the noise is below their rounding
+            continue
+        found = variance * (moment @ solved)
+        value = -float(m @ solved + np.linalg.slogdet(covariance)[1]) / 2.0
+        if math.isfinite(value) and np.isfinite(found).all():
+            theta.append(found)
+            likelihood.append(value)
+            precision.append(square / noise)
+    if not theta:
+        return np.zeros(dims), math.inf
     weight = np.exp(_TRUST * (np.array(likelihood) - max(likelihood)))
     weight /= weight.sum()
     mean = weight @ np.array(theta)

@@ -12,7 +12,7 @@ import numpy as np
 from sklearn.base import clone
 
 from skdp import statistics
-from skdp.base.expected_error import searching
+from skdp.base.expected_error import Search, within
 from skdp.loss.conversions import check_positive
 from skdp.parameters import check_integer, naming
 
@@ -133,10 +133,17 @@ def choose_epsilon(
     if not (progress is None or callable(progress)):
         raise TypeError(f"progress must be a function or None, got {type(progress).__name__}")
     answer, numbers = _answers(estimator, n_samples, options), itertools.count(1)
+    search = Search()
 
-    def ratio(epsilon: float) -> float:
+    def ratio(epsilon: float, refused: float | None = None) -> float:
         """Return the expected error over the limit: the largest of several."""
-        errors = np.asarray(answer(epsilon), dtype=np.float64)
+        try:
+            with within(search):
+                errors = np.asarray(answer(epsilon), dtype=np.float64)
+        except ValueError:
+            if refused is None:
+                raise
+            errors = np.asarray(refused)
         if progress is not None:
             progress(next(numbers), _MOST, f"error at epsilon={epsilon:.3g}")
         worst = float(np.max(errors / limit))
@@ -145,19 +152,16 @@ def choose_epsilon(
         return math.inf if math.isnan(worst) else max(worst, math.nextafter(1, 2))
 
     def tried(epsilon: float) -> float:
-        try:
-            return ratio(epsilon)
-        except ValueError:  # too much noise, because there was an answer at `high`
-            return math.inf
+        # Refused: too much noise, because there was an answer at `high`.
+        return ratio(epsilon, refused=math.inf)
 
-    with searching() as search:
-        at_high = ratio(high)  # refuses wrong arguments first
-        if search.was_rough:
-            guess, power = _approach(tried, low, high)
-            search.rough = False
-            if (found := _settle(tried, low, high, guess, power)) is not None:
-                return found
-            at_high = ratio(high)
+    at_high = ratio(high)  # refuses wrong arguments first
+    if search.was_rough:
+        guess, power = _approach(tried, low, high)
+        search.rough = False
+        if (found := _settle(tried, low, high, guess, power)) is not None:
+            return found
+        at_high = ratio(high)
     if at_high > 1:
         raise ValueError(
             f"At epsilon={high:g} the expected error is {at_high:.3g} times error={error}: have "

@@ -48,7 +48,7 @@ from skdp import (
     DPTrainOnRelease,
     PrivacyBudget,
 )
-from skdp.base.batch_invariant import exact_rows
+from skdp.base.batch_invariant import exact_rows, interpolated
 from skdp.budget import Cost, gdp_mu
 from skdp.core.transcript import record
 from skdp.model_selection import _scorer, private_scorer
@@ -488,6 +488,18 @@ def test_transformers_give_each_row_its_own_bits(estimator, dtype):
     whole = steps.transform(rows)[:60]
     near = np.finfo(dtype).eps * 50 * np.abs(whole).max()
     assert np.allclose(alone, whole, rtol=1e-6, atol=near)
+
+
+def test_interpolation_in_any_block_is_that_of_numpy():
+    rng = np.random.default_rng(0)
+    for scale in (1.0, 1e-310, 1.7e308):
+        for _ in range(200):
+            marks = np.sort(rng.choice([-1.0, -0.5, 0.0, 0.3, 1.0], rng.integers(2, 8))) * scale
+            levels = np.sort(rng.choice([0.0, 0.1, 0.5, 1.0], marks.size))
+            values = np.append(rng.uniform(-1, 1, 20) * scale, [*marks, -np.inf, np.inf, np.nan])
+            with np.errstate(all="ignore"), exact_rows():
+                found = interpolated(values, marks, levels)
+            assert np.allclose(found, np.interp(values, marks, levels), 1e-12, 0, equal_nan=True)
 
 
 def test_labels_of_a_column_do_not_depend_on_missing_ones():

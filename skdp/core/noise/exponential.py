@@ -164,11 +164,10 @@ def _choose_float(
     with a margin of 4 rho. Candidates on either side that are left out, of weight `omitted` at
     most, move each partial sum, and S, by no more: rho has it too, relative to S.
     """
-    n, cap, digits = score.size, _cap(rate), 2 * len(_exp_tables(rate))
+    n, digits = score.size, 2 * len(_exp_tables(rate))
     if score.dtype == object or int(count.max()) >= 1 << 900:
         return None
     weight = count.astype(np.float64)  # correctly rounded, from int64 and from Python ints
-    weight[score > cap] = 0.0
     weight *= exp_weights(score, rate)
     sums = np.cumsum(weight)
     rho = (n + 2 * digits + 8) * 2.0**-53 * 1.01 + exact.SLACK + omitted / sums[-1]
@@ -183,7 +182,7 @@ def _choose_float(
 
 def exp_weights(scores: np.ndarray, rate: Fraction) -> np.ndarray:
     """Return exp(-rate * score) of int64 scores; relative error below 2**-48 if above 2**-1000."""
-    weights = np.ones(scores.shape)
+    weights = (scores <= _cap(rate)).astype(np.float64)
     # All digits that the rate allows, also where the scores have fewer: their number would show in
     # the time that a draw takes.
     for k, table in enumerate(_exp_tables(rate)):
