@@ -54,7 +54,6 @@ _CONSTANT = 0.7  # as a part of the bound on logits
 _SLOPE, _SPREAD, _OFFSET = 0.5, 0.5, 0.5
 _LIMIT = 4.0  # on the distance of these logarithms from their prior means
 _LEAST_SIGNAL = 0.19  # a part of the squares of coefficients
-_DOUBT = 1.2  # a factor over the noise that no gradients check
 # Relative errors of the model: of its gradients, and of its shares of classes.
 _MISFIT, _COUNT_MISFIT = 0.15, 0.05
 _N_POINTS = 512
@@ -340,8 +339,8 @@ def descended(
     logs -= logs.mean()
     offset = logs[1:] - logs[:1] if n_logits == 1 else logs
     theta, noise = _descend(session, plan, view, offset, most, part * session.remaining)
-    if not useful:  # nothing else will tell how much of it is noise
-        theta *= max(_signal(theta, noise * _DOUBT), 0.0)
+    if not useful and n_logits == 1:  # nothing else will tell how much of it is noise
+        theta *= max(_signal(theta, noise), 0.0)
     offset = offset + theta[:, -1] * plan.constant * radius
     theta = theta[:, :-1]
     if n_logits > 1:

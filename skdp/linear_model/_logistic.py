@@ -171,8 +171,8 @@ class DPLogisticRegression(LabelledClassifier):
     are no parameters to tune: a larger penalty, the clipping of rows and the bound on slopes follow
     from public and released numbers. Where noise is large, the penalty is: probabilities are then
     near the shares of the classes, and `penalty_` shows it. A descent (see Notes) has no penalty:
-    where few rows leave it no gradients for its slope, coefficients are shrunk by how much of their
-    squares is noise, down to the shares.
+    where few rows leave it no gradients for its slope, coefficients of two classes are shrunk by
+    how much of their squares is noise, down to the shares; those of more classes may be worse.
 
     Parameters
     ----------

@@ -88,7 +88,8 @@ def noise_level(log_chance: Floats, width: int, std: float, *, gaussian: bool) -
     At least 1/2: without noise, one row is a row.
     """
     if gaussian:
-        level = -std * math.sqrt(width) * ndtri(np.exp(np.maximum(log_chance, -700.0)))
+        # Rounding adds half a row: noise above 1/2 is a row.
+        level = 0.5 - std * math.sqrt(width) * ndtri(np.exp(np.maximum(log_chance, -700.0)))
     else:
         # Of discrete Laplace noise, whose deviation is far below its scale where that is small.
         scale = 0.0 if std == 0.0 else 0.5 / math.asinh(1.0 / (math.sqrt(2.0) * std))
