@@ -31,7 +31,6 @@ __all__ = [
     "Part",
     "RankedColumn",
     "Runs",
-    "Scored",
     "choose",
     "gathered",
     "ranked_columns",
@@ -238,7 +237,7 @@ def _powers(rate: Fraction) -> Floats | None:
     return powers
 
 
-Scored = Callable[[int | None], Part]  # all candidates of scores up to this one, or of all scores
+Scored = Callable[[int | None], Part]  # all candidates of scores up to this one, or of all
 
 
 @dataclass(frozen=True)

@@ -45,9 +45,9 @@ Clique = tuple[int, ...]
 Floats = NDArray[np.float64]
 
 
-def _eliminated(
+def eliminate(
     sizes: Sequence[int], cliques: Iterable[Clique]
-) -> Iterator[tuple[int, set[int], int]]:
+) -> Iterator[tuple[int, frozenset[int], int]]:
     """Yield (column, its bag, cells of the bag) in the order of elimination: smallest bag next."""
     neighbours: list[set[int]] = [{a} for a in range(len(sizes))]
     for clique in cliques:
@@ -61,25 +61,17 @@ def _eliminated(
         size, _, v = heappop(waiting)
         if size != cells[v]:
             continue  # eliminated, or its bag has changed since
-        bag, cells[v] = neighbours[v], -1
+        bag, cells[v] = frozenset(neighbours[v]), -1
         yield v, bag, size
-        for a in bag:
-            if a != v:
-                own = neighbours[a]
-                cells[a] = cells[a] // sizes[v] * math.prod(sizes[b] for b in bag - own)
-                own |= bag
-                own.remove(v)
-                heappush(waiting, (cells[a], -sizes[a], a))
-
-
-def eliminate(sizes: Sequence[int], cliques: Iterable[Clique]) -> list[tuple[int, frozenset[int]]]:
-    """Return (column, its bag) in the order of elimination: always the smallest bag next."""
-    return [(v, frozenset(bag)) for v, bag, _ in _eliminated(sizes, cliques)]
+        for a in bag - {v}:
+            cells[a] = cells[a] // sizes[v] * math.prod(sizes[b] for b in bag - neighbours[a])
+            neighbours[a] = (neighbours[a] | bag) - {v}
+            heappush(waiting, (cells[a], -sizes[a], a))
 
 
 def tree_size(sizes: Sequence[int], cliques: Iterable[Clique]) -> int:
     """Return the number of cells of all bags of the tree that holds these cliques."""
-    return sum(cells for _, _, cells in _eliminated(sizes, cliques))
+    return sum(cells for _, _, cells in eliminate(sizes, cliques))
 
 
 def clique_size(sizes: Sequence[int], columns: Iterable[int]) -> int:
@@ -96,7 +88,7 @@ class Tree:
 
     def __init__(self, sizes: Sequence[int], cliques: Iterable[Clique]) -> None:
         self.sizes = tuple(sizes)
-        steps = eliminate(sizes, cliques)
+        steps = [step[:2] for step in eliminate(sizes, cliques)]
         self.order = [v for v, _ in steps]
         self.place = {v: i for i, v in enumerate(self.order)}
         self.bags: list[Clique] = [()] * len(self.sizes)
@@ -317,8 +309,7 @@ def fit_model(
     smooth, strongly concave dual. `tables` has (flat table in rows, standard deviation of its
     noise) by clique; `total` is the number of rows; `start` has potentials to begin with.
     """
-    tree = Tree(sizes, tables)
-    cliques = list(tables)
+    tree, cliques = Tree(sizes, tables), list(tables)
     ends = np.cumsum([0, *(tables[s][0].size for s in cliques)])
     parts = [slice(a, b) for a, b in pairwise(ends)]
     places = [tree.where(s) for s in cliques]
@@ -327,10 +318,8 @@ def fit_model(
     for s, part in zip(cliques, parts, strict=True):
         # A table without noise would leave the dual without curvature in its directions.
         ridge[part] = smoothing * max(tables[s][1] / total, 1e-9) ** 2
-
     # In these units the dual bends about equally in all directions that belong to one cell.
     unit = 1 / np.sqrt(ridge + np.maximum(shares, 0.0))
-
     cells = np.zeros(tree.n_cells)  # of all bags, used again in each step
     beliefs, conditionals = tree.tables(cells), tree.tables(chances := np.zeros(tree.n_cells))
 

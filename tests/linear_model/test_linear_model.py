@@ -285,6 +285,7 @@ def regressors():
     yield DPRidge(1e-300, bounds=(0, 5e-324), target_bounds=(0, 1))
 
 
+@pytest.mark.filterwarnings("ignore:DP.*rows times epsilon are so few")
 @pytest.mark.filterwarnings("error")
 @each("X", [pytest.param(X, id=name) for name, X in tables()])
 @pytest.mark.parametrize("model", list(regressors()), ids=repr)

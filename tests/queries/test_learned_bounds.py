@@ -41,7 +41,13 @@ def noise_of(kind, scale, size):
     return (one - two).astype(float), mechanisms.laplace_std(scale)
 
 
-NOISES = [("laplace", 0.2), ("laplace", 1.5), ("laplace", 40.0), ("gaussian", 0.2), ("gaussian", 30)]
+NOISES = [
+    ("laplace", 0.2),
+    ("laplace", 1.5),
+    ("laplace", 40.0),
+    ("gaussian", 0.2),
+    ("gaussian", 30),
+]
 
 
 # --- post-processing ----------------------------------------------------------------------------

@@ -65,7 +65,8 @@ def smallest_bag_next(sizes, cliques):
 @given(models())
 def test_trees_agree_with_the_whole_table(drawn):
     sizes, potentials = drawn
-    assert eliminate(sizes, potentials) == list(smallest_bag_next(sizes, potentials))
+    steps = [step[:2] for step in eliminate(sizes, potentials)]
+    assert steps == list(smallest_bag_next(sizes, potentials))
     model = Model(Tree(sizes, potentials), potentials)
     table, normaliser = dense(sizes, potentials)
     assert model.log_normaliser == pytest.approx(normaliser, abs=1e-9)
