@@ -135,15 +135,15 @@ def choose_epsilon(
     answer, numbers = _answers(estimator, n_samples, options), itertools.count(1)
     search = Search()
 
-    def ratio(epsilon: float, refused: float | None = None) -> float:
-        """Return the expected error over the limit: the largest of several."""
+    def ratio(epsilon: float, *, may_be_refused: bool = False) -> float:
+        """Return the expected error over the limit: the largest of several; inf if refused."""
+        errors = np.asarray(math.nan)
         try:
             with within(search):
                 errors = np.asarray(answer(epsilon), dtype=np.float64)
         except ValueError:
-            if refused is None:
+            if not may_be_refused:
                 raise
-            errors = np.asarray(refused)
         if progress is not None:
             progress(next(numbers), _MOST, f"error at epsilon={epsilon:.3g}")
         worst = float(np.max(errors / limit))
@@ -153,7 +153,7 @@ def choose_epsilon(
 
     def tried(epsilon: float) -> float:
         # Refused: too much noise, because there was an answer at `high`.
-        return ratio(epsilon, refused=math.inf)
+        return ratio(epsilon, may_be_refused=True)
 
     at_high = ratio(high)  # refuses wrong arguments first
     if search.was_rough:
