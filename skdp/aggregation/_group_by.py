@@ -281,7 +281,7 @@ class DPGroupBy(BaseEstimator):
         listed = None if private else plan.check_keys(self.keys, by)
         parts = listed or () if len(by) == 1 else itertools.chain(*(listed or ()))
         if self.dropna and any(part is None for part in parts):
-            raise ValueError(f"{name}: None is a key only with dropna=False")
+            raise ValueError(f"{name}: keys: None is a key only with dropna=False")
         if listed is None and not self._delta:
             raise ValueError(
                 f"{name}: private keys need delta > 0, the probability that a key of one unit "
