@@ -372,7 +372,7 @@ class _LeastSquares(TargetRegressor):
         self.coef_, self.intercept_, self.noise_level_ = np.zeros(d), float(box.middle[0]), math.inf
         unknown = np.full(d + 1, math.nan)
         names = (*map(str, getattr(self, "feature_names_in_", range(d))), "intercept")
-        note = _CONSTANT.format(type(self).__name__, math.ceil(_FEW / size))
+        note = _CONSTANT.format(type(self).__name__, _rows(math.ceil(_FEW / size)))
         self._summary = Summary(names, unknown, unknown, unknown, note)
         self.coef_std_error_, self.intercept_std_error_ = unknown[:d].copy(), math.nan
         self.coef_population_std_error_ = unknown[:d].copy()
