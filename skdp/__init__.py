@@ -65,6 +65,7 @@ _HOMES = {
     "choose_epsilon": "model_selection._choose_epsilon",
     "config_context": "_config",
     "conjunctions": "synthetic",
+    "describe": "statistics",
     "get_config": "_config",
     "intervals": "synthetic",
     "linear_queries": "synthetic",

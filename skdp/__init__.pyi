@@ -49,6 +49,7 @@ from skdp.preprocessing import DPRobustScaler as DPRobustScaler
 from skdp.preprocessing import DPStandardScaler as DPStandardScaler
 from skdp.quantile import DPMedian as DPMedian
 from skdp.quantile import DPQuantile as DPQuantile
+from skdp.statistics import describe as describe
 from skdp.synthetic import Bins as Bins
 from skdp.synthetic import Domain as Domain
 from skdp.synthetic import DPEmpiricalCDF as DPEmpiricalCDF

@@ -350,6 +350,7 @@ class UncodedRows(CodedRows):
                 if plan.source == NUMBERS:
                     self._values[j] = self._numbers(j, plan.kind)
             self._keyed = _keyed_rows(keyed, n, missing=True)
+        self._keyed_columns = [j for j, _, _ in keyed]
         self.keys_per_row = len(keyed)
 
     def _numbers(self, j: int, kind: str) -> NDArray[np.float64]:
@@ -379,8 +380,15 @@ class UncodedRows(CodedRows):
         return Rows(values.reshape(-1, 1), positions=present, filtered=True)
 
     def missing_counts(self, columns: Sequence[int]) -> NDArray[np.int64]:
-        """Return the number of rows without a value in some columns of numbers."""
-        return np.array([np.isnan(self._of_rows(self._values[j])).sum() for j in columns], np.int64)
+        """Return the number of rows without a value in some columns that are not stated."""
+        return np.array([self._missing_cells(j).sum() for j in columns], np.int64)
+
+    def _missing_cells(self, j: int) -> NDArray[np.bool_]:
+        if j in self._values:
+            return np.isnan(self._of_rows(self._values[j]))
+        keys = [key == (j, *MISSING) for key in self._keyed._keys]
+        place = self._keyed_columns.index(j)
+        return np.array([*keys, False])[self._of_rows(self._keyed._X[:, place])]
 
     def key_weights(
         self, weights: list[int], salt: int, without: Sequence[Key]

@@ -123,6 +123,8 @@ CALLS = (
     _call("quantile", lambda X, **o: statistics.quantile(X, [0.1, 0.5, 0.9], **o)),
     _call("median", bounds=UNIT),
     _call("median_with_intervals", partial(statistics.median, intervals=True), bounds=UNIT),
+    _call("describe"),
+    _call("describe", bounds=UNIT),
     _call("query_session", _asked),
     _call("mst_cost", _path, relations=("replace_one",)),
 )

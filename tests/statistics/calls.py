@@ -32,6 +32,11 @@ def subset(X, **options):
     return statistics.subset_sums(X, labels(X), classes=[2, 0, 1], **options)
 
 
+def described(X, nan_policy="omit", **options):
+    """Return the means of a description, which always leaves out missing cells."""
+    return statistics.describe(X, **options).numbers["mean"]
+
+
 # name, call(X, **options), options
 CALLS = [
     ("count", statistics.count, {}),
@@ -56,6 +61,7 @@ CALLS = [
     ("subset_sums", subset, {}),
     ("quantile", lambda X, **o: statistics.quantile(X, [0.1, 0.5, 0.9], **o), WHOLE),
     ("median", statistics.median, WHOLE),
+    ("describe", described, WHOLE),
     ("query_session", asked, {}),
 ]  # fmt: skip
 IDS = [f"{i}-{name}" for i, (name, _, _) in enumerate(CALLS)]

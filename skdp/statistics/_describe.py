@@ -1,0 +1,536 @@
+"""`describe`: a first look at a private table, for one charge."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from fractions import Fraction
+from html import escape
+from typing import Any
+
+import numpy as np
+
+from skdp.base import check_bounds
+from skdp.base.context import public_key
+from skdp.budget import PrivacyBudget
+from skdp.confidence import Released
+from skdp.confidence.equations import moment_errors, root_error
+from skdp.core import Box, PrivacyCertificate, RowSum, Session, Sum
+from skdp.planning import Allowance
+from skdp.queries import (
+    CountedKeys,
+    LearnedBounds,
+    LearnedBox,
+    MarginalCells,
+    OfColumn,
+    Quantiles,
+    moments,
+    row_counts,
+    sum_view,
+)
+from skdp.queries.learned_domain import MissingCells, ticks_between
+from skdp.queries.quantiles import rank_scale
+from skdp.statistics._call import LARGEST_BOUND, Call, documented
+from skdp.tabular import KEYS, NUMBERS, OTHER, Bins, ColumnPlan, check_uncoded, stand_in
+from skdp.tabular.cells import is_missing
+from skdp.tabular.domain import MOMENT, NUMBER
+from skdp.tabular.encoding import table_schema
+from skdp.tabular.parts import ONE_PLACE, refuse_parts
+from skdp.tabular.unstated import CATEGORIES, UNITS, column_plans
+
+__all__ = ["Description", "describe"]
+
+_COUNT = Fraction(1, 50)  # of everything: the number of rows, where it is private
+# Of a column of numbers, in the order in which they are taken; quantiles have what is left.
+_MISSING, _BOUNDS, _MOMENTS, _ZEROS = (Fraction(k, 20) for k in (1, 8, 5, 1))
+# The outer quantiles, as far out as the noise allows.
+_OUTER = (0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1)
+_CELLS = 16  # of a column of numbers in `Description.domain`
+_CLEAR = 13.0  # ranks, in scales of the noise, that keep a quantile among the rows
+_BARS = 8  # of the picture of a column of categories
+_TEXT = (
+    "describe: the categories of columns {columns} are not known. State them, categories={{"
+    "{column!r}: [...]}}, or give delta=1e-6, or a budget with delta: values that enough rows have "
+    "are then counted"
+)
+_NO_ERROR = "the error of a quantile depends on the rows near it"
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class Description:
+    """What `describe` released of a table.
+
+    Attributes
+    ----------
+    n_rows : Released
+        Exact where the number of rows is public.
+    missing : Released of shape (n_columns,)
+        Share of the rows without a value.
+    numbers : dict of Released of shape (n_number_columns,)
+        Of the columns of numbers and dates, without their missing cells: ``"mean"``, ``"std"``,
+        quantiles as ``"25%"``, and ``"zeros"``, the share of cells that are 0 (NaN for dates).
+        Dates are in days since 1970, durations in minutes. For the least and the greatest value
+        there are the outermost quantiles that the noise allows, as ``"1%"`` and ``"99%"``.
+    counts : dict of Released
+        By column of categories: how many rows have each, the most frequent ones first; of private
+        categories those that may be shown.
+    bounds : dict
+        (low, high) of each column of numbers, stated or learned, as other calls take them.
+    domain : dict
+        The values of each column, as ``domain`` of `DPMarginalSynthesizer` takes them.
+    privacy : skdp.core.PrivacyCertificate
+    """
+
+    n_rows: Released
+    missing: Released
+    numbers: Mapping[str, Released]
+    counts: Mapping[Any, Released]
+    bounds: Mapping[Any, tuple[float, float]]
+    domain: Mapping[Any, Any]
+    privacy: PrivacyCertificate
+    kinds: Mapping[Any, str]  # of columns of numbers: whether they are dates or durations
+
+    def to_frame(self, *, std: bool = False) -> Any:
+        """Return a table as of ``DataFrame.describe(include="all")``, with missing and zero shares.
+
+        Parameters
+        ----------
+        std : bool, default=False
+            Return the standard errors instead. Those of dates are in days.
+
+        Returns
+        -------
+        frame : pandas.DataFrame
+            A column for each column, a row for each statistic. ``unique`` is the number of
+            categories in `counts`, ``freq`` the noisy count of the first.
+
+        Raises
+        ------
+        ImportError
+            If pandas is not installed.
+        """
+        try:
+            import pandas as pd
+        except ImportError:
+            raise ImportError("to_frame needs pandas: pip install pandas.") from None
+        rows = ["count", "missing", "unique", "top", "freq", *self.numbers]
+        cells: dict[Any, dict[str, Any]] = {}
+        for j, label in enumerate(self.missing.labels["column"].tolist()):
+            missing = (self.missing.std if std else self.missing.value)[j]
+            n = float(self.n_rows.std if std else self.n_rows.value)
+            whole = float(self.n_rows.value)
+            count = math.hypot(n, whole * missing) if std else whole * (1.0 - missing)
+            cells[label] = {"count": count, "missing": missing}
+            if label in self.counts:
+                cells[label] |= self._of_categories(self.counts[label], std=std)
+        for name, answer in self.numbers.items():
+            values = answer.std if std else answer.value
+            for label, value in zip(answer.labels["column"].tolist(), values, strict=True):
+                kind = NUMBER if std or name == "std" else self.kinds.get(label, NUMBER)
+                if kind != NUMBER and not math.isnan(value):
+                    of_kind = pd.Timestamp if kind == MOMENT else pd.Timedelta
+                    value = of_kind(round(value * UNITS[kind]), unit="us")
+                cells[label][name] = value
+        return pd.DataFrame(cells, index=rows)
+
+    @staticmethod
+    def _of_categories(counts: Released, *, std: bool) -> dict[str, Any]:
+        known = [i for i, c in enumerate(counts.labels["category"]) if not is_missing(c)]
+        if not known:
+            return {} if std else {"unique": 0}
+        first = known[0]
+        if std:
+            return {"freq": counts.std[first]}
+        top = counts.labels["category"][first]
+        return {"unique": len(known), "top": top, "freq": counts.value[first]}
+
+    def to_html(self) -> str:
+        """Return the table with a picture of each column.
+
+        Numbers have bars of equal areas between their quantiles, categories bars of their counts.
+
+        Returns
+        -------
+        html : str
+        """
+        frame = self.to_frame()
+        errors = self.to_frame(std=True)
+        head = "".join(f"<th>{escape(str(name))}</th>" for name in ("column", "", *frame.index))
+        body = []
+        for label in frame.columns:
+            cells = [
+                f"<td>{_shown(frame.loc[name, label], errors.loc[name, label])}</td>"
+                for name in frame.index
+            ]
+            picture = f"<td>{self._picture(label)}</td>"
+            body.append(f"<tr><th>{escape(str(label))}</th>{picture}{''.join(cells)}</tr>")
+        return f"<table><thead><tr>{head}</tr></thead><tbody>{''.join(body)}</tbody></table>"
+
+    _repr_html_ = to_html
+
+    def __repr__(self) -> str:
+        return f"Description of {len(self.missing)} columns\n{self.to_frame()!r}"
+
+    def _picture(self, label: Any) -> str:
+        if label in self.counts:
+            values = np.maximum(self.counts[label].value[:_BARS], 0.0)
+            edges = np.arange(len(values) + 1.0)
+        else:
+            names = [name for name in self.numbers if name.endswith("%")]
+            column = self.numbers["mean"].labels["column"].tolist().index(label)
+            ends = np.array([self.numbers[name].value[column] for name in names])
+            shares = np.diff([float(name[:-1]) for name in names])
+            # Quantiles that are equal, as of many zeros, make one bar of the least width.
+            width = np.maximum(np.diff(ends), max((ends[-1] - ends[0]) / 50.0, 1e-300))
+            edges, values = np.concatenate([[0.0], np.cumsum(width)]), shares / width
+        if not len(values) or not values.max() > 0.0:
+            return ""
+        x, height = 80.0 * edges / edges[-1], 24.0 * values / values.max()
+        bars = "".join(
+            f'<rect x="{a:.1f}" y="{24 - h:.1f}" width="{max(b - a - 0.5, 0.5):.1f}" '
+            f'height="{h:.1f}" fill="currentColor" opacity=".6"/>'
+            for a, b, h in zip(x[:-1], x[1:], height, strict=True)
+        )
+        return f'<svg width="80" height="24" role="img" aria-hidden="true">{bars}</svg>'
+
+
+def _shown(cell: Any, error: Any) -> str:
+    if isinstance(cell, float):
+        if math.isnan(cell):
+            return ""
+        known = isinstance(error, float) and error > 0.0
+        return f"{cell:.4g}" + (f" ± {error:.2g}" if known else "")
+    return escape(str(cell))
+
+
+@documented
+def describe(
+    X: Any,
+    *,
+    bounds: Any = "private",
+    categories: Any = "private",
+    n_rows: str = "private",
+    groups: Any = None,
+    max_rows_per_unit: Any = "private",
+    epsilon: float = 1.0,
+    delta: float | None = None,
+    budget: PrivacyBudget | None = None,
+    random_state: Any = None,
+) -> Description:
+    """Return a first look at a table, as ``DataFrame.describe(include="all")`` would.
+
+    Parameters
+    ----------
+    X : array-like or table of shape (n_samples,) or (n_samples, n_features)
+        Private rows: numbers, dates, text, booleans, with missing cells.
+    bounds : "private" or tuple (low, high) or mapping, default="private"
+        Range of the columns of numbers, from public knowledge; a mapping may state some of them.
+        ``"private"`` learns them.
+    categories : "private", "dtype" or mapping, default="private"
+        Values of columns that are no numbers: a mapping from column to a list. ``"private"`` shows
+        those that enough rows have, which needs delta; ``"dtype"`` takes the lists of types.
+    n_rows : {"private", "public"}, default="private"
+    {privacy}
+
+    Returns
+    -------
+    description : Description
+
+    {raises}
+
+    Notes
+    -----
+    **Precision.** Each column has an equal part of the allowance. With 10 columns of numbers the
+    error of a mean is a tenth of its column's interquartile range, or less, from
+    n epsilon = 5,000 on; it falls with n epsilon, and rises with the number of columns, or with its
+    root where noise is Gaussian.
+
+    **Privacy.** *Released*: the number of rows where it is private; of each column of numbers the
+    number of missing cells, bounds if they are not stated, the sums of values and of their squares,
+    the number of cells that are not 0, and five quantiles; of each other column the number of rows
+    of each stated category, or the counts of those that reach a threshold. *Sensitivity*: of each
+    of these as of `count`, `var`, `count_nonzero` and `quantile`, of rows that have a value there;
+    of counted categories one row for each column. *Mechanism*: discrete Laplace, K-norm or rounded
+    Gaussian noise, and the exponential mechanism. *Charged*: at most (epsilon, delta), once, as
+    "describe". Proofs: ``skdp/queries/columns.md``, ``skdp/queries/key_selection.md``.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> import skdp
+    >>> ages = np.random.default_rng(0).integers(18, 90, size=(20000, 1))
+    >>> look = skdp.describe(ages, bounds=(0, 120), random_state=0)
+    >>> bool(abs(look.numbers["mean"].value[0] - ages.mean()) < 5 * look.numbers["mean"].std[0])
+    True
+    >>> look.bounds
+    {0: (0.0, 120.0)}
+    """
+    call = Call(
+        "describe", epsilon, delta, budget, random_state, n_rows=n_rows,
+        groups=groups, max_rows_per_unit=max_rows_per_unit,
+    )  # fmt: skip
+    refuse_parts(X, "describe", ONE_PLACE)
+    X, schema = table_schema(_two_dimensional(X), estimator="describe")
+    labels = list(schema.names or range(schema.n_columns))
+    by_name = isinstance(categories, Mapping)
+    if not by_name and categories not in CATEGORIES:
+        raise ValueError("categories must be 'private', 'dtype' or a mapping from column to values")
+    source = CATEGORIES[0] if by_name else categories
+    plans = column_plans(categories if by_name else None, X, schema, categories=source)
+    stated = _stated_bounds(bounds, plans)
+    keyed = [plan.label for plan in plans if plan.source == KEYS]
+    if keyed and not call.allowed_delta:
+        raise ValueError(_TEXT.format(columns=keyed, column=keyed[0]))
+    named = schema.names is not None
+    rows = check_uncoded(X, plans, named=named, allow_empty=call.allows_empty)
+    rows.filtered = n_rows == "private"
+
+    def noise(allowance: Allowance) -> float:
+        # Of a column's sums, which are but one of several releases.
+        return allowance.part(_MOMENTS / len(plans)).moments_std(1)
+
+    gaussian, separate = call.split_delta(noise, learns=bool(keyed))
+    key = ("describe", repr(bounds), repr(categories))
+    opened = call.open(
+        rows, lambda: public_key(key), delta=gaussian, separate_delta=separate if keyed else 0.0
+    )
+    with opened as session:
+        look = _Look(session, plans, stated, stand_in(plans, named=named))
+        look.run()
+        privacy = session.certificate()
+    return look.described(privacy, labels)
+
+
+def _two_dimensional(X: Any) -> Any:
+    """Return a column as a table."""
+    if hasattr(X, "to_frame") and not hasattr(X, "columns"):
+        return X.to_frame()
+    return X.reshape(-1, 1) if isinstance(X, np.ndarray) and X.ndim == 1 else X
+
+
+def _stated_bounds(bounds: Any, plans: Sequence[ColumnPlan]) -> dict[Any, tuple[float, float]]:
+    """Return the stated bounds of columns of numbers."""
+    labels = [plan.label for plan in plans if plan.source == NUMBERS]
+    if isinstance(bounds, Mapping):
+        if unknown := [label for label in bounds if label not in labels]:
+            raise ValueError(f"bounds: no columns of numbers are {unknown[:5]}")
+        labels = [label for label in labels if label in bounds]
+    if not labels:
+        return {}
+    pair = check_bounds(bounds, len(labels), labels)
+    if pair is None:
+        return {}
+    if max(np.abs(pair[0]).max(), np.abs(pair[1]).max()) > LARGEST_BOUND:
+        raise ValueError(f"bounds: low and high must be within {LARGEST_BOUND:g} of 0")
+    ends = zip(pair[0].tolist(), pair[1].tolist(), strict=True)
+    return dict(zip(labels, ends, strict=True))
+
+
+class _Look:
+    """The releases of a description, in one session."""
+
+    def __init__(
+        self,
+        session: Session,
+        plans: Sequence[ColumnPlan],
+        stated: Mapping[Any, tuple[float, float]],
+        domain: Any,
+    ) -> None:
+        self.session, self.plans, self.stated, self.domain = session, plans, stated, domain
+        self.missing: dict[int, tuple[float, float]] = {}  # rows without a value, and the error
+        self.columns: dict[int, dict[str, Any]] = {}  # of numbers: (value, error) by statistic
+        self.counts: dict[int, list[tuple[Any, float, float]]] = {}  # (category, count, error)
+
+    def run(self) -> None:
+        """Release everything."""
+        session, plans = self.session, self.plans
+        self.n, self.n_std = 0.0, 0.0
+        if session.adjacency == "replace_one":
+            self.n = float(session.n_rows)
+        else:
+            count = session.row_count(_COUNT)
+            self.n, self.n_std = max(float(count.value), 1.0), float(count.std)
+        part = session.remaining / len(plans)
+        keyed = [j for j, plan in enumerate(plans) if plan.source == KEYS]
+        numbers = [j for j, plan in enumerate(plans) if plan.source == NUMBERS]
+        if nullable := tuple(j for j in numbers if plans[j].missing) + tuple(keyed):
+            self._count_missing(nullable, part * len(nullable) * _MISSING)
+        if keyed:
+            self._count_keys(keyed, part * len(keyed) * (1 - _MISSING))
+        coded = [j for j, plan in enumerate(plans) if plan.source not in (KEYS, NUMBERS)]
+        if coded:
+            session.code_rows(self.domain)
+        for j in coded:
+            self._count_known(j, part)
+        self.levels = self._levels(part)
+        for j in numbers:
+            self._summarise(j, part)
+
+    def _count_missing(self, columns: tuple[int, ...], share: Fraction) -> None:
+        """Count the missing cells of columns that are not stated."""
+        query = RowSum(MissingCells(columns), noise="entries", name="missing values")
+        release = self.session.answer(query, share)
+        for j, value in zip(columns, release.value.tolist(), strict=True):
+            self.missing[j] = min(max(value, 0.0), self.n), float(np.max(release.std))
+
+    def _rows_with(self, j: int) -> float:
+        """Return about how many rows have a value in a column."""
+        return max(self.n - self.missing.get(j, (0.0, 0.0))[0], 1.0)
+
+    def _levels(self, part: Fraction) -> list[float]:
+        """Return the levels of the quantiles of all columns, by what is public or released."""
+        session, missing = self.session, any(plan.missing for plan in self.plans)
+        left = part * (1 - _MISSING) * (1 - _BOUNDS - _MOMENTS - _ZEROS)
+        inner = [0.25, 0.5, 0.75]
+        for level in _OUTER:
+            levels = [level, *inner, 1.0 - level]
+            size, relation = session.level(left), session.adjacency
+            ranks = _CLEAR * rank_scale(levels, size, 1, pure=session.pure, adjacency=relation)
+            if missing and relation == "replace_one":  # a replaced row is two steps there
+                ranks *= 1.5
+            if ranks <= level * min(self._rows_with(j) for j in range(len(self.plans))):
+                return levels
+        return inner
+
+    def _count_keys(self, columns: list[int], share: Fraction) -> None:
+        """Count the categories that enough rows have."""
+        found = self.session.answer(CountedKeys(len(columns), 1, "categories"), share)
+        for j in columns:
+            counted = [
+                (value, float(count), float(found.std))
+                for (k, _, value), count in zip(found.keys, found.counts, strict=True)
+                if k == j
+            ]
+            self._set_counts(j, counted)
+
+    def _count_known(self, j: int, share: Fraction) -> None:
+        """Count stated categories."""
+        query = row_counts(MarginalCells(tuple(self.domain.sizes), (j,)), "counts")
+        release = self.session.answer(query, share, name=f"counts of {self.plans[j].label}")
+        errors = np.broadcast_to(release.std, release.value.shape)
+        values = zip(self.domain.column(j), release.value.tolist(), errors.tolist(), strict=True)
+        self._set_counts(j, list(values))
+
+    def _set_counts(self, j: int, counted: list[tuple[Any, float, float]]) -> None:
+        self.counts[j] = sorted(counted, key=lambda entry: -entry[1])
+        none = [entry[1:] for entry in counted if is_missing(entry[0])]
+        if none and self.plans[j].source != KEYS:
+            self.missing[j] = none[0]
+
+    def _summarise(self, j: int, part: Fraction) -> None:
+        """Release bounds, moments, zeros and quantiles of a column of numbers."""
+        plan = self.plans[j]
+
+        def answer(query: Any, share: Fraction, what: str) -> Any:
+            return self.session.answer(OfColumn(j, query), share, name=f"{what} of {plan.label}")
+
+        left = part * (1 - _MISSING) if plan.missing else part
+        learned: LearnedBox | None = None
+        if plan.label in self.stated:
+            low, high = self.stated[plan.label]
+        else:
+            before = self.session.remaining
+            learned = answer(LearnedBounds(n=self._rows_with(j)), left * _BOUNDS, "bounds")
+            left -= before - self.session.remaining
+            low, high = float(learned.low[0]), float(learned.high[0])
+            if plan.integer:
+                low, high = float(math.floor(low)), float(math.ceil(high))
+        sides = np.array([low]), np.array([high])
+        first, second, count = answer(moments(*sides), left * _MOMENTS / (1 - _BOUNDS), "moments")
+        n, n_std = float(count.value), float(count.std)
+        column = self.columns[j] = {"bounds": (low, high), "learned": learned}
+        self._set_moments(column, sides, (first, second), n, n_std)
+        zeros, error = math.nan, math.nan
+        if plan.kind == NUMBER:
+            view = sum_view(0.0, 1.0, 1, nonzero=True, about_zero=True)
+            other = answer(Sum(view), left * _ZEROS / (1 - _BOUNDS), "cells that are not 0")
+            zeros = min(max(1.0 - float(other.value[0]) / n, 0.0), 1.0)
+            error = math.hypot(float(np.max(other.std)), (1.0 - zeros) * n_std) / n
+        column["zeros"] = zeros, error
+        left = min(left, left * (1 - (_MOMENTS + _ZEROS) / (1 - _BOUNDS)))
+        query = Quantiles(Box(*sides, per_feature=True), self.levels, 1.0 if plan.integer else None)
+        values = np.array(answer(query, left, "quantiles").value).ravel()
+        if low >= 0.0:  # more zeros than rows up to a quantile: it is 0
+            values[np.array(self.levels) < zeros - 2.0 * error] = 0.0
+        for level, value in zip(self.levels, values.tolist(), strict=True):
+            column[f"{100.0 * level:g}%"] = value, math.nan
+
+    @staticmethod
+    def _set_moments(
+        column: dict[str, Any], sides: Any, released: Any, n: float, n_std: float
+    ) -> None:
+        """Set the mean and the standard deviation of a column, from its released moments."""
+        (low, high), (first, second) = sides, released
+        half, learned = high / 2 - low / 2, column["learned"]
+        noise = float(np.max(first.std)), float(np.max(second.std)), n_std / n
+        mean_error, variance_error = moment_errors(first.value, second.value, *noise)
+        mean = np.clip(low / 2 + high / 2 + half * first.value, low, high)
+        variance = np.maximum(second.value - first.value**2, 0.0) * half**2
+        mean_error, variance_error = half * mean_error, half**2 * variance_error
+        if learned is not None:
+            mean_error = np.hypot(mean_error, learned.mean_error())
+            variance_error = np.hypot(variance_error, learned.square_errors(mean))
+        error = root_error(variance, variance_error)
+        column["mean"] = float(mean[0]), float(mean_error[0])
+        column["std"] = float(np.sqrt(variance)[0]), float(error[0])
+
+    def described(self, privacy: PrivacyCertificate, labels: list[Any]) -> Description:
+        """Return the description."""
+
+        def released(pairs: Any, note: str = "", **cells: list[Any]) -> Released:
+            pairs = np.array(list(pairs), dtype=np.float64).reshape(-1, 2)
+            columns = {}
+            for name, values in cells.items():
+                columns[name] = np.empty(len(values), dtype=object)
+                columns[name][:] = values
+            return Released(pairs[:, 0], pairs[:, 1], privacy, None, note, labels=columns)
+
+        n, columns = self.n, self.columns
+        shares = []
+        for j in range(len(labels)):
+            count, error = self.missing.get(j, (0.0, 0.0))
+            share = min(max(count / n, 0.0), 1.0)
+            shares.append((share, math.hypot(error, share * self.n_std) / n))
+        names = [labels[j] for j in columns]
+        boxes = [column["learned"] for column in columns.values() if column["learned"] is not None]
+        numbers = {}
+        quantiles = [f"{100.0 * level:g}%" for level in self.levels]
+        for name in ("mean", "std", *quantiles, "zeros") if columns else ():
+            pairs = [column[name] for column in columns.values()]
+            note = _NO_ERROR if name in quantiles else ""
+            if name in ("mean", "std") and any(math.isnan(error) for _, error in pairs):
+                note = max(boxes, key=lambda box: box.short).why_no_error
+            numbers[name] = released(pairs, note, column=names)
+        counts = {
+            labels[j]: released(
+                [entry[1:] for entry in entries], category=[entry[0] for entry in entries]
+            )
+            for j, entries in self.counts.items()
+        }
+        return Description(
+            n_rows=Released(np.array(n), np.array(self.n_std), privacy),
+            missing=released(shares, column=labels),
+            numbers=numbers,
+            counts=counts,
+            bounds={labels[j]: column["bounds"] for j, column in columns.items()},
+            domain={label: self._spec(j) for j, label in enumerate(labels)},
+            privacy=privacy,
+            kinds={labels[j]: self.plans[j].kind for j in columns},
+        )
+
+    def _spec(self, j: int) -> Any:
+        """Return the values of a column as a domain takes them."""
+        plan = self.plans[j]
+        if plan.source == KEYS:
+            values = [value for value, _, _ in self.counts[j]]
+            return [*values, OTHER if plan.text else None]
+        if plan.source != NUMBERS:
+            return plan.spec
+        low, high = self.columns[j]["bounds"]
+        if not low < high:
+            low, high = low - 0.5, high + 0.5
+        edges = np.linspace(low, high, _CELLS + 1)
+        if plan.kind != NUMBER:
+            return ticks_between(edges, plan)
+        return Bins.regular(low, high, _CELLS, integer=plan.integer, missing=plan.missing)
