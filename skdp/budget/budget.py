@@ -760,6 +760,56 @@ class PrivacyBudget:
         self._account.grant(cost, estimator="PrivacyBudget.parallel", note=note)
         return {n: PrivacyBudget(epsilon, delta, ledger=p, **terms) for n, p in paths.items()}
 
+    def report(self, path: str | os.PathLike[str], *, certificates: Any = ()) -> None:
+        """Write a report for who signs: one HTML page that prints well, and a JSON file beside it.
+
+        Parameters
+        ----------
+        path : str or os.PathLike
+            Of the page; it ends with ".html". The JSON file has its name, with ".json".
+        certificates : certificate, answer or fitted estimator, or sequence or mapping of them
+            What to describe in detail, besides the charges: fitted pipelines give the names of
+            their steps, columns, bounds and what was learned. The keys of a mapping are names.
+
+        Raises
+        ------
+        TypeError, ValueError
+            If `path` does not end with ".html", or a certificate is none.
+        SealedBudgetError, LedgerError
+            If the ledger is gone, or cannot be read.
+
+        Notes
+        -----
+        **Privacy.** Nothing is charged: the page shows what was released, and values of keys,
+        categories and classes only as numbers of them.
+
+        Examples
+        --------
+        >>> import pathlib, tempfile
+        >>> from skdp import PrivacyBudget, statistics
+        >>> budget = PrivacyBudget(1.0, dataset="ages")
+        >>> mean = statistics.mean([30.0, 40.0], bounds=(0, 100), epsilon=0.5, budget=budget)
+        >>> with tempfile.TemporaryDirectory() as folder:
+        ...     budget.report(f"{folder}/ages.html", certificates=mean)
+        ...     sorted(file.name for file in pathlib.Path(folder).iterdir())
+        ['ages.html', 'ages.json']
+        """
+        from skdp.budget.reports.signing import write_report
+
+        write_report(self, path, certificates)
+
+    def to_frame(self) -> Any:
+        """Return all charges as a pandas DataFrame, indexed by their numbers.
+
+        Raises
+        ------
+        ImportError
+            If pandas is not installed.
+        """
+        from skdp.budget.reports.signing import charges_frame
+
+        return charges_frame(self.charges)
+
     def backup(self, path: str | os.PathLike[str]) -> None:
         """Copy the whole ledger, as of one moment, to another file; others may charge it meanwhile.
 

@@ -1,0 +1,416 @@
+"""A report for who signs: a budget, its charges and what it promises, as one page and as JSON.
+
+All of it comes from the ledger, and from certificates and fitted estimators that the caller hands
+in. It names estimators, columns and mechanisms; values of keys and categories it only counts.
+"""
+
+from __future__ import annotations
+
+import datetime
+import json
+import math
+import os
+import tempfile
+from collections.abc import Iterator, Mapping, Sequence
+from html import escape
+from pathlib import Path
+from types import SimpleNamespace
+from typing import TYPE_CHECKING, Any
+
+from skdp._version import __version__
+from skdp.budget.reports.html import grouped_releases, html_table
+from skdp.budget.verification import UNKNOWABLE, readable, verify
+from skdp.loss.conversions import attacker_sentence
+
+if TYPE_CHECKING:
+    from skdp.budget.budget import PrivacyBudget
+    from skdp.loss.charge import Charge
+
+__all__ = ["charges_frame", "write_report"]
+
+_ROW = (
+    "One row of the table is protected. A person with several rows is not protected as a whole: "
+    "what all their rows say together may show."
+)
+_UNIT = "Each {unit} is protected as a whole: all rows of one {unit} together."
+_REPLACE = (
+    "Two tables are compared that differ in what one {unit} says. The number of {unit}s is public."
+)
+_REMOVE = "Two tables are compared: one has one {unit} more than the other."
+_FACTOR = (
+    "No result, and no set of results, is more than {factor} times as likely with one of them as "
+    "with the other{more}."
+)
+_RELEASES = ("release", "mechanism", "sensitivity", "noise scale", "share")
+_LEARNED = (
+    "bounds", "target_bounds", "classes", "categories", "domain", "max_rows_per_unit",
+)  # fmt: skip
+_DELTAS = tuple(10.0**-k for k in range(12, 1, -1))
+
+_STYLE = """
+body{font:15px/1.45 system-ui,sans-serif;max-width:60rem;margin:2rem auto;padding:0 1rem;
+color:#1a1a1a;background:#fff}
+h1{font-size:1.5rem}h2{font-size:1.15rem;margin-top:2rem;border-bottom:1px solid #999}
+h3{font-size:1rem;margin-bottom:.2rem}table{font-size:.85rem}td,th{vertical-align:top}
+section{overflow-x:auto}.promise{border-left:4px solid #3b82c4;padding-left:1rem}
+.wrong{color:#a40000;font-weight:bold}dt{float:left;clear:left;width:11rem;color:#555}
+.sign span{display:inline-block;width:16rem;margin:3rem 2rem 0 0;border-top:1px solid}
+@media print{body{max-width:none;margin:0}h2,h3{break-after:avoid}tr,.sign{break-inside:avoid}}
+"""
+
+
+# --- what is handed in ----------------------------------------------------------------------------
+
+
+def _fits_of(name: str, fitted: Any) -> Iterator[tuple[str, Any, Any]]:
+    """Yield (step, certificate, estimator or None) of a certificate, an answer or an estimator."""
+    if isinstance(fitted, Mapping):
+        for key, value in fitted.items():
+            yield from _fits_of(f"{name}{key}", value)
+        return
+    if isinstance(fitted, list | tuple):
+        for entry in fitted:
+            yield from _fits_of(name, entry)
+        return
+    if hasattr(fitted, "releases"):
+        yield name, fitted, None
+        return
+    own = getattr(fitted, "privacy_", None) or getattr(fitted, "privacy", None)
+    if own is not None:
+        estimator = fitted if hasattr(fitted, "privacy_") else None
+        for certificate in own if isinstance(own, tuple) else (own,):
+            yield name, certificate, estimator
+        return
+    prefix = f"{name}." if name else ""
+    steps = getattr(fitted, "steps", None) or getattr(fitted, "transformers_", None)
+    if steps is None and getattr(fitted, "best_estimator_", None) is not None:
+        steps = [("best_estimator", fitted.best_estimator_)]
+    if steps is None:
+        raise TypeError(
+            "certificates must be certificates, answers or fitted estimators with privacy_, got "
+            f"{type(fitted).__name__}"
+        )
+    for step in steps:
+        part = step[1]
+        if part is None or isinstance(part, str) or not hasattr(part, "__dict__"):
+            continue
+        try:
+            yield from _fits_of(f"{prefix}{step[0]}", part)
+        except TypeError:
+            yield f"{prefix}{step[0]}", None, part  # a step without privacy
+
+
+def _plain_range(estimator: Any) -> dict[str, list[float]] | None:
+    """Return the bounds that an estimator has clipped to, by column."""
+    bounds = getattr(estimator, "bounds_", None)
+    try:
+        low, high = ([float(v) for v in side] for side in bounds)  # type: ignore[union-attr]
+    except (TypeError, ValueError):
+        return None
+    names = getattr(estimator, "feature_names_in_", range(len(low)))
+    if len(names) != len(low):
+        names = range(len(low))
+    return {str(n): [a, b] for n, a, b in zip(names, low, high, strict=True)}
+
+
+def _fit_facts(step: str, certificate: Any, estimator: Any, numbers: Mapping[str, int]) -> Any:
+    if certificate is None:
+        return {"step": step, "estimator": type(estimator).__name__, "private": False}
+    facts = {"step": step, "private": True, **certificate.to_dict()}
+    facts["charge"] = numbers.get(_key(certificate.estimator, facts["releases"]))
+    if estimator is None:
+        return facts
+    names = getattr(estimator, "feature_names_in_", None)
+    facts["columns"] = None if names is None else [str(name) for name in names]
+    parameters = estimator.get_params(deep=False) if hasattr(estimator, "get_params") else {}
+    learned = [
+        name
+        for name in (
+            "bounds",
+            "target_bounds",
+            "classes",
+            "categories",
+            "domain",
+            "max_rows_per_unit",
+        )
+        if isinstance(parameters.get(name), str) and parameters[name] == "private"
+    ]
+    if certificate.max_rows_per_unit is None and "max_rows_per_unit" in learned:
+        learned.remove("max_rows_per_unit")
+    facts["learned"] = learned
+    facts["bounds"] = _plain_range(estimator)
+    classes = getattr(estimator, "classes_", None)
+    facts["n_classes"] = None if classes is None else len(classes)
+    return facts
+
+
+def _key(estimator: str, releases: Any) -> str:
+    """Return a text that a charge and the certificate of the same fit have in common."""
+    return json.dumps([estimator, list(releases)], sort_keys=True, default=str)
+
+
+# --- facts ----------------------------------------------------------------------------------------
+
+
+def promise_of(budget: PrivacyBudget, epsilon: float, delta: float) -> list[str]:
+    """Return what an (epsilon, delta) of this budget promises, sentence by sentence."""
+    unit = budget.unit or "row"
+    first = _ROW if budget.unit is None else _UNIT.format(unit=unit)
+    relation = _REPLACE if budget.adjacency == "replace_one" else _REMOVE
+    sentences = [first, relation.format(unit=unit)]
+    if epsilon < 20.0:
+        factor = math.ceil(100.0 * math.exp(epsilon)) / 100.0
+        more = f", and a chance of {delta:.2g} on top of that" if delta else ""
+        sentences.append(_FACTOR.format(factor=f"{factor:g}", more=more))
+    meaning = attacker_sentence(epsilon, delta, budget.adjacency, budget.unit)
+    return sentences + [meaning] * bool(meaning)
+
+
+def _remarks(charges: Sequence[Charge], fits: Sequence[Any]) -> list[str]:
+    """Return what a reader must know besides."""
+
+    def some(chosen: Sequence[Charge]) -> str:
+        more = f" and {len(chosen) - 10} more" if len(chosen) > 10 else ""
+        return ", ".join(f"#{charge.number} {charge.estimator}" for charge in chosen[:10]) + more
+
+    remarks = []
+    if seeded := [charge for charge in charges if charge.seeded]:
+        remarks.append(f"Noise from a seed, which whoever knows it can remove: {some(seeded)}.")
+    unreviewed = [
+        c for c in charges if any(not release.get("reviewed", True) for release in c.releases)
+    ]
+    if unreviewed:
+        remarks.append(
+            f"Queries by others, who vouch for what a row may move in them: {some(unreviewed)}."
+        )
+    if silent := [charge for charge in charges if not charge.releases]:
+        remarks.append(f"No release is listed (the fit failed, or still runs): {some(silent)}.")
+    uncounted = [f for f in fits if f["private"] and f["charge"] is None and f["epsilon"] > 0]
+    if uncounted:
+        names = ", ".join(f["step"] or f["estimator"] for f in uncounted[:10])
+        remarks.append(
+            "Not among the charges of this ledger, so the total above does not count them: "
+            f"{names}."
+        )
+    if open_ones := [f for f in fits if not f["private"]]:
+        names = ", ".join(f"{f['step']} ({f['estimator']})" for f in open_ones[:10])
+        remarks.append(f"Steps without a certificate; they must not depend on the rows: {names}.")
+    return remarks
+
+
+def report_facts(budget: PrivacyBudget, certificates: Any) -> dict[str, Any]:
+    """Return everything that a report says, as plain types."""
+    charges = budget.charges
+    numbers = {_key(c.estimator, c.releases): c.number for c in charges}
+    fits = [_fit_facts(*fit, numbers) for fit in _fits_of("", certificates)]
+    steps = {fit["charge"]: fit["step"] for fit in fits if fit.get("charge")}
+    with tempfile.TemporaryDirectory() as folder:
+        copy = os.path.join(folder, "copy.budget")
+        budget.backup(copy)
+        with readable(copy) as (connection, _):
+            findings = [f for f in verify(connection) if "this is a backup" not in f.text]
+    spent, left = budget.spent, budget.remaining
+    curve = [
+        [delta, epsilon]
+        for delta, epsilon in zip(_DELTAS, budget.curve(_DELTAS), strict=True)
+        if math.isfinite(epsilon)
+    ]
+    return {
+        "made": datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
+        "skdp_version": __version__,
+        "dataset": budget.dataset,
+        "unit": budget.unit or "row",
+        "adjacency": budget.adjacency,
+        "n_rows": list(budget.n_rows),
+        "ledger": budget.ledger,
+        "accountant": budget.accountant,
+        "budget": {"epsilon": budget.epsilon, "delta": budget.delta},
+        "spent": {"epsilon": spent.epsilon, "delta": spent.delta},
+        "remaining": {"epsilon": left.epsilon, "delta": left.delta},
+        "promise": promise_of(budget, budget.epsilon, budget.delta),
+        "promise_so_far": promise_of(budget, spent.epsilon, spent.delta)[2:],
+        "curve": curve,
+        "charges": [
+            {
+                "number": c.number,
+                "when": c.when.isoformat(timespec="seconds"),
+                "step": steps.get(c.number, ""),
+                "estimator": c.estimator,
+                "note": c.note,
+                "epsilon": c.epsilon,
+                "delta": c.delta,
+                "noise": c.mechanism,
+                "seeded": c.seeded,
+                "skdp_version": c.skdp_version,
+                "releases": [dict(release) for release in c.releases],
+            }
+            for c in charges
+        ],
+        "fits": fits,
+        "remarks": _remarks(charges, fits),
+        "verified": [{"level": f.level, "text": f.text} for f in findings],
+        "unknowable": list(UNKNOWABLE),
+    }
+
+
+# --- a page ---------------------------------------------------------------------------------------
+
+
+def _curve_svg(curve: Sequence[Sequence[float]]) -> str:
+    """Return a picture of epsilon over delta."""
+    if len(curve) < 2:
+        return ""
+    x = [math.log10(delta) for delta, _ in curve]
+    top = max(epsilon for _, epsilon in curve) or 1.0
+    width = x[-1] - x[0]
+    points = " ".join(
+        f"{50 + 300 * (a - x[0]) / width:.1f},{110 - 90 * epsilon / top:.1f}"
+        for a, (_, epsilon) in zip(x, curve, strict=True)
+    )
+    first, last = curve[0], curve[-1]
+    words = f"epsilon {first[1]:.3g} at delta {first[0]:g}, {last[1]:.3g} at delta {last[0]:g}"
+    if first[1] == last[1]:
+        return f"<p>{escape(words)}</p>"
+    return (
+        f'<svg width="380" height="140" role="img" aria-label="{escape(words)}">'
+        '<path d="M50 20V110H350" fill="none" stroke="#555"/>'
+        f'<polyline points="{points}" fill="none" stroke="#3b82c4" stroke-width="2"/>'
+        f'<text x="44" y="24" text-anchor="end" font-size="11">{top:.3g}</text>'
+        '<text x="44" y="112" text-anchor="end" font-size="11">0</text>'
+        f'<text x="50" y="126" font-size="11">delta {curve[0][0]:g}</text>'
+        f'<text x="350" y="126" text-anchor="end" font-size="11">{curve[-1][0]:g}</text></svg>'
+    )
+
+
+def _release_table(releases: Sequence[Mapping[str, Any]]) -> str:
+    records = []
+    for release in releases:
+        known = {"reviewed": True, "query": "", "delta": 0.0, "share": 0.0, **release}
+        for name in ("sensitivity", "scale"):
+            known[name] = math.inf if known.get(name) is None else known[name]
+        records.append(SimpleNamespace(**{"norm": "", "mechanism": "", "name": "", **known}))
+    return html_table(_RELEASES, grouped_releases(records)) if records else ""
+
+
+def _list(sentences: Sequence[str]) -> str:
+    return f"<ul>{''.join(f'<li>{escape(s)}</li>' for s in sentences)}</ul>"
+
+
+def _fit_text(fit: Mapping[str, Any]) -> str:
+    name = f"{fit['step']}: {fit['estimator']}" if fit["step"] else fit["estimator"]
+    if not fit["private"]:
+        return f"<h3>{escape(name)}</h3><p>has no certificate</p>"
+    lines = [
+        f"({fit['epsilon']:g}, {fit['delta']:g}) for one {fit['unit']}, relation {fit['adjacency']}"
+    ]
+    counted = fit["charge"]
+    lines.append("charge #" + str(counted) if counted else "not among the charges of this ledger")
+    if fit.get("max_rows_per_unit") is not None:
+        lines.append(f"at most {fit['max_rows_per_unit']:,} rows of one {fit['unit']} were used")
+    if fit.get("columns"):
+        lines.append(f"columns: {', '.join(fit['columns'])}")
+    if fit.get("learned"):
+        lines.append(f"learned at a price: {', '.join(fit['learned'])}")
+    if fit.get("n_classes"):
+        lines.append(f"{fit['n_classes']} classes")
+    if fit.get("bounds"):
+        ends = [f"{c} {a:.6g} to {b:.6g}" for c, (a, b) in list(fit["bounds"].items())[:50]]
+        lines.append(f"values beyond these count as the nearest: {'; '.join(ends)}")
+    return f"<h3>{escape(name)}</h3>{_list(lines)}{_release_table(fit['releases'])}"
+
+
+def report_page(facts: Mapping[str, Any]) -> str:
+    """Return a report as a page without scripts or links."""
+    unit = facts["unit"]
+    spent, whole, left = (facts[name] for name in ("spent", "budget", "remaining"))
+    entries = {
+        "data set": facts["dataset"] or "not named",
+        "protected unit": unit,
+        "relation": facts["adjacency"],
+        "rows, if public": ", ".join(f"{n:,}" for n in facts["n_rows"]) or "not stated",
+        "ledger": facts["ledger"] or "in memory",
+        "accountant": facts["accountant"],
+        "budget": f"epsilon {whole['epsilon']:g}, delta {whole['delta']:g}",
+        "spent": f"epsilon {spent['epsilon']:g}, delta {spent['delta']:g}",
+        "left": f"epsilon {left['epsilon']:g}, delta {left['delta']:g}",
+        "report made": f"{facts['made']}, by skdp {facts['skdp_version']}",
+    }
+    details = "".join(f"<dt>{escape(k)}</dt><dd>{escape(str(v))}</dd>" for k, v in entries.items())
+    head = ("#", "when (UTC)", "step", "estimator", "epsilon", "delta", "noise", "note")
+    charges = [
+        (
+            c["number"], c["when"][:19].replace("T", " "), c["step"], c["estimator"], c["epsilon"],
+            float(f"{c['delta']:.4g}"), c["noise"] + (", seeded" if c["seeded"] else ""), c["note"],
+        )
+        for c in facts["charges"]
+    ]  # fmt: skip
+    described = {fit.get("charge") for fit in facts["fits"]}
+    each = "".join(
+        f"<h3>#{c['number']} {escape(c['step'] or c['estimator'])}</h3>"
+        f"{_release_table(c['releases'])}"
+        for c in facts["charges"]
+        if c["number"] not in described
+    )
+    sound = not any(f["level"] == "wrong" for f in facts["verified"])
+    verdict = "The ledger is sound." if sound else "The ledger is NOT sound."
+    findings = "".join(
+        f'<li class="{escape(f["level"])}">{escape(f["level"])}: {escape(f["text"])}</li>'
+        for f in facts["verified"]
+    )
+    parts = [
+        "<h1>Privacy report</h1>",
+        f"<dl>{details}</dl>",
+        "<h2>What is promised</h2><div class='promise'>"
+        + "".join(f"<p>{escape(s)}</p>" for s in facts["promise"])
+        + "</div>",
+    ]
+    if facts["promise_so_far"]:
+        so_far = " ".join(facts["promise_so_far"])
+        parts.append(f"<p>So far, of what is spent: {escape(so_far)}</p>")
+    if facts["remarks"]:
+        parts.append(f"<h2>To know before you sign</h2>{_list(facts['remarks'])}")
+    parts += [
+        f"<h2>Charges</h2>{html_table(head, charges) if charges else '<p>none</p>'}",
+        "<h2>How they add up</h2><p>Epsilon of all charges together, at each delta.</p>"
+        + _curve_svg(facts["curve"]),
+    ]
+    if facts["fits"]:
+        parts.append(f"<h2>Fits</h2>{''.join(map(_fit_text, facts['fits']))}")
+    if each:
+        parts.append(f"<h2>{'Other charges' if described else 'What was released'}</h2>{each}")
+    parts += [
+        f"<h2>Checks of the ledger</h2><p><b>{verdict}</b></p><ul>{findings}</ul>",
+        f"<h2>What no ledger can say</h2>{_list(facts['unknowable'])}",
+        "<div class='sign'><span>date</span><span>name</span><span>signature</span></div>",
+    ]
+    body = "".join(f"<section>{part}</section>" for part in parts)
+    return (
+        '<!DOCTYPE html>\n<html lang="en"><head><meta charset="utf-8">'
+        '<meta name="viewport" content="width=device-width"><title>Privacy report</title>'
+        f"<style>{_STYLE}</style></head><body>{body}</body></html>\n"
+    )
+
+
+def write_report(budget: PrivacyBudget, path: Any, certificates: Any) -> None:
+    """Write a report as a page, and the same facts as JSON beside it."""
+    target = Path(path)
+    if target.suffix.lower() not in (".html", ".htm"):
+        raise ValueError(f"path must end with .html, got {str(path)!r}")
+    facts = report_facts(budget, certificates)
+    target.write_text(report_page(facts), encoding="utf-8")
+    text = json.dumps(facts, indent=2, default=str) + "\n"
+    target.with_suffix(".json").write_text(text, encoding="utf-8")
+
+
+def charges_frame(charges: Sequence[Charge]) -> Any:
+    """Return charges as a pandas DataFrame, a row for each."""
+    try:
+        import pandas as pd
+    except ImportError:
+        raise ImportError("to_frame needs pandas: pip install pandas.") from None
+    names = "number when estimator epsilon delta mechanism mu seeded note pid host skdp_version"
+    rows = [
+        {**{name: getattr(c, name) for name in names.split()}, "releases": len(c.releases)}
+        for c in charges
+    ]
+    return pd.DataFrame(rows, columns=[*names.split(), "releases"]).set_index("number")
