@@ -699,6 +699,7 @@ class PrivacyBudget:
         *,
         epsilon: float,
         delta: float = 0.0,
+        by_position: bool = False,
     ) -> dict[str, PrivacyBudget]:
         """Pay once for fits on disjoint parts of the table; return a budget for each part.
 
@@ -718,24 +719,29 @@ class PrivacyBudget:
             the path of each part's ledger; otherwise their ledgers end with this process.
         epsilon, delta : float
             The allowance of each part, for all fits on it.
+        by_position : bool, default=False
+            The part of a row follows from its position and the number of rows alone, whatever it
+            says. Under "replace_one" with rows as units only: no row then moves to another part.
 
         Returns
         -------
         budgets : dict of str to PrivacyBudget
-            Their relation is ``"add_or_remove_one"``: the number of rows of a part is private.
+            Their relation is ``"add_or_remove_one"``: the number of rows of a part is private. By
+            position it is that of this budget.
 
         Raises
         ------
         BudgetExceededError
             If the price does not fit; nothing was charged.
         ValueError
-            Under "pld". Under "replace_one", if delta is not below 1 / (1 + exp(epsilon)).
+            Under "pld". Under "replace_one", if delta is not below 1 / (1 + exp(epsilon)). If
+            `by_position` does not fit the relation or the unit.
 
         Notes
         -----
         **Privacy.** Charged, once, at this call, for any number of parts: (epsilon, delta) under
-        "add_or_remove_one"; (2 epsilon, (1 + exp(epsilon)) delta) under "replace_one", because a
-        row may move to another part (see :mod:`skdp.loss.composition`).
+        "add_or_remove_one" and by position; otherwise (2 epsilon, (1 + exp(epsilon)) delta) under
+        "replace_one", because a row may move to another part (see :mod:`skdp.loss.composition`).
 
         Examples
         --------
@@ -750,9 +756,17 @@ class PrivacyBudget:
                 f'parts cannot be in parallel under accountant="{self.accountant}"; take another '
                 "accountant."
             )
+        if by_position and (self.adjacency != "replace_one" or self.unit is not None):
+            raise ValueError(
+                "by_position needs a budget of the relation 'replace_one' whose unit is a row: "
+                "elsewhere one unit more moves others to other positions."
+            )
         paths = checked_parts(parts)
-        cost = parts_cost(check_positive(epsilon, "epsilon"), check_delta(delta), self.adjacency)
-        terms: dict[str, Any] = {"adjacency": "add_or_remove_one", "unit": self.unit}
+        # By position a replaced row stays in its part: one part changes.
+        moved = "add_or_remove_one" if by_position else self.adjacency
+        cost = parts_cost(check_positive(epsilon, "epsilon"), check_delta(delta), moved)
+        adjacency = "replace_one" if by_position else "add_or_remove_one"
+        terms: dict[str, Any] = {"adjacency": adjacency, "unit": self.unit}
         for path in paths.values():  # a ledger with other terms is refused before the charge
             if path is not None and os.path.exists(path):
                 PrivacyBudget(epsilon, delta, ledger=path, **terms)

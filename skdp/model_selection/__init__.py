@@ -17,7 +17,12 @@ if the scorer is private. Otherwise the search releases them, and no ledger show
 """
 
 from skdp.model_selection._check import Finding, PipelineCheck, check_pipeline
-from skdp.model_selection._folds import PerRecordKFold, fit_parts
+from skdp.model_selection._folds import (
+    PerRecordKFold,
+    TrainTestSplit,
+    fit_parts,
+    private_train_test_split,
+)
 from skdp.model_selection._plan import (
     ChargePlan,
     PlannedCharge,
@@ -39,10 +44,12 @@ __all__ = [
     "PlannedCharge",
     "PrivateScorer",
     "SearchCost",
+    "TrainTestSplit",
     "check_pipeline",
     "cross_val_cost",
     "fit_parts",
     "plan",
     "private_scorer",
+    "private_train_test_split",
     "search_cost",
 ]

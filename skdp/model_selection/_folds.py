@@ -11,6 +11,7 @@ are hashed as the bits of their float64 value, text as its characters, times as 
 missing values (None, NaN, NA, NaT) as one word, and the rows of a list cell by cell. Integer
 arithmetic modulo 2**64 makes the hash exact, and the same in every batch.
 
+`private_train_test_split` makes two parts, by position or by such a hash, for one charge.
 `fit_parts`: the key of a row alone names its part, so parts are disjoint whatever the rows hold, as
 `PrivacyBudget.parallel` needs.
 """
@@ -19,9 +20,10 @@ from __future__ import annotations
 
 import datetime
 import hashlib
+import math
 import numbers
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any, ClassVar
+from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -52,6 +54,7 @@ from skdp.base.leaks import HALVES, is_halving
 from skdp.budget import PrivacyBudget
 from skdp.core import public_generator
 from skdp.tabular import check_units, checked, is_missing, split_by_key
+from skdp.tabular.containers import take
 from skdp.user_code import or_raise, suppress_warnings
 
 Words = NDArray[np.uint64]
@@ -350,6 +353,10 @@ class PerRecordKFold(BaseCrossValidator):
     # scikit-learn's metadata routing hands groups to `split`.
     __metadata_request__split: ClassVar[dict[str, bool]] = {"groups": True}
 
+    def _words(self, X: Any, y: Any, groups: Any) -> Words:
+        """Return one keyed hash for each row: of its content, or of its unit."""
+        return record_words(X, y, self._key) if groups is None else self._user_words(X, groups)
+
     def _user_words(self, X: Any, groups: Any) -> Words:
         """Return one keyed hash of its id for each row."""
         n = int(X.shape[0]) if hasattr(X, "shape") else len(X)
@@ -386,7 +393,7 @@ class PerRecordKFold(BaseCrossValidator):
         TypeError
             If a cell is an object without a text representation of its own.
         """
-        words = record_words(X, y, self._key) if groups is None else self._user_words(X, groups)
+        words = self._words(X, y, groups)
         # The upper half of the hash times n_splits: each fold has probability 1/n_splits to 2**-32.
         upper = words >> np.uint64(32)
         fold = (upper * np.uint64(self.n_splits)) >> np.uint64(32)
@@ -571,6 +578,136 @@ def check_halving(search: Any, classifier: bool, adjacencies: set[str]) -> list[
 
 
 # --- parts of a table -----------------------------------------------------------------------------
+
+
+class TrainTestSplit(NamedTuple):
+    """Two disjoint parts of a table, each with a budget of its own; y and groups may be None.
+
+    Attributes
+    ----------
+    X_train, X_test : table
+    y_train, y_test : array or None
+    groups_train, groups_test : array or None
+    train_budget, test_budget : PrivacyBudget
+    """
+
+    X_train: Any
+    X_test: Any
+    y_train: Any
+    y_test: Any
+    groups_train: Any
+    groups_test: Any
+    train_budget: PrivacyBudget
+    test_budget: PrivacyBudget
+
+
+def private_train_test_split(
+    X: Any,
+    y: Any = None,
+    *,
+    budget: PrivacyBudget,
+    epsilon: float,
+    delta: float = 0.0,
+    test_size: float = 0.25,
+    groups: Any = None,
+    random_state: int | None = None,
+) -> TrainTestSplit:
+    """Split a table into two disjoint parts that are paid for once, in parallel.
+
+    Parameters
+    ----------
+    X : array-like or table of shape (n_samples, n_features)
+    y : array-like of shape (n_samples,), default=None
+    budget : PrivacyBudget
+        Charged at this call, for both parts.
+    epsilon, delta : float
+        The allowance of each part, for everything that is fitted, scored or asked on it.
+    test_size : float, default=0.25
+        Share of the rows (of the units, with `groups`) in the test part; between 0 and 1.
+    groups : array-like of shape (n_samples,), default=None
+        Id of the unit of each row; all rows of a unit are in one part.
+    random_state : int or None, default=None
+        Of the assignment, which need not be secret, but must not be chosen after looking at the
+        data.
+
+    Returns
+    -------
+    split : TrainTestSplit
+        Named: X_train, X_test, y_train, y_test, groups_train, groups_test, train_budget,
+        test_budget.
+
+    Raises
+    ------
+    BudgetExceededError
+        If the price does not fit; nothing was charged.
+    TypeError, ValueError
+        If an argument is out of range, or X, y and groups differ in length.
+
+    Notes
+    -----
+    **Privacy.** Nothing is released. Under "replace_one" rows are assigned by position, drawn from
+    their number alone: a replaced row stays where it is. Under "add_or_remove_one" a keyed hash of
+    a row, or of the id of its unit, assigns it, and the sizes of the parts are private. Both cost
+    (epsilon, delta) once, for the two parts together. Under "replace_one" with `groups`, where a
+    unit may be replaced by one with another id, the price is (2 epsilon, (1 + exp(epsilon)) delta):
+    see :meth:`skdp.PrivacyBudget.parallel`, which charges.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from skdp import DPGaussianNB, PrivacyBudget, metrics
+    >>> from skdp.model_selection import private_train_test_split
+    >>> rng = np.random.default_rng(0)
+    >>> y = rng.integers(0, 2, 4000)
+    >>> X = rng.normal(size=(4000, 2)) + y[:, None]
+    >>> budget = PrivacyBudget(1.0)
+    >>> split = private_train_test_split(X, y, budget=budget, epsilon=1.0, random_state=0)
+    >>> options = {"bounds": (-4, 5), "classes": [0, 1], "budget": split.train_budget}
+    >>> model = DPGaussianNB(epsilon=1.0, **options).fit(split.X_train, split.y_train)
+    >>> predicted = model.predict(split.X_test)
+    >>> score = metrics.accuracy_score(
+    ...     split.y_test, predicted, labels=[0, 1], epsilon=1.0, budget=split.test_budget
+    ... )
+    >>> bool(0.6 < score.value < 0.9), budget.spent.epsilon
+    (True, 1.0)
+    """
+    if not isinstance(budget, PrivacyBudget):
+        raise TypeError(f"budget must be a PrivacyBudget, got {type(budget).__name__}")
+    share = isinstance(test_size, numbers.Real) and not isinstance(test_size, bool)
+    if not share or not 0.0 < float(test_size) < 1.0:
+        raise ValueError(
+            f"test_size must be a share of the rows between 0 and 1, got {test_size!r}"
+        )
+    if (groups is None) != (budget.unit is None):
+        raise ValueError(
+            "a budget with a unit needs groups, the ids of the units; any other refuses them"
+        )
+    by_position = budget.adjacency == REPLACE and budget.unit is None
+    n = int(X.shape[0]) if hasattr(X, "shape") else len(X)
+    if any(len(side) != n for side in (y, groups) if side is not None):
+        raise ValueError("X, y and groups must have the same number of rows")
+    splitter = PerRecordKFold(2, random_state=random_state)
+    if by_position:
+        in_test = np.zeros(n, dtype=bool)
+        chosen = public_generator(splitter._key).permutation(n)[: math.ceil(float(test_size) * n)]
+        in_test[chosen] = True
+    else:
+        in_test = splitter._words(X, y, groups) >> np.uint64(32) < int(float(test_size) * 2**32)
+    budgets = budget.parallel(
+        ["train", "test"], epsilon=epsilon, delta=delta, by_position=by_position
+    )
+    tables = {}
+    for name, table in (("X", X), ("y", y), ("groups", groups)):
+        for part, rows in (("train", ~in_test), ("test", in_test)):
+            tables[f"{name}_{part}"] = _rows_of(table, np.flatnonzero(rows))
+    return TrainTestSplit(**tables, train_budget=budgets["train"], test_budget=budgets["test"])
+
+
+def _rows_of(table: Any, rows: NDArray[np.intp]) -> Any:
+    """Return some rows of a table or sequence, in its own container."""
+    if table is None:
+        return None
+    return [table[i] for i in rows] if isinstance(table, list | tuple) else take(table, rows)
 
 
 def fit_parts(
