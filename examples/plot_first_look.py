@@ -66,7 +66,7 @@ delays = flights[["dep_delay", "distance"]]
 bounds = {name: look.bounds[name] for name in delays}
 scaler = skdp.DPStandardScaler(bounds=bounds, nan_policy="omit", epsilon=0.5, budget=budget)
 scaler.fit(delays)
-print(scaler.mean_.round(1), scaler.mean_std_error_.round(2))
+print(scaler.mean_, "±", scaler.mean_std_error_)
 
 # %%
 # A report to sign

@@ -54,9 +54,10 @@ THIRD_PARTY = {"numpy", "scipy", "sklearn", "joblib", "threadpoolctl"}
 OPTIONAL = {
     "inspection": {"matplotlib"},
     "audit": {"hypothesis", "pytest"},
-    "budget": {"psycopg"},
+    "budget": {"pandas", "psycopg"},
     "confidence": {"pandas"},
     "model_selection": {"pandas"},
+    "statistics": {"pandas"},
     "tabular": {"duckdb"},
     "sql": {"duckdb", "sqlglot"},
 }

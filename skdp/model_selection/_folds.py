@@ -270,6 +270,25 @@ def _record_words(X: Any, y: Any, key: bytes) -> Words:
     return _mix(total ^ np.uint64(_digest(b"record", key)))
 
 
+def _key_of(random_state: int | None) -> bytes:
+    """Return the key of a splitter."""
+    if random_state is None:
+        return public_generator(None).bytes(32)
+    return hashlib.blake2b(f"PerRecordKFold {int(random_state)}".encode(), digest_size=32).digest()
+
+
+def _row_or_unit_words(X: Any, y: Any, groups: Any, key: bytes, name: str) -> Words:
+    """Return one keyed hash for each row: of its content, or of the id of its unit."""
+    if groups is None:
+        return record_words(X, y, key)
+    n = int(X.shape[0]) if hasattr(X, "shape") else len(X)
+    units = check_units(groups, n, estimator=name, adjacency="add_or_remove_one")
+    first, second = (np.uint64(_digest(b, key)) for b in (b"user", b"fold of a user"))
+    words = _mix(_mix(units.words ^ first) + second)
+    # Rows without an id (code -1) go to one fold: fits leave them out, or refuse them.
+    return np.append(words, np.uint64(0))[units.codes]
+
+
 class PerRecordKFold(BaseCrossValidator):
     """K folds by content: the fold of a record is a keyed hash of the record itself.
 
@@ -330,11 +349,7 @@ class PerRecordKFold(BaseCrossValidator):
         if n_splits < 2:
             raise ValueError(f"n_splits must be an integer >= 2, got {n_splits}")
         self.n_splits, self.random_state = int(n_splits), random_state
-        if random_state is None:
-            self._key = public_generator(None).bytes(32)
-        else:
-            seed = f"PerRecordKFold {int(random_state)}".encode()
-            self._key = hashlib.blake2b(seed, digest_size=32).digest()
+        self._key = _key_of(random_state)
 
     def get_n_splits(self, X: Any = None, y: Any = None, groups: Any = None) -> int:
         """Return the number of folds.
@@ -352,20 +367,6 @@ class PerRecordKFold(BaseCrossValidator):
 
     # scikit-learn's metadata routing hands groups to `split`.
     __metadata_request__split: ClassVar[dict[str, bool]] = {"groups": True}
-
-    def _words(self, X: Any, y: Any, groups: Any) -> Words:
-        """Return one keyed hash for each row: of its content, or of its unit."""
-        return record_words(X, y, self._key) if groups is None else self._user_words(X, groups)
-
-    def _user_words(self, X: Any, groups: Any) -> Words:
-        """Return one keyed hash of its id for each row."""
-        n = int(X.shape[0]) if hasattr(X, "shape") else len(X)
-        name = type(self).__name__
-        units = check_units(groups, n, estimator=name, adjacency="add_or_remove_one")
-        first, second = (np.uint64(_digest(b, self._key)) for b in (b"user", b"fold of a user"))
-        words = _mix(_mix(units.words ^ first) + second)
-        # Rows without an id (code -1) go to one fold: fits leave them out, or refuse them.
-        return np.append(words, np.uint64(0))[units.codes]
 
     def split(
         self, X: Any, y: Any = None, groups: Any = None
@@ -393,7 +394,7 @@ class PerRecordKFold(BaseCrossValidator):
         TypeError
             If a cell is an object without a text representation of its own.
         """
-        words = self._words(X, y, groups)
+        words = _row_or_unit_words(X, y, groups, self._key, type(self).__name__)
         # The upper half of the hash times n_splits: each fold has probability 1/n_splits to 2**-32.
         upper = words >> np.uint64(32)
         fold = (upper * np.uint64(self.n_splits)) >> np.uint64(32)
@@ -686,13 +687,16 @@ def private_train_test_split(
     n = int(X.shape[0]) if hasattr(X, "shape") else len(X)
     if any(len(side) != n for side in (y, groups) if side is not None):
         raise ValueError("X, y and groups must have the same number of rows")
-    splitter = PerRecordKFold(2, random_state=random_state)
+    PerRecordKFold(2, random_state=random_state)  # checks the seed
+    key = _key_of(random_state)
     if by_position:
         in_test = np.zeros(n, dtype=bool)
-        chosen = public_generator(splitter._key).permutation(n)[: math.ceil(float(test_size) * n)]
+        chosen = public_generator(key).permutation(n)[: math.ceil(float(test_size) * n)]
         in_test[chosen] = True
     else:
-        in_test = splitter._words(X, y, groups) >> np.uint64(32) < int(float(test_size) * 2**32)
+        in_test = _row_or_unit_words(X, y, groups, key, "private_train_test_split") >> np.uint64(
+            32
+        ) < int(float(test_size) * 2**32)
     budgets = budget.parallel(
         ["train", "test"], epsilon=epsilon, delta=delta, by_position=by_position
     )

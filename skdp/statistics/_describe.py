@@ -225,8 +225,9 @@ def describe(
     X : array-like or table of shape (n_samples,) or (n_samples, n_features)
         Private rows: numbers, dates, text, booleans, with missing cells.
     bounds : "private" or tuple (low, high) or mapping, default="private"
-        Range of the columns of numbers, from public knowledge; a mapping may state some of them.
-        ``"private"`` learns them.
+        Range of each column, from public knowledge: two numbers, two arrays, or a mapping from
+        column name to (low, high), of columns of numbers; a mapping may state some of them.
+        ``"private"`` learns the others.
     categories : "private", "dtype" or mapping, default="private"
         Values of columns that are no numbers: a mapping from column to a list. ``"private"`` shows
         those that enough rows have, which needs delta; ``"dtype"`` takes the lists of types.
