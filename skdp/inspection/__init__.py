@@ -2,7 +2,7 @@
 
 A display is computed from a ledger, from fitted attributes or from released metrics, so anyone who
 may see these may see the figure. Displays of metrics can also call `skdp.metrics` themselves, which
-is charged.
+is charged. `cluster_table` says in numbers what clusters are.
 
 Displays follow scikit-learn's convention: ``from_...`` computes and plots, the object keeps what
 was plotted, ``plot`` draws it again, and ``ax_`` and ``figure_`` hold the result.
@@ -18,7 +18,13 @@ from skdp.inspection._budget import (
     PrivacyUtilityDisplay,
     SpentDisplay,
 )
-from skdp.inspection._clusters import CentersDisplay, ClusterDisplay, ComponentsDisplay
+from skdp.inspection._clusters import (
+    CentersDisplay,
+    ClusterDisplay,
+    ClusterTable,
+    ComponentsDisplay,
+    cluster_table,
+)
 from skdp.inspection._metrics import (
     PrivateCalibrationDisplay,
     PrivateConfusionMatrixDisplay,
@@ -29,6 +35,7 @@ __all__ = [
     "BudgetDisplay",
     "CentersDisplay",
     "ClusterDisplay",
+    "ClusterTable",
     "ComponentsDisplay",
     "ErrorExplorer",
     "IntervalDisplay",
@@ -38,4 +45,5 @@ __all__ = [
     "PrivateConfusionMatrixDisplay",
     "PrivateRocCurveDisplay",
     "SpentDisplay",
+    "cluster_table",
 ]

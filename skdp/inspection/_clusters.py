@@ -1,17 +1,30 @@
-"""Displays of fitted attributes: cluster centres (plane, table) and principal components."""
+"""Fitted attributes: cluster centres (plane, picture, table) and principal components."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from html import escape
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import ArrayLike
 from sklearn.base import OneToOneFeatureMixin
+from sklearn.compose import ColumnTransformer
+from sklearn.impute import SimpleImputer
 from sklearn.pipeline import Pipeline
+from sklearn.preprocessing import (
+    FunctionTransformer,
+    MaxAbsScaler,
+    MinMaxScaler,
+    RobustScaler,
+    StandardScaler,
+)
 from sklearn.utils.validation import check_is_fitted
 
+from skdp.impute import DPSimpleImputer
 from skdp.inspection._budget import Display, Floats, documented
+from skdp.preprocessing import DPMinMaxScaler, DPRobustScaler, DPStandardScaler
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -284,6 +297,252 @@ class CentersDisplay(Display):
             self.ax_.set_title(f"dark: {_CLEAR:g} standard errors from the mean", fontsize=9)
         self.ax_.set(yticks=range(len(self.centers)), ylabel="cluster")
         self.ax_.tick_params(length=0)
+
+
+# --- a table of clusters --------------------------------------------------------------------------
+
+# Means of rows go through these as the rows do.
+_LINEAR = (
+    DPMinMaxScaler, DPRobustScaler, DPStandardScaler,
+    MaxAbsScaler, MinMaxScaler, RobustScaler, StandardScaler,
+)  # fmt: skip
+_NO_WAY_BACK = (
+    "cluster_table cannot say what the centres are in the columns before step {step!r} ({name}), "
+    "which has no inverse_transform. Describe the part of the pipeline behind it: "
+    "cluster_table(pipeline[{behind}:])"
+)
+
+
+@dataclass(frozen=True)
+class _Columns:
+    """Means of clusters in some columns, (n_clusters, n_columns), and their standard errors."""
+
+    names: list[str]
+    values: Floats
+    std: Floats
+
+    def part(self, index: Any) -> _Columns:
+        names = list(np.asarray(self.names, dtype=object)[index])
+        return _Columns(names, self.values[:, index], self.std[:, index])
+
+
+@dataclass(frozen=True, eq=False)
+class ClusterTable:
+    """Clusters in the columns of a pipeline's input; made by `cluster_table`.
+
+    Attributes
+    ----------
+    columns : list of str
+        Columns of the input; of encoded ones a column for each category.
+    values : ndarray of shape (n_clusters, n_columns)
+        The mean of each column, of categories the share.
+    std : ndarray of shape (n_clusters, n_columns)
+        Standard errors; NaN where they are not known.
+    counts : ndarray of shape (n_clusters,)
+        Noisy numbers of rows; NaN if they were not released.
+    counts_std : float
+    """
+
+    columns: list[str]
+    values: Floats
+    std: Floats
+    counts: Floats
+    counts_std: float
+
+    def to_frame(self, *, std: bool = False) -> Any:
+        """Return a pandas DataFrame, a row for each cluster: its count and its columns.
+
+        Parameters
+        ----------
+        std : bool, default=False
+            Return the standard errors instead.
+
+        Returns
+        -------
+        frame : pandas.DataFrame
+        """
+        import pandas as pd
+
+        counts = np.full(len(self.counts), self.counts_std) if std else self.counts
+        frame = pd.DataFrame(self.std if std else self.values, columns=self.columns)
+        frame.insert(0, "count", counts, allow_duplicates=True)
+        return frame.rename_axis("cluster")
+
+    def _repr_html_(self) -> str:
+        head = "".join(f"<th>{escape(str(c))}</th>" for c in ("cluster", "count", *self.columns))
+        rows = []
+        for i, count in enumerate(self.counts):
+            cells = [str(i), _with_error(float(count), float(self.counts_std))]
+            pairs = zip(self.values[i].tolist(), self.std[i].tolist(), strict=True)
+            cells += [_with_error(value, error) for value, error in pairs]
+            rows.append("".join(f"<td>{escape(cell)}</td>" for cell in cells))
+        body = "".join(f"<tr>{row}</tr>" for row in rows)
+        return f"<table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>"
+
+
+def cluster_table(pipeline: Any) -> ClusterTable:
+    """Say what the clusters are: counts, and means in the columns that went into a pipeline.
+
+    Parameters
+    ----------
+    pipeline : Pipeline or estimator
+        Fitted; its last step has ``cluster_centers_``. Steps before may scale, impute, encode,
+        select and project columns, and be a ColumnTransformer of such steps.
+
+    Returns
+    -------
+    table : ClusterTable
+
+    Raises
+    ------
+    ValueError
+        If a step has no way back to its input.
+
+    Notes
+    -----
+    **Privacy.** Nothing is charged: the table is computed from fitted attributes, and takes no
+    rows. (``df.groupby(pipeline.predict(df)).mean()`` would be exact, and counted by nobody.)
+
+    Standard errors are those of `DPKMeans`, mapped back. They are NaN where a step loses what they
+    would need: imputed cells, components that were dropped, bins and ranks. Columns that were not
+    selected are NaN.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from sklearn.pipeline import make_pipeline
+    >>> from skdp import DPKMeans, DPMinMaxScaler
+    >>> from skdp.inspection import cluster_table
+    >>> X = np.array([[10.0, 100.0], [90.0, 900.0]] * 5000)
+    >>> pipe = make_pipeline(
+    ...     DPMinMaxScaler(bounds=([0, 0], [100, 1000])), DPKMeans(2, bounds=(0, 1))
+    ... ).fit(X)
+    >>> table = cluster_table(pipe)
+    >>> table.columns, sorted(table.values[:, 1].round(-2).tolist())
+    (['x0', 'x1'], [100.0, 900.0])
+    """
+    steps = list(pipeline.steps) if isinstance(pipeline, Pipeline) else [("", pipeline)]
+    last = steps[-1][1]
+    centers = _released_centers(last)
+    errors = getattr(last, "cluster_centers_std_", None)
+    std = np.full(centers.shape, np.nan) if errors is None else np.array(errors, dtype=np.float64)
+    columns = _Columns(_input_names(last, centers.shape[1]), centers, std)
+    for i in range(len(steps) - 2, -1, -1):
+        name, step = steps[i]
+        if step is None or isinstance(step, str):
+            continue
+        try:
+            columns = _through(step, columns)
+        except _NoWayBack:
+            kind = type(step).__name__
+            text = _NO_WAY_BACK.format(step=name, name=kind, behind=i + 1)
+            raise ValueError(text) from None
+    counts = getattr(last, "cluster_counts_", np.full(len(centers), np.nan))
+    return ClusterTable(
+        columns.names,
+        columns.values,
+        columns.std,
+        np.array(counts, dtype=np.float64),
+        float(getattr(last, "cluster_counts_std_", np.nan)),
+    )
+
+
+class _NoWayBack(Exception):
+    """A step has no inverse."""
+
+
+def _input_names(step: Any, width: int) -> list[str]:
+    names = getattr(step, "feature_names_in_", None)
+    if names is None or len(names) != width:
+        return [f"x{j}" for j in range(width)]
+    return [str(name) for name in names]
+
+
+def _through(step: Any, columns: _Columns) -> _Columns:
+    """Return columns of the output of a fitted step as columns of its input."""
+    if isinstance(step, Pipeline):
+        for _, inner in reversed(step.steps):
+            if inner is not None and not isinstance(inner, str):
+                columns = _through(inner, columns)
+        return columns
+    if isinstance(step, ColumnTransformer):
+        return _through_parts(step, columns)
+    width: Any = getattr(step, "n_features_in_", columns.values.shape[1])
+    names = _input_names(step, width)
+    if isinstance(step, FunctionTransformer) and step.func is None:
+        return _Columns(names, columns.values, columns.std)
+    if hasattr(step, "categories_") and hasattr(step, "drop_idx_"):  # one-hot: shares
+        labels = [str(name) for name in step.get_feature_names_out()]
+        return _Columns(labels, np.clip(columns.values, 0.0, 1.0), columns.std)
+    if hasattr(step, "categories_"):  # codes in an arbitrary order
+        unknown = np.full_like(columns.std, np.nan)
+        return _Columns([f"{name} (code)" for name in names], columns.values, unknown)
+    if isinstance(step, DPSimpleImputer | SimpleImputer):
+        shown = [*names, *(f"{name} missing" for name in names)][: columns.values.shape[1]]
+        std = columns.std.copy()
+        std[:, : len(names)] = np.nan  # means with imputed cells, of which nobody knows how many
+        return _Columns(shown, columns.values, std)
+    if hasattr(step, "get_support"):
+        every = np.full((2, len(columns.values), len(names)), np.nan)
+        every[:, :, step.get_support()] = columns.values, columns.std
+        return _Columns(names, *every)
+    if not hasattr(step, "inverse_transform"):
+        raise _NoWayBack
+    back = _inverse(step, columns.values)
+    if isinstance(step, _LINEAR):
+        moved = _inverse(step, columns.values + columns.std)
+        return _Columns(names, back, np.abs(moved - back))
+    components = getattr(step, "components_", None)
+    if components is not None and np.shape(components) == (back.shape[1], back.shape[1]):
+        base = _inverse(step, np.zeros_like(columns.values))
+        std = np.zeros_like(back)
+        for j in range(components.shape[0]):  # their errors may all have one sign
+            alone = np.zeros_like(columns.values)
+            alone[:, j] = columns.std[:, j]
+            std += np.abs(_inverse(step, alone) - base)
+        return _Columns(names, back, std)
+    return _Columns(names, back, np.full(back.shape, np.nan))
+
+
+def _inverse(step: Any, values: Floats) -> Floats:
+    """Return values before a step; a value that is not known makes those unknown that need it."""
+    unknown = np.isnan(values)
+    back = np.array(step.inverse_transform(np.where(unknown, 0.0, values)), dtype=np.float64)
+    if isinstance(step, OneToOneFeatureMixin):
+        back[unknown] = np.nan
+    else:
+        back[unknown.any(axis=1)] = np.nan
+    return back
+
+
+def _through_parts(step: ColumnTransformer, columns: _Columns) -> _Columns:
+    """Return the columns of the input of a ColumnTransformer, in the order of its parts."""
+    every = _input_names(step, step.n_features_in_)
+    parts = []
+    for name, transformer, chosen in step.transformers_:
+        part = columns.part(step.output_indices_[name])
+        if (isinstance(transformer, str) and transformer == "drop") or not part.values.shape[1]:
+            continue
+        if not isinstance(transformer, str):
+            part = _through(transformer, part)
+        # Of an array the parts have names of their own; those of the whole table are meant.
+        own = _chosen_names(chosen, every)
+        if getattr(transformer, "feature_names_in_", None) is None and len(own) == len(part.names):
+            part = _Columns(own, part.values, part.std)
+        parts.append(part)
+    return _Columns(
+        [name for part in parts for name in part.names],
+        np.hstack([part.values for part in parts]),
+        np.hstack([part.std for part in parts]),
+    )
+
+
+def _chosen_names(chosen: Any, every: list[str]) -> list[str]:
+    if isinstance(chosen, str):
+        return [chosen]
+    if isinstance(chosen, slice) or np.asarray(chosen).dtype.kind in "biu":
+        return [str(name) for name in np.asarray(every, dtype=object)[chosen]]
+    return [str(name) for name in chosen]
 
 
 @documented

@@ -1,0 +1,114 @@
+"""`cluster_table`: means of the clusters' rows in the caller's columns, from attributes alone."""
+
+from __future__ import annotations
+
+import numpy as np
+import pandas as pd
+import pytest
+from sklearn.compose import ColumnTransformer
+from sklearn.decomposition import PCA
+from sklearn.pipeline import Pipeline, make_pipeline
+from sklearn.preprocessing import FunctionTransformer, PolynomialFeatures, StandardScaler
+
+from skdp import (
+    DPPCA,
+    DPKBinsDiscretizer,
+    DPKMeans,
+    DPMinMaxScaler,
+    DPOneHotEncoder,
+    DPSelectKBest,
+    DPSimpleImputer,
+    DPStandardScaler,
+)
+from skdp.inspection import cluster_table
+
+N = 6000
+
+
+@pytest.fixture(scope="module")
+def rows():
+    """Return three groups that every step keeps apart."""
+    rng, group = np.random.default_rng(0), np.arange(N) % 3
+    return pd.DataFrame(
+        {
+            "age": 20.0 + 25.0 * group + rng.normal(size=N),
+            "pay": 1000.0 * (group == 2) + rng.normal(0, 20, N),
+            "city": np.array(["a", "b", "a"])[group],
+        }
+    )
+
+
+NUMBERS = ["age", "pay"]
+SCALER = DPStandardScaler(bounds=([0, -100], [100, 1200]), epsilon=50.0)
+KMEANS = DPKMeans(3, bounds=(-3, 3), epsilon=50.0, random_state=0)
+
+
+def means(rows, labels):
+    return rows.groupby(labels).mean().to_numpy()
+
+
+def test_a_mixed_table_comes_back_in_its_own_columns(rows):
+    columns = ColumnTransformer(
+        [
+            ("numbers", make_pipeline(SCALER, FunctionTransformer()), NUMBERS),
+            ("text", DPOneHotEncoder(categories=[["a", "b"]]), ["city"]),
+            ("nothing", "drop", ["pay"]),
+        ]
+    )
+    pipe = make_pipeline(columns, KMEANS).fit(rows)
+    table = cluster_table(pipe)
+    assert table.columns == ["age", "pay", "city_a", "city_b"]
+    known = rows[NUMBERS].assign(a=rows["city"] == "a", b=rows["city"] == "b")
+    exact = means(known.astype(float), pipe.predict(rows))
+    assert np.all(np.abs(table.values - exact) <= 3 * table.std + 1e-9)
+    assert np.all(table.std[:, 0] < 5.0) and np.all(np.abs(table.counts - N / 3) < 100)
+    frame = table.to_frame()
+    assert list(frame.columns) == ["count", *table.columns] and len(frame) == 3
+    assert (table.to_frame(std=True)["count"] == table.counts_std).all()
+    assert "city_a" in table._repr_html_()
+
+
+def test_errors_are_unknown_where_a_step_loses_what_they_need(rows):
+    X = rows[NUMBERS].to_numpy()
+    gaps = X.copy()
+    gaps[::7, 0] = np.nan
+    bounds = ([0, -100], [100, 1200])
+    imputed = make_pipeline(
+        DPSimpleImputer(bounds=bounds, add_indicator=True, epsilon=50.0), KMEANS
+    )
+    table = cluster_table(imputed.fit(gaps))
+    assert table.columns == ["x0", "x1", "x0 missing", "x1 missing"]
+    assert np.isnan(table.std[:, :2]).all() and np.isfinite(table.std[:, 2:]).all()
+    for projection, known in ((PCA(2), True), (PCA(1), False)):
+        table = cluster_table(make_pipeline(SCALER, projection, KMEANS).fit(X))
+        assert table.columns == ["x0", "x1"] and np.isfinite(table.std).all() == known
+        exact = means(pd.DataFrame(X), np.arange(N) % 3)
+        order = np.argsort(table.values[:, 0])
+        limit = 3 * table.std[order] if known else [[10.0, 400.0]]
+        assert np.all(np.abs(table.values[order] - exact) < limit)
+    table = cluster_table(make_pipeline(DPKBinsDiscretizer(4, bounds=bounds), KMEANS).fit(X))
+    assert np.isnan(table.std).all()
+
+
+def test_selected_columns_keep_their_names(rows):
+    group = np.arange(N) % 3
+    select = DPSelectKBest(k=1, classes=[0, 1, 2], bounds=([0, -100], [100, 1200]), epsilon=50.0)
+    steps = [("scale", StandardScaler().set_output(transform="pandas"))]
+    X = rows[NUMBERS].assign(noise=0.0)[["noise", "age"]]
+    select.set_params(bounds=(-3, 3))
+    pipe = Pipeline([*steps, ("select", select), ("cluster", KMEANS)]).fit(X, group)
+    table = cluster_table(pipe)
+    assert table.columns == ["noise", "age"]
+    assert np.isnan(table.values[:, 0]).all() and np.isfinite(table.values[:, 1]).all()
+
+
+def test_a_step_without_a_way_back_is_named(rows):
+    pipe = make_pipeline(PolynomialFeatures(), KMEANS).fit(rows[NUMBERS])
+    with pytest.raises(ValueError, match=r"polynomialfeatures.*pipeline\[1:\]"):
+        cluster_table(pipe)
+    assert cluster_table(pipe[1:]).values.shape == (3, 6)
+    private = make_pipeline(DPPCA(2, center=[50, 500], norm_bound=800.0, epsilon=50.0), KMEANS)
+    assert cluster_table(private.fit(rows[NUMBERS])).columns == NUMBERS
+    assert cluster_table(
+        make_pipeline(DPMinMaxScaler(bounds=(0, 9)), KMEANS).fit([[1.0]] * 50)
+    ).columns == ["x0"]
