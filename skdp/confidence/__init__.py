@@ -4,6 +4,7 @@
 means and quantiles, for the rows and for a population, and `equations` those of quotients.
 """
 
+from skdp.confidence.equations import Source
 from skdp.confidence.released import Released, released_metric
 
-__all__ = ["Released", "released_metric"]
+__all__ = ["Released", "Source", "released_metric"]

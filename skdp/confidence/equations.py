@@ -1,4 +1,6 @@
-"""Confidence intervals of quotients of released numbers; standard errors of moments and roots.
+"""Errors of sums and quotients of released numbers, of moments and of roots.
+
+`Errors` adds up the errors of several released numbers. The rest of the module is on quotients.
 
 A metric is the root theta of A - theta B, where A and B are polynomials in released numbers. Its
 interval holds all theta for which A - theta B is within some standard deviations of 0 (Fieller
@@ -10,7 +12,8 @@ from __future__ import annotations
 
 import math
 import numbers
-from dataclasses import dataclass
+import uuid
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -180,3 +183,153 @@ def root_error(value: Floats, error: Floats) -> Floats:
     down = (np.sqrt(value) - np.sqrt(np.maximum(value - reach * error, 0.0))) / reach
     up = np.sqrt(value + error) - np.sqrt(value)
     return np.maximum(down, up)
+
+
+# --- errors of sums -------------------------------------------------------------------------------
+
+
+def new_key() -> str:
+    """Return a name that nothing else has, in any process; copies and pickles keep it."""
+    return uuid.uuid4().hex
+
+
+@dataclass(frozen=True, eq=False)
+class Source:
+    """The errors of the entries of one release.
+
+    Attributes
+    ----------
+    privacy : tuple of PrivacyCertificate
+    noise : ndarray of shape (n,)
+        Standard deviation of each entry's noise.
+    shared : ndarray of shape (n,) or float
+        How much of one further noise each entry has: that of the number of rows, in means.
+    clipping : ndarray of shape (n,) or float
+        Errors that may have one sign, in all entries of all releases: they add up without squares.
+    uncorrelated : bool
+        Whether the noise of entries is; else a sum of two of them has an unknown error.
+    session : str
+        Names the session that drew the noise. Different sessions draw independently, unless both
+        are seeded. Empty if the session is not known: nothing is then known of sums with others.
+    key : str
+        Names this release.
+    """
+
+    privacy: tuple[Any, ...]
+    noise: Floats
+    shared: Any = 0.0
+    clipping: Any = 0.0
+    uncorrelated: bool = False
+    session: str = ""
+    key: str = field(default_factory=new_key)
+
+    @classmethod
+    def of_session(cls, privacy: Any, noise: Any, **options: Any) -> Source:
+        """Return the errors of the only release of a session."""
+        return cls((privacy,), np.ravel(noise), session=new_key(), **options)
+
+    @property
+    def seeded(self) -> bool:
+        """Whether other releases may have the same noise, drawn with the same seed."""
+        return any(getattr(privacy, "seeded", False) for privacy in self.privacy)
+
+
+@dataclass(frozen=True, eq=False)
+class Errors:
+    """Errors of numbers: each is a sum of k multiples of the errors of entries of releases.
+
+    Attributes
+    ----------
+    sources : tuple of Source
+    source : ndarray of int of shape (k,)
+        The place of each term's release among the sources.
+    entry : ndarray of int of shape (k, n)
+        The entry of the release, for each term of each number.
+    factor : ndarray of shape (k, n)
+    """
+
+    sources: tuple[Source, ...]
+    source: NDArray[np.intp]
+    entry: NDArray[np.intp]
+    factor: Floats
+
+    @classmethod
+    def of(cls, source: Source) -> Errors:
+        """Return the errors of the entries of a release."""
+        size = source.noise.size
+        return cls((source,), np.zeros(1, np.intp), np.arange(size)[None], np.ones((1, size)))
+
+    @classmethod
+    def none(cls, size: int) -> Errors:
+        """Return the errors of public numbers."""
+        no_terms = np.zeros((0, size))
+        return cls((), np.zeros(0, np.intp), no_terms.astype(np.intp), no_terms)
+
+    def at(self, places: NDArray[np.intp], factor: Any = 1.0) -> Errors:
+        """Return the errors of multiples of the numbers at some places, of shape (m,)."""
+        scaled = self.factor[:, places] * factor
+        return replace(self, entry=self.entry[:, places], factor=scaled)
+
+    def __add__(self, other: Errors) -> Errors:
+        known = {source.key: source for source in (*self.sources, *other.sources)}
+        place = {key: i for i, key in enumerate(known)}
+        others = np.array([place[source.key] for source in other.sources], dtype=np.intp)
+        return Errors(
+            tuple(known.values()),
+            np.concatenate([self.source, others[other.source]]),
+            np.concatenate([self.entry, other.entry]),
+            np.concatenate([self.factor, other.factor]),
+        )
+
+    def sums(self, places: NDArray[np.intp]) -> Errors:
+        """Return the errors of sums of p numbers each, whose places have the shape (m, p)."""
+        m, p = places.shape
+        terms = len(self.source) * p
+        entry = np.moveaxis(self.entry[:, places], 2, 1).reshape(terms, m)
+        factor = np.moveaxis(self.factor[:, places], 2, 1).reshape(terms, m)
+        return Errors(self.sources, np.repeat(self.source, p), entry, factor)
+
+    @property
+    def std(self) -> Floats:
+        """The standard error of each number; NaN where it depends on unknown correlations."""
+        n = self.entry.shape[1]
+        variance, clipping, total = np.zeros((3, n))
+        used = {"": np.zeros(n)}  # by session, and "seeded": how many releases are in each number
+        for i, source in enumerate(self.sources):
+            own = self.source == i
+            entry, factor = _joined(self.entry[own], self.factor[own])
+            present = factor != 0
+
+            def parts(of: Any, source: Any = source, terms: Any = (entry, factor, present)) -> Any:
+                entry, factor, present = terms
+                of = np.broadcast_to(of, source.noise.shape)
+                return np.where(present, factor * of[entry], 0.0)  # 0 times NaN is 0 here
+
+            square = np.sum(np.square(parts(source.noise)), axis=0)
+            square += np.square(np.sum(parts(source.shared), axis=0))
+            unknown = (np.count_nonzero(present, axis=0) > 1) & (not source.uncorrelated)
+            variance += np.where(unknown, np.nan, square)
+            clipping += np.sum(np.abs(parts(source.clipping)), axis=0)
+            is_used = np.any(present, axis=0)
+            total += is_used
+            for name in (source.session, *["seeded"] * source.seeded):
+                used[name] = used.get(name, 0.0) + is_used
+        dependent = (used.pop("") > 0) & (total > 1)
+        for number in used.values():
+            dependent |= number > 1
+        return np.where(dependent, np.nan, np.sqrt(variance + np.square(clipping)))
+
+
+def _joined(entry: NDArray[np.intp], factor: Floats) -> tuple[NDArray[np.intp], Floats]:
+    """Return terms of shape (k, n) with the factors of equal entries added up in one term."""
+    if len(entry) < 2:
+        return entry, factor
+    order = np.argsort(entry, axis=0, kind="stable")
+    entry = np.take_along_axis(entry, order, axis=0)
+    factor = np.take_along_axis(factor, order, axis=0)
+    starts = np.concatenate([np.zeros((1, entry.shape[1]), bool), entry[1:] != entry[:-1]])
+    places = np.cumsum(starts, axis=0), np.arange(entry.shape[1])
+    joined, total = np.zeros_like(entry), np.zeros_like(factor)
+    joined[places] = entry
+    np.add.at(total, places, factor)
+    return joined, total

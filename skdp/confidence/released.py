@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+import math
 import numbers
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import InitVar, dataclass, field, fields
 from html import escape
 from typing import Any
 
 import numpy as np
+from numpy.lib.mixins import NDArrayOperatorsMixin
 from numpy.typing import NDArray
 
-from skdp.confidence.equations import Floats, Pair, check_level
+from skdp.confidence.equations import Errors, Floats, Pair, Source, check_level
 from skdp.confidence.limits import Limits, MetricLimits, NoiseLimits, plain_ends
 from skdp.core import PrivacyCertificate
 
@@ -23,28 +25,42 @@ _UNITS = (
 )
 
 
+_ARITHMETIC = (np.add, np.subtract, np.multiply, np.divide)
+
+
 def _frozen(values: Any) -> Floats:
     out = np.array(values, dtype=np.float64)
     out.setflags(write=False)
     return out
 
 
+def _number(array: Floats) -> Any:
+    """Return an array, or the number in an array without dimensions."""
+    return array if array.ndim else float(array)
+
+
 @dataclass(frozen=True, eq=False, repr=False)
-class Released:
+class Released(NDArrayOperatorsMixin):
     """A released number or array, with its standard error and confidence intervals.
 
-    NumPy functions, indexing and iteration use the array of its values; ``float`` returns a single
-    value. Arithmetic keeps the standard error where it is known: for sums and differences of two
-    answers with independent noise (their squared errors add up), and for products and quotients
-    with public numbers. Otherwise the error is NaN: for products of two answers, for sums of
-    entries of one answer (their noise may be dependent), and for answers with seeded noise.
+    A number behaves as a float, an array as a NumPy array: comparisons, `round`, `sorted`, `hash`,
+    `math`, methods such as ``min``, and functions of NumPy use the values, and return plain numbers
+    and arrays. Indexing, iteration, sums, differences, means, and products and quotients with
+    public numbers return a `Released` with its standard error:
+
+    - Different releases have independent noise: squared errors add up. Errors of learned bounds may
+      all have one sign: these add up without squares.
+    - One release may stand in a result several times: ``a - a`` has the error 0, and ``a + a``
+      twice that of ``a``, also after copying and pickling.
+    - Sums of entries of one release have a known error for counts, sums and means.
+    - Otherwise the error is NaN: for products and quotients of two answers, for entries of one
+      release whose noise may be correlated, and for two answers with seeded noise.
 
     Attributes
     ----------
-    value : ndarray
-        The released values; an array without dimensions for a number. NaN for a metric if noise
-        hides all rows.
-    std : ndarray
+    value : float or ndarray
+        The released values; a float for a number. NaN for a metric if noise hides all rows.
+    std : float or ndarray
         Standard error of each entry, in the shape of ``value``, relative to the exact answer for
         the rows clipped to ``bounds``; to first order for quotients and products. With learned
         bounds it includes clipping of ordinary columns, so it also holds for the unclipped rows,
@@ -64,61 +80,148 @@ class Released:
     labels : dict of ndarray
         What each entry is of, for `to_frame`: its column, level, class or cell. Empty after
         arithmetic.
+
+    Examples
+    --------
+    >>> from skdp import statistics
+    >>> ages = [18.0, 35.0, 52.0] * 100_000
+    >>> a = statistics.mean(ages, bounds=(0, 100))
+    >>> b = statistics.mean(ages, bounds=(0, 100))
+    >>> round(a), a > 30, (a - a).std
+    (35, True, 0.0)
+    >>> bool(abs((a - b).std ** 2 - (a.std**2 + b.std**2)) < 1e-12)
+    True
     """
 
-    value: Floats
-    std: Floats
+    value: Any
+    std: Any
     privacy: PrivacyCertificate | tuple[PrivacyCertificate, ...]
     bounds: Pair | None = None
     note: str = ""
     limits: Limits = None  # type: ignore[assignment]  # set below
     labels: Mapping[str, NDArray] = field(default_factory=dict)
+    errors: InitVar[Errors | Source | None] = None  # None: nothing is known but `std`
 
-    def __post_init__(self) -> None:
+    def __post_init__(self, errors: Errors | Source | None) -> None:
         value = _frozen(self.value)
         std = _frozen(np.broadcast_to(self.std, value.shape))
         bounds = self.bounds and (_frozen(self.bounds[0]), _frozen(self.bounds[1]))
         limits = NoiseLimits(value, std) if self.limits is None else self.limits
-        for name, own in (("value", value), ("std", std), ("bounds", bounds), ("limits", limits)):
-            object.__setattr__(self, name, own)
+        if errors is None:
+            errors = Source(_certificates(self.privacy), std.ravel())
+        if isinstance(errors, Source):
+            errors = Errors.of(errors)
+        own = {"value": _number(value), "std": _number(std), "bounds": bounds, "limits": limits}
+        for name, content in {**own, "_array": value, "_errors": errors}.items():
+            object.__setattr__(self, name, content)
+
+    def __reduce__(self) -> Any:  # a copy is read-only, too
+        arguments = tuple(getattr(self, entry.name) for entry in fields(self))
+        return type(self), (*arguments, self._errors)
 
     # -- as a number and as an array ----------------------------------------------------------
 
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> NDArray:
-        return np.array(self.value, dtype=dtype, copy=copy)
+        return np.array(self._array, dtype=dtype, copy=copy)
+
+    def __getattr__(self, name: str) -> Any:
+        """Return what an array of the values has by this name: ``shape``, ``min``, ``item``."""
+        if name.startswith("_"):
+            raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
+        return getattr(self._array, name)
 
     def __float__(self) -> float:
-        return float(self.value)
+        return float(self._array)
+
+    def __int__(self) -> int:
+        return int(self._array)
+
+    __trunc__ = __int__
+
+    def __bool__(self) -> bool:
+        return bool(self._array)
+
+    def __abs__(self) -> Any:
+        return abs(self.value)
+
+    def __round__(self, ndigits: int | None = None) -> Any:
+        if self.ndim:
+            return self._array.round(ndigits or 0)
+        return round(self.value, ndigits)
+
+    def __eq__(self, other: Any) -> Any:
+        return self.value == _plain(other)
+
+    def __ne__(self, other: Any) -> Any:
+        return self.value != _plain(other)
+
+    def __lt__(self, other: Any) -> Any:
+        return self.value < _plain(other)
+
+    def __le__(self, other: Any) -> Any:
+        return self.value <= _plain(other)
+
+    def __gt__(self, other: Any) -> Any:
+        return self.value > _plain(other)
+
+    def __ge__(self, other: Any) -> Any:
+        return self.value >= _plain(other)
+
+    def __hash__(self) -> int:
+        return hash(self.value)
 
     def __len__(self) -> int:
-        return len(self.value)
+        return len(self._array)
 
     def __getitem__(self, index: Any) -> Released:
         labels = {name: np.asarray(cells[index]) for name, cells in self.labels.items()}
-        entries = self._with(self.value[index], self.std[index])
-        return replace(entries, limits=self.limits.at(index), labels=labels)
+        places = np.asarray(self._places[index])
+        return Released(
+            self._array[index], np.asarray(self.std)[index], self.privacy, None, self.note,
+            self.limits.at(index), labels, self._errors.at(places.ravel()),
+        )  # fmt: skip
 
     def __iter__(self) -> Iterator[Released]:
-        return (self[i] for i in range(len(self)))
+        return map(self.__getitem__, range(len(self)))
+
+    def __str__(self) -> str:
+        return format(self, "")
 
     def __format__(self, spec: str) -> str:
-        if self.value.ndim:
-            raise TypeError("only an answer of one number can be formatted; index it first")
-        error = f" ± {float(self.std):{spec}}" if self._has_std else ""
-        return f"{float(self.value):{spec}}{error}"
+        std = np.ravel(self.std)
+
+        def text(place: Any) -> str:
+            value, error = float(self._array.flat[place]), float(std[place])
+            if math.isnan(error):
+                return f"{value:{spec}}"
+            own = spec
+            if not spec and 0 < error < math.inf:  # two digits of the error
+                decimals = max(0, 1 - math.floor(math.log10(error)))
+                own = f".{decimals}f" if decimals < 16 else ".6g"
+            return f"{value:{own}} ± {error:{own}}"
+
+        if not self.ndim:
+            return text(0)
+        of_places: Any = {"int": text}
+        return np.array2string(self._places, separator=", ", formatter=of_places)
 
     def __repr__(self) -> str:
         note = f", note={self.note!r}" if self.note else ""
-        value, std = (side if side.ndim else side.item() for side in (self.value, self.std))
-        if not self._has_std and not self.value.ndim:
+        if not self._has_std and not self.ndim:
             low, high = self.interval()
             if not np.isnan(low):
-                return f"Released(value={value!r}, noise at 95%: {low:.4g} to {high:.4g}{note})"
-        return f"Released(value={value!r}, std={std!r}{note})"
+                return (
+                    f"Released(value={self.value!r}, noise at 95%: {low:.4g} to {high:.4g}{note})"
+                )
+        return f"Released(value={self.value!r}, std={self.std!r}{note})"
 
     @property
     def _has_std(self) -> bool:
         return not bool(np.isnan(self.std).all())
+
+    @property
+    def _places(self) -> NDArray[np.intp]:
+        return np.arange(self._array.size).reshape(self._array.shape)
 
     def _repr_html_(self) -> str:
         """Return a table of the values and their intervals, for notebooks."""
@@ -219,83 +322,119 @@ class Released:
             import pandas as pd
         except ImportError:
             raise ImportError("to_frame needs pandas: pip install pandas.") from None
+        return pd.DataFrame(self._columns(level))
+
+    def to_dict(self, level: float = 0.95) -> dict[str, Any]:
+        """Return the columns of `to_frame` as lists of Python's types; of a number its cells.
+
+        Parameters
+        ----------
+        level : float, default=0.95
+            Of the interval.
+
+        Returns
+        -------
+        columns : dict
+        """
+        columns = {name: column.tolist() for name, column in self._columns(level).items()}
+        return columns if self.ndim else {name: cells[0] for name, cells in columns.items()}
+
+    def _columns(self, level: float) -> dict[str, NDArray]:
         low, high = self.interval(level)
         columns = {**self.labels, "value": self.value, "std": self.std, "low": low, "high": high}
         if self.limits.of_population:
             ends = self.population_interval(level)
             columns |= dict(zip(("population_low", "population_high"), ends, strict=True))
-        return pd.DataFrame({name: np.ravel(column) for name, column in columns.items()})
+        return {name: np.ravel(column) for name, column in columns.items()}
 
     # -- arithmetic ---------------------------------------------------------------------------
 
-    def _with(self, value: Any, std: Any, other: Released | None = None) -> Released:
-        """Return an answer computed from this one, and from another."""
-        certificates = _certificates(self) + (() if other is None else _certificates(other))
-        certificates = tuple({id(privacy): privacy for privacy in certificates}.values())
-        note = self.note or (other.note if other is not None else "")
-        privacy = certificates[0] if len(certificates) == 1 else certificates
-        return Released(value, std, privacy, None, note)
+    def sum(self, axis: Any = None) -> Released:
+        """Return the sum of the entries, with its standard error.
 
-    def _independent_of(self, other: Released) -> bool:
-        mine, theirs = _certificates(self), _certificates(other)
-        shared = {id(privacy) for privacy in mine} & {id(privacy) for privacy in theirs}
-        return not shared and not any(privacy.seeded for privacy in mine + theirs)
+        Parameters
+        ----------
+        axis : int, tuple of int or None, default=None
+            As in `numpy.sum`.
 
-    def _combined(self, other: Any, of: Callable[[Any, Any], Any], *, linear: bool) -> Any:
-        if isinstance(other, Released):
-            value = of(self.value, other.value)
-            known = linear and self._independent_of(other)
-            return self._with(value, np.hypot(self.std, other.std) if known else np.nan, other)
-        if not _is_numbers(other):
-            return NotImplemented
-        public = np.asarray(other, dtype=np.float64)
+        Returns
+        -------
+        sum : Released
+        """
+        return self._summed(np.sum(self._array, axis=axis), axis)
+
+    def mean(self, axis: Any = None) -> Released:
+        """Return the mean of the entries, with its standard error.
+
+        Parameters
+        ----------
+        axis : int, tuple of int or None, default=None
+            As in `numpy.mean`.
+
+        Returns
+        -------
+        mean : Released
+        """
+        total = np.sum(self._array, axis=axis)
+        return self._summed(total, axis) / (self._array.size / max(np.size(total), 1))
+
+    def _summed(self, total: Any, axis: Any) -> Released:
+        axes = (
+            tuple(range(self.ndim))
+            if axis is None
+            else axis
+            if isinstance(axis, tuple)
+            else (axis,)
+        )
+        places = np.moveaxis(self._places, axes, tuple(range(-len(axes), 0)))
+        size = np.size(total)
+        places = places.reshape(size, self._array.size // max(size, 1))
+        return _made(total, self._errors.sums(places), self.note)
+
+    def _combined(self, ufunc: Any, *inputs: Any) -> Released | None:
+        """Return a sum, difference, product or quotient; None if `inputs` are no numbers."""
+        numbers = [_numbers(x) for x in inputs]
+        if any(x is None for x in numbers):
+            return None
+        answers = [x for x in inputs if isinstance(x, Released)]
+        factors: list[Any] = [1.0, -1.0 if ufunc is np.subtract else 1.0]
+        linear = ufunc in (np.add, np.subtract)
         with np.errstate(all="ignore"):
-            std = self.std if linear else np.abs(of(self.std, public))
-            return self._with(of(self.value, public), std)
-
-    def __add__(self, other: Any) -> Any:
-        return self._combined(other, np.add, linear=True)
-
-    __radd__ = __add__
-
-    def __sub__(self, other: Any) -> Any:
-        return self._combined(other, np.subtract, linear=True)
-
-    def __rsub__(self, other: Any) -> Any:
-        return (-self) + other
-
-    def __mul__(self, other: Any) -> Any:
-        return self._combined(other, np.multiply, linear=False)
-
-    __rmul__ = __mul__
-
-    def __truediv__(self, other: Any) -> Any:
-        return self._combined(other, np.divide, linear=False)
-
-    def __rtruediv__(self, other: Any) -> Any:
-        if not _is_numbers(other):
-            return NotImplemented
-        with np.errstate(all="ignore"):
-            return self._with(np.divide(other, self.value), np.nan)  # no error of first order
-
-    def __neg__(self) -> Released:
-        return self._with(-self.value, self.std)
-
-    def __pos__(self) -> Released:
-        return self
+            value = np.asarray(ufunc(*numbers))
+            if not linear and len(answers) == 1:
+                linear = ufunc is np.multiply or inputs[0] is answers[0]
+                factors = [ufunc(1.0, numbers[inputs[0] is answers[0]])] * 2
+        errors = Errors.none(value.size)
+        for x, factor in zip(inputs, factors, strict=True):
+            if isinstance(x, Released):
+                places = np.broadcast_to(x._places, value.shape).ravel()
+                errors += x._errors.at(places, np.broadcast_to(factor, value.shape).ravel())
+        made = _made(value, errors, next((x.note for x in answers if x.note), ""))
+        if linear:
+            return made
+        return Released(value, np.nan, made.privacy, None, made.note)
 
     def __array_ufunc__(self, ufunc: Any, method: str, *inputs: Any, **options: Any) -> Any:
-        """Make ``array + answer`` an answer; all other functions get the values alone."""
-        reflected = {
-            np.add: "__radd__", np.subtract: "__rsub__", np.multiply: "__rmul__",
-            np.divide: "__rtruediv__",
-        }  # fmt: skip
-        if method == "__call__" and not options and ufunc in reflected:
-            first, second = inputs
-            if first is not self and not isinstance(first, Released):
-                return getattr(second, reflected[ufunc])(first)
-        plain = [x.value if isinstance(x, Released) else x for x in inputs]
-        return getattr(ufunc, method)(*plain, **options)
+        """Keep the error in arithmetic; all other functions get the values alone."""
+        if any(x is self for x in options.get("out", ())):
+            del options["out"]  # m += 1 is m = m + 1: answers do not change
+        if method == "__call__" and not options:
+            if ufunc is np.positive:
+                return self
+            if ufunc is np.negative:
+                ufunc, inputs = np.multiply, (self, -1.0)
+            if ufunc is np.matmul and all(np.ndim(x) == 1 for x in inputs):
+                return np.multiply(*inputs).sum()
+            made = self._combined(ufunc, *inputs) if ufunc in _ARITHMETIC else None
+            if made is not None:
+                return made
+        return getattr(ufunc, method)(*_plain(inputs), **_plain(options))
+
+    def __array_function__(self, function: Any, types: Any, args: Any, kwargs: Any) -> Any:
+        """Let sums and means keep their error; all other functions get the values alone."""
+        if function in (np.sum, np.mean) and args and args[0] is self and set(kwargs) <= {"axis"}:
+            return getattr(self, function.__name__)(*args[1:], **kwargs)
+        return function(*_plain(args), **_plain(kwargs))
 
 
 def released_metric(
@@ -311,14 +450,32 @@ def _shown(cell: Any) -> str:
     return f"{cell:.6g}" if isinstance(cell, float) else escape(str(cell))
 
 
-def _certificates(answer: Released) -> tuple[PrivacyCertificate, ...]:
-    return answer.privacy if isinstance(answer.privacy, tuple) else (answer.privacy,)
+def _certificates(privacy: Any) -> tuple[PrivacyCertificate, ...]:
+    return privacy if isinstance(privacy, tuple) else (privacy,)
 
 
-def _is_numbers(value: Any) -> bool:
-    """Whether a value is a number or an array of numbers."""
-    if isinstance(value, bool | str | bytes) or value is None:
-        return False
-    return isinstance(value, numbers.Real) or (
-        isinstance(value, np.ndarray) and value.dtype.kind in "iuf"
-    )
+def _made(value: Any, errors: Errors, note: str) -> Released:
+    """Return an answer computed from others."""
+    certificates = [privacy for source in errors.sources for privacy in source.privacy]
+    certificates = list({id(privacy): privacy for privacy in certificates}.values())
+    privacy = certificates[0] if len(certificates) == 1 else tuple(certificates)
+    std = errors.std.reshape(np.shape(value))
+    return Released(value, std, privacy, None, note, errors=errors)
+
+
+def _plain(value: Any) -> Any:
+    """Return arguments with values in the place of answers."""
+    if isinstance(value, Released):
+        return value.value
+    if type(value) in (list, tuple):
+        return type(value)(map(_plain, value))
+    return {k: _plain(v) for k, v in value.items()} if isinstance(value, dict) else value
+
+
+def _numbers(value: Any) -> Any:
+    """Return the numbers of an argument of arithmetic; None for other things."""
+    if isinstance(value, Released):
+        return value._array
+    if isinstance(value, numbers.Real):
+        return float(value)
+    return value if type(value) is np.ndarray and value.dtype.kind in "biuf" else None

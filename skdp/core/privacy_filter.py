@@ -87,10 +87,13 @@ class Release:
         In user units.
     std : ndarray or float
         Standard deviation of the noise, entry by entry, in the same units.
+    count : Release or None
+        The number of rows of a mean whose `std` covers the noise of that number.
     """
 
     value: Floats
     std: Any
+    count: Any = None
 
 
 def released(value: NDArray | float, std: Any) -> Release:

@@ -621,10 +621,9 @@ class Values(Image):
             return released(sums * view.grid, np.broadcast_to(std * view.grid, sums.shape))
         n = float(count.value)
         steps = np.clip(sums / n, -view.half, view.half)
-        error = std / n * view.grid
-        if self.count_error and count.std:
-            error = error * np.sqrt(1.0 + (steps * float(count.std) / std) ** 2)
-        return released(view.center + steps * view.grid, error)
+        count_std = float(count.std) if self.count_error else 0.0
+        error = std / n * view.grid * np.sqrt(1.0 + (steps * count_std / std) ** 2)
+        return replace(released(view.center + steps * view.grid, error), count=count)
 
 
 # --- the simplest queries -------------------------------------------------------------------------

@@ -20,7 +20,7 @@ from skdp._docstrings import documenter, parameters_of
 from skdp.base import CallContext
 from skdp.base.context import public_key
 from skdp.budget import PrivacyBudget
-from skdp.confidence import Released, released_metric
+from skdp.confidence import Released, Source, released_metric
 from skdp.confidence.equations import (
     Equation,
     Floats,
@@ -184,6 +184,13 @@ def _counted(
         noise = Noise(float(np.max(release.std)), session.pure)
         privacy = session.certificate()
     return _Counts(np.array(release.value, dtype=np.float64), noise, privacy, *classes)
+
+
+def _released_counts(values: Floats, counts: _Counts) -> Released:
+    """Return counts as numbers with a standard error."""
+    std = np.full(values.shape, counts.noise.std)
+    errors = Source.of_session(counts.privacy, std, uncorrelated=True)
+    return Released(values, std, counts.privacy, errors=errors)
 
 
 def _outcomes(columns: tuple[int, ...], name: str, arguments: Mapping[str, Any]) -> _Counts:
@@ -359,7 +366,7 @@ def confusion_matrix(
     """
     counts = _outcomes((_TRUE, _PREDICTED), "confusion_matrix", locals())
     values = counts.values[np.ix_(counts.order, counts.order)]
-    released = Released(values, np.array(counts.noise.std), counts.privacy)
+    released = _released_counts(values, counts)
     return ConfusionMatrix(released, counts.classes[counts.order], counts.privacy, counts.noise)
 
 
@@ -672,7 +679,7 @@ def _histogram(name: str, arguments: Mapping[str, Any], even: bool = False) -> S
     y_true, y_score = arguments["y_true"], arguments["y_score"]
     rows = check_scores(y_true, y_score, estimator=name, classes=classes[0], bins=grid)
     counts = _counted(name, arguments, rows, (0, 1), classes, grid.edges.tolist())
-    released = Released(counts.values[counts.order], np.array(counts.noise.std), counts.privacy)
+    released = _released_counts(counts.values[counts.order], counts)
     labels = counts.classes[counts.order]
     return ScoreHistogram(released, grid.edges, labels, counts.privacy, counts.noise)
 

@@ -20,6 +20,7 @@ from skdp.base import CallContext, check_bounds, check_integer
 from skdp.base.context import public_key
 from skdp.budget import PrivacyBudget
 from skdp.confidence import Released as Released
+from skdp.confidence import Source
 from skdp.confidence.equations import Floats as Floats
 from skdp.confidence.equations import Pair as Pair
 from skdp.confidence.limits import MeanLimits, QuantileLimits
@@ -308,12 +309,16 @@ def result(
     limits: MeanLimits | QuantileLimits | None = None,
     names: Sequence[Any] | None = None,
     labels: Mapping[str, Any] | None = None,
+    shared: Any = 0.0,
+    clipping: Any = 0.0,
+    uncorrelated: bool = False,
 ) -> Released:
     """Return a result; the entry of a flat column, or of all cells, is a number.
 
     With `keepdims` an axis of length 1 stands for the rows, and one for the columns of X unless it
     is `flat`, as in numpy. `learned` says why errors are NaN. `labels`
-    of entries broadcast to the shape of `value`, `names` are those of columns.
+    of entries broadcast to the shape of `value`, `names` are those of columns. `shared` and
+    `clipping` are parts of `std`; with `uncorrelated` see `Source`.
     """
     array = np.array(value, dtype=np.float64)
     cells = dict(labels or {})
@@ -322,6 +327,10 @@ def result(
         cells["column"][:] = names
     cells = {name: np.broadcast_to(label, array.shape) for name, label in cells.items()}
     error = np.broadcast_to(np.asarray(std, dtype=np.float64), array.shape)
+    shared, clipping = (np.broadcast_to(part, array.shape).ravel() for part in (shared, clipping))
+    noise = np.sqrt(np.maximum(np.square(error.ravel()) - np.square(shared) - clipping**2, 0.0))
+    parts: Any = {"shared": shared, "clipping": clipping, "uncorrelated": uncorrelated}
+    errors = Source.of_session(privacy, noise, **parts)
     if flat or (across and not keepdims):
         array, error = array[..., 0], error[..., 0]
         limits = None if limits is None else limits.at((..., 0))
@@ -334,4 +343,4 @@ def result(
     if learned is not None and bool(np.any(np.isnan(error) & np.isfinite(array))):
         note = _NOT_LEARNED + learned.why_no_error
     shaped: Any = None if limits is None else limits.shaped(shape)
-    return Released(array, error, privacy, bounds, note, shaped, cells)
+    return Released(array, error, privacy, bounds, note, shaped, cells, errors)

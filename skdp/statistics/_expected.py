@@ -163,7 +163,7 @@ def expected_error(
         own = PrivacyBudget(float(options["epsilon"]), delta, **terms)
         answer = call(table, **options, budget=own)
         released = answer if isinstance(answer, Released) else answer[0]  # the others are edges
-        squares.append(released.std**2)
+        squares.append(np.square(released.std))
     error: NDArray[np.float64] = np.sqrt(np.mean(squares, axis=0))
     return error * scale if per_row else error
 
@@ -208,7 +208,7 @@ def _rows_like(function: str, like: Any, n_features: int | None) -> NDArray[np.f
                 f"like: an earlier release does not tell the error of {function!r}; pass rows"
             )
         rows = np.atleast_1d(like.value)
-        return rows if like.value.ndim == 0 else rows[None]
+        return rows[None] if like.ndim else rows
     rows = np.asarray(checked(like, "like"), dtype=np.float64)
     if rows.ndim not in (1, 2) or rows.size == 0:
         raise ValueError("like must be public rows, of shape (n,) or (n, n_features)")

@@ -118,7 +118,8 @@ def _counted(
         of = "" if d == 1 else f"_{j}"
         shape = [-1 if i == j else 1 for i in range(d)]  # along its own axis
         labels |= {f"from{of}": edge[:-1].reshape(shape), f"to{of}": edge[1:].reshape(shape)}
-    return result(release.value, release.std, privacy, note=note, labels=labels), edges
+    options: Any = {"note": note, "labels": labels, "uncorrelated": True}
+    return result(release.value, release.std, privacy, **options), edges
 
 
 @documented
@@ -214,7 +215,8 @@ def _labelled(call: Call, X: Any, categories: Any) -> tuple[Released, np.ndarray
         release = session.answer(label_sums(np.zeros(1), np.ones(1), len(known)), name="counts")
         privacy = session.certificate()
     counts, std = release.value[order, 0], np.broadcast_to(release.std, (len(known), 1))[order, 0]
-    return result(counts, std, privacy, labels={"category": known[order]}), known[order]
+    shape: Any = {"labels": {"category": known[order]}, "uncorrelated": True}
+    return result(counts, std, privacy, **shape), known[order]
 
 
 def _density(counts: Released, widths: Any) -> Released:
@@ -228,7 +230,8 @@ def _density(counts: Released, widths: Any) -> Released:
     std = np.sqrt((1 - p) ** 2 * own + p**2 * (spread - own)) / number if number > 0 else p
     clear = number >= _CLEAR * math.sqrt(spread)
     std = std / widths if clear else p * np.nan
-    return Released(p / widths, std, counts.privacy, note=counts.note, labels=counts.labels)
+    privacy: Any = counts.privacy
+    return result(p / widths, std, privacy, note=counts.note, labels=counts.labels)
 
 
 @documented
@@ -386,12 +389,13 @@ def subset_sums(
     with call.bounded(rows, bounds, public, noise) as (session, low, high, learned):
         release = session.answer(label_sums(low, high, len(known)))
         privacy = session.certificate()
-    error = release.std
-    if learned is not None:  # any label may have all the rows that are clipped
-        error = np.hypot(error, learned.sum_error())
+    # Any label may have all the rows that are clipped.
+    clipping = np.zeros(1) if learned is None else learned.sum_error()
+    error = np.hypot(release.std, clipping)
     shape: Any = {"flat": flat, "names": rows.names, "labels": {"class": known[order][:, None]}}
     value, error = release.value[order], error[order]
-    return result(value, error, privacy, bounds=(low, high), learned=learned, **shape)
+    shape |= {"bounds": (low, high), "learned": learned}
+    return result(value, error, privacy, clipping=clipping, uncorrelated=True, **shape)
 
 
 def _classes(classes: Any, name: str = "classes") -> tuple[np.ndarray, np.ndarray]:

@@ -142,8 +142,8 @@ def rows_left_out(
     >>> from skdp import PrivacyBudget, statistics
     >>> budget = PrivacyBudget(1.0, adjacency="add_or_remove_one", unit="user")
     >>> visits = np.repeat(np.arange(10_000), 5)  # five of each user, of which three count
-    >>> statistics.rows_left_out(visits, 3, budget=budget, random_state=0).value.round(-3)
-    np.float64(20000.0)
+    >>> round(statistics.rows_left_out(visits, 3, budget=budget, random_state=0), -3)
+    20000.0
     """
     name = "rows_left_out"
     if groups is None:
@@ -190,8 +190,8 @@ def count_nonzero(
     --------
     >>> from skdp import statistics
     >>> late = [0.0, 12.0, 0.0, 45.0] * 250_000
-    >>> statistics.count_nonzero(late, random_state=0).value.round(-2)
-    np.float64(500000.0)
+    >>> round(statistics.count_nonzero(late, random_state=0), -2)
+    500000.0
     """
     call = Call.of("count_nonzero", options)
     across = check_axis(axis, keepdims, all_cells=True)
@@ -201,7 +201,7 @@ def count_nonzero(
         release = _sum(session, 0.0, 1.0, nonzero=True, across=across, name="count_nonzero")
         privacy = session.certificate()
     shape: Any = {"flat": flat, "across": across, "keepdims": keepdims, "names": rows.names}
-    return result(release.value, release.std, privacy, **shape)
+    return result(release.value, release.std, privacy, uncorrelated=True, **shape)
 
 
 def _noise_of_sums(size: int) -> Callable[[Allowance], float]:
@@ -238,16 +238,13 @@ def _sum(
     return released(base + total.value, total.std)
 
 
-def _with_clipping(
-    std: Floats, learned: LearnedBox | None, *, across: bool, mean: bool = False
-) -> Floats:
-    """Return standard errors of sums or means, with the errors of learned bounds."""
+def _clipped(learned: LearnedBox | None, *, across: bool, mean: bool = False) -> Any:
+    """Return the errors of sums or means that come from learned bounds."""
     if learned is None:
-        return std
+        return 0.0
     clipped = learned.mean_error() if mean else learned.sum_error()
     # In a sum over columns, their errors may have one sign.
-    error: Floats = np.hypot(std, np.sum(clipped, keepdims=True) if across else clipped)
-    return error
+    return np.sum(clipped, keepdims=True) if across else clipped
 
 
 @documented
@@ -296,10 +293,12 @@ def sum(  # noqa: A001  as numpy's
     noise = _noise_of_sums(1 if across else rows.n_features)
     with call.bounded(rows, bounds, (across,), noise) as (session, low, high, learned):
         release = _sum(session, low, high, across=across)
-        std = _with_clipping(release.std, learned, across=across)
+        clipping = _clipped(learned, across=across)
         privacy = session.certificate()
     shape: Any = {"flat": flat, "across": across, "keepdims": keepdims, "names": rows.names}
-    return result(release.value, std, privacy, bounds=(low, high), learned=learned, **shape)
+    shape |= {"bounds": (low, high), "learned": learned}
+    shape |= {"clipping": clipping, "uncorrelated": True}
+    return result(release.value, np.hypot(release.std, clipping), privacy, **shape)
 
 
 @documented
@@ -356,12 +355,15 @@ def mean(
     with call.bounded(rows, bounds, (across,), noise) as (session, low, high, learned):
         view = sum_view(low, high, rows.n_features, across=across)
         release = session.answer(Mean(view, count_error=True))
-        std = _with_clipping(release.std, learned, across=across, mean=True)
+        clipping = _clipped(learned, across=across, mean=True)
         privacy = session.certificate()
+    # Every mean is divided by one number of rows, whose noise they share.
+    shared = (release.value - view.center) * release.count.std / release.count.value
     cells = rows.n_features if across else 1
-    value, std = release.value / cells, std / cells
+    value, std = release.value / cells, np.hypot(release.std, clipping) / cells
     shape: Any = {"flat": flat, "across": across, "keepdims": keepdims, "names": rows.names}
-    return result(value, std, privacy, bounds=(low, high), learned=learned, **shape)
+    shape |= {"bounds": (low, high), "learned": learned, "uncorrelated": True}
+    return result(value, std, privacy, shared=shared / cells, clipping=clipping / cells, **shape)
 
 
 def _mean_with_intervals(
@@ -382,13 +384,15 @@ def _mean_with_intervals(
     error, spread_error = moment_errors(first.value, second.value, *noise)
     value = np.clip(center + half * first.value, low, high)
     error, spread_error = half * error, half**2 * spread_error
+    clipping = _clipped(learned, across=False, mean=True)
+    error = np.hypot(error, clipping)
     if learned is not None:
-        error = np.hypot(error, learned.mean_error())
         spread_error = np.hypot(spread_error, learned.square_errors(value))
     spread = spread_seen((second.value - first.value**2) * half**2, spread_error)
     limits = MeanLimits(value, error, clusters * spread / max(n - 1.0, 1.0), low, high, pure)
     shape: Any = {"flat": flat, "keepdims": keepdims, "names": rows.names, "limits": limits}
-    return result(value, error, privacy, bounds=(low, high), learned=learned, **shape)
+    shape |= {"bounds": (low, high), "learned": learned, "clipping": clipping}
+    return result(value, error, privacy, **shape)
 
 
 # --- variances, covariances, correlations ---------------------------------------------------------
@@ -413,12 +417,13 @@ def _variance(
     _, error = moment_errors(first.value, second.value, *noise)
     scale = (high / 2 - low / 2) ** 2 * _per_freedom(n, ddof)
     variance = np.maximum(second.value - first.value**2, 0.0) * scale
-    error = error * scale
+    error, clipping = error * scale, np.zeros(1)
     if learned is not None:
         center = low / 2 + high / 2 + first.value * (high / 2 - low / 2)
-        clipped = learned.square_errors(center)
-        error = np.hypot(error, clipped * _per_freedom(n, ddof))
+        clipping = learned.square_errors(center) * _per_freedom(n, ddof)
+        error = np.hypot(error, clipping)
     shape = {
+        "clipping": clipping,
         "flat": flat,
         "bounds": (low, high),
         "names": rows.names,
@@ -454,8 +459,8 @@ def var(
     Examples
     --------
     {uniform}
-    >>> statistics.var(x, bounds=(-1, 1)).value.round(1)
-    np.float64(0.3)
+    >>> round(statistics.var(x, bounds=(-1, 1)), 1)
+    0.3
     """
     call = Call.of("var", options)
     check_axis(axis, keepdims)
@@ -485,13 +490,14 @@ def std(
     Examples
     --------
     {uniform}
-    >>> statistics.std(x, bounds=(-1, 1), random_state=0).value.round(2)
-    np.float64(0.58)
+    >>> round(statistics.std(x, bounds=(-1, 1), random_state=0), 2)
+    0.58
     """
     call = Call.of("std", options)
     check_axis(axis, keepdims)
     variance, error, privacy, shape = _variance(call, X, bounds, check_ddof(ddof))
     deviation, error = np.sqrt(variance), root_error(variance, error)
+    shape["clipping"] = error * (shape["learned"] is not None)
     return result(deviation, error, privacy, keepdims=keepdims, **shape)
 
 
@@ -623,7 +629,8 @@ def covariance(
     errors = np.hypot(moments.errors(np.ones(d), np.zeros((d, d))), moments.clipped)
     units = np.outer(moments.half, moments.half) * _per_freedom(moments.gram.n, ddof)
     values, errors = moments.covariance * units, errors * units
-    shape: Any = {"bounds": moments.bounds, "learned": moments.learned}
+    # The change that makes the matrix positive semidefinite may have one sign, as clipping has.
+    shape: Any = {"bounds": moments.bounds, "learned": moments.learned, "clipping": errors}
     return result(values, errors, moments.privacy, **shape)
 
 
@@ -690,5 +697,5 @@ def correlation(X: ArrayLike, *, bounds: Any = "private", **options: Unpack[Opti
     coefficients, errors = coefficients_of(moments)
     np.fill_diagonal(coefficients, 1.0)
     np.fill_diagonal(errors, 0.0)
-    shape: Any = {"bounds": moments.bounds, "learned": moments.learned}
+    shape: Any = {"bounds": moments.bounds, "learned": moments.learned, "clipping": errors}
     return result(coefficients, errors, moments.privacy, **shape)
