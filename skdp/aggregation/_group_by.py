@@ -17,7 +17,6 @@ from sklearn.utils.validation import check_is_fitted
 
 from skdp.aggregation import _plan as plan
 from skdp.aggregation import _results as results
-from skdp.aggregation._intervals import LEVEL
 from skdp.aggregation._noise import (
     FIRST_PART,
     SMALLEST_EPSILON,
@@ -33,10 +32,12 @@ from skdp.aggregation._results import std_of
 from skdp.base import CallContext, unchanged_on_error
 from skdp.base.context import public_key, unit_of
 from skdp.budget import Cost, exact, gdp_mu
+from skdp.confidence import Released
+from skdp.confidence.equations import new_key
 from skdp.core import PrivacyCertificate, Release, Session
 from skdp.exceptions import BudgetExceededError, outside_level
 from skdp.loss.conversions import exact_shares
-from skdp.parameters import Integers, Reals, check_kinds, check_parameter, naming
+from skdp.parameters import Integers, check_kinds, check_parameter, naming
 from skdp.planning import Allowance
 from skdp.queries import (
     KEY_METHODS,
@@ -125,12 +126,15 @@ class DPGroupBy(BaseEstimator):
         the bounded and clipped rows without noise. It does not cover rows that were left out. Where
         a count has selected the keys, its interval holds for 95% of the releases that show the key:
         near the least count that shows it reaches far down. Numbers are clipped to their intervals,
-        so no count is negative; `unbiased_` has them as they were drawn. A
+        so no count is negative; `released_` has them as they were drawn. A
         mean also has ``x_population_low`` and ``x_population_high``, for the population, if units
         were drawn from it independently.
-    unbiased_ : dict
-        Lists of the noisy numbers of counts, sums and histograms, by column, before clipping. Add
-        or average these, of stated keys: errors cancel.
+    released_ : dict
+        By column a `skdp.statistics.Released`, with keys as labels: intervals at other levels, and
+        standard errors, which sums and differences of keys keep. Counts, sums and histograms are as
+        they were drawn, before clipping: add or average these, of stated keys. Errors of means are
+        NaN where the number of rows is below ten of its own, and those of counts that selected
+        their keys within five of the least that shows. Errors of other aggregates are NaN.
     keys_ : list
         Values of Python, dates and times among them; timestamps are numpy's, in UTC where their
         column has a time zone.
@@ -525,6 +529,7 @@ class DPGroupBy(BaseEstimator):
                 rows.close()
             by = self._by()
             self._numbers = {name: cells for name, cells in columns.items() if name not in by}
+            self.released_ = self._as_released(aggregates, columns)
             typed = {c: column_of_values(columns[c], kind, table) for c, kind in rows.types.items()}
             self.table_ = table_of(columns | typed, table)
             kinds = {aggregate.kind for aggregate in aggregates}
@@ -639,7 +644,6 @@ class DPGroupBy(BaseEstimator):
                 session.answer(out, shares["left_out"]), session.pure
             )
         self._noisy: dict[str, Any] = {}
-        self.unbiased_: dict[str, list[Any]] = {}
         releases = {}
         for i, term in enumerate(terms if keys else ()):
             if term.kind == kind:
@@ -696,7 +700,6 @@ class DPGroupBy(BaseEstimator):
         law = self._law(aggregate)
         found = results.interval_of(aggregate, totals, pure=pure, law=law)
         columns = self._known(aggregate, found)
-        self.unbiased_ |= results.unbiased_of(aggregate, totals)
         if aggregate.kind != "mean":
             return columns
         about = results.about_means(terms[1], columns[aggregate.name])
@@ -705,6 +708,27 @@ class DPGroupBy(BaseEstimator):
         spread = session.answer(query, shares["spread"], name=f"spread {aggregate.column}")
         population = results.interval_of(aggregate, totals, pure=pure, spread=spread)
         return columns | self._known(aggregate, population)
+
+    def _as_released(
+        self, aggregates: list[Aggregate], columns: dict[str, list[Any]]
+    ) -> dict[str, Released]:
+        """Return the aggregates as released numbers, by column."""
+        labels = {}
+        for name in self._by():
+            labels[name] = np.empty(len(self.keys_), dtype=object)
+            labels[name][:] = columns[name]
+        session, out = new_key(), {}
+        for aggregate in aggregates:
+            for name in results.column_of(aggregate):
+                if aggregate.name not in self._noisy:
+                    out[name] = Released(np.zeros(0), 0.0, self.privacy_, labels=labels)
+                    continue
+                bounded, totals, pure = self._noisy[aggregate.name]
+                law, (_, counted) = self._law(bounded), self._counted
+                unclear = aggregate.name in self._unclear
+                ends = results.Ends(bounded, name, totals, columns, pure, law, counted, unclear)
+                out[name] = ends.released(self.privacy_, session, labels)
+        return out
 
     def _choice(
         self,
@@ -794,38 +818,6 @@ class DPGroupBy(BaseEstimator):
             max_keys=max_keys or (None if _is_private(keys) else int(keys)),
             max_rows=(1 if units else None) if _is_private(rows) else int(rows),
         )
-
-    def intervals(self, name: str, level: float = LEVEL) -> tuple[list[Any], list[Any]]:
-        """Return the intervals of an aggregate without noise, at any level; nothing is released.
-
-        Parameters
-        ----------
-        name : str
-            Of a count, a number of units, a sum or a mean; others are known only at 95%, and so
-            are the intervals for the population (``x_population_low``), which are in `table_`.
-        level : float, default=0.95
-            In (0, 1).
-
-        Returns
-        -------
-        low, high : list
-            In the order of `keys_`.
-
-        Raises
-        ------
-        ValueError
-        """
-        check_is_fitted(self)
-        check_parameter(level, "level", Reals(0.0, 1.0, "()"))
-        if name not in (self.aggregates or {}):
-            raise ValueError(f"name must be an aggregate of this fit, got {name!r}")
-        if name not in self._noisy:
-            return [], []
-        aggregate, totals, pure = self._noisy[name]
-        law = self._law(aggregate)
-        columns = results.interval_of(aggregate, totals, pure=pure, law=law, level=float(level))
-        columns = self._known(aggregate, columns)
-        return columns[f"{name}_low"], columns[f"{name}_high"]
 
     def __sklearn_is_fitted__(self) -> bool:
         return hasattr(self, "table_")

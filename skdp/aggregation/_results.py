@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from fractions import Fraction
 from typing import Any
 
@@ -24,7 +24,8 @@ from skdp.aggregation._intervals import (
 )
 from skdp.aggregation._plan import TREE_DEPTH, Aggregate, terms_of
 from skdp.budget import exact
-from skdp.confidence.limits import spread_seen
+from skdp.confidence import Released, Source
+from skdp.confidence.limits import MetricLimits, spread_seen
 from skdp.core import PrivacyCertificate, Release
 from skdp.loss.conversions import round_up
 from skdp.planning import Allowance
@@ -33,6 +34,8 @@ from skdp.tabular import KeyTerm
 
 Floats = NDArray[np.float64]
 
+_CLEAR = 10.0  # deviations of noise that a number of rows must have, for the error of a mean
+_BEYOND = 5.0  # deviations above the least count that shows: selection changes little there
 _AT_ANY_LEVEL = ("count", "distinct_units", "sum", "mean")
 
 
@@ -232,12 +235,72 @@ def interval_of(
     return out
 
 
-def unbiased_of(aggregate: Aggregate, releases: list[Release]) -> dict[str, list[Any]]:
-    """Return the noisy numbers of an aggregate that is a sum, before they are clipped."""
-    if aggregate.kind not in ("count", "distinct_units", "sum", "histogram"):
-        return {}
-    value = releases[0].value
-    return {name: _list(value[:, i]) for i, name in enumerate(column_of(aggregate))}
+@dataclass(frozen=True)
+class Ends:
+    """The intervals of a column of an aggregate; a value to be pickled.
+
+    `selected` are the keys with their counts where a count has selected them, `law` is the same
+    where the aggregate is this count. With `unclear` bounds nothing is known.
+    """
+
+    aggregate: Aggregate
+    name: str
+    releases: list[Release]
+    columns: dict[str, list[Any]]
+    pure: bool
+    law: KeyCounts | None
+    selected: KeyCounts | None
+    unclear: bool
+
+    def __call__(self, level: float, sampled: bool) -> tuple[Floats, Floats]:
+        """Return intervals for the rows, or for the population (at 95% alone)."""
+        columns, of = self.columns, "_population" if sampled else ""
+        if sampled and level != LEVEL:
+            raise ValueError(f"{self.name}: intervals for the population are known at 95% alone")
+        if level != LEVEL:
+            columns = interval_of(
+                self.aggregate, self.releases, pure=self.pure, law=self.law, level=level
+            )
+        low, high = (np.array(columns[f"{self.name}{of}{end}"], float) for end in ("_low", "_high"))
+        return (low * np.nan, high * np.nan) if self.unclear else (low, high)
+
+    @property
+    def value(self) -> Floats:
+        """The numbers: those of sums and counts as they were drawn, before they are clipped."""
+        if self.aggregate.kind not in ("count", "distinct_units", "sum", "histogram"):
+            return np.array(self.columns[self.name], dtype=np.float64)
+        drawn: Floats = self.releases[0].value[:, column_of(self.aggregate).index(self.name)]
+        return drawn
+
+    @property
+    def std(self) -> Any:
+        """Standard errors; NaN where noise hides a key, or the count that showed it is small."""
+        kind, stds = self.aggregate.kind, [std_of(r) for r in self.releases]
+        std: Any = np.nan
+        enough: Any = not self.unclear
+        if kind in ("count", "distinct_units", "sum", "histogram"):
+            std = stds[0]
+        elif kind == "mean":
+            term = terms_of(self.aggregate)[-1]
+            count = self.releases[0].value[:, 0]
+            enough = enough & (count >= _CLEAR * stds[0])
+            count = np.where(enough, count, 1.0)
+            std = np.hypot(stds[1], (self.value - (term.low + term.high) / 2) * stds[0]) / count
+        if self.selected is not None and (self.law is not None or kind == "mean"):
+            least = self.selected.threshold + _BEYOND * float(np.max(self.selected.std))
+            enough = enough & (self.selected.counts >= least)
+        return np.where(enough, std, np.nan)
+
+    def released(
+        self, privacy: PrivacyCertificate, session: str, labels: Mapping[str, Any]
+    ) -> Released:
+        """Return the column as released numbers; `session` names that of the fit."""
+        value, aggregate = self.value, self.aggregate
+        std = np.broadcast_to(self.std, value.shape)
+        errors = Source((privacy,), std, uncorrelated=True, session=session)
+        limits = MetricLimits(self, users=False, of_population=aggregate.kind == "mean")
+        ends: Any = aggregate.bounds and tuple(np.array([end]) for end in aggregate.bounds)
+        return Released(value, std, privacy, ends, "", limits, labels, errors)
 
 
 def joined(first: PrivacyCertificate | None, second: PrivacyCertificate) -> PrivacyCertificate:

@@ -32,7 +32,9 @@ _CERTAIN = 1 - _LOST / (_WINDOWS - 1)
 class Limits(Protocol):
     """The intervals of a `Released`, in the shape of its value."""
 
-    of_population: ClassVar[bool]  # whether `population` has an answer
+    @property
+    def of_population(self) -> bool:
+        """Whether `population` has an answer."""
 
     def noise(self, level: float) -> Pair:
         """Return the interval for the rows."""
@@ -157,8 +159,7 @@ class MetricLimits:
     ends: Callable[[float, bool], Pair]
     users: bool
     index: tuple[Any, ...] = ()  # of the entries: one index after the other
-
-    of_population: ClassVar[bool] = True
+    of_population: bool = True
 
     def noise(self, level: float) -> Pair:
         """Return the interval for the rows."""

@@ -300,6 +300,21 @@ class Released(NDArrayOperatorsMixin):
         """
         return plain_ends(*self.limits.population(check_level(level)))
 
+    def labelled(self, labels: Mapping[str, NDArray]) -> Released:
+        """Return the same numbers with other labels.
+
+        Parameters
+        ----------
+        labels : mapping of str to ndarray
+            In the shape of ``value``.
+
+        Returns
+        -------
+        released : Released
+        """
+        own = self.value, self.std, self.privacy, self.bounds, self.note, self.limits
+        return Released(*own, labels, self._errors)
+
     def to_frame(self, level: float = 0.95) -> Any:
         """Return a pandas DataFrame: for each entry a row of its labels, value, std and intervals.
 
@@ -478,4 +493,12 @@ def _numbers(value: Any) -> Any:
         return value._array
     if isinstance(value, numbers.Real):
         return float(value)
+    if type(value) in (list, tuple) and not _holds_answers(value):
+        value = np.asarray(value)
     return value if type(value) is np.ndarray and value.dtype.kind in "biuf" else None
+
+
+def _holds_answers(value: Any) -> bool:
+    if isinstance(value, list | tuple):
+        return any(map(_holds_answers, value))
+    return isinstance(value, Released)

@@ -7,7 +7,6 @@ several metrics can be computed at no further cost. The number of rows counts as
 rows may be a selection.
 """
 
-from skdp.confidence import Released
 from skdp.metrics._classification import (
     ConfusionMatrix,
     ScoreHistogram,
@@ -27,10 +26,8 @@ from skdp.metrics._regression import (
     regression_errors,
 )
 
-Estimate = Released  # the name until 0.2
-
 __all__ = [
-    "ConfusionMatrix", "Estimate", "RegressionErrors", "ScoreHistogram", "accuracy_score",
+    "ConfusionMatrix", "RegressionErrors", "ScoreHistogram", "accuracy_score",
     "balanced_accuracy_score", "calibration_curve", "confusion_matrix", "mean_absolute_error",
     "mean_squared_error", "r2_score", "regression_errors", "roc_auc_score", "roc_curve",
     "score_histogram",

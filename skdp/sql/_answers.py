@@ -13,12 +13,15 @@ import os
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from decimal import Decimal
-from functools import cache
+from functools import cache, partial
 from typing import Any
 
 import numpy as np
 
+from skdp.aggregation._intervals import LEVEL
 from skdp.aggregation._results import left_out_text, limits_of, notes_of, share_left_out
+from skdp.confidence import Released
+from skdp.confidence.limits import MetricLimits
 from skdp.core import PrivacyCertificate
 from skdp.sql._catalog import Table
 from skdp.sql._intervals import conditional_notes, ends_of
@@ -57,9 +60,10 @@ class Answer:
         For each clipped expression, its bounds.
     left_out_ : dict
         How many rows were left out by bounding contributions, with intervals.
-    unbiased_ : dict
-        For each column that is a count or a sum: the noisy numbers of its rows before they are
-        clipped to their intervals, as in `skdp.aggregation.DPGroupBy`.
+    released_ : dict
+        For each column of numbers a `skdp.statistics.Released`, as in `skdp.aggregation.DPGroupBy`:
+        counts and sums are as they were drawn. Standard errors of expressions are NaN, and their
+        intervals known at 95% alone.
     subqueries : list of Answer
         Answers of subqueries that aggregate over units. They were released before the rest, each
         for its part of the price.
@@ -75,7 +79,7 @@ class Answer:
     bounds_: dict[str, tuple[float, float]] = field(default_factory=dict)
     left_out_: dict[str, float] = field(default_factory=dict)
     subqueries: list[Answer] = field(default_factory=list)
-    unbiased_: dict[str, list[float]] = field(default_factory=dict)
+    released_: dict[str, Released] = field(default_factory=dict)
 
     @property
     def columns(self) -> list[str]:
@@ -311,7 +315,7 @@ def answer_of(plan: Plan, by: Any, subqueries: Sequence[Subquery] = ()) -> Answe
     counts = {aggregate.name for aggregate in plan.aggregates if aggregate.counts_rows}
     released = {name: by.table_[name] for name, _ in columns if name in by.table_}
     for name, parts in plan.levels:
-        ends = by.intervals(name, 1 - 0.05 / parts)
+        ends = by.released_[name].interval(1 - 0.05 / parts)
         released |= dict(zip(ends_of(name, parts), ends, strict=True))
     cells = {name: _cells(released[name], name, counts) for name, _ in columns}
     if cells[columns[0][0]]:
@@ -335,19 +339,37 @@ def answer_of(plan: Plan, by: Any, subqueries: Sequence[Subquery] = ()) -> Answe
             if aggregate.name in by.bounds_
         },
         dict(getattr(by, "left_out_", {})),
-        unbiased_=_unbiased(plan, by, places),
+        released_=_released_numbers(plan, by, places, connection),
     )
 
 
-def _unbiased(plan: Plan, by: Any, places: list[int]) -> dict[str, list[float]]:
-    """Return the noisy numbers of columns that are sums or counts, before clipping."""
-    values = getattr(by, "unbiased_", {})
-    names = {quoted(name): name for name in values}
-    return {
-        output.name: [values[names[output.sql]][place] for place in places]
-        for output in plan.outputs
-        if output.sql in names
-    }
+def _released_numbers(
+    plan: Plan, by: Any, places: list[int], connection: Any
+) -> dict[str, Released]:
+    """Return the columns of numbers of an answer, with what is known of their errors."""
+    aggregates = {quoted(name): by.released_[name] for name in by.released_}
+    labels, released = {}, {}
+    for output in plan.outputs:
+        if output.key:
+            rows = connection.execute(f"SELECT {quoted(output.name)} FROM answer").fetchall()
+            labels[output.name] = np.empty(len(rows), dtype=object)
+            labels[output.name][:] = [key for (key,) in rows]
+        elif output.sql in aggregates and not output.given:
+            released[output.name] = aggregates[output.sql][np.array(places, dtype=np.intp)]
+        elif output.measured:
+            names = [f"{output.name}{end}" for end in ("", "_low", "_high")]
+            cells = ", ".join(f"TRY_CAST({quoted(name)} AS DOUBLE)" for name in names)
+            rows = connection.execute(f"SELECT {cells} FROM answer").fetchall()
+            value, low, high = np.array(rows, dtype=np.float64).reshape(-1, 3).T
+            limits = MetricLimits(partial(_at_95_percent, low, high), False, of_population=False)
+            released[output.name] = Released(value, np.nan, by.privacy_, limits=limits)
+    return {name: numbers.labelled(labels) for name, numbers in released.items()}
+
+
+def _at_95_percent(low: Any, high: Any, level: float, sampled: bool) -> tuple[Any, Any]:
+    if level != LEVEL:
+        raise ValueError("intervals of expressions are known at 95% alone")
+    return low, high
 
 
 def _bounding(plan: Plan, by: Any) -> list[str]:

@@ -188,7 +188,7 @@ _ONE_ROW: dict[type, str] = {  # aggregates that show one row, and what to use i
 
 
 @dataclass(eq=False)
-class Released:
+class ReleasedScope:
     """The scope of released values: keys and aggregates. It collects the aggregates in use."""
 
     body: Body
@@ -497,7 +497,7 @@ def _planned(
     items = list(_items(select))
     keys = _keys(select, items, body)
     stated = {folded(name): pair for name, pair in bounds.items()}
-    scope = Released(body, unit, keys, stated)
+    scope = ReleasedScope(body, unit, keys, stated)
     released = (table.source for table in catalog.tables.values() if table.released is not None)
     scope.released_tables = tuple(released)
     scope.per_unit = anonymized and any(
@@ -619,7 +619,7 @@ def _keys(select: exp.Select, items: list[tuple[str, exp.Expr]], body: Body) -> 
     return keys
 
 
-def _output(name: str, item: exp.Expr, scope: Released) -> Output:
+def _output(name: str, item: exp.Expr, scope: ReleasedScope) -> Output:
     """Return a column of the answer."""
     value = scope.tree.answered(compiled(item, scope))
     used = scope.used(value)
@@ -641,7 +641,7 @@ def _output(name: str, item: exp.Expr, scope: Released) -> Output:
     return Output(name, value.sql, *ends, population, measured=True, given=given)
 
 
-def _tail(select: exp.Select, scope: Released, items: list[tuple[str, exp.Expr]]) -> str:
+def _tail(select: exp.Select, scope: ReleasedScope, items: list[tuple[str, exp.Expr]]) -> str:
     """Return HAVING, ORDER BY and LIMIT, over released columns."""
     tail = ""
     having, order = select.args.get("having"), select.args.get("order")
@@ -679,7 +679,7 @@ def _tail(select: exp.Select, scope: Released, items: list[tuple[str, exp.Expr]]
     return tail
 
 
-def _rows(select: exp.Expr, body: Body, unit: str | None, scope: Released) -> str:
+def _rows(select: exp.Expr, body: Body, unit: str | None, scope: ReleasedScope) -> str:
     """Return SQL for the rows that are aggregated: their unit, keys, numbers."""
     columns = [] if unit is None else [f"{body.unit} AS {quoted(unit)}"]
     tree = scope.tree

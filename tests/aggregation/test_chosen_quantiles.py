@@ -195,7 +195,7 @@ def test_equal_quantiles_are_one_choice_and_the_share_is_spent_once():
     assert names.count("quantile 0.5 x") == 1
     assert sum(release.share for release in by.privacy_.releases) <= 1
     with pytest.raises(ValueError, match="at 95% alone"):
-        by.intervals("a", 0.9)
+        by.released_["a"].interval(0.9)
 
 
 def test_no_caps_are_chosen_for_a_median_as_for_a_number_of_units():

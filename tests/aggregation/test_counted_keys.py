@@ -64,9 +64,9 @@ def test_names_show_like_those_of_one_laplace_count(unit, relation):
     shown, errors, covered = [], [], []
     for _ in range(3):
         by = fitted(by_name(relation, unit), table)
-        keys, n = by.keys_, np.array(by.unbiased_["n"])
+        keys, n = by.keys_, np.array(by.released_["n"])
         right = np.array([true[key] for key in keys])
-        low, high = map(np.array, by.intervals("n"))
+        low, high = by.released_["n"].interval()
         shown.append(len(keys))
         errors.append(np.sqrt(np.mean((n - right) ** 2)))
         covered += ((low <= right) & (right <= high)).tolist()
@@ -178,7 +178,7 @@ def test_no_number_is_negative_or_outside_its_interval(delta):
                 np.array(by.table_[f"{name}{end}"]) for end in ("", "_low", "_high")
             )
             assert (value >= 0).all() and (low <= value).all() and (value <= high).all()
-            raw = np.array(by.unbiased_[name])
+            raw = np.array(by.released_[name])
             below += (raw < 0).sum()
             inside = (low <= raw) & (raw <= high)
             assert np.allclose(value[inside], raw[inside], atol=0.5 * (name == "n"))

@@ -37,7 +37,7 @@ def test_few_units_have_no_intervals_of_what_is_clipped(delta):
         by = fitted(200, delta)
     assert np.isnan(ends(by)).all()
     assert np.isnan(np.array(by.table_["m_population_high"], float)).all()
-    assert np.isnan(by.intervals("m", 0.5)[0]).all()
+    assert np.isnan(by.released_["m"].interval(0.5)[0]).all()
     assert np.isfinite(ends(by, "n")).all()  # a count is not clipped
     assert by.hidden_units_["paid"] > 0.05 * 200
 

@@ -2,13 +2,23 @@
 
 from __future__ import annotations
 
+import copy
+import json
 import math
+import pickle
+from fractions import Fraction
 
 import numpy as np
+import pandas as pd
+import polars as pl
 import pytest
 from scipy.stats import norm
+from sklearn.dummy import DummyClassifier
+from sklearn.metrics import make_scorer
+from sklearn.model_selection import cross_val_score
 
-from skdp import PrivacyBudget, statistics
+from skdp import PrivacyBudget, metrics, statistics
+from skdp.confidence import Source
 from skdp.statistics import Released
 from tests.folding import each
 
@@ -93,14 +103,73 @@ def test_multiples_and_sums_with_public_numbers(two):
         assert made.bounds is None
 
 
+SUMS = {
+    "difference": lambda a, b: a - b,
+    "of entries": lambda a, b: a.sum() + b[0],
+    "same release": lambda a, b: 2 * a - a / 2 + (a + b) - b,
+    "by axis": lambda a, b: (a[:, None] * [[1.0, 2.0], [3.0, 4.0], [0.0, 5.0]]).sum(axis=0),
+    "contrast": lambda a, b: a @ np.array([1.0, -2.0, 1.0]) - b.mean(),
+    "broadcast": lambda a, b: a[::-1, None] + b[None, [0, 2]],
+    "masked": lambda a, b: a[np.array([True, False, True])] - b[2],
+    "nothing": lambda a, b: (a - a).sum() + 3.0,
+}
+
+
+@each("name", list(SUMS))
+def test_errors_of_sums_are_those_of_their_covariance_matrix(name):
+    # The matrix is applied to what the same expression makes of each unit vector.
+    g = np.random.default_rng(1)
+    parts = [[g.uniform(1, 2, 3) * size for size in (1.0, 0.5, 0.3)] for _ in range(2)]
+    answers = []
+    for noise, shared, clipping in parts:
+        own = {"shared": shared, "clipping": clipping, "uncorrelated": True}
+        std = np.sqrt(noise**2 + shared**2 + clipping**2)
+        errors = Source.of_session(None, noise, **own)
+        answers.append(Released(g.normal(size=3), std, None, errors=errors))
+    made = SUMS[name](*answers)
+    origin = SUMS[name](np.zeros(3), np.zeros(3))
+    rows = [SUMS[name](*unit) - origin for unit in np.eye(6).reshape(6, 2, 3)]
+    factors = np.reshape(rows, (6, -1)).T
+    square = sum(
+        np.square(f * noise).sum(axis=1) + (f @ shared) ** 2
+        for f, (noise, shared, _) in zip((factors[:, :3], factors[:, 3:]), parts, strict=True)
+    )
+    clipping = np.abs(factors) @ np.concatenate([part[2] for part in parts])
+    np.testing.assert_allclose(np.ravel(made.std), np.sqrt(square + clipping**2), atol=1e-12)
+    np.testing.assert_allclose(np.asarray(made), SUMS[name](*map(np.asarray, answers)))
+
+
 def test_two_answers(two):
     a, b = two
     np.testing.assert_allclose((a - b).std, np.sqrt(2) * a.std)
     np.testing.assert_allclose((a + b).value, a.value + b.value)
     assert (a + b).privacy == (a.privacy, b.privacy)
-    for made in (a * b, a / b, 1 / a, a + a, a[0] + a[1], (a + b) - b):
+    variances = statistics.var(X, bounds=(-5, 5))
+    alone = Released(a.value, a.std, a.privacy)  # nobody says what else has its noise
+    for made in (a * b, a / b, 1 / a, variances[0] + variances[1], alone + b, alone.sum()):
         assert np.isnan(made.std).all()
         assert not np.isnan(made.value).any()
+    for made in (variances - variances, alone - alone, (a * b) - (a * b) * 0 - a + a):
+        assert not made.std.any() or np.isnan(made.std).all()
+    np.testing.assert_allclose((variances - statistics.var(X, bounds=(-5, 5))).std[0],
+                               np.sqrt(2) * variances.std[0], rtol=0.2)  # fmt: skip
+
+
+def test_a_release_is_known_again_in_copies(two):
+    a, b = (pickle.loads(pickle.dumps(answer)) for answer in two)
+    for again in (a, copy.copy(a), copy.deepcopy(a), pickle.loads(pickle.dumps(two[0] + 0))):
+        assert not (again - two[0]).std.any()
+        np.testing.assert_allclose((again + two[0]).std, 2 * a.std)
+        assert (again + two[0]).privacy == a.privacy
+        np.testing.assert_allclose((again - b).std, np.sqrt(2) * a.std)
+        assert not again.value.flags.writeable
+
+
+def test_errors_of_learned_bounds_may_have_one_sign(system_noise):
+    x = np.random.default_rng(0).exponential(size=20_000)
+    a, b = statistics.mean(x), statistics.mean(x)
+    assert np.hypot(a.std, b.std) * 1.001 < (a + b).std <= (a.std + b.std) * 1.001
+    assert (a - b).std == (a + b).std
 
 
 def test_seeded_noise_may_repeat():
@@ -108,38 +177,93 @@ def test_seeded_noise_may_repeat():
     a, b = statistics.mean(X, **ask), statistics.mean(X, **ask)
     assert np.array_equal(a.value, b.value)
     assert np.isnan((a - b).std).all()
+    assert not (a - a).std.any()
 
 
 @pytest.mark.statistical
-def test_the_error_of_a_difference_is_what_happens(system_noise):
-    ask = {"bounds": (-5, 5), "n_rows": "public"}
-    found = [statistics.mean(X, **ask) - statistics.mean(X, **ask) for _ in range(500)]
-    ratio = np.array([d.value / d.std for d in found])
+def test_the_error_of_a_sum_is_what_happens(system_noise):
+    ask, high = {"bounds": (-5, 5), "n_rows": "public"}, np.clip(X + 4, -5, 5)
+    differences, sums = [], []
+    for _ in range(500):
+        made = statistics.mean(X, **ask) - statistics.mean(X, **ask)
+        differences.append(made.value / made.std)
+        # Their number of rows is private, and its noise in all three means, which are far from 0.
+        total = statistics.mean(high, bounds=(-5, 5)).sum()
+        sums.append((total.value - high.mean(axis=0).sum()) / total.std)
     # 1,500 squares of sums of two Laplace noises, kurtosis 4.5: standard error 0.048 at most 0.084
-    # where entries are wholly dependent; 5 of them.
-    assert abs(np.mean(ratio**2) - 1) < 0.42
+    # where entries are wholly dependent; 5 of them. Without the shared noise sums have 1.7.
+    assert abs(np.mean(np.square(differences)) - 1) < 0.42
+    assert abs(np.mean(np.square(sums)) - 1) < 0.42
+
+
+NUMBER = {
+    "round": lambda m: (round(m, 2), round(m), round(m, -1), np.round(m, 1)),
+    "conversion": lambda m: (int(m), float(m), bool(m), complex(m).real, abs(m), abs(-m)),
+    "math": lambda m: (math.sqrt(m), math.floor(m), math.ceil(m), math.trunc(m), np.exp(m)),
+    "comparison": lambda m: (m > 0.4, m <= m, m != 0.4, m == "a", m == m * 1, m in [1, m]),
+    "order": lambda m: (sorted([m, 0.1, 2]), max(m, 0.3), sum([m, m]), [m, 3].index(m)),
+    "arithmetic": lambda m: (m**2, m // 0.1, m % 0.2, 2**m, divmod(m, 0.2)[0], 1 / m, -m, +m),
+    "hash": lambda m: (hash(m), len({m, float(m)}), {float(m): 1}[m], m == Fraction(float(m))),
+    "json": lambda m: [float(x) for x in json.loads(json.dumps([float(m), m > 0.4, round(m, 3)]))],
+}
+ARRAY = {
+    "comparison": lambda v: (v > 0.4, np.float64(0.4) < v, v == v[0], v != v, v[v > 0.4], v == "a"),
+    "methods": lambda v: (v.round(1), v.min(), v.argmax(), v.tolist(), v.shape, v.T, v.clip(0, 1)),
+    "functions": lambda v: (
+        np.round(v, 1),
+        np.std(v),
+        np.max(v),
+        np.concatenate([v, v]),
+        np.abs(v),
+    ),
+    "sums": lambda v: (v.sum(), np.sum(v), v.mean(), np.mean(v, axis=0), v @ v, v.sum(axis=0)),
+    "indexing": lambda v: (v[0], v[-2:], v[[0, 2]], v[None], v[...], list(v), len(v), v[0] in v),
+    "tables": lambda v: (pd.Series(v), pd.DataFrame({"a": v, "b": v > 0})["a"] - v),
+    "polars": lambda v: (pl.Series(np.asarray(v)), pl.Series([1.0, 2.0]) - v[0]),
+}
+
+
+@each("name", [*NUMBER, *ARRAY])
+def test_a_number_behaves_as_a_float_and_an_array_as_an_array(name):
+    answer = statistics.mean(X[:, :3] + 2, bounds=(-5, 5))
+    use = ARRAY.get(name) or NUMBER[name]
+    answer = answer if name in ARRAY else answer[1]
+    assert type(answer.value) is (np.ndarray if name in ARRAY else float)
+    for one, plain in zip(use(answer), use(answer.value), strict=True):
+        np.testing.assert_allclose(np.asarray(one, float), np.asarray(plain, float))
+        assert isinstance(one, type(plain) | Released)
 
 
 def test_as_an_array(two):
     a, _ = two
-    assert len(a) == 3
-    assert [float(one) for one in a] == a.value.tolist()
     assert a[1].std == a.std[1]
-    assert a[1:].value.shape == (2,)
     assert isinstance(np.sqrt(np.abs(a)), np.ndarray)
-    assert np.add(a.value, 1).tolist() == (1 + a).value.tolist()
-    assert np.asarray(a).tolist() == a.value.tolist()
-    assert np.mean(a) == a.value.mean()
     assert f"{a[0]:.3f}" == f"{a.value[0]:.3f} ± {a.std[0]:.3f}"
-    with pytest.raises(TypeError, match="index it first"):
-        f"{a:.3f}"
+    assert f"{a:.3f}" == f"[{', '.join(f'{one:.3f}' for one in a)}]" and str(a[0]) == f"{a[0]}"
+    assert f"{Released(1234.5678, 0.01234, None)}" == "1234.568 ± 0.012"
+    assert f"{Released(2.0, np.nan, None)} {Released(2.0, 0, None)}" == "2.0 2.0 ± 0.0"
     with pytest.raises(TypeError):
         a + "1"
+    for refused in (hash, iter, len):
+        with pytest.raises(TypeError):
+            refused(a if refused is hash else a[0])
+    with pytest.raises(ValueError, match="ambiguous"):
+        bool(a)
     with pytest.raises(ValueError, match="level must be"):
         a.interval(1.0)
     assert a._repr_html_().count("<tr>") == 4
     assert not a.value.flags.writeable
     assert not (a + 1).value.flags.writeable
+    changed = a
+    changed += 1
+    np.testing.assert_array_equal(changed, a.value + 1)
+
+
+def test_a_released_score_is_a_score():
+    labels = {"labels": [0, 1], "epsilon": 50.0}
+    scorer = make_scorer(metrics.accuracy_score, **labels)
+    found = cross_val_score(DummyClassifier(), X, np.arange(500) % 4 > 0, scoring=scorer, cv=2)
+    np.testing.assert_allclose(found, 0.75, atol=0.05)
 
 
 def test_to_frame(two):
@@ -148,6 +272,8 @@ def test_to_frame(two):
     assert list(frame.columns) == ["value", "std", "low", "high"]
     np.testing.assert_array_equal(frame["low"], low)
     np.testing.assert_array_equal(frame["high"], high)
+    assert two[0].to_dict(0.9) == frame.to_dict("list")
+    assert json.loads(json.dumps(two[0][0].to_dict(0.9))) == frame.iloc[0].to_dict()
 
 
 def test_what_has_no_error_has_no_interval():

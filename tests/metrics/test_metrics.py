@@ -241,7 +241,7 @@ def test_an_estimate_is_a_number_with_two_intervals():
     assert "95% for the population" in accuracy._repr_html_()
     columns = ["value", "std", "low", "high", "population_low", "population_high"]
     assert list(accuracy.to_frame()) == columns
-    assert metrics.Estimate is statistics.Released is type(accuracy)
+    assert statistics.Released is type(accuracy)
     assert np.isnan(accuracy.std) and np.isnan((100 * accuracy).interval()).all()
     again = pickle.loads(pickle.dumps(accuracy))
     assert again.interval() == accuracy.interval()

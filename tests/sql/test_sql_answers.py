@@ -14,7 +14,7 @@ import pytest
 
 import skdp
 from skdp import PrivacyBudget
-from skdp.aggregation import DPGroupBy
+from skdp.aggregation._results import Ends
 from skdp.exceptions import BudgetExceededError, QueryRefusedError
 from skdp.sql import PrivateDatabase
 from tests.sql.shop import TABLES, database, shop
@@ -158,13 +158,13 @@ def test_an_interval_beside_every_number_and_none_where_it_would_not_hold():
 
 def test_the_interval_of_several_numbers_is_of_intervals_that_hold_together(monkeypatch):
     asked = {}
-    whole = DPGroupBy.intervals
+    whole = Ends.__call__
 
-    def intervals(by, name, level):
-        asked[name, round(level, 6)] = found = whole(by, name, level)
+    def ends_at(ends, level, sampled):
+        asked[ends.name, round(level, 6)] = found = whole(ends, level, sampled)
         return found
 
-    monkeypatch.setattr(DPGroupBy, "intervals", intervals)
+    monkeypatch.setattr(Ends, "__call__", ends_at)
     answer = database().sql(
         "SELECT SUM(minutes) / COUNT(*) AS r, COUNT(*) - 3 * COUNT(DISTINCT uid) + SUM(pages) AS d,"
         " COUNT(*) + COUNT(*) AS t FROM visits",
@@ -298,6 +298,25 @@ def test_answers_as_tables_and_the_certificate():
     assert held["bounding"]["max_rows_per_unit"] >= 1
     assert "<table" in answer._repr_html_()
     assert "browser" in repr(answer)
+
+
+def test_numbers_of_an_answer_are_released_numbers():
+    query = (
+        "SELECT browser, COUNT(*) AS n, AVG(minutes) AS m, AVG(minutes) / 60 AS h FROM visits "
+        "GROUP BY browser ORDER BY n DESC"
+    )
+    answer = database().sql(query, epsilon=20)
+    table = answer.to_pandas()
+    for name, numbers in answer.released_.items():
+        frame = numbers.to_frame()
+        assert frame["browser"].tolist() == table["browser"].tolist()
+        np.testing.assert_allclose(frame["value"], table[name], atol=1.0 if name == "n" else 1e-9)
+        np.testing.assert_allclose(frame["low"], table[f"{name}_low"], atol=1.0)
+    n, m, h = (answer.released_[name] for name in "nmh")
+    assert (n[0] - n[1]).std == pytest.approx(np.hypot(*n.std[:2]))
+    assert np.isfinite(m.std).all() and np.isnan((n + m).std).all() and np.isnan(h.std).all()
+    with pytest.raises(ValueError, match="at 95% alone"):
+        h.interval(0.9)
 
 
 def test_public_tables_alone_are_answered_exactly_and_for_nothing():
