@@ -80,6 +80,8 @@ class Released(NDArrayOperatorsMixin):
     labels : dict of ndarray
         What each entry is of, for `to_frame`: its column, level, class or cell. Empty after
         arithmetic.
+    errors : object
+        Which releases the errors come from, for sums.
 
     Examples
     --------
@@ -100,7 +102,7 @@ class Released(NDArrayOperatorsMixin):
     note: str = ""
     limits: Limits = None  # type: ignore[assignment]  # set below
     labels: Mapping[str, NDArray] = field(default_factory=dict)
-    errors: InitVar[Errors | Source | None] = None  # None: nothing is known but `std`
+    errors: InitVar[Any] = None  # a `Source` or `Errors`; None: nothing is known but `std`
 
     def __post_init__(self, errors: Errors | Source | None) -> None:
         value = _frozen(self.value)
@@ -112,12 +114,12 @@ class Released(NDArrayOperatorsMixin):
         if isinstance(errors, Source):
             errors = Errors.of(errors)
         own = {"value": _number(value), "std": _number(std), "bounds": bounds, "limits": limits}
-        for name, content in {**own, "_array": value, "_errors": errors}.items():
+        for name, content in {**own, "_array": value, "errors": errors}.items():
             object.__setattr__(self, name, content)
 
     def __reduce__(self) -> Any:  # a copy is read-only, too
         arguments = tuple(getattr(self, entry.name) for entry in fields(self))
-        return type(self), (*arguments, self._errors)
+        return type(self), (*arguments, self.errors)
 
     # -- as a number and as an array ----------------------------------------------------------
 
@@ -175,10 +177,10 @@ class Released(NDArrayOperatorsMixin):
 
     def __getitem__(self, index: Any) -> Released:
         labels = {name: np.asarray(cells[index]) for name, cells in self.labels.items()}
-        places = np.asarray(self._places[index])
+        places = np.asarray(_places(self._array)[index])
         return Released(
             self._array[index], np.asarray(self.std)[index], self.privacy, None, self.note,
-            self.limits.at(index), labels, self._errors.at(places.ravel()),
+            self.limits.at(index), labels, self.errors.at(places.ravel()),
         )  # fmt: skip
 
     def __iter__(self) -> Iterator[Released]:
@@ -203,7 +205,7 @@ class Released(NDArrayOperatorsMixin):
         if not self.ndim:
             return text(0)
         of_places: Any = {"int": text}
-        return np.array2string(self._places, separator=", ", formatter=of_places)
+        return np.array2string(_places(self._array), separator=", ", formatter=of_places)
 
     def __repr__(self) -> str:
         note = f", note={self.note!r}" if self.note else ""
@@ -218,10 +220,6 @@ class Released(NDArrayOperatorsMixin):
     @property
     def _has_std(self) -> bool:
         return not bool(np.isnan(self.std).all())
-
-    @property
-    def _places(self) -> NDArray[np.intp]:
-        return np.arange(self._array.size).reshape(self._array.shape)
 
     def _repr_html_(self) -> str:
         """Return a table of the values and their intervals, for notebooks."""
@@ -313,7 +311,7 @@ class Released(NDArrayOperatorsMixin):
         released : Released
         """
         own = self.value, self.std, self.privacy, self.bounds, self.note, self.limits
-        return Released(*own, labels, self._errors)
+        return Released(*own, labels, self.errors)
 
     def to_frame(self, level: float = 0.95) -> Any:
         """Return a pandas DataFrame: for each entry a row of its labels, value, std and intervals.
@@ -401,10 +399,10 @@ class Released(NDArrayOperatorsMixin):
             if isinstance(axis, tuple)
             else (axis,)
         )
-        places = np.moveaxis(self._places, axes, tuple(range(-len(axes), 0)))
+        places = np.moveaxis(_places(self._array), axes, tuple(range(-len(axes), 0)))
         size = np.size(total)
         places = places.reshape(size, self._array.size // max(size, 1))
-        return _made(total, self._errors.sums(places), self.note)
+        return _made(total, self.errors.sums(places), self.note)
 
     def _combined(self, ufunc: Any, *inputs: Any) -> Released | None:
         """Return a sum, difference, product or quotient; None if `inputs` are no numbers."""
@@ -420,10 +418,10 @@ class Released(NDArrayOperatorsMixin):
                 linear = ufunc is np.multiply or inputs[0] is answers[0]
                 factors = [ufunc(1.0, numbers[inputs[0] is answers[0]])] * 2
         errors = Errors.none(value.size)
-        for x, factor in zip(inputs, factors, strict=True):
+        for x, number, factor in zip(inputs, numbers, factors, strict=True):
             if isinstance(x, Released):
-                places = np.broadcast_to(x._places, value.shape).ravel()
-                errors += x._errors.at(places, np.broadcast_to(factor, value.shape).ravel())
+                places = np.broadcast_to(_places(number), value.shape).ravel()
+                errors += x.errors.at(places, np.broadcast_to(factor, value.shape).ravel())
         made = _made(value, errors, next((x.note for x in answers if x.note), ""))
         if linear:
             return made
@@ -465,6 +463,11 @@ def _shown(cell: Any) -> str:
     return f"{cell:.6g}" if isinstance(cell, float) else escape(str(cell))
 
 
+def _places(array: NDArray) -> NDArray[np.intp]:
+    """Return the place of each entry in C order, in the shape of an array."""
+    return np.arange(array.size).reshape(array.shape)
+
+
 def _certificates(privacy: Any) -> tuple[PrivacyCertificate, ...]:
     return privacy if isinstance(privacy, tuple) else (privacy,)
 
@@ -490,7 +493,7 @@ def _plain(value: Any) -> Any:
 def _numbers(value: Any) -> Any:
     """Return the numbers of an argument of arithmetic; None for other things."""
     if isinstance(value, Released):
-        return value._array
+        return np.asarray(value)
     if isinstance(value, numbers.Real):
         return float(value)
     if type(value) in (list, tuple) and not _holds_answers(value):
