@@ -297,7 +297,8 @@ class Ends:
         """Return the column as released numbers; `session` names that of the fit."""
         value, aggregate = self.value, self.aggregate
         std = np.broadcast_to(self.std, value.shape)
-        errors = Source((privacy,), std, uncorrelated=True, session=session)
+        own = {"session": session, "key": f"{session} {self.name}"}
+        errors = Source((privacy,), std, uncorrelated=True, **own)
         limits = MetricLimits(self, users=False, of_population=aggregate.kind == "mean")
         ends: Any = aggregate.bounds and tuple(np.array([end]) for end in aggregate.bounds)
         return Released(value, std, privacy, ends, "", limits, labels, errors)

@@ -20,7 +20,7 @@ def fitted(delta=0.0, **parameters):
     by = DPGroupBy("key", "user", epsilon=2, delta=delta, keys=[0], max_keys_per_unit=1,
                    max_rows_per_unit=3, **parameters)  # fmt: skip
     return by.agg(n="count", u="distinct_units", s=("sum", "x", (0, 8)), m=("mean", "x", (0, 8)),
-                  q=("quantile", "x", 0.5, (0, 8)))  # fmt: skip
+                  q=("quantile", "x", 0.5, (0, 8)), far=("mean", "x", (0, 40)))  # fmt: skip
 
 
 @pytest.mark.slow
@@ -29,6 +29,7 @@ def fitted(delta=0.0, **parameters):
 def test_intervals_hold_as_often_as_their_level_says(delta, level):
     given, fits = table(), 250
     true = {"n": ROWS, "u": ROWS // 3, "s": given["x"].sum(), "m": given["x"].mean()}
+    true["far"] = true["m"]  # noise of the number of rows is most of its error
     held, errors = dict.fromkeys(true, 0), {name: [] for name in true}
     for _ in range(fits):
         by = fitted(delta).fit(given)
@@ -65,6 +66,11 @@ def test_intervals_at_95_percent_are_those_of_the_table():
         low, high = by.released_[name].interval()
         assert list(by.table_[f"{name}_low"]) == low.tolist()
         assert list(by.table_[f"{name}_high"]) == high.tolist()
+    # Gaussian noise that is small beside the numbers.
+    for name in ("s", "m", "far"):
+        (number,) = by.released_[name]
+        low, high = number.interval()
+        assert (high - low) / 2 == pytest.approx(1.96 * number.std, rel=0.01)
 
 
 def test_a_higher_level_has_longer_intervals():

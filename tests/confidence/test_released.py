@@ -144,6 +144,9 @@ def test_two_answers(two):
     np.testing.assert_allclose((a - b).std, np.sqrt(2) * a.std)
     np.testing.assert_allclose((a + b).value, a.value + b.value)
     assert (a + b).privacy == (a.privacy, b.privacy)
+    far = statistics.mean(X + 4, bounds=(-5, 5))  # with the noise of one number of rows
+    assert far.sum().std > 1.1 * np.linalg.norm(far.std)
+    assert far[0] - far[1] < far.sum() and (far[0] - far[1]).std < np.linalg.norm(far[:2].std)
     variances = statistics.var(X, bounds=(-5, 5))
     alone = Released(a.value, a.std, a.privacy)  # nobody says what else has its noise
     for made in (a * b, a / b, 1 / a, variances[0] + variances[1], alone + b, alone.sum()):
