@@ -32,11 +32,12 @@ from skdp.queries.histograms import histogram_sensitivity
 from skdp.queries.learned_bounds.decoding import (
     End,
     LearnedBox,
+    Side,
     audited_box,
     box_for_all,
     box_of_ends,
     box_within_types,
-    end_of_side,
+    ends_of_sides,
     is_doubtful,
     noise_level,
     prior,
@@ -614,46 +615,45 @@ def _shaped(
     ]
     exact = distance_counts(table.rows, image, middles, edges)
     every = list(range(d))
-    noisy, std = _counted(table, meter, "distances", exact, every, plan.shape)
-    counts, stds = noisy, np.full(d, std)
+    counts, std = _counted(table, meter, "distances", exact, every, plan.shape)
+    stds = np.full(d, std)
 
-    def ends(j: int, left: Fraction) -> list[End]:
-        each = _each(table, meter, left, d)
-        m = float(middles[j])
-        sizes = [side.size - 1 for side in edges[j]]
+    def ends(columns: list[int], std: float, left: Fraction) -> list[list[End]]:
         sides = []
-        for side in (0, 1):
-            part = counts[j][: sizes[0]] if side == 0 else counts[j][sizes[0] :]
-            towards_zero = m != 0.0 and (m < 0) == (side == 1)
-            sides.append(
-                end_of_side(
-                    part, edges[j][side][1:], m, float(stds[j]), gaussian=not meter.pure,
-                    balance=max(1.0 / each, spare * n), zero=abs(m) if towards_zero else 0.0,
-                    few=plan.few, chance=min(1.0, 10.0 / d), rows=n,
-                )
-            )  # fmt: skip
-        return sides
+        for j in columns:
+            m, cut = float(middles[j]), edges[j][0].size - 1
+            for up, part in enumerate((counts[j][:cut], counts[j][cut:])):
+                towards_zero = m != 0.0 and (m < 0) == (up == 1)
+                sides.append(Side(part, edges[j][up][1:], m, abs(m) if towards_zero else 0.0))
+        found = ends_of_sides(
+            sides, std, gaussian=not meter.pure,
+            balance=max(1.0 / _each(table, meter, left, d), spare * n),
+            few=plan.few, chance=min(1.0, 10.0 / d), rows=n,
+        )  # fmt: skip
+        return [found[i : i + 2] for i in range(0, len(found), 2)]
 
     left = max(meter.remaining - plan.audit, Fraction(1, 100))
-    end_of = [ends(j, left) for j in every]
+    box = box_of_ends(middles, ends(every, std, left), n)
     if plan.doubt:
         each = _each(table, meter, left, d)
         noise = (math.sqrt(2.0) if meter.pure else 1.0) * (2.0 if table.n_is_public else 1.0) / each
-        doubtful = [
-            j for j in every if is_doubtful(box_of_ends(middles[j : j + 1], [end_of[j]], n), noise)
-        ]
+        doubtful = np.flatnonzero(is_doubtful(box, noise)).tolist()
         if doubtful:
             share = plan.doubt * Fraction(len(doubtful), d)
-            again, std = _counted(table, meter, "distances, again", exact, doubtful, share)
+            again, more = _counted(table, meter, "distances, again", exact, doubtful, share)
             left = max(left - share, Fraction(1, 100))
+            total = std**2 + more**2
+            # Weighted by precision; without noise, as it is.
+            w = more**2 / total if total > 0 else 0.5
             for i, j in enumerate(doubtful):
-                total = stds[j] ** 2 + std**2
-                # Weighted by precision; without noise, as it is.
-                w = std**2 / total if total > 0 else 0.5
                 counts[j] = w * counts[j] + (1.0 - w) * again[i]
-                stds[j] *= std / math.sqrt(total) if total > 0 else 1.0
-                end_of[j] = ends(j, left)
-    box = box_of_ends(middles, end_of, n)
+            stds[doubtful] *= more / math.sqrt(total) if total > 0 else 1.0
+            end_of = list(map(list, box.ends))
+            for j, pair in zip(
+                doubtful, ends(doubtful, float(stds[doubtful[0]]), left), strict=True
+            ):
+                end_of[j] = pair
+            box = box_of_ends(middles, end_of, n)
     # A group of rows far beyond the end is seen if it is clear of the noise.
     unseen = np.array([_clear(s, gaussian=not meter.pure) for s in stds])
     sound = box.sound & (unseen <= _VISIBLE * n) & plan.sure
