@@ -12,7 +12,7 @@ largest. Proofs: learned_bounds.md.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from dataclasses import replace as changed
 from fractions import Fraction
@@ -466,9 +466,9 @@ class WeightedColumn:
 
 # --- distances ----------------------------------------------------------------------------------
 
-_SIDE = 2**12  # half doublings of the numbers of one sign
-_UP_TO_POWER = 2**52 - 1
-_UP_TO_ROOT = _UP_TO_POWER - int(np.float64(math.sqrt(2.0)).view(np.int64)) % 2**52
+_SIDE = 2**11  # numbers of half doublings of one sign
+_UP_TO_POWER = 2**52 - 2
+_AT_ONCE = 2**16  # values: temporary arrays stay in cache
 
 
 def distance_edges(middle: float, binades: int, *, upwards: bool) -> Floats:
@@ -500,14 +500,28 @@ def _reduced(mode: str, columns: NDArray[np.bool_]) -> Callable[[Floats], Floats
 def _half_doublings(distance: Floats) -> Ints:
     """Return the number of the half doubling that each distance is in; its upper end is in it.
 
-    The bits of a double are rounded up to the next power of two, and to the next one times √2. The
-    numbers of distances below 0 are larger by `_SIDE`.
+    The bits of its square are rounded up to the next power of two, and so are those of the square
+    of a power times √2, which is the double after a power: no other square is. The numbers of
+    distances below 0 are smaller by `_SIDE`.
     """
-    bits = distance.view(np.int64)
-    halves: Ints = (bits + _UP_TO_POWER) >> 52
-    halves += (bits + _UP_TO_ROOT) >> 52
-    halves &= 2 * _SIDE - 1
+    squares = np.abs(distance)
+    squares *= distance
+    halves = squares.view(np.int64)
+    halves += _UP_TO_POWER
+    halves >>= 52
     return halves
+
+
+def _flat(block: Floats, columns: Floats) -> Iterator[Floats]:
+    """Yield the values of a block, row by row, as many at once as `columns` has numbers."""
+    values = np.ascontiguousarray(block).ravel()
+    for start in range(0, values.size, columns.size):
+        yield values[start : start + columns.size]
+
+
+def _repeated(numbers: NDArray) -> NDArray:
+    """Return a number a column for so many rows as are worked on at once."""
+    return np.tile(numbers, max(_AT_ONCE // numbers.size, 1))
 
 
 def distance_counts(
@@ -526,25 +540,25 @@ def distance_counts(
         np.array([edge for pair in edges for side in pair for edge in side[:: side.size - 1]])
     )
     first, size = int(ends.min()), int(ends.max() - ends.min()) + 1
-    within = np.clip(np.arange(_SIDE) - first, 0, size - 1)
-    place = np.concatenate([within + size, within])
-    columns = np.arange(d)[:, None] * 2 * size
+    within = 2 * np.clip(np.arange(_SIDE) - first, 0, size - 1)
+    place = np.concatenate([within + 2 * size, within])  # a negative number counts from the end
     # Distances from 0 are compared: it is an edge of the side that it is on.
-    zero = np.where(middles < 0, np.nextafter(-middles, np.inf), -middles)[:, None]
+    zeros = _repeated(np.where(middles < 0, np.nextafter(-middles, np.inf), -middles))
+    centers, columns = _repeated(middles), _repeated(4 * size * np.arange(d))
 
     def add(block: Floats, totals: list[NDArray]) -> None:
-        distance = np.subtract(image(block).T, middles[:, None], order="C")
-        bins = place[_half_doublings(distance)]
-        bins += columns
-        np.add.at(totals[0], bins.ravel(), 1)
-        totals[1] += np.count_nonzero(distance < zero, axis=1)
+        for values in _flat(image(block), centers):
+            distance = values - centers[: values.size]
+            bins = place[_half_doublings(distance)]
+            bins += columns[: values.size]
+            distance -= zeros[: values.size]
+            bins -= distance.view(np.int64) >> 63  # one more if it is below
+            np.add.at(totals[0], bins, 1)
 
-    counts, below = fold(
-        rows, add, lambda: [np.zeros(2 * size * d, np.int64), np.zeros(d, np.int64)]
-    )
-    by_column = zip(
-        counts.reshape(d, 2, size), below.tolist(), middles.tolist(), edges, strict=True
-    )
+    (both,) = fold(rows, add, lambda: [np.zeros(4 * size * d, np.int64)])
+    both = both.reshape(d, 2, size, 2)
+    counts, below = both.sum(axis=3), both[:, :, :, 1].sum(axis=(1, 2))
+    by_column = zip(counts, below.tolist(), middles.tolist(), edges, strict=True)
     found = []
     for column, below_zero, middle, pair in by_column:
         beyond_zero = [below_zero, int(column.sum()) - below_zero]
@@ -562,9 +576,13 @@ def outside_counts(
 ) -> Ints:
     """Count the rows outside the bounds, column by column."""
 
+    d, lows, highs = low.size, _repeated(low), _repeated(high)
+
     def add(block: Floats, totals: list[NDArray]) -> None:
-        block = np.ascontiguousarray(image(block).T)
-        totals[0] += ((block < low[:, None]) | (block > high[:, None])).sum(axis=1)
+        for values in _flat(image(block), lows):
+            outside = values < lows[: values.size]
+            outside |= values > highs[: values.size]
+            totals[0] += np.bincount(np.flatnonzero(outside) % d, minlength=d)
 
     (counts,) = fold(rows, add, lambda: [np.zeros(low.size, dtype=np.int64)])
     return counts
