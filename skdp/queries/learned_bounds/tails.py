@@ -114,7 +114,7 @@ def _quantile(values: Floats, weight: Floats) -> float:
 
 def _kept(tails: NDArray) -> list[Tails]:
     """Return each posterior of (4, sides, tails) by its means between ranks of the excess."""
-    order = np.argsort(tails[2], axis=1)
+    order = np.argsort(tails[2], axis=1, kind="stable")
     weight, *values = np.take_along_axis(tails, order[None], axis=2)
     weight /= weight.sum(axis=1, keepdims=True)
     group = np.searchsorted(_RANKS, np.cumsum(weight, axis=1) - weight / 2.0)
