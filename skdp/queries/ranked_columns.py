@@ -215,7 +215,7 @@ class Part:
         np.cumsum(sums, out=sums)
         total = float(sums[-1])
         target = v * 2.0**-64 * total
-        margin = 4 * total * ((sums.size + 64) * 2.0**-53 + 2.0**-47 + exact.SLACK) + 4 * others
+        margin = 4 * total * ((sums.size + 64) * 2.0**-53 + 2.0**-47 + exact.SLACK) + others
         i = int(np.searchsorted(sums, target - margin, side="right"))
         if target < margin or target + margin >= total or sums[i] <= target + margin:
             return None

@@ -57,7 +57,7 @@ _AT_ONCE = 64  # sides: memory does not grow with columns
 _SHOWN = 50.0  # standard deviations that the rows of such a side must be for an error
 
 
-def prior(binade: Floats, center: float) -> Floats:
+def prior(binade: Floats, center: float | Floats) -> Floats:
     """Return the weight of binades before anything is known: a Student t shape about one."""
     shape: Floats = (1.0 + ((binade - center) / 6.0) ** 2 / 3.0) ** -2.0
     return shape

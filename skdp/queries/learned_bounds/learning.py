@@ -575,7 +575,6 @@ def outside_counts(
     rows: Rows, image: Callable[[Floats], Floats], low: Floats, high: Floats
 ) -> Ints:
     """Count the rows outside the bounds, column by column."""
-
     d, lows, highs = low.size, _repeated(low), _repeated(high)
 
     def add(block: Floats, totals: list[NDArray]) -> None:

@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import functools
 import math
+from bisect import bisect_left
 from dataclasses import dataclass
 
 import numpy as np
@@ -121,7 +122,7 @@ def _kept(tails: NDArray) -> list[Tails]:
     size = _RANKS.size + 1
     group += size * np.arange(len(group))[:, None]
 
-    def sums(values: Floats) -> Floats:
+    def sums(values: Floats) -> NDArray:
         return np.bincount(group.ravel(), values.ravel(), minlength=size * len(group))
 
     total = sums(weight)
@@ -310,15 +311,15 @@ def beyond_ends(
     together: dict[tuple[tuple[float, ...], int, float], list[tuple[int, Floats]]] = {}
     for i, (edge, end, zero) in enumerate(zip(edges, ends, zeros, strict=True)):
         begin = max(end - _NEIGHBORS, 0)
-        doublings = np.log2(edge[begin : end + _NEIGHBORS] / edge[end])
-        first = int(np.searchsorted(doublings, -_INNER - 1e-9))
-        stop = int(np.searchsorted(doublings, _GROUPS[-1] + 1e-9))
-        lower = float(doublings[first - 1]) if first else float(doublings[0]) - 0.5
+        doublings = np.log2(edge[begin : end + _NEIGHBORS] / edge[end]).tolist()
+        first = bisect_left(doublings, -_INNER - 1e-9)
+        stop = bisect_left(doublings, _GROUPS[-1] + 1e-9)
+        lower = doublings[first - 1] if first else doublings[0] - 0.5
         at_zero = math.log2(zero / float(edge[end])) if zero >= edge[end] * 0.999999 else math.inf
         at_zero = 0.0 if at_zero < 1e-6 else at_zero
         if at_zero >= min(_GROUPS[-1], farthest):
             at_zero = math.inf
-        key = (lower, *doublings[first:stop].tolist()), end + 1 - begin - first, at_zero
+        key = (lower, *doublings[first:stop]), end + 1 - begin - first, at_zero
         together.setdefault(key, []).append((i, counts[i][begin + first : begin + stop]))
     found: dict[int, Beyond] = {}
     for (places, inside, at_zero), sides in together.items():
