@@ -203,8 +203,9 @@ class Part:
         farthest, at = powers.size - 1, middle + 1
         stops = self._stops()
         lengths = np.empty(self.values.size + 1, dtype=np.int64)
-        lengths[:at] = np.diff(self.values[:at], prepend=self.low)
-        lengths[at:] = np.diff(stops[middle:], append=self.high + 1)
+        lengths[0], lengths[-1] = self.values[0] - self.low, self.high + 1 - stops[-1]
+        np.subtract(self.values[1:at], self.values[:middle], out=lengths[1:at])
+        np.subtract(stops[at:], stops[middle:-1], out=lengths[at:-1])
         weights = np.empty(lengths.size)
         weights[:at] = left * powers[np.minimum(down - self.below[:at], farthest)]
         weights[at:] = right * powers[np.minimum(self.below[at:] - up, farthest)]
