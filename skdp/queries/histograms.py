@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 from fractions import Fraction
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -138,6 +138,7 @@ def grid_histograms(rows: Rows, view: View, n_cells: int) -> Ints:
 
 
 MAX_CELLS = 2**20  # of a histogram: every block of rows adds that many
+_KEPT_CELLS = 2**20  # of all columns, kept for another quantile: 8 MB
 
 
 # --- the queries --------------------------------------------------------------------------------
@@ -160,8 +161,7 @@ class CellQuantile(Choice):
     def scores(self, table: PrivateTable) -> NDArray:
         level = exact_fraction(self.q)
         a, b = level.numerator, level.denominator
-        cells = grid_histograms(table.rows, self.view, self.n_cells)
-        n = table.n
+        cells, n = self._cells(table.rows), table.n
         wide = cells.astype(object) if b * n >= 2**60 else cells
         up_to = np.cumsum(wide, axis=1)
         # In place: these are the largest arrays of a wide table.
@@ -172,6 +172,16 @@ class CellQuantile(Choice):
         up_to += a * n
         np.maximum(below, up_to, out=below)
         return np.maximum(below, 0, out=below)
+
+    def _cells(self, rows: Any) -> Ints:
+        """Return the counts of all cells; two quantiles of one view are asked with one pass."""
+        kept = getattr(rows, "kept", {})  # of some columns, nothing is kept
+        cells: Ints | None = kept.pop(self.view, None)
+        if cells is None or cells.shape[1] != self.n_cells:
+            cells = grid_histograms(rows, self.view, self.n_cells)
+            if cells.size <= _KEPT_CELLS:
+                kept[self.view] = cells.copy()
+        return cells
 
     def sensitivity(self, relation: str) -> int:
         level = exact_fraction(self.q)

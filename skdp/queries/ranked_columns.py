@@ -144,7 +144,8 @@ def score_runs(ordered: Ints, low: int, high: int, level: Fraction) -> Runs:
 class Part:
     """Candidates from `low` to `high`, and the k distinct values of rows there; private.
 
-    `below` has k + 1 numbers: of n rows so many are below each value, and up to the last one.
+    `below` has k + 1 numbers: of n rows so many are below each value, and up to the last one. With
+    `widths` value i is so many candidates from `values[i]` on, one without.
     """
 
     values: Ints
@@ -153,6 +154,7 @@ class Part:
     low: int
     high: int
     level: Fraction
+    widths: Ints | None = None
 
     def runs(self) -> Runs:
         """Return the scores of all candidates.
@@ -163,7 +165,7 @@ class Part:
         a, b = self.level.numerator, self.level.denominator
         starts = np.full(2 * self.values.size + 1, self.low, dtype=np.int64)
         starts[1::2] = self.values
-        starts[2::2] = self.values + 1
+        starts[2::2] = self._stops()
         lengths = np.diff(np.append(starts, self.high + 1))
         rank = (self.below.astype(object) if b * self.n >= 2**62 else self.below) * b
         rank -= a * self.n
@@ -173,17 +175,20 @@ class Part:
         np.maximum(scores, 0, out=scores)
         return Runs(starts, lengths, scores)
 
-    def run_at(self, eta: Fraction, v: int) -> tuple[int, int] | None:
+    def _stops(self) -> Ints:
+        return self.values + (1 if self.widths is None else self.widths)
+
+    def run_at(self, eta: Fraction, v: int, others: float = 0.0) -> tuple[int, int] | None:
         """Return start and length of the run at v 2**-64 of all weight, None if it is not certain.
 
         The same run as the exponential mechanism's, with half as many sums. The first value with
         q n rows up to it, `middle`, has score 0. A value further left has the score of the
         candidates behind it, one further right of those before it, so that both are one run here.
         Scores go up by b a rank: their weights are powers. Bounds, u = 2**-53: a weight per point
-        has a relative error of 2**-47, its product with a length below 2**57 and a running sum of
-        m terms (m + 2) u more of the total; candidates beyond the reach weigh 2**-59 at most, left
-        out or taken for those at the reach. The sums are compared with four times all this, as
-        there.
+        has a relative error of 2**-47, its product with a length below 2**62 and a running sum of
+        m terms (m + 2) u more of the total; candidates beyond the reach of `_NEAR` weigh 2**-55 at
+        most, left out or taken for those at the reach, and those left out before it `others` at
+        most. The sums are compared with four times all this, as there.
         """
         a, b = self.level.numerator, self.level.denominator
         powers = _powers(eta * b) if eta else None
@@ -196,34 +201,41 @@ class Part:
         ends = np.array([a * self.n - b * down, b * up - a * self.n])
         left, right = exp_weights(ends, eta)
         farthest, at = powers.size - 1, middle + 1
-        lengths = np.diff(self.values, prepend=self.low, append=self.high)
+        stops = self._stops()
+        lengths = np.empty(self.values.size + 1, dtype=np.int64)
+        lengths[0], lengths[-1] = self.values[0] - self.low, self.high + 1 - stops[-1]
+        np.subtract(self.values[1:at], self.values[:middle], out=lengths[1:at])
+        np.subtract(stops[at:], stops[middle:-1], out=lengths[at:-1])
         weights = np.empty(lengths.size)
         weights[:at] = left * powers[np.minimum(down - self.below[:at], farthest)]
         weights[at:] = right * powers[np.minimum(self.below[at:] - up, farthest)]
         sums = np.empty(lengths.size + 1)
         np.multiply(weights[:at], lengths[:at], out=sums[:at])
         np.multiply(weights[at:], lengths[at:], out=sums[at + 1 :])
-        sums[at] = 1.0
+        sums[at] = stops[middle] - self.values[middle]
         np.cumsum(sums, out=sums)
         total = float(sums[-1])
         target = v * 2.0**-64 * total
-        margin = 4 * total * ((sums.size + 64) * 2.0**-53 + 2.0**-47 + exact.SLACK)
+        margin = 4 * total * ((sums.size + 64) * 2.0**-53 + 2.0**-47 + exact.SLACK) + others
         i = int(np.searchsorted(sums, target - margin, side="right"))
         if target < margin or target + margin >= total or sums[i] <= target + margin:
             return None
         if i == at:
-            return int(self.values[middle]), 1
+            return int(self.values[middle]), int(stops[middle] - self.values[middle])
         # The value of a run has the first of its weight on the left, the last on the right.
-        k = i - (i > at)
-        start, length = int(self.values[k - 1] if k else self.low), int(lengths[k])
-        if k in (0, self.values.size):
-            return start + (k > 0), length
-        edge = sums[i - 1] + weights[k] if i < at else sums[i] - weights[k]
+        k, is_left = i - (i > at), i < at
+        if k == 0:
+            return self.low, int(lengths[0])
+        if k == self.values.size:
+            return int(stops[-1]), int(lengths[-1])
+        value = k - 1 if is_left else k
+        start, width = int(self.values[value]), int(stops[value] - self.values[value])
+        edge = sums[i - 1] + weights[k] * width if is_left else sums[i] - weights[k] * width
         if abs(target - edge) <= margin:
             return None
-        if (target < edge) == (i < at):
-            return (start if i < at else int(self.values[k])), 1
-        return start + 1, length - 1
+        if (target < edge) == is_left:
+            return start, width
+        return int(stops[k - 1]), int(lengths[k]) - width
 
 
 @functools.lru_cache(maxsize=8)
@@ -330,14 +342,23 @@ class RankedColumn:
         return Part(values, below, n, low, high, level)
 
 
-def choose(scored: Scored, eta: Fraction, entropy: samplers.Entropy | None) -> int:
-    """Return one of fewer than 2**57 points with probability proportional to exp(-eta * score).
+def choose(
+    scored: Scored,
+    eta: Fraction,
+    entropy: samplers.Entropy | None,
+    reach: int | None = None,
+    others: float = 2.0**-60,
+) -> int:
+    """Return a point with probability proportional to exp(-eta * score), one of less than 2**62.
 
-    Exactly, if some point has score 0.
+    Exactly, if some point has score 0. Points of scores above `reach` weigh `others` at most; by
+    default, of fewer than 2**57 points, those beyond `_NEAR`.
     """
-    part = scored(math.ceil(_NEAR / eta) if eta else None)
+    if reach is None and eta:
+        reach = math.ceil(_NEAR / eta)
+    part = scored(reach)
     v = samplers.uniform_below(1 << 64, entropy=entropy)
-    run = part.run_at(eta, v)
+    run = part.run_at(eta, v, others)
     if run is None:
         runs = part.runs()
 
@@ -347,7 +368,7 @@ def choose(scored: Scored, eta: Fraction, entropy: samplers.Entropy | None) -> i
             return runs.scores, runs.lengths
 
         i = samplers.exponential_mechanism(
-            runs.scores, eta, runs.lengths, entropy=entropy, whole=all_runs, bits=v
+            runs.scores, eta, runs.lengths, entropy=entropy, whole=all_runs, others=others, bits=v
         )
         run = int(runs.starts[i]), int(runs.lengths[i])
     return run[0] + samplers.uniform_below(run[1], entropy=entropy)

@@ -10,8 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Any, Self
-from weakref import WeakKeyDictionary
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -37,14 +36,6 @@ class CodedRows(Rows):
     def __init__(self, codes: NDArray, sizes: tuple[int, ...]) -> None:
         super().__init__(codes)
         self.sizes = sizes
-        # Results that a query keeps for its next release; as private as the rows.
-        self.kept: WeakKeyDictionary[Any, Any] = WeakKeyDictionary()
-
-    def keep(self, positions: NDArray[np.intp]) -> Self:
-        """Return the rows at ascending positions, of which nothing has been counted yet."""
-        copied = super().keep(positions)
-        copied.kept = WeakKeyDictionary()
-        return copied
 
     def codes(self, start: int, stop: int) -> NDArray[np.int64]:
         """Return the codes of rows start to stop, shape (stop - start, n_columns)."""

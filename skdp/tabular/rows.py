@@ -17,6 +17,7 @@ import os
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any, Self
+from weakref import WeakKeyDictionary
 
 import joblib
 import numpy as np
@@ -209,6 +210,8 @@ class Rows:
         self.n_features = int(X.shape[1]) if hasattr(X, "shape") and len(X.shape) > 1 else 1
         self.units: Units | None = None
         self._row_weights: NDArray | None = None  # of all rows of the table, if there are any
+        # Results that a query keeps for its next release; as private as the rows.
+        self.kept: WeakKeyDictionary[Any, Any] = WeakKeyDictionary()
         self.names = names_in(X)  # public; None for an array
         # Ends of what the types of the first columns can hold; public.
         self.ranges = type_ranges(X) if numeric else None
@@ -235,8 +238,9 @@ class Rows:
         return Units(self.units.codes[self._positions], self.units.words)
 
     def keep(self, positions: NDArray[np.intp]) -> Self:
-        """Return the rows at ascending positions among these."""
+        """Return the rows at ascending positions among these; nothing of them is kept yet."""
         copied = copy.copy(self)
+        copied.kept = WeakKeyDictionary()
         copied._positions = positions if self._positions is None else self._positions[positions]
         copied._n = int(positions.size)
         return copied

@@ -21,7 +21,7 @@ PASSES: dict[str, int | tuple[int, int]] = {
     "standard_scaler_private": 5,
     "standard_scaler_weighted": 2,
     "standard_scaler_weighted_private": 5,
-    "minmax_scaler": 5,
+    "minmax_scaler": 4,
     "minmax_scaler_stated": 1,
     "pca": 3,
     "pca_laplace": 4,

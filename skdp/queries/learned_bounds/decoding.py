@@ -20,22 +20,25 @@ from numpy.typing import NDArray
 from scipy.special import log_ndtr, ndtri
 
 from skdp.core.clipping import Floats
-from skdp.queries.learned_bounds.tails import NO_TAILS, Tails, beyond_end, given_rows_outside
+from skdp.queries.learned_bounds.tails import NO_TAILS, Tails, beyond_ends, given_rows_outside
 
 __all__ = [
     "NO_END",
     "End",
     "LearnedBox",
+    "Side",
     "audited_box",
     "box_for_all",
     "box_of_ends",
     "box_within_types",
-    "end_of_side",
+    "ends_of_sides",
     "is_doubtful",
     "noise_level",
     "prior",
     "unsound_box",
 ]
+
+Ints = NDArray[np.int64]
 
 WIDTHS = (1, 2, 4, 8, 12)  # of runs of bins that are held against the noise
 FIRST = 0.01  # chance that noise is taken for the first rows of a side
@@ -50,10 +53,11 @@ _CLEAR = 1e-8  # chance that noise alone is taken for rows that are clear of it
 _CLEAR_WIDTHS = (*range(1, 13), 16, 24, 32, 48)  # bins
 _NOTICED = 1.25  # standard deviations of the rows outside that count as rows
 _UNEXPLAINED = 3.2  # of them that the ends do not explain
+_AT_ONCE = 64  # sides: memory does not grow with columns
 _SHOWN = 50.0  # standard deviations that the rows of such a side must be for an error
 
 
-def prior(binade: Floats, center: float) -> Floats:
+def prior(binade: Floats, center: float | Floats) -> Floats:
     """Return the weight of binades before anything is known: a Student t shape about one."""
     shape: Floats = (1.0 + ((binade - center) / 6.0) ** 2 / 3.0) ** -2.0
     return shape
@@ -176,111 +180,163 @@ def _clear_levels(std: float, *, gaussian: bool) -> Floats:
     return np.repeat(levels, np.diff([0, *_CLEAR_WIDTHS]))
 
 
-def _trimmed(counts: Floats, first: int, last: int, std: float, *, gaussian: bool) -> int:
-    """Return the last bin of a run, less outer bins that hold, together, what noise could be.
+def _trimmed(counts: Floats, last: Ints, width: int, std: float, *, gaussian: bool) -> Ints:
+    """Return the last bins of runs, less outer bins that hold, together, what noise could be.
 
-    A run that begins among the rows is clear by these alone, whatever its outer bins hold.
+    Of each row of `counts` the run of this width that begins at `last`. A run that begins among the
+    rows is clear by these alone, whatever its outer bins hold.
     """
-    sums = np.cumsum(counts[first : last + 1][::-1])
-    above = sums / _trim_levels(sums.size, std, gaussian=gaussian)
-    clear = np.flatnonzero(above >= 1.0)
-    return last - int(clear[0] if clear.size else np.argmax(above))
+    bins = last[:, None] + np.arange(width - 1, -1, -1)
+    sums = np.cumsum(np.take_along_axis(counts, bins, axis=1), axis=1)
+    above = sums / _trim_levels(width, std, gaussian=gaussian)
+    clear = above >= 1.0
+    outer = np.where(clear.any(axis=1), clear.argmax(axis=1), above.argmax(axis=1))
+    return last + (width - 1) - outer
 
 
-def _last_bin(
-    counts: Floats, doublings: Floats, middle: float, std: float, chance: float, *, gaussian: bool
-) -> int:
-    """Return the last bin that has rows, or -1.
+def _last_bins(
+    counts: Floats, doublings: Floats, middles: Floats, std: float, chance: float, *, gaussian: bool
+) -> Ints:
+    """Return the last bin that has rows of each side, or -1; all arrays have a row for each side.
 
     Runs of bins are held against levels with unequal chances: first each by the prior of its
     doublings, half of it about that of the middle; then those beyond what was found, the nearest
     with the greatest chance, until nothing more is found.
     """
+    sides, bins = counts.shape
     weight = prior(doublings, 4.0)
-    weight /= weight.sum()
-    if middle != 0.0:
-        near = prior(doublings, math.log2(abs(middle)))
-        weight = (weight + near / near.sum()) / 2.0
-    sums, weights = (np.concatenate([[0.0], np.cumsum(x)]) for x in (counts, weight))
-    runs = {w: sums[w:] - sums[:-w] for w in WIDTHS if w <= counts.size}
-    end = -1
-    for w, run in runs.items():
-        most = FIRST * chance / len(WIDTHS)
-        high = np.flatnonzero(run > _least_level(w, std, most, gaussian=gaussian))  # few
-        log_chance = np.log(most * (weights[high + w] - weights[high]) / w)
-        clear = high[run[high] > noise_level(log_chance, w, std, gaussian=gaussian)]
-        if clear.size:
-            last = int(clear[-1])
-            end = max(end, _trimmed(counts, last, last + w - 1, std, gaussian=gaussian))
-    while -1 < end < counts.size - 1:
-        further = end
-        for w, run in runs.items():
-            beyond = run[end + 1 :]
-            levels = _further_levels(counts.size, w, std, chance, gaussian=gaussian)
-            clear = np.flatnonzero(beyond > levels[: beyond.size])
-            if clear.size:
-                first = end + 1 + int(clear[-1])
-                trimmed = _trimmed(counts, first, first + w - 1, std, gaussian=gaussian)
-                further = max(further, trimmed)
-        if further == end:
-            break
-        end = further
+    weight /= weight.sum(axis=1, keepdims=True)
+    some = np.flatnonzero(middles)
+    near = prior(doublings[some], np.log2(np.abs(middles[some]))[:, None])
+    weight[some] = (weight[some] + near / near.sum(axis=1, keepdims=True)) / 2.0
+    none = np.zeros((sides, 1))
+    sums, weights = (np.concatenate([none, x.cumsum(axis=1)], axis=1) for x in (counts, weight))
+    end = np.full(sides, -1)
+    runs = []  # of each width: the few that are above the least level, side by side
+    most = FIRST * chance / len(WIDTHS)
+    for w in (w for w in WIDTHS if w <= bins):
+        run = sums[:, w:] - sums[:, :-w]
+        least = _least_level(w, std, most, gaussian=gaussian)
+        further = _further_levels(bins, w, std, chance, gaussian=gaussian)
+        side, first = np.nonzero(run > min(least, further[0]))
+        run = run[side, first]
+        runs.append((w, further, side, first, run))
+        log_chance = np.log(most * (weights[side, first + w] - weights[side, first]) / w)
+        clear = (run > least) & (run > noise_level(log_chance, w, std, gaussian=gaussian))
+        _move_out(end, counts, side[clear], first[clear], w, std, gaussian=gaussian)
+    before = np.full(sides, -1)
+    while (end > before).any():
+        before = end.copy()
+        for w, further, side, first, run in runs:
+            beyond = first - before[side] - 1
+            clear = (before[side] > -1) & (beyond >= 0) & (run > further[np.maximum(beyond, 0)])
+            _move_out(end, counts, side[clear], first[clear], w, std, gaussian=gaussian)
     return end
 
 
-def end_of_side(
-    counts: Floats,
-    edges: Floats,
-    middle: float,
+def _move_out(
+    end: Ints, counts: Floats, side: Ints, first: Ints, width: int, std: float, *, gaussian: bool
+) -> None:
+    """Move the ends of sides out to their outermost runs, which are ascending in each side."""
+    last = np.flatnonzero(np.append(side[1:] != side[:-1], True)[: side.size])
+    side = side[last]
+    trimmed = _trimmed(counts[side], first[last], width, std, gaussian=gaussian)
+    end[side] = np.maximum(end[side], trimmed)
+
+
+@dataclass(frozen=True)
+class Side:
+    """One side of a column, as it was counted.
+
+    Attributes
+    ----------
+    counts : ndarray of shape (bins,)
+        Noisy counts of distances from the middle, with independent noise.
+    edges : ndarray of shape (bins,)
+        Outer edges of the bins, ascending.
+    middle : float
+    zero : float
+        Distance of the number 0, if it lies on this side: tails like to end there.
+    """
+
+    counts: Floats
+    edges: Floats
+    middle: float
+    zero: float = 0.0
+
+
+def ends_of_sides(
+    sides: list[Side],
     std: float,
     *,
     gaussian: bool,
     balance: float,
-    zero: float = 0.0,
     few: bool = False,
     chance: float = 1.0,
     rows: float = 0.0,
-) -> End:
-    """Return where a side ends, by noisy counts of distances from the middle.
+) -> list[End]:
+    """Return where each side ends.
 
     Beyond the last bin with rows the bound lies where what it clips, by the tails that may be
     there, costs as much as the noise of a wider one.
 
     Parameters
     ----------
-    counts : ndarray of shape (bins,)
-        With independent noise.
-    edges : ndarray of shape (bins,)
-        Outer edges of the bins, ascending.
-    middle : float
+    sides : list of Side
     std : float
         Standard deviation of a count's noise.
     gaussian : bool
         Else Laplace.
     balance : float
         Rows that may as well be clipped as bring the noise of a wider bound.
-    zero : float, default=0.0
-        Distance of the number 0, if it lies on this side: tails like to end there.
     few : bool, default=False
         Whether there are few rows: bounds stay nearer to those that were seen.
     chance : float, default=1.0
         What `FIRST` and `FURTHER` are multiplied by: many columns share them.
     rows : float, default=0.0
-        Of the column; where few of them are on this side, more may be hidden beyond it.
+        Of the column; where few of them are on a side, more may be hidden beyond it.
     """
-    j = _last_bin(counts, np.log2(edges), middle, std, chance, gaussian=gaussian)
-    if j < 0:
-        return changed(NO_END, noise=std)
-    last = float(edges[j])
-    farthest = _FARTHEST_OF_FEW if few else _FARTHEST
-    beyond = beyond_end(counts, edges, j, std, balance=balance, zero=zero, farthest=farthest)
-    reach = last * 2.0**beyond.doublings
-    if zero and math.isclose(reach, zero, rel_tol=1e-9):
-        reach = zero
-    tails = beyond.tails.scaled(last)
-    hidden = _hidden(counts[: j + 1], std, rows)
-    clear, outer, noise = _clear_end(counts, edges, j, std, gaussian=gaussian)
-    return End(reach, tails, hidden, beyond.rows, beyond.doubt, last, clear, outer, noise)
+    last_bin = np.full(len(sides), -1)
+    by_size: dict[int, list[int]] = {}
+    for i, side in enumerate(sides):
+        by_size.setdefault(side.counts.size, []).append(i)
+    for alike in by_size.values():
+        for k in range(0, len(alike), _AT_ONCE):
+            some = alike[k : k + _AT_ONCE]
+            counts, edges = (
+                np.array([getattr(sides[i], x) for i in some]) for x in ("counts", "edges")
+            )
+            middles = np.array([sides[i].middle for i in some])
+            last_bin[some] = _last_bins(
+                counts, np.log2(edges), middles, std, chance, gaussian=gaussian
+            )
+    ends = [changed(NO_END, noise=std)] * len(sides)
+    some = np.flatnonzero(last_bin >= 0).tolist()
+    found = beyond_ends(
+        [sides[i].counts for i in some],
+        [sides[i].edges for i in some],
+        last_bin[some].tolist(),
+        [sides[i].zero for i in some],
+        std,
+        balance=balance,
+        farthest=_FARTHEST_OF_FEW if few else _FARTHEST,
+    )
+    for i, beyond in zip(some, found, strict=True):
+        side, j = sides[i], int(last_bin[i])
+        last = float(side.edges[j])
+        reach = last * 2.0**beyond.doublings
+        if side.zero and math.isclose(reach, side.zero, rel_tol=1e-9):
+            reach = side.zero
+        ends[i] = End(
+            reach,
+            beyond.tails.scaled(last),
+            _hidden(side.counts[: j + 1], std, rows),
+            beyond.rows,
+            beyond.doubt,
+            last,
+            *_clear_end(side.counts, side.edges, j, std, gaussian=gaussian),
+        )
+    return ends
 
 
 def _clear_end(
@@ -550,7 +606,10 @@ def box_within_types(
     )
 
 
-def is_doubtful(box: LearnedBox, noise: float) -> bool:
-    """Say whether the rows beyond weigh much beside the noise of a sum, `noise` half widths."""
-    width = float(box.high[0] / 2 - box.low[0] / 2)
-    return not (bool(box.sound[0]) and float(box.sum_error()[0]) <= 0.6 * noise * width)
+def is_doubtful(box: LearnedBox, noise: float) -> NDArray[np.bool_]:
+    """Say of each column whether the rows beyond weigh much beside the noise of a sum.
+
+    That is `noise` half widths.
+    """
+    width = box.high / 2 - box.low / 2
+    return ~(box.sound & (box.sum_error() <= 0.6 * noise * width))

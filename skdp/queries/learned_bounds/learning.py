@@ -12,7 +12,7 @@ largest. Proofs: learned_bounds.md.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from dataclasses import replace as changed
 from fractions import Fraction
@@ -32,18 +32,19 @@ from skdp.queries.histograms import histogram_sensitivity
 from skdp.queries.learned_bounds.decoding import (
     End,
     LearnedBox,
+    Side,
     audited_box,
     box_for_all,
     box_of_ends,
     box_within_types,
-    end_of_side,
+    ends_of_sides,
     is_doubtful,
     noise_level,
     prior,
     unsound_box,
 )
 from skdp.queries.quantiles import recursion, rounds_of
-from skdp.queries.ranked_columns import RankedColumn, Runs, gathered
+from skdp.queries.ranked_columns import Part, RankedColumn, Runs, choose, gathered
 from skdp.queries.samples import RATE_BITS, draw_poisson
 from skdp.tabular.rows import Rows
 
@@ -77,7 +78,10 @@ _LEAST_POINT = 100.0  # rows times level for which a point alone is looked for
 _GAUSSIAN = 0.3
 _VISIBLE = 0.035  # part of the rows that a far group may have without being seen
 _COLUMN_VALUES = 2**18  # values of a random part of the rows that are held at once: 2 MB
-_COLUMNS_VALUES = 2**19  # and of all rows: 4 MB
+_COLUMNS_VALUES = 2**19  # and of all rows, where they are held: 4 MB
+_NUMBERS = (
+    5 * 2**20
+)  # and of their candidates, where rows are read as often as they are asked: 20 MB at most
 _SAMPLE = 2**11  # values of a column that tell where its median's neighbours lie
 _NEAR = 17  # candidates far from the median weigh, together, less than exp(-17) of those about it
 _RANKS = 160  # rows that a location needs, times the rate at which its chances fall with ranks
@@ -263,6 +267,8 @@ class FloatLattice:
         lengths[self.binades] = 1
         self._starts = np.concatenate([[0], np.cumsum(lengths)])
         self._mass = np.concatenate([[0], np.cumsum(lengths * self._weights)])
+        # The mass below a number is its weight times it and this; both may wrap around.
+        self._offsets = self._mass[:-1] - self._starts[:-1] * self._weights
 
     def number(self, x: Floats) -> Ints:
         """Return the number of each value's candidate: a value's own concern.
@@ -297,23 +303,13 @@ class FloatLattice:
 
     def mass(self, number: Ints) -> Ints:
         """Return the weight of all candidates below each number."""
-        segment = self._segments(number)
-        total: Ints = number - self._starts[segment]
-        total *= self._weights[segment]
-        total += self._mass[segment]
-        return total
+        return self._weighed(number)[0]
 
-    def masses(self, runs: Runs) -> Ints:
-        """Return the weight of the candidates of each run."""
-        points = runs.starts[1::2]  # runs of one candidate, between others
-        ends = self.mass(runs.starts[[0, -1]] + np.array([0, runs.lengths[-1]]))
-        masses = np.empty(runs.starts.size, dtype=np.int64)
-        masses[1::2] = self._weights[self._segments(points)]
-        masses[:-1:2] = self.mass(points)
-        masses[-1] = ends[1]
-        masses[2::2] -= masses[:-1:2] + masses[1::2]
-        masses[0] -= ends[0]
-        return masses
+    def _weighed(self, number: Ints) -> tuple[Ints, Ints]:
+        """Return the weight of all candidates below each number, and its own."""
+        segment = self._segments(number)
+        weights = self._weights[segment]
+        return number * weights + self._offsets[segment], weights
 
     def at_mass(self, mass: int) -> int:
         """Return the number of the candidate that this much weight, counted from below, is in."""
@@ -330,79 +326,149 @@ class FloatLattice:
             return self.value(number)
         return math.nextafter(self.value(number - 1), math.inf)
 
-    def ranked(self, values: Floats, low: int = 0, high: int | None = None) -> RankedColumn:
-        """Return the candidates of the values from `low` to `high`, and the rows below each."""
-        below = 0
-        if high is not None:
-            least, beyond = (
-                self._from(low),
-                self._from(high + 1) if high < self.size - 1 else math.inf,
-            )
-            below = int(np.count_nonzero(values < least))
-            values = values[np.flatnonzero((values >= least) & (values < beyond))]
-        ordered = np.sort(self.number(values).astype(np.int32))
-        first = np.flatnonzero(np.append(ordered.size > 0, ordered[1:] != ordered[:-1]))
-        return RankedColumn(ordered[first].astype(np.int64), below + np.append(first, ordered.size))
+    def part(self, column: RankedColumn, n: int, reach: int | None) -> Part:
+        """Score all candidates by a column of n rows, or those of a score up to `reach`."""
+        return column.part(0, n, 0, self.size - 1, _MEDIAN, spread=False, reach=reach)
 
-    def scored(self, values: Floats, sample: Floats | None = None, reach: int = 0) -> Runs:
-        """Score all candidates, or an interval that has those of a score up to `reach`.
+    def weighted(self, part: Part) -> Part:
+        """Return the same part with as many points for each candidate as it has weight."""
+        values, widths = self._weighed(part.values)
+        low, high = self.mass(np.array([part.low, part.high + 1])).tolist()
+        return changed(part, values=values, widths=widths, low=low, high=high - 1)
 
-        A sorted sample of the values tells where to look for these; whether all are found is
-        checked.
+    def windows(self, samples: Floats, n: int, eta: Fraction) -> list[Window]:
+        """Return where the candidates about the median are looked for in columns of n rows.
+
+        Sorted samples of the columns, (columns, values), tell. Candidates far from the median are
+        left out where they weigh so little that they seldom matter.
         """
-        n, column = values.size, None
-        if sample is not None:
+        size = samples.shape[1]
+        middle, width = size // 2, math.ceil(size / (2 * eta * n))
+        ends = samples[:, [max(middle - width, 0), min(middle + width, size - 1)]]
+        about = np.diff(self.mass(self.number(ends) + np.array([0, 1])))[:, 0]
+        whole, slack, found = int(self._mass[-1]), 1.5 * math.sqrt(size), []
+        for sample, mass in zip(samples, about.tolist(), strict=True):
+            near = math.ceil(_NEAR + math.log(whole / mass))
+            reach = math.ceil(near / eta)
             begin, end = max((n - reach) // 2, 0), min((n + reach + 1) // 2, n)
-            slack = 1.5 * math.sqrt(sample.size)
-            first = math.floor(sample.size * begin / n - slack)
-            last = math.ceil(sample.size * end / n + slack)
-            ends = self.number(sample[[max(first, 0), min(last, sample.size - 1)]])
-            low = int(ends[0]) if first >= 0 else 0
-            high = int(ends[1]) if last < sample.size else self.size - 1
-            column = self.ranked(values, low, high)
-            if column.below[0] > begin or column.below[-1] < end:
-                column = None
-        part = (column or self.ranked(values)).part(
-            0, n, 0, self.size - 1, _MEDIAN, spread=False, reach=None if sample is None else reach
-        )
-        return part.runs()
+            first = math.floor(size * begin / n - slack)
+            last = math.ceil(size * end / n + slack)
+            low, high = self.number(sample[[max(first, 0), min(last, size - 1)]]).tolist()
+            least = self._from(low) if first >= 0 else -math.inf
+            beyond = self._from(high + 1) if last < size and high < self.size - 1 else math.inf
+            others = whole * math.exp(-near) * (1 + 2.0**-30)
+            found.append(Window(least, beyond, begin, end, reach, others))
+        return found
 
-    def choose(self, values: Floats, eta: Fraction, entropy: samplers.Entropy | None) -> int:
+    def ranked(self, blocks: Iterable[Floats], windows: Sequence[Window]) -> list[RankedColumn]:
+        """Return the candidates of the values in each column's window, and the rows below each."""
+        least, beyond = (
+            np.array([[getattr(w, end)] for w in windows]) for end in ("least", "beyond")
+        )
+        below, pieces = np.zeros(len(windows), dtype=np.int64), []
+        for block in blocks:
+            values = np.ascontiguousarray(block.T)
+            inside = values >= least
+            below += len(block) - np.array([np.count_nonzero(column) for column in inside])
+            inside &= values < beyond
+            places = np.flatnonzero(inside)
+            cuts = np.searchsorted(places, len(block) * np.arange(len(windows) + 1)).tolist()
+            pieces.append((self.number(values.ravel()[places]).astype(np.int32), cuts))
+        columns = []
+        for j, fewer in enumerate(below.tolist()):
+            parts = [numbers[cuts[j] : cuts[j + 1]] for numbers, cuts in pieces]
+            ordered = np.concatenate([np.zeros(0, dtype=np.int32), *parts])
+            ordered.sort()
+            first = np.flatnonzero(np.append(ordered.size > 0, ordered[1:] != ordered[:-1]))
+            points = ordered[first].astype(np.int64)
+            columns.append(RankedColumn(points, fewer + np.append(first, ordered.size)))
+        return columns
+
+    def columns(
+        self, blocks: Callable[[], Iterable[Floats]], n: int, eta: Fraction, d: int
+    ) -> list[WeightedColumn]:
+        """Return d columns of n rows, each near its median where there are many rows.
+
+        Parameters
+        ----------
+        blocks : callable
+            Returns the rows block by block, (rows, d): the same ones each time.
+        n : int
+        eta : Fraction
+            What choices are asked with; 0 for whole columns.
+        d : int
+        """
+        windows = [_EVERYWHERE] * d
+        if n > _SAMPLE and eta:
+            step = n // _SAMPLE
+            samples = np.concatenate([block[::step] for block in blocks()])
+            windows = self.windows(np.sort(samples.T.copy(), axis=1), n, eta)
+        found = []
+        for j, (ranked, window) in enumerate(
+            zip(self.ranked(blocks(), windows), windows, strict=True)
+        ):
+
+            def whole(j: int = j) -> RankedColumn:
+                return self.ranked((block[:, j : j + 1] for block in blocks()), [_EVERYWHERE])[0]
+
+            if ranked.below[0] > window.begin or ranked.below[-1] < min(window.end, n):
+                ranked = whole()
+            found.append(WeightedColumn(self, n, ranked, window, whole))
+        return found
+
+
+@dataclass(frozen=True)
+class Window:
+    """Where the candidates of a score up to `reach` are looked for: in [least, beyond).
+
+    They are there if so many rows are below `least` at most, and `end` at least below `beyond`. The
+    other candidates weigh `others` at most, where one of score 0 weighs 1.
+    """
+
+    least: float
+    beyond: float
+    begin: int
+    end: int
+    reach: int | None
+    others: float
+
+
+_EVERYWHERE = Window(-math.inf, math.inf, 0, 0, None, 2.0**-60)
+
+
+@dataclass(frozen=True)
+class WeightedColumn:
+    """A column's rows about its median on a lattice, and what reads all of them; private."""
+
+    lattice: FloatLattice
+    n: int
+    near: RankedColumn
+    window: Window
+    whole: Callable[[], RankedColumn]
+
+    def runs(self) -> Runs:
+        """Return the scores of all candidates."""
+        return self.lattice.part(self.whole(), self.n, None).runs()
+
+    def choose(self, eta: Fraction, entropy: samplers.Entropy | None) -> int:
         """Return a candidate with probability proportional to weight * exp(-eta * score).
 
-        Candidates far from the median are left out where they weigh so little that they seldom
-        matter; a choice that they could decide is made among all.
+        A choice that the candidates left out could decide is made among all.
         """
-        n, sample, reach, others = values.size, None, 0, 0.0
-        if n > _SAMPLE and eta:
-            sample = np.sort(values[:: n // _SAMPLE])
-            middle, width = sample.size // 2, math.ceil(sample.size / (2 * eta * n))
-            ends = sample[[max(middle - width, 0), min(middle + width, sample.size - 1)]]
-            first, last = self.mass(self.number(ends) + np.array([0, 1])).tolist()
-            near = math.ceil(_NEAR + math.log(int(self._mass[-1]) / (last - first)))
-            reach = math.ceil(near / eta)
-            others = float(self._mass[-1]) * math.exp(-near) * (1 + 2.0**-30)
-        runs = self.scored(values, sample, reach)
+        lattice, window = self.lattice, self.window
 
-        def whole() -> tuple[NDArray, NDArray]:
-            nonlocal runs
-            runs = self.scored(values)
-            return runs.scores, self.masses(runs)
+        def scored(reach: int | None) -> Part:
+            column = self.near if reach is not None else self.whole()
+            return lattice.weighted(lattice.part(column, self.n, reach))
 
-        run = samplers.exponential_mechanism(
-            runs.scores, eta, self.masses(runs), entropy=entropy,
-            whole=None if sample is None else whole, others=others,
-        )  # fmt: skip
-        start = int(runs.starts[run])
-        below, beyond = self.mass(np.array([start, start + int(runs.lengths[run])])).tolist()
-        return self.at_mass(below + samplers.uniform_below(beyond - below, entropy=entropy))
+        return lattice.at_mass(choose(scored, eta, entropy, window.reach, window.others))
 
 
 # --- distances ----------------------------------------------------------------------------------
 
-_SIDE = 2**12  # half doublings of the numbers of one sign
-_UP_TO_POWER = 2**52 - 1
-_UP_TO_ROOT = _UP_TO_POWER - int(np.float64(math.sqrt(2.0)).view(np.int64)) % 2**52
+_SIDE = 2**11  # numbers of half doublings of one sign
+_UP_TO_POWER = 2**52 - 2
+_AT_ONCE = 2**16  # values: temporary arrays stay in cache
 
 
 def distance_edges(middle: float, binades: int, *, upwards: bool) -> Floats:
@@ -434,14 +500,28 @@ def _reduced(mode: str, columns: NDArray[np.bool_]) -> Callable[[Floats], Floats
 def _half_doublings(distance: Floats) -> Ints:
     """Return the number of the half doubling that each distance is in; its upper end is in it.
 
-    The bits of a double are rounded up to the next power of two, and to the next one times √2. The
-    numbers of distances below 0 are larger by `_SIDE`.
+    The bits of its square are rounded up to the next power of two, and so are those of the square
+    of a power times √2, which is the double after a power: no other square is. The numbers of
+    distances below 0 are smaller by `_SIDE`.
     """
-    bits = distance.view(np.int64)
-    halves: Ints = (bits + _UP_TO_POWER) >> 52
-    halves += (bits + _UP_TO_ROOT) >> 52
-    halves &= 2 * _SIDE - 1
+    squares = np.abs(distance)
+    squares *= distance
+    halves = squares.view(np.int64)
+    halves += _UP_TO_POWER
+    halves >>= 52
     return halves
+
+
+def _flat(block: Floats, columns: Floats) -> Iterator[Floats]:
+    """Yield the values of a block, row by row, as many at once as `columns` has numbers."""
+    values = np.ascontiguousarray(block).ravel()
+    for start in range(0, values.size, columns.size):
+        yield values[start : start + columns.size]
+
+
+def _repeated(numbers: NDArray) -> NDArray:
+    """Return a number a column for so many rows as are worked on at once."""
+    return np.tile(numbers, max(_AT_ONCE // numbers.size, 1))
 
 
 def distance_counts(
@@ -460,25 +540,25 @@ def distance_counts(
         np.array([edge for pair in edges for side in pair for edge in side[:: side.size - 1]])
     )
     first, size = int(ends.min()), int(ends.max() - ends.min()) + 1
-    within = np.clip(np.arange(_SIDE) - first, 0, size - 1)
-    place = np.concatenate([within + size, within])
-    columns = np.arange(d)[:, None] * 2 * size
+    within = 2 * np.clip(np.arange(_SIDE) - first, 0, size - 1)
+    place = np.concatenate([within + 2 * size, within])  # a negative number counts from the end
     # Distances from 0 are compared: it is an edge of the side that it is on.
-    zero = np.where(middles < 0, np.nextafter(-middles, np.inf), -middles)[:, None]
+    zeros = _repeated(np.where(middles < 0, np.nextafter(-middles, np.inf), -middles))
+    centers, columns = _repeated(middles), _repeated(4 * size * np.arange(d))
 
     def add(block: Floats, totals: list[NDArray]) -> None:
-        distance = np.subtract(image(block).T, middles[:, None], order="C")
-        bins = place[_half_doublings(distance)]
-        bins += columns
-        np.add.at(totals[0], bins.ravel(), 1)
-        totals[1] += np.count_nonzero(distance < zero, axis=1)
+        for values in _flat(image(block), centers):
+            distance = values - centers[: values.size]
+            bins = place[_half_doublings(distance)]
+            bins += columns[: values.size]
+            distance -= zeros[: values.size]
+            bins -= distance.view(np.int64) >> 63  # one more if it is below
+            np.add.at(totals[0], bins, 1)
 
-    counts, below = fold(
-        rows, add, lambda: [np.zeros(2 * size * d, np.int64), np.zeros(d, np.int64)]
-    )
-    by_column = zip(
-        counts.reshape(d, 2, size), below.tolist(), middles.tolist(), edges, strict=True
-    )
+    (both,) = fold(rows, add, lambda: [np.zeros(4 * size * d, np.int64)])
+    both = both.reshape(d, 2, size, 2)
+    counts, below = both.sum(axis=3), both[:, :, :, 1].sum(axis=(1, 2))
+    by_column = zip(counts, below.tolist(), middles.tolist(), edges, strict=True)
     found = []
     for column, below_zero, middle, pair in by_column:
         beyond_zero = [below_zero, int(column.sum()) - below_zero]
@@ -495,10 +575,13 @@ def outside_counts(
     rows: Rows, image: Callable[[Floats], Floats], low: Floats, high: Floats
 ) -> Ints:
     """Count the rows outside the bounds, column by column."""
+    d, lows, highs = low.size, _repeated(low), _repeated(high)
 
     def add(block: Floats, totals: list[NDArray]) -> None:
-        block = np.ascontiguousarray(image(block).T)
-        totals[0] += ((block < low[:, None]) | (block > high[:, None])).sum(axis=1)
+        for values in _flat(image(block), lows):
+            outside = values < lows[: values.size]
+            outside |= values > highs[: values.size]
+            totals[0] += np.bincount(np.flatnonzero(outside) % d, minlength=d)
 
     (counts,) = fold(rows, add, lambda: [np.zeros(low.size, dtype=np.int64)])
     return counts
@@ -545,20 +628,24 @@ def _medians(
     wanted = min(max(_MANY, math.ceil(_RANKS / (2 * eta))), _MOST)
     part = Fraction(math.floor(min(wanted / n_known, 1.0) * 2**RATE_BITS), 2**RATE_BITS)
     values = np.empty(d)
-    held = _COLUMN_VALUES if part < 1 else _COLUMNS_VALUES
+    held = _COLUMN_VALUES if part < 1 else _COLUMNS_VALUES if table.in_parts else _NUMBERS
     together = max(1, int(held / min(n_known, wanted)))
+    # In a transcript stand whole columns.
+    near = eta if current_transcript() is None else Fraction(0)
     for first in range(0, d, together):
         features = range(first, min(first + together, d))
-        columns = _columns(table, meter, image, features, part)
-        for i, j in enumerate(features):
-            column = columns[i]
+        with np.errstate(all="ignore"):
+            n, blocks = _read(table, meter, image, features, part)
+            columns = lattice.columns(blocks, n, near, len(features))
+        for j, column in zip(features, columns, strict=True):
             # The number of runs tells of the rows: in a transcript they are one object.
             exact = np.empty(1, dtype=object)
             if current_transcript() is not None:
-                exact[0] = [lattice.scored(column)]
+                exact[0] = [column.runs()]
 
-            def draw(column: Floats = column) -> NDArray:
-                return np.array([lattice.choose(column, eta, meter.entropy)], dtype=np.int64)
+            def draw(column: WeightedColumn = column) -> NDArray:
+                with np.errstate(all="ignore"):
+                    return np.array([column.choose(eta, meter.entropy)], dtype=np.int64)
 
             name = "location" if d == 1 else f"location, feature {j}"
             loss, distance = only_round.loss, only_round.distance
@@ -570,31 +657,33 @@ def _medians(
     return values
 
 
-def _columns(
+def _read(
     table: PrivateTable,
     meter: Meter,
     image: Callable[[Floats], Floats],
     features: range,
     part: Fraction,
-) -> Floats:
-    """Return some columns of a random part of the rows, (features, rows)."""
+) -> tuple[int, Callable[[], Iterable[Floats]]]:
+    """Return the number of rows, and what reads some columns of them; of a random part of the rows.
+
+    All rows are read anew each time; a part of them, or rows elsewhere, are read once and held.
+    """
 
     def take(block: Floats) -> Floats:
+        return image(block)[:, features.start : features.stop]
+
+    def copied(block: Floats) -> Floats:
         # A copy: it is kept, and the block may be large.
-        return image(block)[:, features.start : features.stop].copy()
+        return take(block).copy()
 
     def draw(n: int) -> NDArray[np.int64]:
         return draw_poisson(n, part, meter.entropy)
 
-    with np.errstate(all="ignore"):
-        if part < 1:
-            blocks = list(gathered(table.rows, take, draw))
-            return np.concatenate([np.zeros((0, len(features))), *blocks]).T.copy()
-        columns, start = np.empty((len(features), table.n)), 0
-        for block in gathered(table.rows, take):
-            columns[:, start : start + len(block)] = block.T
-            start += len(block)
-        return columns
+    if part == 1 and not table.in_parts:
+        return table.n, lambda: gathered(table.rows, take)
+    blocks = gathered(table.rows, copied, draw if part < 1 else None)
+    held = np.concatenate([np.zeros((0, len(features))), *blocks])
+    return len(held), lambda: [held]
 
 
 def _shaped(
@@ -614,46 +703,45 @@ def _shaped(
     ]
     exact = distance_counts(table.rows, image, middles, edges)
     every = list(range(d))
-    noisy, std = _counted(table, meter, "distances", exact, every, plan.shape)
-    counts, stds = noisy, np.full(d, std)
+    counts, std = _counted(table, meter, "distances", exact, every, plan.shape)
+    stds = np.full(d, std)
 
-    def ends(j: int, left: Fraction) -> list[End]:
-        each = _each(table, meter, left, d)
-        m = float(middles[j])
-        sizes = [side.size - 1 for side in edges[j]]
+    def ends(columns: list[int], std: float, left: Fraction) -> list[list[End]]:
         sides = []
-        for side in (0, 1):
-            part = counts[j][: sizes[0]] if side == 0 else counts[j][sizes[0] :]
-            towards_zero = m != 0.0 and (m < 0) == (side == 1)
-            sides.append(
-                end_of_side(
-                    part, edges[j][side][1:], m, float(stds[j]), gaussian=not meter.pure,
-                    balance=max(1.0 / each, spare * n), zero=abs(m) if towards_zero else 0.0,
-                    few=plan.few, chance=min(1.0, 10.0 / d), rows=n,
-                )
-            )  # fmt: skip
-        return sides
+        for j in columns:
+            m, cut = float(middles[j]), edges[j][0].size - 1
+            for up, part in enumerate((counts[j][:cut], counts[j][cut:])):
+                towards_zero = m != 0.0 and (m < 0) == (up == 1)
+                sides.append(Side(part, edges[j][up][1:], m, abs(m) if towards_zero else 0.0))
+        found = ends_of_sides(
+            sides, std, gaussian=not meter.pure,
+            balance=max(1.0 / _each(table, meter, left, d), spare * n),
+            few=plan.few, chance=min(1.0, 10.0 / d), rows=n,
+        )  # fmt: skip
+        return [found[i : i + 2] for i in range(0, len(found), 2)]
 
     left = max(meter.remaining - plan.audit, Fraction(1, 100))
-    end_of = [ends(j, left) for j in every]
+    box = box_of_ends(middles, ends(every, std, left), n)
     if plan.doubt:
         each = _each(table, meter, left, d)
         noise = (math.sqrt(2.0) if meter.pure else 1.0) * (2.0 if table.n_is_public else 1.0) / each
-        doubtful = [
-            j for j in every if is_doubtful(box_of_ends(middles[j : j + 1], [end_of[j]], n), noise)
-        ]
+        doubtful = np.flatnonzero(is_doubtful(box, noise)).tolist()
         if doubtful:
             share = plan.doubt * Fraction(len(doubtful), d)
-            again, std = _counted(table, meter, "distances, again", exact, doubtful, share)
+            again, more = _counted(table, meter, "distances, again", exact, doubtful, share)
             left = max(left - share, Fraction(1, 100))
+            total = std**2 + more**2
+            # Weighted by precision; without noise, as it is.
+            w = more**2 / total if total > 0 else 0.5
             for i, j in enumerate(doubtful):
-                total = stds[j] ** 2 + std**2
-                # Weighted by precision; without noise, as it is.
-                w = std**2 / total if total > 0 else 0.5
                 counts[j] = w * counts[j] + (1.0 - w) * again[i]
-                stds[j] *= std / math.sqrt(total) if total > 0 else 1.0
-                end_of[j] = ends(j, left)
-    box = box_of_ends(middles, end_of, n)
+            stds[doubtful] *= more / math.sqrt(total) if total > 0 else 1.0
+            end_of = list(map(list, box.ends))
+            for j, pair in zip(
+                doubtful, ends(doubtful, float(stds[doubtful[0]]), left), strict=True
+            ):
+                end_of[j] = pair
+            box = box_of_ends(middles, end_of, n)
     # A group of rows far beyond the end is seen if it is clear of the noise.
     unseen = np.array([_clear(s, gaussian=not meter.pure) for s in stds])
     sound = box.sound & (unseen <= _VISIBLE * n) & plan.sure

@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import functools
 import math
+from bisect import bisect_left
 from dataclasses import dataclass
 
 import numpy as np
@@ -26,7 +27,7 @@ __all__ = [
     "NO_TAILS",
     "Beyond",
     "Tails",
-    "beyond_end",
+    "beyond_ends",
     "given_rows_outside",
 ]
 
@@ -47,6 +48,8 @@ _APART_CLAIMED = 0.5  # and for errors: a claim doubts more than a choice
 _APART_SLOPES = np.array([2.5, 6.0])
 _APART_DENSITY = 0.42  # sqrt(2 pi) / 6: its size is uniform up to six standard deviations
 _APART_SIZES = (np.arange(12) + 0.5) / 12  # ranks of its size
+_NEIGHBORS = 10  # bins on either side of the end that are looked at: half doublings, and one at 0
+_AT_ONCE = 64  # sides: memory does not grow with columns
 _LAST_ROW = 0.25  # rows: a tail has none beyond the place where fewer are left
 _CLAIMED = 0.97  # of the posterior: three standard errors reach it
 # Ranks between which a posterior is kept by its means: fine where claims are read.
@@ -110,19 +113,23 @@ def _quantile(values: Floats, weight: Floats) -> float:
     return float(values[order[min(at, order.size - 1)]])
 
 
-def _kept(weight: Floats, rows: Floats, excess: Floats, squares: Floats) -> Tails:
-    """Return a posterior by its means between ranks of the excess."""
-    order = np.argsort(excess)
-    weight = weight[order] / weight.sum()
-    group = np.searchsorted(_RANKS, np.cumsum(weight) - weight / 2.0)
+def _kept(tails: NDArray) -> list[Tails]:
+    """Return each posterior of (4, sides, tails) by its means between ranks of the excess."""
+    order = np.argsort(tails[2], axis=1, kind="stable")
+    weight, *values = np.take_along_axis(tails, order[None], axis=2)
+    weight /= weight.sum(axis=1, keepdims=True)
+    group = np.searchsorted(_RANKS, np.cumsum(weight, axis=1) - weight / 2.0)
+    size = _RANKS.size + 1
+    group += size * np.arange(len(group))[:, None]
 
-    def sums(values: Floats) -> Floats:
-        return np.bincount(group, values, minlength=_RANKS.size + 1).astype(np.float64)
+    def sums(values: Floats) -> NDArray:
+        return np.bincount(group.ravel(), values.ravel(), minlength=size * len(group))
 
     total = sums(weight)
-    some = total > 0.0
-    means = [sums(weight * x[order])[some] / total[some] for x in (rows, excess, squares)]
-    return Tails(total[some], *means)
+    some = np.flatnonzero(total > 0.0)
+    means = np.stack([total[some], *(sums(weight * x)[some] / total[some] for x in values)])
+    cuts = np.searchsorted(some, size * np.arange(1, len(group)))
+    return [Tails(*side) for side in np.split(means, cuts, axis=1)]
 
 
 def given_rows_outside(
@@ -279,127 +286,161 @@ def _shapes(places: tuple[float, ...], inside: int, at_zero: float, farthest: fl
     )
 
 
-def beyond_end(
-    counts: Floats, edges: Floats, end: int, std: float, *, balance: float, zero: float,
-    farthest: float,
-) -> Beyond:  # fmt: skip
-    """Return the bound of a side, and what is expected beyond it.
+def beyond_ends(
+    counts: list[Floats], edges: list[Floats], ends: list[int], zeros: list[float], std: float,
+    *, balance: float, farthest: float,
+) -> list[Beyond]:  # fmt: skip
+    """Return the bound of each of some sides, and what is expected beyond it.
 
     Parameters
     ----------
-    counts, edges : ndarray of shape (bins,)
+    counts, edges : list of ndarray of shape (bins,)
         Noisy counts, and the outer edges of their bins, ascending.
-    end : int
-        The last bin with rows.
+    ends : list of int
+        The last bin with rows of each side.
+    zeros : list of float
+        Distance of the number 0, if it lies on a side, where tails like to end; else 0.
     std : float
         Standard deviation of a count's noise.
     balance : float
         Rows that may as well be clipped as bring the noise of a wider bound.
-    zero : float
-        Distance of the number 0, if it lies on this side, where tails like to end; else 0.
     farthest : float
         Doublings from the end to the bound, at most.
     """
-    doublings = np.log2(edges / edges[end])
-    first = int(np.searchsorted(doublings, -_INNER - 1e-9))
-    stop = int(np.searchsorted(doublings, _GROUPS[-1] + 1e-9))
-    lower = doublings[first - 1] if first else doublings[0] - 0.5
-    at_zero = math.log2(zero / float(edges[end])) if zero >= edges[end] * 0.999999 else math.inf
-    at_zero = 0.0 if at_zero < 1e-6 else at_zero
-    if at_zero >= min(_GROUPS[-1], farthest):
-        at_zero = math.inf
-    inside = end + 1 - first
-    shapes = _shapes((lower, *doublings[first:stop].tolist()), inside, at_zero, farthest)
-    counts = counts[first:stop]
-    y = np.append(counts[:inside], [counts[a:b].sum() for a, b in shapes.beyond])
+    # Sides with the same edges about their ends are weighed together.
+    together: dict[tuple[tuple[float, ...], int, float], list[tuple[int, Floats]]] = {}
+    for i, (edge, end, zero) in enumerate(zip(edges, ends, zeros, strict=True)):
+        begin = max(end - _NEIGHBORS, 0)
+        doublings = np.log2(edge[begin : end + _NEIGHBORS] / edge[end]).tolist()
+        first = bisect_left(doublings, -_INNER - 1e-9)
+        stop = bisect_left(doublings, _GROUPS[-1] + 1e-9)
+        lower = doublings[first - 1] if first else doublings[0] - 0.5
+        at_zero = math.log2(zero / float(edge[end])) if zero >= edge[end] * 0.999999 else math.inf
+        at_zero = 0.0 if at_zero < 1e-6 else at_zero
+        if at_zero >= min(_GROUPS[-1], farthest):
+            at_zero = math.inf
+        key = (lower, *doublings[first:stop]), end + 1 - begin - first, at_zero
+        together.setdefault(key, []).append((i, counts[i][begin + first : begin + stop]))
+    found: dict[int, Beyond] = {}
+    for (places, inside, at_zero), sides in together.items():
+        shapes = _shapes(places, inside, at_zero, farthest)
+        for k in range(0, len(sides), _AT_ONCE):
+            numbers, near = zip(*sides[k : k + _AT_ONCE], strict=True)
+            weighed = _weighed(shapes, np.array(near), inside, std, balance)
+            found.update(zip(numbers, weighed, strict=True))
+    return [found[i] for i in range(len(ends))]
+
+
+def _weighed(
+    shapes: _Shapes, counts: Floats, inside: int, std: float, balance: float
+) -> list[Beyond]:
+    """Return what `beyond_ends` does, of sides with the same edges: counts of shape (sides, bins).
+
+    Of the bins, so many are inside the end.
+    """
+    y = np.column_stack(
+        [counts[:, :inside], *(counts[:, a:b].sum(axis=1) for a, b in shapes.beyond)]
+    )
     rows = np.maximum(y, 0.0)
-    rows[inside:] = 0.0
+    rows[:, inside:] = 0.0
     variance = std**2 * shapes.bins + rows + 1.0 + (shapes.model * rows) ** 2
-    precision = (shapes.squares / variance).sum(axis=1)
-    fit = np.maximum((shapes.shape * y / variance).sum(axis=1), 0.0)
-    found = fit / precision
-    log_weight = shapes.log_weight + (0.5 * fit**2 / precision - 0.5 * np.log(precision))
-    weight = np.exp(log_weight - log_weight.max())
-    weight /= weight.sum()
-    size = found / shapes.scale  # rows beyond the end, if it goes on
-
-    part = shapes.left * size[:, None]
-    moments = [weight @ part, weight @ part**2, weight @ (shapes.exceeding * size[:, None])]
+    precision = (1.0 / variance) @ shapes.squares.T
+    fit = np.maximum((y / variance) @ shapes.shape.T, 0.0)
+    sizes = fit / precision
+    weight = shapes.log_weight + (0.5 * fit**2 / precision - 0.5 * np.log(precision))
+    weight = np.exp(weight - weight.max(axis=1, keepdims=True))
+    weight /= weight.sum(axis=1, keepdims=True)
     group = None
-    if y.size > inside:
-        expected = shapes.shape[:, inside] * found
-        chance = float(weight @ np.exp(-0.5 * (y[inside] - expected) ** 2 / variance[inside]))
-        group = _Group(float(y[inside]), math.sqrt(float(variance[inside])), chance)
-        apart = group.weight(_APART)
-        means = [a * b for a, b in zip(group.moments(), shapes.apart, strict=True)]
-        moments = [(1.0 - apart) * a + apart * b for a, b in zip(moments, means, strict=True)]
-    best = int(np.argmin(balance * 2.0**shapes.offered + moments[2]))
-    mean, square = float(moments[0][best]), float(moments[1][best])
+    if y.shape[1] > inside:
+        count, noise = y[:, inside], np.sqrt(variance[:, inside])
+        off = (count[:, None] - shapes.shape[:, inside] * sizes) / noise[:, None]
+        group = _Groups(count, noise, (weight * np.exp(-0.5 * off**2)).sum(axis=1))
+    sizes /= shapes.scale  # rows beyond the end, if it goes on
 
-    # The posterior at this bound. Tails end at 0, or where hardly a row is left.
+    sums = weight * sizes
+    moments = np.stack(
+        [sums @ shapes.left, (sums * sizes) @ shapes.left**2, sums @ shapes.exceeding]
+    )
+    if group is not None:
+        apart = group.weight(_APART)[:, None]
+        means = group.moments()[:, :, None] * np.stack(shapes.apart)[:, None, :]
+        moments = (1.0 - apart) * moments + apart * means
+    best = np.argmin(balance * 2.0**shapes.offered + moments[2], axis=1)
+    mean, square, _ = moments[:, np.arange(len(best)), best]
+    doubt = np.sqrt(np.maximum(square - mean**2, 0.0))
+    tails = _posterior(shapes, weight, sizes, best)
+    if group is not None:
+        apart = group.weight(_APART_CLAIMED)[:, None]
+        tails[0] *= 1.0 - apart
+        tails = np.concatenate([tails, group.tails(apart, 2.0 ** shapes.offered[best])], axis=2)
+    found = zip(
+        shapes.offered[best].tolist(), mean.tolist(), doubt.tolist(), _kept(tails), strict=True
+    )
+    return [Beyond(*side) for side in found]
+
+
+def _posterior(shapes: _Shapes, weight: Floats, sizes: Floats, best: NDArray[np.int64]) -> NDArray:
+    """Return weights, rows, excesses and sums of squares of the tails beyond some bounds.
+
+    Of shape (4, sides, tails). Tails end at 0, or where hardly a row is left.
+    """
     slope, bend, _, exceeding, squares = _family()
+    sides = len(best)
     k = np.maximum(bend, 1e-6) * math.log(2.0)
-    sizes = size[shapes.going_on]
-    some = np.log2(np.maximum(sizes.reshape(-1, slope.size) / _LAST_ROW, 1.0))
+    going_on = sizes[:, shapes.going_on].reshape(sides, -1, slope.size)
+    some = np.log2(np.maximum(going_on / _LAST_ROW, 1.0))
+    at, bound = shapes.index[best][:, None, None], 2.0 ** shapes.offered[best][:, None, None]
     cut = np.ceil(np.log1p(some * k / slope) / k / _STEP)
-    at, bound = int(shapes.index[best]), float(2.0 ** shapes.offered[best])
     cut = np.clip(cut, at, exceeding.shape[1] - 1).astype(int)
     if shapes.zero_index is not None:
-        cut[1] = np.minimum(cut[1], max(shapes.zero_index, at))
+        cut[:, 1] = np.minimum(cut[:, 1], np.maximum(shapes.zero_index, at[:, 0]))
     every = np.arange(slope.size)
-    excess = exceeding[:, at] - exceeding[every, cut]
-    square_sums = squares[:, at] - squares[every, cut] - 2.0 * bound * excess
-    tails = np.zeros((4, weight.size))
+    excess = exceeding[every, at] - exceeding[every, cut]
+    square_sums = squares[every, at] - squares[every, cut] - 2.0 * bound * excess
+    tails = np.zeros((4, *weight.shape))
     tails[0] = weight
-    tails[1] = part[:, best]
-    tails[2, shapes.going_on] = excess.ravel() * sizes
-    tails[3, shapes.going_on] = np.maximum(square_sums.ravel(), 0.0) * sizes
-    if group is not None:
-        apart = group.weight(_APART_CLAIMED)
-        tails[0] *= 1.0 - apart
-        tails = np.concatenate([tails, group.tails(apart, bound)], axis=1)
-    return Beyond(
-        doublings=float(shapes.offered[best]),
-        rows=mean,
-        doubt=math.sqrt(max(square - mean**2, 0.0)),
-        tails=_kept(*tails),
-    )
+    tails[1] = shapes.left[:, best].T * sizes
+    tails[2, :, shapes.going_on] = (excess * going_on).reshape(sides, -1).T
+    tails[3, :, shapes.going_on] = (np.maximum(square_sums, 0.0) * going_on).reshape(sides, -1).T
+    return tails
 
 
-class _Group:
-    """A group of its own beyond the end, of an unknown size: normal, cut off at 0.
+class _Groups:
+    """Groups of their own beyond the ends of some sides, of unknown sizes: normal, cut off at 0.
 
     Parameters
     ----------
-    count, std : float
+    count, std : ndarray of shape (sides,)
         Of the bins beyond the end.
-    chance : float
+    chance : ndarray of shape (sides,)
         What the other tails give the count, relative to its peak.
     """
 
-    def __init__(self, count: float, std: float, chance: float) -> None:
-        self.count, self.std, self.chance = count, std, max(chance, 1e-300)
+    def __init__(self, count: Floats, std: Floats, chance: Floats) -> None:
+        self.count, self.std, self.chance = count, std, np.maximum(chance, 1e-300)
         self.z = count / std
-        self.above = max(float(ndtr(self.z)), 1e-12)
+        self.above = np.maximum(ndtr(self.z), 1e-12)
 
-    def weight(self, prior: float) -> float:
+    def weight(self, prior: float) -> Floats:
         """Return the posterior chance that there is such a group."""
         apart = prior * _APART_DENSITY * self.above
-        return apart / (apart + (1.0 - prior) * self.chance)
+        chance: Floats = apart / (apart + (1.0 - prior) * self.chance)
+        return chance
 
-    def moments(self) -> list[float]:
-        """Return mean, mean square and mean of its rows."""
-        density = math.exp(-self.z * self.z / 2.0) / math.sqrt(2.0 * math.pi)
-        mean = max(self.count + self.std * density / self.above, 0.0)
-        return [mean, max(self.std**2 + self.count * mean, mean**2), mean]
+    def moments(self) -> Floats:
+        """Return mean, mean square and mean of their rows, (3, sides)."""
+        density = np.exp(-self.z * self.z / 2.0) / math.sqrt(2.0 * math.pi)
+        mean = np.maximum(self.count + self.std * density / self.above, 0.0)
+        return np.stack([mean, np.maximum(self.std**2 + self.count * mean, mean**2), mean])
 
-    def tails(self, weight: float, bound: float) -> Floats:
-        """Return weights, rows, excesses and sums of their squares for some sizes, (4, tails)."""
-        chances = 1.0 - self.above * (1.0 - _APART_SIZES)
-        sizes = np.maximum(self.count + self.std * ndtri(chances), 0.0)
-        rows = np.multiply.outer(sizes, bound**-_APART_SLOPES)
+    def tails(self, weight: Floats, bound: Floats) -> Floats:
+        """Return weights, rows, excesses and sums of squares for some sizes, (4, sides, tails)."""
+        chances = 1.0 - self.above[:, None] * (1.0 - _APART_SIZES)
+        sizes = np.maximum(self.count[:, None] + self.std[:, None] * ndtri(chances), 0.0)
+        rows = sizes[:, :, None] * (bound[:, None] ** -_APART_SLOPES)[:, None, :]
+        bound = bound[:, None, None]
         excess = rows * bound / (_APART_SLOPES - 1.0)
         # The mean square of a power law's excess is finite beyond a slope of 2.
         squares = excess * bound * 2.0 / (_APART_SLOPES - 2.0)
-        weights = np.full(rows.shape, weight / rows.size)
-        return np.stack([weights, rows, excess, squares]).reshape(4, -1)
+        weights = np.broadcast_to(weight[:, :, None] / (rows[0].size), rows.shape)
+        return np.stack([weights, rows, excess, squares]).reshape(4, len(rows), -1)
