@@ -29,7 +29,7 @@ from skdp.base.transformers import Transformer
 from skdp.core import Box, RowSum, Session
 from skdp.exceptions import outside_level
 from skdp.planning import Allowance, bounds_in, row_count
-from skdp.queries import CellQuantile, LearnedBounds, LearnedBox, MissingCells, OfColumn, moments
+from skdp.queries import CellQuantile, FilledCells, LearnedBounds, LearnedBox, OfColumn, moments
 from skdp.tabular import ONE_PLACE, ColumnPlan, check_columns, check_public_array
 
 # --- columns with missing cells -------------------------------------------------------------------
@@ -81,11 +81,13 @@ def present_bounds(
     """
     if stated is not None:
         return stated, []
-    counting, part = session.remaining * _COUNT, session.remaining * _BOUNDS / len(plans)
-    n = np.full(len(plans), session.row_count(counting / 4).value)
-    if columns := nullable(plans):
-        query = RowSum(MissingCells(columns), noise="smaller", name="missing values")
-        n[list(columns)] -= session.answer(query, counting * 3 / 4).value
+    part, later = session.remaining * _BOUNDS / len(plans), session.remaining * (1 - _COUNT)
+    n, columns = np.empty(len(plans)), nullable(plans)
+    if len(columns) < len(plans):
+        n[:] = session.row_count((session.remaining - later) / 4).value
+    if columns:
+        query = RowSum(FilledCells(columns), noise="smaller", name="rows with a value")
+        n[list(columns)] = session.answer(query, session.remaining - later).value
     boxes = []
     for j, (plan, rows) in enumerate(zip(plans, np.maximum(n, 1.0), strict=True)):
         bounds = LearnedBounds(n=float(rows), audit=audit, spare=spare)

@@ -27,7 +27,7 @@ from skdp.tabular.unstated import IncompleteRows, UncodedRows
 if TYPE_CHECKING:
     from skdp.core.privacy_filter import Meter
 
-__all__ = ["MissingCells", "OfColumn", "PresentValues", "present_means"]
+__all__ = ["FilledCells", "OfColumn", "PresentValues", "present_means"]
 
 # --- a query of one column, or of some -----------------------------------------------------------
 
@@ -124,15 +124,19 @@ _OF_COLUMN = (RowSum, Quantiles, CellQuantile, LearnedBounds)
 
 @reviewed
 @dataclass(frozen=True, eq=False)
-class MissingCells(Image):
-    """Whether a row has no value in each of some columns of numbers: at most one a column.
+class FilledCells(Image):
+    """Whether a row has a value in each of some columns of numbers; with `missing`, whether not.
 
-    Another row differs by at most one a column, too.
+    A row adds at most one to a column, and another row differs by at most one a column.
     """
 
-    what = "missing values"
     own_pass = True
     columns: tuple[int, ...]
+    missing: bool = False
+
+    @property
+    def what(self) -> str:  # type: ignore[override]
+        return "missing values" if self.missing else "non-missing values"
 
     @property
     def shape(self) -> tuple[int]:
@@ -164,7 +168,7 @@ class MissingCells(Image):
 
     def table_total(self, table: PrivateTable) -> NDArray:
         counts: NDArray = table.rows.missing_counts(self.columns)
-        return counts
+        return counts if self.missing else table.n - counts
 
 
 @reviewed

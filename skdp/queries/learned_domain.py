@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 
 from skdp.core.clipping import Box
 from skdp.core.sums import RowSum
-from skdp.queries.columns import MissingCells, OfColumn
+from skdp.queries.columns import FilledCells, OfColumn
 from skdp.queries.key_selection import SelectKeys
 from skdp.queries.learned_bounds.learning import LearnedBounds
 from skdp.queries.learned_ranges import LearnedRange, range_of
@@ -126,7 +126,7 @@ def learn_domain(
             specs[j] = categories_of([key for key in keys if key[0] == j], plans[j])
     incomplete: set[int] = set()
     if nullable := tuple(j for j in numbers if plans[j].missing):
-        query = RowSum(MissingCells(nullable), noise="entries", name="missing values")
+        query = RowSum(FilledCells(nullable, missing=True), noise="entries", name="missing values")
         missing = session.answer(query, part * len(nullable) * MISSING)
         clear = missing.value > max(_CLEAR * missing.std, _FEW_MISSING * n)
         incomplete = {j for j, is_clear in zip(nullable, clear, strict=True) if is_clear}
