@@ -1,6 +1,6 @@
 """The base class of scalers, and their releases: bounds, moments and ranges of columns.
 
-Columns with missing values are summarised one by one, each over its non-missing rows.
+Columns with missing values are summarised over their non-missing rows.
 """
 
 from __future__ import annotations
@@ -27,6 +27,7 @@ from skdp.base.expected_error import (
 from skdp.base.mixin import in_precision_of, keeps_precision
 from skdp.base.transformers import Transformer
 from skdp.core import Box, RowSum, Session
+from skdp.core.table import REPLACE_ONE
 from skdp.exceptions import outside_level
 from skdp.planning import Allowance, bounds_in, row_count
 from skdp.queries import CellQuantile, FilledCells, LearnedBounds, LearnedBox, OfColumn, moments
@@ -88,9 +89,14 @@ def present_bounds(
     if columns:
         query = RowSum(FilledCells(columns), noise="smaller", name="rows with a value")
         n[list(columns)] = session.answer(query, session.remaining - later).value
+    # Learning takes all that remains for its own column's. It is for all of them: each bound may
+    # clip as many rows as the noise of a column's answer weighs.
+    level = session.level(session.remaining * (1 - _BOUNDS))
+    noise = (len(plans) if session.pure else math.sqrt(len(plans))) / level
+    noise *= 2.0 if session.adjacency == REPLACE_ONE else 1.0
     boxes = []
     for j, (plan, rows) in enumerate(zip(plans, np.maximum(n, 1.0), strict=True)):
-        bounds = LearnedBounds(n=float(rows), audit=audit, spare=spare)
+        bounds = LearnedBounds(n=float(rows), audit=audit, spare=max(spare, noise / float(rows)))
         boxes.append(session.answer(OfColumn(j, bounds), part, name=f"column {plan.label}, bounds"))
     low, high = (
         np.concatenate(side) for side in zip(*((b.low, b.high) for b in boxes), strict=True)
@@ -135,7 +141,7 @@ class Scaler(OneToOneFeatureMixin, ExpectedErrorMixin, Transformer):
 
     @property
     def _n_releases(self) -> int:
-        return 6 if self._omits else 1  # columns with missing cells are asked one by one
+        return 6 if self._omits else 1  # columns with missing cells are learned one by one
 
     @property
     def _omits(self) -> bool:

@@ -90,7 +90,7 @@ PASSES: dict[str, int | tuple[int, int]] = {
     "select_classes": 3,
     "select_numbers": 2,
     "imputer": 5,
-    "imputer_stated": 3,
+    "imputer_stated": 2,
     "imputer_median": 2,
     "imputer_frequent": 2,
     "standard_scaler_omit": 3,
@@ -127,6 +127,7 @@ OF_ALL_COLUMNS = (
     "quantile_transformer",
     "quantile_normal",
     "bins",
+    "imputer_stated",
 )
 NAMES = {case.name: case for case in CASES if not case.name.startswith("toy")}
 
