@@ -20,7 +20,7 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 
 from skdp.base import check_bounds
 from skdp.base.expected_error import ExpectedErrorMixin, mean_error, rehearsal, repeated, unanswered
-from skdp.base.scalers import present_columns
+from skdp.base.scalers import nullable, present_bounds, present_columns
 from skdp.base.transformers import (
     Floats,
     Transformer,
@@ -30,11 +30,11 @@ from skdp.base.transformers import (
     stated_categories,
 )
 from skdp.budget import PrivacyBudget
-from skdp.core import Mean, ScaledBox, Session
+from skdp.core import Session
 from skdp.exceptions import outside_level
 from skdp.parameters import FLAG, Table
 from skdp.planning import Allowance
-from skdp.queries import MarginalCells, Quantiles, learn_domain, row_counts
+from skdp.queries import MarginalCells, Quantiles, learn_domain, present_means, row_counts
 from skdp.tabular import (
     MISSING,
     ColumnPlan,
@@ -104,7 +104,7 @@ class DPSimpleImputer(ExpectedErrorMixin, Transformer):
     bounds : "private" or tuple (low, high) or mapping, default="private"
         Range of each column, from public knowledge: two numbers, two arrays, or a mapping from
         column name to (low, high); values beyond them count as the nearest bound. ``"private"``
-        learns them, for at most half of the allowance of a column. Only for means and medians.
+        learns them, for at most half of the allowance. Only for means and medians.
     categories : "private", "dtype" or list or mapping, default="private"
         Only for ``strategy="most_frequent"``: as for `skdp.preprocessing.DPOneHotEncoder`.
         ``"private"`` needs a delta above 0, and takes half of the allowance.
@@ -137,10 +137,11 @@ class DPSimpleImputer(ExpectedErrorMixin, Transformer):
 
     Notes
     -----
-    **Privacy.** Each column gets an equal part of the allowance, and its statistics are over the
-    rows that have a value in it. *Released* for means and medians: the number of these rows, where
-    it is private (5% of the column's part); bounds, if not stated; the mean of the clipped values,
-    or the median. *Sensitivity*: replacing a row may replace, add or remove a value. A sum has the
+    **Privacy.** Statistics of a column are over the rows that have a value in it. *Released* for
+    means and medians, if bounds are not stated: the number of these rows, of all columns together
+    (5% of the allowance), and bounds, column by column (half of it at most). Then the means of the
+    clipped values of all columns, with these numbers of rows, as one vector; or the median of each
+    column. *Sensitivity*: replacing a row may replace, add or remove a value. The vector has the
     largest sensitivity of these three cases; ranks may move by two steps (by one in columns whose
     type has no missing values). *Mechanism*: K-norm or rounded Gaussian noise, whichever is less,
     for means, the exponential mechanism for medians. *Released* for most frequent values: the
@@ -232,17 +233,15 @@ class DPSimpleImputer(ExpectedErrorMixin, Transformer):
 
     @property
     def _n_releases(self) -> int:
-        return 6  # columns are asked one by one
+        return 6  # columns are learned one by one
 
     def _noise_of(self, allowance: Allowance, n_features: int | None) -> float:
         if n_features is None:
             return math.nan
-        # Columns share equally, as each has missing cells of its own.
-        column = allowance.part(1 / n_features)
         if self.strategy == "mean":
-            # By counts of cells, which a replaced row moves more than a mean, means of 5
-            # columns had 1.09 times the noise with a delta (epsilon 1).
-            return column.query_std(Mean(ScaledBox(-np.ones(1), np.ones(1))))
+            ends = -np.ones(n_features), np.ones(n_features)
+            return allowance.query_std(present_means(*ends, tuple(range(n_features))))
+        column = allowance.part(1 / n_features)
         return column.choice_scale(1) if self.strategy == "median" else column.cell_std
 
     def _check_without_rows(self) -> None:
@@ -305,23 +304,23 @@ class DPSimpleImputer(ExpectedErrorMixin, Transformer):
         return self
 
     def _release_numbers(self, session: Session, plans: Any, stated: Any) -> None:
-        """Release and set statistics and bounds, column by column."""
-        d, mean = len(plans), self.strategy == "mean"
-        low, high = np.empty(d), np.empty(d)
-        self.statistics_, self.statistics_std_error_ = np.empty(d), np.full(d, np.nan)
+        """Release and set bounds and statistics of all columns."""
+        mean = self.strategy == "mean"
         spare = 0.0 if mean else _SPARE
-        for column in present_columns(session, plans, stated, audit=mean, spare=spare):
-            j, box = column.number, column.box
-            query: Any = Mean(box, count_error=True) if mean else Quantiles(box, [0.5])
-            answer = column.answer(query, self.strategy)
-            low[j], high[j] = column.low, column.high
-            value = float(np.ravel(answer.value)[0])
-            self.statistics_[j] = min(max(value, low[j]), high[j])
-            if mean:
-                learned = column.learned
-                clipped = 0.0 if learned is None else float(learned.mean_error()[0])
-                self.statistics_std_error_[j] = np.hypot(float(np.ravel(answer.std)[0]), clipped)
-        self.bounds_ = low, high
+        bounds, learned = present_bounds(session, plans, stated, audit=mean, spare=spare)
+        std_error = np.full(len(plans), np.nan)
+        if mean:
+            answer = session.answer(present_means(*bounds, nullable(plans)))
+            values, std_error = answer.value, np.asarray(answer.std)
+            if learned:
+                clipped = np.concatenate([box.mean_error() for box in learned])
+                std_error = np.hypot(std_error, clipped)
+        else:
+            columns = present_columns(session, plans, bounds)
+            medians = [c.answer(Quantiles(c.box, [0.5]), "median").value for c in columns]
+            values = np.ravel(medians)
+        self.bounds_ = bounds
+        self.statistics_, self.statistics_std_error_ = np.clip(values, *bounds), std_error
 
     def _release_frequent(self, table: Any, schema: Any) -> list[Any]:
         """Release and set statistics; return the columns without one."""

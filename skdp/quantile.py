@@ -28,7 +28,7 @@ from skdp.base.expected_error import (
     stretched,
     unanswered,
 )
-from skdp.base.scalers import Floats, Pair, Scaler, present_columns
+from skdp.base.scalers import Floats, Pair, Scaler, present_bounds, present_columns
 from skdp.budget import PrivacyBudget
 from skdp.core import Box, Session
 from skdp.parameters import STEP, Table
@@ -337,14 +337,13 @@ class QuantileFit(Scaler):
 
     def _fit_present(self, rows: Any, stated: Pair | None, levels: list[float]) -> Floats:
         """Release bounds and quantiles of each column over its non-missing rows."""
-        values, low, high = [], np.empty(rows.n_features), np.empty(rows.n_features)
+        values = []
         with self._session(rows) as session:
-            for column in present_columns(session, rows.plans, stated, audit=False):
+            self.bounds_, _ = present_bounds(session, rows.plans, stated, audit=False)
+            for column in present_columns(session, rows.plans, self.bounds_):
                 query = Quantiles(column.box, levels, step=self._step, prior=self.prior)
                 values.append(column.answer(query, "quantiles").value[0])
-                low[column.number], high[column.number] = column.low, column.high
             self.privacy_ = session.certificate()
-        self.bounds_ = low, high
         return np.ascontiguousarray(np.array(values).T)
 
     def _release(self, session: Session, view: Box, levels: list[float]) -> Floats:

@@ -4,16 +4,20 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 from sklearn.compose import ColumnTransformer
 from sklearn.impute import SimpleImputer
 from sklearn.pipeline import make_pipeline
 
 from skdp import DPLogisticRegression, DPOneHotEncoder, PrivacyBudget
 from skdp.audit import neighbour_check, replay_check
-from skdp.core import Box, Count, Mean, Sum, Unit, open_session
+from skdp.core import Box, Count, Mean, RowSum, ScaledBox, Sum, Unit, open_session
+from skdp.core.table import PrivateTable, stability_of
 from skdp.core.transcript import record, replay
 from skdp.impute import DPSimpleImputer
-from skdp.queries import MarginalCells, OfColumn, row_counts
+from skdp.queries import FilledCells, MarginalCells, OfColumn, present_means, row_counts
+from skdp.queries.columns import PresentValues
 from skdp.tabular import check_columns, check_rows
 from tests.folding import each
 from tests.views import box_of
@@ -234,9 +238,13 @@ def test_a_column_of_a_unit_moves_by_as_many_rows_as_it_has(relation, delta):
     )
     view = Box([-1.0], [1.0])
     for query, other, least in (
-        (Count(), gone, 1.0),
-        (Sum(view), gone, 0.499 if relation == "replace_one" else 1.0),
-        (Sum(view), turned, 0.999),
+        (OfColumn(0, Count()), gone, 1.0),
+        (OfColumn(0, Sum(view)), gone, 0.499 if relation == "replace_one" else 1.0),
+        (OfColumn(0, Sum(view)), turned, 0.999),
+        (RowSum(FilledCells((0,)), noise="smaller"), gone, 1.0),
+        (present_means([-1.0], [1.0], (0,)), gone, 0.999),
+        (present_means([-1.0], [1.0], (0,)), turned, 0.999),
+        (present_means([-1.0], [1.0], ()), turned, 0.999),
     ):
         pairs = ((other, users) if relation == "replace_one" else removed), (X, users)
         transcripts = []
@@ -251,10 +259,43 @@ def test_a_column_of_a_unit_moves_by_as_many_rows_as_it_has(relation, delta):
                     unit=Unit("user", 2),
                 ) as session,
             ):  # fmt: skip
-                session.answer(OfColumn(0, query))
+                session.answer(query)
             transcripts.append(transcript)
         (a,), (b,) = (transcript.entries for transcript in transcripts)
         assert least * 0.999 < a.distance(a.exact, b.exact) / a.sensitivity <= 1.0
+
+
+CELLS = st.sampled_from([np.nan, 0.0, -1.0, 1.0, 5e-324, -1e300, 1e308, 0.3])
+
+
+@settings(max_examples=60, deadline=None)
+@given(
+    st.lists(st.tuples(CELLS, CELLS, CELLS), min_size=1, max_size=6),
+    st.sampled_from([1, 22_000]),
+    st.booleans(),
+)
+def test_joint_means_add_up_each_cell_by_itself(rows, times, in_frame):
+    """Also in columns without width, and with missing cells in some chunks only."""
+    low, high = np.array([-1.0, 0.3, -9.0]), np.array([1.0, 0.3, 0.2])
+    image = PresentValues(ScaledBox(low, high), (0, 1), count=7)
+    X = np.repeat(np.array(rows), [times] + [1] * (len(rows) - 1), axis=0)
+    checked = check_columns(pd.DataFrame(X) if in_frame else X, estimator="test")
+    expected = [0] * 5
+    for i, row in enumerate(rows):
+        for j, cell in enumerate(row):
+            half = high[j] / 2 - low[j] / 2
+            u = (cell - (low[j] / 2 + high[j] / 2)) / half if half else 0.0
+            step = 0 if np.isnan(cell) else round(min(max(u, -1.0), 1.0) * 2**30)
+            expected[j] += step * (1 if i else times)
+            if j < 2 and not np.isnan(cell):
+                expected[3 + j] += 7 * (1 if i else times)
+    table = PrivateTable(checked, stability_of("replace_one"))
+    assert image.table_total(table).tolist() == expected
+    missing = FilledCells((0, 2), missing=True).table_total(table)
+    assert missing.tolist() == np.isnan(X).sum(axis=0)[[0, 2]].tolist()
+    for j in range(3):
+        present = X[~np.isnan(X[:, j]), j]
+        np.testing.assert_array_equal(checked.column(j).chunk(0, len(present))[:, 0], present)
 
 
 def missing_some(rng, n):

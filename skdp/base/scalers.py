@@ -1,6 +1,6 @@
 """The base class of scalers, and their releases: bounds, moments and ranges of columns.
 
-Columns with missing values are summarised one by one, each over its non-missing rows.
+Columns with missing values are summarised over their non-missing rows.
 """
 
 from __future__ import annotations
@@ -26,35 +26,28 @@ from skdp.base.expected_error import (
 )
 from skdp.base.mixin import in_precision_of, keeps_precision
 from skdp.base.transformers import Transformer
-from skdp.core import Box, Count, Session
+from skdp.core import Box, RowSum, Session
+from skdp.core.table import REPLACE_ONE
 from skdp.exceptions import outside_level
 from skdp.planning import Allowance, bounds_in, row_count
-from skdp.queries import CellQuantile, LearnedBounds, LearnedBox, OfColumn, moments
+from skdp.queries import CellQuantile, FilledCells, LearnedBounds, LearnedBox, OfColumn, moments
 from skdp.tabular import ONE_PLACE, ColumnPlan, check_columns, check_public_array
 
 # --- columns with missing cells -------------------------------------------------------------------
 
 Pair = tuple[NDArray[np.float64], NDArray[np.float64]]
 
-_COUNT, _BOUNDS = Fraction(1, 20), Fraction(1, 2)  # of what a column may take
+_COUNT, _BOUNDS = Fraction(1, 20), Fraction(1, 2)  # of the allowance, for all columns together
 
 
 @dataclass(frozen=True)
 class Present:
-    """One column, its clipping bounds, and the privacy allowance reserved for it.
-
-    `learned` is None with stated bounds. `counts_private`: the type of the column has missing
-    values, whose number is private. `reserved` is the allowance of later columns.
-    """
+    """One column, its clipping bounds, and the privacy allowance reserved for later columns."""
 
     session: Session
     number: int
     label: str
-    low: float
-    high: float
     box: Box
-    learned: LearnedBox | None
-    counts_private: bool
     reserved: Fraction
 
     @property
@@ -69,34 +62,57 @@ class Present:
         return self.session.answer(query, share, name=f"column {self.label}, {name}")
 
 
-def present_columns(
+def nullable(plans: Sequence[ColumnPlan]) -> tuple[int, ...]:
+    """Return the columns whose types have missing values."""
+    return tuple(j for j, plan in enumerate(plans) if plan.missing)
+
+
+def present_bounds(
     session: Session,
     plans: Sequence[ColumnPlan],
     stated: Pair | None,
     *,
     audit: bool,
     spare: float = 0.0,
-) -> Iterator[Present]:
-    """Yield the columns with bounds; each has an equal part of the remaining allowance.
+) -> tuple[Pair, list[LearnedBox]]:
+    """Return the stated bounds, or learn those of each column over its non-missing rows.
 
-    The session is of rows from `check_columns`; `audit` and `spare` go to `LearnedBounds`.
+    And what was learned. The session is of rows from `check_columns`; `audit` and `spare` go to
+    `LearnedBounds`.
     """
+    if stated is not None:
+        return stated, []
+    part, later = session.remaining * _BOUNDS / len(plans), session.remaining * (1 - _COUNT)
+    n, columns = np.empty(len(plans)), nullable(plans)
+    if len(columns) < len(plans):
+        n[:] = session.row_count((session.remaining - later) / 4).value
+    if columns:
+        query = RowSum(FilledCells(columns), noise="smaller", name="rows with a value")
+        n[list(columns)] = session.answer(query, session.remaining - later).value
+    # Learning takes all that remains for its own column's. It is for all of them: each bound may
+    # clip as many rows as the noise of a column's answer weighs.
+    level = session.level(session.remaining * (1 - _BOUNDS))
+    noise = (len(plans) if session.pure else math.sqrt(len(plans))) / level
+    noise *= 2.0 if session.adjacency == REPLACE_ONE else 1.0
+    boxes = []
+    for j, (plan, rows) in enumerate(zip(plans, np.maximum(n, 1.0), strict=True)):
+        bounds = LearnedBounds(n=float(rows), audit=audit, spare=max(spare, noise / float(rows)))
+        boxes.append(session.answer(OfColumn(j, bounds), part, name=f"column {plan.label}, bounds"))
+    low, high = (
+        np.concatenate(side) for side in zip(*((b.low, b.high) for b in boxes), strict=True)
+    )
+    return (low, high), boxes
+
+
+def present_columns(
+    session: Session, plans: Sequence[ColumnPlan], bounds: Pair
+) -> Iterator[Present]:
+    """Yield the columns with bounds; each has an equal part of the remaining allowance."""
     d = len(plans)
-    for j, plan in enumerate(plans):
-        # Of the remaining allowance: what learned bounds do not spend is for later columns.
-        part = session.remaining / (d - j)
-        reserved = session.remaining - part
-        learned = None
-        if stated is None:
-            label = f"column {plan.label}"
-            count = session.answer(OfColumn(j, Count()), part * _COUNT, name=f"{label}, count")
-            query = LearnedBounds(n=max(float(count.value), 1.0), audit=audit, spare=spare)
-            learned = session.answer(OfColumn(j, query), part * _BOUNDS, name=f"{label}, bounds")
-            low, high = learned.low, learned.high
-        else:
-            low, high = stated[0][j : j + 1], stated[1][j : j + 1]
-        ends, box = (float(low[0]), float(high[0])), Box(low, high, per_feature=True)
-        yield Present(session, j, str(plan.label), *ends, box, learned, plan.missing, reserved)
+    for j, (plan, low, high) in enumerate(zip(plans, *bounds, strict=True)):
+        # Of the remaining allowance: what a column does not spend is for later ones.
+        reserved = session.remaining * (d - j - 1) / (d - j)
+        yield Present(session, j, str(plan.label), Box(low, high, per_feature=True), reserved)
 
 
 # --- scalers --------------------------------------------------------------------------------------
@@ -125,7 +141,7 @@ class Scaler(OneToOneFeatureMixin, ExpectedErrorMixin, Transformer):
 
     @property
     def _n_releases(self) -> int:
-        return 6 if self._omits else 1  # columns with missing cells are asked one by one
+        return 6 if self._omits else 1  # columns with missing cells are learned one by one
 
     @property
     def _omits(self) -> bool:
@@ -299,15 +315,14 @@ def release_moments(
 
 def release_present_moments(session: Session, rows: Any, stated: Pair | None) -> ColumnMoments:
     """Release the moments of each column, over its non-missing rows."""
-    columns, boxes = [], []
-    for column in present_columns(session, rows.plans, stated, audit=True):
-        mean, square, n = column.answer(moments(column.box.low, column.box.high), "moments")
-        release = mean.value[0], square.value[0], float(mean.std), float(square.std)
-        rows_of_column = float(n.value), float(n.std) / float(n.value)
-        columns.append((column.low, column.high, *release, *rows_of_column))
-        boxes += [] if column.learned is None else [column.learned]
-    low, high, mean, square, first, second, count, n_noise = np.array(columns, dtype=np.float64).T
-    return ColumnMoments((low, high), mean, square, first, second, count, n_noise, boxes)
+    bounds, boxes = present_bounds(session, rows.plans, stated, audit=True)
+    columns = []
+    for column in present_columns(session, rows.plans, bounds):
+        first, second, n = column.answer(moments(column.box.low, column.box.high), "moments")
+        release = first.value[0], second.value[0], float(first.std), float(second.std)
+        columns.append((*release, float(n.value), float(n.std) / float(n.value)))
+    mean, square, mean_noise, square_noise, rows_of, n_noise = np.array(columns).T
+    return ColumnMoments(bounds, mean, square, mean_noise, square_noise, rows_of, n_noise, boxes)
 
 
 # --- ranges ------------------------------------------------------------------------------------
@@ -331,18 +346,19 @@ def release_range(session: Session, q: Any) -> Range:
 
 def release_present_range(session: Session, rows: Any, q: Any) -> Range:
     """Release bounds and two extreme quantiles of each column, over its non-missing rows."""
+    bounds, learned = present_bounds(session, rows.plans, None, audit=False)
     columns = []
-    for column in present_columns(session, rows.plans, None, audit=False):
+    for column in present_columns(session, rows.plans, bounds):
         level, half = q, column.remaining / 2
         if q == "auto":
-            assert column.learned is not None
-            level = auto_q(column.learned.n, Allowance.left(session, half).pure_epsilon)
+            n = learned[column.number].n
+            level = auto_q(n, Allowance.left(session, half).pure_epsilon)
         lower, upper = _ends(column.box, level)
         first = column.answer(lower, "lower quantile", Fraction(1, 2)).value[0]
         last = column.answer(upper, "upper quantile").value[0]
-        columns.append((column.low, column.high, float(level), first, last))
-    low, high, levels, first, last = (np.array(side) for side in zip(*columns, strict=True))
-    return (low, high), levels, *_outer((low, high), first, last)
+        columns.append((float(level), first, last))
+    levels, first, last = np.array(columns, dtype=np.float64).T
+    return bounds, levels, *_outer(bounds, first, last)
 
 
 def _ends(box: Box, q: float) -> tuple[CellQuantile, CellQuantile]:

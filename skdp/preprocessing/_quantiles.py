@@ -47,7 +47,7 @@ documented = documenter(
         "omitted": """
             With ``nan_policy="omit"`` the same is released for each column, over the rows that have
             a value in it. A replaced row may join or leave these rows, so ranks may move by two
-            steps. Without stated bounds, the number of these rows (5% of the column's part) and the
+            steps. Without stated bounds, the number of these rows (5%) and the
             bounds (at most half) are released first. Proof: ``skdp/queries/columns.md``.
 
             ``transform`` adds no noise: its output on private rows is as private as the rows.

@@ -131,7 +131,7 @@ class DPStandardScaler(Scaler):
     once, before any noise, to ``budget``. With ``with_mean=False, with_std=False`` nothing is
     released or charged. With ``nan_policy="omit"`` the same is released for each column, over its
     non-missing rows. Replacing a row may add or remove a value; the number of values is weighted so
-    that this moves the sums no further. A count takes 5% of a column's part, bounds at most half.
+    that this moves the sums no further. Counts for learned bounds take 5%, these at most half.
     Proof: ``skdp/queries/moments.md`` and ``columns.md``.
 
     **Weights.** A row and its weight are protected together. With b the `weight_bound`, a row of
@@ -424,7 +424,7 @@ class DPMinMaxScaler(Scaler):
     exponential mechanism over 4096 equal cells of the bounds, with an equal part for each column.
     *Charged*: at most (epsilon, delta), once, before any noise, to ``budget``. With
     ``nan_policy="omit"`` the same is released for each column, over its non-missing rows: their
-    number (5% of its part), bounds (at most half), two quantiles. Proof:
+    number (5%), bounds (at most half), two quantiles. Proof:
     ``skdp/queries/columns.md``.
 
     About a part q of the rows is below the range, and as many are above; `expected_error` returns

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
         additive,
         row_counts,
     )
-    from skdp.queries.columns import OfColumn
+    from skdp.queries.columns import FilledCells, OfColumn, present_means
     from skdp.queries.grouped_sums import (
         AssignedSums,
         ColumnBox,
@@ -158,7 +158,7 @@ else:
             "best_of_runs": "BaseRun BestOfRuns BestRun Repeats base_level",
             "blocks": "BlockVotes OfBlocks OnBlocks vote_bounds",
             "cells": "Categories ColumnCells Grid Labelled Labels NormBins additive row_counts",
-            "columns": "OfColumn",
+            "columns": "FilledCells OfColumn present_means",
             "grouped_sums": "AssignedSums ColumnBox column_box column_units squared_offsets",
             "histograms": "CellQuantile MAX_CELLS norm_from_bins",
             "images": (
@@ -238,6 +238,7 @@ __all__ = [
     "ColumnBox",
     "ColumnCells",
     "CountedKeys",
+    "FilledCells",
     "GramRelease",
     "Grid",
     "Group",
@@ -333,6 +334,7 @@ __all__ = [
     "objective_std",
     "plan_learning",
     "planned_noise",
+    "present_means",
     "public_tables",
     "rank_scale",
     "rates",

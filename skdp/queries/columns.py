@@ -1,30 +1,35 @@
-"""Queries on some columns of a table: on one with missing values, or on several complete ones.
+"""Queries on columns with missing values, one or all of them, and on some complete columns.
 
 Whether a row has a value in a column, and which, depends on the row alone. Proof: columns.md.
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from numpy.typing import NDArray
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
 
-from skdp.core.privacy_filter import Share
-from skdp.core.query import Derived, reviewed
-from skdp.core.sums import RowSum
-from skdp.core.table import PrivateTable
+from skdp.core.clipping import Floats, ScaledBox
+from skdp.core.privacy_filter import Release, Share, released
+from skdp.core.query import Derived, Terms, reviewed
+from skdp.core.sums import Image, RowSum
+from skdp.core.table import PrivateTable, as_total, total_dtype
 from skdp.queries.histograms import CellQuantile
 from skdp.queries.learned_bounds.learning import LearnedBounds
 from skdp.queries.quantiles import Quantiles
-from skdp.tabular.unstated import UncodedRows
+from skdp.tabular.unstated import IncompleteRows, UncodedRows
 
 if TYPE_CHECKING:
     from skdp.core.privacy_filter import Meter
 
-__all__ = ["OfColumn"]
+__all__ = ["FilledCells", "OfColumn", "PresentValues", "present_means"]
+
+# --- a query of one column, or of some -----------------------------------------------------------
 
 
 def _add_cut(first: int, stop: int, add: Callable[..., None], block: Any, totals: Any) -> None:
@@ -103,7 +108,7 @@ class OfColumn(Derived):
             if not 0 <= self.column < self.stop <= table.n_features:
                 raise ValueError(f"columns must be among the {table.n_features} of the table")
             return PrivateTable(_CutRows(table.rows, self.column, self.stop), table.stability)
-        if not isinstance(table.rows, UncodedRows):
+        if not isinstance(table.rows, UncodedRows | IncompleteRows):
             raise TypeError("a column is asked of rows with columns of their own")
         rows, stability = table.rows.column(self.column), table.stability
         if rows.filtered:
@@ -112,3 +117,176 @@ class OfColumn(Derived):
 
 
 _OF_COLUMN = (RowSum, Quantiles, CellQuantile, LearnedBounds)
+
+
+# --- all columns together ------------------------------------------------------------------------
+
+
+@reviewed
+@dataclass(frozen=True, eq=False)
+class FilledCells(Image):
+    """Whether a row has a value in each of some columns of numbers; with `missing`, whether not.
+
+    A row adds at most one to a column, and another row differs by at most one a column.
+    """
+
+    own_pass = True
+    columns: tuple[int, ...]
+    missing: bool = False
+
+    @property
+    def what(self) -> str:  # type: ignore[override]
+        return "missing values" if self.missing else "non-missing values"
+
+    @property
+    def shape(self) -> tuple[int]:
+        return (len(self.columns),)
+
+    @property
+    def l1(self) -> int:
+        return len(self.columns)
+
+    @property
+    def l2_squared(self) -> int:
+        return len(self.columns)
+
+    @property
+    def change_l1(self) -> int:
+        return self.l1
+
+    @property
+    def change_l2_squared(self) -> int:
+        return self.l2_squared
+
+    @property
+    def entry_bounds(self) -> tuple[int, int]:
+        return 1, 1
+
+    def check_table(self, table: PrivateTable) -> None:
+        if not hasattr(table.rows, "missing_counts"):
+            raise TypeError("missing cells are counted in rows that may have some")
+
+    def table_total(self, table: PrivateTable) -> NDArray:
+        counts: NDArray = table.rows.missing_counts(self.columns)
+        return counts if self.missing else table.n - counts
+
+
+@reviewed
+@dataclass(frozen=True, eq=False)
+class PresentValues(Image):
+    """The clipped values of a row, u in [-1, 1], and C for each of them in `counted` columns.
+
+    A missing cell adds 0 to both. The answer is the mean of each column over its non-missing rows.
+
+    Attributes
+    ----------
+    view : ScaledBox
+    counted : tuple of int
+        The columns that may have missing cells. The others have as many values as there are rows.
+    count : int
+        C; a session sets it.
+    """
+
+    what = "clipped values of non-missing cells"
+    own_pass = True
+    view: Any
+    counted: tuple[int, ...]
+    count: int = 1
+
+    def prepared(self, terms: Terms) -> PresentValues:
+        steps = int(self.view.steps)
+        # Where rows are replaced, the largest that costs nothing; else a third of the half width:
+        # a mean has 5% more noise than its sum.
+        count = math.isqrt(3 * steps**2) if terms.replaces else steps // 3
+        return replace(self, count=max(1, count))
+
+    @property
+    def in_cubes(self) -> tuple[PresentValues, float]:
+        """The prepared image with the largest C that does not add to the bounds on entries."""
+        steps = int(self.view.steps)
+        return replace(self, count=2 * steps if self.count > steps else steps), 1.0
+
+    def check_table(self, table: PrivateTable) -> None:
+        if not isinstance(table.rows, IncompleteRows):
+            raise TypeError("means of columns with missing values need rows from check_columns")
+
+    @property
+    def shape(self) -> tuple[int]:
+        return (self.view.n_dims + len(self.counted),)
+
+    @property
+    def unit(self) -> float:
+        return 1.0 / self.view.steps
+
+    @property
+    def count_weight(self) -> int:
+        return max(1, int(self.view.steps) // 3)
+
+    def _of_columns(self, counted: int, other: int) -> int:
+        """Return the sum over columns of a bound for each of them."""
+        k = len(self.counted)
+        return k * counted + (int(self.view.n_dims) - k) * other
+
+    @property
+    def l1(self) -> int:
+        steps = int(self.view.steps)
+        return self._of_columns(steps + self.count, steps)
+
+    @property
+    def l2_squared(self) -> int:
+        steps = int(self.view.steps)
+        return self._of_columns(steps**2 + self.count**2, steps**2)
+
+    @property
+    def change_l1(self) -> int:
+        steps = int(self.view.steps)
+        return self._of_columns(max(2 * steps, steps + self.count), 2 * steps)
+
+    @property
+    def change_l2_squared(self) -> int:
+        steps = int(self.view.steps)
+        return self._of_columns(max(4 * steps**2, steps**2 + self.count**2), 4 * steps**2)
+
+    @property
+    def largest(self) -> int:
+        return max(int(self.view.steps), self.count)
+
+    @property
+    def entry_bounds(self) -> tuple[int, int]:
+        return self.largest, max(2 * int(self.view.steps), self.count)
+
+    def table_total(self, table: PrivateTable) -> NDArray:
+        dtype = total_dtype(table.rows, self.largest)
+        d, counted = int(self.view.n_dims), list(self.counted)
+        no_width = bool((self.view.half_width == 0).any())
+
+        def add(x: Floats, totals: list[NDArray]) -> None:
+            q, every = self.view.map(x), np.ones(len(x))
+            sums, present = every @ q, np.full(d, len(x))
+            # A column without width is mapped to 0, whatever is missing.
+            if no_width or np.isnan(sums).any():
+                missing = np.isnan(x)
+                np.copyto(q, 0.0, where=missing)
+                sums = every @ q
+                present -= np.count_nonzero(missing, axis=0)
+            totals[0][:d] += as_total(sums, dtype)
+            totals[0][d:] += present[counted].astype(dtype) * self.count
+
+        (total,) = table.fold(add, lambda: [np.zeros(self.shape, dtype)], read="incomplete")
+        return total
+
+    def decoded(self, sums: Floats, std: float, count: Release | None) -> Release:
+        view, d, counted = self.view, self.view.n_dims, list(self.counted)
+        n, n_std = np.ones(d), np.zeros(d)
+        if count is not None:
+            n[:], n_std[:] = float(count.value), float(count.std)
+        n[counted], n_std[counted] = np.maximum(sums[d:] / self.count, 1.0), std / self.count
+        mean = np.clip(sums[:d] / n / view.steps, -1.0, 1.0)
+        error = np.hypot(std / n / view.steps, mean * n_std / n)  # to first order
+        return released(view.middle + view.half_width * mean, view.half_width * error)
+
+
+def present_means(low: ArrayLike, high: ArrayLike, counted: tuple[int, ...]) -> RowSum:
+    """Return the query of the mean of each column over its non-missing rows, in user units."""
+    image = PresentValues(ScaledBox(low, high), counted)
+    return RowSum(image, count=len(counted) < image.view.n_dims, name="means")

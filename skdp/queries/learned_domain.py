@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from fractions import Fraction
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -17,10 +17,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from skdp.core.clipping import Box
-from skdp.core.query import reviewed
-from skdp.core.sums import Image, RowSum
-from skdp.core.table import PrivateTable
-from skdp.queries.columns import OfColumn
+from skdp.core.sums import RowSum
+from skdp.queries.columns import FilledCells, OfColumn
 from skdp.queries.key_selection import SelectKeys
 from skdp.queries.learned_bounds.learning import LearnedBounds
 from skdp.queries.learned_ranges import LearnedRange, range_of
@@ -90,47 +88,6 @@ class LearnedDomain(NamedTuple):
     ranges: dict[Any, LearnedRange]
 
 
-@reviewed
-@dataclass(frozen=True, eq=False)
-class MissingCells(Image):
-    """Whether a row has no value in each of some columns of numbers: at most one a column.
-
-    Another row differs by at most one a column, too.
-    """
-
-    what = "missing values"
-    own_pass = True
-    columns: tuple[int, ...]
-
-    @property
-    def shape(self) -> tuple[int]:
-        return (len(self.columns),)
-
-    @property
-    def l1(self) -> int:
-        return len(self.columns)
-
-    @property
-    def l2_squared(self) -> int:
-        return len(self.columns)
-
-    @property
-    def change_l1(self) -> int:
-        return self.l1
-
-    @property
-    def change_l2_squared(self) -> int:
-        return self.l2_squared
-
-    def check_table(self, table: PrivateTable) -> None:
-        if not hasattr(table.rows, "missing_counts"):
-            raise TypeError("a domain is learned from rows that have no codes yet")
-
-    def table_total(self, table: PrivateTable) -> NDArray:
-        counts: NDArray = table.rows.missing_counts(self.columns)
-        return counts
-
-
 def learn_domain(
     session: Session,
     plans: Sequence[ColumnPlan],
@@ -169,7 +126,7 @@ def learn_domain(
             specs[j] = categories_of([key for key in keys if key[0] == j], plans[j])
     incomplete: set[int] = set()
     if nullable := tuple(j for j in numbers if plans[j].missing):
-        query = RowSum(MissingCells(nullable), noise="entries", name="missing values")
+        query = RowSum(FilledCells(nullable, missing=True), noise="entries", name="missing values")
         missing = session.answer(query, part * len(nullable) * MISSING)
         clear = missing.value > max(_CLEAR * missing.std, _FEW_MISSING * n)
         incomplete = {j for j, is_clear in zip(nullable, clear, strict=True) if is_clear}

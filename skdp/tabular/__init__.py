@@ -64,6 +64,7 @@ if TYPE_CHECKING:
         NUMBERS,
         OTHER,
         ColumnPlan,
+        IncompleteRows,
         UncodedRows,
         array_of_cells,
         cell_codes,
@@ -107,25 +108,26 @@ else:
             ),
             "units": "UnitCounts Units check_units name_of_ids",
             "unstated": (
-                "CATEGORIES ColumnPlan KEYS NUMBERS OTHER UncodedRows array_of_cells cell_codes "
-                "check_categorical check_columns check_keyed check_uncoded column_cells "
-                "column_plans leaves_open stand_in stated_columns"
+                "CATEGORIES ColumnPlan IncompleteRows KEYS NUMBERS OTHER UncodedRows "
+                "array_of_cells cell_codes check_categorical check_columns check_keyed "
+                "check_uncoded column_cells column_plans leaves_open stand_in stated_columns"
             ),
         },
     )
 
 __all__ = [
     "CATEGORIES", "KEYS", "MISSING", "NUMBERS", "ONE_PLACE", "OTHER", "Bins", "CodedRows",
-    "ColumnPlan", "Domain", "KeyTerm", "Rows", "Schema", "UncodedRows", "UnitCounts", "Units",
-    "WholeUnits", "about", "array_of_cells", "array_of_rows", "as_dense", "as_table", "cell_codes",
-    "cell_key", "check_categorical", "check_coded", "check_coded_target", "check_columns",
-    "check_errors", "check_grouped", "check_keyed", "check_labelled", "check_labelled_table",
-    "check_labels", "check_marks", "check_outcomes", "check_public_array", "check_rows",
-    "check_samples", "check_scores", "check_sparse", "check_table", "check_uncoded", "check_units",
-    "check_unselected", "check_with_target", "checked", "column_cells", "column_of_values",
-    "column_plans", "dealt_rows", "decoded", "dense_blocks", "holds_numbers", "identity",
-    "is_listed", "is_missing", "is_parts", "keeps_types", "key_order", "label_codes", "leaves_open",
-    "name_of_ids", "never_held", "opaque_rows", "public_codes", "read_cell", "refuse_parts",
-    "shown_key", "split_by_key", "stand_in", "stated_columns", "stated_type", "table_of",
-    "table_schema", "target_column", "type_name", "with_types", "with_weights", "without_column",
+    "ColumnPlan", "Domain", "IncompleteRows", "KeyTerm", "Rows", "Schema", "UncodedRows",
+    "UnitCounts", "Units", "WholeUnits", "about", "array_of_cells", "array_of_rows", "as_dense",
+    "as_table", "cell_codes", "cell_key", "check_categorical", "check_coded", "check_coded_target",
+    "check_columns", "check_errors", "check_grouped", "check_keyed", "check_labelled",
+    "check_labelled_table", "check_labels", "check_marks", "check_outcomes", "check_public_array",
+    "check_rows", "check_samples", "check_scores", "check_sparse", "check_table", "check_uncoded",
+    "check_units", "check_unselected", "check_with_target", "checked", "column_cells",
+    "column_of_values", "column_plans", "dealt_rows", "decoded", "dense_blocks", "holds_numbers",
+    "identity", "is_listed", "is_missing", "is_parts", "keeps_types", "key_order", "label_codes",
+    "leaves_open", "name_of_ids", "never_held", "opaque_rows", "public_codes", "read_cell",
+    "refuse_parts", "shown_key", "split_by_key", "stand_in", "stated_columns", "stated_type",
+    "table_of", "table_schema", "target_column", "type_name", "with_types", "with_weights",
+    "without_column",
 ]  # fmt: skip

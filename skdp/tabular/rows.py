@@ -268,9 +268,7 @@ class Rows:
         """Return rows start to stop as float64, shape (stop - start, n_features)."""
         values, _ = to_float(self._part(self._X, start, stop))
         assert values is not None  # check_rows has converted every chunk once
-        with np.errstate(all="ignore"):
-            finite = math.isfinite(values.sum())
-        if not finite:
+        if not _sum_is_finite(values):
             # The sum overflowed, or rows changed after the check. 0 replaces NaN and infinity,
             # which are no integers; an error would depend on a cell, after the charge.
             values = np.where(np.isfinite(values), values, 0.0)
@@ -334,9 +332,17 @@ class NumericForm(Form):
 
 def _complete(values: NDArray[np.float64], omit: bool) -> tuple[NDArray[np.intp] | None, bool]:
     """Return the rows without a missing cell, None for all, and whether a cell is refused."""
+    if _sum_is_finite(values):
+        return np.arange(len(values)) if omit else None, False
     if not omit:
         return None, not np.isfinite(values).all()
     return np.flatnonzero(~np.isnan(values).any(axis=1)), bool(np.isinf(values).any())
+
+
+def _sum_is_finite(values: NDArray[np.float64]) -> bool:
+    """Say whether the sum of all cells is finite, so that all of them are: one pass, no array."""
+    with np.errstate(all="ignore"):
+        return math.isfinite(values.sum())
 
 
 def number_problems(omit: bool) -> tuple[tuple[type[Exception], str], ...]:
@@ -402,6 +408,19 @@ def check_rows(
         refuse_parts(X, estimator, one_place)
         return _numeric_parts(X, estimator=estimator, allow_empty=allow_empty)
     return _checked_rows(_numeric_container(X, estimator, allow_empty=allow_empty))
+
+
+def check_incomplete(X: Any, *, estimator: str, allow_empty: bool = False) -> Any:
+    """Return a table of numbers of which some are missing; guarantee and errors as `check_rows`."""
+    refuse_parts(X, estimator, ONE_PLACE)
+    X = _numeric_container(X, estimator, allow_empty=allow_empty)
+    problems = set()
+    for start, stop in Rows(X).spans():
+        values, problem = to_float(cut(X, start, stop))
+        infinite = values is not None and not _sum_is_finite(values) and np.isinf(values).any()
+        problems.add(problem or ("infinite" if infinite else ""))
+    _raise(problems, X)
+    return X
 
 
 def _checked_rows(X: Any, omit: bool = False) -> Rows:

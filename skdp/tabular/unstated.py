@@ -24,6 +24,7 @@ from skdp.tabular.coding import CodedRows, coded_columns
 from skdp.tabular.columns import MISSING_CODE, as_they_come, coded, readable_type
 from skdp.tabular.containers import (
     as_list,
+    column_names,
     column_types,
     kind_of,
     readable_as,
@@ -43,7 +44,7 @@ from skdp.tabular.domain import (
 )
 from skdp.tabular.encoding import Schema, _column_part, _number_type, table_schema
 from skdp.tabular.parts import NO_ROWS, ONE_PLACE, refuse_parts
-from skdp.tabular.rows import Rows, check_table
+from skdp.tabular.rows import Rows, check_incomplete
 from skdp.user_code import interruptible, suppress_warnings
 
 # --- rows as keys --------------------------------------------------------------------------------
@@ -367,17 +368,12 @@ class UncodedRows(CodedRows):
         return array if self._positions is None else array[self._positions]
 
     def column(self, j: int) -> Rows:
-        """Return a column of numbers alone, over its non-missing rows.
+        """Return a column of numbers alone, over its non-missing rows; see `_alone`.
 
-        Dates are in days since 1970, durations in minutes. If the type has no missing values, all
-        rows are there, and their number is as public as before.
+        Dates are in days since 1970, durations in minutes.
         """
         plan = self.plans[j]
-        values = self._of_rows(self._values[j]) / UNITS[plan.kind]
-        if not plan.missing:
-            return Rows(np.nan_to_num(values).reshape(-1, 1))
-        present = np.flatnonzero(~np.isnan(values))
-        return Rows(values.reshape(-1, 1), positions=present, filtered=True)
+        return _alone(self._of_rows(self._values[j]) / UNITS[plan.kind], plan)
 
     def missing_counts(self, columns: Sequence[int]) -> NDArray[np.int64]:
         """Return the number of rows without a value in some columns that are not stated."""
@@ -434,20 +430,88 @@ def check_uncoded(
     return UncodedRows(columns, plans, named)
 
 
-def check_columns(X: Any, *, estimator: str, allow_empty: bool = False) -> UncodedRows:
-    """Validate private rows of numbers of which some are missing, for queries of one column each.
+# --- rows of numbers, some of which are missing ---------------------------------------------------
+
+
+def _alone(values: NDArray[np.float64], plan: ColumnPlan) -> Rows:
+    """Return a column of numbers as a table of its non-missing rows.
+
+    If its type has no missing values, all rows are there, and their number is as public as before.
+    """
+    if plan.missing:
+        values = values[~np.isnan(values)]
+    return Rows(values.reshape(-1, 1), filtered=plan.missing)
+
+
+class IncompleteRows(Rows):
+    """Private rows of numbers, some of which are missing; a column can be read by itself.
+
+    `chunk` has 0 for what is missing.
+    """
+
+    _TOGETHER = 8  # columns of an array that are copied at a time: a line of the cache
+
+    def __init__(self, X: Any, plans: Sequence[ColumnPlan]) -> None:
+        super().__init__(X)
+        self.plans = tuple(plans)
+        self._copied: tuple[int, Any] = (-1, None)  # some columns of an array, and the first one
+
+    def incomplete(self, start: int, stop: int) -> NDArray[np.float64]:
+        """Return rows start to stop as float64, NaN where a cell is missing."""
+        values, _ = to_float(self._part(self._X, start, stop))
+        assert values is not None  # `check_incomplete` has converted every chunk once
+        return values
+
+    def _values(self, j: int) -> NDArray[np.float64]:
+        """Return the values of a column, NaN where they are missing."""
+        if isinstance(self._X, np.ndarray):
+            first = j - j % self._TOGETHER
+            if self._copied[0] != first:
+                part = self._X[:, first : first + self._TOGETHER]
+                columns = np.empty(part.shape[::-1])
+                for start in range(0, self._length, 4096):
+                    block, _ = to_float(part[start : start + 4096])
+                    assert block is not None
+                    columns[:, start : start + 4096] = block.T
+                self._copied = first, columns
+            values: Any = self._copied[1][j - first]
+        else:
+            values, _ = to_float(column_cells(self._X, j))
+        return values if self._positions is None else values[self._positions]
+
+    def column(self, j: int) -> Rows:
+        """Return a column alone, over its non-missing rows; see `_alone`."""
+        return _alone(self._values(j), self.plans[j])
+
+    def missing_counts(self, columns: Sequence[int]) -> NDArray[np.int64]:
+        """Return the number of rows without a value in some columns."""
+        counts = np.zeros(self.n_features, np.int64)
+        for start, stop in self.spans():
+            counts += np.count_nonzero(np.isnan(self.incomplete(start, stop)), axis=0)
+        return counts[list(columns)]
+
+    def digest(self) -> bytes:
+        """Return a hash of the cells; it keys the noise of seeded fits and nothing else."""
+        h = hashlib.blake2b(repr((self._n, [])).encode(), digest_size=32)
+        for j in range(self.n_features):
+            h.update(np.ascontiguousarray(self._values(j)).tobytes())
+        return h.digest()
+
+
+def check_columns(X: Any, *, estimator: str, allow_empty: bool = False) -> IncompleteRows:
+    """Validate private rows of numbers of which some are missing.
 
     Guarantee and errors: as `check_rows`, but cells may be missing, and parts are refused.
     """
-    refuse_parts(X, estimator, ONE_PLACE)
-    check_table(X, estimator=estimator, allow_empty=allow_empty, omit=True)
-    X, schema = table_schema(X, estimator=estimator)
-    labels = schema.names or range(schema.n_columns)
+    X = check_incomplete(X, estimator=estimator, allow_empty=allow_empty)
+    array = isinstance(X, np.ndarray)
+    types = [X.dtype] * X.shape[1] if array else column_types(X)
+    labels = range(len(types)) if array else column_names(X)
     plans = [
-        ColumnPlan(label, NUMBERS, missing=_nullable(X, j, _type_at(X, j)))
-        for j, label in enumerate(labels)
+        ColumnPlan(label, NUMBERS, missing=_nullable(X, j, dtype))
+        for j, (label, dtype) in enumerate(zip(labels, types, strict=True))
     ]
-    return check_uncoded(X, plans, named=schema.names is not None, allow_empty=allow_empty)
+    return IncompleteRows(X, plans)
 
 
 def stated_columns(domain: Any) -> Mapping[Any, Any] | None:

@@ -107,10 +107,11 @@ ELSEWHERE = {
     "LeftOut": "queries/test_key_totals.py",
     "LogisticMinimiser": "queries/test_logistic.py",
     "LogisticObjective": "queries/test_objective.py",
-    "MissingCells": "queries/test_learned_domain.py",
+    "FilledCells": "test_impute.py",
     "NoisySample": "queries/test_samples.py",
     "PublishedRows": "queries/test_samples.py",
     "OfColumn": "test_impute.py",
+    "PresentValues": "test_impute.py",
     "RowsPerUnit": "core/test_units.py",
     "CountedKeys": "queries/test_counted_keys.py",
     "SelectKeys": "queries/test_key_selection.py",
@@ -137,7 +138,7 @@ def test_every_query_is_here(monkeypatch):
         "BasisOfRow": "basis_mean",
         "Beyond": "rows_beyond",
         "KernelFeatures": "feature_means",
-        "MissingCells": "learn_domain",
+        "PresentValues": "present_means",
     }
     for name, file in ELSEWHERE.items():
         assert f"{made_by.get(name, name)}(" in (TESTS / file).read_text()

@@ -89,12 +89,12 @@ PASSES: dict[str, int | tuple[int, int]] = {
     "ordinal": 0,
     "select_classes": 3,
     "select_numbers": 2,
-    "imputer": 5,
-    "imputer_stated": 3,
+    "imputer": 6,
+    "imputer_stated": 2,
     "imputer_median": 2,
     "imputer_frequent": 2,
     "standard_scaler_omit": 3,
-    "minmax_scaler_omit": 5,
+    "minmax_scaler_omit": 6,
     "robust_scaler_omit": 2,
     "quantile_transformer_omit": 2,
 }
@@ -127,6 +127,7 @@ OF_ALL_COLUMNS = (
     "quantile_transformer",
     "quantile_normal",
     "bins",
+    "imputer_stated",
 )
 NAMES = {case.name: case for case in CASES if not case.name.startswith("toy")}
 

@@ -30,6 +30,7 @@ from skdp.queries import (
     BestOfRuns,
     CellQuantile,
     CountedKeys,
+    FilledCells,
     KernelMap,
     KernelMean,
     KeyQuantiles,
@@ -49,12 +50,12 @@ from skdp.queries import (
     basis_mean,
     feature_means,
     moments,
+    present_means,
     rows_beyond,
     select_categories,
     select_classes,
     unit_sum,
 )
-from skdp.queries.learned_domain import MissingCells
 from skdp.tabular import (
     UnitCounts,
     check_columns,
@@ -417,6 +418,9 @@ OWN = (
             OfColumn(1, CellQuantile(Box([-1.0], [1.0]), 0.5)),
             OfColumn(0, Quantiles(Box([-1.0], [1.0]), 0.5)),
             OfColumn(1, LearnedBounds()),
+            RowSum(FilledCells((0, 1)), noise="smaller", name="rows with a value"),
+            present_means([-1.0, -1.0], [1.0, 1.0], (1,)),
+            present_means([-1.0, 0.0], [1.0, 0.0], (0, 1)),
         ],
     ),
     Own(
@@ -441,7 +445,7 @@ OWN = (
         undecided,
         [
             SelectKeys(1, "sips", "categories"),
-            RowSum(MissingCells((0,)), noise="entries", name="missing values"),
+            RowSum(FilledCells((0,), missing=True), noise="entries", name="missing values"),
             OfColumn(0, LearnedBounds(n=3.0, audit=False)),
             OfColumn(0, Quantiles(Box([-1.0], [1.0]), [0.25, 0.5, 0.75])),
         ],
