@@ -134,11 +134,12 @@ def _norm2(q: Floats) -> Floats:
 def _square_parts(q: Floats) -> tuple[Floats, Floats, Floats]:
     """Return a, b, c with sum q_j**2 = 2**32 a + 2**17 b + c, exactly, for integers up to 2**32.
 
-    With |q| = 2**16 high + low all three are sums of at most 8192 integers up to 2**32.
+    With q = 2**16 high + low, of one sign, all three are sums of at most 8192 integers up to 2**32.
     """
-    magnitude = np.abs(q)
-    high = np.floor(magnitude * 2.0**-16)
-    low = magnitude - high * 2.0**16
+    high = q * 2.0**-16
+    np.trunc(high, out=high)
+    low = high * -(2.0**16)
+    low += q
     return _norm2(high), np.einsum("ij,ij->i", high, low), _norm2(low)
 
 
@@ -184,37 +185,63 @@ def clip_to_norm(x: Floats, grid: float, radius: int) -> Floats:
     q = np.multiply(x, 1.0 / grid)
     np.rint(q, out=q)
     outside = _outside(q, radius)
-    step = max(1, 2**13 // x.shape[1])  # all that these rows need stays in cache
+    step = max(1, 2**16 // x.shape[1])  # all that these rows need stays in cache
+    if 2 * outside.size > len(q):  # all rows in turn, without picking most of them
+        inside = np.ones(len(q), dtype=bool)
+        inside[outside] = False
+        kept = q[inside]
+        for first in range(0, len(q), step):
+            q[first : first + step] = _onto_sphere(x[first : first + step], radius)
+        q[inside] = kept
+        return q
     for first in range(0, outside.size, step):
         far = outside[first : first + step]
-        q[far] = _onto_sphere(x[far], radius)
+        q[far] = _onto_sphere(_taken(x, far), radius)
     return q
+
+
+def _taken(x: Floats, rows: NDArray[np.intp]) -> Floats:
+    """Return some rows, in the order of memory that all of them have."""
+    return x.T.take(rows, axis=1).T if x.flags.f_contiguous else x[rows]
 
 
 def _onto_sphere(x: Floats, radius: int) -> Floats:
     """Return rows outside of a ball as integers within it; see `clip_to_norm`."""
-    # Of short rows the columns lie in memory: their sums are of columns, and much faster. ±inf can
-    # arise from a finite row minus a centre; the largest float stands for it.
-    most = np.finfo(float).max
-    far = np.clip(np.asfortranarray(x) if x.shape[1] < 32 else x, -most, most)
+    far = by_columns(x)
+    y = np.abs(far)
+    largest = y.max(axis=1, initial=0.0)
+    if not np.isfinite(largest).all():
+        # ±inf can arise from a finite row minus a centre; the largest float stands for it.
+        far = np.clip(far, -np.finfo(float).max, np.finfo(float).max)
+        largest = np.abs(far).max(axis=1, initial=0.0)
     # Each row is a power of two times y, integers of at most 2**31. The largest coordinate and its
     # exponent are the same in any order, and the parts of the squared norm are exact integers: y
     # and its norm depend on the row only. Multiplying by a power of two is exact; below 2**-980 the
     # power itself would overflow, and y then has fewer bits.
-    largest = np.maximum(far.max(axis=1, initial=0.0), -far.min(axis=1, initial=0.0))
     e = np.maximum(np.frexp(largest)[1], -980)
-    y = np.rint(far * np.ldexp(1.0, 31 - e)[:, None])
+    np.multiply(far, np.ldexp(1.0, 31 - e)[:, None], out=y)
+    np.rint(y, out=y)
     a, b, c = _square_parts(y)
     norm = np.sqrt(np.maximum(a * 2.0**32 + b * 2.0**17 + c, 1.0))
     # The quotient is a single IEEE operation on one number each.
-    z = np.rint(y * (radius / norm)[:, None])
-    over = _outside(z, radius)
+    z = y * (radius / norm)[:, None]
+    over = _outside(np.rint(z, out=z), radius)
     # Rounding adds at most sqrt(d) / 2 steps to a norm, and the operations less than one.
     inner = max(radius - math.ceil(math.sqrt(x.shape[1]) / 2) - 1, 0)
-    again = np.rint(y[over] * (inner / norm[over])[:, None])
-    again[_outside(again, radius)] = 0.0
+    again = _taken(y, over)
+    again *= (inner / norm[over])[:, None]
+    again[_outside(np.rint(again, out=again), radius)] = 0.0
     z[over] = again
     return z
+
+
+def by_columns(block: Floats, *numbers: Any) -> Floats:
+    """Return short rows with their columns in memory, unless all columns have the same numbers.
+
+    Operations with a number a column, and sums of rows, are several times as fast then.
+    """
+    apart = not numbers or any(np.ndim(number) for number in numbers)
+    return np.asfortranarray(block) if apart and block.shape[1] < 64 else block
 
 
 def shared(values: Floats) -> Any:
@@ -275,9 +302,10 @@ class Box:
     def map(self, block: Floats) -> Floats:
         """Map float rows to integers with |q_j| <= half_j."""
         check_width(block, self.n_dims)
-        q = block - shared(self.center)
-        q *= shared(1.0 / self.grid)  # a power of two: the exact quotient
-        np.clip(q, shared(-self.half), shared(self.half), out=q)
+        center, grid, half = shared(self.center), shared(self.grid), shared(self.half)
+        q = by_columns(block, center, grid, half) - center
+        q *= 1.0 / grid  # a power of two: the exact quotient
+        np.clip(q, -half, half, out=q)
         return np.rint(q, out=q)
 
 
@@ -317,8 +345,9 @@ class ScaledBox:
     def map(self, block: Floats) -> Floats:
         """Map float rows to integers with |q_j| <= steps."""
         check_width(block, self.n_dims)
-        q = block - shared(self.middle)
-        q /= shared(self._divisor)
+        middle, divisor = shared(self.middle), shared(self._divisor)
+        q = by_columns(block, middle, divisor) - middle
+        q /= divisor
         np.clip(q, -1.0, 1.0, out=q)
         if self._flat.any():
             q[:, self._flat] = 0.0

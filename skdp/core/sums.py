@@ -130,8 +130,8 @@ class Image:
 
     @property
     def width(self) -> int:
-        """Numbers a row that a pass over the rows needs, beside those of the image."""
-        return 1
+        """Numbers a row that a pass over the rows needs at a time, beside the row."""
+        return math.prod(self.shape)
 
     @property
     def change_l1(self) -> int:
@@ -403,7 +403,7 @@ class RowSum(Query):
 
         kinds = ["weighted"] * weighted + ["labelled"] * labelled
         read = "_".join(kinds) or ("chunk" if cells is None else cells.read)
-        width = max(size, image.width, 1 if cells is None else len(cells.spans))
+        width = max(image.width, 1 if cells is None else len(cells.spans))
         least = image.least if cells is None else cells.least
         total, count = table.fold(add, fresh, width=width, least=least, read=read)
         return self._counted(self._shaped(total), table, count if weighted else None)
@@ -439,14 +439,12 @@ class RowSum(Query):
             marks = (where == np.arange(total.shape[1])).T.astype(np.float64)
             total += np.concatenate([as_total(marks @ q, dtype) for q in images], axis=1).T
             return
-        own = []
-        for column, (start, stop) in zip(where.T, cells.spans, strict=True):
-            shifted = column - (start - none)
-            own.append((np.maximum(shifted, 0) if none else shifted, start, stop))
+        # All blocks at once: no cell is in two of them, so a row adds to each cell once at most.
+        places = (where.T + none if none else where.T).ravel()
         for k, column in enumerate(column for q in images for column in q.T):
-            for place, start, stop in own:
-                part = np.bincount(place, weights=column, minlength=stop - start + none)
-                total[k, start:stop] += as_total(part[none:], dtype)
+            added = np.tile(column, where.shape[1])
+            part = np.bincount(places, weights=added, minlength=total.shape[1] + none)
+            total[k] += as_total(part[none:], dtype)
 
     def _shaped(self, total: NDArray) -> NDArray:
         """Return the sums in the shape in which they are released."""

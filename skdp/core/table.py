@@ -236,7 +236,8 @@ def fold_span(
     read: str,
 ) -> None:
     """Add one chunk of rows to the totals."""
-    with np.errstate(all="ignore"):
+    with np.errstate(all="ignore"):  # which undoes the size of the buffer, too
+        np.setbufsize(_BUFFER)
         add(getattr(rows, read)(*span), totals)
 
 
@@ -280,7 +281,11 @@ _BLOCK_VALUES = 2**16
 _BLOCK_ROWS = 2**16
 # Squares of coordinates of up to 2**20 steps add up exactly: 2**40 * 8192 = 2**53.
 MAX_FEATURES = 8192
+_BUFFER = 1024  # numbers; with more, NumPy copies columns of a block before it computes with them
 _LARGEST_BLOCK = 2**22  # values: 32 MB, for statistics that want many rows at once
+# The C library returns the memory of freed arrays to the system, and asks for it again in each
+# chunk, until an array as large as this has been freed once. It is never touched.
+np.empty(_LARGEST_BLOCK - 2**10)
 
 
 def _chunk_rows(width: int, least: int = 256) -> int:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import itertools
 import math
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -33,6 +34,7 @@ __all__ = [
 ]
 
 Ints = NDArray[np.int64]
+_MOST_BUCKETS = 4096  # of a column, for a search among its cuts
 
 
 def row_counts(cells: RowCells | None, name: str, weight_bound: float | None = None) -> RowSum:
@@ -162,13 +164,67 @@ class ColumnCells(_CheckedCells):
     def shape(self) -> tuple[int, ...]:
         return (sum(self.sizes),)
 
+    @cached_property
+    def _buckets(self) -> tuple[Floats, Floats, Floats, Floats, Ints, Floats, list[int]]:
+        """Return equal buckets, of which each holds one cut of its column at most.
+
+        Low end, buckets a unit, last bucket and first bucket of each column (d, 1); the cell below
+        the cut of each bucket, and that cut; the columns whose cuts lie too unevenly for buckets.
+        """
+        d, starts, uneven = len(self.cuts), self.starts, []
+        low, rate, last = np.zeros((d, 1)), np.ones((d, 1)), np.zeros((d, 1))
+        with np.errstate(all="ignore"):
+            for j, cuts in enumerate(self.cuts):
+                if not cuts.size:
+                    continue
+                low[j] = cuts[0]
+                width, gap = float(cuts[-1] - cuts[0]), float(np.diff(cuts).min(initial=math.inf))
+                size = 1.01 * width / gap + 1.0 if gap > 0 else math.inf
+                if cuts.size > 1 and size < _MOST_BUCKETS and size / width < math.inf:
+                    last[j], rate[j] = math.floor(size), size / width
+                elif cuts.size > 1:
+                    uneven.append(j)
+        first = np.cumsum(last + 1.0, axis=0) - last - 1.0
+        # A bucket without a cut: all cuts below it count, and the least number is below any value.
+        below = np.full(int(last.sum()) + d, -np.finfo(float).max)
+        cells = np.zeros(below.size, dtype=np.int64)
+        for j, cuts in enumerate(self.cuts):
+            begin, end = int(first[j, 0]), int(first[j, 0] + last[j, 0]) + 1
+            if j not in uneven:
+                place = self._placed(cuts, low[j], rate[j], last[j], first[j])
+                if (np.diff(place) == 0).any():
+                    uneven.append(j)
+                    continue
+                below[place] = cuts
+                held = np.bincount(place - begin, minlength=end - begin)
+                cells[begin:end] = starts[j] + np.cumsum(held) - 1
+        return low, rate, last, first, cells, below, uneven
+
+    @staticmethod
+    def _placed(values: Floats, low: Any, rate: Any, last: Any, first: Any) -> Ints:
+        """Return the bucket of each value; it ascends with the value, as every operation does."""
+        place = values - low
+        place *= rate
+        np.clip(place, 0.0, last, out=place)
+        place += first
+        return place.astype(np.intp)
+
     def codes(self, block: Floats) -> Ints:
-        """Return the cell of each value, counted over all columns, shape (n, d)."""
+        """Return the cell of each value, counted over all columns, shape (n, d).
+
+        Cuts in lower buckets than the value are below it, and those in higher ones above it, so
+        that one comparison with the cut of its own bucket is left.
+        """
         check_width(block, len(self.cuts))
-        cells = np.empty(block.shape, dtype=np.int64)
-        for j, (cuts, start) in enumerate(zip(self.cuts, self.starts, strict=False)):
-            cells[:, j] = np.searchsorted(cuts, block[:, j], side="right") + start
-        return cells
+        *ends, cells, below, uneven = self._buckets
+        values = np.array(block.T, order="C")
+        with np.errstate(all="ignore"):
+            place = self._placed(values, *ends)
+        found: Ints = cells.take(place)
+        found += values >= below.take(place)
+        for j in uneven:
+            found[j] = np.searchsorted(self.cuts[j], values[j], side="right") + self.starts[j]
+        return found.T
 
     def of_rows(self, x: Any, labels: Any) -> Ints:
         check_width(x, len(self.cuts) + self.n_targets)
@@ -177,10 +233,11 @@ class ColumnCells(_CheckedCells):
 
 def additive(scores: Floats, codes: Ints) -> Floats:
     """Return the sums of the scores of rows' cells, (n, K), added in the order of the columns."""
-    total = np.zeros((len(codes), len(scores)))
+    total = np.zeros((len(scores), len(codes)))
     for column in codes.T:
-        total += scores.T[column]
-    return total
+        for sums, of_cells in zip(total, scores, strict=True):
+            sums += of_cells.take(column)
+    return total.T
 
 
 @reviewed

@@ -22,6 +22,7 @@ from skdp.core.table import PrivateTable, as_total, total_dtype
 from skdp.queries.histograms import CellQuantile
 from skdp.queries.learned_bounds.learning import LearnedBounds
 from skdp.queries.quantiles import Quantiles
+from skdp.tabular.labels import TargetRows
 from skdp.tabular.unstated import IncompleteRows, UncodedRows
 
 if TYPE_CHECKING:
@@ -45,6 +46,10 @@ class _CutRows:
 
     def __init__(self, rows: Any, first: int, stop: int) -> None:
         self._rows, self._span = rows, (first, stop)
+        if isinstance(rows, TargetRows):
+            behind, before = rows.behind()
+            if first >= before:  # targets alone: X need not be read
+                self._rows, self._span = behind, (first - before, stop - before)
         self._n, self.n_features = rows._n, stop - first
         self.n_is_private, self.filtered = rows.n_is_private, rows.filtered
         known = getattr(rows, "ranges", None)

@@ -183,6 +183,22 @@ class Moments(Image):
         q *= b
         yield q
 
+    @property
+    def width(self) -> int:
+        return int(self.view.n_dims)  # values first, then squares
+
+    def total(self, x: Any, labels: Any, weights: Floats | None, dtype: type) -> NDArray:
+        """Return the sum of the blocks; what is the same for all rows follows their sum."""
+        if weights is not None:
+            return super().total(x, labels, weights, dtype)
+        scale, (a, b) = self.view.steps, self.factors
+        q, ones = self.view.map(x), np.ones(len(x))
+        values = a * as_total(ones @ q, dtype)
+        q *= q
+        q *= 1.0 / scale
+        squares = as_total(ones @ np.rint(q, out=q), dtype)
+        return np.concatenate([values, b * (squares - len(x) * (scale // 2))])
+
     def decoded(self, sums: Floats, std: float, count: Release | None) -> Any:
         d, n = self.view.n_dims, 1.0 if count is None else float(count.value)
         values = sums / n * self.unit
@@ -430,7 +446,7 @@ class LogisticGradient(Image):
 
     @property
     def width(self) -> int:
-        return max(self.theta.shape)
+        return self.theta.size
 
     @property
     def unit(self) -> float:

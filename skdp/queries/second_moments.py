@@ -44,6 +44,7 @@ __all__ = [
 
 # --- exact second moments -----------------------------------------------------------------------
 
+_FEW_ROWS = 1024  # with fewer rows a product, products of several are made at a time
 _GRAM_BITS = 24  # of integers whose products are added up over few rows; longer ones are split
 
 
@@ -70,12 +71,18 @@ def exact_gram(rows: Rows, view: View) -> tuple[NDArray, NDArray, int]:
             for k, (a, b) in enumerate(((high, high), (high, q), (q, q))):
                 totals[1][k] += as_total(a.T @ b, dtype)
             return
+        few = min(float_rows, len(q))
+        if few >= _FEW_ROWS:
+            for start in range(0, len(q), few):
+                part = q[start : start + few]
+                totals[1][0] += as_total(part.T @ part, dtype)
+            return
         for start in range(0, len(q), int_rows):
             part = q[start : start + int_rows]
-            stacked = len(part) - len(part) % float_rows if len(part) > float_rows else 0
+            stacked = len(part) - len(part) % few
             total = (part[stacked:].T @ part[stacked:]).astype(np.int64)
             if stacked:
-                stack = part[:stacked].reshape(-1, float_rows, d)
+                stack = part[:stacked].reshape(-1, few, d)
                 total += (stack.transpose(0, 2, 1) @ stack).astype(np.int64).sum(axis=0)
             totals[1][0] += total.astype(dtype)
 

@@ -37,6 +37,7 @@ from skdp.core.clipping import (
     Floats,
     ScaledBox,
     View,
+    by_columns,
     check_bits,
     check_radius,
     check_width,
@@ -113,9 +114,10 @@ class StandardBall:
     def map(self, block: Floats) -> Floats:
         """Map float rows to integers with sum q_j**2 <= norm**2."""
         check_width(block, self.n_dims)
-        z = np.clip(block, shared(self.low), shared(self.high))
-        z -= shared(self.middle)
-        z /= shared(self.scale)
+        low, high, *standard = map(shared, (self.low, self.high, self.middle, self.scale))
+        z = np.clip(by_columns(block, low, high, *standard), low, high)
+        z -= standard[0]
+        z /= standard[1]
         return clip_to_norm(z, float(self.grid[0]), self.norm)
 
 

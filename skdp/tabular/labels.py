@@ -92,15 +92,25 @@ class TargetRows(LabelledRows):
         self._weights = weights
         self.n_features += 1 if weights is None else 2
 
+    def behind(self) -> tuple[Rows, int]:
+        """Return the columns behind those of X as rows of their own, and how many are of X."""
+        columns = [column for column in (self._y, self._weights) if column is not None]
+        rows = Rows(np.column_stack(columns), positions=self._positions, filtered=self.filtered)
+        rows.units = self.units
+        return rows, self.n_features - len(columns)
+
     def chunk(self, start: int, stop: int) -> NDArray[np.float64]:
         """Return rows start to stop, each with its target, shape (stop - start, n_features)."""
-        more = []
-        for column in (self._y, self._weights):
-            if column is not None:
-                part = np.asarray(self._part(column, start, stop), dtype=np.float64)
-                # What changed after the check: as in `Rows.chunk`.
-                more.append(np.where(np.isfinite(part), part, 0.0))
-        return np.column_stack([super().chunk(start, stop), *more])
+        values = super().chunk(start, stop)
+        # Columns in memory: what is done column by column is much faster.
+        columns = np.empty((self.n_features, len(values)))
+        columns[: values.shape[1]] = values.T
+        behind = [column for column in (self._y, self._weights) if column is not None]
+        for place, column in zip(columns[values.shape[1] :], behind, strict=True):
+            part = np.asarray(self._part(column, start, stop), dtype=np.float64)
+            # What changed after the check: as in `Rows.chunk`.
+            place[:] = np.where(np.isfinite(part), part, 0.0)
+        return columns.T
 
 
 class SparseTargetRows(TargetRows, SparseRows):
