@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
@@ -121,10 +121,13 @@ class PrivateTable:
     rows : Rows
         Checked; where they are read from.
     stability : Stability
+    kept : dict
+        What queries compute of the rows once; private, like them.
     """
 
     rows: Any
     stability: Stability
+    kept: dict[str, Any] = field(default_factory=dict, init=False)
 
     def __post_init__(self) -> None:
         # No default: the number of rows of a class that says nothing of it would be published.

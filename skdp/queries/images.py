@@ -59,9 +59,9 @@ from skdp.core.clipping import (
 from skdp.core.privacy_filter import Release, released
 from skdp.core.query import Terms, reviewed
 from skdp.core.sums import Image, RowSum, Values
-from skdp.core.table import as_total
+from skdp.core.table import PrivateTable, as_total
 from skdp.queries.cells import ColumnCells, Labels, additive
-from skdp.queries.views import AboutZero, TargetBox
+from skdp.queries.views import AboutZero, LogitBall, TargetBox, mapped
 
 __all__ = [
     "AdditiveErrors",
@@ -467,8 +467,12 @@ class LogisticGradient(Image):
         product *= float(self.view.grid[0]) * 2.0**-bits
         return product + self.offset
 
+    def source(self, table: PrivateTable) -> PrivateTable:
+        """Return the table of mapped rows: a descent asks for many gradients of them."""
+        return mapped(table, getattr(self.view, "gradient", self).view)
+
     def total(self, x: Any, labels: Any, weights: Floats | None, dtype: type) -> NDArray:
-        q = self.view.map(x)
+        q = self.view.of_mapped(x) if isinstance(self.view, LogitBall) else x
         r = _residuals(self.logits(q), labels, _residual_bound(self.clip))
         if weights is None:
             return self._products(r, q, dtype)

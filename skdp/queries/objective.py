@@ -46,6 +46,7 @@ from skdp.queries.logistic import (
     limbs_of,
     pieces_of,
 )
+from skdp.queries.views import mapped
 
 if TYPE_CHECKING:
     from skdp.core.privacy_filter import Meter
@@ -240,12 +241,11 @@ class _Objective:
         to_t = math.ldexp(self.scale, -self.bits)
         d, last = dims - 1, float(self.last)
         # What other processes run holds public values only.
-        view, offset, cap, most = self.view, self.offset, self.cap, self.most
+        offset, cap, most = self.offset, self.cap, self.most
         dtype = total_dtype(self.table.rows, 2 ** (2 * LIMB_BITS))
 
         def add(block: Any, totals: list[NDArray]) -> None:
-            x, labels, *weights = block
-            q = view.map(x)
+            q, labels, *weights = block
             t = np.zeros((len(q), n_logits))
             for j in range(parts):  # from the top: each sum is rounded relative to itself
                 t += (q @ limbs[:d, :, j] + last * limbs[d, :, j]) * units[j]
@@ -270,7 +270,8 @@ class _Objective:
             return [np.zeros((dims, n_logits * LIMBS), dtype=dtype)]
 
         read = "labelled" if self.most is None else "weighted_labelled"
-        return self.table.fold(add, fresh, width=size, least=4 * dims, read=read)
+        images = mapped(self.table, self.view)
+        return images.fold(add, fresh, width=size, least=4 * dims, read=read)
 
     def totals(self, k: NDArray) -> NDArray:
         """Return the sum of w_i r_i x (q_i, last) 2**54, exactly for the rounded residuals."""
