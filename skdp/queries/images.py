@@ -269,7 +269,13 @@ def _residuals(logits: Floats, labels: Ints, bound: int) -> Floats:
     else:
         residual -= labels[:, None] == np.arange(residual.shape[1])
     residual[labels < 0] = 0.0
-    return clip_to_norm(residual, 2.0**-_RESIDUAL_BITS, bound)
+    if residual.shape[1] > 1:
+        return clip_to_norm(residual, 2.0**-_RESIDUAL_BITS, bound)
+    # The norm of one number is its size: the same integers, faster. These two bound NaN, too.
+    residual *= 2.0**_RESIDUAL_BITS
+    np.rint(residual, out=residual)
+    np.fmax(residual, -bound, out=residual)
+    return np.fmin(residual, bound, out=residual)
 
 
 @reviewed

@@ -355,6 +355,8 @@ def sum_view(
 _KEPT_BYTES = 48 * 2**20  # of images of one table, so that a fit needs less than 64 MB
 _EXACT = 2.0**24  # float32 holds integers up to this
 _MAP_VALUES = 2**16  # mapped at a time, in a core's cache
+# Images that are known are read in longer chunks.
+_CHUNK_ROWS, _CHUNK_VALUES = 2**13, 2**19
 
 
 def mapped(table: PrivateTable, view: View) -> PrivateTable:
@@ -388,9 +390,9 @@ class _MappedRows:
         self._known = np.zeros(size, dtype=np.bool_)
 
     def spans(self, *, width: int = 1, least: int = 256) -> list[tuple[int, int]]:
-        spans: list[tuple[int, int]] = self._rows.spans(
-            width=max(width, self.n_features), least=least
-        )
+        width = max(width, self.n_features)
+        least = max(least, min(_CHUNK_ROWS, _CHUNK_VALUES // width))
+        spans: list[tuple[int, int]] = self._rows.spans(width=width, least=least)
         return spans
 
     def chunk(self, start: int, stop: int) -> Floats:
@@ -410,9 +412,7 @@ class _MappedRows:
     def labelled(self, start: int, stop: int) -> tuple[Floats, NDArray[np.int64]]:
         return self.chunk(start, stop), self._rows.labels(start, stop)
 
-    def weighted_labelled(
-        self, start: int, stop: int
-    ) -> tuple[Floats, NDArray[np.int64], NDArray]:
+    def weighted_labelled(self, start: int, stop: int) -> tuple[Floats, NDArray[np.int64], NDArray]:
         return *self.labelled(start, stop), self._rows.weights(start, stop)
 
 
