@@ -317,7 +317,8 @@ def _add_curvature(total: Floats, q: Floats, last: float, p: Floats, factor: Flo
     z = np.column_stack([q, np.full(len(q), last)])
     n_logits = p.shape[1]
     if n_logits == 1:
-        total[0, :, 0] += (z * factor[:, None]).T @ z
+        z *= np.sqrt(factor)[:, None]
+        total[0, :, 0] += z.T @ z  # symmetric: numpy computes one half
         return
     for i in range(n_logits):
         weighted = z * (p[:, i] * factor)[:, None]
