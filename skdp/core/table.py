@@ -271,8 +271,7 @@ def _added(a: NDArray, b: NDArray) -> NDArray:
 
 def as_total(part: NDArray, dtype: type) -> NDArray:
     """Convert an exact integer-valued float64 array to the dtype of the total."""
-    whole = part.astype(np.int64)
-    return whole.astype(object) if dtype is object else whole
+    return part.astype(np.int64).astype(dtype, copy=False)
 
 
 # Two limits on a chunk: half a megabyte of float64, so that a handful of temporaries stay in
@@ -288,5 +287,4 @@ _LARGEST_BLOCK = 2**22  # values: 32 MB, for statistics that want many rows at o
 
 def _chunk_rows(width: int, least: int = 256) -> int:
     """Return the rows of a chunk: within cache, at least `least`, but never above 32 MB."""
-    step = min(max(_BLOCK_VALUES // width, least), _BLOCK_ROWS, _LARGEST_BLOCK // width)
-    return max(step, 1)
+    return max(1, min(max(_BLOCK_VALUES // width, least), _BLOCK_ROWS, _LARGEST_BLOCK // width))

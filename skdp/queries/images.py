@@ -475,7 +475,8 @@ class LogisticGradient(Image):
 
     def source(self, table: PrivateTable) -> PrivateTable:
         """Return the table of mapped rows: a descent asks for many gradients of them."""
-        return mapped(table, getattr(self.view, "gradient", self).view)
+        view = self.view
+        return mapped(table, view.gradient.view if isinstance(view, LogitBall) else view)
 
     def total(self, x: Any, labels: Any, weights: Floats | None, dtype: type) -> NDArray:
         q = self.view.of_mapped(x) if isinstance(self.view, LogitBall) else x

@@ -68,7 +68,6 @@ __all__ = [
     "Total",
     "WeightedBall",
     "mapped",
-    "mapped_rows",
     "sum_view",
 ]
 
@@ -367,14 +366,9 @@ def mapped(table: PrivateTable, view: View) -> PrivateTable:
     key = pickle.dumps(view)  # its public numbers: queries make views of their own anew
     known = table.kept.get("images")
     if known is None or known[0] != key:
-        images = PrivateTable(mapped_rows(table.rows, view), table.stability)
-        known = table.kept["images"] = key, images
+        images = (_MappedParts if table.in_parts else _MappedRows)(table.rows, view)
+        known = table.kept["images"] = key, PrivateTable(images, table.stability)
     return known[1]
-
-
-def mapped_rows(rows: Any, view: View) -> Any:
-    """Return the images of rows; see `mapped`."""
-    return (_MappedParts if hasattr(rows, "fold") else _MappedRows)(rows, view)
 
 
 class _MappedRows:
