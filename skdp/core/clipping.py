@@ -201,7 +201,7 @@ def _onto_sphere(x: Floats, radius: int) -> Floats:
     # exponent are the same in any order, and the parts of the squared norm are exact integers: y
     # and its norm depend on the row only. Multiplying by a power of two is exact; below 2**-980 the
     # power itself would overflow, and y then has fewer bits.
-    largest = np.maximum(far.max(axis=1, initial=0.0), -far.min(axis=1, initial=0.0))
+    largest = np.abs(far).max(axis=1, initial=0.0)
     e = np.maximum(np.frexp(largest)[1], -980)
     y = np.rint(far * np.ldexp(1.0, 31 - e)[:, None])
     a, b, c = _square_parts(y)

@@ -355,7 +355,7 @@ _KEPT_BYTES = 48 * 2**20  # of images of one table, so that a fit needs less tha
 _EXACT = 2.0**24  # float32 holds integers up to this
 _MAP_VALUES = 2**16  # mapped at a time, in a core's cache
 # Images that are known are read in longer chunks.
-_CHUNK_ROWS, _CHUNK_VALUES = 2**13, 2**19
+_CHUNK_ROWS, _CHUNK_VALUES = 2**14, 2**19
 
 
 def mapped(table: PrivateTable, view: View) -> PrivateTable:
