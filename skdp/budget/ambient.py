@@ -208,7 +208,10 @@ def _outside() -> bool | None:
     """Return the mark `_OUTSIDE` of the task of joblib that runs here, else None."""
     stacks: list[FrameType | None] = [sys._getframe(1), None]
     if not _runs_task_of_others():  # a task of the main thread may have started this one
-        stacks[1] = sys._current_frames().get(threading.main_thread().ident or 0)
+        main = threading.main_thread().ident or 0
+        # Not the frame of this call: it would hold itself, and with it the rows of the fit.
+        own = main == threading.get_ident()
+        stacks[1] = stacks[0] if own else sys._current_frames().get(main)
     is_batch = False
     for i, frame in enumerate(stacks):
         while frame is not None:

@@ -165,6 +165,10 @@ class Image:
     def check_table(self, table: PrivateTable) -> None:
         """Refuse a table whose public facts the image does not fit."""
 
+    def source(self, table: PrivateTable) -> PrivateTable:
+        """Return the table whose rows `total` is handed: a map of each row alone, or the row."""
+        return table
+
     def blocks(self, x: Any, labels: Any, cells: Any) -> Iterator[Floats]:
         """Yield the images of rows, some coordinates at a time: arrays of shape (n, k).
 
@@ -405,7 +409,7 @@ class RowSum(Query):
         read = "_".join(kinds) or ("chunk" if cells is None else cells.read)
         width = max(image.width, 1 if cells is None else len(cells.spans))
         least = image.least if cells is None else cells.least
-        total, count = table.fold(add, fresh, width=width, least=least, read=read)
+        total, count = image.source(table).fold(add, fresh, width=width, least=least, read=read)
         return self._counted(self._shaped(total), table, count if weighted else None)
 
     def exact_in_session(

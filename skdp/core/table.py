@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
@@ -121,10 +121,13 @@ class PrivateTable:
     rows : Rows
         Checked; where they are read from.
     stability : Stability
+    kept : dict
+        What queries compute of the rows once; private, like them.
     """
 
     rows: Any
     stability: Stability
+    kept: dict[str, Any] = field(default_factory=dict, init=False)
 
     def __post_init__(self) -> None:
         # No default: the number of rows of a class that says nothing of it would be published.
@@ -269,8 +272,7 @@ def _added(a: NDArray, b: NDArray) -> NDArray:
 
 def as_total(part: NDArray, dtype: type) -> NDArray:
     """Convert an exact integer-valued float64 array to the dtype of the total."""
-    whole = part.astype(np.int64)
-    return whole.astype(object) if dtype is object else whole
+    return part.astype(np.int64).astype(dtype, copy=False)
 
 
 # Two limits on a chunk: half a megabyte of float64, so that a handful of temporaries stay in
@@ -290,5 +292,4 @@ np.empty(_LARGEST_BLOCK - 2**10)
 
 def _chunk_rows(width: int, least: int = 256) -> int:
     """Return the rows of a chunk: within cache, at least `least`, but never above 32 MB."""
-    step = min(max(_BLOCK_VALUES // width, least), _BLOCK_ROWS, _LARGEST_BLOCK // width)
-    return max(step, 1)
+    return max(1, min(max(_BLOCK_VALUES // width, least), _BLOCK_ROWS, _LARGEST_BLOCK // width))

@@ -59,9 +59,9 @@ from skdp.core.clipping import (
 from skdp.core.privacy_filter import Release, released
 from skdp.core.query import Terms, reviewed
 from skdp.core.sums import Image, RowSum, Values
-from skdp.core.table import as_total
+from skdp.core.table import PrivateTable, as_total
 from skdp.queries.cells import ColumnCells, Labels, additive
-from skdp.queries.views import AboutZero, TargetBox
+from skdp.queries.views import AboutZero, LogitBall, TargetBox, mapped
 
 __all__ = [
     "AdditiveErrors",
@@ -285,7 +285,13 @@ def _residuals(logits: Floats, labels: Ints, bound: int) -> Floats:
     else:
         residual -= labels[:, None] == np.arange(residual.shape[1])
     residual[labels < 0] = 0.0
-    return clip_to_norm(residual, 2.0**-_RESIDUAL_BITS, bound)
+    if residual.shape[1] > 1:
+        return clip_to_norm(residual, 2.0**-_RESIDUAL_BITS, bound)
+    # The norm of one number is its size: the same integers, faster. These two bound NaN, too.
+    residual *= 2.0**_RESIDUAL_BITS
+    np.rint(residual, out=residual)
+    np.fmax(residual, -bound, out=residual)
+    return np.fmin(residual, bound, out=residual)
 
 
 @reviewed
@@ -483,8 +489,13 @@ class LogisticGradient(Image):
         product *= float(self.view.grid[0]) * 2.0**-bits
         return product + self.offset
 
+    def source(self, table: PrivateTable) -> PrivateTable:
+        """Return the table of mapped rows: a descent asks for many gradients of them."""
+        view = self.view
+        return mapped(table, view.gradient.view if isinstance(view, LogitBall) else view)
+
     def total(self, x: Any, labels: Any, weights: Floats | None, dtype: type) -> NDArray:
-        q = self.view.map(x)
+        q = self.view.of_mapped(x) if isinstance(self.view, LogitBall) else x
         r = _residuals(self.logits(q), labels, _residual_bound(self.clip))
         if weights is None:
             return self._products(r, q, dtype)

@@ -46,6 +46,7 @@ from skdp.queries.logistic import (
     limbs_of,
     pieces_of,
 )
+from skdp.queries.views import mapped
 
 if TYPE_CHECKING:
     from skdp.core.privacy_filter import Meter
@@ -239,16 +240,17 @@ class _Objective:
         units = [math.ldexp(1.0, width * (parts - 1 - j)) for j in range(parts)]
         to_t = math.ldexp(self.scale, -self.bits)
         d, last = dims - 1, float(self.last)
+        columns, edge = limbs[:d].reshape(d, -1), last * limbs[d].ravel()
         # What other processes run holds public values only.
-        view, offset, cap, most = self.view, self.offset, self.cap, self.most
+        offset, cap, most = self.offset, self.cap, self.most
         dtype = total_dtype(self.table.rows, 2 ** (2 * LIMB_BITS))
 
         def add(block: Any, totals: list[NDArray]) -> None:
-            x, labels, *weights = block
-            q = view.map(x)
+            q, labels, *weights = block
+            products = (q @ columns + edge).reshape(len(q), n_logits, parts)  # exact integers
             t = np.zeros((len(q), n_logits))
             for j in range(parts):  # from the top: each sum is rounded relative to itself
-                t += (q @ limbs[:d, :, j] + last * limbs[d, :, j]) * units[j]
+                t += products[:, :, j] * units[j]
             t *= to_t
             t += offset
             residual, p, factor = _losses(t, labels, cap, curvature=curvature)
@@ -270,7 +272,8 @@ class _Objective:
             return [np.zeros((dims, n_logits * LIMBS), dtype=dtype)]
 
         read = "labelled" if self.most is None else "weighted_labelled"
-        return self.table.fold(add, fresh, width=size, least=4 * dims, read=read)
+        images = mapped(self.table, self.view)
+        return images.fold(add, fresh, width=size, least=4 * dims, read=read)
 
     def totals(self, k: NDArray) -> NDArray:
         """Return the sum of w_i r_i x (q_i, last) 2**54, exactly for the rounded residuals."""
@@ -313,11 +316,17 @@ class _Objective:
 
 def _add_curvature(total: Floats, q: Floats, last: float, p: Floats, factor: Floats) -> None:
     """Add the Hessians of the losses of a block of rows, for pairs of logits i <= j."""
-    z = np.column_stack([q, np.full(len(q), last)])
     n_logits = p.shape[1]
     if n_logits == 1:
-        total[0, :, 0] += (z * factor[:, None]).T @ z
+        root = np.sqrt(factor)
+        q *= root[:, None]
+        matrix, edge = total[0, :, 0], q.T @ root * last
+        matrix[:-1, :-1] += q.T @ q  # symmetric: numpy computes one half
+        matrix[:-1, -1] += edge
+        matrix[-1, :-1] += edge
+        matrix[-1, -1] += factor.sum() * last**2
         return
+    z = np.column_stack([q, np.full(len(q), last)])
     for i in range(n_logits):
         weighted = z * (p[:, i] * factor)[:, None]
         total[i, :, i] += weighted.T @ z

@@ -18,16 +18,23 @@ verifies sum q_j**2 <= norm**2 in integers.
 
 **Logits as rows** (`LogitBall`). A row is mapped to its logits at a public or released theta, which
 depend on the row alone ("Gradients" in images.py); `clip_to_norm` verifies their norm as above.
+
+**Mapped tables** (`mapped`). Row i of the table is `view.map` of row i of another table, so both
+have the same stability. An image that is kept is the one that the map would return again: it
+depends on its row and the view alone.
 """
 
 from __future__ import annotations
 
 import math
+import pickle
+from collections.abc import Callable
 from dataclasses import replace
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from numpy.typing import ArrayLike
+from numpy.typing import ArrayLike, NDArray
 
 from skdp.core.clipping import (
     GRID_BITS,
@@ -48,6 +55,7 @@ from skdp.core.clipping import (
     vector,
 )
 from skdp.core.query import owned, reviewed
+from skdp.core.table import PrivateTable
 
 if TYPE_CHECKING:
     from skdp.queries.images import LogisticGradient
@@ -60,6 +68,7 @@ __all__ = [
     "TargetBox",
     "Total",
     "WeightedBall",
+    "mapped",
     "sum_view",
 ]
 
@@ -196,8 +205,11 @@ class LogitBall:
 
     def map(self, block: Floats) -> Floats:
         """Map float rows to integers with sum q_k**2 <= norm**2."""
-        logits = self.gradient.logits(self.gradient.view.map(block))
-        return clip_to_norm(logits, float(self.grid[0]), self.norm)
+        return self.of_mapped(self.gradient.view.map(block))
+
+    def of_mapped(self, q: Floats) -> Floats:
+        """Map rows that the view of the gradient has mapped."""
+        return clip_to_norm(self.gradient.logits(q), float(self.grid[0]), self.norm)
 
 
 @reviewed
@@ -337,3 +349,85 @@ def sum_view(
     if nonzero:
         view = NonZero(view)
     return Total(view) if across else view
+
+
+# --- mapped tables --------------------------------------------------------------------------------
+
+_KEPT_BYTES = 48 * 2**20  # of images of one table, so that a fit needs less than 64 MB
+_EXACT = 2.0**24  # float32 holds integers up to this
+_MAP_VALUES = 2**16  # mapped at a time, in a core's cache
+# Images that are known are read in longer chunks.
+_CHUNK_ROWS, _CHUNK_VALUES = 2**14, 2**19
+
+
+def mapped(table: PrivateTable, view: View) -> PrivateTable:
+    """Return the table of the images of rows under a view, for queries that read it many times.
+
+    The private table keeps the images of one view, the last.
+    """
+    key = pickle.dumps(view)  # its public numbers: queries make views of their own anew
+    known = table.kept.get("images")
+    if known is None or known[0] != key:
+        images = (_MappedParts if table.in_parts else _MappedRows)(table.rows, view)
+        known = table.kept["images"] = key, PrivateTable(images, table.stability)
+    return known[1]
+
+
+class _MappedRows:
+    """The images of rows in memory. As many as fit are kept, from the first row on."""
+
+    def __init__(self, rows: Any, view: View) -> None:
+        self._rows, self._view = rows, view
+        self._n, self.n_features = rows._n, view.n_dims
+        self.filtered, self.n_is_private = rows.filtered, rows.n_is_private
+        exact = float(view.half.max(initial=0.0)) <= _EXACT
+        size = min(self._n, _KEPT_BYTES // (4 * self.n_features)) if exact else 0
+        self._images = np.empty((size, self.n_features), dtype=np.float32)
+        self._known = np.zeros(size, dtype=np.bool_)
+
+    def spans(self, *, width: int = 1, least: int = 256) -> list[tuple[int, int]]:
+        width = max(width, self.n_features)
+        least = max(least, min(_CHUNK_ROWS, _CHUNK_VALUES // width))
+        spans: list[tuple[int, int]] = self._rows.spans(width=width, least=least)
+        return spans
+
+    def chunk(self, start: int, stop: int) -> Floats:
+        kept = slice(start, stop) if stop <= len(self._images) else None
+        if kept is not None and self._known[kept].all():
+            return self._images[kept].astype(np.float64)
+        q = np.empty((stop - start, self.n_features))
+        step = max(1, _MAP_VALUES // self.n_features)
+        for first in range(start, stop, step):
+            last = min(first + step, stop)
+            q[first - start : last - start] = self._view.map(self._rows.chunk(first, last))
+        if kept is not None:
+            self._images[kept] = q
+            self._known[kept] = True
+        return q
+
+    def labelled(self, start: int, stop: int) -> tuple[Floats, NDArray[np.int64]]:
+        return self.chunk(start, stop), self._rows.labels(start, stop)
+
+    def weighted_labelled(self, start: int, stop: int) -> tuple[Floats, NDArray[np.int64], NDArray]:
+        return *self.labelled(start, stop), self._rows.weights(start, stop)
+
+
+class _MappedParts:
+    """The images of rows in parts; each pass maps them where they lie."""
+
+    def __init__(self, rows: Any, view: View) -> None:
+        self._rows, self._view = rows, view
+        self._n, self.n_features, self.at_a_time = rows._n, view.n_dims, rows.at_a_time
+        self.filtered, self.n_is_private = rows.filtered, rows.n_is_private
+
+    def fold(
+        self, add: Any, fresh: Any, *, width: int = 1, least: int = 256, read: str = "chunk"
+    ) -> Any:
+        options: Any = {"width": max(width, self.n_features), "least": least, "read": read}
+        return self._rows.fold(partial(_add_mapped, self._view, add), fresh, **options)
+
+
+def _add_mapped(view: View, add: Callable[..., None], block: Any, totals: Any) -> None:
+    x, *others = block if isinstance(block, tuple) else (block,)
+    q = view.map(x)
+    add((q, *others) if others else q, totals)

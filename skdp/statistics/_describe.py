@@ -20,6 +20,7 @@ from skdp.core import Box, PrivacyCertificate, RowSum, Session, Sum
 from skdp.planning import Allowance
 from skdp.queries import (
     CountedKeys,
+    FilledCells,
     LearnedBounds,
     LearnedBox,
     MarginalCells,
@@ -29,7 +30,7 @@ from skdp.queries import (
     row_counts,
     sum_view,
 )
-from skdp.queries.learned_domain import MissingCells, ticks_between
+from skdp.queries.learned_domain import ticks_between
 from skdp.queries.quantiles import rank_scale
 from skdp.statistics._call import LARGEST_BOUND, Call, documented
 from skdp.tabular import KEYS, NUMBERS, OTHER, Bins, ColumnPlan, check_uncoded, stand_in
@@ -370,7 +371,7 @@ class _Look:
 
     def _count_missing(self, columns: tuple[int, ...], share: Fraction) -> None:
         """Count the missing cells of columns that are not stated."""
-        query = RowSum(MissingCells(columns), noise="entries", name="missing values")
+        query = RowSum(FilledCells(columns, missing=True), noise="entries", name="missing values")
         release = self.session.answer(query, share)
         for j, value in zip(columns, release.value.tolist(), strict=True):
             self.missing[j] = min(max(value, 0.0), self.n), float(np.max(release.std))

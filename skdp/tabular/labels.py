@@ -67,16 +67,19 @@ _PARTS_WEIGHTS = (
 class LabelledRows(Rows):
     """Rows with a code each (-1 for a label that is not among the classes), or with a target."""
 
+    def labels(self, start: int, stop: int) -> NDArray[np.int64]:
+        """Return the codes of rows start to stop."""
+        return np.asarray(self._part(self._y, start, stop), dtype=np.int64)
+
     def labelled(self, start: int, stop: int) -> tuple[NDArray[np.float64], NDArray[np.int64]]:
         """Return rows start to stop with their codes."""
-        codes = np.asarray(self._part(self._y, start, stop), dtype=np.int64)
-        return self.chunk(start, stop), codes
+        return self.chunk(start, stop), self.labels(start, stop)
 
     def weighted_labelled(
         self, start: int, stop: int
     ) -> tuple[NDArray[np.float64], NDArray[np.int64], NDArray]:
         """Return rows start to stop with their codes and weights."""
-        return *self.labelled(start, stop), self.weighted(start, stop)[1]
+        return *self.labelled(start, stop), self.weights(start, stop)
 
     def digest(self) -> bytes:
         """Return a hash of rows and labels; it keys the noise of seeded fits and nothing else."""
@@ -415,10 +418,9 @@ class UnselectedRows(LabelledRows):
         super().__init__(X, place[codes])
         self._codes: NDArray[np.int64] = np.full(len(self._keys) + 1, -1, dtype=np.int64)
 
-    def labelled(self, start: int, stop: int) -> tuple[NDArray[np.float64], NDArray[np.int64]]:
-        """Return rows start to stop with their codes: -1 before classes are known."""
-        values, places = super().labelled(start, stop)
-        return values, self._codes[places]
+    def labels(self, start: int, stop: int) -> NDArray[np.int64]:
+        """Return the codes of rows start to stop: -1 before classes are known."""
+        return self._codes[super().labels(start, stop)]
 
     def key_weights(
         self, weights: list[int], salt: int, without: Sequence[Any]

@@ -274,11 +274,15 @@ class Rows:
             values = np.where(np.isfinite(values), values, 0.0)
         return values
 
-    def weighted(self, start: int, stop: int) -> tuple[NDArray[np.float64], NDArray]:
-        """Return rows start to stop, and the weight of each."""
+    def weights(self, start: int, stop: int) -> NDArray:
+        """Return the weights of rows start to stop."""
         weights = np.asarray(self._part(self._row_weights, start, stop), dtype=np.float64)
         # What changed after the check: as in `chunk`.
-        return self.chunk(start, stop), np.where(np.isfinite(weights), weights, 0.0)
+        return np.where(np.isfinite(weights), weights, 0.0)
+
+    def weighted(self, start: int, stop: int) -> tuple[NDArray[np.float64], NDArray]:
+        """Return rows start to stop, and the weight of each."""
+        return self.chunk(start, stop), self.weights(start, stop)
 
     def chunks(self) -> Iterator[NDArray[np.float64]]:
         """Yield the rows in order as float64 arrays of shape (at most chunk, n_features)."""
@@ -306,7 +310,7 @@ class Rows:
         for chunk in self.chunks():
             h.update(np.ascontiguousarray(chunk).tobytes())
         if self._row_weights is not None:
-            h.update(np.ascontiguousarray(self.weighted(0, self._n)[1]).tobytes())
+            h.update(np.ascontiguousarray(self.weights(0, self._n)).tobytes())
         return h.digest()
 
 

@@ -5,7 +5,9 @@ A pass asks the rows for their spans, once. The check of the input is one of the
 
 from __future__ import annotations
 
+import gc
 import warnings
+import weakref
 
 import numpy as np
 import pytest
@@ -13,6 +15,8 @@ from cases import DELTAS
 from estimators import CASES
 from golden import table
 
+import skdp
+from skdp.queries import StandardBall, views
 from skdp.tabular.rows import Rows
 
 # Passes of a fit of three columns, the same with and without delta, or of both.
@@ -176,3 +180,44 @@ def test_more_columns_need_no_more_passes(name, passes):
     X = np.random.default_rng(0).normal(0, 0.7, (1000, 40))
     few, many = (passes(NAMES[name], X[:, :d], 1e-5) for d in (3, 40))
     assert many == few
+
+
+@pytest.mark.parametrize("delta", [0.0, 1e-5])
+def test_logistic_regression_maps_each_row_once(delta, monkeypatch):
+    """And keeps no image beyond the fit; with no room for images its numbers are the same."""
+    X = np.random.default_rng(0).normal(0, 0.7, (3000, 3))
+    y = (X[:, 0] > 0.2).astype(int)
+    count, tables = 0, []
+    of_rows, made = StandardBall.map, views._MappedRows.__init__
+
+    def counted(view, block):
+        nonlocal count
+        count += len(block)
+        return of_rows(view, block)
+
+    def noted(rows, *arguments):
+        made(rows, *arguments)
+        tables.append(weakref.ref(rows))
+
+    monkeypatch.setattr(StandardBall, "map", counted)
+    monkeypatch.setattr(views._MappedRows, "__init__", noted)
+
+    def coefficients():
+        nonlocal count
+        count = 0
+        gc.disable()
+        try:
+            with skdp.config_context(noise="seeded"):
+                model = skdp.DPLogisticRegression(
+                    classes=[0, 1], epsilon=4.0, delta=delta, random_state=0
+                ).fit(X, y)
+            assert tables and all(rows() is None for rows in tables)
+        finally:
+            gc.enable()
+        return model.coef_
+
+    fast = coefficients()
+    assert count == len(X)
+    monkeypatch.setattr(views, "_KEPT_BYTES", 0)
+    assert (coefficients() == fast).all()
+    assert count > 3 * len(X)

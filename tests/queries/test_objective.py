@@ -9,16 +9,19 @@ from fractions import Fraction
 import mpmath
 import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 from scipy.special import ndtr
 from scipy.stats import norm
 from sklearn.linear_model import LogisticRegression
 
 from skdp import PrivacyBudget, core
 from skdp.core import transcript
+from skdp.core.clipping import clip_to_norm
 from skdp.core.table import PrivateTable, stability_of
 from skdp.exceptions import PrivacyLeakError
 from skdp.loss.conversions import gdp_delta
-from skdp.queries import LogisticObjective, StandardBall
+from skdp.queries import LogisticObjective, StandardBall, images, views
 from skdp.queries import objective as of
 from skdp.tabular import check_labelled
 from tests.folding import each
@@ -366,3 +369,33 @@ def test_what_has_no_proof_is_refused_before_anything_is_taken():
         with pytest.raises(PrivacyLeakError, match="separate_delta has been spent"):
             session.answer(query(2, separate=True))
         assert float(session.remaining) == 0.5
+
+
+# --- fast paths ----------------------------------------------------------------------------------
+
+
+@given(st.integers(0, 40), st.lists(st.tuples(st.integers(0, 299), st.integers(1, 300))))
+def test_mapped_rows_are_the_images_of_rows(n_kept, spans):
+    table = PrivateTable(rows_of(X, labels(2), 2), stability_of(R))
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(views, "_KEPT_BYTES", 12 * n_kept)
+        rows = views.mapped(table, VIEW).rows
+        assert views.mapped(table, VIEW.at(17)).rows is rows
+    for start, size in [*spans, *spans, (0, 300)]:
+        q, codes = rows.labelled(start, min(start + size, 300))
+        np.testing.assert_array_equal(q, VIEW.map(X[start : start + size]))
+        np.testing.assert_array_equal(codes, labels(2)[start : start + size])
+        q[:] = np.nan  # the caller's own
+    assert views.mapped(table, VIEW.at(16)).rows is not rows
+
+
+@given(st.lists(st.floats(-1.5, 1.5) | st.sampled_from([-math.inf, math.inf])), st.floats(0, 2))
+def test_one_residual_is_clipped_as_a_norm_is(logits, clip):
+    t, bound = np.array(logits).reshape(-1, 1) * 8, images._residual_bound(clip)
+    known = np.arange(len(t)) % 3 - 1
+    expected = images.softmax(t)
+    expected[:, 0] -= known == 1
+    expected[known < 0] = 0.0
+    got = images._residuals(t, known, bound)
+    np.testing.assert_array_equal(got, clip_to_norm(expected, 2.0**-16, bound))
+    assert np.abs(images._residuals(np.full((1, 1), np.nan), np.array([1]), bound)) <= bound
