@@ -312,9 +312,8 @@ class DPSimpleImputer(ExpectedErrorMixin, Transformer):
         if mean:
             answer = session.answer(present_means(*bounds, nullable(plans)))
             values, std_error = answer.value, np.asarray(answer.std)
-            if learned:
-                clipped = np.concatenate([box.mean_error() for box in learned])
-                std_error = np.hypot(std_error, clipped)
+            if learned is not None:
+                std_error = np.hypot(std_error, learned.mean_error())
         else:
             columns = present_columns(session, plans, bounds)
             medians = [c.answer(Quantiles(c.box, [0.5]), "median").value for c in columns]

@@ -27,7 +27,6 @@ from skdp.base.expected_error import (
 from skdp.base.mixin import in_precision_of, keeps_precision
 from skdp.base.transformers import Transformer
 from skdp.core import Box, RowSum, Session
-from skdp.core.table import REPLACE_ONE
 from skdp.exceptions import outside_level
 from skdp.planning import Allowance, bounds_in, row_count
 from skdp.queries import CellQuantile, FilledCells, LearnedBounds, LearnedBox, OfColumn, moments
@@ -37,7 +36,8 @@ from skdp.tabular import ONE_PLACE, ColumnPlan, check_columns, check_public_arra
 
 Pair = tuple[NDArray[np.float64], NDArray[np.float64]]
 
-_COUNT, _BOUNDS = Fraction(1, 20), Fraction(1, 2)  # of the allowance, for all columns together
+# Of the allowance, at most, for all columns together: counts, and bounds of which no error is told.
+_COUNT, _BOUNDS = Fraction(1, 20), Fraction(1, 2)
 
 
 @dataclass(frozen=True)
@@ -74,34 +74,26 @@ def present_bounds(
     *,
     audit: bool,
     spare: float = 0.0,
-) -> tuple[Pair, list[LearnedBox]]:
+) -> tuple[Pair, LearnedBox | None]:
     """Return the stated bounds, or learn those of each column over its non-missing rows.
 
     And what was learned. The session is of rows from `check_columns`; `audit` and `spare` go to
     `LearnedBounds`.
     """
     if stated is not None:
-        return stated, []
-    part, later = session.remaining * _BOUNDS / len(plans), session.remaining * (1 - _COUNT)
+        return stated, None
+    later = session.remaining * (1 - _COUNT)
     n, columns = np.empty(len(plans)), nullable(plans)
     if len(columns) < len(plans):
         n[:] = session.row_count((session.remaining - later) / 4).value
     if columns:
         query = RowSum(FilledCells(columns), noise="smaller", name="rows with a value")
         n[list(columns)] = session.answer(query, session.remaining - later).value
-    # Learning takes all that remains for its own column's. It is for all of them: each bound may
-    # clip as many rows as the noise of a column's answer weighs.
-    level = session.level(session.remaining * (1 - _BOUNDS))
-    noise = (len(plans) if session.pure else math.sqrt(len(plans))) / level
-    noise *= 2.0 if session.adjacency == REPLACE_ONE else 1.0
-    boxes = []
-    for j, (plan, rows) in enumerate(zip(plans, np.maximum(n, 1.0), strict=True)):
-        bounds = LearnedBounds(n=float(rows), audit=audit, spare=max(spare, noise / float(rows)))
-        boxes.append(session.answer(OfColumn(j, bounds), part, name=f"column {plan.label}, bounds"))
-    low, high = (
-        np.concatenate(side) for side in zip(*((b.low, b.high) for b in boxes), strict=True)
-    )
-    return (low, high), boxes
+    counts = np.maximum(n, 1.0)
+    bounds = LearnedBounds(n=float(counts.mean()), audit=audit, spare=spare)
+    share = None if audit else session.remaining * _BOUNDS
+    box = session.answer(OfColumn(tuple(range(len(plans))), bounds), share, name="bounds")
+    return (box.low, box.high), box.of_counts(counts)
 
 
 def present_columns(
@@ -315,7 +307,8 @@ def release_moments(
 
 def release_present_moments(session: Session, rows: Any, stated: Pair | None) -> ColumnMoments:
     """Release the moments of each column, over its non-missing rows."""
-    bounds, boxes = present_bounds(session, rows.plans, stated, audit=True)
+    bounds, learned = present_bounds(session, rows.plans, stated, audit=True)
+    boxes = [] if learned is None else [learned]
     columns = []
     for column in present_columns(session, rows.plans, bounds):
         first, second, n = column.answer(moments(column.box.low, column.box.high), "moments")
@@ -351,8 +344,8 @@ def release_present_range(session: Session, rows: Any, q: Any) -> Range:
     for column in present_columns(session, rows.plans, bounds):
         level, half = q, column.remaining / 2
         if q == "auto":
-            n = learned[column.number].n
-            level = auto_q(n, Allowance.left(session, half).pure_epsilon)
+            assert learned is not None
+            level = auto_q(learned.n, Allowance.left(session, half).pure_epsilon)
         lower, upper = _ends(column.box, level)
         first = column.answer(lower, "lower quantile", Fraction(1, 2)).value[0]
         last = column.answer(upper, "upper quantile").value[0]

@@ -74,19 +74,45 @@ class _CutRows:
         return self._rows.gather(partial(_take_cut, *self._span, take), wanted=wanted)
 
 
+class _Cells:
+    """All rows of a table, with some of its columns of numbers; NaN where a cell is missing."""
+
+    has_missing = True
+
+    def __init__(self, rows: Any, columns: tuple[int, ...]) -> None:
+        self._rows, self._columns = rows, list(columns)
+        self._n, self.n_features = rows._n, len(columns)
+        self.n_is_private, self.filtered = rows.n_is_private, rows.filtered
+        # Of rows without codes the types say nothing here.
+        known = rows.ranges if isinstance(rows, IncompleteRows) else None
+        self.ranges = None if known is None else known[:, self._columns]
+
+    def spans(self, *, width: int = 1, least: int = 256) -> list[tuple[int, int]]:
+        spans: list[tuple[int, int]] = self._rows.spans(width=width, least=least)
+        return spans
+
+    def chunk(self, start: int, stop: int) -> NDArray:
+        values: NDArray = self._rows.incomplete(start, stop)
+        if self._columns != list(range(values.shape[1])):
+            values = values[:, self._columns]
+        return values
+
+
 @reviewed
 @dataclass(frozen=True, eq=False)
 class OfColumn(Derived):
-    """A query of one column, of the rows in which it is not missing; or of some complete columns.
+    """A query of one column, of the rows in which it is not missing; or of some columns.
 
     Without `stop` the rows are from `skdp.tabular.check_columns` or `check_uncoded`. Guarantee:
     that of the query on the table of these rows, whose number is private unless the type of the
     column has no missing values. With `stop` the rows are complete, and the guarantee is that of
-    the query on the table of these columns of all rows (columns.md).
+    the query on the table of these columns of all rows (columns.md). With several columns in a
+    tuple the bounds of all of them are learned, each of its non-missing cells, and no row is left
+    out.
 
     Attributes
     ----------
-    column : int
+    column : int or tuple of int
     query : RowSum, Quantiles, CellQuantile or LearnedBounds
         Of a table of these columns, without labels or weights.
     stop : int or None
@@ -98,7 +124,7 @@ class OfColumn(Derived):
     """
 
     name: ClassVar[str] = "column"
-    column: int
+    column: Any
     query: Any
     stop: int | None = None
 
@@ -115,6 +141,12 @@ class OfColumn(Derived):
             return PrivateTable(_CutRows(table.rows, self.column, self.stop), table.stability)
         if not isinstance(table.rows, UncodedRows | IncompleteRows):
             raise TypeError("a column is asked of rows with columns of their own")
+        if isinstance(self.column, tuple):
+            if type(query) is not LearnedBounds:
+                raise TypeError("of several columns with missing cells only bounds are learned")
+            if not set(self.column) <= set(range(len(table.rows.plans))):
+                raise ValueError("columns must be among those of the table")
+            return PrivateTable(_Cells(table.rows, self.column), table.stability)
         rows, stability = table.rows.column(self.column), table.stability
         if rows.filtered:
             stability = stability.filtered()

@@ -22,7 +22,6 @@ from skdp.queries import (
     CountedKeys,
     FilledCells,
     LearnedBounds,
-    LearnedBox,
     MarginalCells,
     OfColumn,
     Quantiles,
@@ -43,8 +42,14 @@ from skdp.tabular.unstated import CATEGORIES, UNITS, column_plans
 __all__ = ["Description", "describe"]
 
 _COUNT = Fraction(1, 50)  # of everything: the number of rows, where it is private
-# Of a column of numbers, in the order in which they are taken; quantiles have what is left.
-_MISSING, _BOUNDS, _MOMENTS, _ZEROS = (Fraction(k, 20) for k in (1, 8, 5, 1))
+# Of the part of a column of numbers: missing cells, then bounds (at most); of what is left moments
+# and zeros, and the rest for quantiles.
+_MISSING, _BOUNDS, _MOMENTS, _ZEROS = (
+    Fraction(1, 20),
+    Fraction(1, 2),
+    Fraction(1, 2),
+    Fraction(1, 12),
+)
 # The outer quantiles, as far out as the noise allows.
 _OUTER = (0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1)
 _CELLS = 16  # of a column of numbers in `Description.domain`
@@ -340,6 +345,8 @@ class _Look:
         domain: Any,
     ) -> None:
         self.session, self.plans, self.stated, self.domain = session, plans, stated, domain
+        self.learned: Any = None  # bounds of the columns of numbers that are not stated
+        self.place: dict[int, int] = {}  # of these columns among them
         self.missing: dict[int, tuple[float, float]] = {}  # rows without a value, and the error
         self.columns: dict[int, dict[str, Any]] = {}  # of numbers: (value, error) by statistic
         self.counts: dict[int, list[tuple[Any, float, float]]] = {}  # (category, count, error)
@@ -366,8 +373,20 @@ class _Look:
         for j in coded:
             self._count_known(j, part)
         self.levels = self._levels(part)
+        unstated = [j for j in numbers if plans[j].label not in self.stated]
+        if unstated:
+            self._learn_bounds(unstated, part * len(unstated) * (1 - _MISSING) * _BOUNDS)
+        part = session.remaining / max(len(numbers), 1)
         for j in numbers:
             self._summarise(j, part)
+
+    def _learn_bounds(self, columns: list[int], share: Fraction) -> None:
+        """Learn the bounds of columns of numbers."""
+        counts = np.array([self._rows_with(j) for j in columns])
+        query = OfColumn(tuple(columns), LearnedBounds(n=float(counts.mean())))
+        box = self.session.answer(query, share, name="bounds")
+        self.learned = box.of_counts(counts)
+        self.place = {j: k for k, j in enumerate(columns)}
 
     def _count_missing(self, columns: tuple[int, ...], share: Fraction) -> None:
         """Count the missing cells of columns that are not stated."""
@@ -383,7 +402,7 @@ class _Look:
     def _levels(self, part: Fraction) -> list[float]:
         """Return the levels of the quantiles of all columns, by what is public or released."""
         session, missing = self.session, any(plan.missing for plan in self.plans)
-        left = part * (1 - _MISSING) * (1 - _BOUNDS - _MOMENTS - _ZEROS)
+        left = part * (1 - _MISSING) * (1 - _BOUNDS) * (1 - _MOMENTS - _ZEROS)
         inner = [0.25, 0.5, 0.75]
         for level in _OUTER:
             levels = [level, *inner, 1.0 - level]
@@ -427,52 +446,48 @@ class _Look:
         def answer(query: Any, share: Fraction, what: str) -> Any:
             return self.session.answer(OfColumn(j, query), share, name=f"{what} of {plan.label}")
 
-        left = part * (1 - _MISSING) if plan.missing else part
-        learned: LearnedBox | None = None
         if plan.label in self.stated:
             low, high = self.stated[plan.label]
         else:
-            before = self.session.remaining
-            learned = answer(LearnedBounds(n=self._rows_with(j)), left * _BOUNDS, "bounds")
-            left -= before - self.session.remaining
-            low, high = float(learned.low[0]), float(learned.high[0])
+            k = self.place[j]
+            low, high = float(self.learned.low[k]), float(self.learned.high[k])
             if plan.integer:
                 low, high = float(math.floor(low)), float(math.ceil(high))
         sides = np.array([low]), np.array([high])
-        first, second, count = answer(moments(*sides), left * _MOMENTS / (1 - _BOUNDS), "moments")
+        first, second, count = answer(moments(*sides), part * _MOMENTS, "moments")
         n, n_std = float(count.value), float(count.std)
-        column = self.columns[j] = {"bounds": (low, high), "learned": learned}
-        self._set_moments(column, sides, (first, second), n, n_std)
+        column = self.columns[j] = {"bounds": (low, high)}
+        self._set_moments(j, sides, (first, second), n, n_std)
         zeros, error = math.nan, math.nan
         if plan.kind == NUMBER:
             view = sum_view(0.0, 1.0, 1, nonzero=True, about_zero=True)
-            other = answer(Sum(view), left * _ZEROS / (1 - _BOUNDS), "cells that are not 0")
+            other = answer(Sum(view), part * _ZEROS, "cells that are not 0")
             zeros = min(max(1.0 - float(other.value[0]) / n, 0.0), 1.0)
             error = math.hypot(float(np.max(other.std)), (1.0 - zeros) * n_std) / n
         column["zeros"] = zeros, error
-        left = min(left, left * (1 - (_MOMENTS + _ZEROS) / (1 - _BOUNDS)))
         query = Quantiles(Box(*sides, per_feature=True), self.levels, 1.0 if plan.integer else None)
+        left = part * (1 - _MOMENTS - _ZEROS)
         values = np.array(answer(query, left, "quantiles").value).ravel()
         if low >= 0.0:  # more zeros than rows up to a quantile: it is 0
             values[np.array(self.levels) < zeros - 2.0 * error] = 0.0
         for level, value in zip(self.levels, values.tolist(), strict=True):
             column[f"{100.0 * level:g}%"] = value, math.nan
 
-    @staticmethod
-    def _set_moments(
-        column: dict[str, Any], sides: Any, released: Any, n: float, n_std: float
-    ) -> None:
+    def _set_moments(self, j: int, sides: Any, released: Any, n: float, n_std: float) -> None:
         """Set the mean and the standard deviation of a column, from its released moments."""
+        column = self.columns[j]
         (low, high), (first, second) = sides, released
-        half, learned = high / 2 - low / 2, column["learned"]
+        half = high / 2 - low / 2
         noise = float(np.max(first.std)), float(np.max(second.std)), n_std / n
         mean_error, variance_error = moment_errors(first.value, second.value, *noise)
         mean = np.clip(low / 2 + high / 2 + half * first.value, low, high)
         variance = np.maximum(second.value - first.value**2, 0.0) * half**2
         mean_error, variance_error = half * mean_error, half**2 * variance_error
-        if learned is not None:
-            mean_error = np.hypot(mean_error, learned.mean_error())
-            variance_error = np.hypot(variance_error, learned.square_errors(mean))
+        if self.plans[j].label not in self.stated:
+            k = self.place[j]
+            mean_error = np.hypot(mean_error, self.learned.mean_error()[k])
+            every = np.full(len(self.place), mean[0])
+            variance_error = np.hypot(variance_error, self.learned.square_errors(every)[k])
         error = root_error(variance, variance_error)
         column["mean"] = float(mean[0]), float(mean_error[0])
         column["std"] = float(np.sqrt(variance)[0]), float(error[0])
@@ -495,14 +510,13 @@ class _Look:
             share = min(max(count / n, 0.0), 1.0)
             shares.append((share, math.hypot(error, share * self.n_std) / n))
         names = [labels[j] for j in columns]
-        boxes = [column["learned"] for column in columns.values() if column["learned"] is not None]
         numbers = {}
         quantiles = [f"{100.0 * level:g}%" for level in self.levels]
         for name in ("mean", "std", *quantiles, "zeros") if columns else ():
             pairs = [column[name] for column in columns.values()]
             note = _NO_ERROR if name in quantiles else ""
             if name in ("mean", "std") and any(math.isnan(error) for _, error in pairs):
-                note = max(boxes, key=lambda box: box.short).why_no_error
+                note = self.learned.why_no_error
             numbers[name] = released(pairs, note, column=names)
         counts = {
             labels[j]: released(

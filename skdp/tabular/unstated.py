@@ -375,6 +375,16 @@ class UncodedRows(CodedRows):
         plan = self.plans[j]
         return _alone(self._of_rows(self._values[j]) / UNITS[plan.kind], plan)
 
+    def incomplete(self, start: int, stop: int) -> NDArray[np.float64]:
+        """Return rows start to stop; NaN where a cell is missing, or its column has no numbers."""
+        out = np.full((stop - start, len(self.plans)), np.nan)
+        rows: Any = slice(start, stop)
+        if self._positions is not None:
+            rows = self._positions[rows]
+        for j, values in self._values.items():
+            out[:, j] = values[rows] / UNITS[self.plans[j].kind]
+        return out
+
     def missing_counts(self, columns: Sequence[int]) -> NDArray[np.int64]:
         """Return the number of rows without a value in some columns that are not stated."""
         return np.array([self._missing_cells(j).sum() for j in columns], np.int64)

@@ -436,6 +436,20 @@ class LearnedBox:
         times = math.ceil(10.0 * self.short - 1e-6) / 10.0
         return f"use {times:g} times as many rows or as large an epsilon"
 
+    def of_counts(self, counts: Floats) -> LearnedBox:
+        """Return the same of columns with so many non-missing cells each, where `n` is their mean.
+
+        Those with less than half of it are not known to have shown all their cells.
+        """
+        times = self.n / np.maximum(counts, 1.0)
+        return changed(
+            self,
+            risk=self.risk * times,
+            squares=self.squares * times,
+            excess=self.excess * times,
+            sound=self.sound & (times <= 2.0),
+        )
+
     def _reach(self) -> Floats:
         return np.stack([self.middle - self.low, self.high - self.middle])
 

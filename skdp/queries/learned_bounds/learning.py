@@ -86,6 +86,7 @@ _SAMPLE = 2**11  # values of a column that tell where its median's neighbours li
 _NEAR = 17  # candidates far from the median weigh, together, less than exp(-17) of those about it
 _RANKS = 160  # rows that a location needs, times the rate at which its chances fall with ranks
 _MANY = 2**17  # rows of which a random part serves
+_BEYOND = float(np.finfo(np.float64).max)  # where a missing cell stands, on either side
 _MOST = 2**19  # rows of a column that are held at once: with what is computed of them, 100 MB
 
 
@@ -485,7 +486,10 @@ def distance_edges(middle: float, binades: int, *, upwards: bool) -> Floats:
 
 
 def _reduced(mode: str, columns: NDArray[np.bool_]) -> Callable[[Floats], Floats]:
-    """Return the map of a block of rows to what is learned of these columns; row by row."""
+    """Return the map of a block of rows to what is learned of these columns; row by row.
+
+    A missing cell is NaN, and takes no part in the least and the greatest of a row.
+    """
 
     def some(block: Floats) -> Floats:
         return block if columns.all() else block[:, columns]
@@ -493,8 +497,10 @@ def _reduced(mode: str, columns: NDArray[np.bool_]) -> Callable[[Floats], Floats
     if mode == "columns":
         return some
     if mode == "extremes":
-        return lambda block: np.stack([some(block).min(axis=1), some(block).max(axis=1)], axis=1)
-    return lambda block: np.abs(some(block)).max(axis=1, keepdims=True)
+        return lambda block: np.stack(
+            [side.reduce(some(block), axis=1) for side in (np.fmin, np.fmax)], axis=1
+        )
+    return lambda block: np.fmax.reduce(np.abs(some(block)), axis=1, keepdims=True)
 
 
 def _half_doublings(distance: Floats) -> Ints:
@@ -679,11 +685,32 @@ def _read(
     def draw(n: int) -> NDArray[np.int64]:
         return draw_poisson(n, part, meter.entropy)
 
+    filled = _beside if _has_missing(table) else iter
     if part == 1 and not table.in_parts:
-        return table.n, lambda: gathered(table.rows, take)
-    blocks = gathered(table.rows, copied, draw if part < 1 else None)
+        return table.n, lambda: filled(gathered(table.rows, take))
+    blocks = filled(gathered(table.rows, copied, draw if part < 1 else None))
     held = np.concatenate([np.zeros((0, len(features))), *blocks])
     return len(held), lambda: [held]
+
+
+def _has_missing(table: PrivateTable) -> bool:
+    """Say whether cells of these rows may be NaN, which is none: see `OfColumn`."""
+    return getattr(table.rows, "has_missing", False)
+
+
+def _beside(blocks: Iterable[Floats]) -> Iterator[Floats]:
+    """Yield blocks whose missing cells lie beyond all values: below and above, in turn, by column.
+
+    The ranks of the others about their median are then as without them, or all one half more.
+    """
+    seen = np.zeros(1, dtype=np.int64)
+    for block in blocks:
+        missing = np.isnan(block)
+        if missing.any():
+            number = np.cumsum(missing, axis=0) + seen
+            seen = number[-1]
+            block = np.where(missing, np.where(number % 2 == 1, -_BEYOND, _BEYOND), block)
+        yield block
 
 
 def _shaped(
@@ -701,7 +728,13 @@ def _shaped(
         [distance_edges(m, plan.binades, upwards=up) for up in (False, True)]
         for m in middles.tolist()
     ]
-    exact = distance_counts(table.rows, image, middles, edges)
+
+    def apart(block: Floats) -> Floats:
+        values = image(block)
+        # A missing cell is no distance from the middle, which is in no bin.
+        return np.where(np.isnan(values), middles, values) if _has_missing(table) else values
+
+    exact = distance_counts(table.rows, apart, middles, edges)
     every = list(range(d))
     counts, std = _counted(table, meter, "distances", exact, every, plan.shape)
     stds = np.full(d, std)
