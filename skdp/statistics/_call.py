@@ -313,7 +313,7 @@ def result(
     clipping: Any = 0.0,
     uncorrelated: bool = False,
 ) -> Released:
-    """Return a result; the entry of a flat column, or of all cells, is a number.
+    """Return a result with noise of its own; that of a flat column, or of all cells, is a number.
 
     With `keepdims` an axis of length 1 stands for the rows, and one for the columns of X unless it
     is `flat`, as in numpy. `learned` says why errors are NaN. `labels`

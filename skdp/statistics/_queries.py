@@ -114,6 +114,7 @@ class QuerySession:
                     f"share={float(part):g} of epsilon={self._privacy.epsilon:g}"
                 )
             release = session.answer(function_mean(UserFunction(query)), part)
+            # Every query draws noise of its own, so answers of one session are independent.
             return result(release.value, release.std, session.certificate())
 
     def close(self) -> None:
