@@ -202,6 +202,7 @@ _CONSTANTS = (0.25, 0.1)
 # Bounds on a row's residuals and norm: the least and the most; between, a factor over the noise.
 _CLIPS, _CLIP_NOISE, _CLIP_OF_MORE = (0.25, 0.5), 0.15, 0.3
 _RADII, _RADIUS_NOISE, _RADIUS_OF_MORE = (0.4, 1.0), 0.01, 0.6
+_MOST_STEPS = (20, 40)
 _SHORTER = 0.7
 
 
@@ -235,20 +236,25 @@ class _Plan:
         return min(max(_CLIP_NOISE / self.relative_noise, _CLIPS[0]), _CLIPS[1])
 
     @property
-    def n_steps(self) -> int:
-        """Number of gradients.
+    def _length(self) -> int:
+        """Length of the descent, in steps for rows of norm 1.
 
-        Together they have as much noise as a single one with Gaussian noise, and more, by the
-        square root of their number, with pure noise.
+        Its gradients have as much noise together as a single one with Gaussian noise, and more, by
+        the square root of their number, with pure noise.
         """
         if self.allowance.pure:
             return int(min(max(round(0.4 / self.relative_noise), 1), 20))
         return int(min(max(round(3.0 / self.relative_noise), 10), 40))
 
     @property
+    def n_steps(self) -> int:
+        """Number of gradients: fewer, longer steps fit as well, in less time."""
+        return min(self._length, _MOST_STEPS[self.n_logits > 1])
+
+    @property
     def rate(self) -> float:
         """Length of a step, for rows of norm 1."""
-        return 10.0 if self.n_logits == 1 else 40.0
+        return (10.0 if self.n_logits == 1 else 40.0) * self._length / self.n_steps
 
     @property
     def radius(self) -> float:

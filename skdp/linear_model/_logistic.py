@@ -242,14 +242,14 @@ class DPLogisticRegression(LabelledClassifier):
     the separate delta), where `groups` are stated, and under accountants other than "basic", which
     add up mu; for more than two classes it is dear, and beside it bounds are learned with pure
     noise. There, up to epsilon = 30 (3 for two classes with stated bounds), noisy gradients are
-    released instead: 10 to 40, each the sum over rows of the outer product of r and z, with equal
-    shares. Here z is the clipped row with a constant, and r the predicted probabilities minus the
-    indicator of the label, clipped in norm. Last, for a tenth of their share, unless noise would
-    hide them, four gradients in which z are the logits, and r is not clipped: from these a slope
-    and offsets are fitted. *Sensitivity* of a gradient in L2, where R is the product of the bounds
-    on the norms of r and z: R if a row is added or removed, 2 R if one is replaced
-    (``skdp/queries/images.py``). *Mechanism*: rounded Gaussian noise. Where a gradient's noise is
-    longer than all rows, b has pure noise within the remaining mu instead.
+    released instead: 10 to 20 (to 40 for more than two classes), each the sum over rows of the
+    outer product of r and z, with equal shares. Here z is the clipped row with a constant, and r
+    the predicted probabilities minus the indicator of the label, clipped in norm. Last, for a tenth
+    of their share, unless noise would hide them, four gradients in which z are the logits, and r is
+    not clipped: from these a slope and offsets are fitted. *Sensitivity* of a gradient in L2, where
+    R is the product of the bounds on the norms of r and z: R if a row is added or removed, 2 R if
+    one is replaced (``skdp/queries/images.py``). *Mechanism*: rounded Gaussian noise. Where a
+    gradient's noise is longer than all rows, b has pure noise within the remaining mu instead.
 
     **Weights.** A row and its weight are protected together. A row of weight v counts v / b times,
     where b is the `weight_bound` and v is clipped to [0, b]: in the counts of the classes, in the

@@ -353,7 +353,7 @@ def sum_view(
 
 # --- mapped tables --------------------------------------------------------------------------------
 
-_KEPT_BYTES = 48 * 2**20  # of images of one table, so that a fit needs less than 64 MB
+_KEPT_BYTES = 40 * 2**20  # of images of one table: with all else a fit needs less than 64 MB
 _EXACT = 2.0**24  # float32 holds integers up to this
 _MAP_VALUES = 2**16  # mapped at a time, in a core's cache
 # Images that are known are read in longer chunks.
