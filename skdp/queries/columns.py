@@ -201,7 +201,7 @@ class FilledCells(Image):
 
     def check_table(self, table: PrivateTable) -> None:
         if not hasattr(table.rows, "missing_counts"):
-            raise TypeError("missing cells are counted in rows that may have some")
+            raise TypeError("missing cells are counted in rows that have no codes yet")
 
     def table_total(self, table: PrivateTable) -> NDArray:
         counts: NDArray = table.rows.missing_counts(self.columns)
