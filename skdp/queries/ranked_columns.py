@@ -191,24 +191,28 @@ class Part:
         most. The sums are compared with four times all this, as there.
         """
         a, b = self.level.numerator, self.level.denominator
-        powers = _powers(eta * b) if eta else None
-        if powers is None or not self.values.size:
+        if not eta or not self.values.size or b * self.n >= 2**62:
             return None
         down, up = a * self.n // b, -(-a * self.n // b)
         middle = int(np.searchsorted(self.below[1:], up))
         if middle == self.values.size:
             return None
-        ends = np.array([a * self.n - b * down, b * up - a * self.n])
-        left, right = exp_weights(ends, eta)
-        farthest, at = powers.size - 1, middle + 1
+        at = middle + 1
         stops = self._stops()
         lengths = np.empty(self.values.size + 1, dtype=np.int64)
         lengths[0], lengths[-1] = self.values[0] - self.low, self.high + 1 - stops[-1]
         np.subtract(self.values[1:at], self.values[:middle], out=lengths[1:at])
         np.subtract(stops[at:], stops[middle:-1], out=lengths[at:-1])
         weights = np.empty(lengths.size)
-        weights[:at] = left * powers[np.minimum(down - self.below[:at], farthest)]
-        weights[at:] = right * powers[np.minimum(self.below[at:] - up, farthest)]
+        left, right = down - self.below[:at], self.below[at:] - up  # ranks
+        powers = _powers(eta * b)
+        if powers is None:
+            weights[:at] = exp_weights(left * b + (a * self.n - b * down), eta)
+            weights[at:] = exp_weights(right * b + (b * up - a * self.n), eta)
+        else:
+            ends = exp_weights(np.array([a * self.n - b * down, b * up - a * self.n]), eta)
+            weights[:at] = ends[0] * powers[np.minimum(left, powers.size - 1)]
+            weights[at:] = ends[1] * powers[np.minimum(right, powers.size - 1)]
         sums = np.empty(lengths.size + 1)
         np.multiply(weights[:at], lengths[:at], out=sums[:at])
         np.multiply(weights[at:], lengths[at:], out=sums[at + 1 :])

@@ -101,8 +101,10 @@ def draw_poisson(n: int, rate: Fraction, entropy: samplers.Entropy | None) -> Po
     step = 2**16
     picked = [np.empty(0, dtype=np.int64)]
     for start in range(0, n, step):
-        words = source.words(step // 2).view(np.uint32)[: min(step, n - start)]
-        picked.append(start + np.flatnonzero(words.astype(np.uint64) < threshold))
+        size = min(step, n - start)
+        # Two coins a word; a seeded stream moves on by whole steps, as in fits of earlier versions.
+        words = source.words(-(-size // 2) if isinstance(source, samplers.OSEntropy) else step // 2)
+        picked.append(start + np.flatnonzero(words.view(np.uint32)[:size] < threshold))
     return np.concatenate(picked)
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import warnings
 from fractions import Fraction
+from itertools import pairwise
 
 import numpy as np
 import pandas as pd
@@ -15,7 +16,7 @@ from scipy import stats as distributions
 
 from skdp import PrivacyBudget, core, statistics
 from skdp.core import mechanisms
-from skdp.core.noise import SeededEntropy
+from skdp.core.noise import SeededEntropy, exponential_mechanism, uniform_below
 from skdp.core.transcript import record, replay
 from skdp.queries import LearnedBounds, NormMedian
 from skdp.queries.learned_bounds import decoding as bounds
@@ -50,6 +51,12 @@ NOISES = [
 ]
 
 
+def end_of_side(counts, edges, middle, std, *, zero=0.0, **options):
+    """Return the end of one side alone."""
+    (end,) = bounds.ends_of_sides([bounds.Side(counts, edges, middle, zero)], std, **options)
+    return end
+
+
 # --- post-processing ----------------------------------------------------------------------------
 
 
@@ -72,10 +79,8 @@ def test_noise_is_rarely_taken_for_rows(kind, scale, middle):
     edges = learning.distance_edges(middle, 85, upwards=True)[1:]
     noise, std = noise_of(kind, scale, (2000, edges.size))
     gaussian = kind == "gaussian"
-    ends = [
-        bounds.end_of_side(row, edges, middle, std, gaussian=gaussian, balance=scale)
-        for row in noise
-    ]
+    sides = [bounds.Side(row, edges, middle) for row in noise]
+    ends = bounds.ends_of_sides(sides, std, gaussian=gaussian, balance=scale)
     assert sum(end != bounds.NO_END for end in ends) <= 45
 
 
@@ -91,11 +96,35 @@ def test_rows_that_no_bin_tells_of_are_found_by_runs():
     edges = learning.distance_edges(0.0, 40, upwards=True)[1:]
     noise, std = noise_of("laplace", 40.0, (200, edges.size))
     noise[:, 60:72] += 150  # one bin of noise has that often
-    found = [
-        bounds.end_of_side(row, edges, 0.0, std, gaussian=False, balance=10.0) for row in noise
-    ]
+    sides = [bounds.Side(row, edges, 0.0) for row in noise]
+    found = bounds.ends_of_sides(sides, std, gaussian=False, balance=10.0)
     near = [edges[66] <= end.reach <= 10 * edges[72] for end in found]
     assert np.mean(near) > 0.9
+
+
+def test_ends_of_many_sides_are_those_of_each_alone():
+    """Sums of products are added up in another order: the last bits of claims may differ."""
+    rng = np.random.default_rng(0)
+    sides = []
+    for k in range(150):
+        middle = [0.0, 3.0, -2e-3, 1e6][k % 4]
+        up = k % 3 > 0
+        edges = learning.distance_edges(middle, 30, upwards=up)
+        towards_zero = middle != 0.0 and (middle < 0) == up
+        x = 10.0 ** rng.integers(-3, 4) * np.abs(rng.standard_t([1, 3, 30][k % 3], 3000))
+        counts = np.histogram(x[x > edges[0]], [*edges[:-1], np.inf])[0] * (k % 5 > 0)
+        noisy = counts + rng.normal(0, 15, counts.size).round()
+        sides.append(bounds.Side(noisy, edges[1:], middle, abs(middle) if towards_zero else 0.0))
+    options = {"gaussian": True, "balance": 15.0, "rows": 6000.0}
+    together = bounds.ends_of_sides(sides, 15.0, **options)
+    for side, end in zip(sides, together, strict=True):
+        alone = end_of_side(side.counts, side.edges, side.middle, 15.0, zero=side.zero, **options)
+        assert (alone.reach, alone.seen, alone.clear) == (end.reach, end.seen, end.clear)
+        for one, other in ((alone, end), (alone.tails, end.tails)):
+            for name, value in vars(one).items():
+                if name != "tails":
+                    np.testing.assert_allclose(value, getattr(other, name), rtol=1e-9)
+    assert len({end.reach for end in together}) > 20
 
 
 def test_a_bound_stays_at_zero_unless_rows_lie_beyond():
@@ -106,9 +135,9 @@ def test_a_bound_stays_at_zero_unless_rows_lie_beyond():
     counts = np.zeros(edges.size)
     counts[at - 4 : at + 1] = 500
     ask = {"std": 5.0, "gaussian": False, "balance": 5.0, "zero": 3.0}
-    assert bounds.end_of_side(counts, edges, middle, **ask).reach == 3.0
+    assert end_of_side(counts, edges, middle, **ask).reach == 3.0
     counts[at + 1] = 500
-    assert bounds.end_of_side(counts, edges, middle, **ask).reach > 3.0
+    assert end_of_side(counts, edges, middle, **ask).reach > 3.0
 
 
 def test_heavier_tails_have_wider_bounds_and_larger_errors():
@@ -117,7 +146,7 @@ def test_heavier_tails_have_wider_bounds_and_larger_errors():
     for slope in (1.2, 2.0, 4.0):
         above = 50_000 * np.maximum(edges / 4, 1.0) ** -slope
         counts = np.where(edges > 4, -np.diff(np.append(50_000.0, above)), 0.0)
-        end = bounds.end_of_side(counts, edges, 0.0, 20.0, gaussian=False, balance=2.0)
+        end = end_of_side(counts, edges, 0.0, 20.0, gaussian=False, balance=2.0)
         beyond = 50_000 * (end.reach / 4) ** -slope
         exceeding = beyond * end.reach / (slope - 1)
         excess, squares = end.claims(end.tails)
@@ -156,6 +185,12 @@ def test_the_lattice_orders_values_and_counts_its_prior():
         assert lattice.at_mass(first) == lattice.at_mass(last - 1) == i
 
 
+def weighted(lattice, values, eta):
+    """Return a column, and the chooser of its candidates."""
+    (column,) = lattice.columns(lambda: [values[:, None]], values.size, eta, 1)
+    return column
+
+
 def test_choices_follow_prior_and_scores():
     """Chi square over five regions and 4,000 draws: a false alarm has a probability of 1e-6."""
     lattice = learning.FloatLattice(12)
@@ -169,7 +204,8 @@ def test_choices_follow_prior_and_scores():
     at_nine = float(np.diff(lattice.mass(np.array([ordered[3], ordered[3] + 1])))[0])
     weight = mass * np.exp(-np.array([4, 2, 2, 0, 2, 4]) / 3)
     weight[5] += at_nine * (math.exp(-2 / 3) - math.exp(-4 / 3))
-    draws = np.array([lattice.choose(values, eta, None) for _ in range(4000)])
+    column = weighted(lattice, values, eta)
+    draws = np.array([column.choose(eta, None) for _ in range(4000)])
     seen = np.histogram(draws, bins=np.append(cuts[:-1], lattice.size))[0]
     keep = weight / weight.sum() > 1e-3
     expected = 4000 * weight[keep] / weight.sum()
@@ -178,7 +214,21 @@ def test_choices_follow_prior_and_scores():
     assert distributions.chi2.sf(statistic, keep.sum() - 1) > 1e-6
 
 
-ODD = [0.0, -0.0, 5e-324, -1e-300, 2.0**-26, -(2.0**34), 1e308, -1.7e308, 3.0, 3.0 - 2**-50]
+ODD = [
+    math.nextafter(math.sqrt(2.0), 0.0),
+    math.nextafter(math.sqrt(2.0), 2.0),
+    1 + 2.0**-52,
+    0.0,
+    -0.0,
+    5e-324,
+    -1e-300,
+    2.0**-26,
+    -(2.0**34),
+    1e308,
+    -1.7e308,
+    3.0,
+    3.0 - 2**-50,
+]
 finite = st.one_of(
     st.sampled_from(ODD),
     st.floats(allow_nan=False, allow_infinity=False),
@@ -206,9 +256,12 @@ def test_bits_tell_the_candidate_that_arithmetic_finds(x, binades):
     for v, number in zip(x, expected, strict=True):
         assert lattice._from(number) <= v
         assert number == lattice.size - 1 or v < lattice._from(number + 1)
-    runs = lattice.scored(np.array(x))
+    column = weighted(lattice, np.array(x), 0)
+    runs = column.runs()
     ends = np.append(runs.starts, lattice.size)
-    assert lattice.masses(runs).tolist() == np.diff(lattice.mass(ends)).tolist()
+    whole = lattice.weighted(lattice.part(column.whole(), len(x), None)).runs()
+    assert whole.lengths.tolist() == np.diff(lattice.mass(ends)).tolist()
+    assert whole.scores.tolist() == runs.scores.tolist()
 
 
 SHAPES = {
@@ -226,23 +279,45 @@ def test_rows_about_the_median_decide_as_all_do(monkeypatch, shape, eta):
     """Also where they are guessed wrongly, or too few to decide."""
     values = SHAPES[shape](np.random.default_rng(0), 20_000)
     lattice = learning.FloatLattice(85)
-    whole = lattice.scored(values)
-    found = []
+    runs = weighted(lattice, values, 0).runs()
+    ends = np.append(runs.starts, lattice.size)
+    masses = np.diff(lattice.mass(ends))
+
+    def oracle(entropy):
+        """Choose a run by the exponential mechanism among all, then a candidate in it."""
+        i = exponential_mechanism(runs.scores, eta, masses, entropy=entropy)
+        below = int(lattice.mass(ends[i : i + 1])[0])
+        return lattice.at_mass(below + uniform_below(int(masses[i]), entropy=entropy))
+
+    entropy = SeededEntropy(0)
+    expected = [oracle(entropy) for _ in range(20)]
     for sample, near in ((2**40, 17), (2**11, 17), (2**11, -3)):
         monkeypatch.setattr(learning, "_SAMPLE", sample)
         monkeypatch.setattr(learning, "_NEAR", near)
-        entropy = SeededEntropy(0)
-        found.append([lattice.choose(values, eta, entropy) for _ in range(20)])
-    assert found[0] == found[1] == found[2]
-    for reach in (0, 500, 10_000, 2**40):
-        runs = lattice.scored(values, np.sort(values[::10]), reach)
-        near = [part[runs.lengths > 0] for part in vars(runs).values()]
-        live = [part[whole.lengths > 0] for part in vars(whole).values()]
-        first = int(np.flatnonzero(live[0] == near[0][0])[0])
-        inside = slice(first, first + near[0].size)
-        for one, other in zip(near, live, strict=True):
-            np.testing.assert_array_equal(one, other[inside])
-        assert (np.delete(live[2], inside) > reach).all()
+        entropy, column = SeededEntropy(0), weighted(lattice, values, eta)
+        assert [column.choose(eta, entropy) for _ in range(20)] == expected
+
+
+@settings(max_examples=30, deadline=None, database=None, derandomize=True)
+@given(
+    low=st.floats(-9, 9),
+    width=st.floats(0, 9),
+    ties=st.booleans(),
+    cuts=st.lists(st.integers(0, 200), max_size=3),
+)
+def test_windows_keep_the_values_within_and_count_those_below(low, width, ties, cuts):
+    rng = np.random.default_rng(0)
+    values = rng.integers(-5, 6, (200, 2)).astype(float) if ties else rng.normal(0, 5, (200, 2))
+    lattice = learning.FloatLattice(30)
+    window = learning.Window(low, low + width, 0, 0, None, 0.0)
+    ends = [0, *sorted(cuts), 200]
+    blocks = [values[a:b] for a, b in pairwise(ends)]
+    for column, found in zip(values.T, lattice.ranked(blocks, [window] * 2), strict=True):
+        inside = column[(column >= low) & (column < low + width)]
+        points, counts = np.unique(lattice.number(inside), return_counts=True)
+        assert found.points.tolist() == points.tolist()
+        assert np.diff(found.below).tolist() == counts.tolist()
+        assert found.below[0] == np.sum(column < low)
 
 
 # --- exact statistics ----------------------------------------------------------------------------
@@ -526,7 +601,7 @@ def test_few_rows_far_from_each_other_may_hide_others():
     counts[20:30] = 400.0
 
     def risk(counts, rows, std=10.0):
-        end = bounds.end_of_side(counts, edges, 0.0, std, gaussian=True, balance=1.0, rows=rows)
+        end = end_of_side(counts, edges, 0.0, std, gaussian=True, balance=1.0, rows=rows)
         return end.claims(end.tails)[0] / end.reach
 
     assert risk(counts, 100_000) > 9.9 > 2 * risk(counts, 10_000)  # 10 rows, as far again

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import itertools
 import math
+from dataclasses import replace
 from fractions import Fraction
+from unittest import mock
 
 import numpy as np
 import pytest
@@ -162,15 +164,31 @@ def test_a_column_of_counts_scores_as_its_sorted_rows(x, ends, q, reach, leaf):
     v=st.integers(0, 2**64 - 1),
     leaf=st.booleans(),
     narrow=st.booleans(),
+    powers=st.sampled_from([ranked_columns._POWERS, 1]),
+    weight=st.sampled_from([1, 7]),
 )
-def test_sums_by_ranks_choose_as_the_exponential_mechanism(x, heavy, q, eta, v, leaf, narrow):
+def test_sums_by_ranks_choose_as_the_exponential_mechanism(
+    x, heavy, q, eta, v, leaf, narrow, powers, weight
+):
     numbers = np.repeat(np.array(x, dtype=np.int64), np.where(np.array(x) == 4, heavy, 1))
     column = ranked_columns.RankedColumn.of(*np.unique(numbers, return_counts=True))
     high = (10 << (0 if leaf else ranked_columns.SPREAD_BITS)) - 1
     where = (0, column.n, 0, high, Fraction(q))
     reach = math.ceil(ranked_columns._NEAR / eta) if narrow else None
-    found = column.part(*where, spread=not leaf, reach=reach).run_at(eta, v)
-    runs = column.part(*where, spread=not leaf, reach=None).runs()
+
+    def part(reach):
+        found = column.part(*where, spread=not leaf, reach=reach)
+        if weight == 1:
+            return found
+        widths, low = np.full(found.values.size, weight), weight * found.low
+        values, high = weight * found.values, weight * (found.high + 1) - 1
+        return replace(found, values=values, widths=widths, low=low, high=high)
+
+    ranked_columns._powers.cache_clear()
+    with mock.patch.object(ranked_columns, "_POWERS", powers):
+        found = part(reach).run_at(eta, v)
+    ranked_columns._powers.cache_clear()
+    runs = part(None).runs()
     entropy = noise.SeededEntropy(0)
     i = noise.exponential_mechanism(runs.scores, eta, runs.lengths, bits=v, entropy=entropy)
     assert found in (None, (runs.starts[i], runs.lengths[i]))

@@ -10,7 +10,7 @@ import pytest
 
 from skdp import config_context
 from skdp.queries.learned_bounds import learning
-from skdp.queries.learned_bounds.decoding import end_of_side
+from skdp.queries.learned_bounds.decoding import Side, ends_of_sides
 from skdp.queries.learned_ranges import DOUBT_FAR, DOUBT_ONE_VALUE
 from skdp.synthetic import DPMarginalSynthesizer, MWEMReleaser, conjunctions
 
@@ -20,7 +20,7 @@ STD = 10.0
 
 def end(counts):
     options = {"gaussian": False, "balance": 50.0, "rows": 5000.0}
-    return end_of_side(counts, EDGES, 0.0, STD, **options)
+    return ends_of_sides([Side(counts, EDGES, 0.0)], STD, **options)[0]
 
 
 def counts_to(last):
