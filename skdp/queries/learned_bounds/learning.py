@@ -79,9 +79,9 @@ _GAUSSIAN = 0.3
 _VISIBLE = 0.035  # part of the rows that a far group may have without being seen
 _COLUMN_VALUES = 2**18  # values of a random part of the rows that are held at once: 2 MB
 _COLUMNS_VALUES = 2**19  # and of all rows, where they are held: 4 MB
-_NUMBERS = (
-    5 * 2**20
-)  # and of their candidates, where rows are read as often as they are asked: 20 MB at most
+_NUMBERS = 5 * 2**19  # candidates that are held of rows read as often as they are asked: 10 MB
+_MOST_NUMBERS = 5 * 2**20  # and where all rows of a column are at its median
+_USUALLY_NEAR = 24  # ranks, times the rate at which chances fall with them, that these are among
 _SAMPLE = 2**11  # values of a column that tell where its median's neighbours lie
 _NEAR = 17  # candidates far from the median weigh, together, less than exp(-17) of those about it
 _RANKS = 160  # rows that a location needs, times the rate at which its chances fall with ranks
@@ -361,34 +361,31 @@ class FloatLattice:
             found.append(Window(least, beyond, begin, end, reach, others))
         return found
 
-    def ranked(self, blocks: Iterable[Floats], windows: Sequence[Window]) -> list[RankedColumn]:
-        """Return the candidates of the values in each column's window, and the rows below each."""
-        least, beyond = (
-            np.array([[getattr(w, end)] for w in windows]) for end in ("least", "beyond")
-        )
+    def ranked(self, blocks: Iterable[Floats], windows: Sequence[Window]) -> Iterator[RankedColumn]:
+        """Yield the candidates of the values in each column's window, and the rows below each."""
+        least, beyond = np.array([[[w.least], [w.beyond]] for w in windows]).transpose(1, 0, 2)
         below, pieces = np.zeros(len(windows), dtype=np.int64), []
-        for block in blocks:
-            values = np.ascontiguousarray(block.T)
-            inside = values >= least
-            below += len(block) - np.array([np.count_nonzero(column) for column in inside])
-            inside &= values < beyond
-            places = np.flatnonzero(inside)
-            cuts = np.searchsorted(places, len(block) * np.arange(len(windows) + 1)).tolist()
-            pieces.append((self.number(values.ravel()[places]).astype(np.int32), cuts))
-        columns = []
+        with np.errstate(all="ignore"):
+            for block in blocks:
+                values = np.ascontiguousarray(block.T)
+                inside = values >= least
+                below += len(block) - np.array([np.count_nonzero(column) for column in inside])
+                inside &= values < beyond
+                places = np.flatnonzero(inside)
+                cuts = np.searchsorted(places, len(block) * np.arange(len(windows) + 1)).tolist()
+                pieces.append((self.number(values.ravel()[places]).astype(np.int32), cuts))
         for j, fewer in enumerate(below.tolist()):
             parts = [numbers[cuts[j] : cuts[j + 1]] for numbers, cuts in pieces]
             ordered = np.concatenate([np.zeros(0, dtype=np.int32), *parts])
             ordered.sort()
             first = np.flatnonzero(np.append(ordered.size > 0, ordered[1:] != ordered[:-1]))
             points = ordered[first].astype(np.int64)
-            columns.append(RankedColumn(points, fewer + np.append(first, ordered.size)))
-        return columns
+            yield RankedColumn(points, fewer + np.append(first, ordered.size))
 
     def columns(
         self, blocks: Callable[[], Iterable[Floats]], n: int, eta: Fraction, d: int
-    ) -> list[WeightedColumn]:
-        """Return d columns of n rows, each near its median where there are many rows.
+    ) -> Iterator[WeightedColumn]:
+        """Yield d columns of n rows, each near its median where there are many rows.
 
         Parameters
         ----------
@@ -402,20 +399,19 @@ class FloatLattice:
         windows = [_EVERYWHERE] * d
         if n > _SAMPLE and eta:
             step = n // _SAMPLE
-            samples = np.concatenate([block[::step] for block in blocks()])
+            with np.errstate(all="ignore"):
+                samples = np.concatenate([block[::step] for block in blocks()])
             windows = self.windows(np.sort(samples.T.copy(), axis=1), n, eta)
-        found = []
         for j, (ranked, window) in enumerate(
             zip(self.ranked(blocks(), windows), windows, strict=True)
         ):
 
             def whole(j: int = j) -> RankedColumn:
-                return self.ranked((block[:, j : j + 1] for block in blocks()), [_EVERYWHERE])[0]
+                column = (block[:, j : j + 1] for block in blocks())
+                return next(self.ranked(column, [_EVERYWHERE]))
 
-            if ranked.below[0] > window.begin or ranked.below[-1] < min(window.end, n):
-                ranked = whole()
-            found.append(WeightedColumn(self, n, ranked, window, whole))
-        return found
+            is_missed = ranked.below[0] > window.begin or ranked.below[-1] < window.end
+            yield WeightedColumn(self, n, whole() if is_missed else ranked, window, whole)
 
 
 @dataclass(frozen=True)
@@ -634,15 +630,17 @@ def _medians(
     wanted = min(max(_MANY, math.ceil(_RANKS / (2 * eta))), _MOST)
     part = Fraction(math.floor(min(wanted / n_known, 1.0) * 2**RATE_BITS), 2**RATE_BITS)
     values = np.empty(d)
-    held = _COLUMN_VALUES if part < 1 else _COLUMNS_VALUES if table.in_parts else _NUMBERS
-    together = max(1, int(held / min(n_known, wanted)))
+    rows = min(n_known, wanted)
+    together = int((_COLUMN_VALUES if part < 1 else _COLUMNS_VALUES) / rows)
+    if part == 1 and not table.in_parts:
+        together = int(min(_NUMBERS / min(rows, _USUALLY_NEAR / float(eta)), _MOST_NUMBERS / rows))
+    together = max(1, together)
     # In a transcript stand whole columns.
     near = eta if current_transcript() is None else Fraction(0)
     for first in range(0, d, together):
         features = range(first, min(first + together, d))
-        with np.errstate(all="ignore"):
-            n, blocks = _read(table, meter, image, features, part)
-            columns = lattice.columns(blocks, n, near, len(features))
+        n, blocks = _read(table, meter, image, features, part)
+        columns = lattice.columns(blocks, n, near, len(features))
         for j, column in zip(features, columns, strict=True):
             # The number of runs tells of the rows: in a transcript they are one object.
             exact = np.empty(1, dtype=object)
@@ -650,8 +648,7 @@ def _medians(
                 exact[0] = [column.runs()]
 
             def draw(column: WeightedColumn = column) -> NDArray:
-                with np.errstate(all="ignore"):
-                    return np.array([column.choose(eta, meter.entropy)], dtype=np.int64)
+                return np.array([column.choose(eta, meter.entropy)], dtype=np.int64)
 
             name = "location" if d == 1 else f"location, feature {j}"
             loss, distance = only_round.loss, only_round.distance
@@ -688,9 +685,11 @@ def _read(
     filled = _beside if _has_missing(table) else iter
     if part == 1 and not table.in_parts:
         return table.n, lambda: filled(gathered(table.rows, take))
-    blocks = filled(gathered(table.rows, copied, draw if part < 1 else None))
-    held = np.concatenate([np.zeros((0, len(features))), *blocks])
-    return len(held), lambda: [held]
+    with np.errstate(all="ignore"):
+        blocks = filled(gathered(table.rows, copied, draw if part < 1 else None))
+        held = np.concatenate([np.zeros((0, len(features))), *blocks])
+    step = max(_AT_ONCE // len(features), 1)
+    return len(held), lambda: (held[i : i + step] for i in range(0, len(held), step))
 
 
 def _has_missing(table: PrivateTable) -> bool:
