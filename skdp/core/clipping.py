@@ -136,10 +136,8 @@ def _square_parts(q: Floats) -> tuple[Floats, Floats, Floats]:
 
     With q = 2**16 high + low, of one sign, all three are sums of at most 8192 integers up to 2**32.
     """
-    high = q * 2.0**-16
-    np.trunc(high, out=high)
-    low = high * -(2.0**16)
-    low += q
+    high = np.trunc(q * 2.0**-16)
+    low = q - high * 2.0**16
     return _norm2(high), np.einsum("ij,ij->i", high, low), _norm2(low)
 
 
@@ -182,18 +180,9 @@ def clip_to_norm(x: Floats, grid: float, radius: int) -> Floats:
         Integer-valued float64.
     """
     # grid is a power of two, so this is the exact quotient; then in place, block by block.
-    q = np.multiply(x, 1.0 / grid)
-    np.rint(q, out=q)
+    q = np.rint(x * (1.0 / grid))
     outside = _outside(q, radius)
     step = max(1, 2**16 // x.shape[1])  # all that these rows need stays in cache
-    if 2 * outside.size > len(q):  # all rows in turn, without picking most of them
-        inside = np.ones(len(q), dtype=bool)
-        inside[outside] = False
-        kept = q[inside]
-        for first in range(0, len(q), step):
-            q[first : first + step] = _onto_sphere(x[first : first + step], radius)
-        q[inside] = kept
-        return q
     for first in range(0, outside.size, step):
         far = outside[first : first + step]
         q[far] = _onto_sphere(_taken(x, far), radius)
@@ -207,46 +196,48 @@ def _taken(x: Floats, rows: NDArray[np.intp]) -> Floats:
 
 def _onto_sphere(x: Floats, radius: int) -> Floats:
     """Return rows outside of a ball as integers within it; see `clip_to_norm`."""
-    far = by_columns(x)
-    y = np.abs(far)
-    largest = y.max(axis=1, initial=0.0)
-    if not np.isfinite(largest).all():
-        # ±inf can arise from a finite row minus a centre; the largest float stands for it.
-        far = np.clip(far, -np.finfo(float).max, np.finfo(float).max)
-        largest = np.abs(far).max(axis=1, initial=0.0)
+    # Of short rows the columns lie in memory: their sums are of columns, and much faster. ±inf can
+    # arise from a finite row minus a centre; the largest float stands for it.
+    most = np.finfo(float).max
+    far = np.clip(np.asfortranarray(x) if x.shape[1] < 64 else x, -most, most)
     # Each row is a power of two times y, integers of at most 2**31. The largest coordinate and its
     # exponent are the same in any order, and the parts of the squared norm are exact integers: y
     # and its norm depend on the row only. Multiplying by a power of two is exact; below 2**-980 the
     # power itself would overflow, and y then has fewer bits.
-    e = np.maximum(np.frexp(largest)[1], -980)
-    np.multiply(far, np.ldexp(1.0, 31 - e)[:, None], out=y)
-    np.rint(y, out=y)
+    e = np.maximum(np.frexp(np.abs(far).max(axis=1, initial=0.0))[1], -980)
+    y = np.rint(far * np.ldexp(1.0, 31 - e)[:, None])
     a, b, c = _square_parts(y)
     norm = np.sqrt(np.maximum(a * 2.0**32 + b * 2.0**17 + c, 1.0))
     # The quotient is a single IEEE operation on one number each.
-    z = y * (radius / norm)[:, None]
-    over = _outside(np.rint(z, out=z), radius)
+    z = np.rint(y * (radius / norm)[:, None])
+    over = _outside(z, radius)
     # Rounding adds at most sqrt(d) / 2 steps to a norm, and the operations less than one.
     inner = max(radius - math.ceil(math.sqrt(x.shape[1]) / 2) - 1, 0)
-    again = _taken(y, over)
-    again *= (inner / norm[over])[:, None]
-    again[_outside(np.rint(again, out=again), radius)] = 0.0
+    again = np.rint(_taken(y, over) * (inner / norm[over])[:, None])
+    again[_outside(again, radius)] = 0.0
     z[over] = again
     return z
-
-
-def by_columns(block: Floats, *numbers: Any) -> Floats:
-    """Return short rows with their columns in memory, unless all columns have the same numbers.
-
-    Operations with a number a column, and sums of rows, are several times as fast then.
-    """
-    apart = not numbers or any(np.ndim(number) for number in numbers)
-    return np.asfortranarray(block) if apart and block.shape[1] < 64 else block
 
 
 def shared(values: Floats) -> Any:
     """Return the number that all columns have, if they have one: numpy is much faster with it."""
     return values[0] if values.size and (values == values[0]).all() else values
+
+
+def by_columns(block: Floats, *numbers: Floats) -> list[Any]:
+    """Return rows and numbers of columns, for operations of all rows with these numbers.
+
+    Where all columns have the same number, it is one. Where they have not, the columns of short
+    rows lie in memory: such operations, and sums of rows, are several times as fast then.
+    """
+    ends = [shared(values) for values in numbers]
+    apart = block.shape[1] < 64 and any(np.ndim(end) for end in ends)
+    return [np.asfortranarray(block) if apart else block, *ends]
+
+
+def _moved(block: Floats, center: Any) -> Floats:
+    """Return rows relative to a centre; about 0 they are the rows themselves, not to be changed."""
+    return block - center if np.any(center) else block
 
 
 def check_radius(radius: float) -> float:
@@ -285,9 +276,7 @@ class Box:
         # Halves first: the sum or the difference of two huge bounds may overflow.
         self.center = self.low / 2 + self.high / 2
         self.half_width = np.maximum(self.high / 2 - self.low / 2, 0.0)
-        widest = self.half_width
-        if not per_feature:
-            widest = np.full(self.n_dims, self.half_width.max())
+        widest = self.half_width if per_feature else np.full(self.n_dims, self.half_width.max())
         # A feature without width is its centre: the noise on its 0 steps weighs nothing.
         self.grid = np.array(
             [power_of_two_grid(float(w), bits) if w > 0 else _NO_WIDTH for w in widest]
@@ -302,9 +291,8 @@ class Box:
     def map(self, block: Floats) -> Floats:
         """Map float rows to integers with |q_j| <= half_j."""
         check_width(block, self.n_dims)
-        center, grid, half = shared(self.center), shared(self.grid), shared(self.half)
-        q = by_columns(block, center, grid, half) - center
-        q *= 1.0 / grid  # a power of two: the exact quotient
+        block, center, grid, half = by_columns(block, self.center, self.grid, self.half)
+        q = _moved(block, center) * (1.0 / grid)  # a power of two: the exact quotient
         np.clip(q, -half, half, out=q)
         return np.rint(q, out=q)
 
@@ -345,9 +333,8 @@ class ScaledBox:
     def map(self, block: Floats) -> Floats:
         """Map float rows to integers with |q_j| <= steps."""
         check_width(block, self.n_dims)
-        middle, divisor = shared(self.middle), shared(self._divisor)
-        q = by_columns(block, middle, divisor) - middle
-        q /= divisor
+        block, middle, divisor = by_columns(block, self.middle, self._divisor)
+        q = _moved(block, middle) / divisor
         np.clip(q, -1.0, 1.0, out=q)
         if self._flat.any():
             q[:, self._flat] = 0.0
@@ -387,4 +374,4 @@ class Ball:
     def map(self, block: Floats) -> Floats:
         """Map float rows to integers with sum q_j**2 <= norm**2."""
         check_width(block, self.n_dims)
-        return clip_to_norm(block - shared(self.center), float(self.grid[0]), self.norm)
+        return clip_to_norm(_moved(block, shared(self.center)), float(self.grid[0]), self.norm)

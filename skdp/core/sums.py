@@ -432,10 +432,12 @@ class RowSum(Query):
         """Add the images of rows to their cells, in place; `total` has shape (size, cells)."""
         cells, dtype = self.cells, object if total.dtype == object else np.int64
         where = cells.of_rows(x, labels)
-        # A cell before all others takes the rows that are in none.
+        # A cell before all others takes the rows that are in none. All blocks at once: no cell is
+        # in two of them, so that a row adds to each cell once at most.
         none = 0 if cells.everywhere else 1
+        places, n_places = (where.T + none).ravel(), total.shape[1] + none
         if type(self.image) is One and weights is None:
-            total[0] += np.bincount(where.ravel() + none, minlength=total.shape[1] + none)[none:]
+            total[0] += np.bincount(places, minlength=n_places)[none:]
             return
         images = (self.image.weighted(q, weights) for q in self.image.blocks(x, labels, where))
         if where.shape[1] == 1 and total.shape[1] <= 16:
@@ -443,12 +445,9 @@ class RowSum(Query):
             marks = (where == np.arange(total.shape[1])).T.astype(np.float64)
             total += np.concatenate([as_total(marks @ q, dtype) for q in images], axis=1).T
             return
-        # All blocks at once: no cell is in two of them, so a row adds to each cell once at most.
-        places = (where.T + none if none else where.T).ravel()
         for k, column in enumerate(column for q in images for column in q.T):
-            added = np.tile(column, where.shape[1])
-            part = np.bincount(places, weights=added, minlength=total.shape[1] + none)
-            total[k] += as_total(part[none:], dtype)
+            part = np.bincount(places, np.tile(column, where.shape[1]), n_places)[none:]
+            total[k] += as_total(part, dtype)
 
     def _shaped(self, total: NDArray) -> NDArray:
         """Return the sums in the shape in which they are released."""

@@ -240,7 +240,7 @@ def fold_span(
 ) -> None:
     """Add one chunk of rows to the totals."""
     with np.errstate(all="ignore"):  # which undoes the size of the buffer, too
-        np.setbufsize(_BUFFER)
+        np.setbufsize(1024)  # with a larger one, columns of a block are copied first
         add(getattr(rows, read)(*span), totals)
 
 
@@ -275,15 +275,14 @@ def as_total(part: NDArray, dtype: type) -> NDArray:
     return part.astype(np.int64).astype(dtype, copy=False)
 
 
-# Two limits on a chunk: half a megabyte of float64, so that a handful of temporaries stay in
-# a core's cache (twice larger chunks are half as fast) and far below 128 MB; and at most
+# Two limits on a chunk: a megabyte of float64, so that temporaries stay in the caches (with half
+# of it, fits of 50 columns take a tenth longer) and far below 128 MB; and at most
 # 2**16 rows, so that sums of products of 18-bit integers stay below 2**53 (PROOFS.md,
 # "Exact sums").
-_BLOCK_VALUES = 2**16
+_BLOCK_VALUES = 2**17
 _BLOCK_ROWS = 2**16
 # Squares of coordinates of up to 2**20 steps add up exactly: 2**40 * 8192 = 2**53.
 MAX_FEATURES = 8192
-_BUFFER = 1024  # numbers; with more, NumPy copies columns of a block before it computes with them
 _LARGEST_BLOCK = 2**22  # values: 32 MB, for statistics that want many rows at once
 # The C library returns the memory of freed arrays to the system, and asks for it again in each
 # chunk, until an array as large as this has been freed once. It is never touched.

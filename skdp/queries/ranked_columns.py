@@ -453,7 +453,7 @@ def _gathered(
     limit = max(_GATHERED, 1)
 
     def take(block: Floats) -> Ints:
-        return np.column_stack([lattices[j].number(block[:, j]) for j in features])
+        return np.array([lattices[j].number(block[:, j]) for j in features]).T
 
     for numbers in gathered(table.rows, take):
         for parts, column in zip(waiting, numbers.T, strict=True):

@@ -9,6 +9,7 @@ and added up column by column, so no other row of a batch changes it.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -33,11 +34,19 @@ __all__ = [
 ]
 
 Ints = NDArray[np.int64]
+_TERMS = 2**16  # numbers
 
 
 def _within(scores: Floats) -> Floats:
     """Return scores (K, n) as (n, K), all finite."""
     return np.clip(np.nan_to_num(scores.T, copy=False), -1e300, 1e300)
+
+
+def _groups(n_columns: int, size: int) -> Iterator[slice]:
+    """Yield columns whose terms, of this size each, are made at a time: they stay in cache."""
+    step = max(1, _TERMS // max(size, 1))
+    for start in range(0, n_columns, step):
+        yield slice(start, start + step)
 
 
 @reviewed
@@ -61,8 +70,9 @@ class LinearScores:
         total = np.repeat(self.offset[:, None], len(x), axis=1)
         with np.errstate(all="ignore"):
             columns = np.multiply(self.view.map(x).T, self.view.grid[:, None], order="C")
-            for column, weight in zip(columns, self.weights.T, strict=True):
-                total += weight[:, None] * column
+            for group in _groups(len(columns), total.size):
+                for term in self.weights.T[group, :, None] * columns[group, None]:
+                    total += term
         return _within(total)
 
 
@@ -86,16 +96,17 @@ class NormalScores:
         """Return the scores of rows, within 1e300."""
         check_width(x, self.mean.shape[1])
         total = np.zeros((len(self.mean), len(x)))
-        columns, terms = np.array(x.T, order="C"), np.empty_like(total)
+        columns = np.array(x.T, order="C")
+        mean, var, logs = (part.T[:, :, None] for part in (self.mean, self.var, np.log(self.var)))
         with np.errstate(all="ignore"):
             np.clip(columns, self.low[:, None], self.high[:, None], out=columns)
-            of_columns = (part.T[:, :, None] for part in (self.mean, self.var, np.log(self.var)))
-            for column, mean, var, log in zip(columns, *of_columns, strict=True):
-                np.subtract(column, mean, out=terms)
+            for group in _groups(len(columns), total.size):
+                terms = columns[group, None] - mean[group]
                 terms *= terms
-                terms /= var
-                total += log
-                total += terms
+                terms /= var[group]
+                for log, term in zip(logs[group], terms, strict=True):
+                    total += log
+                    total += term
             return _within(-0.5 * total)
 
 
@@ -175,6 +186,17 @@ def leads(scores: Floats) -> tuple[Floats, Ints, Ints]:
     return scores[rows, first] - scores[rows, second], first, second
 
 
+def _at_most(cuts: Floats, leads: Floats) -> Ints:
+    """Return how many cuts are at most each lead: few are compared with all, faster than a search.
+
+    Leads are finite.
+    """
+    if cuts.size > 64:
+        return np.searchsorted(cuts, leads, side="right")
+    reached = (leads >= cuts[:, None]).view(np.uint8)
+    return reached.sum(axis=0, dtype=np.uint8).astype(np.int64)
+
+
 @reviewed
 @dataclass(frozen=True, eq=False)
 class ScoreCells(RowCells):
@@ -216,7 +238,7 @@ class ScoreCells(RowCells):
     def of_rows(self, x: Any, labels: Any) -> Ints:
         lead, first, second = leads(self.scores.of_rows(x))
         labels = self._labels(x, labels)
-        cells = 2 * np.searchsorted(self.cuts, lead, side="right") + (labels == first)
+        cells = 2 * _at_most(self.cuts, lead) + (labels == first)
         return np.where((labels == first) | (labels == second), cells, -1)[:, None]
 
 

@@ -51,7 +51,6 @@ from skdp.core.clipping import (
     clip_to_norm,
     isqrt_up,
     power_of_two_grid,
-    shared,
     vector,
 )
 from skdp.core.query import owned, reviewed
@@ -123,10 +122,11 @@ class StandardBall:
     def map(self, block: Floats) -> Floats:
         """Map float rows to integers with sum q_j**2 <= norm**2."""
         check_width(block, self.n_dims)
-        low, high, *standard = map(shared, (self.low, self.high, self.middle, self.scale))
-        z = np.clip(by_columns(block, low, high, *standard), low, high)
-        z -= standard[0]
-        z /= standard[1]
+        ends = self.low, self.high, self.middle, self.scale
+        block, low, high, middle, scale = by_columns(block, *ends)
+        z = np.clip(block, low, high)
+        z -= middle
+        z /= scale
         return clip_to_norm(z, float(self.grid[0]), self.norm)
 
 

@@ -103,6 +103,34 @@ def test_rows_inside_a_ball_are_rounded_and_others_moved_to_its_sphere(bits, x, 
         assert max(abs(a - b) for a, b in zip(q, ideal, strict=True)) <= 2.6
 
 
+def on_sphere(row, radius):
+    """Return a row outside of a ball as `clip_to_norm` maps it, with sums of Python integers."""
+    e = max(math.frexp(max(map(abs, row)))[1], -980)
+    y = [round(v * 2.0 ** (31 - e)) for v in row]
+    parts = [divmod(abs(v), 2**16) for v in y]
+    a, b, c = (sum(map(f, parts)) for f in (lambda p: p[0] ** 2, math.prod, lambda p: p[1] ** 2))
+    norm = math.sqrt(max(float(a) * 2.0**32 + float(b) * 2.0**17 + float(c), 1.0))
+    inner = max(radius - math.ceil(math.sqrt(len(row)) / 2) - 1, 0)
+    for length in (radius, inner):
+        z = [round(v * (length / norm)) for v in y]
+        if sum(v**2 for v in z) <= radius**2:
+            return z
+    return [0] * len(row)
+
+
+@each("d", [1, 3, 70])
+@each("bits", [0, 5, 17, 30])
+def test_rows_outside_of_a_ball_are_mapped_as_by_python_integers(d, bits):
+    X = np.random.default_rng(d).normal(size=(300, d)) * np.geomspace(0.1, 1e3, 300)[:, None]
+    radius = 2 ** (bits + 1) - 1
+    expected = []
+    for row in X.tolist():
+        q = [round(v * 2.0**bits) for v in row]
+        expected.append(q if sum(v**2 for v in q) <= radius**2 else on_sphere(row, radius))
+    for rows in (X, np.asfortranarray(X), np.asfortranarray(X)[::-1][::-1]):
+        assert protect.clip_to_norm(rows, 2.0**-bits, radius).tolist() == expected
+
+
 def test_norms_are_compared_exactly_at_the_sphere():
     """At 30 bits a square is above 2**53: the last bit of a norm decides nonetheless."""
     rng = np.random.default_rng(5)

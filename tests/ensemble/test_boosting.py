@@ -6,11 +6,14 @@ import math
 
 import numpy as np
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 from scipy.special import expit, softmax
 
 from skdp import PrivacyBudget
 from skdp.ensemble import DPExplainableBoostingClassifier
 from skdp.ensemble._boosting import even_cuts, merged
+from skdp.queries.cells import ColumnCells
 from tests.folding import each
 
 NOISELESS = {"epsilon": 1e6, "delta": 1e-6, "bounds": (-1, 1)}
@@ -171,3 +174,23 @@ def test_more_epsilon_is_better():
     ]  # fmt: skip
     assert scores[0] < 0.8 < 0.92 < scores[1]
     assert math.isfinite(scores[0])
+
+
+FLOATS = st.floats(allow_nan=False, allow_infinity=False)
+EVEN = st.builds(np.linspace, FLOATS, FLOATS, st.integers(1, 40))
+
+
+@settings(max_examples=300, deadline=None)
+@given(columns=st.lists(EVEN | st.lists(FLOATS, max_size=8), min_size=1, max_size=3), x=FLOATS)
+def test_cells_by_buckets_are_those_of_a_search(columns, x):
+    """At cuts, at their neighbours and at the ends; cuts may be equal, uneven, tiny and huge."""
+    columns = [np.sort(np.nan_to_num(np.array(cuts, dtype=float))) for cuts in columns]
+    cells = ColumnCells(tuple(columns))
+    values = np.concatenate([[x, 0.0, -1.7e308, 1.7e308], *columns])
+    with np.errstate(over="ignore"):
+        values = np.nan_to_num(np.concatenate([np.nextafter(values, v) for v in (-np.inf, np.inf)]))
+    block = np.tile(values[:, None], (2, len(columns)))
+    codes = [np.searchsorted(cuts, values, side="right") for cuts in columns]
+    expected = np.tile(np.transpose(codes) + cells.starts[:-1], (2, 1))
+    np.testing.assert_array_equal(cells.codes(block), expected)
+    np.testing.assert_array_equal(cells.codes(block[-1:]), expected[-1:])
