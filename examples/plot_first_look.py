@@ -33,7 +33,7 @@ flights["time_hour"] = pd.to_datetime(flights["time_hour"]).dt.tz_localize(None)
 
 budget = PrivacyBudget(2.0, 1e-6, dataset="flights of 2013", n_rows=len(flights))
 look = skdp.describe(flights, epsilon=1.0, budget=budget)
-look
+look  # noqa: B018
 
 # %%
 # As a frame, and the errors of its numbers:

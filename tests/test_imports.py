@@ -52,7 +52,7 @@ TOP = {"audit", "inspection", "ledger"}  # may import anything, and are imported
 THIRD_PARTY = {"numpy", "scipy", "sklearn", "joblib", "threadpoolctl"}
 # Optional dependencies, imported inside the function that needs them.
 OPTIONAL = {
-    "inspection": {"matplotlib"},
+    "inspection": {"matplotlib", "pandas"},
     "audit": {"hypothesis", "pytest"},
     "budget": {"pandas", "psycopg"},
     "confidence": {"pandas"},

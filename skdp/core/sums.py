@@ -620,10 +620,9 @@ class Values(Image):
         view = self.view
         if count is None:
             return released(sums * view.grid, np.broadcast_to(std * view.grid, sums.shape))
-        n = float(count.value)
-        steps = np.clip(sums / n, -view.half, view.half)
-        count_std = float(count.std) if self.count_error else 0.0
-        error = std / n * view.grid * np.sqrt(1.0 + (steps * count_std / std) ** 2)
+        steps = np.clip(sums / (n := float(count.value)), -view.half, view.half)
+        more = steps * float(count.std) / std if self.count_error and count.std else 0.0
+        error = std / n * view.grid * np.sqrt(1.0 + more**2)
         return replace(released(view.center + steps * view.grid, error), count=count)
 
 
