@@ -18,10 +18,10 @@ from skdp import PrivacyBudget, core, statistics
 from skdp.core import mechanisms
 from skdp.core.noise import SeededEntropy, exponential_mechanism, uniform_below
 from skdp.core.transcript import record, replay
-from skdp.queries import LearnedBounds, NormMedian
+from skdp.queries import LearnedBounds, NormMedian, OfColumn
 from skdp.queries.learned_bounds import decoding as bounds
 from skdp.queries.learned_bounds import learning
-from skdp.tabular import check_rows
+from skdp.tabular import check_columns, check_rows
 from tests.folding import each
 
 RELATIONS = ("replace_one", "add_or_remove_one")
@@ -374,6 +374,70 @@ def test_one_row_moves_each_release_by_its_sensitivity_and_no_further(adjacency,
     counted = ["count"] if adjacency != "replace_one" else []
     assert set(most) >= {"location", "distances", "rows outside", *counted}
     assert min(most.values()) > 0.99
+
+
+# --- columns with missing cells -----------------------------------------------------------------
+
+GAPS = st.sampled_from([np.nan, np.nan, 0.0, -1.0, 3.0, 3.0, 1e9, -1e300])
+ROWS = st.lists(st.tuples(GAPS, GAPS), min_size=1, max_size=9)
+
+
+def transcript_of(rows, adjacency, delta, mode, before=None):
+    """Return what learning the bounds of rows with missing cells compares between two tables."""
+    X = np.array(rows, dtype=float).reshape(-1, 2)
+    table = check_columns(X, estimator="T", allow_empty=True)
+    budget = PrivacyBudget(1e6, 0.5, adjacency=adjacency)
+    options = {"estimator": "T", "epsilon": 1.0, "delta": delta, "budget": budget}
+    n = {"columns": 1e4, "extremes": 300.0, "largest": 1.0}[mode]
+    with record() if before is None else replay(before) as transcript:
+        session = core.open_session(table, **options)
+        session.answer(OfColumn((0, 1), LearnedBounds(n=n)))
+    return transcript
+
+
+@settings(max_examples=60, deadline=None, database=None, derandomize=True)
+@given(ROWS, st.tuples(GAPS, GAPS), st.sampled_from(RELATIONS), st.sampled_from([0.0, 1e-6]),
+       st.sampled_from(["columns", "extremes", "largest"]))  # fmt: skip
+def test_a_row_with_missing_cells_moves_no_release_by_more(rows, other, adjacency, delta, mode):
+    neighbour = [*rows[:-1], other] if adjacency == "replace_one" else [*rows, other]
+    one = transcript_of(rows, adjacency, delta, mode)
+    two = transcript_of(neighbour, adjacency, delta, mode, one)
+    for a, b in zip(one.entries, two.entries, strict=True):
+        assert a.distance(a.exact, b.exact) <= a.sensitivity * (1 + 1e-9)
+
+
+@settings(max_examples=60, deadline=None, database=None, derandomize=True)
+@given(ROWS, st.randoms())
+def test_missing_cells_are_in_no_count_and_on_both_sides_of_a_median(rows, shuffle):
+    one = transcript_of(rows, "replace_one", 0.0, "columns")
+    mixed = list(rows)
+    shuffle.shuffle(mixed)
+    two = transcript_of(mixed, "replace_one", 0.0, "columns", one)
+    for a, b in zip(one.entries, two.entries, strict=True):
+        assert a.distance(a.exact, b.exact) == 0  # the order of the rows says nothing
+    locations = [entry for entry in one.entries if "location" in entry.name]
+    for column, entry in zip(np.array(rows, dtype=float).T, locations, strict=True):
+        values = column[~np.isnan(column)]
+        missing = len(column) - len(values)
+        ((runs,),) = entry.exact
+        lattice = learning.FloatLattice(learning._binades(5_000.0))
+        numbers = lattice.number(values).tolist()
+        for start, length, score in zip(runs.starts, runs.lengths, runs.scores, strict=True):
+            if length == 0:
+                continue
+            # In turn at the lowest and the highest candidate; elsewhere as if they were not there.
+            below, up_to = (
+                2 * (sum(bool(of(number, start)) for number in numbers) + ends) - len(column)
+                for of, ends in (
+                    (np.less, (missing + 1) // 2 if start > 0 else 0),
+                    (np.less_equal, missing if start == lattice.size - 1 else (missing + 1) // 2),
+                )
+            )
+            assert score == max(below, -up_to, 0)
+            if 0 < start < lattice.size - 1:
+                assert below == 2 * np.less(numbers, start).sum() - len(values) + missing % 2
+    (distances,) = (entry for entry in one.entries if entry.name == "distances")
+    assert distances.exact.sum() <= np.count_nonzero(~np.isnan(np.array(rows, dtype=float)))
 
 
 @each("adjacency", RELATIONS)

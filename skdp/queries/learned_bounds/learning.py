@@ -86,7 +86,7 @@ _SAMPLE = 2**11  # values of a column that tell where its median's neighbours li
 _NEAR = 17  # candidates far from the median weigh, together, less than exp(-17) of those about it
 _RANKS = 160  # rows that a location needs, times the rate at which its chances fall with ranks
 _MANY = 2**17  # rows of which a random part serves
-_BEYOND = float(np.finfo(np.float64).max)  # where a missing cell stands, on either side
+_BEYOND = float(np.finfo(np.float64).max)  # a missing cell among values, on either side
 _MOST = 2**19  # rows of a column that are held at once: with what is computed of them, 100 MB
 
 
@@ -698,7 +698,7 @@ def _has_missing(table: PrivateTable) -> bool:
 
 
 def _beside(blocks: Iterable[Floats]) -> Iterator[Floats]:
-    """Yield blocks whose missing cells lie beyond all values: below and above, in turn, by column.
+    """Yield blocks whose missing cells are the least and the greatest values, in turn, by column.
 
     The ranks of the others about their median are then as without them, or all one half more.
     """
