@@ -729,11 +729,11 @@ def _shaped(
     ]
 
     def apart(block: Floats) -> Floats:
-        values = image(block)
         # A missing cell is no distance from the middle, which is in no bin.
-        return np.where(np.isnan(values), middles, values) if _has_missing(table) else values
+        values = image(block)
+        return np.where(np.isnan(values), middles, values)
 
-    exact = distance_counts(table.rows, apart, middles, edges)
+    exact = distance_counts(table.rows, apart if _has_missing(table) else image, middles, edges)
     every = list(range(d))
     counts, std = _counted(table, meter, "distances", exact, every, plan.shape)
     stds = np.full(d, std)
