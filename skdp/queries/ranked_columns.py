@@ -187,8 +187,10 @@ class Part:
         Scores go up by b a rank: their weights are powers. Bounds, u = 2**-53: a weight per point
         has a relative error of 2**-47, its product with a length below 2**62 and a running sum of
         m terms (m + 2) u more of the total; candidates beyond the reach of `_NEAR` weigh 2**-55 at
-        most, left out or taken for those at the reach, and those left out before it `others` at
-        most. The sums are compared with four times all this, as there.
+        most, left out or taken for those at the reach. The sums are compared with four times all
+        this, as there. Candidates left out before it weigh `others` at most: they add between
+        nothing and that to a partial sum and to V times the total, so a comparison moves by no
+        more.
         """
         a, b = self.level.numerator, self.level.denominator
         if not eta or not self.values.size or b * self.n >= 2**62:
