@@ -151,10 +151,9 @@ def _outside(q: Floats, radius: int) -> NDArray[np.intp]:
         return np.flatnonzero(~(total <= limit))
     out = ~(total <= limit * (1.0 + NORM_MARGIN))
     near = np.flatnonzero(~out & (total > limit * (1.0 - NORM_MARGIN)))
-    if near.size:
-        # Close to the limit, so all three terms are below 2**63.
-        a, b, c = (part.astype(np.int64) for part in _square_parts(q[near]))
-        out[near] = (a << 32) + (b << 17) + c > radius**2
+    # Close to the limit, so all three terms are below 2**63.
+    a, b, c = (part.astype(np.int64) for part in _square_parts(q[near]))
+    out[near] = (a << 32) + (b << 17) + c > radius**2
     return np.flatnonzero(out)
 
 
