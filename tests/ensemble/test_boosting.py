@@ -188,7 +188,8 @@ def test_cells_by_buckets_are_those_of_a_search(columns, x):
         cuts = (np.linspace(*c) if isinstance(c, tuple) else np.array(c, float) for c in columns)
         columns = [np.sort(np.nan_to_num(c)) for c in cuts]
         values = np.concatenate([[x, 0.0, -1.7e308, 1.7e308], *columns])
-        values = np.nan_to_num(np.concatenate([np.nextafter(values, v) for v in (-np.inf, np.inf)]))
+        beside = [np.nextafter(values, v) for v in (-np.inf, np.inf)]
+        values = np.nan_to_num(np.concatenate([values, *beside]))
     cells = ColumnCells(tuple(columns))
     block = np.tile(values[:, None], (2, len(columns)))
     codes = [np.searchsorted(cuts, values, side="right") for cuts in columns]
