@@ -151,10 +151,9 @@ def _outside(q: Floats, radius: int) -> NDArray[np.intp]:
         return np.flatnonzero(~(total <= limit))
     out = ~(total <= limit * (1.0 + NORM_MARGIN))
     near = np.flatnonzero(~out & (total > limit * (1.0 - NORM_MARGIN)))
-    if near.size:
-        # Close to the limit, so all three terms are below 2**63.
-        a, b, c = (part.astype(np.int64) for part in _square_parts(q[near]))
-        out[near] = (a << 32) + (b << 17) + c > radius**2
+    # Close to the limit, so all three terms are below 2**63.
+    a, b, c = (part.astype(np.int64) for part in _square_parts(q[near]))
+    out[near] = (a << 32) + (b << 17) + c > radius**2
     return np.flatnonzero(out)
 
 
@@ -235,7 +234,7 @@ def by_columns(block: Floats, *numbers: Floats) -> list[Any]:
     return [np.asfortranarray(block) if apart else block, *ends]
 
 
-def _moved(block: Floats, center: Any) -> Floats:
+def moved(block: Floats, center: Any) -> Floats:
     """Return rows relative to a centre; about 0 they are the rows themselves, not to be changed."""
     return block - center if np.any(center) else block
 
@@ -292,7 +291,7 @@ class Box:
         """Map float rows to integers with |q_j| <= half_j."""
         check_width(block, self.n_dims)
         block, center, grid, half = by_columns(block, self.center, self.grid, self.half)
-        q = _moved(block, center) * (1.0 / grid)  # a power of two: the exact quotient
+        q = moved(block, center) * (1.0 / grid)  # a power of two: the exact quotient
         np.clip(q, -half, half, out=q)
         return np.rint(q, out=q)
 
@@ -334,7 +333,7 @@ class ScaledBox:
         """Map float rows to integers with |q_j| <= steps."""
         check_width(block, self.n_dims)
         block, middle, divisor = by_columns(block, self.middle, self._divisor)
-        q = _moved(block, middle) / divisor
+        q = moved(block, middle) / divisor
         np.clip(q, -1.0, 1.0, out=q)
         if self._flat.any():
             q[:, self._flat] = 0.0
@@ -374,4 +373,4 @@ class Ball:
     def map(self, block: Floats) -> Floats:
         """Map float rows to integers with sum q_j**2 <= norm**2."""
         check_width(block, self.n_dims)
-        return clip_to_norm(_moved(block, shared(self.center)), float(self.grid[0]), self.norm)
+        return clip_to_norm(moved(block, shared(self.center)), float(self.grid[0]), self.norm)

@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from skdp.core.clipping import Floats, check_width, shared
+from skdp.core.clipping import Floats, check_width, moved, shared
 from skdp.core.query import check_ascending, reviewed
 from skdp.core.sums import One, RowCells, RowSum
 from skdp.core.table import PrivateTable
@@ -366,7 +366,6 @@ class NormBins(_CheckedCells):
 
     def of_rows(self, x: Any, labels: Any) -> Ints:
         check_center(x, self.center)
-        offsets = x - shared(self.center)
-        offsets /= self.unit
+        offsets = moved(x, shared(self.center)) / self.unit
         bins = np.clip(norm_codes(offsets), self.low, self.high)
         return (self.high - bins if self.descending else bins - self.low)[:, None]
