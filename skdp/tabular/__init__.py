@@ -128,7 +128,7 @@ __all__ = [
     "column_of_values", "column_plans", "dealt_rows", "decoded", "dense_blocks", "holds_numbers",
     "identity", "is_listed", "is_missing", "is_parts", "keeps_types", "key_order", "label_codes",
     "leaves_open", "listed", "name_of_ids", "never_held", "opaque_rows", "public_codes",
-    "read_cell", "refuse_parts", "shown_key", "split_by_key", "stand_in", "stated_columns", "stated_type",
-    "table_of", "table_schema", "target_column", "type_name", "with_types", "with_weights",
-    "without_column",
+    "read_cell", "refuse_parts", "shown_key", "split_by_key", "stand_in", "stated_columns",
+    "stated_type", "table_of", "table_schema", "target_column", "type_name", "with_types",
+    "with_weights", "without_column",
 ]  # fmt: skip

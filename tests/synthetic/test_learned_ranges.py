@@ -38,11 +38,11 @@ def test_an_end_that_is_clear_of_noise():
 
 def test_an_end_that_rests_on_noise():
     counts = counts_to(30)
-    counts[48] = 9.0 * STD  # noise does this in one of some ten thousand bins
+    counts[48] = 10.0 * STD  # noise does this in one of some million bins
     found = end(counts)
     assert found.seen == EDGES[48]
     assert found.clear == EDGES[30]
-    assert found.outer == pytest.approx(90.0)
+    assert found.outer == pytest.approx(100.0)
     assert found.noise == pytest.approx(STD * np.sqrt(18))
 
 
