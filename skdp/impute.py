@@ -48,6 +48,7 @@ from skdp.tabular import (
     column_plans,
     holds_numbers,
     is_missing,
+    listed,
     stand_in,
 )
 from skdp.user_code import or_raise
@@ -296,9 +297,9 @@ class DPSimpleImputer(ExpectedErrorMixin, Transformer):
             empty_columns = self._release_frequent(table, schema)
         if empty_columns:  # which is released, so a warning may tell it
             warnings.warn(
-                f"{name}: no category of columns {empty_columns} had enough rows to be selected: "
-                "their missing cells stay missing. State categories, or take a larger epsilon or "
-                "delta",
+                f"{name}: no category of columns {listed(empty_columns)} had enough rows to be "
+                "selected: their missing cells stay missing. State categories, or take a larger "
+                "epsilon or delta",
                 stacklevel=outside_level(),
             )
         return self

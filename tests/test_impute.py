@@ -96,7 +96,7 @@ def test_most_frequent_values(categories):
 
 def test_nothing_is_found_in_few_rows_and_it_is_said():
     X = words(30)
-    with pytest.warns(UserWarning, match=r"no category of columns \['job', 'rooms'\]"):
+    with pytest.warns(UserWarning, match=r"no category of columns 'job', 'rooms'"):
         imputer = DPSimpleImputer(strategy="most_frequent", delta=1e-6).fit(X)
     assert imputer.transform(X)[0, 0] is None
 

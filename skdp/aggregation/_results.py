@@ -30,7 +30,7 @@ from skdp.core import PrivacyCertificate, Release
 from skdp.loss.conversions import round_up
 from skdp.planning import Allowance
 from skdp.queries import KeyCounts
-from skdp.tabular import KeyTerm
+from skdp.tabular import KeyTerm, listed
 
 Floats = NDArray[np.float64]
 
@@ -122,7 +122,7 @@ def remarks(
     """
     name = "DPGroupBy"
     guessed = sorted({aggregate.column for aggregate in aggregates if aggregate.name in unclear})
-    texts = [_UNCLEAR.format(name, ", ".join(guessed))] if guessed else []
+    texts = [_UNCLEAR.format(name, listed(guessed))] if guessed else []
     counts = [aggregate.name for aggregate in aggregates if aggregate.kind == "count"]
     private = isinstance(by.max_keys_per_unit, str) or isinstance(by.max_rows_per_unit, str)
     if counts and private and by.unit is not None:

@@ -66,11 +66,13 @@ class Standard:
     """Center and positive scale of the columns (d,), in the units of X.
 
     `spread` is the noisy trace of the covariance of standardised rows; NaN if it is not known.
+    `hidden` says of which columns the scale is that of the noise, if that is known.
     """
 
     center: Floats
     scale: Floats
     spread: float
+    hidden: NDArray[np.bool_] | None = None
 
     def reach(self, low: Floats, high: Floats) -> float:
         """Return the largest norm of a centred and scaled row within bounds."""
@@ -107,8 +109,8 @@ def standardised(
     if again and narrow.any():
         low = np.where(narrow, np.maximum(low, center - _REACH * scale), low)
         high = np.where(narrow, np.minimum(high, center + _REACH * scale), high)
-        center, scale, spread, _ = _measured(session, low, high, error, share, most)
-    return Standard(center, scale, spread)
+        center, scale, spread, hidden = _measured(session, low, high, error, share, most)
+    return Standard(center, scale, spread, hidden)
 
 
 def _measured(

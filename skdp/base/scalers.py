@@ -30,7 +30,7 @@ from skdp.core import Box, RowSum, Session
 from skdp.exceptions import outside_level
 from skdp.planning import Allowance, bounds_in, row_count
 from skdp.queries import CellQuantile, FilledCells, LearnedBounds, LearnedBox, OfColumn, moments
-from skdp.tabular import ONE_PLACE, ColumnPlan, check_columns, check_public_array
+from skdp.tabular import ONE_PLACE, ColumnPlan, check_columns, check_public_array, listed
 
 # --- columns with missing cells -------------------------------------------------------------------
 
@@ -395,9 +395,8 @@ def warn_of_doubtful_bounds(estimator: Any, errors: Floats, boxes: list[LearnedB
     doubtful = np.flatnonzero(np.isnan(errors))
     if doubtful.size:
         names = getattr(estimator, "feature_names_in_", None)
-        shown = ", ".join(repr(str(j) if names is None else str(names[j])) for j in doubtful[:5])
-        more = f" and {doubtful.size - 5} more" if doubtful.size > 5 else ""
-        which = f"column {shown}" if doubtful.size == 1 else f"columns {shown}{more}"
+        shown = listed([str(j if names is None else names[j]) for j in doubtful])
+        which = f"column {shown}" if doubtful.size == 1 else f"columns {shown}"
         bounds = "([low, ...], [high, ...])" if names is None else "{name: (low, high), ...}"
         rows = max(boxes, key=lambda box: box.short).more_rows
         text = _DOUBTFUL.format(

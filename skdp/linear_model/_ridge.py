@@ -33,7 +33,7 @@ from skdp.base.mixin import WEIGHT_BOUND, check_weight_bound
 from skdp.budget import PrivacyBudget
 from skdp.core import Mean, ScaledBox, Session
 from skdp.exceptions import outside_level
-from skdp.linear_model._solving import Estimate, Prior, Summary, least_squares, shrunk
+from skdp.linear_model._solving import HIDDEN, Estimate, Prior, Summary, least_squares, shrunk
 from skdp.parameters import Reals, Table
 from skdp.planning import Allowance, row_count
 from skdp.queries import (
@@ -44,7 +44,7 @@ from skdp.queries import (
     StandardBall,
     WeightedBall,
 )
-from skdp.tabular import dense_blocks
+from skdp.tabular import dense_blocks, listed
 
 __all__ = ["DPLinearRegression", "DPRidge"]
 
@@ -72,16 +72,24 @@ _HIDDEN = (
     "No standard errors: noise hides a direction of the columns. If columns are not collinear (one-"
     "hot columns that add up to 1 are: leave one out): {}n * epsilon = {} would give errors."
 )
+_FLAT = (
+    "Without {}, which noise hides or which does not vary within its bounds: errors of the others "
+    "are relative to a regression without it. "
+)
 _LEARNED = (
-    "No standard errors: what lies beyond learned bounds is not known, or rows have weights. State "
-    "bounds and target_bounds."
+    "No standard errors: what lies beyond the learned bounds of {} is not known. State bounds and "
+    "target_bounds."
+)
+_WEIGHTED = (
+    "No standard errors: rows have weights, and what lies beyond learned bounds is not known. "
+    "State bounds and target_bounds."
 )
 _NO_WEIGHTS = "No standard errors: noise hides the sum of the weights."
 _LIMITED = "No standard errors: the penalty is too large for the scale of a column."
 # Deviations of noise, over half the root of the dimension, in which the least direction is seen.
 _MARGIN, _BARELY = 2.5, 0.2
 # Whole rows turn out to need so many times the planned rows: where scales are known, or hidden.
-_LONGER = 1.6, 4.0
+_LONGER = 2.5, 4.0
 _SHRUNK = "These are not shrunk; predictions use coef_, which is."
 # Where rows times epsilon are fewer than this, only a point amid the targets is learned, with this
 # share: bounds missed the targets in up to half of the fits (10 tables).
@@ -164,7 +172,7 @@ def _equations(
 ) -> tuple[Floats, Floats, float]:
     """Return M, m and the deviation of their noise, of columns and the constant t.
 
-    Columns whose bounds are equal are 0, so that their entries are noise: their coefficient is 0.
+    Columns whose bounds are equal are 0, so that their entries are noise.
     """
     d = len(penalty)
     M, m = np.empty((d + 1, d + 1)), np.empty(d + 1)
@@ -172,10 +180,16 @@ def _equations(
     M[:d, d] = M[d, :d] = t * gram.total[:d] / n
     M[d, d] = t * t * gram.n / n
     m[:d], m[d] = gram.second_moment[:d, d] / n, t * gram.total[d] / n
-    flat = np.flatnonzero(~varies)
+    return *_without(M, m, ~varies), gram.std / n
+
+
+def _without(M: Floats, m: Floats, columns: NDArray[np.bool_]) -> tuple[Floats, Floats]:
+    """Return the equations without these columns, whose coefficients are 0."""
+    flat = np.flatnonzero(columns)
+    M, m = M.copy(), m.copy()
     M[flat], M[:, flat], m[flat] = 0.0, 0.0, 0.0
     M[flat, flat] = 1.0
-    return M, m, gram.std / n
+    return M, m
 
 
 def _rows(n: float) -> str:
@@ -183,9 +197,13 @@ def _rows(n: float) -> str:
     return f"{float(f'{n:.1e}'):,.0f}"
 
 
-def _asked(rows: float, seen: float) -> tuple[str, str]:
-    """Return so many rows over what is seen of the least direction, or that more are needed."""
-    return ("", _rows(rows / min(seen, 1.0))) if seen > _BARELY else ("More than ", _rows(rows))
+def _asked(rows: float, seen: float, *, known: bool) -> tuple[str, str]:
+    """Return so many rows over what is seen of the least direction, or that more are needed.
+
+    More are also needed if noise hides the scale of a column, which is `known` otherwise.
+    """
+    more = "" if known and seen > _BARELY else "More than "
+    return more, _rows(rows / min(seen, 1.0) if seen > _BARELY else rows)
 
 
 def _shortened(
@@ -204,8 +222,11 @@ def _shortened(
     far = np.maximum(high - center, center - low)
     whole = replace(standard, scale=np.where(far > scale, np.sqrt(far) * np.sqrt(scale), scale))
     reach = whole.reach(low, high)
-    # On average over the columns, beside a variance of 1.
-    noise = edge * reach**2 * float(np.mean((whole.scale / scale)[:-1] ** 2)) / _WHOLE_EDGE
+    # On average over the columns that are seen, beside a variance of 1.
+    squares = (whole.scale / scale)[:-1] ** 2
+    hidden = None if standard.hidden is None else standard.hidden[: width - 1]
+    average = float(np.mean(squares if hidden is None or hidden.all() else squares[~hidden]))
+    noise = edge * reach**2 * average / _WHOLE_EDGE
     if noise <= 1.0:
         return whole, reach, noise
     square = width - 1 + _stretch(width - 1) ** 2
@@ -309,9 +330,14 @@ class _LeastSquares(TargetRegressor):
         M, m, std = _equations(gram, penalty, total, t, high[:d] > low[:d])
         # The mean of the centred target is 0 by its own release, but not that of weighted rows.
         shown = min(float(error / units), 1e100) if most is None else _stretch(d)
-        # Scaled columns and the target have the variance 1, but for the stretch.
-        variance = max(float(np.trace(gram.second_moment[:d, :d])) / total / d, _LEAST_SCALE)
-        square = _stretch(d) ** 2 / d / (max(variance, 1.0) if short > 1.0 else variance)
+        # In shortened rows, columns and target have the variance 1, but for the stretch; in whole
+        # rows, where bounds may be wide, that which was released.
+        variances = np.diag(gram.second_moment) / total
+        variance = max(float(variances[:d].mean()), _LEAST_SCALE)
+        square = np.full(d, _stretch(d) ** 2 / d / max(variance, 1.0))
+        if short <= 1.0:
+            of_target = min(max(float(variances[d]), std), _stretch(d) ** 2)
+            square = of_target / d / np.clip(variances[:d], 4.0 * std, None)
         most_trace = radius**2 + t**2 + float(penalty.sum()) / total
         prior = Prior(square, shown / t, most_trace)
         back = np.diag(np.append(units / scale, units * t))
@@ -321,23 +347,33 @@ class _LeastSquares(TargetRegressor):
         theta, self.noise_level_ = shrunk(M, m, std, prior)
         solution = np.clip(np.nan_to_num(start + back @ theta), -_LARGEST, _LARGEST)
         self.coef_, self.intercept_ = solution[:d], float(solution[d])
+        # Columns that do not vary, as far as noise shows, tell nothing of the others.
+        hidden = (np.diag(M)[:d] <= HIDDEN * std) & (high[:d] > low[:d])
+        if hidden.any():
+            M, m = _without(M, m, hidden)
         least = least_squares(M, m, std, float(gram.second_moment[d, d]) / total, prior)
         noise = back @ least.noise @ back.T
         if learned is not None and most is None:
-            noise = noise + self._beyond(learned, standard, least, back, known, t)
+            noise = noise + self._beyond(learned, standard, least, back, known, hidden, t)
+        names = (*map(str, getattr(self, "feature_names_in_", range(d))), "intercept")
         why = ""
+        scales_known = standard.hidden is not None and not bool(standard.hidden[:d].any())
         if short > 1.0:
             # Noise of whole rows has the edge _WHOLE_EDGE then, beside columns with variance 1.
             seen = (least.smallest - std) / variance * math.sqrt(width) / (_MARGIN * _WHOLE_EDGE)
             times = short * _LONGER[math.isnan(standard.spread)]
-            why = _SHORT.format(*_asked(n * float(self.epsilon) * times, seen))
+            why = _SHORT.format(*_asked(n * float(self.epsilon) * times, seen, known=scales_known))
         elif not least.seen > 1.0:
             seen = (least.smallest - std) / least.smallest * least.seen / 1.25
-            why = _HIDDEN.format(*_asked(n * float(self.epsilon), seen))
+            why = _HIDDEN.format(*_asked(n * float(self.epsilon), seen, known=scales_known))
         elif not weights_seen:
             why = _NO_WEIGHTS
-        elif learned is not None and (most is not None or not np.isfinite(noise).all()):
-            why = _LEARNED
+        elif learned is not None and most is not None:
+            why = _WEIGHTED
+        elif learned is not None and not np.isfinite(noise).all():
+            unknown = np.flatnonzero(~(learned.sound | known | np.append(hidden, False)))
+            which = listed([(*names[:d], "the target")[j] for j in unknown])
+            why = _LEARNED.format(which or "some columns")
         elif np.any(penalty >= _LARGEST):
             why = _LIMITED
         if why:
@@ -348,10 +384,14 @@ class _LeastSquares(TargetRegressor):
         if self.alpha or most is not None or session.max_rows_per_unit not in (None, 1):
             sampled = sampled + math.nan
         errors, population = (np.sqrt(np.maximum(np.diag(c), 0.0)) for c in (noise, sampled))
-        names = (*map(str, getattr(self, "feature_names_in_", range(d))), "intercept")
         if not why and self.noise_level_:
             why = _SHRUNK
-        self._summary = Summary(names, start + back @ least.theta, errors, population, why)
+        coefficients = start + back @ least.theta
+        if hidden.any():
+            for numbers in (coefficients, errors, population):
+                numbers[:d][hidden] = math.nan
+            why = _FLAT.format(listed([names[j] for j in np.flatnonzero(hidden)])) + why
+        self._summary = Summary(names, coefficients, errors, population, why)
         # What is not shrunk is the estimate itself.
         same = math.nan if self.noise_level_ else 0.0
         self.coef_std_error_ = errors[:d] + same
@@ -384,7 +424,13 @@ class _LeastSquares(TargetRegressor):
 
     @staticmethod
     def _beyond(
-        learned: Any, standard: Any, least: Estimate, back: Floats, stated: Any, t: float
+        learned: Any,
+        standard: Any,
+        least: Estimate,
+        back: Floats,
+        stated: Any,
+        hidden: Any,
+        t: float,
     ) -> Floats:
         """Return the squared effect of rows beyond learned bounds on the coefficients."""
         d = len(least.theta) - 1
@@ -392,7 +438,9 @@ class _LeastSquares(TargetRegressor):
         means = learned.mean_error()
         # Clipping to stated bounds is no error.
         products[np.ix_(stated, stated)] = 0.0
-        means = np.where(stated, 0.0, means) / standard.scale
+        without = np.append(hidden, False)
+        products[without], products[:, without] = 0.0, 0.0
+        means = np.where(stated | without, 0.0, means) / standard.scale
         products = products / np.outer(standard.scale, standard.scale)
         # Errors of different columns are independent, as different rows are beyond their bounds.
         u, constant = np.append(least.theta[:d], 1.0) ** 2, (t * least.theta[d]) ** 2

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["Estimate", "Prior", "Summary", "least_squares", "shrunk"]
+__all__ = ["HIDDEN", "Estimate", "Prior", "Summary", "least_squares", "shrunk"]
 
 Floats = NDArray[np.float64]
 
@@ -31,7 +31,7 @@ _LONGEST = 1e8  # eigenvalue; a column with this penalty has a coefficient of ab
 # Noise of the least eigenvalue has about the deviation s. Those that are seen are too large where
 # few of a table's fits have them: with 2, collinear columns with errors in half of the fits had
 # intervals that covered 78 to 92%.
-_SEEN = 4.0
+HIDDEN = 4.0
 _WIDER = 2.0  # deviations by which the coefficients may be longer than they are seen to be
 
 
@@ -44,11 +44,11 @@ def noise_edge(s: float, dims: int) -> float:
 class Prior:
     """What is known about coefficients before the moments are seen.
 
-    If columns explain all of the target, the square of a coefficient is about `square`. `constant`
-    is the standard error of the coefficient 0 of the constant, `trace` the most that M may have.
+    If columns explain all of the target, squares of coefficients are about `square`. `constant` is
+    the standard error of the coefficient 0 of the constant, `trace` the most that M may have.
     """
 
-    square: float
+    square: Floats
     constant: float
     trace: float
 
@@ -74,8 +74,8 @@ def shrunk(M: Floats, m: Floats, s: float, prior: Prior) -> tuple[Floats, float]
     theta, likelihood, precision = [], [], []
     for part in _EXPLAINED:
         square = part * prior.square
-        variance = np.append(np.full(dims - 1, square), prior.constant**2)
-        noise = s**2 * (1.0 + _LEFT * (dims - 1) * square)
+        variance = np.append(square, prior.constant**2)
+        noise = s**2 * (1.0 + _LEFT * float(square.sum()))
         covariance = (moment * variance) @ moment + noise * np.eye(dims)
         try:
             solved = np.linalg.solve(covariance, m)
@@ -86,13 +86,13 @@ def shrunk(M: Floats, m: Floats, s: float, prior: Prior) -> tuple[Floats, float]
         if math.isfinite(value) and np.isfinite(found).all():
             theta.append(found)
             likelihood.append(value)
-            precision.append(square / noise)
+            precision.append(float(square.mean()) / noise)
     if not theta:
         return np.zeros(dims), math.inf
     weight = np.exp(_TRUST * (np.array(likelihood) - max(likelihood)))
     weight /= weight.sum()
     mean = weight @ np.array(theta)
-    if mean[:-1] @ mean[:-1] <= _LITTLE * (dims - 1) * prior.square:
+    if float((mean[:-1] ** 2 / prior.square).sum()) <= _LITTLE * (dims - 1):
         mean[:-1] = 0.0
         return mean, math.inf
     return mean, float((weight @ precision) ** -0.5)
@@ -123,7 +123,7 @@ def least_squares(M: Floats, m: Floats, s: float, square: float, prior: Prior) -
     """
     w, V = np.linalg.eigh(M)
     dims = w.size
-    seen = float(w[0] / max(_SEEN * s, 2.0**-40 * w[-1], 1e-300))
+    seen = float(w[0] / max(HIDDEN * s, 2.0**-40 * w[-1], 1e-300))
     if not seen > 1.0:
         nothing = np.full((dims, dims), math.nan)
         return Estimate(nothing[0], nothing, nothing, math.nan, seen, float(w[0]))

@@ -30,7 +30,7 @@ from skdp.parameters import STEP, Integers, Table
 from skdp.planning import Allowance, bounds_in
 from skdp.quantile import TEXTS, DPQuantile, check_multiples
 from skdp.queries import Quantiles
-from skdp.tabular import as_dense, check_public_array
+from skdp.tabular import as_dense, check_public_array, listed
 
 # Candidates for a quantile are half as far apart: edges of one value that many rows have.
 _EQUAL = 2.0**-17
@@ -238,8 +238,9 @@ class DPKBinsDiscretizer(ExpectedErrorMixin, Transformer):
             names = self._names()
             shown = fewer if names is None else [names[j] for j in fewer]
             warnings.warn(
-                f"{type(self).__name__}: columns {shown} have fewer than n_bins = {self.n_bins} "
-                "bins: quantiles coincide, for example because many rows have the same value",
+                f"{type(self).__name__}: columns {listed(shown)} have fewer than n_bins = "
+                f"{self.n_bins} bins: quantiles coincide, for example because many rows have the "
+                "same value",
                 stacklevel=outside_level(),
             )
 

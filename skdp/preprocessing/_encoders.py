@@ -48,6 +48,7 @@ from skdp.tabular import (
     check_keyed,
     check_public_array,
     column_cells,
+    listed,
     never_held,
 )
 
@@ -169,10 +170,9 @@ class Encoder(ExpectedErrorMixin, Transformer):
             if self.handle_unknown == ERROR:
                 self._codes(table)
         if empty := [j for j in private if not len(self.categories_[j])]:  # which is released
-            shown = [int(j) if schema.names is None else schema.names[j] for j in empty[:12]]
-            more = f" and {len(empty) - 12} more" if len(empty) > 12 else ""
+            shown = [int(j) if schema.names is None else schema.names[j] for j in empty]
             warnings.warn(
-                f"{name}: no category of columns {shown}{more} had enough rows to be selected. "
+                f"{name}: no category of columns {listed(shown)} had enough rows to be selected. "
                 "State them, categories=[['a', 'b'], ...], or take a larger epsilon or delta; for "
                 "columns of many different numbers, take DPKBinsDiscretizer",
                 stacklevel=outside_level(),

@@ -55,6 +55,7 @@ from skdp.tabular import (
     decoded,
     is_parts,
     leaves_open,
+    listed,
     public_codes,
     stand_in,
     stated_columns,
@@ -279,16 +280,18 @@ class LearningMixin(PrivateMixin):
         if none:
             rest = next(iter(none.values()))
             warnings.warn(
-                _NONE_FOUND.format(name=name, columns=list(none), rest=rest),
+                _NONE_FOUND.format(name=name, columns=listed(list(none)), rest=rest),
                 stacklevel=outside_level(),
             )
         if few and (numbers := [plan.label for plan in plans if plan.source == NUMBERS]):
-            warnings.warn(_FEW.format(name=name, columns=numbers), stacklevel=outside_level())
+            warnings.warn(
+                _FEW.format(name=name, columns=listed(numbers)), stacklevel=outside_level()
+            )
             return
         for doubt, message in _DOUBTS.items():
             doubtful = [label for label, r in self.learned_ranges_.items() if doubt in r.doubts]
             if doubtful:
-                text = message.format(name=name, columns=doubtful)
+                text = message.format(name=name, columns=listed(doubtful))
                 warnings.warn(text, stacklevel=outside_level())
 
 

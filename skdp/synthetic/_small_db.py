@@ -638,7 +638,7 @@ class DPEmpiricalCDF(ExpectedErrorMixin, PrivateMixin, BaseEstimator):
         """Return the plan for bounds, by a number of rows that is public or released."""
         terms = self._allowance(d)
         plan = plan_learning(n, d, terms.level, terms.adjacency, pure=terms.pure, audit=False)
-        return plan.within(MOST_LEARNING)
+        return plan.within(MOST_LEARNING, d=d)
 
     def _column_rate(self, d: int, n: float) -> float:
         """Return eta of one column's table, by public parameters and n, public or released."""

@@ -27,6 +27,7 @@ if TYPE_CHECKING:
         is_listed,
         is_parts,
         keeps_types,
+        listed,
         never_held,
         table_of,
         type_name,
@@ -90,7 +91,7 @@ else:
             "columns": "column_of_values shown_key stated_type with_types",
             "containers": (
                 "array_of_rows as_table checked holds_numbers is_listed is_parts keeps_types "
-                "never_held table_of type_name"
+                "listed never_held table_of type_name"
             ),
             "contributions": "KeyTerm",
             "domain": "Bins Domain about",
@@ -126,8 +127,8 @@ __all__ = [
     "check_units", "check_unselected", "check_with_target", "checked", "column_cells",
     "column_of_values", "column_plans", "dealt_rows", "decoded", "dense_blocks", "holds_numbers",
     "identity", "is_listed", "is_missing", "is_parts", "keeps_types", "key_order", "label_codes",
-    "leaves_open", "name_of_ids", "never_held", "opaque_rows", "public_codes", "read_cell",
-    "refuse_parts", "shown_key", "split_by_key", "stand_in", "stated_columns", "stated_type",
-    "table_of", "table_schema", "target_column", "type_name", "with_types", "with_weights",
-    "without_column",
+    "leaves_open", "listed", "name_of_ids", "never_held", "opaque_rows", "public_codes",
+    "read_cell", "refuse_parts", "shown_key", "split_by_key", "stand_in", "stated_columns",
+    "stated_type", "table_of", "table_schema", "target_column", "type_name", "with_types",
+    "with_weights", "without_column",
 ]  # fmt: skip

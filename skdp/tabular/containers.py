@@ -29,7 +29,7 @@ NUMBER, OBJECTS = "number", "objects"
 _AS_OBJECTS = ("StringDtype",)  # types of pandas that are objects in numpy, whatever is missing
 _STEP = 2**16  # cells of lists converted at a time
 _MOST_NAMED = 5  # columns in a message
-_MOST_LISTED = 12  # where one of them is looked for
+_MOST_LISTED = 5
 _LETTERS = f"{string.ascii_letters}{string.digits}_ "
 _PLAIN_TYPE = re.compile(r"[\w ]+(\([\d, ]*\)|\[[a-z]+\])?")  # DECIMAL(18, 3), date32[day]
 
@@ -77,8 +77,9 @@ def is_listed(X: Any) -> bool:
 
 
 def listed(names: Sequence[Any]) -> str:
-    """Return names of columns for a message: they are public, and may be many."""
-    return f"{', '.join(map(repr, names[:_MOST_LISTED]))}" + ", ..." * (len(names) > _MOST_LISTED)
+    """Return names of columns for a message: the first of them, where they are many."""
+    more = f" and {len(names) - _MOST_LISTED} more" * (len(names) > _MOST_LISTED)
+    return ", ".join(map(repr, names[:_MOST_LISTED])) + more
 
 
 def column_names(X: Any) -> tuple[Any, ...]:

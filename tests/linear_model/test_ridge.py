@@ -147,6 +147,39 @@ def test_a_column_whose_bounds_are_equal_has_no_coefficient():
     assert (model.summary().std_error[:2] > 0).all()
 
 
+@pytest.mark.parametrize("private", [False, True])
+def test_a_constant_column_is_named_and_the_others_have_errors(private):
+    X, y = work(5000)
+    X = np.column_stack([X[:, :2], np.full(len(X), 7.0)])
+    stated = {} if private else {"bounds": ([6, 0, 0], [18, 40, 10]), "target_bounds": (3, 10)}
+    far = []
+    for _ in range(8):
+        made = DPLinearRegression(**stated, epsilon=300.0, budget=budget()).fit(X, y)
+        summary = made.summary()
+        assert "Without '2'" in summary.note
+        assert np.isnan([summary.coef[2], summary.std_error[2]]).all()
+        inside = np.clip(X[:, :2], *(side[:2] for side in made.bounds_))
+        exact = LinearRegression().fit(inside, np.clip(y, *made.target_bounds_))
+        far.append(np.abs(summary.coef[:2] - exact.coef_) / summary.std_error[:2])
+    assert np.isfinite(far).all()
+    assert (np.sum(np.array(far) > 1.96, axis=0) <= 4).all()
+
+
+@pytest.mark.statistical
+def test_rare_effects_on_wide_targets_are_predicted():
+    """Where bounds are wide beside the target's deviation, all was shrunk to the mean."""
+    rng = np.random.default_rng(0)
+    X = np.column_stack([rng.normal(size=5000), rng.exponential(size=5000)])
+    y = np.exp(7 + 0.2 * X[:, 0] + 1.2 * rng.normal(size=5000))
+    exact = Ridge().fit(X, y).score(X, y)
+    stated = {"bounds": ([-4, 0], [4, 10]), "target_bounds": (0, 500_000)}
+    scores = [
+        DPRidge(**stated, epsilon=1000.0, budget=budget()).fit(X, y).score(X, y) for _ in range(9)
+    ]
+    assert exact > 0.01
+    assert np.median(scores) > exact - 0.01
+
+
 @pytest.mark.parametrize("relation", [A, R])
 def test_learned_bounds_of_the_target_do_not_depend_on_those_of_columns(relation):
     """So few rows have one box for all columns: one of a million made the target's as wide."""

@@ -193,7 +193,7 @@ def test_columns_of_both_kinds_in_any_container():
 
 @pytest.mark.parametrize("kind", ENCODERS)
 def test_nothing_is_found_in_few_rows_and_it_is_said(kind):
-    with pytest.warns(UserWarning, match=r"no category of columns \['city'"):
+    with pytest.warns(UserWarning, match=r"no category of columns 'city'"):
         encoder = kind(delta=1e-6).fit(table(20))
     assert [len(one) for one in encoder.categories_] == [0, 0, 0]
     assert encoder.transform(table(20)).shape == (20, 0 if kind is DPOneHotEncoder else 3)

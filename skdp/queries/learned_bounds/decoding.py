@@ -41,7 +41,9 @@ __all__ = [
 Ints = NDArray[np.int64]
 
 WIDTHS = (1, 2, 4, 8, 12)  # of runs of bins that are held against the noise
-FIRST = 0.01  # chance that noise is taken for the first rows of a side
+# Chance that noise is taken for the first rows of a side: hardly any, as rows may be far nearer to
+# the middle than what noise shows; or, where nothing is so clear, a little.
+FIRST = 1e-5, 0.01
 FURTHER = 0.003  # and for rows beyond those found, each time that some were
 _TRIM = 3e-2  # chance that noise alone keeps the outer bins of a run; less the farther they are
 _FARTHEST = 3.0  # doublings that a bound may lie beyond the last bin with rows
@@ -211,19 +213,21 @@ def _last_bins(
     weight[some] = (weight[some] + near / near.sum(axis=1, keepdims=True)) / 2.0
     none = np.zeros((sides, 1))
     sums, weights = (np.concatenate([none, x.cumsum(axis=1)], axis=1) for x in (counts, weight))
-    end = np.full(sides, -1)
+    ends = [np.full(sides, -1) for _ in FIRST]
     runs = []  # of each width: the few that are above the least level, side by side
-    most = FIRST * chance / len(WIDTHS)
+    chances = [first * chance / len(WIDTHS) for first in FIRST]
     for w in (w for w in WIDTHS if w <= bins):
         run = sums[:, w:] - sums[:, :-w]
-        least = _least_level(w, std, most, gaussian=gaussian)
+        least = _least_level(w, std, chances[-1], gaussian=gaussian)
         further = _further_levels(bins, w, std, chance, gaussian=gaussian)
         side, first = np.nonzero(run > min(least, further[0]))
         run = run[side, first]
         runs.append((w, further, side, first, run))
-        log_chance = np.log(most * (weights[side, first + w] - weights[side, first]) / w)
-        clear = (run > least) & (run > noise_level(log_chance, w, std, gaussian=gaussian))
-        _move_out(end, counts, side[clear], first[clear], w, std, gaussian=gaussian)
+        for most, end in zip(chances, ends, strict=True):
+            log_chance = np.log(most * (weights[side, first + w] - weights[side, first]) / w)
+            clear = (run > least) & (run > noise_level(log_chance, w, std, gaussian=gaussian))
+            _move_out(end, counts, side[clear], first[clear], w, std, gaussian=gaussian)
+    end = np.where(ends[0] > -1, *ends)
     before = np.full(sides, -1)
     while (end > before).any():
         before = end.copy()

@@ -66,6 +66,7 @@ _POINT_BITS = 22  # points of a binade of the lattice
 _DROPPED_BITS = 52 - _POINT_BITS  # of a double's 52 bits after its binade
 _MAGNITUDE = 2**63 - 1  # all bits but the sign
 _CENTER = 4  # the binade that is likeliest before anything is known
+_DEEPEST = 85  # binades below it: rows that are wrongly taken to be as small do no harm
 _ZERO, _POSITIVE, _NEGATIVE = 0.05, 0.70, 0.25  # prior of 0 and of the signs
 _WEIGHT_BITS = 36  # of a point's weight, for a binade that has all of its sign's prior
 _MEDIAN = Fraction(1, 2)
@@ -74,6 +75,7 @@ _OWN = 200  # that a column needs for bounds of its own
 _FEW = 600  # below it, bounds stay near what was seen
 _SURE = 1200  # below it, no error is claimed
 _LEAST = 60  # below it, nothing but a point amid the rows is learned
+_AMID = 110.0  # that a location takes in columns far from 0; half as many where rows are added
 _LEAST_POINT = 100.0  # rows times level for which a point alone is looked for
 _GAUSSIAN = 0.3
 _VISIBLE = 0.035  # part of the rows that a far group may have without being seen
@@ -106,7 +108,7 @@ class LearningPlan:
     few, sure : bool
         Whether bounds stay near what was seen; whether an error may be claimed.
     binades : int
-        On either side of `_CENTER`, that bounds are looked for in.
+        Above `_CENTER`, that bounds are looked for in.
     location, shape, doubt, audit : Fraction
         For the medians, the counts of distances, their second release, the rows outside.
     pure, replace : bool
@@ -139,12 +141,22 @@ class LearningPlan:
         """All that learning may take."""
         return self.location + self.shape + self.doubt + self.audit
 
-    def within(self, share: Fraction) -> LearningPlan:
-        """Return the plan with at most this share in all."""
-        scale = min(share / self.total, Fraction(1))
+    def within(self, share: Fraction, *, d: int) -> LearningPlan:
+        """Return the plan of d columns with at most this share in all.
+
+        The location of a column like 10**5 +- 5 takes `_AMID` rows times the level, whatever the
+        number of rows is; without it, the bounds hold no row.
+        """
+        if share >= self.total:
+            return self
+        location = self.location * (share / self.total)
+        if self.pure:
+            amid = _percent(_AMID / (self.size if self.replace else 2.0 * self.size))
+            location = max(location, min(self.location, amid, share / (3 if d == 1 else 4)))
+        scale = (share - location) / (self.total - self.location) if self.shape else Fraction(1)
         return changed(
             self,
-            location=self.location * scale,
+            location=location,
             shape=self.shape * scale,
             doubt=self.doubt * scale,
             audit=self.audit * scale,
@@ -152,7 +164,7 @@ class LearningPlan:
 
 
 def _binades(size: float) -> int:
-    """Return on how many binades on either side rows are looked for; size: rows times level."""
+    """Return in how many binades above `_CENTER` rows are looked for; size: rows times level."""
     return int(min(max(10 + size / 8, 12), 85))
 
 
@@ -246,12 +258,12 @@ class FloatLattice:
     Parameters
     ----------
     binades : int
-        On either side of 2**4.
+        Above 2**4; below it there are always `_DEEPEST`.
     """
 
     def __init__(self, binades: int) -> None:
-        self.first = _CENTER - binades
-        self.binades = 2 * binades
+        self.first = _CENTER - _DEEPEST
+        self.binades = _DEEPEST + binades
         self.points = self.binades << _POINT_BITS  # of a sign
         self.size = 2 * self.points + 1
         shape = prior(np.arange(self.binades, dtype=np.float64) + self.first + 0.5, _CENTER)
@@ -473,7 +485,7 @@ def distance_edges(middle: float, binades: int, *, upwards: bool) -> Floats:
 
     The first is the lower edge of the first bin; what is nearer to the middle is in no bin.
     """
-    halves = np.arange(2 * (_CENTER - binades) - 1, 2 * (_CENTER + binades) + 3)
+    halves = np.arange(2 * (_CENTER - _DEEPEST) - 1, 2 * (_CENTER + binades) + 3)
     whole, odd = halves // 2, halves % 2
     edges = np.ldexp(np.where(odd == 1, math.sqrt(2.0), 1.0), whole)
     if middle != 0.0 and (middle < 0) == upwards and abs(middle) > edges[0]:
@@ -868,7 +880,7 @@ class LearnedBounds(Measurement):
         if self.point:
             none, binades = Fraction(0), _binades(_LEAST_POINT)
             plan = changed(plan, location=most, shape=none, doubt=none, audit=none, binades=binades)
-        plan = plan.within(most)
+        plan = plan.within(most, d=width)
         lattice = FloatLattice(plan.binades)
         image = _reduced(plan.mode, columns)
         d = {"columns": width, "extremes": 2, "largest": 1}[plan.mode]

@@ -19,7 +19,7 @@ from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.special import ndtr, ndtri
+from scipy.special import gammaln, ndtr, ndtri
 
 from skdp.core.clipping import Floats
 
@@ -51,6 +51,8 @@ _APART_SIZES = (np.arange(12) + 0.5) / 12  # ranks of its size
 _NEIGHBORS = 10  # bins on either side of the end that are looked at: half doublings, and one at 0
 _AT_ONCE = 64  # sides: memory does not grow with columns
 _LAST_ROW = 0.25  # rows: a tail has none beyond the place where fewer are left
+_LEAST_STD = 0.01  # rows: a count without noise is not held against it any harder
+_BLUNT, _MANY = 3.0, 40.0  # noise that tells nothing of single rows, and rows that need none
 _CLAIMED = 0.97  # of the posterior: three standard errors reach it
 # Ranks between which a posterior is kept by its means: fine where claims are read.
 _RANKS = np.concatenate([np.arange(0.05, 0.9, 0.05), 1.0 - np.geomspace(0.1, 0.001, 24)])
@@ -135,15 +137,48 @@ def _kept(tails: NDArray) -> list[Tails]:
 def given_rows_outside(
     low: Tails, high: Tails, counted: float, std: float, *, gaussian: bool
 ) -> tuple[Tails, Tails]:
-    """Return both sides' posteriors, given the noisy number of rows outside."""
-    z = (counted - np.add.outer(low.rows, high.rows)) / max(std, 0.5)
-    chance = -z * z / 2.0 if gaussian else -np.sqrt(1.0 + 2.0 * z * z)
+    """Return both sides' posteriors, given the noisy number of rows outside.
+
+    Where the count says that there are none, nothing was clipped, whatever the tails are.
+    """
+    low, high = _some_or_none(low), _some_or_none(high)
+    rows = np.add.outer(low.rows, high.rows)
+    spread = np.sqrt(std**2 + rows + _LEAST_STD**2)  # about as many rows are there as expected
+    # If there are some, there is one at least.
+    lacking = np.where(rows > 0.0, max(1.0 - counted, 0.0) / math.hypot(std, _LEAST_STD), 0.0)
+    chance = -np.log(spread)
+    for z in ((counted - rows) / spread, lacking):
+        chance -= z * z / 2.0 if gaussian else np.sqrt(1.0 + 2.0 * z * z)
     chance -= chance.max()
     joint = np.multiply.outer(low.weight, high.weight) * np.exp(chance)
     return (
         Tails(joint.sum(axis=1), low.rows, low.excess, low.squares),
         Tails(joint.sum(axis=0), high.rows, high.excess, high.squares),
     )
+
+
+def _some_or_none(tails: Tails) -> Tails:
+    """Return the tails twice: with no row, though some are expected, and with at least one."""
+    some = -np.expm1(-tails.rows)
+    each = np.stack([tails.rows, tails.excess, tails.squares]) / np.maximum(some, 1e-12)
+    weight = np.concatenate([tails.weight * (1.0 - some), tails.weight * some])
+    return Tails(weight, *np.concatenate([np.zeros_like(each), each], axis=1))
+
+
+def _given_count(rows: Floats, counted: float, std: float) -> Floats | float:
+    """Return by how much more rows are there than expected, given their noisy count.
+
+    They are about Poisson, so that there may be none, which a count with little noise tells.
+    """
+    if std > _BLUNT or counted > _MANY:
+        return 1.0
+    number = np.arange(2.0 * _MANY)
+    rows = np.maximum(rows, 1e-12)
+    chance = np.outer(np.log(rows), number) - gammaln(number + 1.0)
+    chance -= ((counted - number) / std) ** 2 / 2.0
+    chance = np.exp(chance - chance.max(axis=1, keepdims=True))
+    more: Floats = chance @ number / chance.sum(axis=1) / rows
+    return more
 
 
 def _left(doublings: Floats, slope: Floats, bend: Floats) -> Floats:
@@ -352,10 +387,15 @@ def _weighed(
     weight /= weight.sum(axis=1, keepdims=True)
     group = None
     if y.shape[1] > inside:
-        count, noise = y[:, inside], np.sqrt(variance[:, inside])
-        off = (count[:, None] - shapes.shape[:, inside] * sizes) / noise[:, None]
-        group = _Groups(count, noise, (weight * np.exp(-0.5 * off**2)).sum(axis=1))
+        count, noise = y[:, inside], std * np.sqrt(shapes.bins[inside:]) + _LEAST_STD
+        off = count[:, None] - shapes.shape[:, inside] * sizes
+        chance = np.exp(-0.5 * off**2 / variance[:, inside, None])
+        group = _Groups(count, np.full(count.size, noise[0]), (weight * chance).sum(axis=1))
     sizes /= shapes.scale  # rows beyond the end, if it goes on
+    if group is not None:
+        beyond = y[:, inside:].sum(axis=1).tolist()
+        for size, counted in zip(sizes, beyond, strict=True):
+            size *= _given_count(size, counted, float(np.linalg.norm(noise)))
 
     sums = weight * sizes
     moments = np.stack(
