@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from fractions import Fraction
 from html import escape
 from typing import Any
@@ -15,7 +15,7 @@ from skdp.base import check_bounds
 from skdp.base.context import public_key
 from skdp.budget import PrivacyBudget
 from skdp.confidence import Released
-from skdp.confidence.equations import moment_errors, root_error
+from skdp.confidence.equations import Source, moment_errors, root_error
 from skdp.core import Box, PrivacyCertificate, RowSum, Session, Sum
 from skdp.planning import Allowance
 from skdp.queries import (
@@ -248,10 +248,11 @@ def describe(
 
     Notes
     -----
-    **Precision.** Each column has an equal part of the allowance. With 10 columns of numbers the
-    error of a mean is a tenth of its column's interquartile range, or less, from
-    n epsilon = 5,000 on; it falls with n epsilon, and rises with the number of columns, or with its
-    root where noise is Gaussian.
+    **Precision.** Each column has an equal part of the allowance, so a delta helps. Of 10 columns
+    of numbers (learned bounds, epsilon = 1, delta = 1e-6, ``n_rows="public"``) the standard error of a
+    mean was .03 of its column's interquartile range with 5,000 rows (in nine of ten columns up to
+    .1; one in five had none), .015 with 10,000 and .004 with 40,000; actual errors were about half
+    of that. With delta = 0 errors are known from about 40,000 rows on (.013); state `bounds` then.
 
     **Privacy.** *Released*: the number of rows where it is private; of each column of numbers the
     number of missing cells, bounds if they are not stated, the sums of values and of their squares,
@@ -483,9 +484,11 @@ class _Look:
         mean = np.clip(low / 2 + high / 2 + half * first.value, low, high)
         variance = np.maximum(second.value - first.value**2, 0.0) * half**2
         mean_error, variance_error = half * mean_error, half**2 * variance_error
+        column["clipping"] = 0.0
         if self.plans[j].label not in self.stated:
             k = self.place[j]
-            mean_error = np.hypot(mean_error, self.learned.mean_error()[k])
+            column["clipping"] = float(self.learned.mean_error()[k])
+            mean_error = np.hypot(mean_error, column["clipping"])
             every = np.full(len(self.place), mean[0])
             variance_error = np.hypot(variance_error, self.learned.square_errors(every)[k])
         error = root_error(variance, variance_error)
@@ -495,13 +498,19 @@ class _Look:
     def described(self, privacy: PrivacyCertificate, labels: list[Any]) -> Description:
         """Return the description."""
 
-        def released(pairs: Any, note: str = "", **cells: list[Any]) -> Released:
+        def released(pairs: Any, of: str, labels: list[Any], note: str = "") -> Released:
             pairs = np.array(list(pairs), dtype=np.float64).reshape(-1, 2)
-            columns = {}
-            for name, values in cells.items():
-                columns[name] = np.empty(len(values), dtype=object)
-                columns[name][:] = values
-            return Released(pairs[:, 0], pairs[:, 1], privacy, None, note, labels=columns)
+            cells = np.empty(len(labels), dtype=object)
+            cells[:] = labels
+            return Released(pairs[:, 0], pairs[:, 1], privacy, None, note, labels={of: cells})
+
+        def summable(answer: Released, shared: Any = 0.0, clipping: Any = 0.0) -> Released:
+            """Return an answer of a release of its own, so that errors of its sums are known."""
+            noise = np.sqrt(
+                np.maximum(answer.std**2 - np.square(shared) - np.square(clipping), 0.0)
+            )
+            parts: Any = {"shared": shared, "clipping": clipping, "uncorrelated": True}
+            return replace(answer, errors=Source.of_session(privacy, noise, **parts))
 
         n, columns = self.n, self.columns
         shares = []
@@ -515,18 +524,22 @@ class _Look:
         for name in ("mean", "std", *quantiles, "zeros") if columns else ():
             pairs = [column[name] for column in columns.values()]
             note = _NO_ERROR if name in quantiles else ""
-            if name in ("mean", "std") and any(math.isnan(error) for _, error in pairs):
+            if name == "mean" and any(math.isnan(error) for _, error in pairs):
                 note = self.learned.why_no_error
-            numbers[name] = released(pairs, note, column=names)
+            numbers[name] = released(pairs, "column", names, note)
+        if columns:
+            clipping = np.array([column["clipping"] for column in columns.values()])
+            numbers["mean"] = summable(numbers["mean"], clipping=clipping)
         counts = {
-            labels[j]: released(
-                [entry[1:] for entry in entries], category=[entry[0] for entry in entries]
+            labels[j]: summable(
+                released([entry[1:] for entry in entries], "category", [e[0] for e in entries])
             )
             for j, entries in self.counts.items()
         }
+        missing = released(shares, "column", labels)
         return Description(
             n_rows=Released(np.array(n), np.array(self.n_std), privacy),
-            missing=released(shares, column=labels),
+            missing=summable(missing, shared=missing.value * self.n_std / n),
             numbers=numbers,
             counts=counts,
             bounds={labels[j]: column["bounds"] for j, column in columns.items()},

@@ -96,6 +96,16 @@ def test_its_errors_cover():
     assert 0.4 < np.sqrt(np.mean(np.square(wide))) < 1.3  # and the errors are not far too wide
 
 
+def test_its_numbers_can_be_added(table):
+    look = skdp.describe(table[["age", "height"]], bounds=(0, 300), epsilon=5.0)
+    means, spread = look.numbers["mean"], look.numbers["std"]
+    total = means.sum()
+    assert total.std == pytest.approx(np.hypot(*means.std))
+    assert (means[0] - means[0]).std == 0.0
+    # Both come from one release, and how their noise depends is not said.
+    assert np.isnan((means[0] + spread[0]).std)
+
+
 def test_refusals_come_before_the_charge(table):
     budget = PrivacyBudget(1.0)
     with pytest.raises(ValueError, match=r"categories of columns \['city'\]"):
