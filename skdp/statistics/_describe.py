@@ -249,10 +249,11 @@ def describe(
     Notes
     -----
     **Precision.** Each column has an equal part of the allowance, so a delta helps. Of 10 columns
-    of numbers (learned bounds, epsilon = 1, delta = 1e-6, ``n_rows="public"``) the standard error of a
-    mean was .03 of its column's interquartile range with 5,000 rows (in nine of ten columns up to
-    .1; one in five had none), .015 with 10,000 and .004 with 40,000; actual errors were about half
-    of that. With delta = 0 errors are known from about 40,000 rows on (.013); state `bounds` then.
+    of numbers (learned bounds, epsilon = 1, delta = 1e-6, ``n_rows="public"``) the standard error
+    of a mean was .03 of its column's interquartile range with 5,000 rows (up to .1 in nine of ten
+    columns; one in five had none), .015 with 10,000 and .004 with 40,000; actual errors were about
+    half of that. With delta = 0 errors are known from about 40,000 rows on (.013); state `bounds`
+    then.
 
     **Privacy.** *Released*: the number of rows where it is private; of each column of numbers the
     number of missing cells, bounds if they are not stated, the sums of values and of their squares,
