@@ -33,7 +33,7 @@ def ends(by, names="smq"):
 
 @pytest.mark.parametrize("delta", [0.0, 1e-6])
 def test_few_units_have_no_intervals_of_what_is_clipped(delta):
-    with pytest.warns(UserWarning, match="too few .* to learn bounds of paid: .* State bounds"):
+    with pytest.warns(UserWarning, match="too few .* to learn bounds of 'paid': .* State bounds"):
         by = fitted(200, delta)
     assert np.isnan(ends(by)).all()
     assert np.isnan(np.array(by.table_["m_population_high"], float)).all()
@@ -70,7 +70,7 @@ def test_notes_of_an_answer_name_what_bounding_did():
     rows = pandas.DataFrame(amounts(200))
     budget = PrivacyBudget(1e6, 0.1, adjacency="add_or_remove_one", unit="user")
     db = PrivateDatabase({"sales": rows}, tables={"sales": {"unit": "user"}}, budget=budget)
-    with pytest.warns(UserWarning, match="bounds of paid"):
+    with pytest.warns(UserWarning, match="bounds of 'paid'"):
         answer = db.sql("SELECT AVG(paid) AS m FROM sales", epsilon=1.0)
     assert [row[1:] for row in answer.fetchall()] == [(None,) * 4]
     *left_out, clipped = answer.notes

@@ -50,6 +50,8 @@ ONE_PLACE_CALLS = {
     "metrics.r2_score",
     "metrics.regression_errors",
     "metrics.score_histogram",
+    "statistics.describe",
+    "statistics.describe_stated",
     "statistics.query_session",
     "statistics.mst_cost",
     "statistics.histogram",

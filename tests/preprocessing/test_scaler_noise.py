@@ -169,7 +169,7 @@ def test_expected_error_falls_with_n_and_epsilon():
     like = np.random.default_rng(0).normal(size=(300, 3))
     for make in (DPStandardScaler, DPMinMaxScaler):
         makes = [make(epsilon=0.3), make(epsilon=3.0)]
-        at = [one.expected_error(n, like=like) for n in (1000, 6000) for one in makes]
+        at = [one.expected_error(n, like=like) for n in (1000, 20_000) for one in makes]
         assert at[0] > at[1] > at[3] > 0
         assert at[0] > at[2] > at[3]
     assert DPMinMaxScaler(bounds=(0, 1)).expected_error(10, 5) == 0
