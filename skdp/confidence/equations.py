@@ -20,7 +20,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.stats import norm
 
-from skdp.core.privacy_filter import current_transcript
+from skdp.core import current_transcript
 
 Floats = NDArray[np.float64]
 Pair = tuple[Floats, Floats]

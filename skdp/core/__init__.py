@@ -9,7 +9,7 @@ from skdp.core.certificate import PrivacyCertificate
 from skdp.core.clipping import Ball, Box, ScaledBox
 from skdp.core.mechanisms import Independent, Spherical
 from skdp.core.noise import public_generator
-from skdp.core.privacy_filter import Release, check_allowance, released
+from skdp.core.privacy_filter import Release, check_allowance, current_transcript, released
 from skdp.core.query import (
     Choice,
     Measurement,
@@ -50,6 +50,7 @@ __all__ = [
     "UserFunction",
     "check_allowance",
     "check_unit",
+    "current_transcript",
     "moved_by",
     "open_session",
     "public_generator",

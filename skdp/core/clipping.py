@@ -229,8 +229,7 @@ def by_columns(block: Floats, *numbers: Floats) -> list[Any]:
     Where all columns have the same number, it is one. Where they have not, the columns of short
     rows lie in memory: such operations, and sums of rows, are several times as fast then.
     """
-    ends = [shared(values) for values in numbers]
-    apart = block.shape[1] < 64 and any(np.ndim(end) for end in ends)
+    apart = any(map(np.ndim, ends := [shared(end) for end in numbers])) and block.shape[1] < 64
     return [np.asfortranarray(block) if apart else block, *ends]
 
 

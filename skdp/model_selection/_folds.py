@@ -53,8 +53,7 @@ from skdp.base.callers import refused_for_users
 from skdp.base.leaks import HALVES, is_halving
 from skdp.budget import PrivacyBudget
 from skdp.core import public_generator
-from skdp.tabular import check_units, checked, is_missing, split_by_key
-from skdp.tabular.containers import take
+from skdp.tabular import check_units, checked, is_missing, split_by_key, take
 from skdp.user_code import or_raise, suppress_warnings
 
 Words = NDArray[np.uint64]

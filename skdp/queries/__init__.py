@@ -79,7 +79,7 @@ if TYPE_CHECKING:
         NormMedian,
         plan_learning,
     )
-    from skdp.queries.learned_domain import learn_domain
+    from skdp.queries.learned_domain import learn_domain, ticks_between
     from skdp.queries.learned_ranges import DOUBT_FAR, DOUBT_ONE_VALUE, LearnedRange
     from skdp.queries.logistic import LogisticMinimiser, UnitBall
     from skdp.queries.objective import LogisticObjective, least_tau, objective_std, slope_bound
@@ -175,7 +175,7 @@ else:
             "key_totals": "KeyTotals LeftOut MAX_ROWS_PER_UNIT UnitShapes UnitSpread unit_sum",
             "learned_bounds.decoding": "LearnedBox",
             "learned_bounds.learning": "LearnedBounds LearningPlan NormMedian plan_learning",
-            "learned_domain": "learn_domain",
+            "learned_domain": "learn_domain ticks_between",
             "learned_ranges": "DOUBT_FAR DOUBT_ONE_VALUE LearnedRange",
             "logistic": "LogisticMinimiser UnitBall",
             "objective": "LogisticObjective least_tau objective_std slope_bound",
@@ -355,6 +355,7 @@ __all__ = [
     "table_rate",
     "target_moments",
     "threshold_scales",
+    "ticks_between",
     "tree_box",
     "unit_sum",
     "vote_bounds",

@@ -7,6 +7,7 @@ the cells of each row are added up as well.
 """
 
 from skdp.statistics._call import Released
+from skdp.statistics._compare import Comparison, compare
 from skdp.statistics._describe import Description, describe
 from skdp.statistics._expected import expected_error
 from skdp.statistics._histograms import (
@@ -32,8 +33,8 @@ from skdp.statistics._moments import (
 from skdp.statistics._queries import QuerySession, mst_cost, query_session
 
 __all__ = [
-    "Description", "QuerySession", "Released", "correlation", "count", "count_nonzero",
-    "covariance", "describe", "expected_error", "histogram", "histogram2d", "histogramdd", "mean",
-    "median", "mst_cost", "percentile", "quantile", "query_session", "rows_left_out", "std",
-    "subset_sums", "sum", "var",
+    "Comparison", "Description", "QuerySession", "Released", "compare", "correlation", "count",
+    "count_nonzero", "covariance", "describe", "expected_error", "histogram", "histogram2d",
+    "histogramdd", "mean", "median", "mst_cost", "percentile", "quantile", "query_session",
+    "rows_left_out", "std", "subset_sums", "sum", "var",
 ]  # fmt: skip

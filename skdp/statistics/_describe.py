@@ -26,18 +26,30 @@ from skdp.queries import (
     OfColumn,
     Quantiles,
     moments,
+    rank_scale,
     row_counts,
     sum_view,
+    ticks_between,
 )
-from skdp.queries.learned_domain import ticks_between
-from skdp.queries.quantiles import rank_scale
 from skdp.statistics._call import LARGEST_BOUND, Call, documented
-from skdp.tabular import KEYS, NUMBERS, OTHER, Bins, ColumnPlan, check_uncoded, stand_in
-from skdp.tabular.cells import is_missing
-from skdp.tabular.domain import MOMENT, NUMBER
-from skdp.tabular.encoding import table_schema
-from skdp.tabular.parts import ONE_PLACE, refuse_parts
-from skdp.tabular.unstated import CATEGORIES, UNITS, column_plans
+from skdp.tabular import (
+    CATEGORIES,
+    KEYS,
+    MOMENT,
+    NUMBER,
+    NUMBERS,
+    ONE_PLACE,
+    OTHER,
+    UNITS,
+    Bins,
+    ColumnPlan,
+    check_uncoded,
+    column_plans,
+    is_missing,
+    refuse_parts,
+    stand_in,
+    table_schema,
+)
 
 __all__ = ["Description", "describe"]
 
