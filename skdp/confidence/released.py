@@ -200,7 +200,10 @@ class Released(NDArrayOperatorsMixin):
             if not spec and 0 < error < math.inf:  # two digits of the error
                 decimals = max(0, 1 - math.floor(math.log10(error)))
                 own = f".{decimals}f" if decimals < 16 else ".6g"
-            return f"{value:{own}} ± {error:{own}}"
+            shown = f"{error:{own}}"
+            if error > 0 and not any(digit in shown for digit in "123456789in"):
+                shown = f"{error:.1g}"  # an error that is not 0 is not shown as 0
+            return f"{value:{own}} ± {shown}"
 
         if not self.ndim:
             return text(0)

@@ -405,7 +405,10 @@ def attacker_sentence(epsilon: float, delta: float, adjacency: str, unit: str | 
         "replace_one": f"between two contents of one {unit}",
         "add_or_remove_one": f"whether one {unit} is in the table",
     }.get(adjacency, f"between two tables that one {unit} tells apart")
+    percent = math.ceil(1000 * chance) / 10
+    while percent == 100.0 > 100.0 * chance and chance < 1.0 - 1e-9:
+        percent = 100.0 - 10.0 ** math.floor(math.log10(100.0 - 100.0 * chance))
     return (
         f"Whoever knows all the rest and guesses {guess}, with even chances beforehand, is right "
-        f"with a probability of at most {math.ceil(1000 * chance) / 10:g}%."
+        f"with a probability of at most {percent:.10g}%."
     )

@@ -607,7 +607,7 @@ def private_train_test_split(
     *,
     budget: PrivacyBudget,
     epsilon: float,
-    delta: float = 0.0,
+    delta: float | None = None,
     test_size: float = 0.25,
     groups: Any = None,
     random_state: int | None = None,
@@ -620,8 +620,9 @@ def private_train_test_split(
     y : array-like of shape (n_samples,), default=None
     budget : PrivacyBudget
         Charged at this call, for both parts.
-    epsilon, delta : float
-        The allowance of each part, for everything that is fitted, scored or asked on it.
+    epsilon, delta : float, float or None
+        The allowance of each part, for everything that is fitted, scored or asked on it. None: all
+        of delta that the budget has left; 0 under accountants other than "basic".
     test_size : float, default=0.25
         Share of the rows (of the units, with `groups`) in the test part; between 0 and 1.
     groups : array-like of shape (n_samples,), default=None
@@ -682,6 +683,9 @@ def private_train_test_split(
         raise ValueError(
             "a budget with a unit needs groups, the ids of the units; any other refuses them"
         )
+    if delta is None:
+        delta = float(budget.remaining.delta) if budget.accountant == "basic" else 0.0
+        delta *= 1.0 if budget.unit is None or budget.adjacency != REPLACE else 0.0
     by_position = budget.adjacency == REPLACE and budget.unit is None
     n = int(X.shape[0]) if hasattr(X, "shape") else len(X)
     if any(len(side) != n for side in (y, groups) if side is not None):

@@ -144,8 +144,9 @@ class OfColumn(Derived):
         if isinstance(self.column, tuple):
             if type(query) is not LearnedBounds:
                 raise TypeError("of several columns with missing cells only bounds are learned")
-            if not set(self.column) <= set(range(len(table.rows.plans))):
-                raise ValueError("columns must be among those of the table")
+            places = range(len(table.rows.plans))
+            if not all(type(j) is int and j in places for j in self.column):
+                raise ValueError("columns must be numbers of columns of the table")
             return PrivateTable(_Cells(table.rows, self.column), table.stability)
         rows, stability = table.rows.column(self.column), table.stability
         if rows.filtered:

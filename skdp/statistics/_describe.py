@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import warnings
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
@@ -17,6 +18,7 @@ from skdp.budget import PrivacyBudget
 from skdp.confidence import Released
 from skdp.confidence.equations import Source, moment_errors, root_error
 from skdp.core import Box, PrivacyCertificate, RowSum, Session, Sum
+from skdp.exceptions import outside_level
 from skdp.planning import Allowance
 from skdp.queries import (
     CountedKeys,
@@ -46,6 +48,7 @@ from skdp.tabular import (
     check_uncoded,
     column_plans,
     is_missing,
+    listed,
     refuse_parts,
     stand_in,
     table_schema,
@@ -70,7 +73,11 @@ _BARS = 8  # of the picture of a column of categories
 _TEXT = (
     "describe: the categories of columns {columns} are not known. State them, categories={{"
     "{column!r}: [...]}}, or give delta=1e-6, or a budget with delta: values that enough rows have "
-    "are then counted"
+    "are then counted. Under accountants other than 'basic' the budget needs separate_delta, too"
+)
+_NONE_SHOWN = (
+    "describe: no value of columns {columns} has enough rows to be shown. State categories=, or "
+    "take a larger delta; with an epsilon above about 100 also n_rows='public'"
 )
 _NO_ERROR = "the error of a quantile depends on the rows near it"
 
@@ -120,8 +127,9 @@ class Description:
         Returns
         -------
         frame : pandas.DataFrame
-            A column for each column, a row for each statistic. ``unique`` is the number of
-            categories in `counts`, ``freq`` the noisy count of the first.
+            A column for each column, a row for each statistic. ``shown`` is the number of
+            categories in `counts`, ``freq`` the noisy count of the first. ``std`` has the divisor n
+            (``ddof=0``).
 
         Raises
         ------
@@ -132,7 +140,7 @@ class Description:
             import pandas as pd
         except ImportError:
             raise ImportError("to_frame needs pandas: pip install pandas.") from None
-        rows = ["count", "missing", "unique", "top", "freq", *self.numbers]
+        rows = ["count", "missing", "shown", "top", "freq", *self.numbers]
         cells: dict[Any, dict[str, Any]] = {}
         for j, label in enumerate(self.missing.labels["column"].tolist()):
             missing = (self.missing.std if std else self.missing.value)[j]
@@ -148,7 +156,7 @@ class Description:
                 kind = NUMBER if std or name == "std" else self.kinds.get(label, NUMBER)
                 if kind != NUMBER and not math.isnan(value):
                     of_kind = pd.Timestamp if kind == MOMENT else pd.Timedelta
-                    value = of_kind(round(value * UNITS[kind]), unit="us")
+                    value = of_kind(round(value * UNITS[kind]), unit="us").floor("s")
                 cells[label][name] = value
         return pd.DataFrame(cells, index=rows)
 
@@ -156,12 +164,12 @@ class Description:
     def _of_categories(counts: Released, *, std: bool) -> dict[str, Any]:
         known = [i for i, c in enumerate(counts.labels["category"]) if not is_missing(c)]
         if not known:
-            return {} if std else {"unique": 0}
+            return {} if std else {"shown": 0}
         first = known[0]
         if std:
             return {"freq": counts.std[first]}
         top = counts.labels["category"][first]
-        return {"unique": len(known), "top": top, "freq": counts.value[first]}
+        return {"shown": len(known), "top": top, "freq": counts.value[first]}
 
     def to_html(self) -> str:
         """Return the table with a picture of each column.
@@ -217,8 +225,11 @@ def _shown(cell: Any, error: Any) -> str:
     if isinstance(cell, float):
         if math.isnan(cell):
             return ""
-        known = isinstance(error, float) and error > 0.0
-        return f"{cell:.4g}" + (f" ± {error:.2g}" if known else "")
+        if not (isinstance(error, float) and 0.0 < error < 1e9):
+            return f"{cell:,.6g}"
+        digits = 1 - math.floor(math.log10(error))  # two of the error
+        cell, error = round(cell, digits), round(error, digits)
+        return f"{cell:,.{max(digits, 0)}f} ± {error:,.{max(digits, 0)}f}"
     return escape(str(cell))
 
 
@@ -320,6 +331,9 @@ def describe(
         look = _Look(session, plans, stated, stand_in(plans, named=named))
         look.run()
         privacy = session.certificate()
+    none = [labels[j] for j, counts in look.counts.items() if not counts]
+    if none:
+        warnings.warn(_NONE_SHOWN.format(columns=listed(none)), stacklevel=outside_level())
     return look.described(privacy, labels)
 
 

@@ -44,7 +44,7 @@ def test_it_says_what_the_ledger_says(rows, tmp_path):
     scaler, step, model, answer = facts["fits"]
     assert scaler["columns"] == ["age", "<b>pay"] and scaler["bounds"]["age"] == [-4.0, 4.0]
     assert not step["private"] and any("FunctionTransformer" in text for text in facts["remarks"])
-    assert model["learned"] == ["bounds", "classes"] and answer["charge"] == 3
+    assert model["learned"] == ["bounds", "keys, categories or classes"] and answer["charge"] == 3
     assert all(finding["level"] != "wrong" for finding in facts["verified"])
     assert facts["promise"][0].startswith("One row of the table is protected. A person with")
     for text in (page, json.dumps(facts)):  # values of classes are only counted

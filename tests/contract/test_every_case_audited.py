@@ -39,10 +39,11 @@ LEARNED = {
 }  # fmt: skip
 # On these combinations little noise shows where on that of the name it does not.
 SHOWS = {
+    "bins": (1e-5, "add_or_remove_one"),
     "minmax_scaler": (1e-5, "add_or_remove_one"),
     "minmax_scaler_omit": (0.0, "add_or_remove_one"),
     "mwem_queries": (1e-5, "add_or_remove_one"),
-    "quantile_log": (1e-5, "replace_one"),
+    "quantile_log": (0.0, "add_or_remove_one"),
     "random_search": (1e-5, "add_or_remove_one"),
     "small_db_list": (1e-5, "replace_one"),
     "statistics.mean": (1e-5, "add_or_remove_one"),

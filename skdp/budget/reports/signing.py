@@ -10,6 +10,7 @@ import datetime
 import json
 import math
 import os
+import re
 import tempfile
 from collections.abc import Iterator, Mapping, Sequence
 from html import escape
@@ -42,9 +43,15 @@ _FACTOR = (
     "with the other{more}."
 )
 _RELEASES = ("release", "mechanism", "sensitivity", "noise scale", "share")
-_LEARNED = (
-    "bounds", "target_bounds", "classes", "categories", "domain", "max_rows_per_unit",
-)  # fmt: skip
+# What queries of these types learn; a release names the type that answered.
+_LEARNED = {
+    "LearnedBounds": "bounds",
+    "SelectKeys": "keys, categories or classes",
+    "CountedKeys": "keys or categories",
+    "RowsPerUnit": "rows of a unit that count",
+    "UnitShapes": "keys and rows of a unit that count",
+}
+_GRANT = "PrivacyBudget.parallel"  # a charge for disjoint parts, each with a ledger of its own
 _DELTAS = tuple(10.0**-k for k in range(12, 1, -1))
 
 _STYLE = """
@@ -77,7 +84,8 @@ def _fits_of(name: str, fitted: Any) -> Iterator[tuple[str, Any, Any]]:
         return
     own = getattr(fitted, "privacy_", None) or getattr(fitted, "privacy", None)
     if own is not None:
-        estimator = fitted if hasattr(fitted, "privacy_") else None
+        described = isinstance(getattr(fitted, "bounds", None), Mapping)
+        estimator = fitted if hasattr(fitted, "privacy_") or described else None
         for certificate in own if isinstance(own, tuple) else (own,):
             yield name, certificate, estimator
         return
@@ -103,6 +111,8 @@ def _fits_of(name: str, fitted: Any) -> Iterator[tuple[str, Any, Any]]:
 def _plain_range(estimator: Any) -> dict[str, list[float]] | None:
     """Return the bounds that an estimator has clipped to, by column."""
     bounds = getattr(estimator, "bounds_", None)
+    if isinstance(known := getattr(estimator, "bounds", None), Mapping) and bounds is None:
+        return {str(name): [float(low), float(high)] for name, (low, high) in known.items()}
     try:
         low, high = ([float(v) for v in side] for side in bounds)  # type: ignore[union-attr]
     except (TypeError, ValueError):
@@ -113,35 +123,29 @@ def _plain_range(estimator: Any) -> dict[str, list[float]] | None:
     return {str(n): [a, b] for n, a, b in zip(names, low, high, strict=True)}
 
 
-def _fit_facts(step: str, certificate: Any, estimator: Any, numbers: Mapping[str, int]) -> Any:
+def _fit_facts(step: str, certificate: Any, estimator: Any, numbers: dict[str, list[int]]) -> Any:
     if certificate is None:
         return {"step": step, "estimator": type(estimator).__name__, "private": False}
     facts = {"step": step, "private": True, **certificate.to_dict()}
-    facts["charge"] = numbers.get(_key(certificate.estimator, facts["releases"]))
+    places = numbers.get(_key(certificate.estimator, facts["releases"]), [])
+    # A certificate has no number: of equal fits the first charge is that of the first certificate.
+    facts["charge"] = places.pop(0) if certificate.charged and places else None
+    queries = " ".join(release.get("query", "") for release in facts["releases"])
+    facts["learned"] = [what for name, what in _LEARNED.items() if f".{name}" in queries]
+    facts["releases"] = [_without_quotes(release) for release in facts["releases"]]
     if estimator is None:
         return facts
     names = getattr(estimator, "feature_names_in_", None)
     facts["columns"] = None if names is None else [str(name) for name in names]
-    parameters = estimator.get_params(deep=False) if hasattr(estimator, "get_params") else {}
-    learned = [
-        name
-        for name in (
-            "bounds",
-            "target_bounds",
-            "classes",
-            "categories",
-            "domain",
-            "max_rows_per_unit",
-        )
-        if isinstance(parameters.get(name), str) and parameters[name] == "private"
-    ]
-    if certificate.max_rows_per_unit is None and "max_rows_per_unit" in learned:
-        learned.remove("max_rows_per_unit")
-    facts["learned"] = learned
     facts["bounds"] = _plain_range(estimator)
     classes = getattr(estimator, "classes_", None)
     facts["n_classes"] = None if classes is None else len(classes)
     return facts
+
+
+def _without_quotes(release: Mapping[str, Any]) -> dict[str, Any]:
+    """Return a release without texts in quotes in its name: a query's text may name people."""
+    return {**release, "name": re.sub(r"'[^']*'", "'...'", str(release.get("name", "")))}
 
 
 def _key(estimator: str, releases: Any) -> str:
@@ -152,6 +156,13 @@ def _key(estimator: str, releases: Any) -> str:
 # --- facts ----------------------------------------------------------------------------------------
 
 
+def _up(x: float) -> str:
+    """Return a number with three digits, rounded up."""
+    unit = 10.0 ** (math.floor(math.log10(x)) - 2)
+    shown = f"{math.ceil(x / unit * (1.0 - 1e-12)) * unit:.3g}"
+    return f"{float(shown):,.0f}" if float(shown) >= 1000.0 else shown
+
+
 def promise_of(budget: PrivacyBudget, epsilon: float, delta: float) -> list[str]:
     """Return what an (epsilon, delta) of this budget promises, sentence by sentence."""
     unit = budget.unit or "row"
@@ -159,9 +170,8 @@ def promise_of(budget: PrivacyBudget, epsilon: float, delta: float) -> list[str]
     relation = _REPLACE if budget.adjacency == "replace_one" else _REMOVE
     sentences = [first, relation.format(unit=unit)]
     if epsilon < 20.0:
-        factor = math.ceil(100.0 * math.exp(epsilon)) / 100.0
-        more = f", and a chance of {delta:.2g} on top of that" if delta else ""
-        sentences.append(_FACTOR.format(factor=f"{factor:g}", more=more))
+        more = f", and a chance of {_up(delta)} on top of that" if delta else ""
+        sentences.append(_FACTOR.format(factor=_up(math.exp(epsilon)), more=more))
     meaning = attacker_sentence(epsilon, delta, budget.adjacency, budget.unit)
     return sentences + [meaning] * bool(meaning)
 
@@ -183,14 +193,21 @@ def _remarks(charges: Sequence[Charge], fits: Sequence[Any]) -> list[str]:
         remarks.append(
             f"Queries by others, who vouch for what a row may move in them: {some(unreviewed)}."
         )
-    if silent := [charge for charge in charges if not charge.releases]:
+    grants = [charge for charge in charges if charge.estimator == _GRANT]
+    if grants:
+        remarks.append(
+            f"Paid for disjoint parts of the table: {some(grants)}. Fits on a part are in a ledger "
+            "of its own, and within this charge."
+        )
+    if silent := [c for c in charges if not c.releases and c.estimator != _GRANT]:
         remarks.append(f"No release is listed (the fit failed, or still runs): {some(silent)}.")
     uncounted = [f for f in fits if f["private"] and f["charge"] is None and f["epsilon"] > 0]
     if uncounted:
         names = ", ".join(f["step"] or f["estimator"] for f in uncounted[:10])
         remarks.append(
-            "Not among the charges of this ledger, so the total above does not count them: "
-            f"{names}."
+            "Not among the charges of this ledger, so the total above does not count them"
+            + (", unless they were fitted on parts that it paid for" if grants else "")
+            + f": {names}."
         )
     if open_ones := [f for f in fits if not f["private"]]:
         names = ", ".join(f"{f['step']} ({f['estimator']})" for f in open_ones[:10])
@@ -201,7 +218,9 @@ def _remarks(charges: Sequence[Charge], fits: Sequence[Any]) -> list[str]:
 def report_facts(budget: PrivacyBudget, certificates: Any) -> dict[str, Any]:
     """Return everything that a report says, as plain types."""
     charges = budget.charges
-    numbers = {_key(c.estimator, c.releases): c.number for c in charges}
+    numbers: dict[str, list[int]] = {}
+    for c in charges:
+        numbers.setdefault(_key(c.estimator, c.releases), []).append(c.number)
     fits = [_fit_facts(*fit, numbers) for fit in _fits_of("", certificates)]
     steps = {fit["charge"]: fit["step"] for fit in fits if fit.get("charge")}
     with tempfile.TemporaryDirectory() as folder:
@@ -242,7 +261,7 @@ def report_facts(budget: PrivacyBudget, certificates: Any) -> dict[str, Any]:
                 "noise": c.mechanism,
                 "seeded": c.seeded,
                 "skdp_version": c.skdp_version,
-                "releases": [dict(release) for release in c.releases],
+                "releases": [_without_quotes(release) for release in c.releases],
             }
             for c in charges
         ],
