@@ -237,10 +237,16 @@ MUTANTS = (
         "return self.largest, 2 * self.largest", "return self.largest, self.largest",
         f"{ATTAINED}[moments]", f"{EXTREME}[replaced]",
     ),
-    _m(
-        "squares where rows are replaced are not centred", "queries.images",
-        "q -= scale // 2", "q -= 0 if b == 13 else scale // 2",
-        f"{EXTREME}[replaced]", f"{NO_COST}[moments-False-filter]", f"{NO_COST}[moments-False-unit]",
+    Mutant(
+        "squares where rows are replaced are not centred", "skdp.queries.images",
+        (
+            ("q -= scale // 2", "q -= 0 if b == 13 else scale // 2"),
+            ("len(x) * (scale // 2)", "(0 if b == 13 else len(x) * (scale // 2))"),
+        ),
+        (
+            f"{EXTREME}[replaced]", f"{NO_COST}[moments-False-filter]",
+            f"{NO_COST}[moments-False-unit]",
+        ),
     ),
     Mutant(
         "squares count 14 times where rows are replaced", "skdp.queries.images",
@@ -307,7 +313,7 @@ MUTANTS = (
     ),
     _m(
         "a box does not clip", "core.clipping",
-        "        np.clip(q, shared(-self.half), shared(self.half), out=q)\n        return np.rint(q, out=q)\n\n\n"
+        "        np.clip(q, -half, half, out=q)\n        return np.rint(q, out=q)\n\n\n"
         "@reviewed\nclass ScaledBox",
         "        np.clip(q, -(2.0**40), 2.0**40, out=q)\n        return np.rint(q, out=q)\n\n\n"
         "@reviewed\nclass ScaledBox",
@@ -533,8 +539,8 @@ MUTANTS = (
     ),
     _m(
         "logits of rows are not clipped", "queries.views",
-        "return clip_to_norm(logits, float(self.grid[0]), self.norm)",
-        "return np.rint(np.clip(logits, -1e5, 1e5) / self.grid[0])",
+        "return clip_to_norm(self.gradient.logits(q), float(self.grid[0]), self.norm)",
+        "return np.rint(np.clip(self.gradient.logits(q), -1e5, 1e5) / self.grid[0])",
         f"{ATTAINED}[label gradient of long logits]",
     ),
     Mutant(

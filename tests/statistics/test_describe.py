@@ -33,7 +33,8 @@ def table():
 
 
 @each("adjacency", ADJACENCIES)
-def test_with_little_noise_it_says_what_pandas_says(table, adjacency):
+def test_with_little_noise_it_says_what_pandas_says(adjacency):
+    table = mixed(np.random.default_rng(0))
     options = {"epsilon": 200.0, "delta": 1e-6, "budget": UNMETERED[adjacency]}
     bounds = {"age": (0, 120), "spent": (0, 1000), "height": (100, 250)}
     n_rows = "public" if adjacency == "replace_one" else "private"

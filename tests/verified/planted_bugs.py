@@ -183,8 +183,8 @@ BUGS = (
     # --- row maps ---------------------------------------------------------------------------------
     _bug(
         "a box is clipped at twice its upper end", "core.clipping",
-        "        np.clip(q, shared(-self.half), shared(self.half), out=q)",
-        "        np.clip(q, shared(-self.half), shared(self.half) * 2.0, out=q)",
+        "        np.clip(q, -half, half, out=q)\n        return np.rint(q, out=q)\n\n\n@review",
+        "        np.clip(q, -half, 2 * half, out=q)\n        return np.rint(q, out=q)\n\n\n@review",
         f"{CLIPPING}test_box_maps_every_double_to_a_bounded_integer",
     ),
     _bug(
