@@ -25,7 +25,7 @@ from skdp.confidence.limits import MetricLimits
 from skdp.core import PrivacyCertificate
 from skdp.sql._catalog import Table
 from skdp.sql._intervals import conditional_notes, ends_of
-from skdp.sql._plan import Plan
+from skdp.sql._plan import CHOSEN, Plan
 from skdp.sql.ir import quoted
 
 
@@ -363,6 +363,11 @@ def _released_numbers(
             value, low, high = np.array(rows, dtype=np.float64).reshape(-1, 3).T
             limits = MetricLimits(partial(_at_95_percent, low, high), False, of_population=False)
             released[output.name] = Released(value, np.nan, by.privacy_, limits=limits)
+    if CHOSEN in plan.notes:  # an error that holds for every key is too small for those chosen
+        released = {
+            name: Released(numbers.value, np.nan, numbers.privacy, note=CHOSEN)
+            for name, numbers in released.items()
+        }
     return {name: numbers.labelled(labels) for name, numbers in released.items()}
 
 
