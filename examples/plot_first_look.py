@@ -33,7 +33,7 @@ flights["time_hour"] = pd.to_datetime(flights["time_hour"]).dt.tz_localize(None)
 
 budget = PrivacyBudget(2.0, 1e-6, dataset="flights of 2013", n_rows=len(flights))
 look = skdp.describe(flights, epsilon=1.0, budget=budget)
-look  # noqa: B018
+look
 
 # %%
 # As a frame, and the errors of its numbers:
@@ -50,7 +50,7 @@ quantiles = [name for name in look.numbers if name.endswith("%")]
 ends = [float(look.numbers[name].value[0]) for name in quantiles]
 levels = [float(name[:-1]) / 100 for name in quantiles]
 for a, b, first, last in zip(ends, ends[1:], levels, levels[1:], strict=False):
-    left.bar(a, (last - first) / (b - a), width=b - a, align="edge", edgecolor="white")
+    left.bar(a, (last - first) / (b - a), width=b - a, align="edge", color="tab:blue")
 left.set(title="departure delay", xlabel="minutes", ylabel="share of flights per minute")
 carriers = look.counts["carrier"]
 right.barh(carriers.labels["category"][::-1], carriers.value[::-1], xerr=carriers.std[::-1])

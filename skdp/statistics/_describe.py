@@ -191,7 +191,8 @@ class Description:
             ]
             picture = f"<td>{self._picture(label)}</td>"
             body.append(f"<tr><th>{escape(str(label))}</th>{picture}{''.join(cells)}</tr>")
-        return f"<table><thead><tr>{head}</tr></thead><tbody>{''.join(body)}</tbody></table>"
+        table = f"<table><thead><tr>{head}</tr></thead><tbody>{''.join(body)}</tbody></table>"
+        return f'<div style="overflow-x:auto;white-space:nowrap">{table}</div>'
 
     _repr_html_ = to_html
 
@@ -218,7 +219,8 @@ class Description:
             f'height="{h:.1f}" fill="currentColor" opacity=".6"/>'
             for a, b, h in zip(x[:-1], x[1:], height, strict=True)
         )
-        return f'<svg width="80" height="24" role="img" aria-hidden="true">{bars}</svg>'
+        size = 'width="80" height="24" style="min-width:80px"'
+        return f'<svg {size} role="img" aria-hidden="true">{bars}</svg>'
 
 
 def _shown(cell: Any, error: Any) -> str:
