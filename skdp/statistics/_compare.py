@@ -107,7 +107,8 @@ def compare(
 
     Notes
     -----
-    **Privacy.** Nothing is charged: only released numbers are used.
+    **Privacy.** *Released*, *sensitivity*, *mechanism*: none, as only released numbers are used.
+    *Charged*: nothing.
 
     Of populations, the interval of a difference is that of Zou and Donner: with a in (l, u) and b
     in (m, v) it is a - b less the root of (a - l)**2 + (v - b)**2, and likewise above. The p-value
