@@ -79,6 +79,10 @@ _NONE_SHOWN = (
     "describe: no value of columns {columns} has enough rows to be shown. State categories=, or "
     "take a larger delta; with an epsilon above about 100 also n_rows='public'"
 )
+_UNSURE = (
+    "describe: the learned bounds of columns {columns} may be far off, and with them all that is "
+    "shown of these columns: rows are too few for this epsilon and delta; {why}"
+)
 _NO_ERROR = "the error of a quantile depends on the rows near it"
 
 
@@ -336,6 +340,11 @@ def describe(
     none = [labels[j] for j, counts in look.counts.items() if not counts]
     if none:
         warnings.warn(_NONE_SHOWN.format(columns=listed(none)), stacklevel=outside_level())
+    # Of columns with learned bounds.
+    unsure = [labels[j] for j in look.place if math.isnan(look.columns[j]["mean"][1])]
+    if unsure:
+        why = look.learned.why_no_error
+        warnings.warn(_UNSURE.format(columns=listed(unsure), why=why), stacklevel=outside_level())
     return look.described(privacy, labels)
 
 
@@ -553,7 +562,7 @@ class _Look:
         for name in ("mean", "std", *quantiles, "zeros") if columns else ():
             pairs = [column[name] for column in columns.values()]
             note = _NO_ERROR if name in quantiles else ""
-            if name == "mean" and any(math.isnan(error) for _, error in pairs):
+            if name == "mean" and self.place and any(math.isnan(error) for _, error in pairs):
                 note = self.learned.why_no_error
             numbers[name] = released(pairs, "column", names, note)
         if columns:

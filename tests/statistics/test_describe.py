@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import warnings
+
 import numpy as np
 import pandas as pd
 import pytest
@@ -118,6 +120,15 @@ def test_refusals_come_before_the_charge(table):
     assert not budget.charges
     with pytest.raises(ValueError, match="n_rows"):
         skdp.describe(table, n_rows="public", groups=np.arange(N), epsilon=0.5)
+
+
+def test_it_warns_where_rows_are_too_few():
+    few = pd.DataFrame({"pay": np.random.default_rng(0).lognormal(8, 1, 200)})
+    with pytest.warns(UserWarning, match="bounds of columns 'pay' may be far off"):
+        look = skdp.describe(few, epsilon=0.5)
+    assert np.isnan(look.numbers["mean"].std).all()
+    with warnings.catch_warnings(action="error"):
+        skdp.describe(few, epsilon=0.5, bounds=(0, 1e5))
 
 
 def test_text_of_one_person_is_not_shown(table):
