@@ -105,7 +105,8 @@ class DPSimpleImputer(ExpectedErrorMixin, Transformer):
     bounds : "private" or tuple (low, high) or mapping, default="private"
         Range of each column, from public knowledge: two numbers, two arrays, or a mapping from
         column name to (low, high); values beyond them count as the nearest bound. ``"private"``
-        learns them, for at most half of the allowance. Only for means and medians.
+        learns them, for at most half of the allowance; for means, whose errors are told, for up to
+        four fifths where rows are few. Only for means and medians.
     categories : "private", "dtype" or list or mapping, default="private"
         Only for ``strategy="most_frequent"``: as for `skdp.preprocessing.DPOneHotEncoder`.
         ``"private"`` needs a delta above 0, and takes half of the allowance.
@@ -140,8 +141,8 @@ class DPSimpleImputer(ExpectedErrorMixin, Transformer):
     -----
     **Privacy.** Statistics of a column are over the rows that have a value in it. *Released* for
     means and medians, if bounds are not stated: the number of these rows, of all columns together
-    (5% of the allowance), and bounds, column by column (half of it at most). Then the means of the
-    clipped values of all columns, with these numbers of rows, as one vector; or the median of each
+    (5% of the allowance), and bounds, of all columns together. Then the means of the clipped
+    values of all columns, with these numbers of rows, as one vector; or the median of each
     column. *Sensitivity*: replacing a row may replace, add or remove a value. The vector has the
     largest sensitivity of these three cases; ranks may move by two steps (by one in columns whose
     type has no missing values). *Mechanism*: K-norm or rounded Gaussian noise, whichever is less,
@@ -234,7 +235,7 @@ class DPSimpleImputer(ExpectedErrorMixin, Transformer):
 
     @property
     def _n_releases(self) -> int:
-        return 6  # columns are learned one by one
+        return 6  # counts, bounds in several parts, and means or medians
 
     def _noise_of(self, allowance: Allowance, n_features: int | None) -> float:
         if n_features is None:

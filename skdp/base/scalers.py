@@ -133,7 +133,7 @@ class Scaler(OneToOneFeatureMixin, ExpectedErrorMixin, Transformer):
 
     @property
     def _n_releases(self) -> int:
-        return 6 if self._omits else 1  # columns with missing cells are learned one by one
+        return 6 if self._omits else 1  # columns with missing cells are asked one by one
 
     @property
     def _omits(self) -> bool:
