@@ -9,6 +9,7 @@ from __future__ import annotations
 import functools
 import inspect
 import numbers
+import warnings
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from fractions import Fraction
@@ -44,9 +45,10 @@ from skdp.ensemble import DPExplainableBoostingClassifier, DPExplainableBoosting
 from skdp.feature_selection import DPSelectKBest
 from skdp.linear_model import DPLinearRegression, DPLogisticRegression, DPRidge
 from skdp.loss.conversions import check_positive, exact, round_down
-from skdp.model_selection import DPGridSearchCV, DPRandomizedSearchCV, PrivateScorer
+from skdp.model_selection import DPGridSearchCV, DPRandomizedSearchCV
 from skdp.model_selection._choose_epsilon import choose_epsilon
 from skdp.model_selection._pricing import private_parts
+from skdp.model_selection._scorer import SCORES_WITH_BOUNDS
 from skdp.naive_bayes import DPCategoricalNB, DPGaussianNB
 from skdp.neighbors import DPKernelDensity, DPNearestCentroid
 from skdp.parameters import check_kind
@@ -64,7 +66,7 @@ __all__ = ["make_private"]
 
 _Given = ParamSpec("_Given")
 
-# Parameters that do not change the result: dropped.
+# Parameters that do not change the result: dropped without a word.
 _HOW = {"copy", "copy_X", "copy_x", "n_jobs", "verbose", "pre_dispatch"}
 _LEAST = Fraction(1, 10)  # of an equal share: the least for a step
 
@@ -73,13 +75,14 @@ _LEAST = Fraction(1, 10)  # of an equal share: the least for a step
 class _Counterpart:
     """The private class of an estimator, and the parameters that mean the same there.
 
-    `always` are passed on even if they are scikit-learn's defaults. `enough` is an expected error
-    below which later steps gain little.
+    `always` are passed on even if they are scikit-learn's defaults. `dropped` only say how
+    scikit-learn computes. `enough` is an expected error below which later steps gain little.
     """
 
     kind: type
     same: tuple[str, ...] = ()
     always: tuple[str, ...] = ()
+    dropped: tuple[str, ...] = ()
     enough: float | None = None
 
 
@@ -93,6 +96,31 @@ _QUANTILES = ("n_quantiles", "output_distribution", "random_state")
 _COMPONENTS = ("n_components", "whiten", "random_state")
 _CLUSTERS = ("n_clusters", "random_state")
 _SEED = ("random_state",)
+# How scikit-learn computes what private estimators compute in another way.
+_SOLVER = ("solver", "tol", "max_iter")
+_OF_LOGISTIC = (*_SOLVER, "dual", "intercept_scaling", "penalty", "warm_start")
+_OF_KMEANS = ("algorithm", "init", "max_iter", "n_init", "tol")
+_OF_BATCHES = (
+    *_OF_KMEANS, "batch_size", "compute_labels", "init_size", "max_no_improvement",
+    "reassignment_ratio",
+)  # fmt: skip
+_OF_PCA = ("svd_solver", "tol", "iterated_power", "n_oversamples", "power_iteration_normalizer")
+_OF_DENSITY = ("algorithm", "leaf_size", "breadth_first", "atol", "rtol")
+_OF_FOREST = (
+    "bootstrap", "ccp_alpha", "criterion", "max_depth", "max_features", "max_leaf_nodes",
+    "max_samples", "min_impurity_decrease", "min_samples_leaf", "min_samples_split",
+    "min_weight_fraction_leaf", "n_estimators", "oob_score", "warm_start",
+)  # fmt: skip
+_OF_BOOSTING = (
+    "early_stopping", "l2_regularization", "learning_rate", "max_depth", "max_features",
+    "max_iter", "max_leaf_nodes", "min_samples_leaf", "n_iter_no_change", "scoring", "tol",
+    "validation_fraction", "warm_start",
+)  # fmt: skip
+# With these values; with others they change what is meant.
+_COMPUTES_ONLY: dict[str, Callable[[Any], bool]] = {
+    "init": lambda value: isinstance(value, str),
+    "penalty": lambda value: value == "l2",
+}
 
 _COUNTERPARTS: dict[type, _Counterpart] = {
     preprocessing.StandardScaler: _Counterpart(DPStandardScaler, _FLAGS, enough=0.002),
@@ -100,30 +128,46 @@ _COUNTERPARTS: dict[type, _Counterpart] = {
         DPMinMaxScaler, ("feature_range", "clip"), enough=0.01
     ),
     preprocessing.RobustScaler: _Counterpart(DPRobustScaler, _ROBUST),
-    preprocessing.QuantileTransformer: _Counterpart(DPQuantileTransformer, _QUANTILES),
+    preprocessing.QuantileTransformer: _Counterpart(
+        DPQuantileTransformer, _QUANTILES, dropped=("subsample",)
+    ),
     preprocessing.OneHotEncoder: _Counterpart(DPOneHotEncoder, _ONE_HOT, enough=0.005),
     preprocessing.OrdinalEncoder: _Counterpart(DPOrdinalEncoder, _ORDINAL, enough=0.005),
-    preprocessing.KBinsDiscretizer: _Counterpart(DPKBinsDiscretizer, _BINS),
+    preprocessing.KBinsDiscretizer: _Counterpart(
+        DPKBinsDiscretizer, _BINS, dropped=("quantile_method", "subsample")
+    ),
     impute.SimpleImputer: _Counterpart(skdp.impute.DPSimpleImputer, _IMPUTER),
     feature_selection.SelectKBest: _Counterpart(
         DPSelectKBest, ("score_func", "k"), always=("score_func",)
     ),
-    decomposition.PCA: _Counterpart(DPPCA, _COMPONENTS, enough=0.001),
-    cluster.KMeans: _Counterpart(DPKMeans, _CLUSTERS, always=("n_clusters",)),
-    cluster.MiniBatchKMeans: _Counterpart(DPKMeans, _CLUSTERS, always=("n_clusters",)),
-    linear_model.LogisticRegression: _Counterpart(DPLogisticRegression, _SEED),
-    linear_model.LinearRegression: _Counterpart(DPLinearRegression),
-    linear_model.Ridge: _Counterpart(DPRidge, ("alpha", "random_state"), always=("alpha",)),
-    ensemble.RandomForestClassifier: _Counterpart(DPExplainableBoostingClassifier, _SEED),
-    ensemble.ExtraTreesClassifier: _Counterpart(DPExplainableBoostingClassifier, _SEED),
-    ensemble.RandomForestRegressor: _Counterpart(DPExplainableBoostingRegressor, _SEED),
-    ensemble.ExtraTreesRegressor: _Counterpart(DPExplainableBoostingRegressor, _SEED),
+    decomposition.PCA: _Counterpart(DPPCA, _COMPONENTS, dropped=_OF_PCA, enough=0.001),
+    cluster.KMeans: _Counterpart(DPKMeans, _CLUSTERS, ("n_clusters",), _OF_KMEANS),
+    cluster.MiniBatchKMeans: _Counterpart(DPKMeans, _CLUSTERS, ("n_clusters",), _OF_BATCHES),
+    linear_model.LogisticRegression: _Counterpart(
+        DPLogisticRegression, _SEED, dropped=_OF_LOGISTIC
+    ),
+    linear_model.LinearRegression: _Counterpart(DPLinearRegression, dropped=("tol",)),
+    linear_model.Ridge: _Counterpart(DPRidge, ("alpha", "random_state"), ("alpha",), _SOLVER),
     naive_bayes.GaussianNB: _Counterpart(DPGaussianNB),
-    naive_bayes.CategoricalNB: _Counterpart(DPCategoricalNB, ("alpha",), always=("alpha",)),
+    naive_bayes.CategoricalNB: _Counterpart(DPCategoricalNB, ("alpha",), ("alpha",)),
     neighbors.NearestCentroid: _Counterpart(DPNearestCentroid),
-    neighbors.KernelDensity: _Counterpart(DPKernelDensity, ("bandwidth",), always=("bandwidth",)),
-    discriminant_analysis.LinearDiscriminantAnalysis: _Counterpart(DPLinearDiscriminantAnalysis),
+    neighbors.KernelDensity: _Counterpart(
+        DPKernelDensity, ("bandwidth",), ("bandwidth",), _OF_DENSITY
+    ),
+    discriminant_analysis.LinearDiscriminantAnalysis: _Counterpart(
+        DPLinearDiscriminantAnalysis, dropped=("solver", "tol", "store_covariance")
+    ),
 }
+for _trees, _dropped in (
+    ("RandomForest", _OF_FOREST), ("ExtraTrees", _OF_FOREST), ("HistGradientBoosting", _OF_BOOSTING)
+):  # fmt: skip
+    for _task, _kind in (
+        ("Classifier", DPExplainableBoostingClassifier),
+        ("Regressor", DPExplainableBoostingRegressor),
+    ):
+        _COUNTERPARTS[getattr(ensemble, _trees + _task)] = _Counterpart(
+            _kind, _SEED, dropped=_dropped
+        )
 _ENOUGH = {rule.kind: rule.enough for rule in _COUNTERPARTS.values()}
 
 _INSTEAD = {
@@ -133,8 +177,8 @@ _INSTEAD = {
     "LogisticRegressionCV": "take LogisticRegression, which becomes DPLogisticRegression",
     "RidgeCV": "take Ridge, or put it into GridSearchCV",
     "TruncatedSVD": "take PCA, which becomes DPPCA, or DPPCA(center=0)",
-    "HistGradientBoostingClassifier": "put DPExplainableBoostingClassifier there",
-    "HistGradientBoostingRegressor": "put DPExplainableBoostingRegressor there",
+    "GradientBoostingClassifier": "take HistGradientBoostingClassifier, which has one",
+    "GradientBoostingRegressor": "take HistGradientBoostingRegressor, which has one",
     "HalvingGridSearchCV": "take GridSearchCV, which becomes DPGridSearchCV",
     "HalvingRandomSearchCV": "take RandomizedSearchCV, which becomes DPRandomizedSearchCV",
 }
@@ -149,6 +193,7 @@ class _Facts:
     categories: Any
     used: set[str] = field(default_factory=set)
     named: set[Any] = field(default_factory=set)  # columns whose bounds some step has
+    dropped: list[str] = field(default_factory=list)  # parameters, each with its step
 
 
 def _where(path: str, estimator: Any) -> str:
@@ -178,6 +223,19 @@ def _changed(estimator: Any) -> dict[str, Any]:
         for name, value in own.items()
         if name not in _HOW and not _same(value, known[name].default if name in known else None)
     }
+
+
+def _drop(where: str, changed: dict[str, Any], computing: tuple[str, ...], facts: _Facts) -> None:
+    """Take those parameters out that only say how scikit-learn computes, and remember them."""
+    gone = [
+        name
+        for name, value in changed.items()
+        if name in computing and _COMPUTES_ONLY.get(name, lambda value: True)(value)
+    ]
+    for name in gone:
+        del changed[name]
+    if gone:
+        facts.dropped.append(f"{', '.join(gone)} of {where}")
 
 
 def _refuse_parameters(where: str, changed: Mapping[str, Any], private: str) -> None:
@@ -245,6 +303,7 @@ def _replaced(step: Any, path: str, bounds: Any, facts: _Facts) -> Any:
     options = {name: value for name, value in changed.items() if name in rule.same}
     options |= {name: getattr(step, name) for name in rule.always}
     others = {name: value for name, value in changed.items() if name not in options}
+    _drop(_where(path, step), others, rule.dropped, facts)
     _refuse_parameters(_where(path, step), others, rule.kind.__name__)
     private = rule.kind(**options)
     known = private.get_params(deep=False)
@@ -281,12 +340,20 @@ def _search(step: Any, path: str, bounds: Any, facts: _Facts) -> Any:
     options: dict[str, Any] = {}
     if changed.get("refit") is False:
         del changed["refit"]  # there is none
-    cv = changed.get("cv")
-    if isinstance(cv, numbers.Integral) and int(cv) >= 2:
-        options["test_size"] = 1 / int(changed.pop("cv"))
-    scoring = changed.get("scoring")
-    if isinstance(scoring, PrivateScorer) or (isinstance(scoring, str) and scoring == "accuracy"):
-        options["scoring"] = changed.pop("scoring")
+    folds = getattr(changed.get("cv"), "n_splits", changed.get("cv"))
+    if isinstance(folds, numbers.Integral) and int(folds) >= 2:
+        del changed["cv"]
+        options["test_size"] = 1 / int(folds)
+    scoring = changed.pop("scoring", None)
+    if isinstance(scoring, str) and scoring not in SCORES_WITH_BOUNDS:
+        raise ValueError(
+            f"{where}: {kind.__name__} has no scoring={scoring!r}: a run releases a mean of "
+            f"bounded scores of rows. Take one of {', '.join(SCORES_WITH_BOUNDS)}, or a "
+            "private_scorer, which states bounds."
+        )
+    if scoring is not None:
+        options["scoring"] = scoring
+    _drop(where, changed, ("error_score", "return_train_score"), facts)
     _refuse_parameters(where, changed, kind.__name__)
     if not grid:
         options |= {"n_iter": step.n_iter, "random_state": step.random_state}
@@ -505,6 +572,11 @@ def make_private(
         If a private step does not have a parameter, if a parameter is one that every fit refuses,
         or if no step uses a stated fact. The message names the step.
 
+    Warns
+    -----
+    UserWarning
+        Once, if parameters were dropped that say only how scikit-learn computes; it lists them.
+
     Notes
     -----
     **Privacy.** *Released*: nothing. *Sensitivity*, *mechanism*: none, as no row is read.
@@ -517,12 +589,13 @@ def make_private(
     at most a whole one. The other steps share the rest equally. The epsilons add up to no more than
     `epsilon`, so every accountant grants it.
 
-    **What is refused.** Parameters that differ from scikit-learn's default and have no private
-    meaning are refused (``C`` or ``max_iter`` of a logistic regression, which stops early instead;
-    ``solver``, ``class_weight``). Parameters that only say how something is computed are dropped:
-    ``copy``, ``n_jobs``, ``verbose``. If defaults differ (``KMeans.max_iter``, ``n_quantiles``,
-    ``handle_unknown``, ``sparse_output``), those of the private class hold. ``set_output`` and
-    metadata requests must be repeated. ``cv=k`` of a search becomes ``test_size=1/k``.
+    **What is dropped, what is refused.** Parameters that say only how scikit-learn computes are
+    dropped: ``solver``, ``tol``, ``n_init``, ``max_iter``, ``svd_solver``, the depth of trees and
+    so on, with one warning; ``copy``, ``n_jobs``, ``verbose`` without. Others that differ from
+    scikit-learn's default and have no private meaning are refused, such as ``class_weight``. If
+    defaults differ (``n_quantiles``, ``handle_unknown``, ``sparse_output``), those of the private
+    class hold. Forests and histogram boosting become additive boosting. ``set_output`` and metadata
+    requests must be repeated. ``cv=k`` of a search becomes ``test_size=1/k``.
 
     Examples
     --------
@@ -560,6 +633,13 @@ def make_private(
     if not hasattr(estimator, "get_params") or isinstance(estimator, type):
         raise TypeError(f"estimator must be an estimator, got {type(estimator).__name__}")
     private, _ = _private(estimator, "", bounds, facts)
+    if facts.dropped:
+        warnings.warn(
+            "make_private drops what only says how scikit-learn computes: "
+            + "; ".join(facts.dropped),
+            UserWarning,
+            stacklevel=3,  # past `checked`
+        )
     for name, value in stated.items():
         if value is not None and name not in facts.used:
             raise ValueError(f"{name} is stated, but no step takes it: leave it out")

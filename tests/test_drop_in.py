@@ -19,7 +19,6 @@ from sklearn.preprocessing import StandardScaler
 
 from skdp import (
     DPPCA,
-    DPGridSearchCV,
     DPKernelDensity,
     DPKMeans,
     DPMinMaxScaler,
@@ -106,7 +105,6 @@ def test_other_numbers_of_components_are_refused_before_the_charge(value, error,
         (DPStandardScaler(), "partial_fit", "skdp.engines"),
         (DPStandardScaler(), "n_samples_seen_", "may be private"),
         (DPKernelDensity(), "tree_", "score_samples"),
-        (DPGridSearchCV(DPKMeans(2), {}), "cv_results_", "only its best run"),
         (DPKMeans(2), "nothing", "no attribute 'nothing'"),
     ],
 )

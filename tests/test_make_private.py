@@ -6,8 +6,15 @@ import inspect
 
 import numpy as np
 import pytest
+from sklearn.cluster import KMeans
 from sklearn.compose import ColumnTransformer
-from sklearn.ensemble import ExtraTreesClassifier, RandomForestClassifier, StackingClassifier
+from sklearn.decomposition import PCA
+from sklearn.ensemble import (
+    ExtraTreesClassifier,
+    HistGradientBoostingClassifier,
+    RandomForestClassifier,
+    StackingClassifier,
+)
 from sklearn.feature_selection import SelectKBest, f_regression
 from sklearn.linear_model import LogisticRegression, Ridge
 from sklearn.model_selection import GridSearchCV
@@ -68,6 +75,26 @@ def test_a_selection_of_columns_keeps_its_score():
     assert private.fit(X, X[:, 1])[0].get_support().tolist() == [False, True]
 
 
+@each(
+    ("step", "dropped"),
+    [
+        (KMeans(8, n_init=10, init="random"), "init, n_init of KMeans"),
+        (PCA(svd_solver="full"), "svd_solver of PCA"),
+        (make_pipeline(LogisticRegression(max_iter=1000)), "max_iter of step logisticregression"),
+        (RandomForestClassifier(50, min_samples_leaf=5), "min_samples_leaf, n_estimators of"),
+        (HistGradientBoostingClassifier(max_iter=50), "max_iter of HistGradientBoosting"),
+        (GridSearchCV(GaussianNB(), {}, error_score="raise"), "error_score of GridSearchCV"),
+    ],
+)
+def test_how_scikit_learn_computes_is_dropped_in_one_warning(step, dropped):
+    with pytest.warns(
+        UserWarning, match=f"only says how scikit-learn computes: {dropped}"
+    ) as caught:
+        make_private(step, delta=1e-6)
+    [only] = caught
+    assert only.filename == __file__
+
+
 @pytest.mark.parametrize("forest", [RandomForestClassifier, ExtraTreesClassifier])
 def test_a_forest_becomes_boosting(forest):
     private = make_private(forest(n_jobs=2, random_state=3), **FACTS)
@@ -79,8 +106,11 @@ def test_a_forest_becomes_boosting(forest):
     ("step", "facts", "words"),
     [
         (make_pipeline(LogisticRegression(C=2)), FACTS, r"logisticregression .*\bC\b"),
+        (KMeans(2, init=np.zeros((2, 2))), {"bounds": (-4, 4)}, "no such thing as init"),
+        (LogisticRegression(penalty="l1", solver="saga"), FACTS, "no such thing as penalty"),
         (make_pipeline(KNeighborsClassifier()), {}, "kneighborsclassifier .*DPTrainOnRelease"),
-        (RandomForestClassifier(min_samples_leaf=5), FACTS, "no such thing as min_samples_leaf"),
+        (RandomForestClassifier(class_weight="balanced"), FACTS, "no such thing as class_weight"),
+        (GridSearchCV(GaussianNB(), {}, scoring="roc_auc"), FACTS, "no scoring='roc_auc': a run"),
         (StackingClassifier([("a", GaussianNB())]), {}, r"DPTrainOnRelease\(StackingClassifier"),
         (GaussianNB(), {}, "classes must be given"),
         (StandardScaler(), FACTS, "classes is stated, but no step takes it"),

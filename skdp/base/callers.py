@@ -388,11 +388,6 @@ _PARTIAL_FIT = (
     "each batch would be a fit of its own, with its own charge. Fit all rows at once; if they do "
     "not fit into memory, pass them in parts: skdp.engines.read_parquet(...) or from_stream(...)"
 )
-_RUNS = (
-    "a private search releases only its best run; each other run would cost as much again. A "
-    "search on synthetic rows from one release has it for free: "
-    "GridSearchCV(...).fit(*DPTrainOnRelease(...).fit(df).released_xy())"
-)
 
 # By the name of a class, then by that of the attribute. "" stands for every class.
 _ABSENT: dict[str, dict[str, str]] = {
@@ -412,8 +407,6 @@ _ABSENT: dict[str, dict[str, str]] = {
     },
     "DPStandardScaler": {"n_samples_seen_": "the number of rows may be private"},
     "DPMinMaxScaler": {"n_samples_seen_": "the number of rows may be private"},
-    "DPGridSearchCV": {"cv_results_": _RUNS, "best_index_": _RUNS},
-    "DPRandomizedSearchCV": {"cv_results_": _RUNS, "best_index_": _RUNS},
 }
 
 

@@ -330,7 +330,9 @@ class PrivateSearch(MetaEstimatorMixin, PrivateMixin, BaseEstimator, ABC):
             if best.model is None:
                 raise RuntimeError(_NO_MODEL)
             self.privacy_ = certificate
+            self.best_index_ = best.candidate
             self.best_params_ = dict(params[best.candidate])
+            self.cv_results_ = _results(params, best.candidate, best.score)
             self.best_estimator_ = self._handed_over(best.model)
             self.best_score_ = best.score
             self.scorer_ = metric
@@ -518,6 +520,23 @@ class PrivateSearch(MetaEstimatorMixin, PrivateMixin, BaseEstimator, ABC):
         return tags
 
 
+def _results(params: list[Mapping[str, Any]], best: int, score: float) -> dict[str, Any]:
+    """Return the candidates as scikit-learn lists them, with the score of the best alone."""
+    names = dict.fromkeys(name for candidate in params for name in candidate)
+    results: dict[str, Any] = {}
+    for name in names:
+        values = np.empty(len(params), dtype=object)
+        for index, candidate in enumerate(params):
+            values[index] = candidate.get(name)
+        mask = [name not in candidate for candidate in params]
+        results[f"param_{name}"] = np.ma.MaskedArray(values, mask=mask)
+    results["params"] = [dict(candidate) for candidate in params]
+    for name, value in (("mean_test_score", score), ("rank_test_score", 1.0)):
+        results[name] = np.full(len(params), np.nan)
+        results[name][best] = value
+    return results
+
+
 def _length(table: Any) -> int:
     """Return the number of rows of an array, table or list."""
     if hasattr(table, "shape"):
@@ -590,6 +609,11 @@ class DPGridSearchCV(PrivateSearch):
         The model of the best run, fitted on a part of the rows. There is no refit.
     best_params_ : dict
         Parameters of the best run.
+    best_index_ : int
+        Its place in ``cv_results_["params"]``.
+    cv_results_ : dict of ndarrays
+        As scikit-learn's, one entry a candidate: ``params``, ``param_...``, and ``mean_test_score``
+        and ``rank_test_score``, which are NaN but for the best: no other run is released.
     best_score_ : float
         The noisy score of the best run. It is the highest of many, so it is usually too high. For
         an estimate, score `best_estimator_` with a `private_scorer` on held-out rows.
@@ -633,9 +657,8 @@ class DPGridSearchCV(PrivateSearch):
     Do not publish how long it took. **Nor what your own code keeps.** A function in a step that
     counts or logs its calls knows K, too.
 
-    There is no ``cv_results_``, because it would release every run. ``cv`` and ``refit`` are
-    missing for a similar reason: with folds, each row would be in several fits, and a refit is a
-    further fit. To refit, fit ``clone(search.best_estimator_)`` with a budget of its own.
+    ``cv`` and ``refit`` are missing: with folds, each row would be in several fits, and a refit is
+    a further fit. To refit, fit ``clone(search.best_estimator_)`` with a budget of its own.
 
     References
     ----------
@@ -739,6 +762,8 @@ class DPRandomizedSearchCV(PrivateSearch):
         The model of the best run.
     best_params_ : dict
         Parameters of the best run, as drawn.
+    best_index_, cv_results_ : int, dict of ndarrays
+        As in `DPGridSearchCV`.
     best_score_ : float
         The noisy score of the best run, which is usually too high.
     scorer_ : str

@@ -97,6 +97,8 @@ _METRICS: dict[str, tuple[Callable[..., Floats], bool, str, tuple[float, float] 
     "neg_mean_squared_error": (_neg_squared_error, True, "predict", None),
 }
 
+SCORES_WITH_BOUNDS = tuple(name for name, entry in _METRICS.items() if entry[3] is not None)
+
 
 def _check_bounds(metric: str, bounds: Any) -> tuple[float, float]:
     """Return the public bounds (low, high) of a row's score."""

@@ -77,9 +77,9 @@ def test_one_charge_whatever_the_number_of_runs(adjacency, delta):
 def test_nothing_but_the_winner_is_kept():
     model = search().fit(X, Y)
     assert set(vars(model)) - set(model.get_params(deep=False)) == {
-        "best_estimator_", "best_params_", "best_score_", "n_features_in_", "privacy_", "scorer_",
+        "best_estimator_", "best_index_", "best_params_", "best_score_", "cv_results_",
+        "n_features_in_", "privacy_", "scorer_",
     }  # fmt: skip
-    assert not hasattr(model, "cv_results_")
     # The winner's own certificate is that of the search: what its release cost.
     assert model.best_estimator_.privacy_ == model.privacy_
     assert b"StandIn" not in pickle.dumps(model)
@@ -101,6 +101,9 @@ def test_the_winner_is_good_and_predicts():
     with config_context(noise="seeded"):
         model = search(n_runs=8, epsilon=300.0, random_state=1).fit(frame, Y)
     assert model.best_params_ in list(ParameterGrid(GRID))
+    results = pd.DataFrame(model.cv_results_)  # all candidates, and the score of the best alone
+    assert model.cv_results_["params"][model.best_index_] == model.best_params_
+    assert results["mean_test_score"].dropna().to_dict() == {model.best_index_: model.best_score_}
     assert model.privacy_.seeded
     assert model.score(frame, Y) > 0.9
     assert list(model.classes_) == [0, 1]
