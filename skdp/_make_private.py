@@ -144,7 +144,7 @@ _COUNTERPARTS: dict[type, _Counterpart] = {
     cluster.KMeans: _Counterpart(DPKMeans, _CLUSTERS, ("n_clusters",), _OF_KMEANS),
     cluster.MiniBatchKMeans: _Counterpart(DPKMeans, _CLUSTERS, ("n_clusters",), _OF_BATCHES),
     linear_model.LogisticRegression: _Counterpart(
-        DPLogisticRegression, _SEED, dropped=_OF_LOGISTIC
+        DPLogisticRegression, ("C", "random_state"), dropped=_OF_LOGISTIC
     ),
     linear_model.LinearRegression: _Counterpart(DPLinearRegression, dropped=("tol",)),
     linear_model.Ridge: _Counterpart(DPRidge, ("alpha", "random_state"), ("alpha",), _SOLVER),

@@ -22,8 +22,8 @@ from fractions import Fraction
 from typing import Any
 
 import numpy as np
-from scipy.optimize import least_squares
-from scipy.special import ndtri
+from scipy.optimize import least_squares, minimize
+from scipy.special import logsumexp, ndtri
 
 from skdp.base.classifiers import Floats, Start
 from skdp.core import Ball, RowSum, Session
@@ -118,6 +118,27 @@ class Calibration:
         self._at = least_squares(self._distance, start, bounds=(low, high), max_nfev=30).x
         self.slope, self.offset = math.exp(self._at[0]), self._at[2:].copy()
 
+    def shrink(self, theta: Floats, penalty: float) -> None:
+        """Set slope and offset to those that a penalty of the coefficients would leave."""
+        u = self.points * math.exp(self._at[1])
+        p = softmax(self.slope * u + self.offset)
+        weight = penalty * float((theta**2).sum())
+
+        def loss(at: Floats) -> tuple[float, Floats]:
+            z = at[0] * u + at[1:]
+            r = softmax(z) - p
+            logits = z if z.shape[1] > 1 else np.column_stack([z, np.zeros(len(z))])
+            value = (logsumexp(logits, axis=1) - (p * z).sum(axis=1)).mean()
+            slopes = np.append((r * u).sum(axis=1).mean(), r.mean(axis=0))
+            slopes[0] += weight / self.n * at[0]
+            return value + weight / self.n * at[0] ** 2 / 2, slopes
+
+        free = [(None, None)] * self.offset.size
+        at = minimize(
+            loss, np.append(self.slope, self.offset), jac=True, bounds=[(0.0, None), *free]
+        ).x
+        self.slope, self.offset = float(at[0]), at[1:]
+
     def release(
         self, session: Session, share: Any, view: LogitBall, most: float | None, name: str
     ) -> None:
@@ -161,6 +182,7 @@ def calibrated(
     *,
     useful: bool,
     most: float | None,
+    penalty: float,
 ) -> tuple[float, Floats]:
     """Return slope and offsets of the logits ``theta @ q``, for the session's remaining share.
 
@@ -191,6 +213,8 @@ def calibrated(
         if i:
             fitted.solve()
             best = fitted.slope
+    if penalty:
+        fitted.shrink(theta, penalty)
     return fitted.slope, fitted.offset
 
 
@@ -275,10 +299,11 @@ def _descend(
     offset: Floats,
     most: float | None,
     share: Fraction,
+    penalty: float,
 ) -> tuple[Floats, float]:
     """Return the mean of the second half of the points of a noisy descent, and its noise.
 
-    The noise is that on each number.
+    The noise is that on each number. A penalty shortens all but the constant's coordinate.
     """
     theta = np.zeros((plan.n_logits, plan.dims))
     total, n_points, rate, steps = np.zeros_like(theta), 0, plan.rate, plan.n_steps
@@ -295,6 +320,8 @@ def _descend(
             rate *= _SHORTER
         rates[step] = rate
         theta = theta - rate * gradient
+        if penalty:
+            theta[:, :-1] /= 1.0 + rate * penalty / unit
         if 2 * (step + 1) > steps:
             total, n_points = total + theta, n_points + 1
     mean: Floats = total / max(n_points, 1)
@@ -329,11 +356,12 @@ def is_hidden(start: Start, n_logits: int) -> bool:
 
 
 def descended(
-    session: Session, start: Start, n_logits: int, most: float | None
+    session: Session, start: Start, n_logits: int, most: float | None, penalty: float = 0.0
 ) -> tuple[StandardBall, Floats, Floats]:
     """Return the view of rows, the coefficients of its units (n_logits, d), and the offsets.
 
-    For all that is left in the session. `most` bounds weights.
+    For all that is left in the session. `most` bounds weights; `penalty` is of the coefficients of
+    standardised columns, beside the sum of losses.
     """
     d = start.low.size
     useful = is_useful(start.allowance, start.n, n_logits)
@@ -344,7 +372,7 @@ def descended(
     logs = np.log(start.counts + start.spread)  # a ratio that noise hides is shrunk to 1
     logs -= logs.mean()
     offset = logs[1:] - logs[:1] if n_logits == 1 else logs
-    theta, noise = _descend(session, plan, view, offset, most, part * session.remaining)
+    theta, noise = _descend(session, plan, view, offset, most, part * session.remaining, penalty)
     if not useful and n_logits == 1:  # nothing else will tell how much of it is noise
         theta *= max(_signal(theta, noise), 0.0)
     offset = offset + theta[:, -1] * plan.constant * radius
@@ -353,6 +381,6 @@ def descended(
         theta, offset = theta - theta.mean(axis=0), offset - offset.mean()
     counted = start.counts, start.spread, min(1.0, plan.radius)
     slope, offset = calibrated(
-        session, view, theta, offset, *counted, noise, useful=useful, most=most
+        session, view, theta, offset, *counted, noise, useful=useful, most=most, penalty=penalty
     )
     return view, slope * theta, offset

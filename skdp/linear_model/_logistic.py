@@ -23,7 +23,7 @@ from skdp.budget import PrivacyBudget
 from skdp.core import Session
 from skdp.linear_model._descent import CENTER_SHARES, descended, is_hidden
 from skdp.loss.conversions import gdp_delta, gdp_mu, pure_epsilon_from_mu
-from skdp.parameters import Table
+from skdp.parameters import Reals, Table
 from skdp.planning import Allowance
 from skdp.queries import (
     Labels,
@@ -69,7 +69,7 @@ class _Plan:
 
     `shares` are those of classes; `dims` counts columns and the constant; `reach` is the norm of
     the longest standardised row. There are at most `most_rows` rows. With `delta`, b may have
-    Gaussian noise.
+    Gaussian noise. `wanted` is the caller's penalty of the coefficients of standardised columns.
     """
 
     epsilon: float
@@ -80,6 +80,7 @@ class _Plan:
     shares: Floats
     dims: int
     reach: float
+    wanted: float
 
     @property
     def n_logits(self) -> int:
@@ -128,7 +129,7 @@ class _Plan:
     def penalty(self) -> float:
         """The penalty of theta, for rows of norm 1; the largest of four.
 
-        That of scikit-learn (C = 1); what bounds the determinants; and, for noise of deviation s:
+        The wanted one; what bounds the determinants; and, for noise of deviation s:
         s**2 / (v n h), Bayes' for logits of prior variance v where a column has the curvature h of
         rows that are hard to tell apart; s / t, which keeps the noise of logits at t where rows
         are separable, so that the loss has no curvature at all.
@@ -137,12 +138,12 @@ class _Plan:
         part = min(1.0, (self.dims - 1) / radius**2)  # of a row's squared norm that is one column's
         doubt = float((self.shares * (1.0 - self.shares)).mean())
         curvature = doubt * part / self.dims
-        unpenalised = 1.0 / (radius**2 * (1.0 + _CONSTANT**2))
+        wanted = min(self.wanted / (radius**2 * (1.0 + _CONSTANT**2)), _LARGEST_PENALTY)
         penalty = limit = self._least(cap)
         for _ in range(4):  # J depends on the penalty, and the noise on J: it settles quickly
             std, _ = self._std(cap, penalty)
             bayes = std**2 * part / (_LOGIT_VARIANCE * self.n * curvature)
-            penalty = max(limit, unpenalised, bayes, std * math.sqrt(part) / _FLAT_NOISE)
+            penalty = max(limit, wanted, bayes, std * math.sqrt(part) / _FLAT_NOISE)
             penalty = min(penalty, _LARGEST_PENALTY)
         return penalty
 
@@ -167,15 +168,20 @@ class _Plan:
 class DPLogisticRegression(LabelledClassifier):
     """Logistic regression with noise in its loss, for two classes or more.
 
-    The private counterpart of scikit-learn's ``LogisticRegression`` with its penalty (C = 1). There
-    are no parameters to tune: a larger penalty, the clipping of rows and the bound on slopes follow
+    The private counterpart of scikit-learn's ``LogisticRegression``. There is nothing to tune: a
+    larger penalty than that of `C`, the clipping of rows and the bound on slopes follow
     from public and released numbers. Where noise is large, the penalty is: probabilities are then
-    near the shares of the classes, and `penalty_` shows it. A descent (see Notes) has no penalty:
+    near the shares of the classes, and `penalty_` shows it. A descent (see Notes) has a penalty for
+    `C` below 1 only:
     where few rows leave it no gradients for its slope, coefficients of two classes are shrunk by
     how much of their squares is noise, down to the shares; those of more classes may be worse.
 
     Parameters
     ----------
+    C : float, default=1.0
+        Inverse of the weight of the penalty ``||coef||**2 / 2`` beside the sum of the losses, as in
+        ``LogisticRegression``; above 0. It is that of coefficients of standardised columns, so no
+        scaler is needed. Noise sets a least penalty, which no `C` undercuts.
     classes : "private" or array-like of shape (n_classes,), default="private"
     bounds : "private" or tuple (low, high) or mapping, default="private"
     weight_bound : float or None, default=None
@@ -204,7 +210,7 @@ class DPLogisticRegression(LabelledClassifier):
         The norm to which a centred and scaled row is clipped, in `fit` and in predictions.
     penalty_ : float
         The loss has the term ``penalty_ / 2 ||theta||**2``, for rows of norm 1 and a constant of a
-        quarter of `radius_`. NaN after a descent (see Notes), which has no penalty.
+        quarter of `radius_`. NaN after a descent (see Notes).
     slope_bound_ : float
         Bound on the slope of a row's loss, at most 1: the loss goes on linearly beyond it. NaN
         after a descent.
@@ -246,7 +252,8 @@ class DPLogisticRegression(LabelledClassifier):
     outer product of r and z, with equal shares. Here z is the clipped row with a constant, and r
     the predicted probabilities minus the indicator of the label, clipped in norm. Last, for a tenth
     of their share, unless noise would hide them, four gradients in which z are the logits, and r is
-    not clipped: from these a slope and offsets are fitted. *Sensitivity* of a gradient in L2, where
+    not clipped: from these a slope and offsets are fitted. A penalty of 1/C - 1, if that is above
+    0, shortens the steps and the slope. *Sensitivity* of a gradient in L2, where
     R is the product of the bounds on the norms of r and z: R if a row is added or removed, 2 R if
     one is replaced (``skdp/queries/images.py``). *Mechanism*: rounded Gaussian noise. Where a
     gradient's noise is longer than all rows, b has pure noise within the remaining mu instead.
@@ -287,11 +294,15 @@ class DPLogisticRegression(LabelledClassifier):
     True
     """
 
-    _parameter_table: ClassVar[Table] = {"weight_bound": WEIGHT_BOUND}
+    _parameter_table: ClassVar[Table] = {
+        "C": Reals(0, math.inf, "()"),
+        "weight_bound": WEIGHT_BOUND,
+    }
 
     def __init__(
         self,
         *,
+        C: float = 1.0,
         classes: Any = "private",
         bounds: Any = "private",
         weight_bound: float | None = None,
@@ -310,6 +321,7 @@ class DPLogisticRegression(LabelledClassifier):
             budget=budget,
             random_state=random_state,
         )
+        self.C = C
         self.weight_bound = weight_bound
 
     def fit(
@@ -402,7 +414,8 @@ class DPLogisticRegression(LabelledClassifier):
             start = self._started(session, public, n_classes, CENTER_SHARES[more], most)
             n_logits = n_classes if more else 1
             if not is_hidden(start, n_logits):
-                self._set(start.standard, *descended(session, start, n_logits, most))
+                penalty = max(1.0 / float(self.C) - 1.0, 0.0) / (most or 1.0)
+                self._set(start.standard, *descended(session, start, n_logits, most, penalty))
                 self.radius_ = self._view.radius
                 self.penalty_ = self.slope_bound_ = math.nan
                 return
@@ -418,6 +431,7 @@ class DPLogisticRegression(LabelledClassifier):
         plan = _Plan(
             Allowance.left(session).pure_epsilon, separate, session.adjacency, n,
             n + 45.0 * spread * n_classes, shares, d + 1, standard.reach(low, high),
+            1.0 / float(self.C) / (most or 1.0),
         )  # fmt: skip
         self.radius_, self.penalty_, self.slope_bound_ = plan.radius, plan.penalty, plan.cap
         view = StandardBall(low, high, standard.center, standard.scale, self.radius_)
