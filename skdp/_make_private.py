@@ -144,7 +144,7 @@ _COUNTERPARTS: dict[type, _Counterpart] = {
     cluster.KMeans: _Counterpart(DPKMeans, _CLUSTERS, ("n_clusters",), _OF_KMEANS),
     cluster.MiniBatchKMeans: _Counterpart(DPKMeans, _CLUSTERS, ("n_clusters",), _OF_BATCHES),
     linear_model.LogisticRegression: _Counterpart(
-        DPLogisticRegression, ("C", "random_state"), dropped=_OF_LOGISTIC
+        DPLogisticRegression, ("C", "class_weight", "random_state"), dropped=_OF_LOGISTIC
     ),
     linear_model.LinearRegression: _Counterpart(DPLinearRegression, dropped=("tol",)),
     linear_model.Ridge: _Counterpart(DPRidge, ("alpha", "random_state"), ("alpha",), _SOLVER),
@@ -592,7 +592,7 @@ def make_private(
     **What is dropped, what is refused.** Parameters that say only how scikit-learn computes are
     dropped: ``solver``, ``tol``, ``n_init``, ``max_iter``, ``svd_solver``, the depth of trees and
     so on, with one warning; ``copy``, ``n_jobs``, ``verbose`` without. Others that differ from
-    scikit-learn's default and have no private meaning are refused, such as ``class_weight``. If
+    scikit-learn's default and have no private meaning are refused, such as ``fit_intercept``. If
     defaults differ (``n_quantiles``, ``handle_unknown``, ``sparse_output``), those of the private
     class hold. Forests and histogram boosting become additive boosting. ``set_output`` and metadata
     requests must be repeated. ``cv=k`` of a search becomes ``test_size=1/k``.

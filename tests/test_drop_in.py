@@ -103,7 +103,6 @@ def test_other_numbers_of_components_are_refused_before_the_charge(value, error,
 )
 @pytest.mark.parametrize("C", [3e-4, 3e-3])
 def test_C_shrinks_coefficients_as_scikit_learns_does(C, options, tolerance):
-    # By the minimiser of a noisy loss, and by a descent. With C = 1 norms are 4 and 1.5 times these.
     rng = np.random.default_rng(1)
     rows = rng.normal(size=(20_000, 3)) * [1.0, 2.0, 5.0]
     y = rows @ [2.0, -1.0, 0.1] + rng.logistic(size=len(rows)) > 0
@@ -114,6 +113,20 @@ def test_C_shrinks_coefficients_as_scikit_learns_does(C, options, tolerance):
     assert np.isnan(private.penalty_) == ("delta" in options)
     norm = np.linalg.norm(private.coef_ * rows.std(axis=0))
     assert norm == pytest.approx(np.linalg.norm(plain.coef_), rel=tolerance)
+
+
+@pytest.mark.parametrize("weights", ["balanced", {False: 1, True: 9}])
+def test_weights_of_classes_move_predictions_as_scikit_learns_do(weights):
+    rng = np.random.default_rng(1)
+    rows = rng.normal(size=(20_000, 3))
+    y = rows @ [1.0, -1.0, 0.5] + rng.logistic(size=len(rows)) > 3
+    plain = LogisticRegression(class_weight=weights).fit(rows, y)
+    for options in ({"epsilon": 1e3}, {"epsilon": 3.0, "delta": 1e-6}):
+        model = DPLogisticRegression(class_weight=weights, classes=[False, True], **options)
+        model.fit(rows, y)
+        assert (model.predict(rows) == plain.predict(rows)).mean() > 0.95  # .67 without weights
+    with pytest.raises(ValueError, match="labels that classes has not"):
+        DPLogisticRegression(class_weight={2: 1.0}, classes=[0, 1]).fit(rows, y)
 
 
 # --- what is not there ---------------------------------------------------------------------------

@@ -10,6 +10,7 @@ noisy gradients are released instead (`skdp.linear_model._descent`).
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar, Self
 
@@ -22,7 +23,7 @@ from skdp.base.mixin import WEIGHT_BOUND
 from skdp.budget import PrivacyBudget
 from skdp.core import Session
 from skdp.linear_model._descent import CENTER_SHARES, descended, is_hidden
-from skdp.loss.conversions import gdp_delta, gdp_mu, pure_epsilon_from_mu
+from skdp.loss.conversions import check_positive, gdp_delta, gdp_mu, pure_epsilon_from_mu
 from skdp.parameters import Reals, Table
 from skdp.planning import Allowance
 from skdp.queries import (
@@ -184,6 +185,11 @@ class DPLogisticRegression(LabelledClassifier):
         scaler is needed. Noise sets a least penalty, which no `C` undercuts.
     classes : "private" or array-like of shape (n_classes,), default="private"
     bounds : "private" or tuple (low, high) or mapping, default="private"
+    class_weight : dict {label: weight} or "balanced" or None, default=None
+        Public weights of the classes; a class without one has 1. They move the intercept, by the
+        logarithm of the weight, and nothing else: noise and `coef_` are those of the fit without.
+        In ``LogisticRegression``, where weights multiply losses, coefficients move too, unless the
+        model is true. ``"balanced"``: inverse to the released shares.
     weight_bound : float or None, default=None
     epsilon : float, default=1.0
     delta : float or None, default=None
@@ -303,6 +309,7 @@ class DPLogisticRegression(LabelledClassifier):
         self,
         *,
         C: float = 1.0,
+        class_weight: Any = None,
         classes: Any = "private",
         bounds: Any = "private",
         weight_bound: float | None = None,
@@ -322,6 +329,7 @@ class DPLogisticRegression(LabelledClassifier):
             random_state=random_state,
         )
         self.C = C
+        self.class_weight = class_weight
         self.weight_bound = weight_bound
 
     def fit(
@@ -415,7 +423,8 @@ class DPLogisticRegression(LabelledClassifier):
             n_logits = n_classes if more else 1
             if not is_hidden(start, n_logits):
                 penalty = max(1.0 / float(self.C) - 1.0, 0.0) / (most or 1.0)
-                self._set(start.standard, *descended(session, start, n_logits, most, penalty))
+                result = descended(session, start, n_logits, most, penalty)
+                self._set(start.standard, start.counts + start.spread, *result)
                 self.radius_ = self._view.radius
                 self.penalty_ = self.slope_bound_ = math.nan
                 return
@@ -447,7 +456,7 @@ class DPLogisticRegression(LabelledClassifier):
         theta = theta[:, :-1]
         if n_classes > 2:
             theta, offset = theta - theta.mean(axis=0), offset - offset.mean()
-        self._set(standard, view, theta, offset)
+        self._set(standard, shares, view, theta, offset)
 
     def _standardised(
         self, session: Session, n_classes: int, most: float | None
@@ -479,8 +488,48 @@ class DPLogisticRegression(LabelledClassifier):
         self.center_, self.scale_ = standard.center, standard.scale
         return counts, spread, standard
 
-    def _set(self, standard: Standard, view: StandardBall, theta: Floats, offset: Floats) -> None:
+    def _check_parameters(self) -> None:
+        super()._check_parameters()
+        weights = self.class_weight
+        if isinstance(weights, Mapping):
+            for label, weight in weights.items():
+                check_positive(weight, f"class_weight[{label!r}]")
+            classes = self._check_classes()
+            if classes is not None and (unknown := set(weights) - set(classes.tolist())):
+                raise ValueError(f"class_weight has labels that classes has not: {unknown}")
+        elif weights is not None and not (isinstance(weights, str) and weights == "balanced"):
+            raise ValueError(
+                f"class_weight must be a mapping from label to weight, 'balanced' or None, got "
+                f"{weights!r}"
+            )
+
+    def _moved(self, offset: Floats, shares: Floats) -> Floats:
+        """Return the logits' offset with the weights of classes, whose shares are these."""
+        if self.class_weight is None:
+            return offset
+        if isinstance(self.class_weight, Mapping):
+            labels = self.classes_.tolist()
+            logs = np.log([float(self.class_weight.get(label, 1.0)) for label in labels])
+        else:
+            logs = -np.log(shares)
+        return offset + (logs[1:] - logs[:1] if offset.size == 1 else logs - logs.mean())
+
+    def _fit_constant(self, session: Session, n_classes: int) -> None:
+        super()._fit_constant(session, n_classes)
+        if n_classes > 1:
+            assert self._constant is not None
+            self._constant = self._moved(self._constant, self.class_count_)
+
+    def _set(
+        self,
+        standard: Standard,
+        shares: Floats,
+        view: StandardBall,
+        theta: Floats,
+        offset: Floats,
+    ) -> None:
         """Set the coefficients of the view's units, and those of X."""
+        offset = self._moved(offset, shares)
         coef = theta / standard.scale
         intercept = offset - coef @ standard.center
         self.coef_ = np.clip(np.nan_to_num(coef), -_LARGEST, _LARGEST)

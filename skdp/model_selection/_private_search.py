@@ -446,6 +446,34 @@ class PrivateSearch(MetaEstimatorMixin, PrivateMixin, BaseEstimator, ABC):
         """
         return np.asarray(self._from_best("predict_proba", X))
 
+    @available_if(_best_has("predict_log_proba"))
+    def predict_log_proba(self, X: ArrayLike) -> NDArray:
+        """Return the logarithms of `predict_proba`.
+
+        Parameters
+        ----------
+        X : array-like or table of shape (n_samples, n_features)
+
+        Returns
+        -------
+        log_probabilities : ndarray of shape (n_samples, n_classes)
+        """
+        return np.asarray(self._from_best("predict_log_proba", X))
+
+    @available_if(_best_has("score_samples"))
+    def score_samples(self, X: ArrayLike) -> NDArray:
+        """Return the log-likelihood of each row under the best model.
+
+        Parameters
+        ----------
+        X : array-like or table of shape (n_samples, n_features)
+
+        Returns
+        -------
+        scores : ndarray of shape (n_samples,)
+        """
+        return np.asarray(self._from_best("score_samples", X))
+
     @available_if(_best_has("decision_function"))
     def decision_function(self, X: ArrayLike) -> NDArray:
         """Return the decision function of the best model.
@@ -473,6 +501,20 @@ class PrivateSearch(MetaEstimatorMixin, PrivateMixin, BaseEstimator, ABC):
         X_new : ndarray of shape (n_samples, n_features_out)
         """
         return self._from_best("transform", X)
+
+    @available_if(_best_has("inverse_transform"))
+    def inverse_transform(self, X: ArrayLike) -> Any:
+        """Undo `transform` with the best model.
+
+        Parameters
+        ----------
+        X : array-like of shape (n_samples, n_features_out)
+
+        Returns
+        -------
+        X_original : ndarray of shape (n_samples, n_features)
+        """
+        return self._from_best("inverse_transform", X)
 
     @available_if(_best_has("transform"))
     def fit_transform(
