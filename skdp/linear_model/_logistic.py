@@ -183,13 +183,13 @@ class DPLogisticRegression(LabelledClassifier):
         Inverse of the weight of the penalty ``||coef||**2 / 2`` beside the sum of the losses, as in
         ``LogisticRegression``; above 0. It is that of coefficients of standardised columns, so no
         scaler is needed. Noise sets a least penalty, which no `C` undercuts.
-    classes : "private" or array-like of shape (n_classes,), default="private"
-    bounds : "private" or tuple (low, high) or mapping, default="private"
     class_weight : dict {label: weight} or "balanced" or None, default=None
         Public weights of the classes; a class without one has 1. They move the intercept, by the
         logarithm of the weight, and nothing else: noise and `coef_` are those of the fit without.
         In ``LogisticRegression``, where weights multiply losses, coefficients move too, unless the
         model is true. ``"balanced"``: inverse to the released shares.
+    classes : "private" or array-like of shape (n_classes,), default="private"
+    bounds : "private" or tuple (low, high) or mapping, default="private"
     weight_bound : float or None, default=None
     epsilon : float, default=1.0
     delta : float or None, default=None
