@@ -294,7 +294,7 @@ def _group_columns(X: Any, by: Any) -> tuple[list[str], dict[str, Any]]:
             raise ValueError(
                 f"evaluate_by: by must name columns of X, or have its length; got {by}"
             )
-    return ["group"], {"group": by}
+    return ["group"], {"group": np.asarray(by) if isinstance(by, list) else by}
 
 
 def _length(X: Any) -> int:
@@ -358,5 +358,5 @@ def _count_error(counts: Released, groups: list[Any], synthetic: Mapping[Any, fl
     own = np.array([synthetic.get(group, 0.0) for group in groups])
     if len(groups) and synthetic and not own.any():
         warnings.warn(_NO_MATCH, stacklevel=outside_level())
-    error: Released = -counts + own  # type: ignore[assignment]
+    error: Released = -counts + own
     return error.labelled(counts.labels)

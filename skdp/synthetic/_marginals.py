@@ -16,6 +16,7 @@ from typing import Any, ClassVar, Self
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.special import stdtrit
 from sklearn.base import BaseEstimator
 from sklearn.utils.validation import check_is_fitted
 
@@ -32,6 +33,7 @@ from skdp.synthetic._base import LearningMixin, ReleaserMixin, Tables, by_label,
 from skdp.synthetic._graphical import (
     ITERATIONS,
     LEAST_STD,
+    REPLICATES,
     SMOOTHING,
     SMOOTHING_OF_TARGETS,
     AnswerErrors,
@@ -418,8 +420,9 @@ class ShareLimits(NoiseLimits):
     """Intervals of shares of the rows, within [0, 1]."""
 
     def noise(self, level: float) -> tuple[Floats, Floats]:
-        """Return the interval by Laplace noise, which is wider than by Gaussian noise."""
-        half = Noise(1.0, pure=True).width(level) * self.std
+        """Return the interval by Laplace noise, or Student's by a spread of few refits."""
+        times = max(Noise(1.0, pure=True).width(level), float(stdtrit(REPLICATES, 0.5 + level / 2)))
+        half = times * self.std
         return np.clip(self.value - half, 0.0, 1.0), np.clip(self.value + half, 0.0, 1.0)
 
 
@@ -676,9 +679,9 @@ class DPMarginalSynthesizer(ReleaserMixin, LearningMixin, BaseEstimator):
         Notes
         -----
         The fitted distribution is measured 10 more times, with fresh noise, and refitted. The error
-        is the spread of the refits' answers, with the misfit of `answer_errors_`, and with a fifth
-        of the noise of the measured table for rare cells. The first call takes the time of 10
-        fits' last steps; refits are kept.
+        is the spread of the refits' answers, at most the noise of the measured tables, with the
+        misfit of `answer_errors_`, and with 0.3 times the noise of a table for rare cells. The
+        first call takes 10 times as long as the last step of `fit`; refits are kept.
 
         Rows of `database_` and `sample` are drawn at random, which adds to the error.
         """
