@@ -149,6 +149,7 @@ class GroupEvaluation(Display):
                 self.ax_.axvline(mean, color="0.6", linestyle="--", linewidth=1)
         self.ax_.set_yticks(places, [f"{group}" for group in self.groups])
         self.ax_.invert_yaxis()
+        self.ax_.locator_params(axis="x", nbins=6)
         self.ax_.set_xlabel(_NAMES[self._metric])
 
 
