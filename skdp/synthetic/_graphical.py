@@ -16,6 +16,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 from scipy.optimize import minimize
+from sklearn.utils import check_random_state
 
 from skdp.queries import Workload
 
@@ -519,7 +520,7 @@ class AnswerErrors:
     def refits(self) -> list[tuple[Model, Measurements]]:
         """Refits, each with its measurements: always the same ones, made when first needed."""
         if not self._refits:
-            rng = np.random.default_rng(0)  # protects nothing: all of this is post-processing
+            rng = check_random_state(0)  # protects nothing: all of this is post-processing
             start, refits = self.measurements.agreeing(self.model), []
             for _ in range(REPLICATES):
                 noisy = self.measurements.again(self.model, rng)
