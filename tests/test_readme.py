@@ -109,7 +109,7 @@ def test_users():
 
 def test_evaluating_privately(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    names = run("doc/evaluate.md", 4, {})
+    names = run("doc/evaluate.md", 5, {})
     assert names["budget"].spent.epsilon == pytest.approx(2.0)
     low, high = names["auc"].interval()
     assert 0 <= low < high <= 1

@@ -45,7 +45,7 @@ from skdp import DPTrainOnRelease, PrivacyBudget
 from skdp.budget import gdp_mu
 from skdp.core.query import register_query
 from skdp.queries import Cells, Workload, WorstMarginal
-from skdp.synthetic import Domain, DPMarginalSynthesizer, _marginals
+from skdp.synthetic import Domain, DPMarginalSynthesizer, _graphical, _marginals
 
 OUT = Path(__file__).with_name("results") / "defaults_synthetic.txt"
 NLTCS = Path(__file__).parents[2] / "tests" / "data" / "nltcs.csv.gz"
@@ -262,7 +262,7 @@ def independent(codes, sizes, epsilon, delta, relation, seed):
             noise = rng.normal(0, scale, sizes[a])
         else:
             noise = rng.laplace(0, d * (1 if relation[0] == "a" else 2) / epsilon, sizes[a])
-        columns.append(_marginals.nearest_distribution((counts + noise) / n))
+        columns.append(_graphical.nearest_distribution((counts + noise) / n))
 
     def marginal(s):
         tables = [columns[a] for a in s]

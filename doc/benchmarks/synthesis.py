@@ -33,7 +33,7 @@ import scipy
 import skdp
 from skdp import PrivacyBudget
 from skdp.queries import Cells, Workload, WorstMarginal
-from skdp.synthetic import DPMarginalSynthesizer, _marginals
+from skdp.synthetic import DPMarginalSynthesizer, _graphical, _marginals
 
 OUT = Path(__file__).with_name("results") / "synthesis.txt"
 DATA = Path(__file__).parents[2] / "tests" / "data" / "nltcs.csv.gz"
@@ -143,7 +143,7 @@ def without_noise(X, sizes, measured):
         counts = np.zeros([sizes[a] for a in s])
         np.add.at(counts, tuple(X[:, a] for a in s), 1.0)
         exact[tuple(s)] = (counts.reshape(-1), 0.1)
-    return _marginals.fit_model(sizes, exact, float(len(X)), smoothing=1e-6, max_iter=400)
+    return _graphical.fit_model(sizes, exact, float(len(X)), smoothing=1e-6, max_iter=400)
 
 
 def main():

@@ -41,7 +41,15 @@ from skdp.synthetic._base import (
     plans_of,
     unstated,
 )
-from skdp.synthetic._marginals import COUNT, MAX_DATABASE, MAX_WORK, Model, Rounds, candidate_sets
+from skdp.synthetic._graphical import AnswerErrors, Model
+from skdp.synthetic._marginals import (
+    COUNT,
+    MAX_DATABASE,
+    MAX_WORK,
+    Rounds,
+    candidate_sets,
+    table_errors,
+)
 from skdp.tabular import (
     CATEGORIES,
     KEYS,
@@ -142,6 +150,8 @@ class DPTrainOnRelease(LearningMixin, BaseEstimator):
     measured_ : list of tuple
         The sets of columns whose tables were released: by name, or by position in `domain_` if
         columns have no names.
+    answer_errors_ : dict
+        As in `skdp.synthetic.DPMarginalSynthesizer`.
     domain_ : Domain
         The domain of all columns.
     domain_source_ : dict
@@ -320,6 +330,7 @@ class DPTrainOnRelease(LearningMixin, BaseEstimator):
                 if n_classes > 1:
                     rounds.spent += calibration_share(session, rounds.total, n_classes)
                 self._model = rounds.run()
+                self._errors = AnswerErrors(rounds.measurements(), self._model)
                 rng = session.post_processing_rng()
                 self._seed = int(rng.integers(0, 2**31 - 1))
                 soft = None if n_classes < 2 else self._soft_labels(session, rounds)
@@ -332,6 +343,12 @@ class DPTrainOnRelease(LearningMixin, BaseEstimator):
             if is_classifier(self.estimator):
                 self.classes_ = np.asarray(self.estimator_.classes_)
         return self
+
+    @property
+    def answer_errors_(self) -> dict[tuple[Any, ...], dict[str, float]]:
+        """How far the tables of the fitted distribution are off, by set of `measured_`."""
+        check_is_fitted(self)
+        return table_errors(self._errors, self.domain_)
 
     def _open_release(self, X: Any, y: Any) -> Any:
         """Check parameters and rows, code them; record schema and domain. Charges nothing."""

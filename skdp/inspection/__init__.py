@@ -2,7 +2,8 @@
 
 A display is computed from a ledger, from fitted attributes or from released metrics, so anyone who
 may see these may see the figure. Displays of metrics can also call `skdp.metrics` themselves, which
-is charged. `cluster_table` says in numbers what clusters are.
+is charged. `cluster_table` says in numbers what clusters are, and `evaluate_by` how wrong a
+model is in each group of private rows, which is charged.
 
 Displays follow scikit-learn's convention: ``from_...`` computes and plots, the object keeps what
 was plotted, ``plot`` draws it again, and ``ax_`` and ``figure_`` hold the result.
@@ -25,6 +26,7 @@ from skdp.inspection._clusters import (
     ComponentsDisplay,
     cluster_table,
 )
+from skdp.inspection._groups import GroupEvaluation, evaluate_by
 from skdp.inspection._metrics import (
     PrivateCalibrationDisplay,
     PrivateConfusionMatrixDisplay,
@@ -38,6 +40,7 @@ __all__ = [
     "ClusterTable",
     "ComponentsDisplay",
     "ErrorExplorer",
+    "GroupEvaluation",
     "IntervalDisplay",
     "PrivacyCurveDisplay",
     "PrivacyUtilityDisplay",
@@ -46,4 +49,5 @@ __all__ = [
     "PrivateRocCurveDisplay",
     "SpentDisplay",
     "cluster_table",
+    "evaluate_by",
 ]

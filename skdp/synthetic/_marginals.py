@@ -1,365 +1,51 @@
 """Synthetic tables from noisy marginal tables: `DPMarginalSynthesizer`.
 
 Tables are chosen by the exponential mechanism and measured with noise. The distribution fitted to
-them, its answers and its samples are post-processing. No table has more cells than `max_cells`
-allows, however many the domain has.
+them (`_graphical`), its answers and its samples are post-processing. No table has more cells than
+`max_cells` allows, however many the domain has.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
 from fractions import Fraction
-from heapq import heapify, heappop, heappush
-from itertools import combinations, pairwise
+from itertools import combinations
 from typing import Any, ClassVar, Self
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.optimize import minimize
+from scipy.special import stdtrit
 from sklearn.base import BaseEstimator
+from sklearn.utils.validation import check_is_fitted
 
 from skdp.base.callers import reported_steps
 from skdp.budget import PrivacyBudget
+from skdp.confidence import Released
+from skdp.confidence.equations import Noise
+from skdp.confidence.limits import NoiseLimits
 from skdp.core import PrivacyCertificate, Session
 from skdp.parameters import Integers, Table
 from skdp.planning import Allowance, row_count
 from skdp.queries import MAX_TABLE, Cells, MarginalCells, Workload, WorstMarginal, row_counts
 from skdp.synthetic._base import LearningMixin, ReleaserMixin, Tables, by_label, documented
+from skdp.synthetic._graphical import (
+    ITERATIONS,
+    LEAST_STD,
+    REPLICATES,
+    SMOOTHING,
+    SMOOTHING_OF_TARGETS,
+    AnswerErrors,
+    Clique,
+    Floats,
+    Measurements,
+    Model,
+    clique_size,
+    tree_size,
+)
 from skdp.synthetic._queries import Queries, as_queries, conjunctions, workload_of
 from skdp.tabular import CATEGORIES, Domain
-
-# --- distributions with few direct dependences ----------------------------------------------------
-
-# Columns are eliminated one by one. The bag of a column holds it and all later columns that it
-# still depends on directly. Bags form a junction tree, and the distribution is the product of one
-# conditional table a column: p(x) = prod p(x_v | bag of v without v). So no table is larger than a
-# bag, however many cells the domain has. A clique is a set of columns whose table was measured.
-#
-# Koller & Friedman 2009, "Probabilistic graphical models", Sections 9.3 and 10.4 (elimination and
-# clique trees). Dudik, Phillips & Schapire 2007, "Maximum entropy density estimation with
-# generalized regularization", Section 3 (the relaxed fit and its dual). McKenna, Sheldon & Miklau
-# 2019, "Graphical-model based estimation and inference for differential privacy", Section 4.
-
-Clique = tuple[int, ...]
-Floats = NDArray[np.float64]
-
-
-def eliminate(
-    sizes: Sequence[int], cliques: Iterable[Clique]
-) -> Iterator[tuple[int, frozenset[int], int]]:
-    """Yield (column, its bag, cells of the bag) in the order of elimination: smallest bag next."""
-    neighbours: list[set[int]] = [{a} for a in range(len(sizes))]
-    for clique in cliques:
-        for a in clique:
-            neighbours[a].update(clique)
-    cells = [math.prod(sizes[b] for b in bag) for bag in neighbours]
-    # Of equal bags, that of the column with the most values: it leaves the smallest rest.
-    waiting = [(cells[a], -sizes[a], a) for a in range(len(sizes))]
-    heapify(waiting)
-    while waiting:
-        size, _, v = heappop(waiting)
-        if size != cells[v]:
-            continue  # eliminated, or its bag has changed since
-        bag, cells[v] = frozenset(neighbours[v]), -1
-        yield v, bag, size
-        for a in bag - {v}:
-            cells[a] = cells[a] // sizes[v] * math.prod(sizes[b] for b in bag - neighbours[a])
-            neighbours[a] = (neighbours[a] | bag) - {v}
-            heappush(waiting, (cells[a], -sizes[a], a))
-
-
-def tree_size(sizes: Sequence[int], cliques: Iterable[Clique]) -> int:
-    """Return the number of cells of all bags of the tree that holds these cliques."""
-    return sum(cells for _, _, cells in eliminate(sizes, cliques))
-
-
-def clique_size(sizes: Sequence[int], columns: Iterable[int]) -> int:
-    """Return the number of cells of the bags of some columns that all depend on each other."""
-    return int(np.cumprod(sorted(sizes[a] for a in columns), dtype=object).sum())
-
-
-class Tree:
-    """A junction tree with one bag a column; bags are tables with axes in ascending columns.
-
-    By column: its `bags`, the `parents` whose bag holds the rest of that bag (None for the last of
-    a component), and the columns `below` it. `order` has children before parents.
-    """
-
-    def __init__(self, sizes: Sequence[int], cliques: Iterable[Clique]) -> None:
-        self.sizes = tuple(sizes)
-        steps = [step[:2] for step in eliminate(sizes, cliques)]
-        self.order = [v for v, _ in steps]
-        self.place = {v: i for i, v in enumerate(self.order)}
-        self.bags: list[Clique] = [()] * len(self.sizes)
-        self.parents: list[int | None] = [None] * len(self.sizes)
-        self.children: list[list[int]] = [[] for _ in self.sizes]
-        below: list[set[int]] = [{v} for v in range(len(self.sizes))]
-        for v, bag in steps:
-            self.bags[v] = tuple(sorted(bag))
-            if rest := bag - {v}:
-                parent = self.first(rest)
-                self.parents[v] = parent
-                self.children[parent].append(v)
-                below[parent] |= below[v]
-        self.below = [frozenset(columns) for columns in below]
-        self.n_cells = sum(math.prod(self.shape(bag)) for bag in self.bags)
-        self.around = [b.union(bag) for b, bag in zip(self.below, self.bags, strict=True)]
-        self._places = [self._place(v) for v in range(len(self.sizes))]
-
-    def first(self, columns: Iterable[int]) -> int:
-        """Return the column that is eliminated first; its bag holds the others if any bag does."""
-        return min(columns, key=self.place.__getitem__)
-
-    def shape(self, columns: Sequence[int]) -> tuple[int, ...]:
-        """Return the shape of a table of some columns."""
-        return tuple(self.sizes[a] for a in columns)
-
-    def tables(self, cells: Floats) -> list[Floats]:
-        """Return the tables of all bags as views of one array."""
-        ends = np.cumsum([math.prod(self.shape(bag)) for bag in self.bags])
-        parts = np.split(cells, ends[:-1]) if self.bags else []
-        return [part.reshape(self.shape(bag)) for part, bag in zip(parts, self.bags, strict=True)]
-
-    def where(self, clique: Clique) -> tuple[int, tuple[int, ...], tuple[int, ...]]:
-        """Return whose bag holds a clique, its shape that broadcasts there, and the other axes."""
-        v = self.first(clique)
-        wide = tuple(self.sizes[a] if a in clique else 1 for a in self.bags[v])
-        return v, wide, tuple(i for i, a in enumerate(self.bags[v]) if a not in clique)
-
-    def _place(self, v: int) -> tuple[int, Any, tuple[int, ...]]:
-        """Return v's axis in its bag, where the rest of the bag lies in the parent's, its shape."""
-        rest = tuple(a for a in self.bags[v] if a != v)
-        own = tuple(self.sizes[a] if a != v else 1 for a in self.bags[v])
-        return self.bags[v].index(v), self.where(rest) if rest else None, own
-
-    def log_conditionals(self, beliefs: list[Floats]) -> float:
-        """Turn the potentials of bags into log p(v | rest of v's bag), in place; by column.
-
-        The distribution is proportional to exp(sum of potentials). Returns the log normaliser.
-        """
-        total = 0.0
-        for v in self.order:
-            axis, above, _ = self._places[v]
-            belief = beliefs[v]
-            top = np.maximum.reduce(belief, axis=axis, keepdims=True)
-            message = np.add.reduce(np.exp(belief - top), axis=axis, keepdims=True)
-            np.log(message, out=message)
-            message += top
-            belief -= message
-            if above is None:
-                total += message.item()
-            else:
-                parent, wide, _ = above
-                beliefs[parent] += message.reshape(wide)
-        return total
-
-    def joints(self, conditionals: Sequence[Floats]) -> list[Floats]:
-        """Return the joint distribution of every bag from its column's conditional one."""
-        joints = list(conditionals)
-        for v in reversed(self.order):
-            _, above, own = self._places[v]
-            if above is not None:
-                parent, _, gone = above
-                joints[v] = np.add.reduce(joints[parent], axis=gone).reshape(own) * conditionals[v]
-        return joints
-
-
-class Model:
-    """A distribution over all columns, proportional to exp(sum of `potentials`).
-
-    `potentials` has one flat table a clique. By column, `conditionals` is its distribution given
-    the rest of its bag, `joints` that of the bag.
-    """
-
-    def __init__(self, tree: Tree, potentials: Mapping[Clique, Floats]) -> None:
-        self.tree = tree
-        self.potentials = dict(potentials)
-        logs = [np.zeros(tree.shape(bag)) for bag in tree.bags]
-        for clique, table in potentials.items():
-            v, wide, _ = tree.where(clique)
-            logs[v] += table.reshape(wide)
-        self.log_normaliser = tree.log_conditionals(logs)
-        self.conditionals = [np.exp(log) for log in logs]
-        self.joints = tree.joints(self.conditionals)
-        self._messages: dict[tuple[int, frozenset[int]], tuple[Clique, Floats]] = {}
-
-    def __getstate__(self) -> dict[str, Any]:
-        return {**vars(self), "_messages": {}}
-
-    def _tops(self, columns: Iterable[int]) -> Iterator[tuple[int, frozenset[int]]]:
-        """Return, for every component, the lowest bag that some columns lie in or below."""
-        tree, remaining = self.tree, frozenset(columns)
-        while remaining:
-            root = v = tree.first(remaining)
-            while (parent := tree.parents[root]) is not None:
-                root = parent
-            here = remaining & tree.below[root]
-            while (parent := tree.parents[v]) is not None and not here <= tree.around[v]:
-                v = parent
-            yield v, here
-            remaining -= here
-
-    def work(self, columns: Iterable[int]) -> tuple[int, int]:
-        """Return the cells of the largest table, and of all, that `marginal` makes for columns.
-
-        The second number plus the tree's cells is about a bound on a tree with these columns in a
-        bag: its bags are those here, with the columns of a message.
-        """
-        tree = self.tree
-        scopes = [frozenset(columns)]
-        for top, here in self._tops(columns):
-            scopes.append(here.union(tree.bags[top]))
-            for a in here:  # every bag on the way up carries the columns below it
-                v: int | None = a
-                while v is not None and v not in tree.bags[top]:
-                    scopes.append((here & tree.below[v]).union(tree.bags[v]))
-                    v = tree.parents[v]
-        cells = [math.prod(tree.sizes[a] for a in scope) for scope in scopes]
-        return max(cells), sum(cells) + clique_size(tree.sizes, scopes[0])
-
-    def marginal(self, columns: Iterable[int]) -> Floats:
-        """Return the flat table of any columns, ascending; messages are cached for later calls."""
-        scope: Clique = ()
-        table: Floats = np.ones(())
-        for v, here in self._tops(columns):
-            part = _product([(self.tree.bags[v], self.joints[v]), *self._from_below(v, here)], here)
-            scope, table = _product([(scope, table), part], {*scope, *here})
-        return table.reshape(-1)
-
-    def _from_below(self, v: int, columns: frozenset[int]) -> list[tuple[Clique, Floats]]:
-        """Return the messages to v's bag that carry these columns."""
-        inside = ((c, columns & self.tree.below[c]) for c in self.tree.children[v])
-        return [self._message(c, some) for c, some in inside if some]
-
-    def _message(self, v: int, columns: frozenset[int]) -> tuple[Clique, Floats]:
-        """Return the table of some columns below v given the rest of v's bag."""
-        key = (v, columns)
-        if key not in self._messages:
-            bag = self.tree.bags[v]
-            parts = [(bag, self.conditionals[v]), *self._from_below(v, columns)]
-            self._messages[key] = _product(parts, (set(bag) - {v}) | columns)
-        return self._messages[key]
-
-    def fractions(self, codes: NDArray) -> Floats:
-        """Return the probability of each row of codes, shape (n, n_columns)."""
-        result = np.ones(len(codes))
-        for v, bag in enumerate(self.tree.bags):
-            result *= self.conditionals[v][tuple(codes[:, a] for a in bag)]
-        return result
-
-    def sample(self, n: int, rng: Any) -> NDArray[np.int64]:
-        """Return the codes of n rows, shape (n, n_columns), each from the model's distribution.
-
-        Rows with the same values so far share the next column's values out as evenly as chance
-        allows, so tables of the sample are nearer to the model's than those of independent rows.
-        """
-        tree = self.tree
-        codes = np.zeros((n, len(tree.sizes)), dtype=np.int64)
-        for v in reversed(tree.order):
-            table = np.moveaxis(self.conditionals[v], tree.bags[v].index(v), -1)
-            below = np.cumsum(table.reshape(-1, tree.sizes[v]), axis=1)[:, :-1]
-            given = np.zeros(n, dtype=np.int64)
-            for a in tree.bags[v]:
-                if a != v:
-                    given = given * tree.sizes[a] + codes[:, a]
-            order = rng.permutation(n)
-            order = order[np.argsort(given[order], kind="stable")]
-            group = given[order]
-            count = np.bincount(group, minlength=len(below))
-            rank = np.arange(n) - (np.cumsum(count) - count)[group]
-            # The k-th of m rows of a group draws from the k-th of m equal parts of [0, 1).
-            place = (rank + rng.uniform(size=n)) / count[group]
-            # One search for all groups: group g has the interval [g, g + 1).
-            edges = (below + np.arange(len(below))[:, None]).reshape(-1)
-            drawn = np.searchsorted(edges, group + place, side="right") - group * below.shape[1]
-            codes[order, v] = np.clip(drawn, 0, tree.sizes[v] - 1)
-        return codes
-
-
-def _product(parts: Sequence[tuple[Clique, Floats]], keep: Iterable[int]) -> tuple[Clique, Floats]:
-    """Multiply tables and sum out all columns but `keep`; return (columns, table)."""
-    wanted = set(keep)
-    scope, table = parts[0]
-    for i, (other, factor) in enumerate(parts[1:], start=1):
-        later = {a for columns, _ in parts[i + 1 :] for a in columns}
-        names = sorted({*scope, *other})
-        number = {a: k for k, a in enumerate(names)}
-        out = tuple(a for a in names if a in wanted or a in later)
-        axes: list[Any] = [[number[a] for a in columns] for columns in (scope, other, out)]
-        operands: list[Any] = [table, axes[0], factor, axes[1], axes[2]]
-        table, scope = np.einsum(*operands), out
-    gone = tuple(i for i, a in enumerate(scope) if a not in wanted)
-    return tuple(a for a in scope if a in wanted), table.sum(axis=gone) if gone else table
-
-
-def fit_model(
-    sizes: Sequence[int],
-    tables: Mapping[Clique, tuple[Floats, float]],
-    total: float,
-    *,
-    start: Mapping[Clique, Floats] | None = None,
-    smoothing: float = 1.0,
-    max_iter: int = 100,
-) -> Model:
-    """Fit the distribution near to measured tables that is otherwise as even as possible.
-
-    Minimises sum |total p_S - y_S|^2 / (2 std_S^2) + smoothing * KL(p | uniform) over all
-    distributions p: a product of exponentials of one table a clique, which L-BFGS finds by the
-    smooth, strongly concave dual. `tables` has (flat table in rows, standard deviation of its
-    noise) by clique; `total` is the number of rows; `start` has potentials to begin with.
-    """
-    tree, cliques = Tree(sizes, tables), list(tables)
-    ends = np.cumsum([0, *(tables[s][0].size for s in cliques)])
-    parts = [slice(a, b) for a, b in pairwise(ends)]
-    places = [tree.where(s) for s in cliques]
-    shares = np.concatenate([np.zeros(0), *(tables[s][0] for s in cliques)]) / total
-    ridge = np.zeros(ends[-1])
-    for s, part in zip(cliques, parts, strict=True):
-        # A table without noise would leave the dual without curvature in its directions.
-        ridge[part] = smoothing * max(tables[s][1] / total, 1e-9) ** 2
-    # In these units the dual bends about equally in all directions that belong to one cell.
-    unit = 1 / np.sqrt(ridge + np.maximum(shares, 0.0))
-    cells = np.zeros(tree.n_cells)  # of all bags, used again in each step
-    beliefs, conditionals = tree.tables(cells), tree.tables(chances := np.zeros(tree.n_cells))
-
-    def dual(z: Floats) -> tuple[float, Floats]:
-        x = unit * z
-        cells.fill(0.0)
-        for part, (v, wide, _) in zip(parts, places, strict=True):
-            beliefs[v] += x[part].reshape(wide)
-        value = tree.log_conditionals(beliefs)
-        np.exp(cells, out=chances)
-        joints = tree.joints(conditionals)
-        gradient = ridge * x
-        value += float(x @ (0.5 * gradient - shares))
-        gradient -= shares
-        for part, (v, _, gone) in zip(parts, places, strict=True):
-            gradient[part] += np.add.reduce(joints[v], axis=gone).reshape(-1)
-        return value, unit * gradient
-
-    x0 = np.zeros(ends[-1])
-    for s, part in zip(cliques, parts, strict=True):
-        if start is not None and s in start:
-            x0[part] = start[s]
-    options = {"maxiter": max_iter, "maxcor": 60}  # memory pays: tables overlap
-    result = minimize(dual, x0 / unit, jac=True, method="L-BFGS-B", options=options)
-    potentials = unit * result.x
-    return Model(tree, {s: potentials[part] for s, part in zip(cliques, parts, strict=True)})
-
-
-def nearest_distribution(values: Floats) -> Floats:
-    """Return the distribution that is nearest to some numbers, in the sum of squares.
-
-    Examples
-    --------
-    >>> nearest_distribution(np.array([0.7, 0.5, -0.2])).round(3).tolist()
-    [0.6, 0.4, 0.0]
-    """
-    descending = np.sort(values)[::-1]
-    excess = (np.cumsum(descending) - 1) / np.arange(1, values.size + 1)
-    return np.maximum(values - excess[np.flatnonzero(descending > excess)[-1]], 0.0)
-
 
 # --- the estimator --------------------------------------------------------------------------------
 
@@ -378,10 +64,6 @@ NOISE = 0.2  # of all rows: the noise of a table, in L1, that is worth measuring
 WORTH = 0.3
 WELL = 0.014  # of all rows: the noise, in L1, of a table that needs no better measurement
 MOST_OF_PAIRS, LEAST_OF_PAIRS = 0.6, Fraction(1, 10)  # of the remaining allowance
-# Of all rows: the weight of evenness beside that of the measurements. Models trained on synthetic
-# rows gain by more of it, because a small class has small counts in noise; answers do not.
-SMOOTHING, SMOOTHING_OF_TARGETS = 5e-4, 3e-3
-ITERATIONS = 50, 400  # in a round, and at the end
 # The larger table, which comes last. Pairs and single columns do not show a dependence of three or
 # more columns, such as a parity; no round would choose its table for the pairs in it.
 KEPT = Fraction(1, 25)  # of the allowance: a quarter for the choice, the rest for the table
@@ -389,9 +71,6 @@ LARGER_NOISE = 0.1  # of all rows: its noise, in L1, at most
 NEWS = 0.05  # of all rows: its distance beyond noise and sampling error, at least
 MOST_COLUMNS, MOST_COLUMNS_OF_TARGETS = 24, 50
 MAX_LARGER, MAX_READ = 20_000, 2**29  # sets; cells of rows that are read to count their tables
-# At the end: sweeps over single columns, the L1 distance that needs none, and what stands for 0.
-SWEEPS, MET, LEAST_FRACTION = 2, 1e-4, 1e-9
-LEAST_STD = 0.1  # rows: counts are whole numbers, so less noise than this is none
 MAX_SETS = 2**16
 MAX_HELD = 2**24  # cells of all candidates' exact tables
 MAX_WORK = 2**22  # cells of a table on the way to a marginal
@@ -479,26 +158,19 @@ class Rounds:
             std = std * std_other / math.hypot(std, std_other)
         self.measured[columns] = (table, std)
 
-    def _count_again(self) -> float:
-        """Return the number of rows, estimated from its release and from all tables, if private."""
-        if self.session.adjacency == "replace_one":
-            return self.counted
-        stds = [max(Allowance.left(self.session, COUNT).cell_std, LEAST_STD)]
-        stds += [std * math.sqrt(table.size) for table, std in self.measured.values()]
-        counts = [self.counted, *(table.sum() for table, _ in self.measured.values())]
-        return max(float(np.average(counts, weights=np.array(stds) ** -2.0)), 1.0)
-
     def fitted(self, model: Model | None, max_iter: int) -> Model:
         """Return the distribution fitted to all measurements, starting from `model`."""
-        self.total = self._count_again()
-        return fit_model(
-            self.sizes,
-            self.measured,
-            self.total,
-            start=None if model is None else model.potentials,
-            smoothing=(SMOOTHING if self.target is None else SMOOTHING_OF_TARGETS) * self.total,
-            max_iter=max_iter,
-        )
+        measurements = self.measurements()
+        self.total = measurements.total
+        return measurements.fitted(model, max_iter)
+
+    def measurements(self) -> Measurements:
+        """Return all tables measured so far, and the number of rows."""
+        private = self.session.adjacency != "replace_one"
+        std = max(Allowance.left(self.session, COUNT).cell_std, LEAST_STD) if private else 0.0
+        smoothing = SMOOTHING if self.target is None else SMOOTHING_OF_TARGETS
+        pure = self.session.pure
+        return Measurements(self.sizes, self.measured, self.counted, std, smoothing, pure)
 
     def columns(self) -> None:
         """Measure every column: alone, or with a target in a table of both.
@@ -591,7 +263,7 @@ class Rounds:
         if self.spent < 1:  # none was chosen
             model, _ = self._round(model, 1 - self.spent)
             next(steps)
-        return self.polished(self.fitted(model, ITERATIONS[1]))
+        return self.measurements().polished(self.fitted(model, ITERATIONS[1]))
 
     def _hides_pairs(self) -> bool:
         """Say whether noise hides a pair of median size even with half of the allowance.
@@ -691,35 +363,6 @@ class Rounds:
             if chosen is not None:
                 self.measure(sets[chosen], share * 3 / 4)
 
-    def polished(self, model: Model) -> Model:
-        """Return the distribution with the best estimates of single columns.
-
-        A fit ends before the tables of single columns are met where there is little noise. Each is
-        set to the mean of all tables that hold its column, weighed by their noise: iterative
-        proportional fitting (Deming & Stephan 1940), which keeps all other dependences.
-        """
-        potentials = model.potentials
-        for _ in range(SWEEPS):
-            for s in [s for s in potentials if len(s) == 1]:
-                wanted = np.maximum(self._column(s[0]), LEAST_FRACTION)
-                found = np.maximum(model.marginal(s), LEAST_FRACTION)
-                if np.abs(wanted - found).sum() > MET:
-                    potentials = {**potentials, s: potentials[s] + np.log(wanted / found)}
-                    model = Model(model.tree, potentials)
-        return model
-
-    def _column(self, a: int) -> Floats:
-        """Return the fractions of a column's values, estimated from all tables that hold it."""
-        total, weights = np.zeros(self.sizes[a]), 0.0
-        for s, (table, std) in self.measured.items():
-            if a in s:
-                shape = tuple(self.sizes[b] for b in s)
-                gone = tuple(i for i, b in enumerate(s) if b != a)
-                weight = 1 / (std**2 * self.cells(s) / self.sizes[a])
-                total += weight * table.reshape(shape).sum(axis=gone)
-                weights += weight
-        return nearest_distribution(total / weights / self.total)
-
 
 def _sets_of(queries: Any, domain: Domain) -> Iterable[Clique]:
     """Return the sets of columns of queries, or raise naming a query that does not fit."""
@@ -767,6 +410,28 @@ def candidate_sets(
 
 def _by_size(columns: Sequence[int]) -> tuple[int, Clique]:
     return len(columns), tuple(columns)
+
+
+_UNCHECKED = "no error where no measured table holds all columns of a query"
+
+
+@dataclass(frozen=True)
+class ShareLimits(NoiseLimits):
+    """Intervals of shares of the rows, within [0, 1]."""
+
+    def noise(self, level: float) -> tuple[Floats, Floats]:
+        """Return the interval by Laplace noise, or Student's by a spread of few refits."""
+        times = max(Noise(1.0, pure=True).width(level), float(stdtrit(REPLICATES, 0.5 + level / 2)))
+        half = times * self.std
+        return np.clip(self.value - half, 0.0, 1.0), np.clip(self.value + half, 0.0, 1.0)
+
+
+def table_errors(errors: AnswerErrors, domain: Domain) -> dict[tuple[Any, ...], dict[str, float]]:
+    """Return what the attribute `answer_errors_` holds."""
+    sets = sorted(errors.measurements.tables, key=_by_size)
+    found = errors.of_tables()
+    parts = [dict(zip(("noise", "misfit"), found[s], strict=True)) for s in sets]
+    return dict(zip(by_label(sets, domain), parts, strict=True))
 
 
 @documented
@@ -817,6 +482,11 @@ class DPMarginalSynthesizer(ReleaserMixin, LearningMixin, BaseEstimator):
         names.
     domain_ : Domain
         The domain of all columns; ``domain_.columns`` shows it by name.
+    answer_errors_ : dict
+        By set of `measured_`, the part of the rows in a wrong cell of the fitted distribution's
+        table: ``"noise"``, the expected part due to noise, and ``"misfit"``, what more than noise
+        keeps it from the noisy table. No answer on these columns is off by more than the true part.
+        Computed when first asked for: see `answers`.
     domain_source_ : dict
         By column, where its values come from: "stated", "type", "learned numbers" or "selected
         categories".
@@ -967,12 +637,60 @@ class DPMarginalSynthesizer(ReleaserMixin, LearningMixin, BaseEstimator):
                 candidates = candidate_sets(sets, domain.sizes, max_cells, strict=False)
                 rounds = Rounds(session, domain.sizes, candidates, max_cells, names, total)
                 self._model = rounds.run()
+                self._errors = AnswerErrors(rounds.measurements(), self._model)
                 self.privacy_ = session.certificate()
                 rng = session.post_processing_rng()
             self.measured_ = by_label(sorted(rounds.measured, key=_by_size), domain)
             self.n_samples_ = int(min(round(rounds.total), MAX_DATABASE))
             self.database_ = self._table(self._model.sample(self.n_samples_, rng), rng)
         return self
+
+    @property
+    def answer_errors_(self) -> dict[tuple[Any, ...], dict[str, float]]:
+        """How far the tables of the fitted distribution are off, by set of `measured_`."""
+        check_is_fitted(self)
+        return table_errors(self._errors, self.domain_)
+
+    def answers(self, queries: Any) -> Released:
+        """Answer linear queries as `predict` does, with standard errors and intervals.
+
+        Nothing is released or charged: errors are computed from the measured tables.
+
+        Parameters
+        ----------
+        queries : Queries, callable, or sequence of these
+            As for `predict`. A function of a row needs its columns:
+            ``linear_queries(function, columns=[...])``; without them it is of all columns.
+
+        Returns
+        -------
+        answers : Released
+            One entry for each query. The error is relative to the answer of the private rows, as
+            moved into the domain. It is NaN where no table of `measured_` holds all columns of a
+            query: then the answer rests on independences that nobody has checked.
+
+        Raises
+        ------
+        NotFittedError
+            Before `fit`.
+        TypeError, ValueError
+            If the queries do not fit the domain, or have values outside [0, 1].
+
+        Notes
+        -----
+        The fitted distribution is measured 10 more times, with fresh noise, and refitted. The error
+        is the spread of the refits' answers, at most the noise of the measured tables, with the
+        misfit of `answer_errors_`, and with 0.3 times the noise of a table for rare cells. The
+        first call takes 10 times as long as the last step of `fit`; refits are kept.
+
+        Rows of `database_` and `sample` are drawn at random, which adds to the error.
+        """
+        value = self.predict(stated := as_queries(queries))
+        works = [part.workload(self.domain_) for part in stated.parts]
+        std = np.concatenate([self._errors.std(work) for work in works])
+        note = _UNCHECKED if np.isnan(std).any() else ""
+        limits = ShareLimits(value, std)
+        return Released(value, std, self.privacy_, None, note, limits)
 
     def _check_fit(self, domain: Domain, n: int) -> None:
         candidate_sets(_sets_of(self.queries, domain), domain.sizes, int(self.max_cells))

@@ -19,7 +19,7 @@ from skdp import PrivacyBudget
 from skdp.budget import gdp_mu
 from skdp.synthetic import Bins, Domain, DPMarginalSynthesizer, conjunctions, linear_queries
 from skdp.synthetic import _marginals as marginals_module
-from skdp.synthetic._marginals import Model, Tree, clique_size, eliminate, fit_model, tree_size
+from skdp.synthetic._graphical import Model, Tree, clique_size, eliminate, fit_model, tree_size
 from tests.folding import each
 
 NLTCS = Path(__file__).parents[1] / "data" / "nltcs.csv.gz"
