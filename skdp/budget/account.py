@@ -8,6 +8,7 @@ import math
 import os
 import uuid
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from contextvars import ContextVar
 from typing import Any
 
 from skdp.budget import schema
@@ -27,6 +28,29 @@ _LEFT = (
     "budget.remaining says what is left, budget.charges what was spent; the total of a ledger "
     "cannot be raised."
 )
+
+_DRY: ContextVar[bool] = ContextVar("a dry run", default=False)
+_WHAT: ContextVar[str] = ContextVar("what is charged for", default="")
+
+
+@contextlib.contextmanager
+def charging_nothing() -> Iterator[None]:
+    """Refuse every charge in the block, so that a dry run cannot spend anything."""
+    token = _DRY.set(True)
+    try:
+        yield
+    finally:
+        _DRY.reset(token)
+
+
+@contextlib.contextmanager
+def charging_for(what: str) -> Iterator[None]:
+    """Write into the ledger, with the charges of the block, what they are for; it is public."""
+    token = _WHAT.set(check_text(what, "note"))
+    try:
+        yield
+    finally:
+        _WHAT.reset(token)
 
 
 class Account:
@@ -154,12 +178,14 @@ class Account:
         note: str = "",
     ) -> Charge:
         """Write a charge if it fits, in one transaction; see `PrivacyBudget.charge`."""
+        if _DRY.get():
+            raise LedgerError("a dry run charges no ledger")
         price_after = self._price(check_cost(cost))
         facts = {
             "estimator": check_text(estimator, "estimator"),
             "seeded": int(bool(seeded)),
             "releases": releases_json(releases),
-            "note": ": ".join(filter(None, (self.note, check_public(note, "note")))),
+            "note": ": ".join(filter(None, (self.note, _WHAT.get(), check_public(note, "note")))),
         }
         tokens, cap = tuple(self.tokens), self.accountant.cap
         with self.noting_seal():
