@@ -14,7 +14,7 @@ from typing import Any
 from skdp.budget import schema
 from skdp.budget.operations import Known, LedgerOperations, releases_json
 from skdp.budget.schema import Terms, Totals
-from skdp.budget.urls import check_public, check_text
+from skdp.budget.urls import check_public, check_text, without_literals
 from skdp.exceptions import BudgetExceededError, LedgerError, SealedBudgetError
 from skdp.loss.accountants import ACCOUNTANTS, Accountant, PLDAccountant, plan_epsilon
 from skdp.loss.charge import Charge, Cost, PrivacyLoss, check_cost, non_gaussian_delta
@@ -30,7 +30,8 @@ _LEFT = (
 )
 
 _DRY: ContextVar[bool] = ContextVar("a dry run", default=False)
-_WHAT: ContextVar[str] = ContextVar("what is charged for", default="")
+# What is charged for, and whether names of releases may quote literals.
+_WHAT: ContextVar[tuple[str, bool]] = ContextVar("what is charged for", default=("", True))
 
 
 @contextlib.contextmanager
@@ -44,13 +45,23 @@ def charging_nothing() -> Iterator[None]:
 
 
 @contextlib.contextmanager
-def charging_for(what: str) -> Iterator[None]:
-    """Write into the ledger, with the charges of the block, what they are for; it is public."""
-    token = _WHAT.set(check_text(what, "note"))
+def charging_for(what: str, literals: bool = False) -> Iterator[None]:
+    """Write into the ledger what the charges of the block are for.
+
+    Unless `literals`, their releases are named there without the texts and numbers of a query.
+    """
+    token = _WHAT.set((check_text(what, "note"), literals))
     try:
         yield
     finally:
         _WHAT.reset(token)
+
+
+def described(releases: Sequence[Mapping[str, Any]]) -> Sequence[Mapping[str, Any]]:
+    """Return releases as the ledger describes them."""
+    if _WHAT.get()[1]:
+        return releases
+    return [{**release, "name": without_literals(release.get("name", ""))} for release in releases]
 
 
 class Account:
@@ -185,7 +196,9 @@ class Account:
             "estimator": check_text(estimator, "estimator"),
             "seeded": int(bool(seeded)),
             "releases": releases_json(releases),
-            "note": ": ".join(filter(None, (self.note, _WHAT.get(), check_public(note, "note")))),
+            "note": ": ".join(
+                filter(None, (self.note, _WHAT.get()[0], check_public(note, "note")))
+            ),
         }
         tokens, cap = tuple(self.tokens), self.accountant.cap
         with self.noting_seal():

@@ -17,7 +17,7 @@ from typing import Any
 from joblib.hashing import Hasher
 
 from skdp.budget import ambient
-from skdp.budget.account import Account, Reservation
+from skdp.budget.account import Account, Reservation, described
 from skdp.budget.ledger import Ledger
 from skdp.budget.opening import (
     Handle,
@@ -645,7 +645,7 @@ class PrivacyBudget:
         releases : sequence of mapping
             Public facts about each release, as JSON can hold them.
         """
-        text = releases_json(releases)
+        text = releases_json(described(releases))
         with self._account.noting_seal():
             self._ledger.describe(charge, text)
 
