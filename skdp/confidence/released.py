@@ -195,7 +195,7 @@ class Released(NDArrayOperatorsMixin):
         def text(place: Any) -> str:
             value, error = float(self._array.flat[place]), float(std[place])
             if math.isnan(error):
-                return f"{value:{spec}}"
+                return f"{value:{spec}} ± ?"
             own = spec
             if not spec and 0 < error < math.inf:  # two digits of the error
                 decimals = max(0, 1 - math.floor(math.log10(error)))

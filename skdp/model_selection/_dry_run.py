@@ -17,13 +17,12 @@ from typing import Any
 
 import joblib
 import numpy as np
-import pandas as pd
+from sklearn import get_config
 from sklearn.base import OneToOneFeatureMixin, clone, is_classifier
 from sklearn.compose import TransformedTargetRegressor
 from sklearn.frozen import FrozenEstimator
 from sklearn.pipeline import Pipeline
 from sklearn.utils import get_tags
-from sklearn.utils._set_output import _get_output_config
 
 from skdp.base.leaks import has_price, is_search, quoted_cells, scorers_in, steps_of
 from skdp.budget import PrivacyBudget
@@ -48,6 +47,8 @@ Problem = tuple[str, str, str]  # where, what, way out
 
 def _cells(dtype: Any, n: int) -> Any:
     """Return n cells of a type of numpy or pandas: 0 and 1, "a" and "b", a date."""
+    import pandas as pd
+
     kind = getattr(dtype, "kind", "O")
     turns = np.arange(n) % 2
     if isinstance(dtype, pd.CategoricalDtype):
@@ -77,6 +78,8 @@ def _empty(X: Any, name: str) -> Any:
 
 def rows_like(X: Any, n: int) -> Any:
     """Return n made-up rows with the names and types of a table; no cell of it is read."""
+    import pandas as pd
+
     if isinstance(X, pd.DataFrame):
         columns = [pd.Series(_cells(dtype, n), dtype=dtype) for dtype in X.dtypes]
         made = pd.concat(columns, axis=1) if columns else pd.DataFrame(index=range(n))
@@ -338,8 +341,11 @@ def public_columns(columns: Any) -> str:
 
 def _output_like(estimator: Any, X: Any, keeps_columns: bool) -> Any:
     """Return made-up output of a transformer: a column for each of X, or one."""
+    import pandas as pd
+
     named = isinstance(X, pd.DataFrame) and keeps_columns
     names = list(X.columns) if named else list(range(np.shape(X)[1] if keeps_columns else 1))
     made = pd.DataFrame(np.zeros((len(X), len(names))), columns=names)
-    asked_for = _get_output_config("transform", estimator)["dense"]
+    own = getattr(estimator, "_sklearn_output_config", {})  # of set_output
+    asked_for = own.get("transform") or get_config()["transform_output"]
     return made if asked_for == "pandas" else made.to_numpy()
