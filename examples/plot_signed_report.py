@@ -10,8 +10,8 @@ page to the person who answers for the data.
 # Look before you spend
 # ---------------------
 #
-# Names, types and a number of rows are enough: :func:`~skdp.check_pipeline` tries the fit on made-up
-# rows, and tells of all steps what they would refuse.
+# Names and types are enough: :func:`~skdp.check_pipeline` tries the fit on made-up rows, and tells
+# of all steps what they would refuse.
 import json
 import tempfile
 from pathlib import Path
@@ -48,13 +48,14 @@ answer = db.sql("SELECT AVG(bmi) AS bmi FROM patients WHERE age > 61", delta=0)
 # Sign
 # ----
 #
-# The page prints well; the JSON beside it has the same facts. The query stands there without what
-# it compares with, which may name somebody.
+# The query stands there without what it compares with, which may name somebody.
 folder = Path(tempfile.mkdtemp())
 budget.report(folder / "study.html", certificates={"model": model, "older patients": answer})
 facts = json.loads((folder / "study.json").read_text())
 print(*facts["promise"], budget.to_frame()["note"].iloc[-1], sep="\n")
 
-charges = pd.DataFrame(facts["charges"])
-charges.plot.barh(x="step", y="epsilon", legend=False, xlabel="epsilon", ylabel="")
+pd.DataFrame(facts["charges"]).plot.barh(
+    x="step", y="epsilon", legend=False, xlabel="epsilon", ylabel=""
+)
 plt.tight_layout()
+plt.show()

@@ -13,6 +13,7 @@ import functools
 import inspect
 import warnings
 from collections.abc import Callable
+from importlib import import_module
 from typing import Any
 
 import joblib
@@ -102,14 +103,12 @@ def _columnar(X: Any, n: int) -> Any:
     """Return made-up rows of a table or column of polars or pyarrow."""
     made = rows_like(cut(X, 0, 0).to_pandas(), n)
     if hasattr(X, "clear"):  # polars
-        import polars
-
+        polars = import_module("polars")
         schema = X.schema if hasattr(X, "columns") else {X.name or "": X.dtype}
         whole = polars.from_pandas(made if hasattr(X, "columns") else made.to_frame(X.name or ""))
         whole = whole.cast(dict(schema))
         return whole if hasattr(X, "columns") else whole.to_series()
-    import pyarrow as pa
-
+    pa = import_module("pyarrow")
     if hasattr(X, "schema"):
         return pa.Table.from_pandas(made, preserve_index=False).cast(X.schema)
     return pa.array(made).cast(X.type)
