@@ -10,11 +10,10 @@ page to the person who answers for the data.
 # Look before you spend
 # ---------------------
 #
-# Names and types are enough: :func:`~skdp.check_pipeline` tries the fit on made-up rows, and tells
-# of all steps what they would refuse.
+# :func:`~skdp.check_pipeline` tries the fit on made-up rows, and tells what all steps would refuse.
 import json
-import tempfile
 from pathlib import Path
+from tempfile import mkdtemp
 
 import matplotlib.pyplot as plt
 import pandas as pd
@@ -40,18 +39,17 @@ model = make_pipeline(
 )
 assert not check_pipeline(model, patients.iloc[:0], n_rows=len(patients))
 model.fit(patients)
-tables = {"patients": {"unit": None, "columns": bounds}}
-db = PrivateDatabase({"patients": patients}, tables=tables, budget=budget)
+declared = {"patients": {"unit": None, "columns": bounds}}
+db = PrivateDatabase({"patients": patients}, tables=declared, budget=budget)
 answer = db.sql("SELECT AVG(bmi) AS bmi FROM patients WHERE age > 61", delta=0)
 
 # %%
 # Sign
 # ----
-#
 # The query stands there without what it compares with, which may name somebody.
-folder = Path(tempfile.mkdtemp())
-budget.report(folder / "study.html", certificates={"model": model, "older patients": answer})
-facts = json.loads((folder / "study.json").read_text())
+page = Path(mkdtemp(), "study.html")
+budget.report(page, certificates={"model": model, "older patients": answer})
+facts = json.loads(page.with_suffix(".json").read_text())
 print(*facts["promise"], budget.to_frame()["note"].iloc[-1], sep="\n")
 
 pd.DataFrame(facts["charges"]).plot.barh(

@@ -220,7 +220,8 @@ def check_pipeline(
 
     >>> import pandas as pd
     >>> columns = pd.DataFrame({"age": [40.0], "pay": [3.0]}).iloc[:0]
-    >>> check_pipeline(DPKMeans(3, bounds={"height": (0, 2)}, budget=budget), columns)[0].what
+    >>> check_pipeline(DPKMeans(3, bounds={"pay": (0, 9)}, budget=budget), columns)[0].what
+    "bounds must state every column; there are none for ['age']"
     """
     known = hasattr(estimator, "fit") or hasattr(estimator, "get_params")
     if isinstance(estimator, type) or not known:

@@ -69,12 +69,13 @@ def _empty(X: Any, name: str) -> Any:
     """Return a table or column without its rows."""
     if X is None:
         return None
-    if not any(hasattr(X, known) for known in ("dtype", "dtypes", "schema", "type")):
-        raise TypeError(
-            f"{name} must be a table or column with types, such as {name}.iloc[:0] of pandas or "
-            f"{name}[:0] of numpy, got {type(X).__name__}"
-        )
-    return cut(X, 0, 0)
+    with contextlib.suppress(Exception):
+        if any(hasattr(X, known) for known in ("dtype", "dtypes", "schema", "type")):
+            return cut(X, 0, 0)
+    raise TypeError(
+        f"{name} must be a table or column with types, such as {name}.iloc[:0] of pandas or "
+        f"{name}[:0] of numpy, got {type(X).__name__}"
+    )
 
 
 def rows_like(X: Any, n: int) -> Any:
