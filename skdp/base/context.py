@@ -221,7 +221,9 @@ class CallContext:
         """The most that the call takes: for None a hundredth of the budget's, 0 without one."""
         if self.delta is not None:
             return float(self.delta)
-        if self.budget is None or isinstance(self.budget, StandInBudget):
+        if self.budget is None or (
+            isinstance(self.budget, StandInBudget) and self.budget.tell is None
+        ):
             return 0.0  # a stand-in's call has numbers from the call that it stands in
         # The session refuses an object that is a budget by its `__class__` alone.
         if getattr(self.budget, "accountant", "") == "pld":

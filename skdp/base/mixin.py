@@ -438,7 +438,7 @@ class PrivateMixin(CallbackSupportMixin, AmbientBudgetMixin):
         if n_features is None:
             n_features = getattr(self, "n_features_in_", None)
         if n_features is None:
-            n_features = columns_of_bounds(self._bounds_of_columns)
+            n_features = columns_of_bounds(self._bounds_of_columns) or None
         noise = partial(self._noise_compared, n_features=n_features)
         deltas = self._context().split_delta(noise, learns=self._learns)
         if in_fit and n_features is not None:

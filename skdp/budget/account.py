@@ -8,12 +8,13 @@ import math
 import os
 import uuid
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from contextvars import ContextVar
 from typing import Any
 
 from skdp.budget import schema
 from skdp.budget.operations import Known, LedgerOperations, releases_json
 from skdp.budget.schema import Terms, Totals
-from skdp.budget.urls import check_public, check_text
+from skdp.budget.urls import check_public, check_text, without_literals
 from skdp.exceptions import BudgetExceededError, LedgerError, SealedBudgetError
 from skdp.loss.accountants import ACCOUNTANTS, Accountant, PLDAccountant, plan_epsilon
 from skdp.loss.charge import Charge, Cost, PrivacyLoss, check_cost, non_gaussian_delta
@@ -27,6 +28,40 @@ _LEFT = (
     "budget.remaining says what is left, budget.charges what was spent; the total of a ledger "
     "cannot be raised."
 )
+
+_DRY: ContextVar[bool] = ContextVar("a dry run", default=False)
+# What is charged for, and whether names of releases may quote literals.
+_WHAT: ContextVar[tuple[str, bool]] = ContextVar("what is charged for", default=("", True))
+
+
+@contextlib.contextmanager
+def charging_nothing() -> Iterator[None]:
+    """Refuse every charge in the block, so that a dry run cannot spend anything."""
+    token = _DRY.set(True)
+    try:
+        yield
+    finally:
+        _DRY.reset(token)
+
+
+@contextlib.contextmanager
+def charging_for(what: str, literals: bool = False) -> Iterator[None]:
+    """Write into the ledger what the charges of the block are for.
+
+    Unless `literals`, their releases are named there without the texts and numbers of a query.
+    """
+    token = _WHAT.set((check_text(what, "note"), literals))
+    try:
+        yield
+    finally:
+        _WHAT.reset(token)
+
+
+def described(releases: Sequence[Mapping[str, Any]]) -> Sequence[Mapping[str, Any]]:
+    """Return releases as the ledger describes them."""
+    if _WHAT.get()[1]:
+        return releases
+    return [{**release, "name": without_literals(release.get("name", ""))} for release in releases]
 
 
 class Account:
@@ -154,12 +189,16 @@ class Account:
         note: str = "",
     ) -> Charge:
         """Write a charge if it fits, in one transaction; see `PrivacyBudget.charge`."""
+        if _DRY.get():
+            raise LedgerError("a dry run charges no ledger")
         price_after = self._price(check_cost(cost))
         facts = {
             "estimator": check_text(estimator, "estimator"),
             "seeded": int(bool(seeded)),
             "releases": releases_json(releases),
-            "note": ": ".join(filter(None, (self.note, check_public(note, "note")))),
+            "note": ": ".join(
+                filter(None, (self.note, _WHAT.get()[0], check_public(note, "note")))
+            ),
         }
         tokens, cap = tuple(self.tokens), self.accountant.cap
         with self.noting_seal():

@@ -11,13 +11,13 @@ import datetime
 import json
 import os
 import weakref
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 from joblib.hashing import Hasher
 
 from skdp.budget import ambient
-from skdp.budget.account import Account, Reservation
+from skdp.budget.account import Account, Reservation, described
 from skdp.budget.ledger import Ledger
 from skdp.budget.opening import (
     Handle,
@@ -34,7 +34,7 @@ from skdp.budget.reading import RowCounts, Statement, time_of_day, warn_of_delta
 from skdp.budget.schema import Terms
 from skdp.budget.urls import check_public
 from skdp.exceptions import BudgetExceededError, LedgerError, PrivacyLeakError, SealedBudgetError
-from skdp.loss.charge import Charge, Cost, PrivacyLoss, ReservationRecord, check_plan
+from skdp.loss.charge import Charge, Cost, PrivacyLoss, ReservationRecord, check_plan, total
 from skdp.loss.composition import parts_cost
 from skdp.loss.conversions import Amount, check_delta, check_positive, exact, exact_shares
 
@@ -645,7 +645,7 @@ class PrivacyBudget:
         releases : sequence of mapping
             Public facts about each release, as JSON can hold them.
         """
-        text = releases_json(releases)
+        text = releases_json(described(releases))
         with self._account.noting_seal():
             self._ledger.describe(charge, text)
 
@@ -885,7 +885,7 @@ class StandInBudget(PrivacyBudget):
     or to be pickled in another process, whose charges `asked` would miss.
     """
 
-    __slots__ = ("_pid", "asked")
+    __slots__ = ("_pid", "asked", "tell")
 
     def __init__(
         self,
@@ -899,6 +899,38 @@ class StandInBudget(PrivacyBudget):
         super().__init__(1.0, delta, adjacency=adjacency, unit=unit, accountant=accountant)
         self.asked: list[Any] = []
         self._pid = os.getpid() if here_only else None
+        self.tell: Callable[[Exception | None], None] | None = None
+
+    @classmethod
+    def of(cls, budget: PrivacyBudget, tell: Callable[[Exception | None], None]) -> StandInBudget:
+        """Return one with all terms of a budget, for a dry run.
+
+        `tell` is called with what the ledger would raise for all charges so far, or None.
+        """
+        made = cls(here_only=True)
+        for name in PrivacyBudget.__slots__[1:]:  # all but __weakref__
+            setattr(made, name, getattr(budget, name))
+        made.tell = tell
+        return made
+
+    @property
+    def remaining(self) -> PrivacyLoss:
+        """What remains; in a dry run without the delta that was asked for."""
+        left = super().remaining
+        asked = sum(one[0].delta for one in self.asked if isinstance(one, tuple))
+        return (
+            left if self.tell is None else PrivacyLoss(left.epsilon, max(left.delta - asked, 0.0))
+        )
+
+    def _refusal(self, cost: Cost) -> Exception | None:
+        """Return what the ledger would raise for this charge after those before, or None."""
+        costs = [one[0] for one in self.asked if isinstance(one, tuple)]
+        try:
+            planned = self._account.accountant.planned
+            self._account.check(cost if planned else total((one, 1) for one in costs))
+        except (BudgetExceededError, SealedBudgetError, LedgerError) as error:
+            return error
+        return None
 
     def __reduce__(self) -> tuple[Any, ...]:
         if self._pid is not None:
@@ -923,6 +955,8 @@ class StandInBudget(PrivacyBudget):
         if self._pid not in (None, os.getpid()):
             raise PrivacyLeakError(_HERE_ONLY)
         self.asked.append((cost, estimator, note))
+        if self.tell is not None:
+            self.tell(self._refusal(cost))
         return Charge(
             number=len(self.asked),
             when=datetime.datetime.now(datetime.UTC),

@@ -81,6 +81,17 @@ def check_path(name: str, *, explicit: bool) -> None:
         )
 
 
+_LITERAL = re.compile(r"""("[^"]*")|('(?:[^']|'')*')|(?<![\w.])\d+(?:\.\d*)?(?:e[+-]?\d+)?""", re.I)
+
+
+def without_literals(text: str) -> str:
+    """Return an expression of SQL with a placeholder for each text and number: these name people.
+
+    Names of columns in double quotes stay.
+    """
+    return _LITERAL.sub(lambda found: found[1] or ("<text>" if found[2] else "<number>"), text)
+
+
 def check_text(value: object, name: str) -> str:
     """Return a str, or raise."""
     if not isinstance(value, str):

@@ -191,11 +191,13 @@ class Released(NDArrayOperatorsMixin):
 
     def __format__(self, spec: str) -> str:
         std = np.ravel(self.std)
+        # Of a share, say, no standard error is known, but an interval is: then nothing is unknown.
+        low = np.ravel(self.interval()[0]) if np.isnan(std).any() else std
 
         def text(place: Any) -> str:
             value, error = float(self._array.flat[place]), float(std[place])
             if math.isnan(error):
-                return f"{value:{spec}}"
+                return f"{value:{spec}}" + " ± ?" * math.isnan(low[place])
             own = spec
             if not spec and 0 < error < math.inf:  # two digits of the error
                 decimals = max(0, 1 - math.floor(math.log10(error)))

@@ -40,7 +40,7 @@ _MOST_BINS = 1000
 _TRUE, _PREDICTED, _RIGHT = 0, 1, 2
 _LABELS = (
     "labels must be all classes, from public knowledge: a sequence of different labels of one "
-    "type, {least}, none missing"
+    "type, {least}, none missing: labels=model.classes_ of a private classifier"
 )
 
 TEXTS = {
@@ -54,7 +54,8 @@ TEXTS = {
         """,
     "labels": """
         labels : array-like of shape (n_classes,)
-            All classes, from public knowledge: ``model.classes_`` of a private classifier.
+            All classes, from public knowledge: ``model.classes_`` of a private classifier. Must be
+            given: those in `y_true` are private.
         """,
     "scores": """
         y_score : array-like of shape (n_samples,)
@@ -328,7 +329,7 @@ def confusion_matrix(
     y_true: ArrayLike,
     y_pred: ArrayLike,
     *,
-    labels: ArrayLike,
+    labels: ArrayLike | None = None,
     groups: Any = None,
     max_rows_per_unit: Any = "private",
     epsilon: float = 1.0,
@@ -689,7 +690,7 @@ def score_histogram(
     y_true: ArrayLike,
     y_score: ArrayLike,
     *,
-    labels: ArrayLike,
+    labels: ArrayLike | None = None,
     bins: Any = 20,
     groups: Any = None,
     max_rows_per_unit: Any = "private",

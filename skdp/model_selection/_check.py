@@ -48,6 +48,7 @@ from skdp.budget.reports.html import html_table
 from skdp.core import check_allowance
 from skdp.exceptions import BudgetExceededError, LedgerError, SealedBudgetError
 from skdp.loss.charge import total
+from skdp.model_selection._dry_run import DryRun, place_of, public_columns
 from skdp.model_selection._folds import (
     WAY_OUT,
     check_halving,
@@ -64,6 +65,7 @@ from skdp.model_selection._pricing import (
     price_or_none,
     releases,
 )
+from skdp.parameters import Integers, check_parameter
 
 _MOST_CANDIDATES = 100  # of a search that are looked at one by one
 
@@ -152,8 +154,17 @@ class PipelineCheck(Sequence[Finding]):
         return html_table(("severity", "where", "what", "instead"), rows)
 
 
-def check_pipeline(estimator: Any) -> PipelineCheck:
+def check_pipeline(
+    estimator: Any,
+    X: Any = None,
+    y: Any = None,
+    *,
+    groups: Any = None,
+    n_rows: int | None = None,
+) -> PipelineCheck:
     """Report what the ledger of a pipeline or search cannot see, before anything is fitted.
+
+    With an empty table, ``X.iloc[:0]``, it also reports what a fit on such columns would refuse.
 
     It looks inside pipelines, meta-estimators and searches, at any depth, and reports
 
@@ -172,20 +183,30 @@ def check_pipeline(estimator: Any) -> PipelineCheck:
     ----------
     estimator : estimator or search
         Not fitted and not changed.
+    X, y, groups : table or column, default=None
+        Only names and types are read, so ``X.iloc[:0]`` is enough. With `X`, the fit is tried on
+        made-up rows up to its charge: all steps that refuse names, types, parameters, prices or the
+        number of rows are reported together.
+    n_rows : int, default=None
+        The number of rows of the fit, if it is public; None: enough of them. More than 100,000
+        count as 100,000.
 
     Returns
     -------
     findings : PipelineCheck
-        A sequence of `Finding`, worst first; empty if nothing was found.
+        A sequence of `Finding`, worst first; empty if nothing was found. Without a finding about
+        a table, a fit on such a table is charged: it refuses nothing but what its cells or the
+        ledger say by then.
 
     Notes
     -----
-    **Privacy.** Only parameters are read, no rows. *No finding is not a proof.* The check does not
+    **Privacy.** Only parameters, names and types are read, no rows; nothing is charged. *No finding
+    is not a proof of privacy.* The check does not
     see what happens outside the estimator (how rows were chosen, or how scores are used), inside
-    functions, or in classes that do something else than their parameters say. It does not see
-    parameters that are wrong for certain rows only, such as more components than columns. For
-    density ratios, density estimators and `skdp.synthetic` it checks some parameters; for
-    third-party estimators, only what their `privacy_cost` refuses.
+    functions, or in classes that do something else than their parameters say. Without `X` it does
+    not see parameters that are wrong for certain columns only, such as more components than
+    columns. For density ratios, density estimators and `skdp.synthetic` it then checks some
+    parameters; for third-party estimators, only what their `privacy_cost` refuses.
 
     Examples
     --------
@@ -196,22 +217,44 @@ def check_pipeline(estimator: Any) -> PipelineCheck:
     >>> for finding in check_pipeline(make_pipeline(StandardScaler(), DPKMeans(budget=budget))):
     ...     print(finding.where, "->", finding.way_out)
     standardscaler (StandardScaler) -> DPStandardScaler
+
+    >>> import pandas as pd
+    >>> columns = pd.DataFrame({"age": [40.0], "pay": [3.0]}).iloc[:0]
+    >>> check_pipeline(DPKMeans(3, bounds={"pay": (0, 9)}, budget=budget), columns)[0].what
+    "bounds must state every column; there are none for ['age']"
     """
     known = hasattr(estimator, "fit") or hasattr(estimator, "get_params")
     if isinstance(estimator, type) or not known:
         raise TypeError(
             f"estimator must be an estimator or a search, got {type(estimator).__name__}"
         )
-    return look_into(estimator)
+    dry_run = None
+    if X is not None:
+        check_parameter(n_rows, "n_rows", None, Integers(1, 2**40))
+        dry_run = DryRun(X, y, groups, n_rows)
+    elif not (y is None and groups is None and n_rows is None):
+        raise ValueError("X must be given with y, groups or n_rows: X.iloc[:0] is enough")
+    return look_into(estimator, n_rows, groups, dry_run=dry_run)
 
 
 def look_into(
-    estimator: Any, n_samples: int | None = None, groups: Any = None, *, passes_ids: bool = False
+    estimator: Any,
+    n_samples: int | None = None,
+    groups: Any = None,
+    *,
+    passes_ids: bool = False,
+    dry_run: DryRun | None = None,
 ) -> PipelineCheck:
     """Do what `check_pipeline` does; with `passes_ids`, every step will get the ids of units."""
     walk = _Walk(n_samples, groups)
     walk.visit(estimator, "")
-    walk.compare_budgets()
+    if dry_run is not None:
+        dry_run.run(estimator)
+        refused = {finding.where for finding in walk.findings if finding.severity == HIGH}
+        for problem in dry_run.problems:
+            if problem[0] not in refused:
+                walk.add(HIGH, *problem)
+    walk.compare_budgets(prices=dry_run is None or bool(dry_run.lost or walk.searches))
     if not passes_ids:
         walk.findings += _steps_without_ids(estimator)
     return PipelineCheck(walk.findings)
@@ -229,22 +272,14 @@ def _grants(budget: PrivacyBudget, cost: Cost) -> bool:
 def _refusal(part: Any) -> str:
     """Return what every fit says about these parameters; empty where it takes them."""
     try:
-        cost = part.privacy_cost()
         check_without_rows(part)
+        cost = part.privacy_cost()
         if cost is not None:
             noise_delta = 0.0 if cost.mu is None else cost.delta - cost.separate_delta
             check_allowance(cost.epsilon, noise_delta)
     except (TypeError, ValueError) as error:
         return str(error).rstrip(".")
     return ""
-
-
-def _public(columns: Any) -> str:
-    """Return the columns of a step of a `ColumnTransformer` as text; their names are public."""
-    if callable(columns):
-        return f"columns chosen by {type(columns).__name__}"
-    text = repr(columns.tolist() if isinstance(columns, np.ndarray) else columns)
-    return f"columns {text if len(text) <= 80 else text[:77] + '...'}"
 
 
 class _Walk:
@@ -266,10 +301,9 @@ class _Walk:
         # None, "drop" and "passthrough" fit nothing; a frozen estimator is never fitted again.
         if estimator is None or isinstance(estimator, str | type | FrozenEstimator):
             return
-        name = type(estimator).__name__
-        where = f"{path} ({name})" if path else name
+        where = place_of(estimator, path)
         if columns is not None:
-            where += f", {_public(columns)}"
+            where += f", {public_columns(columns)}"
         if is_search(estimator):
             self.search(estimator, path, where)
         elif has_price(estimator):
@@ -336,8 +370,8 @@ class _Walk:
         if (meaning is None or meaning[0] != HIGH) and (refusal := _refusal(estimator)):
             self.add(HIGH, where, refusal, "other parameters, as the message says")
 
-    def compare_budgets(self) -> None:
-        """Look for steps without a budget, or with different budgets."""
+    def compare_budgets(self, prices: bool = True) -> None:
+        """Look for steps without a budget, or with different budgets, and for their `prices`."""
         stated: list[PrivacyBudget] = []
         charging = [
             (where, budget_of(part))
@@ -355,7 +389,9 @@ class _Walk:
                 self.add(LOW, where, "has no budget: no ledger counts its fits", "budget=")
         for budget in stated:
             try:
-                self.compare_prices(budget)
+                budget.remaining  # noqa: B018  # asks the ledger
+                if prices:
+                    self.compare_prices(budget)
             except (LedgerError, SealedBudgetError):
                 what = "the ledger of its budget cannot be read from here: fit is refused"
                 mine = [w for w, other in charging if other is budget]
@@ -483,7 +519,7 @@ class _Walk:
 
 
 def _is_above(value: Any, most: int) -> bool:
-    return isinstance(value, int | np.integer) and bool(value > most)
+    return isinstance(value, int | np.integer) and bool(most < value < 10**9)
 
 
 def _meaning(part: Any) -> tuple[str, str, str] | None:
@@ -502,7 +538,8 @@ def _meaning(part: Any) -> tuple[str, str, str] | None:
         rounds = int(n - 2).bit_length()
         what = f"n_quantiles={n} takes {rounds} rounds, which share the allowance (5 for 33)"
         return LOW, what, "the default, 33"
-    if name == "DPSubsampleAggregate" and part.output == "predictions" and part.public is None:
+    asks_rows = isinstance(getattr(part, "output", None), str) and part.output == "predictions"
+    if name == "DPSubsampleAggregate" and asks_rows and part.public is None:
         what = "has no public rows, for which the blocks are asked: fit is refused"
         way_out = "public=, rows that resemble the private ones, or output='parameters'"
         return HIGH, what, way_out

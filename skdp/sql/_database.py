@@ -9,12 +9,14 @@ from __future__ import annotations
 import itertools
 import shlex
 import sys
-from collections.abc import Callable, Mapping, Sequence
-from contextlib import nullcontext, suppress
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext, suppress
+from functools import partial
 from typing import Any
 
 from skdp.aggregation import DPGroupBy
 from skdp.budget import PrivacyBudget
+from skdp.budget.account import charging_for
 from skdp.loss.conversions import check_delta, check_positive
 from skdp.parameters import shown
 from skdp.sql._answers import Answer, answer_of, encoded_keys
@@ -30,7 +32,7 @@ from skdp.sql._stages import (
     reads_public_tables_alone,
     staged,
 )
-from skdp.sql._syntax import parsed, refuse
+from skdp.sql._syntax import parsed, refuse, without_literals
 
 PRIVATE = "private"
 _EACH_ROW = "row"  # the column of ids if each row of a table is a unit
@@ -63,6 +65,9 @@ class PrivateDatabase:
         it; with ``adjacency="replace_one"`` noise is up to twice as large.
     engine : {"duckdb"}, default="duckdb"
         Leave it out: DuckDB computes the rows of every query. Version 0.3 removes this parameter.
+    log_literals : bool, default=False
+        The ledger holds the text and the caps of each query. Its literals, which may name people,
+        are written as ``<text>``, ``<number>``, ``<date>`` or ``<time>``; True: as they are.
 
     See Also
     --------
@@ -108,6 +113,7 @@ class PrivateDatabase:
         tables: Mapping[str, Any],
         budget: PrivacyBudget,
         engine: str = "duckdb",
+        log_literals: bool = False,
     ) -> None:
         if not isinstance(budget, PrivacyBudget):
             raise TypeError(
@@ -121,6 +127,9 @@ class PrivateDatabase:
                 "PrivateDatabase({'visits': frame}, tables=..., budget=...). DuckDB reads them "
                 "through Arrow, lazy frames too. Nothing was charged"
             )
+        if not isinstance(log_literals, bool):
+            raise TypeError(f"log_literals must be a bool, got {type(log_literals).__name__}")
+        self._log_literals = log_literals
         self.budget = budget
         self._catalog = open_catalog(database, tables)
         _check_unit(self._catalog, budget.unit)
@@ -192,7 +201,11 @@ class PrivateDatabase:
             with catalog.reading() as cursor, price or nullcontext():
                 tables = [table for plan in parts.plans for table in plan.tables]
                 catalog.check_unchanged(cursor, tables)
-                return _released(catalog, cursor, query, parts, fits, progress)
+                whole = self._log_literals
+                text = " ".join(query.split()) if whole else without_literals(parsed(query)[0])
+                told = partial(charging_for, literals=whole)
+                notes = [_note(text, fits, i) for i in range(len(fits))]
+                return _released(catalog, cursor, query, parts, fits, progress, map(told, notes))
 
     def explain(
         self,
@@ -371,6 +384,7 @@ def _released(
     parts: Staged,
     fits: list[DPGroupBy],
     progress: Callable[[int, int, str], Any] | None,
+    notes: Iterable[AbstractContextManager[None]],
 ) -> Answer:
     """Release the parts of a query one after the other, and return the last answer.
 
@@ -387,11 +401,12 @@ def _released(
 
     failed = ""
     try:
-        for i, (plan, by) in enumerate(zip(parts.plans, fits, strict=True)):
+        for i, (plan, by, note) in enumerate(zip(parts.plans, fits, notes, strict=True)):
             tell(f"rows of part {i + 1} of {len(fits)}")
             _compute(cursor, plan)
             tell(f"release of part {i + 1} of {len(fits)}")
-            by.fit(cursor.table('"temp"."main"."skdp_rows_of_query"'))
+            with note:
+                by.fit(cursor.table('"temp"."main"."skdp_rows_of_query"'))
             cursor.execute('DROP TABLE "temp"."main"."skdp_rows_of_query"')
             answers.append(answer_of(plan, by, subqueries))
             if i < len(subqueries):
@@ -416,6 +431,13 @@ def _released(
     answers[-1].subqueries = answers[:-1]
     tell("done")
     return answers[-1]
+
+
+def _note(text: str, fits: Sequence[DPGroupBy], i: int) -> str:
+    """Return what the ledger says of a part of a query: its text and its caps."""
+    part = f"part {i + 1} of {len(fits)} of " if len(fits) > 1 else ""
+    caps = [f"{name}={getattr(fits[i], name)}" for name in _EXAMPLE] if fits[i].unit else []
+    return f"{part}{text}" + (f" [{', '.join(caps)}]" if caps else "")
 
 
 def _compute(cursor: Any, plan: Plan) -> None:

@@ -41,7 +41,7 @@ from skdp.statistics._call import (
     documented,
     result,
 )
-from skdp.tabular import UnitCounts, check_units
+from skdp.tabular import UnitCounts, check_units, checked, holds_numbers, is_parts
 
 _QUOTIENT = 1.0  # deviations of noise by which a variance in a denominator may be too large
 _NO_VARIANCE = 1e-12  # in squares of the half width: what rounding leaves of a variance of 0
@@ -50,13 +50,35 @@ _MOST_ROWS = 2**31  # of one unit
 # --- counts, sums, means --------------------------------------------------------------------------
 
 
+def _countable(X: Any, omits: bool) -> Any:
+    """Return a table in which text, dates and categories are 0, or missing where `omits` asks."""
+    if is_parts(X) or not (hasattr(X, "iloc") or hasattr(X, "to_pandas")):
+        return X
+    X = checked(X, "X")
+    if holds_numbers(X):
+        return X
+    import pandas as pd
+
+    table = X if hasattr(X, "iloc") else X.to_pandas()
+    table = table if hasattr(table, "columns") else table.to_frame()
+    columns = [table.iloc[:, j] for j in range(table.shape[1])]
+    return pd.DataFrame(
+        {
+            j: column if holds_numbers(column) else np.where(column.isna() & omits, np.nan, 0.0)
+            for j, column in enumerate(columns)
+        },
+        index=range(len(table)) if not columns else columns[0].index,
+    )
+
+
 @documented
 def count(X: ArrayLike, **options: Unpack[Options]) -> Released:
     """Return the number of rows.
 
     Parameters
     ----------
-    {X}
+    X : array-like or table
+        Private rows; a table may have columns of any type.
     {rows}
 
     Returns
@@ -78,7 +100,7 @@ def count(X: ArrayLike, **options: Unpack[Options]) -> Released:
     Released(value=2.0, std=6.420519653322878e-05)
     """
     call = Call.of("count", options)
-    rows, _ = call.table(X)
+    rows, _ = call.table(_countable(X, call.omits))
     if call.n_rows == "public":
         # Without a budget: the exact number is public, so nothing is charged.
         privacy: Any = {"epsilon": call.epsilon}

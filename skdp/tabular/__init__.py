@@ -23,6 +23,7 @@ if TYPE_CHECKING:
         array_of_rows,
         as_table,
         checked,
+        cut,
         holds_numbers,
         is_listed,
         is_parts,
@@ -92,7 +93,7 @@ else:
             ),
             "columns": "column_of_values shown_key stated_type with_types",
             "containers": (
-                "array_of_rows as_table checked holds_numbers is_listed is_parts keeps_types "
+                "array_of_rows as_table checked cut holds_numbers is_listed is_parts keeps_types "
                 "listed never_held table_of take type_name"
             ),
             "contributions": "KeyTerm",
@@ -173,6 +174,7 @@ __all__ = [
     "column_cells",
     "column_of_values",
     "column_plans",
+    "cut",
     "dealt_rows",
     "decoded",
     "dense_blocks",
@@ -205,4 +207,4 @@ __all__ = [
     "with_types",
     "with_weights",
     "without_column",
-]  # fmt: skip
+]

@@ -244,7 +244,7 @@ def test_as_an_array(two):
     assert f"{a[0]:.3f}" == f"{a.value[0]:.3f} ± {a.std[0]:.3f}"
     assert f"{a:.3f}" == f"[{', '.join(f'{one:.3f}' for one in a)}]" and str(a[0]) == f"{a[0]}"
     assert f"{Released(1234.5678, 0.01234, None)}" == "1234.568 ± 0.012"
-    assert f"{Released(2.0, np.nan, None)} {Released(2.0, 0, None)}" == "2.0 2.0 ± 0.0"
+    assert f"{Released(2.0, np.nan, None)} {Released(2.0, 0, None)}" == "2.0 ± ? 2.0 ± 0.0"
     with pytest.raises(TypeError):
         a + "1"
     for refused in (hash, iter, len):

@@ -34,6 +34,12 @@ TARGET = X + RNG.normal(0, 0.3, size=300)
 EXACT = {"epsilon": 1e5}
 
 
+def test_labels_that_are_not_given_name_the_way_out():
+    for function in (metrics.accuracy_score, metrics.confusion_matrix, metrics.roc_auc_score):
+        with pytest.raises(TypeError, match=r"labels=model\.classes_"):
+            function([0, 1], [0, 1])
+
+
 def test_without_noise_they_are_those_of_scikit_learn():
     matrix = metrics.confusion_matrix(Y, PREDICTED, **LABELS, **EXACT)
     np.testing.assert_array_equal(

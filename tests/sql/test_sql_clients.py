@@ -7,7 +7,8 @@ import json
 import pandas as pd
 import pytest
 
-from skdp.sql import _database
+from skdp import PrivacyBudget
+from skdp.sql import PrivateDatabase, _database
 from skdp.sql.__main__ import main
 from skdp.sql._database import dpsql, load_ipython_extension
 from tests.sql.shop import database, shop
@@ -30,11 +31,66 @@ def test_the_command_line(tmp_path, capsys):
     assert json.loads(paper.read_text())["privacy"]["charged"]
     assert main([*given, "--epsilon", "0.1", QUERY, "--progress"]) == 0
     assert "2/2 done" in capsys.readouterr().err
-    assert main([*given, QUERY]) == 2
+    assert main([*given, QUERY]) == 4
     assert "budget" in capsys.readouterr().err
-    assert main([*given, "SELECT MAX(x) FROM rows"]) == 2
+    assert main([*given, "SELECT MAX(x) FROM rows"]) == 3
     assert "MAX(x) would show the value of one row" in capsys.readouterr().err
-    assert main([str(tmp_path / "none.parquet"), *given[1:], QUERY]) == 2
+    assert main([str(tmp_path / "none.parquet"), *given[1:], QUERY]) == 1
+    with pytest.raises(SystemExit, match="2"):
+        main([*given, QUERY, "--format", "xml"])
+
+
+def test_a_file_and_a_query_are_enough(tmp_path, capsys):
+    file = tmp_path / "rows.parquet"
+    frame = pd.DataFrame({"user": range(500), "town": ["Bern", "Rom"] * 250, "x": [0.5] * 500})
+    frame.to_parquet(file)
+    assert main([str(file), "SELECT COUNT(*) AS n FROM rows", "--format", "json"]) == 0
+    out, err = capsys.readouterr()
+    assert abs(json.loads(out)[0]["n"] - 500) < 100
+    for said in ("epsilon 5, delta 1e-05", "epsilon 1 (--epsilon)", "each row by itself"):
+        assert said in err
+    lands = pd.DataFrame({"name": ["Bern", "Rom"], "land": ["CH", "IT"]})
+    lands.to_parquet(tmp_path / "t.parquet")
+    query = "SELECT land, COUNT(*) FROM rows JOIN towns ON town = name WHERE town <> 'Anna' "
+    query += "GROUP BY land"
+    more = ["--public", f"towns={tmp_path / 't.parquet'}", "--epsilon", "2", "--delta", "1e-6"]
+    assert main([str(file), query, *more]) == 0
+    assert "CH" in capsys.readouterr().out
+    charges = PrivacyBudget.open(f"{file}.budget").charges
+    assert len(charges) == 2 and "town <> <text>" in charges[1].note
+    for wrong in (["--unit", "user"], ["--public", "towns"], ["--epsilon", "-1"]):
+        assert main([str(file), query, *more, *wrong]) == 2
+
+
+def test_a_ledger_names_queries_and_nobody_in_them(tmp_path):
+    tables = {"visits": {"unit": "uid", "columns": {"minutes": (0, 240)}}}
+    visits = pd.DataFrame(
+        {"uid": range(400), "who": "Anna", "minutes": 5, "day": pd.Timestamp("2020-01-01")}
+    )
+    query = """
+        SELECT COUNT(*) AS n, AVG(minutes * 3.25) /* Berta */ FROM visits
+        WHERE who IN ('Anna', 'Claire') OR who LIKE 'Dora%' OR "minutes" > 1234
+            OR day = DATE '1999-12-31' OR day > TIMESTAMP '1999-12-31 11:59:00' -- Eva
+    """
+    named = ("Anna", "Berta", "Claire", "Dora", "1234", "1999", "Eva", "3.25")
+    for log in (False, True):
+        budget = PrivacyBudget(9, 1e-4, unit="uid")
+        db = PrivateDatabase({"visits": visits}, tables=tables, budget=budget, log_literals=log)
+        answer = db.sql(query, max_rows_per_unit=3)
+        budget.report(tmp_path / "r.html", certificates=[answer])
+        assert json.loads((tmp_path / "r.json").read_text())["fits"][0]["charge"] == 1
+        note = budget.charges[0].note
+        texts = [note, *((tmp_path / name).read_text() for name in ("r.html", "r.json"))]
+        assert "max_keys_per_unit=1, max_rows_per_unit=3" in note
+        assert budget.to_frame()["note"].tolist() == [note]
+        if log:
+            assert "'Claire'" in note
+            continue
+        assert not [name for name in named for text in texts if name in text]
+        assert "who IN (<text>, ...)" in note and '"minutes" > <number>' in note
+        assert "day = <date>" in note and "day > <time>" in note
+    with pytest.raises(TypeError, match="log_literals"):
+        PrivateDatabase({"visits": visits}, tables=tables, budget=budget, log_literals=1)
 
 
 def test_the_magic(capsys):
@@ -99,7 +155,7 @@ def test_what_was_released_before_a_failure_is_written_out(tmp_path, capsys, mon
     monkeypatch.setattr(_database, "_compute", fails)
     query = "SELECT COUNT(*) FROM rows WHERE x >= (SELECT AVG(x) AS mean FROM rows)"
     given = [str(tmp_path / "rows.parquet"), query, "--unit", "user", "--total", "3", "1e-5"]
-    assert main([*given, "--ledger", str(tmp_path / "spent")]) == 2
+    assert main([*given, "--ledger", str(tmp_path / "spent")]) == 1
     out, err = capsys.readouterr()
     assert out.startswith("mean,mean_low,mean_high")
     assert "1 subquery was released" in err

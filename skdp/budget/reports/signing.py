@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING, Any
 
 from skdp._version import __version__
 from skdp.budget.reports.html import grouped_releases, html_table
+from skdp.budget.urls import without_literals
 from skdp.budget.verification import UNKNOWABLE, readable, verify
 from skdp.loss.conversions import attacker_sentence
 
@@ -123,13 +124,18 @@ def _plain_range(estimator: Any) -> dict[str, list[float]] | None:
     return {str(n): [a, b] for n, a, b in zip(names, low, high, strict=True)}
 
 
-def _fit_facts(step: str, certificate: Any, estimator: Any, numbers: dict[str, list[int]]) -> Any:
+def _fit_facts(
+    step: str, certificate: Any, estimator: Any, numbers: dict[str, list[Charge]]
+) -> Any:
     if certificate is None:
         return {"step": step, "estimator": type(estimator).__name__, "private": False}
     facts = {"step": step, "private": True, **certificate.to_dict()}
     places = numbers.get(_key(certificate.estimator, facts["releases"]), [])
     # A certificate has no number: of equal fits the first charge is that of the first certificate.
-    facts["charge"] = places.pop(0) if certificate.charged and places else None
+    charge = places.pop(0) if certificate.charged and places else None
+    facts["charge"] = charge and charge.number
+    if charge:  # a ledger quotes no literals of a query
+        facts["releases"] = list(charge.releases)
     queries = " ".join(release.get("query", "") for release in facts["releases"])
     facts["learned"] = [what for name, what in _LEARNED.items() if f".{name}" in queries]
     facts["releases"] = [_without_quotes(release) for release in facts["releases"]]
@@ -150,7 +156,8 @@ def _without_quotes(release: Mapping[str, Any]) -> dict[str, Any]:
 
 def _key(estimator: str, releases: Any) -> str:
     """Return a text that a charge and the certificate of the same fit have in common."""
-    return json.dumps([estimator, list(releases)], sort_keys=True, default=str)
+    named = [{**one, "name": without_literals(str(one.get("name", "")))} for one in releases]
+    return json.dumps([estimator, named], sort_keys=True, default=str)
 
 
 # --- facts ----------------------------------------------------------------------------------------
@@ -218,9 +225,9 @@ def _remarks(charges: Sequence[Charge], fits: Sequence[Any]) -> list[str]:
 def report_facts(budget: PrivacyBudget, certificates: Any) -> dict[str, Any]:
     """Return everything that a report says, as plain types."""
     charges = budget.charges
-    numbers: dict[str, list[int]] = {}
+    numbers: dict[str, list[Charge]] = {}
     for c in charges:
-        numbers.setdefault(_key(c.estimator, c.releases), []).append(c.number)
+        numbers.setdefault(_key(c.estimator, c.releases), []).append(c)
     fits = [_fit_facts(*fit, numbers) for fit in _fits_of("", certificates)]
     steps = {fit["charge"]: fit["step"] for fit in fits if fit.get("charge")}
     with tempfile.TemporaryDirectory() as folder:
