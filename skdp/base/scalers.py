@@ -28,7 +28,7 @@ from skdp.base.mixin import in_precision_of, keeps_precision
 from skdp.base.transformers import Transformer
 from skdp.core import Box, RowSum, Session
 from skdp.exceptions import outside_level
-from skdp.planning import Allowance, bounds_in, row_count
+from skdp.planning import Allowance, bounds_in, learned_before, row_count
 from skdp.queries import CellQuantile, FilledCells, LearnedBounds, LearnedBox, OfColumn, moments
 from skdp.tabular import ONE_PLACE, ColumnPlan, check_columns, check_public_array, listed
 
@@ -77,11 +77,11 @@ def present_bounds(
 ) -> tuple[Pair, LearnedBox | None]:
     """Return the stated bounds, or learn those of each column over its non-missing rows.
 
-    And what was learned. The session is of rows from `check_columns`; `audit` and `spare` go to
-    `LearnedBounds`.
+    And what was learned, as `bounds_in` does. The session is of rows from `check_columns`; `audit`
+    and `spare` go to `LearnedBounds`.
     """
     if stated is not None:
-        return stated, None
+        return stated, learned_before(stated)
     later = session.remaining * (1 - _COUNT)
     n, columns = np.empty(len(plans)), nullable(plans)
     if len(columns) < len(plans):
