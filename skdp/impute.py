@@ -124,6 +124,11 @@ class DPSimpleImputer(ExpectedErrorMixin, Transformer):
         Standard error of means: due to noise and, with learned bounds, due to the clipping that
         ordinary columns undergo. NaN if bounds could not be learned well enough. 0 for a constant,
         NaN for all other strategies.
+    counts_ : ndarray of shape (n_features,)
+        Noisy number of the rows with a value in each column, and of the most frequent value's
+        strategy those with a category that is stated or selected. NaN where it was not released: of
+        medians and constants.
+    counts_std_error_ : ndarray of shape (n_features,)
     bounds_ : tuple of two ndarrays of shape (n_features,) or None
         For means and medians: the bounds, stated or learned.
     {fitted}
@@ -185,6 +190,8 @@ class DPSimpleImputer(ExpectedErrorMixin, Transformer):
 
     statistics_: NDArray[Any]
     statistics_std_error_: Floats
+    counts_: Floats
+    counts_std_error_: Floats
     bounds_: tuple[Floats, Floats] | None
 
     def __init__(
@@ -289,6 +296,7 @@ class DPSimpleImputer(ExpectedErrorMixin, Transformer):
                 return self
             table, schema = check_categorical(X, estimator=name, allow_empty=empty)
             validate_data(self, X, skip_check_array=True)
+            self.counts_, self.counts_std_error_ = np.full((2, schema.n_columns), np.nan)
             if self._is_free():
                 fill = 0 if self.fill_value is None else self.fill_value
                 self.statistics_ = np.full(schema.n_columns, fill, dtype=object)
@@ -310,10 +318,11 @@ class DPSimpleImputer(ExpectedErrorMixin, Transformer):
         mean = self.strategy == "mean"
         spare = 0.0 if mean else _SPARE
         bounds, learned = present_bounds(session, plans, stated, audit=mean, spare=spare)
-        std_error = np.full(len(plans), np.nan)
+        std_error, counts, counts_error = np.full((3, len(plans)), np.nan)
         if mean:
             answer = session.answer(present_means(*bounds, nullable(plans)))
             values, std_error = answer.value, np.asarray(answer.std)
+            counts, counts_error = answer.count.value, answer.count.std
             if learned is not None:
                 std_error = np.hypot(std_error, learned.mean_error())
         else:
@@ -321,6 +330,7 @@ class DPSimpleImputer(ExpectedErrorMixin, Transformer):
             medians = [c.answer(Quantiles(c.box, [0.5]), "median").value for c in columns]
             values = np.ravel(medians)
         self.bounds_ = bounds
+        self.counts_, self.counts_std_error_ = np.array(counts), np.array(counts_error)
         self.statistics_, self.statistics_std_error_ = np.clip(values, *bounds), std_error
 
     def _release_frequent(self, table: Any, schema: Any) -> list[Any]:
@@ -345,7 +355,11 @@ class DPSimpleImputer(ExpectedErrorMixin, Transformer):
             for j in range(d):
                 query = row_counts(MarginalCells(tuple(domain.sizes), (j,)), "marginal")
                 part = session.remaining / (d - j) if j < d - 1 else None
-                counts.append(session.answer(query, part, name=f"column {labels[j]}").value)
+                answer = session.answer(query, part, name=f"column {labels[j]}")
+                counts.append(answer.value)
+                self.counts_[j] = answer.value[:-1].sum()
+                several = math.sqrt(answer.value.size - 1)
+                self.counts_std_error_[j] = float(np.max(answer.std)) * several
             self.privacy_ = session.certificate()
         self.statistics_ = np.full(d, None, dtype=object)
         self.statistics_std_error_ = np.full(d, np.nan)
