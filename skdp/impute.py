@@ -20,7 +20,7 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 
 from skdp.base import check_bounds
 from skdp.base.expected_error import ExpectedErrorMixin, mean_error, rehearsal, repeated, unanswered
-from skdp.base.scalers import nullable, present_bounds, present_columns
+from skdp.base.scalers import nullable, present_bounds, present_columns, warn_of_few_rows
 from skdp.base.transformers import (
     Floats,
     Transformer,
@@ -33,8 +33,15 @@ from skdp.budget import PrivacyBudget
 from skdp.core import Session
 from skdp.exceptions import outside_level
 from skdp.parameters import FLAG, Table
-from skdp.planning import Allowance
-from skdp.queries import MarginalCells, Quantiles, learn_domain, present_means, row_counts
+from skdp.planning import Allowance, row_count
+from skdp.queries import (
+    MarginalCells,
+    Quantiles,
+    learn_domain,
+    present_means,
+    rank_scale,
+    row_counts,
+)
 from skdp.tabular import (
     MISSING,
     ColumnPlan,
@@ -57,6 +64,7 @@ __all__ = ["DPSimpleImputer"]
 
 _CATEGORIES = Fraction(1, 2)  # of the allowance, for selecting categories
 _SPARE = 0.1  # part of the rows that each learned bound of a median may clip
+_FAR = 0.1  # an error of a mean, in widths of the bounds, or of a median, in rows: no fill
 _NUMERIC = ("mean", "median")
 
 
@@ -291,8 +299,13 @@ class DPSimpleImputer(ExpectedErrorMixin, Transformer):
                 validate_data(self, X, skip_check_array=True)
                 stated = self._stated_bounds(len(rows.plans))
                 with self._session(rows) as session:
-                    self._release_numbers(session, rows.plans, stated)
+                    times = self._release_numbers(session, rows.plans, stated)
                     self.privacy_ = session.certificate()
+                if (few := np.flatnonzero(times > 1.0)).size:
+                    labels = [rows.plans[j].label for j in few]
+                    what = f"what fills columns {listed(labels)} may be far from their rows"
+                    also = "" if stated is not None else ", or state bounds"
+                    warn_of_few_rows(self, what, times.max(), also)
                 return self
             table, schema = check_categorical(X, estimator=name, allow_empty=empty)
             validate_data(self, X, skip_check_array=True)
@@ -313,8 +326,8 @@ class DPSimpleImputer(ExpectedErrorMixin, Transformer):
             )
         return self
 
-    def _release_numbers(self, session: Session, plans: Any, stated: Any) -> None:
-        """Release and set bounds and statistics of all columns."""
+    def _release_numbers(self, session: Session, plans: Any, stated: Any) -> Floats:
+        """Release and set bounds and statistics; return how many times the rows columns ask for."""
         mean = self.strategy == "mean"
         spare = 0.0 if mean else _SPARE
         bounds, learned = present_bounds(session, plans, stated, audit=mean, spare=spare)
@@ -325,13 +338,21 @@ class DPSimpleImputer(ExpectedErrorMixin, Transformer):
             counts, counts_error = answer.count.value, answer.count.std
             if learned is not None:
                 std_error = np.hypot(std_error, learned.mean_error())
+            times = std_error / np.maximum((bounds[1] - bounds[0]) * _FAR, 1e-300)
+            times[np.isnan(times)] = 1.0 if learned is None else max(learned.short, 1.01)
         else:
+            level, relation = session.level(session.remaining / len(plans)), session.adjacency
+            off = rank_scale([0.5], level, 1, pure=session.pure, adjacency=relation)
+            known = relation == "replace_one" or learned is not None
+            n = row_count(session, None, learned) if known else math.inf
+            times = np.full(len(plans), off / n / _FAR)
             columns = present_columns(session, plans, bounds)
             medians = [c.answer(Quantiles(c.box, [0.5]), "median").value for c in columns]
             values = np.ravel(medians)
         self.bounds_ = bounds
         self.counts_, self.counts_std_error_ = np.array(counts), np.array(counts_error)
         self.statistics_, self.statistics_std_error_ = np.clip(values, *bounds), std_error
+        return times
 
     def _release_frequent(self, table: Any, schema: Any) -> list[Any]:
         """Release and set statistics; return the columns without one."""

@@ -382,6 +382,16 @@ def auto_q(n: float, epsilon: float) -> float:
     return float(f"{math.ceil(q / digit) * digit:.2e}")
 
 
+_FEW = "{name}: rows are too few for this epsilon: {what}. {more} or as large an epsilon{also}."
+
+
+def warn_of_few_rows(estimator: Any, what: str, times: float, also: str = "") -> None:
+    """Warn that noise decides an answer, by public facts or released numbers."""
+    more = f"Use {math.ceil(10.0 * times) / 10.0:g} times as many rows"
+    text = _FEW.format(name=type(estimator).__name__, what=what, more=more, also=also)
+    warnings.warn(text, stacklevel=outside_level())
+
+
 _DOUBTFUL = (
     "{name}: bounds were learned, and those of {which} may be far off: rows are too few for this "
     "epsilon, or most of a column is one value (amounts that are mostly zero). Its standard error "
