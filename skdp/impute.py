@@ -299,13 +299,12 @@ class DPSimpleImputer(ExpectedErrorMixin, Transformer):
                 validate_data(self, X, skip_check_array=True)
                 stated = self._stated_bounds(len(rows.plans))
                 with self._session(rows) as session:
-                    times = self._release_numbers(session, rows.plans, stated)
+                    times, why = self._release_numbers(session, rows.plans, stated)
                     self.privacy_ = session.certificate()
                 if (few := np.flatnonzero(times > 1.0)).size:
                     labels = [rows.plans[j].label for j in few]
                     what = f"what fills columns {listed(labels)} may be far from their rows"
-                    also = "" if stated is not None else ", or state bounds"
-                    warn_of_few_rows(self, what, times.max(), also)
+                    warn_of_few_rows(self, what, float(times.max()), why)
                 return self
             table, schema = check_categorical(X, estimator=name, allow_empty=empty)
             validate_data(self, X, skip_check_array=True)
@@ -326,11 +325,15 @@ class DPSimpleImputer(ExpectedErrorMixin, Transformer):
             )
         return self
 
-    def _release_numbers(self, session: Session, plans: Any, stated: Any) -> Floats:
-        """Release and set bounds and statistics; return how many times the rows columns ask for."""
+    def _release_numbers(self, session: Session, plans: Any, stated: Any) -> tuple[Floats, str]:
+        """Release and set bounds and statistics.
+
+        Return how many times the rows each column asks for, and what learned bounds say of that.
+        """
         mean = self.strategy == "mean"
         spare = 0.0 if mean else _SPARE
         bounds, learned = present_bounds(session, plans, stated, audit=mean, spare=spare)
+        why = ""
         std_error, counts, counts_error = np.full((3, len(plans)), np.nan)
         if mean:
             answer = session.answer(present_means(*bounds, nullable(plans)))
@@ -339,7 +342,8 @@ class DPSimpleImputer(ExpectedErrorMixin, Transformer):
             if learned is not None:
                 std_error = np.hypot(std_error, learned.mean_error())
             times = std_error / np.maximum((bounds[1] - bounds[0]) * _FAR, 1e-300)
-            times[np.isnan(times)] = 1.0 if learned is None else max(learned.short, 1.01)
+            if learned is not None and np.isnan(times).any():
+                times[np.isnan(times)], why = math.inf, learned.why_no_error
         else:
             level, relation = session.level(session.remaining / len(plans)), session.adjacency
             off = rank_scale([0.5], level, 1, pure=session.pure, adjacency=relation)
@@ -352,7 +356,7 @@ class DPSimpleImputer(ExpectedErrorMixin, Transformer):
         self.bounds_ = bounds
         self.counts_, self.counts_std_error_ = np.array(counts), np.array(counts_error)
         self.statistics_, self.statistics_std_error_ = np.clip(values, *bounds), std_error
-        return times
+        return times, why
 
     def _release_frequent(self, table: Any, schema: Any) -> list[Any]:
         """Release and set statistics; return the columns without one."""

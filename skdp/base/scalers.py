@@ -382,14 +382,12 @@ def auto_q(n: float, epsilon: float) -> float:
     return float(f"{math.ceil(q / digit) * digit:.2e}")
 
 
-_FEW = "{name}: rows are too few for this epsilon: {what}. {more} or as large an epsilon{also}."
-
-
-def warn_of_few_rows(estimator: Any, what: str, times: float, also: str = "") -> None:
+def warn_of_few_rows(estimator: Any, what: str, times: float, why: str = "") -> None:
     """Warn that noise decides an answer, by public facts or released numbers."""
-    more = f"Use {math.ceil(10.0 * times) / 10.0:g} times as many rows"
-    text = _FEW.format(name=type(estimator).__name__, what=what, more=more, also=also)
-    warnings.warn(text, stacklevel=outside_level())
+    if not why:
+        more = f"{math.ceil(10.0 * times) / 10.0:g} times as many rows or as large an epsilon"
+        why = f"rows are too few for this epsilon. Use {more}"
+    warnings.warn(f"{type(estimator).__name__}: {what}: {why}", stacklevel=outside_level())
 
 
 _DOUBTFUL = (

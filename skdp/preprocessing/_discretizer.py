@@ -218,10 +218,10 @@ class DPKBinsDiscretizer(ExpectedErrorMixin, Transformer):
             self._set_edges(inner)
         if off > _OFF:
             what = f"edges are off by about {min(off, self.n_bins):.1g} bins"
-            warn_of_few_rows(self, what, off / _OFF, ", or fewer bins")
+            warn_of_few_rows(self, what, off / _OFF)
         elif learned is not None and learned.short > _SHORT and self.strategy == "uniform":
             what = "learned bounds, and all bins with them, may be far off"
-            warn_of_few_rows(self, what, learned.short / _SHORT, ", or state bounds")
+            warn_of_few_rows(self, what, learned.short / _SHORT)
         return self
 
     def _bins_off(self, session: Session, learned: LearnedBox | None) -> float:

@@ -82,7 +82,7 @@ _NONE_SHOWN = (
 )
 _UNSURE = (
     "describe: the learned bounds of columns {columns} may be far off, and with them all that is "
-    "shown of these columns: rows are too few for this epsilon and delta; {why}"
+    "shown of these columns: {why}"
 )
 _NO_ERROR = "the error of a quantile depends on the rows near it"
 

@@ -431,8 +431,8 @@ class LearnedBox:
     def why_no_error(self) -> str:
         """What to do where errors are NaN."""
         if self.short > 1.0:
-            return f"state bounds=, or {self.more_rows}"
-        return "state bounds=: rows that are too few to be seen may lie far from the others"
+            return f"rows are too few for this epsilon. State bounds=, or {self.more_rows}"
+        return "rows that are too few to be seen may lie far from the others. State bounds="
 
     @property
     def more_rows(self) -> str:
