@@ -292,7 +292,7 @@ def row_count(session: Session, share: Any, learned: LearnedBox | None = None) -
     return max(1.0, float(session.row_count(share).value))
 
 
-def learned_before(bounds: tuple[NDArray[np.float64], NDArray[np.float64]]) -> LearnedBox | None:
+def learned_before(bounds: tuple[Any, Any]) -> LearnedBox | None:
     """Return what an earlier call learned of these bounds, as `BoundsWithRisk` has it, or None."""
     if not isinstance(bounds, BoundsWithRisk):
         return None
