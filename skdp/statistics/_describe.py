@@ -285,7 +285,9 @@ def describe(
     of a mean was .03 of its column's interquartile range with 5,000 rows (up to .1 in nine of ten
     columns; one in five had none), .015 with 10,000 and .004 with 40,000; actual errors were about
     half of that. With delta = 0 errors are known from about 40,000 rows on (.013); state `bounds`
-    then.
+    then. Of ten kinds of columns (5,000 to 100,000 rows, 25 tables each) the standard error of a
+    mean was .7 to 1.8 times the actual one, that of a standard deviation .8 to 6.5 times (2.1 in
+    the median column): a few rows far out may weigh much in a square. State `bounds` for less.
 
     **Privacy.** *Released*: the number of rows where it is private; of each column of numbers the
     number of missing cells, bounds if they are not stated, the sums of values and of their squares,
