@@ -327,7 +327,7 @@ class _Columns:
 
 
 @dataclass(frozen=True)
-class _Rows:
+class _Sizes:
     """Noisy numbers of rows of the clusters, and the noise of each."""
 
     counts: Floats
@@ -446,13 +446,13 @@ def cluster_table(pipeline: Any) -> ClusterTable:
     # Weights are no rows, and of users other steps may have used other rows.
     of_rows = getattr(last, "weight_bound", None) is None
     of_rows &= getattr(getattr(last, "privacy_", None), "max_rows_per_unit", None) is None
-    rows = _Rows(counts, noise if of_rows else np.nan)
+    sizes = _Sizes(counts, noise if of_rows else np.nan)
     for i in range(len(steps) - 2, -1, -1):
         name, step = steps[i]
         if step is None or isinstance(step, str):
             continue
         try:
-            columns = _through(step, columns, rows)
+            columns = _through(step, columns, sizes)
         except _NoWayBack:
             kind = type(step).__name__
             text = _NO_WAY_BACK.format(step=name, name=kind, behind=i + 1)
@@ -471,15 +471,15 @@ def _input_names(step: Any, width: int) -> list[str]:
     return [str(name) for name in names]
 
 
-def _through(step: Any, columns: _Columns, rows: _Rows) -> _Columns:
+def _through(step: Any, columns: _Columns, sizes: _Sizes) -> _Columns:
     """Return columns of the output of a fitted step as columns of its input."""
     if isinstance(step, Pipeline):
         for _, inner in reversed(step.steps):
             if inner is not None and not isinstance(inner, str):
-                columns = _through(inner, columns, rows)
+                columns = _through(inner, columns, sizes)
         return columns
     if isinstance(step, ColumnTransformer):
-        return _through_parts(step, columns, rows)
+        return _through_parts(step, columns, sizes)
     width: Any = getattr(step, "n_features_in_", columns.values.shape[1])
     names = _input_names(step, width)
     if isinstance(step, FunctionTransformer) and step.func is None:
@@ -491,7 +491,7 @@ def _through(step: Any, columns: _Columns, rows: _Rows) -> _Columns:
         unknown = np.full_like(columns.std, np.nan)
         return _Columns([f"{name} (code)" for name in names], columns.values, unknown)
     if isinstance(step, DPSimpleImputer | SimpleImputer):
-        return _before_filling(step, names, columns, rows)
+        return _before_filling(step, names, columns, sizes)
     if hasattr(step, "get_support"):
         every = np.full((2, len(columns.values), len(names)), np.nan)
         every[:, :, step.get_support()] = columns.values, columns.std
@@ -514,7 +514,7 @@ def _through(step: Any, columns: _Columns, rows: _Rows) -> _Columns:
     return _Columns(names, back, np.full(back.shape, np.nan))
 
 
-def _before_filling(step: Any, names: list[str], columns: _Columns, rows: _Rows) -> _Columns:
+def _before_filling(step: Any, names: list[str], columns: _Columns, sizes: _Sizes) -> _Columns:
     """Return the means of the cells with a value, of means of filled columns.
 
     With indicators, the filled cells are taken out. Else they are in the errors, where the imputer
@@ -540,9 +540,9 @@ def _before_filling(step: Any, names: list[str], columns: _Columns, rows: _Rows)
         seen, seen_std = (
             getattr(step, name, np.full(d, np.nan)) for name in ("counts_", "counts_std_error_")
         )
-        noise = np.hypot(seen_std, rows.std * np.sqrt(len(rows.counts)))
-        missing = np.maximum(rows.counts.sum() - seen, 0.0) + 2.0 * noise
-        share = missing / np.maximum(rows.counts - 2.0 * rows.std, 1.0)[:, None]
+        noise = np.hypot(seen_std, sizes.std * np.sqrt(len(sizes.counts)))
+        missing = np.maximum(sizes.counts.sum() - seen, 0.0) + 2.0 * noise
+        share = missing / np.maximum(sizes.counts - 2.0 * sizes.std, 1.0)[:, None]
         share = np.where(share < 0.5, share, np.nan)
         if values.shape[1] == d and np.isfinite(fill).all():
             shown, away = names, np.abs(values - fill)
@@ -566,7 +566,7 @@ def _inverse(step: Any, values: Floats) -> Floats:
     return back
 
 
-def _through_parts(step: ColumnTransformer, columns: _Columns, rows: _Rows) -> _Columns:
+def _through_parts(step: ColumnTransformer, columns: _Columns, sizes: _Sizes) -> _Columns:
     """Return the columns of the input of a ColumnTransformer, in the order of its parts."""
     every = _input_names(step, step.n_features_in_)
     parts = []
@@ -575,7 +575,7 @@ def _through_parts(step: ColumnTransformer, columns: _Columns, rows: _Rows) -> _
         if (isinstance(transformer, str) and transformer == "drop") or not part.values.shape[1]:
             continue
         if not isinstance(transformer, str):
-            part = _through(transformer, part, rows)
+            part = _through(transformer, part, sizes)
         # Of an array the parts have names of their own; those of the whole table are meant.
         own = _chosen_names(chosen, every)
         if getattr(transformer, "feature_names_in_", None) is None and len(own) == len(part.names):
