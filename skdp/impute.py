@@ -20,7 +20,7 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 
 from skdp.base import check_bounds
 from skdp.base.expected_error import ExpectedErrorMixin, mean_error, rehearsal, repeated, unanswered
-from skdp.base.scalers import nullable, present_bounds, present_columns
+from skdp.base.scalers import nullable, present_bounds, present_columns, warn_of_few_rows
 from skdp.base.transformers import (
     Floats,
     Transformer,
@@ -33,8 +33,15 @@ from skdp.budget import PrivacyBudget
 from skdp.core import Session
 from skdp.exceptions import outside_level
 from skdp.parameters import FLAG, Table
-from skdp.planning import Allowance
-from skdp.queries import MarginalCells, Quantiles, learn_domain, present_means, row_counts
+from skdp.planning import Allowance, row_count
+from skdp.queries import (
+    MarginalCells,
+    Quantiles,
+    learn_domain,
+    present_means,
+    rank_scale,
+    row_counts,
+)
 from skdp.tabular import (
     MISSING,
     ColumnPlan,
@@ -57,6 +64,7 @@ __all__ = ["DPSimpleImputer"]
 
 _CATEGORIES = Fraction(1, 2)  # of the allowance, for selecting categories
 _SPARE = 0.1  # part of the rows that each learned bound of a median may clip
+_FAR = 0.1  # an error of a mean, in widths of the bounds, or of a median, in rows: no fill
 _NUMERIC = ("mean", "median")
 
 
@@ -124,6 +132,11 @@ class DPSimpleImputer(ExpectedErrorMixin, Transformer):
         Standard error of means: due to noise and, with learned bounds, due to the clipping that
         ordinary columns undergo. NaN if bounds could not be learned well enough. 0 for a constant,
         NaN for all other strategies.
+    counts_ : ndarray of shape (n_features,)
+        Noisy number of the rows with a value in each column, and of the most frequent value's
+        strategy those with a category that is stated or selected. NaN where it was not released: of
+        medians and constants.
+    counts_std_error_ : ndarray of shape (n_features,)
     bounds_ : tuple of two ndarrays of shape (n_features,) or None
         For means and medians: the bounds, stated or learned.
     {fitted}
@@ -185,6 +198,8 @@ class DPSimpleImputer(ExpectedErrorMixin, Transformer):
 
     statistics_: NDArray[Any]
     statistics_std_error_: Floats
+    counts_: Floats
+    counts_std_error_: Floats
     bounds_: tuple[Floats, Floats] | None
 
     def __init__(
@@ -284,11 +299,16 @@ class DPSimpleImputer(ExpectedErrorMixin, Transformer):
                 validate_data(self, X, skip_check_array=True)
                 stated = self._stated_bounds(len(rows.plans))
                 with self._session(rows) as session:
-                    self._release_numbers(session, rows.plans, stated)
+                    times, why = self._release_numbers(session, rows.plans, stated)
                     self.privacy_ = session.certificate()
+                if (few := np.flatnonzero(times > 1.0)).size:
+                    labels = [rows.plans[j].label for j in few]
+                    what = f"what fills columns {listed(labels)} may be far from their rows"
+                    warn_of_few_rows(self, what, float(times.max()), why)
                 return self
             table, schema = check_categorical(X, estimator=name, allow_empty=empty)
             validate_data(self, X, skip_check_array=True)
+            self.counts_, self.counts_std_error_ = np.full((2, schema.n_columns), np.nan)
             if self._is_free():
                 fill = 0 if self.fill_value is None else self.fill_value
                 self.statistics_ = np.full(schema.n_columns, fill, dtype=object)
@@ -305,23 +325,38 @@ class DPSimpleImputer(ExpectedErrorMixin, Transformer):
             )
         return self
 
-    def _release_numbers(self, session: Session, plans: Any, stated: Any) -> None:
-        """Release and set bounds and statistics of all columns."""
+    def _release_numbers(self, session: Session, plans: Any, stated: Any) -> tuple[Floats, str]:
+        """Release and set bounds and statistics.
+
+        Return how many times the rows each column asks for, and what learned bounds say of that.
+        """
         mean = self.strategy == "mean"
         spare = 0.0 if mean else _SPARE
         bounds, learned = present_bounds(session, plans, stated, audit=mean, spare=spare)
-        std_error = np.full(len(plans), np.nan)
+        why = ""
+        std_error, counts, counts_error = np.full((3, len(plans)), np.nan)
         if mean:
             answer = session.answer(present_means(*bounds, nullable(plans)))
             values, std_error = answer.value, np.asarray(answer.std)
+            counts, counts_error = answer.count.value, answer.count.std
             if learned is not None:
                 std_error = np.hypot(std_error, learned.mean_error())
+            times = std_error / np.maximum((bounds[1] - bounds[0]) * _FAR, 1e-300)
+            if learned is not None and np.isnan(times).any():
+                times[np.isnan(times)], why = math.inf, learned.why_no_error
         else:
+            level, relation = session.level(session.remaining / len(plans)), session.adjacency
+            off = rank_scale([0.5], level, 1, pure=session.pure, adjacency=relation)
+            known = relation == "replace_one" or learned is not None
+            n = row_count(session, None, learned) if known else math.inf
+            times = np.full(len(plans), off / n / _FAR)
             columns = present_columns(session, plans, bounds)
             medians = [c.answer(Quantiles(c.box, [0.5]), "median").value for c in columns]
             values = np.ravel(medians)
         self.bounds_ = bounds
+        self.counts_, self.counts_std_error_ = np.array(counts), np.array(counts_error)
         self.statistics_, self.statistics_std_error_ = np.clip(values, *bounds), std_error
+        return times, why
 
     def _release_frequent(self, table: Any, schema: Any) -> list[Any]:
         """Release and set statistics; return the columns without one."""
@@ -345,7 +380,11 @@ class DPSimpleImputer(ExpectedErrorMixin, Transformer):
             for j in range(d):
                 query = row_counts(MarginalCells(tuple(domain.sizes), (j,)), "marginal")
                 part = session.remaining / (d - j) if j < d - 1 else None
-                counts.append(session.answer(query, part, name=f"column {labels[j]}").value)
+                answer = session.answer(query, part, name=f"column {labels[j]}")
+                counts.append(answer.value)
+                self.counts_[j] = answer.value[:-1].sum()
+                several = math.sqrt(answer.value.size - 1)
+                self.counts_std_error_[j] = float(np.max(answer.std)) * several
             self.privacy_ = session.certificate()
         self.statistics_ = np.full(d, None, dtype=object)
         self.statistics_std_error_ = np.full(d, np.nan)

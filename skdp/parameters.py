@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -280,9 +280,37 @@ def _is_number(side: Any) -> bool:
     return _ndim(side) == 0 and np.asarray(side).dtype.kind in "biufO"
 
 
+class BoundsWithRisk(tuple[Any, Any]):
+    """Bounds (low, high) that `skdp.describe` learned, and what the rows beyond them may weigh.
+
+    Answers within these bounds have that in their errors. Otherwise this is a tuple, equal to one
+    that was typed; ``tuple(bounds)`` is one, and states the same bounds as public knowledge.
+
+    Parameters
+    ----------
+    low, high : float or ndarray of shape (n_columns,)
+    learned : tuple of (skdp.queries.LearnedBox or None)
+        Of each column; None where bounds were stated.
+    """
+
+    learned: tuple[Any, ...]
+
+    def __new__(cls, low: Any, high: Any, learned: tuple[Any, ...]) -> Self:  # noqa: D102
+        pair = super().__new__(cls, (low, high))
+        pair.learned = learned
+        return pair
+
+    def __getnewargs__(self) -> tuple[Any, ...]:  # of copy and pickle
+        return (*self, self.learned)
+
+
+def _learned_of(pair: Any) -> tuple[Any, ...]:
+    return pair.learned if isinstance(pair, BoundsWithRisk) else (None,)
+
+
 def _by_name(
     bounds: Mapping[Any, Any], n_features: int, names: Sequence[Any] | None
-) -> tuple[list[Any], list[Any]]:
+) -> tuple[Any, Any]:
     """Return lows and highs in the order of the columns."""
     if names is None and set(bounds) <= set(range(n_features)):
         names = range(n_features)
@@ -314,7 +342,8 @@ def _by_name(
             )
         if not all(_is_number(side) for side in pair):
             raise TypeError(f"bounds of column {name!r} must be a pair (low, high) of numbers")
-    return [bounds[name][0] for name in names], [bounds[name][1] for name in names]
+    lows, highs = [bounds[name][0] for name in names], [bounds[name][1] for name in names]
+    return BoundsWithRisk(lows, highs, tuple(_learned_of(bounds[name])[0] for name in names))
 
 
 def _labels(side: Any) -> list[Any] | None:
@@ -372,6 +401,7 @@ def check_bounds(
         low, high = bounds
     except (TypeError, ValueError):
         raise TypeError(_BOUNDS) from None
+    learned = _learned_of(bounds)
     low = _aligned(low, "low", n_features, names)
     high = _aligned(high, "high", n_features, names)
     try:
@@ -398,6 +428,9 @@ def check_bounds(
         raise ValueError(
             f"bounds: low must not exceed high for any feature, as it does for {which}"
         )
+    if any(box is not None for box in learned):
+        every = learned * n_features if len(learned) == 1 else learned
+        return BoundsWithRisk(low_array, high_array, every)
     return low_array, high_array
 
 

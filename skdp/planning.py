@@ -29,11 +29,14 @@ from skdp.core import (
     moved_by,
 )
 from skdp.loss.conversions import pure_epsilon_from_mu, pure_part
+from skdp.parameters import BoundsWithRisk
 
 if TYPE_CHECKING:  # what learns bounds is imported when they are learned
     from skdp.queries import LearnedBox
 
-__all__ = ["LEARNING_SHARE", "Allowance", "bounds_in", "pure_is_less", "row_count"]
+__all__ = [
+    "LEARNING_SHARE", "Allowance", "bounds_in", "learned_before", "pure_is_less", "row_count",
+]  # fmt: skip
 
 LEARNING_SHARE = 0.2  # of the allowance, at most, for bounds that only say where rows are
 
@@ -289,6 +292,15 @@ def row_count(session: Session, share: Any, learned: LearnedBox | None = None) -
     return max(1.0, float(session.row_count(share).value))
 
 
+def learned_before(bounds: tuple[Any, Any]) -> LearnedBox | None:
+    """Return what an earlier call learned of these bounds, as `BoundsWithRisk` has it, or None."""
+    if not isinstance(bounds, BoundsWithRisk):
+        return None
+    from skdp.queries import joined_box
+
+    return joined_box(bounds.learned, *map(np.atleast_1d, bounds))
+
+
 def bounds_in(
     session: Session,
     stated: tuple[NDArray[np.float64], NDArray[np.float64]] | None,
@@ -299,7 +311,7 @@ def bounds_in(
 ) -> tuple[tuple[NDArray[np.float64], NDArray[np.float64]], LearnedBox | None]:
     """Return the stated bounds, or learn them: with `errors` as closely as those ask for.
 
-    And what was learned, if anything was.
+    And what was learned, here or in the `describe` that stated bounds are from; or None.
 
     Parameters
     ----------
@@ -309,7 +321,7 @@ def bounds_in(
         Of `LearnedBounds`.
     """
     if stated is not None:
-        return stated, None
+        return stated, learned_before(stated)
     from skdp.queries import LearnedBounds
 
     learned = session.answer(LearnedBounds(audit=errors, **options), None if errors else share)

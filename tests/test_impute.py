@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import warnings
+
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -99,6 +101,17 @@ def test_nothing_is_found_in_few_rows_and_it_is_said():
     with pytest.warns(UserWarning, match=r"no category of columns 'job', 'rooms'"):
         imputer = DPSimpleImputer(strategy="most_frequent", delta=1e-6).fit(X)
     assert imputer.transform(X)[0, 0] is None
+
+
+@each("strategy", ["mean", "median"])
+@each("bounds", ["private", (0, 100)])
+def test_it_warns_where_rows_are_too_few(strategy, bounds):
+    ages = np.random.default_rng(0).normal(50, 10, (10_000, 1))
+    imputer = DPSimpleImputer(strategy=strategy, bounds=bounds)
+    with pytest.warns(UserWarning, match="DPSimpleImputer: .*: rows are too few for this epsilon"):
+        imputer.fit(ages[:10])
+    with warnings.catch_warnings(action="error"):
+        imputer.fit(ages)
 
 
 def test_a_constant_is_free_and_indicators_are_of_every_column():

@@ -10,7 +10,7 @@ import math
 import warnings
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass
 from typing import Any, ClassVar, Self
 
 import numpy as np
@@ -27,13 +27,14 @@ from skdp.budget import PrivacyBudget
 from skdp.core import Mean, ScaledBox, Session
 from skdp.exceptions import outside_level
 from skdp.parameters import check_bounds, check_classes, check_size
-from skdp.planning import Allowance, bounds_in, row_count
+from skdp.planning import Allowance, bounds_in, learned_before, row_count
 from skdp.queries import (
     Labels,
     LearnedBounds,
     LearnedBox,
     OfColumn,
     StandardBall,
+    joined_box,
     label_vectors,
     moments,
     row_counts,
@@ -598,20 +599,6 @@ def learning_size(session: Session, n: float) -> float:
     return n * session.level(1.0) / (1.0 if session.pure else _GAUSSIAN)
 
 
-def _joined(learned: dict[tuple[int, int], LearnedBox], low: Floats, high: Floats) -> LearnedBox:
-    """Return the box of all columns: learned from some of them, stated (and certain) elsewhere."""
-    first = next(iter(learned.values()))
-    whole: dict[str, Any] = {"low": low, "high": high, "middle": low / 2 + high / 2}
-    whole["sound"] = np.full(low.size, True)
-    for field in fields(first):
-        value = getattr(first, field.name)
-        if isinstance(value, np.ndarray):
-            joined = whole.setdefault(field.name, np.zeros((*value.shape[:-1], low.size)))
-            for span, box in learned.items():
-                joined[..., slice(*span)] = getattr(box, field.name)
-    return replace(first, **whole, ends=())
-
-
 class TargetRegressor(
     ExactScoreMixin, RegressorMixin, TargetErrorMixin, PrivateMixin, BaseEstimator, ABC
 ):
@@ -708,19 +695,23 @@ class TargetRegressor(
         d = width - 1
         stated = (columns or _unstated(d), target or _unstated(1), *more)
         low, high = (np.concatenate(sides) for sides in zip(*stated, strict=True))
-        known = np.repeat([columns is not None, target is not None], [d, 1])
-        known = np.append(known, np.full(len(more), True))
-        learned: dict[tuple[int, int], LearnedBox] = {}
-        if known[:width].all():
+        known, share = np.full(low.size, True), 0.0
+        if columns is None or target is None:
+            n = row_count(session, COUNT_SHARE) if n is None else n
+            size = learning_size(session, n)
+            share = min(max(_TARGET_SIZE / size, TARGET_SHARE[0]), TARGET_SHARE[1])
+        parts: list[LearnedBox | None] = [None] * len(more)
+        for pair, a, b, most in ((target, d, width, share), (columns, 0, d, COLUMNS_SHARE)):
+            if pair is None:
+                box = session.answer(OfColumn(a, LearnedBounds(n), b), most)
+                low[a:b], high[a:b] = box.low, box.high
+            else:
+                box = learned_before(pair)
+            known[a:b] = box is None
+            parts = [*([None] * (b - a) if box is None else [box]), *parts]
+        if known.all():
             return low, high, None, known
-        n = row_count(session, COUNT_SHARE) if n is None else n
-        size = learning_size(session, n)
-        share = min(max(_TARGET_SIZE / size, TARGET_SHARE[0]), TARGET_SHARE[1])
-        for span, most in (((d, width), share), ((0, d), COLUMNS_SHARE)):
-            if not known[span[0]]:
-                learned[span] = session.answer(OfColumn(span[0], LearnedBounds(n), span[1]), most)
-        box = _joined(learned, low, high)
-        return *finite_squares((box.low, box.high)), box, known
+        return *finite_squares((low, high)), joined_box(parts, low, high), known
 
     def _distance(self, fit: Any, exact: Any, X: Floats) -> float:
         return float(np.sqrt(np.mean((fit.predict(X) - exact.predict(X)) ** 2)))

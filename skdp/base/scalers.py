@@ -28,7 +28,7 @@ from skdp.base.mixin import in_precision_of, keeps_precision
 from skdp.base.transformers import Transformer
 from skdp.core import Box, RowSum, Session
 from skdp.exceptions import outside_level
-from skdp.planning import Allowance, bounds_in, row_count
+from skdp.planning import Allowance, bounds_in, learned_before, row_count
 from skdp.queries import CellQuantile, FilledCells, LearnedBounds, LearnedBox, OfColumn, moments
 from skdp.tabular import ONE_PLACE, ColumnPlan, check_columns, check_public_array, listed
 
@@ -77,11 +77,11 @@ def present_bounds(
 ) -> tuple[Pair, LearnedBox | None]:
     """Return the stated bounds, or learn those of each column over its non-missing rows.
 
-    And what was learned. The session is of rows from `check_columns`; `audit` and `spare` go to
-    `LearnedBounds`.
+    And what was learned, as `bounds_in` does. The session is of rows from `check_columns`; `audit`
+    and `spare` go to `LearnedBounds`.
     """
     if stated is not None:
-        return stated, None
+        return stated, learned_before(stated)
     later = session.remaining * (1 - _COUNT)
     n, columns = np.empty(len(plans)), nullable(plans)
     if len(columns) < len(plans):
@@ -380,6 +380,14 @@ def auto_q(n: float, epsilon: float) -> float:
     # Rounded up to three digits, so that integer scores stay short.
     digit = 10.0 ** (math.floor(math.log10(q)) - 2)
     return float(f"{math.ceil(q / digit) * digit:.2e}")
+
+
+def warn_of_few_rows(estimator: Any, what: str, times: float, why: str = "") -> None:
+    """Warn that noise decides an answer, by public facts or released numbers."""
+    if not why:
+        more = f"{math.ceil(10.0 * times) / 10.0:g} times as many rows or as large an epsilon"
+        why = f"rows are too few for this epsilon. Use {more}"
+    warnings.warn(f"{type(estimator).__name__}: {what}: {why}", stacklevel=outside_level())
 
 
 _DOUBTFUL = (

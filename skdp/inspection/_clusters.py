@@ -326,6 +326,14 @@ class _Columns:
         return _Columns(names, self.values[:, index], self.std[:, index])
 
 
+@dataclass(frozen=True)
+class _Sizes:
+    """Noisy numbers of rows of the clusters, and the noise of each."""
+
+    counts: Floats
+    std: float
+
+
 @dataclass(frozen=True, eq=False)
 class ClusterTable:
     """Clusters in the columns of a pipeline's input; made by `cluster_table`.
@@ -404,8 +412,14 @@ def cluster_table(pipeline: Any) -> ClusterTable:
     rows. (``df.groupby(pipeline.predict(df)).mean()`` would be exact, and counted by nobody.)
 
     Standard errors are those of `DPKMeans`, mapped back. They are NaN where a step loses what they
-    would need: imputed cells, components that were dropped, bins and ranks. Columns that were not
-    selected are NaN.
+    would need: components that were dropped, bins and ranks. Columns that were not selected are
+    NaN.
+
+    Behind an imputer, means are of the cells with a value. With ``add_indicator=True`` the cells
+    that were filled are taken out. Else the values are means of filled columns, and their errors
+    include what filling may change: `DPSimpleImputer` released how many cells are missing
+    (``strategy="mean"`` or ``"most_frequent"``), and all of them may be in one cluster. The errors
+    are NaN where that may be half of a cluster, or was not released.
 
     Examples
     --------
@@ -427,24 +441,23 @@ def cluster_table(pipeline: Any) -> ClusterTable:
     errors = getattr(last, "cluster_centers_std_", None)
     std = np.full(centers.shape, np.nan) if errors is None else np.array(errors, dtype=np.float64)
     columns = _Columns(_input_names(last, centers.shape[1]), centers, std)
+    counts = np.array(getattr(last, "cluster_counts_", np.full(len(centers), np.nan)), np.float64)
+    noise = float(getattr(last, "cluster_counts_std_", np.nan))
+    # Weights are no rows, and of users other steps may have used other rows.
+    of_rows = getattr(last, "weight_bound", None) is None
+    of_rows &= getattr(getattr(last, "privacy_", None), "max_rows_per_unit", None) is None
+    sizes = _Sizes(counts, noise if of_rows else np.nan)
     for i in range(len(steps) - 2, -1, -1):
         name, step = steps[i]
         if step is None or isinstance(step, str):
             continue
         try:
-            columns = _through(step, columns)
+            columns = _through(step, columns, sizes)
         except _NoWayBack:
             kind = type(step).__name__
             text = _NO_WAY_BACK.format(step=name, name=kind, behind=i + 1)
             raise ValueError(text) from None
-    counts = getattr(last, "cluster_counts_", np.full(len(centers), np.nan))
-    return ClusterTable(
-        columns.names,
-        columns.values,
-        columns.std,
-        np.array(counts, dtype=np.float64),
-        float(getattr(last, "cluster_counts_std_", np.nan)),
-    )
+    return ClusterTable(columns.names, columns.values, columns.std, counts, noise)
 
 
 class _NoWayBack(Exception):
@@ -458,15 +471,15 @@ def _input_names(step: Any, width: int) -> list[str]:
     return [str(name) for name in names]
 
 
-def _through(step: Any, columns: _Columns) -> _Columns:
+def _through(step: Any, columns: _Columns, sizes: _Sizes) -> _Columns:
     """Return columns of the output of a fitted step as columns of its input."""
     if isinstance(step, Pipeline):
         for _, inner in reversed(step.steps):
             if inner is not None and not isinstance(inner, str):
-                columns = _through(inner, columns)
+                columns = _through(inner, columns, sizes)
         return columns
     if isinstance(step, ColumnTransformer):
-        return _through_parts(step, columns)
+        return _through_parts(step, columns, sizes)
     width: Any = getattr(step, "n_features_in_", columns.values.shape[1])
     names = _input_names(step, width)
     if isinstance(step, FunctionTransformer) and step.func is None:
@@ -478,10 +491,7 @@ def _through(step: Any, columns: _Columns) -> _Columns:
         unknown = np.full_like(columns.std, np.nan)
         return _Columns([f"{name} (code)" for name in names], columns.values, unknown)
     if isinstance(step, DPSimpleImputer | SimpleImputer):
-        shown = [*names, *(f"{name} missing" for name in names)][: columns.values.shape[1]]
-        std = columns.std.copy()
-        std[:, : len(names)] = np.nan  # means with imputed cells, of which nobody knows how many
-        return _Columns(shown, columns.values, std)
+        return _before_filling(step, names, columns, sizes)
     if hasattr(step, "get_support"):
         every = np.full((2, len(columns.values), len(names)), np.nan)
         every[:, :, step.get_support()] = columns.values, columns.std
@@ -504,6 +514,47 @@ def _through(step: Any, columns: _Columns) -> _Columns:
     return _Columns(names, back, np.full(back.shape, np.nan))
 
 
+def _before_filling(step: Any, names: list[str], columns: _Columns, sizes: _Sizes) -> _Columns:
+    """Return the means of the cells with a value, of means of filled columns.
+
+    With indicators, the filled cells are taken out. Else they are in the errors, where the imputer
+    released how many there may be: all of them may be in one cluster.
+    """
+    values, std = columns.values.copy(), columns.std.copy()
+    d = len(names)
+    try:
+        fill = np.asarray(step.statistics_, dtype=np.float64)
+    except (TypeError, ValueError):
+        fill = np.full(d, np.nan)  # text, which was encoded behind the imputer
+    shown = columns.names
+    with np.errstate(divide="ignore", invalid="ignore"):
+        if np.isfinite(fill).all() and values.shape[1] == 2 * d:
+            shown = [*names, *(f"{name} missing" for name in names)]
+            share, share_std = np.clip(values[:, d:], 0.0, 1.0), std[:, d:]
+            # A cluster without values, as far as noise shows, has no mean of them.
+            left = np.where(share + 3.0 * share_std < 1.0, 1.0 - share, np.nan)
+            mean = (values[:, :d] - share * fill) / left
+            values[:, :d] = mean
+            std[:, :d] = (std[:, :d] + np.abs(mean - fill) * share_std) / left
+            return _Columns(shown, values, std)
+        seen, seen_std = (
+            getattr(step, name, np.full(d, np.nan)) for name in ("counts_", "counts_std_error_")
+        )
+        noise = np.hypot(seen_std, sizes.std * np.sqrt(len(sizes.counts)))
+        missing = np.maximum(sizes.counts.sum() - seen, 0.0) + 2.0 * noise
+        share = missing / np.maximum(sizes.counts - 2.0 * sizes.std, 1.0)[:, None]
+        share = np.where(share < 0.5, share, np.nan)
+        if values.shape[1] == d and np.isfinite(fill).all():
+            shown, away = names, np.abs(values - fill)
+        else:  # shares of categories: that of the filled one grows, the others shrink
+            share, away = share.max(axis=1, keepdims=True), np.maximum(values, 1.0 - values)
+            of_array = {f"x{j}": name for j, name in enumerate(names)}  # which the encoder saw
+            parts = [label.partition("_") for label in columns.names]
+            shown = [of_array.get(first, first) + "".join(rest) for first, *rest in parts]
+        # Within two standard errors.
+        return _Columns(shown, values, std + share * away / (1.0 - share) / 2.0)
+
+
 def _inverse(step: Any, values: Floats) -> Floats:
     """Return values before a step; a value that is not known makes those unknown that need it."""
     unknown = np.isnan(values)
@@ -515,7 +566,7 @@ def _inverse(step: Any, values: Floats) -> Floats:
     return back
 
 
-def _through_parts(step: ColumnTransformer, columns: _Columns) -> _Columns:
+def _through_parts(step: ColumnTransformer, columns: _Columns, sizes: _Sizes) -> _Columns:
     """Return the columns of the input of a ColumnTransformer, in the order of its parts."""
     every = _input_names(step, step.n_features_in_)
     parts = []
@@ -524,7 +575,7 @@ def _through_parts(step: ColumnTransformer, columns: _Columns) -> _Columns:
         if (isinstance(transformer, str) and transformer == "drop") or not part.values.shape[1]:
             continue
         if not isinstance(transformer, str):
-            part = _through(transformer, part)
+            part = _through(transformer, part, sizes)
         # Of an array the parts have names of their own; those of the whole table are meant.
         own = _chosen_names(chosen, every)
         if getattr(transformer, "feature_names_in_", None) is None and len(own) == len(part.names):

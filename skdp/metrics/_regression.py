@@ -22,8 +22,8 @@ from skdp.confidence import Released, released_metric
 from skdp.confidence.equations import Equation, Floats, Noise, Pair
 from skdp.core import PrivacyCertificate
 from skdp.metrics._classification import TEXTS, context_of
-from skdp.parameters import Reals, shown
-from skdp.planning import bounds_in
+from skdp.parameters import BoundsWithRisk, Reals, shown
+from skdp.planning import bounds_in, learned_before
 from skdp.queries import LearnedBox, moments
 from skdp.tabular import check_errors
 
@@ -315,7 +315,8 @@ def _check_targets(bounds: Any) -> tuple[float, float] | None:
             f"target_bounds must be two numbers within {_LARGEST_BOUND:g} of 0, low < high by at "
             f"least {2 * _SMALLEST_BOUND:g}"
         )
-    return low, high
+    learned = getattr(stated, "learned", None)  # of `BoundsWithRisk`
+    return (low, high) if learned is None else BoundsWithRisk(low, high, learned)
 
 
 def _errors(name: str, arguments: Mapping[str, Any]) -> RegressionErrors:
@@ -340,15 +341,15 @@ def _errors(name: str, arguments: Mapping[str, Any]) -> RegressionErrors:
         privacy = session.certificate()
         noise = Noise(float(first.std) * n, session.pure, integer=False)
     half, max_error = float(high[0] / 2 - low[0] / 2), float(high[-1])
-    clipped = 0.0, 0.0, 0.0
-    if learned is not None:
-        middle = float(low[0] / 2 + high[0] / 2 + first.value[0] * (high[0] - low[0]) / 2)
-        clipped = _clipped(learned, most is None, pair is None, max_error / 2, half, middle)
+    of_target = learned if pair is None else learned_before(pair)
+    middle = float(low[0] / 2 + high[0] / 2 + first.value[0] * (high[0] - low[0]) / 2)
+    boxes = learned if most is None else None, of_target if targets else None
+    clipped = _clipped(*boxes, max_error / 2, half, middle)
     first_sums, second_sums = first.value * n, (second.value - 0.5) * n
     of_targets = (float(first_sums[0]), float(second_sums[0]), half) if targets else ()
     stds = float(second.std) * n, float(count.std)
     of_errors = float(first_sums[-1]), float(second_sums[-1]), n, max_error, noise, *stds
-    sums = _Sums(*of_errors, clipped, learned is not None, *of_targets)
+    sums = _Sums(*of_errors, clipped, any(boxes), *of_targets)
     bounds = (float(low[0]), float(high[0])) if targets else None
     return RegressionErrors(max_error, bounds, privacy, sums)
 
@@ -370,25 +371,20 @@ def _used(
 
 
 def _clipped(
-    learned: LearnedBox,
-    error_learned: bool,
-    target_learned: bool,
+    of_errors: LearnedBox | None,
+    of_targets: LearnedBox | None,
     error_half: float,
     target_half: float,
     middle: float,
 ) -> tuple[float, float, float]:
     """Return what learned bounds may have clipped of the means; 0 of what is stated."""
-    centers = np.zeros(len(learned.low))
-    targets = len(centers) > 1
-    if targets:
-        centers[0] = middle
-    products = learned.square_errors(centers)
     absolute = squared = variance = 0.0
-    if error_learned:
-        absolute = float(learned.mean_error()[-1]) / error_half
-        squared = float(products[-1]) / error_half**2
-    if targets and target_learned:
-        variance = float(products[0]) / target_half**2
+    if of_errors is not None:
+        absolute = float(of_errors.mean_error()[-1]) / error_half
+        squared = float(of_errors.square_errors(np.zeros(len(of_errors.low)))[-1]) / error_half**2
+    if of_targets is not None:
+        centers = np.full(len(of_targets.low), middle)
+        variance = float(of_targets.square_errors(centers)[0]) / target_half**2
     return absolute, squared, variance
 
 

@@ -22,18 +22,21 @@ from skdp.base.expected_error import (
     rehearsal,
     resampled,
 )
+from skdp.base.scalers import warn_of_few_rows
 from skdp.base.transformers import Floats, Transformer, codes_of, indicators, input_names
 from skdp.budget import PrivacyBudget
-from skdp.core import Box
+from skdp.core import Box, Session
 from skdp.exceptions import outside_level
 from skdp.parameters import STEP, Integers, Table
-from skdp.planning import Allowance, bounds_in
+from skdp.planning import Allowance, bounds_in, row_count
 from skdp.quantile import TEXTS, DPQuantile, check_multiples
-from skdp.queries import Quantiles
+from skdp.queries import LearnedBox, Quantiles, rank_scale
 from skdp.tabular import as_dense, check_public_array, listed
 
 # Candidates for a quantile are half as far apart: edges of one value that many rows have.
 _EQUAL = 2.0**-17
+_OFF = 0.5  # bins that an edge is off: about its error where rows are few
+_SHORT = 10.0  # times the rows that errors of learned bounds ask for: with fewer bounds are far off
 
 
 @documenter(TEXTS)
@@ -195,7 +198,7 @@ class DPKBinsDiscretizer(ExpectedErrorMixin, Transformer):
         with self._all_or_nothing(groups):
             rows = self._open(X)
             stated = self._stated_bounds(rows.n_features)
-            inner = np.empty((rows.n_features, 0))
+            inner, learned, off = np.empty((rows.n_features, 0)), None, 0.0
             if self._is_free():
                 assert stated is not None
                 self.bounds_ = stated
@@ -203,16 +206,31 @@ class DPKBinsDiscretizer(ExpectedErrorMixin, Transformer):
             else:
                 with self._session(rows) as session:
                     if self.strategy == "uniform":  # bounds are all, for the whole allowance
-                        self.bounds_, _ = bounds_in(session, stated, share=None)
+                        self.bounds_, learned = bounds_in(session, stated, share=None)
                     else:
-                        self.bounds_, _ = bounds_in(session, stated)
+                        self.bounds_, learned = bounds_in(session, stated)
+                        off = self._bins_off(session, learned)
                         box = Box(*self.bounds_, per_feature=True)
                         step = None if self.step is None else float(self.step)
                         query = Quantiles(box, self._levels(), step=step, prior=self.prior)
                         inner = session.answer(query).value
                     self.privacy_ = session.certificate()
             self._set_edges(inner)
+        if off > _OFF:
+            what = f"edges are off by about {min(off, self.n_bins):.1g} bins"
+            warn_of_few_rows(self, what, off / _OFF)
+        elif learned is not None and learned.short > _SHORT and self.strategy == "uniform":
+            what = "learned bounds, and all bins with them, may be far off"
+            warn_of_few_rows(self, what, learned.short / _SHORT)
         return self
+
+    def _bins_off(self, session: Session, learned: LearnedBox | None) -> float:
+        """Return by how many bins noise moves an edge, about; 0 if the rows are not counted."""
+        if session.adjacency != "replace_one" and learned is None:
+            return 0.0
+        level, n = session.level(session.remaining), row_count(session, None, learned)
+        options: dict[str, Any] = {"pure": session.pure, "adjacency": session.adjacency}
+        return rank_scale(self._levels(), level, session.n_features, **options) * self.n_bins / n
 
     def _set_edges(self, inner: Floats) -> None:
         """Set the edges and numbers of bins from bounds and released quantiles."""

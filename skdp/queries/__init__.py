@@ -72,7 +72,7 @@ if TYPE_CHECKING:
         UnitSpread,
         unit_sum,
     )
-    from skdp.queries.learned_bounds.decoding import LearnedBox
+    from skdp.queries.learned_bounds.decoding import LearnedBox, joined_box
     from skdp.queries.learned_bounds.learning import (
         LearnedBounds,
         LearningPlan,
@@ -173,7 +173,7 @@ else:
                 "least_shown select_categories select_classes"
             ),
             "key_totals": "KeyTotals LeftOut MAX_ROWS_PER_UNIT UnitShapes UnitSpread unit_sum",
-            "learned_bounds.decoding": "LearnedBox",
+            "learned_bounds.decoding": "LearnedBox joined_box",
             "learned_bounds.learning": "LearnedBounds LearningPlan NormMedian plan_learning",
             "learned_domain": "learn_domain ticks_between",
             "learned_ranges": "DOUBT_FAR DOUBT_ONE_VALUE LearnedRange",
@@ -316,6 +316,7 @@ __all__ = [
     "counting_law",
     "feature_means",
     "function_mean",
+    "joined_box",
     "label_moments",
     "label_sums",
     "label_vectors",

@@ -321,7 +321,8 @@ class PresentValues(Image):
         n[counted], n_std[counted] = np.maximum(sums[d:] / self.count, 1.0), std / self.count
         mean = np.clip(sums[:d] / n / view.steps, -1.0, 1.0)
         error = np.hypot(std / n / view.steps, mean * n_std / n)  # to first order
-        return released(view.middle + view.half_width * mean, view.half_width * error)
+        answer = released(view.middle + view.half_width * mean, view.half_width * error)
+        return replace(answer, count=released(n, n_std))
 
 
 def present_means(low: ArrayLike, high: ArrayLike, counted: tuple[int, ...]) -> RowSum:

@@ -72,6 +72,7 @@ ROUNDS = (0.1, 0.3, 0.6)  # of the share and of delta, in "sips"
 WEIGHT_BITS = 30  # of the weight of a unit with one key
 _PROBABILITY_BITS = 160
 _SMALLEST_DELTA = Fraction(1, 10**30)  # far above the last bit of probabilities and of tails
+_SMALLEST_OF_COUNTS = Fraction(1, 10**250)  # a float; tails get more bits for it
 _LONGEST_TABLE = 2**17  # of probabilities: 2 log(1/delta) / epsilon a key
 _NOT_POSITIVE = "a share of epsilon and a delta of the keys must be above 0"
 
@@ -487,7 +488,8 @@ def largest_noise(scale: Fraction, max_rows: int, moved_keys: int, delta: Fracti
     each = delta / moved_keys
     bound = max(max_rows, math.floor(_noise_estimate(float(scale), max_rows, float(each))) - 2)
     step = max(1, bound >> 48)  # a float may be off by so much
-    while not _outside(bound, scale, max_rows) <= each:
+    bits = max(200, 100 + each.denominator.bit_length() - each.numerator.bit_length())
+    while not _outside(bound, scale, max_rows, bits) <= each:
         bound += step
     return bound
 
@@ -502,16 +504,16 @@ def _noise_estimate(scale: float, max_rows: int, each: float) -> float:
     return scale * (math.log(weight) - math.log(each * (1 + q)))
 
 
-def _outside(bound: int, scale: Fraction, max_rows: int) -> Fraction:
+def _outside(bound: int, scale: Fraction, max_rows: int, bits: int) -> Fraction:
     """Return P(bound - max_rows < X <= bound) of noise within the bound, rounded up.
 
     The sum of q**x over these x is q**(B - r + 1) (1 - q**r) / (1 - q), and over all x of
     q**abs(x) it is (1 + q - 2 q**(B + 1)) / (1 - q).
     """
-    unit = 1 << 200
+    unit = 1 << bits
 
     def power(k: int, end: int) -> Fraction:
-        return Fraction(exp_bracket(Fraction(k) / scale, 200)[end], unit)
+        return Fraction(exp_bracket(Fraction(k) / scale, bits)[end], unit)
 
     above = power(bound - max_rows + 1, 1) * (1 - power(max_rows, 0))
     below = 1 + power(1, 0) - 2 * power(bound + 1, 1)
@@ -611,7 +613,7 @@ class CountedKeys(Measurement):
         if not meter.claimed_separate_delta:
             raise ValueError("private keys need a delta of their own, separate_delta")
         pure, replace = meter.pure, table.relation == REPLACE_ONE
-        if delta < _SMALLEST_DELTA:  # next to nothing is left of it for one step
+        if delta < _SMALLEST_OF_COUNTS:  # next to nothing is left of it for one step
             return KeyCounts([], np.empty(0), pure, math.inf, 1)
         meter.take_separate_delta(delta, name)
         fraction, epsilon = meter.take(share, name)

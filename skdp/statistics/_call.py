@@ -32,7 +32,7 @@ from skdp.tabular import ONE_PLACE, Rows, check_table
 
 T = TypeVar("T")
 
-_NOT_LEARNED = "std is NaN where bounds could not be learned well enough; "
+_NOT_LEARNED = "std is NaN where bounds could not be learned well enough: "
 # Functions whose queries read rows by `fold` and `gathered` only, so that they may be in parts.
 IN_PARTS = frozenset(
     {"correlation", "count", "count_nonzero", "covariance", "histogram", "histogram2d"}

@@ -31,7 +31,7 @@ def test_it_says_what_the_ledger_says(rows, tmp_path):
     with budget:
         pipe = make_pipeline(
             skdp.DPStandardScaler(bounds=(-4, 4), epsilon=0.5),
-            FunctionTransformer(),
+            FunctionTransformer(feature_names_out="one-to-one"),
             skdp.DPGaussianNB(epsilon=1.0, delta=1e-6),
         ).fit(rows, y)
         mean = statistics.mean(rows, bounds=(-4, 4), epsilon=0.25)
@@ -43,6 +43,7 @@ def test_it_says_what_the_ledger_says(rows, tmp_path):
     assert [c["releases"] for c in facts["charges"]] == [list(c.releases) for c in budget.charges]
     scaler, step, model, answer = facts["fits"]
     assert scaler["columns"] == ["age", "<b>pay"] and scaler["bounds"]["age"] == [-4.0, 4.0]
+    assert list(model["bounds"]) == ["age", "<b>pay"]  # though it was fitted to an array
     assert not step["private"] and any("FunctionTransformer" in text for text in facts["remarks"])
     assert model["learned"] == ["bounds", "keys, categories or classes"] and answer["charge"] == 3
     assert all(finding["level"] != "wrong" for finding in facts["verified"])

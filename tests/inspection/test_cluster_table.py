@@ -21,6 +21,7 @@ from skdp import (
     DPStandardScaler,
 )
 from skdp.inspection import cluster_table
+from tests.folding import each
 
 N = 6000
 
@@ -68,17 +69,28 @@ def test_a_mixed_table_comes_back_in_its_own_columns(rows):
     assert "city_a" in table._repr_html_()
 
 
+@each("indicator", [True, False])
+def test_means_behind_an_imputer_are_of_cells_with_a_value(rows, indicator):
+    gaps = rows[NUMBERS].copy()
+    gaps.loc[np.arange(N) % 15 == 0, "age"] = np.nan  # all of them in one group
+    low, high = [0, -100, 0, 0], [100, 1200, 9, 9]  # indicators weigh little
+    imputer = DPSimpleImputer(bounds=(low[:2], high[:2]), add_indicator=indicator, epsilon=50.0)
+    width = 4 if indicator else 2
+    scaler = DPMinMaxScaler(bounds=(low[:width], high[:width]))
+    pipe = make_pipeline(imputer, scaler, DPKMeans(3, bounds=(0, 1), epsilon=50.0)).fit(gaps)
+    table = cluster_table(pipe)
+    assert table.columns == NUMBERS + ["age missing", "pay missing"] * indicator
+    exact = gaps.groupby(pipe.predict(gaps)).mean().to_numpy()
+    away, errors = np.abs(table.values[:, :2] - exact), table.std[:, :2]
+    assert np.all(away <= 3 * errors + 1e-9) and np.all(errors[:, 0] < 8.0)
+    assert imputer.counts_ == pytest.approx(gaps.count().to_numpy(), abs=5)
+
+
 def test_errors_are_unknown_where_a_step_loses_what_they_need(rows):
-    X = rows[NUMBERS].to_numpy()
-    gaps = X.copy()
-    gaps[::7, 0] = np.nan
-    bounds = ([0, -100], [100, 1200])
-    imputed = make_pipeline(
-        DPSimpleImputer(bounds=bounds, add_indicator=True, epsilon=50.0), KMEANS
-    )
-    table = cluster_table(imputed.fit(gaps))
-    assert table.columns == ["x0", "x1", "x0 missing", "x1 missing"]
-    assert np.isnan(table.std[:, :2]).all() and np.isfinite(table.std[:, 2:]).all()
+    X, bounds = rows[NUMBERS].to_numpy(), ([0, -100], [100, 1200])
+    for strategy in ("median", "constant"):  # they release no counts
+        imputer = DPSimpleImputer(strategy=strategy, bounds=bounds, epsilon=50.0)
+        assert np.isnan(cluster_table(make_pipeline(imputer, SCALER, KMEANS).fit(X)).std).all()
     for projection, known in ((PCA(2), True), (PCA(1), False)):
         table = cluster_table(make_pipeline(SCALER, projection, KMEANS).fit(X))
         assert table.columns == ["x0", "x1"] and np.isfinite(table.std).all() == known
@@ -86,6 +98,11 @@ def test_errors_are_unknown_where_a_step_loses_what_they_need(rows):
         order = np.argsort(table.values[:, 0])
         limit = 3 * table.std[order] if known else [[10.0, 400.0]]
         assert np.all(np.abs(table.values[order] - exact) < limit)
+    text = DPSimpleImputer(strategy="most_frequent", categories=[["a", "b"]], epsilon=50.0)
+    onehot = DPOneHotEncoder(categories=[["a", "b"]])
+    kmeans = DPKMeans(2, bounds=(0, 1), epsilon=50.0)
+    table = cluster_table(make_pipeline(text, onehot, kmeans).fit(rows[["city"]]))
+    assert table.columns == ["city_a", "city_b"] and (table.std < 0.2).all()
     table = cluster_table(make_pipeline(DPKBinsDiscretizer(4, bounds=bounds), KMEANS).fit(X))
     assert np.isnan(table.std).all()
 

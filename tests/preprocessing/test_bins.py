@@ -25,6 +25,16 @@ def X():
     return np.column_stack([rng.uniform(-3, 3, 2000), rng.exponential(20, 2000)])
 
 
+@each("strategy", ["uniform", "quantile"])
+def test_it_warns_where_rows_are_too_few(strategy):
+    ages = np.random.default_rng(0).normal(50, 10, (10_000, 1))
+    bins = DPKBinsDiscretizer(5, strategy=strategy)
+    with pytest.warns(UserWarning, match="DPKBinsDiscretizer: .*: rows are too few"):
+        bins.fit(ages[:50])
+    with warnings.catch_warnings(action="error"):
+        bins.fit(ages)
+
+
 @each("encode", ["onehot-dense", "onehot", "ordinal"])
 @each("strategy", ["uniform", "quantile"])
 def test_without_noise_it_is_scikit_learns(X, encode, strategy):

@@ -70,8 +70,12 @@ section{overflow-x:auto}.promise{border-left:4px solid #3b82c4;padding-left:1rem
 # --- what is handed in ----------------------------------------------------------------------------
 
 
-def _fits_of(name: str, fitted: Any) -> Iterator[tuple[str, Any, Any]]:
-    """Yield (step, certificate, estimator or None) of a certificate, an answer or an estimator."""
+def _fits_of(name: str, fitted: Any, columns: Any = None) -> Iterator[tuple[str, Any, Any, Any]]:
+    """Yield (step, certificate, estimator or None, columns) of a certificate, answer or estimator.
+
+    `columns` are the names that steps before give to arrays, or None.
+    """
+    columns = getattr(fitted, "feature_names_in_", columns)
     if isinstance(fitted, Mapping):
         for key, value in fitted.items():
             yield from _fits_of(f"{name}{key}", value)
@@ -81,14 +85,14 @@ def _fits_of(name: str, fitted: Any) -> Iterator[tuple[str, Any, Any]]:
             yield from _fits_of(name, entry)
         return
     if hasattr(fitted, "releases"):
-        yield name, fitted, None
+        yield name, fitted, None, None
         return
     own = getattr(fitted, "privacy_", None) or getattr(fitted, "privacy", None)
     if own is not None:
         described = isinstance(getattr(fitted, "bounds", None), Mapping)
         estimator = fitted if hasattr(fitted, "privacy_") or described else None
         for certificate in own if isinstance(own, tuple) else (own,):
-            yield name, certificate, estimator
+            yield name, certificate, estimator, columns
         return
     prefix = f"{name}." if name else ""
     steps = getattr(fitted, "steps", None) or getattr(fitted, "transformers_", None)
@@ -99,17 +103,31 @@ def _fits_of(name: str, fitted: Any) -> Iterator[tuple[str, Any, Any]]:
             "certificates must be certificates, answers or fitted estimators with privacy_, got "
             f"{type(fitted).__name__}"
         )
-    for step in steps:
-        part = step[1]
+    for i, step in enumerate(steps):
+        part, names = step[1], _names_behind(fitted, i, columns) if i else columns
         if part is None or isinstance(part, str) or not hasattr(part, "__dict__"):
             continue
         try:
-            yield from _fits_of(f"{prefix}{step[0]}", part)
+            yield from _fits_of(f"{prefix}{step[0]}", part, names)
         except TypeError:
-            yield f"{prefix}{step[0]}", None, part  # a step without privacy
+            yield f"{prefix}{step[0]}", None, part, None  # a step without privacy
 
 
-def _plain_range(estimator: Any) -> dict[str, list[float]] | None:
+def _names_behind(fitted: Any, i: int, columns: Any) -> list[str] | None:
+    """Return the names of what step i of a pipeline gets: of columns, or else positions.
+
+    An encoder's names hold categories, which a report does not show.
+    """
+    if columns is None:
+        return None
+    try:
+        names = [str(name).rpartition("__")[2] for name in fitted[:i].get_feature_names_out()]
+    except (AttributeError, TypeError, ValueError):  # a step without names, or no pipeline
+        return None
+    return [name if name in columns else str(j) for j, name in enumerate(names)]
+
+
+def _plain_range(estimator: Any, columns: Any) -> dict[str, list[float]] | None:
     """Return the bounds that an estimator has clipped to, by column."""
     bounds = getattr(estimator, "bounds_", None)
     if isinstance(known := getattr(estimator, "bounds", None), Mapping) and bounds is None:
@@ -118,14 +136,12 @@ def _plain_range(estimator: Any) -> dict[str, list[float]] | None:
         low, high = ([float(v) for v in side] for side in bounds)  # type: ignore[union-attr]
     except (TypeError, ValueError):
         return None
-    names = getattr(estimator, "feature_names_in_", range(len(low)))
-    if len(names) != len(low):
-        names = range(len(low))
+    names = range(len(low)) if columns is None or len(columns) != len(low) else columns
     return {str(n): [a, b] for n, a, b in zip(names, low, high, strict=True)}
 
 
 def _fit_facts(
-    step: str, certificate: Any, estimator: Any, numbers: dict[str, list[Charge]]
+    step: str, certificate: Any, estimator: Any, columns: Any, numbers: dict[str, list[Charge]]
 ) -> Any:
     if certificate is None:
         return {"step": step, "estimator": type(estimator).__name__, "private": False}
@@ -141,9 +157,10 @@ def _fit_facts(
     facts["releases"] = [_without_quotes(release) for release in facts["releases"]]
     if estimator is None:
         return facts
-    names = getattr(estimator, "feature_names_in_", None)
-    facts["columns"] = None if names is None else [str(name) for name in names]
-    facts["bounds"] = _plain_range(estimator)
+    if columns is not None and len(columns) != getattr(estimator, "n_features_in_", len(columns)):
+        columns = None
+    facts["columns"] = None if columns is None else [str(name) for name in columns]
+    facts["bounds"] = _plain_range(estimator, columns)
     classes = getattr(estimator, "classes_", None)
     facts["n_classes"] = None if classes is None else len(classes)
     return facts

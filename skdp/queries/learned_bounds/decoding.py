@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import functools
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from dataclasses import replace as changed
 from typing import Any
@@ -33,6 +34,7 @@ __all__ = [
     "box_within_types",
     "ends_of_sides",
     "is_doubtful",
+    "joined_box",
     "noise_level",
     "prior",
     "unsound_box",
@@ -429,8 +431,8 @@ class LearnedBox:
     def why_no_error(self) -> str:
         """What to do where errors are NaN."""
         if self.short > 1.0:
-            return f"state bounds=, or {self.more_rows}"
-        return "state bounds=: rows that are too few to be seen may lie far from the others"
+            return f"rows are too few for this epsilon. State bounds=, or {self.more_rows}"
+        return "rows that are too few to be seen may lie far from the others. State bounds="
 
     @property
     def more_rows(self) -> str:
@@ -439,6 +441,12 @@ class LearnedBox:
             return ""
         times = math.ceil(10.0 * self.short - 1e-6) / 10.0
         return f"use {times:g} times as many rows or as large an epsilon"
+
+    def column(self, j: int, low: float, high: float) -> LearnedBox:
+        """Return the box of one column, with its bounds rounded outwards."""
+        each = ("middle", "risk", "squares", "expected", "doubt", "excess", "sound")
+        parts = {name: getattr(self, name)[..., j : j + 1] for name in each}
+        return changed(self, low=np.full(1, low), high=np.full(1, high), **parts, ends=())
 
     def of_counts(self, counts: Floats) -> LearnedBox:
         """Return the same of columns with so many non-missing cells each, where `n` is their mean.
@@ -563,6 +571,29 @@ def unsound_box(low: Floats, high: Floats, middles: Floats, n: float) -> Learned
         sound=np.zeros(d, dtype=bool),
         n=n,
     )
+
+
+def joined_box(parts: Sequence[LearnedBox | None], low: Floats, high: Floats) -> LearnedBox:
+    """Return one box of all columns: boxes of some, and None for each stated one, which is certain.
+
+    Errors of other numbers of rows are turned into those of the first box's.
+    """
+    n = next(part.n for part in parts if part is not None)
+    none = np.zeros(1)
+    stated = changed(unsound_box(none, none, none, n), sound=np.ones(1, dtype=bool))
+    boxes = [stated if part is None else part for part in parts]
+
+    def of_all(name: str, *, per_row: bool = False) -> Any:
+        values = [getattr(box, name) * (n / box.n if per_row else 1) for box in boxes]
+        return np.concatenate(values, axis=-1)
+
+    weights = {name: of_all(name, per_row=True) for name in ("risk", "squares", "excess")}
+    counts = {name: of_all(name) for name in ("expected", "doubt")}
+    known = np.repeat([part is not None for part in parts], [box.low.size for box in boxes])
+    middle = np.where(known, of_all("middle"), low / 2 + high / 2)
+    sound = np.concatenate([box.sound for box in boxes])
+    short = max(box.short for box in boxes)
+    return LearnedBox(low, high, middle, **weights, **counts, sound=sound, n=n, short=short)
 
 
 def box_for_all(box: LearnedBox, mode: str, d: int, n: float) -> LearnedBox:
