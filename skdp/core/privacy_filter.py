@@ -581,7 +581,7 @@ class Meter:
         if self._filter._opened is not None:
             self._filter._opened.releases += 1
         self._filter._history.update(name.encode())
-        self._filter._history.update(repr(released.tolist()).encode())
+        _update(self._filter._history, released)
         return released
 
     def reseed(self, name: str, exact: NDArray, sensitivity: float) -> None:
@@ -599,7 +599,7 @@ class Meter:
         if not (exact.size == 1 and isinstance(exact.flat[0], np.ndarray | list | None)):
             # Not the holder of a whole table or of scores (samples.py, quantiles.py), which is full
             # in a transcript only: the rows are in the key already.
-            key.update(repr(exact.tolist()).encode())
+            _update(key, exact)
         self._filter._entropy = samplers.SeededEntropy(self._filter.noise_seed, key.digest())
 
     def record(
@@ -634,6 +634,15 @@ class Meter:
                 reviewed=is_reviewed,
             )
         )
+
+
+def _update(key: Any, values: NDArray) -> None:
+    """Hash repr(values.tolist()), some rows at a time: it is much longer than the values."""
+    step = max(2**16 * len(values) // max(values.size, 1), 1)
+    parts = (values[i : i + step].tolist() for i in range(0, len(values), step))
+    for i, part in enumerate(parts):
+        key.update((", " if i else "[").encode() + repr(part)[1:-1].encode())
+    key.update(b"]" if len(values) else b"[]")
 
 
 def _seed_of(random_state: Any) -> int | None:
