@@ -96,18 +96,12 @@ def shortened(exact: NDArray, bits: int) -> NDArray:
     """Return the nearest integers to exact / 2**bits."""
     if not bits:
         return exact
-    return (_wide(exact, 2**62 - 2**bits) + (1 << (bits - 1))) >> bits
+    return (exact.astype(object) + (1 << (bits - 1))) >> bits
 
 
 def lengthened(released: NDArray, bits: int) -> NDArray:
     """Return released integers in the steps of the statistic again."""
-    return _wide(released, 2**62 >> bits) << bits if bits else released
-
-
-def _wide(values: NDArray, most: int) -> NDArray:
-    """Return int64 values as they are if none is larger than `most`, else Python integers."""
-    fits = values.dtype == np.int64 and values.size and -most < values.min() <= values.max() < most
-    return values if fits else values.astype(object)
+    return released.astype(object) << bits if bits else released
 
 
 def after_shortening(sensitivity: int, bits: int, moved: int) -> int:
