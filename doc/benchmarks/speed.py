@@ -7,7 +7,8 @@ Each cell is the smallest of three fits (of one, if it takes five seconds) over 
 smallest in the same run, on the same rows: `bounds` stated and delta = 0, bounds learned and
 delta = 1e-6, and diffprivlib's with bounds stated, if PYTHON is an interpreter that has it (beside
 a scikit-learn that it works with). Rows are normal and clipped to [-4, 4]. A row of the table ends
-where a fit takes longer than a minute. `--profile` samples the stack every millisecond and tells
+where a fit takes longer than a minute, or would do so by what the one before took. With more than a
+million rows there is one fit of each. `--profile` samples the stack every millisecond and tells
 which part of skdp a fit spends its time in. Writes results/speed.txt and doc/figures/speed.png.
 """
 
@@ -107,7 +108,7 @@ def rows(n, d):
 def fitted(make, X, y):
     """Return the least seconds of a processor, and by how many bytes memory rose at most."""
     least, rise = np.inf, 0
-    for _ in range(3):
+    for _ in range(3 if len(X) <= 10**6 else 1):
         estimator = make()
         gc.collect()
         Path("/proc/self/clear_refs").write_text("5")
@@ -199,11 +200,12 @@ def measure_peer(most):
 def measure(most, peer):
     """Yield the name, rows, columns, three ratios and the rise of memory of each cell."""
     for axis in sizes(most):
-        ended = set()
+        before = {}  # the longest fit of a name, and how many cells X had
         for n, d in axis:
             X, targets = rows(n, d)
             for name, (replaced, *_, target) in FITS.items():
-                if name in ended or (name == "SelectKBest" and d == 1):
+                took, cells = before.get(name, (0.0, 1))
+                if took * X.size / cells > LONGEST or (name == "SelectKBest" and d == 1):
                     continue
                 y = targets[target]
                 try:
@@ -211,8 +213,9 @@ def measure(most, peer):
                     stated, rise = fitted(ours(name, d, stated=True), X, y)
                     learned, more = fitted(ours(name, d, stated=False), X, y)
                 except TimeoutError:
-                    ended.add(name)
+                    before[name] = np.inf, 1
                     continue
+                before[name] = max(base, stated, learned), X.size
                 other = peer.get(f"{name} {n} {d}", np.nan)
                 found = [took / base for took in (stated, learned, other)]
                 yield name, n, d, found, max(rise, more)
@@ -223,16 +226,18 @@ def figure(found, path):
 
     fig, panels = plt.subplots(2, 3, figsize=(11, 6.5), sharey=True, layout="constrained")
     titles = ("bounds stated", "bounds learned", "diffprivlib")
+    lines, marks = ("-", "--"), "os^vDP*X"
     for across, axes in enumerate(panels):
         for which, ax in enumerate(axes):
-            for name in FITS:
+            for k, name in enumerate(FITS):
                 cells = [
                     (n if across == 0 else d, ratios[which])
                     for one, n, d, ratios, _ in found
                     if one == name and (d == FEW_COLUMNS if across == 0 else n == FEW_ROWS)
                 ]
                 if any(np.isfinite(ratio) for _, ratio in cells):
-                    ax.plot(*zip(*cells, strict=True), marker="o", ms=3, lw=1, label=name)
+                    style = {"color": f"C{k % 10}", "ls": lines[k // 10], "marker": marks[k % 8]}
+                    ax.plot(*zip(*cells, strict=True), **style, ms=4, lw=1, label=name)
             ax.axhline(1.0, color="0.5", lw=0.8)
             ax.set(xscale="log", yscale="log", xlabel=("rows", "columns")[across])
             ax.set_title(titles[which] if across == 0 else "", fontsize=10)

@@ -545,11 +545,9 @@ class Meter:
         def add() -> NDArray:
             drawn = noise()
             # Python integers where int64 could overflow: a wrapped sum would be no release.
-            wide = exact.dtype == object or drawn.dtype == object
-            largest = 0
-            if not wide:
-                largest = int(np.abs(drawn).max(initial=0)) + int(np.abs(exact).max(initial=0))
-            if wide or largest >= 2**62:
+            both = (exact, drawn)
+            wide = any(values.dtype == object for values in both)
+            if wide or sum(int(np.abs(values).max(initial=0)) for values in both) >= 2**62:
                 return exact.astype(object) + drawn.astype(object)
             return exact + drawn
 
@@ -580,8 +578,12 @@ class Meter:
             transcript.note(name, exact, moved, distance, released)
         if self._filter._opened is not None:
             self._filter._opened.releases += 1
-        self._filter._history.update(name.encode())
-        self._filter._history.update(repr(released.tolist()).encode())
+        # What repr(released.tolist()) is, some rows at a time: it is much longer than they are.
+        step = max(2**16 * len(released) // max(released.size, 1), 1)
+        for i in range(0, max(len(released), 1), step):
+            part = repr(released[i : i + step].tolist())[1:-1]
+            self._filter._history.update(f"{', ' if i else name + '['}{part}".encode())
+        self._filter._history.update(b"]")
         return released
 
     def reseed(self, name: str, exact: NDArray, sensitivity: float) -> None:

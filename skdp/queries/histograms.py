@@ -162,16 +162,19 @@ class CellQuantile(Choice):
         level = exact_fraction(self.q)
         a, b = level.numerator, level.denominator
         cells, n = self._cells(table.rows), table.n
-        wide = cells.astype(object) if b * n >= 2**60 else cells
-        up_to = np.cumsum(wide, axis=1)
-        # In place: these are the largest arrays of a wide table.
-        below = np.subtract(up_to, wide, out=wide)
-        below *= b
-        below -= a * n
-        up_to *= -b
-        up_to += a * n
-        np.maximum(below, up_to, out=below)
-        return np.maximum(below, 0, out=below)
+        scores = cells.astype(object) if b * n >= 2**60 else cells
+        step = max(2**17 // self.n_cells, 1)
+        for first in range(0, len(scores), step):  # of a wide table there is room for one array
+            part = scores[first : first + step]
+            up_to = np.cumsum(part, axis=1)
+            below = np.subtract(up_to, part, out=part)
+            below *= b
+            below -= a * n
+            up_to *= -b
+            up_to += a * n
+            np.maximum(below, up_to, out=below)
+            np.maximum(below, 0, out=below)
+        return scores
 
     def _cells(self, rows: Any) -> Ints:
         """Return the counts of all cells; two quantiles of one view are asked with one pass."""

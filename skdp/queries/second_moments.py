@@ -69,13 +69,13 @@ def exact_gram(rows: Rows, view: View) -> tuple[NDArray, NDArray, int]:
             np.floor(high, out=high)
             q -= high * 2.0**15
             for k, (a, b) in enumerate(((high, high), (high, q), (q, q))):
-                totals[1][k] += as_total(a.T @ b, dtype)
+                _add(a.T @ b, totals[1][k])
             return
         few = min(float_rows, len(q))
         if few >= _FEW_ROWS:
             for start in range(0, len(q), few):
                 part = q[start : start + few]
-                totals[1][0] += as_total(part.T @ part, dtype)
+                _add(part.T @ part, totals[1][0])
             return
         for start in range(0, len(q), int_rows):
             part = q[start : start + int_rows]
@@ -95,6 +95,14 @@ def exact_gram(rows: Rows, view: View) -> tuple[NDArray, NDArray, int]:
         return products[0], first, rows._n
     high, cross, low = products.astype(object)
     return (high << 30) + ((cross + cross.T) << 15) + low, first.astype(object), rows._n
+
+
+def _add(products: Floats, total: NDArray) -> None:
+    """Add exact products to a total in place, some rows at a time: wide ones are large."""
+    step = max(2**17 // len(total), 1)
+    for first in range(0, len(total), step):
+        rows = slice(first, first + step)
+        total[rows] += products[rows].astype(np.int64)
 
 
 def gram_sensitivity(norm: int, tau: int, n_dims: int, adjacency: str, geometry: str) -> int:
@@ -134,11 +142,14 @@ def upper_l1(a: NDArray, b: NDArray) -> float:
     return l1(np.asarray(a)[keep], np.asarray(b)[keep])
 
 
-def _symmetric(values: NDArray, upper: tuple[NDArray, NDArray], dims: int) -> NDArray:
-    """Fill a symmetric matrix from its upper triangle."""
-    matrix = np.zeros((dims, dims), dtype=values.dtype)
-    matrix[upper] = values
-    matrix.T[upper] = values
+def _symmetric(values: NDArray, dims: int) -> NDArray:
+    """Fill a symmetric matrix from its upper triangle, row by row; its indices take as much."""
+    matrix = np.empty((dims, dims), dtype=values.dtype)
+    start = 0
+    for i in range(dims):
+        row = values[start : start + dims - i]
+        matrix[i, i:] = matrix[i:, i] = row
+        start += dims - i
     return matrix
 
 
@@ -222,18 +233,19 @@ class Symmetric:
         fraction, epsilon = meter.take(share, name)
         dims = len(exact)
         # Both sides of the diagonal get the same noise: a difference between them would be shown.
-        upper = np.triu_indices(dims)
-        exact = _symmetric(exact[upper], upper, dims)
+        exact = exact.copy()
+        for i in range(dims):
+            exact[i:, i] = exact[i, i:]
         bits, size, scale, std = self._scale(dims, meter.level(fraction), epsilon)
         short, unit = shortened(exact, bits), unit * 2.0**bits
+        entries = dims * (dims + 1) // 2
         if noise == "gaussian":
-            sigmas = np.full((dims, dims), std * (1 + 2**-50))
-            np.fill_diagonal(sigmas, scale)
 
             def draw() -> NDArray:
-                shape = upper[0].shape
-                drawn = samplers.rounded_gaussian(sigmas[upper], shape, entropy=meter.entropy)
-                return _symmetric(drawn, upper, dims)
+                sigmas = np.full(entries, std * (1 + 2**-50))
+                sigmas[np.cumsum([0, *range(dims, 1, -1)])] = scale  # on the diagonal
+                drawn = samplers.rounded_gaussian(sigmas, (entries,), entropy=meter.entropy)
+                return _symmetric(drawn, dims)
 
             mechanism, norm, distance = "rounded isotropic Gaussian", "Frobenius", l2
         elif noise == "wishart":
@@ -245,8 +257,8 @@ class Symmetric:
         else:
 
             def draw() -> NDArray:
-                drawn = samplers.discrete_laplace(scale, upper[0].shape, entropy=meter.entropy)
-                return _symmetric(np.asarray(drawn), upper, dims)
+                drawn = samplers.discrete_laplace(scale, (entries,), entropy=meter.entropy)
+                return _symmetric(np.asarray(drawn), dims)
 
             mechanism, norm, distance = "discrete Laplace", "upper-triangle L1", upper_l1
         released = meter.add_noise(name, short, size, distance, draw)
@@ -359,11 +371,11 @@ class SecondMoment(Query):
 
     def decoded(self, noisy: Noisy) -> GramRelease:
         d, t, step = self.view.n_dims, self._last, float(self.view.grid[0])
-        matrix, std = noisy.values.astype(np.float64), noisy.std
-        n = noisy.terms.n_rows
+        matrix, std, n = noisy.values, noisy.std, noisy.terms.n_rows
         count = max(1.0, float(matrix[d, d]) / t**2) if n is None else float(n)
-        moment = matrix[:d, :d] * step**2
-        total = matrix[:d, d] / t * step
+        moment = matrix[:d, :d].astype(np.float64)
+        moment *= step**2
+        total = matrix[:d, d].astype(np.float64) / t * step
         moment.setflags(write=False)
         total.setflags(write=False)
         diagonal = 1.0 if self.noise == "laplace" else math.sqrt(2)

@@ -12,19 +12,23 @@ which is post-processing. Every rounding is certified, so pure epsilon stays pur
 2. The product of two limb matrices over at most 1024 columns has all partial sums below
    2**(21 + 21 + 10) = 2**52 (the top limb is below 2**20, as no deviate is beyond 2**14). So BLAS
    computes it exactly in float64, in whatever order it adds, with or without fused operations.
-3. The limb products are joined in Python integers; the lowest are left out and bounded. An entry is
-   certain when both ends of its error interval round to the same integer.
-4. The rows of other entries get more bits, which stay theirs for every entry.
+3. The limb products are joined as digits of 21 bits; the lowest are left out and bounded. Two
+   float64 numbers have enough of them to round nearly every entry with certainty.
+4. The digits of others are joined in Python integers: an entry is certain when both ends of its
+   error interval round to the same integer.
+5. The rows of other entries get more bits, which stay theirs for every entry.
 """
 
 from __future__ import annotations
 
+import math
 from fractions import Fraction
 from typing import Any
 
 import numpy as np
 
 from skdp.core.noise import exact
+from skdp.core.noise.additive import two_product
 from skdp.core.noise.deviates import BITS, draw_normal
 from skdp.core.noise.entropy import Entropy, resolve
 from skdp.core.noise.exact import as_order, as_rational
@@ -39,6 +43,8 @@ _MAX_ORDER = 1 << 15
 _LIMB = 21
 _MASK = (1 << _LIMB) - 1
 _COLUMNS = 1024  # of one exact product
+_ROWS = 256  # of the matrix that are computed at once
+_AT_ONCE = 1 << 20  # deviates
 
 
 def symmetrized_wishart(d: int, scale: Any, *, entropy: Entropy | None = None) -> np.ndarray:
@@ -51,17 +57,24 @@ def symmetrized_wishart(d: int, scale: Any, *, entropy: Entropy | None = None) -
     c = as_rational(scale, "scale", _MIN_SCALE, _MAX_SCALE)
     d = as_order(d, "d", _MAX_ORDER)
     source = resolve(entropy)
-    extra = _extra_limbs(d, c)
-    rows = _Rows(d, extra, source)
-    i, j = np.triu_indices(d)
-    total, error = _products(rows, i, j)
-    values, sure = _round(total, error, c, 2 * rows.bits)
-    for e in np.flatnonzero(~sure).tolist():
-        values[e] = _one_entry(rows, int(i[e]), int(j[e]), c)
-    out = np.empty((d, d), dtype=object)
-    out[i, j] = out[j, i] = values
-    fits = all(-(1 << 63) <= v < 1 << 63 for v in values.tolist())
-    return out.astype(np.int64) if fits else out
+    rows = _Rows(d, _extra_limbs(d, c), source)
+    norms, error = _errors(rows)
+    out = np.empty((d, d), dtype=np.int64)
+    for first in range(0, d, _ROWS):
+        digits = _digits(rows, first, first + _ROWS)
+        values, sure = _round(digits, rows, norms, error, c, first)
+        out[first:, first : first + _ROWS] = values.T
+        out[first : first + _ROWS, first:] = values
+        for i, j in np.argwhere(~sure).tolist():
+            if i <= j:
+                total = sum(int(part[i, j]) << (_LIMB * k) for k, part in digits.items())
+                i, j = first + i, first + j
+                value = _round_exactly(total, norms[i] + norms[j] + error, c, 2 * rows.bits)
+                value = _one_entry(rows, i, j, c) if value is None else value
+                if out.dtype != object and not -(1 << 63) <= value < 1 << 63:
+                    out = out.astype(object)
+                out[i, j] = out[j, i] = value
+    return out
 
 
 def _extra_limbs(d: int, c: Fraction) -> int:
@@ -88,14 +101,18 @@ class _Rows:
         self.bits = BITS + _LIMB * extra
         self.columns = 2 * (d + 1)
         self.longer: dict[int, tuple[list[int], int]] = {}
-        high = np.ldexp(drawn.x, BITS).astype(np.int64)
-        low = np.zeros(n, dtype=np.int64)
-        if extra:
-            shift = np.uint64(64 - _LIMB * extra)
-            low = (entropy.words(n) >> shift).view(np.int64)
+        high, low = np.empty(n, dtype=np.int64), np.zeros(n, dtype=np.int64)
+        held, shift = drawn.held, np.uint64(64 - _LIMB * extra)
+        for first in range(0, n, _AT_ONCE):
+            part = slice(first, min(first + _AT_ONCE, n))
+            high[part] = np.ldexp(drawn.x[part], BITS)
+        del drawn  # it is as large as either
+        for first in range(0, n if extra else 0, _AT_ONCE):
+            part = slice(first, min(first + _AT_ONCE, n))
+            low[part] = entropy.words(part.stop - first) >> shift
         # Deviates of which more bits are known already: they keep those bits.
         self._known: dict[int, tuple[int, int]] = {}
-        for k, (m, b) in drawn.held.items():
+        for k, (m, b) in held.items():
             while b < self.bits:
                 m, b = (m << 64) | exact.bits_of(entropy, 64), b + 64
             cut = m >> (b - self.bits)
@@ -106,11 +123,13 @@ class _Rows:
         self.high = high.reshape(d, -1)
         self.low = low.reshape(d, -1)
 
-    def limbs(self) -> list[np.ndarray]:
-        """Return float64 matrices L_0 (lowest), ..., with row = sum of L_a 2**(21 a - bits)."""
-        parts = [(self.low >> (_LIMB * a)) & _MASK for a in range(self.extra)]
-        parts += [self.high & _MASK, (self.high >> _LIMB) & _MASK, self.high >> (2 * _LIMB)]
-        return [p.astype(np.float64) for p in parts]
+    def limb(self, a: int, part: Any) -> np.ndarray:
+        """Return part of the matrix L_a, where row = sum of L_a 2**(21 a - bits), L_0 lowest."""
+        above = a - self.extra
+        values: np.ndarray = (
+            self.low[part] >> (_LIMB * a) if above < 0 else self.high[part] >> (_LIMB * above)
+        )
+        return values if above == 2 else values & _MASK
 
     def longer_row(self, row: int, bits: int) -> list[int]:
         """Return a row cut after at least `bits` bits; bits drawn once stay."""
@@ -135,54 +154,107 @@ class _Rows:
         return values
 
 
-def _products(rows: _Rows, i: np.ndarray, j: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Return (total, error): entries of G1 G1^T - G2 G2^T are within `error`, in 2**(-2 bits).
+def _lowest(extra: int) -> int:
+    """Return the lowest a + b of limb products L_a L_b that are not left out."""
+    return extra + 1 + (extra == 2)
+
+
+def _errors(rows: _Rows) -> tuple[list[int], int]:
+    """Return what bounds the error of `_digits`, in 2**(-2 bits): of each row, and of all.
 
     With integer prefixes m and unknown fractions q in [0, 1), an inner product of K = 2 (d+1) terms
     (m_i + q_i)(m_j + q_j) differs from that of the prefixes by at most sum|m_i| + sum|m_j| + K.
     """
-    limbs = rows.limbs()
-    top = len(limbs) - 1
-    largest = [float(np.abs(part).max()) for part in limbs]
-    half = rows.columns // 2
-    spans = [(1.0, 0, half), (-1.0, half, rows.columns)]
-    lowest = rows.extra + 1 + (rows.extra == 2)  # limb products below are left out
-    total = np.zeros(i.size, dtype=object)
-    dropped = 0
-    for k in range(2 * top, -1, -1):
-        pairs = [(a, k - a) for a in range(max(0, k - top), min(top, k) + 1)]
-        if k < lowest:
-            size = sum(int(largest[a]) * int(largest[b]) for a, b in pairs)
-            dropped += rows.columns * size << (_LIMB * k)
-            continue
-        part = np.zeros(i.size, dtype=np.int64)
-        for a, b in pairs:
-            if a > b:
-                continue
-            for sign, begin, end in spans:
-                for start in range(begin, end, _COLUMNS):
-                    stop = min(start + _COLUMNS, end)
-                    product = limbs[a][:, start:stop] @ limbs[b][:, start:stop].T
-                    terms = product[i, j] if a == b else product[i, j] + product[j, i]
-                    part += (sign * terms).astype(np.int64)
-        total += part.astype(object) << (_LIMB * k)
-    # Sum of |m| over a row, from above: |high| + 1 <= 2**10 (|high| // 2**10 + 2), whose sums stay
-    # below 2**63 for 2**20 columns.
-    norm = ((np.abs(rows.high) >> 10) + 2).sum(axis=1).astype(object) << (_LIMB * rows.extra + 10)
-    return total, norm[i] + norm[j] + (rows.columns + dropped)
+    lowest, norms = _lowest(rows.extra), []
+    largest = [0] * lowest
+    for first in range(0, len(rows.high), _ROWS):
+        part = slice(first, first + _ROWS)
+        for a in range(lowest):
+            largest[a] = max(largest[a], int(np.abs(rows.limb(a, part)).max()))
+        # Sum of |m|, from above: |high| + 1 <= 2**10 (|high| // 2**10 + 2), whose sums stay below
+        # 2**63 for 2**20 columns.
+        size = ((np.abs(rows.high[part]) >> 10) + 2).sum(axis=1)
+        norms += [value << (_LIMB * rows.extra + 10) for value in size.tolist()]
+    dropped = sum(
+        rows.columns * largest[a] * largest[k - a] << (_LIMB * k)
+        for k in range(lowest)
+        for a in range(k + 1)
+    )
+    return norms, rows.columns + dropped
+
+
+def _digits(rows: _Rows, first: int, stop: int) -> dict[int, np.ndarray]:
+    """Return some rows of G1 G1^T - G2 G2^T, cut, right of the diagonal block and in it.
+
+    They are the sum of digits_k 2**(21 k - 2 bits); all but the highest are in [0, 2**21).
+    """
+    top, lowest = rows.extra + 2, _lowest(rows.extra)
+    d, half = len(rows.high), rows.columns // 2
+    stop = min(stop, d)
+    shape = (stop - first, d - first)
+    digits = {k: np.zeros(shape, dtype=np.int64) for k in range(lowest, 2 * top + 1)}
+    product = np.empty(shape)
+    for begin in range(0, rows.columns, _COLUMNS):
+        span = slice(begin, min(begin + _COLUMNS, rows.columns))
+        left = [rows.limb(a, (slice(first, stop), span)).astype(float) for a in range(top + 1)]
+        for part in left:
+            part[:, max(half - begin, 0) :] *= -1.0
+        for b in range(top + 1):
+            right = rows.limb(b, (slice(first, d), span)).astype(float)
+            for a in range(max(lowest - b, 0), top + 1):
+                digits[a + b] += np.matmul(left[a], right.T, out=product).astype(np.int64)
+    for k in range(lowest, 2 * top):
+        digits[k + 1] += digits[k] >> _LIMB
+        digits[k] &= _MASK
+    return digits
 
 
 def _round(
-    total: np.ndarray, error: np.ndarray, c: Fraction, bits: int
+    digits: dict[int, np.ndarray],
+    rows: _Rows,
+    norms: list[int],
+    error: int,
+    c: Fraction,
+    first: int,
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Return the nearest integers to c * total / 2**bits and which are certain."""
+    """Return the nearest integers to c * total, in float64, and which are certain.
+
+    total = T1 + T2, T1 of the two highest digits, so below 2**53 steps of 2**w and exact, T2 below
+    one step; c = C + r, u = 2**-53, M = C 2**w. C T1 = p + e exactly (Dekker), |p| <= 2**53 M; e, C
+    T2 and r T1 are at most M each. s, their sum, has an error below 2**-48 M; what is lost of c
+    moves the result by less than u M; p - rint(p) is exact, and adding s and 1/2 to it loses less
+    than 2**-51 (1 + 4 M): together less than 2**-44 (1 + M). Everything that `_round_exactly` does
+    not know is doubtful here, too.
+    """
+    low, top = min(digits), max(digits)
+    unit = [math.ldexp(1.0, _LIMB * k - 2 * rows.bits) for k in range(top + 1)]
+    factor = float(c)
+    upper = ((digits[top] << _LIMB) + digits[top - 1]) * unit[top - 1]
+    lower = sum(digits[k] * unit[k] for k in range(low, top - 1))
+    p, e = two_product(upper, factor)
+    s = e + (factor * lower + float(c - Fraction(factor)) * upper)
+    whole = np.rint(p)
+    v = (p - whole) + s
+    v += 0.5
+    # Each row's part, as float64 above it.
+    sizes = np.array([float(c * norm / 4**rows.bits) for norm in norms[first:]]) * (1 + 2**-40)
+    margin = 2.0**-44 * (1.0 + factor * unit[top - 1]) + exact.SLACK
+    margin += float(c * error / 4**rows.bits) * (1 + 2**-40)
+    below = np.floor(v)
+    gap = np.abs(v - np.rint(v))
+    sure = gap > (sizes[: len(v), None] + sizes) * (1 + 2**-40) + margin
+    sure &= (np.abs(digits[top]) < 1 << 31) & (np.abs(p) < 2.0**61)
+    whole[~sure] = 0.0
+    return whole.astype(np.int64) + np.where(sure, below, 0.0).astype(np.int64), sure
+
+
+def _round_exactly(total: int, error: int, c: Fraction, bits: int) -> int | None:
+    """Return the nearest integer to c * total / 2**bits, if it is certain."""
     q = c.denominator << bits
-    slack = int(exact.SLACK * q) if exact.SLACK else 0
     centre = total * (2 * c.numerator) + q
-    reach = error * (2 * c.numerator) + slack
-    low = (centre - reach) // (2 * q)
-    high = (centre + reach) // (2 * q)
-    return low, (low == high).astype(bool)
+    reach = error * (2 * c.numerator) + (int(exact.SLACK * q) if exact.SLACK else 0)
+    low, high = (centre - reach) // (2 * q), (centre + reach) // (2 * q)
+    return low if low == high else None
 
 
 def _one_entry(rows: _Rows, i: int, j: int, c: Fraction) -> int:

@@ -391,10 +391,10 @@ def test_sign_of_a_held_deviate():
     assert additive._negative(drawn, np.arange(3)).tolist() == [True, False, False]
 
 
-def test_two_product_is_exact():
+def testtwo_product_is_exact():
     rng = np.random.default_rng(8)
     a = rng.integers(0, 1 << 52, 500) * 2.0**-48
     for b in (2.0**-100 * 1.7, 1.1, 2.0**52 - 1):
-        p, e = additive._two_product(a, b)
+        p, e = additive.two_product(a, b)
         for x, hi, lo in zip(a.tolist(), p.tolist(), e.tolist(), strict=True):
             assert Fraction(hi) + Fraction(lo) == Fraction(x) * Fraction(b)

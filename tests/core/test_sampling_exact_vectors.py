@@ -161,14 +161,15 @@ def test_wishart_products_are_within_their_error(scale, extra, monkeypatch):
     assert wishart._extra_limbs(d, Fraction(scale)) == extra
     rows = wishart._Rows(d, extra, Repeating(ONES))
     rows.low[:, 4:] = 0
-    i, j = np.triu_indices(d)
-    total, error = wishart._products(rows, i, j)
+    norms, error = wishart._errors(rows)
+    digits = wishart._digits(rows, 0, d)
     m = rows.high.astype(object) * 2 ** (21 * extra) + rows.low.astype(object)
-    for k in range(i.size):
-        a, b = m[i[k]][:4], m[j[k]][:4]
+    for i, j in zip(*np.triu_indices(d), strict=True):
+        a, b = m[i][:4], m[j][:4]
+        total = sum(int(part[i, j]) << (21 * k) for k, part in digits.items())
         cut, full = (a * b).sum(), ((a + 1) * (b + 1)).sum()
-        assert total[k] <= cut < full <= total[k] + error[k]
-        assert cut > total[k]
+        assert total <= cut < full <= total + norms[i] + norms[j] + error
+        assert cut > total
 
 
 def test_wishart_rows_are_extended_consistently(monkeypatch):

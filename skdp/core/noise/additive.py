@@ -277,7 +277,7 @@ def _second(
     flip = x < 0  # |X| is in (|x| - 2**-48, |x|]: prefix |x| - 2**-48, and the bits inverted
     ax = np.abs(x) - flip * 2.0**-BITS
     fraction = np.where(flip, ~words, words) * 2.0**-112
-    p, e = _two_product(ax, factor)
+    p, e = two_product(ax, factor)
     s = e + (factor * fraction + rest * ax)
     whole = np.rint(p)
     v = (p - whole) + s
@@ -296,7 +296,7 @@ def _second(
     return left
 
 
-def _two_product(a: np.ndarray, b: Any) -> tuple[np.ndarray, np.ndarray]:
+def two_product(a: np.ndarray, b: Any) -> tuple[np.ndarray, np.ndarray]:
     """Return (p, e) with p = fl(a b) and p + e = a b exactly (Dekker 1971)."""
     p = a * b
     c = _SPLIT * a
