@@ -14,8 +14,10 @@ from typing import Any
 import numpy as np
 
 from skdp.base.calibration import Calibration, calibration_share, signal_of, typical_lead
-from skdp.base.classifiers import LabelledClassifier
+from skdp.base.classifiers import DistanceClassifier
+from skdp.budget import PrivacyBudget
 from skdp.core import Session
+from skdp.parameters import check_parameter
 from skdp.planning import Allowance
 from skdp.queries import LinearScores, label_vectors
 
@@ -25,7 +27,7 @@ _CENTER_SHARE = 0.08
 _RADIUS = 0.4  # of scaled rows, in roots of the number of columns
 
 
-class DPNearestCentroid(LabelledClassifier):
+class DPNearestCentroid(DistanceClassifier):
     """Classify each row by the nearest private class mean.
 
     The private counterpart of scikit-learn's ``NearestCentroid``. The sums of all classes are one
@@ -33,6 +35,8 @@ class DPNearestCentroid(LabelledClassifier):
 
     Parameters
     ----------
+    priors : {"empirical", "uniform"} or array-like of shape (n_classes,), default="empirical"
+        Shares of the classes: those of the rows, equal ones, or these, from public knowledge.
     classes : "private" or array-like of shape (n_classes,), default="private"
     bounds : "private" or tuple (low, high) or mapping, default="private"
     epsilon : float, default=1.0
@@ -46,6 +50,8 @@ class DPNearestCentroid(LabelledClassifier):
     classes_ : ndarray of shape (n_classes,)
     class_count_ : ndarray of shape (n_classes,)
         Noisy number of rows of each class, at least 1.
+    class_prior_ : ndarray of shape (n_classes,)
+        Shares of the classes, by `priors`.
     centroids_ : ndarray of shape (n_classes, n_features)
         Means of the rows of each class, clipped to `bounds_` and shortened to `radius_`, in the
         units of X.
@@ -114,6 +120,36 @@ class DPNearestCentroid(LabelledClassifier):
     True
     """
 
+    def __init__(
+        self,
+        *,
+        priors: Any = "empirical",
+        classes: Any = "private",
+        bounds: Any = "private",
+        epsilon: float = 1.0,
+        delta: float | None = None,
+        max_rows_per_unit: Any = "private",
+        budget: PrivacyBudget | None = None,
+        random_state: Any = None,
+    ) -> None:
+        super().__init__(
+            classes=classes,
+            bounds=bounds,
+            epsilon=epsilon,
+            delta=delta,
+            max_rows_per_unit=max_rows_per_unit,
+            budget=budget,
+            random_state=random_state,
+        )
+        self.priors = priors
+
+    @property
+    def _stated_priors(self) -> Any:
+        if not isinstance(self.priors, str):
+            return self.priors
+        check_parameter(self.priors, "priors", "empirical", "uniform")
+        return None if self.priors == "empirical" else self.priors
+
     def _noise_of(self, allowance: Allowance, n_features: int | None) -> float:
         return math.nan if n_features is None else allowance.part(1 / 2).ball_std(n_features)
 
@@ -133,6 +169,7 @@ class DPNearestCentroid(LabelledClassifier):
         # Minus half the squared distances, up to what all classes share.
         scores = LinearScores(view, mean, -lengths / 2)
         shares = counts / counts.sum()
+        self.class_prior_ = shares if self._priors is None else self._priors
         deviation = min(1.0, view.radius / math.sqrt(d))  # of a clipped column
         signal = signal_of(mean, noise[:, None], shares)
         typical = typical_lead(mean, deviation, shares)

@@ -129,7 +129,7 @@ PAIRS: list[tuple[str, str, Any, dict[str, Any]]] = [
         "sklearn.discriminant_analysis.LinearDiscriminantAnalysis",
         "DPLinearDiscriminantAnalysis",
         classes,
-        {},
+        {"epsilon": 1e13},
     ),
 ]  # fmt: skip
 
