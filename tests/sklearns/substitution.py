@@ -17,6 +17,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from scipy import sparse
 from sklearn.preprocessing import OrdinalEncoder
 
 import skdp
@@ -106,6 +107,14 @@ def weighing(X: Any, weights: Any, own: dict[str, Any]) -> dict[str, Any]:
     return {"weight_bound": largest or 1.0, **omits}
 
 
+def filled(X: Any, y: Any = None) -> dict[str, Any]:
+    """Return the bounds of every column and its categories."""
+    X = X.toarray() if sparse.issparse(X) else X
+    table = table_of(X)
+    empty = False if table is None else np.isnan(table).all(axis=0)
+    return {**box(X if table is None else np.where(empty, 0.0, table)), **listed(X)}
+
+
 PAIRS: list[tuple[str, str, Any, dict[str, Any]]] = [
     ("sklearn.decomposition.PCA", "DPPCA", ball, {"epsilon": 1e13}),
     ("sklearn.cluster.KMeans", "DPKMeans", box, {"algorithm": "tree"}),
@@ -121,7 +130,7 @@ PAIRS: list[tuple[str, str, Any, dict[str, Any]]] = [
     ("sklearn.preprocessing.KBinsDiscretizer", "DPKBinsDiscretizer", box, {}),
     ("sklearn.preprocessing.OneHotEncoder", "DPOneHotEncoder", listed, {}),
     ("sklearn.preprocessing.OrdinalEncoder", "DPOrdinalEncoder", listed, {}),
-    ("sklearn.impute.SimpleImputer", "DPSimpleImputer", box, {}),
+    ("sklearn.impute.SimpleImputer", "DPSimpleImputer", filled, {}),
     ("sklearn.naive_bayes.GaussianNB", "DPGaussianNB", classes, {}),
     ("sklearn.naive_bayes.CategoricalNB", "DPCategoricalNB", counted, {}),
     ("sklearn.neighbors.NearestCentroid", "DPNearestCentroid", classes, {}),
