@@ -9,15 +9,15 @@ from __future__ import annotations
 
 import math
 from dataclasses import replace
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 
 from skdp.base.calibration import Calibration, calibration_share, signal_of, typical_lead
-from skdp.base.classifiers import DistanceClassifier
+from skdp.base.classifiers import DistanceClassifier, Floats
 from skdp.budget import PrivacyBudget
 from skdp.core import Session
-from skdp.parameters import check_parameter
+from skdp.parameters import Reals, Table, check_parameter
 from skdp.planning import Allowance
 from skdp.queries import LinearScores, label_vectors
 
@@ -35,6 +35,9 @@ class DPNearestCentroid(DistanceClassifier):
 
     Parameters
     ----------
+    shrink_threshold : float or None, default=None
+        Move each coordinate of a centroid towards the mean of all rows by so many of its standard
+        errors, and not beyond (nearest shrunken centroids).
     priors : {"empirical", "uniform"} or array-like of shape (n_classes,), default="empirical"
         Shares of the classes: those of the rows, equal ones, or these, from public knowledge.
     classes : "private" or array-like of shape (n_classes,), default="private"
@@ -58,7 +61,7 @@ class DPNearestCentroid(DistanceClassifier):
     centroids_std_error_ : ndarray of shape (n_classes, n_features)
         Standard error of `centroids_` due to noise, relative to the means of all rows of the class,
         clipped to `bounds_` only. It is to first order in the noise of the counts. NaN if rows are
-        shortened (see Notes), with learned bounds, and for a class of few rows.
+        shortened (see Notes) or shrunken, with learned bounds, and for a class of few rows.
     bounds_ : tuple of two ndarrays of shape (n_features,)
     center_, scale_ : ndarray of shape (n_features,)
         Columns are centred and scaled by these values before rows are clipped.
@@ -120,9 +123,12 @@ class DPNearestCentroid(DistanceClassifier):
     True
     """
 
+    _parameter_table: ClassVar[Table] = {"shrink_threshold": (None, Reals(0, math.inf, "()"))}
+
     def __init__(
         self,
         *,
+        shrink_threshold: float | None = None,
         priors: Any = "empirical",
         classes: Any = "private",
         bounds: Any = "private",
@@ -141,6 +147,7 @@ class DPNearestCentroid(DistanceClassifier):
             budget=budget,
             random_state=random_state,
         )
+        self.shrink_threshold = shrink_threshold
         self.priors = priors
 
     @property
@@ -163,7 +170,12 @@ class DPNearestCentroid(DistanceClassifier):
         mean, self.centroids_, self.centroids_std_error_ = start.means(sums, view)
         self.radius_ = view.radius
         noise = float(np.mean(sums.std)) / counts
-        lengths = np.maximum((mean**2).sum(axis=1) - d * noise**2, 0.0)
+        kept: Any = d  # coordinates whose noise is left
+        if self.shrink_threshold is not None:
+            mean, kept = self._shrunken(mean, counts)
+            self.centroids_ = self.center_ + mean * self.scale_
+            self.centroids_std_error_ = np.full_like(mean, math.nan)
+        lengths = np.maximum((mean**2).sum(axis=1) - kept * noise**2, 0.0)
         if counts.max() > 1.0:  # a class without rows has no direction
             mean[counts <= 1.0], lengths[counts <= 1.0] = 0.0, 0.0
         # Minus half the squared distances, up to what all classes share.
@@ -176,3 +188,18 @@ class DPNearestCentroid(DistanceClassifier):
         self._calibration = Calibration.fitted(
             session, scores, typical, signal, counts, start.spread
         )
+
+    def _shrunken(self, mean: Floats, counts: Floats) -> tuple[Floats, Floats]:
+        """Return scaled means nearer to that of all rows, and how many coordinates differ from it.
+
+        The deviation of a column within classes follows from its scale, that of all rows.
+        """
+        n, K = float(counts.sum()), len(counts)
+        overall = (counts / n) @ mean
+        between = (counts / n) @ (mean - overall) ** 2
+        within = np.sqrt(np.maximum(1.0 - between, 0.0) * n / max(n - K, 1.0)) * self.scale_
+        errors = np.sqrt(np.maximum(1 / counts - 1 / n, 0.0))[:, None]
+        step = self.shrink_threshold * errors * (within + np.median(within)) / self.scale_
+        away = mean - overall
+        away = np.sign(away) * np.maximum(np.abs(away) - step, 0.0)
+        return overall + away, (away != 0).sum(axis=1)

@@ -4,8 +4,9 @@
     python -m pytest -p tests.sklearns.substitution --pyargs sklearn.cluster.tests.test_k_means
 
 A substitute takes scikit-learn's parameters and those of the private estimator. What the latter
-does not have (solvers, tolerances, numbers of runs) is stored and not used. Bounds are those of the
-rows, which are public in these tests: learned ones would clip.
+does not have (solvers, tolerances, numbers of runs) is stored and not used. Bounds, classes and
+categories are those of the rows, which are public in these tests: learned ones would clip. The
+report of a test names the private estimators that it uses.
 """
 
 from __future__ import annotations
@@ -133,7 +134,7 @@ PAIRS: list[tuple[str, str, Any, dict[str, Any]]] = [
     ("sklearn.impute.SimpleImputer", "DPSimpleImputer", filled, {}),
     ("sklearn.naive_bayes.GaussianNB", "DPGaussianNB", classes, {}),
     ("sklearn.naive_bayes.CategoricalNB", "DPCategoricalNB", counted, {}),
-    ("sklearn.neighbors.NearestCentroid", "DPNearestCentroid", classes, {}),
+    ("sklearn.neighbors.NearestCentroid", "DPNearestCentroid", classes, {"epsilon": 1e13}),
     (
         "sklearn.discriminant_analysis.LinearDiscriminantAnalysis",
         "DPLinearDiscriminantAnalysis",
@@ -165,7 +166,9 @@ def substitute(theirs: type, ours: type, state: Any, fixed: dict[str, Any]) -> t
 
     __init__.__signature__ = signature  # type: ignore[attr-defined]
 
-    def fit(self: Any, X: Any, y: Any = None, **routed: Any) -> Any:
+    def fit(self: Any, X: Any, y: Any = None, *weights: Any, **routed: Any) -> Any:
+        if weights:
+            routed["sample_weight"] = weights[0]
         _uses.append(ours.__name__)
         values = {**state(X, y), **fixed, **weighing(X, routed.get("sample_weight"), own)}
         chosen = inspect.signature(theirs.__init__).parameters
