@@ -8,15 +8,20 @@ second moment of all rows.
 from __future__ import annotations
 
 import math
+from copy import copy
 from dataclasses import replace
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import ArrayLike
+from sklearn.base import ClassNamePrefixFeaturesOutMixin, TransformerMixin, clone
 
+from skdp.base.batch_invariant import products
 from skdp.base.calibration import Calibration, calibration_share, signal_of, typical_lead
-from skdp.base.classifiers import Floats, LabelledClassifier
+from skdp.base.classifiers import DistanceClassifier, Floats
+from skdp.budget import PrivacyBudget
 from skdp.core import Session
+from skdp.parameters import Integers, Reals, Table
 from skdp.planning import SEMICIRCLE_EDGE, WISHART_EDGE, Allowance
 from skdp.queries import LinearScores, SecondMoment, label_vectors
 
@@ -27,13 +32,28 @@ _RADIUS = 0.5  # of scaled rows, in roots of the number of columns
 _TAU = 0.05
 
 
-class DPLinearDiscriminantAnalysis(LabelledClassifier):
+class DPLinearDiscriminantAnalysis(
+    ClassNamePrefixFeaturesOutMixin, TransformerMixin, DistanceClassifier
+):
     """Classify by private class means and one private covariance for all classes.
 
-    The private counterpart of scikit-learn's ``LinearDiscriminantAnalysis``, as a classifier.
+    The private counterpart of scikit-learn's ``LinearDiscriminantAnalysis``.
 
     Parameters
     ----------
+    shrinkage : float in [0, 1], "auto" or None, default=None
+        Replace this part of the covariance, in the units of X, by the mean of its variances in all
+        directions. ``"auto"`` takes the part from the released covariance, of scaled columns, and
+        the number of rows (oracle approximating shrinkage).
+    priors : array-like of shape (n_classes,) or None, default=None
+        Shares of the classes, from public knowledge. None: those of the rows.
+    n_components : int or None, default=None
+        Number of columns that `transform` returns, at most ``min(n_classes - 1, n_features)``,
+        which None stands for.
+    covariance_estimator : covariance estimator or None, default=None
+        In place of `shrinkage`: it is fitted to made-up rows that have the released covariance. So
+        it must depend on the covariance of rows alone, as ``ShrunkCovariance`` and
+        ``GraphicalLasso`` do.
     classes : "private" or array-like of shape (n_classes,), default="private"
     bounds : "private" or tuple (low, high) or mapping, default="private"
     epsilon : float, default=1.0
@@ -46,7 +66,17 @@ class DPLinearDiscriminantAnalysis(LabelledClassifier):
     ----------
     classes_ : ndarray of shape (n_classes,)
     class_count_, priors_ : ndarray of shape (n_classes,)
-        Noisy number of rows of each class, at least 1, and its share of all rows.
+        Noisy number of rows of each class, at least 1; `priors`, or its share of all rows.
+    covariance_ : ndarray of shape (n_features, n_features)
+        Covariance of the rows within classes, raised where noise hides it.
+    xbar_ : ndarray of shape (n_features,)
+        Mean of `means_`, weighted by `priors_`.
+    scalings_ : ndarray of shape (n_features, n_directions)
+        Directions that `transform` projects on. The covariance within classes is 1 along each.
+    explained_variance_ratio_ : ndarray of shape (n_components,)
+        Part of the variance of the projected means along each direction.
+    coef_, intercept_ : ndarray of shape (n_classes, n_features) and (n_classes,)
+        The linear discriminants before they are calibrated; for two classes their difference.
     means_ : ndarray of shape (n_classes, n_features)
         Means of the rows of each class, clipped to `bounds_` and shortened to `radius_`, in the
         units of X.
@@ -118,9 +148,60 @@ class DPLinearDiscriminantAnalysis(LabelledClassifier):
     True
     """
 
+    _parameter_table: ClassVar[Table] = {
+        "shrinkage": ("auto", None, Reals(0, 1)),
+        "n_components": (None, Integers(1)),
+    }
+
+    def __init__(
+        self,
+        *,
+        shrinkage: Any = None,
+        priors: Any = None,
+        n_components: int | None = None,
+        covariance_estimator: Any = None,
+        classes: Any = "private",
+        bounds: Any = "private",
+        epsilon: float = 1.0,
+        delta: float | None = None,
+        max_rows_per_unit: Any = "private",
+        budget: PrivacyBudget | None = None,
+        random_state: Any = None,
+    ) -> None:
+        super().__init__(
+            classes=classes,
+            bounds=bounds,
+            epsilon=epsilon,
+            delta=delta,
+            max_rows_per_unit=max_rows_per_unit,
+            budget=budget,
+            random_state=random_state,
+        )
+        self.shrinkage = shrinkage
+        self.priors = priors
+        self.n_components = n_components
+        self.covariance_estimator = covariance_estimator
+
     @property
     def _n_releases(self) -> int:
         return 5
+
+    @property
+    def _stated_priors(self) -> Any:
+        return self.priors
+
+    def _check_size(self, n_features: int, n_classes: int) -> None:
+        super()._check_size(n_features, n_classes)
+        most = n_features if self._learns_classes else min(n_features, n_classes - 1)
+        if self.n_components is not None and self.n_components > most:
+            raise ValueError("n_components cannot be larger than min(n_features, n_classes - 1).")
+        if self.covariance_estimator is not None:
+            if self.shrinkage is not None:
+                raise ValueError(
+                    "covariance_estimator and shrinkage parameters are not None. Only one of the "
+                    "two can be set."
+                )
+            self._estimated(np.eye(n_features))  # raises what it raises before the charge
 
     def _noise_of(self, allowance: Allowance, n_features: int | None) -> float:
         return math.nan if n_features is None else allowance.part(1 / 2).gram_std(n_features)
@@ -135,43 +216,103 @@ class DPLinearDiscriminantAnalysis(LabelledClassifier):
         sums = session.answer(label_vectors(view, n_classes), share / 2)
         gram = session.answer(SecondMoment(view, _TAU), share / 2)
         mean, self.means_, self.means_std_error_ = start.means(sums, view)
-        self.priors_ = counts / n
+        shares = counts / n
+        self.priors_ = shares if self._priors is None else self._priors
         tails = WISHART_EDGE / SEMICIRCLE_EDGE if gram.noise == "wishart" else 1.0
         edge = 2.0 * gram.std / n * math.sqrt(d) * tails
         self.noise_level_ = edge
-        within = gram.second_moment / n - (mean.T * self.priors_) @ mean
+        within = gram.second_moment / n - (mean.T * shares) @ mean
         # Eigenvalues that noise hides are raised to its edge: dividing by them would amplify it.
         w, V = np.linalg.eigh((within + within.T) / 2)
         w = np.maximum(w, max(edge, 1e-9 * radius**2))
+        w, V = self._regularised(w, V, n)
         weights = mean @ (V / w) @ V.T
         # Noise adds this to the squared length of a mean, on average.
         noise = float(np.mean(sums.std)) / counts
         lengths = np.maximum((weights * mean).sum(axis=1) - noise**2 * float((1 / w).sum()), 0.0)
         scores = LinearScores(view, weights, -lengths / 2)
         white = mean @ (V / np.sqrt(w))
+        self._set_directions((V * w) @ V.T, V / np.sqrt(w), white, weights, -lengths / 2)
         signal = max(  # in the directions that tell classes apart, or in all
-            signal_of(white, noise[:, None] / np.sqrt(w), self.priors_),
-            signal_of(mean, noise[:, None], self.priors_),
+            signal_of(white, noise[:, None] / np.sqrt(w), shares),
+            signal_of(mean, noise[:, None], shares),
         )
-        typical = typical_lead(white, 1.0, self.priors_)
+        typical = typical_lead(white, 1.0, shares)
         self._calibration = Calibration.fitted(
             session, scores, typical, signal, counts, start.spread
         )
 
-    def decision_function(self, X: ArrayLike) -> Floats:
-        """Return the logits of the caller's rows.
+    def _estimated(self, covariance: Floats) -> Floats:
+        """Return what `covariance_estimator` makes of rows with this covariance and mean 0."""
+        w, V = np.linalg.eigh(covariance)
+        half = np.sqrt(len(w) * np.maximum(w, 0.0))[:, None] * V.T
+        estimator = self.covariance_estimator
+        estimator = clone(estimator) if hasattr(estimator, "get_params") else copy(estimator)
+        estimator.fit(np.concatenate([half, -half]))
+        return np.asarray(estimator.covariance_, dtype=np.float64)
+
+    def _regularised(self, w: Floats, V: Floats, n: float) -> tuple[Floats, Floats]:
+        """Return the eigenvalues and directions of the covariance after shrinkage."""
+        part, d = self.shrinkage, len(w)
+        if part is None and self.covariance_estimator is None:
+            return w, V
+        units = np.outer(self.scale_, self.scale_)
+        covariance = (V * w) @ V.T
+        if part is None:
+            covariance = self._estimated(covariance * units) / units
+        elif part == "auto":  # Chen, Wiesel, Eldar & Hero 2010, equation 23
+            squares, mean = float(np.square(w).mean()), float(w.mean())
+            part = min((squares + mean**2) / ((n + 1) * max(squares - mean**2 / d, 1e-300)), 1.0)
+            covariance = (1 - part) * covariance + part * mean * np.eye(d)
+        else:
+            covariance = covariance * units
+            mean = float(np.trace(covariance)) / d
+            covariance = ((1 - part) * covariance + part * mean * np.eye(d)) / units
+        least = w.min()
+        w, V = np.linalg.eigh((covariance + covariance.T) / 2)
+        return np.maximum(w, least), V
+
+    def _set_directions(
+        self, within: Floats, whitening: Floats, white: Floats, weights: Floats, offsets: Floats
+    ) -> None:
+        """Set the attributes in the units of X, from scaled rows."""
+        scale, priors = self.scale_, self.priors_
+        self.covariance_ = within * np.outer(scale, scale)
+        self.xbar_ = priors @ self.means_
+        between = np.sqrt(priors)[:, None] * (white - priors @ white)
+        _, lengths, directions = np.linalg.svd(between, full_matrices=False)
+        most = min(len(priors) - 1, len(scale))
+        self.scalings_ = (whitening / scale[:, None]) @ directions[:most].T
+        size = most if self.n_components is None else min(self.n_components, most)
+        squares = np.square(lengths[:most])
+        self.explained_variance_ratio_ = squares[:size] / max(float(squares.sum()), 1e-300)
+        coef = weights / scale
+        with np.errstate(divide="ignore"):
+            intercept = offsets - coef @ self.center_ + np.log(priors)
+        if len(priors) == 2:
+            coef, intercept = coef[1:] - coef[:1], intercept[1:] - intercept[:1]
+        self.coef_, self.intercept_ = coef, intercept
+
+    @property
+    def _n_features_out(self) -> int:
+        return len(self.explained_variance_ratio_)
+
+    def transform(self, X: ArrayLike) -> Floats:
+        """Project the caller's rows on the directions that separate the classes.
 
         Parameters
         ----------
         X : array-like or table of shape (n_samples, n_features)
-            They are clipped in the same way as in `fit`.
+            They are clipped to `bounds_`. If they are private, so is the result.
 
         Returns
         -------
-        scores : ndarray of shape (n_samples,) or (n_samples, n_classes)
-            For two classes: the logit of the second class minus that of the first.
+        X_new : ndarray of shape (n_samples, n_components)
         """
-        logits = self._scores(X)
-        if logits.shape[1] == 1:  # of the shares of two classes
-            return logits[:, 0]
-        return logits[:, 1] - logits[:, 0] if logits.shape[1] == 2 else logits
+        values = self._public_array(X)
+        if not hasattr(self, "scalings_"):
+            raise AttributeError(
+                f"{type(self).__name__} has no scalings_: too few classes were selected"
+            )
+        directions = self.scalings_[:, : self._n_features_out].T
+        return products(np.clip(values, *self.bounds_) - self.xbar_, directions)

@@ -15,11 +15,14 @@ from typing import Any, ClassVar, Self
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
+from scipy import sparse
+from sklearn.impute import MissingIndicator
 from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from skdp.base import check_bounds
 from skdp.base.expected_error import ExpectedErrorMixin, mean_error, rehearsal, repeated, unanswered
+from skdp.base.mixin import in_precision_of
 from skdp.base.scalers import nullable, present_bounds, present_columns, warn_of_few_rows
 from skdp.base.transformers import (
     Floats,
@@ -57,6 +60,7 @@ from skdp.tabular import (
     is_missing,
     listed,
     stand_in,
+    with_missing,
 )
 from skdp.user_code import or_raise
 
@@ -73,6 +77,13 @@ def _fill(value: Any, name: str) -> Any:
     key = cell_key(value)
     if value is not None and (key is None or key == MISSING):
         raise ValueError(f"{name} must be one finite number, text, boolean or None, not missing")
+    return value
+
+
+def _marker(value: Any, name: str) -> Any:
+    """Return what stands for missing cells, or raise."""
+    if cell_key(value) is None and not _is_missing(value):
+        raise ValueError(f"{name} must be NaN, None, one finite number, text or boolean")
     return value
 
 
@@ -98,18 +109,24 @@ def _marks_missing(imputer: Any) -> bool:
 class DPSimpleImputer(ExpectedErrorMixin, Transformer):
     """Fill missing cells with private means, medians or most frequent values, or a constant.
 
-    The private counterpart of scikit-learn's ``SimpleImputer``, without callables and
-    ``missing_values``: NaN, None and NA are missing. All columns are kept, also those without
-    values, because whether a column has values is private. No row is left out as a whole.
+    The private counterpart of scikit-learn's ``SimpleImputer``, without callables. All columns are
+    kept, also those without values, because whether a column has values is private. No row is left
+    out as a whole. A sparse matrix is read as a dense one, and `transform` returns one.
 
     Parameters
     ----------
+    missing_values : number, str, bool or None, default=NaN
+        Cells with this value are missing, as are those with NaN, None and NA.
     strategy : {"mean", "median", "most_frequent", "constant"}, default="mean"
         ``"mean"`` and ``"median"`` are for numeric columns.
     fill_value : number, str or bool, default=None
-        The value for ``strategy="constant"``, which costs nothing; None: 0.
+        The value for ``strategy="constant"``, which costs nothing; None: 0, or "missing_value"
+        where the types of columns are not all those of numbers.
     add_indicator : bool, default=False
         Add a column for each column of X, 1.0 where a cell was missing.
+    keep_empty_features : bool, default=False
+        With ``strategy="most_frequent"``: fill a column in which no category had enough rows with
+        0, or "missing_value" where the types of columns are not all those of numbers.
     bounds : "private" or tuple (low, high) or mapping, default="private"
         Range of each column, from public knowledge: two numbers, two arrays, or a mapping from
         column name to (low, high); values beyond them count as the nearest bound. ``"private"``
@@ -137,6 +154,8 @@ class DPSimpleImputer(ExpectedErrorMixin, Transformer):
         strategy those with a category that is stated or selected. NaN where it was not released: of
         medians and constants.
     counts_std_error_ : ndarray of shape (n_features,)
+    indicator_ : MissingIndicator or None
+        With `add_indicator`: scikit-learn's, for all columns.
     bounds_ : tuple of two ndarrays of shape (n_features,) or None
         For means and medians: the bounds, stated or learned.
     {fitted}
@@ -205,9 +224,11 @@ class DPSimpleImputer(ExpectedErrorMixin, Transformer):
     def __init__(
         self,
         *,
+        missing_values: Any = np.nan,
         strategy: str = "mean",
         fill_value: Any = None,
         add_indicator: bool = False,
+        keep_empty_features: bool = False,
         bounds: Any = "private",
         categories: Any = "private",
         epsilon: float = 1.0,
@@ -216,9 +237,11 @@ class DPSimpleImputer(ExpectedErrorMixin, Transformer):
         budget: PrivacyBudget | None = None,
         random_state: Any = None,
     ) -> None:
+        self.missing_values = missing_values
         self.strategy = strategy
         self.fill_value = fill_value
         self.add_indicator = add_indicator
+        self.keep_empty_features = keep_empty_features
         self.bounds = bounds
         self.categories = categories
         self.epsilon = epsilon
@@ -228,6 +251,8 @@ class DPSimpleImputer(ExpectedErrorMixin, Transformer):
         self.random_state = random_state
 
     _parameter_table: ClassVar[Table] = {
+        "missing_values": _marker,
+        "keep_empty_features": FLAG,
         "strategy": (*_NUMERIC, "most_frequent", "constant"),
         "fill_value": _fill,
         "add_indicator": FLAG,
@@ -272,6 +297,7 @@ class DPSimpleImputer(ExpectedErrorMixin, Transformer):
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
         tags.input_tags.allow_nan = True
+        tags.input_tags.sparse = True
         tags.input_tags.string = self.strategy not in _NUMERIC
         tags.input_tags.categorical = self.strategy not in _NUMERIC
         return tags
@@ -293,10 +319,10 @@ class DPSimpleImputer(ExpectedErrorMixin, Transformer):
         with self._all_or_nothing(groups):
             self._check_without_rows()
             name, empty = type(self).__name__, self._allow_empty
-            self.bounds_ = None
+            table, self.bounds_ = self._marked(X), None
             if self.strategy in _NUMERIC:
-                rows = check_columns(X, estimator=name, allow_empty=empty)
-                validate_data(self, X, skip_check_array=True)
+                rows = check_columns(table, estimator=name, allow_empty=empty)
+                self._describe(X)
                 stated = self._stated_bounds(len(rows.plans))
                 with self._session(rows) as session:
                     times, why = self._release_numbers(session, rows.plans, stated)
@@ -306,16 +332,22 @@ class DPSimpleImputer(ExpectedErrorMixin, Transformer):
                     what = f"what fills columns {listed(labels)} may be far from their rows"
                     warn_of_few_rows(self, what, float(times.max()), why)
                 return self
-            table, schema = check_categorical(X, estimator=name, allow_empty=empty)
-            validate_data(self, X, skip_check_array=True)
+            of_numbers = holds_numbers(table)
+            table, schema = check_categorical(table, estimator=name, allow_empty=empty)
+            self._describe(X)
             self.counts_, self.counts_std_error_ = np.full((2, schema.n_columns), np.nan)
+            fill = self.fill_value
+            if fill is None or not self._is_free():
+                fill = 0 if of_numbers else "missing_value"
             if self._is_free():
-                fill = 0 if self.fill_value is None else self.fill_value
                 self.statistics_ = np.full(schema.n_columns, fill, dtype=object)
                 self.statistics_std_error_ = np.zeros(schema.n_columns)
                 self.privacy_ = self._context().nothing_released()
                 return self
             empty_columns = self._release_frequent(table, schema)
+            if self.keep_empty_features:
+                self.statistics_[[value is None for value in self.statistics_]] = fill
+                empty_columns = []
         if empty_columns:  # which is released, so a warning may tell it
             warnings.warn(
                 f"{name}: no category of columns {listed(empty_columns)} had enough rows to be "
@@ -324,6 +356,27 @@ class DPSimpleImputer(ExpectedErrorMixin, Transformer):
                 stacklevel=outside_level(),
             )
         return self
+
+    def _marked(self, X: Any) -> Any:
+        """Return rows in which `missing_values` are missing as NaN or None are."""
+        if sparse.issparse(X) and cell_key(self.missing_values) == ("number", 0):
+            raise ValueError(
+                "Imputation not possible when missing_values == 0 and input is sparse. Provide a "
+                "dense array instead."
+            )
+        if not _is_missing(self.missing_values):
+            return with_missing(X, self.missing_values, estimator=type(self).__name__)
+        return X.toarray() if sparse.issparse(X) else X
+
+    def _describe(self, X: Any) -> None:
+        """Set names and number of columns, and the indicator of missing cells."""
+        validate_data(self, X, skip_check_array=True)
+        self.indicator_ = None
+        if self.add_indicator:
+            numeric = isinstance(self.missing_values, numbers.Real)
+            public = np.zeros((1, self.n_features_in_), dtype=np.float64 if numeric else object)
+            options: Any = {"missing_values": self.missing_values, "features": "all"}
+            self.indicator_ = MissingIndicator(**options, error_on_new=False).fit(public)
 
     def _release_numbers(self, session: Session, plans: Any, stated: Any) -> tuple[Floats, str]:
         """Release and set bounds and statistics.
@@ -405,6 +458,7 @@ class DPSimpleImputer(ExpectedErrorMixin, Transformer):
     def _error_of_fit(self, n: int, n_features: int | None, like: Any) -> float:
         if like is None:
             raise unanswered(self, "the rows: on how many values each column has", fit=False)
+        like = self._marked(like)
         if self.strategy in _NUMERIC:
             return self._error_of_numbers(n, like)
         return self._error_of_frequent(n, like)
@@ -468,25 +522,28 @@ class DPSimpleImputer(ExpectedErrorMixin, Transformer):
             are those of numbers; otherwise objects, as lists of lists give too.
         """
         check_is_fitted(self)
-        name, empty = type(self).__name__, self._allow_empty
+        name, empty, table = type(self).__name__, self._allow_empty, self._marked(X)
         if self.strategy in _NUMERIC:
             values: Any = check_public_array(
-                X, estimator=name, allow_empty=empty, allow_missing=True
+                table, estimator=name, allow_empty=empty, allow_missing=True
             )
             missing = np.isnan(values)
         else:
-            values = array_of_cells(check_categorical(X, estimator=name, allow_empty=empty)[0])
+            values = array_of_cells(check_categorical(table, estimator=name, allow_empty=empty)[0])
             missing = np.array([_is_missing(cell) for cell in values.ravel()], dtype=bool)
             missing = missing.reshape(values.shape)
         validate_data(self, X, reset=False, skip_check_array=True)
         filled = np.where(missing, self.statistics_[None, :], values)
         # By the types of columns, which are public: a cell of text must not decide for others.
         known = all(isinstance(value, numbers.Real | np.bool_) for value in self.statistics_)
-        if filled.dtype == object and known and holds_numbers(X):
+        if filled.dtype == object and known and holds_numbers(table):
             filled = filled.astype(np.float64)
-        if not self.add_indicator:
-            return filled
-        return np.hstack([filled, missing.astype(np.float64)])
+        if self.strategy in _NUMERIC:
+            filled = in_precision_of(X, filled)
+        if self.add_indicator:
+            filled = np.hstack([filled, missing.astype(np.float64)])
+        numeric = filled.dtype != object  # else a column has no statistic
+        return sparse.csc_matrix(filled) if sparse.issparse(X) and numeric else filled
 
     @available_if(_marks_missing)
     def inverse_transform(self, X: ArrayLike) -> NDArray[Any]:
@@ -500,17 +557,21 @@ class DPSimpleImputer(ExpectedErrorMixin, Transformer):
         Returns
         -------
         X_original : ndarray of shape (n_samples, n_features)
-            NaN (None in an array of objects) where cells were missing.
+            `missing_values` (None for NaN in an array of objects) where cells were missing.
         """
         check_is_fitted(self)
         d = self.n_features_in_
         text = "X must be rows as transform makes them, of two dimensions: cells, then indicators"
-        values = or_raise(lambda: np.array(X), lambda: ValueError(text))
+        rows: Any = X
+        dense = rows.toarray() if sparse.issparse(rows) else rows
+        values = or_raise(lambda: np.array(dense), lambda: ValueError(text))
         if values.ndim != 2:
             raise ValueError(text)
         self._check_width(values.shape[1], 2 * d)
         marks = or_raise(lambda: values[:, d:].astype(bool), lambda: ValueError(text))
-        nothing: Any = None if values.dtype == object else np.nan
+        nothing: Any = self.missing_values
+        if _is_missing(nothing):
+            nothing = None if values.dtype == object else np.nan
         return np.where(marks, nothing, values[:, :d])
 
     def get_feature_names_out(self, input_features: Any = None) -> NDArray[Any]:

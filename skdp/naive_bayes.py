@@ -10,12 +10,13 @@ import math
 from typing import Any, ClassVar
 
 import numpy as np
+from numpy.typing import ArrayLike
 
 from skdp.base.calibration import Calibration, calibration_share, signal_of, typical_lead
 from skdp.base.classifiers import SEEN, Floats, LabelledClassifier
 from skdp.budget import PrivacyBudget
 from skdp.core import ScaledBox, Session
-from skdp.parameters import Reals, Table, check_size
+from skdp.parameters import FLAG, Reals, Table, check_size
 from skdp.planning import Allowance
 from skdp.queries import (
     Categories,
@@ -30,18 +31,51 @@ from skdp.queries import (
 __all__ = ["DPCategoricalNB", "DPGaussianNB"]
 
 _COUNT_SHARE = 0.1
+_MOST_CATEGORIES = 2**16  # of a column
 _UNIFORM = 1 / 3  # variance of a uniform column, in squares of half its width
 _RESOLUTION = 2.0**-28
 _HIDDEN = 0.125  # noise on class means, in half widths, above which squares are not worth theirs
 
 
-class DPGaussianNB(LabelledClassifier):
+class _NaiveBayes(LabelledClassifier):
+    """A naive Bayes classifier."""
+
+    _log_constant = 0.0  # of each column, which its scores leave out
+
+    def predict_joint_log_proba(self, X: ArrayLike) -> Floats:
+        """Return the joint log probabilities of the caller's rows and the classes.
+
+        Parameters
+        ----------
+        X : array-like or table of shape (n_samples, n_features)
+
+        Returns
+        -------
+        logarithms : ndarray of shape (n_samples, n_classes)
+            Those of `predict_log_proba`, plus the log density of the row by the model.
+        """
+        logs = self.predict_log_proba(X)
+        if self._constant is not None:
+            return logs
+        values = self._public_array(X)
+        priors = self._calibration.shares if self._priors is None else self._priors
+        with np.errstate(divide="ignore"):
+            joint = self._calibration.scores.of_rows(values) + np.log(priors)
+        density = np.logaddexp.reduce(joint, axis=1) + self._log_constant * values.shape[1]
+        return np.asarray(logs + density[:, None])
+
+
+class DPGaussianNB(_NaiveBayes):
     """Naive Bayes with normal columns, from private means and variances of each class.
 
     The private counterpart of scikit-learn's ``GaussianNB``.
 
     Parameters
     ----------
+    priors : array-like of shape (n_classes,) or None, default=None
+        Shares of the classes, from public knowledge; their sum is 1. None: those of the rows.
+    var_smoothing : float, default=0.0
+        Part of the largest variance of a column of X that is added to all variances.
     classes : "private" or array-like of shape (n_classes,), default="private"
     bounds : "private" or tuple (low, high) or mapping, default="private"
     epsilon : float, default=1.0
@@ -54,7 +88,9 @@ class DPGaussianNB(LabelledClassifier):
     ----------
     classes_ : ndarray of shape (n_classes,)
     class_count_, class_prior_ : ndarray of shape (n_classes,)
-        Noisy number of rows of each class, at least 1, and its share of all rows.
+        Noisy number of rows of each class, at least 1; `priors`, or its share of all rows.
+    epsilon_ : float
+        What `var_smoothing` adds to variances.
     theta_, var_ : ndarray of shape (n_classes, n_features)
         Mean and variance of each column in each class, in the units of X. No variance is smaller
         than its noise; where noise would hide most of them, all are those of uniform columns.
@@ -112,6 +148,39 @@ class DPGaussianNB(LabelledClassifier):
     True
     """
 
+    _parameter_table: ClassVar[Table] = {"var_smoothing": Reals(0, math.inf, "[)")}
+    _normalised_priors = True
+    _log_constant = -0.5 * math.log(2 * math.pi)
+
+    def __init__(
+        self,
+        *,
+        priors: Any = None,
+        var_smoothing: float = 0.0,
+        classes: Any = "private",
+        bounds: Any = "private",
+        epsilon: float = 1.0,
+        delta: float | None = None,
+        max_rows_per_unit: Any = "private",
+        budget: PrivacyBudget | None = None,
+        random_state: Any = None,
+    ) -> None:
+        super().__init__(
+            classes=classes,
+            bounds=bounds,
+            epsilon=epsilon,
+            delta=delta,
+            max_rows_per_unit=max_rows_per_unit,
+            budget=budget,
+            random_state=random_state,
+        )
+        self.priors = priors
+        self.var_smoothing = var_smoothing
+
+    @property
+    def _stated_priors(self) -> Any:
+        return self.priors
+
     def _noise_of(self, allowance: Allowance, n_features: int | None) -> float:
         # Of sums alone, as where noise is large: they gain the most from pure noise. By the noise
         # of sums and squares, which is Gaussian from 12 columns on, the error on wine (13 columns,
@@ -124,7 +193,8 @@ class DPGaussianNB(LabelledClassifier):
         low, high = self.bounds_
         counted = session.answer(row_counts(Labels(n_classes), "counts of labels"), _COUNT_SHARE)
         self.class_count_ = np.maximum(counted.value, 1.0)
-        self.class_prior_ = self.class_count_ / self.class_count_.sum()
+        shares = self.class_count_ / self.class_count_.sum()
+        self.class_prior_ = shares if self._priors is None else self._priors
         middle, half = low / 2 + high / 2, high / 2 - low / 2
         n, query = self.class_count_[:, None], label_moments(low, high, n_classes)
         n_rows = float(self.class_count_.sum())
@@ -143,26 +213,47 @@ class DPGaussianNB(LabelledClassifier):
             variance = np.maximum(square - mean**2, floor)
         self.theta_ = middle + mean * half
         var = variance * half * half
+        of_all = shares @ (var + (mean * half) ** 2) - (shares @ (mean * half)) ** 2
+        self.epsilon_ = float(self.var_smoothing) * float(of_all.max())
+        if self.epsilon_:
+            var = var + self.epsilon_
+            variance = np.where(half > 0, var / np.where(half > 0, half, 1.0) ** 2, variance)
         self.var_ = np.clip(np.where(var > 0, var, 1.0), 1e-300, 1e300)
         error = np.hypot(std, mean * float(np.mean(counted.std))) / n * half
         few = n < SEEN * float(np.mean(counted.std))
         unknown = few | (learned is not None)
         self.theta_std_error_ = np.where(unknown, math.nan, error)
         scores = NormalScores(low, high, self.theta_, self.var_)
-        deviations = np.sqrt(self.class_prior_ @ variance)
+        deviations = np.sqrt(shares @ variance)
         scaled = mean / deviations
-        signal = signal_of(scaled, std / n / deviations, self.class_prior_)
-        typical = typical_lead(scaled, 1.0, self.class_prior_)
+        signal = signal_of(scaled, std / n / deviations, shares)
+        typical = typical_lead(scaled, 1.0, shares)
         self._calibration = Calibration.fitted(
             session, scores, typical, signal, self.class_count_, float(counted.std)
         )
 
 
-def _check_categories(categories: Any, n_features: int) -> tuple[Floats, ...]:
+def _check_categories(
+    categories: Any, n_features: int, min_categories: Any = None
+) -> tuple[Floats, ...]:
     """Return the public categories of each column, sorted, or raise."""
+    if min_categories is not None:
+        least = np.asarray(min_categories)
+        if least.ndim and least.shape != (n_features,):
+            raise ValueError(
+                f"'min_categories' should have shape ({n_features},), got {least.shape}: one "
+                "number for each column, or one for all"
+            )
+        if least.dtype.kind not in "iu" or (least < 1).any() or (least > _MOST_CATEGORIES).any():
+            raise ValueError(f"'min_categories' should be integers from 1 to {_MOST_CATEGORIES}")
+        counted = [np.arange(size, dtype=np.float64) for size in np.broadcast_to(least, n_features)]
+        if categories is None:
+            return tuple(counted)
+        stated = _check_categories(categories, n_features)
+        return tuple(map(np.union1d, stated, counted))
     text = (
         "categories must be a list with one list of distinct finite numbers for each column, from "
-        "public knowledge, because those that occur in X are private"
+        "public knowledge, because those that occur in X are private. Or state min_categories"
     )
     if categories is None or isinstance(categories, str) or not hasattr(categories, "__len__"):
         raise ValueError(text)
@@ -180,17 +271,24 @@ def _check_categories(categories: Any, n_features: int) -> tuple[Floats, ...]:
     return tuple(columns)
 
 
-class DPCategoricalNB(LabelledClassifier):
+class DPCategoricalNB(_NaiveBayes):
     """Naive Bayes with categorical columns, from private counts.
 
     The private counterpart of scikit-learn's ``CategoricalNB``; categories are numbers.
 
     Parameters
     ----------
-    categories : list of array-like
+    categories : list of array-like or None, default=None
         The categories of each column, from public knowledge. A cell with another value is ignored.
+        None only with `min_categories`.
     alpha : float, default=1.0
         Smoothing: added to each count; above 0.
+    fit_prior : bool, default=True
+        Whether the shares of the classes are those of the rows; else they are equal.
+    class_prior : array-like of shape (n_classes,) or None, default=None
+        Shares of the classes, from public knowledge, in place of either.
+    min_categories : int, array-like of shape (n_features,) or None, default=None
+        The whole numbers from 0 on, so many, are categories of each column, beside `categories`.
     classes : "private" or array-like of shape (n_classes,), default="private"
     epsilon : float, default=1.0
     delta : float or None, default=None
@@ -202,9 +300,12 @@ class DPCategoricalNB(LabelledClassifier):
     ----------
     classes_ : ndarray of shape (n_classes,)
     categories_ : list of ndarray
-        `categories`, sorted.
+        The categories, sorted.
+    n_categories_ : ndarray of shape (n_features,)
+        How many there are in each column.
     class_count_, class_log_prior_ : ndarray of shape (n_classes,)
-        Noisy number of rows of each class, at least 1, and the logarithm of its part of all.
+        Noisy number of rows of each class, at least 1, and the logarithm of its part of all, or of
+        the stated share.
     category_count_ : list of ndarray of shape (n_classes, n_categories)
         Noisy counts, at least 0; one array for each column.
     category_count_std_error_ : float
@@ -258,13 +359,17 @@ class DPCategoricalNB(LabelledClassifier):
     True
     """
 
-    _parameter_table: ClassVar[Table] = {"alpha": Reals(0, math.inf, "()")}
+    _parameter_table: ClassVar[Table] = {"alpha": Reals(0, math.inf, "()"), "fit_prior": FLAG}
+    _normalised_priors = True
 
     def __init__(
         self,
         categories: Any = None,
         *,
         alpha: float = 1.0,
+        fit_prior: bool = True,
+        class_prior: Any = None,
+        min_categories: Any = None,
         classes: Any = "private",
         epsilon: float = 1.0,
         delta: float | None = None,
@@ -274,6 +379,9 @@ class DPCategoricalNB(LabelledClassifier):
     ) -> None:
         self.categories = categories
         self.alpha = alpha
+        self.fit_prior = fit_prior
+        self.class_prior = class_prior
+        self.min_categories = min_categories
         self.classes = classes
         self.epsilon = epsilon
         self.delta = delta
@@ -281,11 +389,17 @@ class DPCategoricalNB(LabelledClassifier):
         self.budget = budget
         self.random_state = random_state
 
+    @property
+    def _stated_priors(self) -> Any:
+        if self.class_prior is None and not self.fit_prior:
+            return "uniform"
+        return self.class_prior
+
     def _public(self, n_features: int) -> tuple[Floats, ...]:
-        return _check_categories(self.categories, n_features)
+        return _check_categories(self.categories, n_features, self.min_categories)
 
     def _check_size(self, n_features: int, n_classes: int) -> None:
-        cells = sum(map(len, _check_categories(self.categories, n_features)))
+        cells = sum(map(len, self._public(n_features)))
         check_size("classes and categories", n_classes * cells)
 
     def _noise_of(self, allowance: Allowance, n_features: int | None) -> float:
@@ -299,7 +413,9 @@ class DPCategoricalNB(LabelledClassifier):
         query = row_counts(Categories(public, n_classes), "categories of labels")
         cells = session.answer(query, share)
         self.categories_ = list(public)
-        self.class_log_prior_ = np.log(self.class_count_ / self.class_count_.sum())
+        self.n_categories_ = np.array([len(column) for column in public])
+        log_shares = np.log(self.class_count_ / self.class_count_.sum())
+        self.class_log_prior_ = log_shares if self._priors is None else np.log(self._priors)
         cuts = np.cumsum([len(column) for column in public])[:-1]
         counts = np.split(np.maximum(cells.value, 0.0), cuts, axis=1)
         self.category_count_ = counts
@@ -311,7 +427,7 @@ class DPCategoricalNB(LabelledClassifier):
         # Shares of categories over the root of those of all rows: their squared distances between
         # classes are about those of logarithms. Counts below 0 are as they are, so as not to have
         # less noise than is subtracted.
-        shares = np.exp(self.class_log_prior_)
+        shares = np.exp(log_shares)
         roots = np.sqrt(shares @ np.exp(np.hstack(logs)))
         scaled, n = np.exp(np.hstack(logs)) / roots, self.class_count_[:, None]
         noise = self.category_count_std_error_ / n / roots
@@ -320,3 +436,8 @@ class DPCategoricalNB(LabelledClassifier):
         self._calibration = Calibration.fitted(
             session, scores, typical, signal, self.class_count_, float(counted.std)
         )
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        tags.input_tags.categorical = True
+        return tags

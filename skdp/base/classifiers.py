@@ -26,7 +26,7 @@ from skdp.base.mixin import PrivateMixin, weighted_rows
 from skdp.budget import PrivacyBudget
 from skdp.core import Mean, ScaledBox, Session
 from skdp.exceptions import outside_level
-from skdp.parameters import check_bounds, check_classes, check_size
+from skdp.parameters import check_bounds, check_classes, check_size, naming
 from skdp.planning import Allowance, bounds_in, learned_before, row_count
 from skdp.queries import (
     Labels,
@@ -208,6 +208,38 @@ def finite_squares(bounds: Iterable[Floats]) -> tuple[Floats, Floats]:
     return low, high
 
 
+def check_priors(priors: Any, classes: NDArray | None, *, normalised: bool) -> Any:
+    """Return stated shares of classes as an array, "uniform", or None; or raise.
+
+    `normalised` says that they are refused where their sum is not 1; else they are divided by it,
+    with a warning.
+    """
+    if priors is None or (isinstance(priors, str) and priors == "uniform"):
+        return priors
+    word = "Priors" if normalised else "priors"
+    with naming(word):
+        values = np.asarray(priors, dtype=np.float64)
+    if classes is None:
+        raise ValueError(f"{word} need classes, in the order of which they are: state both")
+    if values.shape != classes.shape:
+        raise ValueError(
+            f"Number of priors must match number of classes: {word} have shape {values.shape}, and "
+            f"there are {len(classes)} classes"
+        )
+    total = values.sum()
+    if not (values >= 0).all() or not 0 < total < np.inf:
+        raise ValueError(f"{word} must be non-negative, finite and not all 0")
+    if not np.isclose(total, 1.0):
+        if normalised:
+            raise ValueError("The sum of the priors should be 1.")
+        warnings.warn(
+            "The priors do not sum to 1. Normalizing such that it sums to one.",
+            stacklevel=outside_level(),
+        )
+        values = values / total
+    return values.copy()
+
+
 def warn_of_column(y: Any) -> None:
     """Warn as scikit-learn does if y has two dimensions."""
     shape = getattr(y, "shape", None)
@@ -377,6 +409,9 @@ class LabelledClassifier(ExactScoreMixin, ClassifierMixin, StatedClasses, BaseEs
 
     _in_parts = True
     _calibration: Calibration
+    _priors: Floats | None = None  # stated shares of the classes
+    _shift: Floats | None = None  # what they add to logits
+    _normalised_priors: ClassVar[bool] = False  # whether they must sum to 1
 
     def __init__(
         self,
@@ -422,17 +457,21 @@ class LabelledClassifier(ExactScoreMixin, ClassifierMixin, StatedClasses, BaseEs
         rows, most = weighted_rows(self, rows, weights)
         options = {} if most is None else {"most": most}
         public = self._public(rows.n_features)
+        priors = check_priors(self._stated_priors, classes, normalised=self._normalised_priors)
         self._check_size(rows.n_features, 2 if classes is None else len(classes))
         with self._session(rows) as session, np.errstate(all="ignore"):
             if classes is None:
                 classes = session.answer(select_classes(CLASSES_SHARE, *_MORE_LOOKS))
             self.classes_ = classes
+            uniform = np.full(len(classes), 1.0 / max(len(classes), 1))
+            self._priors = uniform if isinstance(priors, str) else priors
             self._constant: Floats | None = None
             if session.remaining > _ENOUGH_LEFT and len(classes) > 1:
                 self._fit(session, public, len(classes), **options)
             else:
                 self._forget()
                 self._fit_constant(session, len(classes))
+            self._shift = self._shift_to(self._priors)
             self.privacy_ = session.certificate()
         if self._constant is not None:  # decided by what is released, so a warning may tell it
             text = _FEW_CLASSES if len(classes) < 2 else _SHARES_ONLY
@@ -448,6 +487,20 @@ class LabelledClassifier(ExactScoreMixin, ClassifierMixin, StatedClasses, BaseEs
             self.class_count_ = np.maximum(session.answer(query).value, 1.0)
             logs = np.log(self.class_count_)
             self._constant = logs[1:] - logs[:1] if n_classes == 2 else logs
+
+    @property
+    def _stated_priors(self) -> Any:
+        """The stated shares of the classes, "uniform", or None for those of the rows."""
+        return None
+
+    def _shift_to(self, priors: Floats | None) -> Floats | None:
+        """Return what stated shares of the classes add to logits, by Bayes' rule."""
+        if priors is None or len(priors) < 2:
+            return None
+        counted = self._constant is None
+        shares = self._calibration.shares if counted else self.class_count_
+        logs = np.log(priors) - np.log(shares / shares.sum())
+        return logs[1:] - logs[:1] if len(logs) == 2 else logs
 
     def _forget(self) -> None:
         """Drop the attributes of an earlier fit that this one does not set."""
@@ -475,8 +528,10 @@ class LabelledClassifier(ExactScoreMixin, ClassifierMixin, StatedClasses, BaseEs
         """Return the logits of rows; equal ones where a fit has only the shares of classes."""
         constant = getattr(self, "_constant", None)
         if constant is None:
-            return self._logits(X)
-        return np.tile(constant, (len(self._public_array(X)), 1))
+            logits = self._logits(X)
+        else:
+            logits = np.tile(constant, (len(self._public_array(X)), 1))
+        return logits if self._shift is None else logits + self._shift
 
     def _public(self, n_features: int) -> Any:
         """Return what is stated of the columns (their bounds), or raise before the charge."""
@@ -577,6 +632,28 @@ class LabelledClassifier(ExactScoreMixin, ClassifierMixin, StatedClasses, BaseEs
         tags = super().__sklearn_tags__()
         tags.target_tags.required = True
         return tags
+
+
+class DistanceClassifier(LabelledClassifier):
+    """A classifier by distances to the means of classes."""
+
+    def decision_function(self, X: ArrayLike) -> Floats:
+        """Return the logits of the caller's rows.
+
+        Parameters
+        ----------
+        X : array-like or table of shape (n_samples, n_features)
+            They are clipped in the same way as in `fit`.
+
+        Returns
+        -------
+        scores : ndarray of shape (n_samples,) or (n_samples, n_classes)
+            For two classes: the logit of the second class minus that of the first.
+        """
+        logits = self._scores(X)
+        if logits.shape[1] == 1:  # of two classes
+            return logits[:, 0]
+        return logits[:, 1] - logits[:, 0] if logits.shape[1] == 2 else logits
 
 
 # --- regressors -----------------------------------------------------------------------------------

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Mapping, Sequence
+from fractions import Fraction
 from typing import Any
 
 import numpy as np
@@ -18,6 +19,7 @@ from sklearn.utils.validation import check_is_fitted
 from skdp.base.mixin import PrivateMixin
 from skdp.budget import Cost
 from skdp.core import Session
+from skdp.parameters import naming, shown
 from skdp.queries import select_categories
 from skdp.tabular import MISSING, Schema, cell_key
 
@@ -51,7 +53,10 @@ class Transformer(PrivateMixin, TransformerMixin, BaseEstimator, ABC):
     def _check_width(self, width: int, expected: int) -> None:
         """Refuse a table with a wrong number of columns."""
         if width != expected:
-            raise ValueError(f"X must have {expected} columns, as transform makes, got {width}")
+            raise ValueError(
+                f"Shape of the passed X data is not correct. Expected {expected} columns, as "
+                f"transform makes, got {width}"
+            )
 
 
 def input_names(estimator: Any, input_features: Any = None) -> list[str]:
@@ -68,8 +73,19 @@ def input_names(estimator: Any, input_features: Any = None) -> list[str]:
     return given
 
 
-def indicators(codes: Codes, sizes: Sequence[int], *, as_sparse: bool) -> Any:
-    """Return one column for each of the `sizes[j]` codes of column j, 1.0 in its rows.
+def dtype_of_codes(value: Any, name: str) -> Any:
+    """Return a type of numbers, or raise."""
+    with naming(name):
+        kind = np.dtype(value).kind
+    if value is None or kind not in "biuf":
+        raise ValueError(f"{name} must be a type of numbers, got {shown(value)}")
+    return value
+
+
+def indicators(
+    codes: Codes, sizes: Sequence[int], *, as_sparse: bool, dtype: Any = np.float64
+) -> Any:
+    """Return one column for each of the `sizes[j]` codes of column j, 1 in its rows.
 
     A row with the code -1 has zeros. The table is dense, or CSR.
     """
@@ -77,10 +93,10 @@ def indicators(codes: Codes, sizes: Sequence[int], *, as_sparse: bool) -> Any:
     row, column = np.nonzero(codes >= 0)
     place = starts[column] + codes[row, column]
     if as_sparse:
-        ones = np.ones(len(row))
+        ones = np.ones(len(row), dtype=dtype)
         return sparse.csr_matrix((ones, (row, place)), shape=(n, int(starts[-1])))
-    table = np.zeros((n, int(starts[-1])))
-    table[row, place] = 1.0
+    table = np.zeros((n, int(starts[-1])), dtype=dtype)
+    table[row, place] = 1
     return table
 
 
@@ -136,6 +152,7 @@ def per_column(categories: Any, n_columns: int, names: Sequence[Any] | None) -> 
         raise TypeError(f"{_WHAT}, got {type(categories).__name__}")
     if len(categories) != n_columns:
         raise ValueError(
+            "Shape mismatch: if categories is an array, it has to be of shape (n_features,): "
             f"categories must state every column, one list each: got {len(categories)} for "
             f"{n_columns} columns"
         )
@@ -158,8 +175,13 @@ def _checked(spec: Any, name: Any) -> Any:
         raise TypeError(
             f"categories of column {name!r} must be text, finite numbers, booleans or missing"
         )
-    if not keys or len(set(keys)) < len(keys):
-        raise ValueError(f"categories of column {name!r} must be distinct, and at least one")
+    if not keys:
+        raise ValueError(f"categories of column {name!r} must be at least one")
+    if len(set(keys)) < len(keys):
+        raise ValueError(
+            f"In column {name!r}, the predefined categories contain duplicate elements. "
+            "They must be distinct"
+        )
     return values
 
 
@@ -205,21 +227,28 @@ def stated_categories(categories: Any, X: Any, schema: Schema) -> list[Any]:
     return [listed(X, j, schema) if spec == DTYPE else spec for j, spec in enumerate(specs)]
 
 
-def selected(session: Session, columns: Sequence[int]) -> dict[int, list[Any]]:
-    """Select the categories of the columns of the session's rows, in order."""
+def selected(
+    session: Session, columns: Sequence[int], share: Fraction | None = None
+) -> dict[int, list[Any]]:
+    """Select the categories of the columns of the session's rows that have keys, in order."""
     categories: dict[int, list[Any]] = {j: [] for j in columns}
-    keys = session.answer(select_categories(session.n_features))
+    keys = session.answer(select_categories(len(columns)), share)
     for j, family, value in sorted(keys, key=lambda k: (k[0], _FAMILIES.index(k[1]), k[2])):
         categories[j].append(np.nan if (family, value) == MISSING else value)
     return categories
 
 
 def as_array(values: list[Any], dtype: Any) -> NDArray[Any]:
-    """Return categories as an array of booleans, of numbers (of the column's type), or objects."""
+    """Return categories as an array of booleans, of numbers (of the column's type), or objects.
+
+    Of a column of objects they are objects, if the column is of an array.
+    """
     families = {(cell_key(value) or ("", None))[0] for value in values}
-    if families == {"boolean"}:
+    if isinstance(dtype, np.dtype) and dtype.kind == "O":
+        pass
+    elif families == {"boolean"}:
         return np.array(values, dtype=bool)
-    if values and families <= {"number", "missing"}:
+    elif values and families <= {"number", "missing"}:
         floats = isinstance(dtype, np.dtype) and dtype.kind == "f"
         return np.array(values, dtype=np.float64 if floats or "missing" in families else None)
     array = np.empty(len(values), dtype=object)

@@ -9,13 +9,15 @@ from __future__ import annotations
 
 import math
 from dataclasses import replace
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 
 from skdp.base.calibration import Calibration, calibration_share, signal_of, typical_lead
-from skdp.base.classifiers import LabelledClassifier
+from skdp.base.classifiers import DistanceClassifier, Floats
+from skdp.budget import PrivacyBudget
 from skdp.core import Session
+from skdp.parameters import Reals, Table, check_parameter
 from skdp.planning import Allowance
 from skdp.queries import LinearScores, label_vectors
 
@@ -25,7 +27,7 @@ _CENTER_SHARE = 0.08
 _RADIUS = 0.4  # of scaled rows, in roots of the number of columns
 
 
-class DPNearestCentroid(LabelledClassifier):
+class DPNearestCentroid(DistanceClassifier):
     """Classify each row by the nearest private class mean.
 
     The private counterpart of scikit-learn's ``NearestCentroid``. The sums of all classes are one
@@ -33,6 +35,11 @@ class DPNearestCentroid(LabelledClassifier):
 
     Parameters
     ----------
+    shrink_threshold : float or None, default=None
+        Move each coordinate of a centroid towards the mean of all rows by so many of its standard
+        errors, and not beyond (nearest shrunken centroids).
+    priors : {"empirical", "uniform"} or array-like of shape (n_classes,), default="empirical"
+        Shares of the classes: those of the rows, equal ones, or these, from public knowledge.
     classes : "private" or array-like of shape (n_classes,), default="private"
     bounds : "private" or tuple (low, high) or mapping, default="private"
     epsilon : float, default=1.0
@@ -46,13 +53,15 @@ class DPNearestCentroid(LabelledClassifier):
     classes_ : ndarray of shape (n_classes,)
     class_count_ : ndarray of shape (n_classes,)
         Noisy number of rows of each class, at least 1.
+    class_prior_ : ndarray of shape (n_classes,)
+        Shares of the classes, by `priors`.
     centroids_ : ndarray of shape (n_classes, n_features)
         Means of the rows of each class, clipped to `bounds_` and shortened to `radius_`, in the
         units of X.
     centroids_std_error_ : ndarray of shape (n_classes, n_features)
         Standard error of `centroids_` due to noise, relative to the means of all rows of the class,
         clipped to `bounds_` only. It is to first order in the noise of the counts. NaN if rows are
-        shortened (see Notes), with learned bounds, and for a class of few rows.
+        shortened (see Notes) or shrunken, with learned bounds, and for a class of few rows.
     bounds_ : tuple of two ndarrays of shape (n_features,)
     center_, scale_ : ndarray of shape (n_features,)
         Columns are centred and scaled by these values before rows are clipped.
@@ -114,6 +123,40 @@ class DPNearestCentroid(LabelledClassifier):
     True
     """
 
+    _parameter_table: ClassVar[Table] = {"shrink_threshold": (None, Reals(0, math.inf, "()"))}
+
+    def __init__(
+        self,
+        *,
+        shrink_threshold: float | None = None,
+        priors: Any = "empirical",
+        classes: Any = "private",
+        bounds: Any = "private",
+        epsilon: float = 1.0,
+        delta: float | None = None,
+        max_rows_per_unit: Any = "private",
+        budget: PrivacyBudget | None = None,
+        random_state: Any = None,
+    ) -> None:
+        super().__init__(
+            classes=classes,
+            bounds=bounds,
+            epsilon=epsilon,
+            delta=delta,
+            max_rows_per_unit=max_rows_per_unit,
+            budget=budget,
+            random_state=random_state,
+        )
+        self.shrink_threshold = shrink_threshold
+        self.priors = priors
+
+    @property
+    def _stated_priors(self) -> Any:
+        if not isinstance(self.priors, str):
+            return self.priors
+        check_parameter(self.priors, "priors", "empirical", "uniform")
+        return None if self.priors == "empirical" else self.priors
+
     def _noise_of(self, allowance: Allowance, n_features: int | None) -> float:
         return math.nan if n_features is None else allowance.part(1 / 2).ball_std(n_features)
 
@@ -127,15 +170,36 @@ class DPNearestCentroid(LabelledClassifier):
         mean, self.centroids_, self.centroids_std_error_ = start.means(sums, view)
         self.radius_ = view.radius
         noise = float(np.mean(sums.std)) / counts
-        lengths = np.maximum((mean**2).sum(axis=1) - d * noise**2, 0.0)
+        kept: Any = d  # coordinates whose noise is left
+        if self.shrink_threshold is not None:
+            mean, kept = self._shrunken(mean, counts)
+            self.centroids_ = self.center_ + mean * self.scale_
+            self.centroids_std_error_ = np.full_like(mean, math.nan)
+        lengths = np.maximum((mean**2).sum(axis=1) - kept * noise**2, 0.0)
         if counts.max() > 1.0:  # a class without rows has no direction
             mean[counts <= 1.0], lengths[counts <= 1.0] = 0.0, 0.0
         # Minus half the squared distances, up to what all classes share.
         scores = LinearScores(view, mean, -lengths / 2)
         shares = counts / counts.sum()
+        self.class_prior_ = shares if self._priors is None else self._priors
         deviation = min(1.0, view.radius / math.sqrt(d))  # of a clipped column
         signal = signal_of(mean, noise[:, None], shares)
         typical = typical_lead(mean, deviation, shares)
         self._calibration = Calibration.fitted(
             session, scores, typical, signal, counts, start.spread
         )
+
+    def _shrunken(self, mean: Floats, counts: Floats) -> tuple[Floats, Floats]:
+        """Return scaled means nearer to that of all rows, and how many coordinates differ from it.
+
+        The deviation of a column within classes follows from its scale, that of all rows.
+        """
+        n, K = float(counts.sum()), len(counts)
+        overall = (counts / n) @ mean
+        between = (counts / n) @ (mean - overall) ** 2
+        within = np.sqrt(np.maximum(1.0 - between, 0.0) * n / max(n - K, 1.0)) * self.scale_
+        errors = np.sqrt(np.maximum(1 / counts - 1 / n, 0.0))[:, None]
+        step = self.shrink_threshold * errors * (within + np.median(within)) / self.scale_
+        away = mean - overall
+        away = np.sign(away) * np.maximum(np.abs(away) - step, 0.0)
+        return overall + away, (away != 0).sum(axis=1)

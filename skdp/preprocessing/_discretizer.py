@@ -22,12 +22,20 @@ from skdp.base.expected_error import (
     rehearsal,
     resampled,
 )
+from skdp.base.mixin import in_precision_of
 from skdp.base.scalers import warn_of_few_rows
-from skdp.base.transformers import Floats, Transformer, codes_of, indicators, input_names
+from skdp.base.transformers import (
+    Floats,
+    Transformer,
+    codes_of,
+    dtype_of_codes,
+    indicators,
+    input_names,
+)
 from skdp.budget import PrivacyBudget
 from skdp.core import Box, Session
 from skdp.exceptions import outside_level
-from skdp.parameters import STEP, Integers, Table
+from skdp.parameters import STEP, Integers, Table, shown
 from skdp.planning import Allowance, bounds_in, row_count
 from skdp.quantile import TEXTS, DPQuantile, check_multiples
 from skdp.queries import LearnedBox, Quantiles, rank_scale
@@ -37,6 +45,15 @@ from skdp.tabular import as_dense, check_public_array, listed
 _EQUAL = 2.0**-17
 _OFF = 0.5  # bins that an edge is off: about its error where rows are few
 _SHORT = 10.0  # times the rows that errors of learned bounds ask for: with fewer bounds are far off
+
+
+def _float_type(value: Any, name: str) -> Any:
+    """Return a type of floats or None, or raise."""
+    if value is None:
+        return value
+    if np.dtype(dtype_of_codes(value, name)) not in (np.float32, np.float64):
+        raise ValueError(f"{name} must be float32, float64 or None, got {shown(value)}")
+    return value
 
 
 @documenter(TEXTS)
@@ -53,6 +70,8 @@ class DPKBinsDiscretizer(ExpectedErrorMixin, Transformer):
     encode : {"onehot-dense", "onehot", "ordinal"}, default="onehot-dense"
         One column for each bin, dense or sparse (private steps take dense rows only), or the number
         of the bin.
+    dtype : float32, float64 or None, default=None
+        Type of the output; None: float32 for float32, else float64.
     strategy : {"quantile", "uniform"}, default="quantile"
         Bins with about equally many rows, or of equal width.
     bounds : "private" or tuple (low, high) or mapping, default="private"
@@ -127,6 +146,7 @@ class DPKBinsDiscretizer(ExpectedErrorMixin, Transformer):
         n_bins: int = 5,
         *,
         encode: str = "onehot-dense",
+        dtype: Any = None,
         strategy: str = "quantile",
         bounds: Any = "private",
         step: float | None = None,
@@ -139,6 +159,7 @@ class DPKBinsDiscretizer(ExpectedErrorMixin, Transformer):
     ) -> None:
         self.n_bins = n_bins
         self.encode = encode
+        self.dtype = dtype
         self.strategy = strategy
         self.bounds = bounds
         self.step = step
@@ -152,6 +173,7 @@ class DPKBinsDiscretizer(ExpectedErrorMixin, Transformer):
     _parameter_table: ClassVar[Table] = {
         "n_bins": Integers(2, 10_000),
         "encode": ("onehot-dense", "onehot", "ordinal"),
+        "dtype": _float_type,
         "strategy": ("quantile", "uniform"),
         "step": STEP,
         "prior": ("uniform", "log"),
@@ -258,7 +280,7 @@ class DPKBinsDiscretizer(ExpectedErrorMixin, Transformer):
             warnings.warn(
                 f"{type(self).__name__}: columns {listed(shown)} have fewer than n_bins = "
                 f"{self.n_bins} bins: quantiles coincide, for example because many rows have the "
-                "same value",
+                "same value. Consider decreasing the number of bins.",
                 stacklevel=outside_level(),
             )
 
@@ -278,9 +300,12 @@ class DPKBinsDiscretizer(ExpectedErrorMixin, Transformer):
         codes = np.empty(values.shape, dtype=np.int64)
         for j, edges in enumerate(self.bin_edges_):
             codes[:, j] = np.searchsorted(edges[1:-1], values[:, j], side="right")
+        dtype = self.dtype
+        if dtype is None:
+            dtype = in_precision_of(X, np.empty(0)).dtype
         if self.encode == "ordinal":
-            return codes.astype(np.float64)
-        return indicators(codes, self.n_bins_, as_sparse=self.encode == "onehot")
+            return codes.astype(dtype)
+        return indicators(codes, self.n_bins_, as_sparse=self.encode == "onehot", dtype=dtype)
 
     def inverse_transform(self, X: Any) -> Floats:
         """Return the middle of each bin.

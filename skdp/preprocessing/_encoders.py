@@ -1,7 +1,8 @@
 """Columns of categories as numbers: `DPOneHotEncoder` and `DPOrdinalEncoder`.
 
 A fit selects the categories that enough rows have, which needs delta above 0. With stated
-categories it releases nothing and costs nothing.
+categories it releases nothing and costs nothing. With `min_frequency` or `max_categories` it
+releases the number of rows of each category, too.
 """
 
 from __future__ import annotations
@@ -9,7 +10,8 @@ from __future__ import annotations
 import math
 import numbers
 import warnings
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from fractions import Fraction
 from functools import partial
 from typing import Any, ClassVar, Self
 
@@ -27,6 +29,7 @@ from skdp.base.transformers import (
     as_array,
     check_delta_for,
     codes_of,
+    dtype_of_codes,
     indicators,
     input_names,
     is_private,
@@ -35,11 +38,12 @@ from skdp.base.transformers import (
 )
 from skdp.budget import PrivacyBudget
 from skdp.exceptions import outside_level
-from skdp.parameters import FLAG, Table, naming, shown
+from skdp.parameters import FLAG, Integers, Reals, Table, naming, shown
 from skdp.planning import Allowance
-from skdp.queries import least_shown
+from skdp.queries import MarginalCells, least_shown, row_counts
 from skdp.tabular import (
     MISSING,
+    Domain,
     array_of_cells,
     as_dense,
     cell_codes,
@@ -47,15 +51,21 @@ from skdp.tabular import (
     check_categorical,
     check_keyed,
     check_public_array,
+    check_uncoded,
     column_cells,
+    column_plans,
     listed,
     never_held,
+    stand_in,
 )
 
 # --- what the encoders share ----------------------------------------------------------------------
 
-ERROR = "error"
-_UNKNOWN = "{}: X has categories in columns {} that are not among categories_"
+ERROR, _WARN = "error", "warn"
+_UNKNOWN = "{}: Found unknown categories in columns {} that are not among categories_"
+_MOST_COUNTED = 2**16 - 1  # categories of a column
+_SELECTION = Fraction(1, 2)  # of the allowance, where categories are counted, too
+INFREQUENT = "infrequent_sklearn"  # as scikit-learn names it
 
 
 def _place(places: Places, key: Any) -> int:
@@ -76,25 +86,58 @@ def codes_among(table: Any, categories: Sequence[NDArray[Any]]) -> tuple[Codes, 
     return codes, missing
 
 
+def _countable(values: list[Any]) -> dict[Any, Any]:
+    """Return the categories that have a count of their own, by value: True and 1 have one."""
+    column: dict[Any, Any] = {}
+    for value in values:
+        column.setdefault(cell_key(value)[1], value)  # type: ignore[index]
+    return column
+
+
+def _other_than(column: dict[Any, Any]) -> str:
+    """Return text that is no category."""
+    text = "other"
+    while text in column:
+        text += "_"
+    return text
+
+
 class Encoder(ExpectedErrorMixin, Transformer):
     """An encoder: categories, codes of cells, and expected errors."""
 
     categories: Any
+    dtype: Any
     handle_unknown: str
+    min_frequency: float | None
+    max_categories: int | None
     categories_: list[NDArray[Any]]
+    infrequent_categories_: list[NDArray[Any] | None]
 
     _missing_is_category: ClassVar[bool]
 
+    _parameter_table: ClassVar[Table] = {
+        "dtype": dtype_of_codes,
+        "min_frequency": (None, Integers(1), Reals(0, 1, "()")),
+        "max_categories": (None, Integers(1)),
+    }
+
+    @property
+    def _counts(self) -> bool:
+        """Whether a fit counts the rows of each category."""
+        return self.min_frequency is not None or self.max_categories is not None
+
     def _is_free(self) -> bool:
-        return not is_private(self.categories)
+        return not (is_private(self.categories) or self._counts)
 
     @property
     def _learns(self) -> bool:
-        return True
+        return is_private(self.categories)
 
     def _noise_of(self, allowance: Allowance, n_features: int | None) -> float:
         if n_features is None:
             return math.nan
+        if not is_private(self.categories):
+            return allowance.part(1 / n_features).cell_std
         pure, delta = allowance.pure, self._allowed_delta
         return least_shown(  # of delta, Gaussian noise takes half
             n_features,
@@ -106,16 +149,16 @@ class Encoder(ExpectedErrorMixin, Transformer):
 
     def _check_parameters(self) -> None:
         super()._check_parameters()
-        if self.handle_unknown == ERROR and not self._is_free():
+        if self.handle_unknown in (ERROR, _WARN) and is_private(self.categories):
             raise ValueError(
-                f"{type(self).__name__}: handle_unknown='error' would reveal rare values that a "
-                "private selection does not show; state all categories, or choose another "
-                "handling"
+                f"{type(self).__name__}: handle_unknown={self.handle_unknown!r} would reveal rare "
+                "values that a private selection does not show; state all categories, or choose "
+                "another handling"
             )
 
     def _check_without_rows(self) -> None:
         super()._check_without_rows()
-        if not self._is_free():
+        if is_private(self.categories):
             check_delta_for(type(self).__name__, self._allowed_delta)
 
     def __sklearn_tags__(self) -> Any:
@@ -155,20 +198,25 @@ class Encoder(ExpectedErrorMixin, Transformer):
                         "are text and it has numbers, or the other way round. Convert either"
                     )
             private = [j for j in range(schema.n_columns) if j not in categories]
-            if private:
+            self._check_codes(categories, schema.names)
+            self._check_dropped(categories, schema.n_columns)
+            if not private:
+                self._set_categories(categories, schema)
+                if self.handle_unknown == ERROR:
+                    self._codes(table)
+            counts: list[Floats] | None = None
+            if self._counts:
+                counts = self._release_counts(table, schema, categories, private)
+            elif private:
                 rows = check_keyed(table, private, missing=self._missing_is_category)
                 with self._session(rows) as session:
                     categories |= selected(session, private)
                     self.privacy_ = session.certificate()
             else:
                 self.privacy_ = self._context().nothing_released()
-            self.categories_ = [
-                as_array(self._without_missing(categories[j]), schema.types[j])
-                for j in range(schema.n_columns)
-            ]
+            self._set_categories(categories, schema)
+            self._group(counts)
             self._finish(np.isin(np.arange(schema.n_columns), private))
-            if self.handle_unknown == ERROR:
-                self._codes(table)
         if empty := [j for j in private if not len(self.categories_[j])]:  # which is released
             shown = [int(j) if schema.names is None else schema.names[j] for j in empty]
             warnings.warn(
@@ -178,6 +226,85 @@ class Encoder(ExpectedErrorMixin, Transformer):
                 stacklevel=outside_level(),
             )
         return self
+
+    def _set_categories(self, categories: dict[int, list[Any]], schema: Any) -> None:
+        self.categories_ = [
+            as_array(self._shown(categories[j]), schema.types[j]) for j in range(schema.n_columns)
+        ]
+
+    def _release_counts(
+        self, table: Any, schema: Any, categories: dict[int, list[Any]], private: list[int]
+    ) -> list[Floats]:
+        """Select the private categories, add them, and return the counts of each column.
+
+        The counts are in the order of `categories_`; the last one is that of all rows.
+        """
+        d, named = schema.n_columns, schema.names is not None
+        labels = list(schema.names or range(d))
+        stated = {labels[j]: values for j, values in categories.items()}
+        plans = column_plans(stated, table, schema, labels=labels)
+        stand_in(plans, named=named)  # refuses what cannot be counted, before the charge
+        rows = check_uncoded(table, plans, named=named, allow_empty=self._allow_empty)
+        counts: list[Floats] = []
+        with self._session(rows) as session:
+            if private:
+                chosen = selected(session, private, _SELECTION)
+                categories |= {j: values[:_MOST_COUNTED] for j, values in chosen.items()}
+            columns = [_countable(categories[j]) for j in range(d)]
+            specs = [[*column.values(), _other_than(column)] for column in columns]
+            domain = Domain(dict(zip(labels, specs, strict=True)) if named else specs)
+            session.code_rows(domain)
+            for j, column in enumerate(columns):
+                query = row_counts(MarginalCells(tuple(domain.sizes), (j,)), "marginal")
+                part = session.remaining / (d - j) if j < d - 1 else None
+                found = session.answer(query, part, name=f"column {labels[j]}").value
+                place = {value: i for i, value in enumerate(column)}
+                kept = self._without_missing(categories[j])
+                of_kept = [found[place[cell_key(value)[1]]] for value in kept]  # type: ignore[index]
+                counts.append(np.array([*of_kept, found.sum()]))
+            self.privacy_ = session.certificate()
+        return counts
+
+    def _shown(self, values: list[Any]) -> list[Any]:
+        """Return categories as `categories_` holds them."""
+        return self._without_missing(values)
+
+    def _group(self, counts: list[Floats] | None) -> None:
+        """Set which categories are infrequent, and the place of each in the output."""
+        self.infrequent_categories_ = [None] * len(self.categories_)
+        self._places: dict[int, Codes] = {}  # of columns with infrequent categories
+        for j, count in enumerate(counts or ()):
+            rare = self._infrequent(count[:-1], float(count[-1]))
+            if rare.any():
+                self.infrequent_categories_[j] = self.categories_[j][: len(rare)][rare]
+                self._places[j] = np.where(rare, (~rare).sum(), np.cumsum(~rare) - 1)
+
+    def _infrequent(self, counts: Floats, total: float) -> NDArray[np.bool_]:
+        """Return which categories are infrequent, as scikit-learn does it, from noisy counts."""
+        least = self.min_frequency or 0
+        whole = isinstance(least, numbers.Integral)
+        rare = counts < (least if whole else float(least) * total)
+        most = self.max_categories
+        if most is not None and most < len(rare) - rare.sum() + 1:
+            rare[np.argsort(counts, kind="stable")[: len(rare) - (most - 1)]] = True
+        return np.asarray(rare)
+
+    def _size(self, j: int) -> int:
+        """Return the number of codes of a column: infrequent categories have one, the last."""
+        return int(self._places[j].max()) + 1 if j in self._places else len(self.categories_[j])
+
+    def _grouped(self, codes: Codes) -> Codes:
+        """Replace the places of categories by those in the output."""
+        for j, places in self._places.items():
+            known = codes[:, j] >= 0
+            codes[known, j] = places[codes[known, j]]
+        return codes
+
+    def _check_codes(self, categories: dict[int, list[Any]], names: Any) -> None:
+        """Refuse codes that are taken by stated categories."""
+
+    def _check_dropped(self, categories: dict[int, list[Any]], n_columns: int) -> None:
+        """Refuse wrong categories to leave out."""
 
     def _without_missing(self, values: list[Any]) -> list[Any]:
         """Return categories, without the missing one unless it may be a category."""
@@ -206,14 +333,21 @@ class Encoder(ExpectedErrorMixin, Transformer):
         validate_data(self, X, reset=False, skip_check_array=True)
         return self._codes(table)
 
-    def _decoded(self, codes: Codes) -> NDArray[Any]:
-        """Return categories of codes, None for unknown: objects, unless all are known numbers."""
+    def _decoded(self, codes: Codes, rare: NDArray[np.bool_]) -> NDArray[Any]:
+        """Return categories of codes, None for unknown: objects, unless all are known numbers.
+
+        `rare` says which cells are infrequent; the code -2 is that of missing cells.
+        """
         columns: list[NDArray[Any]] = []
         for j, values in enumerate(self.categories_):
             column = np.full(len(codes), None, dtype=object)
-            known = codes[:, j] >= 0
-            column[known] = values[codes[known, j]]
-            plain = known.all() and values.dtype.kind != "O"
+            known = (codes[:, j] >= 0) & ~rare[:, j]
+            places = codes[known, j]
+            if j in self._places:  # to the category that has the code
+                places = np.unique(self._places[j], return_index=True)[1][places]
+            column[known], column[rare[:, j]] = values[places], INFREQUENT
+            column[codes[:, j] == -2] = np.nan
+            plain = (known | (codes[:, j] == -2)).all() and values.dtype.kind != "O"
             columns.append(column.astype(values.dtype) if plain else column)
         if len({column.dtype for column in columns}) == 1:
             return np.stack(columns, axis=1)
@@ -251,6 +385,18 @@ documented = documenter(
                 declare that the list is public. Either
                 word may replace the list of a column.
             """,
+        "frequencies": """
+            min_frequency : int or float or None, default=None
+                Categories with fewer rows, or with a smaller part of the rows, are infrequent.
+            max_categories : int or None, default=None
+                At most so many codes of a column, that of the infrequent categories included. With
+                either parameter the rows of each category are counted: for all of the allowance,
+                or for half of it where categories are private.
+            """,
+        "infrequent": """
+            infrequent_categories_ : list of ndarray or None
+                The infrequent categories of each column; None for a column without any.
+            """,
         "privacy_parameters": """
             epsilon : float, default=1.0
             delta : float or None, default=None
@@ -277,7 +423,10 @@ documented = documenter(
             largest probability that epsilon / m and delta / m allow for the number of its rows (if
             a row may be replaced, half of these). Values that only one row has are shown with
             probability at most delta (delta / 2 beside Gaussian noise), for all its columns
-            together. *Charged*: at most (epsilon, delta), once, before any noise, to ``budget``.
+            together. *Counts*, with `min_frequency` or `max_categories`: of the rows of each
+            category, a column after the other; L1 sensitivity 1 (2 if a row is replaced), with
+            discrete Laplace or rounded Gaussian noise. *Charged*: at most (epsilon, delta), once,
+            before any noise, to ``budget``.
             Proofs: ``skdp/queries/key_selection.md``.
 
             Numbers and text that look alike are different categories. 1 and 1.0 are one category;
@@ -298,32 +447,56 @@ documented = documenter(
     }
 )
 
-INFREQUENT = "infrequent_sklearn"  # as scikit-learn names it
 _IGNORE, _RARE = "ignore", "infrequent_if_exist"
+
+
+def _drop(value: Any, name: str) -> Any:
+    """Return what to leave out, or raise."""
+    if value is None or value in ("first", "if_binary"):
+        return value
+    if isinstance(value, str) or not hasattr(value, "__len__"):
+        raise ValueError(
+            f"{name} must be 'first', 'if_binary', None or one category of each column, got "
+            f"{shown(value)}"
+        )
+    return value
+
+
+def _combiner(value: Any, name: str) -> Any:
+    """Return how names are made, or raise."""
+    if not callable(value) and value != "concat":
+        raise ValueError(f"{name} must be 'concat' or callable, got {shown(value)}")
+    return value
 
 
 @documented
 class DPOneHotEncoder(Encoder):
     """Encode categories as one column each; categories are stated or selected privately.
 
-    The private counterpart of scikit-learn's ``OneHotEncoder``, without ``min_frequency`` and
-    ``max_categories`` (epsilon and delta determine which categories are too rare), ``dtype``
-    (float64) and ``feature_name_combiner``. Unlike there, output is dense by default, as private
-    steps need it, and unknown categories are not an error.
+    The private counterpart of scikit-learn's ``OneHotEncoder``. Unlike there, output is dense by
+    default, as private steps need it, and unknown categories are not an error.
 
     Parameters
     ----------
     {categories}
-    drop : {"first", "if_binary"} or None, default=None
-        Leave out the first category of each column of X, or of each column with two categories.
+    drop : {"first", "if_binary"}, array-like of shape (n_features,) or None, default=None
+        Leave out the first category of each column of X, or of each column with two categories, or
+        these categories. One that is infrequent, or was not selected, is not left out.
     sparse_output : bool, default=False
         Return a sparse matrix; private steps take dense rows only.
-    handle_unknown : {"ignore", "infrequent_if_exist", "error"}, default="ignore"
+    dtype : number type, default=float64
+        Of the output.
+    handle_unknown : {"ignore", "infrequent_if_exist", "warn", "error"}, default="ignore"
         How a category that is not among `categories_` is encoded. ``"ignore"``: 0 in all columns.
-        ``"infrequent_if_exist"``: the same if categories are stated; if they are private, an
-        additional column, ``"..._infrequent_sklearn"``, for all categories that were not selected.
-        ``"error"``, only with stated categories: ValueError, in `fit` before any charge; it reveals
-        that there is such a cell.
+        ``"infrequent_if_exist"``: in the column of infrequent categories,
+        ``"..._infrequent_sklearn"``, if there is one. If categories are private, there is one, for
+        all categories that were not selected. Only with stated categories, as they reveal that
+        there is such a cell: ``"warn"``, the same with a warning in `transform`; ``"error"``:
+        ValueError, in `fit` before any charge.
+    {frequencies}
+    feature_name_combiner : "concat" or callable, default="concat"
+        Returns the name of an output column, from the name of a column and a category.
+        ``"concat"`` puts an underscore between them.
     {privacy_parameters}
 
     Attributes
@@ -331,8 +504,10 @@ class DPOneHotEncoder(Encoder):
     categories_ : list of ndarray
         Categories of each column: as stated, or the selected ones in order, numbers before text. If
         missing cells are a category, it is NaN, at the end.
+    {infrequent}
     has_infrequent_ : ndarray of bool of shape (n_features_in_,)
-        Which columns of X have an output column for categories that were not selected.
+        Which columns of X have an output column for infrequent categories, or for those that were
+        not selected.
     drop_idx_ : ndarray of shape (n_features_in_,) or None
         The position of the left-out category of each column; None if none is left out.
     {fitted_and_raises}
@@ -375,9 +550,13 @@ class DPOneHotEncoder(Encoder):
         self,
         *,
         categories: Any = "private",
-        drop: str | None = None,
+        drop: Any = None,
         sparse_output: bool = False,
+        dtype: Any = np.float64,
         handle_unknown: str = "ignore",
+        min_frequency: float | None = None,
+        max_categories: int | None = None,
+        feature_name_combiner: str | Callable[[str, Any], str] = "concat",
         epsilon: float = 1.0,
         delta: float | None = None,
         max_rows_per_unit: Any = "private",
@@ -387,7 +566,11 @@ class DPOneHotEncoder(Encoder):
         self.categories = categories
         self.drop = drop
         self.sparse_output = sparse_output
+        self.dtype = dtype
         self.handle_unknown = handle_unknown
+        self.min_frequency = min_frequency
+        self.max_categories = max_categories
+        self.feature_name_combiner = feature_name_combiner
         self.epsilon = epsilon
         self.delta = delta
         self.max_rows_per_unit = max_rows_per_unit
@@ -395,28 +578,74 @@ class DPOneHotEncoder(Encoder):
         self.random_state = random_state
 
     _parameter_table: ClassVar[Table] = {
-        "drop": ("first", "if_binary", None),
+        "drop": _drop,
         "sparse_output": FLAG,
-        "handle_unknown": (_IGNORE, _RARE, ERROR),
+        "handle_unknown": (_IGNORE, _RARE, _WARN, ERROR),
+        "feature_name_combiner": _combiner,
     }
 
+    def _check_dropped(self, categories: dict[int, list[Any]], n_columns: int) -> None:
+        if self.drop is None or isinstance(self.drop, str):
+            return
+        if len(self.drop) != n_columns:
+            raise ValueError(
+                f"`drop` should have length equal to the number of features ({n_columns}), got "
+                f"{len(self.drop)}"
+            )
+        for j, values in categories.items():
+            if Places(values)(cell_key(self.drop[j]), -1) < 0:
+                raise ValueError(
+                    f"drop must name a category of each column: {shown(self.drop[j])} was not "
+                    f"found among those of column {j}"
+                )
+
     def _finish(self, private: NDArray[np.bool_]) -> None:
-        self.has_infrequent_ = private & (self.handle_unknown == _RARE)
+        grouped = np.isin(np.arange(len(private)), list(self._places))
+        self.has_infrequent_ = grouped | private & (self.handle_unknown == _RARE)
         self.drop_idx_ = None
         if self.drop is not None:
-            self.drop_idx_ = np.full(len(private), None, dtype=object)
-            for j, values in enumerate(self.categories_):
-                size = len(values) + bool(self.has_infrequent_[j])
-                if len(values) and (self.drop == "first" or size == 2):
-                    self.drop_idx_[j] = 0
+            self.drop_idx_ = np.array(
+                [self._drop_idx(j) for j in range(len(private))], dtype=object
+            )
+
+    def _drop_idx(self, j: int) -> int | None:
+        """Return the position of the category of column j that is left out, if there is one."""
+        places, size = self._places.get(j), self._size_with_rare(j)
+        if isinstance(self.drop, str):
+            if not len(self.categories_[j]) or (self.drop != "first" and size != 2):
+                return None
+            return 0 if places is None else int(np.flatnonzero(places == 0)[0])
+        found = Places(self.categories_[j])(cell_key(self.drop[j]), -1)
+        if found < 0 or (places is not None and places[found] == size - 1):
+            reason = "was not selected" if found < 0 else "is infrequent"
+            warnings.warn(  # both are released
+                f"Unable to drop category {shown(self.drop[j])} from feature {j} because it "
+                f"{reason}: all categories of the feature are encoded",
+                stacklevel=outside_level(),
+            )
+            return None
+        return found
+
+    def _size_with_rare(self, j: int) -> int:
+        """Return the number of output columns of column j, if none is left out."""
+        return self._size(j) + bool(self.has_infrequent_[j] and j not in self._places)
 
     def _labels(self, j: int) -> list[Any]:
         """Return the categories of the output columns of column j."""
-        labels = list(self.categories_[j]) + [INFREQUENT] * bool(self.has_infrequent_[j])
-        return labels[self._dropped(j) :]
+        rare = self.infrequent_categories_[j]
+        values = (
+            self.categories_[j]
+            if rare is None
+            else self.categories_[j][self._places[j] < self._places[j].max()]
+        )
+        labels = list(values) + [INFREQUENT] * bool(self.has_infrequent_[j])
+        left_out = self._left_out(j)
+        return labels if left_out is None else labels[:left_out] + labels[left_out + 1 :]
 
-    def _dropped(self, j: int) -> int:
-        return int(self.drop_idx_ is not None and self.drop_idx_[j] is not None)
+    def _left_out(self, j: int) -> int | None:
+        """Return the code of column j that has no output column."""
+        place = None if self.drop_idx_ is None else self.drop_idx_[j]
+        return place if place is None or j not in self._places else int(self._places[j][place])
 
     @property
     def _sizes_out(self) -> list[int]:
@@ -435,11 +664,24 @@ class DPOneHotEncoder(Encoder):
         X_new : ndarray or sparse matrix of shape (n_samples, n_features_out)
         """
         codes, _ = self._encoded(X)
-        for j, values in enumerate(self.categories_):
-            if self.has_infrequent_[j]:
-                codes[codes[:, j] < 0, j] = len(values)
-            codes[:, j] = np.maximum(codes[:, j] - self._dropped(j), -1)
-        return indicators(codes, self._sizes_out, as_sparse=bool(self.sparse_output))
+        unknown = codes < 0
+        if self.handle_unknown == _WARN and unknown.any():
+            columns = np.flatnonzero(unknown.any(axis=0)).tolist()
+            warnings.warn(
+                f"Found unknown categories in columns {columns} during transform. "
+                "These unknown categories will be encoded as the infrequent "
+                "category, or as all zeros where there is none",
+                stacklevel=outside_level(),
+            )
+        self._grouped(codes)
+        for j in range(codes.shape[1]):
+            if self.has_infrequent_[j] and self.handle_unknown in (_RARE, _WARN):
+                codes[unknown[:, j], j] = self._size_with_rare(j) - 1
+            if (place := self._left_out(j)) is not None:
+                at = codes[:, j]
+                codes[:, j] = np.where(at == place, -1, at - (at > place))
+        sparse_output = bool(self.sparse_output)
+        return indicators(codes, self._sizes_out, as_sparse=sparse_output, dtype=self.dtype)
 
     def inverse_transform(self, X: Any) -> NDArray[Any]:
         """Return the categories of encoded rows.
@@ -458,15 +700,19 @@ class DPOneHotEncoder(Encoder):
         values = check_public_array(X, estimator=type(self).__name__, allow_empty=self._allow_empty)
         self._check_width(values.shape[1], sum(self._sizes_out))
         codes = codes_of(values, self._sizes_out)
+        if self.handle_unknown == ERROR and self.drop_idx_ is None and (codes < 0).any():
+            raise ValueError(
+                f"Samples {np.flatnonzero((codes < 0).any(axis=1))} can not be inverted when "
+                "drop=None and handle_unknown='error' because they contain all zeros"
+            )
         rare = np.zeros(codes.shape, dtype=bool)
-        for j, known in enumerate(self.categories_):
-            codes[:, j] += self._dropped(j)
-            rare[:, j] = codes[:, j] == len(known)
-            codes[rare[:, j], j] = -1
-        cells = self._decoded(codes)
-        if rare.any():
-            cells[rare] = INFREQUENT
-        return cells
+        for j in range(codes.shape[1]):
+            if (place := self._left_out(j)) is not None:
+                at = codes[:, j]
+                codes[:, j] = np.where(at < 0, place, at + (at >= place))
+            if self.has_infrequent_[j]:
+                rare[:, j] = codes[:, j] == self._size_with_rare(j) - 1
+        return self._decoded(codes, rare)
 
     def get_feature_names_out(self, input_features: Any = None) -> NDArray[Any]:
         """Return the names of the columns that `transform` makes.
@@ -479,48 +725,67 @@ class DPOneHotEncoder(Encoder):
             The name of the column, an underscore and the category.
         """
         names = input_names(self, input_features)
-        outputs = [f"{name}_{value}" for j, name in enumerate(names) for value in self._labels(j)]
+        combine = self.feature_name_combiner
+        if not callable(combine):
+            combine = "{}_{}".format
+        outputs = [
+            combine(name, value) for j, name in enumerate(names) for value in self._labels(j)
+        ]
+        if not all(isinstance(output, str) for output in outputs):
+            raise TypeError(
+                "When `feature_name_combiner` is a callable, it should return a Python string. Got "
+                f"{next(type(o) for o in outputs if not isinstance(o, str))} instead"
+            )
         return np.array(outputs, dtype=object)
 
 
-def _below_zero(value: Any, name: str) -> float:
+_NO_NAN = (
+    "There are missing values in features {}. For OrdinalEncoder to encode missing values with "
+    "dtype: {}, set encoded_missing_value to a whole number, or dtype to a type of floats"
+)
+
+
+def _code(value: Any, name: str) -> float:
     """Return a code for cells without a category, or raise."""
     if isinstance(value, numbers.Real) and not isinstance(value, bool | np.bool_):
         with naming(name):
             number = float(value)
-        if math.isnan(number) or (number < 0 and number.is_integer()):
+        if math.isnan(number) or number.is_integer():
             return number
-        raise ValueError(f"{name} must be a whole number below 0, or NaN, got {shown(value)}")
-    raise TypeError(f"{name} must be a whole number below 0, or NaN, got {type(value).__name__}")
+        raise ValueError(f"{name} should be an integer or NaN, got {shown(value)}")
+    raise TypeError(f"{name} should be an integer or np.nan, got {type(value).__name__}")
 
 
 @documented
 class DPOrdinalEncoder(Encoder):
     """Encode each cell as the position of its category; categories are stated or private.
 
-    The private counterpart of scikit-learn's ``OrdinalEncoder``, without ``min_frequency``,
-    ``max_categories`` and ``dtype`` (float64). Unlike there, unknown and missing cells become -1 by
-    default. So unknown cells are not an error, and missing cells are not NaN, which private steps
-    refuse.
+    The private counterpart of scikit-learn's ``OrdinalEncoder``. Unlike there, unknown and missing
+    cells become -1 by default. So unknown cells are not an error, and missing cells are not NaN,
+    which private steps refuse.
 
     Parameters
     ----------
     {categories}
+    dtype : number type, default=float64
+        Of the codes.
     handle_unknown : {"use_encoded_value", "error"}, default="use_encoded_value"
         How a category that is not among `categories_` is encoded: as `unknown_value`. With
         ``"error"`` (stated categories only): ValueError, in `fit` before any charge; it reveals
         that there is such a cell.
-    unknown_value : int or NaN, default=-1
-        Below 0.
+    unknown_value : int, NaN or None, default=-1
+        No code of a category: below 0 where categories are private. None with ``"error"`` only.
     encoded_missing_value : int or NaN, default=-1
-        Code of missing cells, which belong to no category. Below 0.
+        Code of missing cells, which belong to no category; as `unknown_value`.
+    {frequencies}
     {privacy_parameters}
 
     Attributes
     ----------
     categories_ : list of ndarray
         Categories of each column, in the order of their codes: as stated, or the selected ones in
-        order, numbers before text.
+        order, numbers before text. NaN is the last, without a code, if it is stated.
+    {infrequent}
     {fitted_and_raises}
 
     See Also
@@ -550,9 +815,12 @@ class DPOrdinalEncoder(Encoder):
         self,
         *,
         categories: Any = "private",
+        dtype: Any = np.float64,
         handle_unknown: str = "use_encoded_value",
-        unknown_value: float = -1,
+        unknown_value: float | None = -1,
         encoded_missing_value: float = -1,
+        min_frequency: float | None = None,
+        max_categories: int | None = None,
         epsilon: float = 1.0,
         delta: float | None = None,
         max_rows_per_unit: Any = "private",
@@ -560,9 +828,12 @@ class DPOrdinalEncoder(Encoder):
         random_state: Any = None,
     ) -> None:
         self.categories = categories
+        self.dtype = dtype
         self.handle_unknown = handle_unknown
         self.unknown_value = unknown_value
         self.encoded_missing_value = encoded_missing_value
+        self.min_frequency = min_frequency
+        self.max_categories = max_categories
         self.epsilon = epsilon
         self.delta = delta
         self.max_rows_per_unit = max_rows_per_unit
@@ -571,11 +842,58 @@ class DPOrdinalEncoder(Encoder):
 
     _parameter_table: ClassVar[Table] = {
         "handle_unknown": ("use_encoded_value", ERROR),
-        "unknown_value": _below_zero,
-        "encoded_missing_value": _below_zero,
+        "encoded_missing_value": _code,
     }
 
-    def transform(self, X: ArrayLike) -> Floats:
+    def _check_parameters(self) -> None:
+        super()._check_parameters()
+        if self.handle_unknown == ERROR and self.unknown_value is None:
+            return
+        unknown = _code(self.unknown_value, "unknown_value")
+        if math.isnan(unknown) and np.dtype(self.dtype).kind != "f":
+            raise ValueError(
+                "When unknown_value is np.nan, the dtype parameter should be a float dtype. Got "
+                f"{shown(self.dtype)}"
+            )
+
+    def _check_codes(self, categories: dict[int, list[Any]], names: Any) -> None:
+        sizes = {j: len(self._without_missing(values)) for j, values in categories.items()}
+        most = math.inf if is_private(self.categories) else max(sizes.values())
+        most = min(most, self.max_categories or most)
+        if self.unknown_value is not None and 0 <= self.unknown_value < most:
+            raise ValueError(
+                f"The used value for unknown_value {self.unknown_value} is one of the values "
+                "already used for encoding the seen categories. Take one below 0"
+            )
+        columns = [j for j, size in sizes.items() if size < len(categories[j])]
+        shown = [j if names is None else names[j] for j in columns]
+        if 0 <= self.encoded_missing_value < most:
+            raise ValueError(
+                f"encoded_missing_value ({self.encoded_missing_value}) is already used to encode a "
+                f"known category in features: {shown or list(names or sizes)}. Take one below 0"
+            )
+        if columns and math.isnan(self.encoded_missing_value) and np.dtype(self.dtype).kind != "f":
+            raise ValueError(_NO_NAN.format(shown, self.dtype))
+
+    def _shown(self, values: list[Any]) -> list[Any]:
+        known = self._without_missing(values)
+        return known if len(known) == len(values) else [*known, np.nan]
+
+    def _lists_missing(self, j: int) -> bool:
+        values = self.categories_[j]
+        return len(values) > 0 and cell_key(values[-1]) == MISSING
+
+    def _size(self, j: int) -> int:
+        return super()._size(j) - (j not in self._places and self._lists_missing(j))
+
+    def _codes(self, table: Any) -> tuple[Codes, NDArray[np.bool_]]:
+        codes, missing = super()._codes(table)
+        for j, values in enumerate(self.categories_):
+            if self._lists_missing(j):
+                missing[:, j] |= codes[:, j] == len(values) - 1
+        return np.where(missing, -1, codes), missing
+
+    def transform(self, X: ArrayLike) -> NDArray[Any]:
         """Return the codes of cells.
 
         Parameters
@@ -588,8 +906,13 @@ class DPOrdinalEncoder(Encoder):
         X_new : ndarray of shape (n_samples, n_features)
         """
         codes, missing = self._encoded(X)
-        numbers = np.where(codes < 0, float(self.unknown_value), codes)
-        return np.where(missing, float(self.encoded_missing_value), numbers)
+        unknown = math.nan if self.unknown_value is None else float(self.unknown_value)
+        numbers = np.where(codes < 0, unknown, self._grouped(codes))
+        numbers = np.where(missing, float(self.encoded_missing_value), numbers)
+        if np.dtype(self.dtype).kind != "f" and np.isnan(numbers).any():
+            columns = np.flatnonzero(np.isnan(numbers).any(axis=0)).tolist()
+            raise ValueError(_NO_NAN.format(columns, self.dtype))
+        return numbers.astype(self.dtype)
 
     def inverse_transform(self, X: ArrayLike) -> NDArray[Any]:
         """Return the categories of codes.
@@ -602,19 +925,28 @@ class DPOrdinalEncoder(Encoder):
         Returns
         -------
         X_original : ndarray of shape (n_samples, n_features)
-            None for unknown and missing cells.
+            None for unknown and missing cells; NaN for missing ones of columns whose stated
+            categories list that.
         """
         check_is_fitted(self)
         name = type(self).__name__
         values = check_public_array(X, estimator=name, allow_empty=True, allow_missing=True)
         self._check_width(values.shape[1], len(self.categories_))
-        sizes = np.array([len(categories) for categories in self.categories_])
+        sizes = np.array([self._size(j) for j in range(len(self.categories_))])
         known = (values >= 0) & (values < sizes) & (np.floor(values) == values)
-        others = [float(self.unknown_value), float(self.encoded_missing_value)]
+        others = [
+            math.nan if value is None else float(value)
+            for value in (self.unknown_value, self.encoded_missing_value)
+        ]
         none = np.isin(values, others) | (np.isnan(values) & bool(np.isnan(others).any()))
         if not (known | none).all():
             raise ValueError(f"X must hold codes as transform of this {name} makes them")
-        return self._decoded(np.where(known, values, -1).astype(np.int64))
+        codes = np.where(known, values, -1).astype(np.int64)
+        nothing = np.isin(values, others[1:]) | (np.isnan(values) & math.isnan(others[1]))
+        lists = [self._lists_missing(j) for j in range(len(sizes))]
+        codes[nothing & np.array(lists)] = -2
+        rare = [codes[:, j] == (s - 1 if j in self._places else -2) for j, s in enumerate(sizes)]
+        return self._decoded(codes, np.stack(rare, axis=1))
 
     def get_feature_names_out(self, input_features: Any = None) -> NDArray[Any]:
         """Return the names of the columns, which are those of X.

@@ -81,6 +81,7 @@ if TYPE_CHECKING:
         leaves_open,
         stand_in,
         stated_columns,
+        with_missing,
     )
 else:
     __getattr__, __dir__ = page_of(
@@ -114,7 +115,8 @@ else:
             "unstated": (
                 "CATEGORIES ColumnPlan IncompleteRows KEYS NUMBERS OTHER UNITS UncodedRows "
                 "array_of_cells cell_codes check_categorical check_columns check_keyed "
-                "check_uncoded column_cells column_plans leaves_open stand_in stated_columns"
+                "check_uncoded column_cells column_plans leaves_open stand_in stated_columns "
+                "with_missing"
             ),
         },
     )
@@ -204,6 +206,7 @@ __all__ = [
     "take",
     "target_column",
     "type_name",
+    "with_missing",
     "with_types",
     "with_weights",
     "without_column",

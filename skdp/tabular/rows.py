@@ -138,8 +138,8 @@ def _container(X: Any, estimator: str) -> Any:
     """Return X as something that can be cut into chunks of two dimensions, or raise."""
     if sparse.issparse(X):
         raise TypeError(
-            f"{estimator} does not support sparse input: X must be a dense array or a table; "
-            "use X.toarray()."
+            f"{estimator} does not support sparse input. Sparse data was passed, but dense data is "
+            "required; use X.toarray()."
         )
     if is_frame(X) or is_sliced_table(X):
         X = checked(X)

@@ -18,6 +18,7 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy import sparse
 
 from skdp.tabular.cells import MISSING, cell_key, key_order
 from skdp.tabular.coding import CodedRows, coded_columns
@@ -26,6 +27,7 @@ from skdp.tabular.containers import (
     as_list,
     column_names,
     column_types,
+    holds_numbers,
     kind_of,
     readable_as,
     to_float,
@@ -51,6 +53,10 @@ from skdp.user_code import interruptible, suppress_warnings
 
 Key = tuple[int, str, Any]  # of a cell: column, family, value
 
+_NO_MARKS = (
+    "{estimator}: missing_values other than NaN needs an array, lists or a pandas table: replace "
+    "them by null before"
+)
 _DATES = (
     "{estimator}: the type of column {label!r} is of dates, times or durations, which are no "
     "categories: make text or numbers of them first"
@@ -132,6 +138,35 @@ def array_of_cells(X: Any) -> NDArray[np.object_]:
         for i, cell in enumerate(as_list(column_cells(X, j))):
             cells[i, j] = cell
     return cells
+
+
+def with_missing(X: Any, value: Any, *, estimator: str) -> Any:
+    """Return a table in which the cells that equal a public value are missing.
+
+    Guarantee: a cell depends on that cell only; the types of the columns do not depend on cells:
+    floats, where all columns are of numbers, else objects. Errors are those of `check_categorical`.
+    """
+    if sparse.issparse(X):
+        X = X.toarray()
+    table, schema = check_categorical(X, estimator=estimator, allow_empty=True)
+    frame = hasattr(X, "iloc")
+    if schema.names is not None and not frame:
+        raise TypeError(_NO_MARKS.format(estimator=estimator))
+    of_numbers, wanted = holds_numbers(table), cell_key(value)
+    if of_numbers and wanted is not None and wanted[0] == "number":
+        cells = np.empty(table.shape)
+        for j in range(table.shape[1]):
+            column = to_float(column_cells(table, j))[0]
+            cells[:, j] = np.nan if column is None else np.ravel(column)
+        cells[cells == wanted[1]] = np.nan
+    else:
+        cells = array_of_cells(table)
+        for j, column in enumerate(cells.T):
+            codes = cell_codes(column, lambda key: int(key == wanted))
+            cells[codes == 1, j] = None
+        if of_numbers:
+            cells = cells.astype(np.float64)
+    return type(X)(cells, columns=list(schema.names or ()), index=X.index) if frame else cells
 
 
 def check_keyed(X: Any, columns: Sequence[int], *, missing: bool) -> KeyedRows:

@@ -87,7 +87,7 @@ def test_a_column_without_width_is_one_bin():
     assert bins.inverse_transform([[1, 0, 1, 0]]).tolist() == [[0, 0.5]]
     with pytest.raises(ValueError, match="one bin of each column"):
         bins.inverse_transform([[1, 0, 0, 0]])
-    with pytest.raises(ValueError, match="must have 4 columns"):
+    with pytest.raises(ValueError, match="Expected 4 columns"):
         bins.inverse_transform([[1, 0]])
 
 

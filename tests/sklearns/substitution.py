@@ -4,8 +4,9 @@
     python -m pytest -p tests.sklearns.substitution --pyargs sklearn.cluster.tests.test_k_means
 
 A substitute takes scikit-learn's parameters and those of the private estimator. What the latter
-does not have (solvers, tolerances, numbers of runs) is stored and not used. Bounds are those of the
-rows, which are public in these tests: learned ones would clip.
+does not have (solvers, tolerances, numbers of runs) is stored and not used. Bounds, classes and
+categories are those of the rows, which are public in these tests: learned ones would clip. The
+report of a test names the private estimators that it uses.
 """
 
 from __future__ import annotations
@@ -16,11 +17,29 @@ import os
 from typing import Any
 
 import numpy as np
+import pytest
+from scipy import sparse
+from sklearn.preprocessing import OrdinalEncoder
 
 import skdp
 
 EPSILON, DELTA = 1e9, 1e-6
 SWITCH = "SKDP_SUBSTITUTED"
+
+
+_uses: list[str] = []  # names of substitutes that the running test has made or fitted
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_protocol(item: Any) -> Any:
+    """Note in the report of a test whether it uses a private estimator."""
+    _uses.clear()
+    return (yield)
+
+
+@pytest.hookimpl(trylast=True)
+def pytest_runtest_teardown(item: Any) -> None:
+    item.user_properties.append(("substituted", " ".join(sorted(set(_uses)))))
 
 
 def table_of(X: Any) -> Any:
@@ -32,7 +51,7 @@ def table_of(X: Any) -> Any:
     return table if table.ndim == 2 and table.size else None
 
 
-def box(X: Any) -> dict[str, Any]:
+def box(X: Any, y: Any = None) -> dict[str, Any]:
     """Return the bounds of every column, a little wider where it is constant."""
     table = table_of(X)
     if table is None or not np.isfinite(table).any(axis=0).all() or np.isinf(table).any():
@@ -41,7 +60,7 @@ def box(X: Any) -> dict[str, Any]:
     return {"bounds": (low, high)}
 
 
-def ball(X: Any) -> dict[str, Any]:
+def ball(X: Any, y: Any = None) -> dict[str, Any]:
     """Return the centre and the largest norm about it."""
     table = table_of(X)
     if table is None or not np.isfinite(table).all():
@@ -49,6 +68,34 @@ def ball(X: Any) -> dict[str, Any]:
     center = table.mean(axis=0)
     radius = float(np.linalg.norm(table - center, axis=1).max())
     return {"center": center, "norm_bound": max(radius, 1e-12)}
+
+
+def classes(X: Any, y: Any = None) -> dict[str, Any]:
+    """Return the bounds of every column and the labels."""
+    try:
+        return {**box(X), "classes": np.unique(np.asarray(y))}
+    except TypeError:
+        return box(X)
+
+
+def counted(X: Any, y: Any = None) -> dict[str, Any]:
+    """Return the labels, and as categories of every column the numbers up to its largest."""
+    table, stated = table_of(X), classes(X, y)
+    stated.pop("bounds", None)
+    if table is not None and np.isfinite(table).all():
+        stated["categories"] = [range(int(column.max()) + 1) for column in table.T]
+    return stated
+
+
+_scikit_categories = OrdinalEncoder  # not that of this module, once it is substituted
+
+
+def listed(X: Any, y: Any = None) -> dict[str, Any]:
+    """Return the categories of every column, in scikit-learn's order."""
+    try:
+        return {"categories": [list(c) for c in _scikit_categories().fit(X).categories_]}
+    except (TypeError, ValueError, AttributeError):
+        return {}
 
 
 def weighing(X: Any, weights: Any, own: dict[str, Any]) -> dict[str, Any]:
@@ -59,6 +106,14 @@ def weighing(X: Any, weights: Any, own: dict[str, Any]) -> dict[str, Any]:
     whole = table is not None and not np.isnan(table).any()
     omits = {"nan_policy": "raise"} if whole and "nan_policy" in own else {}
     return {"weight_bound": largest or 1.0, **omits}
+
+
+def filled(X: Any, y: Any = None) -> dict[str, Any]:
+    """Return the bounds of every column and its categories."""
+    X = X.toarray() if sparse.issparse(X) else X
+    table = table_of(X)
+    empty = False if table is None else np.isnan(table).all(axis=0)
+    return {**box(X if table is None else np.where(empty, 0.0, table)), **listed(X)}
 
 
 PAIRS: list[tuple[str, str, Any, dict[str, Any]]] = [
@@ -72,6 +127,19 @@ PAIRS: list[tuple[str, str, Any, dict[str, Any]]] = [
         "DPQuantileTransformer",
         box,
         {"nan_policy": "omit"},
+    ),
+    ("sklearn.preprocessing.KBinsDiscretizer", "DPKBinsDiscretizer", box, {}),
+    ("sklearn.preprocessing.OneHotEncoder", "DPOneHotEncoder", listed, {}),
+    ("sklearn.preprocessing.OrdinalEncoder", "DPOrdinalEncoder", listed, {}),
+    ("sklearn.impute.SimpleImputer", "DPSimpleImputer", filled, {}),
+    ("sklearn.naive_bayes.GaussianNB", "DPGaussianNB", classes, {}),
+    ("sklearn.naive_bayes.CategoricalNB", "DPCategoricalNB", counted, {}),
+    ("sklearn.neighbors.NearestCentroid", "DPNearestCentroid", classes, {"epsilon": 1e13}),
+    (
+        "sklearn.discriminant_analysis.LinearDiscriminantAnalysis",
+        "DPLinearDiscriminantAnalysis",
+        classes,
+        {"epsilon": 1e13},
     ),
 ]  # fmt: skip
 
@@ -92,13 +160,21 @@ def substitute(theirs: type, ours: type, state: Any, fixed: dict[str, Any]) -> t
     def __init__(self: Any, *args: Any, **kwargs: Any) -> None:
         bound = signature.bind(self, *args, **kwargs)
         bound.apply_defaults()
+        _uses.append(ours.__name__)
         for name, value in list(bound.arguments.items())[1:]:
             setattr(self, name, value)
 
     __init__.__signature__ = signature  # type: ignore[attr-defined]
 
-    def fit(self: Any, X: Any, y: Any = None, **routed: Any) -> Any:
-        values = {**state(X), **fixed, **weighing(X, routed.get("sample_weight"), own)}
+    def fit(self: Any, X: Any, y: Any = None, *weights: Any, **routed: Any) -> Any:
+        if weights:
+            routed["sample_weight"] = weights[0]
+        _uses.append(ours.__name__)
+        values = {**state(X, y), **fixed, **weighing(X, routed.get("sample_weight"), own)}
+        chosen = inspect.signature(theirs.__init__).parameters
+        for name in set(values) & set(chosen):  # what the test itself states
+            if getattr(self, name) is not chosen[name].default:
+                del values[name]
         held = {name: getattr(self, name) for name in values}
         try:
             for name, value in values.items():

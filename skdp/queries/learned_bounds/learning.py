@@ -80,7 +80,6 @@ _LEAST_POINT = 100.0  # rows times level for which a point alone is looked for
 _GAUSSIAN = 0.3
 _VISIBLE = 0.035  # part of the rows that a far group may have without being seen
 _COLUMN_VALUES = 2**21  # values of a random part of the rows that are held at once: 16 MB
-_SEEDED_VALUES = 2**18  # fewer in seeded fits, whose numbers stay those of earlier versions
 _COLUMNS_VALUES = 2**19  # and of all rows, where they are held: 4 MB
 _NUMBERS = 5 * 2**19  # candidates that are held of rows read as often as they are asked: 10 MB
 _MOST_NUMBERS = 5 * 2**20  # and where all rows of a column are at its median
@@ -644,8 +643,7 @@ def _medians(
     part = Fraction(math.floor(min(wanted / n_known, 1.0) * 2**RATE_BITS), 2**RATE_BITS)
     values = np.empty(d)
     rows = min(n_known, wanted)
-    sampled = _COLUMN_VALUES if meter.entropy is None else _SEEDED_VALUES
-    together = int((sampled if part < 1 else _COLUMNS_VALUES) / rows)
+    together = int((_COLUMN_VALUES if part < 1 else _COLUMNS_VALUES) / rows)
     if part == 1 and not table.in_parts:
         together = int(min(_NUMBERS / min(rows, _USUALLY_NEAR / float(eta)), _MOST_NUMBERS / rows))
     together = max(1, together)
