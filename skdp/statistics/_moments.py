@@ -51,24 +51,11 @@ _MOST_ROWS = 2**31  # of one unit
 
 
 def _countable(X: Any, omits: bool) -> Any:
-    """Return a table in which text, dates and categories are 0, or missing where `omits` asks."""
-    if is_parts(X) or not (hasattr(X, "iloc") or hasattr(X, "to_pandas")):
+    """Return rows to be counted: of a table of any types, whose cells are not read, rows of 0."""
+    if omits or is_parts(X) or not (hasattr(X, "iloc") or hasattr(X, "to_pandas")):
         return X
     X = checked(X, "X")
-    if holds_numbers(X):
-        return X
-    import pandas as pd
-
-    table = X if hasattr(X, "iloc") else X.to_pandas()
-    table = table if hasattr(table, "columns") else table.to_frame()
-    columns = [table.iloc[:, j] for j in range(table.shape[1])]
-    return pd.DataFrame(
-        {
-            j: column if holds_numbers(column) else np.where(column.isna() & omits, np.nan, 0.0)
-            for j, column in enumerate(columns)
-        },
-        index=range(len(table)) if not columns else columns[0].index,
-    )
+    return X if holds_numbers(X) else np.zeros((len(X), 1))
 
 
 @documented
@@ -78,7 +65,7 @@ def count(X: ArrayLike, **options: Unpack[Options]) -> Released:
     Parameters
     ----------
     X : array-like or table
-        Private rows; a table may have columns of any type.
+        Private rows; with ``nan_policy="raise"`` a table may have columns of any type.
     {rows}
 
     Returns

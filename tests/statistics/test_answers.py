@@ -83,10 +83,8 @@ def test_an_answer_is_an_array_with_its_error(X):
 def test_rows_are_counted_whatever_their_columns_hold():
     table = pd.DataFrame({"x": [1.0, 2.0] * 50, "city": ["Bern", None] * 50, "day": pd.NaT})
     polars = pytest.importorskip("polars").from_pandas(table[["x", "city"]])
-    for rows in (table[["x", "city"]], polars, table["city"]):
+    for rows in (table, polars, table["city"]):
         assert statistics.count(rows, epsilon=50).value == 100
-        assert statistics.count(rows, epsilon=50, nan_policy="omit").value == 50
-    assert statistics.count(table, epsilon=50, nan_policy="omit").value == 0
     assert statistics.count(table, n_rows="public").value == 100
 
 
