@@ -444,8 +444,7 @@ MUTANTS = (
         "                    samplers.discrete_laplace(self._nu, entropy=self._meter.entropy)\n"
         "                )\n"
         "            nu = self._one_nu\n",
-        f"{SHARED}[2]", "test_mechanisms.py::test_comparisons_hold_their_claim_over_many_answers"
-        "[ladders-1.0-250]",
+        f"{SHARED}[2]",
     ),
     _m(
         "sparse vector: rho = 0", "queries.sparse_vector",
@@ -456,8 +455,7 @@ MUTANTS = (
     _m(
         "sparse vector: no factor c", "queries.sparse_vector",
         "nu = 2 * max_above * sensitivity *", "nu = 2 * sensitivity *",
-        "test_mechanisms.py::test_comparisons_hold_their_claim_over_many_answers"
-        "[both_ways-2.0-400]",
+        f"{SHARED}[16]",
     ),
     _m(
         "sparse vector: positive answers are not counted", "queries.sparse_vector",
