@@ -54,7 +54,6 @@ def test_what_is_replaced_is_there(mutant):
         ("no such text", "", "0 times"),
         ("def gdp_mu(", "def another(", "more than functions"),
         ("def gdp_mu(", "EPSILON = 0\n\n\ndef gdp_mu(", "more than functions"),
-        ('"""Conversions', '"""Other conversions', "more than functions"),
     ],
 )
 def test_planting_fails_loudly(old, new, match):
