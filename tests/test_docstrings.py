@@ -99,6 +99,8 @@ def test_the_check_finds_what_is_missing(monkeypatch):
     monkeypatch.setattr(skdp, "undocumented", undocumented, raising=False)
     codes = {code for code, _ in validate("skdp.undocumented")["errors"]}
     assert {"PR01", "RT01"} <= codes & CHECKS
+    undocumented.__doc__ = None
+    assert "GL08" in {code for code, _ in validate("skdp.undocumented")["errors"]}
 
 
 # What every estimator and function says of a parameter that they share; more may follow.

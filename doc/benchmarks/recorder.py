@@ -141,7 +141,7 @@ def sweep(stop=False):
     return problems, counted
 
 
-def planted(name):
+def planted(mutant):
     """Plant a bug in a fork of this process; return what the recorder says, or nothing."""
     from mutants import plant
 
@@ -150,7 +150,7 @@ def planted(name):
     if child == 0:
         try:
             sys.stdout = sys.stderr = io.StringIO()
-            plant(name)
+            plant(mutant)
             problems, _ = sweep(stop=True)
             said = problems[0] if problems else ""
         except BaseException as error:  # noqa: BLE001  of a fork, which ends here
@@ -171,15 +171,13 @@ def main():
     ).stdout.strip()
     today = f"{datetime.datetime.now(datetime.UTC):%Y-%m-%d}"
     if "--mutants" in sys.argv:
-        from mutants import prepare
         from planted import MUTANTS
 
-        prepare()
         print("| planted bug | found | seconds | what the recorder says |\n|---|---|---|---|")
         wanted = sys.argv[sys.argv.index("--mutants") + 1 :]
         for mutant in [one for one in MUTANTS if not wanted or one.name in wanted]:
             started = time.perf_counter()
-            said = planted(mutant.name)
+            said = planted(mutant)
             took = time.perf_counter() - started
             word = "yes" if said else "no"
             print(f"| {mutant.name} | {word} | {took:.0f} | {said} |", flush=True)

@@ -87,14 +87,19 @@ def check_finite(e, name, value):
     assert np.all(np.isfinite(value) | (np.isnan(value) if unknown else False)), name
 
 
+TABLES = list(enumerate(private_tables()))
+
+
 @pytest.mark.filterwarnings("error")
-@each("adjacency", ADJACENCIES)
-@each("X", [pytest.param(X, id=name) for name, X in private_tables()])
+@each(("turn", "X"), [pytest.param(turn, X, id=name) for turn, (name, X) in TABLES])
 @every_variant
-def test_private_values_never_raise(kind, X, adjacency):
+def test_private_values_never_raise(kind, turn, X):
+    """Each table under both relations, and each privacy under one and the other in turn."""
     if kind == "kernel_density" and X.shape[1] > 10:
         return  # refused: the number of columns is public
-    for privacy in ({"epsilon": 1e-6}, {"epsilon": 1.0, "delta": 1e-6}, {"epsilon": 1e6}):
+    privacies = ({"epsilon": 1e-6}, {"epsilon": 1.0, "delta": 1e-6}, {"epsilon": 1e6})
+    for number, privacy in enumerate(privacies, turn):
+        adjacency = ADJACENCIES[number % 2]
         e = clone({**ESTIMATORS, **VARIANTS}[kind])
         e.set_params(budget=StandInBudget(adjacency), **privacy)
         if "n_components" in e.get_params():
@@ -111,17 +116,18 @@ def test_private_values_never_raise(kind, X, adjacency):
 
 
 @pytest.mark.filterwarnings("error")
-@each("adjacency", ADJACENCIES)
-@pytest.mark.parametrize("X", [pytest.param(X, id=name) for name, X in private_tables()])
+@pytest.mark.parametrize(
+    ("turn", "X"), [pytest.param(turn, X, id=name) for turn, (name, X) in TABLES]
+)
 @each("kind", [*BOUNDED, "ulsif_noisy"])
-def test_private_values_never_raise_within_stated_bounds(kind, X, adjacency):
+def test_private_values_never_raise_within_stated_bounds(kind, turn, X):
     """Bounds of zero width, bounds that hold no row, bounds that hold them all."""
     if kind == "kernel_density" and X.shape[1] > 10:
         return  # refused: the number of columns is public
-    # Each bounds with both privacies, under one relation and the other.
+    # Each bounds with each privacy and each relation, in turn from table to table.
     privacies = ({"epsilon": 0.1}, {"epsilon": 1.0, "delta": 1e-6})
-    for turn, bounds in enumerate(((0, 0), (1e6, 1e6 + 1), (-1e100, 1e100), (0, 1e-300))):
-        privacy = privacies[(turn + ADJACENCIES.index(adjacency)) % 2]
+    for number, bounds in enumerate(((0, 0), (1e6, 1e6 + 1), (-1e100, 1e100), (0, 1e-300)), turn):
+        privacy, adjacency = privacies[number % 2], ADJACENCIES[number // 2 % 2]
         e = clone({**ESTIMATORS, **VARIANTS}[kind])
         e.set_params(budget=StandInBudget(adjacency), bounds=bounds, **privacy)
         fit_private(e, X)

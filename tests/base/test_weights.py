@@ -399,15 +399,15 @@ def test_weights_of_many_features_need_lloyd():
 
 @pytest.mark.statistical
 @every_noise
-@each("algorithm", ["tree", "lloyd"])
-@pytest.mark.parametrize("light", [1.0, 20.0])
-def test_errors_of_centres_cover_the_weighted_means(algorithm, relation, delta, light):
+@pytest.mark.parametrize("algorithm", ["tree", "lloyd"])
+def test_errors_of_centres_cover_the_weighted_means(algorithm, relation, delta):
     """Of rows nearest to each, about three centres in 40 fits: one in 30 beyond 3 errors, or less.
 
     Errors count the length of the last step, too, so most are larger than what they are about.
     """
     X, weights = blobs(5000, 0)
-    clipped = weights.clip(0, 5) / light
+    # Light weights under one relation with each algorithm.
+    clipped = weights.clip(0, 5) / (20.0 if (algorithm == "tree") == (relation == R) else 1.0)
     far = []
     for seed in range(40):
         model = DPKMeans(3, algorithm=algorithm, bounds=(-8, 8), weight_bound=5.0, delta=delta)

@@ -247,12 +247,30 @@ def test_a_row_that_cannot_be_read_is_an_error_of_the_ledger(tmp_path, change_to
 # --- giving back what lost processes reserved ----------------------------------------------------
 
 
-def run(*arguments):
+RUN = """
+import contextlib, io, json, sys
+from skdp import ledger
+
+done = []
+for command in json.loads(sys.argv[1]):
+    out, err = io.StringIO(), io.StringIO()
+    with contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
+        try:
+            status = ledger.main(command)
+        except SystemExit as error:
+            status = error.code
+    done.append([status, out.getvalue(), err.getvalue()])
+print(json.dumps(done))
+"""
+
+
+def run(*commands):
+    """Run commands of the program, one after the other, in another process."""
+    words = json.dumps([[str(word) for word in command] for command in commands])
     done = subprocess.run(
-        [sys.executable, "-m", "skdp.ledger", *map(str, arguments)],
-        capture_output=True, text=True, timeout=120,
-    )  # fmt: skip
-    return done.returncode, done.stdout, done.stderr
+        [sys.executable, "-c", RUN, words], capture_output=True, text=True, timeout=120, check=True
+    )
+    return json.loads(done.stdout)
 
 
 def test_an_open_reservation_is_listed_and_given_back(path):
@@ -262,18 +280,19 @@ def test_an_open_reservation_is_listed_and_given_back(path):
     line = next(one for one in ledger.show(path).splitlines() if "open for" in one)
     assert line.split()[0] == "2"
     assert str(os.getpid()) in line
-    status, out, err = run("release", path, 1)  # closed
-    assert (status, out) == (2, "")
-    assert "no open reservation 1" in err
-    status, out, _ = run("release", path, 2)
-    assert status == 0
-    assert f"reservation 2 of process {os.getpid()}" in out
+    closed, given_back, none = run(
+        ("release", path, 1), ("release", path, 2), ("release", path, "--all")
+    )
+    assert closed[:2] == [2, ""]
+    assert "no open reservation 1" in closed[2]
+    assert given_back[0] == 0
+    assert f"reservation 2 of process {os.getpid()}" in given_back[1]
+    assert none[1] == "No reservation is open.\n"
     assert not any(one.open for one in budget.reservations)
     assert budget.spent == spent  # nothing is refunded
     assert before.epsilon <= budget.remaining.epsilon
     assert budget.remaining.epsilon + spent.epsilon <= 5.0 or budget.accountant != "basic"
     assert ledger.verified(path)[0]
-    assert run("release", path, "--all")[1] == "No reservation is open.\n"
 
 
 def test_all_reservations_are_given_back_and_old_ones_are_still_shown(tmp_path):
@@ -287,11 +306,11 @@ def test_all_reservations_are_given_back_and_old_ones_are_still_shown(tmp_path):
     text = ledger.show(tmp_path / "a.budget")
     assert text.count("open for") == 3
     assert "63 reservations" in text
-    status, out, _ = run("release", tmp_path / "a.budget", "--all")
+    bad = ("release", "x"), ("release", "x", "1", "--all"), ("release", "x", "one")
+    (status, out, _), *refused = run(("release", tmp_path / "a.budget", "--all"), *bad)
     assert status == 0
+    assert [one[0] for one in refused] == [2, 2, 2]
     assert out.count("was given back") == 3
     assert budget.remaining.epsilon == 5.0
     held[0].__exit__(None, None, None)  # its process finds that it was given back
     assert budget.remaining.epsilon == 5.0
-    for arguments in (["release", "x"], ["release", "x", "1", "--all"], ["release", "x", "one"]):
-        assert run(*arguments)[0] == 2

@@ -1,8 +1,10 @@
 """Planted bugs: each breaks privacy somewhere, and named tests of the contract must catch it.
 
-A mutant replaces text in the source of one module while it is imported, in a process of its own:
-what is planted is what somebody might write. If the text is not there (exactly as often as it
-should be) planting fails loudly, and the table in `planted` has to follow the library.
+A mutant replaces text in the source of functions: what is planted is what somebody might write.
+Its tests run in a fork of a process that has collected all of them, where the functions of one
+module have the code of the text that is planted. If that text is not there (exactly as often as it
+should be), or if something else than functions would change, planting fails loudly, and the table
+in `planted` has to follow the library.
 
     python tests/contract/mutants.py                  # all of them: a table, and exit status 0 or 1
     python tests/contract/mutants.py NAME [NAME ...]  # these
@@ -15,19 +17,21 @@ should be) planting fails loudly, and the table in `planted` has to follow the l
 from __future__ import annotations
 
 import datetime
-import importlib.machinery
-import importlib.util
+import gc
+import importlib
+import inspect
 import os
 import subprocess
 import sys
 import tempfile
 import time
 import traceback
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
-from types import CodeType
+from types import CodeType, FunctionType
 from typing import Any, NamedTuple
 
+import pytest
 from planted import MUTANTS, Mutant
 
 HERE = Path(__file__).resolve().parent
@@ -43,42 +47,59 @@ class NotPlanted(Exception):
     """The library's source has changed: the table of mutants has to follow it."""
 
 
-class _Loader(importlib.machinery.SourceFileLoader):
-    """Loads a module with the text of a mutant in its source; no bytecode is read or written."""
-
-    mutant: Mutant
-
-    def get_code(self, fullname: str) -> CodeType:
-        source = Path(self.path).read_text(encoding="utf-8")
-        for old, new in self.mutant.changes:
-            if source.count(old) != 1:
-                raise NotPlanted(f"{self.mutant.name!r}: {source.count(old)} times: {old!r}")
-            source = source.replace(old, new)
-        return compile(source, self.path, "exec")
+def changed_source(mutant: Mutant) -> tuple[str, str]:
+    """Return the source of the mutant's module, and the same with the bug in it."""
+    file = ROOT.joinpath(*mutant.module.split("."))
+    file = file / "__init__.py" if file.is_dir() else file.with_suffix(".py")
+    source = planted = file.read_text(encoding="utf-8")
+    for old, new in mutant.changes:
+        if planted.count(old) != 1:
+            raise NotPlanted(f"{mutant.name!r}: {planted.count(old)} times: {old!r}")
+        planted = planted.replace(old, new)
+    return source, planted
 
 
-class _Finder:
-    """Finds the mutant's module first."""
-
-    def __init__(self, mutant: Mutant) -> None:
-        self._mutant = mutant
-
-    def find_spec(self, name: str, path: Any = None, target: Any = None) -> Any:
-        if name != self._mutant.module:
-            return None
-        parts = ROOT.joinpath(*name.split("."))
-        file = parts / "__init__.py" if parts.is_dir() else parts.with_suffix(".py")
-        loader = _Loader(name, str(file))
-        loader.mutant = self._mutant
-        return importlib.util.spec_from_file_location(name, file, loader=loader)
+def functions(code: CodeType) -> Iterator[CodeType]:
+    """Yield the code of a module's functions and methods; what they hold is part of theirs."""
+    for inner in code.co_consts:
+        if isinstance(inner, CodeType):
+            if inner.co_flags & inspect.CO_OPTIMIZED:
+                yield inner
+            else:  # the body of a class
+                yield from functions(inner)
 
 
-def plant(name: str) -> None:
-    """Plant a mutant in this process; its module must not have been imported yet."""
-    (mutant,) = [one for one in MUTANTS if one.name == name]
-    if mutant.module in sys.modules:
-        raise NotPlanted(f"{mutant.module} has been imported already")
-    sys.meta_path.insert(0, _Finder(mutant))  # type: ignore[arg-type]
+def says(code: CodeType, *, inside: bool = True) -> tuple[Any, ...]:
+    """Return what a code does, whatever its lines; without its functions, what is around them."""
+    constants = [
+        says(one, inside=inside) if isinstance(one, CodeType) else (type(one), repr(one))
+        for one in code.co_consts
+        if inside or not isinstance(one, CodeType) or not one.co_flags & inspect.CO_OPTIMIZED
+    ]
+    names = code.co_names, code.co_varnames, code.co_freevars, code.co_cellvars
+    return code.co_code, code.co_flags, names, tuple(constants)
+
+
+def plant(mutant: Mutant) -> None:
+    """Give the functions of this process the code of the mutant's text."""
+    file = importlib.import_module(mutant.module).__file__
+    old, new = (compile(text, str(file), "exec") for text in changed_source(mutant))
+    if says(old, inside=False) != says(new, inside=False):
+        raise NotPlanted(f"{mutant.name!r} changes more than functions")
+    changed = {
+        (one.co_qualname, one.co_firstlineno): other
+        for one, other in zip(functions(old), functions(new), strict=True)
+        if says(one) != says(other)
+    }
+    found = set()
+    for one in gc.get_objects():
+        if type(one) is FunctionType and one.__code__.co_filename == file:
+            place = one.__code__.co_qualname, one.__code__.co_firstlineno
+            if place in changed:
+                one.__code__ = changed[place]
+                found.add(place)
+    if not changed or found != changed.keys():
+        raise NotPlanted(f"{mutant.name!r}: nothing has the code of {changed.keys() - found}")
 
 
 # --- running ------------------------------------------------------------------------------------
@@ -99,104 +120,87 @@ def nodes(tests: Sequence[str]) -> tuple[str, ...]:
     return tuple(t if t.startswith("tests/") else f"tests/contract/{t}" for t in tests)
 
 
-class _Failures:
-    """A plugin that collects which tests failed when they were called."""
+class _Forks:
+    """A plugin that runs the collected tests of each mutant in a fork of this process."""
 
-    def __init__(self) -> None:
-        self.failed: set[str] = set()
-        self.passed: set[str] = set()
+    def __init__(self, mutants: Sequence[Mutant], *, sound: bool) -> None:
+        self.mutants = mutants
+        self.sound = sound
+        self.outcomes: list[Outcome] = []
+        self.broken = ""
+        self._failed: set[str] = set()
 
-    def pytest_runtest_logreport(self, report: Any) -> None:
-        if report.when == "call":
-            (self.failed if report.failed else self.passed).add(report.nodeid)
+    @pytest.hookimpl(tryfirst=True)
+    def pytest_runtestloop(self, session: pytest.Session) -> bool | None:
+        if session.testsfailed:  # while they were collected: pytest says so
+            return None
+        items = {item.nodeid: item for item in session.items}
+        for mutant in self.mutants:
+            if unknown := set(nodes(mutant.tests)) - items.keys():
+                raise NotPlanted(f"{mutant.name!r} has no tests {sorted(unknown)}")
+            self.outcomes.append(self._outcome(mutant, items))
+        if self.sound:
+            failed, output = self._forked(None, list(items.values()))
+            self.broken = output[-4000:] if failed else ""
+        return True
+
+    def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
+        if report.failed:
+            print(f"{report.nodeid} {report.when}\n{report.longreprtext}")
+            if report.when == "call":
+                self._failed.add(report.nodeid)
+
+    def _outcome(self, mutant: Mutant, items: dict[str, pytest.Item]) -> Outcome:
+        """Plant a mutant and run its tests: all of them have to fail."""
+        start = time.perf_counter()
+        names = nodes(mutant.tests)
+        failed, output = self._forked(mutant, [items[name] for name in names])
+        if any(f"{one}Error: " in output for one in DOES_NOT_RUN):  # that catches nothing
+            failed = set()
+        escaped = tuple(name for name in names if name not in failed)
+        one = Outcome(mutant.name, not escaped, time.perf_counter() - start, escaped, output)
+        print(f"{'caught' if one.caught else 'MISSED'} {one.seconds:5.1f} s  {one.name}")
+        if not one.caught:
+            print("   ", *one.escaped, "\n", one.output[-1500:])
+        return one
+
+    def _forked(self, mutant: Mutant | None, items: Sequence[pytest.Item]) -> tuple[set[str], str]:
+        """Run tests in a fork; return the names of those that fail, and what it wrote."""
+        with tempfile.TemporaryFile("w+", encoding="utf-8") as file:
+            sys.stdout.flush()
+            pid = os.fork()
+            if pid == 0:
+                try:
+                    os.dup2(file.fileno(), 1)
+                    os.dup2(file.fileno(), 2)
+                    if mutant is not None:
+                        plant(mutant)
+                    for item in items:
+                        item.config.hook.pytest_runtest_protocol(item=item, nextitem=None)
+                    print("\n".join(["", *(f"FAILED-IN-MUTANT {one}" for one in self._failed)]))
+                except BaseException:
+                    traceback.print_exc()
+                finally:
+                    sys.stdout.flush()
+                    os._exit(0)
+            os.waitpid(pid, 0)
+            file.seek(0)
+            output = file.read()
+        lines = output.splitlines()
+        return {one.partition(" ")[2] for one in lines if one.startswith("FAILED-IN-")}, output
 
 
-def run_here(name: str | None, tests: Sequence[str]) -> int:
-    """Plant a mutant, run its tests in this process, and say which failed."""
-    import pytest
-
+def run(mutants: Sequence[Mutant], *, sound: bool = False) -> tuple[list[Outcome], str]:
+    """Plant mutants; return what became of them, and what fails of their tests without them."""
+    os.environ["OMP_NUM_THREADS"] = "1"
     os.chdir(ROOT)
-    if name is not None:
-        plant(name)
-    seen = _Failures()
-    status = pytest.main(
-        # Plain asserts: to rewrite them, pytest would load the modules of skdp, whose plugin it
-        # finds, from their files.
-        [
-            "-q",
-            "-n",
-            "0",
-            "-p",
-            "no:cacheprovider",
-            "--tb=line",
-            "--assert=plain",
-            "-m",
-            "",
-            *nodes(tests),
-        ],
-        [seen],
-    )
-    for node in sorted(seen.failed):
-        print(f"FAILED-IN-MUTANT {node}")
-    for node in sorted(seen.passed):
-        print(f"PASSED-IN-MUTANT {node}")
-    return int(status)
-
-
-def run(mutant: Mutant) -> Outcome:
-    """Plant a mutant in a process of its own and run its tests: all of them have to fail."""
-    start = time.perf_counter()
-    _, output = forked(mutant.name, mutant.tests)
-    failed = {
-        line.partition(" ")[2] for line in output.splitlines() if line.startswith("FAILED-IN-")
-    }
-    escaped = tuple(node for node in nodes(mutant.tests) if node not in failed)
-    if any(f"{one}Error: " in output for one in DOES_NOT_RUN):  # that catches nothing
-        escaped = nodes(mutant.tests)
-    return Outcome(mutant.name, not escaped, time.perf_counter() - start, escaped, output)
-
-
-def forked(name: str | None, tests: Sequence[str]) -> tuple[int, str]:
-    """Run `run_here` in a fork of this process; return its status and what it wrote.
-
-    This process has imported what skdp needs, and nothing of skdp: that is most of the time.
-    """
-    assert not any(module.partition(".")[0] == "skdp" for module in sys.modules)
-    with tempfile.TemporaryFile("w+", encoding="utf-8") as file:
-        sys.stdout.flush()
-        pid = os.fork()
-        if pid == 0:
-            status = 70
-            try:
-                os.dup2(file.fileno(), 1)
-                os.dup2(file.fileno(), 2)
-                status = run_here(name, tests)
-                sys.stdout.flush()
-            except BaseException:
-                traceback.print_exc()
-            finally:
-                os._exit(status)
-        _, ended = os.waitpid(pid, 0)
-        file.seek(0)
-        return os.waitstatus_to_exitcode(ended), file.read()
-
-
-def prepare() -> None:
-    """Import what skdp and its tests import."""
-    for module in (
-        "hypothesis", "hypothesis.extra.numpy", "joblib", "numpydoc.validate", "pandas", "polars",
-        "pytest", "scipy.optimize", "scipy.special", "scipy.stats", "sklearn.cluster",
-        "sklearn.decomposition", "sklearn.linear_model", "sklearn.pipeline",
-        "sklearn.preprocessing", "sklearn.tree", "sklearn.utils.estimator_checks",
-        "_pytest.doctest",
-    ):  # fmt: skip
-        importlib.import_module(module)
-
-
-def sound(tests: Sequence[str]) -> str:
-    """Run tests without any mutant; return the end of the output if one does not pass."""
-    status, output = forked(None, tests)
-    return "" if status == 0 else output[-4000:]
+    tests = sorted({node for mutant in mutants for node in nodes(mutant.tests)})
+    forks = _Forks(mutants, sound=sound)
+    options = ["-q", "-n", "0", "-p", "no:cacheprovider", "-s", "--tb=line", "-m", ""]
+    status = pytest.main([*options, *tests], [forks])
+    if status:
+        raise NotPlanted(f"the tests were not collected: {status}")
+    return forks.outcomes, forks.broken
 
 
 def table(outcomes: Sequence[Outcome]) -> str:
@@ -209,24 +213,13 @@ def table(outcomes: Sequence[Outcome]) -> str:
 
 
 def main(arguments: list[str]) -> int:
-    os.environ["OMP_NUM_THREADS"] = "1"
-    prepare()
     wanted = [name for name in arguments if name not in ("--write", "--alone")]
     if unknown := set(wanted) - {one.name for one in MUTANTS}:
         print("no such mutant:", *sorted(unknown))
         return 2
     chosen = [one for one in MUTANTS if not wanted or one.name in wanted]
-    outcomes = []
-    for mutant in chosen:
-        outcomes.append(run(mutant))
-        last = outcomes[-1]
-        print(f"{'caught' if last.caught else 'MISSED'} {last.seconds:5.1f} s  {last.name}")
-        if not last.caught:
-            print("   ", *last.escaped, "\n", last.output[-1500:])
-        sys.stdout.flush()
-    broken = ""
+    outcomes, broken = run(chosen, sound="--alone" not in arguments)
     if "--alone" not in arguments:
-        broken = sound(sorted({test for mutant in chosen for test in mutant.tests}))
         print(broken or "the tests pass without them")
     if "--write" in arguments:
         commit = subprocess.run(

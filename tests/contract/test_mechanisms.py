@@ -236,6 +236,9 @@ def test_comparisons_share_the_threshold_s_noise_and_nothing_else(times):
     False alarms: 1e-6 for each of the four counts, at other seeds.
     """
     epsilon, threshold, runs = 4.0, 2, 3000
+    rho, nu = (float(scale) for scale in threshold_scales(times, epsilon))
+    # The scales themselves: epsilon_1 + epsilon_2 = epsilon, of which nu pays c times, twice.
+    assert 1 / rho + 2 * times / nu == pytest.approx(epsilon, rel=1e-6)
     pairs = []
     rows = check_coded(
         np.full((1, 3), -5.0),
@@ -246,9 +249,6 @@ def test_comparisons_share_the_threshold_s_noise_and_nothing_else(times):
         with open_session(rows, estimator="T", epsilon=epsilon, random_state=seed) as session:
             far = comparisons(session, float(threshold), times)
             pairs.append((far(ABOVE), far(ABOVE)))
-    rho, nu = (float(scale) for scale in threshold_scales(times, epsilon))
-    # The scales themselves: epsilon_1 + epsilon_2 = epsilon, of which nu pays c times, twice.
-    assert 1 / rho + 2 * times / nu == pytest.approx(epsilon, rel=1e-6)
     counts = np.array(pairs).sum(axis=0)[0], sum(a and b for a, b in pairs)
     for found, p in zip(counts, both(rho, nu, threshold), strict=True):
         assert 5e-7 < binom.cdf(found, runs, p) < 1 - 5e-7

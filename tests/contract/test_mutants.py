@@ -9,8 +9,8 @@ import subprocess
 import sys
 
 import pytest
-from mutants import HERE, ROOT, NotPlanted, nodes, plant
-from planted import MUTANTS
+from mutants import HERE, ROOT, NotPlanted, changed_source, nodes, plant
+from planted import MUTANTS, Mutant
 
 from tests.folding import each
 
@@ -42,22 +42,23 @@ def test_there_are_many():
 @each("mutant", MUTANTS, ids=lambda m: m.name)
 def test_what_is_replaced_is_there(mutant):
     """Read from the source, without planting: a change of the library shows here at once."""
-    file = ROOT.joinpath(*mutant.module.split("."))
-    file = file / "__init__.py" if file.is_dir() else file.with_suffix(".py")
-    source = file.read_text(encoding="utf-8")
-    for old, new in mutant.changes:
-        assert source.count(old) == 1
-        source = source.replace(old, new)
-    compile(source, str(file), "exec")
+    changed_source(mutant)
     for node in nodes(mutant.tests):
         file, _, test = node.partition("::")
         assert f"def {test.partition('[')[0]}(" in (ROOT / file).read_text(encoding="utf-8")
 
 
-def test_planting_fails_loudly():
-    with pytest.raises(NotPlanted, match="imported already"):
-        plant(MUTANTS[0].name)  # this process has the library
-    assert not any(type(finder).__name__ == "_Finder" for finder in sys.meta_path)
+@each(
+    ("old", "new", "match"),
+    [
+        ("no such text", "", "0 times"),
+        ("def gdp_mu(", "def another(", "more than functions"),
+        ("def gdp_mu(", "EPSILON = 0\n\n\ndef gdp_mu(", "more than functions"),
+    ],
+)
+def test_planting_fails_loudly(old, new, match):
+    with pytest.raises(NotPlanted, match=match):
+        plant(Mutant("a bug", "skdp.loss.conversions", ((old, new),), ()))
 
 
 @pytest.mark.slow

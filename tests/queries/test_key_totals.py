@@ -101,29 +101,27 @@ def test_rows_count_in_part_without_overflow(max_rows):
 # --- neighbours -----------------------------------------------------------------------------------
 
 
+class Holder:
+    """A private table, as far as these queries read it; all have the same ranks of units."""
+
+    def __init__(self, table):
+        self.rows = opened(table)
+        self.rows.secret = 3
+        self.rows.hash = self.ranks
+
+    @staticmethod
+    def ranks(units, codes, salt):
+        word = units * np.uint64(40503) + codes.astype(np.uint64)
+        return word * np.uint64(0x9E3779B97F4A7C15)
+
+
 def moved(query, first, second, relation):
     """Return how far the integers moved, over what is declared, in L1 and squared L2."""
-    out = []
-    for table in (first, second):
-        rows = opened(table)
-        rows.secret = 3
-
-        def ranks(units, codes, salt):
-            word = units * np.uint64(40503) + codes.astype(np.uint64)
-            return word * np.uint64(0x9E3779B97F4A7C15)
-
-        rows.hash = ranks
-        out.append(query.exact(Holder(rows)))
+    tables = [one if isinstance(one, Holder) else Holder(one) for one in (first, second)]
+    out = [query.exact(one) for one in tables]
     moves = [abs(int(a) - int(b)) for a, b in zip(*out, strict=True)]
     declared = query.sensitivity(relation)
     return sum(moves) / declared.l1, sum(m * m for m in moves) / declared.l2_squared
-
-
-class Holder:
-    """A private table, as far as these queries read it."""
-
-    def __init__(self, rows):
-        self.rows = rows
 
 
 QUERIES = [
@@ -150,14 +148,11 @@ QUERIES = [
 def test_neighbours_move_no_more_than_declared(others, one, other, max_keys, max_rows):
     mine = [(9, key, value) for _, key, value in one]
     yours = [(8, key, value) for _, key, value in other]
+    table, without, replaced = (Holder(frame(others + rest)) for rest in (mine, [], yours))
     for make in QUERIES:
         query = make(max_keys, max_rows)
-        pairs = (
-            ("add_or_remove_one", frame(others + mine), frame(others)),
-            ("replace_one", frame(others + mine), frame(others + yours)),
-        )
-        for relation, first, second in pairs:
-            assert max(moved(query, first, second, relation)) <= 1
+        assert max(moved(query, table, without, "add_or_remove_one")) <= 1
+        assert max(moved(query, table, replaced, "replace_one")) <= 1
 
 
 WORST = [(9, key, HIGH) for key in KEYS[:3] for _ in range(50)]
