@@ -73,29 +73,18 @@ _LEAST = Fraction(1, 10)  # of an equal share: the least for a step
 
 @dataclass(frozen=True)
 class _Counterpart:
-    """The private class of an estimator, and the parameters that mean the same there.
+    """The private class of an estimator, where parameters of the same name mean the same.
 
     `always` are passed on even if they are scikit-learn's defaults. `dropped` only say how
     scikit-learn computes. `enough` is an expected error below which later steps gain little.
     """
 
     kind: type
-    same: tuple[str, ...] = ()
     always: tuple[str, ...] = ()
     dropped: tuple[str, ...] = ()
     enough: float | None = None
 
 
-_FLAGS = ("with_mean", "with_std")
-_ROBUST = ("with_centering", "with_scaling", "quantile_range", "unit_variance")
-_ONE_HOT = ("categories", "drop", "sparse_output", "handle_unknown")
-_ORDINAL = ("categories", "handle_unknown", "unknown_value", "encoded_missing_value")
-_BINS = ("n_bins", "encode", "strategy", "random_state")
-_IMPUTER = ("strategy", "fill_value", "add_indicator")
-_QUANTILES = ("n_quantiles", "output_distribution", "random_state")
-_COMPONENTS = ("n_components", "whiten", "random_state")
-_CLUSTERS = ("n_clusters", "random_state")
-_SEED = ("random_state",)
 # How scikit-learn computes what private estimators compute in another way.
 _SOLVER = ("solver", "tol", "max_iter")
 _OF_LOGISTIC = (*_SOLVER, "dual", "intercept_scaling", "penalty", "warm_start")
@@ -123,37 +112,27 @@ _COMPUTES_ONLY: dict[str, Callable[[Any], bool]] = {
 }
 
 _COUNTERPARTS: dict[type, _Counterpart] = {
-    preprocessing.StandardScaler: _Counterpart(DPStandardScaler, _FLAGS, enough=0.002),
-    preprocessing.MinMaxScaler: _Counterpart(
-        DPMinMaxScaler, ("feature_range", "clip"), enough=0.01
-    ),
-    preprocessing.RobustScaler: _Counterpart(DPRobustScaler, _ROBUST),
-    preprocessing.QuantileTransformer: _Counterpart(
-        DPQuantileTransformer, _QUANTILES, dropped=("subsample",)
-    ),
-    preprocessing.OneHotEncoder: _Counterpart(DPOneHotEncoder, _ONE_HOT, enough=0.005),
-    preprocessing.OrdinalEncoder: _Counterpart(DPOrdinalEncoder, _ORDINAL, enough=0.005),
+    preprocessing.StandardScaler: _Counterpart(DPStandardScaler, enough=0.002),
+    preprocessing.MinMaxScaler: _Counterpart(DPMinMaxScaler, enough=0.01),
+    preprocessing.RobustScaler: _Counterpart(DPRobustScaler),
+    preprocessing.QuantileTransformer: _Counterpart(DPQuantileTransformer, dropped=("subsample",)),
+    preprocessing.OneHotEncoder: _Counterpart(DPOneHotEncoder, enough=0.005),
+    preprocessing.OrdinalEncoder: _Counterpart(DPOrdinalEncoder, enough=0.005),
     preprocessing.KBinsDiscretizer: _Counterpart(
-        DPKBinsDiscretizer, _BINS, dropped=("quantile_method", "subsample")
+        DPKBinsDiscretizer, dropped=("quantile_method", "subsample")
     ),
-    impute.SimpleImputer: _Counterpart(skdp.impute.DPSimpleImputer, _IMPUTER),
-    feature_selection.SelectKBest: _Counterpart(
-        DPSelectKBest, ("score_func", "k"), always=("score_func",)
-    ),
-    decomposition.PCA: _Counterpart(DPPCA, _COMPONENTS, dropped=_OF_PCA, enough=0.001),
-    cluster.KMeans: _Counterpart(DPKMeans, _CLUSTERS, ("n_clusters",), _OF_KMEANS),
-    cluster.MiniBatchKMeans: _Counterpart(DPKMeans, _CLUSTERS, ("n_clusters",), _OF_BATCHES),
-    linear_model.LogisticRegression: _Counterpart(
-        DPLogisticRegression, ("C", "class_weight", "random_state"), dropped=_OF_LOGISTIC
-    ),
+    impute.SimpleImputer: _Counterpart(skdp.impute.DPSimpleImputer),
+    feature_selection.SelectKBest: _Counterpart(DPSelectKBest, ("score_func",)),
+    decomposition.PCA: _Counterpart(DPPCA, dropped=_OF_PCA, enough=0.001),
+    cluster.KMeans: _Counterpart(DPKMeans, ("n_clusters",), _OF_KMEANS),
+    cluster.MiniBatchKMeans: _Counterpart(DPKMeans, ("n_clusters",), _OF_BATCHES),
+    linear_model.LogisticRegression: _Counterpart(DPLogisticRegression, dropped=_OF_LOGISTIC),
     linear_model.LinearRegression: _Counterpart(DPLinearRegression, dropped=("tol",)),
-    linear_model.Ridge: _Counterpart(DPRidge, ("alpha", "random_state"), ("alpha",), _SOLVER),
+    linear_model.Ridge: _Counterpart(DPRidge, ("alpha",), _SOLVER),
     naive_bayes.GaussianNB: _Counterpart(DPGaussianNB),
-    naive_bayes.CategoricalNB: _Counterpart(DPCategoricalNB, ("alpha",), ("alpha",)),
+    naive_bayes.CategoricalNB: _Counterpart(DPCategoricalNB, ("alpha",)),
     neighbors.NearestCentroid: _Counterpart(DPNearestCentroid),
-    neighbors.KernelDensity: _Counterpart(
-        DPKernelDensity, ("bandwidth",), ("bandwidth",), _OF_DENSITY
-    ),
+    neighbors.KernelDensity: _Counterpart(DPKernelDensity, ("bandwidth",), _OF_DENSITY),
     discriminant_analysis.LinearDiscriminantAnalysis: _Counterpart(
         DPLinearDiscriminantAnalysis, dropped=("solver", "tol", "store_covariance")
     ),
@@ -165,9 +144,7 @@ for _trees, _dropped in (
         ("Classifier", DPExplainableBoostingClassifier),
         ("Regressor", DPExplainableBoostingRegressor),
     ):
-        _COUNTERPARTS[getattr(ensemble, _trees + _task)] = _Counterpart(
-            _kind, _SEED, dropped=_dropped
-        )
+        _COUNTERPARTS[getattr(ensemble, _trees + _task)] = _Counterpart(_kind, dropped=_dropped)
 _ENOUGH = {rule.kind: rule.enough for rule in _COUNTERPARTS.values()}
 
 _INSTEAD = {
@@ -300,10 +277,11 @@ def _together(parts: list[Any]) -> Any:
 def _replaced(step: Any, path: str, bounds: Any, facts: _Facts) -> Any:
     """Return the private counterpart of one estimator."""
     rule, changed = _COUNTERPARTS[type(step)], _changed(step)
-    options = {name: value for name, value in changed.items() if name in rule.same}
+    _drop(_where(path, step), changed, rule.dropped, facts)
+    same = inspect.signature(rule.kind).parameters
+    options = {name: value for name, value in changed.items() if name in same}
     options |= {name: getattr(step, name) for name in rule.always}
     others = {name: value for name, value in changed.items() if name not in options}
-    _drop(_where(path, step), others, rule.dropped, facts)
     _refuse_parameters(_where(path, step), others, rule.kind.__name__)
     private = rule.kind(**options)
     known = private.get_params(deep=False)

@@ -33,15 +33,11 @@ ABSENT: dict[str, dict[str, str]] = {
     },
     "NearestCentroid": {
         "metric": "dropped: medians of columns need another release; there are means",
-        "shrink_threshold": "private: it needs deviations within classes, which are not released",
     },
     "KernelDensity": {
         "kernel": "dropped: random features are those of the Gaussian kernel",
         "metric": "dropped: random features are those of Euclidean distances",
         "metric_params": "dropped: as metric",
-    },
-    "LinearDiscriminantAnalysis": {
-        "covariance_estimator": "private: it would be fitted to rows",
     },
     "LogisticRegression": {
         "fit_intercept": "private: rows are centred by released means, logits start at the shares",
@@ -81,7 +77,7 @@ def names(kind: type) -> set[str]:
     """Return the parameters and public methods of a class, without requests of metadata."""
     requests = {name for name in dir(kind) if name.startswith("set_") and "_request" in name}
     methods = {name for name in dir(kind) if not name.startswith("_")} - requests
-    methods.discard("n_features_in_")  # a property there
+    methods -= {"infrequent_categories_", "n_features_in_"}  # attributes here
     return set(inspect.signature(kind).parameters) | methods
 
 
