@@ -20,7 +20,7 @@ from skdp.core.transcript import record, replay
 from skdp.impute import DPSimpleImputer
 from skdp.queries import FilledCells, MarginalCells, OfColumn, present_means, row_counts
 from skdp.queries.columns import PresentValues
-from skdp.tabular import check_columns, check_rows
+from skdp.tabular import check_columns, check_rows, with_missing
 from tests.folding import each
 from tests.views import box_of
 
@@ -358,3 +358,17 @@ def test_an_expected_error_of_cells_reads_and_charges_nothing():
     frame = pd.DataFrame({"b": [1.0, 2.0, np.nan], "a": [0.5, 0.5, 0.25]})
     assert 0 < imputer.expected_error(5000, like=frame) < 1
     assert budget.spent.epsilon == 0 and not hasattr(imputer, "statistics_")
+
+
+@pytest.mark.parametrize("hits", [True, False])
+def test_cells_with_the_stated_mark_are_missing_and_types_do_not_depend_on_cells(hits):
+    X = np.array([[1.0, 2.0], [-9.0 if hits else 3.0, 4.0], [5.0, 6.0]])
+    objects = X.astype(object)
+    for rows in (X, pd.DataFrame(X, columns=["a", "b"]).astype(int), objects):
+        marked = with_missing(rows, -9, estimator="")
+        types = {str(t) for t in getattr(marked, "dtypes", [getattr(marked, "dtype", None)])}
+        assert types == ({"object"} if rows is objects else {"float64"})
+        assert pd.isna(np.asarray(marked)).sum() == hits
+    frequent = {"strategy": "constant", "fill_value": "?", "missing_values": "none"}
+    names = pd.DataFrame({"a": ["x", "none"], "b": [None, "y"]})
+    assert DPSimpleImputer(**frequent).fit_transform(names).tolist() == [["x", "?"], ["?", "y"]]

@@ -12,13 +12,14 @@ import pyarrow as pa
 import pytest
 from scipy import special
 from sklearn.base import clone
+from sklearn.datasets import load_iris
 from sklearn.discriminant_analysis import LinearDiscriminantAnalysis
 from sklearn.linear_model import LinearRegression, LogisticRegression, Ridge
 from sklearn.metrics import roc_auc_score
 from sklearn.naive_bayes import CategoricalNB, GaussianNB
 from sklearn.neighbors import NearestCentroid
 
-from skdp import PrivacyBudget
+from skdp import PrivacyBudget, config_context
 from skdp.discriminant_analysis import DPLinearDiscriminantAnalysis
 from skdp.linear_model import DPLinearRegression, DPLogisticRegression, DPRidge
 from skdp.naive_bayes import DPCategoricalNB, DPGaussianNB
@@ -569,3 +570,24 @@ def test_bounds_whose_squares_are_zero_give_a_finite_model():
     model = DPLinearRegression(bounds=(-1e-200, 1e-200), target_bounds=(0, 1), random_state=0)
     model.fit(rng.random((100, 4)), rng.random(100))
     assert np.isfinite(model.predict(rng.random((3, 4)))).all()
+
+
+@pytest.mark.parametrize("kind", OTHERS)
+def test_stated_priors_shift_the_logits(kind):
+    X, y = load_iris(return_X_y=True)
+    known = {"classes": [0, 1, 2], "bounds": (0, 8), "epsilon": 1e6, "delta": 1e-6}
+    priors = np.array([0.2, 0.5, 0.3])
+    with config_context(uncounted_fits="allow"):
+        plain, stated = kind(**known).fit(X, y), kind(**known, priors=priors).fit(X, y)
+        with pytest.raises(ValueError, match="match number of classes"):
+            kind(**known, priors=[0.5, 0.5]).fit(X, y)
+        with pytest.raises(ValueError, match="need classes"):
+            kind(bounds=(0, 8), delta=1e-6, priors=priors).fit(X, y)
+    odds = stated.predict_log_proba(X) - plain.predict_log_proba(X) - np.log(3 * priors)
+    assert np.abs(odds - odds[:, :1]).max() < 0.05
+    if kind is DPLinearDiscriminantAnalysis:
+        want = LinearDiscriminantAnalysis().fit(X, y)
+        same = np.corrcoef(plain.transform(X)[:, 0], want.transform(X)[:, 0])[0, 1]
+        assert abs(same) > 0.999 and plain.transform(X).shape == (150, 2)
+        ratios = plain.explained_variance_ratio_, want.explained_variance_ratio_
+        assert np.allclose(*ratios, atol=0.01)

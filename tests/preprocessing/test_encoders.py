@@ -334,3 +334,27 @@ def test_all_keys_of_a_row_count():
         with pytest.raises(ValueError, match="at least 2"):
             session.answer(select_categories(1))
         assert session.remaining == 1
+
+
+def test_infrequent_categories_are_those_of_released_counts():
+    X = np.repeat([["x", "p"], ["y", "q"], ["z", "p"], ["w", "q"]], [3000, 1500, 300, 200], axis=0)
+    budget = PrivacyBudget(20, 1e-4)
+    stated = {"categories": [["x", "y", "z", "w"], ["p", "q"]], "budget": budget, "epsilon": 4.0}
+    rare = {"min_frequency": 0.1, "handle_unknown": "infrequent_if_exist"}
+    theirs = OneHotEncoder(sparse_output=False, categories=stated["categories"], **rare).fit(X)
+    ours = DPOneHotEncoder(**stated, **rare).fit(X)
+    assert float(budget.spent.epsilon) == 4
+    assert ours.infrequent_categories_[0].tolist() == ["z", "w"]
+    assert ours.infrequent_categories_[1] is None
+    assert ours.get_feature_names_out().tolist() == theirs.get_feature_names_out().tolist()
+    rows = np.array([["z", "q"], ["new", "p"]])
+    assert np.array_equal(ours.transform(rows), theirs.transform(rows))
+    learned = DPOrdinalEncoder(max_categories=2, budget=budget, delta=1e-6, epsilon=4.0).fit(X)
+    assert float(budget.spent.epsilon) == 8
+    assert learned.infrequent_categories_[0].tolist() == ["w", "y", "z"]
+    codes = learned.transform([["x", "p"], ["z", "q"]])
+    assert codes.tolist() == [[0, 0], [1, 1]]
+    assert learned.inverse_transform(codes)[1, 0] == "infrequent_sklearn"
+    with pytest.raises(ValueError, match="not found among"):  # before a charge
+        DPOneHotEncoder(**{**stated, "drop": ["v", "p"]}, **rare).fit(X)
+    assert float(budget.spent.epsilon) == 8
