@@ -357,7 +357,8 @@ class _LeastSquares(TargetRegressor):
         start = np.append(np.zeros(d), center)
         # A column that does not vary would have a large coefficient, of mere noise.
         still = variances[:d] <= min(HIDDEN * std, _STILL * max(float(variances[:d].mean()), 0.0))
-        theta, self.noise_level_ = shrunk(*_without(M, m, varies & still), std, prior)
+        still &= varies
+        theta, self.noise_level_ = shrunk(*_without(M, m, still), std, prior)
         solution = np.clip(np.nan_to_num(start + back @ theta), -_LARGEST, _LARGEST)
         self.coef_, self.intercept_ = solution[:d], float(solution[d])
         # Columns that do not vary, as far as noise shows, tell nothing of the others.
@@ -412,7 +413,7 @@ class _LeastSquares(TargetRegressor):
         }
         self._inference = names, errors, why
         # What is not shrunk is the estimate itself.
-        same = math.nan if self.noise_level_ else 0.0
+        same = math.nan if self.noise_level_ or (still & ~hidden).any() else 0.0
         of_all = errors["rows"].std_error + same
         self.coef_std_error_, self.intercept_std_error_ = of_all[:d], float(of_all[d])
         self.coef_population_std_error_ = errors["population"].std_error[:d] + same
