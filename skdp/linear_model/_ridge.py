@@ -567,9 +567,9 @@ class DPRidge(_LeastSquares):
     intercept_std_error_ : float
         Standard error of `intercept_`, in the same sense.
     coef_population_std_error_ : ndarray of shape (n_features,)
-        Standard error due to noise and sampling, relative to the coefficients of the population, if
-        the errors of all rows have the same variance. NaN as above, with a penalty above 0, and if
-        a unit may have several rows (`groups`).
+        Standard error due to noise and sampling, relative to the coefficients of the population.
+        NaN as above, and if a unit may have several rows (`groups`). See `summary` for the
+        conditions.
     n_samples_ : float
         Number of rows: exact under ``"replace_one"``, where it is public; otherwise noisy.
     bounds_ : tuple of two ndarrays of shape (n_features,)
@@ -630,7 +630,8 @@ class DPRidge(_LeastSquares):
 
     **Predictions.** A constant is one more column, and M and m are the noisy mean products of
     columns with each other and with the target. Noise moves the eigenvalues of M apart, which is
-    undone; none is below 0. Coefficients are means under a normal prior, as those of ridge
+    undone; none is below 0. A column that does not vary, as far as noise shows, has the coefficient
+    0. Coefficients are means under a normal prior, as those of ridge
     regression are; its variance says which part of the target the columns explain. Six parts from
     1% to 100%, and none, are averaged by their likelihoods. If next to nothing is left, the mean of
     the target is predicted. Where all eigenvalues are clear of the noise, nothing is shrunk. Rows
