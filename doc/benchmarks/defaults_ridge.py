@@ -14,8 +14,8 @@ Goals (mean R squared of `DPRidge`, n rows to fit, d columns):
 - parity: within .02 of scikit-learn's `Ridge` on the same clipped rows where n epsilon is
   1,000 d**2 (delta 0), 300 d**1.5 (delta 1e-6);
 - coverage: intervals of 1.96 standard errors of `summary(of="rows")` hold the coefficients of
-  scikit-learn (stated bounds: on the clipped rows), coefficient by coefficient, in .93 to 1 of the fits (2.5
-  standard errors of the rate are allowed for);
+  scikit-learn (stated bounds: on the clipped rows), coefficient by coefficient, in .93 to 1 of the
+  fits (2.5 standard errors of the rate are allowed for);
 - width: the median claim is at most 3 times the typical error.
 """
 

@@ -90,6 +90,7 @@ def test_the_note_says_how_many_rows_would_give_errors(delta):
     assert sum(np.isfinite(summary.std_error).all() for summary in richer) >= 1
     assert str(richer[0]).count("\n") == 4
     assert richer[0].to_frame().shape == (3, 6)
+    model.set_params(bounds=(0, 40))
     assert "hides a direction" in model.fit(X[:, [1, 1]], y).summary().note
 
 
