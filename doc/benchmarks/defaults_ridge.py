@@ -13,9 +13,9 @@ Goals (mean R squared of `DPRidge`, n rows to fit, d columns):
   of its rank, in deviations of a normal target;
 - parity: within .02 of scikit-learn's `Ridge` on the same clipped rows where n epsilon is
   1,000 d**2 (delta 0), 300 d**1.5 (delta 1e-6);
-- coverage: intervals of 1.96 standard errors of `summary()` hold the coefficients of scikit-learn
-  (stated bounds: on the clipped rows), coefficient by coefficient, in .93 to 1 of the fits (2.5
-  standard errors of the rate are allowed for);
+- coverage: intervals of 1.96 standard errors of `summary(of="rows")` hold the coefficients of
+  scikit-learn (stated bounds: on the clipped rows), coefficient by coefficient, in .93 to 1 of the
+  fits (2.5 standard errors of the rate are allowed for);
 - width: the median claim is at most 3 times the typical error.
 """
 
@@ -194,7 +194,7 @@ def covered(table, fits, kind, theirs, epsilon, delta, relation, learned):
     for _ in range(fits):
         budget = PrivacyBudget(1e9, 0.5, adjacency=relation)
         model = kind(epsilon=epsilon, delta=delta, budget=budget, **stated).fit(X, y)
-        summary = model.summary()
+        summary = model.summary(of="rows")
         if np.isfinite(summary.std_error).all():
             moved.append(np.abs(summary.coef - truth))
             claims.append(summary.std_error)

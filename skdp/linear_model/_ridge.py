@@ -31,10 +31,19 @@ from skdp.base.classifiers import (
 )
 from skdp.base.mixin import WEIGHT_BOUND, check_weight_bound
 from skdp.budget import PrivacyBudget
+from skdp.confidence.equations import check_level
 from skdp.core import Mean, ScaledBox, Session
 from skdp.exceptions import outside_level
-from skdp.linear_model._solving import HIDDEN, Estimate, Prior, Summary, least_squares, shrunk
-from skdp.parameters import Reals, Table
+from skdp.linear_model._solving import (
+    HIDDEN,
+    Errors,
+    Estimate,
+    Prior,
+    Summary,
+    least_squares,
+    shrunk,
+)
+from skdp.parameters import Reals, Table, check_parameter
 from skdp.planning import Allowance, row_count
 from skdp.queries import (
     GramRelease,
@@ -63,14 +72,14 @@ _RADII, _EDGE = (0.5, 4.0), 0.05
 # have errors. From .05 to .2 predictions hardly differ (22 tables), except that with .2 those from
 # collinear columns lose .02 in R squared.
 _WHOLE_EDGE = 0.1
+# Predictions leave a column out if its variance is hidden, and below this part of the average. (If
+# all hidden ones were left out, R squared would be .1 less where noise is large.)
+_STILL = 0.1
 _LARGEST = 1e300
-_SHORT = (
-    "No standard errors: noise is so large that rows were shortened. {}n * epsilon = {}, or "
-    "narrower bounds, would give errors."
-)
+_SHORT = "No standard errors: noise is so large that rows were shortened. {}"
 _HIDDEN = (
     "No standard errors: noise hides a direction of the columns. If columns are not collinear (one-"
-    "hot columns that add up to 1 are: leave one out): {}n * epsilon = {} would give errors."
+    "hot columns that add up to 1 are: leave one out): {}"
 )
 _FLAT = (
     "Without {}, which noise hides or which does not vary within its bounds: errors of the others "
@@ -85,11 +94,14 @@ _WEIGHTED = (
     "State bounds and target_bounds."
 )
 _NO_WEIGHTS = "No standard errors: noise hides the sum of the weights."
+_OF_ROWS = (
+    "No standard errors: rows have weights, or a unit may have several rows. of='rows' has errors "
+    "for the rows at hand."
+)
 _LIMITED = "No standard errors: the penalty is too large for the scale of a column."
 # Deviations of noise, over half the root of the dimension, in which the least direction is seen.
 _MARGIN, _BARELY = 2.5, 0.2
-# Whole rows turn out to need so many times the planned rows: where scales are known, or hidden.
-_LONGER = 2.5, 4.0
+_LONGER = 2.5  # Whole rows turn out to need so many times the planned rows.
 _SHRUNK = "These are not shrunk; predictions use coef_, which is."
 # Where rows times epsilon are fewer than this, only a point amid the targets is learned, with this
 # share: bounds missed the targets in up to half of the fits (10 tables).
@@ -197,13 +209,11 @@ def _rows(n: float) -> str:
     return f"{float(f'{n:.1e}'):,.0f}"
 
 
-def _asked(rows: float, seen: float, *, known: bool) -> tuple[str, str]:
-    """Return so many rows over what is seen of the least direction, or that more are needed.
-
-    More are also needed if noise hides the scale of a column, which is `known` otherwise.
-    """
-    more = "" if known and seen > _BARELY else "More than "
-    return more, _rows(rows / min(seen, 1.0) if seen > _BARELY else rows)
+def _asked(rows: float, seen: float) -> str:
+    """Say what would give errors: so many rows over what is seen of the least direction, if any."""
+    if seen > _BARELY and math.isfinite(rows):
+        return f"n * epsilon = {_rows(rows / min(seen, 1.0))}, or narrower bounds, would give some."
+    return "More rows, a larger epsilon or narrower bounds would give some."
 
 
 def _shortened(
@@ -285,7 +295,7 @@ class _LeastSquares(TargetRegressor):
                 self._check_parameters()
                 self._fitted(X, y, sample_weight, most=check_weight_bound(self))
         if math.isnan(self.radius_):  # decided by released numbers, so a warning may tell it
-            warnings.warn(self._summary.note, stacklevel=outside_level())
+            warnings.warn(self._inference[2], stacklevel=outside_level())
         return self
 
     def _noise_of(self, allowance: Allowance, n_features: int | None) -> float:
@@ -327,7 +337,8 @@ class _LeastSquares(TargetRegressor):
         scale, units, t = standard.scale[:d], standard.scale[d], _TAU * radius
         squares = np.maximum(scale, 1e-150) ** 2  # never 0, by which no penalty is NaN
         penalty = np.minimum(float(self.alpha) / squares / (most or 1.0), _LARGEST)
-        M, m, std = _equations(gram, penalty, total, t, high[:d] > low[:d])
+        varies = high[:d] > low[:d]
+        M, m, std = _equations(gram, penalty, total, t, varies)
         # The mean of the centred target is 0 by its own release, but not that of weighted rows.
         shown = min(float(error / units), 1e100) if most is None else _stretch(d)
         # In shortened rows, columns and target have the variance 1, but for the stretch; in whole
@@ -342,61 +353,70 @@ class _LeastSquares(TargetRegressor):
         prior = Prior(square, shown / t, most_trace)
         back = np.diag(np.append(units / scale, units * t))
         back[d, :d] = -standard.center[:d] * units / scale
-        back[:, :d] *= high[:d] > low[:d]  # coefficients of other columns are 0 by the bounds
+        back[:, :d] *= varies  # coefficients of other columns are 0 by the bounds
         start = np.append(np.zeros(d), center)
-        theta, self.noise_level_ = shrunk(M, m, std, prior)
+        # A column that does not vary would have a large coefficient, of mere noise.
+        still = variances[:d] <= min(HIDDEN * std, _STILL * max(float(variances[:d].mean()), 0.0))
+        still &= varies
+        theta, self.noise_level_ = shrunk(*_without(M, m, still), std, prior)
         solution = np.clip(np.nan_to_num(start + back @ theta), -_LARGEST, _LARGEST)
         self.coef_, self.intercept_ = solution[:d], float(solution[d])
         # Columns that do not vary, as far as noise shows, tell nothing of the others.
-        hidden = (np.diag(M)[:d] <= HIDDEN * std) & (high[:d] > low[:d])
+        hidden = (np.diag(M)[:d] <= HIDDEN * std) & varies
         if hidden.any():
             M, m = _without(M, m, hidden)
-        least = least_squares(M, m, std, float(gram.second_moment[d, d]) / total, prior)
-        noise = back @ least.noise @ back.T
+        of_target = float(gram.second_moment[d, d]) / total
+        pulls = np.append(np.where(varies & ~hidden, penalty, 0.0) / total, 0.0)
+        least = least_squares(M, m, std, of_target, pulls, n)
+        beyond = np.zeros(width)
         if learned is not None and most is None:
-            noise = noise + self._beyond(learned, standard, least, back, known, hidden, t)
+            beyond = self._beyond(learned, standard, least, back, known, hidden, t)
         names = (*map(str, getattr(self, "feature_names_in_", range(d))), "intercept")
         why = ""
-        scales_known = standard.hidden is not None and not bool(standard.hidden[:d].any())
+        rows = n * float(self.epsilon)
+        if standard.hidden is None or standard.hidden[:d].any():
+            rows = math.inf  # Of columns whose scale is hidden, nothing tells how many are needed.
         if short > 1.0:
             # Noise of whole rows has the edge _WHOLE_EDGE then, beside columns with variance 1.
             seen = (least.smallest - std) / variance * math.sqrt(width) / (_MARGIN * _WHOLE_EDGE)
-            times = short * _LONGER[math.isnan(standard.spread)]
-            why = _SHORT.format(*_asked(n * float(self.epsilon) * times, seen, known=scales_known))
+            why = _SHORT.format(_asked(rows * short * _LONGER, seen))
         elif not least.seen > 1.0:
             seen = (least.smallest - std) / least.smallest * least.seen / 1.25
-            why = _HIDDEN.format(*_asked(n * float(self.epsilon), seen, known=scales_known))
+            why = _HIDDEN.format(_asked(rows, seen))
         elif not weights_seen:
             why = _NO_WEIGHTS
         elif learned is not None and most is not None:
             why = _WEIGHTED
-        elif learned is not None and not np.isfinite(noise).all():
+        elif learned is not None and not np.isfinite(beyond).all():
             unknown = np.flatnonzero(~(learned.sound | known | np.append(hidden, False)))
             which = listed([(*names[:d], "the target")[j] for j in unknown])
             why = _LEARNED.format(which or "some columns")
         elif np.any(penalty >= _LARGEST):
             why = _LIMITED
         if why:
-            noise = noise + math.nan
-        sampled = noise + back @ least.inverse @ back.T * least.residual / n
+            beyond = beyond + math.nan
+        elif self.noise_level_:
+            why = _SHRUNK
+        if hidden.any():
+            beyond[:d][hidden] = math.nan
+            start[:d][hidden] = math.nan
+            why = _FLAT.format(listed([names[j] for j in np.flatnonzero(hidden)])) + why
         # Rows of one unit are alike, so their number does not tell the error for a population; and
         # errors may be larger where weights are small.
-        if self.alpha or most is not None or session.max_rows_per_unit not in (None, 1):
-            sampled = sampled + math.nan
-        errors, population = (np.sqrt(np.maximum(np.diag(c), 0.0)) for c in (noise, sampled))
-        if not why and self.noise_level_:
-            why = _SHRUNK
-        coefficients = start + back @ least.theta
-        if hidden.any():
-            for numbers in (coefficients, errors, population):
-                numbers[:d][hidden] = math.nan
-            why = _FLAT.format(listed([names[j] for j in np.flatnonzero(hidden)])) + why
-        self._summary = Summary(names, coefficients, errors, population, why)
+        of_rows = most is not None or session.max_rows_per_unit not in (None, 1)
+        pure = gram.noise == "wishart"
+        errors = {
+            "rows": least.errors(start, back, beyond, population=False, pure=pure),
+            "population": least.errors(
+                start, back, beyond + (math.nan if of_rows else 0.0), population=True, pure=pure
+            ),
+        }
+        self._inference = names, errors, why
         # What is not shrunk is the estimate itself.
-        same = math.nan if self.noise_level_ else 0.0
-        self.coef_std_error_ = errors[:d] + same
-        self.intercept_std_error_ = float(errors[d] + same)
-        self.coef_population_std_error_ = population[:d] + same
+        same = math.nan if self.noise_level_ or (still & ~hidden).any() else 0.0
+        of_all = errors["rows"].std_error + same
+        self.coef_std_error_, self.intercept_std_error_ = of_all[:d], float(of_all[d])
+        self.coef_population_std_error_ = errors["population"].std_error[:d] + same
         self.n_samples_ = n
         self.bounds_ = low[:d].copy(), high[:d].copy()
         self.target_bounds_ = float(low[d]), float(high[d])
@@ -413,7 +433,8 @@ class _LeastSquares(TargetRegressor):
         unknown = np.full(d + 1, math.nan)
         names = (*map(str, getattr(self, "feature_names_in_", range(d))), "intercept")
         note = _CONSTANT.format(type(self).__name__, _rows(math.ceil(_FEW / size)))
-        self._summary = Summary(names, unknown, unknown, unknown, note)
+        errors = Errors(unknown, unknown, unknown, unknown, unknown)
+        self._inference = names, {"rows": errors, "population": errors}, note
         self.coef_std_error_, self.intercept_std_error_ = unknown[:d].copy(), math.nan
         self.coef_population_std_error_ = unknown[:d].copy()
         self.n_samples_ = n
@@ -445,22 +466,48 @@ class _LeastSquares(TargetRegressor):
         # Errors of different columns are independent, as different rows are beyond their bounds.
         u, constant = np.append(least.theta[:d], 1.0) ** 2, (t * least.theta[d]) ** 2
         moved = np.append(products[:d] ** 2 @ u + means[:d] ** 2 * constant, t**2 * means**2 @ u)
-        return np.diag((back @ least.inverse) ** 2 @ moved)
+        return np.asarray((back @ least.inverse) ** 2 @ moved)
 
-    def summary(self) -> Summary:
-        """Return coefficients that are not shrunk, with standard errors, as a printable table.
+    def summary(self, level: float = 0.95, *, of: str = "population") -> Summary:
+        """Return coefficients that are not shrunk, with errors, tests and intervals.
 
         Predictions use `coef_`, which is shrunk where that makes them better. An interval about
         shrunk coefficients would not cover those of least squares.
 
+        Parameters
+        ----------
+        level : float, default=0.95
+            Of the intervals.
+        of : {"population", "rows"}, default="population"
+            Whose coefficients are estimated: those of the population that the rows were drawn from,
+            with errors due to sampling and noise, or those of the rows at hand, with errors due to
+            noise alone.
+
         Returns
         -------
         summary : Summary
-            `names`, `coef`, `std_error` and `population_std_error` of the columns and the
-            intercept, and a `note`. If errors are NaN, it says why, and what would give some.
+            `names`, `coef`, `std_error`, `z`, `p_value`, `low` and `high` of the columns and the
+            intercept, and a `note`, which says why errors are NaN. `to_frame()` is a data frame.
+
+        Notes
+        -----
+        Coefficients are those of rows, or of a population, clipped to stated bounds. Released
+        moments do not show whether the residuals vary more for some rows than for others. Errors of
+        a population hold if they do not, as those of ``OLS(...).fit()`` in statsmodels do. Bounds
+        that clip a skewed column make them vary: with 1% of its cells clipped, 95% intervals
+        covered 92%. With a penalty that moves coefficients much, columns must be about normal, too.
         """
         check_is_fitted(self)
-        return self._summary
+        check_parameter(of, "of", "population", "rows")
+        level = check_level(level)
+        names, both, note = self._inference
+        errors = both[of]
+        if np.isnan(errors.a).all() and not np.isnan(both["rows"].a).all():
+            note = f"{_OF_ROWS} {note}".strip()
+        return Summary(
+            names, errors.estimate, errors.std_error, *errors.test(), *errors.interval(level),
+            level, of, note,
+        )  # fmt: skip
 
     # --- predicting ---------------------------------------------------------------------------
 
@@ -520,9 +567,9 @@ class DPRidge(_LeastSquares):
     intercept_std_error_ : float
         Standard error of `intercept_`, in the same sense.
     coef_population_std_error_ : ndarray of shape (n_features,)
-        Standard error due to noise and sampling, relative to the coefficients of the population, if
-        the errors of all rows have the same variance. NaN as above, with a penalty above 0, and if
-        a unit may have several rows (`groups`).
+        Standard error due to noise and sampling, relative to the coefficients of the population.
+        NaN as above, and if a unit may have several rows (`groups`). See `summary` for the
+        conditions.
     n_samples_ : float
         Number of rows: exact under ``"replace_one"``, where it is public; otherwise noisy.
     bounds_ : tuple of two ndarrays of shape (n_features,)
@@ -583,7 +630,8 @@ class DPRidge(_LeastSquares):
 
     **Predictions.** A constant is one more column, and M and m are the noisy mean products of
     columns with each other and with the target. Noise moves the eigenvalues of M apart, which is
-    undone; none is below 0. Coefficients are means under a normal prior, as those of ridge
+    undone; none is below 0. A column that does not vary, as far as noise shows, has the coefficient
+    0. Coefficients are means under a normal prior, as those of ridge
     regression are; its variance says which part of the target the columns explain. Six parts from
     1% to 100%, and none, are averaged by their likelihoods. If next to nothing is left, the mean of
     the target is predicted. Where all eigenvalues are clear of the noise, nothing is shrunk. Rows

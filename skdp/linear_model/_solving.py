@@ -9,11 +9,13 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.special import stdtr, stdtrit
 
-__all__ = ["HIDDEN", "Estimate", "Prior", "Summary", "least_squares", "shrunk"]
+__all__ = ["HIDDEN", "Errors", "Estimate", "Prior", "Summary", "least_squares", "shrunk"]
 
 Floats = NDArray[np.float64]
 
@@ -32,7 +34,6 @@ _LONGEST = 1e8  # eigenvalue; a column with this penalty has a coefficient of ab
 # few of a table's fits have them: with 2, collinear columns with errors in half of the fits had
 # intervals that covered 78 to 92%.
 HIDDEN = 4.0
-_WIDER = 2.0  # deviations by which the coefficients may be longer than they are seen to be
 
 
 def noise_edge(s: float, dims: int) -> float:
@@ -99,59 +100,132 @@ def shrunk(M: Floats, m: Floats, s: float, prior: Prior) -> tuple[Floats, float]
 
 
 @dataclass(frozen=True)
+class Errors:
+    """Errors of estimates whose variance depends on the true value.
+
+    It is a + b x + c x**2 where the true value is estimate + x. Errors are about those of a t
+    distribution with `df` degrees of freedom, scaled to this variance.
+    """
+
+    estimate: Floats
+    a: Floats
+    b: Floats
+    c: Floats
+    df: Floats
+
+    def interval(self, level: float) -> tuple[Floats, Floats]:
+        """Return the ends of the values that a test does not reject; NaN where one is infinite."""
+        quantile = np.asarray(stdtrit(self.df, (1.0 + level) / 2.0))
+        return self._within(quantile * np.sqrt(1.0 - 2.0 / self.df))
+
+    def _within(self, q: Any) -> tuple[Floats, Floats]:
+        """Return the ends of the values with x**2 <= q**2 (a + b x + c x**2)."""
+        q = np.square(q)
+        square = np.where(q * self.c < 1.0, 1.0 - q * self.c, math.nan)
+        half = q * self.b / 2.0
+        root = np.sqrt(half**2 + square * q * self.a)
+        return self.estimate + (half - root) / square, self.estimate + (half + root) / square
+
+    @property
+    def std_error(self) -> Floats:
+        """The length of an interval of 1.96 standard errors, over 3.92."""
+        low, high = self._within(1.96)
+        return np.asarray((high - low) / 3.92)
+
+    def test(self) -> tuple[Floats, Floats]:
+        """Return z and the two-sided p-value of the hypothesis that the true value is 0."""
+        x = -self.estimate
+        with np.errstate(divide="ignore", invalid="ignore"):
+            z = self.estimate / np.sqrt(self.a + self.b * x + self.c * x**2)
+        return z, np.asarray(2.0 * stdtr(self.df, -np.abs(z) / np.sqrt(1.0 - 2.0 / self.df)))
+
+
+@dataclass(frozen=True)
 class Estimate:
-    """Coefficients with nothing but the stated penalty, and the covariance of their noise.
+    """The solution theta of M theta = m, with nothing but the stated penalty.
 
     `inverse` is that of M. All is NaN if M is not positive definite, or noise alone may make it so.
+    `sampling` is the covariance that sampling gives to M theta0 - m, if theta0 is the solution of a
+    population.
     """
 
     theta: Floats
-    noise: Floats
     inverse: Floats
-    residual: float  # mean square
+    sampling: Floats
+    s: float
     seen: float  # the least eigenvalue of M, in those that are just seen
     smallest: float  # that eigenvalue
 
+    def errors(
+        self, start: Floats, back: Floats, more: Floats, *, population: bool, pure: bool
+    ) -> Errors:
+        """Return the errors of start + back @ theta; `more` is added to their variances.
 
-def least_squares(M: Floats, m: Floats, s: float, square: float, prior: Prior) -> Estimate:
-    """Return the solution of M theta = m, with its errors; `square` is the mean of y**2.
+        The true moments M - E and m - e have solutions theta0 with (M - E) theta0 = m - e. So
+        exactly, theta0 - theta = M^-1 (E theta0 - e), with the noisy M that is known. E theta0 - e
+        has the covariance s**2 ((1 + |theta0|**2) I + theta0 theta0'), which depends on theta0. So
+        an interval has the values of a coefficient that a test does not reject (as Fieller's of a
+        ratio). If a coefficient is known, generalised least squares estimates theta0 by
+        theta + u x. What noise then adds to the square of its length is subtracted.
+        """
+        theta, inverse, square, dims = self.theta, self.inverse, self.s**2, self.theta.size
+        length = float(theta @ theta)
+        middle = square * ((1.0 + length) * np.eye(dims) + np.outer(theta, theta))
+        sampling = self.sampling if population else np.zeros_like(middle)
+        covariance = inverse @ (middle + sampling) @ inverse
+        g, u = inverse @ back.T, covariance @ back.T
+        variance = np.maximum((back.T * u).sum(axis=0), 1e-300)
+        added = np.trace(covariance) - (u**2).sum(axis=0) / variance
+        u = u / variance
+        gg, gu, uu = ((x * y).sum(axis=0) for x, y in ((g, g), (g, u), (u, u)))
+        tg, tu = theta @ g, theta @ u
+        # The square of the length of theta + u x is at least 0.
+        known = np.maximum(length - added, tu**2 / np.maximum(uu, 1e-300))
+        noise = square * ((1.0 + known) * gg + tg**2)
+        a = noise + (g * (sampling @ g)).sum(axis=0) + more
+        b, c = 2.0 * square * (tu * gg + tg * gu), square * (uu * gg + gu**2)
+        df = np.full(a.shape, math.inf)
+        if pure:
+            # Entries of Wishart noise have heavy tails. The noise of a coefficient is the trace of
+            # W A, whose excess kurtosis is 6 sum(l**4) / (dims + 2) / sum(l**2)**2, where A has the
+            # eigenvalues l = (tg +- sqrt(far)) / 2.
+            far, near = (1.0 + length) * gg, tg**2
+            kurtosis = 3.0 * (near**2 + 6.0 * near * far + far**2) / (dims + 2.0)
+            kurtosis = kurtosis * (noise / np.maximum((near + far) * a, 1e-300)) ** 2
+            df = 4.0 + 6.0 / np.maximum(kurtosis, 1e-9)
+        return Errors(start + back @ theta, a, b, c, df)
 
-    The true moments M - E and m - e have solutions theta0 with (M - E) theta0 = m - e. So exactly,
-    theta0 - theta = M^-1 (E theta0 - e), with the noisy M that is known. E theta0 - e has the
-    covariance s**2 ((1 + |theta0|**2) I + theta0 theta0'). There the noisy theta is too long by
-    what noise adds to its square, which is subtracted.
+
+def least_squares(
+    M: Floats, m: Floats, s: float, square: float, penalty: Floats, n: float
+) -> Estimate:
+    """Solve M theta = m, where M has the diagonal `penalty`; `square` is the mean of y**2.
+
+    A row with the residual u = y - z'theta0 has the part -zu / n in M theta0 - m. If the variance
+    of the residuals of least squares is the same everywhere and there is no penalty, the mean of
+    zz'u**2 is that of zz' times u**2. With a penalty P this holds about: exactly, if columns are
+    normal, with P theta0 theta0'P in addition.
     """
     w, V = np.linalg.eigh(M)
     dims = w.size
     seen = float(w[0] / max(HIDDEN * s, 2.0**-40 * w[-1], 1e-300))
     if not seen > 1.0:
         nothing = np.full((dims, dims), math.nan)
-        return Estimate(nothing[0], nothing, nothing, math.nan, seen, float(w[0]))
+        return Estimate(nothing[0], nothing, nothing, s, seen, float(w[0]))
     inverse = (V / w) @ V.T
     theta = inverse @ m
-    length = float(theta @ theta)
-    # With the covariance of a length L: |theta|**2 = L + s**2 sum((1 + L + (V'theta)**2) / w**2).
-    gains = float((w**-2.0).sum())
-    added = s**2 * (gains + float(((V.T @ theta) ** 2 / w**2).sum()))
-    known = max((length - added) / (1.0 + s**2 * gains), 0.0)
-    shorter, _ = shrunk(M, m, s, prior)
-    known = min(max(known, float(shorter @ shorter)), length)
-
-    def covariance(known: float) -> Floats:
-        outer = np.outer(theta, theta) * (known / max(length, 1e-300))
-        return inverse @ ((1.0 + known) * np.eye(dims) + outer) @ inverse * s**2
-
-    # Noise that makes theta too short makes this covariance too small, too. Without the two
-    # deviations, 95% intervals of two collinear columns covered 85 to 92%.
-    spread = math.sqrt(float(theta @ covariance(known) @ theta) / max(length, 1e-300))
-    noise = covariance((math.sqrt(known) + _WIDER * spread) ** 2)
-    residual = max(square - float(2.0 * m @ theta - theta @ M @ theta), 0.0)
-    return Estimate(theta, noise, inverse, residual, seen, float(w[0]))
+    pulled = penalty * theta
+    # Residuals are smaller than those of theta0, as theta follows the noise, and the rows.
+    followed = s**2 * ((1.0 + theta @ theta) * np.trace(inverse) + theta @ inverse @ theta)
+    residual = float(square - m @ theta - pulled @ theta + followed)
+    residual = min(max(residual, 0.0), square) * n / max(n - dims, 1.0)
+    sampling = (residual * (M - np.diag(penalty)) + np.outer(pulled, pulled)) / n
+    return Estimate(theta, inverse, sampling, s, seen, float(w[0]))
 
 
 @dataclass(frozen=True)
 class Summary:
-    """Coefficients that are not shrunk, with their standard errors; the last is the intercept.
+    """Coefficients with standard errors, tests and intervals; the last is the intercept.
 
     Printed as a table.
 
@@ -161,23 +235,53 @@ class Summary:
     coef : ndarray of shape (n_features + 1,)
         Of least squares with nothing but the stated penalty.
     std_error : ndarray of shape (n_features + 1,)
-        Relative to the coefficients of all rows, clipped to stated bounds only.
-    population_std_error : ndarray of shape (n_features + 1,)
-        Relative to the coefficients of the population.
+    z, p_value : ndarray of shape (n_features + 1,)
+        Test of the hypothesis that a coefficient is 0. Where noise is large, z is not
+        ``coef / std_error``, as errors depend on the coefficient.
+    low, high : ndarray of shape (n_features + 1,)
+        Interval at the level `level`.
+    level : float
+    of : {"population", "rows"}
+        Of which coefficients these are errors.
     note : str
-        Why there are no errors, and how many rows times epsilon would give some; or which
-        coefficients predictions use.
+        Why there are no errors, and what would give some; or which coefficients predictions use.
     """
 
     names: tuple[str, ...]
     coef: Floats
     std_error: Floats
-    population_std_error: Floats
+    z: Floats
+    p_value: Floats
+    low: Floats
+    high: Floats
+    level: float
+    of: str
     note: str
+
+    def to_frame(self) -> Any:
+        """Return a pandas DataFrame, a row for each coefficient.
+
+        Returns
+        -------
+        frame : pandas.DataFrame
+            Indexed by name.
+        """
+        import pandas as pd
+
+        columns = ("coef", "std_error", "z", "p_value", "low", "high")
+        numbers = {name: getattr(self, name) for name in columns}
+        return pd.DataFrame(numbers, index=pd.Index(self.names))
 
     def __str__(self) -> str:
         width = max(len("intercept"), *(len(name) for name in self.names))
-        lines = [f"{'':{width}} {'coef':>12} {'std error':>12} {'of population':>14}"]
-        numbers = zip(self.names, self.coef, self.std_error, self.population_std_error, strict=True)
-        lines += [f"{name:{width}} {a:12.5g} {b:12.3g} {c:14.3g}" for name, a, b, c in numbers]
-        return "\n".join([*lines, self.note])
+        ends = (f"[{(1 - self.level) / 2:.3g}", f"{(1 + self.level) / 2:.3g}]")
+        heads = ("coef", "std error", "z", "p", *ends)
+        lines = [" " * width + "".join(f"{head:>12}" for head in heads)]
+        numbers = zip(
+            self.coef, self.std_error, self.z, self.p_value, self.low, self.high, strict=True
+        )
+        lines += [
+            f"{name:{width}}{a:12.5g}{b:12.3g}{z:12.2f}{p:12.3g}{low:12.5g}{high:12.5g}"
+            for name, (a, b, z, p, low, high) in zip(self.names, numbers, strict=True)
+        ]
+        return "\n".join([*lines, f"Errors are those of the {self.of}. {self.note}".strip()])
