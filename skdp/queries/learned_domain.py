@@ -77,7 +77,7 @@ def edges_of(
     Examples
     --------
     >>> edges_of(0.0, 9.0, np.array([0.0, 0.0, 3.0, 5.0]), whole=True).tolist()
-    [-0.5, 0.5, 2.5, 4.5, 9.5]
+    [-0.5, 0.5, 2.5, 4.5, 7.5, 9.5]
     """
     whole = whole and max(abs(low), abs(high)) < _EXACT
     inner = quantiles[(quantiles >= low) & (quantiles <= high)]
