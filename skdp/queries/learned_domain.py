@@ -38,6 +38,32 @@ MISSING, BOUNDS = Fraction(1, 20), Fraction(11, 20)
 _CLEAR, _FEW_MISSING = 4.0, 0.002
 MOST_CATEGORIES = 1000  # of one column: more would be more cells than rows
 _EXACT = 2.0**52  # whole numbers up to which halves are exact
+_TAIL_EDGES = 4  # at most, between the outermost quantile and the bound of a side
+
+
+def tail_points(low: float, high: float, quantiles: NDArray[np.float64]) -> list[float]:
+    """Return points between the outermost quantiles and the bounds, each further than the last.
+
+    A bound may be a thousand times as far from the rows as the outermost quantile. Rows spread
+    evenly up to it would dominate every mean. Distances from the median at least double, so that
+    the released tables tell how many rows lie how far out. A function of released numbers.
+
+    Examples
+    --------
+    >>> tail_points(0.0, 100.0, np.array([0.0, 4.0, 8.0]))
+    [12.0, 20.0, 36.0, 68.0]
+    """
+    middle, found = float(np.median(quantiles)), []
+    for bound, outer in ((low, float(quantiles.min())), (high, float(quantiles.max()))):
+        reach, start = abs(bound - middle), abs(outer - middle)
+        start = start or float(np.ptp(quantiles)) or reach / 2.0 ** (_TAIL_EDGES + 1)
+        if not 0.0 < start < reach < math.inf:
+            continue
+        factor = max(2.0, (reach / start) ** (1 / (_TAIL_EDGES + 1)))
+        distances = [start * factor**k for k in range(1, _TAIL_EDGES + 1)]
+        sign = math.copysign(1.0, bound - middle)
+        found += [middle + sign * d for d in distances if d < 0.99 * reach]
+    return found
 
 
 def edges_of(
@@ -51,7 +77,7 @@ def edges_of(
     Examples
     --------
     >>> edges_of(0.0, 9.0, np.array([0.0, 0.0, 3.0, 5.0]), whole=True).tolist()
-    [-0.5, 0.5, 2.5, 4.5, 9.5]
+    [-0.5, 0.5, 2.5, 4.5, 7.5, 9.5]
     """
     whole = whole and max(abs(low), abs(high)) < _EXACT
     inner = quantiles[(quantiles >= low) & (quantiles <= high)]
@@ -60,6 +86,7 @@ def edges_of(
     if low <= 0.0 <= high:
         single.add(0.0)
     points = set(values.tolist()) | single
+    points |= {p for p in tail_points(low, high, quantiles) if low < p < high}
     if whole:
         below = {math.floor(v) - 0.5 for v in (points - {high}) | single} | {
             math.floor(v) + 0.5 for v in single

@@ -532,7 +532,8 @@ class DPMarginalSynthesizer(ReleaserMixin, LearningMixin, BaseEstimator):
     noise, covers values that only one row has; a row has one key in each column). Missing values
     count as one value; all other values become "other" (None among numbers). For numbers and dates:
     bounds as with `bounds="private"`, quantiles within them, and whether any values are missing; up
-    to 16 bins, one of them for 0 alone. *The risk*: rare values are lost, and bounds may be far
+    to 16 bins between quantiles, one for 0 alone, and up to four more on each side towards the
+    bounds. *The risk*: rare values are lost, and bounds may be far
     from the rows, whose values are then moved into them. Warnings name columns whose released
     counts hardly tell the end of the bounds from noise, or how far rows lie from a value that most
     rows have. They do not find every such column: see ``learned_ranges_``. With ``delta=0``
