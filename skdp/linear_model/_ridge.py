@@ -40,10 +40,11 @@ from skdp.linear_model._solving import (
     Estimate,
     Prior,
     Summary,
+    constrained,
     least_squares,
     shrunk,
 )
-from skdp.parameters import Reals, Table, check_parameter
+from skdp.parameters import FLAG, Reals, Table, check_parameter
 from skdp.planning import Allowance, row_count
 from skdp.queries import (
     GramRelease,
@@ -97,6 +98,10 @@ _NO_WEIGHTS = "No standard errors: noise hides the sum of the weights."
 _OF_ROWS = (
     "No standard errors: rows have weights, or a unit may have several rows. of='rows' has errors "
     "for the rows at hand."
+)
+_CONSTRAINED = (
+    "No standard errors: coefficients without an intercept, or none of them below 0, have no known "
+    "ones."
 )
 _LIMITED = "No standard errors: the penalty is too large for the scale of a column."
 # Deviations of noise, over half the root of the dimension, in which the least direction is seen.
@@ -263,6 +268,8 @@ class _LeastSquares(TargetRegressor):
     _takes_sparse = True
 
     alpha: float = 0.0
+    fit_intercept: Any
+    positive: Any
     weight_bound: Any
 
     # --- fitting ------------------------------------------------------------------------------
@@ -358,9 +365,17 @@ class _LeastSquares(TargetRegressor):
         # A column that does not vary would have a large coefficient, of mere noise.
         still = variances[:d] <= min(HIDDEN * std, _STILL * max(float(variances[:d].mean()), 0.0))
         still &= varies
-        theta, self.noise_level_ = shrunk(*_without(M, m, still), std, prior)
+        seen_M, seen_m = _without(M, m, still)
+        theta, self.noise_level_ = shrunk(seen_M, seen_m, std, prior)
+        line = None if self.fit_intercept else (back[d], center)
+        limits: Any = {"line": line, "positive": self.positive}
+        free = self.fit_intercept and not self.positive
+        if not free:
+            theta = constrained(theta, seen_M, std, **limits)
         solution = np.clip(np.nan_to_num(start + back @ theta), -_LARGEST, _LARGEST)
-        self.coef_, self.intercept_ = solution[:d], float(solution[d])
+        solution[:d] = np.maximum(solution[:d], 0.0) if self.positive else solution[:d]
+        self.coef_ = solution[:d]
+        self.intercept_ = float(solution[d]) if self.fit_intercept else 0.0
         # Columns that do not vary, as far as noise shows, tell nothing of the others.
         hidden = (np.diag(M)[:d] <= HIDDEN * std) & varies
         if hidden.any():
@@ -368,6 +383,8 @@ class _LeastSquares(TargetRegressor):
         of_target = float(gram.second_moment[d, d]) / total
         pulls = np.append(np.where(varies & ~hidden, penalty, 0.0) / total, 0.0)
         least = least_squares(M, m, std, of_target, pulls, n)
+        if not free and least.seen > 1.0:
+            least = replace(least, theta=constrained(least.theta, M, std, **limits))
         beyond = np.zeros(width)
         if learned is not None and most is None:
             beyond = self._beyond(learned, standard, least, back, known, hidden, t)
@@ -383,6 +400,8 @@ class _LeastSquares(TargetRegressor):
         elif not least.seen > 1.0:
             seen = (least.smallest - std) / least.smallest * least.seen / 1.25
             why = _HIDDEN.format(_asked(rows, seen))
+        elif not free:
+            why = _CONSTRAINED
         elif not weights_seen:
             why = _NO_WEIGHTS
         elif learned is not None and most is not None:
@@ -430,6 +449,7 @@ class _LeastSquares(TargetRegressor):
         bounds = box.low, box.high
         low, high, *_ = self._boxed(session, columns, bounds, width, n=n)
         self.coef_, self.intercept_, self.noise_level_ = np.zeros(d), float(box.middle[0]), math.inf
+        self.intercept_ *= bool(self.fit_intercept)
         unknown = np.full(d + 1, math.nan)
         names = (*map(str, getattr(self, "feature_names_in_", range(d))), "intercept")
         note = _CONSTANT.format(type(self).__name__, _rows(math.ceil(_FEW / size)))
@@ -543,6 +563,11 @@ class DPRidge(_LeastSquares):
     alpha : float, default=1.0
         Weight of the penalty ``alpha * ||coef||**2``, as in ``Ridge``; at least 0. For predictions,
         coefficients are shrunk further in directions that noise hides (see Notes).
+    fit_intercept : bool, default=True
+        Without an intercept, or with `positive`, coefficients are the nearest ones that are
+        allowed, by the released moments; they have no standard errors.
+    positive : bool, default=False
+        No coefficient is below 0.
     bounds : "private" or tuple (low, high) or mapping, default="private"
     target_bounds : "private" or tuple (low, high), default="private"
         Range of the target. If not stated, it is learned first, with 10% of the allowance at most
@@ -671,6 +696,8 @@ class DPRidge(_LeastSquares):
 
     _parameter_table: ClassVar[Table] = {
         "alpha": Reals(0, math.inf, "[)"),
+        "fit_intercept": FLAG,
+        "positive": FLAG,
         "weight_bound": WEIGHT_BOUND,
     }
 
@@ -678,6 +705,8 @@ class DPRidge(_LeastSquares):
         self,
         alpha: float = 1.0,
         *,
+        fit_intercept: bool = True,
+        positive: bool = False,
         bounds: Any = "private",
         target_bounds: Any = "private",
         weight_bound: float | None = None,
@@ -688,6 +717,8 @@ class DPRidge(_LeastSquares):
         random_state: Any = None,
     ) -> None:
         self.alpha = alpha
+        self.fit_intercept = fit_intercept
+        self.positive = positive
         self.bounds = bounds
         self.target_bounds = target_bounds
         self.weight_bound = weight_bound
@@ -706,6 +737,9 @@ class DPLinearRegression(_LeastSquares):
 
     Parameters
     ----------
+    fit_intercept : bool, default=True
+    positive : bool, default=False
+        No coefficient is below 0.
     bounds : "private" or tuple (low, high) or mapping, default="private"
     target_bounds : "private" or tuple (low, high), default="private"
         Range of the target.
@@ -757,11 +791,17 @@ class DPLinearRegression(_LeastSquares):
     True
     """
 
-    _parameter_table: ClassVar[Table] = {"weight_bound": WEIGHT_BOUND}
+    _parameter_table: ClassVar[Table] = {
+        "fit_intercept": FLAG,
+        "positive": FLAG,
+        "weight_bound": WEIGHT_BOUND,
+    }
 
     def __init__(
         self,
         *,
+        fit_intercept: bool = True,
+        positive: bool = False,
         bounds: Any = "private",
         target_bounds: Any = "private",
         weight_bound: float | None = None,
@@ -771,6 +811,8 @@ class DPLinearRegression(_LeastSquares):
         budget: PrivacyBudget | None = None,
         random_state: Any = None,
     ) -> None:
+        self.fit_intercept = fit_intercept
+        self.positive = positive
         self.bounds = bounds
         self.target_bounds = target_bounds
         self.weight_bound = weight_bound

@@ -13,9 +13,19 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.optimize import lsq_linear
 from scipy.special import stdtr, stdtrit
 
-__all__ = ["HIDDEN", "Errors", "Estimate", "Prior", "Summary", "least_squares", "shrunk"]
+__all__ = [
+    "HIDDEN",
+    "Errors",
+    "Estimate",
+    "Prior",
+    "Summary",
+    "constrained",
+    "least_squares",
+    "shrunk",
+]
 
 Floats = NDArray[np.float64]
 
@@ -138,6 +148,32 @@ class Errors:
         with np.errstate(divide="ignore", invalid="ignore"):
             z = self.estimate / np.sqrt(self.a + self.b * x + self.c * x**2)
         return z, np.asarray(2.0 * stdtr(self.df, -np.abs(z) / np.sqrt(1.0 - 2.0 / self.df)))
+
+
+def constrained(
+    theta: Floats, M: Floats, s: float, line: tuple[Floats, float] | None, *, positive: bool
+) -> Floats:
+    """Return the allowed coefficients that are nearest to theta by M, so that predictions are.
+
+    Of those with ``c @ theta + c0 = 0``, where `line` is (c, c0), and if `positive` none but the
+    constant's below 0. Directions that noise hides count as much as its edge.
+    """
+    M, theta = np.clip(np.nan_to_num(M), -_LONGEST, _LONGEST), np.nan_to_num(theta)
+    w, V = np.linalg.eigh(M)
+    edge = noise_edge(s, w.size)
+    if w[0] <= _CLEAR * edge:
+        w = np.maximum(w, max(edge, 1e-300))
+    metric, last = np.sqrt(w)[:, None] * V.T, theta.size - 1
+    free, fixed = np.eye(last + 1), np.zeros(last + 1)
+    if line is not None:  # the constant's coefficient follows from the others
+        c, c0 = line
+        free = np.vstack([np.eye(last), -c[:last] / c[last]])
+        fixed[last] = -c0 / c[last]
+    least = np.full(free.shape[1], -np.inf)
+    if positive:
+        least[:last] = 0.0
+    found = lsq_linear(metric @ free, metric @ (theta - fixed), bounds=(least, np.inf)).x
+    return np.asarray(fixed + free @ found)
 
 
 @dataclass(frozen=True)
