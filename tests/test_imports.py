@@ -56,6 +56,7 @@ OPTIONAL = {
     "audit": {"hypothesis", "pytest"},
     "budget": {"pandas", "psycopg"},
     "confidence": {"pandas"},
+    "linear_model": {"pandas"},
     "model_selection": {"pandas"},
     "statistics": {"pandas"},
     "tabular": {"duckdb"},
