@@ -201,6 +201,8 @@ class DPLinearDiscriminantAnalysis(
                     "covariance_estimator and shrinkage parameters are not None. Only one of the "
                     "two can be set."
                 )
+            if not hasattr(self.covariance_estimator, "fit"):
+                raise TypeError("covariance_estimator must have fit, and then covariance_")
             self._estimated(np.eye(n_features))  # raises what it raises before the charge
 
     def _noise_of(self, allowance: Allowance, n_features: int | None) -> float:

@@ -429,15 +429,13 @@ class DPSimpleImputer(ExpectedErrorMixin, Transformer):
             if selects:
                 learned = learn_domain(session, plans, 1.0, 4, _CATEGORIES, named=named)
                 domain = learned.domain
-            counts = []
+            counts, stds = [], []
             for j in range(d):
                 query = row_counts(MarginalCells(tuple(domain.sizes), (j,)), "marginal")
                 part = session.remaining / (d - j) if j < d - 1 else None
                 answer = session.answer(query, part, name=f"column {labels[j]}")
                 counts.append(answer.value)
-                self.counts_[j] = answer.value[:-1].sum()
-                several = math.sqrt(answer.value.size - 1)
-                self.counts_std_error_[j] = float(np.max(answer.std)) * several
+                stds.append(float(np.max(answer.std)))
             self.privacy_ = session.certificate()
         self.statistics_ = np.full(d, None, dtype=object)
         self.statistics_std_error_ = np.full(d, np.nan)
@@ -450,6 +448,8 @@ class DPSimpleImputer(ExpectedErrorMixin, Transformer):
                 if cell_key(value) != MISSING
                 and not (plans[j].learned and place == len(values) - 1)
             ]
+            self.counts_[j] = sum(number for number, _ in known)
+            self.counts_std_error_[j] = stds[j] * math.sqrt(len(known))
             if known:
                 self.statistics_[j] = max(known, key=lambda pair: pair[0])[1]
         pairs = zip(labels, self.statistics_, strict=True)

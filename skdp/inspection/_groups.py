@@ -22,6 +22,7 @@ from skdp.core import PrivacyCertificate
 from skdp.exceptions import outside_level
 from skdp.inspection._budget import Display, documented
 from skdp.parameters import Reals, check_parameter
+from skdp.tabular import cell_key
 from skdp.user_code import or_raise, suppress_warnings
 
 if TYPE_CHECKING:
@@ -43,8 +44,9 @@ _UNKNOWN = (
     "database_, or a synthetic table, got {}"
 )
 _FAILED = (
-    "evaluate_by: the model could not predict the private rows; the message may quote cells, so it "
-    "is not shown. Try model.predict on public rows with the same columns"
+    "evaluate_by: the model could not predict the private rows, or y is not as long, or a target "
+    "no number; the message may quote cells, so it is not shown. Try model.predict on public rows "
+    "with the same columns"
 )
 _NO_MATCH = (
     "evaluate_by: none of the released groups is among the synthetic rows: the columns may have "
@@ -257,7 +259,11 @@ def evaluate_by(
     elif is_classifier(model) or is_regressor(model):
         if y is None:
             raise ValueError("evaluate_by: y must be the labels or targets of the rows")
-        losses, bounds = _losses(model, _features(model, X, names, by), np.asarray(y), stated)
+        # What goes wrong may quote cells.
+        features, y = _features(model, X, names, by), np.asarray(y)
+        losses, bounds = or_raise(
+            lambda: _losses(model, features, y, stated), lambda: ValueError(_FAILED)
+        )
         table |= losses
     else:
         raise TypeError(_UNKNOWN.format(type(model).__name__))
@@ -293,7 +299,8 @@ def _group_columns(X: Any, by: Any) -> tuple[list[str], dict[str, Any]]:
             return by, {name: X[name] for name in by}
         if len(by) != _length(X):
             raise ValueError(
-                f"evaluate_by: by must name columns of X, or have its length; got {by}"
+                f"evaluate_by: by must name columns of X, or have its length; got {len(by)} for "
+                f"{_length(X)} rows"
             )
     return ["group"], {"group": np.asarray(by) if isinstance(by, list) else by}
 
@@ -319,28 +326,31 @@ def _losses(
         with suppress_warnings():  # their text, or whether there are any, may depend on the rows
             return np.asarray(getattr(model, method)(X))
 
-    predicted = _safely(lambda: called("predict"))
+    predicted = called("predict")
     if is_regressor(model):
         error = np.asarray(predicted, dtype=np.float64) - np.asarray(y, dtype=np.float64)
         losses = {"mean_error": error, "absolute_error": np.abs(error)}
         if max_error is None:
             return losses, dict.fromkeys(losses)
         return losses, {"mean_error": (-max_error, max_error), "absolute_error": (0.0, max_error)}
-    wrong = (predicted != y).astype(np.float64)
+    wrong = 1.0 - _equal(y, predicted)
     losses, bounds = {"error": wrong}, {"error": (0.0, 1.0)}
     if hasattr(model, "predict_proba"):
-        chances, classes = _safely(lambda: called("predict_proba")), model.classes_
+        chances, classes = called("predict_proba"), model.classes_
         if len(classes) == 2:
-            gap = chances[:, 1] - (y == classes[1])
+            gap = chances[:, 1] - _equal(y, np.broadcast_to(classes[1], len(y)))
         else:
-            gap = chances.max(axis=1) - (classes[chances.argmax(axis=1)] == y)
+            gap = chances.max(axis=1) - _equal(y, classes[chances.argmax(axis=1)])
         losses["calibration_gap"], bounds["calibration_gap"] = gap, (-1.0, 1.0)
     return losses, bounds
 
 
-def _safely(make: Any) -> NDArray:
-    result: NDArray = or_raise(make, lambda: ValueError(_FAILED))
-    return result
+def _equal(y: NDArray, labels: NDArray) -> NDArray[np.float64]:
+    """Return 1.0 where a row has this label, 0.0 elsewhere and where it has none."""
+    if y.dtype != object:
+        return (y == labels).astype(np.float64)
+    pairs = zip(y.tolist(), labels.tolist(), strict=True)
+    return np.array([cell_key(cell) == cell_key(label) for cell, label in pairs], dtype=np.float64)
 
 
 def _synthetic_groups(model: Any, names: list[str], by: Any) -> Mapping[Any, float]:

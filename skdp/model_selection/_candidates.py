@@ -72,6 +72,7 @@ def noise_of(
 ) -> list[float]:
     """Return the noise of all private steps of all candidates, each as if it were alone."""
     parts = [part for candidate in candidates for _, part in private_parts(candidate)]
+    parts = [part for part in parts if part.privacy_cost() is not None]  # those that release
     return [noise_compared(part, allowance, n_features) for part in parts]
 
 

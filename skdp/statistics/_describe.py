@@ -107,8 +107,10 @@ class Description:
         categories those that may be shown.
     bounds : dict
         (low, high) of each column of numbers, stated or learned, as other calls take them. With
-        learned bounds the errors of means, variances and fitted numbers of later calls include what
-        the rows beyond may weigh. ``tuple(bounds["pay"])``, or an array, states plain bounds.
+        learned bounds the errors of means, variances and fitted numbers of later calls on the same
+        rows include what the rows beyond may weigh; not those of some of the rows, nor of
+        `DPGroupBy`, which are of values as clipped. ``tuple(bounds["pay"])``, or an array, states
+        plain bounds.
     domain : dict
         The values of each column, as ``domain`` of `DPMarginalSynthesizer` takes them.
     privacy : skdp.core.PrivacyCertificate

@@ -153,19 +153,16 @@ def with_missing(X: Any, value: Any, *, estimator: str) -> Any:
     if schema.names is not None and not frame:
         raise TypeError(_NO_MARKS.format(estimator=estimator))
     of_numbers, wanted = holds_numbers(table), cell_key(value)
-    if of_numbers and wanted is not None and wanted[0] == "number":
-        cells = np.empty(table.shape)
-        for j in range(table.shape[1]):
-            column = to_float(column_cells(table, j))[0]
-            cells[:, j] = np.nan if column is None else np.ravel(column)
-        cells[cells == wanted[1]] = np.nan
-    else:
-        cells = array_of_cells(table)
-        for j, column in enumerate(cells.T):
-            codes = cell_codes(column, lambda key: int(key == wanted))
-            cells[codes == 1, j] = None
-        if of_numbers:
-            cells = cells.astype(np.float64)
+    by_number = of_numbers and wanted is not None and wanted[0] == "number"
+    cells = np.empty(table.shape) if of_numbers else array_of_cells(table)
+    for j in range(table.shape[1] if of_numbers else 0):
+        column = to_float(column_cells(table, j))[0]
+        cells[:, j] = np.nan if column is None else np.ravel(column)
+    if by_number:
+        cells[cells == wanted[1]] = np.nan  # type: ignore[index]
+    for j in range(0 if by_number else table.shape[1]):
+        codes = cell_codes(column_cells(table, j), lambda key: int(key == wanted))
+        cells[codes == 1, j] = np.nan if of_numbers else None
     return type(X)(cells, columns=list(schema.names or ()), index=X.index) if frame else cells
 
 

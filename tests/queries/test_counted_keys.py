@@ -110,7 +110,7 @@ def test_bounds_are_certified_and_the_least(scale, delta, keys, rows):
         return math.log(keys) + above - math.log1p(math.exp(-rate) - 2 * math.exp(-rate * (b + 1)))
 
     assert bound >= rows
-    assert keys * selection._outside(bound, scale, rows) <= delta
+    assert keys * selection._outside(bound, scale, rows, 200) <= delta
     assert outside(bound) <= math.log(delta) + 1e-6
     assert bound == rows or outside(bound - 2) > math.log(delta) - 1e-6
 
