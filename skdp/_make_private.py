@@ -60,6 +60,7 @@ from skdp.preprocessing import (
     DPQuantileTransformer,
     DPRobustScaler,
     DPStandardScaler,
+    DPTargetEncoder,
 )
 
 __all__ = ["make_private"]
@@ -90,6 +91,7 @@ _FLAGS = ("with_mean", "with_std")
 _ROBUST = ("with_centering", "with_scaling", "quantile_range", "unit_variance")
 _ONE_HOT = ("categories", "drop", "sparse_output", "handle_unknown")
 _ORDINAL = ("categories", "handle_unknown", "unknown_value", "encoded_missing_value")
+_TARGETS = ("categories", "target_type", "smooth")
 _BINS = ("n_bins", "encode", "strategy", "random_state")
 _IMPUTER = ("strategy", "fill_value", "add_indicator")
 _QUANTILES = ("n_quantiles", "output_distribution", "random_state")
@@ -133,6 +135,9 @@ _COUNTERPARTS: dict[type, _Counterpart] = {
     ),
     preprocessing.OneHotEncoder: _Counterpart(DPOneHotEncoder, _ONE_HOT, enough=0.005),
     preprocessing.OrdinalEncoder: _Counterpart(DPOrdinalEncoder, _ORDINAL, enough=0.005),
+    preprocessing.TargetEncoder: _Counterpart(
+        DPTargetEncoder, _TARGETS, dropped=("cv", "shuffle", "random_state")
+    ),
     preprocessing.KBinsDiscretizer: _Counterpart(
         DPKBinsDiscretizer, _BINS, dropped=("quantile_method", "subsample")
     ),
