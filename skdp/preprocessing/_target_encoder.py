@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from sklearn.utils.validation import validate_data
 
-from skdp.base.classifiers import finite_squares, warn_of_column
+from skdp.base.classifiers import COUNT_SHARE, finite_squares, learning_size, warn_of_column
 from skdp.base.expected_error import NOISELESS, mean_error, rehearsal, repeated, unanswered
 from skdp.base.transformers import (
     Codes,
@@ -33,7 +33,7 @@ from skdp.parameters import (
     check_size,
     naming,
 )
-from skdp.planning import Allowance
+from skdp.planning import Allowance, row_count
 from skdp.preprocessing._encoders import Encoder, documented, specs_of
 from skdp.queries import (
     ColumnCells,
@@ -56,11 +56,14 @@ from skdp.tabular import (
 __all__ = ["DPTargetEncoder"]
 
 _CELLS = 2**15  # into which the range of the target is divided
-_BOUNDS = 0.2  # of what is left then, where bounds are learned
-_MOMENTS = 0.1  # of what is left then
+# Of what is left then, where bounds are learned: from, to; and so many rows times epsilon.
+_BOUNDS = 0.1, 0.5, 500.0
+_MOMENTS = 0.2  # of what is left then
+_HIDDEN = 0.05  # noise of the mean, relative to half the learned range
 _LEAST_COUNT = 0.25  # the least ratio of what counts and sums weigh
 _SEEN = 10.0  # a category has a standard error if its count is above this many of its deviations
 _NARROWEST = 2.0**-34  # the least width of a range, relative to its ends: cells differ then
+_ROUNDS = 5
 _CONTINUOUS, _BINARY = "continuous", "binary"
 
 
@@ -89,17 +92,23 @@ class Released:
         """Return the variance of the means of a column's categories, by the method of moments.
 
         A category of N rows has the sum N delta + noise, relative to the mean. Its square is, on
-        average, N**2 tau + N (variance - tau) + noise**2, with tau the variance of the means. One
-        deviation of the noise of all squares is taken off: what may be noise alone is not used.
+        average, N**2 tau + N (variance - tau) + noise**2, with tau the variance of the means. It
+        weighs as it does in the likelihood of tau. One deviation of the noise of all squares (of
+        Laplace noise, the larger one) is taken off: what may be noise alone is not used.
         """
         noise = self.sum_std**2 + (self.mean * self.count_std) ** 2
-        away = sums - self.mean * counts
-        squares = float((away**2 - noise).sum() - self.variance * counts.sum())
-        squares -= noise * math.sqrt(2.0 * counts.size)
-        scale = float((counts**2 - self.count_std**2 - counts).sum())
-        if scale <= 0.0 or squares <= 0.0:
-            return 0.0
-        return min(squares / scale, self.variance)
+        n, away = np.maximum(counts, 0.0), sums - self.mean * counts
+        squares = away**2 - noise - self.variance * n
+        sizes = n**2  # which noise makes larger, and tau smaller
+        tau = self.variance / 2.0
+        for _ in range(_ROUNDS):
+            weights = (n / (n**2 * tau + n * (self.variance - tau) + noise)) ** 2
+            margin = noise * math.sqrt(5.0 * float(weights @ weights))
+            total = float(weights @ squares) - margin
+            if total <= 0.0:
+                return 0.0
+            tau = min(total / float(weights @ sizes), self.variance)
+        return tau
 
     def encoded(self, j: int, smooth: Any) -> tuple[Floats, Floats]:
         """Return the shrunk means of a column's categories, and their standard errors.
@@ -160,7 +169,7 @@ class DPTargetEncoder(Encoder):
         What is encoded is the share of the second one; another label counts as the first.
     target_bounds : "private" or tuple (low, high), default="private"
         Range of a continuous target, from public knowledge; targets beyond it count as the nearest
-        bound. ``"private"`` learns it, for a fifth of the allowance.
+        bound. ``"private"`` learns it, for a tenth of the allowance, or more if rows are few.
     {privacy_parameters}
 
     Attributes
@@ -176,7 +185,8 @@ class DPTargetEncoder(Encoder):
     target_mean_ : float
         The mean of the bounded target: what unknown categories are encoded as.
     target_mean_std_error_ : float
-        Due to noise.
+        Due to noise. NaN if bounds were learned of so few rows that noise hides the mean:
+        `target_mean_` is a point amid the rows then.
     target_type_ : str
     classes_ : ndarray of shape (2,) or None
         The second one is that of which shares are encoded; None if the target is continuous.
@@ -192,7 +202,7 @@ class DPTargetEncoder(Encoder):
     -----
     **Privacy.** A row and its target are protected together. *Released*, in one session at one
     charge: categories (half of the allowance) and bounds of the target, if they are not stated;
-    mean and mean square of the target (a tenth of what is left); the number of rows of each
+    mean and mean square of the target (a fifth of what is left); the number of rows of each
     category, and the sum of their targets, of all columns together. *Sensitivity* of counts and
     sums, for d columns, a target being in [-1, 1] relative to its range: d in L1 and sqrt(d) in L2
     if a row is added or removed; 2 d and, of counts, sqrt(2 d), of sums 2 sqrt(d) if one is
@@ -347,20 +357,27 @@ class DPTargetEncoder(Encoder):
     def _release(self, session: Session, categories: dict[int, list[Any]], bounds: Any) -> None:
         """Release bounds, moments, counts and sums, and set the encodings."""
         d = len(categories)
+        amid: float | None = None
         if bounds is None:
-            share = _BOUNDS * float(session.remaining)
-            box = session.answer(
-                OfColumn(d, LearnedBounds(audit=False)), share, name="bounds of the target"
-            )
+            n = row_count(session, COUNT_SHARE)
+            share = min(max(_BOUNDS[2] / learning_size(session, n), _BOUNDS[0]), _BOUNDS[1])
+            query = OfColumn(d, LearnedBounds(n, audit=False))
+            share *= float(session.remaining)
+            box = session.answer(query, share, name="bounds of the target")
             ends = finite_squares((box.low, box.high))
-            bounds = float(ends[0][0]), float(ends[1][0])
+            bounds, amid = (float(ends[0][0]), float(ends[1][0])), float(box.middle[0])
         bins = _bins(*bounds)
+        low, high = float(bins.edges[0]), float(bins.edges[-1])
+        half, center = high / 2 - low / 2, low / 2 + high / 2
         columns, specs = specs_of(categories)
         session.code_rows(Domain([*specs, bins]))
         last = _CELLS - 1.0
         share = _MOMENTS * float(session.remaining)
         mean, square, _ = session.answer(target_moments(0.0, last), share)
-        middle = float(mean.value[0])
+        middle, mean_std = float(mean.value[0]), float(np.mean(mean.std))
+        if amid is not None and mean_std > _HIDDEN:
+            # Learned bounds of few rows may be far too wide; this point is amid the rows.
+            middle, mean_std = min(max((amid - center) / half, -1.0), 1.0), math.nan
         cells = ColumnCells(tuple(np.arange(1.0, len(spec)) - 0.5 for spec in specs), 1)
         # The noise of a count weighs as much as the mean of its category is away from the middle.
         weight = max(abs(middle), _LEAST_COUNT)
@@ -375,14 +392,12 @@ class DPTargetEncoder(Encoder):
         released = Released(
             middle,
             max(float(square.value[0]) - middle**2, float(np.mean(square.std))),
-            float(np.mean(mean.std)),
+            mean_std,
             sums,
             counts,
             float(np.mean(summed.std)),
             float(np.mean(counted.std)),
         )
-        low, high = float(bins.edges[0]), float(bins.edges[-1])
-        half, center = high / 2 - low / 2, low / 2 + high / 2
         encoded = [released.encoded(j, self.smooth) for j in range(d)]
         self.target_bounds_ = bounds
         self.target_mean_ = center + middle * half
