@@ -88,27 +88,29 @@ class Released:
     sum_std: float
     count_std: float
 
-    def between(self, sums: Floats, counts: Floats) -> float:
-        """Return the variance of the means of a column's categories, by the method of moments.
+    def between(self, sums: Floats, counts: Floats) -> tuple[float, float]:
+        """Return the variance of the means of a column's categories, a low and a high estimate.
 
         A category of N rows has the sum N delta + noise, relative to the mean. Its square is, on
         average, N**2 tau + N (variance - tau) + noise**2, with tau the variance of the means. It
         weighs as it does in the likelihood of tau. One deviation of the noise of all squares (of
-        Laplace noise, the larger one) is taken off: what may be noise alone is not used.
+        Laplace noise, the larger one) is taken off or added: encodings follow the low estimate, so
+        that they do not follow noise, and errors the high one.
         """
         noise = self.sum_std**2 + (self.mean * self.count_std) ** 2
         n, away = np.maximum(counts, 0.0), sums - self.mean * counts
         squares = away**2 - noise - self.variance * n
         sizes = n**2  # which noise makes larger, and tau smaller
-        tau = self.variance / 2.0
+        tau = high = self.variance / 2.0
         for _ in range(_ROUNDS):
             weights = (n / (n**2 * tau + n * (self.variance - tau) + noise)) ** 2
             margin = noise * math.sqrt(5.0 * float(weights @ weights))
-            total = float(weights @ squares) - margin
-            if total <= 0.0:
-                return 0.0
-            tau = min(total / float(weights @ sizes), self.variance)
-        return tau
+            total, size = float(weights @ squares), max(float(weights @ sizes), 1e-300)
+            high = min(max(total + margin, 0.0) / size, self.variance)
+            if total <= margin:
+                return 0.0, high
+            tau = min((total - margin) / size, self.variance)
+        return tau, high
 
     def encoded(self, j: int, smooth: Any) -> tuple[Floats, Floats]:
         """Return the shrunk means of a column's categories, and their standard errors.
@@ -117,7 +119,7 @@ class Released:
         tau): m is `smooth`, or the ratio of the variance within categories and that between them.
         """
         sums, counts = self.sums[j], np.maximum(self.counts[j], 0.0)
-        tau = self.between(sums, self.counts[j])
+        tau, high = self.between(sums, self.counts[j])
         if tau <= 0.0:
             factor = np.zeros_like(counts)
         else:
@@ -127,14 +129,14 @@ class Released:
             bottom = counts**2 + counts * prior + noise / tau
             factor = counts / bottom
         means = np.clip(self.mean + (sums - self.mean * self.counts[j]) * factor, -1.0, 1.0)
-        return means, self._errors(counts, factor, tau, means)
+        return means, self._errors(counts, factor, high, means)
 
     def _errors(self, counts: Floats, factor: Floats, tau: float, means: Floats) -> Floats:
         """Return the deviations of shrunk means from the means of the categories' own rows."""
         n = np.maximum(counts, 1.0)
         kept = counts * factor
         noise = self.sum_std**2 + (means * self.count_std) ** 2
-        own = max(tau, 0.0) + self.variance / n  # how far the means of rows are from the mean
+        own = tau + self.variance / n  # how far the means of rows are from the mean
         error = np.sqrt((1.0 - kept) ** 2 * (own + self.mean_std**2) + factor**2 * noise)
         return np.where(counts < _SEEN * self.count_std, math.nan, error)
 
