@@ -111,6 +111,13 @@ def _other_than(column: dict[Any, Any]) -> str:
     return text
 
 
+_OF_CODES: Table = {
+    "dtype": dtype_of_codes,
+    "min_frequency": (None, Integers(1), Reals(0, 1, "()")),
+    "max_categories": (None, Integers(1)),
+}
+
+
 class Encoder(ExpectedErrorMixin, Transformer):
     """An encoder: categories, codes of cells, and expected errors."""
 
@@ -123,12 +130,6 @@ class Encoder(ExpectedErrorMixin, Transformer):
     infrequent_categories_: list[NDArray[Any] | None]
 
     _missing_is_category: ClassVar[bool]
-
-    _parameter_table: ClassVar[Table] = {
-        "dtype": dtype_of_codes,
-        "min_frequency": (None, Integers(1), Reals(0, 1, "()")),
-        "max_categories": (None, Integers(1)),
-    }
 
     @property
     def _counts(self) -> bool:
@@ -264,8 +265,7 @@ class Encoder(ExpectedErrorMixin, Transformer):
             if private:
                 categories |= self._chosen(session, private)
             columns, specs = specs_of(categories)
-            domain = Domain(specs)
-            session.code_rows(domain)
+            session.code_rows(domain := Domain(specs))
             for j, column in enumerate(columns):
                 query = row_counts(MarginalCells(tuple(domain.sizes), (j,)), "marginal")
                 part = session.remaining / (d - j) if j < d - 1 else None
@@ -292,13 +292,11 @@ class Encoder(ExpectedErrorMixin, Transformer):
         for j in private:  # whatever the types of columns list
             plans[j] = ColumnPlan(labels[j], KEYS)
         stand_in(plans, named=False)  # refuses what cannot be counted, before the charge
-        behind = None
+        options: dict[str, Any] = {"named": False, "allow_empty": self._allow_empty}
         if target is not None:
             plans.append(ColumnPlan("target", NUMBERS))
-            behind = target, schema.n_columns
-        return check_uncoded(
-            table, plans, named=False, allow_empty=self._allow_empty, target=behind
-        )
+            options["target"] = target, len(labels)
+        return check_uncoded(table, plans, **options)
 
     @staticmethod
     def _chosen(session: Any, private: list[int]) -> dict[int, list[Any]]:
@@ -619,6 +617,7 @@ class DPOneHotEncoder(Encoder):
         self.random_state = random_state
 
     _parameter_table: ClassVar[Table] = {
+        **_OF_CODES,
         "drop": _drop,
         "sparse_output": FLAG,
         "handle_unknown": (_IGNORE, _RARE, _WARN, ERROR),
@@ -882,6 +881,7 @@ class DPOrdinalEncoder(Encoder):
         self.random_state = random_state
 
     _parameter_table: ClassVar[Table] = {
+        **_OF_CODES,
         "handle_unknown": ("use_encoded_value", ERROR),
         "encoded_missing_value": _code,
     }
