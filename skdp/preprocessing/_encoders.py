@@ -287,8 +287,9 @@ class Encoder(ExpectedErrorMixin, Transformer):
     ) -> Any:
         """Return private rows that get codes later, perhaps with numbers in one more column."""
         labels = list(schema.names or range(schema.n_columns))
-        stated = {labels[j]: values for j, values in categories.items()}
-        plans = column_plans(stated, table, schema, labels=labels)
+        plans = column_plans(
+            {labels[j]: v for j, v in categories.items()}, table, schema, labels=labels
+        )
         for j in private:  # whatever the types of columns list
             plans[j] = ColumnPlan(labels[j], KEYS)
         stand_in(plans, named=False)  # refuses what cannot be counted, before the charge
@@ -301,8 +302,8 @@ class Encoder(ExpectedErrorMixin, Transformer):
     @staticmethod
     def _chosen(session: Any, private: list[int]) -> dict[int, list[Any]]:
         """Select the private categories, for half of the allowance."""
-        chosen = selected(session, private, _SELECTION)
-        return {j: values[:_MOST_COUNTED] for j, values in chosen.items()}
+        found = selected(session, private, _SELECTION).items()
+        return {j: values[:_MOST_COUNTED] for j, values in found}
 
     def _shown(self, values: list[Any]) -> list[Any]:
         """Return categories as `categories_` holds them."""
