@@ -62,8 +62,6 @@ from skdp.tabular import (
     stand_in,
 )
 
-# --- what the encoders share ----------------------------------------------------------------------
-
 ERROR, _WARN = "error", "warn"
 _UNKNOWN = "{}: Found unknown categories in columns {} that are not among categories_"
 _MOST_COUNTED = 2**16 - 1  # categories of a column
@@ -228,9 +226,9 @@ class Encoder(ExpectedErrorMixin, Transformer):
         """Refuse stated categories that a column cannot hold by its type."""
         for j, values in categories.items():
             if never_held(values, schema.types[j], schema.container):
-                label = j if schema.names is None else schema.names[j]
+                where = f"column {j if schema.names is None else schema.names[j]!r}"
                 raise TypeError(
-                    f"{type(self).__name__}: column {label!r} can hold none of its stated "
+                    f"{type(self).__name__}: {where} can hold none of its stated "
                     "categories: they are text and it has numbers, or the other way round. "
                     "Convert either"
                 )
@@ -287,17 +285,15 @@ class Encoder(ExpectedErrorMixin, Transformer):
     ) -> Any:
         """Return private rows that get codes later, perhaps with numbers in one more column."""
         labels = list(schema.names or range(schema.n_columns))
-        plans = column_plans(
-            {labels[j]: v for j, v in categories.items()}, table, schema, labels=labels
-        )
+        stated = {labels[j]: values for j, values in categories.items()}
+        plans = column_plans(stated, table, schema, labels=labels)
         for j in private:  # whatever the types of columns list
             plans[j] = ColumnPlan(labels[j], KEYS)
         stand_in(plans, named=False)  # refuses what cannot be counted, before the charge
-        options: dict[str, Any] = {"named": False, "allow_empty": self._allow_empty}
-        if target is not None:
-            plans.append(ColumnPlan("target", NUMBERS))
-            options["target"] = target, len(labels)
-        return check_uncoded(table, plans, **options)
+        behind = None if target is None else (target, len(labels))
+        plans += [ColumnPlan("target", NUMBERS)] * (target is not None)
+        empty = self._allow_empty
+        return check_uncoded(table, plans, named=False, allow_empty=empty, target=behind)
 
     @staticmethod
     def _chosen(session: Any, private: list[int]) -> dict[int, list[Any]]:
