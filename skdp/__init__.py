@@ -43,6 +43,7 @@ _HOMES = {
     "DPSimpleImputer": "impute",
     "DPStandardScaler": "preprocessing",
     "DPSubsampleAggregate": "ensemble",
+    "DPTargetEncoder": "preprocessing",
     "DPTrainOnRelease": "ensemble",
     "DPuLSIF": "density_ratio",
     "Domain": "synthetic",

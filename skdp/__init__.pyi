@@ -47,6 +47,7 @@ from skdp.preprocessing import DPOrdinalEncoder as DPOrdinalEncoder
 from skdp.preprocessing import DPQuantileTransformer as DPQuantileTransformer
 from skdp.preprocessing import DPRobustScaler as DPRobustScaler
 from skdp.preprocessing import DPStandardScaler as DPStandardScaler
+from skdp.preprocessing import DPTargetEncoder as DPTargetEncoder
 from skdp.quantile import DPMedian as DPMedian
 from skdp.quantile import DPQuantile as DPQuantile
 from skdp.statistics import describe as describe

@@ -60,6 +60,7 @@ from skdp.preprocessing import (
     DPQuantileTransformer,
     DPRobustScaler,
     DPStandardScaler,
+    DPTargetEncoder,
 )
 
 __all__ = ["make_private"]
@@ -118,6 +119,9 @@ _COUNTERPARTS: dict[type, _Counterpart] = {
     preprocessing.QuantileTransformer: _Counterpart(DPQuantileTransformer, dropped=("subsample",)),
     preprocessing.OneHotEncoder: _Counterpart(DPOneHotEncoder, enough=0.005),
     preprocessing.OrdinalEncoder: _Counterpart(DPOrdinalEncoder, enough=0.005),
+    preprocessing.TargetEncoder: _Counterpart(
+        DPTargetEncoder, dropped=("cv", "shuffle", "random_state")
+    ),
     preprocessing.KBinsDiscretizer: _Counterpart(
         DPKBinsDiscretizer, dropped=("quantile_method", "subsample")
     ),

@@ -161,6 +161,7 @@ _INSTEAD = {
     "SimpleImputer": "DPSimpleImputer, or strategy='constant' with a fill_value that you state and "
     "keep_empty_features=True",
     "StandardScaler": "DPStandardScaler",
+    "TargetEncoder": "DPTargetEncoder",
     "TruncatedSVD": "DPPCA",
 }
 

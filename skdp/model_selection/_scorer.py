@@ -159,6 +159,7 @@ _ROW_BY_ROW = {
     "DPSelectKBest": "skdp.feature_selection",
     "DPSimpleImputer": "skdp.impute",
     "DPStandardScaler": "skdp.preprocessing._scalers",
+    "DPTargetEncoder": "skdp.preprocessing._target_encoder",
 }
 
 

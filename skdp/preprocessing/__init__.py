@@ -4,6 +4,7 @@ from skdp.preprocessing._discretizer import DPKBinsDiscretizer
 from skdp.preprocessing._encoders import DPOneHotEncoder, DPOrdinalEncoder
 from skdp.preprocessing._quantiles import DPQuantileTransformer, DPRobustScaler
 from skdp.preprocessing._scalers import DPMinMaxScaler, DPStandardScaler
+from skdp.preprocessing._target_encoder import DPTargetEncoder
 
 __all__ = [
     "DPKBinsDiscretizer",
@@ -13,4 +14,5 @@ __all__ = [
     "DPQuantileTransformer",
     "DPRobustScaler",
     "DPStandardScaler",
+    "DPTargetEncoder",
 ]

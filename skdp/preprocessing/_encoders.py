@@ -42,7 +42,10 @@ from skdp.parameters import FLAG, Integers, Reals, Table, naming, shown
 from skdp.planning import Allowance
 from skdp.queries import MarginalCells, least_shown, row_counts
 from skdp.tabular import (
+    KEYS,
     MISSING,
+    NUMBERS,
+    ColumnPlan,
     Domain,
     array_of_cells,
     as_dense,
@@ -58,8 +61,6 @@ from skdp.tabular import (
     never_held,
     stand_in,
 )
-
-# --- what the encoders share ----------------------------------------------------------------------
 
 ERROR, _WARN = "error", "warn"
 _UNKNOWN = "{}: Found unknown categories in columns {} that are not among categories_"
@@ -94,12 +95,25 @@ def _countable(values: list[Any]) -> dict[Any, Any]:
     return column
 
 
+def specs_of(categories: dict[int, list[Any]]) -> tuple[list[dict[Any, Any]], list[list[Any]]]:
+    """Return the countable categories of all columns, and these with one for all other cells."""
+    columns = [_countable(categories[j]) for j in range(len(categories))]
+    return columns, [[*column.values(), _other_than(column)] for column in columns]
+
+
 def _other_than(column: dict[Any, Any]) -> str:
     """Return text that is no category."""
     text = "other"
     while text in column:
         text += "_"
     return text
+
+
+_OF_CODES: Table = {
+    "dtype": dtype_of_codes,
+    "min_frequency": (None, Integers(1), Reals(0, 1, "()")),
+    "max_categories": (None, Integers(1)),
+}
 
 
 class Encoder(ExpectedErrorMixin, Transformer):
@@ -114,12 +128,6 @@ class Encoder(ExpectedErrorMixin, Transformer):
     infrequent_categories_: list[NDArray[Any] | None]
 
     _missing_is_category: ClassVar[bool]
-
-    _parameter_table: ClassVar[Table] = {
-        "dtype": dtype_of_codes,
-        "min_frequency": (None, Integers(1), Reals(0, 1, "()")),
-        "max_categories": (None, Integers(1)),
-    }
 
     @property
     def _counts(self) -> bool:
@@ -190,13 +198,7 @@ class Encoder(ExpectedErrorMixin, Transformer):
             validate_data(self, X, skip_check_array=True)
             specs = stated_categories(self.categories, table, schema)
             categories = {j: spec for j, spec in enumerate(specs) if not isinstance(spec, str)}
-            for j, values in categories.items():
-                if never_held(values, schema.types[j], schema.container):
-                    label = j if schema.names is None else schema.names[j]
-                    raise TypeError(
-                        f"{name}: column {label!r} can hold none of its stated categories: they "
-                        "are text and it has numbers, or the other way round. Convert either"
-                    )
+            self._check_held(categories, schema)
             private = [j for j in range(schema.n_columns) if j not in categories]
             self._check_codes(categories, schema.names)
             self._check_dropped(categories, schema.n_columns)
@@ -217,15 +219,30 @@ class Encoder(ExpectedErrorMixin, Transformer):
             self._set_categories(categories, schema)
             self._group(counts)
             self._finish(np.isin(np.arange(schema.n_columns), private))
-        if empty := [j for j in private if not len(self.categories_[j])]:  # which is released
+        self._warn_of_none(private, schema)
+        return self
+
+    def _check_held(self, categories: dict[int, list[Any]], schema: Any) -> None:
+        """Refuse stated categories that a column cannot hold by its type."""
+        for j, values in categories.items():
+            if never_held(values, schema.types[j], schema.container):
+                where = f"column {j if schema.names is None else schema.names[j]!r}"
+                raise TypeError(
+                    f"{type(self).__name__}: {where} can hold none of its stated "
+                    "categories: they are text and it has numbers, or the other way round. "
+                    "Convert either"
+                )
+
+    def _warn_of_none(self, private: list[int], schema: Any) -> None:
+        """Warn of columns of which no category was selected, which is released."""
+        if empty := [j for j in private if not len(self.categories_[j])]:
             shown = [int(j) if schema.names is None else schema.names[j] for j in empty]
             warnings.warn(
-                f"{name}: no category of columns {listed(shown)} had enough rows to be selected. "
-                "State them, categories=[['a', 'b'], ...], or take a larger epsilon or delta; for "
-                "columns of many different numbers, take DPKBinsDiscretizer",
+                f"{type(self).__name__}: no category of columns {listed(shown)} had enough rows to "
+                "be selected. State them, categories=[['a', 'b'], ...], or take a larger epsilon "
+                "or delta; for columns of many different numbers, take DPKBinsDiscretizer",
                 stacklevel=outside_level(),
             )
-        return self
 
     def _set_categories(self, categories: dict[int, list[Any]], schema: Any) -> None:
         self.categories_ = [
@@ -239,21 +256,14 @@ class Encoder(ExpectedErrorMixin, Transformer):
 
         The counts are in the order of `categories_`; the last one is that of all rows.
         """
-        d, named = schema.n_columns, schema.names is not None
-        labels = list(schema.names or range(d))
-        stated = {labels[j]: values for j, values in categories.items()}
-        plans = column_plans(stated, table, schema, labels=labels)
-        stand_in(plans, named=named)  # refuses what cannot be counted, before the charge
-        rows = check_uncoded(table, plans, named=named, allow_empty=self._allow_empty)
+        d, labels = schema.n_columns, schema.names or range(schema.n_columns)
+        rows = self._uncoded(table, schema, categories, private)
         counts: list[Floats] = []
         with self._session(rows) as session:
             if private:
-                chosen = selected(session, private, _SELECTION)
-                categories |= {j: values[:_MOST_COUNTED] for j, values in chosen.items()}
-            columns = [_countable(categories[j]) for j in range(d)]
-            specs = [[*column.values(), _other_than(column)] for column in columns]
-            domain = Domain(dict(zip(labels, specs, strict=True)) if named else specs)
-            session.code_rows(domain)
+                categories |= self._chosen(session, private)
+            columns, specs = specs_of(categories)
+            session.code_rows(domain := Domain(specs))
             for j, column in enumerate(columns):
                 query = row_counts(MarginalCells(tuple(domain.sizes), (j,)), "marginal")
                 part = session.remaining / (d - j) if j < d - 1 else None
@@ -264,6 +274,32 @@ class Encoder(ExpectedErrorMixin, Transformer):
                 counts.append(np.array([*of_kept, found.sum()]))
             self.privacy_ = session.certificate()
         return counts
+
+    def _uncoded(
+        self,
+        table: Any,
+        schema: Any,
+        categories: dict[int, list[Any]],
+        private: list[int],
+        target: NDArray[Any] | None = None,
+    ) -> Any:
+        """Return private rows that get codes later, perhaps with numbers in one more column."""
+        labels = list(schema.names or range(schema.n_columns))
+        stated = {labels[j]: values for j, values in categories.items()}
+        plans = column_plans(stated, table, schema, labels=labels)
+        for j in private:  # whatever the types of columns list
+            plans[j] = ColumnPlan(labels[j], KEYS)
+        stand_in(plans, named=False)  # refuses what cannot be counted, before the charge
+        behind = None if target is None else (target, len(labels))
+        plans += [ColumnPlan("target", NUMBERS)] * (target is not None)
+        empty = self._allow_empty
+        return check_uncoded(table, plans, named=False, allow_empty=empty, target=behind)
+
+    @staticmethod
+    def _chosen(session: Any, private: list[int]) -> dict[int, list[Any]]:
+        """Select the private categories, for half of the allowance."""
+        found = selected(session, private, _SELECTION).items()
+        return {j: values[:_MOST_COUNTED] for j, values in found}
 
     def _shown(self, values: list[Any]) -> list[Any]:
         """Return categories as `categories_` holds them."""
@@ -578,6 +614,7 @@ class DPOneHotEncoder(Encoder):
         self.random_state = random_state
 
     _parameter_table: ClassVar[Table] = {
+        **_OF_CODES,
         "drop": _drop,
         "sparse_output": FLAG,
         "handle_unknown": (_IGNORE, _RARE, _WARN, ERROR),
@@ -841,6 +878,7 @@ class DPOrdinalEncoder(Encoder):
         self.random_state = random_state
 
     _parameter_table: ClassVar[Table] = {
+        **_OF_CODES,
         "handle_unknown": ("use_encoded_value", ERROR),
         "encoded_missing_value": _code,
     }

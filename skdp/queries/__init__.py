@@ -44,6 +44,7 @@ if TYPE_CHECKING:
         rows_beyond,
         softmax,
         target_moments,
+        target_sums,
     )
     from skdp.queries.kernel_means import (
         KernelMap,
@@ -164,7 +165,7 @@ else:
             "images": (
                 "LogisticGradient Moments additive_errors additive_gradient label_moments "
                 "label_sums label_vectors logistic_gradient moments rows_beyond softmax "
-                "target_moments"
+                "target_moments target_sums"
             ),
             "kernel_means": "KernelMap KernelMean LinearImage feature_means whitened_mean",
             "key_quantiles": "KeyQuantiles POINT_BITS rows_off",
@@ -235,7 +236,7 @@ __all__ = [
     "objective_std", "plan_learning", "planned_noise", "present_means", "public_tables",
     "rank_scale", "rates", "recursion", "row_counts", "rows_beyond", "rows_off", "score_counts",
     "score_mean", "select_categories", "select_classes", "slope_bound", "softmax", "spread",
-    "squared_offsets", "student_kappa", "sum_view", "table_rate", "target_moments",
+    "squared_offsets", "student_kappa", "sum_view", "table_rate", "target_moments", "target_sums",
     "threshold_scales", "ticks_between", "tree_box", "unit_sum", "vote_bounds", "whitened_mean",
     "workload_answer",
 ]  # fmt: skip

@@ -79,6 +79,7 @@ __all__ = [
     "rows_beyond",
     "softmax",
     "target_moments",
+    "target_sums",
 ]
 
 Ints = NDArray[np.int64]
@@ -225,6 +226,15 @@ def target_moments(low: float, high: float) -> RowSum:
     """Return the query of mean and mean square of the target, the last column, and the count."""
     image = Moments(TargetBox(np.array([low]), np.array([high])))
     return RowSum(image, count=True, name="moments of the target")
+
+
+def target_sums(low: float, high: float, cells: ColumnCells) -> RowSum:
+    """Return the query of the sums of the target, the last column, in the cells of the others.
+
+    The answer has shape (1, number of cells); a target in [-1, 1] is relative to a box.
+    """
+    image = Values(TargetBox(np.array([low]), np.array([high])))
+    return RowSum(image, cells, noise="smaller", name="sums of the target")
 
 
 def label_moments(low: Floats, high: Floats, n_labels: int) -> RowSum:

@@ -22,6 +22,7 @@ from skdp.neighbors import DPNearestCentroid
 from skdp.preprocessing import (
     DPOneHotEncoder,
     DPOrdinalEncoder,
+    DPTargetEncoder,
 )
 from skdp.synthetic import (
     Bins,
@@ -160,6 +161,10 @@ class CheckedOneHotEncoder(_Categories, DPOneHotEncoder):
 
 
 class CheckedOrdinalEncoder(_Categories, DPOrdinalEncoder):
+    pass
+
+
+class CheckedTargetEncoder(_Categories, DPTargetEncoder):
     pass
 
 

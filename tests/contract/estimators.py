@@ -25,6 +25,7 @@ from checked import (
     CheckedParameters,
     CheckedPrediction,
     CheckedSelectKBest,
+    CheckedTargetEncoder,
     CheckedTrainOnRelease,
     CheckedVote,
     MarkedDPLogisticRatio,
@@ -59,6 +60,7 @@ from skdp.preprocessing import (
     DPOneHotEncoder,
     DPOrdinalEncoder,
     DPStandardScaler,
+    DPTargetEncoder,
 )
 from skdp.quantile import DPMedian, DPQuantile, DPQuantileTransformer, DPRobustScaler
 from skdp.synthetic import (
@@ -489,6 +491,20 @@ CASES = (
         ),
         sklearn=True,
         marked=lambda **p: CheckedOrdinalEncoder(**p),
+    ),
+    Case(
+        "target_encoder",
+        lambda **p: DPTargetEncoder(
+            categories=["private", [0.5, -0.5, 1], "private"], **_with_delta(p)
+        ),
+        sklearn=True,
+        marked=lambda **p: CheckedTargetEncoder(target_bounds=(-1, 1), **p),
+        labels=lambda X: X[:, 1],
+    ),
+    Case(
+        "target_encoder_binary",
+        lambda **p: DPTargetEncoder(categories=[[0.5, -0.5, 1]] * 3, classes=["no", "yes"], **p),
+        labels=_two,
     ),
     Case(
         "select_classes",

@@ -91,6 +91,8 @@ PASSES: dict[str, int | tuple[int, int]] = {
     "bins_uniform": 3,
     "one_hot": 0,
     "ordinal": 0,
+    "target_encoder": 5,
+    "target_encoder_binary": 3,
     "select_classes": 3,
     "select_numbers": 2,
     "imputer": 6,
