@@ -267,7 +267,7 @@ class DPLinearDiscriminantAnalysis(
             part = min((squares + mean**2) / ((n + 1) * max(squares - mean**2 / d, 1e-300)), 1.0)
             covariance = (1 - part) * covariance + part * mean * np.eye(d)
         else:
-            covariance = covariance * units
+            part, covariance = float(part), covariance * units
             mean = float(np.trace(covariance)) / d
             covariance = ((1 - part) * covariance + part * mean * np.eye(d)) / units
         least = w.min()

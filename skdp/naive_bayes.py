@@ -361,6 +361,7 @@ class DPCategoricalNB(_NaiveBayes):
 
     _parameter_table: ClassVar[Table] = {"alpha": Reals(0, math.inf, "()"), "fit_prior": FLAG}
     _normalised_priors = True
+    _name_of_priors = "class_prior"
 
     def __init__(
         self,

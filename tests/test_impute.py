@@ -369,6 +369,9 @@ def test_cells_with_the_stated_mark_are_missing_and_types_do_not_depend_on_cells
         types = {str(t) for t in getattr(marked, "dtypes", [getattr(marked, "dtype", None)])}
         assert types == ({"object"} if rows is objects else {"float64"})
         assert pd.isna(np.asarray(marked)).sum() == hits
+    for mark in ("?", True, -9):  # cells that are missing anyway change nothing
+        column = pd.DataFrame({"a": pd.array([1, None if hits else 2, 3], dtype="Int64")})
+        assert np.isnan(np.asarray(with_missing(column, mark, estimator=""))).sum() == hits
     frequent = {"strategy": "constant", "fill_value": "?", "missing_values": "none"}
     names = pd.DataFrame({"a": ["x", "none"], "b": [None, "y"]})
     assert DPSimpleImputer(**frequent).fit_transform(names).tolist() == [["x", "?"], ["?", "y"]]

@@ -208,30 +208,32 @@ def finite_squares(bounds: Iterable[Floats]) -> tuple[Floats, Floats]:
     return low, high
 
 
-def check_priors(priors: Any, classes: NDArray | None, *, normalised: bool) -> Any:
+def check_priors(
+    priors: Any, classes: NDArray | None, *, normalised: bool, name: str = "priors"
+) -> Any:
     """Return stated shares of classes as an array, "uniform", or None; or raise.
 
     `normalised` says that they are refused where their sum is not 1; else they are divided by it,
-    with a warning.
+    with a warning. `name` is that of the parameter.
     """
     if priors is None or (isinstance(priors, str) and priors == "uniform"):
         return priors
-    word = "Priors" if normalised else "priors"
-    with naming(word):
+    with naming(name):
         values = np.asarray(priors, dtype=np.float64)
     if classes is None:
-        raise ValueError(f"{word} need classes, in the order of which they are: state both")
+        raise ValueError(f"{name} needs classes, in the order of which it is: state both")
     if values.shape != classes.shape:
         raise ValueError(
-            f"Number of priors must match number of classes: {word} have shape {values.shape}, and "
+            f"Number of priors must match number of classes: {name} has shape {values.shape}, and "
             f"there are {len(classes)} classes"
         )
     total = values.sum()
     if not (values >= 0).all() or not 0 < total < np.inf:
-        raise ValueError(f"{word} must be non-negative, finite and not all 0")
+        word = "Priors" if normalised else name
+        raise ValueError(f"{word} must be non-negative, finite and not all 0: see {name}")
     if not np.isclose(total, 1.0):
         if normalised:
-            raise ValueError("The sum of the priors should be 1.")
+            raise ValueError(f"The sum of the priors should be 1. See {name}")
         warnings.warn(
             "The priors do not sum to 1. Normalizing such that it sums to one.",
             stacklevel=outside_level(),
@@ -412,6 +414,7 @@ class LabelledClassifier(ExactScoreMixin, ClassifierMixin, StatedClasses, BaseEs
     _priors: Floats | None = None  # stated shares of the classes
     _shift: Floats | None = None  # what they add to logits
     _normalised_priors: ClassVar[bool] = False  # whether they must sum to 1
+    _name_of_priors: ClassVar[str] = "priors"
 
     def __init__(
         self,
@@ -457,7 +460,12 @@ class LabelledClassifier(ExactScoreMixin, ClassifierMixin, StatedClasses, BaseEs
         rows, most = weighted_rows(self, rows, weights)
         options = {} if most is None else {"most": most}
         public = self._public(rows.n_features)
-        priors = check_priors(self._stated_priors, classes, normalised=self._normalised_priors)
+        priors = check_priors(
+            self._stated_priors,
+            classes,
+            normalised=self._normalised_priors,
+            name=self._name_of_priors,
+        )
         self._check_size(rows.n_features, 2 if classes is None else len(classes))
         with self._session(rows) as session, np.errstate(all="ignore"):
             if classes is None:

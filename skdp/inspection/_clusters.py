@@ -357,6 +357,9 @@ class ClusterTable:
     counts: Floats
     counts_std: float
 
+    def __str__(self) -> str:
+        return str(self.to_frame())
+
     def to_frame(self, *, std: bool = False) -> Any:
         """Return a pandas DataFrame, a row for each cluster: its count and its columns.
 

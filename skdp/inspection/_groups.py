@@ -71,6 +71,9 @@ class GroupEvaluation(Display):
     metrics: dict[str, Released]
     privacy: PrivacyCertificate
 
+    def __str__(self) -> str:
+        return str(self.to_frame())
+
     def __getitem__(self, name: str) -> Released:
         return self.metrics[name]
 

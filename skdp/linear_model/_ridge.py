@@ -100,8 +100,8 @@ _OF_ROWS = (
     "for the rows at hand."
 )
 _CONSTRAINED = (
-    "No standard errors: coefficients without an intercept, or none of them below 0, have no known "
-    "ones."
+    "No standard errors: they are not known without an intercept, nor where coefficients may not "
+    "be below 0."
 )
 _LIMITED = "No standard errors: the penalty is too large for the scale of a column."
 # Deviations of noise, over half the root of the dimension, in which the least direction is seen.
@@ -432,7 +432,7 @@ class _LeastSquares(TargetRegressor):
         }
         self._inference = names, errors, why
         # What is not shrunk is the estimate itself.
-        same = math.nan if self.noise_level_ or (still & ~hidden).any() else 0.0
+        same = math.nan if self.noise_level_ or (still | hidden).any() else 0.0
         of_all = errors["rows"].std_error + same
         self.coef_std_error_, self.intercept_std_error_ = of_all[:d], float(of_all[d])
         self.coef_population_std_error_ = errors["population"].std_error[:d] + same

@@ -488,7 +488,7 @@ _IGNORE, _RARE = "ignore", "infrequent_if_exist"
 
 def _drop(value: Any, name: str) -> Any:
     """Return what to leave out, or raise."""
-    if value is None or value in ("first", "if_binary"):
+    if value is None or (isinstance(value, str) and value in ("first", "if_binary")):
         return value
     if isinstance(value, str) or not hasattr(value, "__len__"):
         raise ValueError(
@@ -500,7 +500,7 @@ def _drop(value: Any, name: str) -> Any:
 
 def _combiner(value: Any, name: str) -> Any:
     """Return how names are made, or raise."""
-    if not callable(value) and value != "concat":
+    if not callable(value) and not (isinstance(value, str) and value == "concat"):
         raise ValueError(f"{name} must be 'concat' or callable, got {shown(value)}")
     return value
 

@@ -24,6 +24,7 @@ from skdp.sql._database import PrivateDatabase, print_progress
 from skdp.sql._syntax import parsed
 
 _PARQUET = (".parquet", ".parq")
+_DUCKDB = b"DUCK"  # from the ninth byte
 _TOTAL = (5.0, 1e-5)  # of a new ledger
 _PRICE = {"epsilon": 1.0, "delta": 1e-6}
 
@@ -115,6 +116,13 @@ def _budget_of(given: Any) -> PrivacyBudget:
     """Return the budget of the call, and say what the caller has not stated."""
     if not Path(given.file).exists():
         raise FileNotFoundError(f"there is no file {given.file!r}")
+    if not given.file.endswith(_PARQUET):
+        with Path(given.file).open("rb") as file:
+            if file.read(12)[8:] != _DUCKDB:
+                raise ValueError(
+                    f"{given.file!r} is neither a Parquet file (.parquet) nor one of DuckDB. "
+                    "pandas.read_csv(...).to_parquet(...) makes one of a CSV file"
+                )
     path = given.ledger or f"{given.file}.budget"
     if given.total is None and Path(path).exists():
         budget = PrivacyBudget.open(path)

@@ -36,7 +36,8 @@ def public_class(estimator: Any) -> type:
 
 
 def _use(fitted: Any, X: Any) -> None:
-    if len(getattr(fitted, "classes_", [0])) == 0:
+    classes = getattr(fitted, "classes_", None)
+    if classes is not None and len(classes) == 0:
         return  # none was selected: the fit warned of it
     for name in _USES:
         if hasattr(fitted, name):

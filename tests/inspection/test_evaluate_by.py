@@ -157,6 +157,18 @@ def test_synthetic_counts():
         evaluate_by(synthetic.assign(region=1), X, by="region", **options)
 
 
+def test_labels_that_are_missing_are_wrong(models):
+    X, y, _ = rows(6)
+    cells = y.astype(object)
+    cells[:300] = pd.NA
+    options = {"by": X["region"], "keys": REGIONS, "epsilon": 1e4}
+    found, plain = (evaluate_by(models[0], X[["a"]], one, **options) for one in (cells, y))
+    wrong = (found["error"].value * found["count"].value).sum()
+    right = models[0].predict(X[["a"]])[:300] == y[:300]
+    before = (plain["error"].value * plain["count"].value).sum()
+    assert wrong == pytest.approx(before + right.sum(), abs=1)
+
+
 def test_what_is_refused_costs_nothing(models):
     X, y, _ = rows(5)
     budget = PrivacyBudget(1.0)
@@ -166,6 +178,13 @@ def test_what_is_refused_costs_nothing(models):
     with pytest.raises(ValueError, match="could not predict") as caught:
         evaluate_by(encoder, strange[["region"]], y, **options)
     assert caught.value.__context__ is None and "Elsewhere" not in str(caught.value)
+    cells = X["a"].astype(object)
+    cells[3] = "Alice Smith"
+    with pytest.raises(ValueError, match="or a target no number") as caught:
+        evaluate_by(models[1], X[["a"]], cells, **{**options, "by": X["region"]})
+    assert caught.value.__context__ is None and "Alice" not in str(caught.value)
+    with pytest.raises(ValueError, match="got 2 for 3000 rows"):
+        evaluate_by(models[0], X, y, **{**options, "by": ["Alice Smith", "Bob Jones"]})
     with pytest.raises(ValueError, match="y must be"):
         evaluate_by(models[0], X, **options)
     with pytest.raises(ValueError, match="max_error"):

@@ -581,7 +581,7 @@ def test_stated_priors_shift_the_logits(kind):
         plain, stated = kind(**known).fit(X, y), kind(**known, priors=priors).fit(X, y)
         with pytest.raises(ValueError, match="match number of classes"):
             kind(**known, priors=[0.5, 0.5]).fit(X, y)
-        with pytest.raises(ValueError, match="need classes"):
+        with pytest.raises(ValueError, match="needs classes"):
             kind(bounds=(0, 8), delta=1e-6, priors=priors).fit(X, y)
     odds = stated.predict_log_proba(X) - plain.predict_log_proba(X) - np.log(3 * priors)
     assert np.abs(odds - odds[:, :1]).max() < 0.05

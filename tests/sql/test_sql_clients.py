@@ -38,6 +38,11 @@ def test_the_command_line(tmp_path, capsys):
     assert main([str(tmp_path / "none.parquet"), *given[1:], QUERY]) == 1
     with pytest.raises(SystemExit, match="2"):
         main([*given, QUERY, "--format", "xml"])
+    text = tmp_path / "rows.csv"
+    frame.to_csv(text)
+    assert main([str(text), QUERY]) == 2
+    assert "neither a Parquet file" in capsys.readouterr().err
+    assert not (tmp_path / "rows.csv.budget").exists()
 
 
 def test_a_file_and_a_query_are_enough(tmp_path, capsys):
