@@ -117,7 +117,7 @@ def _columnar(X: Any, n: int) -> Any:
 
 def _labels(estimator: Any, n: int) -> Any:
     """Return labels for an estimator that needs some, where the caller has none."""
-    last = _last(estimator)
+    last = _last(estimator) or estimator
     classes = getattr(last, "classes", None)
     if is_classifier(last) and isinstance(classes, list | tuple | np.ndarray) and len(classes):
         return np.asarray(classes)[np.arange(n) % len(classes)]
@@ -311,8 +311,11 @@ class DryRun:
                 try:
                     return run(X, *arguments, **options)
                 except Exception as error:  # noqa: BLE001  # whatever a fit raises
-                    # Whether a step that quotes cells fails depends on the cells that are made up.
-                    if not self._charged and (private or not any(quoted_cells(step.estimator))):
+                    # Whether a step that quotes cells fails depends on the cells that are made up,
+                    # and so does what an encoder with stated categories says of unknown ones.
+                    of_cells = not private and any(quoted_cells(step.estimator))
+                    of_cells = of_cells or "Found unknown categories" in str(error)
+                    if not (self._charged or of_cells):
                         self._refused(step.where, error)
                 finally:
                     self._running = None
