@@ -674,6 +674,11 @@ TARGET_SHARE, _TARGET_SIZE, _GAUSSIAN = (0.1, 0.5), 500.0, 0.3
 COLUMNS_SHARE = 0.2  # for bounds of the columns
 
 
+# Where rows times epsilon are fewer than this, only a point amid the targets is learned, with this
+# share: bounds missed the targets in up to half of the fits (10 tables).
+FEW_ROWS, POINT_SHARE = 300.0, 0.75
+
+
 def _unstated(size: int) -> tuple[Floats, Floats]:
     """Return placeholders for bounds that are learned later."""
     return np.zeros(size), np.ones(size)

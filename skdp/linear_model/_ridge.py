@@ -23,6 +23,8 @@ from sklearn.utils.validation import check_is_fitted
 from skdp.base.batch_invariant import products
 from skdp.base.classifiers import (
     COUNT_SHARE,
+    FEW_ROWS,
+    POINT_SHARE,
     Floats,
     Standard,
     TargetRegressor,
@@ -108,9 +110,6 @@ _LIMITED = "No standard errors: the penalty is too large for the scale of a colu
 _MARGIN, _BARELY = 2.5, 0.2
 _LONGER = 2.5  # Whole rows turn out to need so many times the planned rows.
 _SHRUNK = "These are not shrunk; predictions use coef_, which is."
-# Where rows times epsilon are fewer than this, only a point amid the targets is learned, with this
-# share: bounds missed the targets in up to half of the fits (10 tables).
-_FEW, _POINT = 300.0, 0.75
 _CONSTANT = (
     "{}: rows times epsilon are so few that about the median of the target is all that is "
     "predicted. State target_bounds, or take about {} times as many rows or as large an epsilon"
@@ -321,7 +320,7 @@ class _LeastSquares(TargetRegressor):
         d = width - 1
         weights = () if most is None else ((np.zeros(1), np.array([most])),)
         n = row_count(session, COUNT_SHARE)
-        if target is None and learning_size(session, n) < _FEW:
+        if target is None and learning_size(session, n) < FEW_ROWS:
             self._fit_constant(session, columns, width, n)
             return
         low, high, learned, known = self._boxed(session, columns, target, width, *weights, n=n)
@@ -445,14 +444,14 @@ class _LeastSquares(TargetRegressor):
         """Predict a point amid the targets, as bounds of so few rows would miss most of them."""
         d, size = width - 1, learning_size(session, n)
         query = OfColumn(d, LearnedBounds(n, point=True), width)
-        box = session.answer(query, _POINT, name="point amid the targets")
+        box = session.answer(query, POINT_SHARE, name="point amid the targets")
         bounds = box.low, box.high
         low, high, *_ = self._boxed(session, columns, bounds, width, n=n)
         self.coef_, self.intercept_, self.noise_level_ = np.zeros(d), float(box.middle[0]), math.inf
         self.intercept_ *= bool(self.fit_intercept)
         unknown = np.full(d + 1, math.nan)
         names = (*map(str, getattr(self, "feature_names_in_", range(d))), "intercept")
-        note = _CONSTANT.format(type(self).__name__, _rows(math.ceil(_FEW / size)))
+        note = _CONSTANT.format(type(self).__name__, _rows(math.ceil(FEW_ROWS / size)))
         errors = Errors(unknown, unknown, unknown, unknown, unknown)
         self._inference = names, {"rows": errors, "population": errors}, note
         self.coef_std_error_, self.intercept_std_error_ = unknown[:d].copy(), math.nan

@@ -196,10 +196,7 @@ class Encoder(ExpectedErrorMixin, Transformer):
             name = type(self).__name__
             table, schema = check_categorical(X, estimator=name, allow_empty=self._allow_empty)
             validate_data(self, X, skip_check_array=True)
-            specs = stated_categories(self.categories, table, schema)
-            categories = {j: spec for j, spec in enumerate(specs) if not isinstance(spec, str)}
-            self._check_held(categories, schema)
-            private = [j for j in range(schema.n_columns) if j not in categories]
+            categories, private = self._stated(table, schema)
             self._check_codes(categories, schema.names)
             self._check_dropped(categories, schema.n_columns)
             if not private:
@@ -222,8 +219,13 @@ class Encoder(ExpectedErrorMixin, Transformer):
         self._warn_of_none(private, schema)
         return self
 
-    def _check_held(self, categories: dict[int, list[Any]], schema: Any) -> None:
-        """Refuse stated categories that a column cannot hold by its type."""
+    def _stated(self, table: Any, schema: Any) -> tuple[dict[int, list[Any]], list[int]]:
+        """Return the stated categories by column, and the columns whose categories are private.
+
+        Refuse categories that a column cannot hold by its type.
+        """
+        specs = stated_categories(self.categories, table, schema)
+        categories = {j: spec for j, spec in enumerate(specs) if not isinstance(spec, str)}
         for j, values in categories.items():
             if never_held(values, schema.types[j], schema.container):
                 where = f"column {j if schema.names is None else schema.names[j]!r}"
@@ -232,6 +234,7 @@ class Encoder(ExpectedErrorMixin, Transformer):
                     "categories: they are text and it has numbers, or the other way round. "
                     "Convert either"
                 )
+        return categories, [j for j in range(schema.n_columns) if j not in categories]
 
     def _warn_of_none(self, private: list[int], schema: Any) -> None:
         """Warn of columns of which no category was selected, which is released."""
@@ -267,11 +270,11 @@ class Encoder(ExpectedErrorMixin, Transformer):
             for j, column in enumerate(columns):
                 query = row_counts(MarginalCells(tuple(domain.sizes), (j,)), "marginal")
                 part = session.remaining / (d - j) if j < d - 1 else None
-                found = session.answer(query, part, name=f"column {labels[j]}").value
+                cells = session.answer(query, part, name=f"column {labels[j]}").value
                 place = {value: i for i, value in enumerate(column)}
-                kept = self._without_missing(categories[j])
-                of_kept = [found[place[cell_key(value)[1]]] for value in kept]  # type: ignore[index]
-                counts.append(np.array([*of_kept, found.sum()]))
+                values = self._without_missing(categories[j])
+                counted = [cells[place[cell_key(value)[1]]] for value in values]  # type: ignore[index]
+                counts.append(np.array([*counted, cells.sum()]))
             self.privacy_ = session.certificate()
         return counts
 
@@ -298,8 +301,8 @@ class Encoder(ExpectedErrorMixin, Transformer):
     @staticmethod
     def _chosen(session: Any, private: list[int]) -> dict[int, list[Any]]:
         """Select the private categories, for half of the allowance."""
-        found = selected(session, private, _SELECTION).items()
-        return {j: values[:_MOST_COUNTED] for j, values in found}
+        categories = selected(session, private, _SELECTION).items()
+        return {j: values[:_MOST_COUNTED] for j, values in categories}
 
     def _shown(self, values: list[Any]) -> list[Any]:
         """Return categories as `categories_` holds them."""
@@ -652,16 +655,16 @@ class DPOneHotEncoder(Encoder):
             if not len(self.categories_[j]) or (self.drop != "first" and size != 2):
                 return None
             return 0 if places is None else int(np.flatnonzero(places == 0)[0])
-        found = Places(self.categories_[j])(cell_key(self.drop[j]), -1)
-        if found < 0 or (places is not None and places[found] == size - 1):
-            reason = "was not selected" if found < 0 else "is infrequent"
+        place = Places(self.categories_[j])(cell_key(self.drop[j]), -1)
+        if place < 0 or (places is not None and places[place] == size - 1):
+            reason = "was not selected" if place < 0 else "is infrequent"
             warnings.warn(  # both are released
                 f"Unable to drop category {shown(self.drop[j])} from feature {j} because it "
                 f"{reason}: all categories of the feature are encoded",
                 stacklevel=outside_level(),
             )
             return None
-        return found
+        return place
 
     def _size_with_rare(self, j: int) -> int:
         """Return the number of output columns of column j, if none is left out."""

@@ -8,6 +8,7 @@ post-processing.
 from __future__ import annotations
 
 import math
+import warnings
 from dataclasses import dataclass
 from typing import Any, ClassVar, Self
 
@@ -15,7 +16,14 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from sklearn.utils.validation import validate_data
 
-from skdp.base.classifiers import COUNT_SHARE, finite_squares, learning_size, warn_of_column
+from skdp.base.classifiers import (
+    COUNT_SHARE,
+    FEW_ROWS,
+    POINT_SHARE,
+    finite_squares,
+    learning_size,
+    warn_of_column,
+)
 from skdp.base.expected_error import NOISELESS, mean_error, rehearsal, repeated, unanswered
 from skdp.base.transformers import (
     Codes,
@@ -25,6 +33,7 @@ from skdp.base.transformers import (
 )
 from skdp.budget import PrivacyBudget
 from skdp.core import Session
+from skdp.exceptions import outside_level
 from skdp.parameters import (
     Reals,
     Table,
@@ -64,6 +73,10 @@ _LEAST_COUNT = 0.25  # the least ratio of what counts and sums weigh
 _SEEN = 10.0  # a category has a standard error if its count is above this many of its deviations
 _NARROWEST = 2.0**-34  # the least width of a range, relative to its ends: cells differ then
 _ROUNDS = 5
+_POINT_ALONE = (
+    "{}: rows times epsilon are so few that all categories are encoded as one point amid the "
+    "targets. State target_bounds, or take a larger epsilon"
+)
 _CONTINUOUS, _BINARY = "continuous", "binary"
 
 
@@ -188,7 +201,7 @@ class DPTargetEncoder(Encoder):
         The mean of the bounded target: what unknown categories are encoded as.
     target_mean_std_error_ : float
         Due to noise. NaN if bounds were learned of so few rows that noise hides the mean:
-        `target_mean_` is a point amid the rows then.
+        `target_mean_` and all encodings are a point amid the targets then, and a warning says so.
     target_type_ : str
     classes_ : ndarray of shape (2,) or None
         The second one is that of which shares are encoded; None if the target is continuous.
@@ -339,10 +352,7 @@ class DPTargetEncoder(Encoder):
             name = type(self).__name__
             table, schema = check_categorical(X, estimator=name, allow_empty=self._allow_empty)
             validate_data(self, X, skip_check_array=True)
-            specs = stated_categories(self.categories, table, schema)
-            categories = {j: spec for j, spec in enumerate(specs) if not isinstance(spec, str)}
-            self._check_held(categories, schema)
-            private = [j for j in range(schema.n_columns) if j not in categories]
+            categories, private = self._stated(table, schema)
             targets, bounds = self._numbers(y, int(table.shape[0]))
             check_size("categories", sum(map(len, categories.values())))
             rows = self._uncoded(table, schema, categories, private, targets)
@@ -354,6 +364,9 @@ class DPTargetEncoder(Encoder):
             self._set_categories(categories, schema)
             self._group(None)
         self._warn_of_none(private, schema)
+        if self.target_type_ == _CONTINUOUS and math.isnan(self.target_mean_std_error_):
+            # Decided by released numbers, so a warning may tell it.
+            warnings.warn(_POINT_ALONE.format(name), stacklevel=outside_level())
         return self
 
     def _release(self, session: Session, categories: dict[int, list[Any]], bounds: Any) -> None:
@@ -362,7 +375,11 @@ class DPTargetEncoder(Encoder):
         amid: float | None = None
         if bounds is None:
             n = row_count(session, COUNT_SHARE)
-            share = min(max(_BOUNDS[2] / learning_size(session, n), _BOUNDS[0]), _BOUNDS[1])
+            size = learning_size(session, n) * float(session.remaining)
+            if size < FEW_ROWS:
+                self._release_point(session, categories, n)
+                return
+            share = min(max(_BOUNDS[2] / size, _BOUNDS[0]), _BOUNDS[1])
             query = OfColumn(d, LearnedBounds(n, audit=False))
             share *= float(session.remaining)
             box = session.answer(query, share, name="bounds of the target")
@@ -401,11 +418,27 @@ class DPTargetEncoder(Encoder):
             float(np.mean(counted.std)),
         )
         encoded = [released.encoded(j, self.smooth) for j in range(d)]
+        if math.isnan(mean_std):
+            encoded = [(np.full(len(means), middle), errors) for means, errors in encoded]
         self.target_bounds_ = bounds
         self.target_mean_ = center + middle * half
         self.target_mean_std_error_ = released.mean_std * half
         self.encodings_ = [center + means * half for means, _ in encoded]
         self.encodings_std_error_ = [errors * half for _, errors in encoded]
+
+    def _release_point(self, session: Session, categories: dict[int, list[Any]], n: float) -> None:
+        """Release a point amid the targets, and encode all categories by it.
+
+        Bounds of so few rows would miss most of the targets, or be far too wide.
+        """
+        query = OfColumn(len(categories), LearnedBounds(n, point=True))
+        box = session.answer(query, POINT_SHARE, name="point amid the targets")
+        low, high = finite_squares((box.low, box.high))
+        self.target_bounds_ = float(low[0]), float(high[0])
+        self.target_mean_, self.target_mean_std_error_ = float(box.middle[0]), math.nan
+        sizes = [len(self._shown(categories[j])) for j in range(len(categories))]
+        self.encodings_ = [np.full(size, self.target_mean_) for size in sizes]
+        self.encodings_std_error_ = [np.full(size, math.nan) for size in sizes]
 
     def _cells(
         self, columns: list[dict[Any, Any]], categories: dict[int, list[Any]]

@@ -113,6 +113,19 @@ def test_it_is_no_worse_than_the_mean_and_its_errors_hold(epsilon):
     assert found[1] > 0.88, found
 
 
+@pytest.mark.parametrize("epsilon", [0.3, 1.0])
+def test_few_rows_without_bounds_are_encoded_by_a_point(epsilon):
+    """Learned bounds of so few rows had a mean R squared of -1e6 and less."""
+    scores = []
+    for seed in range(12):
+        X, y = table(300, seed=seed)
+        with pytest.warns(UserWarning, match="one point amid the targets"):
+            encoder = DPTargetEncoder(categories=STATED["categories"], epsilon=epsilon).fit(X, y)
+        assert np.ptp(encoder.encodings_[0]) == 0.0
+        scores.append(r2_score(y, encoder.transform(X)[:, 0]))
+    assert np.median(scores) > -0.5
+
+
 def test_targets_that_cannot_be_read_are_refused_before_the_charge():
     X, y = table(50)
     budget = PrivacyBudget(1.0)
