@@ -192,11 +192,7 @@ class Encoder(ExpectedErrorMixin, Transformer):
         self : Encoder
         """
         with self._all_or_nothing(groups):
-            self._check_without_rows()
-            name = type(self).__name__
-            table, schema = check_categorical(X, estimator=name, allow_empty=self._allow_empty)
-            validate_data(self, X, skip_check_array=True)
-            categories, private = self._stated(table, schema)
+            table, schema, categories, private = self._read(X)
             self._check_codes(categories, schema.names)
             self._check_dropped(categories, schema.n_columns)
             if not private:
@@ -219,22 +215,26 @@ class Encoder(ExpectedErrorMixin, Transformer):
         self._warn_of_none(private, schema)
         return self
 
-    def _stated(self, table: Any, schema: Any) -> tuple[dict[int, list[Any]], list[int]]:
-        """Return the stated categories by column, and the columns whose categories are private.
+    def _read(self, X: Any) -> tuple[Any, Any, dict[int, list[Any]], list[int]]:
+        """Check parameters and X; return table, schema, stated categories and private columns.
 
         Refuse categories that a column cannot hold by its type.
         """
+        self._check_without_rows()
+        name, empty = type(self).__name__, self._allow_empty
+        table, schema = check_categorical(X, estimator=name, allow_empty=empty)
+        validate_data(self, X, skip_check_array=True)
         specs = stated_categories(self.categories, table, schema)
         categories = {j: spec for j, spec in enumerate(specs) if not isinstance(spec, str)}
         for j, values in categories.items():
             if never_held(values, schema.types[j], schema.container):
                 where = f"column {j if schema.names is None else schema.names[j]!r}"
                 raise TypeError(
-                    f"{type(self).__name__}: {where} can hold none of its stated "
-                    "categories: they are text and it has numbers, or the other way round. "
-                    "Convert either"
+                    f"{name}: {where} can hold none of its stated categories: they are text and it "
+                    "has numbers, or the other way round. Convert either"
                 )
-        return categories, [j for j in range(schema.n_columns) if j not in categories]
+        private = [j for j in range(schema.n_columns) if j not in categories]
+        return table, schema, categories, private
 
     def _warn_of_none(self, private: list[int], schema: Any) -> None:
         """Warn of columns of which no category was selected, which is released."""
@@ -295,8 +295,8 @@ class Encoder(ExpectedErrorMixin, Transformer):
         stand_in(plans, named=False)  # refuses what cannot be counted, before the charge
         behind = None if target is None else (target, len(labels))
         plans += [ColumnPlan("target", NUMBERS)] * (target is not None)
-        empty = self._allow_empty
-        return check_uncoded(table, plans, named=False, allow_empty=empty, target=behind)
+        options: Any = {"allow_empty": self._allow_empty, "target": behind}
+        return check_uncoded(table, plans, named=False, **options)
 
     @staticmethod
     def _chosen(session: Any, private: list[int]) -> dict[int, list[Any]]:

@@ -14,7 +14,6 @@ from typing import Any, ClassVar, Self
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
-from sklearn.utils.validation import validate_data
 
 from skdp.base.classifiers import (
     COUNT_SHARE,
@@ -348,11 +347,7 @@ class DPTargetEncoder(Encoder):
         self : DPTargetEncoder
         """
         with self._all_or_nothing(groups):
-            self._check_without_rows()
-            name = type(self).__name__
-            table, schema = check_categorical(X, estimator=name, allow_empty=self._allow_empty)
-            validate_data(self, X, skip_check_array=True)
-            categories, private = self._stated(table, schema)
+            table, schema, categories, private = self._read(X)
             targets, bounds = self._numbers(y, int(table.shape[0]))
             check_size("categories", sum(map(len, categories.values())))
             rows = self._uncoded(table, schema, categories, private, targets)
@@ -366,7 +361,7 @@ class DPTargetEncoder(Encoder):
         self._warn_of_none(private, schema)
         if self.target_type_ == _CONTINUOUS and math.isnan(self.target_mean_std_error_):
             # Decided by released numbers, so a warning may tell it.
-            warnings.warn(_POINT_ALONE.format(name), stacklevel=outside_level())
+            warnings.warn(_POINT_ALONE.format(type(self).__name__), stacklevel=outside_level())
         return self
 
     def _release(self, session: Session, categories: dict[int, list[Any]], bounds: Any) -> None:
