@@ -216,10 +216,7 @@ class Encoder(ExpectedErrorMixin, Transformer):
         return self
 
     def _read(self, X: Any) -> tuple[Any, Any, dict[int, list[Any]], list[int]]:
-        """Check parameters and X; return table, schema, stated categories and private columns.
-
-        Refuse categories that a column cannot hold by its type.
-        """
+        """Check parameters and X; return table, schema, stated categories and private columns."""
         self._check_without_rows()
         name, empty = type(self).__name__, self._allow_empty
         table, schema = check_categorical(X, estimator=name, allow_empty=empty)
