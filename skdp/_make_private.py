@@ -577,7 +577,8 @@ def make_private(
     scikit-learn's default and have no private meaning are refused, such as ``fit_intercept``. If
     defaults differ (``n_quantiles``, ``handle_unknown``, ``sparse_output``), those of the private
     class hold. Forests and histogram boosting become additive boosting. ``set_output`` and metadata
-    requests must be repeated. ``cv=k`` of a search becomes ``test_size=1/k``.
+    requests must be repeated. ``cv=k`` of a search becomes ``test_size=1/k``. ``C`` is that of
+    standardised columns (`DPLogisticRegression`), so without a scaler it means another penalty.
 
     Examples
     --------

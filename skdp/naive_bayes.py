@@ -73,7 +73,9 @@ class DPGaussianNB(_NaiveBayes):
     Parameters
     ----------
     priors : array-like of shape (n_classes,) or None, default=None
-        Shares of the classes, from public knowledge; their sum is 1. None: those of the rows.
+        Shares of the classes, from public knowledge; their sum is 1. None: those of the rows. They
+        move the calibrated logits; predictions of rows between classes may differ from those of
+        ``GaussianNB``, whose logits are not calibrated.
     var_smoothing : float, default=0.0
         Part of the largest variance of a column of X that is added to all variances.
     classes : "private" or array-like of shape (n_classes,), default="private"

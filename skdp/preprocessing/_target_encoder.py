@@ -80,7 +80,7 @@ _CONTINUOUS, _BINARY = "continuous", "binary"
 
 
 @dataclass(frozen=True)
-class Released:
+class TargetSums:
     """What a fit releases of the target, relative to its range: from -1 to 1.
 
     Attributes
@@ -214,7 +214,7 @@ class DPTargetEncoder(Encoder):
 
     Notes
     -----
-    **Privacy.** A row and its target are protected together. *Released*, in one session at one
+    **Privacy.** A row and its target are protected together. *TargetSums*, in one session at one
     charge: categories (half of the allowance) and bounds of the target, if they are not stated;
     mean and mean square of the target (a fifth of what is left); the number of rows of each
     category, and the sum of their targets, of all columns together. *Sensitivity* of counts and
@@ -403,7 +403,7 @@ class DPTargetEncoder(Encoder):
             [numbers[start + place] for start, place in zip(cells.starts, places, strict=False)]
             for numbers in (summed.value[0], counted.value)
         )
-        released = Released(
+        released = TargetSums(
             middle,
             max(float(square.value[0]) - middle**2, float(np.mean(square.std))),
             mean_std,
