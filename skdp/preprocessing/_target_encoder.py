@@ -214,7 +214,7 @@ class DPTargetEncoder(Encoder):
 
     Notes
     -----
-    **Privacy.** A row and its target are protected together. *TargetSums*, in one session at one
+    **Privacy.** A row and its target are protected together. *Released*, in one session at one
     charge: categories (half of the allowance) and bounds of the target, if they are not stated;
     mean and mean square of the target (a fifth of what is left); the number of rows of each
     category, and the sum of their targets, of all columns together. *Sensitivity* of counts and
