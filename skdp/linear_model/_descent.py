@@ -227,6 +227,9 @@ _CONSTANTS = (0.25, 0.1)
 _CLIPS, _CLIP_NOISE, _CLIP_OF_MORE = (0.25, 0.5), 0.15, 0.3
 _RADII, _RADIUS_NOISE, _RADIUS_OF_MORE = (0.4, 1.0), 0.01, 0.6
 _MOST_STEPS = (20, 40)
+# Of more than two classes, a logit has about their number as variance, without noise; noise itself
+# is estimated so roughly that no coefficient shrinks by more than this.
+_LEAST_OF_MORE = 0.15
 _SHORTER = 0.7
 
 
@@ -373,8 +376,11 @@ def descended(
     logs -= logs.mean()
     offset = logs[1:] - logs[:1] if n_logits == 1 else logs
     theta, noise = _descend(session, plan, view, offset, most, part * session.remaining, penalty)
-    if not useful and n_logits == 1:  # nothing else will tell how much of it is noise
-        theta *= max(_signal(theta, noise), 0.0)
+    if not useful:  # nothing else will tell how much of it is noise
+        if n_logits == 1:
+            theta *= max(_signal(theta, noise), 0.0)
+        else:
+            theta *= max(n_logits / (n_logits + (noise * radius) ** 2), _LEAST_OF_MORE)
     offset = offset + theta[:, -1] * plan.constant * radius
     theta = theta[:, :-1]
     if n_logits > 1:

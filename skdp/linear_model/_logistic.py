@@ -24,7 +24,7 @@ from skdp.budget import PrivacyBudget
 from skdp.core import Session
 from skdp.linear_model._descent import CENTER_SHARES, descended, is_hidden
 from skdp.loss.conversions import check_positive, gdp_delta, gdp_mu, pure_epsilon_from_mu
-from skdp.parameters import Reals, Table
+from skdp.parameters import Reals, Table, columns_of_bounds
 from skdp.planning import Allowance
 from skdp.queries import (
     Labels,
@@ -60,6 +60,9 @@ _FINEST = 1e-3  # error of logits by the solver
 # bounds stated; and of more, or with bounds learned (cancer, spam7, OJ, diabetes, parted in two;
 # digits and wine).
 _SERVES = (3.0, 30.0)
+# Up to so many coefficients of more than two classes pure noise in the loss is no worse than
+# Gaussian gradients (BEPS, wine; not Chile, storms, digits).
+_FEW_COEFFICIENTS = 45
 _LARGEST = 1e300
 _LARGEST_PENALTY = 1e12
 
@@ -359,8 +362,7 @@ class DPLogisticRegression(LabelledClassifier):
     def _n_releases(self) -> int:
         return 3
 
-    @property
-    def _by_descent(self) -> bool:
+    def _by_descent(self, n_features: int | None = None) -> bool:
         """Whether Gaussian noise, if there is any, is that of gradients: by public facts.
 
         Gaussian noise in the loss has no price under accountants that add up mu, for groups of
@@ -372,14 +374,21 @@ class DPLogisticRegression(LabelledClassifier):
         pure, basic = context.epsilon, budget is None or budget.accountant == "basic"
         if not basic and context.allowed_delta:
             pure = pure_epsilon_from_mu(gdp_mu(context.epsilon, context.allowed_delta))
-        if not two or isinstance(self.bounds, str):
+        learns_bounds = isinstance(self.bounds, str)
+        if not (two or learns_bounds or classes is None):
+            if n_features is None:
+                n_features = getattr(self, "n_features_in_", None)
+            n_features = n_features or columns_of_bounds(self._bounds_of_columns)
+            if n_features and (n_features + 1) * len(classes) <= _FEW_COEFFICIENTS:
+                return (context.counts_users or not basic) and pure < _SERVES[1]
+        if not two or learns_bounds:
             return pure < _SERVES[1]
         return (context.counts_users or not basic) and pure < _SERVES[0]
 
     def _noise_of(self, allowance: Allowance, n_features: int | None) -> float:
         if n_features is None:
             return math.nan
-        if self._by_descent:
+        if self._by_descent(n_features):
             return allowance.part(1 / 5).ball_std(n_features + 1)
         classes = self._check_classes()
         n_classes = 2 if classes is None else len(classes)
@@ -402,7 +411,7 @@ class DPLogisticRegression(LabelledClassifier):
         """
         noise, separate = super()._split_delta(n_features)
         context = self._context()
-        if self._by_descent:
+        if self._by_descent(n_features):
             return noise, separate
         if context.budget is not None and context.budget.accountant != "basic":
             return noise, separate
@@ -417,7 +426,7 @@ class DPLogisticRegression(LabelledClassifier):
         n_classes: int,
         most: float | None = None,  # that a weight may be
     ) -> None:
-        if self._by_descent and not session.pure:
+        if self._by_descent() and not session.pure:
             more = n_classes > 2
             start = self._started(session, public, n_classes, CENTER_SHARES[more], most)
             n_logits = n_classes if more else 1
