@@ -8,7 +8,7 @@ of the rows about the centre.
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, ClassVar, Self
 
 import numpy as np
@@ -20,7 +20,6 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 from skdp.base import PRIVATE, PrivateMixin, in_precision_of, keeps_precision
 from skdp.base.batch_invariant import products
 from skdp.base.expected_error import ExpectedErrorMixin
-from skdp.budget import PrivacyBudget
 from skdp.core import Ball, Mean, Release, Session
 from skdp.parameters import FLAG, FRACTION, Integers, Reals, Table, check_parameter
 from skdp.planning import SEMICIRCLE_EDGE, WISHART_EDGE, Allowance, row_count
@@ -420,32 +419,13 @@ class DPPCA(
     0.039
     """
 
-    _in_parts = True
+    n_components: int | float | None = field(default=None, kw_only=False)
+    whiten: bool = False
+    center: str | float | ArrayLike = "private"
+    norm_bound: str | float = "private"
+    noise: str = "auto"
 
-    def __init__(
-        self,
-        n_components: int | float | None = None,
-        *,
-        whiten: bool = False,
-        center: str | float | ArrayLike = "private",
-        norm_bound: str | float = "private",
-        noise: str = "auto",
-        epsilon: float = 1.0,
-        delta: float | None = None,
-        max_rows_per_unit: Any = "private",
-        budget: PrivacyBudget | None = None,
-        random_state: Any = None,
-    ) -> None:
-        self.n_components = n_components
-        self.whiten = whiten
-        self.center = center
-        self.norm_bound = norm_bound
-        self.noise = noise
-        self.epsilon = epsilon
-        self.delta = delta
-        self.max_rows_per_unit = max_rows_per_unit
-        self.budget = budget
-        self.random_state = random_state
+    _in_parts = True
 
     # --- fitting ------------------------------------------------------------------------------
 

@@ -19,7 +19,6 @@ from sklearn.base import ClassNamePrefixFeaturesOutMixin, TransformerMixin, clon
 from skdp.base.batch_invariant import products
 from skdp.base.calibration import Calibration, calibration_share, signal_of, typical_lead
 from skdp.base.classifiers import DistanceClassifier, Floats
-from skdp.budget import PrivacyBudget
 from skdp.core import Session
 from skdp.parameters import Integers, Reals, Table
 from skdp.planning import SEMICIRCLE_EDGE, WISHART_EDGE, Allowance
@@ -148,39 +147,17 @@ class DPLinearDiscriminantAnalysis(
     True
     """
 
+    shrinkage: Any = None
+    priors: Any = None
+    n_components: int | None = None
+    covariance_estimator: Any = None
+    classes: Any = "private"
+    bounds: Any = "private"
+
     _parameter_table: ClassVar[Table] = {
         "shrinkage": ("auto", None, Reals(0, 1)),
         "n_components": (None, Integers(1)),
     }
-
-    def __init__(
-        self,
-        *,
-        shrinkage: Any = None,
-        priors: Any = None,
-        n_components: int | None = None,
-        covariance_estimator: Any = None,
-        classes: Any = "private",
-        bounds: Any = "private",
-        epsilon: float = 1.0,
-        delta: float | None = None,
-        max_rows_per_unit: Any = "private",
-        budget: PrivacyBudget | None = None,
-        random_state: Any = None,
-    ) -> None:
-        super().__init__(
-            classes=classes,
-            bounds=bounds,
-            epsilon=epsilon,
-            delta=delta,
-            max_rows_per_unit=max_rows_per_unit,
-            budget=budget,
-            random_state=random_state,
-        )
-        self.shrinkage = shrinkage
-        self.priors = priors
-        self.n_components = n_components
-        self.covariance_estimator = covariance_estimator
 
     @property
     def _n_releases(self) -> int:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 import warnings
+from dataclasses import field
 from typing import Any, ClassVar, Self
 
 import numpy as np
@@ -24,7 +25,6 @@ from skdp.base.classifiers import (
     warn_of_column,
 )
 from skdp.base.transformers import Floats, Transformer
-from skdp.budget import PrivacyBudget
 from skdp.core import ScaledBox, Session
 from skdp.exceptions import outside_level
 from skdp.parameters import Integers, Table, naming
@@ -136,33 +136,14 @@ class DPSelectKBest(theirs.SelectorMixin, StatedClasses, Transformer):
     array([2, 4])
     """
 
-    scores_: Floats | None
-    bounds_: tuple[Floats, Floats] | None
+    score_func: Any = field(default=_CLASSES, kw_only=False)
+    k: int | str = 10
+    classes: Any = "private"
+    bounds: Any = "private"
+    target_bounds: Any = "private"
 
-    def __init__(
-        self,
-        score_func: Any = _CLASSES,
-        *,
-        k: int | str = 10,
-        classes: Any = "private",
-        bounds: Any = "private",
-        target_bounds: Any = "private",
-        epsilon: float = 1.0,
-        delta: float | None = None,
-        max_rows_per_unit: Any = "private",
-        budget: PrivacyBudget | None = None,
-        random_state: Any = None,
-    ) -> None:
-        self.score_func = score_func
-        self.k = k
-        self.classes = classes
-        self.bounds = bounds
-        self.target_bounds = target_bounds
-        self.epsilon = epsilon
-        self.delta = delta
-        self.max_rows_per_unit = max_rows_per_unit
-        self.budget = budget
-        self.random_state = random_state
+    scores_: Floats | None = field(init=False)
+    bounds_: tuple[Floats, Floats] | None = field(init=False)
 
     _parameter_table: ClassVar[Table] = {
         "score_func": _score_name,

@@ -10,6 +10,7 @@ import math
 import numbers
 import warnings
 from collections import Counter
+from dataclasses import field
 from fractions import Fraction
 from typing import Any, ClassVar, Self
 
@@ -32,7 +33,6 @@ from skdp.base.transformers import (
     is_private,
     stated_categories,
 )
-from skdp.budget import PrivacyBudget
 from skdp.core import Session
 from skdp.exceptions import outside_level
 from skdp.parameters import FLAG, Table
@@ -215,40 +215,19 @@ class DPSimpleImputer(ExpectedErrorMixin, Transformer):
            [ 2.]])
     """
 
-    statistics_: NDArray[Any]
-    statistics_std_error_: Floats
-    counts_: Floats
-    counts_std_error_: Floats
-    bounds_: tuple[Floats, Floats] | None
+    missing_values: Any = np.nan
+    strategy: str = "mean"
+    fill_value: Any = None
+    add_indicator: bool = False
+    keep_empty_features: bool = False
+    bounds: Any = "private"
+    categories: Any = "private"
 
-    def __init__(
-        self,
-        *,
-        missing_values: Any = np.nan,
-        strategy: str = "mean",
-        fill_value: Any = None,
-        add_indicator: bool = False,
-        keep_empty_features: bool = False,
-        bounds: Any = "private",
-        categories: Any = "private",
-        epsilon: float = 1.0,
-        delta: float | None = None,
-        max_rows_per_unit: Any = "private",
-        budget: PrivacyBudget | None = None,
-        random_state: Any = None,
-    ) -> None:
-        self.missing_values = missing_values
-        self.strategy = strategy
-        self.fill_value = fill_value
-        self.add_indicator = add_indicator
-        self.keep_empty_features = keep_empty_features
-        self.bounds = bounds
-        self.categories = categories
-        self.epsilon = epsilon
-        self.delta = delta
-        self.max_rows_per_unit = max_rows_per_unit
-        self.budget = budget
-        self.random_state = random_state
+    statistics_: NDArray[Any] = field(init=False)
+    statistics_std_error_: Floats = field(init=False)
+    counts_: Floats = field(init=False)
+    counts_std_error_: Floats = field(init=False)
+    bounds_: tuple[Floats, Floats] | None = field(init=False)
 
     _parameter_table: ClassVar[Table] = {
         "missing_values": _marker,

@@ -7,6 +7,7 @@ the columns (`DPGaussianNB`) or the number of rows in each category (`DPCategori
 from __future__ import annotations
 
 import math
+from dataclasses import field
 from typing import Any, ClassVar
 
 import numpy as np
@@ -14,7 +15,6 @@ from numpy.typing import ArrayLike
 
 from skdp.base.calibration import Calibration, calibration_share, signal_of, typical_lead
 from skdp.base.classifiers import SEEN, Floats, LabelledClassifier
-from skdp.budget import PrivacyBudget
 from skdp.core import ScaledBox, Session
 from skdp.parameters import FLAG, Reals, Table, check_size
 from skdp.planning import Allowance
@@ -150,34 +150,14 @@ class DPGaussianNB(_NaiveBayes):
     True
     """
 
+    priors: Any = None
+    var_smoothing: float = 0.0
+    classes: Any = "private"
+    bounds: Any = "private"
+
     _parameter_table: ClassVar[Table] = {"var_smoothing": Reals(0, math.inf, "[)")}
     _normalised_priors = True
     _log_constant = -0.5 * math.log(2 * math.pi)
-
-    def __init__(
-        self,
-        *,
-        priors: Any = None,
-        var_smoothing: float = 0.0,
-        classes: Any = "private",
-        bounds: Any = "private",
-        epsilon: float = 1.0,
-        delta: float | None = None,
-        max_rows_per_unit: Any = "private",
-        budget: PrivacyBudget | None = None,
-        random_state: Any = None,
-    ) -> None:
-        super().__init__(
-            classes=classes,
-            bounds=bounds,
-            epsilon=epsilon,
-            delta=delta,
-            max_rows_per_unit=max_rows_per_unit,
-            budget=budget,
-            random_state=random_state,
-        )
-        self.priors = priors
-        self.var_smoothing = var_smoothing
 
     @property
     def _stated_priors(self) -> Any:
@@ -361,36 +341,17 @@ class DPCategoricalNB(_NaiveBayes):
     True
     """
 
+    categories: Any = field(default=None, kw_only=False)
+    alpha: float = 1.0
+    fit_prior: bool = True
+    class_prior: Any = None
+    min_categories: Any = None
+    classes: Any = "private"
+    bounds: Any = field(init=False)
+
     _parameter_table: ClassVar[Table] = {"alpha": Reals(0, math.inf, "()"), "fit_prior": FLAG}
     _normalised_priors = True
     _name_of_priors = "class_prior"
-
-    def __init__(
-        self,
-        categories: Any = None,
-        *,
-        alpha: float = 1.0,
-        fit_prior: bool = True,
-        class_prior: Any = None,
-        min_categories: Any = None,
-        classes: Any = "private",
-        epsilon: float = 1.0,
-        delta: float | None = None,
-        max_rows_per_unit: Any = "private",
-        budget: PrivacyBudget | None = None,
-        random_state: Any = None,
-    ) -> None:
-        self.categories = categories
-        self.alpha = alpha
-        self.fit_prior = fit_prior
-        self.class_prior = class_prior
-        self.min_categories = min_categories
-        self.classes = classes
-        self.epsilon = epsilon
-        self.delta = delta
-        self.max_rows_per_unit = max_rows_per_unit
-        self.budget = budget
-        self.random_state = random_state
 
     @property
     def _stated_priors(self) -> Any:

@@ -10,6 +10,7 @@ from __future__ import annotations
 import math
 import warnings
 from collections.abc import Sequence
+from dataclasses import field
 from typing import Any, ClassVar, Self
 
 import numpy as np
@@ -27,7 +28,6 @@ from sklearn.metrics.pairwise import euclidean_distances
 from skdp.base import PrivateMixin, in_precision_of, keeps_precision, names_of
 from skdp.base.expected_error import ExpectedErrorMixin, rehearsal, rehearsals, repeated
 from skdp.base.mixin import WEIGHT_BOUND, weighted_rows
-from skdp.budget import PrivacyBudget
 from skdp.cluster._ball import fit_in_ball, takes_ball
 from skdp.cluster._coreset import Clustering, PublicBox
 from skdp.cluster._lloyd import MANY_FEATURES, cluster, mean_error, number_of_rows
@@ -203,33 +203,14 @@ class DPKMeans(
     True
     """
 
+    n_clusters: int = field(default=8, kw_only=False)
+    algorithm: str = "tree"
+    max_iter: int = 5
+    bounds: Any = "private"
+    weight_bound: float | None = None
+
     _in_parts = True
     _n_progress_tasks = 1  # of algorithm="lloyd"
-
-    def __init__(
-        self,
-        n_clusters: int = 8,
-        *,
-        algorithm: str = "tree",
-        max_iter: int = 5,
-        bounds: Any = "private",
-        weight_bound: float | None = None,
-        epsilon: float = 1.0,
-        delta: float | None = None,
-        max_rows_per_unit: Any = "private",
-        budget: PrivacyBudget | None = None,
-        random_state: Any = None,
-    ) -> None:
-        self.n_clusters = n_clusters
-        self.algorithm = algorithm
-        self.max_iter = max_iter
-        self.bounds = bounds
-        self.weight_bound = weight_bound
-        self.epsilon = epsilon
-        self.delta = delta
-        self.max_rows_per_unit = max_rows_per_unit
-        self.budget = budget
-        self.random_state = random_state
 
     # --- fitting ---------------------------------------------------------------------------------
 

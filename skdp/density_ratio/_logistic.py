@@ -7,6 +7,7 @@ perturbation. Weights are computed from it.
 from __future__ import annotations
 
 import math
+from dataclasses import field
 from typing import Any, ClassVar, Self
 
 import numpy as np
@@ -15,7 +16,6 @@ from scipy.special import logsumexp
 from sklearn.base import BaseEstimator
 
 from skdp.base import check_integer, refuse_units
-from skdp.budget import PrivacyBudget
 from skdp.core import Box, Release
 from skdp.density_ratio._base import LARGEST_WEIGHT, DensityRatio, documented, effective_sample_size
 from skdp.parameters import Reals, Table, check_parameter
@@ -135,24 +135,8 @@ class DPLogisticRatio(DensityRatio, BaseEstimator):
     True
     """
 
-    def __init__(
-        self,
-        alpha: Any = "auto",
-        *,
-        bounds: Any = "public",
-        epsilon: float = 1.0,
-        delta: float | None = None,
-        max_rows_per_unit: Any = "private",
-        budget: PrivacyBudget | None = None,
-        random_state: Any = None,
-    ) -> None:
-        self.alpha = alpha
-        self.bounds = bounds
-        self.epsilon = epsilon
-        self.delta = delta
-        self.max_rows_per_unit = max_rows_per_unit
-        self.budget = budget
-        self.random_state = random_state
+    alpha: Any = field(default="auto", kw_only=False)
+    bounds: Any = "public"
 
     _parameter_table: ClassVar[Table] = {"alpha": ("auto", Reals(*_ALPHAS))}
 

@@ -14,7 +14,7 @@ import pickle
 import sys
 import warnings
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from fractions import Fraction
 from functools import partial
 from typing import Any, ClassVar, Self
@@ -543,48 +543,22 @@ class DPuLSIF(DensityRatio, BaseEstimator):
     True
     """
 
-    centers_: Floats | None
-    gamma_: float | None
-    coef_: Floats
+    centers: Any = field(default="public", kw_only=False)
+    n_centers: int = 100
+    kernel: str = "rbf"
+    gamma: Any = "private"
+    alpha: Any = "private"
+    basis: Any = None
+    basis_bounds: Any = None
+    noise: str = "correlated"
+    baseline: float = 1.0
+    nonnegative: str = "weights"
+    bounds: Any = "public"
+    sampling_rate: float | None = None
 
-    def __init__(
-        self,
-        centers: Any = "public",
-        *,
-        n_centers: int = 100,
-        kernel: str = "rbf",
-        gamma: Any = "private",
-        alpha: Any = "private",
-        basis: Any = None,
-        basis_bounds: Any = None,
-        noise: str = "correlated",
-        baseline: float = 1.0,
-        nonnegative: str = "weights",
-        bounds: Any = "public",
-        sampling_rate: float | None = None,
-        epsilon: float = 1.0,
-        delta: float | None = None,
-        max_rows_per_unit: Any = "private",
-        budget: PrivacyBudget | None = None,
-        random_state: Any = None,
-    ) -> None:
-        self.centers = centers
-        self.n_centers = n_centers
-        self.kernel = kernel
-        self.gamma = gamma
-        self.alpha = alpha
-        self.basis = basis
-        self.basis_bounds = basis_bounds
-        self.noise = noise
-        self.baseline = baseline
-        self.nonnegative = nonnegative
-        self.bounds = bounds
-        self.sampling_rate = sampling_rate
-        self.epsilon = epsilon
-        self.delta = delta
-        self.max_rows_per_unit = max_rows_per_unit
-        self.budget = budget
-        self.random_state = random_state
+    centers_: Floats | None = field(init=False)
+    gamma_: float | None = field(init=False)
+    coef_: Floats = field(init=False)
 
     _parameter_table: ClassVar[Table] = {
         "n_centers": Integers(1, _MAX_CENTERS),

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
+from dataclasses import field
 from typing import Any, ClassVar
 
 import numpy as np
@@ -16,7 +17,6 @@ from numpy.typing import ArrayLike
 
 from skdp.base.callers import reported_steps
 from skdp.base.classifiers import Floats, LabelledClassifier, TargetRegressor, class_counts
-from skdp.budget import PrivacyBudget
 from skdp.core import Session
 from skdp.parameters import Integers, Table, check_size
 from skdp.planning import Allowance
@@ -262,26 +262,9 @@ class DPExplainableBoostingClassifier(_Additive, LabelledClassifier):
     True
     """
 
-    def __init__(
-        self,
-        n_bins: int = 64,
-        *,
-        classes: Any = "private",
-        bounds: Any = "private",
-        epsilon: float = 1.0,
-        delta: float | None = None,
-        max_rows_per_unit: Any = "private",
-        budget: PrivacyBudget | None = None,
-        random_state: Any = None,
-    ) -> None:
-        self.n_bins = n_bins
-        self.classes = classes
-        self.bounds = bounds
-        self.epsilon = epsilon
-        self.delta = delta
-        self.max_rows_per_unit = max_rows_per_unit
-        self.budget = budget
-        self.random_state = random_state
+    n_bins: int = field(default=64, kw_only=False)
+    classes: Any = "private"
+    bounds: Any = "private"
 
     def _public(self, n_features: int) -> Any:
         check_cells(n_features, int(self.n_bins))
@@ -428,26 +411,9 @@ class DPExplainableBoostingRegressor(_Additive, TargetRegressor):
     True
     """
 
-    def __init__(
-        self,
-        n_bins: int = 64,
-        *,
-        bounds: Any = "private",
-        target_bounds: Any = "private",
-        epsilon: float = 1.0,
-        delta: float | None = None,
-        max_rows_per_unit: Any = "private",
-        budget: PrivacyBudget | None = None,
-        random_state: Any = None,
-    ) -> None:
-        self.n_bins = n_bins
-        self.bounds = bounds
-        self.target_bounds = target_bounds
-        self.epsilon = epsilon
-        self.delta = delta
-        self.max_rows_per_unit = max_rows_per_unit
-        self.budget = budget
-        self.random_state = random_state
+    n_bins: int = field(default=64, kw_only=False)
+    bounds: Any = "private"
+    target_bounds: Any = "private"
 
     def _stated_bounds(self, n_features: int, names: Sequence[Any] | None = None) -> Any:
         check_cells(n_features, int(self.n_bins))

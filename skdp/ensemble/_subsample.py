@@ -8,6 +8,7 @@ one of many models, whatever the estimator does with it.
 from __future__ import annotations
 
 import math
+from dataclasses import field
 from functools import partial
 from typing import Any, ClassVar, Self, cast
 
@@ -23,7 +24,6 @@ from skdp.base import PrivateMixin, check_bounds
 from skdp.base.callers import listener
 from skdp.base.classifiers import ExactScoreMixin, warn_of_column
 from skdp.base.expected_error import ExpectedErrorMixin
-from skdp.budget import PrivacyBudget
 from skdp.core import Ball, Box, Mean, Session, UserFunction
 from skdp.ensemble._blocks import (
     AUTO,
@@ -225,40 +225,16 @@ class DPSubsampleAggregate(ExactScoreMixin, ExpectedErrorMixin, PrivateMixin, Ba
     0.25
     """
 
-    def __init__(
-        self,
-        estimator: Any,
-        *,
-        public: Any = None,
-        student: Any = None,
-        output: str = "predictions",
-        aggregate: str = "auto",
-        n_blocks: Any = "auto",
-        n_queries: Any = "auto",
-        classes: Any = None,
-        bounds: Any = None,
-        n_jobs: int | None = None,
-        epsilon: float = 1.0,
-        delta: float | None = None,
-        max_rows_per_unit: Any = "private",
-        budget: PrivacyBudget | None = None,
-        random_state: Any = None,
-    ) -> None:
-        self.estimator = estimator
-        self.public = public
-        self.student = student
-        self.output = output
-        self.aggregate = aggregate
-        self.n_blocks = n_blocks
-        self.n_queries = n_queries
-        self.classes = classes
-        self.bounds = bounds
-        self.n_jobs = n_jobs
-        self.epsilon = epsilon
-        self.delta = delta
-        self.max_rows_per_unit = max_rows_per_unit
-        self.budget = budget
-        self.random_state = random_state
+    estimator: Any = field(kw_only=False)
+    public: Any = None
+    student: Any = None
+    output: str = "predictions"
+    aggregate: str = "auto"
+    n_blocks: Any = "auto"
+    n_queries: Any = "auto"
+    classes: Any = None
+    bounds: Any = None
+    n_jobs: int | None = None
 
     def __sklearn_tags__(self) -> Tags:
         """Return scikit-learn's tags: a classifier or a regressor as the estimator is."""

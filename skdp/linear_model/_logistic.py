@@ -20,7 +20,6 @@ from numpy.typing import ArrayLike
 from skdp.base.batch_invariant import products
 from skdp.base.classifiers import Floats, LabelledClassifier, Standard, standard_for_classes
 from skdp.base.mixin import WEIGHT_BOUND
-from skdp.budget import PrivacyBudget
 from skdp.core import Session
 from skdp.linear_model._descent import CENTER_SHARES, descended, is_hidden
 from skdp.loss.conversions import check_positive, gdp_delta, gdp_mu, pure_epsilon_from_mu
@@ -300,37 +299,16 @@ class DPLogisticRegression(LabelledClassifier):
     True
     """
 
+    C: float = 1.0
+    class_weight: Any = None
+    classes: Any = "private"
+    bounds: Any = "private"
+    weight_bound: float | None = None
+
     _parameter_table: ClassVar[Table] = {
         "C": Reals(0, math.inf, "()"),
         "weight_bound": WEIGHT_BOUND,
     }
-
-    def __init__(
-        self,
-        *,
-        C: float = 1.0,
-        class_weight: Any = None,
-        classes: Any = "private",
-        bounds: Any = "private",
-        weight_bound: float | None = None,
-        epsilon: float = 1.0,
-        delta: float | None = None,
-        max_rows_per_unit: Any = "private",
-        budget: PrivacyBudget | None = None,
-        random_state: Any = None,
-    ) -> None:
-        super().__init__(
-            classes=classes,
-            bounds=bounds,
-            epsilon=epsilon,
-            delta=delta,
-            max_rows_per_unit=max_rows_per_unit,
-            budget=budget,
-            random_state=random_state,
-        )
-        self.C = C
-        self.class_weight = class_weight
-        self.weight_bound = weight_bound
 
     def fit(
         self, X: ArrayLike, y: ArrayLike, *, sample_weight: Any = None, groups: Any = None

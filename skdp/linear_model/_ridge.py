@@ -12,7 +12,7 @@ from __future__ import annotations
 import math
 import warnings
 from collections.abc import Callable
-from dataclasses import replace
+from dataclasses import field, replace
 from typing import Any, ClassVar, Self
 
 import numpy as np
@@ -32,7 +32,6 @@ from skdp.base.classifiers import (
     standardised,
 )
 from skdp.base.mixin import WEIGHT_BOUND, check_weight_bound
-from skdp.budget import PrivacyBudget
 from skdp.confidence.equations import check_level
 from skdp.core import Mean, ScaledBox, Session
 from skdp.exceptions import outside_level
@@ -266,10 +265,10 @@ class _LeastSquares(TargetRegressor):
 
     _takes_sparse = True
 
-    alpha: float = 0.0
-    fit_intercept: Any
-    positive: Any
-    weight_bound: Any
+    alpha: float = field(init=False, default=0.0)
+    fit_intercept: Any = field(init=False)
+    positive: Any = field(init=False)
+    weight_bound: Any = field(init=False)
 
     # --- fitting ------------------------------------------------------------------------------
 
@@ -693,39 +692,19 @@ class DPRidge(_LeastSquares):
     array([10.])
     """
 
+    alpha: float = field(default=1.0, kw_only=False)
+    fit_intercept: bool = True
+    positive: bool = False
+    bounds: Any = "private"
+    target_bounds: Any = "private"
+    weight_bound: float | None = None
+
     _parameter_table: ClassVar[Table] = {
         "alpha": Reals(0, math.inf, "[)"),
         "fit_intercept": FLAG,
         "positive": FLAG,
         "weight_bound": WEIGHT_BOUND,
     }
-
-    def __init__(
-        self,
-        alpha: float = 1.0,
-        *,
-        fit_intercept: bool = True,
-        positive: bool = False,
-        bounds: Any = "private",
-        target_bounds: Any = "private",
-        weight_bound: float | None = None,
-        epsilon: float = 1.0,
-        delta: float | None = None,
-        max_rows_per_unit: Any = "private",
-        budget: PrivacyBudget | None = None,
-        random_state: Any = None,
-    ) -> None:
-        self.alpha = alpha
-        self.fit_intercept = fit_intercept
-        self.positive = positive
-        self.bounds = bounds
-        self.target_bounds = target_bounds
-        self.weight_bound = weight_bound
-        self.epsilon = epsilon
-        self.delta = delta
-        self.max_rows_per_unit = max_rows_per_unit
-        self.budget = budget
-        self.random_state = random_state
 
 
 class DPLinearRegression(_LeastSquares):
@@ -790,33 +769,14 @@ class DPLinearRegression(_LeastSquares):
     True
     """
 
+    fit_intercept: bool = True
+    positive: bool = False
+    bounds: Any = "private"
+    target_bounds: Any = "private"
+    weight_bound: float | None = None
+
     _parameter_table: ClassVar[Table] = {
         "fit_intercept": FLAG,
         "positive": FLAG,
         "weight_bound": WEIGHT_BOUND,
     }
-
-    def __init__(
-        self,
-        *,
-        fit_intercept: bool = True,
-        positive: bool = False,
-        bounds: Any = "private",
-        target_bounds: Any = "private",
-        weight_bound: float | None = None,
-        epsilon: float = 1.0,
-        delta: float | None = None,
-        max_rows_per_unit: Any = "private",
-        budget: PrivacyBudget | None = None,
-        random_state: Any = None,
-    ) -> None:
-        self.fit_intercept = fit_intercept
-        self.positive = positive
-        self.bounds = bounds
-        self.target_bounds = target_bounds
-        self.weight_bound = weight_bound
-        self.epsilon = epsilon
-        self.delta = delta
-        self.max_rows_per_unit = max_rows_per_unit
-        self.budget = budget
-        self.random_state = random_state

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
+from dataclasses import field
 from typing import Any, ClassVar, Self
 
 import numpy as np
@@ -30,7 +31,7 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 from skdp._config import noise_is_seeded
 from skdp.base import CallContext, PrivateMixin
 from skdp.base.classifiers import warn_of_column
-from skdp.budget import Cost, PrivacyBudget
+from skdp.budget import Cost
 from skdp.budget.budget import StandInBudget
 from skdp.core import (
     PRIVATE_ROWS,
@@ -82,12 +83,11 @@ class PrivateSearch(MetaEstimatorMixin, PrivateMixin, BaseEstimator, ABC):
         "test_size": Reals(0, 1, "()"),
     }
 
-    estimator: Any
-    scoring: Any
-    n_runs: Any
-    runs: str
-    test_size: float
-    max_rows_per_unit: Any
+    estimator: Any = field(init=False)
+    scoring: Any = field(init=False)
+    n_runs: Any = field(init=False)
+    runs: str = field(init=False)
+    test_size: float = field(init=False)
 
     @abstractmethod
     def _candidate_params(self) -> list[Mapping[str, Any]]:
@@ -730,32 +730,12 @@ class DPGridSearchCV(PrivateSearch):
     (1, ['bounds'])
     """
 
-    def __init__(
-        self,
-        estimator: Any,
-        param_grid: Any,
-        *,
-        scoring: Any = None,
-        n_runs: Any = "auto",
-        runs: str = "geometric",
-        test_size: float = 0.25,
-        epsilon: float = 1.0,
-        delta: float | None = None,
-        max_rows_per_unit: Any = "private",
-        budget: PrivacyBudget | None = None,
-        random_state: Any = None,
-    ) -> None:
-        self.estimator = estimator
-        self.param_grid = param_grid
-        self.scoring = scoring
-        self.n_runs = n_runs
-        self.runs = runs
-        self.test_size = test_size
-        self.epsilon = epsilon
-        self.delta = delta
-        self.max_rows_per_unit = max_rows_per_unit
-        self.budget = budget
-        self.random_state = random_state
+    estimator: Any = field(kw_only=False)
+    param_grid: Any = field(kw_only=False)
+    scoring: Any = None
+    n_runs: Any = "auto"
+    runs: str = "geometric"
+    test_size: float = 0.25
 
     def _candidate_params(self) -> list[Mapping[str, Any]]:
         with naming("param_grid"):
@@ -854,34 +834,13 @@ class DPRandomizedSearchCV(PrivateSearch):
     1.0
     """
 
-    def __init__(
-        self,
-        estimator: Any,
-        param_distributions: Any,
-        *,
-        n_iter: int = 20,
-        scoring: Any = None,
-        n_runs: Any = "auto",
-        runs: str = "geometric",
-        test_size: float = 0.25,
-        epsilon: float = 1.0,
-        delta: float | None = None,
-        max_rows_per_unit: Any = "private",
-        budget: PrivacyBudget | None = None,
-        random_state: Any = None,
-    ) -> None:
-        self.estimator = estimator
-        self.param_distributions = param_distributions
-        self.n_iter = n_iter
-        self.scoring = scoring
-        self.n_runs = n_runs
-        self.runs = runs
-        self.test_size = test_size
-        self.epsilon = epsilon
-        self.delta = delta
-        self.max_rows_per_unit = max_rows_per_unit
-        self.budget = budget
-        self.random_state = random_state
+    estimator: Any = field(kw_only=False)
+    param_distributions: Any = field(kw_only=False)
+    n_iter: int = 20
+    scoring: Any = None
+    n_runs: Any = "auto"
+    runs: str = "geometric"
+    test_size: float = 0.25
 
     _parameter_table: ClassVar[Table] = {"n_iter": Integers(1, _MOST_CANDIDATES)}
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import reduce
 from typing import Any
 
@@ -249,9 +249,9 @@ def mixed(relative: Floats, weights: Floats, n: float) -> tuple[Floats, float]:
 class BoxDensity(ExpectedErrorMixin, PrivateMixin, DensityMixin, BaseEstimator, ABC):
     """A density over a box."""
 
-    bounds: Any
-    bounds_: Pair
-    n_features_in_: int
+    bounds: Any = field(init=False)
+    bounds_: Pair = field(init=False)
+    n_features_in_: int = field(init=False)
 
     # --- defined by each density ----------------------------------------------------------------
 

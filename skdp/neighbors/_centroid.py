@@ -15,7 +15,6 @@ import numpy as np
 
 from skdp.base.calibration import Calibration, calibration_share, signal_of, typical_lead
 from skdp.base.classifiers import DistanceClassifier, Floats
-from skdp.budget import PrivacyBudget
 from skdp.core import Session
 from skdp.parameters import Reals, Table, check_parameter
 from skdp.planning import Allowance
@@ -123,32 +122,12 @@ class DPNearestCentroid(DistanceClassifier):
     True
     """
 
-    _parameter_table: ClassVar[Table] = {"shrink_threshold": (None, Reals(0, math.inf, "()"))}
+    shrink_threshold: float | None = None
+    priors: Any = "empirical"
+    classes: Any = "private"
+    bounds: Any = "private"
 
-    def __init__(
-        self,
-        *,
-        shrink_threshold: float | None = None,
-        priors: Any = "empirical",
-        classes: Any = "private",
-        bounds: Any = "private",
-        epsilon: float = 1.0,
-        delta: float | None = None,
-        max_rows_per_unit: Any = "private",
-        budget: PrivacyBudget | None = None,
-        random_state: Any = None,
-    ) -> None:
-        super().__init__(
-            classes=classes,
-            bounds=bounds,
-            epsilon=epsilon,
-            delta=delta,
-            max_rows_per_unit=max_rows_per_unit,
-            budget=budget,
-            random_state=random_state,
-        )
-        self.shrink_threshold = shrink_threshold
-        self.priors = priors
+    _parameter_table: ClassVar[Table] = {"shrink_threshold": (None, Reals(0, math.inf, "()"))}
 
     @property
     def _stated_priors(self) -> Any:

@@ -6,6 +6,7 @@ A fit releases bounds, unless stated, and the noisy numbers of rows in the cells
 from __future__ import annotations
 
 import math
+from dataclasses import field
 from functools import reduce
 from typing import Any, Self
 
@@ -13,7 +14,6 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from skdp.base.expected_error import mean_error, rehearsal
-from skdp.budget import PrivacyBudget
 from skdp.core import Session
 from skdp.neighbors._base import COUNT_SHARE, BoxDensity, Floats, Pair, mixed
 from skdp.planning import Allowance, row_count
@@ -130,30 +130,14 @@ class DPHistogramDensity(BoxDensity):
     (3, 1)
     """
 
+    bins: Any = "auto"
+    bounds: Any = "private"
+
     _in_parts = True
 
-    edges_: tuple[Floats, ...]
-    probabilities_: Floats
-    noise_std_: float
-
-    def __init__(
-        self,
-        *,
-        bins: Any = "auto",
-        bounds: Any = "private",
-        epsilon: float = 1.0,
-        delta: float | None = None,
-        max_rows_per_unit: Any = "private",
-        budget: PrivacyBudget | None = None,
-        random_state: Any = None,
-    ) -> None:
-        self.bins = bins
-        self.bounds = bounds
-        self.epsilon = epsilon
-        self.delta = delta
-        self.max_rows_per_unit = max_rows_per_unit
-        self.budget = budget
-        self.random_state = random_state
+    edges_: tuple[Floats, ...] = field(init=False)
+    probabilities_: Floats = field(init=False)
+    noise_std_: float = field(init=False)
 
     def _bins_of_features(self, n_features: int) -> list[Bins] | None:
         """Return bins or edges of each feature, None for "auto"; refuse too many cells."""

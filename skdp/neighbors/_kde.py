@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, ClassVar, Self
 
 import numpy as np
@@ -18,7 +18,6 @@ from scipy.interpolate import RegularGridInterpolator
 
 from skdp.base.expected_error import NOISELESS, mean_error, rehearsal
 from skdp.base.nystroem import nystroem_features
-from skdp.budget import PrivacyBudget
 from skdp.core import Session
 from skdp.neighbors._base import (
     COUNT_SHARE,
@@ -188,37 +187,19 @@ class DPKernelDensity(BoxDensity):
     (3, 1)
     """
 
+    bandwidth: Any = "private"
+    features: str = "kernel"
+    spacing: float = 0.8
+    bounds: Any = "private"
+
     _in_parts = True
 
-    bandwidth_: float
-    centers_: Floats
-    coef_: Floats
-    density_: Floats
-    axes_: tuple[Floats, ...]
-    noise_std_: float
-
-    def __init__(
-        self,
-        *,
-        bandwidth: Any = "private",
-        features: str = "kernel",
-        spacing: float = 0.8,
-        bounds: Any = "private",
-        epsilon: float = 1.0,
-        delta: float | None = None,
-        max_rows_per_unit: Any = "private",
-        budget: PrivacyBudget | None = None,
-        random_state: Any = None,
-    ) -> None:
-        self.bandwidth = bandwidth
-        self.features = features
-        self.spacing = spacing
-        self.bounds = bounds
-        self.epsilon = epsilon
-        self.delta = delta
-        self.max_rows_per_unit = max_rows_per_unit
-        self.budget = budget
-        self.random_state = random_state
+    bandwidth_: float = field(init=False)
+    centers_: Floats = field(init=False)
+    coef_: Floats = field(init=False)
+    density_: Floats = field(init=False)
+    axes_: tuple[Floats, ...] = field(init=False)
+    noise_std_: float = field(init=False)
 
     # --- checks before the charge ---------------------------------------------------------------
 

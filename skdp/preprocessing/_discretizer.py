@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 import warnings
+from dataclasses import field
 from typing import Any, ClassVar, Self
 
 import numpy as np
@@ -32,7 +33,6 @@ from skdp.base.transformers import (
     indicators,
     input_names,
 )
-from skdp.budget import PrivacyBudget
 from skdp.core import Box, Session
 from skdp.exceptions import outside_level
 from skdp.parameters import STEP, Integers, Table, shown
@@ -136,39 +136,18 @@ class DPKBinsDiscretizer(ExpectedErrorMixin, Transformer):
            [0., 1.]])
     """
 
+    n_bins: int = field(default=5, kw_only=False)
+    encode: str = "onehot-dense"
+    dtype: Any = None
+    strategy: str = "quantile"
+    bounds: Any = "private"
+    step: float | None = None
+    prior: str = "uniform"
+
     _in_parts = True
 
-    bin_edges_: Any
-    n_bins_: Any
-
-    def __init__(
-        self,
-        n_bins: int = 5,
-        *,
-        encode: str = "onehot-dense",
-        dtype: Any = None,
-        strategy: str = "quantile",
-        bounds: Any = "private",
-        step: float | None = None,
-        prior: str = "uniform",
-        epsilon: float = 1.0,
-        delta: float | None = None,
-        max_rows_per_unit: Any = "private",
-        budget: PrivacyBudget | None = None,
-        random_state: Any = None,
-    ) -> None:
-        self.n_bins = n_bins
-        self.encode = encode
-        self.dtype = dtype
-        self.strategy = strategy
-        self.bounds = bounds
-        self.step = step
-        self.prior = prior
-        self.epsilon = epsilon
-        self.delta = delta
-        self.max_rows_per_unit = max_rows_per_unit
-        self.budget = budget
-        self.random_state = random_state
+    bin_edges_: Any = field(init=False)
+    n_bins_: Any = field(init=False)
 
     _parameter_table: ClassVar[Table] = {
         "n_bins": Integers(2, 10_000),

@@ -11,6 +11,7 @@ import math
 import numbers
 import warnings
 from collections.abc import Callable, Sequence
+from dataclasses import field
 from fractions import Fraction
 from functools import partial
 from typing import Any, ClassVar, Self
@@ -36,7 +37,6 @@ from skdp.base.transformers import (
     selected,
     stated_categories,
 )
-from skdp.budget import PrivacyBudget
 from skdp.exceptions import outside_level
 from skdp.parameters import FLAG, Integers, Reals, Table, naming, shown
 from skdp.planning import Allowance
@@ -119,13 +119,13 @@ _OF_CODES: Table = {
 class Encoder(ExpectedErrorMixin, Transformer):
     """An encoder: categories, codes of cells, and expected errors."""
 
-    categories: Any
-    dtype: Any
-    handle_unknown: str
-    min_frequency: float | None
-    max_categories: int | None
-    categories_: list[NDArray[Any]]
-    infrequent_categories_: list[NDArray[Any] | None]
+    categories: Any = field(init=False)
+    dtype: Any = field(init=False)
+    handle_unknown: str = field(init=False)
+    min_frequency: float | None = field(init=False)
+    max_categories: int | None = field(init=False)
+    categories_: list[NDArray[Any]] = field(init=False)
+    infrequent_categories_: list[NDArray[Any] | None] = field(init=False)
 
     _missing_is_category: ClassVar[bool]
 
@@ -577,41 +577,19 @@ class DPOneHotEncoder(Encoder):
     [['EWR', 'JFK', 'LGA']]
     """
 
-    has_infrequent_: NDArray[np.bool_]
-    drop_idx_: NDArray[Any] | None
+    categories: Any = "private"
+    drop: Any = None
+    sparse_output: bool = False
+    dtype: Any = np.float64
+    handle_unknown: str = "ignore"
+    min_frequency: float | None = None
+    max_categories: int | None = None
+    feature_name_combiner: str | Callable[[str, Any], str] = "concat"
+
+    has_infrequent_: NDArray[np.bool_] = field(init=False)
+    drop_idx_: NDArray[Any] | None = field(init=False)
 
     _missing_is_category = True
-
-    def __init__(
-        self,
-        *,
-        categories: Any = "private",
-        drop: Any = None,
-        sparse_output: bool = False,
-        dtype: Any = np.float64,
-        handle_unknown: str = "ignore",
-        min_frequency: float | None = None,
-        max_categories: int | None = None,
-        feature_name_combiner: str | Callable[[str, Any], str] = "concat",
-        epsilon: float = 1.0,
-        delta: float | None = None,
-        max_rows_per_unit: Any = "private",
-        budget: PrivacyBudget | None = None,
-        random_state: Any = None,
-    ) -> None:
-        self.categories = categories
-        self.drop = drop
-        self.sparse_output = sparse_output
-        self.dtype = dtype
-        self.handle_unknown = handle_unknown
-        self.min_frequency = min_frequency
-        self.max_categories = max_categories
-        self.feature_name_combiner = feature_name_combiner
-        self.epsilon = epsilon
-        self.delta = delta
-        self.max_rows_per_unit = max_rows_per_unit
-        self.budget = budget
-        self.random_state = random_state
 
     _parameter_table: ClassVar[Table] = {
         **_OF_CODES,
@@ -846,36 +824,15 @@ class DPOrdinalEncoder(Encoder):
     array([ 0.,  2., -1., -1.])
     """
 
-    _missing_is_category = False
+    categories: Any = "private"
+    dtype: Any = np.float64
+    handle_unknown: str = "use_encoded_value"
+    unknown_value: float | None = -1
+    encoded_missing_value: float = -1
+    min_frequency: float | None = None
+    max_categories: int | None = None
 
-    def __init__(
-        self,
-        *,
-        categories: Any = "private",
-        dtype: Any = np.float64,
-        handle_unknown: str = "use_encoded_value",
-        unknown_value: float | None = -1,
-        encoded_missing_value: float = -1,
-        min_frequency: float | None = None,
-        max_categories: int | None = None,
-        epsilon: float = 1.0,
-        delta: float | None = None,
-        max_rows_per_unit: Any = "private",
-        budget: PrivacyBudget | None = None,
-        random_state: Any = None,
-    ) -> None:
-        self.categories = categories
-        self.dtype = dtype
-        self.handle_unknown = handle_unknown
-        self.unknown_value = unknown_value
-        self.encoded_missing_value = encoded_missing_value
-        self.min_frequency = min_frequency
-        self.max_categories = max_categories
-        self.epsilon = epsilon
-        self.delta = delta
-        self.max_rows_per_unit = max_rows_per_unit
-        self.budget = budget
-        self.random_state = random_state
+    _missing_is_category = False
 
     _parameter_table: ClassVar[Table] = {
         **_OF_CODES,

@@ -7,6 +7,7 @@ releases two extreme quantiles of each column, or nothing if bounds are stated.
 from __future__ import annotations
 
 import math
+from dataclasses import field
 from typing import Any, ClassVar, Self
 
 import numpy as np
@@ -31,7 +32,6 @@ from skdp.base.scalers import (
     release_range,
     warn_of_doubtful_bounds,
 )
-from skdp.budget import PrivacyBudget
 from skdp.confidence.equations import moment_errors, root_error
 from skdp.core import Box
 from skdp.parameters import FLAG, Reals, Table
@@ -179,39 +179,20 @@ class DPStandardScaler(Scaler):
     0.0017
     """
 
+    with_mean: bool = True
+    with_std: bool = True
+    bounds: Any = "private"
+    nan_policy: str = "raise"
+    weight_bound: float | None = None
+
     _in_parts = True
 
-    mean_: Floats | None
-    var_: Floats | None
-    scale_: Floats | None
-    mean_std_error_: Floats | None
-    var_std_error_: Floats | None
-    scale_std_error_: Floats | None
-
-    def __init__(
-        self,
-        *,
-        with_mean: bool = True,
-        with_std: bool = True,
-        bounds: Any = "private",
-        nan_policy: str = "raise",
-        weight_bound: float | None = None,
-        epsilon: float = 1.0,
-        delta: float | None = None,
-        max_rows_per_unit: Any = "private",
-        budget: PrivacyBudget | None = None,
-        random_state: Any = None,
-    ) -> None:
-        self.with_mean = with_mean
-        self.with_std = with_std
-        self.bounds = bounds
-        self.nan_policy = nan_policy
-        self.weight_bound = weight_bound
-        self.epsilon = epsilon
-        self.delta = delta
-        self.max_rows_per_unit = max_rows_per_unit
-        self.budget = budget
-        self.random_state = random_state
+    mean_: Floats | None = field(init=False)
+    var_: Floats | None = field(init=False)
+    scale_: Floats | None = field(init=False)
+    mean_std_error_: Floats | None = field(init=False)
+    var_std_error_: Floats | None = field(init=False)
+    scale_std_error_: Floats | None = field(init=False)
 
     _parameter_table: ClassVar[Table] = {
         "with_mean": FLAG,
@@ -460,34 +441,15 @@ class DPMinMaxScaler(Scaler):
     (True, 0.0)
     """
 
+    feature_range: tuple[float, float] = field(default=(0, 1), kw_only=False)
+    clip: bool = False
+    bounds: Any = "private"
+    q: str | float = "auto"
+    nan_policy: str = "raise"
+
     _in_parts = True
 
-    q_: float | Floats | None
-
-    def __init__(
-        self,
-        feature_range: tuple[float, float] = (0, 1),
-        *,
-        clip: bool = False,
-        bounds: Any = "private",
-        q: str | float = "auto",
-        nan_policy: str = "raise",
-        epsilon: float = 1.0,
-        delta: float | None = None,
-        max_rows_per_unit: Any = "private",
-        budget: PrivacyBudget | None = None,
-        random_state: Any = None,
-    ) -> None:
-        self.feature_range = feature_range
-        self.clip = clip
-        self.bounds = bounds
-        self.q = q
-        self.nan_policy = nan_policy
-        self.epsilon = epsilon
-        self.delta = delta
-        self.max_rows_per_unit = max_rows_per_unit
-        self.budget = budget
-        self.random_state = random_state
+    q_: float | Floats | None = field(init=False)
 
     _parameter_table: ClassVar[Table] = {
         "feature_range": _range,

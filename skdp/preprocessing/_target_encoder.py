@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 import warnings
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, ClassVar, Self
 
 import numpy as np
@@ -30,7 +30,6 @@ from skdp.base.transformers import (
     input_names,
     stated_categories,
 )
-from skdp.budget import PrivacyBudget
 from skdp.core import Session
 from skdp.exceptions import outside_level
 from skdp.parameters import (
@@ -241,40 +240,21 @@ class DPTargetEncoder(Encoder):
     True
     """
 
-    encodings_: list[Floats]
-    encodings_std_error_: list[Floats]
-    target_mean_: float
-    target_bounds_: tuple[float, float]
-    classes_: NDArray[Any] | None
+    categories: Any = "private"
+    target_type: str = "auto"
+    smooth: Any = "auto"
+    classes: Any = None
+    target_bounds: Any = "private"
+
+    encodings_: list[Floats] = field(init=False)
+    encodings_std_error_: list[Floats] = field(init=False)
+    target_mean_: float = field(init=False)
+    target_bounds_: tuple[float, float] = field(init=False)
+    classes_: NDArray[Any] | None = field(init=False)
 
     _missing_is_category = True
     # What the other encoders let a user choose.
     dtype, handle_unknown, min_frequency, max_categories = np.float64, "value", None, None
-
-    def __init__(
-        self,
-        *,
-        categories: Any = "private",
-        target_type: str = "auto",
-        smooth: Any = "auto",
-        classes: Any = None,
-        target_bounds: Any = "private",
-        epsilon: float = 1.0,
-        delta: float | None = None,
-        max_rows_per_unit: Any = "private",
-        budget: PrivacyBudget | None = None,
-        random_state: Any = None,
-    ) -> None:
-        self.categories = categories
-        self.target_type = target_type
-        self.smooth = smooth
-        self.classes = classes
-        self.target_bounds = target_bounds
-        self.epsilon = epsilon
-        self.delta = delta
-        self.max_rows_per_unit = max_rows_per_unit
-        self.budget = budget
-        self.random_state = random_state
 
     _parameter_table: ClassVar[Table] = {
         "target_type": ("auto", _CONTINUOUS, _BINARY),

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from fractions import Fraction
 from itertools import combinations
 from typing import Any, ClassVar, Self
@@ -21,7 +21,6 @@ from sklearn.base import BaseEstimator
 from sklearn.utils.validation import check_is_fitted
 
 from skdp.base.callers import reported_steps
-from skdp.budget import PrivacyBudget
 from skdp.confidence import Released
 from skdp.confidence.equations import Noise
 from skdp.confidence.limits import NoiseLimits
@@ -574,36 +573,18 @@ class DPMarginalSynthesizer(ReleaserMixin, LearningMixin, BaseEstimator):
     True
     """
 
+    queries: Any = field(default=None, kw_only=False)
+    domain: Any = None
+    categories: str = "private"
+    max_cells: int = 2**16
+
     _in_parts = True
     _n_progress_tasks = 1
 
-    database_: Any
-    n_samples_: int
-    measured_: list[tuple[Any, ...]]
-    privacy_: PrivacyCertificate
-
-    def __init__(
-        self,
-        queries: Any = None,
-        *,
-        domain: Any = None,
-        categories: str = "private",
-        max_cells: int = 2**16,
-        epsilon: float = 1.0,
-        delta: float | None = None,
-        max_rows_per_unit: Any = "private",
-        budget: PrivacyBudget | None = None,
-        random_state: Any = None,
-    ) -> None:
-        self.queries = queries
-        self.domain = domain
-        self.categories = categories
-        self.max_cells = max_cells
-        self.epsilon = epsilon
-        self.delta = delta
-        self.max_rows_per_unit = max_rows_per_unit
-        self.budget = budget
-        self.random_state = random_state
+    database_: Any = field(init=False)
+    n_samples_: int = field(init=False)
+    measured_: list[tuple[Any, ...]] = field(init=False)
+    privacy_: PrivacyCertificate = field(init=False)
 
     _parameter_table: ClassVar[Table] = {
         "categories": CATEGORIES,

@@ -7,7 +7,7 @@ Kolmogorov-Smirnov distance from a column.
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from fractions import Fraction
 from typing import Any, ClassVar, Self
 
@@ -27,7 +27,6 @@ from skdp.base.expected_error import (
     stretched,
     unanswered,
 )
-from skdp.budget import PrivacyBudget
 from skdp.core import PrivacyCertificate
 from skdp.parameters import FRACTION, Integers, Table, check_parameter
 from skdp.planning import Allowance, bounds_in
@@ -257,35 +256,16 @@ class SmallDBReleaser(ReleaserMixin, BaseEstimator):
     0.033
     """
 
+    queries: Any = field(default=_PAIRS, kw_only=False)
+    alpha: float = 0.1
+    size: Any = "auto"
+    domain: Any = None
+    candidates: Any = ALL
+
     _in_parts = True
 
-    database_: Any
-    privacy_: PrivacyCertificate
-
-    def __init__(
-        self,
-        queries: Any = _PAIRS,
-        *,
-        alpha: float = 0.1,
-        size: Any = "auto",
-        domain: Any = None,
-        candidates: Any = ALL,
-        epsilon: float = 1.0,
-        delta: float | None = None,
-        max_rows_per_unit: Any = "private",
-        budget: PrivacyBudget | None = None,
-        random_state: Any = None,
-    ) -> None:
-        self.queries = queries
-        self.alpha = alpha
-        self.size = size
-        self.domain = domain
-        self.candidates = candidates
-        self.epsilon = epsilon
-        self.delta = delta
-        self.max_rows_per_unit = max_rows_per_unit
-        self.budget = budget
-        self.random_state = random_state
+    database_: Any = field(init=False)
+    privacy_: PrivacyCertificate = field(init=False)
 
     _parameter_table: ClassVar[Table] = {
         "alpha": FRACTION,
@@ -530,35 +510,17 @@ class DPEmpiricalCDF(ExpectedErrorMixin, PrivateMixin, BaseEstimator):
     0.046
     """
 
+    bounds: Any = PRIVATE
+    n_cells: int = _DEFAULT_CELLS
+    grid: ArrayLike | None = None
+    size: int | None = None
+
     _in_parts = True
 
-    database_: Floats
-    grid_: Floats
-    size_: int
-    privacy_: PrivacyCertificate
-
-    def __init__(
-        self,
-        *,
-        bounds: Any = PRIVATE,
-        n_cells: int = _DEFAULT_CELLS,
-        grid: ArrayLike | None = None,
-        size: int | None = None,
-        epsilon: float = 1.0,
-        delta: float | None = None,
-        max_rows_per_unit: Any = "private",
-        budget: PrivacyBudget | None = None,
-        random_state: Any = None,
-    ) -> None:
-        self.bounds = bounds
-        self.n_cells = n_cells
-        self.grid = grid
-        self.size = size
-        self.epsilon = epsilon
-        self.delta = delta
-        self.max_rows_per_unit = max_rows_per_unit
-        self.budget = budget
-        self.random_state = random_state
+    database_: Floats = field(init=False)
+    grid_: Floats = field(init=False)
+    size_: int = field(init=False)
+    privacy_: PrivacyCertificate = field(init=False)
 
     def fit(self, X: ArrayLike, y: Any = None, *, groups: Any = None) -> Self:
         """Charge the budget and release a small table for every column.
