@@ -310,11 +310,6 @@ class DPPCA(
     noise : {"auto", "gaussian", "wishart", "laplace"}, default="auto"
         Noise on the second moment. ``"gaussian"`` needs ``delta > 0``; ``"auto"`` takes it or
         ``"wishart"``, whichever has the smaller spectral norm, and ``"wishart"`` without delta.
-    epsilon : float, default=1.0
-    delta : float or None, default=None
-    max_rows_per_unit : int or "private", default="private"
-    budget : PrivacyBudget or None, default=None
-    random_state : int, RandomState or None, default=None
 
     Attributes
     ----------
@@ -351,9 +346,6 @@ class DPPCA(
         Number of rows: exact where it is public (replace-one), noisy otherwise.
     n_components_ : int
         Number of components.
-    n_features_in_, feature_names_in_ : int, ndarray of shape (n_features_in_,)
-    max_rows_per_unit_ : int
-    privacy_ : skdp.core.PrivacyCertificate
 
     Raises
     ------
@@ -361,7 +353,6 @@ class DPPCA(
         In `fit`, before anything is charged: if a parameter is out of range, if ``n_components`` is
         above the number of features, if `noise` is ``"gaussian"`` and `delta` is 0, or if the rows
         are not finite numbers.
-    BudgetExceededError, SealedBudgetError, LedgerError
 
     Notes
     -----
@@ -464,12 +455,6 @@ class DPPCA(
         X : array-like, sparse matrix or table of shape (n_samples, n_features)
             Private rows of finite numbers. The time for sparse rows depends on how many cells they
             store. May be in parts (`skdp.engines`).
-        y : None, ignored
-        groups : array-like of shape (n_samples,), default=None
-
-        Returns
-        -------
-        self : DPPCA
         """
         with self._all_or_nothing(groups):
             rows = self._open(X)
@@ -637,11 +622,6 @@ class DPPCA(
 
     def score(self, X: ArrayLike, y: Any = None) -> float:
         """Return the mean log-likelihood of the caller's rows, as private as these rows are.
-
-        Parameters
-        ----------
-        X : array-like or table of shape (n_samples, n_features)
-        y : None, ignored
 
         Returns
         -------

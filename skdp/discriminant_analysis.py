@@ -53,13 +53,6 @@ class DPLinearDiscriminantAnalysis(
         In place of `shrinkage`: it is fitted to made-up rows that have the released covariance. So
         it must depend on the covariance of rows alone, as ``ShrunkCovariance`` and
         ``GraphicalLasso`` do.
-    classes : "private" or array-like of shape (n_classes,), default="private"
-    bounds : "private" or tuple (low, high) or mapping, default="private"
-    epsilon : float, default=1.0
-    delta : float or None, default=None
-    max_rows_per_unit : int or "private", default="private"
-    budget : PrivacyBudget or None, default=None
-    random_state : int, RandomState or None, default=None
 
     Attributes
     ----------
@@ -91,17 +84,6 @@ class DPLinearDiscriminantAnalysis(
         Columns are centred and scaled by these values before rows are clipped.
     radius_ : float
         The norm to which a centred and scaled row is clipped, in `fit` and in predictions.
-    n_features_in_, feature_names_in_ : int, ndarray of shape (n_features_in_,)
-    max_rows_per_unit_ : int
-    privacy_ : skdp.core.PrivacyCertificate
-
-    Raises
-    ------
-    TypeError, ValueError
-        In `fit`, before anything is charged: if a parameter is out of range, if `classes` is
-        private and delta is 0, if X is not a dense table of finite numbers, or if a label is
-        missing.
-    BudgetExceededError, SealedBudgetError, LedgerError
 
     See Also
     --------

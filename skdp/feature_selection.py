@@ -74,12 +74,8 @@ class DPSelectKBest(theirs.SelectorMixin, StatedClasses, Transformer):
         with another label are left out. ``"private"`` selects the labels that enough rows have, for
         a tenth of the allowance and half of delta, which must be above 0. Not used with
         ``"f_regression"``.
-    bounds : "private" or tuple (low, high) or mapping, default="private"
     target_bounds : "private" or tuple (low, high), default="private"
         Range of a numeric target. State it together with `bounds`, or leave both to be learned.
-    epsilon : float, default=1.0
-    delta : float or None, default=None
-    {fit}
 
     Attributes
     ----------
@@ -91,7 +87,6 @@ class DPSelectKBest(theirs.SelectorMixin, StatedClasses, Transformer):
     classes_ : ndarray of shape (n_classes,)
         Only with ``"f_classif"``: the classes, stated or selected. With fewer than two classes
         there are no scores, and the first k columns are kept.
-    {fitted}
 
     Raises
     ------
@@ -99,7 +94,6 @@ class DPSelectKBest(theirs.SelectorMixin, StatedClasses, Transformer):
         In `fit`, before anything is charged: if a parameter is out of range, if classes are private
         and ``delta=0``, if X is not a dense table of finite numbers, or if y does not hold labels
         or finite numbers.
-    BudgetExceededError, SealedBudgetError, LedgerError
 
     Notes
     -----
@@ -194,11 +188,6 @@ class DPSelectKBest(theirs.SelectorMixin, StatedClasses, Transformer):
             Private rows, finite numbers. Rows in parts (`skdp.engines`) are refused.
         y : array-like of shape (n_samples,)
             Private labels or numbers.
-        groups : array-like of shape (n_samples,), default=None
-
-        Returns
-        -------
-        self : DPSelectKBest
         """
         with self._all_or_nothing(groups):
             self._check_without_rows()

@@ -135,9 +135,6 @@ class DPSimpleImputer(ExpectedErrorMixin, Transformer):
     categories : "private", "dtype" or list or mapping, default="private"
         Only for ``strategy="most_frequent"``: as for `skdp.preprocessing.DPOneHotEncoder`.
         ``"private"`` needs a delta above 0, and takes half of the allowance.
-    epsilon : float, default=1.0
-    delta : float or None, default=None
-    {fit}
 
     Attributes
     ----------
@@ -167,7 +164,6 @@ class DPSimpleImputer(ExpectedErrorMixin, Transformer):
         In `fit`, before anything is charged: if a parameter is out of range, if there is text where
         numbers are needed, if there is an infinite value, if categories are private and
         ``delta=0``, or if X is not a table.
-    BudgetExceededError, SealedBudgetError, LedgerError
 
     Notes
     -----
@@ -288,12 +284,6 @@ class DPSimpleImputer(ExpectedErrorMixin, Transformer):
         ----------
         X : array-like or table of shape (n_samples, n_features)
             Private rows, with missing cells. Rows in parts (`skdp.engines`) are refused.
-        y : None, ignored
-        groups : array-like of shape (n_samples,), default=None
-
-        Returns
-        -------
-        self : DPSimpleImputer
         """
         with self._all_or_nothing(groups):
             self._check_without_rows()
@@ -555,8 +545,6 @@ class DPSimpleImputer(ExpectedErrorMixin, Transformer):
 
     def get_feature_names_out(self, input_features: Any = None) -> NDArray[Any]:
         """Return the names of the columns that `transform` makes.
-
-        {input_names}
 
         Returns
         -------

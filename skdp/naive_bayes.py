@@ -45,10 +45,6 @@ class _NaiveBayes(LabelledClassifier):
     def predict_joint_log_proba(self, X: ArrayLike) -> Floats:
         """Return the joint log probabilities of the caller's rows and the classes.
 
-        Parameters
-        ----------
-        X : array-like or table of shape (n_samples, n_features)
-
         Returns
         -------
         logarithms : ndarray of shape (n_samples, n_classes)
@@ -78,13 +74,6 @@ class DPGaussianNB(_NaiveBayes):
         ``GaussianNB``, whose logits are not calibrated.
     var_smoothing : float, default=0.0
         Part of the largest variance of a column of X that is added to all variances.
-    classes : "private" or array-like of shape (n_classes,), default="private"
-    bounds : "private" or tuple (low, high) or mapping, default="private"
-    epsilon : float, default=1.0
-    delta : float or None, default=None
-    max_rows_per_unit : int or "private", default="private"
-    budget : PrivacyBudget or None, default=None
-    random_state : int, RandomState or None, default=None
 
     Attributes
     ----------
@@ -100,17 +89,6 @@ class DPGaussianNB(_NaiveBayes):
         Standard error of `theta_` due to noise, relative to the means of the clipped rows. NaN for
         a class of few rows, and with learned bounds.
     bounds_ : tuple of two ndarrays of shape (n_features,)
-    n_features_in_, feature_names_in_ : int, ndarray of shape (n_features_in_,)
-    max_rows_per_unit_ : int
-    privacy_ : skdp.core.PrivacyCertificate
-
-    Raises
-    ------
-    TypeError, ValueError
-        In `fit`, before anything is charged: if a parameter is out of range, if `classes` is
-        private and delta is 0, if X is not a dense table of finite numbers, or if a label is
-        missing.
-    BudgetExceededError, SealedBudgetError, LedgerError
 
     See Also
     --------
@@ -271,12 +249,6 @@ class DPCategoricalNB(_NaiveBayes):
         Shares of the classes, from public knowledge, in place of either.
     min_categories : int, array-like of shape (n_features,) or None, default=None
         The whole numbers from 0 on, so many, are categories of each column, beside `categories`.
-    classes : "private" or array-like of shape (n_classes,), default="private"
-    epsilon : float, default=1.0
-    delta : float or None, default=None
-    max_rows_per_unit : int or "private", default="private"
-    budget : PrivacyBudget or None, default=None
-    random_state : int, RandomState or None, default=None
 
     Attributes
     ----------
@@ -294,9 +266,6 @@ class DPCategoricalNB(_NaiveBayes):
         Standard error of a count before it is clipped at 0.
     feature_log_prob_ : list of ndarray of shape (n_classes, n_categories)
         Logarithms of the probabilities of the categories in each class.
-    n_features_in_, feature_names_in_ : int, ndarray of shape (n_features_in_,)
-    max_rows_per_unit_ : int
-    privacy_ : skdp.core.PrivacyCertificate
 
     Raises
     ------
@@ -304,7 +273,6 @@ class DPCategoricalNB(_NaiveBayes):
         In `fit`, before anything is charged: if a parameter is out of range, if `classes` is
         private and delta is 0, if `categories` is not given, if X is not a dense table of finite
         numbers, or if a label is missing.
-    BudgetExceededError, SealedBudgetError, LedgerError
 
     See Also
     --------

@@ -99,10 +99,8 @@ TEXTS = {
         noise : {"cauchy", "student", "laplace"}, default="cauchy"
             Only for the smooth mechanism; leave the default for others. Noise with heavy tails
             gives pure epsilon-DP; Laplace noise needs ``delta > 0`` and a single level.
-        epsilon : float, default=1.0
         delta : float or None, default=None
             ... ``noise="laplace"`` spends all of delta.
-        {fit}
         """,
     "private_rows": """
         X : array-like or table of shape (n_samples, n_features)
@@ -580,9 +578,6 @@ class DPMedian(_SmoothFit):
         Released medians, within `bounds_`. Exception: if no multiple of `step` lies within learned
         bounds, the multiple nearest to their middle.
     bounds_ : tuple of two ndarrays of shape (n_features,)
-    {fitted}
-
-    {fit_raises}
 
     See Also
     --------
@@ -642,10 +637,6 @@ class DPMedian(_SmoothFit):
         Parameters
         ----------
         {private_rows}
-
-        Returns
-        -------
-        self : DPMedian
         """
         with self._all_or_nothing(groups):
             self.median_ = self._fit_quantiles(X)[0]
@@ -659,8 +650,6 @@ class DPMedian(_SmoothFit):
 
     def predict(self, X: ArrayLike) -> Floats:
         """Return the medians once for each row given: a constant prediction.
-
-        {public_rows}
 
         Returns
         -------
@@ -694,9 +683,6 @@ class DPQuantile(_SmoothFit):
     q_ : ndarray of shape (n_quantiles,)
         The levels.
     bounds_ : tuple of two ndarrays of shape (n_features,)
-    {fitted}
-
-    {fit_raises}
 
     See Also
     --------
@@ -766,10 +752,6 @@ class DPQuantile(_SmoothFit):
         Parameters
         ----------
         {private_rows}
-
-        Returns
-        -------
-        self : DPQuantile
         """
         with self._all_or_nothing(groups):
             self.quantiles_ = self._fit_quantiles(X)
@@ -784,8 +766,6 @@ class DPQuantile(_SmoothFit):
 
     def predict(self, X: ArrayLike) -> Floats:
         """Return the quantiles once for each row given: a constant prediction.
-
-        {public_rows}
 
         Returns
         -------

@@ -423,15 +423,8 @@ class LabelledClassifier(ExactScoreMixin, ClassifierMixin, StatedClasses, BaseEs
 
         Parameters
         ----------
-        X : array-like or table of shape (n_samples, n_features)
-            Private rows, finite numbers. May be in parts (`skdp.engines`).
         y : array-like of shape (n_samples,)
             Private labels.
-        groups : array-like of shape (n_samples,), default=None
-
-        Returns
-        -------
-        self : LabelledClassifier
         """
         with self._all_or_nothing(groups):
             return self._fitted(X, y)
@@ -572,8 +565,6 @@ class LabelledClassifier(ExactScoreMixin, ClassifierMixin, StatedClasses, BaseEs
     def predict_proba(self, X: ArrayLike) -> Floats:
         """Return the probabilities of the classes, in the order of `classes_`.
 
-        {public_rows}
-
         Returns
         -------
         probabilities : ndarray of shape (n_samples, n_classes)
@@ -587,8 +578,6 @@ class LabelledClassifier(ExactScoreMixin, ClassifierMixin, StatedClasses, BaseEs
     def predict_log_proba(self, X: ArrayLike) -> Floats:
         """Return the logarithms of `predict_proba`, -inf for 0.
 
-        {public_rows}
-
         Returns
         -------
         logarithms : ndarray of shape (n_samples, n_classes)
@@ -598,8 +587,6 @@ class LabelledClassifier(ExactScoreMixin, ClassifierMixin, StatedClasses, BaseEs
 
     def predict(self, X: ArrayLike) -> NDArray:
         """Predict the labels of the caller's rows.
-
-        {public_rows}
 
         Returns
         -------
@@ -711,11 +698,6 @@ class TargetRegressor(
             (`skdp.engines`).
         y : array-like of shape (n_samples,)
             Private targets, finite numbers.
-        groups : array-like of shape (n_samples,), default=None
-
-        Returns
-        -------
-        self : TargetRegressor
         """
         with self._all_or_nothing(groups):
             return self._fitted(X, y)

@@ -206,8 +206,6 @@ class Scaler(OneToOneFeatureMixin, ExpectedErrorMixin, Transformer):
     def inverse_transform(self, X: ArrayLike) -> NDArray[Any]:
         """Return transformed rows to the units of X.
 
-        {public_rows}
-
         Returns
         -------
         X_original : ndarray of shape (n_samples, n_features)

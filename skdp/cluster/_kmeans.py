@@ -86,12 +86,6 @@ class DPKMeans(
         ``"private"`` learns them, for a part of the allowance that falls with n_samples * epsilon /
         n_features, as `privacy_` shows. With few rows (n_samples * epsilon below 800 a column), or
         more than 12 features, ``"tree"`` without weights learns a ball about the rows instead.
-    weight_bound : float or None, default=None
-    epsilon : float, default=1.0
-    delta : float or None, default=None
-    max_rows_per_unit : int or "private", default="private"
-    budget : PrivacyBudget or None, default=None
-    random_state : int, RandomState or None, default=None
 
     Attributes
     ----------
@@ -133,9 +127,6 @@ class DPKMeans(
         `expected_error` tells before the fit whether this is likely.
     n_iter_ : int
         Number of releases of sums by nearest centre.
-    n_features_in_, feature_names_in_ : int, ndarray of shape (n_features_in_,)
-    max_rows_per_unit_ : int
-    privacy_ : skdp.core.PrivacyCertificate
 
     Raises
     ------
@@ -223,16 +214,10 @@ class DPKMeans(
         ----------
         X : array-like or table of shape (n_samples, n_features)
             Private rows. May be in parts (`skdp.engines`).
-        y : None, ignored
         sample_weight : array-like of shape (n_samples,), default=None
             Private weights of rows, finite numbers, clipped to [0, `weight_bound`], which must be
             stated. With rows in one table only; for more than 12 features with
             ``algorithm="lloyd"`` only.
-        groups : array-like of shape (n_samples,), default=None
-
-        Returns
-        -------
-        self : DPKMeans
         """
         with self._all_or_nothing(groups):
             rows, weight_bound = weighted_rows(self, self._open(X), sample_weight)
@@ -340,7 +325,6 @@ class DPKMeans(
         ----------
         X : array-like or table of shape (n_samples, n_features)
             Private rows.
-        y : None, ignored
         sample_weight, groups : array-like of shape (n_samples,), default=None
             As in `fit`.
 
@@ -359,10 +343,6 @@ class DPKMeans(
     def predict(self, X: ArrayLike) -> NDArray[np.int64]:
         """Return the index of the nearest centre for each row of the caller's X.
 
-        Parameters
-        ----------
-        X : array-like or table of shape (n_samples, n_features)
-
         Returns
         -------
         labels : ndarray of shape (n_samples,)
@@ -377,10 +357,6 @@ class DPKMeans(
 
     def transform(self, X: ArrayLike) -> NDArray[Any]:
         """Return the Euclidean distance of each row of the caller's X to each centre.
-
-        Parameters
-        ----------
-        X : array-like or table of shape (n_samples, n_features)
 
         Returns
         -------
@@ -397,15 +373,6 @@ class DPKMeans(
 
         On private rows the score is exact, so it is not private; `skdp.model_selection` has
         scorers that are.
-
-        Parameters
-        ----------
-        X : array-like or table of shape (n_samples, n_features)
-        y : None, ignored
-
-        Returns
-        -------
-        score : float
         """
         values = self._finite_squares(X)
         if not len(values):

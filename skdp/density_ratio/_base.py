@@ -339,13 +339,8 @@ class DensityRatio(PrivateMixin):
 
         Parameters
         ----------
-        X : array-like or table of shape (n_samples, n_features)
         y : array-like of shape (n_samples,)
             1 for rows of the private sample, 0 for rows of the public one.
-
-        Returns
-        -------
-        score : float
         """
         values = self._public_array(X)
         options: Any = {"estimator": type(self).__name__, "allow_empty": self._allow_empty}

@@ -66,9 +66,6 @@ class DPLogisticRatio(DensityRatio, BaseEstimator):
     bounds : "public" or tuple (low, high), default="public"
         Box to which rows are clipped, from public knowledge. ``"public"`` takes the range of the
         public sample: no weights are needed outside it.
-    epsilon : float, default=1.0
-    delta : float or None, default=None
-    {fit}
 
     Attributes
     ----------
@@ -85,14 +82,12 @@ class DPLogisticRatio(DensityRatio, BaseEstimator):
     noise_std_ : float
         Standard deviation of a weight due to noise, to first order: the root mean square over
         public rows. If it is about 1 or more, the weights are only noise.
-    {fitted}
 
     Raises
     ------
     TypeError, ValueError
         In `fit`, before anything is charged: if a parameter is out of range, if X is not a dense
         table of finite numbers, or if y has values other than 0 and 1, or only one of them.
-    BudgetExceededError, SealedBudgetError, LedgerError
 
     See Also
     --------
@@ -146,10 +141,6 @@ class DPLogisticRatio(DensityRatio, BaseEstimator):
         Parameters
         ----------
         {samples}
-
-        Returns
-        -------
-        self : DPLogisticRatio
         """
         with self._all_or_nothing(groups):
             rows, public, _ = self._open_samples(X, y)

@@ -460,10 +460,8 @@ class DPuLSIF(DensityRatio, BaseEstimator):
         Only under ``"add_or_remove_one"``: the public probability, in (0, 1], with which a private
         row is sampled for private centres. None computes it from the noisy number of rows. It must
         be given if private rows are published, because it is then the delta.
-    epsilon : float, default=1.0
     delta : float or None, default=None
         ... If private rows are published: the most that may be charged for that.
-    {fit}
 
     Attributes
     ----------
@@ -481,7 +479,6 @@ class DPuLSIF(DensityRatio, BaseEstimator):
     noise_std_ : float
         Standard deviation of a weight due to noise, as of `predict` (for the chosen `gamma_` and
         `alpha_`): root mean square over public rows. About 1 or more: the weights are only noise.
-    {fitted}
 
     Raises
     ------
@@ -489,7 +486,6 @@ class DPuLSIF(DensityRatio, BaseEstimator):
         In `fit`, before anything is charged: if a parameter is out of range, if X is not a dense
         table of finite numbers, if y has values other than 0 and 1 or only one of them, or if
         `delta` is below the share of private rows that would be published.
-    BudgetExceededError, SealedBudgetError, LedgerError
 
     See Also
     --------
@@ -634,10 +630,6 @@ class DPuLSIF(DensityRatio, BaseEstimator):
         Parameters
         ----------
         {samples}
-
-        Returns
-        -------
-        self : DPuLSIF
         """
         with self._all_or_nothing(groups):
             rows, public, private = self._open_samples(X, y)

@@ -177,13 +177,6 @@ class DPExplainableBoostingClassifier(_Additive, LabelledClassifier):
         Number of cells of equal width between the bounds of each column, in [2, 1024]. Neighbouring
         cells with few rows are merged. For a column of category codes 0 to k - 1 with bounds (0,
         k - 1), each code has a cell of its own if k is at most `n_bins`.
-    classes : "private" or array-like of shape (n_classes,), default="private"
-    bounds : "private" or tuple (low, high) or mapping, default="private"
-    epsilon : float, default=1.0
-    delta : float or None, default=None
-    max_rows_per_unit : int or "private", default="private"
-    budget : PrivacyBudget or None, default=None
-    random_state : int, RandomState or None, default=None
 
     Attributes
     ----------
@@ -204,9 +197,6 @@ class DPExplainableBoostingClassifier(_Additive, LabelledClassifier):
     n_iter_ : int
         Number of rounds.
     bounds_ : tuple of two ndarrays of shape (n_features,)
-    n_features_in_, feature_names_in_ : int, ndarray of shape (n_features_in_,)
-    max_rows_per_unit_ : int
-    privacy_ : skdp.core.PrivacyCertificate
 
     Raises
     ------
@@ -214,7 +204,6 @@ class DPExplainableBoostingClassifier(_Additive, LabelledClassifier):
         In `fit`, before anything is charged: if a parameter is out of range, if `classes` is
         private and delta is 0, if X is not a dense table of finite numbers, if a label is missing,
         or if the columns have more than 2**20 cells together.
-    BudgetExceededError, SealedBudgetError, LedgerError
 
     See Also
     --------
@@ -305,10 +294,6 @@ class DPExplainableBoostingClassifier(_Additive, LabelledClassifier):
     def decision_function(self, X: ArrayLike) -> Floats:
         """Return the logits of the caller's rows.
 
-        Parameters
-        ----------
-        X : array-like or table of shape (n_samples, n_features)
-
         Returns
         -------
         scores : ndarray of shape (n_samples,) or (n_samples, n_classes)
@@ -329,15 +314,9 @@ class DPExplainableBoostingRegressor(_Additive, TargetRegressor):
     ----------
     n_bins : int, default=64
         As in `DPExplainableBoostingClassifier`.
-    bounds : "private" or tuple (low, high) or mapping, default="private"
     target_bounds : "private" or tuple (low, high), default="private"
         Range of the target, to which it is clipped. If either this or `bounds` is not stated, the
         cost of learning is that of all columns and the target.
-    epsilon : float, default=1.0
-    delta : float or None, default=None
-    max_rows_per_unit : int or "private", default="private"
-    budget : PrivacyBudget or None, default=None
-    random_state : int, RandomState or None, default=None
 
     Attributes
     ----------
@@ -360,9 +339,6 @@ class DPExplainableBoostingRegressor(_Additive, TargetRegressor):
     bounds_ : tuple of two ndarrays of shape (n_features,)
     target_bounds_ : tuple of two floats
         The bounds of the target. Predictions are within them.
-    n_features_in_, feature_names_in_ : int, ndarray of shape (n_features_in_,)
-    max_rows_per_unit_ : int
-    privacy_ : skdp.core.PrivacyCertificate
 
     Raises
     ------
@@ -370,7 +346,6 @@ class DPExplainableBoostingRegressor(_Additive, TargetRegressor):
         In `fit`, before anything is charged: if a parameter is out of range, if X is not a dense
         table of finite numbers, if y is not one finite number for each row, or if the columns have
         more than 2**20 cells together.
-    BudgetExceededError, SealedBudgetError, LedgerError
 
     See Also
     --------
@@ -447,10 +422,6 @@ class DPExplainableBoostingRegressor(_Additive, TargetRegressor):
 
     def predict(self, X: ArrayLike) -> Floats:
         """Predict the target of the caller's rows.
-
-        Parameters
-        ----------
-        X : array-like or table of shape (n_samples, n_features)
 
         Returns
         -------

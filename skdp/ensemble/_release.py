@@ -129,11 +129,6 @@ class DPTrainOnRelease(LearningMixin, BaseEstimator):
     max_cells : int, default=65536
         In [8, 2**22]. How many cells the tables of the fitted distribution may have, apart from
         those of single columns. More cells can describe more, and take more time.
-    epsilon : float, default=1.0
-    delta : float or None, default=None
-    max_rows_per_unit : int or "private", default="private"
-    budget : PrivacyBudget or None, default=None
-    random_state : int, RandomState or None, default=None
 
     Attributes
     ----------
@@ -169,7 +164,6 @@ class DPTrainOnRelease(LearningMixin, BaseEstimator):
         In `fit`, before anything is charged: if a parameter is out of range, if the estimator
         cannot be fitted on made-up rows of the domain, or if X does not have the columns of the
         domain.
-    BudgetExceededError, SealedBudgetError, LedgerError
 
     See Also
     --------
@@ -284,11 +278,6 @@ class DPTrainOnRelease(LearningMixin, BaseEstimator):
             (`skdp.engines`) are refused.
         y : array-like of shape (n_samples,), default=None
             Private targets, if they are not a column of X.
-        groups : array-like of shape (n_samples,), default=None
-
-        Returns
-        -------
-        self : DPTrainOnRelease
         """
         with self._all_or_nothing(groups):
             rows = self._open_release(X, y)
@@ -621,10 +610,6 @@ class DPTrainOnRelease(LearningMixin, BaseEstimator):
     def predict_proba(self, X: Any) -> Floats:
         """Return calibrated probabilities of the classes.
 
-        Parameters
-        ----------
-        X : array-like or table of shape (n_samples, n_features)
-
         Returns
         -------
         probabilities : ndarray of shape (n_samples, n_classes)
@@ -638,10 +623,6 @@ class DPTrainOnRelease(LearningMixin, BaseEstimator):
     def decision_function(self, X: Any) -> Floats:
         """Return the decision function of the estimator.
 
-        Parameters
-        ----------
-        X : array-like or table of shape (n_samples, n_features)
-
         Returns
         -------
         values : ndarray of shape (n_samples,) or (n_samples, n_classes)
@@ -653,8 +634,6 @@ class DPTrainOnRelease(LearningMixin, BaseEstimator):
 
         Parameters
         ----------
-        X : array-like or table of shape (n_samples, n_features)
-        y : array-like of shape (n_samples,)
         sample_weight : array-like of shape (n_samples,), default=None
 
         Returns

@@ -287,11 +287,6 @@ class _LeastSquares(TargetRegressor):
         sample_weight : array-like of shape (n_samples,), default=None
             Private weights of the squared errors of the rows: finite numbers, clipped to [0,
             `weight_bound`], which must be stated.
-        groups : array-like of shape (n_samples,), default=None
-
-        Returns
-        -------
-        self : object
         """
         with self._all_or_nothing(groups):
             if sample_weight is None:
@@ -566,16 +561,9 @@ class DPRidge(_LeastSquares):
         allowed, by the released moments; they have no standard errors.
     positive : bool, default=False
         No coefficient is below 0.
-    bounds : "private" or tuple (low, high) or mapping, default="private"
     target_bounds : "private" or tuple (low, high), default="private"
         Range of the target. If not stated, it is learned first, with 10% of the allowance at most
         (up to 50% for few rows); `bounds` with at most 20%.
-    weight_bound : float or None, default=None
-    epsilon : float, default=1.0
-    delta : float or None, default=None
-    max_rows_per_unit : int or "private", default="private"
-    budget : PrivacyBudget or None, default=None
-    random_state : int, RandomState or None, default=None
 
     Attributes
     ----------
@@ -607,16 +595,12 @@ class DPRidge(_LeastSquares):
         Shrinkage of `coef_`: 0 if there is none, else the noise of m over the deviation of the
         prior (see Notes); infinity if the mean, or about the median, of the target is predicted for
         every row.
-    n_features_in_, feature_names_in_ : int, ndarray of shape (n_features_in_,)
-    max_rows_per_unit_ : int
-    privacy_ : skdp.core.PrivacyCertificate
 
     Raises
     ------
     TypeError, ValueError
         In `fit`, before anything is charged: if a parameter is out of range, if X is not a table of
         finite numbers, or if y is not one finite number for each row.
-    BudgetExceededError, SealedBudgetError, LedgerError
 
     See Also
     --------
@@ -718,15 +702,8 @@ class DPLinearRegression(_LeastSquares):
     fit_intercept : bool, default=True
     positive : bool, default=False
         No coefficient is below 0.
-    bounds : "private" or tuple (low, high) or mapping, default="private"
     target_bounds : "private" or tuple (low, high), default="private"
         Range of the target.
-    weight_bound : float or None, default=None
-    epsilon : float, default=1.0
-    delta : float or None, default=None
-    max_rows_per_unit : int or "private", default="private"
-    budget : PrivacyBudget or None, default=None
-    random_state : int, RandomState or None, default=None
 
     Attributes
     ----------
@@ -743,7 +720,6 @@ class DPLinearRegression(_LeastSquares):
     TypeError, ValueError
         In `fit`, before anything is charged: if a parameter is out of range, if X is not a table of
         finite numbers, or if y is not one finite number for each row.
-    BudgetExceededError, SealedBudgetError, LedgerError
 
     See Also
     --------

@@ -281,10 +281,6 @@ class PrivateSearch(MetaEstimatorMixin, PrivateMixin, BaseEstimator, ABC):
             Private targets, if the estimator or the metric needs them.
         groups : array-like of shape (n_samples,), default=None
             ... In each run, all rows of an id are in the same part.
-
-        Returns
-        -------
-        self : object
         """
         with self._all_or_nothing(groups):
             self._check_parameters()
@@ -436,10 +432,6 @@ class PrivateSearch(MetaEstimatorMixin, PrivateMixin, BaseEstimator, ABC):
     def predict_proba(self, X: ArrayLike) -> NDArray:
         """Return the probabilities of the classes from the best model.
 
-        Parameters
-        ----------
-        X : array-like or table of shape (n_samples, n_features)
-
         Returns
         -------
         probabilities : ndarray of shape (n_samples, n_classes)
@@ -449,10 +441,6 @@ class PrivateSearch(MetaEstimatorMixin, PrivateMixin, BaseEstimator, ABC):
     @available_if(_best_has("predict_log_proba"))
     def predict_log_proba(self, X: ArrayLike) -> NDArray:
         """Return the logarithms of `predict_proba`.
-
-        Parameters
-        ----------
-        X : array-like or table of shape (n_samples, n_features)
 
         Returns
         -------
@@ -464,10 +452,6 @@ class PrivateSearch(MetaEstimatorMixin, PrivateMixin, BaseEstimator, ABC):
     def score_samples(self, X: ArrayLike) -> NDArray:
         """Return the log-likelihood of each row under the best model.
 
-        Parameters
-        ----------
-        X : array-like or table of shape (n_samples, n_features)
-
         Returns
         -------
         scores : ndarray of shape (n_samples,)
@@ -478,10 +462,6 @@ class PrivateSearch(MetaEstimatorMixin, PrivateMixin, BaseEstimator, ABC):
     def decision_function(self, X: ArrayLike) -> NDArray:
         """Return the decision function of the best model.
 
-        Parameters
-        ----------
-        X : array-like or table of shape (n_samples, n_features)
-
         Returns
         -------
         values : ndarray of shape (n_samples,) or (n_samples, n_classes)
@@ -491,10 +471,6 @@ class PrivateSearch(MetaEstimatorMixin, PrivateMixin, BaseEstimator, ABC):
     @available_if(_best_has("transform"))
     def transform(self, X: ArrayLike) -> Any:
         """Transform rows with the best model.
-
-        Parameters
-        ----------
-        X : array-like or table of shape (n_samples, n_features)
 
         Returns
         -------
@@ -527,7 +503,6 @@ class PrivateSearch(MetaEstimatorMixin, PrivateMixin, BaseEstimator, ABC):
         X : array-like or table of shape (n_samples, n_features)
             Private rows.
         y : array-like of shape (n_samples,), default=None
-        groups : array-like of shape (n_samples,), default=None
 
         Returns
         -------
@@ -542,7 +517,6 @@ class PrivateSearch(MetaEstimatorMixin, PrivateMixin, BaseEstimator, ABC):
 
         Parameters
         ----------
-        X : array-like or table of shape (n_samples, n_features)
         y : array-like of shape (n_samples,), default=None
 
         Returns
@@ -641,7 +615,6 @@ class DPGridSearchCV(PrivateSearch):
         With `groups`: how many rows of each unit are used at most, in each fit and each score,
         unless a step or the scorer states its own number. ``"private"``: each of them chooses the
         number, for 10% of its allowance.
-    budget : PrivacyBudget or None, default=None
     random_state : int, RandomState or None, default=None
         ... The random draws of a search are secret; they are seeded only there, too.
 
@@ -773,8 +746,6 @@ class DPRandomizedSearchCV(PrivateSearch):
         ... Here a fit is the whole search.
     delta : float or None, default=None
         ... Here a fit is the whole search.
-    max_rows_per_unit : int or "private", default="private"
-    budget : PrivacyBudget or None, default=None
     random_state : int, RandomState or None, default=None
         ... The random draws of a search are secret; they are seeded only there, too.
 

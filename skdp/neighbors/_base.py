@@ -314,10 +314,6 @@ class BoxDensity(ExpectedErrorMixin, PrivateMixin, DensityMixin, BaseEstimator, 
     def score_samples(self, X: ArrayLike) -> Floats:
         """Return the logarithm of the density at the caller's rows.
 
-        Parameters
-        ----------
-        X : array-like or table of shape (n_samples, n_features)
-
         Returns
         -------
         log_density : ndarray of shape (n_samples,)
@@ -334,7 +330,6 @@ class BoxDensity(ExpectedErrorMixin, PrivateMixin, DensityMixin, BaseEstimator, 
 
         Parameters
         ----------
-        X : array-like or table of shape (n_samples, n_features)
         return_std : bool, default=False
 
         Returns
@@ -358,11 +353,6 @@ class BoxDensity(ExpectedErrorMixin, PrivateMixin, DensityMixin, BaseEstimator, 
 
     def score(self, X: ArrayLike, y: Any = None) -> float:
         """Return the log-likelihood of the caller's rows, as private as these rows are.
-
-        Parameters
-        ----------
-        X : array-like or table of shape (n_samples, n_features)
-        y : None, ignored
 
         Returns
         -------

@@ -80,9 +80,6 @@ class DPKBinsDiscretizer(ExpectedErrorMixin, Transformer):
         ``"private"`` learns them; with ``strategy="quantile"`` for at most a fifth of the
         allowance.
     {candidates}
-    epsilon : float, default=1.0
-    delta : float or None, default=None
-    {fit}
 
     Attributes
     ----------
@@ -94,9 +91,6 @@ class DPKBinsDiscretizer(ExpectedErrorMixin, Transformer):
         Number of bins of each column. Fewer than `n_bins` if released quantiles coincide, for
         example because many rows have the same value.
     bounds_ : tuple of two ndarrays of shape (n_features,)
-    {fitted}
-
-    {fit_raises}
 
     See Also
     --------
@@ -183,19 +177,7 @@ class DPKBinsDiscretizer(ExpectedErrorMixin, Transformer):
         return self.strategy == "uniform" and not isinstance(self.bounds, str)
 
     def fit(self, X: ArrayLike, y: Any = None, *, groups: Any = None) -> Self:
-        """Charge the budget and release the edges.
-
-        Parameters
-        ----------
-        X : array-like or table of shape (n_samples, n_features)
-            Private rows, finite numbers. May be in parts (`skdp.engines`).
-        y : None, ignored
-        groups : array-like of shape (n_samples,), default=None
-
-        Returns
-        -------
-        self : DPKBinsDiscretizer
-        """
+        """Charge the budget and release the edges."""
         with self._all_or_nothing(groups):
             rows = self._open(X)
             stated = self._stated_bounds(rows.n_features)
@@ -315,8 +297,6 @@ class DPKBinsDiscretizer(ExpectedErrorMixin, Transformer):
 
     def get_feature_names_out(self, input_features: Any = None) -> Any:
         """Return the names of the columns that `transform` makes.
-
-        {input_names}
 
         Returns
         -------

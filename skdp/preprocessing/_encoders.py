@@ -184,12 +184,6 @@ class Encoder(ExpectedErrorMixin, Transformer):
         X : array-like or table of shape (n_samples, n_features)
             Private rows: text, numbers, booleans, missing cells. Rows in parts (`skdp.engines`) are
             refused.
-        y : None, ignored
-        groups : array-like of shape (n_samples,), default=None
-
-        Returns
-        -------
-        self : Encoder
         """
         with self._all_or_nothing(groups):
             table, schema, categories, private = self._read(X)
@@ -433,11 +427,6 @@ documented = documenter(
             infrequent_categories_ : list of ndarray or None
                 The infrequent categories of each column; None for a column without any.
             """,
-        "privacy_parameters": """
-            epsilon : float, default=1.0
-            delta : float or None, default=None
-            {fit}
-            """,
         "fitted_and_raises": """
             {fitted}
                 ... With stated categories there are no releases, and epsilon is 0.
@@ -533,7 +522,6 @@ class DPOneHotEncoder(Encoder):
     feature_name_combiner : "concat" or callable, default="concat"
         Returns the name of an output column, from the name of a column and a category.
         ``"concat"`` puts an underscore between them.
-    {privacy_parameters}
 
     Attributes
     ----------
@@ -732,8 +720,6 @@ class DPOneHotEncoder(Encoder):
     def get_feature_names_out(self, input_features: Any = None) -> NDArray[Any]:
         """Return the names of the columns that `transform` makes.
 
-        {input_names}
-
         Returns
         -------
         names : ndarray of str
@@ -793,7 +779,6 @@ class DPOrdinalEncoder(Encoder):
     encoded_missing_value : int or NaN, default=-1
         Code of missing cells, which belong to no category; as `unknown_value`.
     {frequencies}
-    {privacy_parameters}
 
     Attributes
     ----------
@@ -945,8 +930,6 @@ class DPOrdinalEncoder(Encoder):
 
     def get_feature_names_out(self, input_features: Any = None) -> NDArray[Any]:
         """Return the names of the columns, which are those of X.
-
-        {input_names}
 
         Returns
         -------

@@ -28,14 +28,11 @@ _CLIPPED_RANK = 1e-7 - np.spacing(1)
 documented = documenter(
     {
         **TEXTS,
-        "privacy_parameters": """
+        "omit": """
             nan_policy : {"raise", "omit"}, default="raise"
                 ``"omit"``: the quantiles of a column are of the cells that are not missing (NaN,
                 None and NA are missing). Each column gets an equal part of the allowance, and
                 `transform` keeps missing cells.
-            epsilon : float, default=1.0
-            delta : float or None, default=None
-            {fit}
             """,
         "rows": """
             X : array-like or table of shape (n_samples, n_features)
@@ -92,7 +89,7 @@ class DPRobustScaler(QuantileFit):
         Scale so that normally distributed columns have variance 1.
     {bounds}
     {candidates}
-    {privacy_parameters}
+    {omit}
 
     Attributes
     ----------
@@ -103,9 +100,6 @@ class DPRobustScaler(QuantileFit):
         the bounds, as for constant columns. None if ``with_scaling=False``.
     bounds_ : tuple of two ndarrays of shape (n_features,)
         ... None if nothing was released and no bounds are stated.
-    {fitted}
-
-    {fit_raises}
 
     See Also
     --------
@@ -167,10 +161,6 @@ class DPRobustScaler(QuantileFit):
         Parameters
         ----------
         {rows}
-
-        Returns
-        -------
-        self : DPRobustScaler
         """
         with self._all_or_nothing(groups):
             quantiles = self._fit_quantiles(X)
@@ -233,7 +223,7 @@ class DPQuantileTransformer(QuantileFit):
         Columns are mapped to [0, 1], or to normal deviates, at most 5.2 from 0.
     {bounds}
     {candidates}
-    {privacy_parameters}
+    {omit}
 
     Attributes
     ----------
@@ -244,9 +234,6 @@ class DPQuantileTransformer(QuantileFit):
     references_ : ndarray of shape (n_quantiles,)
         Levels from 0 to 1.
     bounds_ : tuple of two ndarrays of shape (n_features,)
-    {fitted}
-
-    {fit_raises}
 
     See Also
     --------
@@ -306,10 +293,6 @@ class DPQuantileTransformer(QuantileFit):
         Parameters
         ----------
         {rows}
-
-        Returns
-        -------
-        self : DPQuantileTransformer
         """
         with self._all_or_nothing(groups):
             inner = self._fit_quantiles(X)

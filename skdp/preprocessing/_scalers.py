@@ -81,10 +81,6 @@ class DPStandardScaler(Scaler):
         16 to 18% at 50,000, 73% at 1,000 (without delta, rows replaced).
     {omit}
         The number of missing cells is private, so the number of rows of a column has noise, too.
-    weight_bound : float or None, default=None
-    epsilon : float, default=1.0
-    delta : float or None, default=None
-    {fit}
 
     Attributes
     ----------
@@ -111,9 +107,6 @@ class DPStandardScaler(Scaler):
         Number of rows (of values of each column with ``nan_policy="omit"``): exact where it is
         public, otherwise noisy. With `sample_weight` the noisy sum of clipped weights. None if
         nothing was released. There is no ``n_samples_seen_``.
-    {fitted}
-
-    {fit_raises}
 
     See Also
     --------
@@ -216,11 +209,6 @@ class DPStandardScaler(Scaler):
             Private weights of rows, finite numbers, clipped to [0, `weight_bound`], which must be
             stated. A row and its weight are protected together. With ``nan_policy="raise"`` and
             rows in one table only.
-        groups : array-like of shape (n_samples,), default=None
-
-        Returns
-        -------
-        self : DPStandardScaler
         """
         with self._all_or_nothing(groups):
             rows, most = weighted_rows(self, self._open(X), sample_weight)
@@ -368,9 +356,6 @@ class DPMinMaxScaler(Scaler):
         ``"auto"`` takes the most extreme level that noise does not push beyond the rows.
     {omit}
         The number of missing cells is private; with stated bounds nothing is released.
-    epsilon : float, default=1.0
-    delta : float or None, default=None
-    {fit}
 
     Attributes
     ----------
@@ -388,8 +373,6 @@ class DPMinMaxScaler(Scaler):
         bounds.
     {fitted}
         ... With stated bounds there are no releases, and epsilon is 0.
-
-    {fit_raises}
 
     See Also
     --------
@@ -473,11 +456,6 @@ class DPMinMaxScaler(Scaler):
         Parameters
         ----------
         {rows}
-        groups : array-like of shape (n_samples,), default=None
-
-        Returns
-        -------
-        self : DPMinMaxScaler
         """
         with self._all_or_nothing(groups):
             rows = self._open(X)

@@ -183,7 +183,6 @@ class DPTargetEncoder(Encoder):
     target_bounds : "private" or tuple (low, high), default="private"
         Range of a continuous target, from public knowledge; targets beyond it count as the nearest
         bound. ``"private"`` learns it, for a tenth of the allowance, or more if rows are few.
-    {privacy_parameters}
 
     Attributes
     ----------
@@ -320,11 +319,6 @@ class DPTargetEncoder(Encoder):
             refused.
         y : array-like of shape (n_samples,)
             Private targets: finite numbers, or labels of two classes.
-        groups : array-like of shape (n_samples,), default=None
-
-        Returns
-        -------
-        self : DPTargetEncoder
         """
         with self._all_or_nothing(groups):
             table, schema, categories, private = self._read(X)
@@ -478,8 +472,6 @@ class DPTargetEncoder(Encoder):
 
     def get_feature_names_out(self, input_features: Any = None) -> NDArray[Any]:
         """Return the names of the columns, which are those of X.
-
-        {input_names}
 
         Returns
         -------

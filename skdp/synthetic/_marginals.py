@@ -465,9 +465,6 @@ class DPMarginalSynthesizer(ReleaserMixin, LearningMixin, BaseEstimator):
         In [8, 2**22]: how many cells the tables of the fitted distribution may have, apart from
         those of single columns. More cells describe more dependences, and take more time. Sets of
         columns with more than about half as many cells are not candidates.
-    epsilon : float, default=1.0
-    delta : float or None, default=None
-    {fit}
 
     Attributes
     ----------
@@ -494,7 +491,6 @@ class DPMarginalSynthesizer(ReleaserMixin, LearningMixin, BaseEstimator):
         released counts are clear of noise (`clear_low`, `clear_high`), the noisy number of rows
         beyond, with the standard deviation of its noise (`outer_low`, `outer_high`), and what the
         fit warned of (`doubts`).
-    {fitted}
 
     {raises}
 
@@ -600,10 +596,6 @@ class DPMarginalSynthesizer(ReleaserMixin, LearningMixin, BaseEstimator):
             Private rows, of the types that the domain describes. May be in parts (`skdp.engines`)
             if the whole domain is stated.
         {fit_more}
-
-        Returns
-        -------
-        self : DPMarginalSynthesizer
         """
         with self._all_or_nothing(groups):
             X, domain = self._open_domain(X)

@@ -289,9 +289,6 @@ class MWEMReleaser(ReleaserMixin, BaseEstimator):
         further columns, up to 4 times its number of cells: those that complete most of the tables
         not measured yet. ``"queries"`` chooses and measures one query, as the references do.
         ``"auto"`` takes tables, if the queries are cells of tables.
-    epsilon : float, default=1.0
-    delta : float or None, default=None
-    {fit}
 
     Attributes
     ----------
@@ -306,7 +303,6 @@ class MWEMReleaser(ReleaserMixin, BaseEstimator):
         Number of rows; noisy if it is private.
     domain_ : Domain
         The domain of all columns.
-    {fitted}
 
     {raises}
 
@@ -380,10 +376,6 @@ class MWEMReleaser(ReleaserMixin, BaseEstimator):
         Parameters
         ----------
         {fit_X}
-
-        Returns
-        -------
-        self : MWEMReleaser
         """
         with self._all_or_nothing(groups):
             X, domain = self._open_domain(X)

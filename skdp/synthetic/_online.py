@@ -101,8 +101,6 @@ class PrivateMultiplicativeWeights(ReleaserMixin, BaseEstimator):
         ln(cells) / alpha**2), after which no query can be answered badly.
     epsilon : float, default=1.0
         ... It includes all answers.
-    delta : float or None, default=None
-    {fit}
 
     Attributes
     ----------
@@ -118,7 +116,6 @@ class PrivateMultiplicativeWeights(ReleaserMixin, BaseEstimator):
         Number of rows; noisy if it is private.
     domain_ : Domain
         The domain of all columns.
-    {fitted}
 
     {raises}
 
@@ -188,10 +185,6 @@ class PrivateMultiplicativeWeights(ReleaserMixin, BaseEstimator):
         X : array-like or table of shape (n_samples, n_features)
             Private rows, of the types that the domain describes.
         {fit_more}
-
-        Returns
-        -------
-        self : PrivateMultiplicativeWeights
         """
         with self._all_or_nothing(groups):
             X, domain = self._open_domain(X)

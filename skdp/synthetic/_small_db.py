@@ -194,9 +194,6 @@ class SmallDBReleaser(ReleaserMixin, BaseEstimator):
         ``"all"`` chooses among all tables of that size. An int K chooses among a fixed public list
         of K tables of uniformly random points: private on any domain, but even the best of these
         may be far off. 1,000 tables for all triples of 16 binary columns take about 5 seconds.
-    epsilon : float, default=1.0
-    delta : float or None, default=None
-    {fit}
 
     Attributes
     ----------
@@ -205,7 +202,6 @@ class SmallDBReleaser(ReleaserMixin, BaseEstimator):
         domain. With `Bins`, the middle of the cell.
     domain_ : Domain
         The domain of all columns.
-    {fitted}
 
     {raises}
 
@@ -279,10 +275,6 @@ class SmallDBReleaser(ReleaserMixin, BaseEstimator):
         Parameters
         ----------
         {fit_X}
-
-        Returns
-        -------
-        self : SmallDBReleaser
         """
         with self._all_or_nothing(groups):
             X, domain = self._open_domain(X)
@@ -418,9 +410,6 @@ class DPEmpiricalCDF(ExpectedErrorMixin, PrivateMixin, BaseEstimator):
         function by up to 1/(2 size); but the more values there are, the less exactly each is
         chosen. None: sqrt(epsilon n), where epsilon is the part of a column, and n the number of
         rows (if it is private, a noisy number, for 2% of the allowance).
-    epsilon : float, default=1.0
-    delta : float or None, default=None
-    {fit}
 
     Attributes
     ----------
@@ -431,14 +420,12 @@ class DPEmpiricalCDF(ExpectedErrorMixin, PrivateMixin, BaseEstimator):
         Number of released values.
     grid_ : ndarray of shape (n_points, n_features)
         The grid of every column.
-    {fitted}
 
     Raises
     ------
     TypeError, ValueError
         In `fit`, before anything is charged: a parameter out of its range, X not a dense table of
         finite numbers.
-    BudgetExceededError, SealedBudgetError, LedgerError
 
     See Also
     --------
@@ -523,19 +510,7 @@ class DPEmpiricalCDF(ExpectedErrorMixin, PrivateMixin, BaseEstimator):
     privacy_: PrivacyCertificate = field(init=False)
 
     def fit(self, X: ArrayLike, y: Any = None, *, groups: Any = None) -> Self:
-        """Charge the budget and release a small table for every column.
-
-        Parameters
-        ----------
-        X : array-like or table of shape (n_samples, n_features)
-            Private rows, finite numbers. May be in parts (`skdp.engines`).
-        y : None, ignored
-        groups : array-like of shape (n_samples,), default=None
-
-        Returns
-        -------
-        self : DPEmpiricalCDF
-        """
+        """Charge the budget and release a small table for every column."""
         with self._all_or_nothing(groups):
             rows = self._open(X)
             d = rows.n_features
