@@ -82,13 +82,8 @@ _CONTINUOUS, _BINARY = "continuous", "binary"
 class TargetSums:
     """What a fit releases of the target, relative to its range: from -1 to 1.
 
-    Attributes
-    ----------
-    mean, variance, mean_std : float
-        Of the target, and the noise of its mean.
-    sums, counts : list of ndarray
-        Of the categories of each column.
-    sum_std, count_std : float
+    - `mean`, `variance`, `mean_std`: Of the target, and the noise of its mean.
+    - `sums`, `counts`: Of the categories of each column.
     """
 
     mean: float
