@@ -3,6 +3,8 @@
 - An entry without a description, as ``budget : PrivacyBudget or None, default=None``, gets the
   shared text of its name. A description that begins with ``...`` continues the shared text.
 - A line ``{fit}`` stands for a block of lines: of `_BLOCKS`, or of one package.
+- What the signature says need not be written: shared parameters (`_TYPES`), ``Returns`` where the
+  first line says what is returned, and the attributes and errors of every estimator.
 """
 
 from __future__ import annotations
@@ -63,6 +65,7 @@ SHARED_TEXTS = {
         'private values. ``"public"``: anyone may know the number of rows; less noise. Not '
         'possible under "add_or_remove_one".'
     ),
+    "input_features": "Names of the columns of X; those of `fit`, or x0, x1, ... if None.",
     "n_samples, n_features": "Not used: the cost of a fit does not depend on them.",
     "random_state": (
         'Seeds post-processing, and noise only inside ``skdp.config_context(noise="seeded")``.'
@@ -92,28 +95,12 @@ _WIDTH = 100
 
 _BLOCKS = {
     # Sections of methods.
-    "public_rows": """
-        Parameters
-        ----------
-        X : array-like or table of shape (n_samples, n_features)
-        """,
     "sizes": """
         Parameters
         ----------
         n_samples, n_features : int, default=None
         """,
-    "input_names": """
-        Parameters
-        ----------
-        input_features : array-like of str, default=None
-            Names of the columns of X; those of `fit`, or x0, x1, ... if None.
-        """,
-    # Parameters: the end of the list, of estimators and of functions.
-    "fit": """
-        max_rows_per_unit : int or "private", default="private"
-        budget : PrivacyBudget or None, default=None
-        random_state : int, RandomState or None, default=None
-        """,
+    # Parameters: the end of the list of functions.
     "call": """
         epsilon, delta : float or None, default=1.0, None
         budget : PrivacyBudget or None, default=None
@@ -124,20 +111,25 @@ _BLOCKS = {
         max_rows_per_unit : int or "private", default="private"
         {call}
         """,
-    # Attributes.
+    # Attributes of every estimator.
     "fitted": """
         n_features_in_, feature_names_in_ : int, ndarray of shape (n_features_in_,)
         max_rows_per_unit_ : int
         privacy_ : skdp.core.PrivacyCertificate
         """,
+    # Errors of every estimator.
     "fit_raises": """
-        Raises
-        ------
         TypeError, ValueError
             In `fit`, before anything is charged: if a parameter is out of range, or if X is not a
             dense table of finite numbers.
-        BudgetExceededError, SealedBudgetError, LedgerError
         """,
+    "labelled_raises": """
+        TypeError, ValueError
+            In `fit`, before anything is charged: if a parameter is out of range, if `classes` is
+            private and delta is 0, if X is not a dense table of finite numbers, or if a label is
+            missing.
+        """,
+    "budget": "BudgetExceededError, SealedBudgetError, LedgerError",
     "charge_raises": """
         BudgetExceededError, SealedBudgetError, LedgerError
             If the budget cannot pay the cost.
@@ -185,6 +177,74 @@ def filled(doc: str, blocks: Mapping[str, str] = _BLOCKS) -> str:
     return "\n".join(result)
 
 
+# Types of parameters that need not be written; a default is added from the signature.
+_TYPES = {
+    "X": "array-like or table of shape (n_samples, n_features)",
+    "y": "array-like of shape (n_samples,)",
+    "groups": "array-like of shape (n_samples,)",
+    "input_features": "array-like of str",
+    "classes": '"private" or array-like of shape (n_classes,)',
+    "bounds": '"private" or tuple (low, high) or mapping',
+    "weight_bound": "float or None",
+    "epsilon": "float",
+    "delta": "float or None",
+    "max_rows_per_unit": 'int or "private"',
+    "budget": "PrivacyBudget or None",
+    "random_state": "int, RandomState or None",
+}
+_FIT_ROWS = "\n    Private rows, finite numbers. May be in parts (`skdp.engines`)."
+
+
+def _entry(name: str, parameter: inspect.Parameter, function: str) -> str:
+    """Return what is said of a parameter that a docstring leaves out."""
+    if name == "y" and parameter.default is None:
+        return "y : None, ignored\n"
+    text = f"{name} : {_TYPES[name]}"
+    if parameter.default is not parameter.empty:
+        default = parameter.default
+        text += f', default="{default}"' if isinstance(default, str) else f", default={default}"
+    return text + (_FIT_ROWS if (name, function) == ("X", "fit") else "") + "\n"
+
+
+def _completed(doc: str, item: Any, owner: str) -> str:
+    """Return a docstring with what follows from the signature of a class, method or function."""
+    start, *parts = re.split(r"^(\w[\w ]*)\n-{3,}\n", inspect.cleandoc(doc) + "\n", flags=re.M)
+    later = re.search(r"^ *\{\w+\}$", doc, re.M)  # blocks of a package, which it fills in itself
+    if later or (inspect.isclass(item) and not parts):
+        return doc
+    sections = dict(zip(parts[::2], parts[1::2], strict=True))
+    known = inspect.signature(item).parameters
+    entries = {}
+    for entry in re.split(r"^(?=\S)", sections.pop("Parameters", "").strip("\n"), flags=re.M)[1:]:
+        names = [name.strip(" *") for name in re.split(r" :|\n", entry)[0].split(",")]
+        entries.update({name: entry.strip("\n") + "\n" for name in names})
+    for name in known.keys() & _TYPES.keys() - entries.keys():
+        entries[name] = _entry(name, known[name], item.__name__)
+    order = {name: place for place, name in enumerate(known)}
+    texts = sorted(entries, key=lambda name: order.get(name, len(order)))
+    made = {"Parameters": "".join(dict.fromkeys(entries[name] for name in texts))}
+    if inspect.isclass(item) and "max_rows_per_unit" in known and hasattr(item, "fit"):
+        raised = textwrap.dedent(_BLOCKS["labelled_raises" if "classes" in known else "fit_raises"])
+        sections.setdefault("Raises", raised.lstrip("\n"))
+        for section, block in (("Attributes", "fitted"), ("Raises", "budget")):
+            made[section] = sections.pop(section, "").strip("\n") + "\n"
+            for line in textwrap.dedent(_BLOCKS[block]).strip().splitlines():
+                if not re.search(f"^{re.split('[ ,]', line)[0]}", made[section], re.M):
+                    made[section] += f"{line}\n"
+    elif not inspect.isclass(item) and not {"Returns", "Yields"} & sections.keys():
+        answer = str(inspect.signature(item).return_annotation)
+        made["Returns"] = f"self : {owner}\n" if answer == "Self" else f"{answer}\n"
+        if answer in ("None", str(inspect.Signature.empty)):
+            del made["Returns"]
+    order_of_sections = ["Parameters", "Attributes", "Returns", "Yields", "Raises", *sections]
+    text = start.rstrip("\n") + "\n"
+    for section in dict.fromkeys(order_of_sections):
+        body = made.get(section) or sections.get(section, "")
+        if body:
+            text += f"\n{section}\n{'-' * len(section)}\n" + body.rstrip("\n") + "\n"
+    return text
+
+
 def documenter(blocks: Mapping[str, str] | None = None) -> Callable[[T], T]:
     """Return a decorator that fills the docstring of a function, or of a class and its methods.
 
@@ -197,7 +257,9 @@ def documenter(blocks: Mapping[str, str] | None = None) -> Callable[[T], T]:
         for part in (item, *(getattr(method, "__func__", method) for method in methods)):
             public = inspect.isfunction(part) and not part.__name__.startswith("_")
             if (part is item or public) and part.__doc__:
-                part.__doc__ = filled(part.__doc__, table)
+                text = _with_blocks(part.__doc__, table)
+                text = _completed(text, part, getattr(item, "__name__", ""))
+                part.__doc__ = filled(text, table)
         return item
 
     return documented

@@ -8,7 +8,7 @@ of the rows about the centre.
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, ClassVar, Self
 
 import numpy as np
@@ -20,7 +20,6 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 from skdp.base import PRIVATE, PrivateMixin, in_precision_of, keeps_precision
 from skdp.base.batch_invariant import products
 from skdp.base.expected_error import ExpectedErrorMixin
-from skdp.budget import PrivacyBudget
 from skdp.core import Ball, Mean, Release, Session
 from skdp.parameters import FLAG, FRACTION, Integers, Reals, Table, check_parameter
 from skdp.planning import SEMICIRCLE_EDGE, WISHART_EDGE, Allowance, row_count
@@ -311,11 +310,6 @@ class DPPCA(
     noise : {"auto", "gaussian", "wishart", "laplace"}, default="auto"
         Noise on the second moment. ``"gaussian"`` needs ``delta > 0``; ``"auto"`` takes it or
         ``"wishart"``, whichever has the smaller spectral norm, and ``"wishart"`` without delta.
-    epsilon : float, default=1.0
-    delta : float or None, default=None
-    max_rows_per_unit : int or "private", default="private"
-    budget : PrivacyBudget or None, default=None
-    random_state : int, RandomState or None, default=None
 
     Attributes
     ----------
@@ -352,9 +346,6 @@ class DPPCA(
         Number of rows: exact where it is public (replace-one), noisy otherwise.
     n_components_ : int
         Number of components.
-    n_features_in_, feature_names_in_ : int, ndarray of shape (n_features_in_,)
-    max_rows_per_unit_ : int
-    privacy_ : skdp.core.PrivacyCertificate
 
     Raises
     ------
@@ -362,7 +353,6 @@ class DPPCA(
         In `fit`, before anything is charged: if a parameter is out of range, if ``n_components`` is
         above the number of features, if `noise` is ``"gaussian"`` and `delta` is 0, or if the rows
         are not finite numbers.
-    BudgetExceededError, SealedBudgetError, LedgerError
 
     Notes
     -----
@@ -420,32 +410,13 @@ class DPPCA(
     0.039
     """
 
-    _in_parts = True
+    n_components: int | float | None = field(default=None, kw_only=False)
+    whiten: bool = False
+    center: str | float | ArrayLike = "private"
+    norm_bound: str | float = "private"
+    noise: str = "auto"
 
-    def __init__(
-        self,
-        n_components: int | float | None = None,
-        *,
-        whiten: bool = False,
-        center: str | float | ArrayLike = "private",
-        norm_bound: str | float = "private",
-        noise: str = "auto",
-        epsilon: float = 1.0,
-        delta: float | None = None,
-        max_rows_per_unit: Any = "private",
-        budget: PrivacyBudget | None = None,
-        random_state: Any = None,
-    ) -> None:
-        self.n_components = n_components
-        self.whiten = whiten
-        self.center = center
-        self.norm_bound = norm_bound
-        self.noise = noise
-        self.epsilon = epsilon
-        self.delta = delta
-        self.max_rows_per_unit = max_rows_per_unit
-        self.budget = budget
-        self.random_state = random_state
+    _in_parts = True
 
     # --- fitting ------------------------------------------------------------------------------
 
@@ -484,12 +455,6 @@ class DPPCA(
         X : array-like, sparse matrix or table of shape (n_samples, n_features)
             Private rows of finite numbers. The time for sparse rows depends on how many cells they
             store. May be in parts (`skdp.engines`).
-        y : None, ignored
-        groups : array-like of shape (n_samples,), default=None
-
-        Returns
-        -------
-        self : DPPCA
         """
         with self._all_or_nothing(groups):
             rows = self._open(X)
@@ -657,11 +622,6 @@ class DPPCA(
 
     def score(self, X: ArrayLike, y: Any = None) -> float:
         """Return the mean log-likelihood of the caller's rows, as private as these rows are.
-
-        Parameters
-        ----------
-        X : array-like or table of shape (n_samples, n_features)
-        y : None, ignored
 
         Returns
         -------

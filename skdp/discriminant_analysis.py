@@ -19,7 +19,6 @@ from sklearn.base import ClassNamePrefixFeaturesOutMixin, TransformerMixin, clon
 from skdp.base.batch_invariant import products
 from skdp.base.calibration import Calibration, calibration_share, signal_of, typical_lead
 from skdp.base.classifiers import DistanceClassifier, Floats
-from skdp.budget import PrivacyBudget
 from skdp.core import Session
 from skdp.parameters import Integers, Reals, Table
 from skdp.planning import SEMICIRCLE_EDGE, WISHART_EDGE, Allowance
@@ -54,13 +53,6 @@ class DPLinearDiscriminantAnalysis(
         In place of `shrinkage`: it is fitted to made-up rows that have the released covariance. So
         it must depend on the covariance of rows alone, as ``ShrunkCovariance`` and
         ``GraphicalLasso`` do.
-    classes : "private" or array-like of shape (n_classes,), default="private"
-    bounds : "private" or tuple (low, high) or mapping, default="private"
-    epsilon : float, default=1.0
-    delta : float or None, default=None
-    max_rows_per_unit : int or "private", default="private"
-    budget : PrivacyBudget or None, default=None
-    random_state : int, RandomState or None, default=None
 
     Attributes
     ----------
@@ -92,17 +84,6 @@ class DPLinearDiscriminantAnalysis(
         Columns are centred and scaled by these values before rows are clipped.
     radius_ : float
         The norm to which a centred and scaled row is clipped, in `fit` and in predictions.
-    n_features_in_, feature_names_in_ : int, ndarray of shape (n_features_in_,)
-    max_rows_per_unit_ : int
-    privacy_ : skdp.core.PrivacyCertificate
-
-    Raises
-    ------
-    TypeError, ValueError
-        In `fit`, before anything is charged: if a parameter is out of range, if `classes` is
-        private and delta is 0, if X is not a dense table of finite numbers, or if a label is
-        missing.
-    BudgetExceededError, SealedBudgetError, LedgerError
 
     See Also
     --------
@@ -148,39 +129,17 @@ class DPLinearDiscriminantAnalysis(
     True
     """
 
+    shrinkage: Any = None
+    priors: Any = None
+    n_components: int | None = None
+    covariance_estimator: Any = None
+    classes: Any = "private"
+    bounds: Any = "private"
+
     _parameter_table: ClassVar[Table] = {
         "shrinkage": ("auto", None, Reals(0, 1)),
         "n_components": (None, Integers(1)),
     }
-
-    def __init__(
-        self,
-        *,
-        shrinkage: Any = None,
-        priors: Any = None,
-        n_components: int | None = None,
-        covariance_estimator: Any = None,
-        classes: Any = "private",
-        bounds: Any = "private",
-        epsilon: float = 1.0,
-        delta: float | None = None,
-        max_rows_per_unit: Any = "private",
-        budget: PrivacyBudget | None = None,
-        random_state: Any = None,
-    ) -> None:
-        super().__init__(
-            classes=classes,
-            bounds=bounds,
-            epsilon=epsilon,
-            delta=delta,
-            max_rows_per_unit=max_rows_per_unit,
-            budget=budget,
-            random_state=random_state,
-        )
-        self.shrinkage = shrinkage
-        self.priors = priors
-        self.n_components = n_components
-        self.covariance_estimator = covariance_estimator
 
     @property
     def _n_releases(self) -> int:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 import warnings
+from dataclasses import field
 from typing import Any, ClassVar, Self
 
 import numpy as np
@@ -24,7 +25,6 @@ from skdp.base.classifiers import (
     warn_of_column,
 )
 from skdp.base.transformers import Floats, Transformer
-from skdp.budget import PrivacyBudget
 from skdp.core import ScaledBox, Session
 from skdp.exceptions import outside_level
 from skdp.parameters import Integers, Table, naming
@@ -74,12 +74,8 @@ class DPSelectKBest(theirs.SelectorMixin, StatedClasses, Transformer):
         with another label are left out. ``"private"`` selects the labels that enough rows have, for
         a tenth of the allowance and half of delta, which must be above 0. Not used with
         ``"f_regression"``.
-    bounds : "private" or tuple (low, high) or mapping, default="private"
     target_bounds : "private" or tuple (low, high), default="private"
         Range of a numeric target. State it together with `bounds`, or leave both to be learned.
-    epsilon : float, default=1.0
-    delta : float or None, default=None
-    {fit}
 
     Attributes
     ----------
@@ -91,7 +87,6 @@ class DPSelectKBest(theirs.SelectorMixin, StatedClasses, Transformer):
     classes_ : ndarray of shape (n_classes,)
         Only with ``"f_classif"``: the classes, stated or selected. With fewer than two classes
         there are no scores, and the first k columns are kept.
-    {fitted}
 
     Raises
     ------
@@ -99,7 +94,6 @@ class DPSelectKBest(theirs.SelectorMixin, StatedClasses, Transformer):
         In `fit`, before anything is charged: if a parameter is out of range, if classes are private
         and ``delta=0``, if X is not a dense table of finite numbers, or if y does not hold labels
         or finite numbers.
-    BudgetExceededError, SealedBudgetError, LedgerError
 
     Notes
     -----
@@ -136,33 +130,14 @@ class DPSelectKBest(theirs.SelectorMixin, StatedClasses, Transformer):
     array([2, 4])
     """
 
-    scores_: Floats | None
-    bounds_: tuple[Floats, Floats] | None
+    score_func: Any = field(default=_CLASSES, kw_only=False)
+    k: int | str = 10
+    classes: Any = "private"
+    bounds: Any = "private"
+    target_bounds: Any = "private"
 
-    def __init__(
-        self,
-        score_func: Any = _CLASSES,
-        *,
-        k: int | str = 10,
-        classes: Any = "private",
-        bounds: Any = "private",
-        target_bounds: Any = "private",
-        epsilon: float = 1.0,
-        delta: float | None = None,
-        max_rows_per_unit: Any = "private",
-        budget: PrivacyBudget | None = None,
-        random_state: Any = None,
-    ) -> None:
-        self.score_func = score_func
-        self.k = k
-        self.classes = classes
-        self.bounds = bounds
-        self.target_bounds = target_bounds
-        self.epsilon = epsilon
-        self.delta = delta
-        self.max_rows_per_unit = max_rows_per_unit
-        self.budget = budget
-        self.random_state = random_state
+    scores_: Floats | None = field(init=False)
+    bounds_: tuple[Floats, Floats] | None = field(init=False)
 
     _parameter_table: ClassVar[Table] = {
         "score_func": _score_name,
@@ -213,11 +188,6 @@ class DPSelectKBest(theirs.SelectorMixin, StatedClasses, Transformer):
             Private rows, finite numbers. Rows in parts (`skdp.engines`) are refused.
         y : array-like of shape (n_samples,)
             Private labels or numbers.
-        groups : array-like of shape (n_samples,), default=None
-
-        Returns
-        -------
-        self : DPSelectKBest
         """
         with self._all_or_nothing(groups):
             self._check_without_rows()

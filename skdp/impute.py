@@ -10,6 +10,7 @@ import math
 import numbers
 import warnings
 from collections import Counter
+from dataclasses import field
 from fractions import Fraction
 from typing import Any, ClassVar, Self
 
@@ -32,7 +33,6 @@ from skdp.base.transformers import (
     is_private,
     stated_categories,
 )
-from skdp.budget import PrivacyBudget
 from skdp.core import Session
 from skdp.exceptions import outside_level
 from skdp.parameters import FLAG, Table
@@ -135,9 +135,6 @@ class DPSimpleImputer(ExpectedErrorMixin, Transformer):
     categories : "private", "dtype" or list or mapping, default="private"
         Only for ``strategy="most_frequent"``: as for `skdp.preprocessing.DPOneHotEncoder`.
         ``"private"`` needs a delta above 0, and takes half of the allowance.
-    epsilon : float, default=1.0
-    delta : float or None, default=None
-    {fit}
 
     Attributes
     ----------
@@ -167,7 +164,6 @@ class DPSimpleImputer(ExpectedErrorMixin, Transformer):
         In `fit`, before anything is charged: if a parameter is out of range, if there is text where
         numbers are needed, if there is an infinite value, if categories are private and
         ``delta=0``, or if X is not a table.
-    BudgetExceededError, SealedBudgetError, LedgerError
 
     Notes
     -----
@@ -215,40 +211,19 @@ class DPSimpleImputer(ExpectedErrorMixin, Transformer):
            [ 2.]])
     """
 
-    statistics_: NDArray[Any]
-    statistics_std_error_: Floats
-    counts_: Floats
-    counts_std_error_: Floats
-    bounds_: tuple[Floats, Floats] | None
+    missing_values: Any = np.nan
+    strategy: str = "mean"
+    fill_value: Any = None
+    add_indicator: bool = False
+    keep_empty_features: bool = False
+    bounds: Any = "private"
+    categories: Any = "private"
 
-    def __init__(
-        self,
-        *,
-        missing_values: Any = np.nan,
-        strategy: str = "mean",
-        fill_value: Any = None,
-        add_indicator: bool = False,
-        keep_empty_features: bool = False,
-        bounds: Any = "private",
-        categories: Any = "private",
-        epsilon: float = 1.0,
-        delta: float | None = None,
-        max_rows_per_unit: Any = "private",
-        budget: PrivacyBudget | None = None,
-        random_state: Any = None,
-    ) -> None:
-        self.missing_values = missing_values
-        self.strategy = strategy
-        self.fill_value = fill_value
-        self.add_indicator = add_indicator
-        self.keep_empty_features = keep_empty_features
-        self.bounds = bounds
-        self.categories = categories
-        self.epsilon = epsilon
-        self.delta = delta
-        self.max_rows_per_unit = max_rows_per_unit
-        self.budget = budget
-        self.random_state = random_state
+    statistics_: NDArray[Any] = field(init=False)
+    statistics_std_error_: Floats = field(init=False)
+    counts_: Floats = field(init=False)
+    counts_std_error_: Floats = field(init=False)
+    bounds_: tuple[Floats, Floats] | None = field(init=False)
 
     _parameter_table: ClassVar[Table] = {
         "missing_values": _marker,
@@ -309,12 +284,6 @@ class DPSimpleImputer(ExpectedErrorMixin, Transformer):
         ----------
         X : array-like or table of shape (n_samples, n_features)
             Private rows, with missing cells. Rows in parts (`skdp.engines`) are refused.
-        y : None, ignored
-        groups : array-like of shape (n_samples,), default=None
-
-        Returns
-        -------
-        self : DPSimpleImputer
         """
         with self._all_or_nothing(groups):
             self._check_without_rows()
@@ -576,8 +545,6 @@ class DPSimpleImputer(ExpectedErrorMixin, Transformer):
 
     def get_feature_names_out(self, input_features: Any = None) -> NDArray[Any]:
         """Return the names of the columns that `transform` makes.
-
-        {input_names}
 
         Returns
         -------

@@ -7,6 +7,7 @@ the columns (`DPGaussianNB`) or the number of rows in each category (`DPCategori
 from __future__ import annotations
 
 import math
+from dataclasses import field
 from typing import Any, ClassVar
 
 import numpy as np
@@ -14,7 +15,6 @@ from numpy.typing import ArrayLike
 
 from skdp.base.calibration import Calibration, calibration_share, signal_of, typical_lead
 from skdp.base.classifiers import SEEN, Floats, LabelledClassifier
-from skdp.budget import PrivacyBudget
 from skdp.core import ScaledBox, Session
 from skdp.parameters import FLAG, Reals, Table, check_size
 from skdp.planning import Allowance
@@ -45,10 +45,6 @@ class _NaiveBayes(LabelledClassifier):
     def predict_joint_log_proba(self, X: ArrayLike) -> Floats:
         """Return the joint log probabilities of the caller's rows and the classes.
 
-        Parameters
-        ----------
-        X : array-like or table of shape (n_samples, n_features)
-
         Returns
         -------
         logarithms : ndarray of shape (n_samples, n_classes)
@@ -78,13 +74,6 @@ class DPGaussianNB(_NaiveBayes):
         ``GaussianNB``, whose logits are not calibrated.
     var_smoothing : float, default=0.0
         Part of the largest variance of a column of X that is added to all variances.
-    classes : "private" or array-like of shape (n_classes,), default="private"
-    bounds : "private" or tuple (low, high) or mapping, default="private"
-    epsilon : float, default=1.0
-    delta : float or None, default=None
-    max_rows_per_unit : int or "private", default="private"
-    budget : PrivacyBudget or None, default=None
-    random_state : int, RandomState or None, default=None
 
     Attributes
     ----------
@@ -100,17 +89,6 @@ class DPGaussianNB(_NaiveBayes):
         Standard error of `theta_` due to noise, relative to the means of the clipped rows. NaN for
         a class of few rows, and with learned bounds.
     bounds_ : tuple of two ndarrays of shape (n_features,)
-    n_features_in_, feature_names_in_ : int, ndarray of shape (n_features_in_,)
-    max_rows_per_unit_ : int
-    privacy_ : skdp.core.PrivacyCertificate
-
-    Raises
-    ------
-    TypeError, ValueError
-        In `fit`, before anything is charged: if a parameter is out of range, if `classes` is
-        private and delta is 0, if X is not a dense table of finite numbers, or if a label is
-        missing.
-    BudgetExceededError, SealedBudgetError, LedgerError
 
     See Also
     --------
@@ -150,34 +128,14 @@ class DPGaussianNB(_NaiveBayes):
     True
     """
 
+    priors: Any = None
+    var_smoothing: float = 0.0
+    classes: Any = "private"
+    bounds: Any = "private"
+
     _parameter_table: ClassVar[Table] = {"var_smoothing": Reals(0, math.inf, "[)")}
     _normalised_priors = True
     _log_constant = -0.5 * math.log(2 * math.pi)
-
-    def __init__(
-        self,
-        *,
-        priors: Any = None,
-        var_smoothing: float = 0.0,
-        classes: Any = "private",
-        bounds: Any = "private",
-        epsilon: float = 1.0,
-        delta: float | None = None,
-        max_rows_per_unit: Any = "private",
-        budget: PrivacyBudget | None = None,
-        random_state: Any = None,
-    ) -> None:
-        super().__init__(
-            classes=classes,
-            bounds=bounds,
-            epsilon=epsilon,
-            delta=delta,
-            max_rows_per_unit=max_rows_per_unit,
-            budget=budget,
-            random_state=random_state,
-        )
-        self.priors = priors
-        self.var_smoothing = var_smoothing
 
     @property
     def _stated_priors(self) -> Any:
@@ -291,12 +249,6 @@ class DPCategoricalNB(_NaiveBayes):
         Shares of the classes, from public knowledge, in place of either.
     min_categories : int, array-like of shape (n_features,) or None, default=None
         The whole numbers from 0 on, so many, are categories of each column, beside `categories`.
-    classes : "private" or array-like of shape (n_classes,), default="private"
-    epsilon : float, default=1.0
-    delta : float or None, default=None
-    max_rows_per_unit : int or "private", default="private"
-    budget : PrivacyBudget or None, default=None
-    random_state : int, RandomState or None, default=None
 
     Attributes
     ----------
@@ -314,9 +266,6 @@ class DPCategoricalNB(_NaiveBayes):
         Standard error of a count before it is clipped at 0.
     feature_log_prob_ : list of ndarray of shape (n_classes, n_categories)
         Logarithms of the probabilities of the categories in each class.
-    n_features_in_, feature_names_in_ : int, ndarray of shape (n_features_in_,)
-    max_rows_per_unit_ : int
-    privacy_ : skdp.core.PrivacyCertificate
 
     Raises
     ------
@@ -324,7 +273,6 @@ class DPCategoricalNB(_NaiveBayes):
         In `fit`, before anything is charged: if a parameter is out of range, if `classes` is
         private and delta is 0, if `categories` is not given, if X is not a dense table of finite
         numbers, or if a label is missing.
-    BudgetExceededError, SealedBudgetError, LedgerError
 
     See Also
     --------
@@ -361,36 +309,17 @@ class DPCategoricalNB(_NaiveBayes):
     True
     """
 
+    categories: Any = field(default=None, kw_only=False)
+    alpha: float = 1.0
+    fit_prior: bool = True
+    class_prior: Any = None
+    min_categories: Any = None
+    classes: Any = "private"
+    bounds: Any = field(init=False)
+
     _parameter_table: ClassVar[Table] = {"alpha": Reals(0, math.inf, "()"), "fit_prior": FLAG}
     _normalised_priors = True
     _name_of_priors = "class_prior"
-
-    def __init__(
-        self,
-        categories: Any = None,
-        *,
-        alpha: float = 1.0,
-        fit_prior: bool = True,
-        class_prior: Any = None,
-        min_categories: Any = None,
-        classes: Any = "private",
-        epsilon: float = 1.0,
-        delta: float | None = None,
-        max_rows_per_unit: Any = "private",
-        budget: PrivacyBudget | None = None,
-        random_state: Any = None,
-    ) -> None:
-        self.categories = categories
-        self.alpha = alpha
-        self.fit_prior = fit_prior
-        self.class_prior = class_prior
-        self.min_categories = min_categories
-        self.classes = classes
-        self.epsilon = epsilon
-        self.delta = delta
-        self.max_rows_per_unit = max_rows_per_unit
-        self.budget = budget
-        self.random_state = random_state
 
     @property
     def _stated_priors(self) -> Any:

@@ -286,11 +286,8 @@ class BoundsWithRisk(tuple[Any, Any]):
     Answers within these bounds have that in their errors. Otherwise this is a tuple, equal to one
     that was typed; ``tuple(bounds)`` is one, and states the same bounds as public knowledge.
 
-    Parameters
-    ----------
-    low, high : float or ndarray of shape (n_columns,)
-    learned : tuple of (skdp.queries.LearnedBox or None)
-        Of each column; None where bounds were stated.
+    - `low`, `high` of shape (n_columns,)
+    - `learned`: Of each column; None where bounds were stated.
     """
 
     learned: tuple[Any, ...]

@@ -54,16 +54,10 @@ _NORM_BITS = 20  # steps of a row of norm 1, when a Gram matrix is planned
 class Allowance:
     """What releases may lose: a pure epsilon, or a mu of Gaussian differential privacy.
 
-    Parameters
-    ----------
-    epsilon : float
-        Not used where there is a mu.
-    mu : float or None
-        Of releases with Gaussian noise.
-    adjacency : str
-    replaces : bool, default=False
-        With "add_or_remove_one": whether a row may be replaced, too, as where the number of rows is
-        private though the caller's table has one that is public. For `query_std` alone.
+    - `epsilon`: Not used where there is a mu.
+    - `mu`: Of releases with Gaussian noise.
+    - `replaces`: With "add_or_remove_one": whether a row may be replaced, too, as where the number
+      of rows is private though the caller's table has one that is public. For `query_std` alone.
 
     Examples
     --------
@@ -222,11 +216,8 @@ class Allowance:
     def spectral_edge(self, size: int, noise: str) -> float:
         """Return about the largest eigenvalue of the noise on a Gram matrix of rows of norm 1.
 
-        Parameters
-        ----------
-        size : int
-            Columns.
-        noise : {"gaussian", "wishart", "laplace"}
+        - `size`: Columns.
+        - `noise` ({"gaussian", "wishart", "laplace"})
         """
         from skdp.queries import Symmetric
 
@@ -259,17 +250,11 @@ def pure_is_less(
     "basic" adds up Gaussian noise, and pure noise of the same size costs it several times as much
     (mu = 1.23 instead of .237 at (1, 1e-6)): there noise stays Gaussian.
 
-    Parameters
-    ----------
-    epsilon, delta : float
-        Of all noise of the call, without what learning keys or classes takes of delta.
-    budget : PrivacyBudget or None
-    noise : callable
-        The deviation of the noise on what the call is for, under an allowance.
-    adjacency : str, default=None
-        Of the rows that the noise is for; None: that of the budget.
-    replaces : bool, default=False
-        As of `Allowance`.
+    - `epsilon`, `delta`: Of all noise of the call, without what learning keys or classes takes of
+      delta.
+    - `noise`: The deviation of the noise on what the call is for, under an allowance.
+    - `adjacency`: Of the rows that the noise is for; None: that of the budget.
+    - `replaces`: As of `Allowance`.
     """
     if delta == 0:
         return True
@@ -313,12 +298,8 @@ def bounds_in(
 
     And what was learned, here or in the `describe` that stated bounds are from; or None.
 
-    Parameters
-    ----------
-    share : float or Fraction or None
-        The most that they may take; None: no such limit.
-    **options
-        Of `LearnedBounds`.
+    - `share`: The most that they may take; None: no such limit.
+    - `**options`: Of `LearnedBounds`.
     """
     if stated is not None:
         return stated, learned_before(stated)

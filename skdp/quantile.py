@@ -11,7 +11,7 @@ import itertools
 import math
 from abc import abstractmethod
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from fractions import Fraction
 from typing import TYPE_CHECKING, Any, ClassVar, Self
 
@@ -29,7 +29,6 @@ from skdp.base.expected_error import (
     unanswered,
 )
 from skdp.base.scalers import Floats, Pair, Scaler, present_bounds, present_columns
-from skdp.budget import PrivacyBudget
 from skdp.core import Box, Session
 from skdp.parameters import STEP, Table
 from skdp.planning import LEARNING_SHARE, Allowance, bounds_in
@@ -100,10 +99,8 @@ TEXTS = {
         noise : {"cauchy", "student", "laplace"}, default="cauchy"
             Only for the smooth mechanism; leave the default for others. Noise with heavy tails
             gives pure epsilon-DP; Laplace noise needs ``delta > 0`` and a single level.
-        epsilon : float, default=1.0
         delta : float or None, default=None
             ... ``noise="laplace"`` spends all of delta.
-        {fit}
         """,
     "private_rows": """
         X : array-like or table of shape (n_samples, n_features)
@@ -280,8 +277,8 @@ def released_curve(fitted: Any) -> tuple[Floats, Floats] | None:
 class QuantileFit(Scaler):
     """A fit that releases bounds and quantiles of every column in one session."""
 
-    step: float | None
-    prior: str
+    step: float | None = field(init=False)
+    prior: str = field(init=False)
 
     @abstractmethod
     def _levels(self) -> list[float]:
@@ -297,7 +294,7 @@ class QuantileFit(Scaler):
         if self.step is not None and self.prior != "uniform":
             raise ValueError("step must be None with prior='log', which sets the candidates itself")
 
-    mechanism: str = "exponential"  # of classes without this parameter
+    mechanism: str = field(init=False, default="exponential")  # of classes without this parameter
 
     @property
     def _step(self) -> float | None:
@@ -494,7 +491,7 @@ class _SmoothFit(QuantileFit):
 
     _in_parts = True
 
-    noise: str
+    noise: str = field(init=False)
 
     _parameter_table: ClassVar[Table] = {
         "noise": ("cauchy", "student", "laplace"),
@@ -581,9 +578,6 @@ class DPMedian(_SmoothFit):
         Released medians, within `bounds_`. Exception: if no multiple of `step` lies within learned
         bounds, the multiple nearest to their middle.
     bounds_ : tuple of two ndarrays of shape (n_features,)
-    {fitted}
-
-    {fit_raises}
 
     See Also
     --------
@@ -626,32 +620,13 @@ class DPMedian(_SmoothFit):
     (array([54.]), np.float64(54.0))
     """
 
-    median_: Floats
+    bounds: Any = "private"
+    mechanism: str = "exponential"
+    step: float | None = None
+    prior: str = "uniform"
+    noise: str = "cauchy"
 
-    def __init__(
-        self,
-        *,
-        bounds: Any = "private",
-        mechanism: str = "exponential",
-        step: float | None = None,
-        prior: str = "uniform",
-        noise: str = "cauchy",
-        epsilon: float = 1.0,
-        delta: float | None = None,
-        max_rows_per_unit: Any = "private",
-        budget: PrivacyBudget | None = None,
-        random_state: Any = None,
-    ) -> None:
-        self.bounds = bounds
-        self.mechanism = mechanism
-        self.step = step
-        self.prior = prior
-        self.noise = noise
-        self.epsilon = epsilon
-        self.delta = delta
-        self.max_rows_per_unit = max_rows_per_unit
-        self.budget = budget
-        self.random_state = random_state
+    median_: Floats = field(init=False)
 
     def _levels(self) -> list[float]:
         return [0.5]
@@ -662,10 +637,6 @@ class DPMedian(_SmoothFit):
         Parameters
         ----------
         {private_rows}
-
-        Returns
-        -------
-        self : DPMedian
         """
         with self._all_or_nothing(groups):
             self.median_ = self._fit_quantiles(X)[0]
@@ -679,8 +650,6 @@ class DPMedian(_SmoothFit):
 
     def predict(self, X: ArrayLike) -> Floats:
         """Return the medians once for each row given: a constant prediction.
-
-        {public_rows}
 
         Returns
         -------
@@ -714,9 +683,6 @@ class DPQuantile(_SmoothFit):
     q_ : ndarray of shape (n_quantiles,)
         The levels.
     bounds_ : tuple of two ndarrays of shape (n_features,)
-    {fitted}
-
-    {fit_raises}
 
     See Also
     --------
@@ -765,35 +731,15 @@ class DPQuantile(_SmoothFit):
     0.017
     """
 
-    quantiles_: Floats
-    q_: Floats
+    q: ArrayLike = field(default=(0.25, 0.5, 0.75), kw_only=False)
+    bounds: Any = "private"
+    mechanism: str = "exponential"
+    step: float | None = None
+    prior: str = "uniform"
+    noise: str = "cauchy"
 
-    def __init__(
-        self,
-        q: ArrayLike = (0.25, 0.5, 0.75),
-        *,
-        bounds: Any = "private",
-        mechanism: str = "exponential",
-        step: float | None = None,
-        prior: str = "uniform",
-        noise: str = "cauchy",
-        epsilon: float = 1.0,
-        delta: float | None = None,
-        max_rows_per_unit: Any = "private",
-        budget: PrivacyBudget | None = None,
-        random_state: Any = None,
-    ) -> None:
-        self.q = q
-        self.bounds = bounds
-        self.mechanism = mechanism
-        self.step = step
-        self.prior = prior
-        self.noise = noise
-        self.epsilon = epsilon
-        self.delta = delta
-        self.max_rows_per_unit = max_rows_per_unit
-        self.budget = budget
-        self.random_state = random_state
+    quantiles_: Floats = field(init=False)
+    q_: Floats = field(init=False)
 
     _parameter_table: ClassVar[Table] = {"q": lambda value, name: check_levels(value)}
 
@@ -806,10 +752,6 @@ class DPQuantile(_SmoothFit):
         Parameters
         ----------
         {private_rows}
-
-        Returns
-        -------
-        self : DPQuantile
         """
         with self._all_or_nothing(groups):
             self.quantiles_ = self._fit_quantiles(X)
@@ -824,8 +766,6 @@ class DPQuantile(_SmoothFit):
 
     def predict(self, X: ArrayLike) -> Floats:
         """Return the quantiles once for each row given: a constant prediction.
-
-        {public_rows}
 
         Returns
         -------

@@ -8,6 +8,7 @@ import pkgutil
 import re
 from importlib import import_module
 from pathlib import Path
+from typing import Self
 
 from numpydoc.validate import validate
 
@@ -206,11 +207,11 @@ def test_a_line_with_a_name_is_replaced_by_its_block():
 
     Parameters
     ----------
-    {fit}
+    {privacy}
     {unknown}
     """
     lines = filled(doc).splitlines()
-    assert lines[4] == '    max_rows_per_unit : int or "private", default="private"'
+    assert lines[4] == "    groups : array-like of shape (n_samples,), default=None"
     assert lines[-2] == "    {unknown}"
     assert SHARED_TEXTS["budget"] in " ".join(filled(doc).split())
 
@@ -229,13 +230,8 @@ def test_shared_texts_reach_classes_methods_and_functions():
         privacy_ : PrivacyCertificate
         """
 
-        def fit(self, X, groups=None):
-            """Fit.
-
-            Parameters
-            ----------
-            groups : array-like
-            """
+        def fit(self, X, groups=None) -> Self:
+            """Fit."""
 
         def _inner(self, groups):
             """Fit.
@@ -255,6 +251,11 @@ def test_shared_texts_reach_classes_methods_and_functions():
         """
 
     assert SHARED_TEXTS["privacy_"] in Fitted.__doc__
+    # What the signature says is written by nobody.
+    entries = [line for line in Fitted.fit.__doc__.splitlines() if line[:1] not in ("", " ", "-")]
+    assert [entry.partition(" : ")[0] for entry in entries] == [
+        "Fit.", "Parameters", "X", "groups", "Returns", "self"
+    ]  # fmt: skip
     assert "Id of the unit" in Fitted.fit.__doc__
     assert "Id of the unit" not in Fitted._inner.__doc__
     assert "Budget to charge" in called.__doc__

@@ -51,13 +51,8 @@ class Shapes:
 class Design:
     """The noise of the main session, and how it finds keys.
 
-    Attributes
-    ----------
-    pure : bool
-    counts : bool
-        Whether a count may select the keys; False for stated keys.
-    caps : tuple of int or None
-        Of the count that selects keys, where they are known before the session opens.
+    - `counts`: Whether a count may select the keys; False for stated keys.
+    - `caps`: Of the count that selects keys, where they are known before the session opens.
     """
 
     pure: bool
@@ -83,17 +78,9 @@ def counting_term(aggregates: Sequence[Aggregate]) -> str | None:
 class Chooser:
     """What is public of a fit before its main session opens.
 
-    Attributes
-    ----------
-    epsilon, delta : float
-        Of the main session: all of its delta, noise and keys together.
-    budget : PrivacyBudget or None
-    adjacency : str
-    aggregates : list of Aggregate
-    shares : dict
-        Of the main session.
-    method : str
-        The stated method of selecting keys.
+    - `epsilon`, `delta`: Of the main session: all of its delta, noise and keys together.
+    - `shares`: Of the main session.
+    - `method`: The stated method of selecting keys.
     """
 
     epsilon: float

@@ -102,14 +102,10 @@ def _places(lead: Floats, unit: float) -> Floats:
 class Calibration:
     """Logits of classes from a model's scores.
 
-    Attributes
-    ----------
-    scores : LinearScores, NormalScores or CategoryScores
-    shares : ndarray of shape (K,)
-        The shares of the classes, shrunk by their noise.
-    leads, logits : ndarray of shape (m,)
-        The curve. Of two classes: the logit of the second one, at its lead. Of more: what a lead
-        over a class adds to the logarithm of the ratio of their shares.
+    - `shares` of shape (K,): The shares of the classes, shrunk by their noise.
+    - `leads`, `logits` of shape (m,): The curve. Of two classes: the logit of the second one, at
+      its lead. Of more: what a lead over a class adds to the logarithm of the ratio of their
+      shares.
     """
 
     scores: Any
@@ -129,14 +125,9 @@ class Calibration:
     ) -> Calibration:
         """Release counts of leads for all that is left, and fit the curve.
 
-        Parameters
-        ----------
-        typical : float
-            A lead, as far as the model knows.
-        signal : float
-            Which part of the differences of classes is not noise; see `signal_of`.
-        counts : ndarray of shape (K,)
-            Noisy counts of the classes, with this `spread`.
+        - `typical`: A lead, as far as the model knows.
+        - `signal`: Which part of the differences of classes is not noise; see `signal_of`.
+        - `counts` of shape (K,): Noisy counts of the classes, with this `spread`.
         """
         unit = min(max(float(typical), 1e-6), 1e6) if math.isfinite(typical) else 1.0
         two = len(counts) == 2

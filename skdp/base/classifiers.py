@@ -10,7 +10,7 @@ import math
 import warnings
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, ClassVar, Self
 
 import numpy as np
@@ -23,7 +23,6 @@ from sklearn.utils.validation import validate_data
 from skdp.base.calibration import Calibration
 from skdp.base.expected_error import TargetErrorMixin
 from skdp.base.mixin import PrivateMixin, weighted_rows
-from skdp.budget import PrivacyBudget
 from skdp.core import Mean, ScaledBox, Session
 from skdp.exceptions import outside_level
 from skdp.parameters import check_bounds, check_classes, check_size, naming
@@ -372,7 +371,7 @@ class ExactScoreMixin:
 class StatedClasses(TargetErrorMixin):
     """Class labels that are stated, or selected privately for half of delta."""
 
-    classes: Any
+    classes: Any = field(init=False)
 
     @property
     def _learns_classes(self) -> bool:
@@ -409,46 +408,23 @@ _SLICE = 2**12  # rows that are predicted at once
 class LabelledClassifier(ExactScoreMixin, ClassifierMixin, StatedClasses, BaseEstimator, ABC):
     """A classifier: a fit of labelled rows, and predictions from logits."""
 
+    classes: Any = "private"
+    bounds: Any = "private"
+
     _in_parts = True
-    _calibration: Calibration
+    _calibration: Calibration = field(init=False)
     _priors: Floats | None = None  # stated shares of the classes
     _shift: Floats | None = None  # what they add to logits
     _normalised_priors: ClassVar[bool] = False  # whether they must sum to 1
     _name_of_priors: ClassVar[str] = "priors"
-
-    def __init__(
-        self,
-        *,
-        classes: Any = "private",
-        bounds: Any = "private",
-        epsilon: float = 1.0,
-        delta: float | None = None,
-        max_rows_per_unit: Any = "private",
-        budget: PrivacyBudget | None = None,
-        random_state: Any = None,
-    ) -> None:
-        self.classes = classes
-        self.bounds = bounds
-        self.epsilon = epsilon
-        self.delta = delta
-        self.max_rows_per_unit = max_rows_per_unit
-        self.budget = budget
-        self.random_state = random_state
 
     def fit(self, X: ArrayLike, y: ArrayLike, *, groups: Any = None) -> Self:
         """Charge the budget and fit.
 
         Parameters
         ----------
-        X : array-like or table of shape (n_samples, n_features)
-            Private rows, finite numbers. May be in parts (`skdp.engines`).
         y : array-like of shape (n_samples,)
             Private labels.
-        groups : array-like of shape (n_samples,), default=None
-
-        Returns
-        -------
-        self : LabelledClassifier
         """
         with self._all_or_nothing(groups):
             return self._fitted(X, y)
@@ -589,8 +565,6 @@ class LabelledClassifier(ExactScoreMixin, ClassifierMixin, StatedClasses, BaseEs
     def predict_proba(self, X: ArrayLike) -> Floats:
         """Return the probabilities of the classes, in the order of `classes_`.
 
-        {public_rows}
-
         Returns
         -------
         probabilities : ndarray of shape (n_samples, n_classes)
@@ -604,8 +578,6 @@ class LabelledClassifier(ExactScoreMixin, ClassifierMixin, StatedClasses, BaseEs
     def predict_log_proba(self, X: ArrayLike) -> Floats:
         """Return the logarithms of `predict_proba`, -inf for 0.
 
-        {public_rows}
-
         Returns
         -------
         logarithms : ndarray of shape (n_samples, n_classes)
@@ -615,8 +587,6 @@ class LabelledClassifier(ExactScoreMixin, ClassifierMixin, StatedClasses, BaseEs
 
     def predict(self, X: ArrayLike) -> NDArray:
         """Predict the labels of the caller's rows.
-
-        {public_rows}
 
         Returns
         -------
@@ -697,8 +667,8 @@ class TargetRegressor(
     _in_parts = True
     _takes_sparse: ClassVar[bool] = False
 
-    bounds: Any
-    target_bounds: Any
+    bounds: Any = field(init=False)
+    target_bounds: Any = field(init=False)
 
     @property
     def _n_releases(self) -> int:
@@ -728,11 +698,6 @@ class TargetRegressor(
             (`skdp.engines`).
         y : array-like of shape (n_samples,)
             Private targets, finite numbers.
-        groups : array-like of shape (n_samples,), default=None
-
-        Returns
-        -------
-        self : TargetRegressor
         """
         with self._all_or_nothing(groups):
             return self._fitted(X, y)

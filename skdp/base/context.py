@@ -236,13 +236,10 @@ class CallContext:
     ) -> tuple[float, float]:
         """Return the delta of Gaussian noise, 0 where noise is pure, and that of what is learned.
 
-        Parameters
-        ----------
-        noise : callable
-            The deviation of the noise on what the call is for; see `skdp.planning.pure_is_less`.
-        learns : bool, default=False
-            Whether keys, categories or classes are learned: with half of delta beside Gaussian
-            noise, with all of it beside pure noise.
+        - `noise`: The deviation of the noise on what the call is for; see
+          `skdp.planning.pure_is_less`.
+        - `learns`: Whether keys, categories or classes are learned: with half of delta beside
+          Gaussian noise, with all of it beside pure noise.
         """
         delta = self.allowed_delta
         gaussian = delta / 2 if learns else delta
@@ -329,17 +326,11 @@ class CallContext:
     ) -> Session:
         """Charge the budget and return the session.
 
-        Parameters
-        ----------
-        rows : Rows
-        key : callable
-            Returns public text that keys seeded noise.
-        noise : callable
-            See `split_delta`.
-        delta : float, default=None
-            Of Gaussian noise; 0: noise is pure. None: as `split_delta` says.
-        separate_delta : float, default=0.0
-            Delta of other mechanisms: published rows, Laplace noise of smooth scale, selections.
+        - `key`: Returns public text that keys seeded noise.
+        - `noise`: See `split_delta`.
+        - `delta`: Of Gaussian noise; 0: noise is pure. None: as `split_delta` says.
+        - `separate_delta`: Delta of other mechanisms: published rows, Laplace noise of smooth
+          scale, selections.
         """
         if delta is None:
             delta, _ = self.split_delta(noise)

@@ -22,12 +22,14 @@ import warnings
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
+from dataclasses import MISSING, Field, field
 from functools import partial
-from typing import TYPE_CHECKING, Any, ClassVar, Self
+from typing import TYPE_CHECKING, Any, ClassVar, Self, dataclass_transform
 
 import numpy as np
 from numpy.typing import NDArray
 from sklearn import get_config
+from sklearn.base import BaseEstimator
 from sklearn.utils import estimator_html_repr
 from sklearn.utils.metadata_routing import MetadataRequest
 from sklearn.utils.validation import check_is_fitted, validate_data
@@ -68,6 +70,7 @@ from skdp.planning import Allowance
 from skdp.tabular import ONE_PLACE, Rows, check_public_array, check_rows, with_weights
 from skdp.user_code import untracked
 
+_POSITIONAL = inspect.Parameter.POSITIONAL_OR_KEYWORD
 # What a fit with groups holds until it ends. The ids are private: they are no attribute of the
 # estimator, which callbacks are given.
 _ALLOWANCE = "_allowance_of_fit"
@@ -133,17 +136,74 @@ class AmbientBudgetMixin:
         return state
 
 
-@shared_texts
-class PrivateMixin(CallbackSupportMixin, AmbientBudgetMixin):
-    """Parameter checks, session, price and certificate of a private estimator.
+@dataclass_transform(kw_only_default=True, eq_default=False, field_specifiers=(field,))
+class DeclaredParameters:
+    """Estimators whose constructor is made from the attributes that their classes declare.
 
-    Expects the parameters ``epsilon``, ``delta``, ``budget`` and ``random_state``.
+    ``shrinkage: Any = None`` declares a keyword parameter, ``field(default=..., kw_only=False)``
+    one that may be positional, ``field(init=False)`` an attribute that a fit sets. A class with
+    its own `__init__` keeps it.
     """
 
-    epsilon: float
-    delta: float | None
-    budget: PrivacyBudget | None
-    random_state: Any
+    # None: an attribute that is no parameter, although one of a base class may be.
+    _declared: ClassVar[dict[str, inspect.Parameter | None]] = {}
+
+    def __init_subclass__(cls, **options: Any) -> None:
+        super().__init_subclass__(**options)
+        own, declared = inspect.get_annotations(cls), dict[str, inspect.Parameter | None]()
+        for name in [name for name in own if name in vars(cls)]:
+            value = vars(cls)[name]
+            if not isinstance(value, Field):
+                if name.startswith("_") or "ClassVar" in str(own[name]):
+                    continue
+                value = field(default=value)
+            delattr(cls, name)
+            default = inspect.Parameter.empty if value.default is MISSING else value.default
+            kind = _POSITIONAL if value.kw_only is False else inspect.Parameter.KEYWORD_ONLY
+            parameter = inspect.Parameter(name, kind, default=default, annotation=own[name])
+            declared[name] = parameter if value.init else None
+            if not value.init and value.default is not MISSING:
+                setattr(cls, name, default)
+        for base in cls.__mro__[1:]:  # own parameters stand before the inherited ones
+            declared = declared | {**vars(base).get("_declared", {}), **declared}
+        cls._declared = declared
+        made = cls.__init__ is object.__init__ or hasattr(cls.__init__, "_is_made")
+        if made and issubclass(cls, BaseEstimator):
+            cls.__init__ = _constructor(cls)  # type: ignore[method-assign]
+
+
+def _constructor(cls: type[DeclaredParameters]) -> Any:
+    """Return the `__init__` that stores the declared parameters of a class unchanged."""
+    itself = inspect.Parameter("self", _POSITIONAL)
+    parameters = sorted(filter(None, cls._declared.values()), key=lambda entry: entry.kind)
+    signature = inspect.Signature([itself, *parameters], return_annotation="None")
+
+    def __init__(*args: Any, **options: Any) -> None:
+        try:
+            bound = signature.bind(*args, **options)
+        except TypeError as error:
+            raise TypeError(f"{cls.__name__}.__init__() {error}") from None
+        bound.apply_defaults()
+        values = dict(bound.arguments)
+        estimator = values.pop("self")
+        for name, value in values.items():
+            setattr(estimator, name, value)
+
+    made: Any = __init__
+    made.__signature__, made._is_made = signature, True
+    made.__qualname__, made.__module__ = f"{cls.__qualname__}.__init__", cls.__module__
+    return made
+
+
+@shared_texts
+class PrivateMixin(CallbackSupportMixin, AmbientBudgetMixin, DeclaredParameters):
+    """Parameter checks, session, price and certificate of a private estimator."""
+
+    epsilon: float = 1.0
+    delta: float | None = None
+    max_rows_per_unit: Any = "private"
+    budget: PrivacyBudget | None = None
+    random_state: Any = None
 
     # Whether its queries read rows by `fold` and `gathered` only, so that they may be in parts.
     _in_parts: ClassVar[bool] = False

@@ -8,7 +8,7 @@ from __future__ import annotations
 import math
 import warnings
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from fractions import Fraction
 from typing import Any
 
@@ -128,8 +128,8 @@ def finite(values: Floats) -> Floats:
 class Scaler(OneToOneFeatureMixin, ExpectedErrorMixin, Transformer):
     """A scaler: bounds, missing cells, and transforms of the caller's rows."""
 
-    bounds: Any
-    nan_policy: str = "raise"  # for classes without this parameter
+    bounds: Any = field(init=False)
+    nan_policy: str = field(init=False, default="raise")  # for classes without this parameter
 
     @property
     def _n_releases(self) -> int:
@@ -205,8 +205,6 @@ class Scaler(OneToOneFeatureMixin, ExpectedErrorMixin, Transformer):
 
     def inverse_transform(self, X: ArrayLike) -> NDArray[Any]:
         """Return transformed rows to the units of X.
-
-        {public_rows}
 
         Returns
         -------

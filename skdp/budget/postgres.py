@@ -297,16 +297,8 @@ def grants(role: str, name: str = "skdp") -> str:
     (which `python -m skdp.ledger verify URL` recomputes); it can neither remove nor rewrite a
     charge.
 
-    Parameters
-    ----------
-    role : str
-        Of the clients.
-    name : str, default="skdp"
-        Of the ledger.
-
-    Returns
-    -------
-    script : str
+    - `role`: Of the clients.
+    - `name`: Of the ledger.
     """
     if not NAME.fullmatch(name):
         raise ValueError("name must be that of a ledger: lower-case letters, digits and _.")

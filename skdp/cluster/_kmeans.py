@@ -10,6 +10,7 @@ from __future__ import annotations
 import math
 import warnings
 from collections.abc import Sequence
+from dataclasses import field
 from typing import Any, ClassVar, Self
 
 import numpy as np
@@ -27,7 +28,6 @@ from sklearn.metrics.pairwise import euclidean_distances
 from skdp.base import PrivateMixin, in_precision_of, keeps_precision, names_of
 from skdp.base.expected_error import ExpectedErrorMixin, rehearsal, rehearsals, repeated
 from skdp.base.mixin import WEIGHT_BOUND, weighted_rows
-from skdp.budget import PrivacyBudget
 from skdp.cluster._ball import fit_in_ball, takes_ball
 from skdp.cluster._coreset import Clustering, PublicBox
 from skdp.cluster._lloyd import MANY_FEATURES, cluster, mean_error, number_of_rows
@@ -86,12 +86,6 @@ class DPKMeans(
         ``"private"`` learns them, for a part of the allowance that falls with n_samples * epsilon /
         n_features, as `privacy_` shows. With few rows (n_samples * epsilon below 800 a column), or
         more than 12 features, ``"tree"`` without weights learns a ball about the rows instead.
-    weight_bound : float or None, default=None
-    epsilon : float, default=1.0
-    delta : float or None, default=None
-    max_rows_per_unit : int or "private", default="private"
-    budget : PrivacyBudget or None, default=None
-    random_state : int, RandomState or None, default=None
 
     Attributes
     ----------
@@ -133,9 +127,6 @@ class DPKMeans(
         `expected_error` tells before the fit whether this is likely.
     n_iter_ : int
         Number of releases of sums by nearest centre.
-    n_features_in_, feature_names_in_ : int, ndarray of shape (n_features_in_,)
-    max_rows_per_unit_ : int
-    privacy_ : skdp.core.PrivacyCertificate
 
     Raises
     ------
@@ -203,33 +194,14 @@ class DPKMeans(
     True
     """
 
+    n_clusters: int = field(default=8, kw_only=False)
+    algorithm: str = "tree"
+    max_iter: int = 5
+    bounds: Any = "private"
+    weight_bound: float | None = None
+
     _in_parts = True
     _n_progress_tasks = 1  # of algorithm="lloyd"
-
-    def __init__(
-        self,
-        n_clusters: int = 8,
-        *,
-        algorithm: str = "tree",
-        max_iter: int = 5,
-        bounds: Any = "private",
-        weight_bound: float | None = None,
-        epsilon: float = 1.0,
-        delta: float | None = None,
-        max_rows_per_unit: Any = "private",
-        budget: PrivacyBudget | None = None,
-        random_state: Any = None,
-    ) -> None:
-        self.n_clusters = n_clusters
-        self.algorithm = algorithm
-        self.max_iter = max_iter
-        self.bounds = bounds
-        self.weight_bound = weight_bound
-        self.epsilon = epsilon
-        self.delta = delta
-        self.max_rows_per_unit = max_rows_per_unit
-        self.budget = budget
-        self.random_state = random_state
 
     # --- fitting ---------------------------------------------------------------------------------
 
@@ -242,16 +214,10 @@ class DPKMeans(
         ----------
         X : array-like or table of shape (n_samples, n_features)
             Private rows. May be in parts (`skdp.engines`).
-        y : None, ignored
         sample_weight : array-like of shape (n_samples,), default=None
             Private weights of rows, finite numbers, clipped to [0, `weight_bound`], which must be
             stated. With rows in one table only; for more than 12 features with
             ``algorithm="lloyd"`` only.
-        groups : array-like of shape (n_samples,), default=None
-
-        Returns
-        -------
-        self : DPKMeans
         """
         with self._all_or_nothing(groups):
             rows, weight_bound = weighted_rows(self, self._open(X), sample_weight)
@@ -359,7 +325,6 @@ class DPKMeans(
         ----------
         X : array-like or table of shape (n_samples, n_features)
             Private rows.
-        y : None, ignored
         sample_weight, groups : array-like of shape (n_samples,), default=None
             As in `fit`.
 
@@ -378,10 +343,6 @@ class DPKMeans(
     def predict(self, X: ArrayLike) -> NDArray[np.int64]:
         """Return the index of the nearest centre for each row of the caller's X.
 
-        Parameters
-        ----------
-        X : array-like or table of shape (n_samples, n_features)
-
         Returns
         -------
         labels : ndarray of shape (n_samples,)
@@ -396,10 +357,6 @@ class DPKMeans(
 
     def transform(self, X: ArrayLike) -> NDArray[Any]:
         """Return the Euclidean distance of each row of the caller's X to each centre.
-
-        Parameters
-        ----------
-        X : array-like or table of shape (n_samples, n_features)
 
         Returns
         -------
@@ -416,15 +373,6 @@ class DPKMeans(
 
         On private rows the score is exact, so it is not private; `skdp.model_selection` has
         scorers that are.
-
-        Parameters
-        ----------
-        X : array-like or table of shape (n_samples, n_features)
-        y : None, ignored
-
-        Returns
-        -------
-        score : float
         """
         values = self._finite_squares(X)
         if not len(values):

@@ -202,22 +202,17 @@ def new_key() -> str:
 class Source:
     """The errors of the entries of one release.
 
-    Attributes
-    ----------
-    privacy : tuple of PrivacyCertificate
-    noise : ndarray of shape (n,)
-        Standard deviation of each entry's noise.
-    shared : ndarray of shape (n,) or float
-        How much of one further noise each entry has: that of the number of rows, in means.
-    clipping : ndarray of shape (n,) or float
-        Errors that may have one sign, in all entries of all releases: they add up without squares.
-    uncorrelated : bool
-        Whether the noise of entries is; else a sum of two of them has an unknown error.
-    session : str
-        Names the session that drew the noise. Different sessions draw independently, unless both
-        are seeded. Empty if the session is not known: nothing is then known of sums with others.
-    key : str
-        Names this release.
+    - `noise` of shape (n,): Standard deviation of each entry's noise.
+    - `shared` of shape (n,): How much of one further noise each entry has: that of the number of
+      rows, in means.
+    - `clipping` of shape (n,): Errors that may have one sign, in all entries of all releases: they
+      add up without squares.
+    - `uncorrelated`: Whether the noise of entries is; else a sum of two of them has an unknown
+      error.
+    - `session`: Names the session that drew the noise. Different sessions draw independently,
+      unless both are seeded. Empty if the session is not known: nothing is then known of sums with
+      others.
+    - `key`: Names this release.
     """
 
     privacy: tuple[Any, ...]
@@ -244,14 +239,9 @@ class Source:
 class Errors:
     """Errors of numbers: each is a sum of k multiples of the errors of entries of releases.
 
-    Attributes
-    ----------
-    sources : tuple of Source
-    source : ndarray of int of shape (k,)
-        The place of each term's release among the sources.
-    entry : ndarray of int of shape (k, n)
-        The entry of the release, for each term of each number.
-    factor : ndarray of shape (k, n)
+    - `source` of shape (k,): The place of each term's release among the sources.
+    - `entry` of shape (k, n): The entry of the release, for each term of each number.
+    - `factor` of shape (k, n)
     """
 
     sources: tuple[Source, ...]

@@ -164,19 +164,10 @@ def clip_to_norm(x: Floats, grid: float, radius: int) -> Floats:
     and rounded again, and where that leaves it, onto a sphere that rounding cannot leave. The
     bound is verified in integers.
 
-    Parameters
-    ----------
-    x : ndarray of shape (m, d)
-        Rows relative to the public centre, in user units.
-    grid : float
-        Power of two.
-    radius : int
-        Bound in steps, below 2**31.
-
-    Returns
-    -------
-    q : ndarray of shape (m, d)
-        Integer-valued float64.
+    - `x` of shape (m, d): Rows relative to the public centre, in user units.
+    - `grid`: Power of two.
+    - `radius`: Bound in steps, below 2**31.
+    - returns of shape (m, d): Integer-valued float64.
     """
     # grid is a power of two, so this is the exact quotient; then in place, block by block.
     q = np.rint(x * (1.0 / grid))
@@ -249,15 +240,10 @@ def check_radius(radius: float) -> float:
 class Box:
     """Rows clipped to a box and centred at its midpoint.
 
-    Parameters
-    ----------
-    low, high : array-like of shape (d,)
-        Public bounds in user units.
-    per_feature : bool, default=False
-        One grid a feature (each half width has as many steps) instead of one for all.
-        The common grid keeps Euclidean geometry; the other keeps every feature's precision.
-    bits : int, default=17
-        The largest half width has 2**bits to 2**(bits + 1) steps; at most 31.
+    - `low`, `high` of shape (d,): Public bounds in user units.
+    - `per_feature`: One grid a feature (each half width has as many steps) instead of one for all.
+      The common grid keeps Euclidean geometry; the other keeps every feature's precision.
+    - `bits`: The largest half width has 2**bits to 2**(bits + 1) steps; at most 31.
     """
 
     def __init__(
@@ -302,12 +288,8 @@ class ScaledBox:
     All columns have the same number of steps, so noise is the same part of each column's width. As
     rows of a ball they have norm at most sqrt(d) times that.
 
-    Parameters
-    ----------
-    low, high : array-like of shape (d,)
-        Public bounds in user units; a feature without width maps to 0.
-    bits : int, default=30
-        At most 31.
+    - `low`, `high` of shape (d,): Public bounds in user units; a feature without width maps to 0.
+    - `bits`: At most 31.
     """
 
     def __init__(self, low: ArrayLike, high: ArrayLike, bits: int = NORM_BITS) -> None:
@@ -344,14 +326,9 @@ class ScaledBox:
 class Ball:
     """Rows minus a public centre, clipped to an L2 norm.
 
-    Parameters
-    ----------
-    center : array-like of shape (d,)
-        Public (or released) centre in user units.
-    radius : float
-        Bound on the norm in user units, positive.
-    bits : int, default=17
-        The radius has 2**bits to 2**(bits + 1) grid steps; at most 30.
+    - `center` of shape (d,): Public (or released) centre in user units.
+    - `radius`: Bound on the norm in user units, positive.
+    - `bits`: The radius has 2**bits to 2**(bits + 1) grid steps; at most 30.
     """
 
     def __init__(self, center: ArrayLike, radius: float, *, bits: int = GRID_BITS) -> None:

@@ -79,13 +79,8 @@ _NOISE_BITS = 50  # the most, so that entries stay below what the samplers draw 
 def coarse_bits(sensitivity: int, level: float, spread: float = 1.0) -> int:
     """Return by how many bits a statistic is shortened, from public numbers only.
 
-    Parameters
-    ----------
-    sensitivity : int
-    level : float
-        Epsilon or mu of the release.
-    spread : float
-        How much larger than sensitivity / level noise is.
+    - `level`: Epsilon or mu of the release.
+    - `spread`: How much larger than sensitivity / level noise is.
     """
     noise = math.log2(sensitivity) - math.log2(level)
     fine = min(math.floor(noise) - _FINE_BITS, sensitivity.bit_length() - _SIZE_BITS)
@@ -171,12 +166,8 @@ def _std(
 class Cubes:
     """Each part of a vector gets K-norm noise of the cube, at the whole epsilon; for pure sessions.
 
-    Attributes
-    ----------
-    size : int
-        Bound on the largest changes of all parts, added up, in steps.
-    parts : int
-        How many equal parts follow each other in the vector.
+    - `size`: Bound on the largest changes of all parts, added up, in steps.
+    - `parts`: How many equal parts follow each other in the vector.
     """
 
     size: int
@@ -206,12 +197,9 @@ class Cubes:
 class Spherical:
     """The whole vector gets noise of one scale: rounded Gaussian, or K-norm if pure.
 
-    Attributes
-    ----------
-    l2 : int
-        Bound on the L2 norm of a change, in steps, rounded up.
-    cubes : Cubes or None
-        Bounds on entries. K-norm noise is that of cubes where this is less than that of the ball.
+    - `l2`: Bound on the L2 norm of a change, in steps, rounded up.
+    - `cubes`: Bounds on entries. K-norm noise is that of cubes where this is less than that of the
+      ball.
     """
 
     l2: int
@@ -257,14 +245,10 @@ class Spherical:
 class Independent:
     """Every entry gets noise of its own: rounded Gaussian, or discrete Laplace if pure.
 
-    Attributes
-    ----------
-    l1, l2_squared : int
-        Bounds on the L1 norm and on the squared L2 norm of a change, in steps.
-    or_spherical : bool
-        In a pure session take K-norm noise, of the ball or of cubes, where that is less.
-    cubes : Cubes or None
-        Bounds on entries.
+    - `l1`, `l2_squared`: Bounds on the L1 norm and on the squared L2 norm of a change, in steps.
+    - `or_spherical`: In a pure session take K-norm noise, of the ball or of cubes, where that is
+      less.
+    - `cubes`: Bounds on entries.
     """
 
     l1: int
@@ -328,15 +312,9 @@ def exponential_mechanism(
     session, where a choice whose log-ratios range over 2 epsilon_j is GDP like an epsilon_j-DP
     release (PROOFS.md, "Bounded range"): eta is twice as large there.
 
-    Parameters
-    ----------
-    scores : ndarray of shape (m, candidates)
-    sensitivity : int
-        By how much any score moves between neighbours.
-
-    Returns
-    -------
-    chosen : ndarray of shape (m,)
+    - `scores` of shape (m, candidates)
+    - `sensitivity`: By how much any score moves between neighbours.
+    - returns of shape (m,)
     """
     fraction, epsilon = meter.take(share, name)
     m = len(scores)

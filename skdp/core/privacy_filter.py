@@ -81,14 +81,9 @@ def exact_fraction(value: float | Fraction) -> Fraction:
 class Release:
     """A released array: private no more, safe to keep and to post-process.
 
-    Attributes
-    ----------
-    value : ndarray of float64, read-only
-        In user units.
-    std : ndarray or float
-        Standard deviation of the noise, entry by entry, in the same units.
-    count : Release or None
-        The number of rows of a mean whose `std` covers the noise of that number.
+    - `value`: In user units.
+    - `std`: Standard deviation of the noise, entry by entry, in the same units.
+    - `count`: The number of rows of a mean whose `std` covers the noise of that number.
     """
 
     value: Floats
@@ -158,27 +153,17 @@ class PrivacyFilter:
     It never sees a row. Only the session holds it: mechanisms (`skdp.core.mechanisms`) and
     measurements take their shares through a `Meter`, which cannot enlarge what there is.
 
-    Parameters
-    ----------
-    digest : callable
-        Returns a hash of the rows, which keys seeded noise and nothing else.
-    estimator : str
-        Name in ledger and certificate.
-    epsilon, delta : float
-        Already validated.
-    separate_delta : float
-        For one release with a delta of its own: the probability with which a publication of rows
-        shows the one in question, or the delta of Laplace noise of smooth scale. The claim is
-        (epsilon, delta + separate_delta).
-    budget : PrivacyBudget or None
-    random_state : None, int or RandomState
-        Seeds post-processing; and noise, but only inside ``config_context(noise="seeded")``.
-    context : str
-        Public parameters; part of the seeded stream's key.
-    n_rows : int or None
-        The number of rows where it is public: the budget warns of tables of another length.
-    unit : str or None
-        The name of the privacy unit; None: one row. It must be that of the budget.
+    - `digest`: Returns a hash of the rows, which keys seeded noise and nothing else.
+    - `estimator`: Name in ledger and certificate.
+    - `epsilon`, `delta`: Already validated.
+    - `separate_delta`: For one release with a delta of its own: the probability with which a
+      publication of rows shows the one in question, or the delta of Laplace noise of smooth scale.
+      The claim is (epsilon, delta + separate_delta).
+    - `random_state`: Seeds post-processing; and noise, but only inside
+      ``config_context(noise="seeded")``.
+    - `context`: Public parameters; part of the seeded stream's key.
+    - `n_rows`: The number of rows where it is public: the budget warns of tables of another length.
+    - `unit`: The name of the privacy unit; None: one row. It must be that of the budget.
     """
 
     def __init__(
@@ -331,10 +316,8 @@ class PrivacyFilter:
     def close(self) -> None:
         """End the session: no further release; the ledger learns what the charge was for.
 
-        Raises
-        ------
-        PrivacyLeakError
-            If code that runs on the rows asks for it: one row would decide about all later answers.
+        - raises PrivacyLeakError: if code that runs on the rows asks for it: one row would decide
+          about all later answers.
         """
         if self._passes:
             raise PrivacyLeakError("a session cannot be closed by code that runs on its rows")
@@ -354,15 +337,10 @@ class Meter:
     of requests). That a release loses no more than the share that was taken for it, the proof of
     its mechanism shows.
 
-    Parameters
-    ----------
-    privacy_filter : PrivacyFilter
-    shares : _Shares
-        Several meters may draw on the same.
-    steps : int
-        The guarantee of a mechanism that takes a share is for one of so many steps. Group privacy:
-        what is epsilon-DP for a step is k epsilon-DP for k of them, mu-GDP is k mu-GDP; so each
-        step may lose a k-th part. PROOFS.md, "Stability".
+    - `shares`: Several meters may draw on the same.
+    - `steps`: The guarantee of a mechanism that takes a share is for one of so many steps. Group
+      privacy: what is epsilon-DP for a step is k epsilon-DP for k of them, mu-GDP is k mu-GDP; so
+      each step may lose a k-th part. PROOFS.md, "Stability".
     """
 
     __slots__ = ("_filter", "_shares", "_steps")

@@ -75,16 +75,10 @@ class Sensitivity(Protocol):
 class Terms:
     """What a query may know of the session that answers it; all of it is public.
 
-    Attributes
-    ----------
-    stability : Stability
-        How many rows one unit replaces, and how many it adds or removes.
-    pure : bool
-        Whether noise is pure, or Gaussian.
-    level : float
-        The epsilon (pure) or mu that this answer may lose.
-    n_rows : int or None
-        The number of rows where the relation makes it public.
+    - `stability`: How many rows one unit replaces, and how many it adds or removes.
+    - `pure`: Whether noise is pure, or Gaussian.
+    - `level`: The epsilon (pure) or mu that this answer may lose.
+    - `n_rows`: The number of rows where the relation makes it public.
     """
 
     stability: Stability
@@ -107,12 +101,8 @@ class Terms:
 class Noisy:
     """The answer to a query in steps, before it is put into the user's units.
 
-    Attributes
-    ----------
-    values : ndarray of int
-    std : float or ndarray
-        Of an entry (off the diagonal, of a matrix), in steps; of sums in groups, of each group.
-    terms : Terms
+    - `std`: Of an entry (off the diagonal, of a matrix), in steps; of sums in groups, of each
+      group.
     """
 
     values: NDArray
@@ -362,10 +352,8 @@ def register_query(cls: type[T]) -> type[T]:
     Certificate and ledger name it as unreviewed: nobody but its author says that its sensitivity
     holds.
 
-    Raises
-    ------
-    TypeError
-        If it is no frozen dataclass with ``exact``, ``sensitivity`` and ``decoded``.
+    - raises TypeError: if it is no frozen dataclass with ``exact``, ``sensitivity`` and
+      ``decoded``.
     """
     base, parts = (
         (Choice, ("scores", "sensitivity", "decoded"))
@@ -401,10 +389,7 @@ def is_reviewed(cls: type) -> bool:
 def check_query(query: Any) -> type[Any]:
     """Return the type of a query that sessions answer, or raise.
 
-    Raises
-    ------
-    TypeError
-        If neither it nor what it holds is registered.
+    - raises TypeError: if neither it nor what it holds is registered.
     """
     kind = type(query)
     known = id(kind) in _REVIEWED or id(kind) in _UNREVIEWED
@@ -447,10 +432,7 @@ def _owned(value: Any) -> Any:
 def check_ascending(values: Any, name: str) -> None:
     """Refuse edges that descend somewhere: a search among them could depend on other rows.
 
-    Raises
-    ------
-    ValueError
-        Also for those of more than one dimension, and for NaN.
+    - raises ValueError: also for those of more than one dimension, and for NaN.
     """
     edges = np.asarray(values)
     if edges.ndim != 1 or not bool(np.all(edges[:-1] <= edges[1:])):

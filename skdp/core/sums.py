@@ -71,26 +71,20 @@ class Image:
     A subclass is a registered value of public numbers. The image of a row must depend on that row,
     its label and its cells alone, to the last bit.
 
-    Attributes
-    ----------
-    what : str
-        What is added up, for certificates.
-    one_sign : bool
-        Whether no coordinate is negative, and the larger of the bounds on an image and on a change
-        holds for the maxima max(v_j, v'_j), too. Then rounding weighted images adds nothing.
-    whole : bool
-        False if `blocks` yields real numbers, which are rounded after they have been weighted.
-    weight_bits : int
-        The images of rows with weights have steps 2**weight_bits times as fine.
-    needs_labels : bool
-    least : int
-        Rows that a pass should read at a time.
-    own_pass : bool
-        Whether `table_total` makes the sum, and not `blocks`. There are no cells and weights then.
-    of_units : bool
-        Whether units are added up, which may have no rows.
-    runs_user_code : bool
-        Whether `user_total` makes the sum, from what a user's code makes of the rows.
+    - `what` (str): What is added up, for certificates.
+    - `one_sign` (bool): Whether no coordinate is negative, and the larger of the bounds on an image
+      and on a change holds for the maxima max(v_j, v'_j), too. Then rounding weighted images adds
+      nothing.
+    - `whole` (bool): False if `blocks` yields real numbers, which are rounded after they have been
+      weighted.
+    - `weight_bits` (int): The images of rows with weights have steps 2**weight_bits times as fine.
+    - `needs_labels` (bool)
+    - `least` (int): Rows that a pass should read at a time.
+    - `own_pass` (bool): Whether `table_total` makes the sum, and not `blocks`. There are no cells
+      and weights then.
+    - `of_units` (bool): Whether units are added up, which may have no rows.
+    - `runs_user_code` (bool): Whether `user_total` makes the sum, from what a user's code makes of
+      the rows.
     """
 
     what = "values"
@@ -210,15 +204,10 @@ class RowCells:
     A subclass is a registered value of public numbers. The cells of a row must depend on that row
     and its label alone.
 
-    Attributes
-    ----------
-    everywhere : bool
-        Whether each row is in a cell of every block.
-    needs_labels : bool
-    image_first : bool
-        Whether the shape of the image comes before that of the cells.
-    read : str
-        The method of the rows that hands them over.
+    - `everywhere` (bool): Whether each row is in a cell of every block.
+    - `needs_labels` (bool)
+    - `image_first` (bool): Whether the shape of the image comes before that of the cells.
+    - `read` (str): The method of the rows that hands them over.
     """
 
     everywhere = False
@@ -279,24 +268,15 @@ class RowSum(Query):
 
     Guarantee: the sensitivities in the module's table.
 
-    Attributes
-    ----------
-    image : Image
-    cells : RowCells or None
-        None: one sum over all rows.
-    noise : {"vector", "entries", "smaller"}
-        Noise for the L2 norm of all numbers together, for each number by itself, or the smaller one
-        of both in a pure session.
-    weight_bound : float or None
-        Public bound of the rows' weights; None for rows without weights.
-    count : bool
-        Whether the image needs the number of rows, or their total weight. It is released with the
-        sums where it is private.
-    name : str
-        Of the release.
-    constant : int
-        C, 0 without a count. A session sets it: where rows are replaced, the largest that costs
-        nothing.
+    - `cells`: None: one sum over all rows.
+    - `noise` ({"vector", "entries", "smaller"}): Noise for the L2 norm of all numbers together, for
+      each number by itself, or the smaller one of both in a pure session.
+    - `weight_bound`: Public bound of the rows' weights; None for rows without weights.
+    - `count`: Whether the image needs the number of rows, or their total weight. It is released
+      with the sums where it is private.
+    - `name`: Of the release.
+    - `constant`: C, 0 without a count. A session sets it: where rows are replaced, the largest that
+      costs nothing.
     """
 
     image: Any
@@ -554,13 +534,9 @@ class Values(Image):
 
     The answer is their sum, in user units from the view's centre; with a count it is their mean.
 
-    Attributes
-    ----------
-    view : Box, Ball, ...
-    bits : int or None
-        Of the view's steps; None: as many as it has.
-    count_error : bool
-        Whether the error of a mean covers the noise on the number of rows (first order).
+    - `bits`: Of the view's steps; None: as many as it has.
+    - `count_error`: Whether the error of a mean covers the noise on the number of rows (first
+      order).
     """
 
     what = "clipped values"
@@ -642,14 +618,9 @@ def Sum(view: Any) -> RowSum:
 def Mean(view: Any, count_error: bool = False, weight_bound: float | None = None) -> RowSum:
     """Return the query of the mean of the clipped rows, in user units.
 
-    Parameters
-    ----------
-    view : Box, Ball, ...
-    count_error : bool, default=False
-        Whether the standard error covers the noise of a private number of rows (first order). That
-        of a weighted mean always does.
-    weight_bound : float or None
-        Public bound of the weights of rows that have them.
+    - `count_error`: Whether the standard error covers the noise of a private number of rows (first
+      order). That of a weighted mean always does.
+    - `weight_bound`: Public bound of the weights of rows that have them.
     """
     image = Values(view, SUM_BITS, count_error or weight_bound is not None)
     name = "mean" if weight_bound is None else "weighted mean"

@@ -70,12 +70,10 @@ class Stability:
     for one replaced row and by at most a for one more or less moves by at most max(replacements *
     r, additions * a): PROOFS.md, "Stability".
 
-    Attributes
-    ----------
-    replacements, additions : int
-        (1, 0) for the rows of a "replace_one" table, (0, 1) for those of an "add_or_remove_one"
-        table; (1, 1) for what a filter of each row leaves of a "replace_one" table: it replaces a
-        row, adds one or removes one; (k, k) and (0, k) for at most k rows of every unit.
+    - `replacements`, `additions`: (1, 0) for the rows of a "replace_one" table, (0, 1) for those of
+      an "add_or_remove_one" table; (1, 1) for what a filter of each row leaves of a "replace_one"
+      table: it replaces a row, adds one or removes one; (k, k) and (0, k) for at most k rows of
+      every unit.
     """
 
     replacements: int
@@ -116,13 +114,8 @@ def stability_of(relation: str) -> Stability:
 class PrivateTable:
     """Private rows, and how much of them may change with one unit of the caller's table.
 
-    Attributes
-    ----------
-    rows : Rows
-        Checked; where they are read from.
-    stability : Stability
-    kept : dict
-        What queries compute of the rows once; private, like them.
+    - `rows`: Checked; where they are read from.
+    - `kept`: What queries compute of the rows once; private, like them.
     """
 
     rows: Any
@@ -201,16 +194,12 @@ def fold(
     Rows in parts bring a fold of their own, which may run `add` and `fresh` in other processes:
     they hold public values only.
 
-    Parameters
-    ----------
-    add : callable
-        Adds a chunk's part to the totals, in place. A total of unsigned integers may wrap around.
-    fresh : callable
-        Makes totals of zero; each thread has its own.
-    width, least : int
-        As in `Rows.spans`.
-    read : {"chunk", "labelled", "codes", "weighted", "weighted_labelled"}
-        The method of the rows that is called with (start, stop); `add` is handed what it returns.
+    - `add`: Adds a chunk's part to the totals, in place. A total of unsigned integers may wrap
+      around.
+    - `fresh`: Makes totals of zero; each thread has its own.
+    - `width`, `least`: As in `Rows.spans`.
+    - `read` ({"chunk", "labelled", "codes", "weighted", "weighted_labelled"}): The method of the
+      rows that is called with (start, stop); `add` is handed what it returns.
     """
     if hasattr(rows, "fold"):
         parts: list[NDArray] = rows.fold(add, fresh, width=width, least=least, read=read)

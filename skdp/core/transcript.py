@@ -37,17 +37,10 @@ __all__ = [
 class Entry:
     """One release: what was exact, what bounds its change, what came out.
 
-    Attributes
-    ----------
-    name : str
-    exact : ndarray
-        The exact integers before noise (private).
-    sensitivity : float
-        Declared bound on ``distance(exact, exact')`` for neighbouring rows.
-    distance : callable
-        The norm in which the bound holds.
-    released : ndarray
-        The integers after noise.
+    - `exact`: The exact integers before noise (private).
+    - `sensitivity`: Declared bound on ``distance(exact, exact')`` for neighbouring rows.
+    - `distance`: The norm in which the bound holds.
+    - `released`: The integers after noise.
     """
 
     name: str
@@ -61,16 +54,9 @@ class Entry:
 class Opened:
     """One session: what it may lose, and who paid for it.
 
-    Attributes
-    ----------
-    estimator : str
-    cost : Cost
-    budget : PrivacyBudget or None
-        That the cost was charged to; None if nobody counts it.
-    releases : int
-        How many it has made so far; one that makes none costs nothing.
-    inner : bool
-        Whether another session has paid for it: what is fitted inside of a measurement.
+    - `budget`: That the cost was charged to; None if nobody counts it.
+    - `releases`: How many it has made so far; one that makes none costs nothing.
+    - `inner`: Whether another session has paid for it: what is fitted inside of a measurement.
     """
 
     estimator: str

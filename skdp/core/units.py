@@ -56,12 +56,8 @@ class Units(Protocol):
 class Unit:
     """What a privacy unit of a session is, beside whose the rows are.
 
-    Attributes
-    ----------
-    name : str
-        Of the ids.
-    most : int or "private"
-        The rows of one unit that count.
+    - `name`: Of the ids.
+    - `most`: The rows of one unit that count.
     """
 
     name: str
@@ -94,10 +90,7 @@ def kept_rows(units: Units, most: int, key: bytes | None) -> NDArray[np.intp]:
     Guarantee: which rows of a unit are kept depends on `key`, its word and the number of its rows
     alone; never more than `most`.
 
-    Parameters
-    ----------
-    key : bytes or None
-        None draws one from the operating system.
+    - `key`: None draws one from the operating system.
     """
     codes = units.codes
     order = _by_unit(codes)
@@ -213,12 +206,8 @@ class RowsPerUnit(Choice):
     Guarantee: a unit more moves 100 F - U by 99 or -1, another one by 100 at most; the maximum
     with 0 moves no further, and the penalty is public. So 99 (A), 100 (R).
 
-    Attributes
-    ----------
-    candidates : tuple of int
-        Ascending.
-    penalty : int
-        What a step costs, so that noise does not climb where no unit has more rows.
+    - `candidates`: Ascending.
+    - `penalty`: What a step costs, so that noise does not climb where no unit has more rows.
     """
 
     name: ClassVar[str] = "rows per unit"
@@ -241,10 +230,7 @@ class RowsPerUnit(Choice):
 def rows_query(level: float, *, pure: bool, smallest: float) -> RowsPerUnit:
     """Return the choice for an allowance, whose part for it has this level (epsilon, or mu).
 
-    Parameters
-    ----------
-    smallest : float
-        1 over the most rows that the allowance carries.
+    - `smallest`: 1 over the most rows that the allowance carries.
     """
     each = level if pure else 2 * pure_part(level, 1)  # as `exponential_mechanism` spends it
     penalty = math.ceil(_STEP * 2 * _ONE_IN / each)

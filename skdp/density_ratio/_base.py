@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import sys
+from dataclasses import field
 from fractions import Fraction
 from typing import Any
 
@@ -270,7 +271,7 @@ def effective_sample_size(weights: Floats) -> float:
 class DensityRatio(PrivateMixin):
     """Two samples in, weights out; an estimator adds `_weights` and `_weights_std`."""
 
-    n_features_in_: int
+    n_features_in_: int = field(init=False)
 
     def __sklearn_tags__(self) -> Tags:
         tags = super().__sklearn_tags__()  # type: ignore[misc]
@@ -338,13 +339,8 @@ class DensityRatio(PrivateMixin):
 
         Parameters
         ----------
-        X : array-like or table of shape (n_samples, n_features)
         y : array-like of shape (n_samples,)
             1 for rows of the private sample, 0 for rows of the public one.
-
-        Returns
-        -------
-        score : float
         """
         values = self._public_array(X)
         options: Any = {"estimator": type(self).__name__, "allow_empty": self._allow_empty}

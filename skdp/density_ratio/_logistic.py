@@ -7,6 +7,7 @@ perturbation. Weights are computed from it.
 from __future__ import annotations
 
 import math
+from dataclasses import field
 from typing import Any, ClassVar, Self
 
 import numpy as np
@@ -15,7 +16,6 @@ from scipy.special import logsumexp
 from sklearn.base import BaseEstimator
 
 from skdp.base import check_integer, refuse_units
-from skdp.budget import PrivacyBudget
 from skdp.core import Box, Release
 from skdp.density_ratio._base import LARGEST_WEIGHT, DensityRatio, documented, effective_sample_size
 from skdp.parameters import Reals, Table, check_parameter
@@ -66,9 +66,6 @@ class DPLogisticRatio(DensityRatio, BaseEstimator):
     bounds : "public" or tuple (low, high), default="public"
         Box to which rows are clipped, from public knowledge. ``"public"`` takes the range of the
         public sample: no weights are needed outside it.
-    epsilon : float, default=1.0
-    delta : float or None, default=None
-    {fit}
 
     Attributes
     ----------
@@ -85,14 +82,12 @@ class DPLogisticRatio(DensityRatio, BaseEstimator):
     noise_std_ : float
         Standard deviation of a weight due to noise, to first order: the root mean square over
         public rows. If it is about 1 or more, the weights are only noise.
-    {fitted}
 
     Raises
     ------
     TypeError, ValueError
         In `fit`, before anything is charged: if a parameter is out of range, if X is not a dense
         table of finite numbers, or if y has values other than 0 and 1, or only one of them.
-    BudgetExceededError, SealedBudgetError, LedgerError
 
     See Also
     --------
@@ -135,24 +130,8 @@ class DPLogisticRatio(DensityRatio, BaseEstimator):
     True
     """
 
-    def __init__(
-        self,
-        alpha: Any = "auto",
-        *,
-        bounds: Any = "public",
-        epsilon: float = 1.0,
-        delta: float | None = None,
-        max_rows_per_unit: Any = "private",
-        budget: PrivacyBudget | None = None,
-        random_state: Any = None,
-    ) -> None:
-        self.alpha = alpha
-        self.bounds = bounds
-        self.epsilon = epsilon
-        self.delta = delta
-        self.max_rows_per_unit = max_rows_per_unit
-        self.budget = budget
-        self.random_state = random_state
+    alpha: Any = field(default="auto", kw_only=False)
+    bounds: Any = "public"
 
     _parameter_table: ClassVar[Table] = {"alpha": ("auto", Reals(*_ALPHAS))}
 
@@ -162,10 +141,6 @@ class DPLogisticRatio(DensityRatio, BaseEstimator):
         Parameters
         ----------
         {samples}
-
-        Returns
-        -------
-        self : DPLogisticRatio
         """
         with self._all_or_nothing(groups):
             rows, public, _ = self._open_samples(X, y)

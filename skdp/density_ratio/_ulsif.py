@@ -14,7 +14,7 @@ import pickle
 import sys
 import warnings
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from fractions import Fraction
 from functools import partial
 from typing import Any, ClassVar, Self
@@ -460,10 +460,8 @@ class DPuLSIF(DensityRatio, BaseEstimator):
         Only under ``"add_or_remove_one"``: the public probability, in (0, 1], with which a private
         row is sampled for private centres. None computes it from the noisy number of rows. It must
         be given if private rows are published, because it is then the delta.
-    epsilon : float, default=1.0
     delta : float or None, default=None
         ... If private rows are published: the most that may be charged for that.
-    {fit}
 
     Attributes
     ----------
@@ -481,7 +479,6 @@ class DPuLSIF(DensityRatio, BaseEstimator):
     noise_std_ : float
         Standard deviation of a weight due to noise, as of `predict` (for the chosen `gamma_` and
         `alpha_`): root mean square over public rows. About 1 or more: the weights are only noise.
-    {fitted}
 
     Raises
     ------
@@ -489,7 +486,6 @@ class DPuLSIF(DensityRatio, BaseEstimator):
         In `fit`, before anything is charged: if a parameter is out of range, if X is not a dense
         table of finite numbers, if y has values other than 0 and 1 or only one of them, or if
         `delta` is below the share of private rows that would be published.
-    BudgetExceededError, SealedBudgetError, LedgerError
 
     See Also
     --------
@@ -543,48 +539,22 @@ class DPuLSIF(DensityRatio, BaseEstimator):
     True
     """
 
-    centers_: Floats | None
-    gamma_: float | None
-    coef_: Floats
+    centers: Any = field(default="public", kw_only=False)
+    n_centers: int = 100
+    kernel: str = "rbf"
+    gamma: Any = "private"
+    alpha: Any = "private"
+    basis: Any = None
+    basis_bounds: Any = None
+    noise: str = "correlated"
+    baseline: float = 1.0
+    nonnegative: str = "weights"
+    bounds: Any = "public"
+    sampling_rate: float | None = None
 
-    def __init__(
-        self,
-        centers: Any = "public",
-        *,
-        n_centers: int = 100,
-        kernel: str = "rbf",
-        gamma: Any = "private",
-        alpha: Any = "private",
-        basis: Any = None,
-        basis_bounds: Any = None,
-        noise: str = "correlated",
-        baseline: float = 1.0,
-        nonnegative: str = "weights",
-        bounds: Any = "public",
-        sampling_rate: float | None = None,
-        epsilon: float = 1.0,
-        delta: float | None = None,
-        max_rows_per_unit: Any = "private",
-        budget: PrivacyBudget | None = None,
-        random_state: Any = None,
-    ) -> None:
-        self.centers = centers
-        self.n_centers = n_centers
-        self.kernel = kernel
-        self.gamma = gamma
-        self.alpha = alpha
-        self.basis = basis
-        self.basis_bounds = basis_bounds
-        self.noise = noise
-        self.baseline = baseline
-        self.nonnegative = nonnegative
-        self.bounds = bounds
-        self.sampling_rate = sampling_rate
-        self.epsilon = epsilon
-        self.delta = delta
-        self.max_rows_per_unit = max_rows_per_unit
-        self.budget = budget
-        self.random_state = random_state
+    centers_: Floats | None = field(init=False)
+    gamma_: float | None = field(init=False)
+    coef_: Floats = field(init=False)
 
     _parameter_table: ClassVar[Table] = {
         "n_centers": Integers(1, _MAX_CENTERS),
@@ -660,10 +630,6 @@ class DPuLSIF(DensityRatio, BaseEstimator):
         Parameters
         ----------
         {samples}
-
-        Returns
-        -------
-        self : DPuLSIF
         """
         with self._all_or_nothing(groups):
             rows, public, private = self._open_samples(X, y)

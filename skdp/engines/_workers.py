@@ -46,11 +46,8 @@ def _sum(task: FoldTask, totals: Iterable[Totals]) -> Totals:
 class Threads:
     """Visits parts in as many threads as the process may use cores, BLAS with one thread each.
 
-    Parameters
-    ----------
-    most : int, default=None
-        The largest number of threads; None for the cores that affinity, control group and
-        ``OMP_NUM_THREADS`` allow.
+    - `most`: The largest number of threads; None for the cores that affinity, control group and
+      ``OMP_NUM_THREADS`` allow.
     """
 
     def __init__(self, most: int | None = None) -> None:
@@ -102,12 +99,7 @@ class Dask:
 
 
 class Spark:
-    """Visits the partitions of one frame.
-
-    Parameters
-    ----------
-    frame : pyspark.sql.DataFrame
-    """
+    """Visits the partitions of one frame."""
 
     remote = True
     takes_pairs = False  # partitions of two frames have nothing to do with each other

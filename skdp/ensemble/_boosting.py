@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
+from dataclasses import field
 from typing import Any, ClassVar
 
 import numpy as np
@@ -16,7 +17,6 @@ from numpy.typing import ArrayLike
 
 from skdp.base.callers import reported_steps
 from skdp.base.classifiers import Floats, LabelledClassifier, TargetRegressor, class_counts
-from skdp.budget import PrivacyBudget
 from skdp.core import Session
 from skdp.parameters import Integers, Table, check_size
 from skdp.planning import Allowance
@@ -177,13 +177,6 @@ class DPExplainableBoostingClassifier(_Additive, LabelledClassifier):
         Number of cells of equal width between the bounds of each column, in [2, 1024]. Neighbouring
         cells with few rows are merged. For a column of category codes 0 to k - 1 with bounds (0,
         k - 1), each code has a cell of its own if k is at most `n_bins`.
-    classes : "private" or array-like of shape (n_classes,), default="private"
-    bounds : "private" or tuple (low, high) or mapping, default="private"
-    epsilon : float, default=1.0
-    delta : float or None, default=None
-    max_rows_per_unit : int or "private", default="private"
-    budget : PrivacyBudget or None, default=None
-    random_state : int, RandomState or None, default=None
 
     Attributes
     ----------
@@ -204,9 +197,6 @@ class DPExplainableBoostingClassifier(_Additive, LabelledClassifier):
     n_iter_ : int
         Number of rounds.
     bounds_ : tuple of two ndarrays of shape (n_features,)
-    n_features_in_, feature_names_in_ : int, ndarray of shape (n_features_in_,)
-    max_rows_per_unit_ : int
-    privacy_ : skdp.core.PrivacyCertificate
 
     Raises
     ------
@@ -214,7 +204,6 @@ class DPExplainableBoostingClassifier(_Additive, LabelledClassifier):
         In `fit`, before anything is charged: if a parameter is out of range, if `classes` is
         private and delta is 0, if X is not a dense table of finite numbers, if a label is missing,
         or if the columns have more than 2**20 cells together.
-    BudgetExceededError, SealedBudgetError, LedgerError
 
     See Also
     --------
@@ -262,26 +251,9 @@ class DPExplainableBoostingClassifier(_Additive, LabelledClassifier):
     True
     """
 
-    def __init__(
-        self,
-        n_bins: int = 64,
-        *,
-        classes: Any = "private",
-        bounds: Any = "private",
-        epsilon: float = 1.0,
-        delta: float | None = None,
-        max_rows_per_unit: Any = "private",
-        budget: PrivacyBudget | None = None,
-        random_state: Any = None,
-    ) -> None:
-        self.n_bins = n_bins
-        self.classes = classes
-        self.bounds = bounds
-        self.epsilon = epsilon
-        self.delta = delta
-        self.max_rows_per_unit = max_rows_per_unit
-        self.budget = budget
-        self.random_state = random_state
+    n_bins: int = field(default=64, kw_only=False)
+    classes: Any = "private"
+    bounds: Any = "private"
 
     def _public(self, n_features: int) -> Any:
         check_cells(n_features, int(self.n_bins))
@@ -322,10 +294,6 @@ class DPExplainableBoostingClassifier(_Additive, LabelledClassifier):
     def decision_function(self, X: ArrayLike) -> Floats:
         """Return the logits of the caller's rows.
 
-        Parameters
-        ----------
-        X : array-like or table of shape (n_samples, n_features)
-
         Returns
         -------
         scores : ndarray of shape (n_samples,) or (n_samples, n_classes)
@@ -346,15 +314,9 @@ class DPExplainableBoostingRegressor(_Additive, TargetRegressor):
     ----------
     n_bins : int, default=64
         As in `DPExplainableBoostingClassifier`.
-    bounds : "private" or tuple (low, high) or mapping, default="private"
     target_bounds : "private" or tuple (low, high), default="private"
         Range of the target, to which it is clipped. If either this or `bounds` is not stated, the
         cost of learning is that of all columns and the target.
-    epsilon : float, default=1.0
-    delta : float or None, default=None
-    max_rows_per_unit : int or "private", default="private"
-    budget : PrivacyBudget or None, default=None
-    random_state : int, RandomState or None, default=None
 
     Attributes
     ----------
@@ -377,9 +339,6 @@ class DPExplainableBoostingRegressor(_Additive, TargetRegressor):
     bounds_ : tuple of two ndarrays of shape (n_features,)
     target_bounds_ : tuple of two floats
         The bounds of the target. Predictions are within them.
-    n_features_in_, feature_names_in_ : int, ndarray of shape (n_features_in_,)
-    max_rows_per_unit_ : int
-    privacy_ : skdp.core.PrivacyCertificate
 
     Raises
     ------
@@ -387,7 +346,6 @@ class DPExplainableBoostingRegressor(_Additive, TargetRegressor):
         In `fit`, before anything is charged: if a parameter is out of range, if X is not a dense
         table of finite numbers, if y is not one finite number for each row, or if the columns have
         more than 2**20 cells together.
-    BudgetExceededError, SealedBudgetError, LedgerError
 
     See Also
     --------
@@ -428,26 +386,9 @@ class DPExplainableBoostingRegressor(_Additive, TargetRegressor):
     True
     """
 
-    def __init__(
-        self,
-        n_bins: int = 64,
-        *,
-        bounds: Any = "private",
-        target_bounds: Any = "private",
-        epsilon: float = 1.0,
-        delta: float | None = None,
-        max_rows_per_unit: Any = "private",
-        budget: PrivacyBudget | None = None,
-        random_state: Any = None,
-    ) -> None:
-        self.n_bins = n_bins
-        self.bounds = bounds
-        self.target_bounds = target_bounds
-        self.epsilon = epsilon
-        self.delta = delta
-        self.max_rows_per_unit = max_rows_per_unit
-        self.budget = budget
-        self.random_state = random_state
+    n_bins: int = field(default=64, kw_only=False)
+    bounds: Any = "private"
+    target_bounds: Any = "private"
 
     def _stated_bounds(self, n_features: int, names: Sequence[Any] | None = None) -> Any:
         check_cells(n_features, int(self.n_bins))
@@ -481,10 +422,6 @@ class DPExplainableBoostingRegressor(_Additive, TargetRegressor):
 
     def predict(self, X: ArrayLike) -> Floats:
         """Predict the target of the caller's rows.
-
-        Parameters
-        ----------
-        X : array-like or table of shape (n_samples, n_features)
 
         Returns
         -------

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 import warnings
-from dataclasses import replace
+from dataclasses import field, replace
 from itertools import combinations
 from typing import Any, ClassVar, Self
 
@@ -26,7 +26,6 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 from skdp.base import check_integer
 from skdp.base.calibration import Recalibration, SoftLabels, calibration_share
 from skdp.base.classifiers import warn_of_column
-from skdp.budget import PrivacyBudget
 from skdp.core import PrivacyCertificate, Session
 from skdp.ensemble._blocks import Floats, check_model, seeded, with_tags_of
 from skdp.exceptions import outside_level
@@ -130,11 +129,6 @@ class DPTrainOnRelease(LearningMixin, BaseEstimator):
     max_cells : int, default=65536
         In [8, 2**22]. How many cells the tables of the fitted distribution may have, apart from
         those of single columns. More cells can describe more, and take more time.
-    epsilon : float, default=1.0
-    delta : float or None, default=None
-    max_rows_per_unit : int or "private", default="private"
-    budget : PrivacyBudget or None, default=None
-    random_state : int, RandomState or None, default=None
 
     Attributes
     ----------
@@ -170,7 +164,6 @@ class DPTrainOnRelease(LearningMixin, BaseEstimator):
         In `fit`, before anything is charged: if a parameter is out of range, if the estimator
         cannot be fitted on made-up rows of the domain, or if X does not have the columns of the
         domain.
-    BudgetExceededError, SealedBudgetError, LedgerError
 
     See Also
     --------
@@ -241,40 +234,21 @@ class DPTrainOnRelease(LearningMixin, BaseEstimator):
     ((20000, 2), (20000,))
     """
 
-    estimator_: Any
-    domain_: Domain
-    target_: int
-    _plans: list[ColumnPlan] | None
-    n_samples_: int
-    measured_: list[tuple[Any, ...]]
-    privacy_: PrivacyCertificate
-    _model: Model
-    _schema: Schema
+    estimator: Any = field(kw_only=False)
+    target: Any = None
+    domain: Any = None
+    categories: str = "private"
+    max_cells: int = 2**16
 
-    def __init__(
-        self,
-        estimator: Any,
-        *,
-        target: Any = None,
-        domain: Any = None,
-        categories: str = "private",
-        max_cells: int = 2**16,
-        epsilon: float = 1.0,
-        delta: float | None = None,
-        max_rows_per_unit: Any = "private",
-        budget: PrivacyBudget | None = None,
-        random_state: Any = None,
-    ) -> None:
-        self.estimator = estimator
-        self.target = target
-        self.domain = domain
-        self.categories = categories
-        self.max_cells = max_cells
-        self.epsilon = epsilon
-        self.delta = delta
-        self.max_rows_per_unit = max_rows_per_unit
-        self.budget = budget
-        self.random_state = random_state
+    estimator_: Any = field(init=False)
+    domain_: Domain = field(init=False)
+    target_: int = field(init=False)
+    _plans: list[ColumnPlan] | None = field(init=False)
+    n_samples_: int = field(init=False)
+    measured_: list[tuple[Any, ...]] = field(init=False)
+    privacy_: PrivacyCertificate = field(init=False)
+    _model: Model = field(init=False)
+    _schema: Schema = field(init=False)
 
     _n_progress_tasks = 1
 
@@ -304,11 +278,6 @@ class DPTrainOnRelease(LearningMixin, BaseEstimator):
             (`skdp.engines`) are refused.
         y : array-like of shape (n_samples,), default=None
             Private targets, if they are not a column of X.
-        groups : array-like of shape (n_samples,), default=None
-
-        Returns
-        -------
-        self : DPTrainOnRelease
         """
         with self._all_or_nothing(groups):
             rows = self._open_release(X, y)
@@ -641,10 +610,6 @@ class DPTrainOnRelease(LearningMixin, BaseEstimator):
     def predict_proba(self, X: Any) -> Floats:
         """Return calibrated probabilities of the classes.
 
-        Parameters
-        ----------
-        X : array-like or table of shape (n_samples, n_features)
-
         Returns
         -------
         probabilities : ndarray of shape (n_samples, n_classes)
@@ -658,10 +623,6 @@ class DPTrainOnRelease(LearningMixin, BaseEstimator):
     def decision_function(self, X: Any) -> Floats:
         """Return the decision function of the estimator.
 
-        Parameters
-        ----------
-        X : array-like or table of shape (n_samples, n_features)
-
         Returns
         -------
         values : ndarray of shape (n_samples,) or (n_samples, n_classes)
@@ -673,8 +634,6 @@ class DPTrainOnRelease(LearningMixin, BaseEstimator):
 
         Parameters
         ----------
-        X : array-like or table of shape (n_samples, n_features)
-        y : array-like of shape (n_samples,)
         sample_weight : array-like of shape (n_samples,), default=None
 
         Returns

@@ -8,6 +8,7 @@ one of many models, whatever the estimator does with it.
 from __future__ import annotations
 
 import math
+from dataclasses import field
 from functools import partial
 from typing import Any, ClassVar, Self, cast
 
@@ -23,7 +24,6 @@ from skdp.base import PrivateMixin, check_bounds
 from skdp.base.callers import listener
 from skdp.base.classifiers import ExactScoreMixin, warn_of_column
 from skdp.base.expected_error import ExpectedErrorMixin
-from skdp.budget import PrivacyBudget
 from skdp.core import Ball, Box, Mean, Session, UserFunction
 from skdp.ensemble._blocks import (
     AUTO,
@@ -126,11 +126,6 @@ class DPSubsampleAggregate(ExactScoreMixin, ExpectedErrorMixin, PrivateMixin, Ba
         two numbers, or two arrays with an entry for each ``coef_`` (row by row) and ``intercept_``.
     n_jobs : int, default=None
         Number of blocks fitted at the same time, by joblib. It does not change the charge.
-    epsilon : float, default=1.0
-    delta : float or None, default=None
-    max_rows_per_unit : int or "private", default="private"
-    budget : PrivacyBudget or None, default=None
-    random_state : int, RandomState or None, default=None
 
     Attributes
     ----------
@@ -152,9 +147,6 @@ class DPSubsampleAggregate(ExactScoreMixin, ExpectedErrorMixin, PrivateMixin, Ba
         With ``output="parameters"``: the released parameters, in the shapes of `estimator`.
     classes_ : ndarray of shape (n_classes,)
         For classifiers: `classes`, sorted.
-    n_features_in_, feature_names_in_ : int, ndarray of shape (n_features_in_,)
-    max_rows_per_unit_ : int
-    privacy_ : skdp.core.PrivacyCertificate
 
     Raises
     ------
@@ -162,7 +154,6 @@ class DPSubsampleAggregate(ExactScoreMixin, ExpectedErrorMixin, PrivateMixin, Ba
         In `fit`, before anything is charged: if a parameter is out of range, if the estimator has
         no predict or cannot be fitted on made-up targets, or if X or y are not finite numbers or
         differ in length.
-    BudgetExceededError, SealedBudgetError, LedgerError
 
     Notes
     -----
@@ -225,40 +216,16 @@ class DPSubsampleAggregate(ExactScoreMixin, ExpectedErrorMixin, PrivateMixin, Ba
     0.25
     """
 
-    def __init__(
-        self,
-        estimator: Any,
-        *,
-        public: Any = None,
-        student: Any = None,
-        output: str = "predictions",
-        aggregate: str = "auto",
-        n_blocks: Any = "auto",
-        n_queries: Any = "auto",
-        classes: Any = None,
-        bounds: Any = None,
-        n_jobs: int | None = None,
-        epsilon: float = 1.0,
-        delta: float | None = None,
-        max_rows_per_unit: Any = "private",
-        budget: PrivacyBudget | None = None,
-        random_state: Any = None,
-    ) -> None:
-        self.estimator = estimator
-        self.public = public
-        self.student = student
-        self.output = output
-        self.aggregate = aggregate
-        self.n_blocks = n_blocks
-        self.n_queries = n_queries
-        self.classes = classes
-        self.bounds = bounds
-        self.n_jobs = n_jobs
-        self.epsilon = epsilon
-        self.delta = delta
-        self.max_rows_per_unit = max_rows_per_unit
-        self.budget = budget
-        self.random_state = random_state
+    estimator: Any = field(kw_only=False)
+    public: Any = None
+    student: Any = None
+    output: str = "predictions"
+    aggregate: str = "auto"
+    n_blocks: Any = "auto"
+    n_queries: Any = "auto"
+    classes: Any = None
+    bounds: Any = None
+    n_jobs: int | None = None
 
     def __sklearn_tags__(self) -> Tags:
         """Return scikit-learn's tags: a classifier or a regressor as the estimator is."""
@@ -365,10 +332,6 @@ class DPSubsampleAggregate(ExactScoreMixin, ExpectedErrorMixin, PrivateMixin, Ba
             Labels or targets of the rows, also private.
         groups : array-like of shape (n_samples,), default=None
             Id of the unit that each row belongs to; needed for a budget with a `unit`.
-
-        Returns
-        -------
-        self : DPSubsampleAggregate
         """
         with self._all_or_nothing(groups):
             self._check_parameters()
@@ -499,10 +462,6 @@ class DPSubsampleAggregate(ExactScoreMixin, ExpectedErrorMixin, PrivateMixin, Ba
     def predict(self, X: Any) -> NDArray:
         """Return the student's labels or numbers for any rows, at no further cost.
 
-        Parameters
-        ----------
-        X : array-like or table of shape (n_samples, n_features)
-
         Returns
         -------
         y : ndarray of shape (n_samples,)
@@ -513,10 +472,6 @@ class DPSubsampleAggregate(ExactScoreMixin, ExpectedErrorMixin, PrivateMixin, Ba
     @available_if(_has_model_method("predict_proba"))
     def predict_proba(self, X: Any) -> Floats:
         """Return the student's probabilities of the classes.
-
-        Parameters
-        ----------
-        X : array-like or table of shape (n_samples, n_features)
 
         Returns
         -------
@@ -532,10 +487,6 @@ class DPSubsampleAggregate(ExactScoreMixin, ExpectedErrorMixin, PrivateMixin, Ba
     @available_if(_has_model_method("decision_function"))
     def decision_function(self, X: Any) -> Floats:
         """Return the decision function of a linear classifier with released parameters.
-
-        Parameters
-        ----------
-        X : array-like or table of shape (n_samples, n_features)
 
         Returns
         -------

@@ -194,10 +194,6 @@ def evaluate_by(
         Of a regressor: what errors are clipped to, from public knowledge. ``"private"`` learns it.
     groups : array-like of shape (n_samples,), default=None
         Ids of units: all rows of one id are protected together.
-    epsilon : float, default=1.0
-    delta : float or None, default=None
-    budget : PrivacyBudget or None, default=None
-    random_state : int, RandomState or None, default=None
 
     Returns
     -------

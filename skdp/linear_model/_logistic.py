@@ -20,7 +20,6 @@ from numpy.typing import ArrayLike
 from skdp.base.batch_invariant import products
 from skdp.base.classifiers import Floats, LabelledClassifier, Standard, standard_for_classes
 from skdp.base.mixin import WEIGHT_BOUND
-from skdp.budget import PrivacyBudget
 from skdp.core import Session
 from skdp.linear_model._descent import CENTER_SHARES, descended, is_hidden
 from skdp.loss.conversions import check_positive, gdp_delta, gdp_mu, pure_epsilon_from_mu
@@ -191,14 +190,6 @@ class DPLogisticRegression(LabelledClassifier):
         logarithm of the weight, and nothing else: noise and `coef_` are those of the fit without.
         In ``LogisticRegression``, where weights multiply losses, coefficients move too, unless the
         model is true. ``"balanced"``: inverse to the released shares.
-    classes : "private" or array-like of shape (n_classes,), default="private"
-    bounds : "private" or tuple (low, high) or mapping, default="private"
-    weight_bound : float or None, default=None
-    epsilon : float, default=1.0
-    delta : float or None, default=None
-    max_rows_per_unit : int or "private", default="private"
-    budget : PrivacyBudget or None, default=None
-    random_state : int, RandomState or None, default=None
 
     Attributes
     ----------
@@ -223,17 +214,6 @@ class DPLogisticRegression(LabelledClassifier):
     slope_bound_ : float
         Bound on the slope of a row's loss, at most 1: the loss goes on linearly beyond it. NaN
         after a descent.
-    n_features_in_, feature_names_in_ : int, ndarray of shape (n_features_in_,)
-    max_rows_per_unit_ : int
-    privacy_ : skdp.core.PrivacyCertificate
-
-    Raises
-    ------
-    TypeError, ValueError
-        In `fit`, before anything is charged: if a parameter is out of range, if `classes` is
-        private and delta is 0, if X is not a dense table of finite numbers, or if a label is
-        missing.
-    BudgetExceededError, SealedBudgetError, LedgerError
 
     See Also
     --------
@@ -303,37 +283,16 @@ class DPLogisticRegression(LabelledClassifier):
     True
     """
 
+    C: float = 1.0
+    class_weight: Any = None
+    classes: Any = "private"
+    bounds: Any = "private"
+    weight_bound: float | None = None
+
     _parameter_table: ClassVar[Table] = {
         "C": Reals(0, math.inf, "()"),
         "weight_bound": WEIGHT_BOUND,
     }
-
-    def __init__(
-        self,
-        *,
-        C: float = 1.0,
-        class_weight: Any = None,
-        classes: Any = "private",
-        bounds: Any = "private",
-        weight_bound: float | None = None,
-        epsilon: float = 1.0,
-        delta: float | None = None,
-        max_rows_per_unit: Any = "private",
-        budget: PrivacyBudget | None = None,
-        random_state: Any = None,
-    ) -> None:
-        super().__init__(
-            classes=classes,
-            bounds=bounds,
-            epsilon=epsilon,
-            delta=delta,
-            max_rows_per_unit=max_rows_per_unit,
-            budget=budget,
-            random_state=random_state,
-        )
-        self.C = C
-        self.class_weight = class_weight
-        self.weight_bound = weight_bound
 
     def fit(
         self, X: ArrayLike, y: ArrayLike, *, sample_weight: Any = None, groups: Any = None
@@ -342,18 +301,11 @@ class DPLogisticRegression(LabelledClassifier):
 
         Parameters
         ----------
-        X : array-like or table of shape (n_samples, n_features)
-            Private rows, finite numbers. May be in parts (`skdp.engines`).
         y : array-like of shape (n_samples,)
             Private labels.
         sample_weight : array-like of shape (n_samples,), default=None
             Private weights of the losses of rows, finite numbers, clipped to [0, `weight_bound`],
             which must be stated. With rows in one table only.
-        groups : array-like of shape (n_samples,), default=None
-
-        Returns
-        -------
-        self : DPLogisticRegression
         """
         with self._all_or_nothing(groups):
             return self._fitted(X, y, sample_weight)

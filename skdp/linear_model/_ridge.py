@@ -12,7 +12,7 @@ from __future__ import annotations
 import math
 import warnings
 from collections.abc import Callable
-from dataclasses import replace
+from dataclasses import field, replace
 from typing import Any, ClassVar, Self
 
 import numpy as np
@@ -32,7 +32,6 @@ from skdp.base.classifiers import (
     standardised,
 )
 from skdp.base.mixin import WEIGHT_BOUND, check_weight_bound
-from skdp.budget import PrivacyBudget
 from skdp.confidence.equations import check_level
 from skdp.core import Mean, ScaledBox, Session
 from skdp.exceptions import outside_level
@@ -266,10 +265,10 @@ class _LeastSquares(TargetRegressor):
 
     _takes_sparse = True
 
-    alpha: float = 0.0
-    fit_intercept: Any
-    positive: Any
-    weight_bound: Any
+    alpha: float = field(init=False, default=0.0)
+    fit_intercept: Any = field(init=False)
+    positive: Any = field(init=False)
+    weight_bound: Any = field(init=False)
 
     # --- fitting ------------------------------------------------------------------------------
 
@@ -288,11 +287,6 @@ class _LeastSquares(TargetRegressor):
         sample_weight : array-like of shape (n_samples,), default=None
             Private weights of the squared errors of the rows: finite numbers, clipped to [0,
             `weight_bound`], which must be stated.
-        groups : array-like of shape (n_samples,), default=None
-
-        Returns
-        -------
-        self : object
         """
         with self._all_or_nothing(groups):
             if sample_weight is None:
@@ -567,16 +561,9 @@ class DPRidge(_LeastSquares):
         allowed, by the released moments; they have no standard errors.
     positive : bool, default=False
         No coefficient is below 0.
-    bounds : "private" or tuple (low, high) or mapping, default="private"
     target_bounds : "private" or tuple (low, high), default="private"
         Range of the target. If not stated, it is learned first, with 10% of the allowance at most
         (up to 50% for few rows); `bounds` with at most 20%.
-    weight_bound : float or None, default=None
-    epsilon : float, default=1.0
-    delta : float or None, default=None
-    max_rows_per_unit : int or "private", default="private"
-    budget : PrivacyBudget or None, default=None
-    random_state : int, RandomState or None, default=None
 
     Attributes
     ----------
@@ -608,16 +595,12 @@ class DPRidge(_LeastSquares):
         Shrinkage of `coef_`: 0 if there is none, else the noise of m over the deviation of the
         prior (see Notes); infinity if the mean, or about the median, of the target is predicted for
         every row.
-    n_features_in_, feature_names_in_ : int, ndarray of shape (n_features_in_,)
-    max_rows_per_unit_ : int
-    privacy_ : skdp.core.PrivacyCertificate
 
     Raises
     ------
     TypeError, ValueError
         In `fit`, before anything is charged: if a parameter is out of range, if X is not a table of
         finite numbers, or if y is not one finite number for each row.
-    BudgetExceededError, SealedBudgetError, LedgerError
 
     See Also
     --------
@@ -693,39 +676,19 @@ class DPRidge(_LeastSquares):
     array([10.])
     """
 
+    alpha: float = field(default=1.0, kw_only=False)
+    fit_intercept: bool = True
+    positive: bool = False
+    bounds: Any = "private"
+    target_bounds: Any = "private"
+    weight_bound: float | None = None
+
     _parameter_table: ClassVar[Table] = {
         "alpha": Reals(0, math.inf, "[)"),
         "fit_intercept": FLAG,
         "positive": FLAG,
         "weight_bound": WEIGHT_BOUND,
     }
-
-    def __init__(
-        self,
-        alpha: float = 1.0,
-        *,
-        fit_intercept: bool = True,
-        positive: bool = False,
-        bounds: Any = "private",
-        target_bounds: Any = "private",
-        weight_bound: float | None = None,
-        epsilon: float = 1.0,
-        delta: float | None = None,
-        max_rows_per_unit: Any = "private",
-        budget: PrivacyBudget | None = None,
-        random_state: Any = None,
-    ) -> None:
-        self.alpha = alpha
-        self.fit_intercept = fit_intercept
-        self.positive = positive
-        self.bounds = bounds
-        self.target_bounds = target_bounds
-        self.weight_bound = weight_bound
-        self.epsilon = epsilon
-        self.delta = delta
-        self.max_rows_per_unit = max_rows_per_unit
-        self.budget = budget
-        self.random_state = random_state
 
 
 class DPLinearRegression(_LeastSquares):
@@ -739,15 +702,8 @@ class DPLinearRegression(_LeastSquares):
     fit_intercept : bool, default=True
     positive : bool, default=False
         No coefficient is below 0.
-    bounds : "private" or tuple (low, high) or mapping, default="private"
     target_bounds : "private" or tuple (low, high), default="private"
         Range of the target.
-    weight_bound : float or None, default=None
-    epsilon : float, default=1.0
-    delta : float or None, default=None
-    max_rows_per_unit : int or "private", default="private"
-    budget : PrivacyBudget or None, default=None
-    random_state : int, RandomState or None, default=None
 
     Attributes
     ----------
@@ -764,7 +720,6 @@ class DPLinearRegression(_LeastSquares):
     TypeError, ValueError
         In `fit`, before anything is charged: if a parameter is out of range, if X is not a table of
         finite numbers, or if y is not one finite number for each row.
-    BudgetExceededError, SealedBudgetError, LedgerError
 
     See Also
     --------
@@ -790,33 +745,14 @@ class DPLinearRegression(_LeastSquares):
     True
     """
 
+    fit_intercept: bool = True
+    positive: bool = False
+    bounds: Any = "private"
+    target_bounds: Any = "private"
+    weight_bound: float | None = None
+
     _parameter_table: ClassVar[Table] = {
         "fit_intercept": FLAG,
         "positive": FLAG,
         "weight_bound": WEIGHT_BOUND,
     }
-
-    def __init__(
-        self,
-        *,
-        fit_intercept: bool = True,
-        positive: bool = False,
-        bounds: Any = "private",
-        target_bounds: Any = "private",
-        weight_bound: float | None = None,
-        epsilon: float = 1.0,
-        delta: float | None = None,
-        max_rows_per_unit: Any = "private",
-        budget: PrivacyBudget | None = None,
-        random_state: Any = None,
-    ) -> None:
-        self.fit_intercept = fit_intercept
-        self.positive = positive
-        self.bounds = bounds
-        self.target_bounds = target_bounds
-        self.weight_bound = weight_bound
-        self.epsilon = epsilon
-        self.delta = delta
-        self.max_rows_per_unit = max_rows_per_unit
-        self.budget = budget
-        self.random_state = random_state

@@ -265,22 +265,14 @@ class Summary:
 
     Printed as a table.
 
-    Attributes
-    ----------
-    names : tuple of str
-    coef : ndarray of shape (n_features + 1,)
-        Of least squares with nothing but the stated penalty.
-    std_error : ndarray of shape (n_features + 1,)
-    z, p_value : ndarray of shape (n_features + 1,)
-        Test of the hypothesis that a coefficient is 0. Where noise is large, z is not
-        ``coef / std_error``, as errors depend on the coefficient.
-    low, high : ndarray of shape (n_features + 1,)
-        Interval at the level `level`.
-    level : float
-    of : {"population", "rows"}
-        Of which coefficients these are errors.
-    note : str
-        Why there are no errors, and what would give some; or which coefficients predictions use.
+    - `coef` of shape (n_features + 1,): Of least squares with nothing but the stated penalty.
+    - `std_error` of shape (n_features + 1,)
+    - `z`, `p_value` of shape (n_features + 1,): Test of the hypothesis that a coefficient is 0.
+      Where noise is large, z is not ``coef / std_error``, as errors depend on the coefficient.
+    - `low`, `high` of shape (n_features + 1,): Interval at the level `level`.
+    - `of` ({"population", "rows"}): Of which coefficients these are errors.
+    - `note`: Why there are no errors, and what would give some; or which coefficients predictions
+      use.
     """
 
     names: tuple[str, ...]
@@ -297,10 +289,7 @@ class Summary:
     def to_frame(self) -> Any:
         """Return a pandas DataFrame, a row for each coefficient.
 
-        Returns
-        -------
-        frame : pandas.DataFrame
-            Indexed by name.
+        - returns: Indexed by name.
         """
         import pandas as pd
 

@@ -629,10 +629,6 @@ class ScoreHistogram:
 
         {threshold}
 
-        Returns
-        -------
-        balanced_accuracy : Released
-
         {no_edge}
         """
         k, size = self._place(threshold), len(self.edges) - 1
@@ -704,10 +700,6 @@ def score_histogram(
     The ROC curve, its area, calibration and accuracies can be computed from it, all for one charge.
 
     {histogram}
-
-    Returns
-    -------
-    histogram : ScoreHistogram
 
     {raises}
 

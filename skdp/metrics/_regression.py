@@ -406,10 +406,6 @@ def regression_errors(
 
     {errors_and_targets}
 
-    Returns
-    -------
-    errors : RegressionErrors
-
     {raises}
 
     Notes

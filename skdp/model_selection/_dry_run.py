@@ -170,11 +170,9 @@ class _Accepted(BaseException):
 class DryRun:
     """Fits copies of estimators on made-up rows, and keeps what they refuse.
 
-    Attributes
-    ----------
-    problems : list of (where, what, way out)
-    lost : list of positions
-        Of steps that were refused, and whose output is not known: steps after them are left out.
+    - `problems` (list of (where, what, way out))
+    - `lost` (list of positions): Of steps that were refused, and whose output is not known: steps
+      after them are left out.
     """
 
     def __init__(self, X: Any, y: Any, groups: Any, n_rows: int | None) -> None:

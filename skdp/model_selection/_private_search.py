@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
+from dataclasses import field
 from typing import Any, ClassVar, Self
 
 import numpy as np
@@ -30,7 +31,7 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 from skdp._config import noise_is_seeded
 from skdp.base import CallContext, PrivateMixin
 from skdp.base.classifiers import warn_of_column
-from skdp.budget import Cost, PrivacyBudget
+from skdp.budget import Cost
 from skdp.budget.budget import StandInBudget
 from skdp.core import (
     PRIVATE_ROWS,
@@ -82,12 +83,11 @@ class PrivateSearch(MetaEstimatorMixin, PrivateMixin, BaseEstimator, ABC):
         "test_size": Reals(0, 1, "()"),
     }
 
-    estimator: Any
-    scoring: Any
-    n_runs: Any
-    runs: str
-    test_size: float
-    max_rows_per_unit: Any
+    estimator: Any = field(init=False)
+    scoring: Any = field(init=False)
+    n_runs: Any = field(init=False)
+    runs: str = field(init=False)
+    test_size: float = field(init=False)
 
     @abstractmethod
     def _candidate_params(self) -> list[Mapping[str, Any]]:
@@ -281,10 +281,6 @@ class PrivateSearch(MetaEstimatorMixin, PrivateMixin, BaseEstimator, ABC):
             Private targets, if the estimator or the metric needs them.
         groups : array-like of shape (n_samples,), default=None
             ... In each run, all rows of an id are in the same part.
-
-        Returns
-        -------
-        self : object
         """
         with self._all_or_nothing(groups):
             self._check_parameters()
@@ -436,10 +432,6 @@ class PrivateSearch(MetaEstimatorMixin, PrivateMixin, BaseEstimator, ABC):
     def predict_proba(self, X: ArrayLike) -> NDArray:
         """Return the probabilities of the classes from the best model.
 
-        Parameters
-        ----------
-        X : array-like or table of shape (n_samples, n_features)
-
         Returns
         -------
         probabilities : ndarray of shape (n_samples, n_classes)
@@ -449,10 +441,6 @@ class PrivateSearch(MetaEstimatorMixin, PrivateMixin, BaseEstimator, ABC):
     @available_if(_best_has("predict_log_proba"))
     def predict_log_proba(self, X: ArrayLike) -> NDArray:
         """Return the logarithms of `predict_proba`.
-
-        Parameters
-        ----------
-        X : array-like or table of shape (n_samples, n_features)
 
         Returns
         -------
@@ -464,10 +452,6 @@ class PrivateSearch(MetaEstimatorMixin, PrivateMixin, BaseEstimator, ABC):
     def score_samples(self, X: ArrayLike) -> NDArray:
         """Return the log-likelihood of each row under the best model.
 
-        Parameters
-        ----------
-        X : array-like or table of shape (n_samples, n_features)
-
         Returns
         -------
         scores : ndarray of shape (n_samples,)
@@ -478,10 +462,6 @@ class PrivateSearch(MetaEstimatorMixin, PrivateMixin, BaseEstimator, ABC):
     def decision_function(self, X: ArrayLike) -> NDArray:
         """Return the decision function of the best model.
 
-        Parameters
-        ----------
-        X : array-like or table of shape (n_samples, n_features)
-
         Returns
         -------
         values : ndarray of shape (n_samples,) or (n_samples, n_classes)
@@ -491,10 +471,6 @@ class PrivateSearch(MetaEstimatorMixin, PrivateMixin, BaseEstimator, ABC):
     @available_if(_best_has("transform"))
     def transform(self, X: ArrayLike) -> Any:
         """Transform rows with the best model.
-
-        Parameters
-        ----------
-        X : array-like or table of shape (n_samples, n_features)
 
         Returns
         -------
@@ -527,7 +503,6 @@ class PrivateSearch(MetaEstimatorMixin, PrivateMixin, BaseEstimator, ABC):
         X : array-like or table of shape (n_samples, n_features)
             Private rows.
         y : array-like of shape (n_samples,), default=None
-        groups : array-like of shape (n_samples,), default=None
 
         Returns
         -------
@@ -542,7 +517,6 @@ class PrivateSearch(MetaEstimatorMixin, PrivateMixin, BaseEstimator, ABC):
 
         Parameters
         ----------
-        X : array-like or table of shape (n_samples, n_features)
         y : array-like of shape (n_samples,), default=None
 
         Returns
@@ -641,7 +615,6 @@ class DPGridSearchCV(PrivateSearch):
         With `groups`: how many rows of each unit are used at most, in each fit and each score,
         unless a step or the scorer states its own number. ``"private"``: each of them chooses the
         number, for 10% of its allowance.
-    budget : PrivacyBudget or None, default=None
     random_state : int, RandomState or None, default=None
         ... The random draws of a search are secret; they are seeded only there, too.
 
@@ -730,32 +703,12 @@ class DPGridSearchCV(PrivateSearch):
     (1, ['bounds'])
     """
 
-    def __init__(
-        self,
-        estimator: Any,
-        param_grid: Any,
-        *,
-        scoring: Any = None,
-        n_runs: Any = "auto",
-        runs: str = "geometric",
-        test_size: float = 0.25,
-        epsilon: float = 1.0,
-        delta: float | None = None,
-        max_rows_per_unit: Any = "private",
-        budget: PrivacyBudget | None = None,
-        random_state: Any = None,
-    ) -> None:
-        self.estimator = estimator
-        self.param_grid = param_grid
-        self.scoring = scoring
-        self.n_runs = n_runs
-        self.runs = runs
-        self.test_size = test_size
-        self.epsilon = epsilon
-        self.delta = delta
-        self.max_rows_per_unit = max_rows_per_unit
-        self.budget = budget
-        self.random_state = random_state
+    estimator: Any = field(kw_only=False)
+    param_grid: Any = field(kw_only=False)
+    scoring: Any = None
+    n_runs: Any = "auto"
+    runs: str = "geometric"
+    test_size: float = 0.25
 
     def _candidate_params(self) -> list[Mapping[str, Any]]:
         with naming("param_grid"):
@@ -793,8 +746,6 @@ class DPRandomizedSearchCV(PrivateSearch):
         ... Here a fit is the whole search.
     delta : float or None, default=None
         ... Here a fit is the whole search.
-    max_rows_per_unit : int or "private", default="private"
-    budget : PrivacyBudget or None, default=None
     random_state : int, RandomState or None, default=None
         ... The random draws of a search are secret; they are seeded only there, too.
 
@@ -854,34 +805,13 @@ class DPRandomizedSearchCV(PrivateSearch):
     1.0
     """
 
-    def __init__(
-        self,
-        estimator: Any,
-        param_distributions: Any,
-        *,
-        n_iter: int = 20,
-        scoring: Any = None,
-        n_runs: Any = "auto",
-        runs: str = "geometric",
-        test_size: float = 0.25,
-        epsilon: float = 1.0,
-        delta: float | None = None,
-        max_rows_per_unit: Any = "private",
-        budget: PrivacyBudget | None = None,
-        random_state: Any = None,
-    ) -> None:
-        self.estimator = estimator
-        self.param_distributions = param_distributions
-        self.n_iter = n_iter
-        self.scoring = scoring
-        self.n_runs = n_runs
-        self.runs = runs
-        self.test_size = test_size
-        self.epsilon = epsilon
-        self.delta = delta
-        self.max_rows_per_unit = max_rows_per_unit
-        self.budget = budget
-        self.random_state = random_state
+    estimator: Any = field(kw_only=False)
+    param_distributions: Any = field(kw_only=False)
+    n_iter: int = 20
+    scoring: Any = None
+    n_runs: Any = "auto"
+    runs: str = "geometric"
+    test_size: float = 0.25
 
     _parameter_table: ClassVar[Table] = {"n_iter": Integers(1, _MOST_CANDIDATES)}
 

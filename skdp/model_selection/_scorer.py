@@ -331,10 +331,6 @@ class PrivateScorer(AmbientBudgetMixin, BaseEstimator):
         ----------
         n_samples, n_features : int, default=None
             Not used: the cost does not depend on them.
-
-        Returns
-        -------
-        cost : Cost
         """
         return Cost(epsilon=self.epsilon, delta=0.0)
 
@@ -374,10 +370,6 @@ class PrivateScorer(AmbientBudgetMixin, BaseEstimator):
         groups : bool, str or None, default=None
             True: pass groups on. A str: pass on the groups with this name. None or False: no
             groups.
-
-        Returns
-        -------
-        self : PrivateScorer
         """
         self._metadata_request = MetadataRequest(owner=self)
         self._metadata_request.score.add_request(param="groups", alias=groups)
@@ -426,9 +418,6 @@ def private_scorer(
         means (-b, 0). For "neg_inertia" on rows in the unit box of d features, b = d is never
         exceeded. A tighter range means less noise and more clipping. None for "accuracy"
         and "neg_brier_score".
-    max_rows_per_unit : int or "private", default="private"
-    budget : PrivacyBudget or None, default=None
-    random_state : int, RandomState or None, default=None
 
     Returns
     -------

@@ -10,7 +10,7 @@ from __future__ import annotations
 import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import reduce
 from typing import Any
 
@@ -249,9 +249,9 @@ def mixed(relative: Floats, weights: Floats, n: float) -> tuple[Floats, float]:
 class BoxDensity(ExpectedErrorMixin, PrivateMixin, DensityMixin, BaseEstimator, ABC):
     """A density over a box."""
 
-    bounds: Any
-    bounds_: Pair
-    n_features_in_: int
+    bounds: Any = field(init=False)
+    bounds_: Pair = field(init=False)
+    n_features_in_: int = field(init=False)
 
     # --- defined by each density ----------------------------------------------------------------
 
@@ -314,10 +314,6 @@ class BoxDensity(ExpectedErrorMixin, PrivateMixin, DensityMixin, BaseEstimator, 
     def score_samples(self, X: ArrayLike) -> Floats:
         """Return the logarithm of the density at the caller's rows.
 
-        Parameters
-        ----------
-        X : array-like or table of shape (n_samples, n_features)
-
         Returns
         -------
         log_density : ndarray of shape (n_samples,)
@@ -334,7 +330,6 @@ class BoxDensity(ExpectedErrorMixin, PrivateMixin, DensityMixin, BaseEstimator, 
 
         Parameters
         ----------
-        X : array-like or table of shape (n_samples, n_features)
         return_std : bool, default=False
 
         Returns
@@ -358,11 +353,6 @@ class BoxDensity(ExpectedErrorMixin, PrivateMixin, DensityMixin, BaseEstimator, 
 
     def score(self, X: ArrayLike, y: Any = None) -> float:
         """Return the log-likelihood of the caller's rows, as private as these rows are.
-
-        Parameters
-        ----------
-        X : array-like or table of shape (n_samples, n_features)
-        y : None, ignored
 
         Returns
         -------

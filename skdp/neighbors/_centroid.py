@@ -15,7 +15,6 @@ import numpy as np
 
 from skdp.base.calibration import Calibration, calibration_share, signal_of, typical_lead
 from skdp.base.classifiers import DistanceClassifier, Floats
-from skdp.budget import PrivacyBudget
 from skdp.core import Session
 from skdp.parameters import Reals, Table, check_parameter
 from skdp.planning import Allowance
@@ -40,13 +39,6 @@ class DPNearestCentroid(DistanceClassifier):
         errors, and not beyond (nearest shrunken centroids).
     priors : {"empirical", "uniform"} or array-like of shape (n_classes,), default="empirical"
         Shares of the classes: those of the rows, equal ones, or these, from public knowledge.
-    classes : "private" or array-like of shape (n_classes,), default="private"
-    bounds : "private" or tuple (low, high) or mapping, default="private"
-    epsilon : float, default=1.0
-    delta : float or None, default=None
-    max_rows_per_unit : int or "private", default="private"
-    budget : PrivacyBudget or None, default=None
-    random_state : int, RandomState or None, default=None
 
     Attributes
     ----------
@@ -67,17 +59,6 @@ class DPNearestCentroid(DistanceClassifier):
         Columns are centred and scaled by these values before rows are clipped.
     radius_ : float
         The norm to which a centred and scaled row is clipped, in `fit` and in predictions.
-    n_features_in_, feature_names_in_ : int, ndarray of shape (n_features_in_,)
-    max_rows_per_unit_ : int
-    privacy_ : skdp.core.PrivacyCertificate
-
-    Raises
-    ------
-    TypeError, ValueError
-        In `fit`, before anything is charged: if a parameter is out of range, if `classes` is
-        private and delta is 0, if X is not a dense table of finite numbers, or if a label is
-        missing.
-    BudgetExceededError, SealedBudgetError, LedgerError
 
     See Also
     --------
@@ -123,32 +104,12 @@ class DPNearestCentroid(DistanceClassifier):
     True
     """
 
-    _parameter_table: ClassVar[Table] = {"shrink_threshold": (None, Reals(0, math.inf, "()"))}
+    shrink_threshold: float | None = None
+    priors: Any = "empirical"
+    classes: Any = "private"
+    bounds: Any = "private"
 
-    def __init__(
-        self,
-        *,
-        shrink_threshold: float | None = None,
-        priors: Any = "empirical",
-        classes: Any = "private",
-        bounds: Any = "private",
-        epsilon: float = 1.0,
-        delta: float | None = None,
-        max_rows_per_unit: Any = "private",
-        budget: PrivacyBudget | None = None,
-        random_state: Any = None,
-    ) -> None:
-        super().__init__(
-            classes=classes,
-            bounds=bounds,
-            epsilon=epsilon,
-            delta=delta,
-            max_rows_per_unit=max_rows_per_unit,
-            budget=budget,
-            random_state=random_state,
-        )
-        self.shrink_threshold = shrink_threshold
-        self.priors = priors
+    _parameter_table: ClassVar[Table] = {"shrink_threshold": (None, Reals(0, math.inf, "()"))}
 
     @property
     def _stated_priors(self) -> Any:

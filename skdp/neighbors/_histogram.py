@@ -6,6 +6,7 @@ A fit releases bounds, unless stated, and the noisy numbers of rows in the cells
 from __future__ import annotations
 
 import math
+from dataclasses import field
 from functools import reduce
 from typing import Any, Self
 
@@ -13,7 +14,6 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from skdp.base.expected_error import mean_error, rehearsal
-from skdp.budget import PrivacyBudget
 from skdp.core import Session
 from skdp.neighbors._base import COUNT_SHARE, BoxDensity, Floats, Pair, mixed
 from skdp.planning import Allowance, row_count
@@ -63,11 +63,6 @@ class DPHistogramDensity(BoxDensity):
         column name to (low, high); rows outside are in no cell. ``"private"`` learns the box for at
         most a fifth of the allowance. Without delta, this needs n * epsilon of about 1,500 for each
         column; with fewer rows the box may be far off. Not used for columns with stated edges.
-    epsilon : float, default=1.0
-    delta : float or None, default=None
-    max_rows_per_unit : int or "private", default="private"
-    budget : PrivacyBudget or None, default=None
-    random_state : int, RandomState or None, default=None
 
     Attributes
     ----------
@@ -79,16 +74,12 @@ class DPHistogramDensity(BoxDensity):
         The box, stated or learned.
     noise_std_ : float
         Standard deviation of the probability of a cell due to noise, before it is cut off at 0.
-    n_features_in_, feature_names_in_ : int, ndarray of shape (n_features_in_,)
-    max_rows_per_unit_ : int
-    privacy_ : skdp.core.PrivacyCertificate
 
     Raises
     ------
     TypeError, ValueError
         In `fit`, before anything is charged: if a parameter is out of range, if X is not a dense
         table of finite numbers, or if there would be more than 2**20 cells or 64 columns.
-    BudgetExceededError, SealedBudgetError, LedgerError
 
     See Also
     --------
@@ -130,30 +121,14 @@ class DPHistogramDensity(BoxDensity):
     (3, 1)
     """
 
+    bins: Any = "auto"
+    bounds: Any = "private"
+
     _in_parts = True
 
-    edges_: tuple[Floats, ...]
-    probabilities_: Floats
-    noise_std_: float
-
-    def __init__(
-        self,
-        *,
-        bins: Any = "auto",
-        bounds: Any = "private",
-        epsilon: float = 1.0,
-        delta: float | None = None,
-        max_rows_per_unit: Any = "private",
-        budget: PrivacyBudget | None = None,
-        random_state: Any = None,
-    ) -> None:
-        self.bins = bins
-        self.bounds = bounds
-        self.epsilon = epsilon
-        self.delta = delta
-        self.max_rows_per_unit = max_rows_per_unit
-        self.budget = budget
-        self.random_state = random_state
+    edges_: tuple[Floats, ...] = field(init=False)
+    probabilities_: Floats = field(init=False)
+    noise_std_: float = field(init=False)
 
     def _bins_of_features(self, n_features: int) -> list[Bins] | None:
         """Return bins or edges of each feature, None for "auto"; refuse too many cells."""
@@ -182,19 +157,7 @@ class DPHistogramDensity(BoxDensity):
         return bins
 
     def fit(self, X: ArrayLike, y: Any = None, *, groups: Any = None) -> Self:
-        """Charge the budget, release the histogram, and compute the density.
-
-        Parameters
-        ----------
-        X : array-like or table of shape (n_samples, n_features)
-            Private rows, finite numbers. May be in parts (`skdp.engines`).
-        y : None, ignored
-        groups : array-like of shape (n_samples,), default=None
-
-        Returns
-        -------
-        self : DPHistogramDensity
-        """
+        """Charge the budget, release the histogram, and compute the density."""
         with self._all_or_nothing(groups):
             rows = self._open(X)
             d = rows.n_features

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, ClassVar, Self
 
 import numpy as np
@@ -18,7 +18,6 @@ from scipy.interpolate import RegularGridInterpolator
 
 from skdp.base.expected_error import NOISELESS, mean_error, rehearsal
 from skdp.base.nystroem import nystroem_features
-from skdp.budget import PrivacyBudget
 from skdp.core import Session
 from skdp.neighbors._base import (
     COUNT_SHARE,
@@ -94,11 +93,6 @@ class DPKernelDensity(BoxDensity):
         reaches into the box. ``"private"`` learns the box for at most a fifth of the allowance.
         Without delta, this needs n * epsilon of about 1,500 for each column; with fewer rows the
         box may be far off.
-    epsilon : float, default=1.0
-    delta : float or None, default=None
-    max_rows_per_unit : int or "private", default="private"
-    budget : PrivacyBudget or None, default=None
-    random_state : int, RandomState or None, default=None
 
     Attributes
     ----------
@@ -121,9 +115,6 @@ class DPKernelDensity(BoxDensity):
     noise_std_ : float
         Standard deviation of the density due to noise, the root mean square over the box. If it is
         as large as the density itself, the density is only noise.
-    n_features_in_, feature_names_in_ : int, ndarray of shape (n_features_in_,)
-    max_rows_per_unit_ : int
-    privacy_ : skdp.core.PrivacyCertificate
 
     Raises
     ------
@@ -131,7 +122,6 @@ class DPKernelDensity(BoxDensity):
         In `fit`, before anything is charged: if a parameter is out of range, if X is not a dense
         table of finite numbers, if it has more than 10 columns, or if the grid would have more than
         2000 centres.
-    BudgetExceededError, SealedBudgetError, LedgerError
 
     See Also
     --------
@@ -188,37 +178,19 @@ class DPKernelDensity(BoxDensity):
     (3, 1)
     """
 
+    bandwidth: Any = "private"
+    features: str = "kernel"
+    spacing: float = 0.8
+    bounds: Any = "private"
+
     _in_parts = True
 
-    bandwidth_: float
-    centers_: Floats
-    coef_: Floats
-    density_: Floats
-    axes_: tuple[Floats, ...]
-    noise_std_: float
-
-    def __init__(
-        self,
-        *,
-        bandwidth: Any = "private",
-        features: str = "kernel",
-        spacing: float = 0.8,
-        bounds: Any = "private",
-        epsilon: float = 1.0,
-        delta: float | None = None,
-        max_rows_per_unit: Any = "private",
-        budget: PrivacyBudget | None = None,
-        random_state: Any = None,
-    ) -> None:
-        self.bandwidth = bandwidth
-        self.features = features
-        self.spacing = spacing
-        self.bounds = bounds
-        self.epsilon = epsilon
-        self.delta = delta
-        self.max_rows_per_unit = max_rows_per_unit
-        self.budget = budget
-        self.random_state = random_state
+    bandwidth_: float = field(init=False)
+    centers_: Floats = field(init=False)
+    coef_: Floats = field(init=False)
+    density_: Floats = field(init=False)
+    axes_: tuple[Floats, ...] = field(init=False)
+    noise_std_: float = field(init=False)
 
     # --- checks before the charge ---------------------------------------------------------------
 
@@ -256,19 +228,7 @@ class DPKernelDensity(BoxDensity):
     # --- fit --------------------------------------------------------------------------------------
 
     def fit(self, X: ArrayLike, y: Any = None, *, groups: Any = None) -> Self:
-        """Charge the budget, release the mean features, and compute the density from them.
-
-        Parameters
-        ----------
-        X : array-like or table of shape (n_samples, n_features)
-            Private rows, finite numbers. May be in parts (`skdp.engines`).
-        y : None, ignored
-        groups : array-like of shape (n_samples,), default=None
-
-        Returns
-        -------
-        self : DPKernelDensity
-        """
+        """Charge the budget, release the mean features, and compute the density from them."""
         with self._all_or_nothing(groups):
             rows = self._open(X)
             bandwidth = self._stated_bandwidth()

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 import warnings
+from dataclasses import field
 from typing import Any, ClassVar, Self
 
 import numpy as np
@@ -32,7 +33,6 @@ from skdp.base.transformers import (
     indicators,
     input_names,
 )
-from skdp.budget import PrivacyBudget
 from skdp.core import Box, Session
 from skdp.exceptions import outside_level
 from skdp.parameters import STEP, Integers, Table, shown
@@ -80,9 +80,6 @@ class DPKBinsDiscretizer(ExpectedErrorMixin, Transformer):
         ``"private"`` learns them; with ``strategy="quantile"`` for at most a fifth of the
         allowance.
     {candidates}
-    epsilon : float, default=1.0
-    delta : float or None, default=None
-    {fit}
 
     Attributes
     ----------
@@ -94,9 +91,6 @@ class DPKBinsDiscretizer(ExpectedErrorMixin, Transformer):
         Number of bins of each column. Fewer than `n_bins` if released quantiles coincide, for
         example because many rows have the same value.
     bounds_ : tuple of two ndarrays of shape (n_features,)
-    {fitted}
-
-    {fit_raises}
 
     See Also
     --------
@@ -136,39 +130,18 @@ class DPKBinsDiscretizer(ExpectedErrorMixin, Transformer):
            [0., 1.]])
     """
 
+    n_bins: int = field(default=5, kw_only=False)
+    encode: str = "onehot-dense"
+    dtype: Any = None
+    strategy: str = "quantile"
+    bounds: Any = "private"
+    step: float | None = None
+    prior: str = "uniform"
+
     _in_parts = True
 
-    bin_edges_: Any
-    n_bins_: Any
-
-    def __init__(
-        self,
-        n_bins: int = 5,
-        *,
-        encode: str = "onehot-dense",
-        dtype: Any = None,
-        strategy: str = "quantile",
-        bounds: Any = "private",
-        step: float | None = None,
-        prior: str = "uniform",
-        epsilon: float = 1.0,
-        delta: float | None = None,
-        max_rows_per_unit: Any = "private",
-        budget: PrivacyBudget | None = None,
-        random_state: Any = None,
-    ) -> None:
-        self.n_bins = n_bins
-        self.encode = encode
-        self.dtype = dtype
-        self.strategy = strategy
-        self.bounds = bounds
-        self.step = step
-        self.prior = prior
-        self.epsilon = epsilon
-        self.delta = delta
-        self.max_rows_per_unit = max_rows_per_unit
-        self.budget = budget
-        self.random_state = random_state
+    bin_edges_: Any = field(init=False)
+    n_bins_: Any = field(init=False)
 
     _parameter_table: ClassVar[Table] = {
         "n_bins": Integers(2, 10_000),
@@ -204,19 +177,7 @@ class DPKBinsDiscretizer(ExpectedErrorMixin, Transformer):
         return self.strategy == "uniform" and not isinstance(self.bounds, str)
 
     def fit(self, X: ArrayLike, y: Any = None, *, groups: Any = None) -> Self:
-        """Charge the budget and release the edges.
-
-        Parameters
-        ----------
-        X : array-like or table of shape (n_samples, n_features)
-            Private rows, finite numbers. May be in parts (`skdp.engines`).
-        y : None, ignored
-        groups : array-like of shape (n_samples,), default=None
-
-        Returns
-        -------
-        self : DPKBinsDiscretizer
-        """
+        """Charge the budget and release the edges."""
         with self._all_or_nothing(groups):
             rows = self._open(X)
             stated = self._stated_bounds(rows.n_features)
@@ -336,8 +297,6 @@ class DPKBinsDiscretizer(ExpectedErrorMixin, Transformer):
 
     def get_feature_names_out(self, input_features: Any = None) -> Any:
         """Return the names of the columns that `transform` makes.
-
-        {input_names}
 
         Returns
         -------

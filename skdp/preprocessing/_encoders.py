@@ -11,6 +11,7 @@ import math
 import numbers
 import warnings
 from collections.abc import Callable, Sequence
+from dataclasses import field
 from fractions import Fraction
 from functools import partial
 from typing import Any, ClassVar, Self
@@ -36,7 +37,6 @@ from skdp.base.transformers import (
     selected,
     stated_categories,
 )
-from skdp.budget import PrivacyBudget
 from skdp.exceptions import outside_level
 from skdp.parameters import FLAG, Integers, Reals, Table, naming, shown
 from skdp.planning import Allowance
@@ -119,13 +119,13 @@ _OF_CODES: Table = {
 class Encoder(ExpectedErrorMixin, Transformer):
     """An encoder: categories, codes of cells, and expected errors."""
 
-    categories: Any
-    dtype: Any
-    handle_unknown: str
-    min_frequency: float | None
-    max_categories: int | None
-    categories_: list[NDArray[Any]]
-    infrequent_categories_: list[NDArray[Any] | None]
+    categories: Any = field(init=False)
+    dtype: Any = field(init=False)
+    handle_unknown: str = field(init=False)
+    min_frequency: float | None = field(init=False)
+    max_categories: int | None = field(init=False)
+    categories_: list[NDArray[Any]] = field(init=False)
+    infrequent_categories_: list[NDArray[Any] | None] = field(init=False)
 
     _missing_is_category: ClassVar[bool]
 
@@ -184,12 +184,6 @@ class Encoder(ExpectedErrorMixin, Transformer):
         X : array-like or table of shape (n_samples, n_features)
             Private rows: text, numbers, booleans, missing cells. Rows in parts (`skdp.engines`) are
             refused.
-        y : None, ignored
-        groups : array-like of shape (n_samples,), default=None
-
-        Returns
-        -------
-        self : Encoder
         """
         with self._all_or_nothing(groups):
             table, schema, categories, private = self._read(X)
@@ -433,11 +427,6 @@ documented = documenter(
             infrequent_categories_ : list of ndarray or None
                 The infrequent categories of each column; None for a column without any.
             """,
-        "privacy_parameters": """
-            epsilon : float, default=1.0
-            delta : float or None, default=None
-            {fit}
-            """,
         "fitted_and_raises": """
             {fitted}
                 ... With stated categories there are no releases, and epsilon is 0.
@@ -533,7 +522,6 @@ class DPOneHotEncoder(Encoder):
     feature_name_combiner : "concat" or callable, default="concat"
         Returns the name of an output column, from the name of a column and a category.
         ``"concat"`` puts an underscore between them.
-    {privacy_parameters}
 
     Attributes
     ----------
@@ -577,41 +565,19 @@ class DPOneHotEncoder(Encoder):
     [['EWR', 'JFK', 'LGA']]
     """
 
-    has_infrequent_: NDArray[np.bool_]
-    drop_idx_: NDArray[Any] | None
+    categories: Any = "private"
+    drop: Any = None
+    sparse_output: bool = False
+    dtype: Any = np.float64
+    handle_unknown: str = "ignore"
+    min_frequency: float | None = None
+    max_categories: int | None = None
+    feature_name_combiner: str | Callable[[str, Any], str] = "concat"
+
+    has_infrequent_: NDArray[np.bool_] = field(init=False)
+    drop_idx_: NDArray[Any] | None = field(init=False)
 
     _missing_is_category = True
-
-    def __init__(
-        self,
-        *,
-        categories: Any = "private",
-        drop: Any = None,
-        sparse_output: bool = False,
-        dtype: Any = np.float64,
-        handle_unknown: str = "ignore",
-        min_frequency: float | None = None,
-        max_categories: int | None = None,
-        feature_name_combiner: str | Callable[[str, Any], str] = "concat",
-        epsilon: float = 1.0,
-        delta: float | None = None,
-        max_rows_per_unit: Any = "private",
-        budget: PrivacyBudget | None = None,
-        random_state: Any = None,
-    ) -> None:
-        self.categories = categories
-        self.drop = drop
-        self.sparse_output = sparse_output
-        self.dtype = dtype
-        self.handle_unknown = handle_unknown
-        self.min_frequency = min_frequency
-        self.max_categories = max_categories
-        self.feature_name_combiner = feature_name_combiner
-        self.epsilon = epsilon
-        self.delta = delta
-        self.max_rows_per_unit = max_rows_per_unit
-        self.budget = budget
-        self.random_state = random_state
 
     _parameter_table: ClassVar[Table] = {
         **_OF_CODES,
@@ -754,8 +720,6 @@ class DPOneHotEncoder(Encoder):
     def get_feature_names_out(self, input_features: Any = None) -> NDArray[Any]:
         """Return the names of the columns that `transform` makes.
 
-        {input_names}
-
         Returns
         -------
         names : ndarray of str
@@ -815,7 +779,6 @@ class DPOrdinalEncoder(Encoder):
     encoded_missing_value : int or NaN, default=-1
         Code of missing cells, which belong to no category; as `unknown_value`.
     {frequencies}
-    {privacy_parameters}
 
     Attributes
     ----------
@@ -846,36 +809,15 @@ class DPOrdinalEncoder(Encoder):
     array([ 0.,  2., -1., -1.])
     """
 
-    _missing_is_category = False
+    categories: Any = "private"
+    dtype: Any = np.float64
+    handle_unknown: str = "use_encoded_value"
+    unknown_value: float | None = -1
+    encoded_missing_value: float = -1
+    min_frequency: float | None = None
+    max_categories: int | None = None
 
-    def __init__(
-        self,
-        *,
-        categories: Any = "private",
-        dtype: Any = np.float64,
-        handle_unknown: str = "use_encoded_value",
-        unknown_value: float | None = -1,
-        encoded_missing_value: float = -1,
-        min_frequency: float | None = None,
-        max_categories: int | None = None,
-        epsilon: float = 1.0,
-        delta: float | None = None,
-        max_rows_per_unit: Any = "private",
-        budget: PrivacyBudget | None = None,
-        random_state: Any = None,
-    ) -> None:
-        self.categories = categories
-        self.dtype = dtype
-        self.handle_unknown = handle_unknown
-        self.unknown_value = unknown_value
-        self.encoded_missing_value = encoded_missing_value
-        self.min_frequency = min_frequency
-        self.max_categories = max_categories
-        self.epsilon = epsilon
-        self.delta = delta
-        self.max_rows_per_unit = max_rows_per_unit
-        self.budget = budget
-        self.random_state = random_state
+    _missing_is_category = False
 
     _parameter_table: ClassVar[Table] = {
         **_OF_CODES,
@@ -988,8 +930,6 @@ class DPOrdinalEncoder(Encoder):
 
     def get_feature_names_out(self, input_features: Any = None) -> NDArray[Any]:
         """Return the names of the columns, which are those of X.
-
-        {input_names}
 
         Returns
         -------

@@ -7,6 +7,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import field
 from typing import Any, ClassVar, Self
 
 import numpy as np
@@ -16,7 +17,6 @@ from scipy.stats import norm
 from skdp._docstrings import documenter
 from skdp.base.batch_invariant import interpolated
 from skdp.base.scalers import NAN_POLICY, Floats, finite
-from skdp.budget import PrivacyBudget
 from skdp.parameters import FLAG, Integers, Table
 from skdp.quantile import TEXTS, QuantileFit
 
@@ -28,14 +28,11 @@ _CLIPPED_RANK = 1e-7 - np.spacing(1)
 documented = documenter(
     {
         **TEXTS,
-        "privacy_parameters": """
+        "omit": """
             nan_policy : {"raise", "omit"}, default="raise"
                 ``"omit"``: the quantiles of a column are of the cells that are not missing (NaN,
                 None and NA are missing). Each column gets an equal part of the allowance, and
                 `transform` keeps missing cells.
-            epsilon : float, default=1.0
-            delta : float or None, default=None
-            {fit}
             """,
         "rows": """
             X : array-like or table of shape (n_samples, n_features)
@@ -92,7 +89,7 @@ class DPRobustScaler(QuantileFit):
         Scale so that normally distributed columns have variance 1.
     {bounds}
     {candidates}
-    {privacy_parameters}
+    {omit}
 
     Attributes
     ----------
@@ -103,9 +100,6 @@ class DPRobustScaler(QuantileFit):
         the bounds, as for constant columns. None if ``with_scaling=False``.
     bounds_ : tuple of two ndarrays of shape (n_features,)
         ... None if nothing was released and no bounds are stated.
-    {fitted}
-
-    {fit_raises}
 
     See Also
     --------
@@ -134,41 +128,19 @@ class DPRobustScaler(QuantileFit):
     array([ True,  True])
     """
 
+    with_centering: bool = True
+    with_scaling: bool = True
+    quantile_range: tuple[float, float] = (25.0, 75.0)
+    unit_variance: bool = False
+    bounds: Any = "private"
+    step: float | None = None
+    prior: str = "uniform"
+    nan_policy: str = "raise"
+
     _in_parts = True
 
-    center_: Floats | None
-    scale_: Floats | None
-
-    def __init__(
-        self,
-        *,
-        with_centering: bool = True,
-        with_scaling: bool = True,
-        quantile_range: tuple[float, float] = (25.0, 75.0),
-        unit_variance: bool = False,
-        bounds: Any = "private",
-        step: float | None = None,
-        prior: str = "uniform",
-        nan_policy: str = "raise",
-        epsilon: float = 1.0,
-        delta: float | None = None,
-        max_rows_per_unit: Any = "private",
-        budget: PrivacyBudget | None = None,
-        random_state: Any = None,
-    ) -> None:
-        self.with_centering = with_centering
-        self.with_scaling = with_scaling
-        self.quantile_range = quantile_range
-        self.unit_variance = unit_variance
-        self.bounds = bounds
-        self.step = step
-        self.prior = prior
-        self.nan_policy = nan_policy
-        self.epsilon = epsilon
-        self.delta = delta
-        self.max_rows_per_unit = max_rows_per_unit
-        self.budget = budget
-        self.random_state = random_state
+    center_: Floats | None = field(init=False)
+    scale_: Floats | None = field(init=False)
 
     _parameter_table: ClassVar[Table] = {
         "quantile_range": _range,
@@ -189,10 +161,6 @@ class DPRobustScaler(QuantileFit):
         Parameters
         ----------
         {rows}
-
-        Returns
-        -------
-        self : DPRobustScaler
         """
         with self._all_or_nothing(groups):
             quantiles = self._fit_quantiles(X)
@@ -255,7 +223,7 @@ class DPQuantileTransformer(QuantileFit):
         Columns are mapped to [0, 1], or to normal deviates, at most 5.2 from 0.
     {bounds}
     {candidates}
-    {privacy_parameters}
+    {omit}
 
     Attributes
     ----------
@@ -266,9 +234,6 @@ class DPQuantileTransformer(QuantileFit):
     references_ : ndarray of shape (n_quantiles,)
         Levels from 0 to 1.
     bounds_ : tuple of two ndarrays of shape (n_features,)
-    {fitted}
-
-    {fit_raises}
 
     See Also
     --------
@@ -300,37 +265,17 @@ class DPQuantileTransformer(QuantileFit):
     np.True_
     """
 
+    n_quantiles: int = 33
+    output_distribution: str = "uniform"
+    bounds: Any = "private"
+    step: float | None = None
+    prior: str = "uniform"
+    nan_policy: str = "raise"
+
     _in_parts = True
 
-    quantiles_: Floats
-    references_: Floats
-
-    def __init__(
-        self,
-        *,
-        n_quantiles: int = 33,
-        output_distribution: str = "uniform",
-        bounds: Any = "private",
-        step: float | None = None,
-        prior: str = "uniform",
-        nan_policy: str = "raise",
-        epsilon: float = 1.0,
-        delta: float | None = None,
-        max_rows_per_unit: Any = "private",
-        budget: PrivacyBudget | None = None,
-        random_state: Any = None,
-    ) -> None:
-        self.n_quantiles = n_quantiles
-        self.output_distribution = output_distribution
-        self.bounds = bounds
-        self.step = step
-        self.prior = prior
-        self.nan_policy = nan_policy
-        self.epsilon = epsilon
-        self.delta = delta
-        self.max_rows_per_unit = max_rows_per_unit
-        self.budget = budget
-        self.random_state = random_state
+    quantiles_: Floats = field(init=False)
+    references_: Floats = field(init=False)
 
     _parameter_table: ClassVar[Table] = {
         "n_quantiles": Integers(3, 10_000),
@@ -348,10 +293,6 @@ class DPQuantileTransformer(QuantileFit):
         Parameters
         ----------
         {rows}
-
-        Returns
-        -------
-        self : DPQuantileTransformer
         """
         with self._all_or_nothing(groups):
             inner = self._fit_quantiles(X)

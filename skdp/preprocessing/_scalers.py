@@ -7,6 +7,7 @@ releases two extreme quantiles of each column, or nothing if bounds are stated.
 from __future__ import annotations
 
 import math
+from dataclasses import field
 from typing import Any, ClassVar, Self
 
 import numpy as np
@@ -31,7 +32,6 @@ from skdp.base.scalers import (
     release_range,
     warn_of_doubtful_bounds,
 )
-from skdp.budget import PrivacyBudget
 from skdp.confidence.equations import moment_errors, root_error
 from skdp.core import Box
 from skdp.parameters import FLAG, Reals, Table
@@ -81,10 +81,6 @@ class DPStandardScaler(Scaler):
         16 to 18% at 50,000, 73% at 1,000 (without delta, rows replaced).
     {omit}
         The number of missing cells is private, so the number of rows of a column has noise, too.
-    weight_bound : float or None, default=None
-    epsilon : float, default=1.0
-    delta : float or None, default=None
-    {fit}
 
     Attributes
     ----------
@@ -111,9 +107,6 @@ class DPStandardScaler(Scaler):
         Number of rows (of values of each column with ``nan_policy="omit"``): exact where it is
         public, otherwise noisy. With `sample_weight` the noisy sum of clipped weights. None if
         nothing was released. There is no ``n_samples_seen_``.
-    {fitted}
-
-    {fit_raises}
 
     See Also
     --------
@@ -179,39 +172,20 @@ class DPStandardScaler(Scaler):
     0.0017
     """
 
+    with_mean: bool = True
+    with_std: bool = True
+    bounds: Any = "private"
+    nan_policy: str = "raise"
+    weight_bound: float | None = None
+
     _in_parts = True
 
-    mean_: Floats | None
-    var_: Floats | None
-    scale_: Floats | None
-    mean_std_error_: Floats | None
-    var_std_error_: Floats | None
-    scale_std_error_: Floats | None
-
-    def __init__(
-        self,
-        *,
-        with_mean: bool = True,
-        with_std: bool = True,
-        bounds: Any = "private",
-        nan_policy: str = "raise",
-        weight_bound: float | None = None,
-        epsilon: float = 1.0,
-        delta: float | None = None,
-        max_rows_per_unit: Any = "private",
-        budget: PrivacyBudget | None = None,
-        random_state: Any = None,
-    ) -> None:
-        self.with_mean = with_mean
-        self.with_std = with_std
-        self.bounds = bounds
-        self.nan_policy = nan_policy
-        self.weight_bound = weight_bound
-        self.epsilon = epsilon
-        self.delta = delta
-        self.max_rows_per_unit = max_rows_per_unit
-        self.budget = budget
-        self.random_state = random_state
+    mean_: Floats | None = field(init=False)
+    var_: Floats | None = field(init=False)
+    scale_: Floats | None = field(init=False)
+    mean_std_error_: Floats | None = field(init=False)
+    var_std_error_: Floats | None = field(init=False)
+    scale_std_error_: Floats | None = field(init=False)
 
     _parameter_table: ClassVar[Table] = {
         "with_mean": FLAG,
@@ -235,11 +209,6 @@ class DPStandardScaler(Scaler):
             Private weights of rows, finite numbers, clipped to [0, `weight_bound`], which must be
             stated. A row and its weight are protected together. With ``nan_policy="raise"`` and
             rows in one table only.
-        groups : array-like of shape (n_samples,), default=None
-
-        Returns
-        -------
-        self : DPStandardScaler
         """
         with self._all_or_nothing(groups):
             rows, most = weighted_rows(self, self._open(X), sample_weight)
@@ -387,9 +356,6 @@ class DPMinMaxScaler(Scaler):
         ``"auto"`` takes the most extreme level that noise does not push beyond the rows.
     {omit}
         The number of missing cells is private; with stated bounds nothing is released.
-    epsilon : float, default=1.0
-    delta : float or None, default=None
-    {fit}
 
     Attributes
     ----------
@@ -407,8 +373,6 @@ class DPMinMaxScaler(Scaler):
         bounds.
     {fitted}
         ... With stated bounds there are no releases, and epsilon is 0.
-
-    {fit_raises}
 
     See Also
     --------
@@ -460,34 +424,15 @@ class DPMinMaxScaler(Scaler):
     (True, 0.0)
     """
 
+    feature_range: tuple[float, float] = field(default=(0, 1), kw_only=False)
+    clip: bool = False
+    bounds: Any = "private"
+    q: str | float = "auto"
+    nan_policy: str = "raise"
+
     _in_parts = True
 
-    q_: float | Floats | None
-
-    def __init__(
-        self,
-        feature_range: tuple[float, float] = (0, 1),
-        *,
-        clip: bool = False,
-        bounds: Any = "private",
-        q: str | float = "auto",
-        nan_policy: str = "raise",
-        epsilon: float = 1.0,
-        delta: float | None = None,
-        max_rows_per_unit: Any = "private",
-        budget: PrivacyBudget | None = None,
-        random_state: Any = None,
-    ) -> None:
-        self.feature_range = feature_range
-        self.clip = clip
-        self.bounds = bounds
-        self.q = q
-        self.nan_policy = nan_policy
-        self.epsilon = epsilon
-        self.delta = delta
-        self.max_rows_per_unit = max_rows_per_unit
-        self.budget = budget
-        self.random_state = random_state
+    q_: float | Floats | None = field(init=False)
 
     _parameter_table: ClassVar[Table] = {
         "feature_range": _range,
@@ -511,11 +456,6 @@ class DPMinMaxScaler(Scaler):
         Parameters
         ----------
         {rows}
-        groups : array-like of shape (n_samples,), default=None
-
-        Returns
-        -------
-        self : DPMinMaxScaler
         """
         with self._all_or_nothing(groups):
             rows = self._open(X)

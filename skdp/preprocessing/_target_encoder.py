@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 import warnings
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, ClassVar, Self
 
 import numpy as np
@@ -30,7 +30,6 @@ from skdp.base.transformers import (
     input_names,
     stated_categories,
 )
-from skdp.budget import PrivacyBudget
 from skdp.core import Session
 from skdp.exceptions import outside_level
 from skdp.parameters import (
@@ -83,13 +82,8 @@ _CONTINUOUS, _BINARY = "continuous", "binary"
 class TargetSums:
     """What a fit releases of the target, relative to its range: from -1 to 1.
 
-    Attributes
-    ----------
-    mean, variance, mean_std : float
-        Of the target, and the noise of its mean.
-    sums, counts : list of ndarray
-        Of the categories of each column.
-    sum_std, count_std : float
+    - `mean`, `variance`, `mean_std`: Of the target, and the noise of its mean.
+    - `sums`, `counts`: Of the categories of each column.
     """
 
     mean: float
@@ -184,7 +178,6 @@ class DPTargetEncoder(Encoder):
     target_bounds : "private" or tuple (low, high), default="private"
         Range of a continuous target, from public knowledge; targets beyond it count as the nearest
         bound. ``"private"`` learns it, for a tenth of the allowance, or more if rows are few.
-    {privacy_parameters}
 
     Attributes
     ----------
@@ -241,40 +234,21 @@ class DPTargetEncoder(Encoder):
     True
     """
 
-    encodings_: list[Floats]
-    encodings_std_error_: list[Floats]
-    target_mean_: float
-    target_bounds_: tuple[float, float]
-    classes_: NDArray[Any] | None
+    categories: Any = "private"
+    target_type: str = "auto"
+    smooth: Any = "auto"
+    classes: Any = None
+    target_bounds: Any = "private"
+
+    encodings_: list[Floats] = field(init=False)
+    encodings_std_error_: list[Floats] = field(init=False)
+    target_mean_: float = field(init=False)
+    target_bounds_: tuple[float, float] = field(init=False)
+    classes_: NDArray[Any] | None = field(init=False)
 
     _missing_is_category = True
     # What the other encoders let a user choose.
     dtype, handle_unknown, min_frequency, max_categories = np.float64, "value", None, None
-
-    def __init__(
-        self,
-        *,
-        categories: Any = "private",
-        target_type: str = "auto",
-        smooth: Any = "auto",
-        classes: Any = None,
-        target_bounds: Any = "private",
-        epsilon: float = 1.0,
-        delta: float | None = None,
-        max_rows_per_unit: Any = "private",
-        budget: PrivacyBudget | None = None,
-        random_state: Any = None,
-    ) -> None:
-        self.categories = categories
-        self.target_type = target_type
-        self.smooth = smooth
-        self.classes = classes
-        self.target_bounds = target_bounds
-        self.epsilon = epsilon
-        self.delta = delta
-        self.max_rows_per_unit = max_rows_per_unit
-        self.budget = budget
-        self.random_state = random_state
 
     _parameter_table: ClassVar[Table] = {
         "target_type": ("auto", _CONTINUOUS, _BINARY),
@@ -340,11 +314,6 @@ class DPTargetEncoder(Encoder):
             refused.
         y : array-like of shape (n_samples,)
             Private targets: finite numbers, or labels of two classes.
-        groups : array-like of shape (n_samples,), default=None
-
-        Returns
-        -------
-        self : DPTargetEncoder
         """
         with self._all_or_nothing(groups):
             table, schema, categories, private = self._read(X)
@@ -498,8 +467,6 @@ class DPTargetEncoder(Encoder):
 
     def get_feature_names_out(self, input_features: Any = None) -> NDArray[Any]:
         """Return the names of the columns, which are those of X.
-
-        {input_names}
 
         Returns
         -------

@@ -62,12 +62,8 @@ _WORD = Fraction(2**64)
 class Repeats:
     """The truncated negative binomial distribution of the number of runs.
 
-    Attributes
-    ----------
-    eta : int
-        Its shape: 1 geometric, 0 logarithmic.
-    stop : Fraction
-        Gamma, in (0, 1).
+    - `eta`: Its shape: 1 geometric, 0 logarithmic.
+    - `stop`: Gamma, in (0, 1).
     """
 
     eta: int
@@ -115,15 +111,10 @@ def _happens(probability: Fraction, entropy: samplers.Entropy | None) -> bool:
 class BaseRun:
     """The loss that a fit may have in one run, and that its score may have on other rows.
 
-    Attributes
-    ----------
-    epsilon : float or None
-        With pure noise; None where noise may be Gaussian.
-    mu : float or None
-        The Gaussian level then.
-    separate_delta : float, default=0.0
-        With `mu`: the delta that releases may have beside that of Gaussian noise, such as learned
-        categories.
+    - `epsilon`: With pure noise; None where noise may be Gaussian.
+    - `mu`: The Gaussian level then.
+    - `separate_delta`: With `mu`: the delta that releases may have beside that of Gaussian noise,
+      such as learned categories.
     """
 
     epsilon: float | None
@@ -153,17 +144,8 @@ def base_level(
 ) -> BaseRun:
     """Return the largest base run for which the best of them is (epsilon, delta)-DP.
 
-    Parameters
-    ----------
-    epsilon, delta : float
-        Loss of the best run; delta = 0 for pure base runs.
-    repeats : Repeats
-    separate : bool, default=False
-        Whether half of a positive delta is for the `separate_delta` of all runs.
-
-    Returns
-    -------
-    base : BaseRun
+    - `epsilon`, `delta`: Loss of the best run; delta = 0 for pure base runs.
+    - `separate`: Whether half of a positive delta is for the `separate_delta` of all runs.
 
     Examples
     --------
@@ -197,13 +179,8 @@ def _epsilon_of(mu: float, own_delta: float, delta: float, repeats: Repeats) -> 
 class BestRun:
     """The run that won.
 
-    Attributes
-    ----------
-    candidate : int
-    model : object
-        Fitted; None if no run had a model.
-    score : float
-        The highest of all noisy scores, so usually too high.
+    - `model`: Fitted; None if no run had a model.
+    - `score`: The highest of all noisy scores, so usually too high.
     """
 
     candidate: int
@@ -216,19 +193,11 @@ class BestRun:
 class BestOfRuns(Measurement):
     """The best of a secret number of runs of candidates, each drawn at random.
 
-    Attributes
-    ----------
-    fit : UserFunction
-        ``fit(candidate, X, y, budget, seed)`` returns a private model; `seed` is None unless noise
-        is seeded. With units of many rows it also gets ``groups=``, the id of each row.
-    score : UserFunction
-        ``score(model, X, y, budget, seed)`` returns a private number; `groups` likewise.
-    n_candidates : int
-    repeats : Repeats
-    test_size : float
-        Fraction of the rows that are scored on.
-    separate : bool, default=False
-        Whether fits have a `separate_delta`; see `base_level`.
+    - `fit`: ``fit(candidate, X, y, budget, seed)`` returns a private model; `seed` is None unless
+      noise is seeded. With units of many rows it also gets ``groups=``, the id of each row.
+    - `score`: ``score(model, X, y, budget, seed)`` returns a private number; `groups` likewise.
+    - `test_size`: Fraction of the rows that are scored on.
+    - `separate`: Whether fits have a `separate_delta`; see `base_level`.
     """
 
     name: ClassVar[str] = "best run"

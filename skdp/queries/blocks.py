@@ -190,17 +190,11 @@ def _split(order: Positions, blocks: NDArray[np.int64], n_blocks: int) -> list[P
 class OnBlocks:
     """User code that runs on each of some disjoint blocks of rows.
 
-    Attributes
-    ----------
-    task : UserFunction
-        ``task(X, y, seed)`` of a block returns numbers. It must not pass anything from one block to
-        another. Public.
-    n_blocks : int
-        Public.
-    n_jobs : int, default=None
-        Blocks that are run at the same time.
-    progress : UserFunction, default=None
-        ``progress(done, n_blocks)`` is called for done = 1 to n_blocks, in this thread.
+    - `task`: ``task(X, y, seed)`` of a block returns numbers. It must not pass anything from one
+      block to another. Public.
+    - `n_blocks`: Public.
+    - `n_jobs`: Blocks that are run at the same time.
+    - `progress`: ``progress(done, n_blocks)`` is called for done = 1 to n_blocks, in this thread.
     """
 
     task: UserFunction
@@ -345,13 +339,9 @@ class BlockVotes(Measurement):
     counts under Gaussian noise, or in a pure session the winners by the exponential mechanism
     at an equal part of epsilon each, a count moving by at most 1.
 
-    Returns
-    -------
-    winners : ndarray of shape (n_queries,)
-        Codes.
-    counts : Release or None
-        Of shape (n_queries, n_classes), up to the same number for all classes of a query;
-        None after the exponential mechanism.
+    - returns `winners` of shape (n_queries,): Codes.
+    - returns `counts`: Of shape (n_queries, n_classes), up to the same number for all classes of a
+      query; None after the exponential mechanism.
     """
 
     name: ClassVar[str] = "votes of blocks"
@@ -393,15 +383,6 @@ class OfBlocks(Derived):
     finite is the view's centre. Guarantee: each row that is replaced, added or removed changes the
     answer of one block, and the number of blocks is public. So the answers of blocks are a table of
     Stability(k, 0) where a unit changes k rows, and the query's own guarantee holds for it.
-
-    Attributes
-    ----------
-    run : OnBlocks
-    query : Mean, Sum, CellQuantile or SmoothMedian
-
-    Returns
-    -------
-    answer : what the query returns
     """
 
     name: ClassVar[str] = "answers of blocks"

@@ -40,15 +40,10 @@ _MOST_BUCKETS = 4096  # of a column, for a search among its cuts
 def row_counts(cells: RowCells | None, name: str, weight_bound: float | None = None) -> RowSum:
     """Return the query of the number of rows in each cell.
 
-    Parameters
-    ----------
-    cells : RowCells or None
-        None: one count of all rows.
-    name : str
-        Name of the release.
-    weight_bound : float or None
-        Public bound of the rows' weights; the answer is then the sum of weights in each cell, in
-        units of the bound.
+    - `cells`: None: one count of all rows.
+    - `name`: Name of the release.
+    - `weight_bound`: Public bound of the rows' weights; the answer is then the sum of weights in
+      each cell, in units of the bound.
     """
     return RowSum(One(), cells, noise="entries", weight_bound=weight_bound, name=name)
 
@@ -128,12 +123,8 @@ class ColumnCells(_CheckedCells):
 
     A value is in cell i of its column if i cuts are at most the value.
 
-    Attributes
-    ----------
-    cuts : tuple of ndarray
-        Ascending cuts of each column; a column without cuts has one cell.
-    n_targets : int
-        Number of columns after these; they have no cells.
+    - `cuts`: Ascending cuts of each column; a column without cuts has one cell.
+    - `n_targets`: Number of columns after these; they have no cells.
     """
 
     what = "cell of each column"
@@ -247,11 +238,7 @@ class Categories(_CheckedCells):
 
     A row whose value equals no category, or whose label is unknown, is in no cell of the column.
 
-    Attributes
-    ----------
-    categories : tuple of ndarray
-        Public ascending numbers of each column.
-    n_labels : int
+    - `categories`: Public ascending numbers of each column.
     """
 
     what = "label and category of each column"
@@ -338,14 +325,9 @@ class Grid(_CheckedCells):
 class NormBins(_CheckedCells):
     """Quarter-power bins of ||x - center|| / unit: four to a factor of two.
 
-    Attributes
-    ----------
-    center : ndarray of shape (d,)
-    unit : float
-    low, high : int
-        First and last bin; they also take the shorter and longer rows.
-    descending : bool
-        Whether the longest rows come first.
+    - `center` of shape (d,)
+    - `low`, `high`: First and last bin; they also take the shorter and longer rows.
+    - `descending`: Whether the longest rows come first.
     """
 
     what = "length of the distance from a centre"

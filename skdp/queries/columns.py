@@ -110,17 +110,8 @@ class OfColumn(Derived):
     tuple the bounds of all of them are learned, each of its non-missing cells, and no row is left
     out.
 
-    Attributes
-    ----------
-    column : int or tuple of int
-    query : RowSum, Quantiles, CellQuantile or LearnedBounds
-        Of a table of these columns, without labels or weights.
-    stop : int or None
-        For the columns from `column` to before this one.
-
-    Returns
-    -------
-    answer : what the query returns
+    - `query`: Of a table of these columns, without labels or weights.
+    - `stop`: For the columns from `column` to before this one.
     """
 
     name: ClassVar[str] = "column"
@@ -216,13 +207,9 @@ class PresentValues(Image):
 
     A missing cell adds 0 to both. The answer is the mean of each column over its non-missing rows.
 
-    Attributes
-    ----------
-    view : ScaledBox
-    counted : tuple of int
-        The columns that may have missing cells. The others have as many values as there are rows.
-    count : int
-        C; a session sets it.
+    - `counted`: The columns that may have missing cells. The others have as many values as there
+      are rows.
+    - `count`: C; a session sets it.
     """
 
     what = "clipped values of non-missing cells"

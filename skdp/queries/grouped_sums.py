@@ -115,14 +115,9 @@ def round_to_norm(q: Floats, radius: int) -> Floats:
 class ColumnBox:
     """Rows clipped to a box and centred at its midpoint, every column in a unit of its own.
 
-    Parameters
-    ----------
-    low, high : array-like of shape (d,)
-        Public bounds in user units.
-    units : array-like of shape (d,)
-        Public; the grid of a column is proportional to its unit.
-    bits : int
-        The norm of a row is at most about 2**bits steps.
+    - `low`, `high` of shape (d,): Public bounds in user units.
+    - `units` of shape (d,): Public; the grid of a column is proportional to its unit.
+    - `bits`: The norm of a row is at most about 2**bits steps.
     """
 
     def __init__(
@@ -199,22 +194,13 @@ def center_sums(
 ) -> tuple[Ints, NDArray]:
     """Assign each row to its nearest centre and sum the clipped offsets by centre, exactly.
 
-    Parameters
-    ----------
-    box : Box
-        Rows are clipped to it first.
-    centers : ndarray of shape (k, d)
-        Public, in user units.
-    steps : ndarray of shape (d,)
-        Length of a step of each column, positive; inf for a column that counts as constant.
-    radius : int
-        L2 bound of an offset in steps.
-
-    Returns
-    -------
-    counts : ndarray of shape (k,)
-    sums : ndarray of shape (k, d)
-        In steps.
+    - `box`: Rows are clipped to it first.
+    - `centers` of shape (k, d): Public, in user units.
+    - `steps` of shape (d,): Length of a step of each column, positive; inf for a column that counts
+      as constant.
+    - `radius`: L2 bound of an offset in steps.
+    - returns `counts` of shape (k,)
+    - returns `sums` of shape (k, d): In steps.
     """
     nearest = Nearest(box.low, box.high, centers)
     k, d = centers.shape
@@ -240,12 +226,8 @@ def weighted_center_sums(
 ) -> tuple[NDArray, NDArray]:
     """Do what `center_sums` does for rows that count v / 2**bits times, v the weight.
 
-    Returns
-    -------
-    counts : ndarray of shape (k,)
-        Sums of v.
-    sums : ndarray of shape (k, d)
-        Sums of v times offsets, over 2**bits, rounded to nearest.
+    - returns `counts` of shape (k,): Sums of v.
+    - returns `sums` of shape (k, d): Sums of v times offsets, over 2**bits, rounded to nearest.
     """
     nearest = Nearest(box.low, box.high, centers)
     k, d = centers.shape
@@ -299,20 +281,11 @@ class AssignedSums(Query):
     empty or not. Guarantee: that of `skdp.queries.joint_sums.Joint`, which is why it is no
     `RowSum`: counts and sums have noise of two scales.
 
-    Parameters
-    ----------
-    units : float or array-like of shape (d,)
-        Public; 0 for a column that counts as constant.
-    most : float or None
-        Public bound of the weights of rows, which count by the part of it that they are.
-    size, bits : int
-        Steps of the radius, and bits of a weight; a session sets them.
-
-    Returns
-    -------
-    counts : Release, value of shape (k,)
-    sums : Release, value and std of shape (k, d)
-        Relative to the centres, in user units.
+    - `units` of shape (d,): Public; 0 for a column that counts as constant.
+    - `most`: Public bound of the weights of rows, which count by the part of it that they are.
+    - `size`, `bits`: Steps of the radius, and bits of a weight; a session sets them.
+    - returns `counts` of shape (k,)
+    - returns `sums` of shape (k, d): Relative to the centres, in user units.
     """
 
     name: ClassVar[str] = "assigned sums"
@@ -379,13 +352,8 @@ class SquaredOffsets(Image):
 
     In half widths of the box, each offset clipped to 1. Guarantee: see grouped_sums.md.
 
-    Attributes
-    ----------
-    box : Box
-    centers : ndarray of shape (k, d)
-        Public or released, in user units.
-    one : int
-        Steps of 1; a session sets it.
+    - `centers` of shape (k, d): Public or released, in user units.
+    - `one`: Steps of 1; a session sets it.
     """
 
     what = "squared offsets from the nearest centre"

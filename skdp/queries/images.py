@@ -421,17 +421,12 @@ def additive_errors(
 class LogisticGradient(Image):
     """The gradient of the logistic loss of a labelled row.
 
-    Attributes
-    ----------
-    view : StandardBall or Ball
-    intercept : float
-        The constant last coordinate of each row, as a part of the view's radius; in [0, 1].
-    theta : ndarray of shape (K, d + 1)
-        Coefficients of the view's coordinates and of the constant; K is 1 for two classes.
-    offset : ndarray of shape (K,)
-        Public or released; it is added to the logits.
-    clip : float
-        Bound on the norm of a row's residuals, in (0, 2).
+    - `intercept`: The constant last coordinate of each row, as a part of the view's radius; in [0,
+      1].
+    - `theta` of shape (K, d + 1): Coefficients of the view's coordinates and of the constant; K is
+      1 for two classes.
+    - `offset` of shape (K,): Public or released; it is added to the logits.
+    - `clip`: Bound on the norm of a row's residuals, in (0, 2).
     """
 
     what = "gradient of the logistic loss"

@@ -99,30 +99,16 @@ class KernelMap:
     integers. Guarantee: a row alone decides its integers; where a float value is so near an integer
     that another evaluation could fall on its other side, scalar arithmetic decides.
 
-    Parameters
-    ----------
-    centers : array-like of shape (b, d)
-        Public.
-    gammas : float or array-like of shape (n_scales,)
-        Positive. One exponential serves all that are powers of two apart.
-    kernel : {"rbf", "laplacian"}
-        Squared Euclidean or L1 distance.
-
-    Attributes
-    ----------
-    centers : ndarray of shape (b, d)
-        Rounded to the grid, in user units; post-processing must use these.
-    n_features, n_centers, n_scales, n_dims : int
-        d, b, the number of scales, and n_scales * b.
-    grid, center, half, norm
-        As of every view; all values are in [0, 1].
-    error : float
-        Bound on the error of a computed kernel value.
-
-    Raises
-    ------
-    ValueError
-        If a parameter is not as described.
+    - `centers` of shape (b, d): Public.
+    - `gammas` of shape (n_scales,): Positive. One exponential serves all that are powers of two
+      apart.
+    - `kernel` ({"rbf", "laplacian"}): Squared Euclidean or L1 distance.
+    - `centers` of shape (b, d): Rounded to the grid, in user units; post-processing must use these.
+    - `n_features`, `n_centers`, `n_scales`, `n_dims` (int): d, b, the number of scales, and
+      n_scales * b.
+    - `grid`, `center`, `half`, `norm`: As of every view; all values are in [0, 1].
+    - `error` (float): Bound on the error of a computed kernel value.
+    - raises ValueError: if a parameter is not as described.
     """
 
     def __init__(self, centers: ArrayLike, gammas: ArrayLike, kernel: str = "rbf") -> None:
@@ -359,23 +345,13 @@ class LinearImage:
     Guarantee: for M rounded to integers and the exact kernel values k, the norm of M k(x) is at
     most `bound`, and that of M (k(x) - k(x')) at most sqrt(2) times as much (kernel_means.md).
 
-    Parameters
-    ----------
-    kernel : KernelMap
-    matrix : array-like of shape (r, n_scales * b)
-        Public, finite, not all zero. With K_j the Gram matrix of scale j of J, the bound is the
-        root of the largest eigenvalue of M diag(J K_1, ..., J K_J) M', or a little more.
-
-    Attributes
-    ----------
-    bound : float
-    step : float
-        User units of one step of `apply`: a power of two, 2**19 to 2**20 steps to the bound.
-
-    Raises
-    ------
-    ValueError
-        If the matrix is not as described.
+    - `matrix` of shape (r, n_scales * b): Public, finite, not all zero. With K_j the Gram matrix of
+      scale j of J, the bound is the root of the largest eigenvalue of M diag(J K_1, ..., J K_J) M',
+      or a little more.
+    - `bound` (float)
+    - `step` (float): User units of one step of `apply`: a power of two, 2**19 to 2**20 steps to the
+      bound.
+    - raises ValueError: if the matrix is not as described.
     """
 
     def __init__(self, kernel: KernelMap, matrix: ArrayLike) -> None:
@@ -445,19 +421,11 @@ class KernelMean(Query):
     private, (w n, sum) is one release, w = c / 3. It is no `RowSum`: M is applied to the exact sum
     of all rows and rounded once, which is finer than rounding each row's image.
 
-    Parameters
-    ----------
-    kernel : KernelMap
-    matrix : array-like of shape (r, n_scales * b)
-        M, public. Whitened by the Gram matrices it has c = 1.
-    image, count_weight
-        Set by the session: the `LinearImage`, and w where n is private, else 0.
-
-    Returns
-    -------
-    mean : Release, value of shape (r,)
-    n : Release
-        Number of rows: exact where it is public, noisy otherwise; at least 1.
+    - `matrix` of shape (r, n_scales * b): M, public. Whitened by the Gram matrices it has c = 1.
+    - `image`, `count_weight`: Set by the session: the `LinearImage`, and w where n is private, else
+      0.
+    - returns `mean` of shape (r,)
+    - returns `n`: Number of rows: exact where it is public, noisy otherwise; at least 1.
     """
 
     name: ClassVar[str] = "kernel mean"

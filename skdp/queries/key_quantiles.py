@@ -83,23 +83,13 @@ class KeyQuantiles(Measurement):
     Guarantee: each of the keys that a unit may change takes an equal part of the share (of epsilon;
     of mu squared in a Gaussian session). A key without rows gets a random point.
 
-    Parameters
-    ----------
-    keys : tuple
-        Public.
-    term : KeyTerm
-        Of the kind ``"points"``, with a column and bounds.
-    q : float
-        In (0, 1).
-    max_keys, max_rows : int
-    below, above : int, default=0
-        Public rows that are added to each key, at the lower and the upper bound. Quantiles of the
-        rows and these are beyond the quantiles of the rows by a number of ranks.
-
-    Returns
-    -------
-    release : Release, value of shape (n_keys,)
-        Numbers of points, from 0 at the lower bound to 2**POINT_BITS at the upper one; std is NaN.
+    - `keys`: Public.
+    - `term`: Of the kind ``"points"``, with a column and bounds.
+    - `q`: In (0, 1).
+    - `below`, `above`: Public rows that are added to each key, at the lower and the upper bound.
+      Quantiles of the rows and these are beyond the quantiles of the rows by a number of ranks.
+    - returns of shape (n_keys,): Numbers of points, from 0 at the lower bound to 2**POINT_BITS at
+      the upper one; std is NaN.
     """
 
     name: ClassVar[str] = "quantiles by key"

@@ -82,12 +82,8 @@ def usable_method(method: str, max_keys: int, epsilon: float, *, gaussian: bool)
 
     ``"laplace"`` replaces ``"optimal"`` if the table of the latter would be too long.
 
-    Parameters
-    ----------
-    epsilon : float
-        That a pure release may lose for all keys of a unit.
-    gaussian : bool
-        Whether the session has Gaussian noise.
+    - `epsilon`: That a pure release may lose for all keys of a unit.
+    - `gaussian`: Whether the session has Gaussian noise.
     """
     if method not in ("auto", "optimal"):
         return method
@@ -112,17 +108,11 @@ def least_shown(
 
     With the method that ``"auto"`` stands for; a public function, by which plans compare noise.
 
-    Parameters
-    ----------
-    level : float
-        Epsilon, or mu where noise is Gaussian.
-    delta : float
-        Of the keys of one unit.
-    replace : bool
-        Whether one unit is replaced, and not added or removed.
-    weight : float, default=None
-        One over the mean weight that a unit gives to a key in the last of several rounds. None: for
-        units with `max_keys` keys, half of them (in orders of magnitude) found before.
+    - `level`: Epsilon, or mu where noise is Gaussian.
+    - `delta`: Of the keys of one unit.
+    - `replace`: Whether one unit is replaced, and not added or removed.
+    - `weight`: One over the mean weight that a unit gives to a key in the last of several rounds.
+      None: for units with `max_keys` keys, half of them (in orders of magnitude) found before.
 
     Examples
     --------
@@ -180,10 +170,7 @@ def keeping_probabilities(epsilon: Fraction, delta: Fraction) -> tuple[int, ...]
     p(0) = 0, p(n) = min(e**eps p(n - 1) + delta, 1 - e**-eps (1 - p(n - 1) - delta), 1), each step
     rounded down, so that (epsilon, delta) holds for the integers as they are. The last one is 1.
 
-    Raises
-    ------
-    ValueError
-        If the table would be too long.
+    - raises ValueError: if the table would be too long.
     """
     if epsilon <= 0 or delta <= 0:
         raise ValueError(_NOT_POSITIVE)
@@ -275,25 +262,16 @@ class SelectKeys(Measurement):
     keys of a single row. It is for a step of the table. Where a unit is several steps, the filter
     gives each a part of the share and of the separate delta.
 
-    Parameters
-    ----------
-    max_keys : int
-        Keys of a row that count; where it has more, they are chosen uniformly among its keys.
-    method : {"auto", "laplace", "optimal", "gaussian", "sips"}
-        ``"gaussian"`` and ``"sips"`` need a session with Gaussian noise.
-    name : str
-        Of the release.
-    looks : tuple of float, default=(1.0,)
-        Parts of the share, which add up to at most 1: of the first look, and of further looks
-        while fewer than `enough` keys are found. The answer is what all looks found. Each look has
-        an equal part of the separate delta; the parts of looks that are not needed stay in the
-        allowance.
-    enough : int, default=1
-
-    Returns
-    -------
-    keys : list
-        Of labels: the array of classes, sorted. There may be none.
+    - `max_keys`: Keys of a row that count; where it has more, they are chosen uniformly among its
+      keys.
+    - `method` ({"auto", "laplace", "optimal", "gaussian", "sips"}): ``"gaussian"`` and ``"sips"``
+      need a session with Gaussian noise.
+    - `name`: Of the release.
+    - `looks`: Parts of the share, which add up to at most 1: of the first look, and of further
+      looks while fewer than `enough` keys are found. The answer is what all looks found. Each look
+      has an equal part of the separate delta; the parts of looks that are not needed stay in the
+      allowance.
+    - returns: Of labels: the array of classes, sorted. There may be none.
     """
 
     max_keys: int
@@ -446,17 +424,10 @@ def select_categories(n_columns: int) -> SelectKeys:
 class KeyCounts(NamedTuple):
     """Keys with noisy counts above a threshold, and the law of the noise.
 
-    Attributes
-    ----------
-    keys : list
-        Sorted.
-    counts : ndarray of shape (n_keys,)
-        The noisy counts, each at least `threshold`.
-    pure : bool
-        Whether noise is discrete Laplace of this scale, within [1 - threshold, threshold - 1], or
-        rounded Gaussian noise with this deviation.
-    scale : float
-    threshold : int
+    - `keys`: Sorted.
+    - `counts` of shape (n_keys,): The noisy counts, each at least `threshold`.
+    - `pure`: Whether noise is discrete Laplace of this scale, within [1 - threshold, threshold -
+      1], or rounded Gaussian noise with this deviation.
     """
 
     keys: list[Any]
@@ -551,21 +522,11 @@ def counting_law(
 
     A public function of public numbers, with which plans compute what `CountedKeys` draws.
 
-    Parameters
-    ----------
-    level : float or Fraction
-        Epsilon, or mu where noise is Gaussian.
-    delta : float or Fraction
-        Of the keys of one unit.
-    replace : bool
-        Whether one unit is replaced, and not added or removed.
-
-    Returns
-    -------
-    scale : Fraction or float
-        Of discrete Laplace noise, or a standard deviation.
-    threshold : int
-        The least noisy count that shows.
+    - `level`: Epsilon, or mu where noise is Gaussian.
+    - `delta`: Of the keys of one unit.
+    - `replace`: Whether one unit is replaced, and not added or removed.
+    - returns `scale`: Of discrete Laplace noise, or a standard deviation.
+    - returns `threshold`: The least noisy count that shows.
     """
     units = 2 if replace else 1
     delta = exact_fraction(delta)
@@ -590,14 +551,10 @@ class CountedKeys(Measurement):
     Guarantee: the share's level and the session's separate delta together, for a step of the
     table; key_selection.md, "Counted keys".
 
-    Attributes
-    ----------
-    max_keys : int
-        Keys of a row that count; where it has more, they are chosen uniformly among its keys.
-    max_rows : int
-        1: each key counts rows of the table, which may be units.
-    name : str
-        Of the release.
+    - `max_keys`: Keys of a row that count; where it has more, they are chosen uniformly among its
+      keys.
+    - `max_rows`: 1: each key counts rows of the table, which may be units.
+    - `name`: Of the release.
     """
 
     max_keys: int

@@ -105,15 +105,9 @@ class KeyTotals(UnitImage):
     Guarantee: a unit adds to at most `max_keys` keys, and two units differ in twice as many; see
     `term_bound`.
 
-    Attributes
-    ----------
-    keys : tuple
-        Public. Totals of keys that the table does not have are 0.
-    terms : tuple of KeyTerm
-        All terms to compute; the table is read once for them.
-    index : int
-        The place of the released term.
-    max_keys, max_rows : int
+    - `keys`: Public. Totals of keys that the table does not have are 0.
+    - `terms`: All terms to compute; the table is read once for them.
+    - `index`: The place of the released term.
     """
 
     what = "totals by key"
@@ -186,12 +180,8 @@ class KeyTotals(UnitImage):
 class UnitShapes(UnitImage):
     """A unit's bins in two histograms: its number of keys, and of rows in a random one of these.
 
-    Attributes
-    ----------
-    keys : tuple or None
-        Public; None for all keys of the table.
-    key_edges, row_edges : tuple of int
-        The least number of each bin, ascending from 1.
+    - `keys`: Public; None for all keys of the table.
+    - `key_edges`, `row_edges`: The least number of each bin, ascending from 1.
     """
 
     what = "keys and rows of units"

@@ -104,11 +104,7 @@ def edges_of(
 class LearnedDomain(NamedTuple):
     """A domain, and how well the ends of its numbers are known: functions of what was released.
 
-    Attributes
-    ----------
-    domain : Domain
-    ranges : dict
-        By the label of each column of numbers that was learned.
+    - `ranges`: By the label of each column of numbers that was learned.
     """
 
     domain: Domain
@@ -128,19 +124,11 @@ def learn_domain(
 
     The rows are from `skdp.tabular.check_uncoded`. Columns have equal shares.
 
-    Parameters
-    ----------
-    session : Session
-    plans : sequence of ColumnPlan
-        Of the session's rows.
-    n : float
-        The number of rows, as far as it is known.
-    n_bins : int
-        About so many bins for a column of numbers.
-    share : Fraction
-        Of the session's allowance, for all columns.
-    named : bool
-        Whether the domain has names.
+    - `plans`: Of the session's rows.
+    - `n`: The number of rows, as far as it is known.
+    - `n_bins`: About so many bins for a column of numbers.
+    - `share`: Of the session's allowance, for all columns.
+    - `named`: Whether the domain has names.
     """
     keyed = [j for j, plan in enumerate(plans) if plan.source == KEYS]
     numbers = [j for j, plan in enumerate(plans) if plan.source == NUMBERS]

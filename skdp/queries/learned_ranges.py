@@ -34,19 +34,14 @@ class LearnedRange:
 
     A function of released numbers.
 
-    Attributes
-    ----------
-    low, high : float, datetime64 or timedelta64
-        The learned bounds.
-    clear_low, clear_high : float, datetime64 or timedelta64
-        There are rows in the bin that ends here, or beyond it: noise alone shows as much in one of
-        10**8 counts. If that holds for no bin of a side, a value amid the rows.
-    outer_low, outer_high : tuple of two floats
-        The noisy number of rows from there to the last bin that was taken for rows (in that last
-        bin, if it is clear itself), and the standard deviation of its noise. NaN if there is no
-        such bin.
-    doubts : tuple of str
-        Texts of the warnings of a fit.
+    - `low`, `high`: The learned bounds.
+    - `clear_low`, `clear_high`: There are rows in the bin that ends here, or beyond it: noise alone
+      shows as much in one of 10**8 counts. If that holds for no bin of a side, a value amid the
+      rows.
+    - `outer_low`, `outer_high`: The noisy number of rows from there to the last bin that was taken
+      for rows (in that last bin, if it is clear itself), and the standard deviation of its noise.
+      NaN if there is no such bin.
+    - `doubts`: Texts of the warnings of a fit.
     """
 
     low: Any

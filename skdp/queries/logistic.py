@@ -58,10 +58,7 @@ class UnitBall:
     z = scale * (q, norm) for the integers q of a view, ||q|| <= norm: features and intercept have
     at most 1 / sqrt(2) each. The scale is rounded down, so the bound holds for exact real numbers.
 
-    Parameters
-    ----------
-    view : View
-        Public bounds and at most 2**18 steps, so that sums of products are exact.
+    - `view`: Public bounds and at most 2**18 steps, so that sums of products are exact.
     """
 
     def __init__(self, view: View) -> None:
@@ -309,27 +306,13 @@ class LogisticMinimiser(Measurement):
     2 tau / alpha for the certified gradient and sqrt(d + 1) steps for rounding to a public grid.
     K-norm noise, or rounded Gaussian.
 
-    Parameters
-    ----------
-    view : View
-    public : ndarray of shape (m, d)
-        Public rows, finite; m may be 0.
-    alpha : float
-        Ridge, public; in [1e-6, 1e12].
-    public_weight : float, default=1.0
-        At least 0.
-    tau : float, default=1e-3
-        In [1e-4, 0.1].
-
-    Returns
-    -------
-    release : Release
-        theta of shape (d + 1,), the intercept's coordinate last; std of one coordinate.
-
-    Raises
-    ------
-    ValueError
-        If a parameter is out of range, before anything is taken from the allowance.
+    - `public` of shape (m, d): Public rows, finite; m may be 0.
+    - `alpha`: Ridge, public; in [1e-6, 1e12].
+    - `public_weight`: At least 0.
+    - `tau`: In [1e-4, 0.1].
+    - returns: theta of shape (d + 1,), the intercept's coordinate last; std of one coordinate.
+    - raises ValueError: if a parameter is out of range, before anything is taken from the
+      allowance.
     """
 
     name: ClassVar[str] = "logistic regression"

@@ -155,14 +155,9 @@ def least_tau(
 ) -> float:
     """Return the tau from which the search is sure to end, up to a chance of 1e-17.
 
-    Parameters
-    ----------
-    n : float
-        No fewer than there are rows.
-    std : float
-        The deviation of an entry of b.
-    loss : float
-        No less than the mean loss at theta = 0.
+    - `n`: No fewer than there are rows.
+    - `std`: The deviation of an entry of b.
+    - `loss`: No less than the mean loss at theta = 0.
     """
     size = n_logits * dims
     longest = 4.0 * std * (math.sqrt(size) + 15.0)  # of b
@@ -369,29 +364,15 @@ class LogisticObjective(Measurement):
     a hundredth for the second noise. A row moves the gradient by cap (one logit) or cap sqrt 2;
     twice that where it is replaced. Proof: logistic.md.
 
-    Parameters
-    ----------
-    view : View
-        With at most 2**18 steps.
-    constant : float
-        The last coordinate, as a part of the view's norm, in [0, 1].
-    offset : ndarray of shape (n_logits,)
-        Public or released.
-    penalty : float
-        Of theta, for |z| <= 1; in [1e-9, 1e12].
-    cap : float, default=1.0
-        In (0, 1]: bound on the slope of a row's loss. Beyond it the loss goes on linearly.
-    tau : float, default=1e-5
-        In [1e-9, 1e6], and at least `least_tau`: below it the search may not end.
-    separate : bool, default=False
-        Whether b has Gaussian noise, for the session's `separate_delta`.
-    weight_bound : float or None, default=None
-
-    Returns
-    -------
-    release : Release
-        theta * z of shape (n_logits, d + 1), for z in units of the view: the constant's coordinate
-        is that of a column of ones. std: the deviation of an entry of b.
+    - `view`: With at most 2**18 steps.
+    - `constant`: The last coordinate, as a part of the view's norm, in [0, 1].
+    - `offset` of shape (n_logits,): Public or released.
+    - `penalty`: Of theta, for |z| <= 1; in [1e-9, 1e12].
+    - `cap`: In (0, 1]: bound on the slope of a row's loss. Beyond it the loss goes on linearly.
+    - `tau`: In [1e-9, 1e6], and at least `least_tau`: below it the search may not end.
+    - `separate`: Whether b has Gaussian noise, for the session's `separate_delta`.
+    - returns: theta * z of shape (n_logits, d + 1), for z in units of the view: the constant's
+      coordinate is that of a column of ones. std: the deviation of an entry of b.
     """
 
     name: ClassVar[str] = "logistic regression, objective perturbation"

@@ -76,11 +76,8 @@ _LOG_SPAN = 10  # the log prior is flat below 2**-10 of the largest bound
 def check_levels(levels: ArrayLike) -> list[Fraction]:
     """Return strictly increasing levels in [0, 1] as exact fractions of their decimals.
 
-    Raises
-    ------
-    TypeError, ValueError
-        Not numbers; none, outside of [0, 1] or not strictly increasing. The text quotes what is
-        wrong: levels are public.
+    - raises TypeError, ValueError: not numbers; none, outside of [0, 1] or not strictly increasing.
+      The text quotes what is wrong: levels are public.
     """
     rule = "q must be a number in [0, 1] or several of them, strictly increasing"
     try:
@@ -128,16 +125,11 @@ class Node:
 
     Public: a function of the levels alone.
 
-    Attributes
-    ----------
-    place : int
-        Index of the level that is chosen here.
-    left, right : int
-        Places of the levels chosen before on either side; -1 and n_levels stand for the ends.
-    level : Fraction
-        Relative to the rows between them.
-    leaf : bool
-        Whether nothing is chosen among the parts that this choice makes.
+    - `place`: Index of the level that is chosen here.
+    - `left`, `right`: Places of the levels chosen before on either side; -1 and n_levels stand for
+      the ends.
+    - `level`: Relative to the rows between them.
+    - `leaf`: Whether nothing is chosen among the parts that this choice makes.
     """
 
     place: int
@@ -204,14 +196,10 @@ def allowances(
 ) -> tuple[float, Fraction, Fraction]:
     """Part a release's epsilon, or its mu, between rounds and features.
 
-    Returns
-    -------
-    loss : float
-        What a round of one feature may lose: epsilon, or mu.
-    whole, half : Fraction
-        The range that the changes of eta times score may have in one part of it alone, and in each
-        of two. A range of epsilon loses epsilon; it is mu-GDP for the mu of epsilon / 2, in half of
-        which pure losses are counted: quantiles.md.
+    - returns `loss`: What a round of one feature may lose: epsilon, or mu.
+    - returns `whole, half`: The range that the changes of eta times score may have in one part of
+      it alone, and in each of two. A range of epsilon loses epsilon; it is mu-GDP for the mu of
+      epsilon / 2, in half of which pure losses are counted: quantiles.md.
     """
     if pure:
         whole = Fraction(level) / parts
@@ -273,17 +261,12 @@ def multiples(low: float, high: float, step: float) -> tuple[int, int]:
 class Lattice:
     """The public candidates of one feature, numbered 0 .. size - 1 in ascending order.
 
-    Parameters
-    ----------
-    low, high : float
-        Public bounds.
-    step : float or None
-        Candidates are the multiples of it within the bounds; None for 2**18 to 2**19 points at
-        equal distances. Where no multiple lies within, the one nearest to the middle is the only
-        candidate; where there are more than 2**40, or beyond 2**52, the step is ignored.
-    prior : {"uniform", "log"}
-        Without a step: at equal distances in x, or in `piecewise_log2` of x over 2**-10 of the
-        largest bound.
+    - `low`, `high`: Public bounds.
+    - `step`: Candidates are the multiples of it within the bounds; None for 2**18 to 2**19 points
+      at equal distances. Where no multiple lies within, the one nearest to the middle is the only
+      candidate; where there are more than 2**40, or beyond 2**52, the step is ignored.
+    - `prior` ({"uniform", "log"}): Without a step: at equal distances in x, or in `piecewise_log2`
+      of x over 2**-10 of the largest bound.
     """
 
     def __init__(self, low: float, high: float, step: float | None, prior: str) -> None:
@@ -456,29 +439,17 @@ class Quantiles(Measurement):
     equal part of that (of epsilon; of mu squared in a Gaussian session). Without rows every
     candidate is as likely as any other.
 
-    Parameters
-    ----------
-    view : Box
-        Its bounds are those of the candidates; a value beyond counts as the nearest bound.
-    levels : float or sequence of float
-        Strictly increasing, in [0, 1].
-    step : float, default=None
-        Candidates are its multiples: 1.0 for integers, whose quantiles are then as precise as
-        they are. A value between two multiples counts as the nearest.
-    prior : {"uniform", "log"}, default="uniform"
-        Without a step: whether the candidates lie at equal distances, or at distances that grow
-        with the distance from 0 (ten powers of two). Public knowledge of heavy tails: what noise
-        chooses on few rows is then not far out.
-
-    Returns
-    -------
-    release : Release, value of shape (n_features, n_levels)
-        Ascending in each row; std is NaN, as the error depends on the rows.
-
-    Raises
-    ------
-    TypeError, ValueError
-        If an argument is out of range; nothing has been taken from the allowance.
+    - `view`: Its bounds are those of the candidates; a value beyond counts as the nearest bound.
+    - `levels`: Strictly increasing, in [0, 1].
+    - `step`: Candidates are its multiples: 1.0 for integers, whose quantiles are then as precise as
+      they are. A value between two multiples counts as the nearest.
+    - `prior` ({"uniform", "log"}): Without a step: whether the candidates lie at equal distances,
+      or at distances that grow with the distance from 0 (ten powers of two). Public knowledge of
+      heavy tails: what noise chooses on few rows is then not far out.
+    - returns of shape (n_features, n_levels): Ascending in each row; std is NaN, as the error
+      depends on the rows.
+    - raises TypeError, ValueError: if an argument is out of range; nothing has been taken from the
+      allowance.
     """
 
     name: ClassVar[str] = "quantiles"
@@ -531,10 +502,7 @@ class NoisyQuantiles(Query):
 
     Guarantee: L1 m times the sum of the widths, squared L2 m times that of their squares.
 
-    Returns
-    -------
-    release : Release, value of shape (n_features, n_levels)
-        Clipped to the box; std is that of the noise before.
+    - returns of shape (n_features, n_levels): Clipped to the box; std is that of the noise before.
     """
 
     name: ClassVar[str] = "noisy quantiles"

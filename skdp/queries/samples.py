@@ -205,24 +205,12 @@ class NoisySample(Measurement):
     box at epsilon' = log(1 + (exp(epsilon) - 1) n / size) (R), with 1 / rate for n / size (A),
     rounded down.
 
-    Parameters
-    ----------
-    view : Box
-    size : int
-        Public, at least 1.
-    rate : float, default=None
-        Public; needed under A, not used under R.
-
-    Returns
-    -------
-    release : Release
-        Points of shape (size, d) in user units, clipped to the box; std of shape (d,), of the
-        noise before that.
-
-    Raises
-    ------
-    ValueError
-        If size or rate is out of range, before anything is taken from the allowance.
+    - `size`: Public, at least 1.
+    - `rate`: Public; needed under A, not used under R.
+    - returns: Points of shape (size, d) in user units, clipped to the box; std of shape (d,), of
+      the noise before that.
+    - raises ValueError: if size or rate is out of range, before anything is taken from the
+      allowance.
     """
 
     name: ClassVar[str] = "noisy sample"
@@ -265,25 +253,13 @@ class PublishedRows(Measurement):
     Guarantee: (0, p)-DP with p = size / n (R), rate (A), and no better. p must not exceed the
     session's `separate_delta`, and a session publishes once.
 
-    Parameters
-    ----------
-    size : int
-        Public, at least 1.
-    rate : float, default=None
-        Public; needed under A, not used under R.
-    dummy : array-like of shape (d,), default=0.0
-        Public row that fills the gaps under A.
-
-    Returns
-    -------
-    rows : ndarray of shape (size, d), read-only
-
-    Raises
-    ------
-    PrivacyLeakError
-        If p exceeds `separate_delta`, or the session has published rows before.
-    ValueError
-        If size or rate is out of range.
+    - `size`: Public, at least 1.
+    - `rate`: Public; needed under A, not used under R.
+    - `dummy` of shape (d,): Public row that fills the gaps under A.
+    - returns of shape (size, d)
+    - raises PrivacyLeakError: if p exceeds `separate_delta`, or the session has published rows
+      before.
+    - raises ValueError: if size or rate is out of range.
     """
 
     name: ClassVar[str] = "published rows"

@@ -54,11 +54,8 @@ def _groups(n_columns: int, size: int) -> Iterator[slice]:
 class LinearScores:
     """Scores of the classes that are linear in the rows of a view, shape (n, K).
 
-    Attributes
-    ----------
-    view : View
-    weights : ndarray of shape (K, d)
-    offset : ndarray of shape (K,)
+    - `weights` of shape (K, d)
+    - `offset` of shape (K,)
     """
 
     view: Any
@@ -81,10 +78,8 @@ class LinearScores:
 class NormalScores:
     """Log densities of clipped rows, with normal columns in each class, up to a constant.
 
-    Attributes
-    ----------
-    low, high : ndarray of shape (d,)
-    mean, var : ndarray of shape (K, d)
+    - `low`, `high` of shape (d,)
+    - `mean`, `var` of shape (K, d)
     """
 
     low: Floats
@@ -115,11 +110,8 @@ class NormalScores:
 class CategoryScores:
     """Sums of the logarithms of a row's categories in each class; unknown ones count nothing.
 
-    Attributes
-    ----------
-    categories : tuple of ndarray
-        Ascending numbers of each column.
-    logs : tuple of ndarray of shape (K, n_categories)
+    - `categories`: Ascending numbers of each column.
+    - `logs` of shape (K, n_categories)
     """
 
     categories: tuple[Floats, ...]
@@ -140,17 +132,10 @@ class CategoryScores:
 class TableScores:
     """Sums of the logarithms of tables of coded columns, for each class that a target may have.
 
-    Attributes
-    ----------
-    sizes : tuple of int
-        Of the domain by which rows are coded.
-    target : int
-    n_classes : int
-        The first codes of the target.
-    columns : tuple of tuple of int
-        The columns of each table, ascending, with the target.
-    logs : tuple of ndarray
-        Finite; one axis a column.
+    - `sizes`: Of the domain by which rows are coded.
+    - `n_classes`: The first codes of the target.
+    - `columns`: The columns of each table, ascending, with the target.
+    - `logs`: Finite; one axis a column.
     """
 
     sizes: tuple[int, ...]
@@ -204,11 +189,7 @@ class ScoreCells(RowCells):
 
     Rows with another label are in none.
 
-    Attributes
-    ----------
-    scores : LinearScores, NormalScores or CategoryScores
-    cuts : ndarray
-        Public or released, ascending: a lead is in bin i if i cuts are at most the lead.
+    - `cuts`: Public or released, ascending: a lead is in bin i if i cuts are at most the lead.
     """
 
     what = "lead of a class and whether it is right"

@@ -273,18 +273,12 @@ class Symmetric:
 class GramRelease:
     """A released second moment with the sum and the number of rows from the same noise.
 
-    Attributes
-    ----------
-    second_moment : ndarray of shape (d, d)
-        Noisy sum of (x - c)(x - c)', user units squared.
-    total : ndarray of shape (d,)
-        Noisy sum of x - c.
-    n : float
-        Number of rows: exact under replace-one, else noisy and at least 1.
-    std, diagonal_std, total_std, n_std : float
-        Standard deviations of an off-diagonal entry, a diagonal entry, an entry of `total`, and
-        `n`.
-    noise : {"gaussian", "wishart", "laplace"}
+    - `second_moment` of shape (d, d): Noisy sum of (x - c)(x - c)', user units squared.
+    - `total` of shape (d,): Noisy sum of x - c.
+    - `n`: Number of rows: exact under replace-one, else noisy and at least 1.
+    - `std`, `diagonal_std`, `total_std`, `n_std`: Standard deviations of an off-diagonal entry, a
+      diagonal entry, an entry of `total`, and `n`.
+    - `noise` ({"gaussian", "wishart", "laplace"})
     """
 
     second_moment: Floats
@@ -320,13 +314,9 @@ class SecondMoment(Query):
     With z = (x - c, t), t = tau * radius, the sum of zz' holds the second moment, t sum(x - c) and
     n t**2. Guarantee: the sensitivities of `gram_sensitivity`. The answer is a `GramRelease`.
 
-    Attributes
-    ----------
-    view : Ball or ScaledBox
-    tau : float
-        In (0, 1]. Small values add little noise and measure the mean less well.
-    noise : {"auto", "gaussian", "wishart", "laplace"}
-        ``"auto"``: Gaussian in a Gaussian session, else Wishart.
+    - `tau`: In (0, 1]. Small values add little noise and measure the mean less well.
+    - `noise` ({"auto", "gaussian", "wishart", "laplace"}): ``"auto"``: Gaussian in a Gaussian
+      session, else Wishart.
     """
 
     name: ClassVar[str] = "second moment"

@@ -73,20 +73,10 @@ def check_small_tables(
 ) -> None:
     """Refuse a choice among too many tables, by its public sizes.
 
-    Parameters
-    ----------
-    n_cells : int
-        Cells of the domain.
-    size : int
-        Points of a table.
-    n_queries : int
-    n_tables : int, default=None
-        Length of a public list; None for all tables.
-
-    Raises
-    ------
-    ValueError
-        With the sizes, and what to do instead.
+    - `n_cells`: Cells of the domain.
+    - `size`: Points of a table.
+    - `n_tables`: Length of a public list; None for all tables.
+    - raises ValueError: with the sizes, and what to do instead.
     """
     # The logarithm first: the number may have more digits than there is memory.
     digits = 0.0
@@ -117,10 +107,7 @@ def check_small_tables(
 def check_threshold_tables(n_cells: int, size: int) -> None:
     """Refuse lattice paths that would take many minutes on some table, by their public sizes.
 
-    Raises
-    ------
-    ValueError
-        With the sizes.
+    - raises ValueError: with the sizes.
     """
     if n_cells > MAX_CELLS:
         raise ValueError(f"a grid of {n_cells:,} cells is too fine; at most {MAX_CELLS:,}")
@@ -327,23 +314,10 @@ class SmallTable(Measurement):
     The session's rows must be coded by the workload's domain. Guarantee: sensitivity 1 of the score
     under both relations, eta = epsilon / 2.
 
-    Parameters
-    ----------
-    workload : Workload
-    size : int
-    candidates : array-like of shape (n_candidates, size), default=None
-        A public list of tables (flat cells) to choose from; None for all tables. A table listed
-        twice is twice as likely.
-
-    Returns
-    -------
-    cells : ndarray of shape (size,)
-        Flat cells of the points, ascending.
-
-    Raises
-    ------
-    ValueError
-        As `check_small_tables`, before anything is taken from the allowance.
+    - `candidates` of shape (n_candidates, size): A public list of tables (flat cells) to choose
+      from; None for all tables. A table listed twice is twice as likely.
+    - returns of shape (size,): Flat cells of the points, ascending.
+    - raises ValueError: as `check_small_tables`, before anything is taken from the allowance.
     """
 
     name: ClassVar[str] = "small table"
@@ -386,22 +360,9 @@ class ThresholdTable(Measurement):
     A value counts as the first grid point that is not below it, or as the last one. Guarantee:
     sensitivity 1 of the score under both relations, eta = epsilon / 2.
 
-    Parameters
-    ----------
-    grid : ndarray of shape (n_cells,)
-        Public, ascending, finite.
-    size : int
-    column : int, default=0
-
-    Returns
-    -------
-    cells : ndarray of shape (size,)
-        Positions of the points in the grid, ascending.
-
-    Raises
-    ------
-    ValueError
-        As `check_threshold_tables`, before anything is taken from the allowance.
+    - `grid` of shape (n_cells,): Public, ascending, finite.
+    - returns of shape (size,): Positions of the points in the grid, ascending.
+    - raises ValueError: as `check_threshold_tables`, before anything is taken from the allowance.
     """
 
     name: ClassVar[str] = "threshold table"

@@ -53,10 +53,7 @@ def threshold_scales(
     With c = `max_above`: sensitivity / epsilon_1 and 2 c sensitivity / epsilon_2, epsilon split
     1 : (2c)**(2/3), which makes the variance of rho - nu smallest.
 
-    Raises
-    ------
-    ValueError
-        If max_above is below 1, or the noise would be too large for the sampler.
+    - raises ValueError: if max_above is below 1, or the noise would be too large for the sampler.
 
     Examples
     --------
@@ -86,18 +83,9 @@ class SparseVector(Measurement):
     Guarantee: the share is taken at once. Each score abs(exact - public) moves by at most 1, in
     rows, under both relations.
 
-    Parameters
-    ----------
-    threshold : float
-        Public, in rows.
-    max_above : int
-        Number of positive answers after which no query is answered.
-    one : int, default=1
-        Comparisons are in units of 1/one of a row: a multiple of the `one` of every workload.
-
-    Returns
-    -------
-    comparisons : AboveThreshold
+    - `threshold`: Public, in rows.
+    - `max_above`: Number of positive answers after which no query is answered.
+    - `one`: Comparisons are in units of 1/one of a row: a multiple of the `one` of every workload.
     """
 
     name: ClassVar[str] = "above threshold"
@@ -112,12 +100,9 @@ class SparseVector(Measurement):
 class AboveThreshold:
     """Says which public answers are far from the exact ones; the answer to `SparseVector`.
 
-    Attributes
-    ----------
-    left : int
-        Number of remaining positive answers.
-    scales : tuple of two floats
-        Scales of the noise of the threshold and of a comparison, in rows.
+    - `left`: Number of remaining positive answers.
+    - `scales` (tuple of two floats): Scales of the noise of the threshold and of a comparison, in
+      rows.
     """
 
     def __init__(
@@ -150,24 +135,11 @@ class AboveThreshold:
     def is_far(self, query: RowSum, public: float) -> bool:
         """Release whether |exact - public| is above the threshold, under noise.
 
-        Parameters
-        ----------
-        query : RowSum
-            From `workload_answer`.
-        public : float
-            Public answer, in rows: a function of public values and earlier releases.
-
-        Returns
-        -------
-        far : bool
-
-        Raises
-        ------
-        TypeError
-            If it is another kind of query.
-        PrivacyLeakError
-            If no positive answer remains, the session is closed or belongs to another process, or
-            the workload's unit does not divide that of the comparisons.
+        - `query`: From `workload_answer`.
+        - `public`: Public answer, in rows: a function of public values and earlier releases.
+        - raises TypeError: if it is another kind of query.
+        - raises PrivacyLeakError: if no positive answer remains, the session is closed or belongs
+          to another process, or the workload's unit does not divide that of the comparisons.
         """
         answer = query.image if check_query(query) is RowSum else query
         if type(answer) is not WorkloadAnswer:

@@ -59,16 +59,10 @@ class Projection:
     The row alone decides its image: components are multiples of 2**-16, so products are integers,
     exact in float64 (2**18 steps * 2**16 * d < 2**53).
 
-    Parameters
-    ----------
-    base : View
-        Has one grid for all columns, and so few steps that the products are exact.
-    components : array-like of shape (k, d)
-        Public or released; rounded.
-    radius : float or array-like of shape (k,)
-        Half width of the box around the projected centre, in user units.
-    bits : int, default=17
-        The largest half width has 2**bits to 2**(bits + 1) steps; at most 31.
+    - `base`: Has one grid for all columns, and so few steps that the products are exact.
+    - `components` of shape (k, d): Public or released; rounded.
+    - `radius` of shape (k,): Half width of the box around the projected centre, in user units.
+    - `bits`: The largest half width has 2**bits to 2**(bits + 1) steps; at most 31.
     """
 
     _BITS = 16

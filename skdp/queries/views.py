@@ -79,14 +79,10 @@ __all__ = [
 class StandardBall:
     """Rows clipped to a box, centred and scaled column by column, then clipped to an L2 norm.
 
-    Parameters
-    ----------
-    low, high, center, scale : array-like of shape (d,)
-        Public or released, in user units; scales are positive.
-    radius : float
-        Bound on the norm of a scaled row, positive.
-    bits : int, default=17
-        The radius has 2**bits to 2**(bits + 1) grid steps; at most 30.
+    - `low`, `high`, `center`, `scale` of shape (d,): Public or released, in user units; scales are
+      positive.
+    - `radius`: Bound on the norm of a scaled row, positive.
+    - `bits`: The radius has 2**bits to 2**(bits + 1) grid steps; at most 30.
     """
 
     def __init__(
@@ -134,14 +130,9 @@ class StandardBall:
 class WeightedBall:
     """Rows (q, constant) of a ball, times the root of their weight as a fraction of its bound.
 
-    Parameters
-    ----------
-    ball : StandardBall or Ball
-        Map of the columns before the last, which is the weight.
-    constant : float
-        As a part of the ball's radius, in [0, 1].
-    most : float
-        Public bound of weights; finite, above 0.
+    - `ball`: Map of the columns before the last, which is the weight.
+    - `constant`: As a part of the ball's radius, in [0, 1].
+    - `most`: Public bound of weights; finite, above 0.
     """
 
     def __init__(self, ball: Any, constant: float, most: float) -> None:
@@ -178,14 +169,9 @@ class WeightedBall:
 class LogitBall:
     """The logits of rows at a public or released theta, clipped to an L2 norm.
 
-    Parameters
-    ----------
-    gradient : LogisticGradient
-        Holds theta.
-    radius : float
-        Bound on the norm of a row's logits, positive.
-    bits : int, default=17
-        As of `StandardBall`.
+    - `gradient`: Holds theta.
+    - `radius`: Bound on the norm of a row's logits, positive.
+    - `bits`: As of `StandardBall`.
     """
 
     def __init__(self, gradient: LogisticGradient, radius: float, *, bits: int = GRID_BITS) -> None:
@@ -326,17 +312,11 @@ def sum_view(
 ) -> View:
     """Return the view whose rows `Sum` and `Mean` add up, in steps as fine as sums need.
 
-    Parameters
-    ----------
-    low, high : array-like
-        Public bounds, scalars or one a feature.
-    n_features : int
-    nonzero : bool, default=False
-        Whether a cell counts 1 if it is not 0, else 0; the bounds are not used.
-    across : bool, default=False
-        Whether to add up the cells of each row to one number.
-    about_zero : bool, default=False
-        Whether values are relative to 0, not to the box's centre: a sum needs no count then.
+    - `low`, `high`: Public bounds, scalars or one a feature.
+    - `nonzero`: Whether a cell counts 1 if it is not 0, else 0; the bounds are not used.
+    - `across`: Whether to add up the cells of each row to one number.
+    - `about_zero`: Whether values are relative to 0, not to the box's centre: a sum needs no count
+      then.
     """
     if nonzero:
         low, high = 0.0, 1.0

@@ -56,15 +56,8 @@ Sizes = tuple[int, ...]
 class Group:
     """Queries that are functions of the same columns.
 
-    Parameters
-    ----------
-    attributes : sequence of int
-        Positions of the columns, ascending.
-
-    Attributes
-    ----------
-    one : int
-        Coefficients are integers in [0, one].
+    - `attributes`: Positions of the columns, ascending.
+    - `one` (int): Coefficients are integers in [0, one].
     """
 
     one = 1
@@ -93,11 +86,7 @@ class Group:
 class Cells(Group):
     """Counts of the cells of a marginal table: all of them, or some.
 
-    Parameters
-    ----------
-    attributes : sequence of int
-    index : ndarray of int, default=None
-        Flat positions of the cells; None for all.
+    - `index`: Flat positions of the cells; None for all.
     """
 
     def __init__(self, attributes: Sequence[int], index: NDArray | None = None) -> None:
@@ -177,12 +166,9 @@ class Intervals(Group):
 class Weighted(Group):
     """Queries given by their coefficients on the cells of a marginal table.
 
-    Parameters
-    ----------
-    attributes : sequence of int
-    weights : array-like of shape (n_queries, cells)
-        In [0, 1], already checked. Others than 0 and 1 are rounded to multiples of 2**-20: queries
-        are public, so that is an error of the answer, not of the privacy.
+    - `weights` of shape (n_queries, cells): In [0, 1], already checked. Others than 0 and 1 are
+      rounded to multiples of 2**-20: queries are public, so that is an error of the answer, not of
+      the privacy.
     """
 
     def __init__(self, attributes: Sequence[int], weights: ArrayLike) -> None:
@@ -216,11 +202,6 @@ def marginals(table: NDArray, sets: Iterable[Sequence[int]]) -> dict[tuple[int, 
 
     Columns are summed out one after the other, and sets that agree on the columns so far share the
     work: all 3-way tables of 16 binary columns cost about 100 passes, not 560.
-
-    Parameters
-    ----------
-    table : ndarray of shape sizes
-    sets : iterable of ascending tuples
     """
     tables: dict[tuple[int, ...], NDArray] = {}
 
@@ -280,22 +261,11 @@ def exact_marginals(
 class Workload:
     """Public linear queries on the cells of a domain, in groups.
 
-    Parameters
-    ----------
-    sizes : tuple of int
-        Number of values of each column.
-    groups : sequence of Group
-
-    Attributes
-    ----------
-    n_queries : int
-    one : int
-        Answers are exact integers in units of 1/one.
-
-    Raises
-    ------
-    ValueError
-        If there is no query, or a group's marginal table has more than `MAX_TABLE` cells.
+    - `sizes`: Number of values of each column.
+    - `n_queries` (int)
+    - `one` (int): Answers are exact integers in units of 1/one.
+    - raises ValueError: if there is no query, or a group's marginal table has more than `MAX_TABLE`
+      cells.
     """
 
     def __init__(self, sizes: Sizes, groups: Sequence[Group]) -> None:
@@ -353,9 +323,7 @@ class Workload:
     def coefficients(self, cells: NDArray) -> NDArray[np.int64]:
         """Return every query's coefficient on some flat cells of the domain, in units of 1/one.
 
-        Returns
-        -------
-        coefficients : ndarray of shape (n_queries, len(cells))
+        - returns of shape (n_queries, len(cells)
         """
         codes = np.column_stack(np.unravel_index(np.asarray(cells, dtype=np.int64), self.sizes))
         parts = []
@@ -404,12 +372,8 @@ def exact_answers(table: PrivateTable, workload: Workload) -> _Exact:
 class MarginalCells(RowCells):
     """The cells of the marginal table of some columns, of rows that a domain codes.
 
-    Attributes
-    ----------
-    sizes : tuple of int
-        Of the domain by which the rows are coded.
-    attributes : tuple of int
-        The columns, ascending.
+    - `sizes`: Of the domain by which the rows are coded.
+    - `attributes`: The columns, ascending.
     """
 
     what = "cell of a marginal table"
@@ -441,11 +405,7 @@ class MarginalCells(RowCells):
 class WorkloadAnswer(Image):
     """The value q(row) of one query of a workload, in [0, one]; two rows differ by at most `one`.
 
-    Attributes
-    ----------
-    workload : Workload
-    query : int
-        Position in the workload.
+    - `query`: Position in the workload.
     """
 
     what = "answer"
@@ -491,11 +451,8 @@ class WorstQuery(Choice):
     and R), whatever the public answers are; they must be a function of public values and earlier
     releases.
 
-    Parameters
-    ----------
-    workload : Workload
-    answers : array-like of shape (n_queries,)
-        Public, in rows (a fraction times the number of rows, or its released estimate).
+    - `answers` of shape (n_queries,): Public, in rows (a fraction times the number of rows, or its
+      released estimate).
     """
 
     name: ClassVar[str] = "worst query"
@@ -524,15 +481,10 @@ class WorstMarginal(Choice):
     do, by at most 1 (A), 2 (R). With `none`, the choice None has the constant score 0: it is likely
     where no distance exceeds its penalty.
 
-    Parameters
-    ----------
-    workload : Workload
-    tables : sequence of ndarray
-        Public flat tables, one a group, in rows.
-    penalties : array-like of shape (n_groups,)
-        Public, in rows: what measuring the group would leave as noise.
-    none : bool, default=False
-        Whether the choice may be none of the groups.
+    - `tables`: Public flat tables, one a group, in rows.
+    - `penalties` of shape (n_groups,): Public, in rows: what measuring the group would leave as
+      noise.
+    - `none`: Whether the choice may be none of the groups.
     """
 
     name: ClassVar[str] = "worst marginal"

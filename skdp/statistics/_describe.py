@@ -274,10 +274,6 @@ def describe(
     n_rows : {"private", "public"}, default="private"
     {privacy}
 
-    Returns
-    -------
-    description : Description
-
     {raises}
 
     Notes

@@ -68,10 +68,6 @@ def count(X: ArrayLike, **options: Unpack[Options]) -> Released:
         Private rows; with ``nan_policy="raise"`` a table may have columns of any type.
     {rows}
 
-    Returns
-    -------
-    released : Released
-
     {raises}
 
     Notes
@@ -273,10 +269,6 @@ def sum(  # noqa: A001  as numpy's
     {axis}
     {bounds}
     {rows}
-
-    Returns
-    -------
-    released : Released
 
     {raises}
 

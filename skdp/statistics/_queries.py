@@ -151,10 +151,6 @@ def query_session(X: ArrayLike, *, n_queries: int = 10, **options: Unpack[Option
         Number of queries that share the allowance equally; `QuerySession.ask` accepts other shares.
     {rows}
 
-    Returns
-    -------
-    session : QuerySession
-
     {raises}
 
     Notes
@@ -236,7 +232,6 @@ def mst_cost(
     epsilon, delta : float or None, default=1.0, None
     budget : PrivacyBudget or None, default=None
         ... Its relation must be "replace_one".
-    random_state : int, RandomState or None, default=None
 
     Returns
     -------

@@ -20,6 +20,7 @@ from __future__ import annotations
 import math
 import warnings
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import field
 from fractions import Fraction
 from functools import partial
 from numbers import Real
@@ -201,9 +202,9 @@ class LearningMixin(PrivateMixin):
     Expects the parameters ``domain`` and ``categories``.
     """
 
-    domain: Any
-    domain_source_: dict[Any, str]
-    learned_ranges_: dict[Any, LearnedRange]
+    domain: Any = field(init=False)
+    domain_source_: dict[Any, str] = field(init=False)
+    learned_ranges_: dict[Any, LearnedRange] = field(init=False)
 
     def _learns_some(self, n_columns: int | None) -> bool:
         """Say whether the values of some column are learned or public by its type."""
@@ -347,9 +348,10 @@ class ReleaserMixin(ExpectedErrorMixin, PrivateMixin):
     Expects the parameters of `PrivateMixin` and ``domain``.
     """
 
-    domain: Any
-    domain_: Domain
-    weights_: NDArray[np.float64]  # over the whole domain, of shape ``domain_.sizes``
+    domain: Any = field(init=False)
+    domain_: Domain = field(init=False)
+    # Over the whole domain, of shape ``domain_.sizes``.
+    weights_: NDArray[np.float64] = field(init=False)
     _codes: NDArray | None = None  # of released rows, shape (m, n_columns)
     _plans: list[ColumnPlan] | None = None
 

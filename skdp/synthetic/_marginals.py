@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from fractions import Fraction
 from itertools import combinations
 from typing import Any, ClassVar, Self
@@ -21,7 +21,6 @@ from sklearn.base import BaseEstimator
 from sklearn.utils.validation import check_is_fitted
 
 from skdp.base.callers import reported_steps
-from skdp.budget import PrivacyBudget
 from skdp.confidence import Released
 from skdp.confidence.equations import Noise
 from skdp.confidence.limits import NoiseLimits
@@ -466,9 +465,6 @@ class DPMarginalSynthesizer(ReleaserMixin, LearningMixin, BaseEstimator):
         In [8, 2**22]: how many cells the tables of the fitted distribution may have, apart from
         those of single columns. More cells describe more dependences, and take more time. Sets of
         columns with more than about half as many cells are not candidates.
-    epsilon : float, default=1.0
-    delta : float or None, default=None
-    {fit}
 
     Attributes
     ----------
@@ -495,7 +491,6 @@ class DPMarginalSynthesizer(ReleaserMixin, LearningMixin, BaseEstimator):
         released counts are clear of noise (`clear_low`, `clear_high`), the noisy number of rows
         beyond, with the standard deviation of its noise (`outer_low`, `outer_high`), and what the
         fit warned of (`doubts`).
-    {fitted}
 
     {raises}
 
@@ -574,36 +569,18 @@ class DPMarginalSynthesizer(ReleaserMixin, LearningMixin, BaseEstimator):
     True
     """
 
+    queries: Any = field(default=None, kw_only=False)
+    domain: Any = None
+    categories: str = "private"
+    max_cells: int = 2**16
+
     _in_parts = True
     _n_progress_tasks = 1
 
-    database_: Any
-    n_samples_: int
-    measured_: list[tuple[Any, ...]]
-    privacy_: PrivacyCertificate
-
-    def __init__(
-        self,
-        queries: Any = None,
-        *,
-        domain: Any = None,
-        categories: str = "private",
-        max_cells: int = 2**16,
-        epsilon: float = 1.0,
-        delta: float | None = None,
-        max_rows_per_unit: Any = "private",
-        budget: PrivacyBudget | None = None,
-        random_state: Any = None,
-    ) -> None:
-        self.queries = queries
-        self.domain = domain
-        self.categories = categories
-        self.max_cells = max_cells
-        self.epsilon = epsilon
-        self.delta = delta
-        self.max_rows_per_unit = max_rows_per_unit
-        self.budget = budget
-        self.random_state = random_state
+    database_: Any = field(init=False)
+    n_samples_: int = field(init=False)
+    measured_: list[tuple[Any, ...]] = field(init=False)
+    privacy_: PrivacyCertificate = field(init=False)
 
     _parameter_table: ClassVar[Table] = {
         "categories": CATEGORIES,
@@ -619,10 +596,6 @@ class DPMarginalSynthesizer(ReleaserMixin, LearningMixin, BaseEstimator):
             Private rows, of the types that the domain describes. May be in parts (`skdp.engines`)
             if the whole domain is stated.
         {fit_more}
-
-        Returns
-        -------
-        self : DPMarginalSynthesizer
         """
         with self._all_or_nothing(groups):
             X, domain = self._open_domain(X)

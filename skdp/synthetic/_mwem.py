@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from fractions import Fraction
 from itertools import groupby
 from typing import Any, ClassVar, Self
@@ -19,7 +19,6 @@ from sklearn.base import BaseEstimator
 
 from skdp.base import check_integer
 from skdp.base.callers import reported_steps
-from skdp.budget import PrivacyBudget
 from skdp.core import PrivacyCertificate, Release, Session
 from skdp.parameters import Integers, Table
 from skdp.planning import Allowance, row_count
@@ -290,9 +289,6 @@ class MWEMReleaser(ReleaserMixin, BaseEstimator):
         further columns, up to 4 times its number of cells: those that complete most of the tables
         not measured yet. ``"queries"`` chooses and measures one query, as the references do.
         ``"auto"`` takes tables, if the queries are cells of tables.
-    epsilon : float, default=1.0
-    delta : float or None, default=None
-    {fit}
 
     Attributes
     ----------
@@ -307,7 +303,6 @@ class MWEMReleaser(ReleaserMixin, BaseEstimator):
         Number of rows; noisy if it is private.
     domain_ : Domain
         The domain of all columns.
-    {fitted}
 
     {raises}
 
@@ -356,37 +351,19 @@ class MWEMReleaser(ReleaserMixin, BaseEstimator):
     True
     """
 
+    queries: Any = field(default=_PAIRS, kw_only=False)
+    domain: Any = None
+    n_rounds: Any = AUTO
+    measure: str = AUTO
+
     _in_parts = True
     _n_progress_tasks = 1
 
-    weights_: NDArray[np.float64]
-    measured_: list[tuple[Any, ...]]
-    n_rounds_: int
-    n_samples_: float
-    privacy_: PrivacyCertificate
-
-    def __init__(
-        self,
-        queries: Any = _PAIRS,
-        *,
-        domain: Any = None,
-        n_rounds: Any = AUTO,
-        measure: str = AUTO,
-        epsilon: float = 1.0,
-        delta: float | None = None,
-        max_rows_per_unit: Any = "private",
-        budget: PrivacyBudget | None = None,
-        random_state: Any = None,
-    ) -> None:
-        self.queries = queries
-        self.domain = domain
-        self.n_rounds = n_rounds
-        self.measure = measure
-        self.epsilon = epsilon
-        self.delta = delta
-        self.max_rows_per_unit = max_rows_per_unit
-        self.budget = budget
-        self.random_state = random_state
+    weights_: NDArray[np.float64] = field(init=False)
+    measured_: list[tuple[Any, ...]] = field(init=False)
+    n_rounds_: int = field(init=False)
+    n_samples_: float = field(init=False)
+    privacy_: PrivacyCertificate = field(init=False)
 
     _parameter_table: ClassVar[Table] = {
         "n_rounds": (AUTO, Integers(1, LARGEST_ROUNDS)),
@@ -399,10 +376,6 @@ class MWEMReleaser(ReleaserMixin, BaseEstimator):
         Parameters
         ----------
         {fit_X}
-
-        Returns
-        -------
-        self : MWEMReleaser
         """
         with self._all_or_nothing(groups):
             X, domain = self._open_domain(X)

@@ -22,7 +22,6 @@ from sklearn.utils.validation import check_is_fitted
 
 from skdp.base import check_integer
 from skdp.base.expected_error import mean_error, rehearsal, rehearsal_rng, unanswered
-from skdp.budget import PrivacyBudget
 from skdp.core import PrivacyCertificate, Session
 from skdp.exceptions import BudgetExceededError, PrivacyLeakError
 from skdp.parameters import FRACTION, Integers, Table, check_parameter, shown
@@ -102,8 +101,6 @@ class PrivateMultiplicativeWeights(ReleaserMixin, BaseEstimator):
         ln(cells) / alpha**2), after which no query can be answered badly.
     epsilon : float, default=1.0
         ... It includes all answers.
-    delta : float or None, default=None
-    {fit}
 
     Attributes
     ----------
@@ -119,7 +116,6 @@ class PrivateMultiplicativeWeights(ReleaserMixin, BaseEstimator):
         Number of rows; noisy if it is private.
     domain_ : Domain
         The domain of all columns.
-    {fitted}
 
     {raises}
 
@@ -166,35 +162,18 @@ class PrivateMultiplicativeWeights(ReleaserMixin, BaseEstimator):
     (True, 9)
     """
 
+    domain: Any = field(default=None, kw_only=False)
+    alpha: float = 0.1
+    n_updates: Any = AUTO
+
     _in_parts = True
 
-    weights_: NDArray[np.float64]
-    n_answers_: int
-    n_updates_: int
-    n_updates_left_: int
-    n_samples_: float
-    privacy_: PrivacyCertificate
-
-    def __init__(
-        self,
-        domain: Any = None,
-        *,
-        alpha: float = 0.1,
-        n_updates: Any = AUTO,
-        epsilon: float = 1.0,
-        delta: float | None = None,
-        max_rows_per_unit: Any = "private",
-        budget: PrivacyBudget | None = None,
-        random_state: Any = None,
-    ) -> None:
-        self.domain = domain
-        self.alpha = alpha
-        self.n_updates = n_updates
-        self.epsilon = epsilon
-        self.delta = delta
-        self.max_rows_per_unit = max_rows_per_unit
-        self.budget = budget
-        self.random_state = random_state
+    weights_: NDArray[np.float64] = field(init=False)
+    n_answers_: int = field(init=False)
+    n_updates_: int = field(init=False)
+    n_updates_left_: int = field(init=False)
+    n_samples_: float = field(init=False)
+    privacy_: PrivacyCertificate = field(init=False)
 
     _parameter_table: ClassVar[Table] = {"alpha": FRACTION, "n_updates": (AUTO, Integers(1))}
 
@@ -206,10 +185,6 @@ class PrivateMultiplicativeWeights(ReleaserMixin, BaseEstimator):
         X : array-like or table of shape (n_samples, n_features)
             Private rows, of the types that the domain describes.
         {fit_more}
-
-        Returns
-        -------
-        self : PrivateMultiplicativeWeights
         """
         with self._all_or_nothing(groups):
             X, domain = self._open_domain(X)

@@ -7,7 +7,7 @@ Kolmogorov-Smirnov distance from a column.
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from fractions import Fraction
 from typing import Any, ClassVar, Self
 
@@ -27,7 +27,6 @@ from skdp.base.expected_error import (
     stretched,
     unanswered,
 )
-from skdp.budget import PrivacyBudget
 from skdp.core import PrivacyCertificate
 from skdp.parameters import FRACTION, Integers, Table, check_parameter
 from skdp.planning import Allowance, bounds_in
@@ -195,9 +194,6 @@ class SmallDBReleaser(ReleaserMixin, BaseEstimator):
         ``"all"`` chooses among all tables of that size. An int K chooses among a fixed public list
         of K tables of uniformly random points: private on any domain, but even the best of these
         may be far off. 1,000 tables for all triples of 16 binary columns take about 5 seconds.
-    epsilon : float, default=1.0
-    delta : float or None, default=None
-    {fit}
 
     Attributes
     ----------
@@ -206,7 +202,6 @@ class SmallDBReleaser(ReleaserMixin, BaseEstimator):
         domain. With `Bins`, the middle of the cell.
     domain_ : Domain
         The domain of all columns.
-    {fitted}
 
     {raises}
 
@@ -257,35 +252,16 @@ class SmallDBReleaser(ReleaserMixin, BaseEstimator):
     0.033
     """
 
+    queries: Any = field(default=_PAIRS, kw_only=False)
+    alpha: float = 0.1
+    size: Any = "auto"
+    domain: Any = None
+    candidates: Any = ALL
+
     _in_parts = True
 
-    database_: Any
-    privacy_: PrivacyCertificate
-
-    def __init__(
-        self,
-        queries: Any = _PAIRS,
-        *,
-        alpha: float = 0.1,
-        size: Any = "auto",
-        domain: Any = None,
-        candidates: Any = ALL,
-        epsilon: float = 1.0,
-        delta: float | None = None,
-        max_rows_per_unit: Any = "private",
-        budget: PrivacyBudget | None = None,
-        random_state: Any = None,
-    ) -> None:
-        self.queries = queries
-        self.alpha = alpha
-        self.size = size
-        self.domain = domain
-        self.candidates = candidates
-        self.epsilon = epsilon
-        self.delta = delta
-        self.max_rows_per_unit = max_rows_per_unit
-        self.budget = budget
-        self.random_state = random_state
+    database_: Any = field(init=False)
+    privacy_: PrivacyCertificate = field(init=False)
 
     _parameter_table: ClassVar[Table] = {
         "alpha": FRACTION,
@@ -299,10 +275,6 @@ class SmallDBReleaser(ReleaserMixin, BaseEstimator):
         Parameters
         ----------
         {fit_X}
-
-        Returns
-        -------
-        self : SmallDBReleaser
         """
         with self._all_or_nothing(groups):
             X, domain = self._open_domain(X)
@@ -438,9 +410,6 @@ class DPEmpiricalCDF(ExpectedErrorMixin, PrivateMixin, BaseEstimator):
         function by up to 1/(2 size); but the more values there are, the less exactly each is
         chosen. None: sqrt(epsilon n), where epsilon is the part of a column, and n the number of
         rows (if it is private, a noisy number, for 2% of the allowance).
-    epsilon : float, default=1.0
-    delta : float or None, default=None
-    {fit}
 
     Attributes
     ----------
@@ -451,14 +420,12 @@ class DPEmpiricalCDF(ExpectedErrorMixin, PrivateMixin, BaseEstimator):
         Number of released values.
     grid_ : ndarray of shape (n_points, n_features)
         The grid of every column.
-    {fitted}
 
     Raises
     ------
     TypeError, ValueError
         In `fit`, before anything is charged: a parameter out of its range, X not a dense table of
         finite numbers.
-    BudgetExceededError, SealedBudgetError, LedgerError
 
     See Also
     --------
@@ -530,50 +497,20 @@ class DPEmpiricalCDF(ExpectedErrorMixin, PrivateMixin, BaseEstimator):
     0.046
     """
 
+    bounds: Any = PRIVATE
+    n_cells: int = _DEFAULT_CELLS
+    grid: ArrayLike | None = None
+    size: int | None = None
+
     _in_parts = True
 
-    database_: Floats
-    grid_: Floats
-    size_: int
-    privacy_: PrivacyCertificate
-
-    def __init__(
-        self,
-        *,
-        bounds: Any = PRIVATE,
-        n_cells: int = _DEFAULT_CELLS,
-        grid: ArrayLike | None = None,
-        size: int | None = None,
-        epsilon: float = 1.0,
-        delta: float | None = None,
-        max_rows_per_unit: Any = "private",
-        budget: PrivacyBudget | None = None,
-        random_state: Any = None,
-    ) -> None:
-        self.bounds = bounds
-        self.n_cells = n_cells
-        self.grid = grid
-        self.size = size
-        self.epsilon = epsilon
-        self.delta = delta
-        self.max_rows_per_unit = max_rows_per_unit
-        self.budget = budget
-        self.random_state = random_state
+    database_: Floats = field(init=False)
+    grid_: Floats = field(init=False)
+    size_: int = field(init=False)
+    privacy_: PrivacyCertificate = field(init=False)
 
     def fit(self, X: ArrayLike, y: Any = None, *, groups: Any = None) -> Self:
-        """Charge the budget and release a small table for every column.
-
-        Parameters
-        ----------
-        X : array-like or table of shape (n_samples, n_features)
-            Private rows, finite numbers. May be in parts (`skdp.engines`).
-        y : None, ignored
-        groups : array-like of shape (n_samples,), default=None
-
-        Returns
-        -------
-        self : DPEmpiricalCDF
-        """
+        """Charge the budget and release a small table for every column."""
         with self._all_or_nothing(groups):
             rows = self._open(X)
             d = rows.n_features

@@ -45,27 +45,17 @@ CENTER_BITS = 15  # of a unit's sum about a centre, rounded off before it is squ
 class KeyTerm:
     """A statistic that is added up for every key.
 
-    Attributes
-    ----------
-    kind : str
-        One of `KINDS`. ``"filled"`` counts rows with a value; ``"bins"`` counts values in each bin
-        of `edges`, ``"leaves"`` in 2**depth equal bins, and ``"between"`` between the key's
-        `cuts`; ``"about"`` adds the square of a unit's sum relative to the key's centre.
-        ``"points"`` is no sum: values at the nearest of 2**POINT_BITS + 1 points, see
-        `Contributions.points_by_key`.
-    column : str
-    low, high : float
-        Values are clipped to these bounds.
-    zero : bool
-        For ``"sum"``: values are relative to 0, in steps of the larger bound. Otherwise they are
-        relative to the middle of the bounds.
-    edges : tuple of float
-    depth : int
-    centers : tuple of int
-        For ``"about"``: a centre for each key, in steps from the middle.
-    cuts : tuple of tuple of int
-        For ``"between"``: for each key ascending points, as many for each key. A value at a cut is
-        above it.
+    - `kind`: One of `KINDS`. ``"filled"`` counts rows with a value; ``"bins"`` counts values in
+      each bin of `edges`, ``"leaves"`` in 2**depth equal bins, and ``"between"`` between the key's
+      `cuts`; ``"about"`` adds the square of a unit's sum relative to the key's centre. ``"points"``
+      is no sum: values at the nearest of 2**POINT_BITS + 1 points, see
+      `Contributions.points_by_key`.
+    - `low`, `high`: Values are clipped to these bounds.
+    - `zero`: For ``"sum"``: values are relative to 0, in steps of the larger bound. Otherwise they
+      are relative to the middle of the bounds.
+    - `centers`: For ``"about"``: a centre for each key, in steps from the middle.
+    - `cuts`: For ``"between"``: for each key ascending points, as many for each key. A value at a
+      cut is above it.
     """
 
     kind: str
@@ -380,22 +370,13 @@ def _merged(parts: list[tuple[Ints, Ints]]) -> tuple[Ints, Ints]:
 class Contributions:
     """The contributions of the units of a table, by key; a session reads it as `skdp.tabular.Rows`.
 
-    Parameters
-    ----------
-    buckets : callable
-        Yields the same buckets each time.
-    names : list
-        The keys of the table. The number of a key is its place in this list.
-    n_features : int
-        Number of columns of values.
-    random_state : object
-        Seed of the secret number, used only where noise is seeded.
-    unit_name : str or None
-        None: each row is a unit.
-    types : dict of ColumnType, default=None
-        Type of each key column.
-    release : callable, default=None
-        Removes the files that the buckets are read from.
+    - `buckets`: Yields the same buckets each time.
+    - `names`: The keys of the table. The number of a key is its place in this list.
+    - `n_features`: Number of columns of values.
+    - `random_state`: Seed of the secret number, used only where noise is seeded.
+    - `unit_name`: None: each row is a unit.
+    - `types`: Type of each key column.
+    - `release`: Removes the files that the buckets are read from.
     """
 
     filtered = False

@@ -175,18 +175,12 @@ def _numeric_container(X: Any, estimator: str, *, allow_empty: bool = True) -> A
 class Rows:
     """The private table, validated; only trusted code reads it.
 
-    Parameters
-    ----------
-    X : array-like, pandas, polars or pyarrow table of shape (n_samples, n_features)
-        Already checked.
-    y : array-like of shape (n_samples,), default=None
-        Targets that travel with the rows (private as well).
-    numeric : bool
-        False for rows that only a user's callable reads.
-    positions : ndarray of int, default=None
-        The rows of X that belong to the table, ascending; None for all.
-    filtered : bool
-        Whether a filter of each row has left them: which rows, and how many, is private then.
+    - `X` of shape (n_samples, n_features): Already checked.
+    - `y` of shape (n_samples,): Targets that travel with the rows (private as well).
+    - `numeric`: False for rows that only a user's callable reads.
+    - `positions`: The rows of X that belong to the table, ascending; None for all.
+    - `filtered`: Whether a filter of each row has left them: which rows, and how many, is private
+      then.
     """
 
     n_is_private = False  # beyond what the relation, the filter and the units say

@@ -52,26 +52,12 @@ def discrete_laplace(
 ) -> Any:
     """Draw exact discrete Laplace noise, P(k) proportional to exp(-abs(k) / scale).
 
-    Parameters
-    ----------
-    scale : int, float or Fraction
-        Scale in grid steps, taken at its exact rational value; in [2**-100, 2**52].
-    size : int, tuple of int or None
-        Shape of the result; None for a single int.
-    entropy : Entropy or None
-        Source of bits; None for the operating system.
+    - `scale`: Scale in grid steps, taken at its exact rational value; in [2**-100, 2**52].
+    - `size`: Shape of the result; None for a single int.
+    - `entropy`: Source of bits; None for the operating system.
+    - raises TypeError, ValueError: if `scale` is not a finite number in the range, or `size` is no
+      shape.
 
-    Returns
-    -------
-    int or ndarray of int64 (Python integers if one does not fit, probability below exp(-1000))
-
-    Raises
-    ------
-    TypeError, ValueError
-        If `scale` is not a finite number in the range, or `size` is no shape.
-
-    Notes
-    -----
     **Guarantee.** Exactly distributed for every rational scale, given fair independent bits.
     **Privacy.** Added to an integer statistic of L1 sensitivity s, it is (s / scale)-DP. The
     caller charges.
@@ -115,27 +101,13 @@ def _negative(drawn: Deviates, where: np.ndarray) -> np.ndarray:
 def rounded_gaussian(sigma: Any, size: Any = None, *, entropy: Entropy | None = None) -> Any:
     """Draw the nearest integers to ideal Gaussian variables.
 
-    Parameters
-    ----------
-    sigma : int, float, Fraction or array of float
-        Standard deviation in grid steps, at its exact rational value; in [2**-100, 2**52]. An
-        array is broadcast to `size`.
-    size : int, tuple of int or None
-        Shape of the result; None for the shape of `sigma` (an int for a scalar).
-    entropy : Entropy or None
-        Source of bits; None for the operating system.
+    - `sigma`: Standard deviation in grid steps, at its exact rational value; in [2**-100, 2**52].
+      An array is broadcast to `size`.
+    - `size`: Shape of the result; None for the shape of `sigma` (an int for a scalar).
+    - `entropy`: Source of bits; None for the operating system.
+    - raises TypeError, ValueError: if a sigma is not a finite number in the range, or does not
+      broadcast to `size`.
 
-    Returns
-    -------
-    int or ndarray of int64 (Python integers if one does not fit, probability below exp(-1000))
-
-    Raises
-    ------
-    TypeError, ValueError
-        If a sigma is not a finite number in the range, or does not broadcast to `size`.
-
-    Notes
-    -----
     **Guarantee.** Exactly distributed, given fair independent bits.
     **Privacy.** Added to an integer statistic of L2 sensitivity s, it is (s / sigma)-GDP. The
     caller charges.
@@ -175,24 +147,14 @@ def round_scaled(
 ) -> np.ndarray:
     """Return sign(X) * floor(t |X| + h) for every deviate X, with h = 1/2 if `nearest`, else 0.
 
-    Parameters
-    ----------
-    drawn : Deviates
-        Consumed: its further bits are used up.
-    t : Fraction or ndarray of shape (n,)
-        One scale, or one a deviate (float64, or object with Fractions), in [2**-100, 2**52].
-    nearest : bool
-        Nearest integer, or truncation towards zero.
-    entropy : Entropy
-        Source of the further bits.
+    - `drawn`: Consumed: its further bits are used up.
+    - `t` of shape (n,): One scale, or one a deviate (float64, or object with Fractions), in
+      [2**-100, 2**52].
+    - `nearest`: Nearest integer, or truncation towards zero.
+    - `entropy`: Source of the further bits.
+    - returns of shape (n,): Python integers (object) if one does not fit, which has probability
+      below exp(-2000).
 
-    Returns
-    -------
-    ndarray of shape (n,), int64
-        Python integers (object) if one does not fit, which has probability below exp(-2000).
-
-    Notes
-    -----
     X is an ideal deviate of which a prefix is known (see ``deviates``), t an exact rational. The
     result is the one integer that belongs to the ideal real number t X, always; how it is found:
 

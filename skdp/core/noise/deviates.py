@@ -69,13 +69,9 @@ _STEP = 64  # bits an extension adds
 class Deviates:
     """A block of deviates.
 
-    Attributes
-    ----------
-    x : ndarray of shape (n,), float64
-        Prefixes with 48 bits: the ideal deviate k lies in [x[k], x[k] + 2**-48).
-    held : dict
-        k -> (m, b): longer prefixes known already. Where |x| >= 16, x[k] is 0 and only `held` is
-        right; so consumers treat every k in `held` as undecided.
+    - `x` of shape (n,): Prefixes with 48 bits: the ideal deviate k lies in [x[k], x[k] + 2**-48).
+    - `held`: k -> (m, b): longer prefixes known already. Where |x| >= 16, x[k] is 0 and only `held`
+      is right; so consumers treat every k in `held` as undecided.
     """
 
     x: np.ndarray

@@ -69,12 +69,8 @@ class SeededEntropy:
     seed and the digest knows the noise. The digest (of the data and the parameters, made by the
     kernel) keeps two fits with one seed from sharing their noise.
 
-    Parameters
-    ----------
-    seed : int
-        Any integer, negative ones included.
-    digest : bytes, default=b""
-        What separates this stream from others with the same seed.
+    - `seed`: Any integer, negative ones included.
+    - `digest`: What separates this stream from others with the same seed.
 
     Examples
     --------
@@ -127,10 +123,7 @@ def lent_generators() -> Iterator[Callable[[int], None]]:
     How much code draws from them may depend on the rows that it sees: left alone, they would carry
     that on to the next rows, and out of the core. One thread at a time has them.
 
-    Yields
-    ------
-    restart : callable
-        ``restart(seed)`` sets both to a public state.
+    - yields: ``restart(seed)`` sets both to a public state.
     """
     lent = np.random.MT19937(0)
 
@@ -157,14 +150,8 @@ def public_generator(seed_material: bytes | None) -> np.random.Generator:
 
     Never use it for noise: its floating-point variates are not exactly distributed.
 
-    Parameters
-    ----------
-    seed_material : bytes or None
-        Public bytes (a random_state and the releases so far), or None for fresh randomness.
-
-    Returns
-    -------
-    numpy.random.Generator
+    - `seed_material`: Public bytes (a random_state and the releases so far), or None for fresh
+      randomness.
 
     Examples
     --------

@@ -35,12 +35,8 @@ SLACK = 0.0
 def as_rational(value: Any, name: str, low: Fraction | int, high: Fraction | int) -> Fraction:
     """Return the exact rational value of a number; refuse what is not in [low, high].
 
-    Raises
-    ------
-    TypeError
-        If `value` is not a real number (bool included).
-    ValueError
-        If `value` is not finite or not in [low, high].
+    - raises TypeError: if `value` is not a real number (bool included).
+    - raises ValueError: if `value` is not finite or not in [low, high].
     """
     if isinstance(value, (bool, np.bool_)):
         raise TypeError(f"{name} must be an int, a float or a Fraction, not a bool.")
@@ -144,21 +140,9 @@ def bits_of(entropy: Entropy, n: int) -> int:
 def uniform_below(n: int, *, entropy: Entropy | None = None) -> int:
     """Return an exactly uniform integer in [0, n), for an n of any size.
 
-    Parameters
-    ----------
-    n : int
-        At least 1.
-    entropy : Entropy or None
-        None: the operating system.
-
-    Returns
-    -------
-    int
-
-    Raises
-    ------
-    ValueError
-        If `n` is less than 1.
+    - `n`: At least 1.
+    - `entropy`: None: the operating system.
+    - raises ValueError: if `n` is less than 1.
 
     Examples
     --------

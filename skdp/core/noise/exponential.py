@@ -50,38 +50,20 @@ def exponential_mechanism(
 ) -> int:
     """Choose an index with probability proportional to multiplicity * exp(-eta * score).
 
-    Parameters
-    ----------
-    scores : array of int, shape (n,)
-        Integers of any size; lower is better.
-    eta : int, float or Fraction
-        Rate, at its exact rational value; in [0, 2**60].
-    multiplicities : array of int, shape (n,), or None
-        Non-negative integers of any size, not all zero; None for ones.
-    entropy : Entropy or None
-        Source of bits; None for the operating system.
-    whole : callable or None
-        Returns the scores and multiplicities of all candidates, if those given are but an
-        interval of them, with the lowest score. It is called for the draws that the others could
-        decide; the index counts in it then. The choice is the same as among all.
-    others : float
-        Weight of the others, at most, where a candidate of the lowest score has weight 1.
-    bits : int or None
-        The first 64 bits of V, if they are drawn already.
+    - `scores`: Integers of any size; lower is better.
+    - `eta`: Rate, at its exact rational value; in [0, 2**60].
+    - `multiplicities`: Non-negative integers of any size, not all zero; None for ones.
+    - `entropy`: Source of bits; None for the operating system.
+    - `whole`: Returns the scores and multiplicities of all candidates, if those given are but an
+      interval of them, with the lowest score. It is called for the draws that the others could
+      decide; the index counts in it then. The choice is the same as among all.
+    - `others`: Weight of the others, at most, where a candidate of the lowest score has weight 1.
+    - `bits`: The first 64 bits of V, if they are drawn already.
+    - returns: An index in [0, n).
+    - raises TypeError, ValueError: if scores or multiplicities are not integers, have the wrong
+      shape, are empty or all zero, or `eta` is not a finite number in the range. The texts quote no
+      score.
 
-    Returns
-    -------
-    int
-        An index in [0, n).
-
-    Raises
-    ------
-    TypeError, ValueError
-        If scores or multiplicities are not integers, have the wrong shape, are empty or all zero,
-        or `eta` is not a finite number in the range. The texts quote no score.
-
-    Notes
-    -----
     **Guarantee.** Exactly distributed, given fair independent bits.
     **Privacy.** (2 eta s)-DP for scores of sensitivity s. The caller charges.
 

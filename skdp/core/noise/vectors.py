@@ -53,33 +53,17 @@ def k_norm(
 ) -> np.ndarray:
     """Draw rounded vectors with density proportional to exp(-norm(z) / scale).
 
-    Parameters
-    ----------
-    shape_d : int
-        Dimension d of a vector.
-    scale : int, float, Fraction or array of shape (size,)
-        Scale in grid steps, at its exact rational value; in [2**-100, 2**52]. One for all
-        vectors, or one a vector.
-    size : int or None
-        Number of vectors; None for a single one (or as many as there are scales).
-    cube : bool
-        The norm is that of the largest coordinate, instead of the Euclidean one.
-    entropy : Entropy or None
-        Source of bits; None for the operating system.
+    - `shape_d`: Dimension d of a vector.
+    - `scale` of shape (size,): Scale in grid steps, at its exact rational value; in [2**-100,
+      2**52]. One for all vectors, or one a vector.
+    - `size`: Number of vectors; None for a single one (or as many as there are scales).
+    - `cube`: The norm is that of the largest coordinate, instead of the Euclidean one.
+    - `entropy`: Source of bits; None for the operating system.
+    - returns int64 of shape (size, d), or (d,) when `size` is None and `scale` a scalar; Python
+      integers if one does not fit (probability below exp(-1000))
+    - raises TypeError, ValueError: if a scale is not a finite number in the range, `shape_d` is not
+      a positive int, or the scales do not match `size`.
 
-    Returns
-    -------
-    ndarray of int64, of shape (size, d), or (d,) when `size` is None and `scale` a scalar; Python
-        integers if one does not fit (probability below exp(-1000))
-
-    Raises
-    ------
-    TypeError, ValueError
-        If a scale is not a finite number in the range, `shape_d` is not a positive int, or the
-        scales do not match `size`.
-
-    Notes
-    -----
     **Guarantee.** Each coordinate is the nearest integer to that of the ideal vector, exactly.
     **Privacy.** Added to an integer statistic of sensitivity s in that norm, it is
     (s / scale)-DP. The caller charges.

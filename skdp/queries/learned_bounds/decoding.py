@@ -116,22 +116,14 @@ def noise_level(log_chance: Floats, width: int, std: float, *, gaussian: bool) -
 class End:
     """Where one side of a column ends.
 
-    Attributes
-    ----------
-    reach : float
-        Distance of the bound from the middle; 0 where no rows were found on this side.
-    tails : Tails
-        What may lie beyond the bound.
-    hidden : float
-        Rows that may lie as far again beyond it, whatever the tails say; NaN: nobody knows.
-    expected, doubt : float
-        About so many rows lie beyond, and the standard deviation of that.
-    seen, clear : float
-        Distances: where the last bin that was taken for rows ends, and where the last one ends
-        from which on outwards the counts are clear of noise (0: none is).
-    outer, noise : float
-        The noisy count of the bins from `clear` to `seen` (of the last one, if that is clear), and
-        the standard deviation of its noise; that of one bin where no rows were found.
+    - `reach`: Distance of the bound from the middle; 0 where no rows were found on this side.
+    - `tails`: What may lie beyond the bound.
+    - `hidden`: Rows that may lie as far again beyond it, whatever the tails say; NaN: nobody knows.
+    - `expected`, `doubt`: About so many rows lie beyond, and the standard deviation of that.
+    - `seen`, `clear`: Distances: where the last bin that was taken for rows ends, and where the
+      last one ends from which on outwards the counts are clear of noise (0: none is).
+    - `outer`, `noise`: The noisy count of the bins from `clear` to `seen` (of the last one, if that
+      is clear), and the standard deviation of its noise; that of one bin where no rows were found.
     """
 
     reach: float
@@ -254,15 +246,9 @@ def _move_out(
 class Side:
     """One side of a column, as it was counted.
 
-    Attributes
-    ----------
-    counts : ndarray of shape (bins,)
-        Noisy counts of distances from the middle, with independent noise.
-    edges : ndarray of shape (bins,)
-        Outer edges of the bins, ascending.
-    middle : float
-    zero : float
-        Distance of the number 0, if it lies on this side: tails like to end there.
+    - `counts` of shape (bins,): Noisy counts of distances from the middle, with independent noise.
+    - `edges` of shape (bins,): Outer edges of the bins, ascending.
+    - `zero`: Distance of the number 0, if it lies on this side: tails like to end there.
     """
 
     counts: Floats
@@ -286,21 +272,12 @@ def ends_of_sides(
     Beyond the last bin with rows the bound lies where what it clips, by the tails that may be
     there, costs as much as the noise of a wider one.
 
-    Parameters
-    ----------
-    sides : list of Side
-    std : float
-        Standard deviation of a count's noise.
-    gaussian : bool
-        Else Laplace.
-    balance : float
-        Rows that may as well be clipped as bring the noise of a wider bound.
-    few : bool, default=False
-        Whether there are few rows: bounds stay nearer to those that were seen.
-    chance : float, default=1.0
-        What `FIRST` and `FURTHER` are multiplied by: many columns share them.
-    rows : float, default=0.0
-        Of the column; where few of them are on a side, more may be hidden beyond it.
+    - `std`: Standard deviation of a count's noise.
+    - `gaussian`: Else Laplace.
+    - `balance`: Rows that may as well be clipped as bring the noise of a wider bound.
+    - `few`: Whether there are few rows: bounds stay nearer to those that were seen.
+    - `chance`: What `FIRST` and `FURTHER` are multiplied by: many columns share them.
+    - `rows`: Of the column; where few of them are on a side, more may be hidden beyond it.
     """
     last_bin = np.full(len(sides), -1)
     by_size: dict[int, list[int]] = {}
@@ -391,27 +368,19 @@ class LearnedBox:
     seen: few rows for what the learning may lose, nothing found but one value, or more rows beyond
     the bounds than the ends of the column explain.
 
-    Attributes
-    ----------
-    low, high : ndarray of shape (d,)
-    middle : ndarray of shape (d,)
-        A value amid the rows.
-    risk, squares : ndarray of shape (2, d)
-        Of the low and the high side: what clipping adds to the standard error of a sum of the
-        column, and of a sum of the squares of what rows exceed the bound by.
-    expected, doubt : ndarray of shape (2, d)
-        About so many rows lie beyond, and the standard deviation of that.
-    excess : ndarray of shape (d,)
-        Rows that were counted beyond and are not expected there, where that is more than the noise
-        of the count: at an unknown distance.
-    sound : ndarray of bool, shape (d,)
-    n : float
-        Number of rows, public or released; at least 1.
-    ends : tuple of (End, End)
-        Of each column, the low and the high side; empty where only a point amid the rows, or one
-        box for all columns, was learned.
-    short : float
-        Errors ask for so many times the rows, or epsilon; 1 where there are enough.
+    - `low`, `high` of shape (d,)
+    - `middle` of shape (d,): A value amid the rows.
+    - `risk`, `squares` of shape (2, d): Of the low and the high side: what clipping adds to the
+      standard error of a sum of the column, and of a sum of the squares of what rows exceed the
+      bound by.
+    - `expected`, `doubt` of shape (2, d): About so many rows lie beyond, and the standard deviation
+      of that.
+    - `excess` of shape (d,): Rows that were counted beyond and are not expected there, where that
+      is more than the noise of the count: at an unknown distance.
+    - `n`: Number of rows, public or released; at least 1.
+    - `ends`: Of each column, the low and the high side; empty where only a point amid the rows, or
+      one box for all columns, was learned.
+    - `short`: Errors ask for so many times the rows, or epsilon; 1 where there are enough.
     """
 
     low: Floats
@@ -612,15 +581,9 @@ def box_within_types(
 
     No row lies beyond the ends of a type, so nothing is lost there.
 
-    Parameters
-    ----------
-    box : LearnedBox or None
-        Of the learned columns, in order; None if there are none.
-    learned : ndarray of bool, shape (d,)
-        The others have the range of their type for bounds.
-    ranges : ndarray of shape (2, d)
-        Ends of the types; infinite where they say nothing.
-    n : float
+    - `box`: Of the learned columns, in order; None if there are none.
+    - `learned`: The others have the range of their type for bounds.
+    - `ranges` of shape (2, d): Ends of the types; infinite where they say nothing.
     """
     if box is None:
         box = unsound_box(np.zeros(0), np.zeros(0), np.zeros(0), n)

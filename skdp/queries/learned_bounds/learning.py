@@ -99,20 +99,14 @@ _MOST = 2**19  # rows of a column that are held at once: with what is computed o
 class LearningPlan:
     """The parts of an allowance that learning takes: public, or of a released number of rows.
 
-    Attributes
-    ----------
-    mode : {"columns", "extremes", "largest"}
-        Of what: each column, the rows' least and greatest values, or their largest in size.
-    size : float
-        Rows times epsilon (or mu) of one such column.
-    few, sure : bool
-        Whether bounds stay near what was seen; whether an error may be claimed.
-    binades : int
-        Above `_CENTER`, that bounds are looked for in.
-    location, shape, doubt, audit : Fraction
-        For the medians, the counts of distances, their second release, the rows outside.
-    pure, replace : bool
-        The noise, and the relation.
+    - `mode` ({"columns", "extremes", "largest"}): Of what: each column, the rows' least and
+      greatest values, or their largest in size.
+    - `size`: Rows times epsilon (or mu) of one such column.
+    - `few`, `sure`: Whether bounds stay near what was seen; whether an error may be claimed.
+    - `binades`: Above `_CENTER`, that bounds are looked for in.
+    - `location`, `shape`, `doubt`, `audit`: For the medians, the counts of distances, their second
+      release, the rows outside.
+    - `pure`, `replace`: The noise, and the relation.
     """
 
     mode: str
@@ -177,18 +171,10 @@ def plan_learning(
 ) -> LearningPlan:
     """Return what learning the bounds of n rows of d columns takes of an allowance.
 
-    Parameters
-    ----------
-    n : float
-        Number of rows, public or released.
-    d : int
-    level : float
-        What everything may lose: epsilon, or mu.
-    adjacency : str
-    pure : bool
-    audit : bool, default=True
-        Whether errors are wanted: then the rows outside are counted, and counts that leave doubts
-        are released again.
+    - `n`: Number of rows, public or released.
+    - `level`: What everything may lose: epsilon, or mu.
+    - `audit`: Whether errors are wanted: then the rows outside are counted, and counts that leave
+      doubts are released again.
     """
     whole = max(n, 1.0) * level
     size, mode = whole / (d if pure else math.sqrt(d)), "columns"
@@ -255,10 +241,7 @@ class FloatLattice:
     0, and 2**22 equally spaced points in each binade [2**k, 2**(k + 1)), of both signs. A value
     counts as the next candidate towards 0, or as the outermost one.
 
-    Parameters
-    ----------
-    binades : int
-        Above 2**4; below it there are always `_DEEPEST`.
+    - `binades`: Above 2**4; below it there are always `_DEEPEST`.
     """
 
     def __init__(self, binades: int) -> None:
@@ -399,14 +382,8 @@ class FloatLattice:
     ) -> Iterator[WeightedColumn]:
         """Yield d columns of n rows, each near its median where there are many rows.
 
-        Parameters
-        ----------
-        blocks : callable
-            Returns the rows block by block, (rows, d): the same ones each time.
-        n : int
-        eta : Fraction
-            What choices are asked with; 0 for whole columns.
-        d : int
+        - `blocks`: Returns the rows block by block, (rows, d): the same ones each time.
+        - `eta`: What choices are asked with; 0 for whole columns.
         """
         windows = [_EVERYWHERE] * d
         if n > _SAMPLE and eta:
@@ -543,11 +520,8 @@ def distance_counts(
 ) -> list[Ints]:
     """Count each column's distances from its middle, by side; a bin holds its outer edge.
 
-    Returns
-    -------
-    counts : list of ndarray
-        Of the bins of the low side and then of the high side, one array a column. A row adds one to
-        one bin of each column, or to none.
+    - returns: Of the bins of the low side and then of the high side, one array a column. A row adds
+      one to one bin of each column, or to none.
     """
     d = middles.size
     ends = _half_doublings(
@@ -843,20 +817,10 @@ class LearnedBounds(Measurement):
     counts, L1 d, L2 sqrt(d) (A), 2 d and sqrt(2 d) (R); it is outside or not in each
     column, L1 d, L2 sqrt(d), under both relations.
 
-    Parameters
-    ----------
-    n : float, default=None
-        The number of rows, where it has been released before.
-    audit : bool, default=True
-        Count the rows outside, which errors need; without it, they are all NaN.
-    spare : float, default=0.0
-        Part of the rows that each bound may clip at no cost, for answers about ranks.
-    point : bool, default=False
-        Release nothing but a point amid the rows, for the whole share.
-
-    Returns
-    -------
-    box : LearnedBox
+    - `n`: The number of rows, where it has been released before.
+    - `audit`: Count the rows outside, which errors need; without it, they are all NaN.
+    - `spare`: Part of the rows that each bound may clip at no cost, for answers about ranks.
+    - `point`: Release nothing but a point amid the rows, for the whole share.
     """
 
     name: ClassVar[str] = "learned bounds"
@@ -913,17 +877,9 @@ class NormMedian(Measurement):
     all scores within a range of 2, a row replaced within 4. Proof: learned_bounds.md, "A median of
     distances".
 
-    Parameters
-    ----------
-    center : ndarray of shape (d,)
-        Public or released.
-    n : float
-        The number of rows, public or released.
-
-    Returns
-    -------
-    median : float
-        About the median; at least 0.
+    - `center` of shape (d,): Public or released.
+    - `n`: The number of rows, public or released.
+    - returns: About the median; at least 0.
     """
 
     name: ClassVar[str] = "median of distances"

@@ -62,14 +62,9 @@ _RANKS = np.concatenate([np.arange(0.05, 0.9, 0.05), 1.0 - np.geomspace(0.1, 0.0
 class Beyond:
     """Where to clip, and what is expected beyond.
 
-    Attributes
-    ----------
-    doublings : float
-        From the end of the rows seen to the bound.
-    rows, doubt : float
-        Mean and standard deviation of the number of rows beyond the bound.
-    tails : Tails
-        The posterior for claims, in units of the end.
+    - `doublings`: From the end of the rows seen to the bound.
+    - `rows`, `doubt`: Mean and standard deviation of the number of rows beyond the bound.
+    - `tails`: The posterior for claims, in units of the end.
     """
 
     doublings: float
@@ -82,13 +77,10 @@ class Beyond:
 class Tails:
     """A posterior over what lies beyond a bound: some tails and their weights.
 
-    Attributes
-    ----------
-    weight : ndarray of shape (tails,)
-    rows : ndarray of shape (tails,)
-        How many lie beyond.
-    excess, squares : ndarray of shape (tails,)
-        Sums of what they exceed the bound by, and of its squares.
+    - `weight` of shape (tails,)
+    - `rows` of shape (tails,): How many lie beyond.
+    - `excess`, `squares` of shape (tails,): Sums of what they exceed the bound by, and of its
+      squares.
     """
 
     weight: Floats
@@ -219,28 +211,20 @@ class _Shapes:
     Tails that go on come first, then those that end with the last bin, and leave nothing beyond
     it, then those that end at the number 0, where that is near.
 
-    Attributes
-    ----------
-    beyond : list of tuple
-        First bin of each group beyond the end, and the one after its last; the others stand alone.
-    bins : ndarray of shape (groups,)
-        How many bins each has.
-    model : ndarray of shape (groups,)
-        Relative error of a count.
-    scale : ndarray of shape (tails,)
-        Rows inside of each tail of one row beyond the end.
-    shape, squares : ndarray of shape (tails, groups)
-        Rows of each group where one is inside, and squares of these.
-    log_weight : ndarray of shape (tails,)
-    offered : ndarray of shape (bounds,)
-        Bounds to choose from, in doublings beyond the end.
-    index, zero_index : ndarray of int, int
-        Places of these bounds, and of 0, on the grid of `_family`.
-    left, exceeding : ndarray of shape (tails, bounds)
-    apart : list of ndarray of shape (bounds,)
-        Means of a group of its own of one row: rows beyond a bound, their square, their excess.
-    going_on : ndarray of int
-        The tails that do not end with the last bin.
+    - `beyond`: First bin of each group beyond the end, and the one after its last; the others stand
+      alone.
+    - `bins` of shape (groups,): How many bins each has.
+    - `model` of shape (groups,): Relative error of a count.
+    - `scale` of shape (tails,): Rows inside of each tail of one row beyond the end.
+    - `shape`, `squares` of shape (tails, groups): Rows of each group where one is inside, and
+      squares of these.
+    - `log_weight` of shape (tails,)
+    - `offered` of shape (bounds,): Bounds to choose from, in doublings beyond the end.
+    - `index`, `zero_index`: Places of these bounds, and of 0, on the grid of `_family`.
+    - `left`, `exceeding` of shape (tails, bounds)
+    - `apart` of shape (bounds,): Means of a group of its own of one row: rows beyond a bound, their
+      square, their excess.
+    - `going_on`: The tails that do not end with the last bin.
     """
 
     beyond: list[tuple[int, int]]
@@ -327,20 +311,13 @@ def beyond_ends(
 ) -> list[Beyond]:  # fmt: skip
     """Return the bound of each of some sides, and what is expected beyond it.
 
-    Parameters
-    ----------
-    counts, edges : list of ndarray of shape (bins,)
-        Noisy counts, and the outer edges of their bins, ascending.
-    ends : list of int
-        The last bin with rows of each side.
-    zeros : list of float
-        Distance of the number 0, if it lies on a side, where tails like to end; else 0.
-    std : float
-        Standard deviation of a count's noise.
-    balance : float
-        Rows that may as well be clipped as bring the noise of a wider bound.
-    farthest : float
-        Doublings from the end to the bound, at most.
+    - `counts`, `edges` of shape (bins,): Noisy counts, and the outer edges of their bins,
+      ascending.
+    - `ends`: The last bin with rows of each side.
+    - `zeros`: Distance of the number 0, if it lies on a side, where tails like to end; else 0.
+    - `std`: Standard deviation of a count's noise.
+    - `balance`: Rows that may as well be clipped as bring the noise of a wider bound.
+    - `farthest`: Doublings from the end to the bound, at most.
     """
     # Sides with the same edges about their ends are weighed together.
     together: dict[tuple[tuple[float, ...], int, float], list[tuple[int, Floats]]] = {}
@@ -448,12 +425,8 @@ def _posterior(shapes: _Shapes, weight: Floats, sizes: Floats, best: NDArray[np.
 class _Groups:
     """Groups of their own beyond the ends of some sides, of unknown sizes: normal, cut off at 0.
 
-    Parameters
-    ----------
-    count, std : ndarray of shape (sides,)
-        Of the bins beyond the end.
-    chance : ndarray of shape (sides,)
-        What the other tails give the count, relative to its peak.
+    - `count`, `std` of shape (sides,): Of the bins beyond the end.
+    - `chance` of shape (sides,): What the other tails give the count, relative to its peak.
     """
 
     def __init__(self, count: Floats, std: Floats, chance: Floats) -> None:

@@ -74,16 +74,8 @@ def cauchy_kappa(epsilon: float, beta: float) -> float:
 
     Guarantee: that of `student_kappa` with nu = 1.
 
-    Parameters
-    ----------
-    epsilon : float
-        In (0, 500].
-    beta : float
-        In [0, epsilon).
-
-    Returns
-    -------
-    kappa : float
+    - `epsilon`: In (0, 500].
+    - `beta`: In [0, epsilon).
 
     Examples
     --------
@@ -99,18 +91,9 @@ def student_kappa(epsilon: float, beta: float, nu: int) -> float:
     Guarantee: for all f, f', S, S' with |f - f'| <= min(S, S') and |log S - log S'| <= beta, the
     two densities are within a factor exp(epsilon) everywhere; with a smaller kappa some are not.
 
-    Parameters
-    ----------
-    epsilon : float
-        In (0, 500].
-    beta : float
-        In [0, epsilon / nu).
-    nu : int
-        Degrees of freedom, at least 1.
-
-    Returns
-    -------
-    kappa : float
+    - `epsilon`: In (0, 500].
+    - `beta`: In [0, epsilon / nu).
+    - `nu`: Degrees of freedom, at least 1.
     """
     # Differences in rational numbers: in floats they would cancel near beta = epsilon / nu.
     e, b = Fraction(epsilon), Fraction(beta)
@@ -131,16 +114,8 @@ def laplace_kappa(epsilon: float, delta: float) -> tuple[float, float]:
 
     Guarantee: for all f, f', S, S' with |f - f'| <= min(S, S') and |log S - log S'| <= beta.
 
-    Parameters
-    ----------
-    epsilon : float
-        In (0, 500].
-    delta : float
-        In (0, 1).
-
-    Returns
-    -------
-    kappa, beta : float
+    - `epsilon`: In (0, 500].
+    - `delta`: In (0, 1).
 
     Examples
     --------
@@ -184,13 +159,9 @@ class SmoothNoise:
 def choose_noise(kind: str, epsilon: float, *, delta: float = 0.0, nu: int = 3) -> SmoothNoise:
     """Calibrate a noise; beta is epsilon / (2 nu), or that of `laplace_kappa`.
 
-    Raises
-    ------
-    ValueError
-        If the kind is unknown, Laplace's has no delta, nu is not in [1, 1024], or epsilon is so
-        small that a step of the ladder would be lost in rounding.
-    TypeError
-        If nu is not an int.
+    - raises ValueError: if the kind is unknown, Laplace's has no delta, nu is not in [1, 1024], or
+      epsilon is so small that a step of the ladder would be lost in rounding.
+    - raises TypeError: if nu is not an int.
     """
     if kind not in NOISES:
         raise ValueError(f"noise must be one of {NOISES}, got {kind!r}")
@@ -299,10 +270,8 @@ def part_noise(
 ) -> SmoothNoise:
     """Return the noise of each of some numbers under a level (epsilon or mu), and `delta`.
 
-    Raises
-    ------
-    ValueError
-        As `choose_noise`, or if noise for these largest sensitivities would have no bound.
+    - raises ValueError: as `choose_noise`, or if noise for these largest sensitivities would have
+      no bound.
     """
     parts = len(widths)
     epsilon = level / parts if pure else conversions.pure_part(level, parts)

@@ -358,24 +358,12 @@ class SmoothMedian(Measurement):
     of `separate_delta` too). The quantile of no rows is the box's low end; the result is clipped to
     the box.
 
-    Parameters
-    ----------
-    view : View
-        With public bounds: without, the smooth sensitivity would be infinite.
-    q : float, default=0.5
-        In [0, 1].
-    noise : {"cauchy", "student", "laplace"}, default="cauchy"
-    nu : int, default=3
-
-    Returns
-    -------
-    release : Release
-        std is NaN: the amount of noise depends on the rows, and is private.
-
-    Raises
-    ------
-    ValueError
-        If q or the noise is out of range, before anything is taken from the allowance.
+    - `view`: With public bounds: without, the smooth sensitivity would be infinite.
+    - `q`: In [0, 1].
+    - `noise` ({"cauchy", "student", "laplace"})
+    - returns: std is NaN: the amount of noise depends on the rows, and is private.
+    - raises ValueError: if q or the noise is out of range, before anything is taken from the
+      allowance.
     """
 
     name: ClassVar[str] = "smooth median"

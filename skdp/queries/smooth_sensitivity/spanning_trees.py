@@ -47,26 +47,12 @@ class SpanningCost(Measurement):
     Guarantee: the exact smooth sensitivity for one replaced weight, rounded up on the public
     ladder. It protects weights, not vertices or points.
 
-    Parameters
-    ----------
-    view : Box
-        Public bounds of the one feature, the weight.
-    n_vertices : int
-    edges : array-like of int, shape (m, 2)
-        Public; row i of the session is the weight of edge i.
-    noise : {"cauchy", "student", "laplace"}, default="cauchy"
-    nu : int, default=3
-
-    Returns
-    -------
-    release : Release
-        A scalar; std is NaN.
-
-    Raises
-    ------
-    ValueError
-        If the graph is not connected, there is not one weight for each edge, or the relation is
-        not replace-one; before anything is taken from the allowance.
+    - `view`: Public bounds of the one feature, the weight.
+    - `edges`: Public; row i of the session is the weight of edge i.
+    - `noise` ({"cauchy", "student", "laplace"})
+    - returns: A scalar; std is NaN.
+    - raises ValueError: if the graph is not connected, there is not one weight for each edge, or
+      the relation is not replace-one; before anything is taken from the allowance.
     """
 
     name: ClassVar[str] = "spanning tree"
@@ -115,10 +101,8 @@ def check_graph(n_vertices: int, edges: ArrayLike) -> Ints:
 
     Several edges between two vertices are allowed.
 
-    Raises
-    ------
-    ValueError
-        If the edges do not join distinct vertices 0 .. n_vertices - 1, or not all of them.
+    - raises ValueError: if the edges do not join distinct vertices 0 .. n_vertices - 1, or not all
+      of them.
     """
     pairs = np.asarray(edges)
     if pairs.ndim != 2 or pairs.shape[1] != 2 or pairs.dtype.kind not in "iu" or not len(pairs):
