@@ -109,7 +109,7 @@ def ours(
     epsilon: float,
     adjacency: str,
     rng: np.random.Generator,
-    **options: object,
+    **options: Any,
 ) -> float:
     """Return the median by the query that DPMedian asks."""
     rows = check_rows(x[:, None], estimator="benchmark")
@@ -117,7 +117,7 @@ def ours(
     session.adjacency = adjacency  # as a budget of that relation says; nothing is charged here
     session._entropy = Seen(rng)
     view = box_of(session, low, high, per_feature=True)
-    return float(session.answer(Quantiles(view, 0.5), **options).value[0, 0])
+    return float(session.answer(Quantiles(view, 0.5, **options)).value[0, 0])
 
 
 def interval(a: Floats, b: Floats, rng: np.random.Generator) -> tuple[float, float, float]:
