@@ -32,6 +32,7 @@ import sys
 import time
 from collections.abc import Callable
 from fractions import Fraction
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
