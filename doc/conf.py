@@ -75,7 +75,8 @@ for result in sorted((ROOT / "doc" / "benchmarks" / "results").glob("*.txt")):
     tables.append(f"## {result.stem.replace('_', ' ')}\n\n{include}")
 (ROOT / "doc" / "generated").mkdir(exist_ok=True)
 (ROOT / "doc" / "generated" / "tables.inc").write_text("\n".join(tables), encoding="utf-8")
-runpy.run_path(str(ROOT / "doc" / "scripts" / "house.py"))["write"](ROOT / "doc" / "generated")
+for script in ("house.py", "evidence.py"):
+    runpy.run_path(str(ROOT / "doc" / "scripts" / script))["write"](ROOT / "doc" / "generated")
 
 
 def _literal_names(app: Sphinx, what: str, name: str, obj: object, options: object, lines: list):

@@ -9,6 +9,7 @@ import json
 import os
 import pkgutil
 import re
+import runpy
 import shutil
 import subprocess
 import sys
@@ -19,6 +20,7 @@ import skdp
 from proofs import record
 from proofs.hashes import ROOT, changed, digests
 from skdp.core.query import Choice, Derived, Measurement, Query, reviewed_types
+from skdp.loss.accountants import ACCOUNTANTS
 
 PAGE = ROOT / "skdp" / "core" / "PROOFS.md"
 
@@ -97,6 +99,34 @@ def test_each_query_that_is_no_sum_says_why():
     assert sorted(re.findall(r"`(\w+)`", " ".join(rows))) == sorted(names)
     assert len(names) <= 28
     assert sum(issubclass(kind, Measurement) for kind in reviewed_types()) <= 18
+
+
+def test_each_proof_names_its_code_its_tests_and_a_bug_that_they_catch(monkeypatch):
+    monkeypatch.syspath_prepend(ROOT / "tests" / "contract")
+    planted = importlib.import_module("planted").MUTANTS
+    bugs = importlib.import_module("tests.verified.planted_bugs").BUGS
+    evidence = runpy.run_path(str(ROOT / "doc" / "scripts" / "evidence.py"))
+    caught = {bug.name: {test.partition("::")[0] for test in bug.tests} for bug in planted + bugs}
+    included = (ROOT / "doc" / "proofs.md").read_text("utf-8")
+    claims = []
+    for page in evidence["PAGES"]:
+        assert f"{{include}} ../{page.relative_to(ROOT)}\n" in included
+        assert evidence["claims"](page), page
+        claims += evidence["claims"](page)
+    for claim in claims:
+        assert ". " not in claim.text, "a claim is one sentence"
+        assert [name for name in claim.code + claim.tests if not (ROOT / name).exists()] == []
+        for bug in claim.bugs:
+            tests = {name if "/" in name else f"tests/contract/{name}" for name in caught[bug]}
+            assert tests & {*claim.tests}, f"{claim.title}: its tests do not catch {bug!r}"
+    code = {ROOT / name for claim in claims for name in claim.code}
+    files = [
+        f for part in ("core", "loss", "queries") for f in (ROOT / "skdp" / part).rglob("*.py")
+    ]
+    unnamed = [f for f in files if f.name != "__init__.py" and not code & {f, f.parent}]
+    assert unnamed == [], "no claim is about these files"
+    titles = " ".join(claim.title for claim in claims)
+    assert [name for name in ACCOUNTANTS if f'"{name}"' not in titles] == []
 
 
 def test_a_missing_theorem_is_found():

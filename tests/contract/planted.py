@@ -45,6 +45,7 @@ SHOWN = "test_mechanisms.py::test_a_mechanism_holds_its_claim_and_shows_it"
 SHARED = "test_mechanisms.py::test_comparisons_share_the_threshold_s_noise_and_nothing_else"
 CLAIM = "test_audit.py::test_the_claim_holds_and_that_of_less_noise_would_not"
 
+FILTER = "tests/loss/test_accountants.py::test_a_filter_never_grants_more_than_the_true_loss_allows"
 ROWS = "tests/sql/test_rows_as_units.py::"
 COUNTED = "tests/queries/test_counted_keys.py::"
 MOVES = f"{ROWS}test_a_row_of_a_table_moves_rows_of_its_own_alone"
@@ -785,5 +786,43 @@ MUTANTS = (
         "tail(counts - c) - tail(threshold - c) > math.log(alpha)",
         "tail(counts - c) > math.log(alpha)",
         f"{COUNTED}test_intervals_hold_given_that_a_count_shows",
+    ),
+    # --- how losses add up ------------------------------------------------------------------------
+    _m(
+        "the deltas of fits are not added up", "loss.accountants",
+        "return Amount(exact(cost.epsilon), exact(cost.delta))",
+        "return Amount(exact(cost.epsilon), exact(0.0))",
+        FILTER,
+    ),
+    _m(
+        "a pure fit adds half of its mu", "loss.accountants",
+        "return exact(pure_mu(cost.epsilon) if", "return exact(pure_mu(cost.epsilon) / 2 if",
+        FILTER,
+    ),
+    _m(
+        "a pure fit adds half of its rho", "loss.accountants",
+        "return min(epsilon**2 / 2, epsilon)", "return min(epsilon**2 / 4, epsilon)",
+        "tests/loss/test_accountants.py::test_zcdp_prices",
+    ),
+    _m(
+        "a pure fit takes less of the residue than it loses", "loss.accountants",
+        "errors * (1 - slack) >= allowed * (1 + _REL)", "errors >= allowed * 0.9",
+        "tests/loss/test_residue.py::test_a_release_and_the_residue_stay_within_the_allowance_at_every_epsilon",
+    ),
+    _m(
+        "the tail of a plan is dropped", "loss.pld",
+        "return Losses(self.first + low, masses, infinite,",
+        "return Losses(self.first + low, masses, self.infinite,",
+        "tests/loss/test_pld.py::test_tails_are_cut_towards_privacy",
+    ),
+    _m(
+        "a row that moves changes one part", "loss.composition",
+        'return 2 if adjacency == "replace_one" else 1', "return 1",
+        "tests/loss/test_parallel.py::test_a_row_that_moves_is_why_two_parts_count",
+    ),
+    _m(
+        "a replaced row moves a kernel mean as an added one does", "queries.kernel_means",
+        "size = math.sqrt(2) * self.bound + 2 * lost", "size = self.bound + lost",
+        "tests/queries/test_kernel_sensitivity.py::test_no_row_moves_a_linear_image_by_more_than_declared",
     ),
 )  # fmt: skip

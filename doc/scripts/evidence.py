@@ -1,0 +1,81 @@
+"""Read what each proof says of itself: its claim, the code, the tests, and the planted bugs.
+
+A proof begins with its heading and a quotation: the claim in one sentence, then a paragraph
+``Code: ... Tests: ... Planted bug: ...``. ``write(folder)`` leaves the table of all of them in
+``evidence.inc``, for "How we know"; `tests/test_proofs.py` compares them with the repository.
+"""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import NamedTuple
+
+ROOT = Path(__file__).resolve().parents[2]
+PAGES = [
+    *(ROOT / "skdp" / package / "PROOFS.md" for package in ("core", "loss", "sql")),
+    *sorted((ROOT / "skdp" / "queries").glob("*.md")),
+]
+_CLAIM = re.compile(r"^(#{1,3}) (.+)\n\n((?:>.*\n)+)", re.MULTILINE)
+
+
+class Claim(NamedTuple):
+    """What stands at the head of a proof."""
+
+    title: str
+    text: str
+    code: list[str]
+    tests: list[str]
+    bugs: list[str]
+    theorems: list[str]  # of Coq, named before the next heading
+
+
+def claims(page: Path) -> list[Claim]:
+    """Return the claims of a page of proofs."""
+    text, found = page.read_text(encoding="utf-8"), []
+    for match in _CLAIM.finditer(text):
+        quoted = re.sub(r"^> ?", "", match[3], flags=re.MULTILINE)
+        claim, reference = (re.sub(r"\s+", " ", one).strip() for one in quoted.split("\n\n"))
+        parts = re.fullmatch(r"Code: (.+)\. Tests: (.+)\. Planted bugs?: (.+)\.", reference)
+        assert parts, f"{page.name}, {match[2]}: not 'Code: ... Tests: ... Planted bug: ...'"
+        proof = re.split(rf"^#{{1,{len(match[1])}}} ", text[match.end() :], flags=re.MULTILINE)[0]
+        theorems = ",".join(re.findall(r"\[Coq: ([^\]]+)\]", proof))
+        found.append(
+            Claim(
+                match[2],
+                claim,
+                re.findall(r"`([^`]+)`", parts[1]),
+                re.findall(r"`([^`]+)`", parts[2]),
+                re.findall(r"“([^”]+)”", parts[3]),
+                re.findall(r"[\w.]+", theorems),
+            )  # fmt: skip
+        )
+    return found
+
+
+def table() -> str:
+    """Return all claims as a table in Markdown."""
+    lines = ["| claim | code | tests | planted bugs | a machine checks |", "|---|---|---|---|---|"]
+    for claim in (claim for page in PAGES for claim in claims(page)):
+        anchor = re.sub(r"[^\w\- ]", "", claim.title.lower()).replace(" ", "-")
+        tests = [f"`{Path(test).stem}`" for test in claim.tests]
+        checked = [f"`{Path(test).stem}`" for test in claim.tests if "/verified/" in test]
+        theorems = [f"`{name}`" for name in claim.theorems]
+        cells = [
+            f"**[{claim.title}](proofs.md#{anchor})**: {claim.text}",
+            ", ".join(f"`{file.removeprefix('skdp/')}`" for file in claim.code),
+            ", ".join(test for test in tests if test not in checked),
+            "; ".join(claim.bugs),
+            ", ".join([*theorems, *checked]) or "–",
+        ]
+        lines.append(f"| {' | '.join(cell.replace('|', chr(92) + '|') for cell in cells)} |")
+    return "\n".join(lines) + "\n"
+
+
+def write(folder: Path) -> None:
+    """Write the table for the documentation."""
+    folder.joinpath("evidence.inc").write_text(table(), encoding="utf-8")
+
+
+if __name__ == "__main__":
+    print(table())
