@@ -43,6 +43,7 @@ UNREAD = (
     "skdp/queries/",
     "skdp/core/PROOFS.md",
     "skdp/loss/PROOFS.md",
+    "skdp/sql/PROOFS.md",
 )
 
 

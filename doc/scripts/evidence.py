@@ -48,7 +48,7 @@ def claims(page: Path) -> list[Claim]:
                 re.findall(r"`([^`]+)`", parts[2]),
                 re.findall(r"“([^”]+)”", parts[3]),
                 re.findall(r"[\w.]+", theorems),
-            )  # fmt: skip
+            )
         )
     return found
 
