@@ -33,9 +33,8 @@ extensions = [
 exclude_patterns = ["_build", "_templates", "auto_examples/GALLERY_HEADER.rst"]
 templates_path = ["_templates"]
 myst_enable_extensions = ["dollarmath", "amsmath", "colon_fence", "substitution"]
-# How many planted bugs the tests catch: `tests/contract/test_mutants.py` plants all of them.
-planted = runpy.run_path(str(ROOT / "tests" / "contract" / "planted.py"))["MUTANTS"]
-myst_substitutions = {"planted_bugs": len(planted)}
+evidence = runpy.run_path(str(ROOT / "doc" / "scripts" / "evidence.py"))
+myst_substitutions = evidence["figures"]()
 myst_heading_anchors = 3
 
 html_theme = "pydata_sphinx_theme"
@@ -75,8 +74,8 @@ for result in sorted((ROOT / "doc" / "benchmarks" / "results").glob("*.txt")):
     tables.append(f"## {result.stem.replace('_', ' ')}\n\n{include}")
 (ROOT / "doc" / "generated").mkdir(exist_ok=True)
 (ROOT / "doc" / "generated" / "tables.inc").write_text("\n".join(tables), encoding="utf-8")
-for script in ("house.py", "evidence.py"):
-    runpy.run_path(str(ROOT / "doc" / "scripts" / script))["write"](ROOT / "doc" / "generated")
+runpy.run_path(str(ROOT / "doc" / "scripts" / "house.py"))["write"](ROOT / "doc" / "generated")
+evidence["write"](ROOT / "doc" / "generated")
 
 
 def _literal_names(app: Sphinx, what: str, name: str, obj: object, options: object, lines: list):

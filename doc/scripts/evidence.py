@@ -3,11 +3,15 @@
 A proof begins with its heading and a quotation: the claim in one sentence, then a paragraph
 ``Code: ... Tests: ... Planted bug: ...``. ``write(folder)`` leaves the table of all of them in
 ``evidence.inc``, for "How we know"; `tests/test_proofs.py` compares them with the repository.
+`figures` are what the checkers of `tests/verified` have counted, for any page.
 """
 
 from __future__ import annotations
 
+import json
 import re
+import runpy
+import sys
 from pathlib import Path
 from typing import NamedTuple
 
@@ -70,6 +74,23 @@ def table() -> str:
         ]
         lines.append(f"| {' | '.join(cell.replace('|', chr(92) + '|') for cell in cells)} |")
     return "\n".join(lines) + "\n"
+
+
+def figures() -> dict[str, str]:
+    """Return numbers for the pages, as ``{{ name }}``: of planted bugs, and of what was checked."""
+    contract, verified = ROOT / "tests" / "contract", ROOT / "tests" / "verified"
+    sys.path.insert(0, str(contract))
+    planted = runpy.run_path(str(contract / "planted.py"))["MUTANTS"]
+    verified_bugs = runpy.run_path(str(verified / "planted_bugs.py"))["BUGS"]
+    sys.path.remove(str(contract))
+    counted = {"planted_bugs": len(planted), "verified_bugs": len(verified_bugs)}
+    checkers = json.loads((verified / "checked.json").read_text(encoding="utf-8"))["checkers"]
+    for file, checker in checkers.items():
+        for test in checker["passed"].values():
+            for what, number in test.items():
+                name = f"{file.removeprefix('test_').removesuffix('.py')}_{what}"
+                counted[name] = counted.get(name, 0) + number
+    return {name: f"{number:,}" for name, number in counted.items() if isinstance(number, int)}
 
 
 def write(folder: Path) -> None:

@@ -9,19 +9,16 @@ in `planted` has to follow the library.
     python tests/contract/mutants.py                  # all of them: a table, and exit status 0 or 1
     python tests/contract/mutants.py NAME [NAME ...]  # these
     python tests/contract/mutants.py --alone NAME ... # without the tests on the library as it is
-    python tests/contract/mutants.py --write          # all, and keep the table in mutants.md
 
 `test_mutants` plants them in parts, alone: the suite that it is of runs the tests anyway.
 """
 
 from __future__ import annotations
 
-import datetime
 import gc
 import importlib
 import inspect
 import os
-import subprocess
 import sys
 import tempfile
 import time
@@ -36,7 +33,6 @@ from planted import MUTANTS, Mutant
 
 HERE = Path(__file__).resolve().parent
 ROOT = HERE.parents[1]
-RESULTS = HERE / "mutants.md"
 DOES_NOT_RUN = ("Attribute", "Import", "ModuleNotFound", "Name", "Syntax", "UnboundLocal")
 
 
@@ -213,7 +209,7 @@ def table(outcomes: Sequence[Outcome]) -> str:
 
 
 def main(arguments: list[str]) -> int:
-    wanted = [name for name in arguments if name not in ("--write", "--alone")]
+    wanted = [name for name in arguments if name != "--alone"]
     if unknown := set(wanted) - {one.name for one in MUTANTS}:
         print("no such mutant:", *sorted(unknown))
         return 2
@@ -221,19 +217,6 @@ def main(arguments: list[str]) -> int:
     outcomes, broken = run(chosen, sound="--alone" not in arguments)
     if "--alone" not in arguments:
         print(broken or "the tests pass without them")
-    if "--write" in arguments:
-        commit = subprocess.run(
-            ["git", "rev-parse", "--short", "HEAD"], cwd=ROOT, capture_output=True, text=True,
-            check=True,
-        ).stdout.strip()  # fmt: skip
-        caught = sum(one.caught for one in outcomes)
-        RESULTS.write_text(
-            f"# Planted bugs\n\n{caught} of {len(outcomes)} caught; the tests "
-            f"{'do not all pass' if broken else 'pass'} without them. "
-            f"{datetime.date.today().isoformat()}, commit {commit}, "
-            f"`python tests/contract/mutants.py --write`.\n\n{table(outcomes)}\n",
-            encoding="utf-8",
-        )
     return int(bool(broken) or not all(one.caught for one in outcomes))
 
 
