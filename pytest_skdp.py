@@ -164,6 +164,12 @@ class DPAuditor:
         self.lines.append(line)
         if refuted:
             pytest.fail(f"the claim is refuted: {line}")
+        if not bound.tested:
+            pytest.fail(
+                f"nothing was tested, the outputs show no difference: {line}. These runs catch "
+                f"epsilon = {bound.smallest_violation:.3g} or more: take more runs, a larger "
+                "epsilon, or tables that are further apart"
+            )
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:

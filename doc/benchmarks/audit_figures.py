@@ -64,7 +64,7 @@ def found(pair, epsilon):
     seen = "releases" if pair.statistic is None else "output"
     what = "ε" if result.mu is None else "μ"
     text = f"{what} {proved:.3f} of {claim:.3g} ({proved / claim:.0%})"
-    return largest, seen, text, runs, result.passed
+    return largest, seen, text, runs, not result.refuted
 
 
 def row(pair):

@@ -35,6 +35,7 @@ from skdp.audit._statistical import (
     learned_score,
     mu_bound,
     numbers_of,
+    smallest_caught,
     warn_of_long,
 )
 from skdp.base import check_integer
@@ -85,6 +86,21 @@ class LowerBound:
         if epsilon is not None and epsilon <= self.epsilon_at:  # it would hold there, too
             wrong = wrong or self.delta_at > self.delta
         return bool(wrong or (mu is not None and self.mu > mu))
+
+    @property
+    def tested(self) -> bool:
+        """Whether the outputs showed any loss: a bound above 0."""
+        return max(self.epsilon, self.mu, self.delta_at) > 0
+
+    @property
+    def smallest_violation(self) -> float:
+        """The smallest epsilon for which as many runs refute `epsilon_at` in half of all audits.
+
+        Infinity if none. It is that of randomized response; others are caught less often.
+        """
+        return smallest_caught(
+            self.epsilon_at, self.delta, self.n_runs - self.n_runs // 2, (1 - self.confidence) / 4
+        )
 
 
 def outputs_of(

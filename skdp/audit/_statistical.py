@@ -35,6 +35,7 @@ import copy
 import dataclasses
 import datetime
 import inspect
+import math
 import numbers
 import warnings
 from collections import Counter
@@ -56,6 +57,7 @@ from skdp.base import PrivateMixin, check_integer
 from skdp.base.context import allowed_delta
 from skdp.budget import Cost, PrivacyBudget, gdp_mu
 from skdp.budget.budget import StandInBudget
+from skdp.loss.conversions import smallest
 from skdp.parameters import columns_of
 
 
@@ -88,10 +90,31 @@ class AuditResult:
     n_runs: int
 
     @property
+    def refuted(self) -> bool:
+        """Whether the claim is proved wrong: a lower bound exceeds it."""
+        gaussian = self.mu is not None and self.mu_lower > self.mu
+        return self.epsilon_lower > self.epsilon or gaussian
+
+    @property
     def passed(self) -> bool:
-        """Whether the claim survives: no lower bound exceeds it."""
-        gaussian = self.mu is None or self.mu_lower <= self.mu
-        return self.epsilon_lower <= self.epsilon and gaussian
+        """Whether the audit saw a loss (a lower bound above 0) and none above the claim.
+
+        Lower bounds of 0 say that nothing was tested: neither `passed` nor `refuted`.
+        """
+        return max(self.epsilon_lower, self.mu_lower) > 0 and not self.refuted
+
+    @property
+    def smallest_violation(self) -> float:
+        """The smallest loss that as many runs could have caught; infinity if none.
+
+        In mu if a mu is claimed, else in epsilon. About half of such audits refute the claim if the
+        mechanism loses this much and is the easiest one to catch: randomized response, or one
+        number with Gaussian noise. Others are caught less often.
+        """
+        alpha, n = 1.0 - self.confidence, self.n_runs
+        if self.mu is None:
+            return smallest_caught(self.epsilon, self.delta, n - n // CHOOSING, 0.75 * alpha)
+        return smallest_caught(self.mu, None, n, 0.65 * 0.9 * alpha)
 
 
 Floats = NDArray[np.float64]
@@ -246,7 +269,8 @@ def audit(
 
     With several releases, or a pair of tables that is not the worst case, it is caught less often.
     So audit at epsilon >= 1 if the same code makes the noise at every epsilon, with more runs than
-    the default if you can. A pass at epsilon = 0.1 says next to nothing.
+    the default if you can. An audit at epsilon = 0.1 seldom sees anything, and then does not pass.
+    `AuditResult.smallest_violation` says what as many runs could have caught at all.
 
     Examples
     --------
@@ -257,8 +281,8 @@ def audit(
     >>> scaler = DPStandardScaler(bounds=(-1, 1), epsilon=3.0)
     >>> audit(scaler, X, X_neighbour, "mean_", n_runs=500, random_state=0).passed
     True
-    >>> audit(scaler, X, X_neighbour, "mean_", epsilon=1.0, n_runs=500, random_state=0).passed
-    False
+    >>> audit(scaler, X, X_neighbour, "mean_", epsilon=1.0, n_runs=500, random_state=0).refuted
+    True
     """
     n = check_integer(n_runs, "n_runs", low=20)
     if not 0.0 < confidence < 1.0:
@@ -470,6 +494,26 @@ def held_out_bound(a: Floats, b: Floats, bound: Bound, alpha: float, n_choose: i
         first[n_choose:], second[n_choose:], np.array([event.threshold]), event.below, alpha
     )
     return max(0.0, float(bound(*pair)[0]))
+
+
+def smallest_caught(claim: float, delta: float | None, n: int, alpha: float) -> float:
+    """Return the smallest loss for which n runs refute a claim in about half of all audits.
+
+    A claim of mu has no delta: then the loss is in mu, and is bounded by pairs.
+    """
+
+    def proved(loss: float) -> float:
+        if delta is None:
+            p = lower(np.array([n * special.ndtr(loss / np.sqrt(2.0))]), n, alpha / 2)
+            return float(np.sqrt(2.0) * special.ndtri(p[0]))
+        p, q = (1 - delta) * special.expit(loss) + delta, (1 - delta) * special.expit(-loss)
+        hits = n * np.array([p, q])
+        return float(
+            epsilon_bound(lower(hits[:1], n, alpha / 2), upper(hits[1:], n, alpha / 2), delta)[0]
+        )
+
+    most = 100.0  # beyond it outputs tell the tables apart in every run
+    return smallest(lambda x: proved(x) > claim, claim) if proved(most) > claim else math.inf
 
 
 def auc_mu_bound(a: Floats, b: Floats, alpha: float) -> float:

@@ -750,6 +750,8 @@ def replay_mechanism(
     with _wrapped(primitives, second):
         other = _run(mechanism, neighbour, random_state)
     problems, ratios = [], []
+    if not first.calls:
+        problems.append("no primitive was called: nothing was tested")
     if len(first.calls) != len(second.calls):
         problems.append("the number of releases depends on rows")
     for i, (a, b) in enumerate(zip(first.calls, second.calls, strict=False)):

@@ -21,7 +21,9 @@ from sklearn.base import BaseEstimator
 from toys import Toy
 
 from skdp.audit import AuditResult, audit
+from skdp.audit._statistical import bounds_of
 from skdp.core import noise as sampling
+from tests.folding import each
 
 
 def audited(pair: Pair, n_runs: int | None = None) -> AuditResult:
@@ -68,7 +70,7 @@ def test_the_claim_holds_and_that_of_less_noise_would_not(pair):
     assert result.passed
     mu = None if result.mu is None else result.mu / pair.factor
     variant = replace(result, epsilon=result.epsilon / pair.factor, mu=mu)
-    assert not variant.passed
+    assert variant.refuted
 
 
 @pytest.mark.exhaustive
@@ -86,7 +88,7 @@ def test_noise_at_two_thirds_is_caught(monkeypatch):
             # 1.5 times the claim's loss; the claim is lowered so that its events stay frequent.
             estimator = type(pair.estimator)(**pair.estimator.get_params())
             estimator.set_params(epsilon=2.5 if estimator.delta == 0 else 4.0)
-            assert not audited(replace(pair, estimator=estimator), n_runs=3000).passed
+            assert audited(replace(pair, estimator=estimator), n_runs=3000).refuted
 
 
 @pytest.mark.statistical
@@ -100,12 +102,12 @@ def test_two_thirds_of_the_noise_shows_at_large_epsilon_only(epsilon, caught):
             self.value_ = X[0, 0] + rng.laplace(scale=2 / 3 / epsilon)
             return self
 
-    passed = [
-        audit(TwoThirds(), ZERO, ONE, "value_", epsilon=epsilon, random_state=seed).passed
+    refuted = [
+        audit(TwoThirds(), ZERO, ONE, "value_", epsilon=epsilon, random_state=seed).refuted
         for seed in (0, 10_000, 20_000)
     ]
     # It is caught at 2.5 in 96% of audits, so not in all three perhaps.
-    assert sum(passed) <= 1 if caught else all(passed)
+    assert sum(refuted) >= 2 if caught else not any(refuted)
 
 
 class Noisy(BaseEstimator):
@@ -136,9 +138,9 @@ def test_any_estimator_can_be_audited(statistic):
 def test_bounds_hold_at_the_stated_confidence():
     """At confidence 0.8 a bound may exceed the truth in one audit of five, and not in more."""
     wrong = sum(
-        not audit(
+        audit(
             Noisy(), ZERO, ONE, "value_", epsilon=1.0, n_runs=100, confidence=0.8, random_state=s
-        ).passed
+        ).refuted
         for s in range(0, 100 * 1000, 1000)
     )
     # Binomial(100, 0.2) exceeds 41 with probability below 1e-6.
@@ -156,14 +158,32 @@ def test_delta_lowers_the_bound_by_what_it_allows():
             return self
 
     options = {"n_runs": 4000, "random_state": 0}
-    assert not audit(Leaks(), ZERO, ONE, "value_", epsilon=1.0, **options).passed
+    assert audit(Leaks(), ZERO, ONE, "value_", epsilon=1.0, **options).refuted
     assert audit(Leaks(), ZERO, ONE, "value_", epsilon=0.01, delta=0.1, **options).passed
 
 
 def test_equal_tables_prove_nothing():
     result = audit(Noisy(), ZERO, ZERO, "value_", epsilon=1e-3, n_runs=1000, random_state=0)
-    assert result.epsilon_lower == 0.0
-    assert result.mu_lower == 0.0
+    assert result.epsilon_lower == result.mu_lower == 0.0
+    assert not result.passed, "nothing was tested"
+    assert not result.refuted
+
+
+@each(("epsilon", "mu", "n"), [(1.0, None, 4000), (3.0, None, 300), (1.0, 0.24, 4000)])
+def test_the_smallest_violation_is_caught_in_about_half_of_all_audits(epsilon, mu, n):
+    """Binomial(100, 1/2) is in [20, 80] but with probability below 1e-9."""
+    claim = AuditResult(0.0, 0.0, epsilon, 0.01 if mu else 0.0, mu, 0.999, n)
+    rng, loss, caught = np.random.default_rng(0), claim.smallest_violation, []
+    for _ in range(100):
+        a, b = rng.normal(loss, size=n), rng.normal(size=n)
+        if mu is None:
+            a, b = (1 / (1 + np.exp([-loss, loss])) > rng.random((2, n)).T).T.astype(float)
+        options = {"delta": claim.delta, "gaussian": mu is not None, "confidence": 0.999}
+        lower = bounds_of(a, b, learned=False, **options)
+        caught.append(replace(claim, epsilon_lower=lower[0], mu_lower=lower[1]).refuted)
+    assert 20 <= sum(caught) <= 80
+    assert replace(claim, n_runs=20).smallest_violation > loss
+    assert replace(claim, epsilon=9.0, mu=mu and 9.0).smallest_violation == np.inf
 
 
 def test_the_claim_of_another_mechanism_can_be_stated():

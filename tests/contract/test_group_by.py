@@ -265,4 +265,4 @@ def test_the_claim_holds_and_that_of_less_noise_would_not(delta):
     )
     assert result.passed
     mu = None if result.mu is None else result.mu / FACTOR
-    assert not replace(result, epsilon=result.epsilon / FACTOR, mu=mu).passed
+    assert replace(result, epsilon=result.epsilon / FACTOR, mu=mu).refuted

@@ -104,7 +104,7 @@ def far(center):
 
 def refuted_at(result, factor):
     """Say whether the same runs refute a claim that is smaller by a factor."""
-    return not replace(result, epsilon=result.epsilon / factor).passed
+    return replace(result, epsilon=result.epsilon / factor).refuted
 
 
 # --- what is in the tables ---------------------------------------------------------------------
@@ -155,7 +155,7 @@ def test_smooth_sensitivity_has_no_jump_where_the_local_one_has():
 def test_noise_by_local_sensitivity_is_caught_where_it_jumps(pair):
     center = median_and_local(PAIRS[pair][0])[0]
     result = audited(Broken("local"), pair, far(center))
-    assert not result.passed
+    assert result.refuted
     # The same audit of the same code, with the one scale that is right.
     assert audited(Broken("global"), pair, far(center)).passed
 
@@ -216,7 +216,7 @@ def test_the_smooth_mechanism_with_local_sensitivities_would_be_caught(monkeypat
     if local:
         monkeypatch.setattr(smooth_module, "log_smooth_replace", log_local)
     median = DPMedian(mechanism="smooth", bounds=(0, 1), epsilon=2.0)
-    assert audited(median, "jump", n_runs=600).passed is not local
+    assert audited(median, "jump", n_runs=600).refuted is local
 
 
 # --- Laplace noise by smooth sensitivity --------------------------------------------------------
@@ -285,5 +285,5 @@ def test_cauchy_noise_at_its_constant_is_pure_on_the_same_pairs(pair, epsilon):
 @pytest.mark.statistical
 def test_laplace_by_smooth_sensitivity_is_caught_by_the_audit():
     result = audited(Broken("smooth"), "jump", far(1.0), n_runs=2000)
-    assert not result.passed
+    assert result.refuted
     assert audited(Broken("global"), "jump", far(1.0)).passed

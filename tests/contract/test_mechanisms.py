@@ -123,7 +123,7 @@ def test_a_mechanism_holds_its_claim_and_shows_it(ask, X, other, options, runs, 
     )  # fmt: skip
     assert result.passed
     mu = None if result.mu is None else result.mu / factor
-    assert not replace(result, epsilon=result.epsilon / factor, mu=mu).passed
+    assert replace(result, epsilon=result.epsilon / factor, mu=mu).refuted
 
 
 def test_smooth_noise_holds_a_small_claim():
@@ -135,7 +135,7 @@ def test_smooth_noise_holds_a_small_claim():
     options = {"n_runs": 400, "confidence": CONFIDENCE, "random_state": 0}
     assert audit(OneRelease(ask), SEVEN, SEVEN_R, "answer_", **options).passed
     eight = OneRelease(ask, epsilon=8.0)
-    assert not audit(eight, SEVEN, SEVEN_R, "answer_", epsilon=1.0, **options).passed
+    assert audit(eight, SEVEN, SEVEN_R, "answer_", epsilon=1.0, **options).refuted
 
 
 # --- comparisons with a threshold ---------------------------------------------------------------
@@ -203,7 +203,7 @@ def test_the_audit_of_comparisons_would_find_a_loss(ask):
         CodedRelease(ask, epsilon=64.0), HERE, THERE, "answer_", epsilon=1.0, n_runs=120,
         confidence=CONFIDENCE, random_state=0,
     )  # fmt: skip
-    assert not result.passed
+    assert result.refuted
 
 
 def test_no_positive_answer_is_given_that_was_not_paid_for():
