@@ -356,6 +356,7 @@ WRONG = {
     "exact beside noise": lambda t, rng: (Library(1).noisy(0), float(np.max(t))),
     "a missing cell": lambda t, rng: Library(1).noisy(np.mean(np.where(t > 2, np.nan, t))),
     "an error": lambda t, rng: Library(1).noisy(1) / (0 if np.max(t) > 2 else 1) and None,
+    "no primitive": lambda t, rng: 0,
     "spends twice": lambda t, rng: [Library(9).noisy(np.mean(t)) for _ in range(int(max(t)))],
 }
 

@@ -101,3 +101,8 @@ def test_a_search_takes_no_confidence_of_its_own():
     with pytest.raises(TypeError, match="confidence is decided by --dp-audit-alpha"):
         auditor.search(lambda table, rng: 0, [([0], [1])], epsilon=1.0, confidence=0.5)
     assert auditor.n_audits == 0
+
+
+def test_an_audit_that_sees_nothing_fails():
+    with pytest.raises(pytest.fail.Exception, match=r"nothing was tested.*catch epsilon = "):
+        DPAuditor(0.01, 200).holds(lambda table, rng: 0, [0], [1], epsilon=1.0)

@@ -13,6 +13,7 @@ import runpy
 from pathlib import Path
 
 import pytest
+from audit_pairs import PAIRS
 from calls import CALLS
 from cases import make
 from estimators import CASES
@@ -64,6 +65,14 @@ def test_every_estimator_has_a_case(monkeypatch):
     untested.__module__ = base.__name__
     monkeypatch.setattr(base, "DPUntested", untested, raising=False)
     assert without_a_case() == ["DPUntested"]
+
+
+def test_audits_are_selected_by_class(request):
+    """As `pytest -k DPKMeans` needs it: pairs have names of their own, "lloyd A"."""
+    (pair,) = [one for one in PAIRS if one.name == "lloyd A"]
+    hooks = request.config.pluginmanager.get_plugins()
+    (classes_of,) = {h.classes_of for h in hooks if hasattr(h, "classes_of")}
+    assert "DPKMeans" in classes_of(pair)
 
 
 def test_every_function_that_costs_something_has_a_case():
