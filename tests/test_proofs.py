@@ -129,6 +129,17 @@ def test_each_proof_names_its_code_its_tests_and_a_bug_that_they_catch(monkeypat
     assert [name for name in ACCOUNTANTS if f'"{name}"' not in titles] == []
 
 
+def test_no_page_types_a_figure_of_the_checkers():
+    figures = runpy.run_path(str(ROOT / "doc" / "scripts" / "evidence.py"))["figures"]()
+    pages = [*(ROOT / "doc").glob("*.md"), *ROOT.glob("*.md"), ROOT / "tests/verified/README.md"]
+    texts = {page.name: page.read_text("utf-8") for page in pages if page.name != "CHANGELOG.md"}
+    large = [number for number in figures.values() if "," in number]
+    assert [(page, n) for page, text in texts.items() for n in large if n in text] == []
+    named = {name for text in texts.values() for name in re.findall(r"\{\{ (\w+) \}\}", text)}
+    assert "neighbours_pairs" in named
+    assert named <= figures.keys()
+
+
 def test_a_missing_theorem_is_found():
     page, proved = PAGE.read_text("utf-8"), record.proved()
     file, name = record.MAIN[0].split(".")

@@ -13,6 +13,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from skdp.base import PrivateMixin
+
 ROOT = Path(__file__).resolve().parents[1]
 
 
@@ -144,6 +146,10 @@ def test_add_an_estimator():
     assert 0 < result.epsilon_lower <= result.epsilon == 1.0
     # Standard errors of about 0.002 at epsilon = 1.
     np.testing.assert_allclose(names["model"].coef_, [0.5, -0.1], atol=0.05)
+    page = (ROOT / "doc/add_an_estimator.md").read_text(encoding="utf-8")
+    offered = {*re.findall(r"`(_\w+)`", page.split("to subclasses.")[1].split("All other")[0])}
+    used = set(re.findall(r"\b_[a-z]\w+", "".join(blocks("doc/add_an_estimator.md", "python"))))
+    assert used - {"_fit"} <= offered <= {*dir(PrivateMixin)}
 
 
 def test_set_up_is_two_commands():
