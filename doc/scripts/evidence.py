@@ -59,20 +59,17 @@ def claims(page: Path) -> list[Claim]:
 
 def table() -> str:
     """Return all claims as a table in Markdown."""
-    lines = ["| claim | code | tests | planted bugs | a machine checks |", "|---|---|---|---|---|"]
+    lines = ["| claim, and bugs that its tests catch | code, tests, checkers |", "|---|---|"]
     for claim in (claim for page in PAGES for claim in claims(page)):
         anchor = re.sub(r"[^\w\- ]", "", claim.title.lower()).replace(" ", "-")
-        tests = [f"`{Path(test).stem}`" for test in claim.tests]
-        checked = [f"`{Path(test).stem}`" for test in claim.tests if "/verified/" in test]
-        theorems = [f"`{name}`" for name in claim.theorems]
-        cells = [
-            f"**[{claim.title}](proofs.md#{anchor})**: {claim.text}",
-            ", ".join(f"`{file.removeprefix('skdp/')}`" for file in claim.code),
-            ", ".join(test for test in tests if test not in checked),
-            "; ".join(claim.bugs),
-            ", ".join([*theorems, *checked]) or "–",
-        ]
-        lines.append(f"| {' | '.join(cell.replace('|', chr(92) + '|') for cell in cells)} |")
+        checkers = [f"`{Path(test).stem}`" for test in claim.tests if "/verified/" in test]
+        if claim.theorems:
+            checkers.insert(0, f"Coq ({len(claim.theorems)})")
+        tests = [f"`{Path(test).stem}`" for test in claim.tests if "/verified/" not in test]
+        code = [f"`{file.removeprefix('skdp/')}`" for file in claim.code]
+        left = f"**[{claim.title}](proofs.md#{anchor})**: {claim.text}<br>*Planted: "
+        right = f"{', '.join(code)}<br>*Tests*: {', '.join(tests)}<br>*Checkers*: "
+        lines.append(f"| {left}{'; '.join(claim.bugs)}* | {right}{', '.join(checkers) or 'none'} |")
     return "\n".join(lines) + "\n"
 
 
