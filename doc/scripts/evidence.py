@@ -91,8 +91,12 @@ def figures() -> dict[str, str]:
 
 
 def write(folder: Path) -> None:
-    """Write the table for the documentation."""
+    """Write the table, and a list of all pages of proofs, for the documentation."""
     folder.joinpath("evidence.inc").write_text(table(), encoding="utf-8")
+    # A path that begins with a slash is one from the folder of conf.py.
+    names = [f"/../{page.relative_to(ROOT)}" for page in PAGES]
+    pages = [f"```{{include}} {name}\n:heading-offset: 1\n```\n" for name in names]
+    folder.joinpath("proofs.inc").write_text("\n".join(pages), encoding="utf-8")
 
 
 if __name__ == "__main__":

@@ -3,16 +3,7 @@
 Every accountant but "pld" is a *filter*: it fixes two caps when the budget is made and grants a
 charge if and only if the exact sum of all charges stays within both. The whole history is then
 (epsilon, delta)-DP even though every fit may be chosen after looking at everything released before.
-PROOFS.md, beside this file, says why the caps are fixed, and has the proof of "gdp_residue".
-
-==========  ==================  =============================  ===============================
-accountant  first sum (capped)  second sum (capped)            why it is a filter
-==========  ==================  =============================  ===============================
-"basic"     epsilon             delta                          Rogers et al. 2016, Thm 3.6
-"gdp"       mu squared          delta of non-Gaussian charges  Smith & Thakurta 2022
-"gdp_..."   the same            the same                       PROOFS.md
-"zcdp"      rho                 delta of non-Gaussian charges  Whitehouse et al. 2023, Thm 1
-==========  ==================  =============================  ===============================
+PROOFS.md, beside this file, says what each adds up, why it is a filter, and why caps are fixed.
 
 "pld" adds up whole privacy loss distributions (`skdp.loss.pld`), which is tighter but no filter: it
 grants only charges of plans that were fixed before their first charge.
