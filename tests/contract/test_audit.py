@@ -171,17 +171,17 @@ def test_equal_tables_prove_nothing():
 
 @each(("epsilon", "mu", "n"), [(1.0, None, 4000), (3.0, None, 300), (1.0, 0.24, 4000)])
 def test_the_smallest_violation_is_caught_in_about_half_of_all_audits(epsilon, mu, n):
-    """Binomial(100, 1/2) is in [20, 80] but with probability below 1e-9."""
+    """Binomial(40, 1/2) is in [8, 32] but with probability below 1e-4; the seed is fixed."""
     claim = AuditResult(0.0, 0.0, epsilon, 0.01 if mu else 0.0, mu, 0.999, n)
     rng, loss, caught = np.random.default_rng(0), claim.smallest_violation, []
-    for _ in range(100):
+    for _ in range(40):
         a, b = rng.normal(loss, size=n), rng.normal(size=n)
         if mu is None:
             a, b = (1 / (1 + np.exp([-loss, loss])) > rng.random((2, n)).T).T.astype(float)
         options = {"delta": claim.delta, "gaussian": mu is not None, "confidence": 0.999}
         lower = bounds_of(a, b, learned=False, **options)
         caught.append(replace(claim, epsilon_lower=lower[0], mu_lower=lower[1]).refuted)
-    assert 20 <= sum(caught) <= 80
+    assert 8 <= sum(caught) <= 32
     assert replace(claim, n_runs=20).smallest_violation > loss
     assert replace(claim, epsilon=9.0, mu=mu and 9.0).smallest_violation == np.inf
 
